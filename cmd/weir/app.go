@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/telemetry"
+)
+
+// app is what every subcommand starts from.
+type app struct {
+	out, err io.Writer
+	environ  []string
+	// hard ends when the process must stop at once; a command's own context ends when it should drain.
+	hard context.Context //nolint:containedctx // it is the second of the two contexts that signals end
+
+	files []string
+}
+
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Reinforcement learning for LLM agents over a message stream",
+		Long: `Weir trains LLM agents by reinforcement learning over NATS JetStream. weir up runs every role in one process;
+broker, trainer, producer and inference are the same roles apart.
+
+Every key of docs/configuration.md is a flag (--trainer.eta 4), an environment variable (WEIR_TRAINER__ETA=4) and
+a line of a file (--config run.yaml). Flags win over the environment, that over files, and those over defaults.`,
+		SilenceErrors: true, SilenceUsage: true, Version: version,
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return a.mistyped(err) })
+	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
+	for _, key := range config.Keys(config.Default()) {
+		if open, ok := strings.CutSuffix(key, ".*"); ok {
+			root.PersistentFlags().StringToString(open, nil, "")
+			key = open
+		} else {
+			root.PersistentFlags().String(key, "", "")
+			if _, isBool := config.Values(config.Default())[key].(bool); isBool {
+				root.PersistentFlags().Lookup(key).NoOptDefVal = "true"
+			}
+		}
+		root.PersistentFlags().Lookup(key).Hidden = true
+	}
+	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
+		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(),
+		a.keysCommand(), a.openCommand())
+	return root
+}
+
+// mistyped adds the nearest key to a complaint about an unknown flag. One that looks like a key is a fault of the
+// configuration, whichever way it came.
+func (a *app) mistyped(err error) error {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return &exitError{exitUsage, err}
+	}
+	code := exitUsage
+	if strings.Contains(name, ".") {
+		code = exitConfig
+	}
+	if _, near := config.Get(config.Default(), name); near != nil {
+		return &exitError{code, fmt.Errorf("unknown flag --%w", near)}
+	}
+	return &exitError{code, err}
+}
+
+// load reads the configuration as the command line asks for it.
+func (a *app) load(cmd *cobra.Command) (*config.Config, map[string]string, error) {
+	return a.loadOver(cmd, config.Default())
+}
+
+// loadOver is load with other defaults, which it changes.
+func (a *app) loadOver(cmd *cobra.Command, cfg *config.Config) (*config.Config, map[string]string, error) {
+	flags := map[string]string{}
+	keys := config.Keys(config.Default())
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if slices.Contains(keys, f.Name) {
+			flags[f.Name] = f.Value.String()
+		}
+		if values, ok := f.Value.(pflag.SliceValue); ok && slices.Contains(keys, f.Name+".*") {
+			for _, pair := range values.GetSlice() {
+				k, v, _ := strings.Cut(pair, "=")
+				flags[f.Name+"."+k] = v
+			}
+		}
+	})
+	origins, err := config.Load(cfg, config.Sources{Files: a.files, Environ: a.environ, Flags: flags})
+	if err == nil {
+		err = cfg.Finish()
+	}
+	if err != nil {
+		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+	}
+	return cfg, origins, nil
+}
+
+// session is one process of a run.
+type session struct {
+	*app
+	cfg      *config.Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	health   *telemetry.Health
+	server   *telemetry.Server
+}
+
+// session loads the configuration and opens what every role has: logs, metrics and health. A command that names
+// no parts to wait for is no role and serves nothing.
+func (a *app) session(cmd *cobra.Command, parts ...string) (*session, error) {
+	cfg, _, err := a.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{
+		app: a, cfg: cfg, registry: telemetry.NewRegistry(version, commit), health: telemetry.NewHealth(parts...),
+	}
+	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
+	if len(parts) == 0 {
+		// It asks and ends: it must not take the port of the role beside it.
+		cfg.Telemetry.Listen = ""
+	}
+	if s.server, err = telemetry.Listen(cfg.Telemetry, s.registry, s.health); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// folder makes the run's folder and writes the resolved configuration into it.
+func (s *session) folder() (string, error) {
+	dir := s.cfg.Folder()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the run's folder: %w", err)
+	}
+	text, err := config.YAML(s.cfg)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), text, 0o644); err != nil {
+		return "", fmt.Errorf("write the resolved configuration: %w", err)
+	}
+	return dir, nil
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.out, "weir %s (%s)\n", version, commit) },
+	}
+}
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	show := &cobra.Command{
+		Use: "show", Short: "Print the resolved configuration", Args: cobra.NoArgs,
+		Example: "  weir config show --trainer.eta 8\n  weir config show --origins",
+	}
+	withOrigins := show.Flags().Bool("origins", false, "print each key with where its value came from")
+	show.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, origins, err := a.load(cmd)
+		if err != nil {
+			return err
+		}
+		if *withOrigins {
+			values := config.Values(cfg)
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				from := origins[key]
+				if from == "" {
+					from = "default"
+				}
+				fmt.Fprintf(a.out, "%s = %v  (%s)\n", key, values[key], from)
+			}
+			return nil
+		}
+		text, err := config.YAML(cfg)
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(text)
+		return err
+	}
+	cmd.AddCommand(show)
+	return cmd
+}

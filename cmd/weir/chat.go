@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+)
+
+func (a *app) chatCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "chat [question]", Short: "Ask the trained agent, and watch it search",
+		Long:    "Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each.",
+		Example: "  weir chat what is the capital of the neighbour of sweden ?\n  weir chat --run.name mine",
+	}
+	step := cmd.Flags().Int64("step", -1, "a step of the run; the newest by default")
+	folder := cmd.Flags().String("checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
+	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		t, policy, version, stop, err := s.load(cmd.Context(), *folder, *step)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		ask := func(question string) error { return s.ask(cmd.Context(), t, policy, question, *temperature) }
+		if len(args) > 0 {
+			return ask(strings.Join(args, " "))
+		}
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", s.cfg.Run.Name, version, example(t))
+		lines := bufio.NewScanner(cmd.InOrStdin())
+		for fmt.Fprint(a.err, "> "); lines.Scan(); fmt.Fprint(a.err, "> ") {
+			if strings.TrimSpace(lines.Text()) == "" {
+				continue
+			}
+			if err := ask(lines.Text()); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintln(a.err)
+		return lines.Err()
+	}
+	return cmd
+}
+
+func example(t *task) string {
+	sample := t.data.Sample(tasks.Test, 4, scoreSeed)
+	return sample[len(sample)-1].Text
+}
+
+// ask runs one episode and prints what the agent did.
+func (s *session) ask(ctx context.Context, t *task, policy *sampler, text string, temperature float32) error {
+	text = plainQuestion(text)
+	if unknown := unknownWords(t, text); len(unknown) > 0 {
+		fmt.Fprintf(s.err, "the policy has never seen: %s\n", strings.Join(unknown, ", "))
+	}
+	env := t.environment(policy, nil)
+	env.Tools = []producers.Tool{watched{t.plainTool, s}}
+	ticket := &schemas.Ticket{
+		Run: s.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: s.cfg.Task.Name,
+		Prompt: schemas.Prompt{ID: "chat", Text: text, Answers: []string{"?"}, Source: "chat"}, Seed: uint64(os.Getpid()),
+		Sampling: schemas.Sampling{Temperature: temperature},
+		Limits:   schemas.Limits{MaxTurns: s.cfg.Trainer.Limits.MaxTurns, MaxTokens: s.cfg.Trainer.Limits.MaxTokens},
+	}
+	trajectory, _, err := producers.Rollout(ctx, ticket, env)
+	if err != nil {
+		return err
+	}
+	if trajectory.Stop != schemas.StopAnswer {
+		fmt.Fprintf(s.out, "no answer (stopped by %s)\n", trajectory.Stop)
+		return nil
+	}
+	fmt.Fprintf(s.out, "answer  %s\n", trajectory.Answer)
+	return nil
+}
+
+// watched prints each call of a tool.
+type watched struct {
+	producers.Tool
+	s *session
+}
+
+func (w watched) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	o, err := w.Tool.Call(ctx, call)
+	fmt.Fprintf(w.s.out, "search  %s\n        %s\n", strings.TrimSpace(call.Arguments), o.Text)
+	return o, err
+}
+
+// plainQuestion writes a question as the policy knows them: lower case, with a question mark.
+func plainQuestion(text string) string {
+	text = strings.TrimSpace(strings.ToLower(text))
+	return strings.TrimSpace(strings.TrimSuffix(text, "?")) + " ?"
+}
+
+func unknownWords(t *task, text string) []string {
+	var out []string
+	for _, id := range t.tokenizer.Encode(text) {
+		if id == t.tokenizer.Unknown() {
+			out = nil
+			for word := range strings.FieldsSeq(text) {
+				if ids := t.tokenizer.Encode(word); len(ids) > 0 && ids[0] == t.tokenizer.Unknown() {
+					out = append(out, word)
+				}
+			}
+			return out
+		}
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+func (a *app) inspectCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "inspect", Short: "Look at what the broker holds"}
+	rejected := &cobra.Command{
+		Use: "rejected", Short: "List the messages that were refused, with the reason", Args: cobra.NoArgs,
+		Long: `Rejected lists what the run refused: what it was, why, and when. With --replay the named messages are published
+again and judged anew; a trajectory that was trained on before is refused as a duplicate.`,
+		Example: "  weir inspect rejected\n  weir inspect rejected --reason stale\n  weir inspect rejected --replay 12 --replay 13",
+	}
+	reason := rejected.Flags().String("reason", "", "only those with this reason")
+	replay := rejected.Flags().UintSlice("replay", nil, "publish the message of this number again; may be given again")
+	rejected.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		role := streams.RoleViewer
+		if len(*replay) > 0 {
+			role = streams.RoleAdmin
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+		defer cancel()
+		conn, run, err := s.visit(ctx, role)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if len(*replay) > 0 {
+			return s.replay(ctx, run, *replay)
+		}
+		return s.listRejected(ctx, run, streams.Reason(*reason))
+	}
+	cmd.AddCommand(rejected)
+	return cmd
+}
+
+// visit connects to a run that is there, by its folder on this machine unless a broker is named.
+func (s *session) visit(ctx context.Context, role streams.Role) (*streams.Conn, *streams.Run, error) {
+	if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
+		s.cfg.Broker.URL = url
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := s.connect(ctx, nil, role)
+	if err != nil {
+		return nil, nil, err
+	}
+	run, err := s.attach(ctx, conn)
+	if err != nil {
+		conn.Close()
+		return nil, nil, err
+	}
+	return conn, run, nil
+}
+
+func (s *session) listRejected(ctx context.Context, run *streams.Run, reason streams.Reason) error {
+	w := table.NewWriter()
+	w.SetOutputMirror(s.out)
+	w.SetStyle(table.StyleLight)
+	w.AppendHeader(table.Row{"number", "at", "reason", "was in", "bytes", "detail"})
+	n := 0
+	for m, err := range run.Rejected(ctx) {
+		if err != nil {
+			return err
+		}
+		if reason != "" && m.Reason != reason {
+			continue
+		}
+		n++
+		w.AppendRow(table.Row{m.Sequence, m.At.Local().Format(time.DateTime), m.Reason, m.Subject, len(m.Data), m.Detail})
+	}
+	if n == 0 {
+		fmt.Fprintln(s.out, "nothing was rejected")
+		return nil
+	}
+	w.Render()
+	return nil
+}
+
+func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint) error {
+	left := slices.Clone(numbers)
+	for m, err := range run.Rejected(ctx) {
+		if err != nil {
+			return err
+		}
+		at := slices.Index(left, uint(m.Sequence))
+		if at < 0 {
+			continue
+		}
+		if err := run.Replay(ctx, m); err != nil {
+			return err
+		}
+		fmt.Fprintf(s.out, "published number %d again\n", m.Sequence)
+		left = slices.Delete(left, at, at+1)
+	}
+	if len(left) > 0 {
+		return &exitError{exitUsage, errors.Join(fmt.Errorf("--replay %v: no such rejected message; weir inspect rejected lists them", left))}
+	}
+	return nil
+}

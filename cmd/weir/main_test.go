@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain puts this program on the PATH, so that tests run its commands as processes.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weir": main})
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered},
+		Setup: func(env *testscript.Env) error {
+			address, err := freeAddress()
+			env.Setenv("ADDRESS", address)
+			return err
+		},
+	})
+}
+
+// status N command... runs a command and holds its exit status to N.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status code command [argument...]")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Exec returns it as it is
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if args[0] != strings.TrimSpace(jsonText(code)) {
+		ts.Fatalf("exit status %d, want %s", code, args[0])
+	}
+}
+
+// shorten FILE... cuts files to half their length, as a full disk or a lost page does.
+func shorten(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: shorten file...")
+	}
+	for _, name := range args {
+		path := ts.MkAbs(name)
+		info, err := os.Stat(path)
+		ts.Check(err)
+		ts.Check(os.Truncate(path, info.Size()/2))
+	}
+}
+
+// answered ADDRESS waits until a process in the background takes connections there.
+func answered(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: answered address")
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		if c, err := net.Dial("tcp", args[0]); err == nil {
+			ts.Check(c.Close())
+			return
+		}
+		<-tick.C
+	}
+	ts.Fatalf("nobody takes connections on %s", args[0])
+}
+
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// binary is the path of this program as TestMain has laid it out. Under the race detector, which makes the engine
+// many times slower, it is one built without.
+func binary(t *testing.T) string {
+	t.Helper()
+	if raced {
+		path := filepath.Join(t.TempDir(), "weir")
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, ".").CombinedOutput()
+		require.NoError(t, err, string(out))
+		return path
+	}
+	path, err := exec.LookPath("weir")
+	require.NoError(t, err)
+	return path
+}
+
+// weir runs a command and returns what it printed.
+func weir(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, complaint bytes.Buffer
+	c := exec.CommandContext(t.Context(), binary(t), args...)
+	c.Stdout, c.Stderr = &out, &complaint
+	require.NoError(t, c.Run(), "weir %s\n%s\n%s", strings.Join(args, " "), complaint.String(), out.String())
+	return out.String()
+}
+
+// read reads a file that must be there.
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(path...))
+	require.NoError(t, err)
+	return data
+}

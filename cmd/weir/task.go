@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/trainer"
+)
+
+// task is what the agent is trained on, as the configuration names it.
+type task struct {
+	data           *tasks.Dataset
+	tokenizer      *tokenizer.Tokenizer
+	demonstrations trainer.Demonstrations // nil when the task has none
+	agent          *search.Agent
+	tool           producers.Tool
+	reward         *tasks.Reward
+	// plainTool is the same tool without the added latency, for scores.
+	plainTool producers.Tool
+}
+
+func newTask(cfg *config.Config) (*task, error) {
+	t := &task{}
+	var err error
+	switch cfg.Task.Name {
+	case countries.Name:
+		var made *countries.Task
+		if made, err = countries.New(cfg.Task.Countries); err != nil {
+			return nil, err
+		}
+		t.data, t.tokenizer, t.demonstrations = made.Dataset, made.Tokenizer, made
+	default:
+		if err := t.read(cfg); err != nil {
+			return nil, err
+		}
+	}
+	if t.agent, err = search.New(cfg.Agent, t.tokenizer); err != nil {
+		return nil, fmt.Errorf("task %s: %w", cfg.Task.Name, err)
+	}
+	index, err := tools.NewSearch(cfg.Task.Search, t.data.Passages)
+	if err != nil {
+		return nil, err
+	}
+	t.plainTool = tools.Within(index, cfg.Task.ToolTimeout)
+	slow, err := tools.Slow(index, cfg.Task.Latency)
+	if err != nil {
+		return nil, err
+	}
+	t.tool = tools.Within(slow, cfg.Task.ToolTimeout)
+	t.reward, err = tasks.NewReward(cfg.Task.Reward)
+	return t, err
+}
+
+// read takes a search task from files.
+func (t *task) read(cfg *config.Config) (err error) {
+	if t.data, err = tasks.Load(cfg.Task.Corpus, cfg.Task.Questions); err != nil {
+		return err
+	}
+	if cfg.Task.Tokenizer == "" {
+		t.tokenizer, err = tasks.NewTokenizer(t.data, tools.NothingFound, cfg.Agent.Feedback)
+	} else {
+		t.tokenizer, err = tokenizer.Load(cfg.Task.Tokenizer)
+	}
+	if err != nil || cfg.Task.Demonstrations == "" {
+		return err
+	}
+	made, err := tasks.LoadDemonstrations(cfg.Task.Demonstrations, t.tokenizer, cfg.Run.Seed)
+	if err != nil {
+		return err
+	}
+	t.demonstrations = made
+	return nil
+}
+
+// environment is what episodes run in with a policy to sample from.
+func (t *task) environment(policy producers.Policy, metrics *producers.Metrics) producers.Environment {
+	return producers.Environment{
+		Policy: policy, Tokenizer: t.tokenizer, Agent: t.agent, Tools: []producers.Tool{t.tool},
+		Reward: t.reward, Metrics: metrics,
+	}
+}
+
+// chat is how messages become the context that the policy was trained on: one question after the opening token.
+func (t *task) chat(begin string) func([]consumers.Message) string {
+	return func(messages []consumers.Message) string {
+		return strings.TrimSpace(begin + " " + consumers.JoinMessages(messages))
+	}
+}

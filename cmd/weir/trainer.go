@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+func (a *app) trainerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
+		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
+				view := report.NewProgress(a.out, isTerminal(a.out), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
+				defer view.Close()
+				return s.train(ctx, run, t, view)
+			}
+			return a.runRole(cmd, role{streams.RoleTrainer, "run", (*session).open, train})
+		},
+	}
+}
+
+// train is the trainer's role, with the scores on held-out questions beside it.
+func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *report.Progress) error {
+	dir, err := s.folder()
+	if err != nil {
+		return err
+	}
+	metrics, err := report.NewRecorder(filepath.Join(dir, "metrics.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer metrics.Close()
+	book := &recordBook{session: s, run: run, file: metrics, view: view}
+	engine, err := newEngine(ctx, s.cfg, t)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	prompts, err := t.data.Prompts(tasks.Train, s.cfg.Run.Seed)
+	if err != nil {
+		return err
+	}
+	stream, err := trainer.OverStreams(run, s.cfg.Weights)
+	if err != nil {
+		return err
+	}
+	collectors, err := trainer.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
+	after, err := killAfter(s.environ)
+	if err != nil {
+		return err
+	}
+	s.health.Set("run", nil)
+
+	group, ctx := errgroup.WithContext(ctx)
+	trained, done := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer done()
+		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
+			Engine: engine, Stream: stream, Prompts: prompts, Demonstrations: t.demonstrations,
+			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
+			Reference: func() (gpu.Engine, error) { return emptyEngine(s.cfg, engine.Config()) },
+			Metrics:   collectors,
+			Observer:  func(e schemas.Event) { book.add(ctx, e) },
+			After:     after,
+		})
+	})
+	if s.cfg.Eval.Every > 0 {
+		group.Go(func() error { return s.scoreVersions(trained, run, t, book) })
+	}
+	return group.Wait()
+}
+
+// recordBook writes down what happens: in metrics.jsonl, on the screen, and as events for others to see.
+type recordBook struct {
+	*session
+	run  *streams.Run
+	file *report.Recorder
+	view *report.Progress
+}
+
+func (b *recordBook) add(ctx context.Context, e schemas.Event) {
+	if e.Type == trainer.EventColdStart {
+		b.view.ColdStart(e.Metrics)
+		return
+	}
+	if len(e.Metrics) > 0 {
+		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
+		if err := b.file.Append(rec); err != nil {
+			b.log.Warn("write down a step", "err", err)
+		}
+		b.view.Add(rec)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := b.run.Emit(ctx, &e); err != nil {
+		b.log.Debug("emit an event", "type", e.Type, "err", err)
+	}
+}

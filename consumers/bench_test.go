@@ -1,0 +1,70 @@
+package consumers
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+)
+
+type nothing struct {
+	next gpu.Slot
+	free []gpu.Slot
+	rows [][]float32
+}
+
+func (d *nothing) Config() gpu.Config { return fakeConfig() }
+func (d *nothing) Open() (gpu.Slot, error) {
+	if n := len(d.free); n > 0 {
+		s := d.free[n-1]
+		d.free = d.free[:n-1]
+		return s, nil
+	}
+	d.next++
+	return d.next, nil
+}
+func (d *nothing) Close(s gpu.Slot)                { d.free = append(d.free, s) }
+func (d *nothing) Len(gpu.Slot) int                { return 0 }
+func (d *nothing) Truncate(gpu.Slot, int)          {}
+func (d *nothing) SetWeights(w *gpu.Weights) error { return nil }
+func (d *nothing) Extend(_ context.Context, in []gpu.Extension) ([][]float32, error) {
+	return d.rows[:len(in)], nil
+}
+
+func BenchmarkStep(b *testing.B) {
+	dec := &nothing{}
+	for range 64 {
+		dec.rows = append(dec.rows, make([]float32, 16))
+	}
+	cfg := DefaultConfig()
+	model := fakeConfig()
+	model.VocabSize, model.MaxPositions = 16, 1<<30
+	e := NewEngine(cfg, func(gpu.Config, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
+		NewMetrics(nil), slog.New(slog.DiscardHandler))
+	sw, err := e.prepare(Snapshot{Config: model, Weights: fakeWeights(0)})
+	require.NoError(b, err)
+	e.enqueue(sw)
+	turn := func() {
+		_, err := e.turn(b.Context())
+		require.NoError(b, err)
+	}
+	turn()
+	req := &schemas.GenerateRequest{Tokens: []int32{1, 2, 3}, MaxTokens: 256, Temperature: 1}
+	calls := make([]*call, 64)
+	b.ReportAllocs()
+	var steps int
+	for b.Loop() {
+		for i, c := range calls {
+			if c == nil || c.take().Done {
+				calls[i], _ = e.submit(b.Context(), req)
+			}
+		}
+		turn()
+		steps++
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(64*steps), "ns/token")
+}

@@ -1,0 +1,385 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// checkReplay compares what a call returned with a naive generator that runs it alone.
+func checkReplay(tb require.TestingT, req *schemas.GenerateRequest, got *schemas.GenerateChunk, maxLen int) {
+	want, err := replay(req, got.Versions, maxLen)
+	require.NoError(tb, err)
+	require.Equal(tb, want.Tokens, got.Tokens, "tokens")
+	require.Equal(tb, want.Logprobs, got.Logprobs, "log-probabilities")
+	require.Len(tb, []int32(got.Versions), len(got.Tokens))
+	if got.Done && got.Stop != schemas.GenerateError {
+		require.Equal(tb, want.Stop, got.Stop)
+	}
+	for i := 1; i < len(got.Versions); i++ {
+		require.LessOrEqual(tb, got.Versions[i-1], got.Versions[i], "versions only grow")
+	}
+}
+
+// live is a call in the property test and the contract it was given.
+type live struct {
+	c      *call
+	req    *schemas.GenerateRequest
+	cancel context.CancelFunc
+}
+
+// Invariant: a call's tokens are those that a naive one-at-a-time generator samples, whatever else runs, is
+// cancelled, evicted, forgotten or swapped meanwhile.
+func TestInvariantTokensAreThoseOfANaiveGenerator(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []SwapMode{SwapKeep, SwapRecompute, SwapDrain} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) { interleave(t, mode) })
+		})
+	}
+}
+
+func interleave(t *rapid.T, mode SwapMode) {
+	cfg := DefaultConfig()
+	cfg.Swap = mode
+	cfg.Slots = rapid.IntRange(1, 4).Draw(t, "slots")
+	cfg.MaxRunning = rapid.IntRange(0, cfg.Slots).Draw(t, "max running")
+	cfg.StepTokenBudget = cfg.Slots + rapid.IntRange(0, 6).Draw(t, "budget")
+	cfg.ChunkTokens = rapid.IntRange(1, 4).Draw(t, "chunk")
+	cfg.MaxTokens = rapid.IntRange(8, 24).Draw(t, "max tokens")
+	cfg.Queue = 4
+	r := newRig(cfg, mode == SwapKeep)
+	ctx := context.Background()
+	var version int64
+	contexts := map[string][]int32{}
+	var calls []live
+	var swaps []*swap
+	_, err := r.offer(0)
+	require.NoError(t, err)
+
+	turn := func() bool {
+		busy, err := r.turn(ctx)
+		require.NoError(t, err)
+		require.Empty(t, r.dec.faults)
+		if n := len(r.dec.batches); busy {
+			var total int
+			for _, size := range r.dec.batches[n-1] {
+				total += size
+			}
+			require.LessOrEqual(t, total, cfg.StepTokenBudget)
+			require.LessOrEqual(t, len(r.dec.batches[n-1]), cfg.running())
+		}
+		require.LessOrEqual(t, len(r.dec.slots), cfg.Slots)
+		for seq := range r.sched.idle {
+			require.Equal(t, seq.cached, r.dec.Len(seq.slot))
+		}
+		return busy
+	}
+	settle := func() {
+		calls = deleteFunc(calls, func(l live) bool {
+			if !l.c.out.Done {
+				return false
+			}
+			got := l.c.take()
+			checkReplay(t, l.req, got, cfg.MaxTokens)
+			if mode == SwapDrain && len(got.Versions) > 0 {
+				require.Equal(t, got.Versions[0], got.Versions[len(got.Versions)-1], "a call has one version")
+			}
+			// The agent goes on from what was sampled, or rewrites its context.
+			next := append(append([]int32(nil), l.req.Tokens...), got.Tokens...)
+			contexts[l.req.Episode] = next
+			l.cancel()
+			return true
+		})
+	}
+	turn()
+	t.Repeat(map[string]func(*rapid.T){
+		"submit": func(t *rapid.T) {
+			episode := rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}).Draw(t, "episode")
+			tokens := append([]int32(nil), contexts[episode]...)
+			if rapid.Bool().Draw(t, "rewrite") {
+				tokens = tokens[:rapid.IntRange(0, len(tokens)).Draw(t, "cut")]
+			}
+			tokens = append(tokens, rapid.SliceOfN(rapid.Int32Range(0, fakeVocab-1), 1, 9).Draw(t, "observation")...)
+			req := &schemas.GenerateRequest{
+				Episode: episode, Tokens: tokens, MaxTokens: rapid.IntRange(1, 9).Draw(t, "max"),
+				Temperature: rapid.SampledFrom([]float32{0, 0.7, 1}).Draw(t, "temperature"),
+				Seed:        rapid.Uint64Range(0, 3).Draw(t, "seed"), Last: rapid.Bool().Draw(t, "last"),
+				StopTokens: rapid.SliceOfN(rapid.Int32Range(0, fakeVocab-1), 0, 2).Draw(t, "stop"),
+			}
+			callCtx, cancel := context.WithCancel(ctx)
+			c, refused := r.submit(callCtx, req)
+			if refused != nil {
+				cancel()
+				full := refused.Stop == schemas.GenerateError && refused.Retry && len(r.waiting) == cfg.Queue+r.free
+				long := refused.Stop == schemas.GenerateLength && len(tokens) >= cfg.MaxTokens
+				require.True(t, full || long, "%+v", refused)
+				if long {
+					delete(contexts, episode)
+				}
+				return
+			}
+			calls = append(calls, live{c, req, cancel})
+		},
+		"cancel": func(t *rapid.T) {
+			if len(calls) == 0 {
+				t.Skip("no call")
+			}
+			i := rapid.IntRange(0, len(calls)-1).Draw(t, "which")
+			calls[i].cancel()
+			turn()
+			// What it sampled before is right too.
+			got := calls[i].c.take()
+			checkReplay(t, calls[i].req, got, cfg.MaxTokens)
+			calls = append(calls[:i], calls[i+1:]...)
+			settle()
+		},
+		"step":   func(*rapid.T) { turn(); settle() },
+		"forget": func(t *rapid.T) { r.Forget(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "episode")) },
+		"swap": func(t *rapid.T) {
+			if r.pending != nil {
+				t.Skip("one is pending")
+			}
+			version++
+			sw, err := r.offer(version)
+			require.NoError(t, err)
+			swaps = append(swaps, sw)
+		},
+	})
+	for turn() || len(calls) > 0 {
+		settle()
+	}
+	turn()
+	require.Equal(t, version, r.Version(), "the last version came into use")
+	for _, sw := range swaps {
+		require.NoError(t, <-sw.done)
+	}
+	require.Empty(t, r.waiting)
+	require.Empty(t, r.sched.running)
+	require.Len(t, r.dec.slots, len(r.sched.idle), "no slot leaks")
+}
+
+func deleteFunc(calls []live, f func(live) bool) []live {
+	var kept []live
+	for _, l := range calls {
+		if !f(l) {
+			kept = append(kept, l)
+		}
+	}
+	return kept
+}
+
+// Invariant: a long prompt is taken in pieces beside the sequences that sample, which gain a token every step.
+func TestChunks(t *testing.T) {
+	t.Parallel()
+	r := newReady(t, smallConfig(), true) // chunks of 3
+	req := ask("a", 1, 2)
+	req.MaxTokens = 8
+	c := r.start(t, req)
+	pending := func() int { return len(c.out.Tokens) }
+	turn := func() {
+		_, err := r.turn(t.Context())
+		require.NoError(t, err)
+	}
+	turn()
+	turn()
+	require.Zero(t, pending())
+	turn()
+	require.Equal(t, 3, pending())
+	turn()
+	_, err := r.offer(1)
+	require.NoError(t, err)
+	turn()
+	require.Equal(t, 4, pending(), "what the old version sampled is sent when the version changes")
+	got := r.finish(t, c)
+	require.Equal(t, []int32{0, 0, 0, 0, 1, 1, 1, 1}, []int32(got.Versions))
+	checkReplay(t, req, got, 64)
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	cfg := smallConfig()
+	cfg.MaxRunning, cfg.Queue, cfg.MaxTokens = 1, 2, 10
+	empty := newRig(cfg, false)
+	_, refused := empty.submit(t.Context(), ask("a", 1))
+	require.Equal(t, "no weights yet", refused.Error)
+	require.True(t, refused.Retry)
+
+	r := newReady(t, cfg, false)
+	for _, test := range []struct {
+		name  string
+		req   schemas.GenerateRequest
+		error string
+	}{
+		{"no tokens", schemas.GenerateRequest{MaxTokens: 1}, "bad request: no tokens"},
+		{"no max", schemas.GenerateRequest{Tokens: []int32{1}}, "bad request: max_tokens is 0: must be positive"},
+		{"vocabulary", schemas.GenerateRequest{Tokens: []int32{1, fakeVocab}, MaxTokens: 1}, "bad request: token 1 is 23: the vocabulary has 23"},
+		{"negative token", schemas.GenerateRequest{Tokens: []int32{-1}, MaxTokens: 1}, "bad request: token 0 is -1: the vocabulary has 23"},
+		{"temperature", schemas.GenerateRequest{Tokens: []int32{1}, MaxTokens: 1, Temperature: -1}, "bad request: temperature is -1: must be 0, or between 0.001 and 1000"},
+	} {
+		_, refused := r.submit(t.Context(), &test.req)
+		require.Equal(t, schemas.GenerateError, refused.Stop, test.name)
+		require.Equal(t, test.error, refused.Error, test.name)
+		require.False(t, refused.Retry, test.name)
+	}
+	_, refused = r.submit(t.Context(), ask("a", make([]int32, 10)...))
+	require.Equal(t, schemas.GenerateLength, refused.Stop, "no room for another token")
+
+	gone, leave := context.WithCancel(t.Context())
+	_, refused = r.submit(gone, ask("a", 1)) // one that can run at once, and two that wait
+	require.Nil(t, refused)
+	r.start(t, ask("b", 1))
+	r.start(t, ask("c", 1))
+	_, refused = r.submit(t.Context(), ask("d", 1))
+	require.Equal(t, "2 calls are waiting already", refused.Error)
+	require.True(t, refused.Retry)
+	leave()
+	r.start(t, ask("d", 1)) // takes the place of the one that left
+}
+
+func TestLogitsThatAreNotFiniteEndTheCall(t *testing.T) {
+	t.Parallel()
+	r := newReady(t, smallConfig(), false)
+	r.dec.poison = true
+	got := r.finish(t, r.start(t, ask("a", 1)))
+	require.Equal(t, "sample token 1 with weights of version 0: logits are not finite", got.Error)
+	require.False(t, got.Retry)
+	require.Empty(t, r.dec.slots)
+	r.dec.poison = false
+	req := ask("a", 1)
+	checkReplay(t, req, r.finish(t, r.start(t, req)), 64)
+}
+
+// runEngine runs the rig's engine until the test ends.
+func runEngine(t *testing.T, r *rig) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceValue(func() error { cancel(); return <-done })
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return stop
+}
+
+// gather collects the chunks of a call and checks that none is missing.
+func gather(ctx context.Context, g Generator, req *schemas.GenerateRequest) (*schemas.GenerateChunk, error) {
+	all := &schemas.GenerateChunk{}
+	index := 0
+	err := g.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
+		if c.Index != index || c.Episode != req.Episode || c.Engine != "engine" {
+			return errors.New("a chunk is out of order or unsigned")
+		}
+		index++
+		all.Tokens = append(all.Tokens, c.Tokens...)
+		all.Logprobs = append(all.Logprobs, c.Logprobs...)
+		all.Versions = append(all.Versions, c.Versions...)
+		all.Done, all.Stop, all.Error, all.Retry = c.Done, c.Stop, c.Error, c.Retry
+		return nil
+	})
+	return all, err
+}
+
+func TestConcurrentCallsSwapsAndCancels(t *testing.T) {
+	t.Parallel()
+	cfg := smallConfig()
+	cfg.Swap, cfg.Queue = SwapRecompute, 100
+	r := newRig(cfg, false)
+	stop := runEngine(t, r)
+	_, err := r.Swap(t.Context(), fakeSnapshot(0))
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for worker := range 8 {
+		wg.Go(func() {
+			for i := range 20 {
+				ctx, cancel := context.WithCancel(t.Context())
+				req := ask(string(rune('a'+worker)), int32(worker), int32(i%3), 1)
+				req.Seed = uint64(i)
+				if i%5 == 4 {
+					cancel()
+				}
+				got, err := gather(ctx, r, req)
+				if i%5 != 4 {
+					if err != nil || !got.Done {
+						t.Errorf("call failed: %v %+v", err, got)
+					}
+				}
+				checkReplay(t, req, got, 64)
+				cancel()
+			}
+		})
+	}
+	for version := range int64(20) {
+		_, err := r.Swap(t.Context(), fakeSnapshot(version+1))
+		require.NoError(t, err)
+	}
+	wg.Wait()
+	require.NoError(t, stop())
+	require.Empty(t, r.dec.faults)
+	_, err = r.Swap(t.Context(), fakeSnapshot(99))
+	require.ErrorIs(t, err, ErrStopped)
+	got, err := gather(t.Context(), r, ask("a", 1))
+	require.NoError(t, err)
+	require.True(t, got.Retry)
+}
+
+func TestDrainFinishesWhatRunsAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
+	r := newRig(smallConfig(), false)
+	runEngine(t, r)
+	_, err := r.Swap(t.Context(), fakeSnapshot(0))
+	require.NoError(t, err)
+	req := ask("a", 1)
+	var drained error
+	var first sync.Once
+	err = r.Generate(t.Context(), req, func(c *schemas.GenerateChunk) error {
+		first.Do(func() { drained = r.Drain(t.Context()) })
+		require.NotEqual(t, schemas.GenerateError, c.Stop)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, drained)
+	got, err := gather(t.Context(), r, req)
+	require.NoError(t, err)
+	require.Equal(t, "the engine is stopping", got.Error)
+	require.True(t, got.Retry)
+}
+
+func TestABrokenDecoderEndsEveryCallWithRetry(t *testing.T) {
+	t.Parallel()
+	r := newReady(t, smallConfig(), false)
+	r.dec.broken = errors.New("the device is gone")
+	running := r.start(t, ask("a", 1))
+	err := r.Run(t.Context())
+	require.EqualError(t, err, "extend 1 sequences: the device is gone")
+	got := running.take()
+	require.True(t, got.Done && got.Retry)
+	require.Equal(t, err.Error(), got.Error)
+}
+
+func TestGenerateEndsWhenEmitFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(smallConfig(), false)
+	runEngine(t, r)
+	_, err := r.Swap(t.Context(), fakeSnapshot(0))
+	require.NoError(t, err)
+	gone := errors.New("the caller is gone")
+	req := ask("a", 1)
+	req.MaxTokens = 60
+	err = r.Generate(t.Context(), req, func(*schemas.GenerateChunk) error { return gone })
+	require.ErrorIs(t, err, gone)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, r.Drain(ctx), "nothing is left running")
+}
+
+// nothing is a decoder that does no work, so that what remains is the engine's own.
+// BenchmarkStep is a step of 64 sequences over a decoder that does nothing and a vocabulary of 16: scheduling,
+// bookkeeping and metrics, with little sampling.

@@ -1,0 +1,266 @@
+package consumers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, streamtest.ClientLeak()) }
+
+const fakeVocab = 23
+
+func fakeConfig() gpu.Config {
+	return gpu.Config{
+		ModelType: "llama", VocabSize: fakeVocab, HiddenSize: 4, IntermediateSize: 4, NumLayers: 1, NumHeads: 1,
+		NumKVHeads: 1, RopeTheta: 1e4, RMSNormEps: 1e-5, MaxPositions: 64,
+	}
+}
+
+// fakeWeights are weights whose one number is the version.
+func fakeWeights(version int64) *gpu.Weights {
+	return &gpu.Weights{Tensors: []gpu.Tensor{{Name: "version", Shape: []int{1}, Data: []float32{float32(version)}}}}
+}
+
+func fakeSnapshot(version int64) Snapshot {
+	return Snapshot{Version: version, Config: fakeConfig(), Weights: fakeWeights(version)}
+}
+
+// entry is a token in a cache, with the weights that put it there.
+type entry struct {
+	token   int32
+	weights float32
+}
+
+// fakeLogits is the fake model: all that it has seen, and by which weights, decides the logits.
+func fakeLogits(cache []entry, weights float32, row []float32) {
+	h := fnv.New64a()
+	fmt.Fprint(h, weights, cache)
+	seed := h.Sum64()
+	for i := range row {
+		row[i] = float32(6 * uniform(seed, i))
+	}
+}
+
+// fakeDecoder is exact and strict: it fails where a real one might not notice.
+type fakeDecoder struct {
+	o gpu.DecoderOptions
+	// blind makes the logits depend on the tokens and the newest weights alone.
+	blind    bool
+	weights  float32
+	slots    map[gpu.Slot][]entry
+	row      []float32
+	extended int // tokens
+	batches  [][]int
+	faults   []error
+	refuse   error // what SetWeights returns
+	broken   error // what Extend returns
+	poison   bool  // logits are not finite
+}
+
+func (d *fakeDecoder) fault(format string, args ...any) {
+	d.faults = append(d.faults, fmt.Errorf(format, args...))
+}
+
+func (d *fakeDecoder) Config() gpu.Config { return fakeConfig() }
+
+func (d *fakeDecoder) Open() (gpu.Slot, error) {
+	for s := range gpu.Slot(d.o.Slots) {
+		if _, taken := d.slots[s]; !taken {
+			d.slots[s] = nil
+			return s, nil
+		}
+	}
+	return 0, gpu.ErrNoSlot
+}
+
+func (d *fakeDecoder) Close(s gpu.Slot) {
+	if _, ok := d.slots[s]; !ok {
+		d.fault("close of slot %d, which is not open", s)
+	}
+	delete(d.slots, s)
+}
+
+func (d *fakeDecoder) Len(s gpu.Slot) int { return len(d.slots[s]) }
+
+func (d *fakeDecoder) Truncate(s gpu.Slot, n int) { d.slots[s] = d.slots[s][:n] }
+
+func (d *fakeDecoder) Extend(_ context.Context, in []gpu.Extension) ([][]float32, error) {
+	if d.broken != nil {
+		return nil, d.broken
+	}
+	// Rows are valid until the next Extend: those of the last are spoilt.
+	for i := range d.row {
+		d.row[i] = -1e9
+	}
+	d.row = make([]float32, fakeVocab*len(in))
+	var rows [][]float32
+	var sizes []int
+	seen := map[gpu.Slot]bool{}
+	for i, x := range in {
+		if _, ok := d.slots[x.Slot]; !ok || seen[x.Slot] || len(x.Tokens) == 0 {
+			d.fault("bad extension %d: %+v", i, x)
+		}
+		seen[x.Slot] = true
+		for _, token := range x.Tokens {
+			d.slots[x.Slot] = append(d.slots[x.Slot], entry{token, d.weights})
+		}
+		if len(d.slots[x.Slot]) > d.o.MaxTokens {
+			d.fault("slot %d has %d tokens", x.Slot, len(d.slots[x.Slot]))
+		}
+		row := d.row[i*fakeVocab : (i+1)*fakeVocab]
+		fakeLogits(d.sees(d.slots[x.Slot]), d.weights, row)
+		if d.poison {
+			row[3] /= 0 * row[4]
+		}
+		rows = append(rows, row)
+		sizes = append(sizes, len(x.Tokens))
+		d.extended += len(x.Tokens)
+	}
+	d.batches = append(d.batches, sizes)
+	return rows, nil
+}
+
+func (d *fakeDecoder) sees(cache []entry) []entry {
+	if !d.blind {
+		return cache
+	}
+	out := make([]entry, len(cache))
+	for i, e := range cache {
+		out[i] = entry{e.token, d.weights}
+	}
+	return out
+}
+
+func (d *fakeDecoder) SetWeights(w *gpu.Weights) error {
+	if d.refuse != nil {
+		return d.refuse
+	}
+	d.weights = w.Tensors[0].Data[0]
+	return nil
+}
+
+// replay says what one call must return, generating alone, one token at a time, nothing cached, by the weights of
+// the given versions.
+func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) (*schemas.GenerateChunk, error) {
+	out := &schemas.GenerateChunk{Versions: versions}
+	tokens := append([]int32(nil), req.Tokens...)
+	limit := min(maxLen, len(tokens)+req.MaxTokens)
+	var s sampler
+	for i := 0; ; i++ {
+		if n := len(out.Tokens); n > 0 {
+			if slices.Contains(req.StopTokens, out.Tokens[n-1]) {
+				out.Stop = schemas.GenerateStopToken
+				return out, nil
+			}
+		}
+		if len(tokens) >= limit {
+			out.Stop = schemas.GenerateLength
+			return out, nil
+		}
+		if i >= len(versions) {
+			return out, nil
+		}
+		cache := make([]entry, len(tokens))
+		for j, token := range tokens {
+			cache[j] = entry{token, float32(versions[i])}
+		}
+		row := make([]float32, fakeVocab)
+		fakeLogits(cache, float32(versions[i]), row)
+		token, logprob, err := s.sample(row, req.Temperature, uniform(req.Seed, len(tokens)))
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, token)
+		out.Tokens = append(out.Tokens, token)
+		out.Logprobs = append(out.Logprobs, logprob)
+	}
+}
+
+// rig is an engine over a fake decoder, stepped by hand.
+type rig struct {
+	*Engine
+	dec *fakeDecoder
+}
+
+func newRig(cfg Config, blind bool) *rig {
+	r := &rig{dec: &fakeDecoder{slots: map[gpu.Slot][]entry{}, blind: blind}}
+	cfg.Name = "engine"
+	r.Engine = NewEngine(cfg, func(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
+		if c.VocabSize != fakeVocab {
+			return nil, errors.New("wrong config")
+		}
+		r.dec.o = o
+		return r.dec, nil
+	}, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	return r
+}
+
+// offer hands a snapshot over without waiting for it to be used.
+func (r *rig) offer(version int64) (*swap, error) {
+	sw, err := r.prepare(fakeSnapshot(version))
+	if err == nil {
+		r.enqueue(sw)
+	}
+	return sw, err
+}
+
+// start submits a call that must be taken.
+func (r *rig) start(tb testing.TB, req *schemas.GenerateRequest) *call {
+	tb.Helper()
+	c, refused := r.submit(tb.Context(), req)
+	require.Nil(tb, refused)
+	return c
+}
+
+// finish steps until the call ends and returns all that it sampled.
+func (r *rig) finish(tb testing.TB, c *call) *schemas.GenerateChunk {
+	tb.Helper()
+	for range 10_000 {
+		busy, err := r.turn(tb.Context())
+		require.NoError(tb, err)
+		c.mu.Lock()
+		done := c.out.Done
+		c.mu.Unlock()
+		if done {
+			require.Empty(tb, r.dec.faults)
+			return c.take()
+		}
+		require.True(tb, busy, "the call has not ended and nothing runs")
+	}
+	require.Fail(tb, "the call does not end")
+	return nil
+}
+
+func smallConfig() Config {
+	c := DefaultConfig()
+	c.Slots, c.MaxRunning, c.StepTokenBudget, c.Queue, c.ChunkTokens = 4, 3, 6, 8, 3
+	return c
+}
+
+func ask(episode string, tokens ...int32) *schemas.GenerateRequest {
+	return &schemas.GenerateRequest{Episode: episode, Tokens: tokens, MaxTokens: 6, Temperature: 1, Seed: 7}
+}
+
+func newReady(tb testing.TB, cfg Config, blind bool) *rig {
+	tb.Helper()
+	r := newRig(cfg, blind)
+	_, err := r.offer(0)
+	require.NoError(tb, err)
+	_, err = r.turn(tb.Context())
+	require.NoError(tb, err)
+	require.Equal(tb, int64(0), r.Version())
+	return r
+}

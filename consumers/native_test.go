@@ -1,0 +1,178 @@
+package consumers
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/schemas"
+)
+
+func demoModel() gpu.Config {
+	return gpu.Config{
+		ModelType: "llama", VocabSize: 1562, HiddenSize: 64, IntermediateSize: 128, NumLayers: 3, NumHeads: 2, NumKVHeads: 2,
+		RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 256,
+	}
+}
+
+// nativeSnapshot has starting weights from the version as the seed.
+func nativeSnapshot(tb testing.TB, version int64) Snapshot {
+	tb.Helper()
+	e, err := native.New(demoModel(), native.Options{Seed: uint64(version)})
+	require.NoError(tb, err)
+	w, err := e.Weights(tb.Context())
+	require.NoError(tb, err)
+	return Snapshot{Version: version, Config: demoModel(), Weights: w}
+}
+
+func newNativeDecoder(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
+	e, err := native.New(c, native.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return e.NewDecoder(o)
+}
+
+// alone generates with a decoder of its own, the whole context extended anew for every token.
+func alone(tb testing.TB, weights map[int32]Snapshot, req *schemas.GenerateRequest, versions []int32) (tokens []int32, logprobs []float32) {
+	tb.Helper()
+	dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: 1, MaxTokens: 256})
+	require.NoError(tb, err)
+	slot, err := dec.Open()
+	require.NoError(tb, err)
+	var s sampler
+	sequence := append([]int32(nil), req.Tokens...)
+	for _, version := range versions {
+		require.NoError(tb, dec.SetWeights(weights[version].Weights))
+		dec.Truncate(slot, 0)
+		rows, err := dec.Extend(tb.Context(), []gpu.Extension{{Slot: slot, Tokens: sequence}})
+		require.NoError(tb, err)
+		token, logprob, err := s.sample(rows[0], req.Temperature, uniform(req.Seed, len(sequence)))
+		require.NoError(tb, err)
+		sequence = append(sequence, token)
+		tokens, logprobs = append(tokens, token), append(logprobs, logprob)
+	}
+	return tokens, logprobs
+}
+
+// Invariant: with real weights too, what a call samples is bit for bit what it would sample alone.
+func TestInvariantNativeBatchingChangesNoToken(t *testing.T) {
+	t.Parallel()
+	weights := map[int32]Snapshot{}
+	for version := range int32(3) {
+		weights[version] = nativeSnapshot(t, int64(version))
+	}
+	cfg := DefaultConfig()
+	cfg.Name, cfg.Slots, cfg.StepTokenBudget, cfg.Swap = "engine", 6, 16, SwapRecompute
+	e := NewEngine(cfg, newNativeDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	runEngine(t, &rig{Engine: e})
+	_, err := e.Swap(t.Context(), weights[0])
+	require.NoError(t, err)
+
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := map[*schemas.GenerateRequest]*schemas.GenerateChunk{}
+	for episode := range 8 {
+		wg.Go(func() {
+			tokens := []int32{1}
+			for turn := range 3 {
+				for i := range 5 + 4*episode {
+					tokens = append(tokens, int32((episode*31+turn*17+i*7)%1562))
+				}
+				req := &schemas.GenerateRequest{
+					Episode: fmt.Sprint(episode), Tokens: append([]int32(nil), tokens...), MaxTokens: 12, Temperature: 1, Seed: uint64(episode),
+				}
+				chunk, err := gather(t.Context(), e, req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				tokens = append(tokens, chunk.Tokens...)
+				mu.Lock()
+				got[req] = chunk
+				mu.Unlock()
+			}
+		})
+	}
+	for version := range int32(2) {
+		_, err := e.Swap(t.Context(), weights[version+1])
+		require.NoError(t, err)
+	}
+	wg.Wait()
+	require.Len(t, got, 24)
+	for req, chunk := range got {
+		tokens, logprobs := alone(t, weights, req, chunk.Versions)
+		require.Equal(t, tokens, []int32(chunk.Tokens))
+		require.Equal(t, logprobs, []float32(chunk.Logprobs))
+	}
+}
+
+// BenchmarkNative is the demo's model with 64 calls that sample: the engine beside the decoder alone.
+func BenchmarkNative(b *testing.B) {
+	const batch = 64
+	s := nativeSnapshot(b, 0)
+	b.Run("engine", func(b *testing.B) {
+		cfg := DefaultConfig()
+		e := NewEngine(cfg, newNativeDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+		sw, err := e.prepare(s)
+		require.NoError(b, err)
+		e.enqueue(sw)
+		turn := func() {
+			_, err := e.turn(context.Background())
+			require.NoError(b, err)
+		}
+		turn()
+		calls := make([]*call, batch)
+		var sampled int
+		for b.Loop() {
+			for i, c := range calls {
+				if c == nil || c.take().Done {
+					calls[i], _ = e.submit(context.Background(), &schemas.GenerateRequest{
+						Tokens: []int32{1, 2, 3}, MaxTokens: 48, Temperature: 1, Seed: uint64(i),
+					})
+				}
+			}
+			turn()
+			sampled += batch
+		}
+		b.ReportMetric(float64(sampled)/b.Elapsed().Seconds(), "tokens/s")
+	})
+	b.Run("decoder", func(b *testing.B) {
+		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
+		require.NoError(b, err)
+		require.NoError(b, dec.SetWeights(s.Weights))
+		in := make([]gpu.Extension, batch)
+		for i := range in {
+			slot, err := dec.Open()
+			require.NoError(b, err)
+			in[i] = gpu.Extension{Slot: slot, Tokens: []int32{1, 2, 3}}
+		}
+		var sampled int
+		for b.Loop() {
+			_, err := dec.Extend(context.Background(), in)
+			require.NoError(b, err)
+			sampled += batch
+			for i := range in {
+				in[i].Tokens = []int32{5}
+				if dec.Len(in[i].Slot) >= 51 {
+					dec.Truncate(in[i].Slot, 0)
+					in[i].Tokens = []int32{1, 2, 3}
+				}
+			}
+		}
+		b.ReportMetric(float64(sampled)/b.Elapsed().Seconds(), "tokens/s")
+	})
+	b.Run("swap", func(b *testing.B) {
+		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
+		require.NoError(b, err)
+		for b.Loop() {
+			require.NoError(b, dec.SetWeights(s.Weights))
+		}
+	})
+}

@@ -1,0 +1,275 @@
+package consumers
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Tokenizer turns text into token ids and back.
+type Tokenizer interface {
+	Encode(text string) []int32
+	Decode(ids []int32) string
+}
+
+// Generator serves generate calls; Engine is one.
+type Generator interface {
+	Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
+	// Version is -1 until there are weights.
+	Version() int64
+}
+
+// OpenAI serves a Generator over HTTP as the OpenAI API does: POST /v1/completions and /v1/chat/completions, whole
+// or streamed as server-sent events, GET /v1/models and /health. What it adds: a prompt may be token ids;
+// return_token_ids gives the ids and the policy version of every token (the ids as vLLM names them), and episode keeps
+// the cache from call to call. What it does not do is refused by name, not ignored: top_p, penalties, n above 1,
+// top_logprobs, tools.
+type OpenAI struct {
+	cfg       OpenAIConfig
+	generator Generator
+	tokenizer Tokenizer
+	template  func([]Message) string
+	log       *slog.Logger
+}
+
+// NewOpenAI makes the handler's parts; cfg must be valid. template turns a chat into the text that is encoded; nil is
+// JoinMessages.
+func NewOpenAI(cfg OpenAIConfig, g Generator, t Tokenizer, template func([]Message) string, log *slog.Logger) *OpenAI {
+	if template == nil {
+		template = JoinMessages
+	}
+	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: log}
+}
+
+// Handler routes the requests.
+func (o *OpenAI) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/completions", o.guard(serveCompletions))
+	mux.HandleFunc("POST /v1/chat/completions", o.guard(serveChat))
+	mux.HandleFunc("GET /v1/models", o.guard(serveModels))
+	mux.HandleFunc("GET /v1/models/{model}", o.guard(serveModels))
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		if o.generator.Version() < 0 {
+			writeError(w, &apiError{http.StatusServiceUnavailable, "server_error", "not_ready", "no weights yet"})
+			return
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "policy_version": o.generator.Version()})
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		writeError(w, &apiError{http.StatusNotFound, "invalid_request_error", "not_found",
+			fmt.Sprintf("no %s %s here", r.Method, r.URL.Path)})
+	})
+	return mux
+}
+
+// guard checks the key, bounds the body and the time, and writes what the handler returns as an error body.
+func (o *OpenAI) guard(h func(*OpenAI, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	want := sha256.Sum256([]byte("Bearer " + o.cfg.APIKey))
+	return func(w http.ResponseWriter, r *http.Request) {
+		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+		if o.cfg.APIKey != "" && subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			writeError(w, &apiError{http.StatusUnauthorized, "authentication_error", "invalid_api_key", "wrong or no API key"})
+			return
+		}
+		r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, o.cfg.MaxBodyBytes), conn: http.NewResponseController(w)}
+		ctx, cancel := context.WithTimeout(r.Context(), o.cfg.RequestTimeout)
+		defer cancel()
+		err := h(o, w, r.WithContext(ctx))
+		if err == nil {
+			return
+		}
+		api, ok := errors.AsType[*apiError](err)
+		if !ok {
+			api = &apiError{http.StatusInternalServerError, "server_error", "internal_error", err.Error()}
+			if errors.Is(err, context.DeadlineExceeded) {
+				api = &apiError{http.StatusGatewayTimeout, "server_error", "timeout", "the request took too long"}
+			}
+			o.log.Debug("failed an HTTP request", "path", r.URL.Path, "err", err)
+		}
+		writeError(w, api)
+	}
+}
+
+// timedBody bounds how long a request takes to arrive. http.Server's ReadTimeout would go on while the answer is
+// made, and cancel it.
+type timedBody struct {
+	io.ReadCloser
+	conn    *http.ResponseController
+	started bool
+}
+
+// bodyTimeout is how long the body of a request may take.
+const bodyTimeout = 30 * time.Second
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	if !b.started {
+		b.started = true
+		_ = b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has one
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.conn.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// apiError is a refusal as the OpenAI API words it.
+type apiError struct {
+	status     int
+	kind, code string
+	message    string
+}
+
+func (e *apiError) Error() string { return e.message }
+
+func badRequest(code, format string, args ...any) *apiError {
+	return &apiError{http.StatusBadRequest, "invalid_request_error", code, fmt.Sprintf(format, args...)}
+}
+
+type errorBody struct {
+	Error errorDetail `json:"error"`
+}
+
+type errorDetail struct {
+	Message string `json:"message"`
+	Type    string `json:"type"`
+	Code    string `json:"code"`
+}
+
+func (e *apiError) body() errorBody { return errorBody{errorDetail{e.message, e.kind, e.code}} }
+
+func writeError(w http.ResponseWriter, e *apiError) {
+	if e.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeJSON(w, e.status, e.body())
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "%s\n", data)
+}
+
+// readJSON reads one object and nothing after it.
+func readJSON(r *http.Request, v any) error {
+	dec := json.NewDecoder(r.Body)
+	err := dec.Decode(v)
+	if err == nil {
+		if _, extra := dec.Token(); !errors.Is(extra, io.EOF) {
+			return badRequest("invalid_json", "the body holds more than one JSON value")
+		}
+		return nil
+	}
+	if api, ok := errors.AsType[*apiError](err); ok {
+		return api
+	}
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return &apiError{http.StatusRequestEntityTooLarge, "invalid_request_error", "body_too_large",
+			fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
+	}
+	return badRequest("invalid_json", "read the body as JSON: %v", err)
+}
+
+type modelBody struct {
+	ID            string `json:"id"`
+	Object        string `json:"object"`
+	Created       int64  `json:"created"`
+	OwnedBy       string `json:"owned_by"`
+	PolicyVersion int64  `json:"policy_version"`
+}
+
+func serveModels(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
+	m := modelBody{ID: o.cfg.Model, Object: "model", OwnedBy: "weir", PolicyVersion: o.generator.Version()}
+	switch name := r.PathValue("model"); name {
+	case "":
+		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelBody{m}})
+	case o.cfg.Model:
+		writeJSON(w, http.StatusOK, m)
+	default:
+		return o.checkModel(name)
+	}
+	return nil
+}
+
+func (o *OpenAI) checkModel(name string) error {
+	if name == "" || name == o.cfg.Model {
+		return nil
+	}
+	return &apiError{http.StatusNotFound, "invalid_request_error", "model_not_found",
+		fmt.Sprintf("no model %q here; the one served is %q", name, o.cfg.Model)}
+}
+
+// openAIServer is the HTTP server; its zero value serves nothing.
+type openAIServer struct {
+	listener net.Listener
+	http     *http.Server
+	keyed    bool // an API key is asked for
+	log      *slog.Logger
+}
+
+// listenOpenAI opens the address, so that a port in use is known before the work begins.
+func listenOpenAI(o *OpenAI) (*openAIServer, error) {
+	cfg := o.cfg
+	if cfg.Listen == "" {
+		return &openAIServer{}, nil
+	}
+	if o.tokenizer == nil {
+		return nil, fmt.Errorf("serve the OpenAI API on %s: there is no tokenizer", cfg.Listen)
+	}
+	l, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the OpenAI API on %s: %w; choose another openai.listen", cfg.Listen, err)
+	}
+	return &openAIServer{listener: l, keyed: cfg.APIKey != "", log: o.log, http: &http.Server{
+		Handler:           o.Handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      cfg.RequestTimeout + 30*time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+	}}, nil
+}
+
+// Run serves until ctx ends, then waits up to grace for the requests that run.
+func (s *openAIServer) Run(ctx context.Context, grace time.Duration) error {
+	if s.listener == nil {
+		return nil
+	}
+	s.log.Info("serving the OpenAI API", "address", s.listener.Addr().String())
+	if addr, ok := s.listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsLoopback() && !s.keyed {
+		s.log.Warn("other machines can use the OpenAI API without a key; set openai.api_key", "address", addr.String())
+	}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		defer cancel()
+		if err := s.http.Shutdown(grace); err != nil {
+			s.log.Warn("closing HTTP requests that still run", "err", err)
+			_ = s.http.Close() // the connections are cut either way
+		}
+	})
+	err := s.http.Serve(s.listener)
+	if !stop() {
+		<-done
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the OpenAI API on %s: %w", s.listener.Addr(), err)
+	}
+	return nil
+}

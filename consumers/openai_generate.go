@@ -1,0 +1,161 @@
+package consumers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// answer is what has been sampled for a prompt.
+type answer struct {
+	id       string
+	created  int64
+	tokens   []int32
+	logprobs []float32
+	versions []int32
+	text     string // of tokens, without a stop string; while it streams, without what may still change
+	finish   string // "" while it streams, then stop or length
+}
+
+// piece is what one chunk added to an answer.
+type piece struct {
+	from int    // the tokens from here on are new
+	text string // new text
+}
+
+func newAnswer(prefix string) *answer {
+	id := make([]byte, 12)
+	_, _ = rand.Read(id) // never fails
+	return &answer{id: prefix + hex.EncodeToString(id), created: time.Now().Unix()}
+}
+
+// generate fills a and gives each piece to emit.
+func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
+	return o.generator.Generate(ctx, p.req, func(c *schemas.GenerateChunk) error {
+		if c.Done && c.Stop == schemas.GenerateError {
+			return refusal(c)
+		}
+		from, sent := len(a.tokens), len(a.text)
+		a.tokens = append(a.tokens, c.Tokens...)
+		a.logprobs = append(a.logprobs, c.Logprobs...)
+		a.versions = append(a.versions, c.Versions...)
+		shown := a.tokens
+		if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && slices.Contains(p.silent, shown[n-1]) {
+			shown = shown[:n-1]
+		}
+		text := o.tokenizer.Decode(shown)
+		if !c.Done {
+			// The bytes of a character may come in several tokens.
+			text = strings.TrimRight(text, "\uFFFD")
+		}
+		if c.Done || strings.HasPrefix(text, a.text) {
+			a.text = text
+		}
+		if c.Done {
+			a.finish = map[schemas.GenerateStop]string{schemas.GenerateStopToken: "stop", schemas.GenerateLength: "length"}[c.Stop]
+		}
+		return emit(piece{from: from, text: a.text[min(sent, len(a.text)):]})
+	})
+}
+
+// refusal words an engine's refusal for HTTP.
+func refusal(c *schemas.GenerateChunk) *apiError {
+	switch {
+	case c.Retry:
+		return &apiError{http.StatusServiceUnavailable, "server_error", "overloaded", c.Error}
+	case strings.HasPrefix(c.Error, ErrBadRequest.Error()):
+		return badRequest("invalid_parameter", "%s", c.Error)
+	}
+	return &apiError{http.StatusInternalServerError, "server_error", "generation_failed", c.Error}
+}
+
+type usageBody struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+}
+
+func (a *answer) usage(p *prompt) *usageBody {
+	n, k := len(p.req.Tokens), len(a.tokens)
+	return &usageBody{PromptTokens: n, CompletionTokens: k, TotalTokens: n + k}
+}
+
+// tokenIDs is what return_token_ids adds to a choice.
+type tokenIDs struct {
+	PromptTokenIDs []int32 `json:"prompt_token_ids,omitempty"`
+	TokenIDs       []int32 `json:"token_ids,omitempty"`
+	// PolicyVersions and TokenLogprobs have one entry a token.
+	PolicyVersions []int32   `json:"policy_versions,omitempty"`
+	TokenLogprobs  []float32 `json:"token_logprobs,omitempty"`
+}
+
+// ids tells the tokens from one on; the prompt's with the first.
+func (a *answer) ids(b *samplingBody, p *prompt, from int) tokenIDs {
+	if !b.ReturnTokenIDs {
+		return tokenIDs{}
+	}
+	t := tokenIDs{TokenIDs: a.tokens[from:], PolicyVersions: a.versions[from:], TokenLogprobs: a.logprobs[from:]}
+	if from == 0 {
+		t.PromptTokenIDs = p.req.Tokens
+	}
+	return t
+}
+
+// finishReason is null while an answer streams.
+func (a *answer) finishReason() *string {
+	if a.finish == "" {
+		return nil
+	}
+	return &a.finish
+}
+
+// events writes server-sent events. Nothing is written before the first, so that a refusal still has a status.
+type events struct {
+	w       http.ResponseWriter
+	started bool
+}
+
+func (e *events) send(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode an event: %w", err)
+	}
+	return e.write(data)
+}
+
+func (e *events) write(data []byte) error {
+	if !e.started {
+		e.started = true
+		e.w.Header().Set("Content-Type", "text/event-stream")
+		e.w.Header().Set("Cache-Control", "no-cache")
+	}
+	if _, err := fmt.Fprintf(e.w, "data: %s\n\n", data); err != nil {
+		return fmt.Errorf("write an event: %w", err)
+	}
+	return http.NewResponseController(e.w).Flush()
+}
+
+// end closes the stream, telling in it what went wrong after it began.
+func (e *events) end(err error) error {
+	if err == nil {
+		return e.write([]byte("[DONE]"))
+	}
+	if !e.started {
+		return err
+	}
+	api, ok := errors.AsType[*apiError](err)
+	if !ok {
+		api = &apiError{http.StatusInternalServerError, "server_error", "internal_error", err.Error()}
+	}
+	_ = e.send(api.body()) // the client may be what failed
+	return nil
+}

@@ -1,0 +1,192 @@
+package consumers
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// samplingBody is what completions and chat completions have in common.
+type samplingBody struct {
+	Model         string           `json:"model"`
+	MaxTokens     *int             `json:"max_tokens"`
+	Temperature   *float32         `json:"temperature"`
+	Seed          *int64           `json:"seed"`
+	Stop          textList         `json:"stop"`
+	Stream        bool             `json:"stream"`
+	StreamOptions *streamOptionsIn `json:"stream_options"`
+
+	// Not OpenAI's: vLLM's stop_token_ids and return_token_ids, and ours.
+	StopTokenIDs   []int32 `json:"stop_token_ids"`
+	ReturnTokenIDs bool    `json:"return_token_ids"`
+	// Episode names the cache to keep from call to call; LastCall lets it go.
+	Episode  string `json:"episode"`
+	LastCall bool   `json:"last_call"`
+
+	// What would change the distribution, or asks for more than one answer, is refused.
+	N                 *int                       `json:"n"`
+	BestOf            *int                       `json:"best_of"`
+	TopP              *float64                   `json:"top_p"`
+	TopK              *int                       `json:"top_k"`
+	MinP              *float64                   `json:"min_p"`
+	PresencePenalty   float64                    `json:"presence_penalty"`
+	FrequencyPenalty  float64                    `json:"frequency_penalty"`
+	RepetitionPenalty *float64                   `json:"repetition_penalty"`
+	LogitBias         map[string]json.RawMessage `json:"logit_bias"`
+	Echo              bool                       `json:"echo"`
+	Suffix            string                     `json:"suffix"`
+	Tools             []json.RawMessage          `json:"tools"`
+	ResponseFormat    *responseFormat            `json:"response_format"`
+}
+
+type streamOptionsIn struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type responseFormat struct {
+	Type string `json:"type"`
+}
+
+// refused names the first setting that this server does not have.
+func (b *samplingBody) refused() error {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"n", b.N != nil && *b.N != 1},
+		{"best_of", b.BestOf != nil && *b.BestOf != 1},
+		{"top_p", b.TopP != nil && *b.TopP != 1},
+		{"top_k", b.TopK != nil && *b.TopK > 0},
+		{"min_p", b.MinP != nil && *b.MinP != 0},
+		{"presence_penalty", b.PresencePenalty != 0},
+		{"frequency_penalty", b.FrequencyPenalty != 0},
+		{"repetition_penalty", b.RepetitionPenalty != nil && *b.RepetitionPenalty != 1},
+		{"logit_bias", len(b.LogitBias) > 0},
+		{"echo", b.Echo},
+		{"suffix", b.Suffix != ""},
+		{"tools", len(b.Tools) > 0},
+		{"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text"},
+	} {
+		if f.set {
+			return badRequest("unsupported_parameter",
+				"%s is not supported: tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's", f.name)
+		}
+	}
+	return nil
+}
+
+// prompt is one request made ready: what the engine is asked, and what of the answer is not text.
+type prompt struct {
+	req *schemas.GenerateRequest
+	// silent are the stop tokens that came as stop strings; they are left out of the text.
+	silent []int32
+}
+
+// prepare makes the engine's request of a context.
+func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
+	if err := o.checkModel(b.Model); err != nil {
+		return nil, err
+	}
+	if err := b.refused(); err != nil {
+		return nil, err
+	}
+	p := &prompt{req: &schemas.GenerateRequest{
+		Episode: b.Episode, Tokens: tokens, MaxTokens: defaultMax, Temperature: 1, Seed: rand.Uint64(),
+		StopTokens: slices.Clone(b.StopTokenIDs), Last: b.LastCall,
+	}}
+	if b.MaxTokens != nil {
+		p.req.MaxTokens = *b.MaxTokens
+	}
+	if b.Temperature != nil {
+		p.req.Temperature = *b.Temperature
+	}
+	if b.Seed != nil {
+		p.req.Seed = uint64(*b.Seed)
+	}
+	for _, s := range b.Stop {
+		ids := o.tokenizer.Encode(s)
+		if len(ids) != 1 {
+			return nil, badRequest("unsupported_parameter", "stop: %q is %d tokens: a stop must be one token", s, len(ids))
+		}
+		p.silent = append(p.silent, ids[0])
+	}
+	p.req.StopTokens = append(p.req.StopTokens, p.silent...)
+	return p, nil
+}
+
+// textList is a string or a list of strings.
+type textList []string
+
+// UnmarshalJSON takes null as the empty list.
+func (t *textList) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte(`"`)) {
+		*t = make(textList, 1)
+		return json.Unmarshal(data, &(*t)[0])
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// promptTokens reads a prompt: text, token ids, or a list that holds one of these.
+func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
+	var text string
+	var ids []int32
+	var list []json.RawMessage
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil, badRequest("missing_parameter", "prompt: is missing")
+	case json.Unmarshal(raw, &text) == nil:
+		return t.Encode(text), nil
+	case json.Unmarshal(raw, &ids) == nil:
+		return ids, nil
+	case json.Unmarshal(raw, &list) == nil && len(list) == 1 && (list[0][0] == '"' || list[0][0] == '['):
+		return promptTokens(list[0], t)
+	case len(list) > 1:
+		return nil, badRequest("unsupported_parameter", "prompt: %d prompts: send one a request", len(list))
+	}
+	return nil, badRequest("invalid_parameter", "prompt: want text or a list of token ids")
+}
+
+// Message is one of a chat.
+type Message struct {
+	Role    string      `json:"role"`
+	Content contentText `json:"content"`
+}
+
+// contentText is a string, or a list of parts of which only text is taken.
+type contentText string
+
+// UnmarshalJSON joins text parts as they stand.
+func (c *contentText) UnmarshalJSON(data []byte) error {
+	if !bytes.HasPrefix(data, []byte("[")) {
+		return json.Unmarshal(data, (*string)(c))
+	}
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	*c = ""
+	for i, p := range parts {
+		if p.Type != "text" {
+			return badRequest("unsupported_parameter", "messages: part %d of a content is %q: only text is taken", i, p.Type)
+		}
+		*c += contentText(p.Text)
+	}
+	return nil
+}
+
+// JoinMessages is the chat template of a model that was trained on plain running text: the contents in order with a
+// space between them, and no roles.
+func JoinMessages(messages []Message) string {
+	texts := make([]string, len(messages))
+	for i, m := range messages {
+		texts[i] = string(m.Content)
+	}
+	return strings.Join(texts, " ")
+}

@@ -1,0 +1,223 @@
+package consumers
+
+import (
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// sequence is one slot of the decoder: the cache of an episode, or of one call that names none.
+type sequence struct {
+	episode string
+	slot    gpu.Slot
+	call    *call // nil when idle
+	// tokens are those of the episode; the first cached of them are in the cache. While a call runs they are its
+	// context, which grows.
+	tokens []int32
+	cached int
+	used   uint64 // when it was last used, in admissions
+	wanted bool   // idle, and a call of its episode waits
+}
+
+// missing is how many tokens must be extended before the next can be sampled; at least 1 while a call runs.
+func (s *sequence) missing() int { return len(s.call.context) - s.cached }
+
+// scheduler holds the sequences of one decoder and decides what each step extends. One goroutine uses it.
+type scheduler struct {
+	cfg     Config
+	dec     gpu.Decoder
+	metrics *Metrics
+
+	running  []*sequence // in order of admission
+	idle     map[*sequence]struct{}
+	episodes map[string]*sequence // running and idle sequences that have an episode's name
+	clock    uint64
+
+	batch []gpu.Extension // of the step being planned, and whose they are
+	owner []*sequence
+}
+
+func newScheduler(cfg Config, dec gpu.Decoder, m *Metrics) *scheduler {
+	return &scheduler{
+		cfg: cfg, dec: dec, metrics: m, idle: map[*sequence]struct{}{}, episodes: map[string]*sequence{},
+	}
+}
+
+// admit gives the call a sequence: its episode's own when that is idle, else a free slot, else the slot of the idle
+// episode that was used longest ago, of those for which no call waits if there are any. It returns false when there is none.
+func (s *scheduler) admit(c *call) (bool, error) {
+	if len(s.running) >= s.cfg.running() {
+		return false, nil
+	}
+	seq := s.episodes[c.req.Episode]
+	switch {
+	case seq != nil && seq.call == nil:
+		s.reuse(seq, c)
+	default:
+		slot, ok, err := s.open()
+		if err != nil || !ok {
+			return false, err
+		}
+		// An episode with a call still running, as when a producer has given up on an engine and asks it again, gets
+		// a sequence that goes when the call ends.
+		seq = &sequence{slot: slot}
+		if name := c.req.Episode; name != "" && s.episodes[name] == nil {
+			seq.episode, s.episodes[name] = name, seq
+		}
+	}
+	s.clock++
+	seq.call, seq.used, seq.wanted = c, s.clock, false
+	seq.tokens = nil
+	s.running = append(s.running, seq)
+	return true, nil
+}
+
+// reuse keeps the longest common prefix of the cache and the context. The last token of the context is always
+// extended, since its logits are what the first token is sampled from.
+func (s *scheduler) reuse(seq *sequence, c *call) {
+	delete(s.idle, seq)
+	n := commonPrefix(seq.tokens[:seq.cached], c.context[:len(c.context)-1])
+	if n < seq.cached {
+		s.dec.Truncate(seq.slot, n)
+		seq.cached = n
+	}
+	s.metrics.cacheHits.Add(float64(n))
+}
+
+// want marks the idle sequences that waiting calls will continue, so that others are evicted before them.
+func (s *scheduler) want(waiting []*call) {
+	if len(s.running)+len(s.idle) < s.cfg.Slots {
+		return
+	}
+	for _, c := range waiting {
+		if seq := s.episodes[c.req.Episode]; seq != nil && seq.call == nil {
+			seq.wanted = true
+		}
+	}
+}
+
+func (s *scheduler) open() (gpu.Slot, bool, error) {
+	if len(s.running)+len(s.idle) >= s.cfg.Slots {
+		oldest := s.oldest()
+		if oldest == nil {
+			return 0, false, nil
+		}
+		s.metrics.evictions.Inc()
+		s.close(oldest)
+	}
+	slot, err := s.dec.Open()
+	if err != nil {
+		return 0, false, fmt.Errorf("open a slot of the decoder with %d of %d taken: %w",
+			len(s.running)+len(s.idle), s.cfg.Slots, err)
+	}
+	return slot, true, nil
+}
+
+// oldest is the idle sequence to evict: the least recently used of those that nobody waits for, else of all.
+func (s *scheduler) oldest() *sequence {
+	var oldest *sequence
+	for seq := range s.idle {
+		if oldest == nil || !seq.wanted && oldest.wanted || seq.wanted == oldest.wanted && seq.used < oldest.used {
+			oldest = seq
+		}
+	}
+	return oldest
+}
+
+// close frees the slot of a sequence that does not run.
+func (s *scheduler) close(seq *sequence) {
+	s.dec.Close(seq.slot)
+	delete(s.idle, seq)
+	if seq.episode != "" {
+		delete(s.episodes, seq.episode)
+	}
+}
+
+// plan fills batch with what the next step extends: the last token of every sequence that samples, and pieces of
+// prompts, oldest call first, up to the step's budget. The budget is at least the number of slots, so that every step
+// takes every sampling sequence and some of the oldest prompt.
+func (s *scheduler) plan() {
+	s.batch, s.owner = s.batch[:0], s.owner[:0]
+	budget := s.cfg.StepTokenBudget
+	for _, seq := range s.running {
+		if seq.missing() == 1 {
+			budget--
+		}
+	}
+	for _, seq := range s.running {
+		n := seq.missing()
+		if n > 1 {
+			n = min(n, budget)
+			budget -= n
+		}
+		if n > 0 {
+			s.batch = append(s.batch, gpu.Extension{Slot: seq.slot, Tokens: seq.call.context[seq.cached : seq.cached+n]})
+			s.owner = append(s.owner, seq)
+		}
+	}
+}
+
+// retire takes the sequences whose calls have ended out of running. Each keeps its cache for its episode's next call,
+// or frees its slot when none will come.
+func (s *scheduler) retire() {
+	kept := s.running[:0]
+	for _, seq := range s.running {
+		if seq.call != nil {
+			kept = append(kept, seq)
+			continue
+		}
+		if seq.episode == "" {
+			s.close(seq)
+			continue
+		}
+		s.idle[seq] = struct{}{}
+	}
+	clear(s.running[len(kept):])
+	s.running = kept
+}
+
+// leave ends the sequence's call. Without keep its cache will go too.
+func (s *scheduler) leave(seq *sequence, keep bool) {
+	seq.tokens = seq.call.context[:seq.cached]
+	if seq.call.req.Last || !keep {
+		s.drop(seq.episode)
+	}
+	seq.call = nil
+}
+
+// drop frees the episode's cache, at the end of its call when one runs.
+func (s *scheduler) drop(episode string) {
+	seq := s.episodes[episode]
+	switch {
+	case seq == nil:
+	case seq.call == nil:
+		s.close(seq)
+	default:
+		delete(s.episodes, episode)
+		seq.episode = ""
+	}
+}
+
+// forget clears every cache: running sequences start over, idle ones free their slots.
+func (s *scheduler) forget() {
+	for seq := range s.idle {
+		s.close(seq)
+	}
+	for _, seq := range s.running {
+		if seq.cached > 0 {
+			s.dec.Truncate(seq.slot, 0)
+			s.metrics.recomputed.Add(float64(seq.cached))
+			seq.cached = 0
+		}
+	}
+}
+
+func commonPrefix(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}

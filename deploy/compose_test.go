@@ -1,0 +1,211 @@
+package deploy_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The stack is built from a binary of this machine, so that no image is pulled, and brought up under a name of its
+// own: broker, trainer, inference and two producers. They learn three small steps over the wire.
+func TestComposeStackTrains(t *testing.T) {
+	t.Parallel()
+	engineOrSkip(t)
+	buildBinary(t)
+	s := &stack{t: t, project: fmt.Sprintf("weir-test-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	s.env = append(os.Environ(), "WEIR_BUILD_TARGET=host", "WEIR_IMAGE="+s.project, "DOCKER_BUILDKIT=0",
+		"COMPOSE_PROJECT_NAME="+s.project, "COMPOSE_INTERACTIVE_NO_CLI=1")
+	t.Cleanup(s.remove)
+	s.compose(t.Context(), "build", "broker")
+	out := s.docker(t.Context(), "run", "--rm", s.project, "version")
+	require.Regexp(t, `^weir \S+ \(\S+\)`, out)
+	if testing.Short() {
+		return // the image is built and its binary starts
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	s.compose(ctx, "up", "--detach", "--no-build", "--scale", "producer=2", "broker", "trainer", "inference", "producer")
+
+	code := s.docker(ctx, "wait", s.container(ctx, "trainer", 1))
+	require.Equal(t, "0", strings.TrimSpace(code), "the trainer ends by itself when its steps are done")
+	audit := s.compose(ctx, "run", "--rm", "--no-deps", "-T", "trainer", "audit")
+	require.Contains(t, audit, "steps 3,")
+	require.Contains(t, audit, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0")
+	status := s.compose(ctx, "exec", "-T", "broker", "/weir", "status")
+	require.Regexp(t, `policy version\s+│ 3`, status)
+
+	// The image's other roles go on after the training is done, and show what they did.
+	s.until(ctx, "inference applies version 3", func() bool {
+		return s.metric(ctx, "inference", 1, "weir_inference_applied_version") == 3
+	})
+	for i := range 2 {
+		require.Positive(t, s.metric(ctx, "producer", i+1, "weir_producer_episodes_total"), "producer %d takes its share", i+1)
+	}
+	require.Positive(t, s.metric(ctx, "broker", 1, "weir_build_info"))
+	require.Contains(t, s.get(ctx, "inference", 1, 8000, "/v1/models"), `"weir"`)
+}
+
+// engineOrSkip asks for a Docker engine. Without one there is nothing to bring the stack up on.
+func engineOrSkip(t *testing.T) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "docker", "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	if err != nil {
+		t.Skipf("no Docker engine answers, so the stack was not brought up: docker version: %v: %s", err, bytes.TrimSpace(out))
+	}
+	if _, _, err := composeCommand(t.Context()); err != nil {
+		t.Skipf("a Docker engine answers, but neither docker compose nor docker-compose is there: %v", err)
+	}
+}
+
+// composeCommand is the compose that is installed: the plugin, or the older program.
+func composeCommand(ctx context.Context) (string, []string, error) {
+	if exec.CommandContext(ctx, "docker", "compose", "version").Run() == nil {
+		return "docker", []string{"compose"}, nil
+	}
+	_, err := exec.LookPath("docker-compose")
+	return "docker-compose", nil, err
+}
+
+// buildBinary puts the static binary where the image's host target takes it.
+func buildBinary(t *testing.T) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll("bin", 0o755))
+	// Beside its place and then renamed, so that two test runs do not see half of it.
+	made := filepath.Join("bin", fmt.Sprintf("weir-%d", os.Getpid()))
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join("deploy", made), "./cmd/weir")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.Rename(made, filepath.Join("bin", "weir")))
+}
+
+// stack is one compose project.
+type stack struct {
+	t       *testing.T
+	project string
+	env     []string
+}
+
+// compose runs one compose command and returns what it printed.
+func (s *stack) compose(ctx context.Context, args ...string) string {
+	s.t.Helper()
+	name, first, err := composeCommand(ctx)
+	require.NoError(s.t, err)
+	args = append(append(first, "-f", "docker-compose.yml", "-f", "deploy/testdata/small.yml"), args...)
+	return s.command(ctx, name, args...)
+}
+
+func (s *stack) docker(ctx context.Context, args ...string) string {
+	s.t.Helper()
+	return s.command(ctx, "docker", args...)
+}
+
+func (s *stack) command(ctx context.Context, name string, args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = "..", s.env
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("%s %s: %v\n%s%s\n%s", name, strings.Join(args, " "), err, out.String(), problems.String(), s.logs())
+	}
+	return out.String()
+}
+
+// logs are the last lines of every container, for a failure's report.
+func (s *stack) logs() string {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var all strings.Builder
+	ids, _ := exec.CommandContext(ctx, "docker", "ps", "-aq", "--filter", "label=com.docker.compose.project="+s.project).Output()
+	for id := range strings.FieldsSeq(string(ids)) {
+		text, _ := exec.CommandContext(ctx, "docker", "logs", "--tail", "20", id).CombinedOutput()
+		fmt.Fprintf(&all, "-- container %s\n%s\n", id, text)
+	}
+	return all.String()
+}
+
+// remove leaves nothing behind: containers, network, volumes, image.
+func (s *stack) remove() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	name, first, err := composeCommand(ctx)
+	require.NoError(s.t, err)
+	args := append(first, "-f", "docker-compose.yml", "-f", "deploy/testdata/small.yml", "down", "--volumes", "--remove-orphans", "--timeout", "2")
+	for _, c := range [][]string{append([]string{name}, args...), {"docker", "image", "rm", "--force", s.project}} {
+		cmd := exec.CommandContext(ctx, c[0], c[1:]...)
+		cmd.Dir, cmd.Env = "..", s.env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.t.Errorf("clean up: %s: %v\n%s", strings.Join(c, " "), err, out)
+		}
+	}
+}
+
+// container is the id of a service's nth container.
+func (s *stack) container(ctx context.Context, service string, n int) string {
+	s.t.Helper()
+	ids := strings.Fields(s.docker(ctx, "ps", "-aq", "--filter", "label=com.docker.compose.project="+s.project,
+		"--filter", "label=com.docker.compose.service="+service, "--filter", "label=com.docker.compose.container-number="+strconv.Itoa(n)))
+	require.Len(s.t, ids, 1, "containers of %s %d", service, n)
+	return ids[0]
+}
+
+// get reads a page of a service from outside the stack.
+func (s *stack) get(ctx context.Context, service string, n, port int, path string) string {
+	s.t.Helper()
+	address := strings.TrimSpace(s.docker(ctx, "port", s.container(ctx, service, n), strconv.Itoa(port)))
+	address, _, _ = strings.Cut(address, "\n")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, http.NoBody)
+	require.NoError(s.t, err)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(s.t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(s.t, err)
+	require.Equal(s.t, http.StatusOK, res.StatusCode, "%s %s: %s", service, path, body)
+	return string(body)
+}
+
+// metric is the sum of a metric over its labels.
+func (s *stack) metric(ctx context.Context, service string, n int, name string) float64 {
+	s.t.Helper()
+	sum, found := 0.0, false
+	for line := range strings.Lines(s.get(ctx, service, n, 9090, "/metrics")) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), name)
+		if !ok || !strings.HasPrefix(rest, " ") && !strings.HasPrefix(rest, "{") {
+			continue
+		}
+		value, err := strconv.ParseFloat(rest[strings.LastIndex(rest, " ")+1:], 64)
+		require.NoError(s.t, err, "%s", line)
+		sum, found = sum+value, true
+	}
+	require.True(s.t, found, "%s shows %s", service, name)
+	return sum
+}
+
+// until asks again and again until it is so.
+func (s *stack) until(ctx context.Context, what string, so func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			s.t.Fatalf("%s: %v\n%s", what, context.Cause(ctx), s.logs())
+		case <-tick.C:
+		}
+	}
+}

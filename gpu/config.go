@@ -1,0 +1,76 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Config describes a decoder-only transformer of the Llama family; the JSON is Hugging Face's config.json.
+type Config struct {
+	Architectures []string `json:"architectures,omitempty"`
+	ModelType     string   `json:"model_type"`
+	VocabSize     int      `json:"vocab_size"`
+	// HiddenSize is the width of the residual stream; IntermediateSize that of the SwiGLU block.
+	HiddenSize       int `json:"hidden_size"`
+	IntermediateSize int `json:"intermediate_size"`
+	NumLayers        int `json:"num_hidden_layers"`
+	NumHeads         int `json:"num_attention_heads"`
+	// NumKVHeads divides NumHeads: grouped-query attention.
+	NumKVHeads int `json:"num_key_value_heads"`
+	// HeadDim is even; 0 is HiddenSize / NumHeads.
+	HeadDim    int     `json:"head_dim,omitempty"`
+	RopeTheta  float64 `json:"rope_theta"`
+	RMSNormEps float64 `json:"rms_norm_eps"`
+	// TieEmbeddings uses the embedding matrix as the head.
+	TieEmbeddings bool `json:"tie_word_embeddings"`
+	// MaxPositions bounds the length of a sequence.
+	MaxPositions int    `json:"max_position_embeddings"`
+	DType        string `json:"torch_dtype,omitempty"`
+	BOSToken     int32  `json:"bos_token_id"`
+	EOSToken     int32  `json:"eos_token_id"`
+	// ValueHead adds a linear critic on the last hidden state ("value_head.weight" [1, hidden]).
+	ValueHead bool `json:"value_head,omitempty"`
+	// InitStd is the standard deviation of the starting weights; HF calls it initializer_range.
+	InitStd float64 `json:"initializer_range,omitempty"`
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("model config: "+format, args...)) }
+	for _, f := range []struct {
+		name string
+		v    int
+	}{
+		{"vocab_size", c.VocabSize}, {"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize},
+		{"num_hidden_layers", c.NumLayers}, {"num_attention_heads", c.NumHeads},
+		{"num_key_value_heads", c.NumKVHeads}, {"max_position_embeddings", c.MaxPositions},
+	} {
+		if f.v <= 0 {
+			bad("%s is %d: must be positive", f.name, f.v)
+		}
+	}
+	if c.NumKVHeads > 0 && c.NumHeads%c.NumKVHeads != 0 {
+		bad("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumHeads, c.NumKVHeads)
+	}
+	if d := c.headDim(); d <= 0 || d%2 != 0 {
+		bad("head_dim is %d: must be positive and even", d)
+	}
+	if c.RopeTheta <= 0 {
+		bad("rope_theta is %g: must be positive", c.RopeTheta)
+	}
+	if c.RMSNormEps <= 0 {
+		bad("rms_norm_eps is %g: must be positive", c.RMSNormEps)
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) headDim() int {
+	if c.HeadDim > 0 || c.NumHeads == 0 {
+		return c.HeadDim
+	}
+	return c.HiddenSize / c.NumHeads
+}
+
+// AttentionDim is the width of one attention head: HeadDim, or HiddenSize / NumHeads when that is 0.
+func (c Config) AttentionDim() int { return c.headDim() }

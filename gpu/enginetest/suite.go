@@ -1,0 +1,234 @@
+package enginetest
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// Run checks that newEngine makes engines that keep gpu.Engine's contract.
+func Run(t *testing.T, newEngine NewEngine) {
+	for _, m := range models() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("forward agrees with the reference", func(t *testing.T) { testForward(t, newEngine, m.cfg) })
+			t.Run("backward agrees with finite differences", func(t *testing.T) { testBackward(t, newEngine, m.cfg) })
+			t.Run("backward adds up", func(t *testing.T) { testAccumulation(t, newEngine, m.cfg) })
+			t.Run("a sequence does not depend on its batch", func(t *testing.T) { testBatchInvariance(t, newEngine, m.cfg) })
+			t.Run("a gradient is the same every time", func(t *testing.T) { testDeterminism(t, newEngine, m.cfg) })
+			t.Run("decoder agrees with forward", func(t *testing.T) { testDecoder(t, newEngine, m.cfg) })
+			t.Run("weights round trip", func(t *testing.T) { testWeights(t, newEngine, m.cfg) })
+			t.Run("optimizer round trip", func(t *testing.T) { testOptimizer(t, newEngine, m.cfg) })
+		})
+	}
+	t.Run("decoder slots", func(t *testing.T) { testSlots(t, newEngine) })
+	t.Run("step is AdamW", func(t *testing.T) { testStep(t, newEngine) })
+	t.Run("a gradient that is not finite is skipped", func(t *testing.T) { testSkip(t, newEngine) })
+	t.Run("bad batches are refused", func(t *testing.T) { testBadBatches(t, newEngine) })
+	t.Run("learns a sequence by heart", func(t *testing.T) { testLearning(t, newEngine) })
+}
+
+func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	e := open(t, newEngine, cfg)
+	w, err := e.Weights(t.Context())
+	require.NoError(t, err)
+	ref := NewReference(cfg, w)
+	r := rand.New(rand.NewPCG(2, 2))
+	for _, lengths := range [][]int{{5}, {1, 9, 2, 0, 17}, {70, 3, 130}, {}} {
+		b := packed(r, cfg.VocabSize, lengths...)
+		for _, keep := range []bool{false, true} {
+			got := outputs(t, e, b, keep)
+			logprobs, entropies, values := ref.Forward(b)
+			requireNear(t, "logprobs", logprobs, got.Logprobs, 2e-4)
+			requireNear(t, "entropies", entropies, got.Entropies, 2e-4)
+			requireNear(t, "values", values, got.Values, 2e-4)
+		}
+	}
+	b := packed(r, cfg.VocabSize, 6, 6)
+	b.Temperature = nil
+	logprobs, _, _ := ref.Forward(b)
+	requireNear(t, "logprobs at no temperature", logprobs, outputs(t, e, b, false).Logprobs, 2e-4)
+	clear(b.Mask)
+	for _, x := range outputs(t, e, b, true).Logprobs {
+		require.Zero(t, x, "everything is masked")
+	}
+	require.NoError(t, e.Backward(t.Context(), &gpu.Gradients{}))
+}
+
+func requireNear(t testing.TB, what string, want []float64, got []float32, tolerance float64) {
+	t.Helper()
+	require.Len(t, got, len(want), what)
+	for i, w := range want {
+		if d := math.Abs(w - float64(got[i])); !(d <= tolerance*math.Max(1, math.Abs(w))) {
+			require.Failf(t, what, "entry %d is %g, want %g: off by %g", i, got[i], w, d)
+		}
+	}
+}
+
+// testBackward compares every tensor's gradient with central differences of the float64 reference, at a few
+// elements of each tensor and along one random direction through all of them.
+func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	e := open(t, newEngine, cfg)
+	w, err := e.Weights(t.Context())
+	require.NoError(t, err)
+	ref := NewReference(cfg, w)
+	r := rand.New(rand.NewPCG(3, 3))
+	b := packed(r, cfg.VocabSize, 4, 7, 1, 3)
+	up := gradientsFor(r, b, cfg.ValueHead)
+	loss := func() float64 {
+		logprobs, entropies, values := ref.Forward(b)
+		sum := 0.0
+		for i := range b.Tokens {
+			sum += float64(up.Logprobs[i])*logprobs[i] + float64(up.Entropies[i])*entropies[i]
+			if cfg.ValueHead {
+				sum += float64(up.Values[i]) * values[i]
+			}
+		}
+		return sum
+	}
+	outputs(t, e, b, true)
+	require.NoError(t, e.Backward(t.Context(), up))
+	got := gradient(t, e)
+	require.Len(t, got, len(w.Tensors))
+
+	const h = 1e-5
+	for _, x := range w.Tensors {
+		p := ref.Params[x.Name]
+		elements := r.Perm(len(p))[:min(len(p), 6)]
+		if x.Name == "model.embed_tokens.weight" {
+			elements = append(elements, int(b.Tokens[0])*cfg.HiddenSize, int(b.Tokens[6])*cfg.HiddenSize+1)
+		}
+		for _, i := range elements {
+			was := p[i]
+			p[i] = was + h
+			above := loss()
+			p[i] = was - h
+			want := (above - loss()) / (2 * h)
+			p[i] = was
+			require.InDelta(t, want, got[x.Name][i], 2e-3*math.Max(1, math.Abs(want)), "%s[%d]", x.Name, i)
+		}
+		// A random direction sees every element at once.
+		direction := make([]float64, len(p))
+		along, size := 0.0, 0.0
+		for i := range direction {
+			direction[i] = r.NormFloat64()
+			along += direction[i] * float64(got[x.Name][i])
+			size += math.Pow(float64(got[x.Name][i]), 2)
+		}
+		move := func(by float64) float64 {
+			for i, v := range direction {
+				p[i] += by * v
+			}
+			return loss()
+		}
+		above := move(h)
+		below := move(-2 * h)
+		move(h)
+		require.InDelta(t, (above-below)/(2*h), along, 1e-3*math.Max(1, math.Sqrt(size)), x.Name)
+	}
+}
+
+func testAccumulation(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	e := open(t, newEngine, cfg)
+	r := rand.New(rand.NewPCG(4, 4))
+	one, two := packed(r, cfg.VocabSize, 5, 6), packed(r, cfg.VocabSize, 3)
+	gOne, gTwo := gradientsFor(r, one, cfg.ValueHead), gradientsFor(r, two, cfg.ValueHead)
+	backward := func(b *gpu.Batch, g *gpu.Gradients) {
+		outputs(t, e, b, true)
+		require.NoError(t, e.Backward(t.Context(), g))
+	}
+	backward(one, gOne)
+	first := gradient(t, e)
+	backward(two, gTwo)
+	second := gradient(t, e)
+	backward(one, gOne)
+	backward(two, gTwo)
+	for name, both := range gradient(t, e) {
+		want := make([]float64, len(both))
+		for i := range want {
+			want[i] = float64(first[name][i]) + float64(second[name][i])
+		}
+		requireNear(t, name, want, both, 1e-4)
+	}
+	// What a Forward kept serves any number of Backwards.
+	outputs(t, e, one, true)
+	require.NoError(t, e.Backward(t.Context(), gOne))
+	require.NoError(t, e.Backward(t.Context(), gOne))
+	for name, twice := range gradient(t, e) {
+		want := make([]float64, len(twice))
+		for i := range want {
+			want[i] = 2 * float64(first[name][i])
+		}
+		requireNear(t, name, want, twice, 1e-4)
+	}
+	// What the mask excludes is ignored, whatever its gradient.
+	for i := range one.Mask {
+		if one.Mask[i] == 0 {
+			gOne.Logprobs[i] = float32(math.NaN())
+		}
+	}
+	backward(one, gOne)
+	require.Equal(t, first, gradient(t, e))
+}
+
+func testBatchInvariance(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	e := open(t, newEngine, cfg)
+	r := rand.New(rand.NewPCG(5, 5))
+	b := packed(r, cfg.VocabSize, 37, 5, 150, 1, 64, 12, 90)
+	all := outputs(t, e, b, false)
+	for s := range len(b.Offsets) - 1 {
+		lo, hi := b.Offsets[s], b.Offsets[s+1]
+		alone := outputs(t, e, &gpu.Batch{
+			Tokens: b.Tokens[lo:hi], Offsets: []int{0, hi - lo}, Mask: b.Mask[lo:hi], Temperature: b.Temperature[s : s+1],
+		}, s%2 == 0)
+		require.Equal(t, all.Logprobs[lo:hi], alone.Logprobs)
+		require.Equal(t, all.Entropies[lo:hi], alone.Entropies)
+		if cfg.ValueHead {
+			require.Equal(t, all.Values[lo:hi], alone.Values)
+		}
+	}
+}
+
+func testDeterminism(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	var want map[string][]float32
+	for range 3 {
+		e := open(t, newEngine, cfg)
+		r := rand.New(rand.NewPCG(6, 6))
+		b := packed(r, cfg.VocabSize, 40, 150, 3, 100)
+		outputs(t, e, b, true)
+		require.NoError(t, e.Backward(t.Context(), gradientsFor(r, b, cfg.ValueHead)))
+		got := gradient(t, e)
+		if want == nil {
+			want = got
+		}
+		require.Equal(t, want, got)
+	}
+}
+
+func testLearning(t *testing.T, newEngine NewEngine) {
+	e := newEngine(t, models()[0].cfg)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	b := &gpu.Batch{Tokens: []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9}, Offsets: []int{0, 15}, Mask: make([]uint8, 15)}
+	g := &gpu.Gradients{Logprobs: make([]float32, 15)}
+	for i := range b.Mask {
+		b.Mask[i], g.Logprobs[i] = 1, -1
+	}
+	loss := func() (sum float64) {
+		for _, x := range outputs(t, e, b, true).Logprobs {
+			sum -= float64(x)
+		}
+		return sum
+	}
+	require.Greater(t, loss(), 20.0, "an untrained model knows nothing")
+	for range 150 {
+		loss()
+		require.NoError(t, e.Backward(t.Context(), g))
+		_, err := e.Step(t.Context(), gpu.StepOptions{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1})
+		require.NoError(t, err)
+	}
+	require.Less(t, loss(), 0.2)
+}

@@ -1,0 +1,96 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// stepBlock is how many parameters one piece of the optimizer's work takes; the norm is summed by it.
+const stepBlock = 1 << 15
+
+// Step clips the gathered gradient, takes one step of AdamW and clears the gradient.
+func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
+	if err := ctx.Err(); err != nil {
+		return gpu.StepStats{}, err
+	}
+	if err := checkStep(o); err != nil {
+		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
+	}
+	e.needGradient()
+	e.needMoments()
+	scale := o.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	stats := gpu.StepStats{GradNorm: math.Abs(scale) * e.gradNorm()}
+	defer clear(e.grad)
+	if math.IsNaN(stats.GradNorm) || math.IsInf(stats.GradNorm, 0) {
+		stats.Skipped = true
+		return stats, nil
+	}
+	if o.ClipNorm > 0 && stats.GradNorm > o.ClipNorm {
+		scale *= o.ClipNorm / stats.GradNorm
+	}
+	e.steps++
+	corr1 := 1 - math.Pow(o.Beta1, float64(e.steps))
+	corr2 := 1 - math.Pow(o.Beta2, float64(e.steps))
+	for _, t := range e.tensors {
+		lr, decay := o.LearningRate, o.WeightDecay
+		if t.norm {
+			decay = 0
+		}
+		if t.name == valueHead && o.ValueLearningRate > 0 {
+			lr = o.ValueLearningRate
+		}
+		e.blocks(t.n, stepBlock, func(_ *scratch, lo, hi int) {
+			lo, hi = t.off+lo, t.off+hi
+			kernel.AdamW(e.data[lo:hi], e.first[lo:hi], e.second[lo:hi], e.grad[lo:hi],
+				float32(lr), float32(o.Beta1), float32(o.Beta2), float32(o.Epsilon), float32(decay),
+				float32(scale), float32(corr1), float32(corr2))
+		})
+	}
+	e.stale, e.kept = true, false
+	return stats, nil
+}
+
+// gradNorm is the gradient's global L2 norm: sums of fixed blocks, added in order.
+func (e *Engine) gradNorm() float64 {
+	sums := make([]float64, (e.size+stepBlock-1)/stepBlock)
+	e.blocks(e.size, stepBlock, func(_ *scratch, lo, hi int) {
+		sums[lo/stepBlock] = kernel.SumSquares(e.grad[lo:hi])
+	})
+	var sum float64
+	for _, s := range sums {
+		sum += s
+	}
+	return math.Sqrt(sum)
+}
+
+// needMoments allocates the moments, zeros.
+func (e *Engine) needMoments() {
+	if e.first == nil {
+		e.first, e.second = make([]float32, e.size), make([]float32, e.size)
+	}
+}
+
+func checkStep(o gpu.StepOptions) error {
+	var errs []error
+	bad := func(ok bool, name string, v float64, rule string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s is %g: must be %s", name, v, rule))
+		}
+	}
+	bad(o.LearningRate >= 0, "learning rate", o.LearningRate, "0 or more")
+	bad(o.ValueLearningRate >= 0, "value learning rate", o.ValueLearningRate, "0 or more")
+	bad(o.Beta1 >= 0 && o.Beta1 < 1, "beta1", o.Beta1, "in [0, 1)")
+	bad(o.Beta2 >= 0 && o.Beta2 < 1, "beta2", o.Beta2, "in [0, 1)")
+	bad(o.Epsilon > 0, "epsilon", o.Epsilon, "positive")
+	bad(o.WeightDecay >= 0, "weight decay", o.WeightDecay, "0 or more")
+	bad(o.ClipNorm >= 0, "clip norm", o.ClipNorm, "0 or more")
+	return errors.Join(errs...)
+}

@@ -1,0 +1,63 @@
+package native
+
+import "sync"
+
+// rowBlock is how many rows one piece of work takes through a block's matrices: enough to pay for reading
+// them, few enough to stay in cache. Sums over rows are gathered by row block, so it is fixed.
+const rowBlock = 128
+
+// fit returns *buf with length n, reallocated when it is too small. Contents are unspecified.
+func fit(buf *[]float32, n int) []float32 {
+	if cap(*buf) < n {
+		*buf = make([]float32, n+n/8)
+	}
+	*buf = (*buf)[:n]
+	return *buf
+}
+
+// fitZero is fit with zeros.
+func fitZero(buf *[]float32, n int) []float32 {
+	out := fit(buf, n)
+	clear(out)
+	return out
+}
+
+// scratch is one worker's buffers, grown on demand.
+type scratch struct {
+	row, norm, hidden, gate, scores, grads, logits []float32
+}
+
+// scratchPool lends scratch to workers; it holds as many as ever worked at once.
+type scratchPool struct {
+	mu   sync.Mutex
+	free []*scratch
+}
+
+func (p *scratchPool) get() *scratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		s := p.free[n-1]
+		p.free = p.free[:n-1]
+		return s
+	}
+	return new(scratch)
+}
+
+func (p *scratchPool) put(s *scratch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
+}
+
+// blocks calls f once for each block of size rows of [0, n), in parallel; the blocks are the same whatever
+// the number of threads.
+func (e *Engine) blocks(n, size int, f func(s *scratch, lo, hi int)) {
+	e.pool.ParallelFor((n+size-1)/size, 1, func(first, last int) {
+		s := e.scratch.get()
+		defer e.scratch.put(s)
+		for b := first; b < last; b++ {
+			f(s, b*size, min((b+1)*size, n))
+		}
+	})
+}

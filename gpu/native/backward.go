@@ -1,0 +1,161 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// gradients are the backward pass's buffers, shared by all layers.
+type gradients struct {
+	// out is the gradient of a block's output, then of its middle, then of its input, [n, d]; att that of its
+	// attention's output, [n, q]. outRows and attRows are the last block's, at the head's rows.
+	out, outRows, att, attRows []float32
+	// gateUp [n, 2ff], qkv [n, qkv] and norm [n, d], the normalized rows, are what the weights' gradients need.
+	gateUp, qkv, norm []float32
+	// gains are the partial sums of a gain's gradient, one row a block.
+	gains []float32
+	// hidden is the gradient of the head's input, [m, d], logits of a chunk of logits.
+	hidden, logits []float32
+}
+
+var errNothingKept = errors.New("backward: no forward pass was kept since the weights last changed")
+
+// Backward adds the gradient of the loss with respect to the parameters.
+func (e *Engine) Backward(ctx context.Context, g *gpu.Gradients) error {
+	if !e.kept {
+		return errNothingKept
+	}
+	if err := e.checkGradients(g); err != nil {
+		return fmt.Errorf("backward: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.needGradient()
+	n, m := len(e.plan.tokens), len(e.plan.rows)
+	if m == 0 {
+		return nil
+	}
+	b := &e.back
+	dout := fit(&b.outRows, m*e.d)
+	e.headBackward(dout, g.Logprobs, g.Entropies, g.Values)
+	for l := e.layers - 1; l >= 0; l-- {
+		a, rows, att := &e.acts.layers[l], n, e.acts.layers[l].att
+		if l == e.layers-1 {
+			rows, att = m, e.acts.lastAtt
+		}
+		datt := fit(&b.attRows, rows*e.q)
+		e.feedGrad(l, a, datt, dout, att, rows)
+		if l == e.layers-1 {
+			datt, dout = e.spread(datt, dout)
+		}
+		dqkv := fit(&b.qkv, n*e.qkv)
+		e.attendAllGrad(dqkv, datt, a.att, a.qkv, a.sums)
+		e.projectGrad(l, a, dout, dqkv, n)
+	}
+	e.embedGrad(dout)
+	return nil
+}
+
+// feedGrad is the gradient of feed on all of a layer's rows: dout, that of its output, becomes that of mid, and
+// datt is set to that of the attention's output.
+func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32, rows int) {
+	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
+	dgu, norm := fit(&e.back.gateUp, rows*2*ff), fit(&e.back.norm, rows*d)
+	e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
+	e.gainBlocks(g.mlpNorm, rows, func(s *scratch, dgain []float32, lo, hi int) {
+		k := hi - lo
+		dact, dh := fit(&s.hidden, k*ff), fit(&s.norm, k*d)
+		kernel.MatMul(dact, dout[lo*d:hi*d], w.down, k, d, ff, false)
+		for i := lo; i < hi; i++ {
+			gu, dg := a.gateUp[i*2*ff:(i+1)*2*ff], dgu[i*2*ff:(i+1)*2*ff]
+			kernel.SwiGLUGrad(dg[:ff], dg[ff:], gu[:ff], gu[ff:], dact[(i-lo)*ff:(i-lo+1)*ff])
+		}
+		kernel.MatMul(dh, dgu[lo*2*ff:hi*2*ff], w.gateUp, k, 2*ff, d, false)
+		mid, inv := a.mid[lo*d:hi*d], a.midInv[lo:hi]
+		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
+		e.renormalize(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
+		kernel.MatMul(datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], w.o, k, d, e.q, false)
+	})
+	e.pool.MatMulTN(g.gateUp, dgu, norm, 2*ff, rows, d, true)
+	e.pool.MatMulTN(g.o, dout, att, d, rows, e.q, true)
+}
+
+// projectGrad is the gradient of project on all n rows: it adds to dout, the gradient of the block's input.
+func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
+	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
+	norm := fit(&e.back.norm, n*d)
+	e.gainBlocks(g.attnNorm, n, func(s *scratch, dgain []float32, lo, hi int) {
+		dh := fit(&s.norm, (hi-lo)*d)
+		kernel.MatMul(dh, dqkv[lo*e.qkv:hi*e.qkv], w.qkv, hi-lo, e.qkv, d, false)
+		x, inv := a.x[lo*d:hi*d], a.inv[lo:hi]
+		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
+		e.renormalize(norm[lo*d:hi*d], x, w.attnNorm, inv)
+	})
+	e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
+}
+
+// spread takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
+func (e *Engine) spread(datt, dout []float32) (attAll, outAll []float32) {
+	n := len(e.plan.tokens)
+	attAll, outAll = fitZero(&e.back.att, n*e.q), fitZero(&e.back.out, n*e.d)
+	for r, i := range e.plan.rows {
+		copy(attAll[int(i)*e.q:(int(i)+1)*e.q], datt[r*e.q:(r+1)*e.q])
+		copy(outAll[int(i)*e.d:(int(i)+1)*e.d], dout[r*e.d:(r+1)*e.d])
+	}
+	return attAll, outAll
+}
+
+// embedGrad adds each token's gradient to its embedding's, in the tokens' order; threads share the columns.
+func (e *Engine) embedGrad(dx []float32) {
+	const columns = 32
+	e.blocks(e.d, columns, func(_ *scratch, lo, hi int) {
+		for i, t := range e.plan.tokens {
+			row := e.g.embed[int(t)*e.d+lo : int(t)*e.d+hi]
+			for j, v := range dx[i*e.d+lo : i*e.d+hi] {
+				row[j] += v
+			}
+		}
+	})
+}
+
+// gainBlocks calls f for each row block with a zeroed partial sum, and adds the sums to dgain in order.
+func (e *Engine) gainBlocks(dgain []float32, n int, f func(s *scratch, dgain []float32, lo, hi int)) {
+	count := (n + rowBlock - 1) / rowBlock
+	partial := fitZero(&e.back.gains, count*e.d)
+	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+		b := lo / rowBlock
+		f(s, partial[b*e.d:(b+1)*e.d], lo, hi)
+	})
+	for b := range count {
+		kernel.Axpy(dgain, 1, partial[b*e.d:(b+1)*e.d])
+	}
+}
+
+// needGradient allocates the gradient, zeros.
+func (e *Engine) needGradient() {
+	if e.grad == nil {
+		e.grad = make([]float32, e.size)
+		e.g = e.view(e.grad)
+	}
+}
+
+func (e *Engine) checkGradients(g *gpu.Gradients) error {
+	n := len(e.plan.tokens)
+	for _, f := range []struct {
+		name string
+		xs   []float32
+	}{{"logprobs", g.Logprobs}, {"entropies", g.Entropies}, {"values", g.Values}} {
+		if f.xs != nil && len(f.xs) != n {
+			return fmt.Errorf("gradient of the %s has %d entries for %d tokens", f.name, len(f.xs), n)
+		}
+	}
+	if g.Values != nil && e.w.value == nil {
+		return errors.New("gradient of values given, but the model has no value head")
+	}
+	return nil
+}

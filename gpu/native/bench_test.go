@@ -1,0 +1,143 @@
+package native_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
+)
+
+// shape is one model with the batch it is measured on: seqs sequences of length tokens, every maskEvery-th
+// token masked in.
+type shape struct {
+	name                    string
+	cfg                     gpu.Config
+	seqs, length, maskEvery int
+}
+
+func shapes() []shape {
+	cfg := gpu.Config{
+		ModelType: "llama", VocabSize: 512, HiddenSize: 128, IntermediateSize: 384, NumLayers: 4, NumHeads: 4,
+		NumKVHeads: 2, RopeTheta: 1e4, RMSNormEps: 1e-5, TieEmbeddings: true, MaxPositions: 512,
+	}
+	big := cfg
+	big.HiddenSize, big.IntermediateSize, big.NumLayers, big.NumHeads, big.NumKVHeads = 256, 768, 6, 8, 4
+	demo := cfg
+	demo.VocabSize, demo.HiddenSize, demo.IntermediateSize, demo.NumLayers, demo.NumHeads, demo.NumKVHeads = 1562, 64, 128, 3, 2, 2
+	return []shape{{"d128", cfg, 32, 128, 1}, {"d256", big, 32, 128, 1}, {"demo", demo, 64, 49, 5}}
+}
+
+func (s shape) engine(b *testing.B) *native.Engine {
+	e, err := native.New(s.cfg, native.Options{Seed: 1})
+	require.NoError(b, err)
+	return e
+}
+
+func (s shape) batch() *gpu.Batch {
+	r := rand.New(rand.NewPCG(1, 1))
+	b := &gpu.Batch{Offsets: []int{0}}
+	for range s.seqs {
+		for i := range s.length {
+			b.Tokens = append(b.Tokens, int32(r.IntN(s.cfg.VocabSize)))
+			b.Mask = append(b.Mask, uint8(min(1, max(0, 1-i%s.maskEvery))))
+		}
+		b.Offsets = append(b.Offsets, len(b.Tokens))
+	}
+	return b
+}
+
+func perSecond(b *testing.B, tokens int) {
+	b.ReportMetric(float64(tokens)*float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
+}
+
+func BenchmarkForward(b *testing.B) {
+	for _, s := range shapes() {
+		b.Run(s.name, func(b *testing.B) {
+			e, batch := s.engine(b), s.batch()
+			forward := func() {
+				_, err := e.Forward(b.Context(), batch, false)
+				require.NoError(b, err)
+			}
+			forward()
+			b.ReportAllocs()
+			for b.Loop() {
+				forward()
+			}
+			perSecond(b, len(batch.Tokens))
+		})
+	}
+}
+
+// BenchmarkTrain is a whole step: forward, backward, AdamW.
+func BenchmarkTrain(b *testing.B) {
+	for _, s := range shapes() {
+		b.Run(s.name, func(b *testing.B) {
+			e, batch := s.engine(b), s.batch()
+			g := &gpu.Gradients{Logprobs: make([]float32, len(batch.Tokens))}
+			for i := range g.Logprobs {
+				g.Logprobs[i] = -1 / float32(len(batch.Tokens))
+			}
+			step := func() {
+				_, err := e.Forward(b.Context(), batch, true)
+				require.NoError(b, err)
+				require.NoError(b, e.Backward(b.Context(), g))
+				_, err = e.Step(b.Context(), gpu.StepOptions{LearningRate: 1e-4, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1})
+				require.NoError(b, err)
+			}
+			step()
+			b.ReportAllocs()
+			for b.Loop() {
+				step()
+			}
+			perSecond(b, len(batch.Tokens))
+		})
+	}
+}
+
+// BenchmarkDecode extends every slot by one token, over sequences 16 to 112 tokens long.
+func BenchmarkDecode(b *testing.B) {
+	for _, s := range shapes() {
+		for _, slots := range []int{1, 16, 64} {
+			b.Run(fmt.Sprintf("%s/%d", s.name, slots), func(b *testing.B) {
+				d, err := s.engine(b).NewDecoder(gpu.DecoderOptions{Slots: slots, MaxTokens: 128})
+				require.NoError(b, err)
+				in := make([]gpu.Extension, slots)
+				prompt := make([]int32, 16)
+				open := func() {
+					for i := range in {
+						if d.Len(in[i].Slot) == 0 {
+							in[i].Slot, err = d.Open()
+							require.NoError(b, err)
+						}
+						d.Truncate(in[i].Slot, 0)
+						in[i].Tokens = prompt
+					}
+					_, err = d.Extend(b.Context(), in)
+					require.NoError(b, err)
+					for i := range in {
+						in[i].Tokens = []int32{int32(i)}
+					}
+				}
+				for i := range in {
+					in[i].Slot = -1
+				}
+				open()
+				b.ReportAllocs()
+				for b.Loop() {
+					_, err := d.Extend(b.Context(), in)
+					require.NoError(b, err)
+					if d.Len(in[0].Slot) == 112 {
+						for i := range in {
+							d.Truncate(in[i].Slot, 16)
+						}
+					}
+				}
+				perSecond(b, slots)
+			})
+		}
+	}
+}

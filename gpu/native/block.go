@@ -1,0 +1,38 @@
+package native
+
+import "github.com/weir-rl/weir/gpu/native/kernel"
+
+// project computes rows of a block's queries, keys and values, [rows, qkv], from its input x [rows, d]. The queries
+// and keys are rotated to their positions; the queries carry 1/sqrt(hd). pool may be nil.
+func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotary, qkv, x, inv []float32, pos []int32) {
+	rows := len(pos)
+	h := fit(&s.norm, rows*m.d)
+	m.normalize(h, x, w.attnNorm, inv)
+	pool.MatMulPacked(qkv, h, w.qkv, rows, false)
+	for i, p := range pos {
+		row := qkv[i*m.qkv : (i+1)*m.qkv]
+		r.turn(row[:m.q], int(p), m.scale)
+		r.turn(row[m.q:m.q+m.kv], int(p), 1)
+	}
+}
+
+// feed computes rows of the rest of a block from its input x [rows, d] and the attention's output att [rows, q]:
+// mid = x + att Wo^T, out = mid + (silu(gate) * up) Wd^T with gate, up from normalized mid. gateUp [rows, 2ff],
+// act [rows, ff] and inv are kept for the backward pass by a caller that needs them. mid and out may be x.
+func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x, att, inv, gateUp, act []float32, rows int) {
+	if &mid[0] != &x[0] {
+		copy(mid, x)
+	}
+	pool.MatMulPacked(mid, att, w.o, rows, true)
+	h := fit(&s.norm, rows*m.d)
+	m.normalize(h, mid, w.mlpNorm, inv)
+	pool.MatMulPacked(gateUp, h, w.gateUp, rows, false)
+	for i := range rows {
+		gu := gateUp[i*2*m.ff : (i+1)*2*m.ff]
+		kernel.SwiGLU(act[i*m.ff:(i+1)*m.ff], gu[:m.ff], gu[m.ff:])
+	}
+	if &out[0] != &mid[0] {
+		copy(out, mid)
+	}
+	pool.MatMulPacked(out, act, w.down, rows, true)
+}

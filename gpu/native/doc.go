@@ -1,0 +1,24 @@
+// Package native is the default gpu.Engine: a Llama-family transformer on the processor, in Go, with a
+// backward pass written by hand. It needs no library and no cgo; the arithmetic is in package kernel.
+//
+// The block is Llama's: RMSNorm before each half, rotary positions in Hugging Face's half-rotation layout,
+// grouped-query causal attention, SwiGLU, a tied or untied head. A Hugging Face Llama checkpoint gives the
+// same numbers. The value head, when there is one, reads the same normalized last hidden state as the head.
+//
+// Shapes, by the names used in the code: n tokens of a packed batch, m of them masked in, d the hidden size,
+// ff the intermediate size, hd the width of a head, q = heads*hd, kv = kvHeads*hd, qkv = q+2kv, v the
+// vocabulary. Every array is row-major float32.
+//
+// Determinism. Work is shared among threads by rows, by sequences and by output elements, never by cutting a sum.
+//
+// Invariant: results do not depend on the number of threads.
+//
+// Invariant: a sequence does not depend on its batch. Its outputs in Forward, and its logits in the Decoder, have
+// the same bits whatever else is in the batch and however its tokens were cut into Extends.
+//
+// Memory. Beside the weights there is a copy of them laid out for the products. Forward with keep holds about
+// 2d+q+qkv+3ff floats a token and layer until the next Forward; without keep, one layer's d+q+qkv. Logits are
+// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer.
+//
+// Invariant: calls of one shape reuse their buffers.
+package native

@@ -1,0 +1,65 @@
+package native_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
+)
+
+// A model learns a sequence by heart and then recites it. The loss is the negative sum of log-probabilities, so
+// its gradient with respect to each of them is -1.
+func Example() {
+	ctx := context.Background()
+	e, err := native.New(gpu.Config{
+		ModelType: "llama", VocabSize: 10, HiddenSize: 16, IntermediateSize: 32, NumLayers: 1, NumHeads: 2, NumKVHeads: 1,
+		RopeTheta: 10000, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 16,
+	}, native.Options{Seed: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close()
+
+	b := &gpu.Batch{
+		Tokens: []int32{3, 1, 4, 1, 5, 9, 2, 6}, Offsets: []int{0, 8}, Mask: []uint8{0, 1, 1, 1, 1, 1, 1, 1},
+	}
+	g := &gpu.Gradients{Logprobs: []float32{0, -1, -1, -1, -1, -1, -1, -1}}
+	for range 100 {
+		if _, err := e.Forward(ctx, b, true); err != nil {
+			log.Fatal(err)
+		}
+		if err := e.Backward(ctx, g); err != nil {
+			log.Fatal(err)
+		}
+		if _, err := e.Step(ctx, gpu.StepOptions{LearningRate: 0.01, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1}); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	d, err := e.NewDecoder(gpu.DecoderOptions{Slots: 1, MaxTokens: 16})
+	if err != nil {
+		log.Fatal(err)
+	}
+	slot, err := d.Open()
+	if err != nil {
+		log.Fatal(err)
+	}
+	said := []int32{3}
+	for len(said) < 8 {
+		rows, err := d.Extend(ctx, []gpu.Extension{{Slot: slot, Tokens: said[len(said)-1:]}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		best := 0
+		for token, logit := range rows[0] {
+			if logit > rows[0][best] {
+				best = token
+			}
+		}
+		said = append(said, int32(best))
+	}
+	fmt.Println(said)
+	// Output: [3 1 4 1 5 9 2 6]
+}

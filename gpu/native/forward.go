@@ -1,0 +1,172 @@
+package native
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// activations are what Forward computes on the way. The last block, after its attention, is computed only at
+// the m rows that the head reads; its arrays then have m rows where the others have n.
+type activations struct {
+	layers []layerActivations
+	// full and once are the storage of layers: with keep, and without.
+	full []layerActivations
+	once layerActivations
+	// lastAtt is the last block's attention at the head's rows, [m, q]. last is that block's output, [m, d],
+	// inv its inverse norms, hidden its normalized rows.
+	lastAtt, last, inv, hidden []float32
+	// logZ is the log of each row's sum of exponentials at its temperature; entropy its entropy; both [m].
+	logZ, entropy []float32
+}
+
+// layerActivations are one block's. All layers share one set when nothing is kept.
+type layerActivations struct {
+	// x is the block's input [n, d], inv its inverse norms, qkv as project leaves it, att [n, q], sums [n, heads, 2].
+	x, inv, qkv, att, sums []float32
+	// mid is the stream after attention, midInv its inverse norms, gateUp and act as feed leaves them.
+	mid, midInv, gateUp, act []float32
+}
+
+// Forward computes the outputs of a packed batch.
+func (e *Engine) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
+	e.kept = false
+	if err := e.plan.read(e.model, b); err != nil {
+		return nil, fmt.Errorf("forward: %w", err)
+	}
+	e.refresh()
+	p := &e.plan
+	n, m := len(p.tokens), len(p.rows)
+	e.clearOutputs(n)
+	if m == 0 {
+		e.kept = keep
+		return &e.out, nil
+	}
+	e.reserve(n, m, keep)
+
+	first := &e.acts.layers[0]
+	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			t := int(p.tokens[i])
+			copy(first.x[i*e.d:(i+1)*e.d], e.w.embed[t*e.d:(t+1)*e.d])
+		}
+		e.projectRows(s, 0, lo, hi)
+	})
+	for l := range e.layers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		a := &e.acts.layers[l]
+		e.attendAll(a.att, a.qkv, a.sums)
+		if l == e.layers-1 {
+			e.finish(a, keep)
+			break
+		}
+		e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+			e.feedRows(s, l, e.acts.layers[l+1].x, a.x, a.att, keep, lo, hi)
+			e.projectRows(s, l+1, lo, hi)
+		})
+	}
+	e.headForward()
+	e.kept = keep
+	return &e.out, nil
+}
+
+// projectRows is project on rows [lo, hi) of layer l.
+func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
+	a := &e.acts.layers[l]
+	var inv []float32
+	if a.inv != nil {
+		inv = a.inv[lo:hi]
+	}
+	e.project(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d], inv, e.plan.pos[lo:hi])
+}
+
+// feedRows is feed on rows [lo, hi) of layer l.
+func (e *Engine) feedRows(s *scratch, l int, out, x, att []float32, keep bool, lo, hi int) {
+	a, rows := &e.acts.layers[l], hi-lo
+	mid := x[lo*e.d : hi*e.d]
+	var inv, gateUp, act []float32
+	if keep {
+		mid, inv = a.mid[lo*e.d:hi*e.d], a.midInv[lo:hi]
+		gateUp, act = a.gateUp[lo*2*e.ff:hi*2*e.ff], a.act[lo*e.ff:hi*e.ff]
+	} else {
+		gateUp, act = fit(&s.gate, rows*2*e.ff), fit(&s.hidden, rows*e.ff)
+	}
+	e.feed(nil, s, &e.fast.layers[l], out[lo*e.d:hi*e.d], mid, x[lo*e.d:hi*e.d], att[lo*e.q:hi*e.q], inv, gateUp, act, rows)
+}
+
+// finish computes the last block after its attention, at the head's rows.
+func (e *Engine) finish(a *layerActivations, keep bool) {
+	rows, att := e.plan.rows, e.acts.lastAtt
+	e.blocks(len(rows), rowBlock, func(s *scratch, lo, hi int) {
+		for r := lo; r < hi; r++ {
+			i := int(rows[r])
+			copy(e.acts.last[r*e.d:(r+1)*e.d], a.x[i*e.d:(i+1)*e.d])
+			copy(att[r*e.q:(r+1)*e.q], a.att[i*e.q:(i+1)*e.q])
+		}
+		e.feedRows(s, e.layers-1, e.acts.last, e.acts.last, att, keep, lo, hi)
+	})
+}
+
+// refresh brings the forward pass's copy of the weights up to date.
+func (e *Engine) refresh() {
+	if e.fast == nil {
+		e.fast = new(forwardWeights)
+	}
+	if e.stale {
+		e.fast.load(&e.layout, e.pool, e.w)
+		e.stale = false
+	}
+	e.rotary.grow(e.plan.longest())
+}
+
+// reserve sizes the activations for n tokens, m of them read by the head.
+func (e *Engine) reserve(n, m int, keep bool) {
+	a := &e.acts
+	if len(a.layers) == 0 {
+		a.layers, a.full = make([]layerActivations, e.layers), make([]layerActivations, e.layers)
+	}
+	stream := func(l *layerActivations) {
+		fit(&l.x, n*e.d)
+		fit(&l.qkv, n*e.qkv)
+		fit(&l.att, n*e.q)
+	}
+	if !keep {
+		stream(&a.once)
+	}
+	for i := range a.layers {
+		if !keep {
+			a.layers[i] = a.once
+			continue
+		}
+		l, rows := &a.full[i], n
+		if i == e.layers-1 {
+			rows = m
+		}
+		stream(l)
+		fit(&l.inv, n)
+		fit(&l.sums, 2*n*e.heads)
+		fit(&l.mid, rows*e.d)
+		fit(&l.midInv, rows)
+		fit(&l.gateUp, rows*2*e.ff)
+		fit(&l.act, rows*e.ff)
+		a.layers[i] = *l
+	}
+	fit(&a.lastAtt, m*e.q)
+	fit(&a.last, m*e.d)
+	fit(&a.inv, m)
+	fit(&a.hidden, m*e.d)
+	fit(&a.logZ, m)
+	fit(&a.entropy, m)
+}
+
+// clearOutputs sizes the outputs for n tokens, all 0.
+func (e *Engine) clearOutputs(n int) {
+	fitZero(&e.out.Logprobs, n)
+	fitZero(&e.out.Entropies, n)
+	if e.w.value != nil {
+		fitZero(&e.out.Values, n)
+	}
+}

@@ -1,0 +1,123 @@
+package native
+
+import (
+	"math"
+
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+const (
+	// headScratch bounds one worker's logits, in floats; headRows the rows it takes at once.
+	headScratch = 1 << 21
+	headRows    = 64
+	// gradScratch bounds the logits' gradients held at once, in floats, over all workers.
+	gradScratch = 1 << 22
+)
+
+// headForward fills the outputs from the last block's output.
+func (e *Engine) headForward() {
+	p, a := &e.plan, &e.acts
+	rows := max(16, min(headRows, headScratch/e.v))
+	e.blocks(len(p.rows), rows, func(s *scratch, lo, hi int) {
+		h := a.hidden[lo*e.d : hi*e.d]
+		e.normalize(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+		logits := fit(&s.logits, (hi-lo+1)*e.v)
+		exps := logits[(hi-lo)*e.v:]
+		kernel.MatMulPacked(logits[:(hi-lo)*e.v], h, e.fast.head, hi-lo, false)
+		for r := lo; r < hi; r++ {
+			i := p.rows[r] + 1
+			row := logits[(r-lo)*e.v : (r-lo+1)*e.v]
+			logZ, entropy := distribution(row, exps, p.temps[r])
+			a.logZ[r], a.entropy[r] = logZ, entropy
+			e.out.Logprobs[i] = row[p.tokens[i]] - logZ
+			e.out.Entropies[i] = entropy
+			if e.w.value != nil {
+				e.out.Values[i] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
+			}
+		}
+	})
+}
+
+// distribution divides a row of logits by the temperature in place and returns the log of the sum of their
+// exponentials and the entropy log Z - sum p x. exps is room for as many numbers.
+func distribution(row, exps []float32, temperature float32) (logZ, entropy float32) {
+	if temperature != 1 {
+		kernel.Scale(row, 1/temperature)
+	}
+	top := kernel.Max(row)
+	sum := kernel.ExpSum(exps, row, top)
+	logZ = top + float32(math.Log(float64(sum)))
+	return logZ, max(0, logZ-kernel.Dot(exps, row)/sum)
+}
+
+// headBackward adds the gradients of the head, the value head and the last norm, and sets dlast, that of the
+// last block's output. Logits are computed again, at most gradScratch of them held at once.
+func (e *Engine) headBackward(dlast []float32, gLogprob, gEntropy, gValue []float32) {
+	p, a := &e.plan, &e.acts
+	m := len(p.rows)
+	dhidden := fit(&e.back.hidden, m*e.d)
+	chunk := max(headRows, gradScratch/e.v/headRows*headRows)
+	for first := 0; first < m; first += chunk {
+		n := min(chunk, m-first)
+		dlogits := fit(&e.back.logits, n*e.v)
+		e.blocks(n, headRows, func(s *scratch, lo, hi int) {
+			at := first + lo
+			dl := dlogits[lo*e.v : hi*e.v]
+			kernel.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)
+			for r := at; r < first+hi; r++ {
+				i := p.rows[r] + 1
+				e.logitsGrad(s, dl[(r-at)*e.v:(r-at+1)*e.v], r, entry(gLogprob, i), entry(gEntropy, i))
+			}
+			kernel.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
+		})
+		e.pool.MatMulTN(e.g.head, dlogits, a.hidden[first*e.d:(first+n)*e.d], e.v, n, e.d, true)
+	}
+	if e.w.value != nil && gValue != nil {
+		for r, row := range p.rows {
+			g := gValue[row+1]
+			kernel.Axpy(e.g.value, g, a.hidden[r*e.d:(r+1)*e.d])
+			kernel.Axpy(dhidden[r*e.d:(r+1)*e.d], g, e.w.value)
+		}
+	}
+	clear(dlast)
+	e.gainBlocks(e.g.norm, m, func(s *scratch, dgain []float32, lo, hi int) {
+		e.normalizeGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+	})
+}
+
+// logitsGrad turns row r's logits into the gradient of the loss with respect to them. With x = logits/T,
+// p = softmax(x) and H its entropy:
+//
+//	d log p(token)/dx_j = 1{j=token} - p_j        dH/dx_j = -p_j (log p_j + H)
+func (e *Engine) logitsGrad(s *scratch, row []float32, r int, gLogprob, gEntropy float32) {
+	if gLogprob == 0 && gEntropy == 0 {
+		clear(row)
+		return
+	}
+	p, logZ := &e.plan, e.acts.logZ[r]
+	inverse := 1 / p.temps[r]
+	token := p.tokens[p.rows[r]+1]
+	if inverse != 1 {
+		kernel.Scale(row, inverse)
+	}
+	if gEntropy == 0 {
+		kernel.ExpSum(row, row, logZ)
+		kernel.Scale(row, -gLogprob*inverse)
+		row[token] += gLogprob * inverse
+		return
+	}
+	probs := fit(&s.logits, len(row))
+	kernel.ExpSum(probs, row, logZ)
+	kernel.Mul(row, row, probs)
+	kernel.Scale(row, -gEntropy*inverse)
+	kernel.Axpy(row, -inverse*(gLogprob+gEntropy*(e.acts.entropy[r]-logZ)), probs)
+	row[token] += gLogprob * inverse
+}
+
+// entry is xs[i], 0 when xs is nil.
+func entry(xs []float32, i int32) float32 {
+	if xs == nil {
+		return 0
+	}
+	return xs[i]
+}

@@ -1,0 +1,18 @@
+package kernel
+
+// isa is the instruction set that the kernels use.
+type isa uint8
+
+const (
+	portable isa = iota
+	avx2
+	avx512
+)
+
+func (s isa) String() string { return [...]string{"portable", "avx2", "avx512"}[s] }
+
+// best is the widest instruction set of this processor; it is never changed.
+var best = supported()[0]
+
+// InstructionSet names what the kernels of this process run on: "avx512", "avx2" or "portable".
+func InstructionSet() string { return best.String() }

@@ -1,0 +1,17 @@
+//go:build !purego
+
+package kernel
+
+import "golang.org/x/sys/cpu"
+
+// supported lists the instruction sets of this processor, the widest first.
+func supported() []isa {
+	sets := []isa{portable}
+	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
+		sets = append([]isa{avx2}, sets...)
+		if cpu.X86.HasAVX512F {
+			sets = append([]isa{avx512}, sets...)
+		}
+	}
+	return sets
+}

@@ -1,0 +1,12 @@
+// Package kernel is the arithmetic of the native engine: matrix products and elementwise functions on
+// float32, row-major. Destinations must not overlap sources unless a function says so. Lengths that do not
+// fit are a programmer's error and panic, naming the shape.
+//
+// Order of additions. Element (i, j) of every matrix product is one accumulator that takes its k products
+// in order, each with one rounding where the processor has fused multiply-add. Blocking, packing, position,
+// the number of rows and the number of threads change which element is computed when, never how: the bits
+// of a row are its own. The elementwise functions compute each element the same way wherever it stands.
+//
+// On amd64 the kernels are AVX-512 or AVX2 assembly, chosen at run time; the build tag purego, and other
+// processors, leave the portable Go ones.
+package kernel

@@ -1,0 +1,204 @@
+// Asmgen writes the assembly of package kernel: one generator for both vector widths, so that the two do
+// the same operations in the same order. Run it by go generate in gpu/native/kernel.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// machine is one instruction set; file collects its text.
+type machine struct {
+	name string // suffix of the functions
+	// lanes is the number of float32 in a vector; regs the number of vector registers.
+	lanes, regs int
+	reg         string // "Z" or "Y"
+	file        strings.Builder
+	labels      int
+}
+
+func main() {
+	for name, text := range files() {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "write assembly:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// files are the names and texts of the assembly files.
+func files() map[string]string {
+	out := map[string]string{}
+	for _, m := range []*machine{
+		{name: "AVX512", lanes: 16, regs: 32, reg: "Z"},
+		{name: "AVX2", lanes: 8, regs: 16, reg: "Y"},
+	} {
+		m.header()
+		m.gemm()
+		m.gather()
+		m.vectors()
+		if !m.wide() {
+			m.transpose()
+		}
+		out[strings.ToLower(m.name)+"_amd64.s"] = m.file.String()
+	}
+	return out
+}
+
+func (m *machine) wide() bool      { return m.lanes == 16 }
+func (m *machine) bytes() int      { return 4 * m.lanes }
+func (m *machine) v(i int) string  { return fmt.Sprintf("%s%d", m.reg, i) }
+func (m *machine) label() string   { m.labels++; return fmt.Sprintf("l%d", m.labels) }
+func (m *machine) mark(l string)   { fmt.Fprintf(&m.file, "%s:\n", l) }
+func (m *machine) raw(s string)    { m.file.WriteString(s) }
+func (m *machine) maskReg() string { return m.v(13) }
+func (m *machine) at(p string, vec int) string {
+	return fmt.Sprintf("%d(%s)", vec*m.bytes(), p)
+}
+
+// op writes one instruction, operands in the Go assembler's order: sources, then destination.
+func (m *machine) op(name string, operands ...string) {
+	fmt.Fprintf(&m.file, "\t%s %s\n", name, strings.Join(operands, ", "))
+}
+
+// opc writes an instruction whose first source is a constant from memory.
+func (m *machine) opc(name, constant string, operands ...string) {
+	if m.wide() {
+		name += ".BCST"
+	}
+	m.op(name, append([]string{m.constant(constant)}, operands...)...)
+}
+
+func (m *machine) constant(name string) string {
+	return fmt.Sprintf("%s%s<>(SB)", name, m.name)
+}
+
+func (m *machine) broadcast(src, dst string) { m.op("VBROADCASTSS", src, dst) }
+
+func (m *machine) zero(dst string) {
+	if m.wide() {
+		m.op("VPXORD", dst, dst, dst)
+		return
+	}
+	m.op("VXORPS", dst, dst, dst)
+}
+
+// load and store move a vector; masked moves only the lanes of the tail and loads zeros elsewhere.
+func (m *machine) load(src, dst string, masked bool) {
+	switch {
+	case !masked:
+		m.op("VMOVUPS", src, dst)
+	case m.wide():
+		m.op("VMOVUPS.Z", src, "K1", dst)
+	default:
+		m.op("VMASKMOVPS", src, m.maskReg(), dst)
+	}
+}
+
+func (m *machine) store(src, dst string, masked bool) {
+	switch {
+	case !masked:
+		m.op("VMOVUPS", src, dst)
+	case m.wide():
+		m.op("VMOVUPS", src, "K1", dst)
+	default:
+		m.op("VMASKMOVPS", src, m.maskReg(), dst)
+	}
+}
+
+// tailMask sets the mask to the first CX lanes, 0 < CX < lanes.
+func (m *machine) tailMask() {
+	if m.wide() {
+		m.op("MOVL", "$1", "R12")
+		m.op("SHLL", "CX", "R12")
+		m.op("DECL", "R12")
+		m.op("KMOVW", "R12", "K1")
+		return
+	}
+	m.op("LEAQ", "masks<>+32(SB)", "R12")
+	m.op("MOVQ", "CX", "R13")
+	m.op("SHLQ", "$2", "R13")
+	m.op("SUBQ", "R13", "R12")
+	m.op("VMOVUPS", "(R12)", m.maskReg())
+}
+
+// arg is one argument of an assembly function.
+type arg struct {
+	name  string
+	bytes int
+}
+
+func ptrs(names ...string) (out []arg) {
+	for _, n := range names {
+		out = append(out, arg{n, 8})
+	}
+	return out
+}
+
+// text begins a function and returns where its arguments are; the result, if any, is named ret.
+func (m *machine) text(name string, ret int, args ...arg) map[string]string {
+	at, off := map[string]string{}, 0
+	for _, a := range args {
+		off = (off + a.bytes - 1) / a.bytes * a.bytes
+		at[a.name] = fmt.Sprintf("%s+%d(FP)", a.name, off)
+		off += a.bytes
+	}
+	if ret > 0 {
+		off = (off + 7) / 8 * 8
+		at["ret"] = fmt.Sprintf("ret+%d(FP)", off)
+		off += ret
+	}
+	fmt.Fprintf(&m.file, "\n// func %s%s\nTEXT ·%s%s(SB), NOSPLIT, $0-%d\n", name, m.name, name, m.name, off)
+	return at
+}
+
+func (m *machine) ret() {
+	m.op("VZEROUPPER")
+	m.op("RET")
+}
+
+var constants = []struct {
+	name string
+	bits uint32
+}{
+	{"one", 0x3f800000},
+	{"expHi", 0x42b20000}, // 89
+	{"expLo", 0xc2d20000}, // -105
+	{"log2e", 0x3fb8aa3b}, // 1/ln 2
+	{"ln2hi", 0x3f318000}, // ln 2 in two parts, the first of few bits
+	{"ln2lo", 0xb95e8083},
+	{"expC7", 0x39506967}, // Cephes expf: e^r = 1 + r + r^2 (C2 + C3 r + ... + C7 r^5)
+	{"expC6", 0x3ab743ce},
+	{"expC5", 0x3c088908},
+	{"expC4", 0x3d2aa9c1},
+	{"expC3", 0x3e2aaaaa},
+	{"expC2", 0x3f000000},
+	{"bias", 127},
+	{"negInf", 0xff800000},
+	{"nan", 0x7fc00000},
+	{"sign", 0x80000000},
+}
+
+func (m *machine) header() {
+	m.raw("// Code generated by internal/asmgen. DO NOT EDIT.\n\n//go:build !purego\n\n#include \"textflag.h\"\n\n")
+	copies := m.lanes
+	if m.wide() {
+		copies = 1
+	}
+	for _, c := range constants {
+		for i := range copies {
+			fmt.Fprintf(&m.file, "DATA %s%s<>+%d(SB)/4, $%#08x\n", c.name, m.name, 4*i, c.bits)
+		}
+		fmt.Fprintf(&m.file, "GLOBL %s%s<>(SB), RODATA|NOPTR, $%d\n", c.name, m.name, 4*copies)
+	}
+	if !m.wide() {
+		for i := range 8 {
+			fmt.Fprintf(&m.file, "DATA masks<>+%d(SB)/4, $0xffffffff\n", 4*i)
+		}
+		for i := range 8 {
+			fmt.Fprintf(&m.file, "DATA masks<>+%d(SB)/4, $0\n", 32+4*i)
+		}
+		m.raw("GLOBL masks<>(SB), RODATA|NOPTR, $64\n")
+	}
+}

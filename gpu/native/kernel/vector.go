@@ -1,0 +1,116 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+)
+
+// Dot is the inner product of two vectors of one length.
+func Dot(a, b []float32) float32 {
+	checkLen("Dot", "b", len(b), len(a))
+	return best.dot(a, b)
+}
+
+// Axpy adds alpha x to y, elementwise.
+func Axpy(y []float32, alpha float32, x []float32) {
+	checkLen("Axpy", "x", len(x), len(y))
+	best.axpy(y, alpha, x)
+}
+
+// Scale multiplies x by alpha in place.
+func Scale(x []float32, alpha float32) { best.scale(x, alpha) }
+
+// Add writes a + b to dst. dst may be a or b.
+func Add(dst, a, b []float32) {
+	checkLen("Add", "a", len(a), len(dst))
+	checkLen("Add", "b", len(b), len(dst))
+	best.add(dst, a, b)
+}
+
+// Mul writes the elementwise product a b to dst. dst may be a or b.
+func Mul(dst, a, b []float32) {
+	checkLen("Mul", "a", len(a), len(dst))
+	checkLen("Mul", "b", len(b), len(dst))
+	best.mul(dst, a, b)
+}
+
+// Sum of the elements, 0 for none.
+func Sum(x []float32) float32 { return best.sum(x) }
+
+// SumSquares is the sum of the squares, in float64.
+func SumSquares(x []float32) float64 { return best.sumSquares(x) }
+
+// Max is the largest element, -Inf for none, NaN when one is NaN.
+func Max(x []float32) float32 { return best.max(x) }
+
+// Exp writes e^src to dst, within 2 units in the last place, denormal results included. dst may be src.
+func Exp(dst, src []float32) {
+	checkLen("Exp", "dst", len(dst), len(src))
+	best.exp(dst, src)
+}
+
+// ExpSum writes e^(src-shift) to dst and returns the sum: the core of a softmax. dst may be src.
+func ExpSum(dst, src []float32, shift float32) float32 {
+	checkLen("ExpSum", "dst", len(dst), len(src))
+	return best.expSum(dst, src, shift)
+}
+
+// SiLU is src * sigmoid(src) (Hendrycks and Gimpel 2016). dst may be src.
+func SiLU(dst, src []float32) {
+	checkLen("SiLU", "dst", len(dst), len(src))
+	best.silu(dst, src)
+}
+
+// SiLUGrad is the gradient of SiLU's input, given that of its output. dsrc may be src or dout.
+func SiLUGrad(dsrc, src, dout []float32) {
+	checkLen("SiLUGrad", "src", len(src), len(dsrc))
+	checkLen("SiLUGrad", "dout", len(dout), len(dsrc))
+	best.siluGrad(dsrc, src, dout)
+}
+
+// SwiGLU is silu(gate) * up (Shazeer 2020). dst may be gate or up.
+func SwiGLU(dst, gate, up []float32) {
+	checkLen("SwiGLU", "gate", len(gate), len(dst))
+	checkLen("SwiGLU", "up", len(up), len(dst))
+	best.swiglu(dst, gate, up)
+}
+
+// SwiGLUGrad writes the gradients of SwiGLU's inputs, given that of its output. dgate may be gate, dup up.
+func SwiGLUGrad(dgate, dup, gate, up, dout []float32) {
+	checkLen("SwiGLUGrad", "dup", len(dup), len(dgate))
+	checkLen("SwiGLUGrad", "gate", len(gate), len(dgate))
+	checkLen("SwiGLUGrad", "up", len(up), len(dgate))
+	checkLen("SwiGLUGrad", "dout", len(dout), len(dgate))
+	best.swigluGrad(dgate, dup, gate, up, dout)
+}
+
+// AdamW takes one step of Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2) on the
+// weights w with moments m and v and gradient g, which is first multiplied by gradScale. corr1 and corr2 are
+// the bias corrections 1-beta1^t and 1-beta2^t of step t, counted from 1:
+//
+//	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
+//	w = w - lr (m/corr1 / (sqrt(v/corr2) + eps) + decay w)
+func AdamW(w, m, v, g []float32, lr, beta1, beta2, eps, decay, gradScale, corr1, corr2 float32) {
+	checkLen("AdamW", "m", len(m), len(w))
+	checkLen("AdamW", "v", len(v), len(w))
+	checkLen("AdamW", "g", len(g), len(w))
+	best.adamw(w, m, v, g, adamwArguments(lr, beta1, beta2, eps, decay, gradScale, corr1, corr2))
+}
+
+func adamwArguments(lr, beta1, beta2, eps, decay, gradScale, corr1, corr2 float32) adamwScalars {
+	return adamwScalars{
+		gradScale: gradScale, beta1: beta1, oneMinus1: 1 - beta1, beta2: beta2, oneMinus2: 1 - beta2,
+		rootCorr2: float32(1 / math.Sqrt(float64(corr2))), eps: eps, keep: 1 - lr*decay, step: lr / corr1,
+	}
+}
+
+// adamwScalars is what AdamW needs of its arguments; the assembly reads it by offset.
+type adamwScalars struct {
+	gradScale, beta1, oneMinus1, beta2, oneMinus2, rootCorr2, eps, keep, step float32
+}
+
+func checkLen(op, name string, got, want int) {
+	if got != want {
+		panic(fmt.Sprintf("kernel.%s: %s has %d elements, want %d", op, name, got, want))
+	}
+}

@@ -1,0 +1,168 @@
+//go:build !purego
+
+package kernel
+
+import "unsafe"
+
+// ptr is the first element's address; the assembly does not touch it when the length is 0.
+func ptr(x []float32) *float32 { return unsafe.SliceData(x) }
+
+func (s isa) dot(a, b []float32) float32 {
+	switch s {
+	case avx512:
+		return dotAVX512(ptr(a), ptr(b), len(a))
+	case avx2:
+		return dotAVX2(ptr(a), ptr(b), len(a))
+	}
+	return dotPortable(a, b)
+}
+
+func (s isa) axpy(y []float32, alpha float32, x []float32) {
+	switch s {
+	case avx512:
+		axpyAVX512(ptr(y), ptr(x), len(y), alpha)
+	case avx2:
+		axpyAVX2(ptr(y), ptr(x), len(y), alpha)
+	default:
+		axpyPortable(y, alpha, x)
+	}
+}
+
+func (s isa) scale(x []float32, alpha float32) {
+	switch s {
+	case avx512:
+		scaleAVX512(ptr(x), len(x), alpha)
+	case avx2:
+		scaleAVX2(ptr(x), len(x), alpha)
+	default:
+		scalePortable(x, alpha)
+	}
+}
+
+func (s isa) add(dst, a, b []float32) {
+	switch s {
+	case avx512:
+		addAVX512(ptr(dst), ptr(a), ptr(b), len(dst))
+	case avx2:
+		addAVX2(ptr(dst), ptr(a), ptr(b), len(dst))
+	default:
+		addPortable(dst, a, b)
+	}
+}
+
+func (s isa) mul(dst, a, b []float32) {
+	switch s {
+	case avx512:
+		mulAVX512(ptr(dst), ptr(a), ptr(b), len(dst))
+	case avx2:
+		mulAVX2(ptr(dst), ptr(a), ptr(b), len(dst))
+	default:
+		mulPortable(dst, a, b)
+	}
+}
+
+func (s isa) sum(x []float32) float32 {
+	switch s {
+	case avx512:
+		return sumAVX512(ptr(x), len(x))
+	case avx2:
+		return sumAVX2(ptr(x), len(x))
+	}
+	return sumPortable(x)
+}
+
+func (s isa) sumSquares(x []float32) float64 {
+	switch s {
+	case avx512:
+		return sumSquaresAVX512(ptr(x), len(x))
+	case avx2:
+		return sumSquaresAVX2(ptr(x), len(x))
+	}
+	return sumSquaresPortable(x)
+}
+
+func (s isa) max(x []float32) float32 {
+	switch s {
+	case avx512:
+		return maxAVX512(ptr(x), len(x))
+	case avx2:
+		return maxAVX2(ptr(x), len(x))
+	}
+	return maxPortable(x)
+}
+
+func (s isa) exp(dst, src []float32) {
+	switch s {
+	case avx512:
+		expAVX512(ptr(dst), ptr(src), len(src))
+	case avx2:
+		expAVX2(ptr(dst), ptr(src), len(src))
+	default:
+		expPortable(dst, src)
+	}
+}
+
+func (s isa) expSum(dst, src []float32, shift float32) float32 {
+	switch s {
+	case avx512:
+		return expSumAVX512(ptr(dst), ptr(src), len(src), shift)
+	case avx2:
+		return expSumAVX2(ptr(dst), ptr(src), len(src), shift)
+	}
+	return expSumPortable(dst, src, shift)
+}
+
+func (s isa) silu(dst, src []float32) {
+	switch s {
+	case avx512:
+		siluAVX512(ptr(dst), ptr(src), len(src))
+	case avx2:
+		siluAVX2(ptr(dst), ptr(src), len(src))
+	default:
+		siluPortable(dst, src)
+	}
+}
+
+func (s isa) siluGrad(dsrc, src, dout []float32) {
+	switch s {
+	case avx512:
+		siluGradAVX512(ptr(dsrc), ptr(src), ptr(dout), len(src))
+	case avx2:
+		siluGradAVX2(ptr(dsrc), ptr(src), ptr(dout), len(src))
+	default:
+		siluGradPortable(dsrc, src, dout)
+	}
+}
+
+func (s isa) swiglu(dst, gate, up []float32) {
+	switch s {
+	case avx512:
+		swigluAVX512(ptr(dst), ptr(gate), ptr(up), len(dst))
+	case avx2:
+		swigluAVX2(ptr(dst), ptr(gate), ptr(up), len(dst))
+	default:
+		swigluPortable(dst, gate, up)
+	}
+}
+
+func (s isa) swigluGrad(dgate, dup, gate, up, dout []float32) {
+	switch s {
+	case avx512:
+		swigluGradAVX512(ptr(dgate), ptr(dup), ptr(gate), ptr(up), ptr(dout), len(dgate))
+	case avx2:
+		swigluGradAVX2(ptr(dgate), ptr(dup), ptr(gate), ptr(up), ptr(dout), len(dgate))
+	default:
+		swigluGradPortable(dgate, dup, gate, up, dout)
+	}
+}
+
+func (s isa) adamw(w, m, v, g []float32, k adamwScalars) {
+	switch s {
+	case avx512:
+		adamwAVX512(ptr(w), ptr(m), ptr(v), ptr(g), len(w), &k)
+	case avx2:
+		adamwAVX2(ptr(w), ptr(m), ptr(v), ptr(g), len(w), &k)
+	default:
+		adamwPortable(w, m, v, g, k)
+	}
+}

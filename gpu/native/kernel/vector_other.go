@@ -1,0 +1,31 @@
+//go:build !amd64 || purego
+
+package kernel
+
+func supported() []isa { return []isa{portable} }
+
+func (isa) dot(a, b []float32) float32                       { return dotPortable(a, b) }
+func (isa) axpy(y []float32, alpha float32, x []float32)     { axpyPortable(y, alpha, x) }
+func (isa) scale(x []float32, alpha float32)                 { scalePortable(x, alpha) }
+func (isa) add(dst, a, b []float32)                          { addPortable(dst, a, b) }
+func (isa) mul(dst, a, b []float32)                          { mulPortable(dst, a, b) }
+func (isa) sum(x []float32) float32                          { return sumPortable(x) }
+func (isa) sumSquares(x []float32) float64                   { return sumSquaresPortable(x) }
+func (isa) max(x []float32) float32                          { return maxPortable(x) }
+func (isa) exp(dst, src []float32)                           { expPortable(dst, src) }
+func (isa) expSum(dst, src []float32, shift float32) float32 { return expSumPortable(dst, src, shift) }
+func (isa) silu(dst, src []float32)                          { siluPortable(dst, src) }
+func (isa) siluGrad(dsrc, src, dout []float32)               { siluGradPortable(dsrc, src, dout) }
+func (isa) swiglu(dst, gate, up []float32)                   { swigluPortable(dst, gate, up) }
+func (isa) swigluGrad(dgate, dup, gate, up, dout []float32) {
+	swigluGradPortable(dgate, dup, gate, up, dout)
+}
+func (isa) adamw(w, m, v, g []float32, k adamwScalars) { adamwPortable(w, m, v, g, k) }
+
+func (isa) panelWidth() int { return 0 }
+
+func (isa) compute(*product, int, int, int, int) {}
+
+func (isa) packNT([]float32, []float32, int, int, int) {}
+
+func aligned(n int) []float32 { return make([]float32, n) }

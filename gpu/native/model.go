@@ -1,0 +1,100 @@
+package native
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// Options are the native engine's own.
+type Options struct {
+	// Seed of the starting weights; the same seed and configuration give the same weights.
+	Seed uint64
+	// Threads that share the work; 0 is GOMAXPROCS. Results do not depend on it.
+	Threads int
+	// Init says how the starting weights are drawn.
+	Init Init
+}
+
+// Engine is a gpu.Engine on the processor.
+type Engine struct {
+	*model
+	pool *kernel.Pool
+
+	// data holds the weights, flat in the layout's order; w names its parts.
+	data []float32
+	w    view
+	// fast is the weights as Forward reads them, refreshed when stale.
+	fast  *forwardWeights
+	stale bool
+
+	// grad is the gathered gradient, allocated on the first Backward; g names its parts.
+	grad []float32
+	g    view
+	// first and second are AdamW's moments, allocated on the first Step.
+	first, second []float32
+	steps         int64
+
+	plan    plan
+	acts    activations
+	back    gradients
+	rotary  rotary
+	scratch scratchPool
+	out     gpu.Outputs
+	// kept is true when acts is what Backward needs.
+	kept bool
+}
+
+var _ gpu.Engine = (*Engine)(nil)
+
+// New makes an engine with starting weights.
+func New(cfg gpu.Config, opts Options) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := opts.Init.validate(); err != nil {
+		return nil, err
+	}
+	m := newModel(cfg)
+	e := &Engine{
+		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
+		rotary: rotary{theta: cfg.RopeTheta, half: m.hd / 2},
+	}
+	e.w = m.view(e.data)
+	m.initialize(e.data, opts.Seed, opts.Init)
+	return e, nil
+}
+
+// Config describes the model.
+func (e *Engine) Config() gpu.Config { return e.cfg }
+
+// Close frees the buffers; the engine must not be used after it.
+func (e *Engine) Close() error {
+	*e = Engine{model: e.model}
+	return nil
+}
+
+// model is what the engine and its decoders share: the shape of the model and the rotary angles.
+type model struct {
+	layout
+	// scale is 1/sqrt(hd); the rotated queries carry it.
+	scale float32
+	eps   float64
+}
+
+func newModel(cfg gpu.Config) *model {
+	l := newLayout(cfg)
+	return &model{layout: l, scale: float32(1 / math.Sqrt(float64(l.hd))), eps: cfg.RMSNormEps}
+}
+
+// checkTokens reports the first token outside the vocabulary.
+func (m *model) checkTokens(tokens []int32) error {
+	for i, t := range tokens {
+		if t < 0 || int(t) >= m.v {
+			return fmt.Errorf("token %d at %d: outside the vocabulary of %d", t, i, m.v)
+		}
+	}
+	return nil
+}

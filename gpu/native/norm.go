@@ -1,0 +1,54 @@
+package native
+
+import (
+	"math"
+
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// normalize is RMSNorm (Zhang and Sennrich 2019) of rows of d: y = gain * x * inv, inv = 1/sqrt(mean(x^2)+eps).
+// inv, one a row, is what the backward pass needs; nil when nothing will.
+func (m *model) normalize(y, x, gain, inv []float32) {
+	d := m.d
+	for i := 0; i*d < len(x); i++ {
+		row, out := x[i*d:(i+1)*d], y[i*d:(i+1)*d]
+		r := m.inverse(row)
+		if inv != nil {
+			inv[i] = r
+		}
+		scaleByGain(out, row, gain, r)
+	}
+}
+
+func (m *model) inverse(row []float32) float32 {
+	return float32(1 / math.Sqrt(kernel.SumSquares(row)/float64(m.d)+m.eps))
+}
+
+func scaleByGain(out, x, gain []float32, r float32) {
+	kernel.Mul(out, x, gain)
+	kernel.Scale(out, r)
+}
+
+// renormalize repeats normalize from the kept inverses.
+func (m *model) renormalize(y, x, gain, inv []float32) {
+	d := m.d
+	for i, r := range inv {
+		scaleByGain(y[i*d:(i+1)*d], x[i*d:(i+1)*d], gain, r)
+	}
+}
+
+// normalizeGrad adds to dx the gradient of normalize's input given dy, that of its output, and adds the gain's
+// gradient to dgain. With u = x inv and g = gain dy, dx = inv (g - u mean(g u)).
+func (m *model) normalizeGrad(s *scratch, dx, dgain, dy, x, gain, inv []float32) {
+	d := m.d
+	t := fit(&s.row, d)
+	for i, r := range inv {
+		dyRow, xRow, dxRow := dy[i*d:(i+1)*d], x[i*d:(i+1)*d], dx[i*d:(i+1)*d]
+		kernel.Mul(t, dyRow, xRow)
+		kernel.Axpy(dgain, r, t)
+		mean := kernel.Dot(t, gain) * r / float32(d)
+		kernel.Mul(t, dyRow, gain)
+		kernel.Axpy(dxRow, r, t)
+		kernel.Axpy(dxRow, -mean*r*r, xRow)
+	}
+}

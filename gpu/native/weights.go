@@ -1,0 +1,137 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// Weights copies the weights out.
+func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return &gpu.Weights{Tensors: e.tensorsOf(e.data, "")}, nil
+}
+
+// SetWeights replaces the weights. Tensors may come in any order; names and shapes must match exactly, else
+// nothing is changed and the error, an ErrMismatch, names every tensor at fault. Optimizer moments stay.
+func (e *Engine) SetWeights(ctx context.Context, w *gpu.Weights) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	order, err := e.match(w.Tensors, "")
+	if err != nil {
+		return fmt.Errorf("set weights: %w", err)
+	}
+	e.fill(e.data, w.Tensors, order)
+	e.stale, e.kept = true, false
+	return nil
+}
+
+// Optimizer copies out AdamW's state; before the first step the moments are zeros.
+func (e *Engine) Optimizer(ctx context.Context) (*gpu.OptimizerState, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e.needMoments()
+	return &gpu.OptimizerState{
+		Steps:   e.steps,
+		Moments: append(e.tensorsOf(e.first, ".m"), e.tensorsOf(e.second, ".v")...),
+	}, nil
+}
+
+// SetOptimizer replaces AdamW's state. A state of no moments and no steps starts afresh.
+func (e *Engine) SetOptimizer(ctx context.Context, s *gpu.OptimizerState) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.Steps < 0 {
+		return fmt.Errorf("set optimizer: steps %d: must not be negative", s.Steps)
+	}
+	if s.Steps == 0 && len(s.Moments) == 0 {
+		e.first, e.second, e.steps = nil, nil, 0
+		return nil
+	}
+	var first, second []gpu.Tensor
+	var errs []error
+	for _, t := range s.Moments {
+		switch {
+		case strings.HasSuffix(t.Name, ".m"):
+			first = append(first, t)
+		case strings.HasSuffix(t.Name, ".v"):
+			second = append(second, t)
+		default:
+			errs = append(errs, fmt.Errorf("%w: moment %q ends in neither .m nor .v", gpu.ErrMismatch, t.Name))
+		}
+	}
+	firstOrder, err1 := e.match(first, ".m")
+	secondOrder, err2 := e.match(second, ".v")
+	if err := errors.Join(append(errs, err1, err2)...); err != nil {
+		return fmt.Errorf("set optimizer: %w", err)
+	}
+	e.needMoments()
+	e.fill(e.first, first, firstOrder)
+	e.fill(e.second, second, secondOrder)
+	e.steps = s.Steps
+	return nil
+}
+
+// tensorsOf copies a flat array out as named tensors.
+func (l *layout) tensorsOf(data []float32, suffix string) []gpu.Tensor {
+	out := make([]gpu.Tensor, len(l.tensors))
+	for i, t := range l.tensors {
+		out[i] = gpu.Tensor{
+			Name: t.name + suffix, Shape: slices.Clone(t.shape), Data: slices.Clone(data[t.off : t.off+t.n]),
+		}
+	}
+	return out
+}
+
+// match finds, for each of the layout's tensors, its index in ts, and reports every difference.
+func (l *layout) match(ts []gpu.Tensor, suffix string) ([]int, error) {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{gpu.ErrMismatch}, args...)...))
+	}
+	byName := make(map[string]int, len(ts))
+	for i, t := range ts {
+		if _, twice := byName[t.Name]; twice {
+			bad("%s is given twice", t.Name)
+		}
+		byName[t.Name] = i
+	}
+	order := make([]int, len(l.tensors))
+	for i, want := range l.tensors {
+		j, ok := byName[want.name+suffix]
+		if !ok {
+			bad("%s %v is missing", want.name+suffix, want.shape)
+			continue
+		}
+		delete(byName, want.name+suffix)
+		got := ts[j]
+		if !slices.Equal(got.Shape, want.shape) {
+			bad("%s has shape %v, the model's is %v", got.Name, got.Shape, want.shape)
+		} else if len(got.Data) != want.n {
+			bad("%s of shape %v has %d elements, want %d", got.Name, got.Shape, len(got.Data), want.n)
+		}
+		order[i] = j
+	}
+	for i, t := range ts {
+		if j, left := byName[t.Name]; left && i == j {
+			bad("%s %v is not in the model", t.Name, t.Shape)
+		}
+	}
+	return order, errors.Join(errs...)
+}
+
+// fill copies tensors matched by match to a flat array.
+func (l *layout) fill(data []float32, ts []gpu.Tensor, order []int) {
+	for i, t := range l.tensors {
+		copy(data[t.off:t.off+t.n], ts[order[i]].Data)
+	}
+}

@@ -1,0 +1,152 @@
+// Package audit proves, from the record of a run's steps, what became of every trajectory: which step used it,
+// none twice, none missing, none staler than the bound.
+package audit
+
+import (
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Report is what an audit found. The lists are empty when every promise held.
+type Report struct {
+	// Steps counts the optimizer's batches, Trained the trajectories in them, Rejected those refused or dropped.
+	Steps    int64
+	Trained  int
+	Rejected map[batch.Reason]int
+	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
+	// Unwitnessed the trajectories trained on that it did not see: they were purged before it came to them.
+	Witnessed, Pending, Unwitnessed int
+	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
+	Twice []string
+	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
+	// nobody will read again.
+	Lost []string
+	// Contradicted are messages of which the record says other things than the stream or the rejected ones.
+	Contradicted []string
+	// Stale are trajectories that were used further behind than the bound.
+	Stale []string
+	// Skipped are prompts whose group neither ended nor is open.
+	Skipped []uint64
+	// Gaps are steps that the record misses.
+	Gaps []int64
+	// MaxStaleness is the greatest at use, in versions.
+	MaxStaleness int64
+}
+
+// Err is nil when every promise held, else an error that counts what did not.
+func (r *Report) Err() error {
+	if len(r.Twice)+len(r.Lost)+len(r.Stale)+len(r.Skipped)+len(r.Gaps)+len(r.Contradicted) == 0 {
+		return nil
+	}
+	return fmt.Errorf("audit: lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d",
+		len(r.Lost), len(r.Twice), len(r.Stale), len(r.Skipped), len(r.Gaps), len(r.Contradicted))
+}
+
+// place identifies one message.
+type place struct {
+	created  int64
+	sequence uint64
+}
+
+// fate is what a record says of a message.
+type fate struct {
+	trained bool
+	id      string
+	oldest  int64
+}
+
+// Check audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
+// which may be nil, is what somebody else saw in the stream.
+func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
+	r := &Report{Rejected: map[batch.Reason]int{}}
+	used := map[string]int64{}   // trajectory id -> step that trained on it
+	ended := map[place]fate{}    // messages that a step or a refusal accounts for
+	cursors := map[uint64]bool{} // prompts whose group ended for good or is open
+	groups := map[uint64]string{}
+	for i := range records {
+		rec := &records[i]
+		if rec.Step != int64(i) {
+			r.Gaps = append(r.Gaps, int64(i))
+		}
+		r.step(rec, eta, used, ended, cursors)
+		r.prompts(rec, groups)
+	}
+	if len(records) > 0 {
+		last := &records[len(records)-1]
+		r.Steps = last.Step
+		for _, g := range last.Open {
+			if c, _, ok := batch.ParseGroupID(g); ok {
+				cursors[c] = true
+			}
+		}
+		for _, a := range last.Again {
+			cursors[a.Cursor] = true
+		}
+		for c := range last.NextCursor {
+			if !cursors[c] {
+				r.Skipped = append(r.Skipped, c)
+			}
+		}
+	}
+	if witness != nil {
+		r.witnessed(witness, ended)
+	}
+	return r
+}
+
+// prompts finds the prompts of which two groups were trained on.
+func (r *Report) prompts(rec *checkpoint.Record, groups map[uint64]string) {
+	for _, g := range rec.Groups {
+		c, _, ok := batch.ParseGroupID(g.Group)
+		if !ok {
+			continue
+		}
+		if before, twice := groups[c]; twice {
+			r.Twice = append(r.Twice, fmt.Sprintf("prompt %d by groups %s and %s", c, before, g.Group))
+		}
+		groups[c] = g.Group
+	}
+}
+
+// step takes one record.
+func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, ended map[place]fate, cursors map[uint64]bool) {
+	created := rec.Created.UnixNano()
+	for _, g := range rec.Groups {
+		if c, _, ok := batch.ParseGroupID(g.Group); ok {
+			cursors[c] = true
+		}
+		for _, m := range g.Members {
+			if step, twice := used[m.ID]; twice {
+				r.Twice = append(r.Twice, fmt.Sprintf("%s in steps %d and %d", m.ID, step, rec.Step))
+			}
+			used[m.ID] = rec.Step
+			at := place{created, m.Sequence}
+			if before, twice := ended[at]; twice {
+				r.Twice = append(r.Twice, fmt.Sprintf("sequence %d as %s and as %s", m.Sequence, before.id, m.ID))
+			}
+			ended[at] = fate{trained: true, id: m.ID, oldest: m.Oldest}
+			r.Trained++
+			stale := rec.Step - 1 - m.Oldest
+			r.MaxStaleness = max(r.MaxStaleness, stale)
+			if stale > int64(eta) {
+				r.Stale = append(r.Stale, fmt.Sprintf("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, eta))
+			}
+		}
+	}
+	for _, m := range rec.Rejected {
+		at := place{created, m.Sequence}
+		if ended[at].trained {
+			r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason))
+		} else {
+			ended[at] = fate{id: m.ID}
+		}
+		r.Rejected[m.Reason]++
+	}
+	for _, d := range rec.Dropped {
+		if !d.Reissue {
+			cursors[d.Cursor] = true
+		}
+	}
+}

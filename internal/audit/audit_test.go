@@ -1,0 +1,96 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func member(id string, seq uint64, oldest int64) checkpoint.RecordMember {
+	return checkpoint.RecordMember{ID: id, Sequence: seq, Oldest: oldest, Newest: oldest}
+}
+
+// honest is a run of two steps: group 0 trained, group 1 dropped for good, group 2 dropped and issued again,
+// group 3 trained, group 4 open.
+func honest() []checkpoint.Record {
+	return []checkpoint.Record{
+		{Step: 0, Created: born, NextCursor: 2, Open: []string{"g000000-a0", "g000001-a0"}},
+		{Step: 1, Created: born, NextCursor: 4,
+			Groups:   []checkpoint.RecordGroup{{Group: "g000000-a0", Members: []checkpoint.RecordMember{member("g000000-a0-0", 1, 0)}}},
+			Rejected: []checkpoint.RecordRejection{{ID: "g000001-a0-0", Sequence: 2, Reason: batch.ReasonZeroVariance}},
+			Dropped:  []checkpoint.RecordDrop{{Group: "g000001-a0", Cursor: 1, Reason: batch.ReasonZeroVariance}},
+			Open:     []string{"g000002-a0", "g000003-a0"}},
+		{Step: 2, Created: born, NextCursor: 5,
+			Groups:   []checkpoint.RecordGroup{{Group: "g000003-a0", Members: []checkpoint.RecordMember{member("g000003-a0-0", 4, 0)}}},
+			Rejected: []checkpoint.RecordRejection{{ID: "g000002-a0-0", Sequence: 3, Reason: batch.ReasonStale}},
+			Dropped:  []checkpoint.RecordDrop{{Group: "g000002-a0", Cursor: 2, Reason: batch.ReasonStale, Reissue: true}},
+			Again:    []checkpoint.Again{{Cursor: 2, Attempt: 1}},
+			Open:     []string{"g000004-a0"}},
+	}
+}
+
+func seen(id string, seq uint64) Seen { return Seen{ID: id, Sequence: seq, Created: born, Oldest: -1} }
+
+// saw is a witness of a stream that holds everything from 5 on, of which the ledger has ended 6.
+func saw(messages ...Seen) *Witness {
+	return &Witness{Seen: messages, Created: born, First: 5, Ledger: batch.Ledger{Low: 4, Above: []uint64{6}}}
+}
+
+func TestAnHonestRunPasses(t *testing.T) {
+	t.Parallel()
+	w := saw(seen("g000000-a0-0", 1), seen("g000001-a0-0", 2), seen("g000002-a0-0", 3), seen("g000003-a0-0", 4),
+		seen("g000004-a0-0", 5), seen("", 6))
+	w.Refused = []Refused{{Sequence: 6, Created: born, Reason: "malformed"}}
+	r := Check(honest(), 1, w)
+	require.NoError(t, r.Err())
+	require.EqualValues(t, 2, r.Steps)
+	require.Equal(t, 2, r.Trained)
+	require.Equal(t, 1, r.Pending)
+	require.Equal(t, 6, r.Witnessed)
+	require.Zero(t, r.Unwitnessed)
+	require.EqualValues(t, 1, r.MaxStaleness)
+}
+
+func TestEachFaultIsFound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		spoil   func([]checkpoint.Record)
+		witness *Witness
+		eta     int
+		want    string
+	}{
+		{"twice", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].ID = "g000000-a0-0" }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0"},
+		{"lost", func([]checkpoint.Record) {}, saw(seen("g000003-a0-7", 6)), 1,
+			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0"},
+		{"stale", func([]checkpoint.Record) {}, nil, 0, "lost=0 twice=0 stale_over_bound=1 prompts_skipped=0 steps_missing=0 contradicted=0"},
+		{"skipped", func(r []checkpoint.Record) { r[2].Again = nil }, nil, 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0"},
+		{"purged before it ended", func([]checkpoint.Record) {}, saw(Seen{ID: "x", Sequence: 3, First: 2, Created: born.Add(1)}), 1,
+			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0"},
+		{"another message than the record says", func([]checkpoint.Record) {}, saw(seen("g000000-a0-1", 1)), 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1"},
+		{"another version than the record says", func([]checkpoint.Record) {}, saw(Seen{ID: "g000003-a0-0", Sequence: 4, Created: born, Oldest: 1}), 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1"},
+		{"refused and trained on", func([]checkpoint.Record) {}, &Witness{Refused: []Refused{{Sequence: 4, Created: born}}}, 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1"},
+		{"a prompt twice", func(r []checkpoint.Record) { r[2].Groups[0].Group = "g000000-a1" }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0"},
+		{"gap", func(r []checkpoint.Record) { r[1].Step = 7 }, nil, 7,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=1 contradicted=0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			records := honest()
+			c.spoil(records)
+			require.EqualError(t, Check(records, c.eta, c.witness).Err(), "audit: "+c.want)
+		})
+	}
+}

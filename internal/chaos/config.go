@@ -1,0 +1,73 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// The modes.
+const (
+	// ModeProcesses runs broker, trainer, inference and two producers as processes.
+	ModeProcesses = "processes"
+	// ModeEmbedded runs all roles in one process.
+	ModeEmbedded = "embedded"
+)
+
+// KillAfterEnv is the environment variable that makes a trainer end itself with SIGKILL when it has done a part of
+// a step for the so-manieth time: "publish:3".
+const KillAfterEnv = "WEIR_CHAOS_KILL_AFTER"
+
+// Stages are the parts of a step after which a trainer can end itself, in order.
+func Stages() []string {
+	return []string{
+		"renew", "batch", "update", "commit", "model", "state", "seal", "rename", "record", "prune", "ack", "purge", "publish",
+		"control", "issue",
+	}
+}
+
+// Config says what is run and how it is broken.
+type Config struct {
+	// Binary is the program whose commands are the roles, Dir the folder for logs and links' records.
+	Binary, Dir string
+	// File is the resolved configuration that every role reads, Run the run's name in it, Broker the host:port that
+	// its broker listens on, Checkpoints the trainer's folder, Eta the staleness bound.
+	File, Run, Broker, Checkpoints string
+	Eta                            int
+	// Mode is ModeProcesses or ModeEmbedded.
+	Mode string
+	// Seed fixes which faults come, in which order and how far apart.
+	Seed uint64
+	// Duration is how long faults go on, Every the mean time between them.
+	Duration, Every time.Duration
+	// Steps is the least number of steps that the run must do before the faults begin and after they end.
+	Steps int64
+	// Patience is how long the run may take for those.
+	Patience time.Duration
+	// Fill also fills the trajectory stream to its limits.
+	Fill bool
+	// Kills, when it is not empty, takes the place of random faults: each role that it names is killed once, in turn,
+	// and a step goes by before the next. "trainer@publish:2" has the role end itself after its second publish.
+	Kills []string
+	// Ends says that the trainer comes to the end of its steps by itself; the run is then waited for, and left alone
+	// but for Kills.
+	Ends bool
+	// Out is told what happens, a line each.
+	Out io.Writer
+}
+
+// Validate reports every fault.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Mode != ModeProcesses && c.Mode != ModeEmbedded {
+		errs = append(errs, fmt.Errorf("mode: %q: want %s or %s", c.Mode, ModeProcesses, ModeEmbedded))
+	}
+	if c.Duration <= 0 {
+		errs = append(errs, fmt.Errorf("minutes: %g: must be positive", c.Duration.Minutes()))
+	}
+	if c.Every <= 0 {
+		errs = append(errs, fmt.Errorf("every: %s: must be positive", c.Every))
+	}
+	return errors.Join(errs...)
+}

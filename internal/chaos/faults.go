@@ -1,0 +1,140 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// torment makes faults at random instants until the time is up. The seed fixes their order and distances.
+func (h *harness) torment(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Duration)
+	defer cancel()
+	h.burst(ctx, rand.New(rand.NewPCG(h.cfg.Seed, 2)), len(forgeries())) // every kind once, at least
+	for {
+		h.mu.Lock()
+		wait := time.Duration(h.rng.ExpFloat64() * float64(h.cfg.Every))
+		seed := h.rng.Uint64()
+		h.mu.Unlock()
+		if pause(ctx, min(wait, 4*h.cfg.Every)) != nil {
+			return
+		}
+		h.fault(ctx, rand.New(rand.NewPCG(seed, 1)))
+	}
+}
+
+// fault makes one.
+func (h *harness) fault(ctx context.Context, rng *rand.Rand) {
+	p := h.roles[rng.IntN(len(h.roles))]
+	switch n := rng.IntN(100); {
+	case n < 60:
+		h.killSome(ctx, rng, p)
+	case n < 66:
+		h.killSome(ctx, rng, h.roles...)
+	case n < 76 && len(h.links) > 0:
+		h.stall(ctx, rng, h.roles[1+rng.IntN(len(h.roles)-1)])
+	case n < 82:
+		h.freeze(ctx, rng, p)
+	case n < 86 && h.cfg.Fill:
+		n, full := h.stranger.fill(ctx, rng)
+		if full {
+			h.count(h.report.Faults, "stream filled")
+			h.say("the trajectory stream is full, with %d messages of junk", n)
+		}
+	default:
+		h.burst(ctx, rng, 1+rng.IntN(20))
+	}
+}
+
+// burst sends strangers' messages of so many kinds.
+func (h *harness) burst(ctx context.Context, rng *rand.Rand, kinds int) {
+	h.stranger.send(ctx, rng, kinds)
+	h.stranger.shout(ctx, rng)
+	h.count(h.report.Faults, "hostile burst")
+}
+
+// killSome kills roles at once and starts them again after a while.
+func (h *harness) killSome(ctx context.Context, rng *rand.Rand, roles ...*process) {
+	roles = slices.Clone(roles)
+	rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
+	var dead []*process
+	for _, p := range roles {
+		if p.kill() {
+			h.count(h.report.Kills, p.name)
+			h.say("kill -9 %s", p.name)
+			dead = append(dead, p)
+		}
+	}
+	for _, p := range dead {
+		_ = pause(ctx, time.Duration(rng.Int64N(int64(downtime)))) // then it is started sooner
+		h.restart(p)
+	}
+}
+
+// The longest that a role stays away, is frozen, or has its link stalled.
+const (
+	downtime = time.Second
+	frozen   = 4 * time.Second
+	stalled  = 6 * time.Second
+)
+
+// freeze stops a role in its tracks and lets it go on, as a machine that swaps or a VM that is moved.
+func (h *harness) freeze(ctx context.Context, rng *rand.Rand, p *process) {
+	h.count(h.report.Faults, "freeze "+p.name)
+	p.signal(syscall.SIGSTOP)
+	_ = pause(ctx, time.Duration(rng.Int64N(int64(frozen)))) // then it goes on sooner
+	p.signal(syscall.SIGCONT)
+}
+
+// stall holds a role's link back.
+func (h *harness) stall(ctx context.Context, rng *rand.Rand, p *process) {
+	h.count(h.report.Faults, "stall "+p.name)
+	h.links[p.name].stall(ctx, time.Duration(rng.Int64N(int64(stalled))))
+}
+
+// killInTurn kills each named role once, with a step between.
+func (h *harness) killInTurn(ctx context.Context) {
+	for _, kill := range h.cfg.Kills {
+		name, stage, _ := strings.Cut(kill, "@")
+		at := slices.IndexFunc(h.roles, func(p *process) bool { return p.name == name })
+		if at < 0 {
+			h.trouble("no role is named %s", name)
+			return
+		}
+		p := h.roles[at]
+		if !p.kill() {
+			h.trouble("%s had ended before it could be killed", name)
+			return
+		}
+		h.count(h.report.Kills, name)
+		h.say("kill -9 %s", name)
+		if stage == "" {
+			h.restart(p)
+		} else if err := h.killAt(ctx, p, stage); err != nil {
+			h.trouble("%v", err)
+			return
+		}
+		if !h.advance(ctx, "after the death of "+kill, 1) {
+			return
+		}
+	}
+}
+
+// killAt starts a role that ends itself after a stage, and waits for that end.
+func (h *harness) killAt(ctx context.Context, p *process, stage string) error {
+	if err := p.start(stage); err != nil {
+		return err
+	}
+	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
+	defer cancel()
+	select {
+	case <-p.ended():
+		return nil
+	case <-patience.Done():
+		return fmt.Errorf("%s did not come to the end of %s", p.name, stage)
+	}
+}

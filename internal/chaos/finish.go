@@ -1,0 +1,128 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// grace is how long a role may take to end in order.
+const grace = 40 * time.Second
+
+// finish stops the roles in order and accounts for everything.
+func (h *harness) finish(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	broker := h.roles[0]
+	for _, p := range slices.Backward(h.roles) {
+		if p.name == roleBroker {
+			break
+		}
+		if err := p.stop(ctx, grace); err != nil {
+			h.trouble("%v", err)
+		}
+	}
+	if h.cfg.Mode == ModeEmbedded {
+		// The streams are read through the same broker, alone.
+		broker = h.process(roleBroker, "broker")
+		h.roles = append(h.roles, broker)
+		if err := broker.start(""); err != nil {
+			return err
+		}
+	}
+	evidence, err := h.evidence(ctx)
+	if err != nil {
+		return err
+	}
+	if err := broker.stop(ctx, grace); err != nil {
+		h.trouble("%v", err)
+	}
+	records, err := checkpoint.ReadRecords(h.cfg.Checkpoints)
+	if err != nil {
+		return err
+	}
+	h.report.Audit = audit.Check(records, h.cfg.Eta, evidence)
+	h.report.Steps = h.report.Audit.Steps
+	h.judgeStrangers(records)
+	return nil
+}
+
+// evidence gathers what the witness saw, what was refused, and what a trainer would read again.
+func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	info, err := h.witness.catchUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &audit.Witness{Seen: h.witness.account(), Created: info.Created, First: info.State.FirstSeq}
+	if w.Refused, err = h.rejected(ctx, info); err != nil {
+		return nil, err
+	}
+	steps, err := checkpoint.Steps(h.cfg.Checkpoints)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range steps {
+		c, err := checkpoint.Read(checkpoint.StepDir(h.cfg.Checkpoints, step), step, checkpoint.HuggingFace{})
+		if err != nil {
+			h.say("checkpoint of step %d is passed over: %v", step, err)
+			continue
+		}
+		if !c.State.Created.Equal(info.Created) {
+			return nil, fmt.Errorf("the checkpoint of step %d is of another stream than the broker's", step)
+		}
+		w.Ledger = c.State.Ledger
+		break
+	}
+	return w, nil
+}
+
+func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) (out []audit.Refused, err error) {
+	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: "nats://" + h.cfg.Broker, Name: "auditor"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	run, err := conn.Attach(ctx, h.cfg.Run)
+	if err != nil {
+		return nil, err
+	}
+	for m, err := range run.Rejected(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		h.report.RejectedBy[string(m.Reason)]++
+		if m.Stream == info.Config.Name {
+			out = append(out, audit.Refused{Sequence: m.Original, Created: info.Created, Reason: string(m.Reason)})
+		}
+	}
+	return out, nil
+}
+
+// judgeStrangers finds strangers' messages among those trained on.
+func (h *harness) judgeStrangers(records []checkpoint.Record) {
+	s := h.stranger
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.report.Hostile, h.report.HostileStored = s.sent, len(s.stored)
+	h.report.BrokerRefused, h.report.BrokerKnew = s.refused, s.known
+	for _, r := range records {
+		for _, g := range r.Groups {
+			for _, m := range g.Members {
+				if kind, hostile := s.stored[m.Sequence]; hostile {
+					h.report.HostileTrained = append(h.report.HostileTrained,
+						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,302 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// stranger sends messages that do not belong in the run.
+type stranger struct {
+	js      jetstream.JetStream
+	run     string
+	address string
+	witness *witness
+
+	mu sync.Mutex
+	// sent counts the messages by kind, stored says of each that the broker stored what it was.
+	sent   map[string]int
+	stored map[uint64]string
+	// refused counts those that the broker itself refused, known those that it knew by their id.
+	refused, known int
+}
+
+func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &stranger{js: js, run: run, address: address, witness: w, sent: map[string]int{}, stored: map[uint64]string{}}, nil
+}
+
+// forgery makes a message of one kind from a true one, which it must leave as it is.
+type forgery struct {
+	kind string
+	make func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error)
+}
+
+func forgeries() []forgery {
+	return []forgery{
+		{"garbage", garbage}, {"empty", empty}, {"truncated", truncated}, {"flipped", flipped}, {"other_run", otherRun},
+		{"other_group", otherGroup}, {"other_producer", otherProducer}, {"other_kind", otherKind}, {"nan", notANumber},
+		{"duplicate", duplicate}, {"replay", replay}, {"replay_with_id", replayWithID}, {"lone_part", lonePart},
+		{"late_part", latePart}, {"oversized", oversized}, {"bad_part", badPart}, {"ticket", badTicket}, {"marker", strangeMarker},
+	}
+}
+
+// send sends messages of n random kinds, which are different ones as far as there are so many.
+func (s *stranger) send(ctx context.Context, rng *rand.Rand, n int) {
+	kinds := forgeries()
+	for i, k := range rng.Perm(len(kinds)) {
+		if i < n {
+			s.sendOne(ctx, rng, kinds[k])
+		}
+	}
+}
+
+func (s *stranger) sendOne(ctx context.Context, rng *rand.Rand, f forgery) {
+	honest := s.witness.sampled(rng.IntN(samplesKept))
+	if honest == nil {
+		return
+	}
+	m, err := f.make(s, rng, honest)
+	if err != nil {
+		return // this message has nothing of which that kind could be made
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	ack, err := s.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var api *jetstream.APIError
+	switch {
+	case err == nil && ack.Duplicate:
+		s.known++
+	case err == nil:
+		if ack.Stream == s.witness.stream {
+			s.stored[ack.Sequence] = f.kind
+		}
+	case errors.As(err, &api):
+		s.refused++
+	default:
+		return // the broker is away
+	}
+	s.sent[f.kind]++
+}
+
+// shout breaks the protocol itself on a connection of its own: the broker must end that connection and no other.
+func (s *stranger) shout(ctx context.Context, rng *rand.Rand) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", s.address)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Second)) // a socket takes deadlines
+	text := []string{
+		"CONNECT {}\r\nPUB weir." + s.run + ".trajectories.0.x 99999999\r\n",
+		"CONNECT {\"verbose\":\r\n",
+		"GET / HTTP/1.1\r\n\r\n",
+		"CONNECT {}\r\nPUB weir." + s.run + ".trajectories.0.x 10\r\nshort",
+	}[rng.IntN(4)]
+	if _, err := c.Write([]byte(text)); err != nil {
+		return
+	}
+	_, _ = c.Read(make([]byte, 4096)) // what it answers does not matter
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent["protocol"]++
+}
+
+// fill fills the stream with junk until the broker refuses more. It is the number of messages that went in.
+func (s *stranger) fill(ctx context.Context, rng *rand.Rand) (n int, full bool) {
+	var group sync.WaitGroup
+	var in, refused atomic.Int64
+	for range fillers {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 3))
+		group.Go(func() {
+			for {
+				stored, no := s.junk(ctx, own)
+				if !stored {
+					refused.Add(int64(no))
+					return
+				}
+				in.Add(1)
+			}
+		})
+	}
+	group.Wait()
+	return int(in.Load()), refused.Load() > 0
+}
+
+// fillers send junk at once.
+const fillers = 16
+
+// junk sends one message of junk. refused is 1 where the broker has no room for it.
+func (s *stranger) junk(ctx context.Context, rng *rand.Rand) (stored bool, refused int) {
+	junk := make([]byte, 16<<10)
+	for i := range junk {
+		junk[i] = byte(rng.Uint32())
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	ack, err := s.js.Publish(ctx, "weir."+s.run+".trajectories.0.junk", junk, jetstream.WithRetryAttempts(0))
+	if api, is := errors.AsType[*jetstream.APIError](err); is && strings.Contains(api.Description, "maximum") {
+		return false, 1
+	}
+	if err != nil {
+		return false, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored[ack.Sequence] = "junk"
+	return true, 0
+}
+
+func message(subject string, data []byte) *nats.Msg {
+	return &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+}
+
+func garbage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	data := make([]byte, 1+rng.IntN(8<<10))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	return message(honest.Subject, data), nil
+}
+
+func empty(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return message(honest.Subject, nil), nil
+}
+
+func truncated(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return message(honest.Subject, honest.Data[:rng.IntN(len(honest.Data))]), nil
+}
+
+func flipped(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	data := slices.Clone(honest.Data)
+	data[rng.IntN(len(data))] ^= 1 << rng.IntN(8)
+	return message(honest.Subject, data), nil
+}
+
+// rewrite makes a message that is well formed and says something else.
+func rewrite(honest *nats.Msg, change func(*schemas.Trajectory)) (*nats.Msg, error) {
+	t := new(schemas.Trajectory)
+	if err := schemas.Unmarshal(honest.Data, t); err != nil {
+		return nil, err
+	}
+	change(t)
+	data, err := schemas.Marshal(t)
+	return message(honest.Subject, data), err
+}
+
+func otherRun(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return rewrite(honest, func(t *schemas.Trajectory) { t.Run = "another" })
+}
+
+func otherGroup(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return rewrite(honest, func(t *schemas.Trajectory) {
+		before := fmt.Sprintf("%06d", t.Cursor)
+		t.Cursor = 900000 + rng.Uint64N(1000)
+		after := fmt.Sprintf("%06d", t.Cursor)
+		t.Group, t.ID = strings.Replace(t.Group, before, after, 1), strings.Replace(t.ID, before, after, 1)
+	})
+}
+
+func otherProducer(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	m := message(honest.Subject+"-not", honest.Data)
+	return m, nil
+}
+
+func otherKind(s *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	data, err := schemas.Marshal(&schemas.Control{Run: s.run, Eta: 1 << 20, Depth: 1 << 20})
+	return message(honest.Subject, data), err
+}
+
+func notANumber(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	nan := float32(0)
+	nan /= nan
+	return rewrite(honest, func(t *schemas.Trajectory) {
+		for i, m := range t.Segments[0].ActionMask {
+			if m == 1 {
+				t.Segments[0].Logprobs[i] = nan
+			}
+		}
+	})
+}
+
+// duplicate is the same trajectory by its id with other content and no message id.
+func duplicate(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return rewrite(honest, func(t *schemas.Trajectory) { t.Reward = rng.Float64() })
+}
+
+// replay is an exact copy of an old message that the broker cannot know by its id.
+func replay(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return message(honest.Subject, bytes.Clone(honest.Data)), nil
+}
+
+func replayWithID(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	m := message(honest.Subject, bytes.Clone(honest.Data))
+	id := honest.Header.Get(jetstream.MsgIDHeader)
+	if id == "" {
+		return nil, errors.New("it came without an id")
+	}
+	m.Header.Set(jetstream.MsgIDHeader, id)
+	return m, nil
+}
+
+func parts(honest *nats.Msg, index string, size int) *nats.Msg {
+	m := message(honest.Subject, honest.Data)
+	m.Header.Set("Weir-Part", index)
+	m.Header.Set("Weir-Size", fmt.Sprint(size))
+	m.Header.Set("Weir-Hash", strings.Repeat("ab", 32))
+	return m
+}
+
+// lonePart is the first part of a message whose other parts never come, latePart a part without the first.
+func lonePart(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return parts(honest, "1/3", 3*len(honest.Data)), nil
+}
+
+func latePart(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return parts(honest, "2/2", 2*len(honest.Data)), nil
+}
+
+// oversized says that it is more than a reader is ready to hold.
+func oversized(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return parts(honest, "1/900", 1<<40), nil
+}
+
+func badPart(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	m := parts(honest, []string{"0/0", "3/2", "x", "1/100000", "-1/4"}[rng.IntN(5)], len(honest.Data))
+	return m, nil
+}
+
+// badTicket is work that cannot be read, of a group that was never issued.
+func badTicket(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return message(fmt.Sprintf("weir.%s.tickets.countries.g%06d-a0.0", s.run, 900000+rng.IntN(1000)), honest.Data), nil
+}
+
+// strangeMarker closes a group that was never issued.
+func strangeMarker(s *stranger, rng *rand.Rand, _ *nats.Msg) (*nats.Msg, error) {
+	data, err := schemas.Marshal(&schemas.GroupClosed{
+		Run: s.run, Group: fmt.Sprintf("g%06d-a0", 900000+rng.IntN(1000)), Cancelled: []int{0, 1}, Producer: "stranger",
+		Why: "none", ClosedAt: time.Now().UTC(),
+	})
+	return message("weir."+s.run+".trajectories.none.stranger", data), err
+}

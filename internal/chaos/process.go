@@ -1,0 +1,164 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// process is one role as a child process.
+type process struct {
+	name    string
+	command string
+	args    []string
+	env     []string
+	logPath string
+	// exited is called, on a goroutine of its own, when a child ended that nobody asked to.
+	exited func(*process, error)
+
+	mu    sync.Mutex
+	child *exec.Cmd
+	armed string        // the stage after which the child ends itself
+	gone  chan struct{} // closed when child has been waited for
+	err   error         // how it ended
+	asked bool          // whether it was asked to end
+}
+
+// start starts the child, which ends itself after a stage, "publish:3", unless that is "".
+func (p *process) start(armed string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", p.name, err)
+	}
+	c := exec.Command(p.command, p.args...)
+	c.Env = append([]string(nil), p.env...)
+	if armed != "" {
+		c.Env = append(c.Env, KillAfterEnv+"="+armed)
+	}
+	c.Stdout, c.Stderr = out, out
+	c.SysProcAttr = dieWithParent()
+	if err := c.Start(); err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w", p.name, err), out.Close())
+	}
+	gone := make(chan struct{})
+	p.child, p.gone, p.asked, p.err, p.armed = c, gone, false, nil, armed
+	go func() {
+		err := c.Wait()
+		_ = out.Close() // the child has written what it had to
+		p.mu.Lock()
+		p.err = err
+		asked := p.asked
+		close(gone)
+		p.mu.Unlock()
+		if !asked {
+			p.exited(p, err)
+		}
+	}()
+	return nil
+}
+
+// kill ends the child with SIGKILL and waits for its end. It is false when the child had ended by itself.
+func (p *process) kill() bool {
+	if !p.ask() {
+		return false
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.ended()
+	return true
+}
+
+// stop asks the child to end and gives it some time. The error says how it ended, if not well.
+func (p *process) stop(ctx context.Context, grace time.Duration) error {
+	if !p.ask() {
+		return nil
+	}
+	p.signal(syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.ended():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.err != nil && !endedBy(p.err, syscall.SIGTERM) { // one that has only just started does not handle it yet
+			return fmt.Errorf("%s after SIGTERM: %w: %s", p.name, p.err, p.lastWords())
+		}
+		return nil
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.ended()
+	return fmt.Errorf("%s did not end within %s of SIGTERM", p.name, grace)
+}
+
+// ask notes that the child is about to be ended; false when it has ended.
+func (p *process) ask() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.child == nil || p.over() {
+		return false
+	}
+	p.asked = true
+	return true
+}
+
+func (p *process) over() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.child != nil && !p.over() {
+		_ = p.child.Process.Signal(s) // it may have ended this moment
+	}
+}
+
+// ended is closed when the child of now has ended.
+func (p *process) ended() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+// stage is the one after which the child of now ends itself.
+func (p *process) stage() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.armed
+}
+
+// lastWords are the last lines of the log.
+func (p *process) lastWords() string {
+	data, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-3):], " | ")
+}
+
+// killedItself says whether a child ended by SIGKILL.
+func killedItself(err error) bool { return endedBy(err, syscall.SIGKILL) }
+
+func endedBy(err error, signal syscall.Signal) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
+}

@@ -1,0 +1,111 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/audit"
+)
+
+// Report is how a run came through.
+type Report struct {
+	Seed  uint64
+	Steps int64
+	// Kills counts SIGKILLs by role, and those of a trainer by itself by "trainer after <stage>"; Faults the others.
+	Kills, Faults map[string]int
+	// Hostile counts the strangers' messages by kind. HostileStored is how many of them the trajectory stream took,
+	// HostileTrained lists those that were trained on. BrokerRefused is how many the broker refused, BrokerKnew how many it
+	// knew by their id.
+	Hostile                   map[string]int
+	HostileStored             int
+	HostileTrained            []string
+	BrokerRefused, BrokerKnew int
+	// RejectedBy counts what the rejected stream holds by reason.
+	RejectedBy map[string]int
+	Audit      *audit.Report
+	// Trouble lists everything else that went wrong: roles that ended unasked, a run that did not go on.
+	Trouble []string
+}
+
+// Err is nil when the run came through with every promise kept.
+func (r *Report) Err() error {
+	var errs []error
+	if r.Audit != nil {
+		errs = append(errs, r.Audit.Err())
+	}
+	if n := len(r.HostileTrained); n > 0 {
+		errs = append(errs, fmt.Errorf("%d strangers' messages were trained on", n))
+	}
+	if n := len(r.Trouble); n > 0 {
+		errs = append(errs, fmt.Errorf("%d times trouble", n))
+	}
+	return errors.Join(errs...)
+}
+
+// Total is the sum of a count.
+func Total(m map[string]int) int {
+	n := 0
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+// Print writes the report; the last line is the summary.
+func (r *Report) Print(out io.Writer) {
+	line := func(title, text string) { fmt.Fprintf(out, "%-13s %s\n", title, text) }
+	line("seed", fmt.Sprint(r.Seed))
+	line("kills", listed(r.Kills))
+	line("faults", listed(r.Faults))
+	line("hostile", listed(r.Hostile))
+	line("", fmt.Sprintf("stored %d, refused by the broker %d, known to it by their id %d, trained on %d",
+		r.HostileStored, r.BrokerRefused, r.BrokerKnew, len(r.HostileTrained)))
+	line("rejected", listed(r.RejectedBy))
+	a := r.Audit
+	if a == nil {
+		a = &audit.Report{}
+	}
+	reasons := map[string]int{}
+	for reason, n := range a.Rejected {
+		reasons[string(reason)] = n
+	}
+	line("trajectories", fmt.Sprintf("trained on %d, not trained on: %s", a.Trained, listed(reasons)))
+	line("witness", fmt.Sprintf("saw %d messages, %d of them pending; trained on unseen %d; most versions behind %d",
+		a.Witnessed, a.Pending, a.Unwitnessed, a.MaxStaleness))
+	for _, list := range []struct {
+		title string
+		lines []string
+	}{
+		{"LOST", a.Lost}, {"TWICE", a.Twice}, {"STALE", a.Stale}, {"CONTRADICTED", a.Contradicted},
+		{"HOSTILE", r.HostileTrained}, {"TROUBLE", r.Trouble},
+	} {
+		for i, text := range list.lines {
+			if i == linesShown {
+				line(list.title, fmt.Sprintf("and %d more", len(list.lines)-i))
+				break
+			}
+			line(list.title, text)
+		}
+	}
+	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d hostile_trained=%d trouble=%d steps=%d\n",
+		Total(r.Kills), len(a.Lost), len(a.Twice), len(a.Stale), len(a.Skipped), len(a.Gaps), len(a.Contradicted),
+		len(r.HostileTrained), len(r.Trouble), r.Steps)
+}
+
+// linesShown bounds what is printed of a list of faults.
+const linesShown = 20
+
+func listed(m map[string]int) string {
+	if len(m) == 0 {
+		return "none"
+	}
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", strings.ReplaceAll(k, " ", "_"), m[k]))
+	}
+	return strings.Join(parts, " ")
+}

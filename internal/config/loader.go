@@ -1,0 +1,190 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+)
+
+// Prefix begins every environment variable that sets a key: WEIR_TRAINER__ETA is trainer.eta.
+const Prefix = "WEIR_"
+
+// Sources are the places a configuration is read from, the later ones winning: defaults, then Files in
+// order, then Environ, then Flags.
+type Sources struct {
+	// Files are YAML.
+	Files []string
+	// Environ is in the form of os.Environ; nil reads nothing.
+	Environ []string
+	// Flags are key=value as the user typed them.
+	Flags map[string]string
+}
+
+// ValueError is one wrong key or value. Several are joined, so that a user mends them all at once.
+type ValueError struct {
+	// Key is the full path, Origin the file, variable or flag that it came from.
+	Key, Origin, Problem string
+}
+
+func (e *ValueError) Error() string {
+	if e.Origin == "" {
+		return fmt.Sprintf("%s: %s", e.Key, e.Problem)
+	}
+	return fmt.Sprintf("%s (from %s): %s", e.Key, e.Origin, e.Problem)
+}
+
+// Load fills *into, which holds the defaults, from the sources. It returns where each set key came from.
+// Unknown keys and values of the wrong type are errors, all reported at once with the nearest valid key.
+func Load(into any, src Sources) (origins map[string]string, err error) {
+	l := loader{k: koanf.New("."), known: Keys(into), origins: map[string]string{}}
+	for _, path := range src.Files {
+		l.file(path)
+	}
+	l.environ(src.Environ)
+	l.flags(src.Flags)
+	l.decode(into)
+	return l.origins, errors.Join(l.errs...)
+}
+
+type loader struct {
+	k       *koanf.Koanf
+	known   []string
+	origins map[string]string
+	errs    []error
+}
+
+func (l *loader) file(path string) {
+	if _, err := os.Stat(path); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
+		return
+	}
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("read configuration file %s: %w", path, err))
+		return
+	}
+	l.merge(k.All(), path)
+}
+
+func (l *loader) environ(environ []string) {
+	read := env.Provider(".", env.Opt{
+		Prefix:      Prefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, v string) (string, any) {
+			name = strings.TrimPrefix(name, Prefix)
+			if !strings.Contains(name, "__") {
+				return "", nil // a variable for another purpose, such as WEIR_GOLDEN_DIR
+			}
+			key := strings.ToLower(strings.ReplaceAll(name, "__", "."))
+			l.origins[key] = Prefix + name
+			return key, v
+		},
+	})
+	k := koanf.New(".")
+	if err := k.Load(read, nil); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("read the environment: %w", err))
+		return
+	}
+	l.merge(k.All(), "")
+}
+
+func (l *loader) flags(flags map[string]string) {
+	values := map[string]any{}
+	for key, v := range flags {
+		values[key] = v
+		l.origins[key] = "--" + key
+	}
+	l.merge(values, "")
+}
+
+// merge takes the known keys of one source and reports the others.
+func (l *loader) merge(values map[string]any, origin string) {
+	keep := map[string]any{}
+	for key, v := range values {
+		from := origin
+		if from == "" {
+			from = l.origins[key]
+		}
+		if !l.isKnown(key) {
+			problem := "unknown key"
+			if near := nearest(key, l.known); near != "" {
+				problem = fmt.Sprintf("unknown key; did you mean %s?", near)
+			}
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: problem})
+			delete(l.origins, key)
+			continue
+		}
+		keep[key] = v
+		l.origins[key] = from
+	}
+	if err := l.k.Load(confmap.Provider(keep, "."), nil); err != nil {
+		l.errs = append(l.errs, fmt.Errorf("merge %s: %w", origin, err))
+	}
+}
+
+// isKnown accepts a key, or an entry of a known map.
+func (l *loader) isKnown(key string) bool {
+	if slices.Contains(l.known, key) {
+		return true
+	}
+	for _, k := range l.known {
+		if open, ok := strings.CutSuffix(k, ".*"); ok && strings.HasPrefix(key, open+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// decode converts each value alone, so that every wrong one is reported under its own key.
+func (l *loader) decode(into any) {
+	for _, key := range l.k.Keys() {
+		one := koanf.New(".")
+		if err := one.Load(confmap.Provider(map[string]any{key: l.k.Get(key)}, "."), nil); err != nil {
+			l.errs = append(l.errs, fmt.Errorf("read %s: %w", key, err))
+			continue
+		}
+		err := one.UnmarshalWithConf("", into, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
+			DecodeHook: mapstructure.ComposeDecodeHookFunc(
+				mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+			Result: into, WeaklyTypedInput: true, TagName: "koanf",
+		}})
+		if err != nil {
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: l.origins[key],
+				Problem: fmt.Sprintf("cannot use %v: %s", l.k.Get(key), wanted(into, key))})
+		}
+	}
+}
+
+// wanted says what type of value a key takes.
+func wanted(into any, key string) string {
+	v := reflect.ValueOf(into).Elem()
+	for part := range strings.SplitSeq(key, ".") {
+		f, ok := fieldByTag(v, part)
+		if !ok {
+			return "wrong type"
+		}
+		v = f
+	}
+	switch {
+	case v.Type() == durationType:
+		return "want a duration such as 30s"
+	case v.Kind() == reflect.Bool:
+		return "want true or false"
+	case v.CanInt(), v.CanUint():
+		return "want a whole number"
+	case v.CanFloat():
+		return "want a number"
+	default:
+		return "want a value of type " + v.Kind().String()
+	}
+}

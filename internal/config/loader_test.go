@@ -1,0 +1,84 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type inner struct {
+	Eta     int           `koanf:"eta"`
+	Rate    float64       `koanf:"rate"`
+	Timeout time.Duration `koanf:"timeout"`
+	On      bool          `koanf:"on"`
+	Names   []string      `koanf:"names"`
+}
+
+type sample struct {
+	Name    string             `koanf:"name"`
+	Trainer inner              `koanf:"trainer"`
+	Weights map[string]float64 `koanf:"weights"`
+}
+
+func defaults() *sample {
+	return &sample{Name: "d", Trainer: inner{Eta: 1, Rate: 0.5, Timeout: time.Second}}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestLaterSourcesWin(t *testing.T) {
+	t.Parallel()
+	first := writeFile(t, "name: file\ntrainer:\n  eta: 2\n  rate: 0.25\n  timeout: 30s\nweights:\n  em: 1\n")
+	second := writeFile(t, "trainer:\n  eta: 3\n")
+	cfg := defaults()
+	origins, err := Load(cfg, Sources{
+		Files:   []string{first, second},
+		Environ: []string{"WEIR_TRAINER__RATE=0.125", "WEIR_GOLDEN_DIR=/x", "HOME=/root"},
+		Flags:   map[string]string{"trainer.eta": "4", "trainer.on": "true", "trainer.names": "a,b"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, &sample{Name: "file", Weights: map[string]float64{"em": 1}, Trainer: inner{
+		Eta: 4, Rate: 0.125, Timeout: 30 * time.Second, On: true, Names: []string{"a", "b"}}}, cfg)
+	require.Equal(t, "--trainer.eta", origins["trainer.eta"])
+	require.Equal(t, "WEIR_TRAINER__RATE", origins["trainer.rate"])
+	require.Equal(t, first, origins["trainer.timeout"])
+}
+
+func TestEveryFaultIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	path := writeFile(t, "trainer:\n  etta: 2\n  timeout: soon\neta: 3\n")
+	_, err := Load(defaults(), Sources{
+		Files:   []string{path, "missing.yaml"},
+		Environ: []string{"WEIR_TRAINER__RATE=much", "WEIR_TRANER__ETA=1"},
+		Flags:   map[string]string{"trainer.eta": "1.5x"},
+	})
+	require.Error(t, err)
+	for _, want := range []string{
+		"trainer.etta (from " + path + "): unknown key; did you mean trainer.eta?",
+		"eta (from " + path + "): unknown key; did you mean trainer.eta?",
+		"trainer.timeout (from " + path + "): cannot use soon: want a duration such as 30s",
+		"trainer.rate (from WEIR_TRAINER__RATE): cannot use much: want a number",
+		"traner.eta (from WEIR_TRANER__ETA): unknown key; did you mean trainer.eta?",
+		"trainer.eta (from --trainer.eta): cannot use 1.5x: want a whole number",
+		"missing.yaml",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestKeysAndValues(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"name", "trainer.eta", "trainer.names", "trainer.on", "trainer.rate", "trainer.timeout", "weights.*"},
+		Keys(defaults()))
+	require.Equal(t, "1s", Values(defaults())["trainer.timeout"])
+	_, err := Get(defaults(), "trainer.rat")
+	require.ErrorContains(t, err, "did you mean trainer.rate?")
+}

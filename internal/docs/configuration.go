@@ -1,0 +1,285 @@
+package docs
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+const configurationHead = `# Configuration
+
+Every role reads the same configuration. A key can be set in four places; the later wins:
+
+1. the default, below;
+2. files: ` + "`--config run.yaml`" + `, as often as you like, later files over earlier ones;
+3. the environment: ` + "`trainer.batch_groups` is `WEIR_TRAINER__BATCH_GROUPS`" + ` (two underscores for a dot);
+4. flags: ` + "`--trainer.batch_groups 16`" + `.
+
+An unknown key or a wrong value is an error that names the key, where it came from and the nearest valid one; all of them
+are reported at once, and the exit code is 3. ` + "`weir config show`" + ` prints what is in force as a file that can be read again,
+` + "`weir config show --origins`" + ` where each value came from. A run writes its own to ` + "`runs/<run>/config.yaml`" + `.
+
+Paths below that begin with ` + "`runs/demo`" + ` follow ` + "`run.dir` and `run.name`" + `. Durations are written ` + "`30s`, `2m` or `1h30m`" + `. Lists
+are written with commas in a flag or a variable. Bytes are plain numbers.
+
+`
+
+// Configuration writes the reference of every key.
+func Configuration(root string) ([]byte, error) {
+	cfg := config.Default()
+	if err := cfg.Finish(); err != nil {
+		return nil, err
+	}
+	w := &configuration{source: newSource(root), values: config.Values(cfg), top: reflect.TypeOf(*cfg)}
+	w.out.WriteString(generated + configurationHead)
+	w.contents()
+	for f := range w.top.Fields() {
+		key := f.Tag.Get("koanf")
+		if err := w.section(key, f.Type, "", w.top); err != nil {
+			return nil, err
+		}
+	}
+	return []byte(strings.TrimRight(w.out.String(), "\n") + "\n"), nil
+}
+
+type configuration struct {
+	source
+	out    strings.Builder
+	values map[string]any
+	top    reflect.Type
+}
+
+func (w *configuration) contents() {
+	var links []string
+	for f := range w.top.Fields() {
+		key := f.Tag.Get("koanf")
+		links = append(links, fmt.Sprintf("[%s](#%s)", key, key))
+	}
+	w.out.WriteString("Sections: " + strings.Join(links, ", ") + ".\n\n")
+}
+
+// section writes the table of one struct, then those of the structs in it. why is what the field that holds it, in
+// the struct outer, says of it.
+func (w *configuration) section(key string, t reflect.Type, why string, outer reflect.Type) error {
+	doc, err := w.of(t)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(&w.out, "%s %s\n\n", strings.Repeat("#", min(2+strings.Count(key, "."), 4)), key)
+	if doc.about != "" {
+		about := "`" + key + "` " + strings.TrimPrefix(doc.about, t.Name()+" ")
+		w.out.WriteString(w.clean(about, t) + "\n\n")
+	}
+	if why != "" && !repeats(doc.about, why) {
+		w.out.WriteString(w.clean(why, outer) + "\n\n")
+	}
+	var rows [][]string
+	var below []below
+	if err := w.fields(key, t, &rows, &below); err != nil {
+		return err
+	}
+	if len(rows) > 0 {
+		table(&w.out, []string{"key", "type", "default", "what it means"}, rows)
+	}
+	w.extra(key)
+	for _, b := range below {
+		if err := w.section(b.key, b.t, b.why, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below is a section within a section.
+type below struct {
+	key string
+	t   reflect.Type
+	why string
+}
+
+func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sections *[]below) error {
+	doc, err := w.of(t)
+	if err != nil {
+		return err
+	}
+	said := map[string]string{}
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("koanf"), ",")
+		text := doc.fields[f.Name]
+		switch {
+		case options == "squash":
+			if err := w.fields(key, f.Type, rows, sections); err != nil {
+				return err
+			}
+		case name == "" || name == "-" || !f.IsExported():
+		case f.Type.Kind() == reflect.Struct:
+			*sections = append(*sections, below{key + "." + name, f.Type, text})
+		case text == "":
+			return fmt.Errorf("%s.%s has no comment: say what %s.%s means", t, f.Name, key, name)
+		default:
+			full := key + "." + name
+			meaning := w.clean(text, t)
+			if first, again := said[text]; again {
+				meaning = "See `" + first + "`."
+			} else {
+				said[text] = name
+			}
+			for _, c := range w.choices[strings.TrimPrefix(f.Type.PkgPath(), module)+"."+f.Type.Name()] {
+				meaning += " `" + c.value + "` " + c.about
+			}
+			*rows = append(*rows, []string{"`" + full + "`", kind(f.Type), w.value(full), meaning})
+		}
+	}
+	return nil
+}
+
+// value is a key's default as a user would write it.
+func (w *configuration) value(key string) string {
+	switch v := w.values[key].(type) {
+	case string:
+		if v == "" || strings.Trim(v, "0123456789smh.") != "" {
+			return "`" + fmt.Sprintf("%q", v) + "`"
+		}
+		return "`" + shortDuration(v) + "`"
+	case []string, []int:
+		if reflect.ValueOf(v).Len() == 0 {
+			return "`[]`"
+		}
+		return fmt.Sprintf("`%v`", v)
+	case nil:
+		return "`{}`"
+	default:
+		if reflect.TypeOf(v).Kind() == reflect.String {
+			return fmt.Sprintf("`%q`", v)
+		}
+		return fmt.Sprintf("`%v`", v)
+	}
+}
+
+// shortDuration drops the parts that are 0: 1h0m0s is 1h.
+func shortDuration(v string) string {
+	if strings.HasSuffix(v, "m0s") {
+		v = strings.TrimSuffix(v, "0s")
+	}
+	if strings.HasSuffix(v, "h0m") {
+		v = strings.TrimSuffix(v, "0m")
+	}
+	return v
+}
+
+// kind is a type in a user's words.
+func kind(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Duration]() {
+		return "duration"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "bool"
+	case reflect.String:
+		return "string"
+	case reflect.Float32, reflect.Float64:
+		return "number"
+	case reflect.Slice:
+		return "list"
+	case reflect.Map:
+		return "map"
+	default:
+		return "integer"
+	}
+}
+
+var (
+	plainDefault  = regexp.MustCompile(`\s*\bDefaults? to ("[^"]*"|[^.:]|\.\d|\.[a-z]|:\d)*\.(\s|$)`)
+	tellingWhich  = regexp.MustCompile(`\bDefaults to ("[^"]*"|[^\s,]+), which `)
+	tellingThe    = regexp.MustCompile(`\bDefaults to ("[^"]*"|[^\s,]+), (the|any) `)
+	tellingColon  = regexp.MustCompile(`\bDefaults to ([^\s:]+): `)
+	dotted        = regexp.MustCompile(`\b([A-Z][A-Za-z0-9]*)\.([A-Z][A-Za-z0-9]*)\b`)
+	forGophers    = regexp.MustCompile(`[^.]*\bDefault[A-Z][A-Za-z]+\b[^.]*\.(\s|$)|, which Resolve shows|\s*Its name defaults to "[a-z_]+"\.`)
+	listedBelow   = regexp.MustCompile(`one of advantage\.Names|see Names`)
+	bracketed     = regexp.MustCompile(`\[(Err[A-Za-z]+|[A-Z][A-Za-z.]+)\]`)
+	tag           = regexp.MustCompile(`</?[a-z]+>`)
+	algorithmPage = regexp.MustCompile(`\bdocs/(algorithms)\.md\b`)
+)
+
+// clean turns a Go comment into a user's sentence: keys for the names of fields, and no default, which has a
+// column of its own.
+func (w *configuration) clean(text string, t reflect.Type) string {
+	text = forGophers.ReplaceAllString(text, "")
+	text = listedBelow.ReplaceAllString(text, "one of those below")
+	text = tellingWhich.ReplaceAllString(text, "$1 ")
+	text = tellingThe.ReplaceAllString(text, "$1 is $2 ")
+	text = tellingColon.ReplaceAllString(text, "$1: ")
+	text = plainDefault.ReplaceAllString(text, " ")
+	text = bracketed.ReplaceAllString(text, "$1")
+	text = dotted.ReplaceAllStringFunc(text, w.path)
+	// What stands in code marks is a formula or a value: it is left as it is.
+	parts := strings.Split(text, "`")
+	for i := 0; i < len(parts); i += 2 {
+		for f := range t.Fields() {
+			parts[i] = renamed(parts[i], f)
+		}
+		parts[i] = tag.ReplaceAllString(parts[i], "`$0`")
+	}
+	text = strings.Join(parts, "`")
+	text = algorithmPage.ReplaceAllString(text, "[docs/$1.md]($1.md)")
+	return strings.TrimSpace(text)
+}
+
+// renamed writes a field's key for its name.
+func renamed(text string, f reflect.StructField) string {
+	if f.Anonymous {
+		for inner := range f.Type.Fields() {
+			text = renamed(text, inner)
+		}
+		return text
+	}
+	name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
+	if name == "" || name == "-" || !mentions(text, f.Name) {
+		return text
+	}
+	if f.Name == strings.ToUpper(f.Name) && len(f.Name) < 4 {
+		return text // KL, CA, URL: the word itself is clearer
+	}
+	return regexp.MustCompile("(^|[^`A-Za-z0-9_.-])"+f.Name+"($|[^`A-Za-z0-9_])").ReplaceAllString(text, "${1}`"+name+"`${2}")
+}
+
+// path turns Run.Seed into run.seed where the configuration has such a key.
+func (w *configuration) path(name string) string {
+	first, second, _ := strings.Cut(name, ".")
+	f, ok := w.top.FieldByName(first)
+	if !ok || f.Type.Kind() != reflect.Struct {
+		return name
+	}
+	g, ok := f.Type.FieldByName(second)
+	if !ok {
+		return name
+	}
+	return "`" + f.Tag.Get("koanf") + "." + g.Tag.Get("koanf") + "`"
+}
+
+// repeats is true where a field's comment begins as its type's does.
+func repeats(about, why string) bool {
+	_, about, _ = strings.Cut(about, " ")
+	_, why, _ = strings.Cut(strings.TrimSuffix(why, "."), " ")
+	return strings.HasPrefix(about, why)
+}
+
+// extra adds the names that a key takes where the code has a list of them.
+func (w *configuration) extra(key string) {
+	switch key {
+	case "trainer.advantage":
+		w.names("trainer.advantage.name", advantage.Names())
+	case "trainer.loss":
+		w.names("trainer.loss.name", loss.Names())
+	}
+}
+
+func (w *configuration) names(key string, names []string) {
+	fmt.Fprintf(&w.out, "`%s` is one of: `%s`. [algorithms.md](algorithms.md) says what each does.\n\n", key, strings.Join(names, "`, `"))
+}

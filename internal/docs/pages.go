@@ -1,0 +1,54 @@
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Pages maps the name of each generated file in docs/ to what writes it. root is the module's folder.
+func Pages(root string) map[string]func() ([]byte, error) {
+	return map[string]func() ([]byte, error){
+		"configuration.md": func() ([]byte, error) { return Configuration(root) },
+		"metrics.md":       Metrics,
+	}
+}
+
+// generated heads each page.
+const generated = "<!-- Written by go generate ./internal/docs from the code. Change the comments there, not this page. -->\n\n"
+
+// Root is the module's folder: the nearest one above the working directory that holds go.mod.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("find the module: no go.mod above the working directory")
+		}
+		dir = up
+	}
+}
+
+// table writes a Markdown table.
+func table(b *strings.Builder, head []string, rows [][]string) {
+	line := func(cells []string) {
+		for _, c := range cells {
+			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	line(head)
+	b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
+	for _, r := range rows {
+		line(r)
+	}
+	b.WriteString("\n")
+}

@@ -1,0 +1,111 @@
+// Package house holds the rules of the tree as tests.
+package house
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/weir-rl/weir/"
+
+// allowed lists, for each room, the rooms it may import. The longest matching prefix speaks.
+var allowed = map[string][]string{
+	"schemas":            {},
+	"streams":            {"schemas", "streams"},
+	"streams/streamtest": {"schemas", "streams", "internal"},
+	"producers":          {"schemas", "streams", "producers", "internal"},
+	"consumers":          {"schemas", "streams", "consumers", "gpu", "internal"},
+	"trainer":            {"schemas", "streams", "trainer", "gpu", "internal"},
+	"trainer/advantage":  {"schemas", "trainer/advantage", "trainer/stats"},
+	"trainer/loss":       {"schemas", "trainer/loss", "trainer/stats"},
+	"trainer/stats":      {"schemas"},
+	"trainer/admission":  {"schemas"},
+	"trainer/selection":  {"schemas", "trainer/stats"},
+	"gpu":                {"schemas", "gpu"},
+	"internal":           {"schemas", "internal"},
+	"internal/audit":     {"trainer", "internal"},
+	"internal/docs":      {"producers", "consumers", "trainer", "internal"},
+	"internal/config":    {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
+	"internal/chaos":     {"schemas", "streams", "trainer", "internal"},
+	"cmd":                {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal", "cmd"},
+	"deploy":             {"cmd", "internal"},
+}
+
+// Invariant: imports run one way, schemas <- streams <- {producers, consumers, trainer} <- cmd.
+func TestInvariantImportsRunOneWay(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	var seen int
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && rel != "." && (strings.HasPrefix(d.Name(), ".") || rel == "runs" || d.Name() == "testdata") {
+			return fs.SkipDir
+		}
+		// Tests may bring what they need to drive a room; the rooms themselves may not.
+		if d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		seen++
+		checkFile(t, path, filepath.ToSlash(filepath.Dir(rel)))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Greater(t, seen, 50, "the walk should see the whole tree")
+}
+
+func checkFile(t *testing.T, path, room string) {
+	t.Helper()
+	rule := ruleOf(room)
+	require.NotEmpty(t, rule, "%s: no rule for this folder; add one to allowed", path)
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	require.NoError(t, err)
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		require.NoError(t, err)
+		target, ours := strings.CutPrefix(name, module)
+		if !ours {
+			continue
+		}
+		ok := false
+		for _, a := range allowed[rule] {
+			ok = ok || target == a || strings.HasPrefix(target, a+"/")
+		}
+		if !ok {
+			t.Errorf("%s imports %s, but %s may import only %v", path, target, rule, allowed[rule])
+		}
+	}
+}
+
+func ruleOf(room string) string {
+	best := ""
+	for prefix := range allowed {
+		if (room == prefix || strings.HasPrefix(room, prefix+"/")) && len(prefix) > len(best) {
+			best = prefix
+		}
+	}
+	return best
+}
+
+// Invariant: each of the three loops reads as one page.
+func TestInvariantEachLoopReadsAsOnePage(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"trainer/run.go", "producers/run.go", "consumers/run.go"} {
+		data, err := os.ReadFile(filepath.Join("..", "..", path))
+		require.NoError(t, err)
+		require.LessOrEqual(t, strings.Count(string(data), "\n"), 200, "%s: split the plumbing out", path)
+	}
+}

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"strings"
+
+	"github.com/guptarohit/asciigraph"
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+)
+
+// Series is one line of a chart.
+type Series struct {
+	Name string
+	// X and Y have the same length.
+	X, Y []float64
+}
+
+// Collect reads one metric over the records of one type, against the policy version.
+func Collect(records []Record, kind, metric, name string) Series {
+	s := Series{Name: name}
+	for _, r := range records {
+		if v, ok := r.Metrics[metric]; ok && r.Type == kind {
+			s.X = append(s.X, float64(r.PolicyVersion))
+			s.Y = append(s.Y, v)
+		}
+	}
+	return s
+}
+
+// colours are told apart in greyscale and by most colour-blind readers.
+var colours = []color.Color{
+	color.RGBA{R: 0x1f, G: 0x4e, B: 0x79, A: 0xff}, color.RGBA{R: 0xd9, G: 0x5f, B: 0x02, A: 0xff},
+	color.RGBA{R: 0x66, G: 0xa6, B: 0x1e, A: 0xff}, color.RGBA{R: 0x75, G: 0x70, B: 0xb3, A: 0xff},
+	color.RGBA{R: 0x99, G: 0x99, B: 0x99, A: 0xff},
+}
+
+// SaveCurve draws the series between 0 and 1 into a PNG file.
+func SaveCurve(path, title, xLabel, yLabel string, series ...Series) error {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
+	p.Y.Min, p.Y.Max = 0, 1
+	p.Legend.Top = false
+	p.Add(plotter.NewGrid())
+	for i, s := range series {
+		if len(s.X) == 0 {
+			continue
+		}
+		points := make(plotter.XYs, len(s.X))
+		for j := range s.X {
+			points[j] = plotter.XY{X: s.X[j], Y: s.Y[j]}
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", s.Name, err)
+		}
+		line.Color, dots.Color = colours[i%len(colours)], colours[i%len(colours)]
+		line.Width, dots.Radius = vg.Points(1.5), vg.Points(1.5)
+		p.Add(line, dots)
+		p.Legend.Add(s.Name, line)
+	}
+	if err := p.Save(16*vg.Centimeter, 10*vg.Centimeter, path); err != nil {
+		return fmt.Errorf("save the curve: %w", err)
+	}
+	return nil
+}
+
+// Chart draws the series in text, height rows by about width columns, scaled between 0 and 1. Without colour,
+// which alone tells lines apart, it draws the first one only.
+func Chart(width, height int, colour bool, series ...Series) string {
+	if !colour {
+		series = series[:min(1, len(series))]
+	}
+	var data [][]float64
+	var names []string
+	glyphs := []asciigraph.AnsiColor{asciigraph.Default, asciigraph.Blue, asciigraph.Green, asciigraph.Red, asciigraph.Yellow}
+	for _, s := range series {
+		if len(s.Y) == 0 {
+			continue
+		}
+		data = append(data, resample(s, width))
+		names = append(names, s.Name)
+	}
+	if len(data) == 0 {
+		return ""
+	}
+	chart := asciigraph.PlotMany(data, asciigraph.Height(height), asciigraph.LowerBound(0), asciigraph.UpperBound(1),
+		asciigraph.Precision(1), asciigraph.SeriesColors(glyphs[:len(data)]...))
+	return chart + "\n" + strings.Repeat(" ", 6) + strings.Join(names, "   ")
+}
+
+// resample reads the series at width evenly spaced places of its x axis, in straight lines between points.
+func resample(s Series, width int) []float64 {
+	if len(s.Y) == 1 {
+		return []float64{s.Y[0], s.Y[0]}
+	}
+	out := make([]float64, width)
+	first, last := s.X[0], s.X[len(s.X)-1]
+	j := 0
+	for i := range out {
+		x := first + (last-first)*float64(i)/math.Max(1, float64(width-1))
+		for j < len(s.X)-2 && s.X[j+1] < x {
+			j++
+		}
+		span := s.X[j+1] - s.X[j]
+		t := 0.0
+		if span > 0 {
+			t = min(1, max(0, (x-s.X[j])/span))
+		}
+		out[i] = s.Y[j] + t*(s.Y[j+1]-s.Y[j])
+	}
+	return out
+}

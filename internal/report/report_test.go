@@ -1,0 +1,60 @@
+package report
+
+import (
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRecorderGoesOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	step := func(n int64, reward float64) Record {
+		return Record{At: at, Type: "step_done", Step: n, PolicyVersion: n, Metrics: map[string]float64{"reward/mean": reward}}
+	}
+	r, err := NewRecorder(path)
+	require.NoError(t, err)
+	require.NoError(t, r.Append(step(1, 0.1)))
+	require.NoError(t, r.Append(step(2, math.NaN())))
+	require.NoError(t, r.Close())
+
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString(`{"type":"step_d`)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+
+	r, err = NewRecorder(path)
+	require.NoError(t, err)
+	require.NoError(t, r.Append(step(2, 0.3)))
+	require.NoError(t, r.Append(step(3, 0.4)))
+	require.NoError(t, r.Close())
+
+	got, err := ReadMetrics(path)
+	require.NoError(t, err)
+	require.Equal(t, []Record{step(1, 0.1), step(2, 0.3), step(3, 0.4)}, got)
+	none, err := ReadMetrics(path + ".missing")
+	require.NoError(t, err)
+	require.Empty(t, none)
+}
+
+func TestCurves(t *testing.T) {
+	t.Parallel()
+	s := Series{Name: "validation", X: []float64{0, 10, 20}, Y: []float64{0.2, 0.6, 1}}
+	require.InDeltaSlice(t, []float64{0.2, 0.4, 0.6, 0.8, 1}, resample(s, 5), 1e-9)
+	require.Contains(t, Chart(40, 6, false, s), "validation")
+	require.Empty(t, Chart(40, 6, true))
+	path := filepath.Join(t.TempDir(), "curve.png")
+	require.NoError(t, SaveCurve(path, "t", "version", "exact match", s, Series{Name: "empty"}))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = png.Decode(f)
+	require.NoError(t, err)
+}

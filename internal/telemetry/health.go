@@ -1,0 +1,49 @@
+package telemetry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Health gathers what a process waits for. A part is not ready until it says so; a process with no parts is
+// ready. It is safe for concurrent use.
+type Health struct {
+	mu    sync.Mutex
+	parts map[string]error
+}
+
+// NewHealth starts with the named parts not ready.
+func NewHealth(parts ...string) *Health {
+	h := &Health{parts: map[string]error{}}
+	for _, p := range parts {
+		h.parts[p] = fmt.Errorf("starting")
+	}
+	return h
+}
+
+// Set says how a part is: nil is ready.
+func (h *Health) Set(part string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parts[part] = err
+}
+
+// Ready returns nil when every part is, else an error that lists those that are not.
+func (h *Health) Ready() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var waiting []string
+	for _, part := range slices.SortedFunc(maps.Keys(h.parts), cmp.Compare[string]) {
+		if err := h.parts[part]; err != nil {
+			waiting = append(waiting, fmt.Sprintf("%s: %v", part, err))
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return fmt.Errorf("not ready: %s", strings.Join(waiting, "; "))
+}

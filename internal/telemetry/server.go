@@ -1,0 +1,115 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// ServerConfig says where a process shows its metrics and health.
+type ServerConfig struct {
+	// Listen is the address of /metrics, /healthz and /readyz; "" serves nothing. Defaults to "127.0.0.1:0",
+	// any free port.
+	Listen string `koanf:"listen"`
+	// Pprof also serves /debug/pprof/. Defaults to false.
+	Pprof bool `koanf:"pprof"`
+}
+
+// DefaultServerConfig listens on any free loopback port.
+func DefaultServerConfig() ServerConfig { return ServerConfig{Listen: "127.0.0.1:0"} }
+
+// Validate reports an address that cannot be one.
+func (c ServerConfig) Validate() error {
+	if c.Listen == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("listen: %q: want host:port such as 127.0.0.1:9090", c.Listen)
+	}
+	return nil
+}
+
+// NewRegistry holds the Go and process collectors and weir_build_info.
+func NewRegistry(version, commit string) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "Always 1; the labels name the build.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
+	})
+	info.Set(1)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return reg
+}
+
+// Server shows one process.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+// Listen opens the address, so that a port in use is known before the work begins.
+func Listen(c ServerConfig, reg *prometheus.Registry, health *Health) (*Server, error) {
+	if c.Listen == "" {
+		return &Server{}, nil
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen for metrics on %s: %w; choose another with --telemetry.listen", c.Listen, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := health.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	if c.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return &Server{listener: l, http: &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+	}}, nil
+}
+
+// Addr is where it listens; "" when it does not.
+func (s *Server) Addr() string {
+	if s.listener == nil {
+		return ""
+	}
+	return s.listener.Addr().String()
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context, log *slog.Logger) error {
+	if s.listener == nil {
+		<-ctx.Done()
+		return nil
+	}
+	log.Debug("serving metrics", "address", s.Addr())
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := s.http.Shutdown(grace); err != nil {
+			log.Warn("stop the metrics server", "err", err)
+		}
+	})
+	defer stop()
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics on %s: %w", s.Addr(), err)
+	}
+	return nil
+}

@@ -1,0 +1,12 @@
+// Package search is an agent that answers questions by searching, in the tag format of Search-R1 (Jin et
+// al., 2025). The policy writes
+//
+//	<search> query </search>
+//
+// and is shown <info> what was found </info>, as often as it likes, and ends with
+//
+//	<answer> answer </answer>
+//
+// Whatever it writes before an opening tag is its own thought. The agent reads and writes token ids: what
+// the policy sampled stays as it is, and only what the tool says is tokenized.
+package search

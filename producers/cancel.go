@@ -1,0 +1,98 @@
+package producers
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// running knows the episodes that run now and the control that holds, and cuts off what the control says can
+// no longer be used.
+type running struct {
+	mu       sync.Mutex
+	control  schemas.Control
+	changed  chan struct{} // closed and replaced when pausing changes
+	takes    map[*context.CancelFunc]struct{}
+	episodes map[*runningEpisode]struct{}
+}
+
+type runningEpisode struct {
+	episode *Episode
+	group   string
+	cancel  context.CancelCauseFunc
+}
+
+func newRunning() *running {
+	return &running{
+		changed: make(chan struct{}), takes: map[*context.CancelFunc]struct{}{}, episodes: map[*runningEpisode]struct{}{},
+	}
+}
+
+// follow takes a new control.
+func (r *running) follow(control *schemas.Control) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if control.Paused != r.control.Paused {
+		close(r.changed)
+		r.changed = make(chan struct{})
+	}
+	r.control = *control
+	if control.Paused {
+		for interrupt := range r.takes {
+			(*interrupt)()
+		}
+	}
+	for e := range r.episodes {
+		r.judge(e)
+	}
+}
+
+// enter asks to take tickets. While that is paused it returns a channel that closes when it may be asked again.
+// Otherwise the channel is nil, and interrupt is called when a pause begins before leave is.
+func (r *running) enter(interrupt context.CancelFunc) (paused <-chan struct{}, leave func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.control.Paused {
+		return r.changed, func() {}
+	}
+	r.takes[&interrupt] = struct{}{}
+	return nil, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.takes, &interrupt)
+	}
+}
+
+// add starts an episode; remove must be called when it has ended.
+func (r *running) add(ticket *schemas.Ticket, env Environment, cancel context.CancelCauseFunc) *runningEpisode {
+	entry := &runningEpisode{group: ticket.Group, cancel: cancel}
+	entry.episode = newEpisode(ticket, env, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.judge(entry)
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.episodes[entry] = struct{}{}
+	r.judge(entry)
+	return entry
+}
+
+func (r *running) remove(entry *runningEpisode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.episodes, entry)
+}
+
+// judge cuts an episode off if the control says so. The lock is held.
+func (r *running) judge(e *runningEpisode) {
+	oldest := e.episode.Oldest()
+	switch {
+	case slices.Contains(r.control.Cancelled, e.group):
+		e.cancel(errCancelled)
+	case oldest != int64(schemas.NoVersion) && oldest < r.control.MinVersion:
+		e.cancel(errStale)
+	}
+}

@@ -1,0 +1,74 @@
+package producers
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Config says how a producer works. DefaultConfig has the defaults.
+type Config struct {
+	// Name is the producer's in trajectories, events and logs; it must be unique in the run.
+	Name string `koanf:"name"`
+	// Concurrency is how many episodes run at once, > 0. They wait for tools and for the policy most of the
+	// time, so it is far above the number of cores.
+	Concurrency int `koanf:"concurrency"`
+	// MaxDeliver is how often a ticket is tried before its sample is closed, > 0. It must not be above the
+	// ticket stream's own bound.
+	MaxDeliver int `koanf:"max_deliver"`
+	// RetryDelay is how long a ticket rests after its first failure; it doubles with every further one, up to
+	// MaxRetryDelay.
+	RetryDelay    time.Duration `koanf:"retry_delay"`
+	MaxRetryDelay time.Duration `koanf:"max_retry_delay"`
+	// Grace is how long running episodes may go on once the producer is told to stop. Those that do not end
+	// by then are cut off and their tickets returned.
+	Grace time.Duration `koanf:"grace"`
+	// Settle is how long, after the grace, the giving back of tickets may take, > 0.
+	Settle time.Duration `koanf:"settle"`
+}
+
+// DefaultConfig is 64 episodes at once, three tries, and 10 s to stop.
+func DefaultConfig() Config {
+	return Config{
+		Name: "producer", Concurrency: 64, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
+		Grace: 10 * time.Second, Settle: 5 * time.Second,
+	}
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	var faults []error
+	if c.Name == "" {
+		faults = append(faults, errors.New(`name: "": must not be empty`))
+	}
+	if c.Concurrency <= 0 {
+		faults = append(faults, fmt.Errorf("concurrency: %d: must be positive", c.Concurrency))
+	}
+	if c.MaxDeliver <= 0 {
+		faults = append(faults, fmt.Errorf("max_deliver: %d: must be positive", c.MaxDeliver))
+	}
+	if c.RetryDelay < 0 {
+		faults = append(faults, fmt.Errorf("retry_delay: %s: must not be negative", c.RetryDelay))
+	}
+	if c.MaxRetryDelay < c.RetryDelay {
+		faults = append(faults, fmt.Errorf("max_retry_delay: %s: must not be below retry_delay, %s", c.MaxRetryDelay, c.RetryDelay))
+	}
+	if c.Grace < 0 {
+		faults = append(faults, fmt.Errorf("grace: %s: must not be negative", c.Grace))
+	}
+	if c.Settle <= 0 {
+		faults = append(faults, fmt.Errorf("settle: %s: must be positive", c.Settle))
+	}
+	return errors.Join(faults...)
+}
+
+// retryDelay is how long a ticket rests after its n-th delivery failed, n from 1.
+func (c Config) retryDelay(n int) time.Duration {
+	delay := c.RetryDelay
+	for range n - 1 {
+		if delay *= 2; delay >= c.MaxRetryDelay {
+			return c.MaxRetryDelay
+		}
+	}
+	return delay
+}

@@ -1,0 +1,32 @@
+package producers
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// ErrUnavailable marks a tool's error as the machinery's: the service behind it is away. The ticket is
+// tried again instead of telling the agent.
+var ErrUnavailable = errors.New("tool unavailable")
+
+// StoppedError is how the methods of an Episode tell an agent that the rollout is over because of a limit. The
+// agent returns it and the trajectory is published with its reason.
+type StoppedError struct {
+	Reason schemas.StopReason
+}
+
+func (s *StoppedError) Error() string { return fmt.Sprintf("the episode ended: %s", s.Reason) }
+
+// Why a running episode is cut off; they are the causes of its context.
+var (
+	errLeaseLost = errors.New("the lease lapsed")
+	errStale     = errors.New("a token is older than the oldest version that can be used")
+	errCancelled = errors.New("the group was cancelled")
+	errDraining  = errors.New("the producer is draining")
+	errTimedOut  = errors.New("the episode's time limit")
+)
+
+// errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.
+var errNothingSampled = errors.New("no token was sampled")

@@ -1,0 +1,98 @@
+package producers
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// Policy continues a context. It fails only for reasons that are not the agent's.
+type Policy interface {
+	Generate(ctx context.Context, request *schemas.GenerateRequest) (*streams.Generation, error)
+}
+
+// Forgetter is a Policy that keeps something for each episode. Forget is called once, when one has ended.
+type Forgetter interface {
+	Policy
+	Forget(episode string) error
+}
+
+// Tokenizer turns text into token ids and back. ID finds one token by its exact text.
+type Tokenizer interface {
+	Encode(text string) []int32
+	Decode(ids []int32) string
+	ID(token string) (int32, bool)
+	Size() int
+}
+
+// Agent drives an episode to its end: [Episode.Begin], then Generate, Call and Observe as it likes, then
+// Finish. It returns the errors of those methods as they are, wrapped or not. An Agent keeps what belongs to
+// one episode in Run's own variables: one Agent runs many episodes at once.
+type Agent interface {
+	Run(ctx context.Context, episode *Episode) error
+}
+
+// Tool is something that an agent can call. Call is used by many episodes at once.
+type Tool interface {
+	Spec() ToolSpec
+	// Call returns what the tool says. An error is the call's failure and is told to the agent as text; an
+	// error that wraps [ErrUnavailable] is the machinery's, and the ticket is tried again.
+	Call(ctx context.Context, call Call) (Observation, error)
+}
+
+// EpisodeTool is a Tool that keeps something for each episode, such as a running interpreter.
+type EpisodeTool interface {
+	Tool
+	// EndEpisode lets go of what is kept under an episode's name. It is called once for every episode that
+	// could call the tool, whether it did or not.
+	EndEpisode(episode string)
+}
+
+// ToolSpec describes a tool to agents and, for models that read it, in the prompt.
+type ToolSpec struct {
+	// Name is what the agent calls it by.
+	Name string
+	// Description says in a sentence what it does.
+	Description string
+	// Parameters is the JSON schema of the arguments; nil when the arguments are one free text.
+	Parameters json.RawMessage
+}
+
+// Call is one use of a tool.
+type Call struct {
+	// Arguments as the agent wrote them: free text, or JSON where the spec has a schema.
+	Arguments string
+	// Episode names the episode, for tools that keep state.
+	Episode string
+	// Index counts the episode's calls from 0.
+	Index int
+	// Seed is the ticket's: a tool that draws numbers draws them from Seed and Index.
+	Seed uint64
+}
+
+// Observation is what a tool returns.
+type Observation struct {
+	Text string
+	// Reward is a process reward for the turn that made the call; nil is none.
+	Reward *float64
+	// Done ends the episode.
+	Done bool
+}
+
+// Reward scores a finished rollout. It reads the ticket's answers; agents never see them.
+type Reward interface {
+	Score(ctx context.Context, ticket *schemas.Ticket, transcript *Transcript) (Score, error)
+}
+
+// Score is the outcome reward and what it is made of.
+type Score struct {
+	// Total is the reward that the policy is trained on.
+	Total float64
+	// Components by name, before weighting.
+	Components map[string]float64
+}
+
+// ComponentExactMatch is the component, 0 or 1, that evaluation reports as the share of right answers.
+const ComponentExactMatch = "exact_match"

@@ -1,0 +1,105 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Metrics counts what a producer does. A nil *Metrics counts nothing.
+type Metrics struct {
+	episodes        *prometheus.CounterVec
+	dropped         *prometheus.CounterVec
+	running         prometheus.Gauge
+	tokens          *prometheus.CounterVec
+	reward          prometheus.Histogram
+	episodeSeconds  prometheus.Histogram
+	generateSeconds prometheus.Histogram
+	toolSeconds     *prometheus.HistogramVec
+	publishSeconds  prometheus.Histogram
+}
+
+// NewMetrics makes the collectors and registers them; with a nil registerer they are only made. It panics
+// if they are registered already, as the client library does.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	with := promauto.With(registerer)
+	seconds := prometheus.ExponentialBuckets(0.001, 2, 18) // 1 ms to 131 s
+	return &Metrics{
+		episodes: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_producer_episodes_total", Help: "Trajectories published, by stop reason.",
+		}, []string{"stop"}),
+		dropped: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_producer_dropped_total", Help: "Episodes that published no trajectory, by why.",
+		}, []string{"why"}),
+		running: with.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_producer_episodes_running", Help: "Episodes running now.",
+		}),
+		tokens: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_producer_tokens_total", Help: "Tokens of published trajectories, by who wrote them: policy or other.",
+		}, []string{"by"}),
+		reward: with.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_producer_reward", Help: "Rewards of published trajectories.", Buckets: prometheus.LinearBuckets(-1, 0.1, 22),
+		}),
+		episodeSeconds: with.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_producer_episode_seconds", Help: "Wall-clock of published trajectories.", Buckets: seconds,
+		}),
+		generateSeconds: with.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_producer_generate_seconds", Help: "Wall-clock of calls to the policy.", Buckets: seconds,
+		}),
+		toolSeconds: with.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_producer_tool_seconds", Help: "Wall-clock of tool calls, by tool and outcome.", Buckets: seconds,
+		}, []string{"tool", "outcome"}),
+		publishSeconds: with.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_producer_publish_seconds", Help: "Wall-clock of publishing a trajectory, back-pressure included.", Buckets: seconds,
+		}),
+	}
+}
+
+func (m *Metrics) generated(took time.Duration) {
+	if m != nil {
+		m.generateSeconds.Observe(took.Seconds())
+	}
+}
+
+// called names only tools that exist: what a policy makes up must not become a label.
+func (m *Metrics) called(tool string, known bool, took time.Duration, err error) {
+	if m == nil {
+		return
+	}
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	if !known {
+		tool = "unknown"
+	}
+	m.toolSeconds.WithLabelValues(tool, outcome).Observe(took.Seconds())
+}
+
+func (m *Metrics) episodeRunning(change float64) {
+	if m != nil {
+		m.running.Add(change)
+	}
+}
+
+func (m *Metrics) episodeDropped(why string) {
+	if m != nil {
+		m.dropped.WithLabelValues(why).Inc()
+	}
+}
+
+func (m *Metrics) published(t *schemas.Trajectory, publish time.Duration) {
+	if m == nil {
+		return
+	}
+	actions := t.ActionTokens()
+	m.episodes.WithLabelValues(string(t.Stop)).Inc()
+	m.tokens.WithLabelValues("policy").Add(float64(actions))
+	m.tokens.WithLabelValues("other").Add(float64(t.Tokens() - actions))
+	m.reward.Observe(t.Reward)
+	m.episodeSeconds.Observe(t.FinishedAt.Sub(t.StartedAt).Seconds())
+	m.publishSeconds.Observe(publish.Seconds())
+}

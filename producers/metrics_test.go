@@ -1,0 +1,77 @@
+package producers_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// What a policy makes up must not become a label.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	env := newEnvironment(t, &scripted{tok: newTokenizer(t), lines: rightLines})
+	env.Metrics = producers.NewMetrics(registry)
+	inner := env.Agent
+	env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+		if err := inner.Run(ctx, e); err != nil {
+			return err
+		}
+		_, err := e.Call(ctx, "made up", "")
+		return err
+	})
+	s := newStream(newTicket(0))
+	p := start(t, config(), s, env)
+	<-s.idle
+	p.stop()
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	values := map[string]float64{}
+	for _, family := range families {
+		require.Regexp(t, "^weir_producer_", family.GetName())
+		for _, m := range family.GetMetric() {
+			values[family.GetName()+labels(m)] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"weir_producer_episodes_total answer":      1,
+		"weir_producer_episodes_running":           0,
+		"weir_producer_tokens_total policy":        9,
+		"weir_producer_tool_seconds ok search":     2,
+		"weir_producer_tool_seconds error unknown": 1,
+		"weir_producer_generate_seconds":           3,
+		"weir_producer_publish_seconds":            1,
+		"weir_producer_episode_seconds":            1,
+		"weir_producer_reward":                     1,
+	} {
+		got, known := values[name]
+		require.True(t, known, name)
+		require.InDelta(t, want, got, 0, name)
+	}
+}
+
+func labels(m *dto.Metric) string {
+	text := ""
+	for _, label := range m.GetLabel() {
+		text += " " + label.GetValue()
+	}
+	return text
+}
+
+func BenchmarkRollout(b *testing.B) {
+	tok := newTokenizer(b)
+	env := newEnvironment(b, nil)
+	for b.Loop() {
+		env.Policy = &scripted{tok: tok, lines: rightLines}
+		_, _, err := producers.Rollout(context.Background(), newTicket(0), env)
+		require.NoError(b, err)
+	}
+}

@@ -1,0 +1,123 @@
+package rewards
+
+import (
+	"strings"
+	"unicode"
+)
+
+// A Normalizer brings two spellings of one answer together before they are compared.
+type Normalizer func(string) string
+
+// Normalizers by name: squad is SQuAD's, which Search-R1, Agent-R1 and L0's evaluation share; alphanumeric is L0's in
+// training.
+func Normalizers() map[string]Normalizer {
+	return map[string]Normalizer{"squad": SQuAD, "alphanumeric": Alphanumeric}
+}
+
+// SQuAD lowers, deletes ASCII punctuation (leaving no space), puts a space for the words a, an and the, and makes
+// each run of white space one space (Rajpurkar et al., 2016, evaluate-v1.1).
+func SQuAD(s string) string {
+	var out strings.Builder
+	for _, r := range lower(s) {
+		if !punctuation(r) {
+			out.WriteRune(r)
+		}
+	}
+	return collapse(withoutArticles(out.String()))
+}
+
+// Alphanumeric lowers, deletes all but a to z, 0 to 9 and white space, and makes each run of white space one space.
+// Articles stay; other alphabets go.
+func Alphanumeric(s string) string {
+	var out strings.Builder
+	for _, r := range lower(s) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || space(r) {
+			out.WriteRune(r)
+		}
+	}
+	return collapse(out.String())
+}
+
+// punctuation is ASCII's.
+func punctuation(r rune) bool {
+	return r < 128 && (unicode.IsPunct(r) || unicode.IsSymbol(r))
+}
+
+// withoutArticles puts a space for each word that is an article. Words are runs of letters, numbers and underscores.
+func withoutArticles(s string) string {
+	var out strings.Builder
+	for len(s) > 0 {
+		n := strings.IndexFunc(s, func(r rune) bool { return !word(r) })
+		if n < 0 {
+			n = len(s)
+		}
+		switch w := s[:n]; w {
+		case "a", "an", "the":
+			out.WriteByte(' ')
+		default:
+			out.WriteString(w)
+		}
+		s = s[n:]
+		n = strings.IndexFunc(s, word)
+		if n < 0 {
+			n = len(s)
+		}
+		out.WriteString(s[:n])
+		s = s[n:]
+	}
+	return out.String()
+}
+
+func word(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+
+// space is white space as Python has it: Unicode's, and the four ASCII separators.
+func space(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
+
+func collapse(s string) string { return strings.Join(words(s), " ") }
+
+func words(s string) []string { return strings.FieldsFunc(s, space) }
+
+func trim(s string) string { return strings.TrimFunc(s, space) }
+
+// lower is Unicode's full lower case, which differs from Go's in two letters: a dotted capital I keeps its dot, and a
+// capital sigma that ends a word becomes a final one.
+func lower(s string) string {
+	if !strings.ContainsAny(s, "\u0130\u03a3") {
+		return strings.ToLower(s)
+	}
+	runes := []rune(s)
+	var out strings.Builder
+	for i, r := range runes {
+		switch {
+		case r == '\u0130':
+			out.WriteString("i\u0307")
+		case r == '\u03a3' && endsWord(runes, i):
+			out.WriteRune('\u03c2')
+		default:
+			out.WriteRune(unicode.ToLower(r))
+		}
+	}
+	return out.String()
+}
+
+// endsWord says whether a cased letter stands before place i and none after it, marks and the like passed over.
+func endsWord(runes []rune, i int) bool {
+	before, after := i-1, i+1
+	for before >= 0 && ignorable(runes[before]) {
+		before--
+	}
+	for after < len(runes) && ignorable(runes[after]) {
+		after++
+	}
+	return before >= 0 && cased(runes[before]) && (after == len(runes) || !cased(runes[after]))
+}
+
+func cased(r rune) bool {
+	return unicode.IsUpper(r) || unicode.IsLower(r) || unicode.IsTitle(r) ||
+		unicode.In(r, unicode.Other_Lowercase, unicode.Other_Uppercase)
+}
+
+func ignorable(r rune) bool {
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) ||
+		strings.ContainsRune("'.:^`\u00a8\u00ad\u00b7\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a", r)
+}

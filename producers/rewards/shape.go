@@ -1,0 +1,46 @@
+package rewards
+
+import "strings"
+
+// Shape moves and scales a reward, then keeps it within bounds:
+//
+//	y = clamp((r + Bias) Scale, -Clip, Clip)
+type Shape struct {
+	// Bias is added first. Defaults to 0.
+	Bias float64 `koanf:"bias"`
+	// Scale multiplies. Defaults to 1.
+	Scale float64 `koanf:"scale"`
+	// Clip bounds the size. 0 means no bound.
+	Clip float64 `koanf:"clip"`
+}
+
+// DefaultShape changes nothing.
+func DefaultShape() Shape { return Shape{Scale: 1} }
+
+// Apply shapes one reward.
+func (s Shape) Apply(r float64) float64 {
+	r = (r + s.Bias) * s.Scale
+	if s.Clip > 0 {
+		r = min(max(r, -s.Clip), s.Clip)
+	}
+	return r
+}
+
+// MarkerEnds are the positions, in characters, of the last character of each occurrence of marker in text: where a
+// tool call ends.
+func MarkerEnds(text, marker string) []int {
+	if marker == "" {
+		return nil
+	}
+	var ends []int
+	width, at := len([]rune(marker)), 0
+	for {
+		before, after, found := strings.Cut(text, marker)
+		if !found {
+			return ends
+		}
+		at += len([]rune(before)) + width
+		ends = append(ends, at-1)
+		text = after
+	}
+}

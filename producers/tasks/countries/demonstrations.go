@@ -1,0 +1,236 @@
+package countries
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// DemoConfig says how the demonstrations of the cold start are made. The noise is deliberate: a policy that
+// copies an imperfect demonstrator can use the tool but has something left to learn from rewards.
+type DemoConfig struct {
+	// Seed makes other demonstrations of the same kind.
+	Seed uint64 `koanf:"seed"`
+	// OneHopFirst demonstrations at the start are one-hop only: copying a name is learned there. From then on
+	// the four kinds are equally frequent.
+	OneHopFirst uint64 `koanf:"one_hop_first"`
+	// NoiseFrom is the demonstration from which the two rates below hold; before it they are 0.
+	NoiseFrom uint64 `koanf:"noise_from"`
+	// StopEarly is the share of multi-hop demonstrations, 0 to 1, that answer from what an earlier hop
+	// returned: the field of the wrong country, or the country itself.
+	StopEarly float64 `koanf:"stop_early"`
+	// WrongField is the share of one-hop demonstrations, 0 to 1, that answer with another field.
+	WrongField float64 `koanf:"wrong_field"`
+	// NoNeighbour is the share of passages, 0 to 1, in which a country whose neighbour is not asked for has none.
+	NoNeighbour float64 `koanf:"no_neighbour"`
+}
+
+// DefaultDemoConfig is the noise that a prototype ended with: see the fields.
+func DefaultDemoConfig() DemoConfig {
+	return DemoConfig{Seed: 1, OneHopFirst: 6400, StopEarly: 0.65, WrongField: 0.30, NoNeighbour: 0.25}
+}
+
+// Validate reports every fault.
+func (c DemoConfig) Validate() error {
+	var faults []error
+	for _, rate := range []struct {
+		key   string
+		value float64
+	}{{"stop_early", c.StopEarly}, {"wrong_field", c.WrongField}, {"no_neighbour", c.NoNeighbour}} {
+		if !(rate.value >= 0 && rate.value <= 1) {
+			faults = append(faults, fmt.Errorf("demo.%s: %v: must be between 0 and 1", rate.key, rate.value))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Demonstrations are scripted trajectories in made-up worlds, numbered from 0 without end. Names are random
+// words of the vocabulary and every demonstration has its own facts, so none can be remembered and only
+// reading and copying helps. Safe for concurrent use.
+type Demonstrations struct {
+	cfg     DemoConfig
+	words   []int32 // what names are made of
+	lengths []int   // tokens of each real name: made-up ones are as long
+
+	begin, search, searchEnd, info, infoEnd, answer, answerEnd int32
+	what, is, the, of, has, comma, stop, ask, a, region        int32
+	country, neighbour                                         int32
+	fields                                                     [len(fields)]int32
+}
+
+func newDemonstrations(cfg DemoConfig, tok *tokenizer.Tokenizer, names []string) *Demonstrations {
+	d := &Demonstrations{cfg: cfg}
+	id := func(token string) int32 {
+		id, _ := tok.ID(token) // the vocabulary holds the fixed words by construction
+		return id
+	}
+	d.begin, d.search, d.searchEnd = id(tasks.TokenBegin), id(tasks.TokenSearch), id(tasks.TokenSearchEnd)
+	d.info, d.infoEnd, d.answer, d.answerEnd = id(tasks.TokenInfo), id(tasks.TokenInfoEnd), id(tasks.TokenAnswer), id(tasks.TokenAnswerEnd)
+	d.what, d.is, d.the, d.of, d.has = id("what"), id("is"), id("the"), id("of"), id("has")
+	d.comma, d.stop, d.ask, d.a, d.region = id(","), id("."), id("?"), id("a"), id("region")
+	d.country, d.neighbour = id("country"), id("neighbour")
+	for i, field := range fields {
+		d.fields[i] = id(field)
+	}
+	fixed := []int32{d.what, d.is, d.the, d.of, d.has, d.comma, d.stop, d.ask, d.a, d.region, d.country, d.neighbour}
+	fixed = append(fixed, d.fields[:]...)
+	for _, name := range names {
+		ids := tok.Encode(name)
+		d.lengths = append(d.lengths, len(ids))
+		for _, id := range ids {
+			if !slices.Contains(fixed, id) {
+				d.words = append(d.words, id)
+			}
+		}
+	}
+	slices.Sort(d.words)
+	d.words = slices.Compact(d.words)
+	return d
+}
+
+// kinds in the order in which a demonstration draws them.
+var kinds = [...]string{KindOneHop, KindNeighbour, KindRegion, KindRegionThenBy}
+
+// place is a made-up country.
+type place struct {
+	name      []int32
+	values    [len(fields)][]int32
+	neighbour []int32 // nil if it has none
+}
+
+// Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator, not the prompt
+// or the tool, wrote the token. It depends on the configuration and i alone.
+func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
+	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
+	kind := kinds[0]
+	if i >= d.cfg.OneHopFirst {
+		kind = kinds[rng.IntN(len(kinds))]
+	}
+	script := script{d: d, tokens: make([]int32, 0, 96), mask: make([]uint8, 0, 96)}
+	field := rng.IntN(len(fields))
+	early := i >= d.cfg.NoiseFrom && rng.Float64() < d.cfg.StopEarly
+	wrong := i >= d.cfg.NoiseFrom && rng.Float64() < d.cfg.WrongField
+
+	// The names along the way: a region, its country, that country's neighbour.
+	region, first, second := d.name(rng), d.place(rng), d.place(rng)
+	viaRegion := kind == KindRegion || kind == KindRegionThenBy
+	viaNeighbour := kind == KindNeighbour || kind == KindRegionThenBy
+	if viaNeighbour {
+		first.neighbour = second.name
+	}
+
+	script.say(d.begin, d.what, d.is, d.the, d.fields[field], d.of)
+	if viaNeighbour {
+		script.say(d.the, d.neighbour, d.of)
+	}
+	if viaRegion {
+		script.say(d.the, d.country, d.of)
+		script.say(region...)
+	} else {
+		script.say(first.name...)
+	}
+	script.say(d.ask)
+
+	if viaRegion {
+		script.lookUp(region, func() {
+			script.say(region...)
+			script.say(d.is, d.a, d.region, d.of)
+			script.say(first.name...)
+			script.say(d.stop)
+		})
+		if early && (!viaNeighbour || rng.IntN(2) == 0) {
+			return script.reply(first.name)
+		}
+	}
+	script.lookUp(first.name, func() { script.describe(first) })
+	if viaNeighbour {
+		if early {
+			return script.reply(first.values[field])
+		}
+		script.lookUp(second.name, func() { script.describe(second) })
+		return script.reply(second.values[field])
+	}
+	if kind == KindOneHop && wrong {
+		field = (field + 1 + rng.IntN(len(fields)-1)) % len(fields)
+	}
+	return script.reply(first.values[field])
+}
+
+// name draws a made-up name, as long as a real one.
+func (d *Demonstrations) name(rng *rand.Rand) []int32 {
+	name := make([]int32, d.lengths[rng.IntN(len(d.lengths))])
+	for i := range name {
+		name[i] = d.words[rng.IntN(len(d.words))]
+	}
+	return name
+}
+
+func (d *Demonstrations) place(rng *rand.Rand) place {
+	p := place{name: d.name(rng)}
+	for i := range p.values {
+		p.values[i] = d.name(rng)
+	}
+	if rng.Float64() >= d.cfg.NoNeighbour {
+		p.neighbour = d.name(rng)
+	}
+	return p
+}
+
+// script writes one demonstration.
+type script struct {
+	d      *Demonstrations
+	tokens []int32
+	mask   []uint8
+}
+
+// say writes what the prompt or the tool says; act what the demonstrator does.
+func (s *script) say(tokens ...int32) {
+	s.tokens = append(s.tokens, tokens...)
+	for range tokens {
+		s.mask = append(s.mask, 0)
+	}
+}
+
+func (s *script) act(tokens ...int32) {
+	s.tokens = append(s.tokens, tokens...)
+	for range tokens {
+		s.mask = append(s.mask, 1)
+	}
+}
+
+func (s *script) lookUp(name []int32, passage func()) {
+	s.act(s.d.search)
+	s.act(name...)
+	s.act(s.d.searchEnd)
+	s.say(s.d.info)
+	passage()
+	s.say(s.d.infoEnd)
+}
+
+func (s *script) describe(p place) {
+	s.say(p.name...)
+	s.say(s.d.has)
+	for i, value := range p.values {
+		if i > 0 {
+			s.say(s.d.comma)
+		}
+		s.say(s.d.fields[i])
+		s.say(value...)
+	}
+	if p.neighbour != nil {
+		s.say(s.d.comma, s.d.neighbour)
+		s.say(p.neighbour...)
+	}
+	s.say(s.d.stop)
+}
+
+func (s *script) reply(value []int32) ([]int32, []uint8) {
+	s.act(s.d.answer)
+	s.act(value...)
+	s.act(s.d.answerEnd)
+	return s.tokens, s.mask
+}

@@ -1,0 +1,97 @@
+package countries_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// oracle is a policy that reads and copies without fault: what a trained one should come to.
+type oracle struct{ task *countries.Task }
+
+func (o oracle) Generate(_ context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	say := o.next(o.task.Tokenizer.Decode(r.Tokens))
+	g := &streams.Generation{Tokens: o.task.Tokenizer.Encode(say), Stop: schemas.GenerateStopToken}
+	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
+	return g, nil
+}
+
+// next follows the question's hops through what was found so far.
+func (o oracle) next(context string) string {
+	question, rest, _ := strings.Cut(context, " ?")
+	field := strings.Fields(question)[4]
+	subject := question[strings.LastIndex(question, " of ")+len(" of "):]
+	hops := []string{}
+	if strings.Contains(question, "the country of") {
+		hops = append(hops, "is a region of")
+	}
+	if strings.Contains(question, "the neighbour of") {
+		hops = append(hops, "neighbour")
+	}
+	infos := strings.Split(rest, "<info>")[1:]
+	if len(infos) == 0 {
+		return "<search> " + subject + " </search>"
+	}
+	mark := append(hops, field)[len(infos)-1]
+	_, value, _ := strings.Cut(infos[len(infos)-1], " "+mark+" ")
+	value = value[:strings.IndexAny(value, ",.")]
+	if len(infos) <= len(hops) {
+		return "<search> " + value + " </search>"
+	}
+	return "<answer> " + value + " </answer>"
+}
+
+// With the tool every question of every split can be answered within the limits; without it none.
+func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
+	task, err := countries.New(countries.DefaultConfig())
+	require.NoError(t, err)
+	agent, err := search.New(search.DefaultConfig(), task.Tokenizer)
+	require.NoError(t, err)
+	tool, err := tools.NewSearch(tools.DefaultSearchConfig(), task.Passages)
+	require.NoError(t, err)
+	reward, err := tasks.NewReward(tasks.DefaultRewardConfig())
+	require.NoError(t, err)
+	env := producers.Environment{
+		Policy: oracle{task}, Tokenizer: task.Tokenizer, Agent: agent, Tools: []producers.Tool{tool}, Reward: reward,
+	}
+	cfg := producers.EvalConfig{Name: "oracle", Samples: 1, Concurrency: 2, Limits: schemas.Limits{MaxTurns: 4, MaxTokens: 96}}
+	for _, split := range tasks.Splits() {
+		for _, q := range task.Questions[split] {
+			trajectory, transcript, err := producers.Rollout(t.Context(), &schemas.Ticket{
+				ID: "t", Prompt: q, Limits: cfg.Limits, GroupSize: 1,
+			}, env)
+			require.NoError(t, err)
+			require.InDelta(t, 1.1, trajectory.Reward, 1e-12, "%s", transcript)
+			require.Equal(t, map[string]int{"1": 1, "2n": 2, "2r": 2, "3": 3}[q.Source], transcript.Calls())
+		}
+	}
+	env.Tools = []producers.Tool{tools.Empty(tool)}
+	env.Policy = policyThatGuesses{oracle{task}}
+	report, err := producers.Evaluate(t.Context(), env, task.Sample(tasks.Test, 200, 1), cfg)
+	require.NoError(t, err)
+	require.Zero(t, report.ExactMatch)
+}
+
+// policyThatGuesses searches once and, finding nothing, answers with the question's subject.
+type policyThatGuesses struct{ oracle }
+
+func (p policyThatGuesses) Generate(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	context := p.task.Tokenizer.Decode(r.Tokens)
+	if !strings.Contains(context, "<info>") {
+		return p.oracle.Generate(ctx, r)
+	}
+	question, _, _ := strings.Cut(context, " ?")
+	g := &streams.Generation{Tokens: p.task.Tokenizer.Encode("<answer>" + question[strings.LastIndex(question, " of ")+len(" of "):] + "</answer>")}
+	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
+	return g, nil
+}

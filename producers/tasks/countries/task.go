@@ -1,0 +1,160 @@
+package countries
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Name is the task's name in tickets and configuration.
+const Name = "countries"
+
+// The kinds of question, found in Prompt.Source.
+const (
+	KindOneHop       = "1"  // a field of a country
+	KindNeighbour    = "2n" // of its neighbour
+	KindRegion       = "2r" // of the country of a region
+	KindRegionThenBy = "3"  // of the neighbour of the country of a region
+)
+
+const (
+	questionTemplate = "what is the %s of %s ?"
+	notFound         = "nothing found." // what the search tool says
+)
+
+// Config says how the countries are divided and how demonstrations are made.
+type Config struct {
+	// SplitSeed divides the countries. Another seed is another experiment: a policy that saw one division
+	// has no held-out test under another.
+	SplitSeed uint64 `koanf:"split_seed"`
+	// ValidationCountries and TestCountries are held out; the rest, of 198, is for training.
+	ValidationCountries int `koanf:"validation_countries"`
+	TestCountries       int `koanf:"test_countries"`
+	// Demo says how the demonstrations of the cold start are made.
+	Demo DemoConfig `koanf:"demo"`
+}
+
+// DefaultConfig is 119 countries to train on, 30 to choose by and 49 to report on.
+func DefaultConfig() Config {
+	return Config{SplitSeed: 3, ValidationCountries: 30, TestCountries: 49, Demo: DefaultDemoConfig()}
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	var faults []error
+	if c.ValidationCountries < 10 {
+		faults = append(faults, fmt.Errorf("validation_countries: %d: must be at least 10", c.ValidationCountries))
+	}
+	if c.TestCountries < 10 {
+		faults = append(faults, fmt.Errorf("test_countries: %d: must be at least 10", c.TestCountries))
+	}
+	if c.ValidationCountries+c.TestCountries > 150 {
+		faults = append(faults, fmt.Errorf("validation_countries + test_countries: %d: must leave some 50 to train on: at most 150",
+			c.ValidationCountries+c.TestCountries))
+	}
+	if err := c.Demo.Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+// Task is the data set, its tokenizer and its demonstrations.
+type Task struct {
+	*tasks.Dataset
+	Tokenizer *tokenizer.Tokenizer
+	*Demonstrations
+}
+
+// New makes the task. The same Config makes the same task, byte for byte, on every machine.
+func New(cfg Config) (*Task, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("task countries: %w", err)
+	}
+	countries, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("task countries: %w", err)
+	}
+	divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
+	data := &tasks.Dataset{Name: Name, Passages: passages(countries), Questions: questions(countries)}
+	if err := data.Validate(); err != nil {
+		return nil, fmt.Errorf("task countries: %w", err)
+	}
+	tok, err := tasks.NewTokenizer(data, notFound)
+	if err != nil {
+		return nil, fmt.Errorf("task countries: %w", err)
+	}
+	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: newDemonstrations(cfg.Demo, tok, names(countries))}, nil
+}
+
+func passages(countries []*country) []tasks.Passage {
+	var out []tasks.Passage
+	for _, c := range countries {
+		out = append(out, tasks.Passage{Title: c.name, Text: countryPassage(c.name, c.capital, c.currency, c.code, c.neighbour)})
+	}
+	for _, c := range countries {
+		for _, region := range c.regions {
+			out = append(out, tasks.Passage{Title: region, Text: regionPassage(region, c.name)})
+		}
+	}
+	return out
+}
+
+func countryPassage(name, capital, currency, code, neighbour string) string {
+	text := name + " has capital " + capital + ", currency " + currency + ", code " + code
+	if neighbour != "" {
+		text += ", neighbour " + neighbour
+	}
+	return text + "."
+}
+
+func regionPassage(region, country string) string {
+	return region + " is a region of " + country + "."
+}
+
+// questions asks everything that can be asked within each split.
+func questions(countries []*country) map[tasks.Split][]schemas.Prompt {
+	byName := map[string]*country{}
+	for _, c := range countries {
+		byName[c.name] = c
+	}
+	out := map[tasks.Split][]schemas.Prompt{}
+	for _, c := range countries {
+		ask := func(kind, subject string, of *country, of0 string) {
+			for i, field := range fields {
+				out[c.split] = append(out[c.split], schemas.Prompt{
+					ID:      strings.Join([]string{Name, kind, field, of0}, "/"),
+					Text:    fmt.Sprintf(questionTemplate, field, subject),
+					Answers: []string{of.field(i)},
+					Source:  kind,
+				})
+			}
+		}
+		ask(KindOneHop, c.name, c, c.name)
+		neighbour := byName[c.neighbour]
+		if neighbour != nil {
+			ask(KindNeighbour, "the neighbour of "+c.name, neighbour, c.name)
+		}
+		for _, region := range c.regions {
+			ask(KindRegion, "the country of "+region, c, region)
+			if neighbour != nil {
+				ask(KindRegionThenBy, "the neighbour of the country of "+region, neighbour, region)
+			}
+		}
+	}
+	return out
+}
+
+// names are all names that occur, each as often as it is some country's name, capital, currency, code or
+// region: the pool that made-up names are drawn from.
+func names(countries []*country) []string {
+	var out []string
+	for _, c := range countries {
+		out = append(out, c.name, c.capital, c.currency, c.code)
+		out = append(out, c.regions...)
+	}
+	return out
+}

@@ -1,0 +1,230 @@
+package countries
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+func newTask(tb testing.TB) *Task {
+	tb.Helper()
+	task, err := New(DefaultConfig())
+	require.NoError(tb, err)
+	return task
+}
+
+func divided(t *testing.T) []*country {
+	t.Helper()
+	countries, err := load()
+	require.NoError(t, err)
+	divide(countries, 30, 49, DefaultConfig().SplitSeed)
+	return countries
+}
+
+func TestSplitSizes(t *testing.T) {
+	got := map[tasks.Split]int{}
+	for _, c := range divided(t) {
+		got[c.split]++
+	}
+	require.Equal(t, map[tasks.Split]int{tasks.Train: 119, tasks.Validation: 30, tasks.Test: 49}, got)
+}
+
+// No country, capital or region of one split is the subject of a question of another, no country or capital its
+// answer, and no neighbour of a country is in another split.
+func TestSplitsDoNotLeak(t *testing.T) {
+	countries := divided(t)
+	task := newTask(t)
+	splitOf := map[string]tasks.Split{} // by key
+	for _, c := range countries {
+		for _, name := range append([]string{c.name, c.capital}, c.regions...) {
+			other, known := splitOf[key(name)]
+			require.True(t, !known || other == c.split, "%q is in %s and in %s", name, other, c.split)
+			splitOf[key(name)] = c.split
+		}
+	}
+	for _, c := range countries {
+		require.True(t, c.neighbour == "" || splitOf[key(c.neighbour)] == c.split, "%s's neighbour %s", c.name, c.neighbour)
+	}
+	for _, split := range tasks.Splits() {
+		for _, q := range task.Questions[split] {
+			subject := q.ID[strings.LastIndex(q.ID, "/")+1:]
+			require.True(t, strings.HasSuffix(q.Text, " of "+subject+" ?"), q.Text)
+			require.Equal(t, split, splitOf[key(subject)], q.Text)
+			for _, answer := range q.Answers {
+				if strings.Contains(q.ID, "/capital/") {
+					require.Equal(t, split, splitOf[key(answer)], "the answer to %s", q.Text)
+				} else {
+					require.NotContains(t, splitOf, key(answer), "the answer to %s", q.Text)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryKindInEverySplit(t *testing.T) {
+	task := newTask(t)
+	for _, split := range tasks.Splits() {
+		require.Equal(t, []string{KindOneHop, KindNeighbour, KindRegion, KindRegionThenBy}, task.Sources(split))
+		bySource := map[string]int{}
+		for _, q := range task.Questions[split] {
+			bySource[q.Source]++
+		}
+		for source, n := range bySource {
+			require.GreaterOrEqual(t, n, 45, "%s %s", split, source)
+		}
+	}
+}
+
+// Following the searches that a question's kind takes through the corpus gives its answer.
+func TestAnswersFollowFromThePassages(t *testing.T) {
+	task := newTask(t)
+	text := map[string]string{}
+	for _, p := range task.Passages {
+		require.Empty(t, text[p.Title], "two passages are titled %q", p.Title)
+		text[p.Title] = p.Text
+	}
+	after := func(title, mark string) string {
+		_, rest, ok := strings.Cut(text[title], mark)
+		require.True(t, ok, "%q in the passage %q", mark, text[title])
+		value, _, _ := strings.Cut(strings.TrimSuffix(rest, "."), ",")
+		return value
+	}
+	for _, split := range tasks.Splits() {
+		for _, q := range task.Questions[split] {
+			parts := strings.Split(q.ID, "/") // countries/<kind>/<field>/<subject>
+			kind, field, title := parts[1], parts[2], parts[3]
+			require.Equal(t, q.Source, kind)
+			if kind == KindRegion || kind == KindRegionThenBy {
+				title = after(title, " is a region of ")
+			}
+			if kind == KindNeighbour || kind == KindRegionThenBy {
+				title = after(title, ", neighbour ")
+			}
+			require.Equal(t, []string{after(title, " "+field+" ")}, q.Answers, q.ID)
+		}
+	}
+}
+
+func TestTheSameConfigMakesTheSameTask(t *testing.T) {
+	a, b := newTask(t), newTask(t)
+	require.Equal(t, a.Dataset, b.Dataset)
+	require.Equal(t, a.Tokenizer.Hash(), b.Tokenizer.Hash())
+	// The hash is part of a checkpoint: were it to change, old checkpoints would be refused.
+	require.Equal(t, "33a1358cf4f32483d4e12e441f86b3195c976d4a8cf43e7e3c2c32a63a291027", a.Tokenizer.Hash())
+}
+
+func TestVocabularyCoversTheTask(t *testing.T) {
+	task := newTask(t)
+	for _, p := range task.Passages {
+		require.NotContains(t, task.Tokenizer.Encode(p.Text), task.Tokenizer.Unknown(), p.Text)
+	}
+	for _, split := range tasks.Splits() {
+		for _, q := range task.Questions[split] {
+			require.NotContains(t, task.Tokenizer.Encode(q.Text), task.Tokenizer.Unknown(), q.Text)
+		}
+	}
+	for i, token := range []string{
+		tasks.TokenPad, tasks.TokenUnknown, tasks.TokenBegin, tasks.TokenSearch, tasks.TokenSearchEnd, tasks.TokenInfo, tasks.TokenInfoEnd, tasks.TokenAnswer, tasks.TokenAnswerEnd,
+	} {
+		id, ok := task.Tokenizer.ID(token)
+		require.True(t, ok)
+		require.EqualValues(t, i, id)
+	}
+}
+
+func TestConfigReportsEveryFault(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.ValidationCountries, cfg.TestCountries, cfg.Demo.StopEarly, cfg.Demo.WrongField = 3, 180, 1.5, -1
+	err := cfg.Validate()
+	for _, want := range []string{"validation_countries: 3", "test_countries: 183", "demo.stop_early: 1.5", "demo.wrong_field: -1"} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestDemonstrations(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Demo.NoiseFrom = 1000
+	task, err := New(cfg)
+	require.NoError(t, err)
+	id := func(token string) int32 { id, _ := task.Tokenizer.ID(token); return id }
+	for i := range uint64(3000) {
+		tokens, mask := task.Demonstration(i)
+		again, _ := task.Demonstration(i)
+		require.Equal(t, tokens, again)
+		require.Len(t, mask, len(tokens))
+		require.Equal(t, id(tasks.TokenBegin), tokens[0])
+		require.Equal(t, id(tasks.TokenAnswerEnd), tokens[len(tokens)-1])
+		require.NotContains(t, tokens, task.Tokenizer.Unknown())
+		// The demonstrator acts exactly inside the search and the answer tags.
+		acting := false
+		for j, token := range tokens {
+			acting = acting || token == id(tasks.TokenSearch) || token == id(tasks.TokenAnswer)
+			require.Equal(t, acting, mask[j] == 1, "token %d of demonstration %d", j, i)
+			acting = acting && token != id(tasks.TokenSearchEnd) && token != id(tasks.TokenAnswerEnd)
+		}
+	}
+}
+
+// Without noise every demonstration answers its question from the passages it was shown.
+func TestCleanDemonstrationsAreRight(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.Demo.OneHopFirst, cfg.Demo.NoiseFrom = 0, 1<<63
+	task, err := New(cfg)
+	require.NoError(t, err)
+	searches := map[int]int{}
+	for i := range uint64(2000) {
+		tokens, _ := task.Demonstration(i)
+		text := task.Tokenizer.Decode(tokens)
+		n := strings.Count(text, tasks.TokenSearch)
+		searches[n]++
+		field := strings.Fields(text)[4]
+		last := text[strings.LastIndex(text, tasks.TokenInfo):]
+		answer := strings.TrimSuffix(text[strings.Index(text, tasks.TokenAnswer)+len(tasks.TokenAnswer)+1:], " "+tasks.TokenAnswerEnd)
+		require.Contains(t, last, " "+field+" "+answer+" ", text)
+		require.Equal(t, n, 1+strings.Count(text, "the neighbour of")+strings.Count(text, "the country of"), text)
+	}
+	for n, share := range map[int]float64{1: 0.25, 2: 0.5, 3: 0.25} {
+		require.InDelta(t, share, float64(searches[n])/2000, 0.05)
+	}
+}
+
+func TestNoiseRates(t *testing.T) {
+	task := newTask(t)
+	var multi, early, firsts int
+	for i := range uint64(20000) {
+		tokens, _ := task.Demonstration(i)
+		text := task.Tokenizer.Decode(tokens)
+		want := 1 + strings.Count(text, "the neighbour of") + strings.Count(text, "the country of")
+		if want > 1 {
+			multi++
+			if strings.Count(text, tasks.TokenSearch) < want {
+				early++
+			}
+		} else if i < DefaultDemoConfig().OneHopFirst {
+			firsts++
+		}
+	}
+	require.EqualValues(t, DefaultDemoConfig().OneHopFirst, firsts)
+	require.InDelta(t, 0.65, float64(early)/float64(multi), 0.02)
+}
+
+func TestSampleIsBalanced(t *testing.T) {
+	task := newTask(t)
+	sample := task.Sample(tasks.Test, 160, 7)
+	counts := map[string]int{}
+	for _, q := range sample {
+		counts[q.Source]++
+	}
+	require.Equal(t, map[string]int{"1": 40, "2n": 40, "2r": 40, "3": 40}, counts)
+	require.Equal(t, sample[:50], task.Sample(tasks.Test, 50, 7))
+}
+
+func BenchmarkDemonstration(b *testing.B) {
+	task := newTask(b)
+	for i := uint64(0); b.Loop(); i++ {
+		task.Demonstration(i)
+	}
+}

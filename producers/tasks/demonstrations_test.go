@@ -1,0 +1,59 @@
+package tasks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const demonstrationRows = `{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "Stockholm"}
+{"question": "what is sweden ?", "answer": "sweden"}
+`
+
+func TestReadDemonstrations(t *testing.T) {
+	d := dataset(1)
+	tok, err := NewTokenizer(d, "what is the capital of sweden ? sweden has capital stockholm .")
+	require.NoError(t, err)
+	demos, err := ReadDemonstrations("d.jsonl", strings.NewReader(demonstrationRows), tok, 1)
+	require.NoError(t, err)
+	require.Equal(t, 2, demos.Len())
+	var texts []string
+	for i := range uint64(2) {
+		tokens, mask := demos.Demonstration(i)
+		var shown strings.Builder
+		for k, id := range tokens {
+			if mask[k] == 1 {
+				shown.WriteByte('*')
+			}
+			shown.WriteString(tok.Token(id) + " ")
+		}
+		texts = append(texts, shown.String())
+	}
+	slices.Sort(texts)
+	require.Equal(t, []string{
+		"<bos> what is sweden ? *<answer> *sweden *</answer> ",
+		"<bos> what is the capital of sweden ? *<search> *sweden *</search> <info> sweden has capital stockholm . </info> *<answer> *stockholm *</answer> ",
+	}, texts)
+
+	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(demonstrationRows+`{"question": "what is norway ?", "steps": [{"search": ""}], "answer": "sweden"}`), tok, 1)
+	require.ErrorContains(t, err, `d.jsonl:3: question: the vocabulary has no word "norway"; steps[0].search: missing or empty; steps[0].info: missing or empty`)
+	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(""), tok, 1)
+	require.ErrorContains(t, err, "no demonstration")
+}
+
+func TestPermuted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.Uint64Range(1, 300).Draw(rt, "n")
+		key := rapid.Uint64().Draw(rt, "key")
+		seen := map[uint64]bool{}
+		for i := range n {
+			at := permuted(i, n, key)
+			require.Less(rt, at, n)
+			seen[at] = true
+		}
+		require.Len(rt, seen, int(n))
+	})
+}

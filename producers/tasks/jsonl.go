@@ -1,0 +1,226 @@
+package tasks
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// maxRowBytes bounds one line of a data file, so that a file without line ends is refused and not swallowed.
+const maxRowBytes = 1 << 20
+
+// maxFaults is how many bad rows are reported before the rest of the file is left unread.
+const maxFaults = 10
+
+// SearchTask is the name of a task that is read from files.
+const SearchTask = "search"
+
+// Load reads a data set, named [SearchTask], from a corpus file and a question file; see [ReadCorpus] and
+// [ReadQuestions].
+func Load(corpus, questions string) (*Dataset, error) {
+	passages, corpusErr := open(corpus, ReadCorpus)
+	asked, questionsErr := open(questions, ReadQuestions)
+	if err := errors.Join(corpusErr, questionsErr); err != nil {
+		return nil, fmt.Errorf("load task: %w", err)
+	}
+	d := &Dataset{Name: SearchTask, Passages: passages, Questions: asked}
+	return d, d.Validate()
+}
+
+func open[T any](path string, read func(name string, r io.Reader) (T, error)) (T, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	return read(path, file)
+}
+
+// ReadCorpus reads passages, one JSON object a line:
+//
+//	{"title": "sweden", "text": "sweden has capital stockholm."}
+//
+// Empty lines are skipped. A title or text that is missing or blank, an unknown key, or a line that is not an
+// object is refused, naming the file and the line.
+func ReadCorpus(name string, r io.Reader) ([]Passage, error) {
+	var passages []Passage
+	err := rows(name, r, func(row []byte) error {
+		var p Passage
+		if err := decode(row, &p); err != nil {
+			return err
+		}
+		passages = append(passages, p)
+		return errors.Join(wanted("title", p.Title), wanted("text", p.Text))
+	})
+	if err == nil && len(passages) == 0 {
+		err = fmt.Errorf("%s: no passage in it", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return passages, nil
+}
+
+// questionRow is one line of a question file.
+type questionRow struct {
+	ID       string   `json:"id"`
+	Question string   `json:"question"`
+	Answers  []string `json:"answers"`
+	Source   string   `json:"source"`
+	Split    Split    `json:"split"`
+}
+
+// ReadQuestions reads questions, one JSON object a line:
+//
+//	{"question": "what is the capital of sweden ?", "answers": ["stockholm"], "source": "1", "split": "train", "id": "q1"}
+//
+// The first two keys are needed. A source is the kind of question, all kinds being asked equally often; without
+// one it is "all". An id without a value is made from the question, so it stays the same when rows move. The
+// split is train, validation or test; if no row names one, the questions are divided by a hash of their ids, 80,
+// 10 and 10 in a hundred. If some rows name one and others do not, the others are refused.
+func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error) {
+	out := map[Split][]schemas.Prompt{}
+	lines := map[string]int{} // by id
+	line, without, with := 0, 0, 0
+	err := rows(name, r, func(data []byte) error {
+		line++
+		var row questionRow
+		if err := decode(data, &row); err != nil {
+			return err
+		}
+		if err := row.check(); err != nil {
+			return err
+		}
+		if row.ID == "" {
+			row.ID = "q" + strconv.FormatUint(hash(row.Source+"\x00"+row.Question), 36)
+		}
+		if lines[row.ID] > 0 {
+			return fmt.Errorf("id %q: row %d has it too", row.ID, lines[row.ID])
+		}
+		lines[row.ID] = line
+		if row.Split == "" {
+			without++
+		} else {
+			with++
+		}
+		if with > 0 && without > 0 {
+			return errors.New("split: some rows name one and others do not")
+		}
+		split := row.Split
+		if split == "" {
+			split = splitOf(row.ID)
+		}
+		out[split] = append(out[split], schemas.Prompt{ID: row.ID, Text: row.Question, Answers: row.Answers, Source: row.Source})
+		return nil
+	})
+	if err == nil && line == 0 {
+		err = fmt.Errorf("%s: no question in it", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (r *questionRow) check() error {
+	faults := []error{wanted("question", r.Question)}
+	if len(r.Answers) == 0 {
+		faults = append(faults, errors.New("answers: missing or empty"))
+	}
+	for i, answer := range r.Answers {
+		faults = append(faults, wanted(fmt.Sprintf("answers[%d]", i), answer))
+	}
+	switch r.Split {
+	case "", Train, Validation, Test:
+	default:
+		faults = append(faults, fmt.Errorf("split: %q: must be train, validation or test", r.Split))
+	}
+	if r.Source == "" {
+		r.Source = "all"
+	}
+	return errors.Join(faults...)
+}
+
+// splitOf divides by a hash: adding or moving rows moves no other row from one split to another.
+func splitOf(id string) Split {
+	switch n := hash(id) % 10; {
+	case n < 8:
+		return Train
+	case n == 8:
+		return Validation
+	}
+	return Test
+}
+
+func hash(s string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(s)) // a hash's Write never fails
+	return mix(h.Sum64())     // FNV's low bits are weak on short text
+}
+
+// mix spreads every bit over all (the end of MurmurHash3).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+func wanted(key, value string) error {
+	if strings.TrimSpace(value) == "" {
+		return fmt.Errorf("%s: missing or empty", key)
+	}
+	return nil
+}
+
+// decode reads one object and nothing after it. Keys it does not know are refused: a misspelt one would be lost.
+func decode(row []byte, into any) error {
+	if !utf8.Valid(row) {
+		return errors.New("not UTF-8 text")
+	}
+	dec := json.NewDecoder(bytes.NewReader(row))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if dec.More() {
+		return errors.New("more than one JSON value on the line")
+	}
+	return nil
+}
+
+// rows calls fn with every line that is not blank and gathers what it refuses, as file:line: fault.
+func rows(name string, r io.Reader, fn func(row []byte) error) error {
+	var faults []error
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(make([]byte, 0, 64<<10), maxRowBytes)
+	line := 0
+	for scanner.Scan() {
+		line++
+		row := bytes.TrimSpace(scanner.Bytes())
+		if len(row) == 0 {
+			continue
+		}
+		if err := fn(row); err != nil {
+			faults = append(faults, fmt.Errorf("%s:%d: %s", name, line, strings.ReplaceAll(err.Error(), "\n", "; ")))
+		}
+		if len(faults) == maxFaults {
+			faults = append(faults, fmt.Errorf("%s: too many bad rows: the rest is not read", name))
+			break
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		faults = append(faults, fmt.Errorf("%s:%d: %w", name, line+1, err))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,3 @@
+// Package tools holds the tools that agents call, and what wraps any tool: injected latency, a time limit,
+// a bound on its arguments.
+package tools

@@ -1,0 +1,201 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// worker serves tickets; its slots share it.
+type worker struct {
+	cfg     Config
+	stream  Stream
+	env     Environment
+	log     *slog.Logger
+	running *running
+}
+
+func newWorker(cfg Config, deps Deps) *worker {
+	return &worker{
+		cfg: cfg, stream: deps.Stream, env: deps.Environment, running: newRunning(),
+		log: deps.Log.With("producer", cfg.Name),
+	}
+}
+
+// outlive returns a context that ends, with this cause, so long after ctx does. The returned function ends it at
+// once and waits until nothing is left of it.
+func outlive(ctx context.Context, by time.Duration, cause error) (context.Context, func()) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ctx.Done():
+		case <-stop:
+			return
+		}
+		timer := time.NewTimer(by)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			cancel(cause)
+		case <-stop:
+		}
+	}()
+	return longer, func() {
+		close(stop)
+		<-stopped
+		cancel(nil)
+	}
+}
+
+// take waits for a ticket. While the control says paused, none is taken.
+func (w *worker) take(ctx context.Context) (Lease, error) {
+	for ctx.Err() == nil {
+		lease, err := w.takeUnlessPaused(ctx)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// takeUnlessPaused returns neither a lease nor an error when a pause came or went while it waited.
+func (w *worker) takeUnlessPaused(ctx context.Context) (Lease, error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	paused, leave := w.running.enter(cancel)
+	defer leave()
+	if paused != nil {
+		select {
+		case <-paused:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	}
+	lease, err := w.stream.Take(waiting)
+	if err != nil && waiting.Err() != nil {
+		return nil, nil
+	}
+	return lease, err
+}
+
+// serve does what a ticket asks for and ends its lease, one way or the other. Working bounds the episode, settling
+// the end of the lease.
+func (w *worker) serve(working, settling context.Context, lease Lease) {
+	ticket := lease.Ticket()
+	log := w.log.With("ticket", ticket.ID, "delivery", lease.Delivery())
+	ctx, cancel := context.WithCancelCause(working)
+	defer cancel(nil)
+	unwatch := watchLease(ctx, lease, cancel)
+	defer unwatch()
+	w.env.Metrics.episodeRunning(1)
+	defer w.env.Metrics.episodeRunning(-1)
+
+	trajectory, err := w.produce(ctx, ticket, cancel)
+	if err == nil {
+		err = w.publish(ctx, trajectory)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	switch {
+	case err == nil:
+		w.done(settling, lease, log)
+	case errors.Is(err, errLeaseLost):
+		w.env.Metrics.episodeDropped("lease_lost")
+		log.Warn("lease lost: the ticket is somebody else's now")
+	case errors.Is(err, errStale), errors.Is(err, errCancelled):
+		w.env.Metrics.episodeDropped("cancelled")
+		w.close(settling, lease, err, log)
+	case errors.Is(err, errDraining):
+		w.env.Metrics.episodeDropped("drained")
+		w.giveBack(settling, lease, 0, log)
+	case lease.Delivery() >= w.cfg.MaxDeliver, hopeless(err):
+		w.env.Metrics.episodeDropped("failed")
+		log.Error("episode failed for the last time: its sample is closed", "err", err)
+		w.close(settling, lease, err, log)
+	default:
+		w.env.Metrics.episodeDropped("returned")
+		delay := w.cfg.retryDelay(lease.Delivery())
+		log.Warn("episode failed: the ticket goes back", "err", err, "delay", delay)
+		w.giveBack(settling, lease, delay, log)
+	}
+}
+
+// hopeless says that another try, with the same seed, would fail in the same way.
+func hopeless(err error) bool {
+	return errors.Is(err, errNothingSampled) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
+}
+
+// produce runs the episode under the control's watch.
+func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc) (*schemas.Trajectory, error) {
+	entry := w.running.add(ticket, w.env, cancel)
+	defer w.running.remove(entry)
+	trajectory, _, err := rollout(ctx, entry.episode)
+	if err != nil {
+		return nil, err
+	}
+	trajectory.Producer = w.cfg.Name
+	return trajectory, nil
+}
+
+// publish stores the trajectory. The ticket is done only after it: a crash in between publishes the same id
+// again, which is counted once, where the other order would lose it.
+func (w *worker) publish(ctx context.Context, trajectory *schemas.Trajectory) error {
+	start := time.Now()
+	if err := w.stream.Publish(ctx, trajectory); err != nil {
+		return err
+	}
+	w.env.Metrics.published(trajectory, time.Since(start))
+	return nil
+}
+
+func (w *worker) done(ctx context.Context, lease Lease, log *slog.Logger) {
+	if err := lease.Done(ctx); err != nil {
+		log.Warn("could not mark the ticket done: it will be served again and its trajectory counted once", "err", err)
+	}
+}
+
+// close says that the sample will not come, then ends the ticket; if it cannot say so, the ticket goes back
+// so that somebody will.
+func (w *worker) close(ctx context.Context, lease Lease, why error, log *slog.Logger) {
+	t := lease.Ticket()
+	err := w.stream.CloseGroup(ctx, &schemas.GroupClosed{
+		Run: t.Run, Group: t.Group, Cancelled: []int{t.Sample}, Why: why.Error(), Producer: w.cfg.Name, ClosedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		log.Warn("could not close the sample: the ticket goes back", "err", err)
+		w.giveBack(ctx, lease, w.cfg.RetryDelay, log)
+		return
+	}
+	w.done(ctx, lease, log)
+}
+
+func (w *worker) giveBack(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
+	if err := lease.Return(ctx, delay); err != nil {
+		log.Warn("could not return the ticket: its lease will lapse", "err", err)
+	}
+}
+
+// watchLease cancels when the lease lapses, until the returned function is called.
+func watchLease(ctx context.Context, lease Lease, cancel context.CancelCauseFunc) func() {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-lease.Lost():
+			cancel(errLeaseLost)
+		case <-ctx.Done():
+		case <-stop:
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+	}
+}

@@ -1,0 +1,217 @@
+package schemas
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// message is an object that crosses the wire by itself.
+type message interface {
+	object
+	kind() Kind
+	// wireSize is about how many bytes it takes, so that the output grows once.
+	wireSize() int
+}
+
+func (*Ticket) kind() Kind          { return KindTicket }
+func (*Trajectory) kind() Kind      { return KindTrajectory }
+func (*GroupClosed) kind() Kind     { return KindGroupClosed }
+func (*Manifest) kind() Kind        { return KindManifest }
+func (*Control) kind() Kind         { return KindControl }
+func (*Event) kind() Kind           { return KindEvent }
+func (*GenerateRequest) kind() Kind { return KindGenerateRequest }
+func (*GenerateChunk) kind() Kind   { return KindGenerateChunk }
+
+func (*Ticket) wireSize() int            { return 1 << 10 }
+func (*GroupClosed) wireSize() int       { return 1 << 8 }
+func (m *Manifest) wireSize() int        { return 512 + 256*len(m.Shards) + len(m.Config) }
+func (*Control) wireSize() int           { return 1 << 9 }
+func (*Event) wireSize() int             { return 1 << 10 }
+func (r *GenerateRequest) wireSize() int { return 256 + 4*len(r.Tokens) + 4*len(r.StopTokens) }
+func (g *GenerateChunk) wireSize() int   { return 256 + 8*len(g.Tokens) }
+
+func (t *Trajectory) wireSize() int {
+	n := 1024 + 96*len(t.Turns) + len(t.Answer) + len(t.Error)
+	for i := range t.Segments {
+		n += 256 + 9*len(t.Segments[i].Tokens)
+	}
+	for i := range t.Turns {
+		n += len(t.Turns[i].Arguments) + len(t.Turns[i].Error)
+	}
+	return n
+}
+
+// asMessage is the message in v, a pointer to one or one by value.
+func asMessage(v any) (message, error) {
+	switch v := v.(type) {
+	case message:
+		return v, nil
+	case Ticket:
+		return &v, nil
+	case Trajectory:
+		return &v, nil
+	case GroupClosed:
+		return &v, nil
+	case Manifest:
+		return &v, nil
+	case Control:
+		return &v, nil
+	case Event:
+		return &v, nil
+	case GenerateRequest:
+		return &v, nil
+	case GenerateChunk:
+		return &v, nil
+	default:
+		return nil, fmt.Errorf("%w: %T is no message", ErrKind, v)
+	}
+}
+
+// Marshal is the wire form of v, a message of this package or a pointer to one. It does not validate v.
+// Strings that are not UTF-8 are written with U+FFFD where they break it. It fails only for other types.
+func Marshal(v any) ([]byte, error) { return Append(nil, v) }
+
+// Append appends the wire form of v to dst, as [Marshal] makes it. With room in dst it copies v's arrays once
+// and allocates next to nothing.
+func Append(dst []byte, v any) ([]byte, error) { return new(coder).encode(dst, v) }
+
+// Encoder writes messages into one buffer that it keeps. The zero value is ready. It is not safe for use by
+// several goroutines.
+type Encoder struct{ c coder }
+
+// Encode is the wire form of v, as [Marshal] makes it. The bytes are good until the next call.
+func (e *Encoder) Encode(v any) ([]byte, error) { return e.c.encode(e.c.out[:0], v) }
+
+func (c *coder) encode(dst []byte, v any) ([]byte, error) {
+	m, err := asMessage(v)
+	if err != nil {
+		return dst, err
+	}
+	c.mode, c.little, c.count, c.err = writing, nativeLittle(), 2, nil
+	c.out = slices.Grow(dst, m.wireSize())
+	c.enc = msgpack.GetEncoder()
+	c.enc.Reset(&c.out)
+	at := len(c.out)
+	// A map of 16-bit length, set when the fields have been counted.
+	c.out = append(c.out, msgpcode.Map16, 0, 0)
+	c.check(c.enc.EncodeString("schema"))
+	c.check(c.enc.EncodeInt(Version))
+	c.check(c.enc.EncodeString("kind"))
+	c.check(c.enc.EncodeString(string(m.kind())))
+	m.fields(c)
+	binary.BigEndian.PutUint16(c.out[at+1:], uint16(c.count))
+	msgpack.PutEncoder(c.enc)
+	c.enc = nil
+	return c.out, c.err
+}
+
+// Unmarshal reads the message in data into v, a pointer to a message of this package, and overwrites all of
+// it. The memory of v's slices and maps is used again, nothing of v points into data. Empty slices and maps come
+// out nil where v had none.
+//
+// It fails with [ErrVersion], [ErrKind] or [ErrMalformed], and v is then undefined. Keys may come in any order
+// after the first two, each once. A key that this version does not have is refused, not skipped: adding a field is a
+// new version, so a stranger's key means that the writer and the reader disagree on what the message says.
+// Bytes after the message are refused. Memory taken is at most a small multiple of len(data).
+func Unmarshal(data []byte, v any) error { return new(coder).decode(data, v) }
+
+// Decoder reads messages one after the other and keeps what that needs. The zero value is ready. It is not safe
+// for use by several goroutines.
+type Decoder struct{ c coder }
+
+// Decode is [Unmarshal].
+func (d *Decoder) Decode(data []byte, v any) error { return d.c.decode(data, v) }
+
+func (c *coder) decode(data []byte, v any) error {
+	m, ok := v.(message)
+	if !ok {
+		return fmt.Errorf("%w: cannot read into %T", ErrKind, v)
+	}
+	c.begin(data)
+	defer c.end()
+	kind, _, n, err := c.header()
+	if err != nil {
+		return err
+	}
+	if kind != m.kind() {
+		return fmt.Errorf("%w: %s instead of %s", ErrKind, kind, m.kind())
+	}
+	c.path = append(append(c.path, kind...), '.')
+	c.readObject(m, n)
+	if left := c.in.left(); c.err == nil && left > 0 {
+		c.err = fmt.Errorf("%w: %s: %d bytes after the message", ErrMalformed, kind, left)
+	}
+	return c.err
+}
+
+// begin makes c read data, with the memory it has.
+func (c *coder) begin(data []byte) {
+	*c = coder{mode: reading, little: nativeLittle(), dec: msgpack.GetDecoder(), in: input{b: data}, path: c.path[:0]}
+	c.dec.Reset(&c.in)
+}
+
+// end lets go of the input.
+func (c *coder) end() {
+	msgpack.PutDecoder(c.dec)
+	c.dec, c.in, c.key, c.runs = nil, input{}, nil, nil
+}
+
+// Peek is the kind and the wire version of the message that data begins with; the rest is not looked at.
+// It fails with [ErrMalformed] if there is none, and with [ErrVersion] or [ErrKind], naming what it found, if this
+// build cannot read it.
+func Peek(data []byte) (Kind, int, error) {
+	var c coder
+	c.begin(data)
+	defer c.end()
+	kind, version, _, err := c.header()
+	return kind, version, err
+}
+
+// header reads the map header and the first two keys, and leaves the number of the other keys.
+func (c *coder) header() (kind Kind, version, n int, err error) {
+	c.field = "header"
+	n = c.readMapLen()
+	if n < 2 {
+		c.fail("no schema and kind")
+	}
+	c.open = n
+	c.field = "schema"
+	if c.turn("schema", false, false) != now {
+		c.fail("not the first key")
+	}
+	if integerValue(c, &version); version < 0 || version > math.MaxInt32 {
+		c.fail("integer out of range")
+	}
+	c.field = "kind"
+	if c.err == nil && c.turn("kind", false, false) != now {
+		c.fail("not the second key")
+	}
+	name := c.readText()
+	if c.err != nil {
+		return "", 0, 0, c.err
+	}
+	kind, known := kindOf(name)
+	if version != Version {
+		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d", ErrVersion, version, Version)
+	}
+	if !known {
+		return kind, version, 0, fmt.Errorf("%w: %.40q", ErrKind, string(kind))
+	}
+	return kind, version, n - 2, nil
+}
+
+// kindOf is the kind of that name, and whether this build knows it.
+func kindOf(name []byte) (Kind, bool) {
+	for _, kind := range [...]Kind{KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
+		KindManifest, KindControl, KindEvent} {
+		if string(name) == string(kind) {
+			return kind, true
+		}
+	}
+	return Kind(name), false
+}

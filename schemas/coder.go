@@ -1,0 +1,188 @@
+package schemas
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// object is a struct that lists its fields. One list serves writing and reading, so they cannot part.
+type object interface {
+	// fields calls one method or function of c for every field, always in the same order.
+	fields(c *coder)
+}
+
+// mode is what the calls of a field list do.
+type mode uint8
+
+const (
+	writing   mode = iota // append key and value
+	reading               // take the value if the pending key is this field's
+	finishing             // every key has been read: refuse what did not come, unpack runs
+)
+
+// coder is the state of writing or reading one message.
+type coder struct {
+	mode   mode
+	little bool
+	err    error
+
+	enc   *msgpack.Encoder // writing: onto out
+	out   output           // writing: what has been written
+	count int              // writing: fields of the map at hand
+
+	dec   *msgpack.Decoder // reading: from in
+	in    input            // reading: the message
+	open  int              // reading: keys of the map at hand not yet taken
+	key   []byte           // reading: the pending key, nil if the next is not yet read
+	ord   int              // reading, finishing: ordinal of the field call
+	seen  uint64           // reading, finishing: ordinals that came
+	late  uint64           // reading: ordinals of required fields that had not come at their turn
+	runs  []byte           // reading: packed runs, unpacked when their number is known
+	path  []byte           // reading: where the map at hand is, "segments[3]."
+	field string           // reading: the field at hand
+}
+
+// output is where the library writes to, and arrays are copied to.
+type output []byte
+
+func (o *output) Write(p []byte) (int, error) {
+	*o = append(*o, p...)
+	return len(p), nil
+}
+
+func (o *output) WriteByte(b byte) error {
+	*o = append(*o, b)
+	return nil
+}
+
+func (c *coder) fail(fault string) {
+	if c.err == nil && fault != "" {
+		c.err = fmt.Errorf("%w: %s%s: %s", ErrMalformed, c.path, c.field, fault)
+	}
+}
+
+// turn is what a field call is to do.
+type turn uint8
+
+const (
+	skip    turn = iota // nothing
+	now                 // write or read the value
+	lacking             // set it to zero: it did not come
+)
+
+// turn writes or takes the key of a field. An optional one is not written when it is empty, and is lacking
+// until its key has come.
+func (c *coder) turn(name string, optional, empty bool) turn {
+	if c.mode == writing {
+		if optional && empty {
+			return skip
+		}
+		c.count++
+		c.check(c.enc.EncodeString(name))
+		return now
+	}
+	bit := uint64(1) << c.ord
+	c.ord++
+	switch seen := c.seen&bit != 0; {
+	case c.err != nil:
+	case c.open > 0 && c.takeKey(name):
+		c.field = name
+		if seen {
+			c.fail("key twice")
+			break
+		}
+		c.seen |= bit
+		c.open--
+		return now
+	case seen:
+	case optional:
+		return lacking
+	case c.mode == finishing:
+		c.field = name
+		c.fail("key missing")
+	default:
+		c.late |= bit
+	}
+	return skip
+}
+
+// takeKey takes the next key if it is name. One that is not is kept for the fields to come.
+func (c *coder) takeKey(name string) bool {
+	if c.key == nil {
+		// As the writer here has it, it need not be read to be told.
+		if n := len(name) + 1; n <= c.in.left() && c.in.b[c.in.at] == msgpcode.FixedStrLow|byte(n-1) &&
+			string(c.in.b[c.in.at+1:c.in.at+n]) == name {
+			c.in.at += n
+			return true
+		}
+		field := c.field
+		c.field = "key"
+		c.key = c.readKey()
+		if c.err != nil {
+			return false
+		}
+		c.field = field
+	}
+	if string(c.key) != name {
+		return false
+	}
+	c.key = nil
+	return true
+}
+
+// readObject reads the fields of a map of n keys. Keys come in any order; the writer's own takes one pass.
+func (c *coder) readObject(o object, n int) {
+	open, ord, seen, late, runs := c.open, c.ord, c.seen, c.late, c.runs
+	c.open, c.key, c.seen, c.late, c.runs = n, nil, 0, 0, nil
+	for pass := 0; (pass == 0 || c.open > 0) && c.err == nil; pass++ {
+		before := c.open
+		c.ord = 0
+		o.fields(c)
+		if c.open == before && before > 0 && c.err == nil {
+			c.field = strconv.Quote(string(c.key))
+			c.fail("unknown key")
+		}
+	}
+	// Nothing is left to do where every required field came.
+	if c.err == nil && (c.late&^c.seen != 0 || c.runs != nil) {
+		c.mode, c.ord = finishing, 0
+		o.fields(c)
+		c.mode = reading
+	}
+	c.open, c.ord, c.seen, c.late, c.runs = open, ord, seen, late, runs
+}
+
+// nested is a map of fewer than 16 fields at name, or name[i] for i >= 0.
+func (c *coder) nested(name string, i int, o object) {
+	if c.mode == writing {
+		count, at := c.count, len(c.out)
+		c.count = 0
+		c.out = append(c.out, 0)
+		o.fields(c)
+		c.out[at] = msgpcode.FixedMapLow | byte(c.count)
+		c.count = count
+		return
+	}
+	mark := len(c.path)
+	c.path = append(c.path, name...)
+	if i >= 0 {
+		c.path = append(strconv.AppendInt(append(c.path, '['), int64(i), 10), ']')
+	}
+	c.field = ""
+	n := c.readMapLen()
+	c.path = append(c.path, '.')
+	c.readObject(o, n)
+	if c.err == nil {
+		c.path = c.path[:mark]
+	}
+}
+
+// structure is a nested struct.
+func (c *coder) structure(name string, o object) {
+	if c.turn(name, false, false) == now {
+		c.nested(name, -1, o)
+	}
+}

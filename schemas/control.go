@@ -1,0 +1,52 @@
+package schemas
+
+import "time"
+
+// Control is what the trainer, or an operator, tells the whole run. The last one written holds.
+type Control struct {
+	Run string `msgpack:"run"`
+	// Paused stops the taking of new tickets; running rollouts go on.
+	Paused bool `msgpack:"paused"`
+	// Draining asks every role to finish what it has and stop.
+	Draining bool `msgpack:"draining"`
+	// PolicyVersion is the trainer's newest published version.
+	PolicyVersion int64 `msgpack:"policy_version"`
+	// MinVersion is the oldest version that can still be used: rollouts with an older token are cancelled.
+	MinVersion int64 `msgpack:"min_version"`
+	// Eta is the staleness bound in versions; Depth the pipeline depth, Depth <= Eta.
+	Eta   int `msgpack:"eta"`
+	Depth int `msgpack:"depth"`
+	// Cancelled lists groups whose running rollouts are to be abandoned.
+	Cancelled []string  `msgpack:"cancelled,omitempty"`
+	At        time.Time `msgpack:"at"`
+}
+
+// Event is one thing that happened, for people and dashboards; nothing depends on it.
+type Event struct {
+	Run  string    `msgpack:"run"`
+	Type EventType `msgpack:"type"`
+	At   time.Time `msgpack:"at"`
+	// Role and Worker say who speaks.
+	Role   string `msgpack:"role"`
+	Worker string `msgpack:"worker"`
+	// Step and PolicyVersion are set where they mean something, else 0.
+	Step          int64 `msgpack:"step,omitempty"`
+	PolicyVersion int64 `msgpack:"policy_version,omitempty"`
+	// Metrics is flat, keyed as metrics.jsonl is.
+	Metrics map[string]float64 `msgpack:"metrics,omitempty"`
+	Message string             `msgpack:"message,omitempty"`
+}
+
+// EventType names an event.
+type EventType string
+
+// The event types.
+const (
+	EventStepDone         EventType = "step_done"
+	EventVersionPublished EventType = "version_published"
+	EventVersionApplied   EventType = "version_applied"
+	EventWorkerJoined     EventType = "worker_joined"
+	EventWorkerLeft       EventType = "worker_left"
+	EventEvaluated        EventType = "evaluated"
+	EventRunDone          EventType = "run_done"
+)

@@ -1,0 +1,51 @@
+package schemas
+
+// GenerateRequest asks an inference consumer to continue a context. It always carries the whole context, so
+// that any engine can serve it; the one that served the episode before finds most of it in its cache.
+type GenerateRequest struct {
+	Run string `msgpack:"run"`
+	// Episode keeps calls of one rollout together: engines keep its cache under this name.
+	Episode string `msgpack:"episode"`
+	// Tokens is the whole context so far.
+	Tokens Int32s `msgpack:"tokens"`
+	// MaxTokens bounds the new tokens, > 0.
+	MaxTokens int `msgpack:"max_tokens"`
+	// Temperature divides the logits; 0 is greedy.
+	Temperature float32 `msgpack:"temperature"`
+	// Seed and the absolute position of a token in the context fix the random number that draws it.
+	Seed uint64 `msgpack:"seed"`
+	// StopTokens end the generation; the one sampled is included in the output.
+	StopTokens Int32s `msgpack:"stop_tokens"`
+	// Last says that the episode will not call again, so its cache can go.
+	Last bool `msgpack:"last"`
+}
+
+// GenerateChunk carries sampled tokens back as they come. The last chunk of a call has Done set.
+type GenerateChunk struct {
+	Episode string `msgpack:"episode"`
+	// Engine names the inference consumer, so that the next call of the episode can go to it directly.
+	Engine string `msgpack:"engine"`
+	// Index counts the chunks of a call from 0, so that a lost one is noticed.
+	Index    int      `msgpack:"index"`
+	Tokens   Int32s   `msgpack:"tokens"`
+	Logprobs Float32s `msgpack:"logprobs"`
+	// Versions has one entry a token.
+	Versions Runs `msgpack:"versions"`
+	Done     bool `msgpack:"done"`
+	// Stop is set with Done: why generation ended.
+	Stop GenerateStop `msgpack:"stop,omitempty"`
+	// Error is set with Done when Stop is GenerateError: what was refused and why.
+	Error string `msgpack:"error,omitempty"`
+	// Retry says that another engine, or this one later, may serve the same call.
+	Retry bool `msgpack:"retry,omitempty"`
+}
+
+// GenerateStop says why a generate call ended.
+type GenerateStop string
+
+// The reasons a generate call ends.
+const (
+	GenerateStopToken GenerateStop = "stop_token"
+	GenerateLength    GenerateStop = "length"
+	GenerateError     GenerateStop = "error"
+)

@@ -1,0 +1,114 @@
+package schemas
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"unsafe"
+)
+
+// nativeLittle is whether memory already holds values as the wire does.
+func nativeLittle() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }
+
+// word is a value of four bytes that is packed as it lies in memory.
+type word interface{ ~int32 | ~float32 }
+
+// memory is the bytes of v in place.
+func memory[T word](v []T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
+}
+
+// appendWords appends v packed little-endian, without a header.
+func appendWords[T word](b []byte, v []T, little bool) []byte {
+	if little {
+		return append(b, memory(v)...)
+	}
+	for i := range v {
+		b = binary.LittleEndian.AppendUint32(b, *(*uint32)(unsafe.Pointer(&v[i])))
+	}
+	return b
+}
+
+// readWords unpacks raw, whose length is a multiple of 4, into dst's memory where that is large enough.
+func readWords[T word](dst []T, raw []byte, little bool) []T {
+	n := len(raw) / 4
+	dst = slices.Grow(dst[:0], n)[:n]
+	if little {
+		copy(memory(dst), raw)
+		return dst
+	}
+	for i := range dst {
+		*(*uint32)(unsafe.Pointer(&dst[i])) = binary.LittleEndian.Uint32(raw[4*i:])
+	}
+	return dst
+}
+
+// appendRuns appends v as (length, value) pairs, without a header.
+func appendRuns(b []byte, v []int32) []byte {
+	for i := 0; i < len(v); {
+		end := runEnd(v, i)
+		b = binary.LittleEndian.AppendUint32(b, uint32(end-i))
+		b = binary.LittleEndian.AppendUint32(b, uint32(v[i]))
+		i = end
+	}
+	return b
+}
+
+// runEnd is the end of the run of equal values that begins at i. A block that equals itself moved by one value
+// is all one value, and comparing memory is far faster than comparing values.
+func runEnd(v []int32, i int) int {
+	const near, block = 16, 256
+	x, j := v[i], i+1
+	for ; j < len(v) && j < i+near; j++ {
+		if v[j] != x {
+			return j
+		}
+	}
+	for j+block <= len(v) && bytes.Equal(memory(v[j-1:j-1+block]), memory(v[j:j+block])) {
+		j += block
+	}
+	for j < len(v) && v[j] == x {
+		j++
+	}
+	return j
+}
+
+// readRuns unpacks (length, value) pairs into dst's memory where that is large enough. The lengths must add up
+// to want exactly, so that a few bytes never ask for much memory.
+func readRuns(dst []int32, raw []byte, want int) ([]int32, string) {
+	if len(raw)%8 != 0 {
+		return dst[:0], "not a whole number of runs"
+	}
+	total := 0
+	for i := 0; i < len(raw); i += 8 {
+		n := int32(binary.LittleEndian.Uint32(raw[i:]))
+		if n <= 0 {
+			return dst[:0], "a run of no values"
+		}
+		if total += int(n); total > want {
+			break
+		}
+	}
+	if total != want {
+		return dst[:0], "runs do not add up to the number of tokens"
+	}
+	dst = slices.Grow(dst[:0], want)[:want]
+	at := 0
+	for i := 0; i < len(raw); i += 8 {
+		n := int(binary.LittleEndian.Uint32(raw[i:]))
+		fill(dst[at:at+n], int32(binary.LittleEndian.Uint32(raw[i+4:])))
+		at += n
+	}
+	return dst, ""
+}
+
+// fill sets every value of dst, the longer part by copies of doubling length.
+func fill(dst []int32, v int32) {
+	first := min(len(dst), 16)
+	for i := range dst[:first] {
+		dst[i] = v
+	}
+	for n := first; n < len(dst); n *= 2 {
+		copy(dst[n:], dst[:n])
+	}
+}

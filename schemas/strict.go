@@ -1,0 +1,217 @@
+package schemas
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// The library reads leniently: nil as anything, bytes as text, integers that wrap around, lengths as claimed. So
+// every value is read through this file, which looks at its code first and holds its length against the input.
+
+const cutShort = "cut short"
+
+// input is what the library reads from. It is looked ahead in, and bytes are taken out of it without a copy.
+type input struct {
+	b  []byte
+	at int
+}
+
+func (in *input) left() int { return len(in.b) - in.at }
+
+// take returns the next n bytes, which are there.
+func (in *input) take(n int) []byte {
+	in.at += n
+	return in.b[in.at-n : in.at]
+}
+
+// Read, ReadByte and UnreadByte make it what the library reads from without a buffer of its own.
+func (in *input) Read(p []byte) (int, error) {
+	if in.left() == 0 {
+		return 0, io.EOF
+	}
+	return copy(p, in.take(min(len(p), in.left()))), nil
+}
+
+func (in *input) ReadByte() (byte, error) {
+	if in.left() == 0 {
+		return 0, io.EOF
+	}
+	in.at++
+	return in.b[in.at-1], nil
+}
+
+func (in *input) UnreadByte() error {
+	in.at--
+	return nil
+}
+
+// check takes what the library returned.
+func (c *coder) check(err error) {
+	if err != nil {
+		c.refuse(err)
+	}
+}
+
+func (c *coder) refuse(err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		c.fail(cutShort)
+	} else {
+		c.fail(err.Error())
+	}
+}
+
+// next is the code of the next value, if it is one that is allowed. It is not yet read.
+func (c *coder) next(allowed func(code byte) bool, fault string) (code byte, ok bool) {
+	switch {
+	case c.err != nil:
+		return 0, false
+	case c.in.left() == 0:
+		c.fail(cutShort)
+		return 0, false
+	}
+	code = c.in.b[c.in.at]
+	if !allowed(code) {
+		c.fail(fault)
+		return 0, false
+	}
+	return code, true
+}
+
+// length is n if the input can still hold n items of at least size bytes, else 0.
+func (c *coder) length(n int, err error, size int) int {
+	if err == nil && uint(n)*uint(size) <= uint(c.in.left()) {
+		return n
+	}
+	c.check(err)
+	c.fail(cutShort)
+	return 0
+}
+
+func isMap(code byte) bool {
+	return msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32
+}
+
+func isArray(code byte) bool {
+	return msgpcode.IsFixedArray(code) || code == msgpcode.Array16 || code == msgpcode.Array32
+}
+
+func isBool(code byte) bool { return code == msgpcode.False || code == msgpcode.True }
+
+func isInteger(code byte) bool {
+	return msgpcode.IsFixedNum(code) || (code >= msgpcode.Uint8 && code <= msgpcode.Int64)
+}
+
+func isFloat(code byte) bool { return code == msgpcode.Float || code == msgpcode.Double }
+
+func isNumber(code byte) bool { return isFloat(code) || isInteger(code) }
+
+func (c *coder) readMapLen() int {
+	if _, ok := c.next(isMap, "not a map"); !ok {
+		return 0
+	}
+	n, err := c.dec.DecodeMapLen()
+	return c.length(n, err, 2)
+}
+
+func (c *coder) readArrayLen() int {
+	if _, ok := c.next(isArray, "not an array"); !ok {
+		return 0
+	}
+	n, err := c.dec.DecodeArrayLen()
+	return c.length(n, err, 1)
+}
+
+// readKey is text that need not be UTF-8, since it is only compared; nil if there is none.
+func (c *coder) readKey() []byte {
+	if _, ok := c.next(msgpcode.IsString, "not a string"); !ok {
+		return nil
+	}
+	n, err := c.dec.DecodeBytesLen()
+	return c.in.take(c.length(n, err, 1))
+}
+
+func (c *coder) readText() []byte {
+	b := c.readKey()
+	if !utf8.Valid(b) {
+		c.fail("not valid UTF-8")
+		return nil
+	}
+	return b
+}
+
+func (c *coder) readBytes() []byte {
+	if _, ok := c.next(msgpcode.IsBin, "not binary"); !ok {
+		return nil
+	}
+	n, err := c.dec.DecodeBytesLen()
+	return c.in.take(c.length(n, err, 1))
+}
+
+func (c *coder) readBool() bool {
+	if _, ok := c.next(isBool, "not a boolean"); !ok {
+		return false
+	}
+	v, err := c.dec.DecodeBool()
+	c.check(err)
+	return v
+}
+
+// readInteger reads any integer that fits int64, or uint64 if it is not signed; then the bits are returned.
+func (c *coder) readInteger(signed bool) int64 {
+	code, ok := c.next(isInteger, "not an integer")
+	if !ok {
+		return 0
+	}
+	v, err := c.dec.DecodeInt64()
+	c.check(err)
+	if v < 0 && signed == (code == msgpcode.Uint64) {
+		c.fail("integer out of range")
+	}
+	return v
+}
+
+// readFloat takes integers too: writers in languages with one number type send 1.0 as 1.
+func (c *coder) readFloat() float64 {
+	code, ok := c.next(isNumber, "not a number")
+	if !ok {
+		return 0
+	}
+	v, err := c.dec.DecodeFloat64()
+	c.check(err)
+	if !isFloat(code) && (math.Abs(v) > 1<<53 || (v < 0 && code == msgpcode.Uint64)) {
+		c.fail("integer too large for a number field")
+	}
+	return v
+}
+
+// readTime takes the three forms of msgpack's own timestamp; the library knows others. It carries too many
+// nanoseconds over into the seconds, so they are looked at first.
+func (c *coder) readTime() time.Time {
+	if c.err != nil {
+		return time.Time{}
+	}
+	const extension = 0xff // -1 as a byte
+	nanos := uint32(0)
+	switch b := c.in.b[c.in.at:]; {
+	case len(b) >= 6 && b[0] == msgpcode.FixExt4 && b[1] == extension:
+	case len(b) >= 10 && b[0] == msgpcode.FixExt8 && b[1] == extension:
+		nanos = binary.BigEndian.Uint32(b[2:]) >> 2
+	case len(b) >= 15 && b[0] == msgpcode.Ext8 && b[1] == 12 && b[2] == extension:
+		nanos = binary.BigEndian.Uint32(b[3:])
+	default:
+		c.fail("not a whole timestamp")
+		return time.Time{}
+	}
+	t, err := c.dec.DecodeTime()
+	c.check(err)
+	if sec := t.Unix(); nanos >= 1e9 || sec < -1<<55 || sec > 1<<55 {
+		c.fail("timestamp out of range")
+	}
+	return t.UTC()
+}

@@ -1,0 +1,144 @@
+package schemas
+
+import "time"
+
+// Trajectory is one finished rollout: the contexts as the model saw them, what was sampled, and how it was
+// scored. Its tokens come from the engine that sampled them and are never made again from text; only
+// observations are tokenized.
+type Trajectory struct {
+	Run string `msgpack:"run"`
+	// ID equals the ticket's: one ticket, one trajectory.
+	ID        string `msgpack:"id"`
+	Group     string `msgpack:"group"`
+	Cursor    uint64 `msgpack:"cursor"`
+	Attempt   int    `msgpack:"attempt"`
+	Sample    int    `msgpack:"sample"`
+	GroupSize int    `msgpack:"group_size"`
+	Task      string `msgpack:"task"`
+	PromptID  string `msgpack:"prompt_id"`
+	Source    string `msgpack:"source"`
+	Producer  string `msgpack:"producer"`
+
+	// Segments are the contexts in order. An append-only agent has one; an agent that rewrites its context
+	// starts a new one when the old is no longer a prefix.
+	Segments []Segment `msgpack:"segments"`
+	Turns    []Turn    `msgpack:"turns"`
+
+	// Reward is the outcome reward: the weighted sum of Rewards.
+	Reward float64 `msgpack:"reward"`
+	// Rewards are its components by name, before weighting.
+	Rewards map[string]float64 `msgpack:"rewards"`
+	// Answer is the final answer as text; "" if there was none.
+	Answer string     `msgpack:"answer"`
+	Stop   StopReason `msgpack:"stop"`
+	// Error says what ended the rollout when Stop is StopError.
+	Error      string    `msgpack:"error,omitempty"`
+	StartedAt  time.Time `msgpack:"started_at"`
+	FinishedAt time.Time `msgpack:"finished_at"`
+}
+
+// Segment is one context as the model saw it. All four arrays have one entry a token.
+type Segment struct {
+	Tokens Int32s `msgpack:"tokens"`
+	// ActionMask is 1 where the policy sampled the token, else 0. The first token of a segment is never an action.
+	ActionMask Bytes `msgpack:"action_mask"`
+	// Logprobs are the log-probabilities, natural logarithm, under the distribution that sampled the token
+	// (after temperature); 0 where ActionMask is 0.
+	Logprobs Float32s `msgpack:"logprobs"`
+	// Versions name the policy version that sampled each token; NoVersion where ActionMask is 0. On the wire
+	// they are runs of equal values.
+	Versions Runs `msgpack:"versions"`
+	// Temperature the tokens were sampled at.
+	Temperature float32 `msgpack:"temperature"`
+}
+
+// Turn is one move of the agent: what it sampled and, if that called a tool, what came of it.
+type Turn struct {
+	// Segment, Start and End delimit the sampled tokens: Segments[Segment].Tokens[Start:End].
+	Segment int `msgpack:"segment"`
+	Start   int `msgpack:"start"`
+	End     int `msgpack:"end"`
+	// Tool is "" when the turn called none.
+	Tool      string `msgpack:"tool,omitempty"`
+	Arguments string `msgpack:"arguments,omitempty"`
+	// Duration is the tool call's wall-clock.
+	Duration time.Duration `msgpack:"duration,omitempty"`
+	Error    string        `msgpack:"error,omitempty"`
+	// ProcessReward is credited to the token that ends the turn.
+	ProcessReward float64 `msgpack:"process_reward,omitempty"`
+}
+
+// StopReason says why a rollout ended.
+type StopReason string
+
+// The stop reasons.
+const (
+	StopAnswer    StopReason = "answer"    // the agent gave its final answer
+	StopTurns     StopReason = "turns"     // the turn limit
+	StopTokens    StopReason = "tokens"    // the token limit
+	StopTimeout   StopReason = "timeout"   // the time limit
+	StopFormat    StopReason = "format"    // the agent ended without an answer or a tool call
+	StopError     StopReason = "error"     // an error that is not the agent's
+	StopCancelled StopReason = "cancelled" // no longer usable, or the run is draining
+)
+
+// Packed arrays: little-endian bytes inside one msgpack bin value.
+type (
+	// Int32s is packed as 4 bytes a value.
+	Int32s []int32
+	// Float32s is packed as 4 bytes a value.
+	Float32s []float32
+	// Bytes is packed as it is.
+	Bytes []byte
+	// Runs is packed as runs of equal values, (length, value) pairs of int32.
+	Runs []int32
+)
+
+// OldestVersion is the lowest policy version among the sampled tokens, NoVersion if none was sampled.
+func (t *Trajectory) OldestVersion() int64 {
+	oldest := int64(NoVersion)
+	for i := range t.Segments {
+		last := NoVersion
+		for _, v := range t.Segments[i].Versions {
+			if v == last { // they come in long runs
+				continue
+			}
+			last = v
+			if v != NoVersion && (oldest == int64(NoVersion) || int64(v) < oldest) {
+				oldest = int64(v)
+			}
+		}
+	}
+	return oldest
+}
+
+// NewestVersion is the highest policy version among the sampled tokens, NoVersion if none was sampled.
+func (t *Trajectory) NewestVersion() int64 {
+	newest := int64(NoVersion)
+	for i := range t.Segments {
+		for _, v := range t.Segments[i].Versions {
+			newest = max(newest, int64(v))
+		}
+	}
+	return newest
+}
+
+// Tokens counts all tokens; ActionTokens those that the policy sampled.
+func (t *Trajectory) Tokens() int {
+	n := 0
+	for i := range t.Segments {
+		n += len(t.Segments[i].Tokens)
+	}
+	return n
+}
+
+// ActionTokens counts the tokens that the policy sampled.
+func (t *Trajectory) ActionTokens() int {
+	n := 0
+	for i := range t.Segments {
+		for _, m := range t.Segments[i].ActionMask {
+			n += int(m)
+		}
+	}
+	return n
+}

@@ -1,0 +1,22 @@
+package schemas
+
+// Version is the wire version that this build writes. It is the only one it reads.
+const Version = 1
+
+// Kind names what a message is, so that a foreign one is refused and never half-read.
+type Kind string
+
+// The kinds of message.
+const (
+	KindTicket          Kind = "ticket"
+	KindTrajectory      Kind = "trajectory"
+	KindGroupClosed     Kind = "group_closed"
+	KindManifest        Kind = "manifest"
+	KindControl         Kind = "control"
+	KindEvent           Kind = "event"
+	KindGenerateRequest Kind = "generate_request"
+	KindGenerateChunk   Kind = "generate_chunk"
+)
+
+// NoVersion marks a token that no policy sampled: prompt and tool tokens.
+const NoVersion int32 = -1

@@ -1,0 +1,284 @@
+package streams
+
+import (
+	"slices"
+	"sync"
+)
+
+// book keeps account of the messages of a feed by their first sequence: which are in flight, returned and not
+// acked, and which are finished.
+//
+// Invariant: a sequence is returned at most once in the life of a book.
+type book struct {
+	mu sync.Mutex
+	// floor: everything up to it is finished.
+	floor    uint64
+	finished map[uint64]int      // how many parts each had
+	inFlight map[uint64][]string // the reply subjects of its parts; "" where the broker did not send one
+	partial  map[uint64]*partial
+}
+
+// partial is a message of which not all parts have come.
+type partial struct {
+	part    part
+	subject string
+	data    [][]byte // by index - 1; nil has not come
+	replies []string
+}
+
+// verdict is what is to be done with a message that came.
+type verdict int
+
+const (
+	isNew      verdict = iota // look at it
+	isReturned                // it is in flight: nothing
+	isFinished                // its ack was lost: ack it again
+	isForged                  // it claims to be a part of a message that has no such part
+)
+
+func newBook(floor uint64) book {
+	return book{
+		floor:    floor,
+		finished: make(map[uint64]int),
+		inFlight: make(map[uint64][]string),
+		partial:  make(map[uint64]*partial),
+	}
+}
+
+// meet says what a message is, by its first sequence. For one in flight it notes the new reply subject of the
+// part at index, counted from 1.
+func (b *book) meet(first uint64, index int, reply string) verdict {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if parts, ok := b.finished[first]; ok && index > parts {
+		return isForged
+	} else if ok || first <= b.floor {
+		return isFinished
+	}
+	if replies, ok := b.inFlight[first]; ok {
+		if index > len(replies) {
+			return isForged
+		}
+		replies[index-1] = reply
+		return isReturned
+	}
+	return isNew
+}
+
+// torn returns the first sequences of partial messages that need a part at sequence, where the message that
+// came with that sequence belongs to the one at first: they can never be whole.
+func (b *book) torn(sequence, first uint64) (torn []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s, p := range b.partial {
+		if s != first && s < sequence && sequence < s+uint64(p.part.count) {
+			torn = append(torn, s)
+		}
+	}
+	return torn
+}
+
+// isDone says whether everything up to sequence is finished.
+func (b *book) isDone(sequence uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return sequence <= b.floor
+}
+
+// add notes a message as returned, with the reply subjects of its parts.
+func (b *book) add(first uint64, replies ...string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.partial, first)
+	b.inFlight[first] = replies
+}
+
+// collect keeps a part. It returns the message when all its parts are there, and else the indices that are
+// missing; mismatch is true where the part contradicts those that came before.
+func (b *book) collect(p part, first uint64, subject string, data []byte, reply string) (whole *partial, missing []int, mismatch bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	have := b.partial[first]
+	if have == nil {
+		have = &partial{part: p, subject: subject, data: make([][]byte, p.count), replies: make([]string, p.count)}
+		b.partial[first] = have
+	}
+	if have.part.hash != p.hash || have.part.count != p.count || have.part.size != p.size {
+		return nil, nil, true
+	}
+	have.data[p.index-1] = data
+	if reply != "" {
+		have.replies[p.index-1] = reply
+	}
+	for i, d := range have.data {
+		if d == nil {
+			missing = append(missing, i+1)
+		}
+	}
+	if missing == nil {
+		return have, nil, false
+	}
+	return nil, missing, false
+}
+
+// take gives up a partial message and returns the reply subjects of its parts, "" for one that the broker did not
+// send, the first part that came, and the message's subject.
+func (b *book) take(first uint64) (replies []string, data []byte, subject string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	have := b.partial[first]
+	if have == nil {
+		return nil, nil, ""
+	}
+	delete(b.partial, first)
+	if i := slices.IndexFunc(have.data, func(d []byte) bool { return d != nil }); i >= 0 {
+		data = have.data[i]
+	}
+	return have.replies, data, have.subject
+}
+
+// lookup returns the reply subjects of what is in flight among the sequences, lowest first, the highest sequence
+// of a part of it, and the sequences that never were in flight. Finished ones are neither.
+func (b *book) lookup(sequences []uint64) (replies []string, highest uint64, unknown []uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sequences = slices.Clone(sequences)
+	slices.Sort(sequences)
+	for _, s := range slices.Compact(sequences) {
+		if r, ok := b.inFlight[s]; ok {
+			replies, highest = append(replies, r...), s+uint64(len(r))-1
+			continue
+		}
+		if _, ok := b.finished[s]; !ok && s > b.floor {
+			unknown = append(unknown, s)
+		}
+	}
+	return sent(replies), highest, unknown
+}
+
+// sent are the reply subjects that are not "".
+func sent(replies []string) []string {
+	return slices.DeleteFunc(slices.Clone(replies), func(s string) bool { return s == "" })
+}
+
+// finish notes messages as finished. Those that never were in flight are passed over.
+func (b *book) finish(sequences ...uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range sequences {
+		if replies, ok := b.inFlight[s]; ok {
+			delete(b.inFlight, s)
+			b.finished[s] = len(replies)
+		}
+	}
+}
+
+// dismiss notes a message of so many parts as finished, whether or not it was returned.
+func (b *book) dismiss(first uint64, parts int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.inFlight, first)
+	delete(b.partial, first)
+	if first > b.floor {
+		b.finished[first] = parts
+	}
+}
+
+// raise says that everything up to floor is finished at the broker too, so that it need not be remembered one
+// by one.
+func (b *book) raise(floor uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for s := range b.inFlight {
+		if s <= floor {
+			floor = s - 1
+		}
+	}
+	for s := range b.partial {
+		if s <= floor {
+			floor = s - 1
+		}
+	}
+	if floor <= b.floor {
+		return
+	}
+	b.floor = floor
+	for s := range b.finished {
+		if s <= floor {
+			delete(b.finished, s)
+		}
+	}
+}
+
+// resume is the sequence that the broker must send again from, when its own ack floor is at floor: never
+// behind what is known to be finished, never past what is in flight.
+func (b *book) resume(floor uint64) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(floor, b.floor) + 1
+}
+
+// remembered counts the finished sequences that are kept one by one.
+func (b *book) remembered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.finished)
+}
+
+// lowest is the lowest sequence in flight, 0 if none is.
+func (b *book) lowest() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	low := uint64(0)
+	for s := range b.inFlight {
+		if low == 0 || s < low {
+			low = s
+		}
+	}
+	return low
+}
+
+// pending counts the parts in flight, and those of partial messages that came.
+func (b *book) pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, r := range b.inFlight {
+		n += len(r)
+	}
+	for _, p := range b.partial {
+		for _, d := range p.data {
+			if d != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// firstPartial is the lowest first sequence of a message of which not all parts have come, 0 if there is none.
+func (b *book) firstPartial() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := uint64(0)
+	for s := range b.partial {
+		if first == 0 || s < first {
+			first = s
+		}
+	}
+	return first
+}
+
+// replies are the reply subjects of everything in flight or partial.
+func (b *book) replies() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []string
+	for _, r := range b.inFlight {
+		all = append(all, r...)
+	}
+	for _, p := range b.partial {
+		all = append(all, p.replies...)
+	}
+	return sent(all)
+}

@@ -1,0 +1,374 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// BrokerConfig says how the broker in this process runs.
+type BrokerConfig struct {
+	// StoreDir holds the streams. It is made if absent, and belongs to one broker at a time.
+	StoreDir string `koanf:"store_dir"`
+	// Listen is host:port for clients; port 0 takes any free one. "" lets in only connections of this process.
+	Listen string `koanf:"listen"`
+	// Monitor is host:port of the HTTP monitoring pages; "" has none.
+	Monitor string `koanf:"monitor"`
+	// SyncAlways makes an acknowledged message one that is on disk. Without it a loss of power loses up to two
+	// minutes of them; the death of the process loses none either way.
+	SyncAlways bool `koanf:"sync_always"`
+	// MaxPayload bounds one message, in bytes; larger trajectories go in parts.
+	MaxPayload int `koanf:"max_payload"`
+	// MaxBufferedBytes bounds what one stream has received and not stored yet. Beyond it publishes are
+	// refused, and tried again by whoever sent them.
+	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
+	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: three quarters of what is free.
+	MaxStoreBytes int64 `koanf:"max_store_bytes"`
+	// TLS is required off loopback, unless AllowPlain is set.
+	TLS TLSConfig `koanf:"tls"`
+	// AllowPlain lets Listen be an address that other machines reach without TLS, for networks that are
+	// trusted or encrypted below.
+	AllowPlain bool `koanf:"allow_plain"`
+	// Cluster joins this broker with others; its zero value is a broker by itself.
+	Cluster ClusterConfig `koanf:"cluster"`
+	// KeysDir gives each role its own key and permissions: it holds the keys, see [CreateKeys], which are made at
+	// the first start. "" lets everybody do everything.
+	KeysDir string `koanf:"keys_dir"`
+	// KeysRuns are the runs that the roles may work in. `weir` adds its own run.
+	KeysRuns []string `koanf:"keys_runs"`
+	// Keys is used in the place of KeysDir when it is set.
+	Keys *KeyRing `koanf:"-"`
+}
+
+// ClusterConfig makes a broker one of several that replicate streams.
+type ClusterConfig struct {
+	// Name is the same on all of them; "" is no cluster.
+	Name string `koanf:"name"`
+	// Server is this broker's own name, unique in the cluster and the same after a restart.
+	Server string `koanf:"server"`
+	// Listen is host:port for the other brokers.
+	Listen string `koanf:"listen"`
+	// Routes are nats://host:port of the others.
+	Routes []string `koanf:"routes"`
+}
+
+// DefaultBrokerConfig is a single durable broker on loopback.
+func DefaultBrokerConfig() BrokerConfig {
+	return BrokerConfig{
+		StoreDir:         "weir-data/broker",
+		Listen:           "127.0.0.1:4222",
+		SyncAlways:       true,
+		MaxPayload:       8 << 20,
+		MaxBufferedBytes: 512 << 20,
+	}
+}
+
+// Validate reports every fault of the configuration.
+func (c BrokerConfig) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.StoreDir == "" {
+		fault("store_dir: must name a directory")
+	}
+	for _, a := range []struct{ key, value string }{{"listen", c.Listen}, {"monitor", c.Monitor}, {"cluster.listen", c.Cluster.Listen}} {
+		if a.value == "" {
+			continue
+		}
+		if _, _, err := splitAddress(a.value); err != nil {
+			fault("%s: %q: %w", a.key, a.value, err)
+		}
+	}
+	if host, _, err := splitAddress(c.Listen); err == nil && c.Listen != "" && !isLoopback(host) && !c.TLS.enabled() && !c.AllowPlain {
+		fault("listen: %q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen)
+	}
+	if c.MaxPayload < 64<<10 || c.MaxPayload > 64<<20 {
+		fault("max_payload: %d: must be from 64 KiB to 64 MiB", c.MaxPayload)
+	}
+	if c.MaxBufferedBytes < int64(c.MaxPayload) {
+		fault("max_buffered_bytes: %d: must be at least max_payload", c.MaxBufferedBytes)
+	}
+	if c.MaxStoreBytes < 0 {
+		fault("max_store_bytes: %d: must not be negative", c.MaxStoreBytes)
+	}
+	if c.Cluster.Name != "" && (c.Cluster.Server == "" || c.Cluster.Listen == "") {
+		fault("cluster: server and listen must be set with name")
+	}
+	return errors.Join(append(faults, c.TLS.faults("tls")...)...)
+}
+
+// Broker is a NATS server in this process.
+type Broker struct {
+	server *server.Server
+	lock   *storeLock
+	log    *brokerLog
+	url    string
+	keys   *KeyRing
+	done   chan struct{}
+	stop   sync.Once
+}
+
+// startTimeout bounds the start of a broker; recovery of large streams takes most of it.
+const startTimeout = 2 * time.Minute
+
+// StartBroker starts a broker and returns when it takes connections. ctx bounds the start, not its life. It
+// fails with [ErrBroker] and says what to do when the port is taken or the store cannot be used.
+func StartBroker(ctx context.Context, config BrokerConfig, log *slog.Logger) (*Broker, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("configure broker: %w", err)
+	}
+	if err := checkAddresses(ctx, config); err != nil {
+		return nil, err
+	}
+	lock, err := lockStore(config.StoreDir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := startLocked(ctx, config, lock, log)
+	if err != nil {
+		lock.release()
+		return nil, err
+	}
+	return b, nil
+}
+
+func startLocked(ctx context.Context, config BrokerConfig, lock *storeLock, log *slog.Logger) (*Broker, error) {
+	if config.Keys == nil && config.KeysDir != "" {
+		keys, err := CreateKeys(config.KeysDir, config.KeysRuns...)
+		if err != nil {
+			return nil, err
+		}
+		config.Keys = keys
+	}
+	options, err := serverOptions(config)
+	if err != nil {
+		return nil, err
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("%w: create server: %w", ErrBroker, err)
+	}
+	b := &Broker{server: s, lock: lock, keys: config.Keys, log: newBrokerLog(log), done: make(chan struct{})}
+	s.SetLoggerV2(b.log, false, false, false)
+	go s.Start()
+
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ready := make(chan bool, 1)
+	go func() { ready <- s.ReadyForConnections(startTimeout) }()
+	select {
+	case ok := <-ready:
+		select {
+		case err = <-b.log.fatal:
+		default:
+			if !ok {
+				err = errors.New("did not become ready")
+			}
+		}
+	case err = <-b.log.fatal:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		<-ready
+		return nil, fmt.Errorf("%w: start on %q with store %q: %w", ErrBroker, config.Listen, config.StoreDir, err)
+	}
+	b.url = s.ClientURL()
+	if config.Listen == "" {
+		b.url = ""
+	}
+	go func() {
+		s.WaitForShutdown()
+		lock.release()
+		close(b.done)
+	}()
+	b.log.log.Info("broker started", "url", b.url, "store", config.StoreDir, "sync_always", config.SyncAlways)
+	return b, nil
+}
+
+// URL is where clients reach the broker, "" if it does not listen.
+func (b *Broker) URL() string { return b.url }
+
+// MonitorURL is where its monitoring pages are, "" if there are none.
+func (b *Broker) MonitorURL() string {
+	if a := b.server.MonitorAddr(); a != nil {
+		return "http://" + a.String()
+	}
+	return ""
+}
+
+// InProcessConn connects without a socket; the client library calls it.
+func (b *Broker) InProcessConn() (net.Conn, error) { return b.server.InProcessConn() }
+
+// Shutdown stops the broker and returns when its store is closed. A second call waits for the first.
+func (b *Broker) Shutdown() {
+	b.stop.Do(func() {
+		b.server.Shutdown()
+	})
+	<-b.done
+}
+
+// Done is closed when the broker has stopped, by Shutdown or by itself.
+func (b *Broker) Done() <-chan struct{} { return b.done }
+
+// Err says why the broker stopped by itself; nil while it runs and after Shutdown.
+func (b *Broker) Err() error {
+	if err := b.log.lastFatal(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroker, err)
+	}
+	return nil
+}
+
+func serverOptions(config BrokerConfig) (*server.Options, error) {
+	o := &server.Options{
+		ServerName:                 config.Cluster.Server,
+		NoSigs:                     true,
+		JetStream:                  true,
+		StoreDir:                   config.StoreDir,
+		SyncAlways:                 config.SyncAlways,
+		JetStreamMaxStore:          config.MaxStoreBytes,
+		MaxPayload:                 int32(config.MaxPayload),
+		MaxPending:                 256 << 20,
+		StreamMaxBufferedSize:      config.MaxBufferedBytes,
+		WriteDeadline:              10 * time.Second,
+		DisableShortFirstPing:      true,
+		JetStreamRequestQueueLimit: 0,
+	}
+	if config.Listen == "" {
+		o.DontListen = true
+	} else {
+		host, port, err := splitAddress(config.Listen)
+		if err != nil {
+			return nil, err
+		}
+		o.Host, o.Port = host, anyPort(port)
+	}
+	if config.Monitor != "" {
+		host, port, err := splitAddress(config.Monitor)
+		if err != nil {
+			return nil, err
+		}
+		o.HTTPHost, o.HTTPPort = host, anyPort(port)
+	}
+	if config.TLS.enabled() {
+		t, err := config.TLS.server()
+		if err != nil {
+			return nil, err
+		}
+		o.TLSConfig, o.TLS, o.TLSTimeout = t, true, 5
+		o.TLSVerify = config.TLS.CA != ""
+	}
+	if err := clusterOptions(config.Cluster, o); err != nil {
+		return nil, err
+	}
+	if config.Keys != nil {
+		users, err := config.Keys.users()
+		if err != nil {
+			return nil, err
+		}
+		o.Nkeys = users
+	}
+	return o, nil
+}
+
+func clusterOptions(config ClusterConfig, o *server.Options) error {
+	if config.Name == "" {
+		return nil
+	}
+	host, port, err := splitAddress(config.Listen)
+	if err != nil {
+		return err
+	}
+	o.Cluster = server.ClusterOpts{Name: config.Name, Host: host, Port: anyPort(port)}
+	o.RoutesStr = ""
+	for _, r := range config.Routes {
+		o.Routes = append(o.Routes, server.RoutesFromStr(r)...)
+	}
+	return nil
+}
+
+// anyPort turns our 0 into the server's -1; its own 0 is the default port.
+func anyPort(port int) int {
+	if port <= 0 {
+		return server.RANDOM_PORT
+	}
+	return port
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("must be host:port: %w", err)
+	}
+	port, err = strconv.Atoi(p)
+	if err != nil || port < -1 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q: must be a number from 0 to 65535", p)
+	}
+	return host, port, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkAddresses tries the ports before the server does, which would only say so in its log.
+func checkAddresses(ctx context.Context, config BrokerConfig) error {
+	for _, a := range []struct{ key, value string }{{"listen", config.Listen}, {"monitor", config.Monitor}, {"cluster.listen", config.Cluster.Listen}} {
+		if a.value == "" {
+			continue
+		}
+		host, port, err := splitAddress(a.value)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrBroker, a.key, err)
+		}
+		if port <= 0 {
+			continue
+		}
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return fmt.Errorf("%w: %s %s cannot be used: %w: stop what listens there (another broker?), or choose another port", ErrBroker, a.key, a.value, err)
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("%w: close probe of %s: %w", ErrBroker, a.value, err)
+		}
+	}
+	return nil
+}
+
+// lockName is the file in the store directory whose lock says that a broker uses it.
+const lockName = "weir.lock"
+
+// storeLock holds the store directory for this process.
+type storeLock struct {
+	file *os.File
+	once sync.Once
+}
+
+func lockStore(dir string) (*storeLock, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w: store_dir %q cannot be made: %w: choose a directory that this user may write to", ErrBroker, dir, err)
+	}
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%w: store_dir %q cannot be written to: %w: choose a directory that this user may write to", ErrBroker, dir, err)
+	}
+	if err := lockFile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: store_dir %q is in use by another broker (%w): stop it, or choose another directory", ErrBroker, dir, err), f.Close())
+	}
+	return &storeLock{file: f}, nil
+}
+
+func (l *storeLock) release() { l.once.Do(func() { _ = l.file.Close() }) }

@@ -1,0 +1,135 @@
+package streams_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+func TestBrokerSaysWhatToDo(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	taken := listener.Addr().String()
+	first := streamtest.Config(t)
+	streamtest.StartIn(t, first)
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, c := range map[string]struct {
+		change func(*streams.BrokerConfig)
+		says   []string
+	}{
+		"port in use":         {func(c *streams.BrokerConfig) { c.Listen = taken }, []string{"listen " + taken, "address already in use", "choose another port"}},
+		"monitor port in use": {func(c *streams.BrokerConfig) { c.Monitor = taken }, []string{"monitor " + taken, "choose another port"}},
+		"store in use":        {func(c *streams.BrokerConfig) { c.StoreDir = first.StoreDir }, []string{first.StoreDir, "another broker", "choose another directory"}},
+		"store not writable":  {func(c *streams.BrokerConfig) { c.StoreDir = filepath.Join(file, "store") }, []string{"cannot be made", "choose a directory"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := streamtest.Config(t)
+			c.change(&config)
+			_, err := streams.StartBroker(t.Context(), config, nil)
+			require.ErrorIs(t, err, streams.ErrBroker)
+			for _, says := range c.says {
+				require.ErrorContains(t, err, says)
+			}
+		})
+	}
+}
+
+func TestBrokerConfigReportsEveryFault(t *testing.T) {
+	require.NoError(t, streams.DefaultBrokerConfig().Validate())
+	err := streams.BrokerConfig{
+		Listen: "nowhere", Monitor: "127.0.0.1:http", MaxStoreBytes: -1,
+		TLS: streams.TLSConfig{Cert: "c"}, Cluster: streams.ClusterConfig{Name: "c"},
+	}.Validate()
+	for _, says := range []string{
+		"store_dir: must name a directory", `listen: "nowhere": must be host:port`, `monitor: "127.0.0.1:http"`, "max_payload: 0: must be",
+		"max_store_bytes: -1", "tls: cert and key must be set together", "cluster: server and listen must be set",
+	} {
+		require.ErrorContains(t, err, says)
+	}
+	open := streams.DefaultBrokerConfig()
+	open.Listen = "0.0.0.0:4222"
+	require.ErrorContains(t, open.Validate(), "allow_plain")
+	open.AllowPlain = true
+	require.NoError(t, open.Validate())
+}
+
+func TestBrokerKeepsWhatItHoldsOverARestart(t *testing.T) {
+	config := streamtest.Config(t)
+	config.SyncAlways = true
+	config.Monitor = "127.0.0.1:0"
+	first := streamtest.StartIn(t, config)
+	response, err := http.Get(first.MonitorURL() + "/healthz?js-enabled-only=true")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	http.DefaultClient.CloseIdleConnections()
+	c := streamtest.Connect(t, streams.ConnectConfig{Broker: first})
+	r := streamtest.Open(t, c)
+	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(1, 0)))
+	c.Close()
+	first.Shutdown()
+	first.Shutdown()
+	<-first.Done()
+	require.NoError(t, first.Err())
+	r = streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{URL: streamtest.StartIn(t, config).URL()}))
+	n, err := r.OutstandingTickets(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+func TestBrokerWithoutAPortTakesConnectionsOfItsProcess(t *testing.T) {
+	config := streamtest.Config(t)
+	config.Listen = ""
+	b := streamtest.StartIn(t, config)
+	require.Empty(t, b.URL())
+	require.Empty(t, b.MonitorURL())
+	r := streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: b}))
+	require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(1, 0, 10, 0)))
+}
+
+func TestConnectWaitsForTheBroker(t *testing.T) {
+	config := streamtest.Config(t)
+	config.Listen = streamtest.FreeAddress(t)
+	url := "nats://" + config.Listen
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := streams.Connect(short, streams.ConnectConfig{URL: url}, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, url)
+	connected := make(chan *streams.Conn, 1)
+	go func() {
+		c, err := streams.Connect(t.Context(), streams.ConnectConfig{URL: url}, nil)
+		if err == nil {
+			connected <- c
+		}
+		close(connected)
+	}()
+	streamtest.StartIn(t, config)
+	c := <-connected
+	require.NotNil(t, c)
+	c.Close()
+	c.Close()
+	_, err = streams.Connect(t.Context(), streams.ConnectConfig{}, nil)
+	require.ErrorContains(t, err, "url: must name a broker")
+	_, err = streams.Connect(t.Context(), streams.ConnectConfig{URL: url, SeedFile: "absent"}, nil)
+	require.ErrorContains(t, err, "seed_file")
+}
+
+func TestOpenNeedsRoomOnTheBroker(t *testing.T) {
+	config := streamtest.Config(t)
+	config.MaxStoreBytes = 64 << 20
+	c := streamtest.Connect(t, streams.ConnectConfig{Broker: streamtest.StartIn(t, config)})
+	_, err := c.Open(t.Context(), "test", streams.DefaultTopology())
+	require.ErrorContains(t, err, "lower max_trajectory_bytes")
+}

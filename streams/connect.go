@@ -1,0 +1,273 @@
+package streams
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// ConnectConfig says how to reach a broker.
+type ConnectConfig struct {
+	// URL of the broker, "nats://host:4222"; several, with commas between, are one cluster.
+	URL string `koanf:"url"`
+	// Name of this client in the broker's reports.
+	Name string `koanf:"name"`
+	// Role chooses the inbox that a broker with keys lets this client use; "" on a broker without.
+	Role Role `koanf:"role"`
+	// SeedFile holds the private nkey of the role; "" connects without one, or, in process, with the one in the
+	// broker's key directory.
+	SeedFile string    `koanf:"seed_file"`
+	TLS      TLSConfig `koanf:"tls"`
+	// Broker connects in process when it is set; URL is then not used.
+	Broker *Broker `koanf:"-"`
+}
+
+// Validate reports every fault of the configuration.
+func (c ConnectConfig) Validate() error {
+	var faults []error
+	if c.URL == "" && c.Broker == nil {
+		faults = append(faults, errors.New("url: must name a broker, such as nats://127.0.0.1:4222"))
+	}
+	return errors.Join(append(faults, c.TLS.faults("tls")...)...)
+}
+
+// Conn is one connection to a broker. It reconnects for ever and is safe for concurrent use.
+type Conn struct {
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	closed  chan struct{}
+	denials denials
+	returns returns
+	// encoders holds *schemas.Encoder.
+	encoders sync.Pool
+}
+
+// How a connection behaves while the broker is away.
+const (
+	dialTimeout   = 5 * time.Second
+	reconnectWait = 250 * time.Millisecond
+	pingInterval  = 10 * time.Second
+	drainTimeout  = 5 * time.Second
+)
+
+// Connect connects to a broker. It tries until ctx ends while the broker is absent, and fails at once where
+// trying again cannot help: bad credentials or configuration.
+func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("configure connection: %w", err)
+	}
+	c := &Conn{log: orDiscard(log), closed: make(chan struct{})}
+	c.encoders.New = func() any { return new(schemas.Encoder) }
+	options, err := c.options(config)
+	if err != nil {
+		return nil, err
+	}
+	err = retry(ctx, c.log, "connect to "+config.where(), connectTransient, func(context.Context) error {
+		c.nc, err = nats.Connect(config.URL, options...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.js, err = jetstream.New(c.nc, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithPublishAsyncTimeout(attemptTimeout))
+	if err != nil {
+		c.nc.Close()
+		return nil, fmt.Errorf("use JetStream: %w", err)
+	}
+	return c, nil
+}
+
+func (c ConnectConfig) where() string {
+	if c.Broker != nil {
+		return "the broker in process"
+	}
+	return c.URL
+}
+
+func connectTransient(err error) bool {
+	_, refused := errors.AsType[tls.AlertError](err)
+	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return !refused && !distrusted &&
+		!errors.Is(err, nats.ErrAuthorization) && !errors.Is(err, nats.ErrAuthExpired) &&
+		!errors.Is(err, nats.ErrSecureConnRequired) && !errors.Is(err, nats.ErrNkeysNotSupported)
+}
+
+func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
+	o := []nats.Option{
+		nats.Name(config.Name),
+		nats.Timeout(dialTimeout),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(reconnectWait),
+		nats.ReconnectJitter(reconnectWait/2, reconnectWait/2),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		nats.DrainTimeout(drainTimeout),
+		nats.CustomInboxPrefix(config.Role.inboxPrefix()),
+		nats.PermissionErrOnSubscribe(true),
+		// A server that restarts may refuse a client for a moment; only the first connection gives up on that.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ErrorHandler(c.asyncError),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				c.log.Warn("broker connection lost; reconnecting", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.log.Info("broker connection is back", "url", nc.ConnectedUrl())
+			c.returns.tell()
+		}),
+		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+	}
+	if config.Broker != nil {
+		o = append(o, nats.InProcessServer(config.Broker))
+	}
+	if config.Broker != nil && config.Broker.keys != nil && config.SeedFile == "" {
+		config.SeedFile = config.Broker.keys.SeedFile(config.Role)
+	}
+	if config.SeedFile != "" {
+		if _, err := os.Stat(config.SeedFile); err != nil {
+			return nil, fmt.Errorf("read seed_file: %w", err)
+		}
+		nkey, err := nats.NkeyOptionFromSeed(config.SeedFile)
+		if err != nil {
+			return nil, fmt.Errorf("read seed_file %s: %w", config.SeedFile, err)
+		}
+		o = append(o, nkey)
+	}
+	if config.TLS.enabled() && config.Broker == nil {
+		t, err := config.TLS.client()
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, nats.Secure(t))
+	}
+	return o, nil
+}
+
+// Close lets what was sent reach the broker, then ends the connection. Runs of this connection fail after it.
+func (c *Conn) Close() {
+	if c.nc.IsClosed() {
+		<-c.closed
+		return
+	}
+	if err := c.nc.Drain(); err != nil {
+		c.nc.Close()
+	}
+	<-c.closed
+}
+
+// NATS is the connection itself, for measurements and for tests that play the stranger.
+func (c *Conn) NATS() *nats.Conn { return c.nc }
+
+var deniedSubject = regexp.MustCompile(`(?i)permissions violation for (?:publish|subscription) to "([^"]+)"`)
+
+// asyncError hears what the broker says outside of any call. A denied publish is told only here.
+func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
+	if m := deniedSubject.FindStringSubmatch(err.Error()); m != nil {
+		c.log.Error("broker denies this role a subject", "subject", m[1])
+		c.denials.tell(m[1])
+		return
+	}
+	attrs := []any{"err", err}
+	if sub != nil {
+		attrs = append(attrs, "subject", sub.Subject)
+	}
+	c.log.Warn("broker connection error", attrs...)
+}
+
+// guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies
+// this connection a subject that contains needle, with errInterrupted when the connection was lost and is back.
+// Without it both look like a slow broker.
+func (c *Conn) guard(ctx context.Context, needle string, call func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.denials.watch(needle, cancel)()
+	defer c.returns.watch(func() { cancel(errInterrupted) })()
+	err := call(ctx)
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrDenied) || errors.Is(cause, errInterrupted)) {
+		return cause
+	}
+	return err
+}
+
+// returns tells those who wait for messages that the connection was lost and made again.
+type returns struct {
+	mu       sync.Mutex
+	next     int
+	watchers map[int]func()
+}
+
+func (r *returns) watch(f func()) (stop func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watchers == nil {
+		r.watchers = make(map[int]func())
+	}
+	id := r.next
+	r.next++
+	r.watchers[id] = f
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.watchers, id)
+	}
+}
+
+func (r *returns) tell() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.watchers {
+		f()
+	}
+}
+
+// denials carries permission errors to the calls that caused them.
+type denials struct {
+	mu       sync.Mutex
+	next     int
+	watchers map[int]denialWatcher
+}
+
+type denialWatcher struct {
+	needle string
+	cancel context.CancelCauseFunc
+}
+
+func (d *denials) watch(needle string, cancel context.CancelCauseFunc) (stop func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.watchers == nil {
+		d.watchers = make(map[int]denialWatcher)
+	}
+	id := d.next
+	d.next++
+	d.watchers[id] = denialWatcher{needle: needle, cancel: cancel}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.watchers, id)
+	}
+}
+
+func (d *denials) tell(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.watchers {
+		if strings.Contains(subject, w.needle) {
+			w.cancel(fmt.Errorf("%w: subject %s", ErrDenied, subject))
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// finishedKept is how many finished sequences a feed remembers one by one before it asks the broker for its
+// ack floor.
+const finishedKept = 4096
+
+// accept turns a message into a delivery. It returns nil, nil where there is nothing to return: a part, a
+// message seen before, or one that was refused.
+func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	d := &Delivery{Sequence: meta.Sequence.Stream, Published: meta.Timestamp.UTC(), subject: msg.Subject()}
+	own := *d
+	p, split, err := parsePart(msg.Headers())
+	if err == nil && split && uint64(p.index) > d.Sequence {
+		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
+	}
+	if err != nil {
+		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+	}
+	index := 1
+	if split {
+		index, d.Sequence = p.index, p.first(d.Sequence)
+	}
+	if err := f.refuseTorn(ctx, own.Sequence, d.Sequence); err != nil {
+		return nil, err
+	}
+	switch f.book.meet(d.Sequence, index, msg.Reply()) {
+	case isReturned:
+		return nil, nil
+	case isFinished:
+		if !f.book.isDone(own.Sequence) && index > 1 {
+			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
+		}
+		return nil, f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+	case isForged:
+		return nil, f.refuse(ctx, &own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+	}
+	if !split {
+		return f.judge(ctx, d, msg.Data(), msg.Reply())
+	}
+	if p.size > maxJoined {
+		return nil, f.refuse(ctx, d, ReasonOversized, fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined), msg.Data(), msg.Reply())
+	}
+	return f.assemble(ctx, d, p, msg)
+}
+
+// passTail handles a later part of a message that is done: of the last one up to a position. A stranger's
+// that only claims to be one is refused.
+func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg jetstream.Msg) error {
+	stored, err := f.part(ctx, first)
+	if err != nil {
+		return err
+	}
+	if stored != nil {
+		q, ok, err := parsePart(stored.Header)
+		if err != nil || !ok || q.hash != p.hash {
+			return f.refuse(ctx, own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		}
+	}
+	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+}
+
+// refuseTorn refuses the messages of which a part is missing, since another message came in its place. The
+// broker stores parts together or not at all, so these are a stranger's.
+func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
+	for _, s := range f.book.torn(sequence, first) {
+		replies, data, subject := f.book.take(s)
+		d := &Delivery{Sequence: s, subject: subject}
+		if err := f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assemble keeps a part and returns the delivery when it was the last that was missing.
+func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
+	whole, missing, mismatch := f.book.collect(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
+	if mismatch {
+		alone := *d
+		alone.Sequence += uint64(p.index - 1)
+		// It stands where a part of the others should: they will never be whole.
+		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
+			return nil, err
+		}
+		return nil, f.refuse(ctx, &alone, ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
+	}
+	// Parts come in order. Where the last is there and another is not, that one was acked by an earlier feed; it
+	// is in the stream still, unless it was purged. And where the rest are more than MaxPending lets the broker
+	// send, waiting for them would be for ever.
+	stuck := f.book.pending()+len(missing) > f.options.MaxPending
+	for _, index := range missing {
+		if p.index != p.count && !stuck {
+			return nil, nil
+		}
+		stored, err := f.part(ctx, d.Sequence+uint64(index-1))
+		if err != nil {
+			return nil, err
+		}
+		q, ok := part{}, false
+		if stored != nil {
+			q, ok, err = parsePart(stored.Header)
+		}
+		if stored == nil || !ok || err != nil || q.index != index || q.hash != p.hash {
+			replies, data, _ := f.book.take(d.Sequence)
+			return nil, f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
+		}
+		whole, _, _ = f.book.collect(q, d.Sequence, d.subject, stored.Data, "")
+	}
+	if whole == nil {
+		return nil, nil
+	}
+	replies, _, _ := f.book.take(d.Sequence)
+	data, err := join(p, whole.data)
+	if err != nil {
+		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), replies...)
+	}
+	return f.judge(ctx, d, data, replies...)
+}
+
+// part reads a stored part; nil if the stream does not hold it any more.
+func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	stream, err := f.run.js.Stream(ctx, f.run.names.trajectories)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.run.message(ctx, stream, sequence, "")
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, nil
+	}
+	return m, err
+}
+
+// judge reads a whole message and returns it, or refuses it.
+func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...string) (*Delivery, error) {
+	d.Bytes = len(data)
+	if reason, err := f.read(d, data); err != nil {
+		return nil, f.refuse(ctx, d, reason, err.Error(), data, replies...)
+	}
+	f.book.add(d.Sequence, replies...)
+	return d, nil
+}
+
+// read decodes a message into d and says what is wrong with it.
+func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
+	kind, _, err := schemas.Peek(data)
+	if err != nil {
+		return decodeReason(err), err
+	}
+	var run, producer string
+	oldest := int64(schemas.NoVersion)
+	switch kind {
+	case schemas.KindTrajectory:
+		t := new(schemas.Trajectory)
+		if err := schemas.Unmarshal(data, t); err != nil {
+			return decodeReason(err), err
+		}
+		if err := t.Validate(); err != nil {
+			return ReasonMalformed, err
+		}
+		d.Trajectory, run, producer, oldest = t, t.Run, t.Producer, t.OldestVersion()
+	case schemas.KindGroupClosed:
+		g := new(schemas.GroupClosed)
+		if err := schemas.Unmarshal(data, g); err != nil {
+			return decodeReason(err), err
+		}
+		if err := g.Validate(); err != nil {
+			return ReasonMalformed, err
+		}
+		d.Closed, run, producer = g, g.Run, g.Producer
+	default:
+		return ReasonForeign, fmt.Errorf("a %s does not belong here", kind)
+	}
+	if run != f.run.run {
+		return ReasonForeign, fmt.Errorf("it is of run %.80q", run)
+	}
+	if want := f.run.names.trajectorySubject(oldest, producer); d.subject != want {
+		return ReasonForeign, fmt.Errorf("it came under subject %s, what it says belongs under %.200s", d.subject, want)
+	}
+	return "", nil
+}
+
+// refuse moves a message that was never returned to REJECTED.
+func (f *Feed) refuse(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
+	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
+		return err
+	}
+	if err := f.acknowledge(ctx, "+TERM "+string(reason), replies, d.Sequence+uint64(max(len(replies), 1)-1)); err != nil {
+		return err
+	}
+	f.book.dismiss(d.Sequence, len(replies))
+	return nil
+}
+
+// Reject moves a message that Next returned to REJECTED, with a detail in words. It is then finished, as if
+// acked.
+func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail string) error {
+	replies, _, unknown := f.book.lookup([]uint64{d.Sequence})
+	if len(unknown) > 0 {
+		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
+	}
+	if len(replies) == 0 {
+		return nil // finished before
+	}
+	var message any = d.Trajectory
+	if d.Trajectory == nil {
+		message = d.Closed
+	}
+	data, err := schemas.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("reject sequence %d: encode: %w", d.Sequence, err)
+	}
+	return f.refuse(ctx, d, reason, detail, data, replies...)
+}
+
+// Ack says that messages are done: their effect is in a checkpoint. It returns when the broker has confirmed
+// it, or has forgotten in a crash that it ever sent them: it will send those again, and this feed will not return
+// them. Sequences acked before are passed over; one that was never returned is an
+// [ErrNotInFlight], and the others are then acked none the less.
+func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
+	replies, highest, unknown := f.book.lookup(sequences)
+	if err := f.acknowledge(ctx, "+ACK", replies, highest); err != nil {
+		return err
+	}
+	f.book.finish(sequences...)
+	if f.book.remembered() > finishedKept {
+		f.forget(ctx)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("ack sequences %v: %w", unknown, ErrNotInFlight)
+	}
+	return nil
+}
+
+// forget drops from memory what the broker itself knows to be finished. A failure leaves it for the next time.
+func (f *Feed) forget(ctx context.Context) {
+	c, err := f.run.js.Consumer(ctx, f.run.names.trajectories, f.options.Durable)
+	if err != nil {
+		f.run.log.Debug("ack floor not read", "err", err)
+		return
+	}
+	f.book.raise(c.CachedInfo().AckFloor.Stream)
+}
+
+// acknowledge sends one body to every reply subject, lowest sequence first, and waits for the broker to confirm
+// the last: it handles the acknowledgements of a connection in order. A reconnection in between starts over.
+//
+// A broker that was killed may have forgotten that it sent the last ones, and then passes over their
+// acknowledgement without an answer. It will send them again, and the book, which has them as finished, acks
+// them then: so that is success too.
+func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, highest uint64) error {
+	replies = sent(replies)
+	if len(replies) == 0 {
+		return nil
+	}
+	name, last := f.run.names.trajectories, len(replies)-1
+	return f.run.call(ctx, "acknowledge messages", name, func(ctx context.Context) error {
+		before := f.run.nc.Stats().Reconnects
+		for _, reply := range replies[:last] {
+			if err := f.run.nc.Publish(reply, []byte(body)); err != nil {
+				return err
+			}
+		}
+		err := f.run.ack(ctx, replies[last], body)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
+			if lookup == nil && c.CachedInfo().Delivered.Stream < highest {
+				return nil
+			}
+		}
+		if err == nil && f.run.nc.Stats().Reconnects != before {
+			return errInterrupted
+		}
+		return err
+	})
+}
+
+// Purge removes the messages up to a sequence from the stream, which makes room for new ones. Nothing up to
+// it may be in flight: purge what is in a checkpoint and acked.
+func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
+	if low := f.book.lowest(); low != 0 && low <= upTo {
+		return fmt.Errorf("purge up to %d: sequence %d is not acked", upTo, low)
+	}
+	name := f.run.names.trajectories
+	return f.run.call(ctx, fmt.Sprintf("purge %s up to %d", name, upTo), name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		if !s.CachedInfo().Created.Equal(f.start.Created) {
+			return &RecreatedError{Stream: name, Want: f.start.Created, Have: s.CachedInfo().Created}
+		}
+		return s.Purge(ctx, jetstream.WithPurgeSequence(upTo+1))
+	})
+}

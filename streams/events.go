@@ -1,0 +1,119 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// emitTimeout bounds how long an event may hold up the work that it tells of.
+const emitTimeout = time.Second
+
+// Emit stores an event. Nothing depends on events, so it tries once, for a second at most, and the caller may log the
+// error and go on.
+func (r *Run) Emit(ctx context.Context, event *schemas.Event) error {
+	if err := r.own(event.Run, event.Validate()); err != nil {
+		return err
+	}
+	data, err := schemas.Marshal(event)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, emitTimeout)
+	defer cancel()
+	subject := r.names.eventSubject()
+	err = r.conn.guard(ctx, subject, func(ctx context.Context) error {
+		_, err := r.js.Publish(ctx, subject, data)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("emit event %s: %w", event.Type, err)
+	}
+	return nil
+}
+
+// EventsFrom says which events are followed.
+type EventsFrom int
+
+// Where following begins.
+const (
+	EventsFromNow   EventsFrom = iota // those stored from now on
+	EventsFromStart                   // all that are kept, oldest first
+)
+
+// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart. It
+// returns nil when ctx ends. An event that cannot be read is logged and skipped.
+func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schemas.Event)) error {
+	var last uint64
+	if from == EventsFromNow {
+		err := r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
+			s, err := r.js.Stream(ctx, r.names.events)
+			if err == nil {
+				last = s.CachedInfo().State.LastSeq
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for ctx.Err() == nil {
+		if err := r.followEventsOnce(ctx, &last, fn); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followEventsOnce reads on after last until reading breaks.
+func (r *Run) followEventsOnce(ctx context.Context, last *uint64, fn func(*schemas.Event)) error {
+	var messages jetstream.MessagesContext
+	err := r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
+		consumer, err := r.js.OrderedConsumer(ctx, r.names.events, jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *last + 1,
+		})
+		if err == nil {
+			messages, err = consumer.Messages()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	reading, stop := r.untilReconnected(ctx)
+	defer stop()
+	for {
+		m, err := messages.Next(jetstream.NextContext(reading))
+		switch {
+		case reading.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrNoHeartbeat):
+			return wait(ctx, backoffMin)
+		case err != nil:
+			if !transient(err) {
+				return fmt.Errorf("follow events: %w", err)
+			}
+			return wait(ctx, backoffMin)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("follow events: %w", err)
+		}
+		if meta.Sequence.Stream <= *last {
+			continue
+		}
+		*last = meta.Sequence.Stream
+		event := new(schemas.Event)
+		if err := schemas.Unmarshal(m.Data(), event); err != nil {
+			r.log.Warn("unreadable event skipped", "sequence", *last, "err", err)
+			continue
+		}
+		fn(event)
+	}
+}

@@ -1,0 +1,376 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Position is how far a reader of a stream has come.
+type Position struct {
+	// Stream and Created say which stream: one made anew under the same name is another.
+	Stream  string    `msgpack:"stream" json:"stream"`
+	Created time.Time `msgpack:"created" json:"created"`
+	// Sequence: everything up to it is done. 0 is nothing yet.
+	Sequence uint64 `msgpack:"sequence" json:"sequence"`
+}
+
+// FeedOptions say how TRAJECTORIES are read.
+type FeedOptions struct {
+	// Durable names the reader at the broker; "" is "trainer".
+	Durable string
+	// From makes the feed begin after a position, whatever was acked before. nil goes on after what was acked.
+	From *Position
+	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover what is
+	// held between two checkpoints. A trajectory that goes in parts counts once a part. 0 is 1024.
+	MaxPending int
+	// Prefetch bounds the messages that wait in memory for Next; 0 is 32.
+	Prefetch int
+	// AckWait is how long the broker waits for a reader that is not heard from before it sends a message
+	// again; the feed speaks up at a third of it. 0 is 30 s.
+	AckWait time.Duration
+	// Idle bounds how long Next waits for a message before it fails with [ErrIdle], after which it may be called
+	// again; 0 is no bound.
+	Idle time.Duration
+}
+
+func (o FeedOptions) withDefaults() FeedOptions {
+	if o.Durable == "" {
+		o.Durable = "trainer"
+	}
+	if o.MaxPending == 0 {
+		o.MaxPending = 1024
+	}
+	if o.Prefetch == 0 {
+		o.Prefetch = 32
+	}
+	o.Prefetch = min(o.Prefetch, o.MaxPending)
+	if o.AckWait == 0 {
+		o.AckWait = 30 * time.Second
+	}
+	return o
+}
+
+func (o FeedOptions) validate() error {
+	var faults []error
+	if o.MaxPending < 0 {
+		faults = append(faults, fmt.Errorf("max_pending: %d: must not be negative", o.MaxPending))
+	}
+	if o.Prefetch < 0 {
+		faults = append(faults, fmt.Errorf("prefetch: %d: must not be negative", o.Prefetch))
+	}
+	if o.AckWait < 100*time.Millisecond {
+		faults = append(faults, fmt.Errorf("ack_wait: %s: must be at least 100ms", o.AckWait))
+	}
+	return errors.Join(append(faults, checkName("durable", o.Durable))...)
+}
+
+// Delivery is one message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.
+type Delivery struct {
+	// Sequence in the stream; of the first part where there are parts.
+	Sequence uint64
+	// Published is when the broker stored it.
+	Published time.Time
+	// Bytes on the wire, without headers.
+	Bytes      int
+	Trajectory *schemas.Trajectory
+	Closed     *schemas.GroupClosed
+
+	subject string
+}
+
+// Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however
+// often the broker sends it. Next is for one goroutine; the other methods are safe beside it.
+type Feed struct {
+	run     *Run
+	options FeedOptions
+	start   Position
+
+	// Of Next's goroutine. interrupted: this is not the first subscription.
+	messages    jetstream.MessagesContext
+	reconnects  uint64
+	interrupted bool
+	passed      uint64
+
+	book   book
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	close  sync.Once
+}
+
+// Feed opens the reader. ctx is its life. With a position it fails with [ErrStreamRecreated] when the stream is
+// another than the position's, and with [ErrStreamTruncated] when the stream ends before it.
+func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, fmt.Errorf("configure feed: %w", err)
+	}
+	f := &Feed{run: r, options: options}
+	state, err := f.identify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.openConsumer(ctx); err != nil {
+		return nil, err
+	}
+	if from := options.From; from != nil {
+		if from.Sequence > state.LastSeq {
+			return nil, fmt.Errorf("%w: stream %s ends at %d, the position is %d", ErrStreamTruncated, from.Stream, state.LastSeq, from.Sequence)
+		}
+		if from.Sequence+1 < state.FirstSeq {
+			r.log.Warn("messages after the position are purged", "position", from.Sequence, "first", state.FirstSeq)
+		}
+		if err := f.reset(ctx, from.Sequence+1); err != nil {
+			return nil, err
+		}
+		f.start.Sequence = from.Sequence
+	}
+	f.book, f.passed = newBook(f.start.Sequence), f.start.Sequence
+	life, cancel := context.WithCancel(ctx)
+	f.cancel = cancel
+	f.tasks.Go(func() { f.speakUp(life) })
+	return f, nil
+}
+
+// Identity is the stream that the feed reads and the position it began after.
+func (f *Feed) Identity() Position { return f.start }
+
+// Close ends the feed, once Next has returned for the last time. What was returned and not acked is sent to
+// the next feed of the same name.
+func (f *Feed) Close() {
+	f.close.Do(func() {
+		f.cancel()
+		f.tasks.Wait()
+		for _, reply := range append(f.drain(), f.book.replies()...) {
+			_ = f.run.nc.Publish(reply, []byte("-NAK"))
+		}
+	})
+}
+
+// drain empties the buffer of messages and returns their reply subjects.
+func (f *Feed) drain() (replies []string) {
+	if f.messages == nil {
+		return nil
+	}
+	f.messages.Drain()
+	for {
+		msg, err := f.messages.Next(jetstream.NextMaxWait(attemptTimeout))
+		if err != nil {
+			f.messages.Stop()
+			return replies
+		}
+		replies = append(replies, msg.Reply())
+	}
+}
+
+// identify finds the stream and compares it with what it must be.
+func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
+	name := f.run.names.trajectories
+	var info *jetstream.StreamInfo
+	err := f.run.call(ctx, "read stream "+name, name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err == nil {
+			info = s.CachedInfo()
+		}
+		return err
+	})
+	if err != nil {
+		return jetstream.StreamState{}, err
+	}
+	want := f.start
+	if want.Stream == "" && f.options.From != nil {
+		want = *f.options.From
+	}
+	if want.Stream != "" && (want.Stream != name || !want.Created.Equal(info.Created)) {
+		return jetstream.StreamState{}, &RecreatedError{Stream: name, Want: want.Created, Have: info.Created}
+	}
+	f.start.Stream, f.start.Created = name, info.Created
+	return info.State, nil
+}
+
+func (f *Feed) openConsumer(ctx context.Context) error {
+	name := f.run.names.trajectories
+	return f.run.call(ctx, "open consumer "+f.options.Durable, name, func(ctx context.Context) error {
+		_, err := f.run.js.CreateOrUpdateConsumer(ctx, name, jetstream.ConsumerConfig{
+			Durable:       f.options.Durable,
+			Description:   "reader of trajectories",
+			DeliverPolicy: jetstream.DeliverAllPolicy,
+			AckPolicy:     jetstream.AckExplicitPolicy,
+			AckWait:       f.options.AckWait,
+			MaxAckPending: f.options.MaxPending,
+			// What cannot be used is rejected by name; nothing falls out of sight by being sent too often.
+			MaxDeliver: -1,
+		})
+		return err
+	})
+}
+
+func (f *Feed) reset(ctx context.Context, sequence uint64) error {
+	name := f.run.names.trajectories
+	return f.run.call(ctx, "reset consumer "+f.options.Durable, name, func(ctx context.Context) error {
+		_, err := f.run.js.ResetConsumerToSequence(ctx, name, f.options.Durable, sequence)
+		return err
+	})
+}
+
+// Next waits for the next message. What cannot be used goes to REJECTED and is never returned. It goes on over
+// a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew
+// ([ErrStreamRecreated]), or nothing comes for too long ([ErrIdle]).
+func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
+	for {
+		msg, err := f.pull(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read trajectories: %w", err)
+		}
+		d, err := f.accept(ctx, msg)
+		if err != nil {
+			// It is neither returned nor refused: have it sent again, before what comes after it.
+			f.unsubscribe()
+			return nil, fmt.Errorf("read trajectories: %w", err)
+		}
+		if meta, err := msg.Metadata(); err == nil {
+			f.passed = max(f.passed, meta.Sequence.Stream)
+		}
+		if d != nil {
+			return d, nil
+		}
+	}
+}
+
+// pull is the next message from the broker, whatever it is.
+func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if f.messages == nil || f.reconnects != f.run.nc.Stats().Reconnects {
+			if err := f.subscribe(ctx); err != nil {
+				return nil, err
+			}
+		}
+		msg, err := f.await(ctx)
+		switch {
+		case err == nil:
+			return msg, nil
+		case errors.Is(err, ErrIdle):
+			return nil, err
+		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+			// ctx has ended, or the connection was made again.
+		case f.run.nc.IsClosed():
+			return nil, fmt.Errorf("connection: %w", ErrClosed)
+		default:
+			f.run.log.Debug("feed interrupted; subscribing again", "err", err)
+			f.unsubscribe()
+			if err := wait(ctx, backoffMin); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// await waits until there is a message, ctx ends, or the connection is made again.
+func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer f.run.conn.returns.watch(cancel)()
+	if f.reconnects != f.run.nc.Stats().Reconnects {
+		return nil, context.Canceled
+	}
+	if f.options.Idle > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, f.options.Idle, ErrIdle)
+		defer stop()
+	}
+	msg, err := f.messages.Next(jetstream.NextContext(ctx))
+	if err != nil && errors.Is(context.Cause(ctx), ErrIdle) {
+		return nil, ErrIdle
+	}
+	return msg, err
+}
+
+// Passed is the sequence up to which every message has been returned or refused: a reader that keeps what was
+// returned elsewhere can purge up to there. It is of Next's goroutine.
+func (f *Feed) Passed() uint64 {
+	if first := f.book.firstPartial(); first != 0 {
+		return min(f.passed, first-1)
+	}
+	return f.passed
+}
+
+// Fullness is how full the stream is by messages or by bytes, whichever is fuller: 1 when it takes no more.
+func (f *Feed) Fullness(ctx context.Context) (float64, error) {
+	name := f.run.names.trajectories
+	var full float64
+	err := f.run.call(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		have, limits := s.CachedInfo().State, s.CachedInfo().Config
+		full = 0
+		if limits.MaxMsgs > 0 {
+			full = float64(have.Msgs) / float64(limits.MaxMsgs)
+		}
+		if limits.MaxBytes > 0 {
+			full = max(full, float64(have.Bytes)/float64(limits.MaxBytes))
+		}
+		return nil
+	})
+	return full, err
+}
+
+// subscribe asks for messages, for the first time or again. After an interruption the broker may think that it
+// delivered what was lost on the way; sending the consumer back to what is acked has it send that again now
+// and not after AckWait. The book keeps what was returned already from being returned twice.
+func (f *Feed) subscribe(ctx context.Context) error {
+	f.unsubscribe()
+	f.reconnects = f.run.nc.Stats().Reconnects
+	if _, err := f.identify(ctx); err != nil {
+		return err
+	}
+	if err := f.openConsumer(ctx); err != nil {
+		return err
+	}
+	name := f.run.names.trajectories
+	err := f.run.call(ctx, "subscribe to "+name, name, func(ctx context.Context) error {
+		c, err := f.run.js.Consumer(ctx, name, f.options.Durable)
+		if err != nil {
+			return err
+		}
+		if f.interrupted {
+			if _, err := f.run.js.ResetConsumerToSequence(ctx, name, f.options.Durable, f.book.resume(c.CachedInfo().AckFloor.Stream)); err != nil {
+				return err
+			}
+		}
+		f.messages, err = c.Messages(
+			jetstream.PullMaxMessages(f.options.Prefetch),
+			jetstream.PullExpiry(30*time.Second),
+			jetstream.PullHeartbeat(time.Second),
+		)
+		return err
+	})
+	f.interrupted = true
+	return err
+}
+
+func (f *Feed) unsubscribe() {
+	if f.messages != nil {
+		f.messages.Stop()
+		f.messages = nil
+	}
+}
+
+// speakUp keeps the messages that are in flight from being sent again.
+func (f *Feed) speakUp(ctx context.Context) {
+	for wait(ctx, f.options.AckWait/3) == nil {
+		for _, reply := range f.book.replies() {
+			_ = f.run.nc.Publish(reply, []byte("+WPI"))
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The generate call is a request over core NATS with a streamed reply. A request goes to the subject that all
+// engines share in a queue group, or to one engine's own; its chunks come to the caller's inbox, counted from 0.
+// A call that waits or is slow is kept alive by empty chunks, so that silence means a dead engine. What a caller
+// tells every engine, to cancel a call or to forget an episode, goes to the control subject.
+const (
+	generateQueue  = "engines"
+	headerGenerate = "Weir-Generate"
+	opCancel       = "cancel" // data: the reply subject of the call
+	opForget       = "forget" // data: the episode
+
+	unknownEpisode = "?" // of a refusal whose request was not read
+)
+
+// generateControlSubject has one token more than an engine's, so no engine's name can meet it.
+func (n names) generateControlSubject() string { return n.prefix() + "generate.all.control" }
+
+var (
+	// ErrGenerate says that an engine refused or failed a generate call, and no other would do better.
+	ErrGenerate = errors.New("generate call failed")
+	// ErrElsewhere is wrapped by a handler's error when another engine may serve the same call.
+	ErrElsewhere = errors.New("another engine may serve this call")
+)
+
+// GenerateHandler serves one call. It emits the sampled tokens as they come, the last chunk with Done set;
+// Episode, Engine and Index are filled in. emit fails when the call is over: the caller went away or the chunk
+// could not be sent; the chunk's memory is the handler's again when it returns. ctx ends when the caller cancels
+// or the server stops. An error returned before Done is told to the caller; one that wraps [ErrElsewhere], or
+// that comes of the server's stopping, lets it go on at another engine.
+type GenerateHandler func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
+
+// GenerateOption changes how [Run.ServeGenerate] serves.
+type GenerateOption func(*generateServer)
+
+// WithMaxCalls bounds the calls that are in a handler at once. Zero or less is the default, 1024.
+func WithMaxCalls(n int) GenerateOption {
+	return func(s *generateServer) {
+		if n > 0 {
+			s.maxCalls = n
+		}
+	}
+}
+
+// WithMaxQueued bounds the calls that wait for a handler; one more is told to go elsewhere. Zero or less is the
+// default, 4096.
+func WithMaxQueued(n int) GenerateOption {
+	return func(s *generateServer) {
+		if n > 0 {
+			s.maxQueued = n
+		}
+	}
+}
+
+// WithKeepAlive sets how long a call may say nothing before an empty chunk is sent for it. Zero or less is the
+// default, 1 s. Callers give an engine up after [GeneratorOptions.Silence], which must be some times longer.
+func WithKeepAlive(d time.Duration) GenerateOption {
+	return func(s *generateServer) {
+		if d > 0 {
+			s.keepAlive = d
+		}
+	}
+}
+
+// WithForget is called when an episode will not call again, so that its cache can go. It must return soon.
+func WithForget(f func(episode string)) GenerateOption {
+	return func(s *generateServer) { s.forget = f }
+}
+
+// generateServer is one engine's side of the call.
+type generateServer struct {
+	run       *Run
+	engine    string
+	handle    GenerateHandler
+	forget    func(string)
+	maxCalls  int
+	maxQueued int
+	keepAlive time.Duration
+
+	slots chan struct{}
+	wg    sync.WaitGroup
+	mu    sync.Mutex
+	calls map[string]*serverCall // by reply subject
+}
+
+// ServeGenerate answers generate calls under the name of engine, each in a goroutine of its own, until ctx ends;
+// then it cancels the calls that run, tells their callers to go elsewhere, waits for the handlers and returns nil.
+// It fails if the name is illegal or the subscriptions are refused. Two servers of one name would share calls: names
+// must differ.
+func (r *Run) ServeGenerate(ctx context.Context, engine string, h GenerateHandler, opts ...GenerateOption) error {
+	if err := checkName("engine", engine); err != nil {
+		return err
+	}
+	s := &generateServer{
+		run: r, engine: engine, handle: h, maxCalls: 1024, maxQueued: 4096, keepAlive: time.Second,
+		calls: make(map[string]*serverCall),
+	}
+	for _, opt := range opts {
+		opt(s)
+	}
+	s.slots = make(chan struct{}, s.maxCalls)
+	return s.serve(ctx)
+}
+
+func (s *generateServer) serve(ctx context.Context) error {
+	// One channel for all three subscriptions keeps a caller's cancel behind its request.
+	in := make(chan *nats.Msg, s.maxQueued)
+	subs, err := s.subscribe(in)
+	defer s.leave(subs, in)
+	if err != nil {
+		return err
+	}
+
+	calls, cancel := context.WithCancel(ctx)
+	defer s.wg.Wait()
+	defer cancel()
+	tick := time.NewTicker(max(s.keepAlive/2, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case m := <-in:
+			s.receive(calls, m)
+		case now := <-tick.C:
+			s.keepCallsAlive(now)
+			for _, sub := range subs {
+				if !sub.IsValid() {
+					return fmt.Errorf("serve generate calls as %s: %w", s.engine, ErrClosed)
+				}
+			}
+		}
+	}
+}
+
+func (s *generateServer) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
+	var subs []*nats.Subscription
+	n := s.run.names
+	for _, at := range []struct{ subject, queue string }{
+		{n.generateSubject(), generateQueue},
+		{n.generateEngineSubject(s.engine), ""},
+		{n.generateControlSubject(), ""},
+	} {
+		sub, err := s.run.nc.ChanQueueSubscribe(at.subject, at.queue, in)
+		if err != nil {
+			return subs, fmt.Errorf("subscribe to %s: %w", at.subject, err)
+		}
+		subs = append(subs, sub)
+	}
+	return subs, nil
+}
+
+// leave gives the subscriptions back and sends the calls that still came elsewhere: an unanswered one would wait
+// until its caller loses patience.
+func (s *generateServer) leave(subs []*nats.Subscription, in chan *nats.Msg) {
+	for _, sub := range subs {
+		// Unlike Unsubscribe, it still takes what the broker had sent. It fails only when the connection is gone.
+		_ = sub.Drain()
+	}
+	if err := s.run.nc.FlushTimeout(time.Second); err != nil {
+		s.run.log.Warn("calls may have been lost when generation stopped", "engine", s.engine, "err", err)
+	}
+	for {
+		select {
+		case m := <-in:
+			if m.Reply != "" {
+				c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode}
+				c.fail(errors.New("the engine stops"), true)
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (s *generateServer) receive(ctx context.Context, m *nats.Msg) {
+	switch m.Header.Get(headerGenerate) {
+	case opCancel:
+		s.mu.Lock()
+		c := s.calls[string(m.Data)]
+		s.mu.Unlock()
+		if c != nil {
+			c.cancel()
+		}
+	case opForget:
+		if s.forget != nil {
+			s.forget(string(m.Data))
+		}
+	default:
+		if m.Reply == "" {
+			s.run.log.Warn("generate call without a reply subject dropped", "engine", s.engine)
+			return
+		}
+		s.begin(ctx, m)
+	}
+}
+
+// begin starts a call, or refuses it when too many wait.
+func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
+	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
+	req := new(schemas.GenerateRequest)
+	err := schemas.Unmarshal(m.Data, req)
+	if err == nil {
+		c.episode = req.Episode
+		err = req.Validate()
+	}
+	if err == nil && req.Run != s.run.run {
+		err = fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.run)
+	}
+	if err != nil {
+		c.fail(err, false)
+		return
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	s.mu.Lock()
+	full := len(s.calls) >= s.maxCalls+s.maxQueued
+	if !full {
+		s.calls[c.reply] = c
+	}
+	s.mu.Unlock()
+	if full {
+		c.cancel()
+		c.fail(fmt.Errorf("%d calls are waiting", s.maxQueued), true)
+		return
+	}
+	s.wg.Go(func() {
+		defer func() {
+			s.mu.Lock()
+			delete(s.calls, c.reply)
+			s.mu.Unlock()
+			c.cancel()
+		}()
+		c.serve(ctx, req)
+	})
+}
+
+func (s *generateServer) keepCallsAlive(now time.Time) {
+	s.mu.Lock()
+	silent := make([]*serverCall, 0, len(s.calls))
+	for _, c := range s.calls {
+		silent = append(silent, c)
+	}
+	s.mu.Unlock()
+	for _, c := range silent {
+		c.keepAlive(now)
+	}
+}
+
+// serverCall is one call being served.
+type serverCall struct {
+	server  *generateServer
+	reply   string
+	episode string
+	cancel  context.CancelFunc
+
+	mu    sync.Mutex
+	index int
+	done  bool
+	last  time.Time
+	buf   []byte
+}
+
+func (c *serverCall) serve(ctx context.Context, req *schemas.GenerateRequest) {
+	select {
+	case c.server.slots <- struct{}{}:
+		defer func() { <-c.server.slots }()
+	case <-ctx.Done():
+		c.fail(context.Cause(ctx), true)
+		return
+	}
+	err := c.server.handle(ctx, req, func(chunk *schemas.GenerateChunk) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return c.send(chunk)
+	})
+	switch {
+	case err == nil:
+		c.fail(errors.New("the engine ended the call without its last chunk"), false)
+	case ctx.Err() != nil || errors.Is(err, ErrElsewhere):
+		c.fail(err, true)
+	default:
+		c.fail(err, false)
+	}
+}
+
+func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		return fmt.Errorf("emit after the last chunk: %w", ErrClosed)
+	}
+	chunk.Episode, chunk.Engine, chunk.Index = c.episode, c.server.engine, c.index
+	data, err := schemas.Append(c.buf[:0], chunk)
+	if err != nil {
+		return err
+	}
+	c.buf = data
+	if err := c.server.run.nc.Publish(c.reply, data); err != nil {
+		return fmt.Errorf("send a chunk: %w", err)
+	}
+	c.index++
+	c.done = chunk.Done
+	c.last = time.Now()
+	return nil
+}
+
+// fail ends the call with an error, unless it has ended.
+func (c *serverCall) fail(err error, retry bool) {
+	err = c.send(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: err.Error(), Retry: retry})
+	if err != nil && !errors.Is(err, ErrClosed) {
+		c.server.run.log.Warn("could not end a generate call", "engine", c.server.engine, "episode", c.episode, "err", err)
+	}
+}
+
+// keepAlive sends an empty chunk if nothing was sent for long. A call whose handler is just sending needs none.
+func (c *serverCall) keepAlive(now time.Time) {
+	if !c.mu.TryLock() {
+		return
+	}
+	silent := !c.done && now.Sub(c.last) >= c.server.keepAlive
+	c.mu.Unlock()
+	if silent {
+		_ = c.send(new(schemas.GenerateChunk)) // the next tick tries again
+	}
+}

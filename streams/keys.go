@@ -1,0 +1,177 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+)
+
+// KeyRing holds the public nkeys that may connect to a broker, by role. A role's private key, its seed, is a
+// file of its own, given to the processes of that role only.
+type KeyRing struct {
+	// Runs are the runs that the roles may work in. Admin may do everything.
+	Runs []string
+	// Public maps a role to its user nkeys ("U..."). A role without one cannot connect.
+	Public map[Role][]string
+
+	dir string
+}
+
+// The files of a key directory: "<role>.seed", private, and "<role>.pub", one public key a line.
+const (
+	seedSuffix   = ".seed"
+	publicSuffix = ".pub"
+)
+
+// CreateKeys makes the keys that the directory lacks, one for each role, and reads them all. It changes no key
+// that is there, so it may be called at every start.
+func CreateKeys(dir string, runs ...string) (*KeyRing, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create keys: %w", err)
+	}
+	for _, role := range Roles() {
+		if err := createKey(dir, role); err != nil {
+			return nil, fmt.Errorf("create key of %s: %w", role, err)
+		}
+	}
+	return LoadKeys(dir, runs...)
+}
+
+func createKey(dir string, role Role) error {
+	public := filepath.Join(dir, string(role)+publicSuffix)
+	if _, err := os.Stat(public); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		return err
+	}
+	defer pair.Wipe()
+	seed, err := pair.Seed()
+	if err != nil {
+		return err
+	}
+	key, err := pair.PublicKey()
+	if err != nil {
+		return err
+	}
+	// The seed first: a public key without one would never be made again.
+	if err := os.WriteFile(filepath.Join(dir, string(role)+seedSuffix), append(seed, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.WriteFile(public, []byte(key+"\n"), 0o644)
+}
+
+// LoadKeys reads the public keys of a directory. A role whose file is absent cannot connect.
+func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
+	k := &KeyRing{Runs: runs, Public: make(map[Role][]string), dir: dir}
+	for _, role := range Roles() {
+		text, err := os.ReadFile(filepath.Join(dir, string(role)+publicSuffix))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("load keys: %w", err)
+		}
+		k.Public[role] = strings.Fields(string(text))
+	}
+	return k, k.Validate()
+}
+
+// SeedFile is where the private key of a role is, when its directory is on this machine.
+func (k *KeyRing) SeedFile(role Role) string {
+	if k.dir == "" {
+		return ""
+	}
+	return filepath.Join(k.dir, string(role)+seedSuffix)
+}
+
+// Validate reports every fault of the key ring.
+func (k *KeyRing) Validate() error {
+	var faults []error
+	if len(k.Runs) == 0 {
+		faults = append(faults, errors.New("keys: runs: must name the runs that the roles may work in"))
+	}
+	for _, run := range k.Runs {
+		if err := CheckRunName(run); err != nil {
+			faults = append(faults, fmt.Errorf("keys: runs: %w", err))
+		}
+	}
+	if len(k.Public) == 0 {
+		faults = append(faults, errors.New("keys: no public key of any role"))
+	}
+	seen := make(map[string]Role)
+	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
+		if !slices.Contains(Roles(), role) {
+			faults = append(faults, fmt.Errorf("keys: %q: no such role", role))
+		}
+		for _, key := range k.Public[role] {
+			if !nkeys.IsValidPublicUserKey(key) {
+				faults = append(faults, fmt.Errorf("keys: %s: %q: no public user nkey", role, key))
+			}
+			if other, ok := seen[key]; ok {
+				faults = append(faults, fmt.Errorf("keys: %s: key is also that of %s", role, other))
+			}
+			seen[key] = role
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func (k *KeyRing) users() ([]*server.NkeyUser, error) {
+	if err := k.Validate(); err != nil {
+		return nil, fmt.Errorf("configure broker: %w", err)
+	}
+	var users []*server.NkeyUser
+	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
+		for _, key := range k.Public[role] {
+			user := &server.NkeyUser{Nkey: key}
+			if role != RoleAdmin {
+				p := permissionsOf(role, k.Runs)
+				user.Permissions = &server.Permissions{
+					Publish:   &server.SubjectPermission{Allow: p.Publish},
+					Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
+				}
+			}
+			users = append(users, user)
+		}
+	}
+	return users, nil
+}
+
+// ServerConfig is the authorization block of a NATS server's configuration file that gives the roles their
+// permissions, for brokers that are not embedded.
+func (k *KeyRing) ServerConfig() (string, error) {
+	if err := k.Validate(); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	list := func(subjects []string) string {
+		quoted := make([]string, len(subjects))
+		for i, s := range subjects {
+			quoted[i] = fmt.Sprintf("          %q", s)
+		}
+		return "[\n" + strings.Join(quoted, "\n") + "\n        ]"
+	}
+	b.WriteString("authorization {\n  users = [\n")
+	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
+		for _, key := range k.Public[role] {
+			fmt.Fprintf(&b, "    # %s\n    {\n      nkey: %s\n", role, key)
+			if role != RoleAdmin {
+				p := permissionsOf(role, k.Runs)
+				fmt.Fprintf(&b, "      permissions: {\n        publish: { allow: %s }\n        subscribe: { allow: %s }\n      }\n", list(p.Publish), list(p.Subscribe))
+			}
+			b.WriteString("    }\n")
+		}
+	}
+	b.WriteString("  ]\n}\n")
+	return b.String(), nil
+}

@@ -1,0 +1,271 @@
+package streams_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+// locked is a broker with keys, a run on it, and how to work in the run as a role.
+type locked struct {
+	config streams.BrokerConfig
+	broker *streams.Broker
+	admin  *streams.Run
+}
+
+func lockedBroker(t *testing.T) *locked {
+	t.Helper()
+	l := &locked{config: streamtest.Config(t)}
+	l.config.KeysDir, l.config.KeysRuns = filepath.Join(t.TempDir(), "keys"), []string{"test"}
+	l.broker = streamtest.StartIn(t, l.config)
+	l.admin = streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: l.broker, Role: streams.RoleAdmin}))
+	return l
+}
+
+func (l *locked) connect(t *testing.T, role streams.Role) *streams.Conn {
+	t.Helper()
+	return streamtest.Connect(t, streams.ConnectConfig{
+		URL: l.broker.URL(), Role: role, SeedFile: filepath.Join(l.config.KeysDir, string(role)+".seed"),
+	})
+}
+
+func (l *locked) as(t *testing.T, role streams.Role) *streams.Run {
+	t.Helper()
+	r, err := l.connect(t, role).Attach(t.Context(), "test")
+	require.NoError(t, err)
+	return r
+}
+
+func TestRolesDoTheirWork(t *testing.T) {
+	l := lockedBroker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	trainer, producer := l.as(t, streams.RoleTrainer), l.as(t, streams.RoleProducer)
+	inference, viewer := l.as(t, streams.RoleInference), l.as(t, streams.RoleViewer)
+	seen := errors.New("seen")
+
+	// Weights: trainer to inference.
+	manifest, shards := streamtest.Weights("test", 0, []byte("weights"))
+	require.NoError(t, trainer.PublishWeights(ctx, manifest, shards))
+	require.ErrorIs(t, inference.FollowWeights(ctx, func(m *schemas.Manifest) error {
+		data, err := inference.Shard(ctx, m.Shards[0])
+		require.NoError(t, err)
+		require.Equal(t, []byte("weights"), data)
+		return seen
+	}), seen)
+	later, shards := streamtest.Weights("test", 1, []byte("heavier"))
+	require.NoError(t, trainer.PublishWeights(ctx, later, shards))
+	_, err := viewer.LatestManifest(ctx)
+	require.NoError(t, err)
+
+	// Control: trainer to all.
+	require.NoError(t, trainer.PutControl(ctx, &schemas.Control{Run: "test", Eta: 1, At: time.Unix(1, 0).UTC()}))
+	for _, r := range []*streams.Run{producer, inference, viewer} {
+		follow, stop := context.WithCancel(ctx)
+		require.NoError(t, r.FollowControl(follow, func(c *schemas.Control) {
+			require.Equal(t, 1, c.Eta)
+			stop()
+		}))
+		stop()
+	}
+
+	// Tickets, generation and trajectories.
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- inference.ServeGenerate(serving, "e1", func(_ context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+			return emit(&schemas.GenerateChunk{
+				Tokens: schemas.Int32s{7}, Logprobs: schemas.Float32s{-1}, Versions: schemas.Runs{0}, Done: true, Stop: schemas.GenerateLength,
+			})
+		})
+	}()
+	require.NoError(t, trainer.Issue(ctx, streamtest.Ticket(1, 0), streamtest.Ticket(1, 1), streamtest.Ticket(1, 2), streamtest.Ticket(2, 0)))
+	source, err := producer.Tickets(ctx, streams.TicketOptions{})
+	require.NoError(t, err)
+	defer source.Close()
+	generator := producer.Generator(streams.GeneratorOptions{})
+	defer generator.Close()
+	for i := range 3 {
+		lease, err := source.Take(ctx)
+		require.NoError(t, err)
+		got, err := generator.Generate(ctx, &schemas.GenerateRequest{Run: "test", Episode: lease.Ticket.ID, Tokens: schemas.Int32s{1}, MaxTokens: 1})
+		require.NoError(t, err)
+		require.Equal(t, []int32{7}, got.Tokens)
+		switch i {
+		case 0:
+			require.NoError(t, producer.Publish(ctx, streamtest.Trajectory(1, lease.Ticket.Sample, 50, 0)))
+			require.NoError(t, lease.Done(ctx))
+		case 1:
+			require.NoError(t, producer.CloseGroup(ctx, streamtest.Closed(1, lease.Ticket.Sample)))
+			require.NoError(t, lease.Refuse(ctx, "cannot"))
+		case 2:
+			require.NoError(t, lease.Return(ctx, time.Hour))
+		}
+	}
+	stop()
+	require.NoError(t, <-served)
+	require.NoError(t, trainer.WithdrawTickets(ctx, "g2-0"))
+
+	feed, err := trainer.Feed(ctx, streams.FeedOptions{})
+	require.NoError(t, err)
+	d, err := feed.Next(ctx)
+	require.NoError(t, err)
+	require.NoError(t, feed.Reject(ctx, d, streams.ReasonStale, "old"))
+	d, err = feed.Next(ctx)
+	require.NoError(t, err)
+	require.NoError(t, feed.Ack(ctx, d.Sequence))
+	require.NoError(t, feed.Purge(ctx, d.Sequence))
+	position := feed.Identity()
+	feed.Close()
+	feed, err = trainer.Feed(ctx, streams.FeedOptions{From: &position})
+	require.NoError(t, err)
+	feed.Close()
+
+	// Everybody speaks, the viewer listens.
+	require.NoError(t, producer.Emit(ctx, &schemas.Event{Run: "test", Type: schemas.EventWorkerJoined, Role: "producer", Worker: "p1", At: time.Unix(1, 0).UTC()}))
+	follow, stop := context.WithCancel(ctx)
+	defer stop()
+	require.NoError(t, viewer.FollowEvents(follow, streams.EventsFromStart, func(e *schemas.Event) {
+		require.Equal(t, "p1", e.Worker)
+		stop()
+	}))
+	reasons := make(map[streams.Reason]int)
+	for m, err := range viewer.Rejected(ctx) {
+		require.NoError(t, err)
+		reasons[m.Reason]++
+	}
+	require.Equal(t, map[streams.Reason]int{streams.ReasonStale: 1, streams.ReasonRefused: 1}, reasons)
+	counts, err := viewer.Counts(ctx)
+	require.NoError(t, err)
+	require.Equal(t, 1, counts.Tickets)
+}
+
+func TestRolesAreRefusedWhatIsNotTheirs(t *testing.T) {
+	l := lockedBroker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	require.NoError(t, l.admin.Issue(ctx, streamtest.Ticket(1, 0)))
+	control := &schemas.Control{Run: "test", At: time.Unix(1, 0).UTC()}
+	manifest, shards := streamtest.Weights("test", 0, []byte("weights"))
+	type call struct {
+		name string
+		do   func(*streams.Run) error
+	}
+	issue := call{"issue", func(r *streams.Run) error { return r.Issue(ctx, streamtest.Ticket(1, 0)) }}
+	publish := call{"publish", func(r *streams.Run) error { return r.Publish(ctx, streamtest.Trajectory(1, 0, 9, 0)) }}
+	split := call{"publish in parts", func(r *streams.Run) error {
+		large := streamtest.Trajectory(1, 1, 9, 0)
+		large.Answer = strings.Repeat("x", 9<<20)
+		return r.Publish(ctx, large)
+	}}
+	take := call{"take", func(r *streams.Run) error {
+		_, err := r.Tickets(ctx, streams.TicketOptions{})
+		return err
+	}}
+	read := call{"read trajectories", func(r *streams.Run) error {
+		_, err := r.Feed(ctx, streams.FeedOptions{})
+		return err
+	}}
+	tell := call{"put control", func(r *streams.Run) error { return r.PutControl(ctx, control) }}
+	weigh := call{"publish weights", func(r *streams.Run) error { return r.PublishWeights(ctx, manifest, shards) }}
+	withdraw := call{"withdraw", func(r *streams.Run) error { return r.WithdrawTickets(ctx, "g1-0") }}
+	for role, calls := range map[streams.Role][]call{
+		streams.RoleTrainer:   {take},
+		streams.RoleProducer:  {issue, read, tell, weigh},
+		streams.RoleInference: {issue, publish, take, read, tell, weigh, withdraw},
+		streams.RoleViewer:    {issue, publish, split, take, read, tell, weigh, withdraw},
+	} {
+		r, conn := l.as(t, role), l.connect(t, role)
+		for _, c := range calls {
+			t.Run(string(role)+"/"+c.name, func(t *testing.T) {
+				require.ErrorIs(t, c.do(r), streams.ErrDenied)
+			})
+		}
+		t.Run(string(role)+"/open", func(t *testing.T) {
+			_, err := conn.Open(ctx, "test", streams.DefaultTopology())
+			require.ErrorIs(t, err, streams.ErrDenied)
+		})
+		t.Run(string(role)+"/another run", func(t *testing.T) {
+			_, err := conn.Attach(ctx, "other")
+			require.ErrorIs(t, err, streams.ErrDenied)
+		})
+		t.Run(string(role)+"/another's inbox", func(t *testing.T) {
+			denied := make(chan error, 1)
+			conn.NATS().SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+				select {
+				case denied <- err:
+				default:
+				}
+			})
+			_, err := conn.NATS().SubscribeSync("_INBOX_admin.>")
+			require.NoError(t, err)
+			require.ErrorIs(t, <-denied, nats.ErrPermissionViolation)
+		})
+	}
+}
+
+func TestConnectNeedsTheRightKey(t *testing.T) {
+	l := lockedBroker(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := streams.Connect(ctx, streams.ConnectConfig{URL: l.broker.URL()}, nil)
+	require.ErrorIs(t, err, nats.ErrAuthorization)
+	other := filepath.Join(t.TempDir(), "other")
+	_, err = streams.CreateKeys(other, "test")
+	require.NoError(t, err)
+	_, err = streams.Connect(ctx, streams.ConnectConfig{
+		URL: l.broker.URL(), Role: streams.RoleAdmin, SeedFile: filepath.Join(other, "admin.seed"),
+	}, nil)
+	require.ErrorIs(t, err, nats.ErrAuthorization)
+}
+
+func TestKeysAreMadeOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "keys")
+	first, err := streams.CreateKeys(dir, "a", "b")
+	require.NoError(t, err)
+	require.Len(t, first.Public, len(streams.Roles()))
+	again, err := streams.CreateKeys(dir, "a", "b")
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	info, err := os.Stat(first.SeedFile(streams.RoleTrainer))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	_, err = streams.LoadKeys(dir)
+	require.ErrorContains(t, err, "runs: must name")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "viewer.pub"), []byte(first.Public[streams.RoleAdmin][0]), 0o600))
+	_, err = streams.LoadKeys(dir, "a", "b.c")
+	require.ErrorIs(t, err, streams.ErrName)
+	require.ErrorContains(t, err, "viewer: key is also that of admin")
+}
+
+func TestServerConfigSaysWhatTheEmbeddedBrokerDoes(t *testing.T) {
+	keys, err := streams.CreateKeys(filepath.Join(t.TempDir(), "keys"), "test")
+	require.NoError(t, err)
+	text, err := keys.ServerConfig()
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	require.NoError(t, os.WriteFile(path, []byte("port: -1\n"+text), 0o600))
+	options, err := server.ProcessConfigFile(path)
+	require.NoError(t, err)
+	require.Len(t, options.Nkeys, len(streams.Roles()))
+	for _, user := range options.Nkeys {
+		if user.Nkey == keys.Public[streams.RoleAdmin][0] {
+			require.Nil(t, user.Permissions)
+			continue
+		}
+		require.NotEmpty(t, user.Permissions.Publish.Allow)
+		require.NotEmpty(t, user.Permissions.Subscribe.Allow)
+	}
+}

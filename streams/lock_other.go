@@ -1,0 +1,9 @@
+//go:build !unix
+
+package streams
+
+import "os"
+
+// lockFile does nothing where the system has no lock that ends with the process: a stale one would keep a
+// broker from its own store.
+func lockFile(*os.File) error { return nil }

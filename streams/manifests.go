@@ -1,0 +1,139 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+const (
+	// manifestKey is the one key of WEIGHTS. Its history is the versions, its value the newest: so a version is
+	// published by one compare-and-set, and there is no half-published state to mend.
+	manifestKey = "manifest"
+	// weightsHistory is how many manifests WEIGHTS holds, the most that a bucket can. Shards are kept for fewer.
+	weightsHistory = 64
+)
+
+// LatestManifest is the newest published version; [ErrNoWeights] if there is none.
+func (r *Run) LatestManifest(ctx context.Context) (*schemas.Manifest, error) {
+	m, _, err := r.latestManifest(ctx)
+	return m, err
+}
+
+func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, error) {
+	data, revision, err := r.last(ctx, r.names.weights, manifestKey)
+	if err != nil {
+		return nil, 0, err
+	}
+	if data == nil {
+		return nil, 0, fmt.Errorf("run %s: %w", r.run, ErrNoWeights)
+	}
+	m, err := r.readManifest(data)
+	return m, revision, err
+}
+
+// Manifest is that of a version; [ErrNoWeights] if it was never published or is no longer kept.
+func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, error) {
+	history, err := r.manifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range history {
+		if m.Version == version {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("run %s: version %d: %w", r.run, version, ErrNoWeights)
+}
+
+// manifests are those that the bucket still holds, newest first.
+func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
+	err = r.call(ctx, "read manifests", r.names.weights, func(ctx context.Context) error {
+		history = history[:0]
+		kv, err := r.js.KeyValue(ctx, r.names.weights)
+		if err != nil {
+			return err
+		}
+		entries, err := kv.History(ctx, manifestKey)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil
+		}
+		for _, e := range slices.Backward(entries) {
+			m, err := r.readManifest(e.Value())
+			if err != nil {
+				return fmt.Errorf("revision %d: %w", e.Revision(), err)
+			}
+			history = append(history, m)
+		}
+		return err
+	})
+	return history, err
+}
+
+func (r *Run) readManifest(data []byte) (*schemas.Manifest, error) {
+	m := new(schemas.Manifest)
+	if err := schemas.Unmarshal(data, m); err != nil {
+		return nil, err
+	}
+	return m, r.own(m.Run, m.Validate())
+}
+
+// FollowWeights calls fn with the newest version, if there is one, and then with each newer one, skipping to the
+// newest of those published while fn ran. It returns fn's error, or nil when ctx ends. An error of fn that wraps
+// [ErrNoShard] is forgiven where a newer version has been published: fn was too slow for what it was given.
+//
+// Invariant: the versions that fn sees only rise.
+func (r *Run) FollowWeights(ctx context.Context, fn func(*schemas.Manifest) error) error {
+	return r.follow(ctx, r.names.weights, manifestKey, func(data []byte, revision uint64) error {
+		m, err := r.readManifest(data)
+		if err != nil {
+			return fmt.Errorf("manifest of revision %d: %w", revision, err)
+		}
+		err = fn(m)
+		if errors.Is(err, ErrNoShard) {
+			if newest, _, latestErr := r.latestManifest(ctx); latestErr == nil && newest.Version > m.Version {
+				r.log.Warn("version gone before it was loaded; going on to a newer one", "version", m.Version, "newest", newest.Version)
+				return nil
+			}
+		}
+		return err
+	})
+}
+
+// chain is what m's shards stand on: m and its bases down to a whole one, newest first. It fails with [ErrNoWeights]
+// where a base is not in history.
+func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifest, error) {
+	links := []*schemas.Manifest{m}
+	for m.Base != schemas.NoBase {
+		i := slices.IndexFunc(history, func(h *schemas.Manifest) bool { return h.Version == m.Base })
+		if i < 0 {
+			return nil, fmt.Errorf("version %d stands on version %d: %w", m.Version, m.Base, ErrNoWeights)
+		}
+		m = history[i]
+		links = append(links, m)
+	}
+	return links, nil
+}
+
+// needed are the hashes that the newest keep versions of history name, or stand on. A version whose bases are no
+// longer all there cannot be read, and needs nothing.
+func needed(history []*schemas.Manifest, keep int) map[string]bool {
+	hashes := make(map[string]bool)
+	for _, m := range history[:min(keep, len(history))] {
+		links, err := chain(m, history)
+		if err != nil {
+			continue
+		}
+		for _, link := range links {
+			for _, s := range link.Shards {
+				hashes[s.Hash] = true
+			}
+		}
+	}
+	return hashes
+}

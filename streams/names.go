@@ -1,0 +1,86 @@
+package streams
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// maxName bounds a run, task, group, producer or engine name, in bytes.
+const maxName = 64
+
+// checkName says whether a name can be one token of a subject and part of a stream name: letters, digits,
+// '_' and '-', 1 to 64 bytes.
+func checkName(what, name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: %s is empty", ErrName, what)
+	}
+	if len(name) > maxName {
+		return fmt.Errorf("%w: %s %.20q...: %d bytes, at most %d", ErrName, what, name, len(name), maxName)
+	}
+	for _, c := range []byte(name) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return fmt.Errorf("%w: %s %q: only letters, digits, '_' and '-' are allowed", ErrName, what, name)
+		}
+	}
+	return nil
+}
+
+// CheckRunName says whether a run may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
+func CheckRunName(run string) error { return checkName("run", run) }
+
+// names are the streams, buckets and subjects of one run. Names given to its methods must have passed
+// checkName.
+type names struct {
+	run                                     string
+	tickets, trajectories, rejected, events string // streams
+	weights, control, shards                string // buckets
+}
+
+// durableProducers is the one consumer of TICKETS: all producers share it.
+const durableProducers = "producers"
+
+func newNames(run string) (names, error) {
+	if err := CheckRunName(run); err != nil {
+		return names{}, err
+	}
+	stream := func(s string) string { return "WEIR_" + run + "_" + s }
+	return names{
+		run:          run,
+		tickets:      stream("TICKETS"),
+		trajectories: stream("TRAJECTORIES"),
+		rejected:     stream("REJECTED"),
+		events:       stream("EVENTS"),
+		weights:      stream("WEIGHTS"),
+		control:      stream("CONTROL"),
+		shards:       stream("SHARDS"),
+	}, nil
+}
+
+func (n names) prefix() string { return "weir." + n.run + "." }
+
+// ticketSubject carries the group and the sample, so that a ticket that cannot be read can still be closed,
+// a ticket that is outstanding cannot be issued again, and a group can be withdrawn.
+func (n names) ticketSubject(task, group string, sample int) string {
+	return n.prefix() + "tickets." + task + "." + group + "." + strconv.Itoa(sample)
+}
+func (n names) ticketSubjects() string               { return n.prefix() + "tickets.*.*.*" }
+func (n names) groupTickets(group string) string     { return n.prefix() + "tickets.*." + group + ".*" }
+func (n names) trajectorySubjects() string           { return n.prefix() + "trajectories.*.*" }
+func (n names) rejectedSubject(reason string) string { return n.prefix() + "rejected." + reason }
+func (n names) rejectedSubjects() string             { return n.prefix() + "rejected.*" }
+func (n names) eventSubject() string                 { return n.prefix() + "events" }
+
+// generateSubject is shared by all engines in a queue group; generateEngineSubject reaches one of them.
+func (n names) generateSubject() string                    { return n.prefix() + "generate" }
+func (n names) generateEngineSubject(engine string) string { return n.prefix() + "generate." + engine }
+
+// trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.
+func (n names) trajectorySubject(oldest int64, producer string) string {
+	version := "none"
+	if oldest >= 0 {
+		version = strconv.FormatInt(oldest, 10)
+	}
+	return n.prefix() + "trajectories." + version + "." + producer
+}

@@ -1,0 +1,109 @@
+package streams
+
+import "slices"
+
+// Role is what a connection may do.
+type Role string
+
+// The roles.
+const (
+	RoleAdmin     Role = "admin"     // everything: makes and removes streams
+	RoleTrainer   Role = "trainer"   // issues tickets, reads and purges trajectories, publishes weights and control
+	RoleProducer  Role = "producer"  // takes tickets, calls generate, publishes trajectories
+	RoleInference Role = "inference" // reads weights, serves generate
+	RoleViewer    Role = "viewer"    // reads
+)
+
+// Roles are all roles.
+func Roles() []Role {
+	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleViewer}
+}
+
+// inboxPrefix is where replies to a role arrive, so that no role can listen to another's.
+func (r Role) inboxPrefix() string {
+	if r == "" {
+		return "_INBOX"
+	}
+	return "_INBOX_" + string(r)
+}
+
+// permissions are the subjects of a role. What is not allowed is denied.
+type permissions struct{ Publish, Subscribe []string }
+
+func permissionsOf(role Role, runs []string) permissions {
+	p := permissions{Subscribe: []string{role.inboxPrefix() + ".>"}}
+	for _, run := range runs {
+		n, err := newNames(run)
+		if err != nil {
+			continue // Validate has named it
+		}
+		p.allow(role, n)
+	}
+	slices.Sort(p.Publish)
+	p.Publish = slices.Compact(p.Publish)
+	slices.Sort(p.Subscribe)
+	p.Subscribe = slices.Compact(p.Subscribe)
+	return p
+}
+
+func (p *permissions) publish(subjects ...string) { p.Publish = append(p.Publish, subjects...) }
+
+// look lets a role see how a stream is configured and what it holds, in numbers.
+func (p *permissions) look(streams ...string) {
+	for _, s := range streams {
+		p.publish("$JS.API.STREAM.INFO." + s)
+	}
+}
+
+// read lets a role read a stream's messages by sequence or subject, and follow it by a consumer that ends
+// with it.
+func (p *permissions) read(streams ...string) {
+	p.look(streams...)
+	for _, s := range streams {
+		p.publish(
+			"$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>", "$JS.API.STREAM.MSG.GET."+s,
+			"$JS.API.CONSUMER.CREATE."+s+".>", "$JS.API.CONSUMER.INFO."+s+".*", "$JS.API.CONSUMER.DELETE."+s+".*",
+			"$JS.API.CONSUMER.MSG.NEXT."+s+".*", "$JS.FC."+s+".>",
+		)
+	}
+}
+
+func (p *permissions) allow(role Role, n names) {
+	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
+	p.look(n.tickets, n.trajectories, n.rejected, n.events)
+	p.read(control)
+	switch role {
+	case RoleTrainer:
+		p.read(n.trajectories, n.rejected, n.events, weights, shards)
+		p.publish(
+			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
+			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
+			"$JS.API.CONSUMER.RESET."+n.trajectories+".*",
+			"$JS.ACK."+n.trajectories+".>",
+			"$JS.API.STREAM.PURGE."+n.trajectories,
+			"$KV."+n.weights+".>", "$KV."+n.control+".>", "$O."+n.shards+".>",
+			"$JS.API.STREAM.PURGE."+shards, "$JS.API.STREAM.MSG.DELETE."+shards,
+			n.generateSubject(), n.prefix()+"generate.>",
+		)
+	case RoleProducer:
+		p.publish(
+			"$JS.API.CONSUMER.INFO."+n.tickets+"."+durableProducers,
+			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
+			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
+			// To end a ticket that a killed broker has forgotten to have handed out.
+			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
+			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
+			n.generateSubject(), n.prefix()+"generate.>",
+		)
+	case RoleInference:
+		p.read(weights, shards)
+		p.publish(n.eventSubject())
+		for _, caller := range []Role{RoleAdmin, RoleTrainer, RoleProducer} {
+			p.publish(caller.inboxPrefix() + ".>")
+		}
+		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.prefix()+"generate.>")
+	case RoleViewer:
+		p.read(n.rejected, n.events, weights)
+		p.publish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)
+	}
+}

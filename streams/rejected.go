@@ -1,0 +1,203 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Reason says why a message was refused. It is part of a subject: letters, digits, '_' and '-' only.
+type Reason string
+
+// The reasons.
+const (
+	ReasonStale     Reason = "stale"     // its oldest token is more than eta versions behind
+	ReasonMalformed Reason = "malformed" // it cannot be read, or what it says contradicts itself
+	ReasonVersion   Reason = "version"   // its wire version is not this build's
+	ReasonForeign   Reason = "foreign"   // it is readable and does not belong here: another run, kind or producer
+	ReasonOversized Reason = "oversized" // it is larger than a reader is ready to hold
+	ReasonDuplicate Reason = "duplicate" // its trajectory was received before
+	ReasonPoisoned  Reason = "poisoned"  // every attempt at it failed
+	ReasonRefused   Reason = "refused"   // its producer cannot do it
+)
+
+// Headers of a rejected message.
+const (
+	headerReason   = "Weir-Reason"
+	headerDetail   = "Weir-Detail"
+	headerSubject  = "Weir-Subject"
+	headerStream   = "Weir-Stream"
+	headerSequence = "Weir-Sequence"
+	// maxDetail bounds the detail, in bytes.
+	maxDetail = 1 << 10
+)
+
+// RejectedMessage is one refused message as REJECTED keeps it.
+type RejectedMessage struct {
+	// Sequence in REJECTED.
+	Sequence uint64
+	Reason   Reason
+	// Detail says in words what is wrong.
+	Detail string
+	// Subject, Stream and Original say where it was: its subject, stream and sequence there.
+	Subject  string
+	Stream   string
+	Original uint64
+	At       time.Time
+	// Data is the message as it came.
+	Data []byte
+}
+
+// origin says where a refused message came from.
+type origin struct {
+	stream, subject string
+	sequence        uint64
+}
+
+// reject copies a message to REJECTED. It is idempotent: the same message is kept once for a reason.
+func (r *Run) reject(ctx context.Context, from origin, reason Reason, detail string, data []byte) error {
+	if err := checkName("reason", string(reason)); err != nil {
+		return err
+	}
+	h := nats.Header{}
+	h.Set(headerReason, string(reason))
+	h.Set(headerDetail, cleanDetail(detail))
+	h.Set(headerSubject, from.subject)
+	h.Set(headerStream, from.stream)
+	h.Set(headerSequence, strconv.FormatUint(from.sequence, 10))
+	id := fmt.Sprintf("rejected/%s/%d/%s", from.stream, from.sequence, reason)
+	r.log.Warn("message rejected", "reason", string(reason), "detail", cleanDetail(detail), "subject", from.subject, "sequence", from.sequence)
+	return r.publish(ctx, r.names.rejected, r.names.rejectedSubject(string(reason)), id, h, data)
+}
+
+// cleanDetail makes a detail fit for a header: one line, bounded.
+func cleanDetail(detail string) string {
+	detail = strings.ToValidUTF8(strings.Map(func(c rune) rune {
+		if c < ' ' {
+			return ' '
+		}
+		return c
+	}, detail), "?")
+	if len(detail) > maxDetail {
+		detail = strings.ToValidUTF8(detail[:maxDetail], "")
+	}
+	return strings.TrimSpace(detail)
+}
+
+// Rejected walks what REJECTED holds, oldest first, as far as it reached when the walk began. It ends after
+// the first error.
+func (r *Run) Rejected(ctx context.Context) iter.Seq2[*RejectedMessage, error] {
+	return func(yield func(*RejectedMessage, error) bool) {
+		name := r.names.rejected
+		var stream jetstream.Stream
+		err := r.call(ctx, "read stream "+name, name, func(ctx context.Context) (err error) {
+			stream, err = r.js.Stream(ctx, name)
+			return err
+		})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		last := stream.CachedInfo().State.LastSeq
+		for next := stream.CachedInfo().State.FirstSeq; next <= last; {
+			m, after, err := r.rejectedAt(ctx, stream, next)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return
+			}
+			if !yield(m, err) || err != nil {
+				return
+			}
+			next = after
+		}
+	}
+}
+
+// rejectedAt reads the first message at or after a sequence, joined, and the sequence to go on from.
+func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence uint64) (*RejectedMessage, uint64, error) {
+	var parts [][]byte
+	var whole part
+	for {
+		raw, err := r.message(ctx, stream, sequence, r.names.rejectedSubjects())
+		if err != nil {
+			return nil, 0, err
+		}
+		p, split := rejectedPart(raw.Header)
+		m := &RejectedMessage{
+			Sequence: raw.Sequence,
+			Reason:   Reason(raw.Header.Get(headerReason)),
+			Detail:   raw.Header.Get(headerDetail),
+			Subject:  raw.Header.Get(headerSubject),
+			Stream:   raw.Header.Get(headerStream),
+			At:       raw.Time,
+			Data:     raw.Data,
+		}
+		// A stranger's message without the headers is shown as it is, with 0 here.
+		m.Original, _ = strconv.ParseUint(raw.Header.Get(headerSequence), 10, 64)
+		switch {
+		case !split:
+			return m, raw.Sequence + 1, nil
+		case len(parts) == 0 && p.index != 1, len(parts) > 0 && (p.hash != whole.hash || p.index != len(parts)+1):
+			// The rest of a message whose beginning has aged out.
+			return m, raw.Sequence + 1, nil
+		}
+		whole, parts = p, append(parts, raw.Data)
+		if p.index == p.count {
+			m.Sequence = p.first(raw.Sequence)
+			if data, err := join(p, parts); err == nil {
+				m.Data = data
+			}
+			return m, raw.Sequence + 1, nil
+		}
+		sequence = raw.Sequence + 1
+	}
+}
+
+// rejectedPart reads the part headers that publish writes; a stranger's that make no sense are none.
+func rejectedPart(h nats.Header) (part, bool) {
+	p, ok, err := parsePart(h)
+	return p, ok && err == nil
+}
+
+// message reads one stored message: the first at or after sequence under subject, or, with subject "", the one
+// at sequence. It fails with jetstream.ErrMsgNotFound if there is none.
+func (r *Run) message(ctx context.Context, stream jetstream.Stream, sequence uint64, subject string) (*jetstream.RawStreamMsg, error) {
+	var options []jetstream.GetMsgOpt
+	if subject != "" {
+		options = append(options, jetstream.WithGetMsgSubject(subject))
+	}
+	name := stream.CachedInfo().Config.Name
+	var m *jetstream.RawStreamMsg
+	err := r.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) (err error) {
+		m, err = stream.GetMsg(ctx, sequence, options...)
+		return err
+	})
+	return m, err
+}
+
+// Replay publishes what was rejected from TRAJECTORIES there once more; a feed judges it anew. It is
+// idempotent by the rejected message's sequence. Rejected tickets are issued again by the trainer and cannot be
+// replayed.
+func (r *Run) Replay(ctx context.Context, m *RejectedMessage) error {
+	if m.Stream != r.names.trajectories {
+		return fmt.Errorf("replay rejected message %d: it was in stream %q, only trajectories can be replayed", m.Sequence, m.Stream)
+	}
+	kind, _, err := schemas.Peek(m.Data)
+	if err != nil {
+		return fmt.Errorf("replay rejected message %d: %w", m.Sequence, err)
+	}
+	switch kind {
+	case schemas.KindTrajectory, schemas.KindGroupClosed:
+	default:
+		return fmt.Errorf("replay rejected message %d: it is a %s, only trajectories can be replayed", m.Sequence, kind)
+	}
+	return r.publish(ctx, r.names.trajectories, m.Subject, fmt.Sprintf("replay/%d", m.Sequence), nil, m.Data)
+}

@@ -1,0 +1,138 @@
+package streams
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How often and how long one attempt at the broker is made.
+const (
+	attemptTimeout = 5 * time.Second
+	backoffMin     = 10 * time.Millisecond
+	quietAttempts  = 8
+	backoffMax     = 500 * time.Millisecond
+)
+
+// JetStream error codes that the client library does not name.
+const (
+	codeStoreFailed       = 10077 // full, or the disk is
+	codeNoStorage         = 10047 // the broker cannot set the bytes of a new stream aside
+	codeNoSequence        = 10043 // a message to delete is gone
+	codeBatchDuplicate    = 10201 // the message id of a batch is stored already
+	codeBatchIncomplete   = 10176 // the batch was cut off
+	codeDuplicateInFlight = 10158 // the same message id is being stored
+)
+
+// retry is retryWithin with the usual bound on an attempt.
+func retry(ctx context.Context, log *slog.Logger, what string, transient func(error) bool, attempt func(context.Context) error) error {
+	return retryWithin(ctx, log, what, attemptTimeout, transient, attempt)
+}
+
+// retryWithin makes attempts, each bounded by timeout, with jittered back-off between, until one succeeds,
+// one fails for good, or ctx ends; then the error names the last failure. It warns when failures go on, at every
+// doubling of their number; the first few are a full stream's or a restart's usual course.
+func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout time.Duration, transient func(error) bool, attempt func(context.Context) error) error {
+	delay := backoffMin
+	var last error
+	ended := func() error {
+		if last == nil {
+			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
+		return fmt.Errorf("%s: %w (last attempt: %w)", what, context.Cause(ctx), last)
+	}
+	for n := 1; ; n++ {
+		if ctx.Err() != nil {
+			return ended()
+		}
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			return attempt(ctx)
+		}()
+		if err == nil {
+			if n >= quietAttempts {
+				log.Info("succeeded after retries", "what", what, "attempts", n)
+			}
+			return nil
+		}
+		if ctx.Err() != nil {
+			last = cmp.Or(last, err) // the one before says more than that ctx ended
+			return ended()
+		}
+		last = err
+		if !transient(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if n >= quietAttempts && n&(n-1) == 0 {
+			log.Warn("broker did not take it; trying again", "what", what, "attempts", n, "err", err)
+		}
+		if err := wait(ctx, delay/2+rand.N(delay)); err != nil {
+			continue
+		}
+		delay = min(2*delay, backoffMax)
+	}
+}
+
+// wait returns after d, or with an error when ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// transient says whether a later attempt at the same call may succeed: the broker is away, restarting, full,
+// overrun or between leaders.
+func transient(err error) bool {
+	if errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
+		return false
+	}
+	if code := apiCode(err); code != nil {
+		switch int(code.ErrorCode) {
+		case codeBatchIncomplete, codeDuplicateInFlight:
+			return true
+		case codeNoStorage:
+			return false
+		}
+		return code.Code == 408 || code.Code == 429 || code.Code >= 500
+	}
+	for _, t := range []error{
+		nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
+		nats.ErrReconnectBufExceeded, nats.ErrStaleConnection, jetstream.ErrNoStreamResponse,
+		jetstream.ErrJetStreamNotEnabled, jetstream.ErrNoHeartbeat, jetstream.ErrServerShutdown, jetstream.ErrMsgDeleteUnsuccessful,
+		context.DeadlineExceeded, errInterrupted,
+	} {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// apiCode is the broker's own error in err, nil if there is none.
+func apiCode(err error) *jetstream.APIError {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
+		return api
+	}
+	if js, ok := errors.AsType[jetstream.JetStreamError](err); ok {
+		return js.APIError()
+	}
+	return nil
+}
+
+func hasCode(err error, code int) bool {
+	api := apiCode(err)
+	return api != nil && int(api.ErrorCode) == code
+}

@@ -1,0 +1,43 @@
+package streams
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Run is a handle on the resources of one run. It is safe for concurrent use and needs no closing: it lives
+// as long as its [Conn].
+type Run struct {
+	conn     *Conn
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	run      string
+	names    names
+	topology Topology
+	log      *slog.Logger
+}
+
+func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
+	n, err := newNames(run)
+	if err != nil {
+		return nil, err
+	}
+	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log}, nil
+}
+
+// Name is the run's name.
+func (r *Run) Name() string { return r.run }
+
+// Topology is what the run was opened with, by whoever did.
+func (r *Run) Topology() Topology { return r.topology }
+
+// call makes attempts at a broker call until one succeeds, ctx ends, or it fails for good: see retry. A denial
+// of a subject that contains needle is such an end.
+func (r *Run) call(ctx context.Context, what, needle string, attempt func(context.Context) error) error {
+	return retry(ctx, r.log, what, transient, func(ctx context.Context) error {
+		return r.conn.guard(ctx, needle, attempt)
+	})
+}

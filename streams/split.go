@@ -1,0 +1,184 @@
+package streams
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all of
+// them, next to one another, or none. So the parts share the fate of the message in every respect: they fill
+// the stream's limits, wait when it is full, are purged together, need no other permission, and leave no
+// orphans, which bytes in an object store with a reference to them would. The sequence of the first part is that
+// of the message; its own header says which part it is, so the others are found by counting.
+const (
+	headerPart = "Weir-Part" // "2/3"
+	headerSize = "Weir-Size" // bytes of the whole
+	headerHash = "Weir-Hash" // hex SHA-256 of the whole
+
+	headerBatchID     = "Nats-Batch-Id"
+	headerBatchSeq    = "Nats-Batch-Sequence"
+	headerBatchCommit = "Nats-Batch-Commit"
+
+	// headerRoom is left in the payload limit for headers.
+	headerRoom = 8 << 10
+	// maxParts is the broker's bound on a batch.
+	maxParts = 1000
+	// maxJoined bounds a message that was split, in bytes: what a reader is ready to hold.
+	maxJoined = 256 << 20
+	// minRate, bytes a second, is the slowest transfer that is not taken for a failure.
+	minRate = 4 << 20
+)
+
+// part is where a stored message stands in the one that it is part of.
+type part struct {
+	index, count int // 1 <= index <= count
+	size         int
+	hash         string
+}
+
+// first is the sequence of the first part, of the one at sequence.
+func (p part) first(sequence uint64) uint64 { return sequence - uint64(p.index-1) }
+
+// parsePart reads the part headers; ok is false, without an error, where there are none.
+func parsePart(h nats.Header) (p part, ok bool, err error) {
+	text := h.Get(headerPart)
+	if text == "" {
+		return part{}, false, nil
+	}
+	index, count, found := strings.Cut(text, "/")
+	p.index, err = strconv.Atoi(index)
+	if err == nil && found {
+		p.count, err = strconv.Atoi(count)
+	}
+	if err != nil || p.index < 1 || p.index > p.count || p.count > maxParts {
+		return part{}, true, fmt.Errorf("header %s: %.40q: must be part/parts, at most %d", headerPart, text, maxParts)
+	}
+	p.size, err = strconv.Atoi(h.Get(headerSize))
+	if err != nil || p.size < p.count {
+		return part{}, true, fmt.Errorf("header %s: %.40q: must be the bytes of the whole", headerSize, h.Get(headerSize))
+	}
+	p.hash = h.Get(headerHash)
+	if len(p.hash) != 2*sha256.Size {
+		return part{}, true, fmt.Errorf("header %s: %.80q: must be a hex SHA-256", headerHash, p.hash)
+	}
+	return p, true, nil
+}
+
+// join puts parts together and checks them against what their headers say.
+func join(p part, parts [][]byte) ([]byte, error) {
+	whole := make([]byte, 0, p.size)
+	for _, b := range parts {
+		if len(whole)+len(b) > p.size {
+			return nil, fmt.Errorf("parts hold more than the %d bytes of the whole", p.size)
+		}
+		whole = append(whole, b...)
+	}
+	if len(whole) != p.size {
+		return nil, fmt.Errorf("parts hold %d bytes of %d", len(whole), p.size)
+	}
+	if hash := sha256.Sum256(whole); hex.EncodeToString(hash[:]) != p.hash {
+		return nil, fmt.Errorf("joined bytes have hash %x, their header says %s", hash, p.hash)
+	}
+	return whole, nil
+}
+
+// publish stores data in stream under subject and id exactly once, whatever the retries, and in parts where it
+// must. It waits, backing off, while the stream is full or the broker away, until ctx ends.
+func (r *Run) publish(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
+	what := fmt.Sprintf("publish %s to %s", id, stream)
+	room := int(r.nc.MaxPayload()) - headerRoom
+	if room <= 0 {
+		return fmt.Errorf("%s: %w: the broker takes %d bytes a message", what, ErrTooLarge, r.nc.MaxPayload())
+	}
+	if len(data) > maxJoined || len(data) > room*maxParts {
+		return fmt.Errorf("%s: %w: %d bytes, at most %d", what, ErrTooLarge, len(data), min(maxJoined, room*maxParts))
+	}
+	timeout := attemptTimeout + time.Duration(len(data))*time.Second/minRate
+	return retryWithin(ctx, r.log, what, timeout, transient, func(ctx context.Context) error {
+		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
+			if len(data) <= room {
+				return r.publishWhole(ctx, stream, subject, id, header, data)
+			}
+			return r.publishParts(ctx, stream, subject, id, header, data, room)
+		})
+	})
+}
+
+func (r *Run) publishWhole(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
+	msg := &nats.Msg{Subject: subject, Header: copyHeader(header), Data: data}
+	_, err := r.js.PublishMsg(ctx, msg, jetstream.WithMsgID(id), jetstream.WithExpectStream(stream), jetstream.WithRetryAttempts(0))
+	return err
+}
+
+func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, room int) error {
+	count := (len(data) + room - 1) / room
+	hash := sha256.Sum256(data)
+	batch := nuid.Next()
+	for i := range count {
+		h := copyHeader(header)
+		h.Set(headerPart, fmt.Sprintf("%d/%d", i+1, count))
+		h.Set(headerSize, strconv.Itoa(len(data)))
+		h.Set(headerHash, hex.EncodeToString(hash[:]))
+		h.Set(headerBatchID, batch)
+		h.Set(headerBatchSeq, strconv.Itoa(i+1))
+		h.Set(jetstream.ExpectedStreamHeader, stream)
+		if i == 0 {
+			h.Set(jetstream.MsgIDHeader, id)
+		}
+		if i == count-1 {
+			h.Set(headerBatchCommit, "1")
+		}
+		reply, err := r.nc.RequestMsgWithContext(ctx, &nats.Msg{
+			Subject: subject, Header: h, Data: data[i*room : min((i+1)*room, len(data))],
+		})
+		if err != nil {
+			return fmt.Errorf("send part %d of %d: %w", i+1, count, err)
+		}
+		if err := batchReply(reply.Data, i == count-1); err != nil {
+			if hasCode(err, codeBatchDuplicate) {
+				return nil
+			}
+			return fmt.Errorf("send part %d of %d: %w", i+1, count, err)
+		}
+	}
+	return nil
+}
+
+// batchReply reads the broker's answer to a part: nothing, an error, or for the last the acknowledgement.
+func batchReply(data []byte, last bool) error {
+	if len(data) == 0 && !last {
+		return nil
+	}
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return fmt.Errorf("read acknowledgement %.80q: %w", data, err)
+	}
+	if ack.Error != nil {
+		return ack.Error
+	}
+	if ack.Sequence == 0 {
+		return fmt.Errorf("read acknowledgement %.80q: no sequence", data)
+	}
+	return nil
+}
+
+func copyHeader(h nats.Header) nats.Header {
+	c := make(nats.Header, len(h)+8)
+	for k, v := range h {
+		c[k] = append([]string(nil), v...)
+	}
+	return c
+}

@@ -1,0 +1,63 @@
+package streams
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
+	sum := sha256.Sum256([]byte("hello world"))
+	p := part{index: 2, count: 2, size: 11, hash: hex.EncodeToString(sum[:])}
+	whole, err := join(p, [][]byte{[]byte("hello "), []byte("world")})
+	require.NoError(t, err)
+	require.Equal(t, "hello world", string(whole))
+	for want, parts := range map[string][][]byte{
+		"more than the 11 bytes": {[]byte("hello "), []byte("worlds")},
+		"10 bytes of 11":         {[]byte("hello "), []byte("worl")},
+		"have hash":              {[]byte("world "), []byte("hello")},
+	} {
+		_, err := join(p, parts)
+		require.ErrorContains(t, err, want)
+	}
+	require.Equal(t, uint64(41), p.first(42))
+}
+
+func FuzzParsePart(f *testing.F) {
+	hash := strings.Repeat("a", 64)
+	for _, seed := range [][3]string{
+		{"", "", ""}, {"1/2", "10", hash}, {"2/1", "10", hash}, {"0/1", "1", hash}, {"1/1000", "1000", hash},
+		{"1/1001", "9999", hash}, {"1", "1", hash}, {"1/2", "1", hash}, {"1/2", "10", "short"}, {"-1/-2", "1", hash}, {"1/2/3", "4", hash},
+	} {
+		f.Add(seed[0], seed[1], seed[2])
+	}
+	f.Fuzz(func(t *testing.T, index, size, hash string) {
+		p, ok, err := parsePart(nats.Header{headerPart: {index}, headerSize: {size}, headerHash: {hash}})
+		if !ok || err != nil {
+			require.Zero(t, p)
+			return
+		}
+		require.True(t, 1 <= p.index && p.index <= p.count && p.count <= maxParts && p.count <= p.size)
+		a, b, found := strings.Cut(index, "/")
+		require.True(t, found)
+		i, err := strconv.Atoi(a)
+		require.NoError(t, err)
+		n, err := strconv.Atoi(b)
+		require.NoError(t, err)
+		require.Equal(t, part{index: i, count: n, size: p.size, hash: hash}, p)
+	})
+}
+
+func TestBatchReply(t *testing.T) {
+	require.NoError(t, batchReply(nil, false))
+	require.NoError(t, batchReply([]byte(`{"stream":"S","seq":4,"batch":"b","count":4}`), true))
+	require.Error(t, batchReply(nil, true))
+	require.ErrorContains(t, batchReply([]byte(`{"stream":"S"}`), true), "no sequence")
+	err := batchReply([]byte(`{"error":{"code":400,"err_code":10201,"description":"atomic publish batch contains duplicate message id"}}`), true)
+	require.True(t, hasCode(err, codeBatchDuplicate))
+}

@@ -1,0 +1,79 @@
+package streamtest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+// Start starts an embedded broker on a free loopback port that ends with the test.
+func Start(tb testing.TB) *streams.Broker {
+	tb.Helper()
+	return StartIn(tb, Config(tb))
+}
+
+// Config is what Start uses: a store in the test's directory, a free port, no syncing.
+func Config(tb testing.TB) streams.BrokerConfig {
+	tb.Helper()
+	c := streams.DefaultBrokerConfig()
+	c.StoreDir = tb.TempDir()
+	c.Listen = "127.0.0.1:0"
+	c.SyncAlways = false
+	return c
+}
+
+// StartIn starts an embedded broker with a configuration.
+func StartIn(tb testing.TB, config streams.BrokerConfig) *streams.Broker {
+	tb.Helper()
+	b, err := streams.StartBroker(tb.Context(), config, Log(tb))
+	require.NoError(tb, err)
+	tb.Cleanup(b.Shutdown)
+	return b
+}
+
+// Conn is a connection to a broker of its own.
+func Conn(tb testing.TB) *streams.Conn {
+	tb.Helper()
+	return Connect(tb, streams.ConnectConfig{Broker: Start(tb)})
+}
+
+// Connect connects, for as long as the test runs.
+func Connect(tb testing.TB, config streams.ConnectConfig) *streams.Conn {
+	tb.Helper()
+	if config.Name == "" {
+		config.Name = tb.Name()
+	}
+	c, err := streams.Connect(tb.Context(), config, Log(tb))
+	require.NoError(tb, err)
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// Open opens a run named "test" with limits that suit a test.
+func Open(tb testing.TB, c *streams.Conn) *streams.Run {
+	tb.Helper()
+	topology := streams.DefaultTopology()
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes = 256<<20, 32<<20 // the broker sets aside as much
+	r, err := c.Open(tb.Context(), "test", topology)
+	require.NoError(tb, err)
+	return r
+}
+
+// Log writes to the test's log, and nothing once the test is over.
+func Log(tb testing.TB) *slog.Logger {
+	tb.Helper()
+	return slog.New(slog.NewTextHandler(&testWriter{tb: tb}, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+type testWriter struct{ tb testing.TB }
+
+func (w *testWriter) Write(p []byte) (int, error) {
+	if context.Cause(w.tb.Context()) == nil {
+		w.tb.Logf("%s", p)
+	}
+	return len(p), nil
+}

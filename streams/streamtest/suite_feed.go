@@ -1,0 +1,391 @@
+package streamtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+func trajectoryOnce(b *bench) {
+	r := b.open(nil)
+	b.publish(r, 1, 1, 2, 1)
+	closed := Closed(3, 1, 4)
+	closed.Run = b.name
+	require.NoError(b, r.CloseGroup(b.ctx, closed))
+	require.NoError(b, r.CloseGroup(b.ctx, closed))
+	f := b.feed(r, streams.FeedOptions{})
+	for i := range 2 {
+		d := b.next(f)
+		require.Equal(b, uint64(i+1), d.Sequence)
+		require.Equal(b, b.trajectory(i+1, 100), d.Trajectory)
+		require.Nil(b, d.Closed)
+		require.NotZero(b, d.Bytes)
+		require.False(b, d.Published.IsZero())
+	}
+	require.Equal(b, closed, b.next(f).Closed)
+	b.nothing(r, f)
+
+	bad := b.trajectory(1, 100)
+	bad.Segments[0].Logprobs = nil
+	require.ErrorIs(b, r.Publish(b.ctx, bad), schemas.ErrInvalid)
+	bad = b.trajectory(1, 100)
+	bad.Run = "another"
+	require.ErrorContains(b, r.Publish(b.ctx, bad), "another")
+	bad = b.trajectory(1, 100)
+	bad.Producer = "p.1"
+	require.Error(b, r.Publish(b.ctx, bad))
+}
+
+func trajectoryLarge(b *bench) {
+	r := b.open(nil)
+	require.Less(b, b.conn.NATS().MaxPayload(), int64(1<<20), "the target's payload limit must make it go in parts")
+	large := b.trajectory(1, 100_000)
+	var g errgroup.Group
+	g.Go(func() error { return r.Publish(b.ctx, large) })
+	g.Go(func() error { return r.Publish(b.ctx, b.trajectory(2, 60_000)) })
+	for i := range 8 {
+		g.Go(func() error { return r.Publish(b.ctx, b.trajectory(10+i, 50)) })
+	}
+	require.NoError(b, g.Wait())
+	require.NoError(b, r.Publish(b.ctx, large), "again, as after a lost acknowledgement")
+	f := b.feed(r, streams.FeedOptions{})
+	var sequences []uint64
+	for range 10 {
+		d := b.next(f)
+		require.NotNil(b, d.Trajectory)
+		if d.Trajectory.ID == large.ID {
+			require.Equal(b, large, d.Trajectory)
+			require.Greater(b, d.Bytes, 4*payload)
+		}
+		sequences = append(sequences, d.Sequence)
+	}
+	b.nothing(r, f)
+	f.Close()
+	// From whatever sequence a reader goes on, it gets what comes after it, and no torn message.
+	slices.Sort(sequences)
+	identity := f.Identity()
+	for i, s := range sequences {
+		identity.Sequence = s
+		g := b.feed(r, streams.FeedOptions{From: &identity})
+		for _, want := range sequences[i+1:] {
+			require.Equal(b, want, b.next(g).Sequence)
+		}
+		require.Equal(b, "end", b.next(g).Closed.Producer)
+		g.Close()
+	}
+	require.Empty(b, b.rejected(r))
+	// A reader that may hold fewer messages than there are parts gets it none the less, and what comes after.
+	narrow := b.feed(r, streams.FeedOptions{Durable: "narrow", MaxPending: 3})
+	for _, want := range sequences {
+		d := b.next(narrow)
+		require.Equal(b, want, d.Sequence)
+		require.NoError(b, narrow.Ack(b.ctx, d.Sequence))
+	}
+	b.nothing(r, narrow)
+	require.Empty(b, b.rejected(r))
+	huge := b.trajectory(3, 10)
+	huge.Answer = string(bytes.Repeat([]byte("x"), 300<<20))
+	require.ErrorIs(b, r.Publish(b.ctx, huge), streams.ErrTooLarge)
+}
+
+func trajectoryFull(b *bench) {
+	r := b.open(func(t *streams.Topology) { t.MaxTrajectories = 4 })
+	b.publish(r, 1, 2, 3, 4)
+	short, cancel := context.WithTimeout(b.ctx, 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(b, r.Publish(short, b.trajectory(5, 100)), context.DeadlineExceeded)
+	var g errgroup.Group
+	for i := 5; i < 12; i++ {
+		g.Go(func() error { return r.Publish(b.ctx, b.trajectory(i, 100)) })
+	}
+	// In parts, it waits just as well: no part without the others.
+	g.Go(func() error { return r.Publish(b.ctx, b.trajectory(12, 20_000)) })
+	f := b.feed(r, streams.FeedOptions{})
+	seen := make(map[string]bool)
+	for len(seen) < 12 {
+		d := b.next(f)
+		require.False(b, seen[d.Trajectory.ID])
+		seen[d.Trajectory.ID] = true
+		require.ErrorContains(b, f.Purge(b.ctx, d.Sequence), "not acked")
+		require.NoError(b, f.Ack(b.ctx, d.Sequence))
+		require.NoError(b, f.Purge(b.ctx, d.Sequence))
+	}
+	require.NoError(b, g.Wait())
+	require.Empty(b, b.rejected(r))
+}
+
+func feedOnce(b *bench) {
+	r := b.open(nil)
+	f := b.feed(r, streams.FeedOptions{MaxPending: 64, AckWait: 300 * time.Millisecond})
+	b.publish(r, 1, 2, 3, 4, 5, 6)
+	require.NoError(b, r.Publish(b.ctx, b.trajectory(7, 30_000)))
+	var held []uint64
+	for i := range 7 {
+		held = append(held, b.next(f).Sequence)
+		if i == 3 {
+			require.NoError(b, f.Ack(b.ctx, held[1], held[3]))
+		}
+	}
+	// The broker sends everything again: somebody reset the consumer, and acks were lost with that.
+	_, err := b.jetstream().ResetConsumerToSequence(b.ctx, f.Identity().Stream, "trainer", 1)
+	require.NoError(b, err)
+	b.nothing(r, f)
+	require.NoError(b, f.Ack(b.ctx, held...))
+	require.ErrorIs(b, f.Ack(b.ctx, 1000), streams.ErrNotInFlight)
+	f.Close()
+	again := b.feed(r, streams.FeedOptions{MaxPending: 64})
+	require.NoError(b, r.Publish(b.ctx, b.trajectory(8, 100)))
+	require.Equal(b, "g8-0-0", b.next(again).Trajectory.ID, "what was acked does not come again")
+	// What was returned and not acked goes to the next feed.
+	again.Close()
+	require.Equal(b, "g8-0-0", b.next(b.feed(r, streams.FeedOptions{})).Trajectory.ID)
+}
+
+func feedFrom(b *bench) {
+	r := b.open(nil)
+	b.publish(r, 1, 2, 3, 4)
+	f := b.feed(r, streams.FeedOptions{MaxPending: 2})
+	position := f.Identity()
+	require.Zero(b, position.Sequence)
+	for range 2 {
+		require.NoError(b, f.Ack(b.ctx, b.next(f).Sequence))
+	}
+	require.Equal(b, "g3-0-0", b.next(f).Trajectory.ID)
+	f.Close()
+	for _, c := range []struct {
+		sequence uint64
+		want     string
+	}{{1, "g2-0-0"}, {3, "g4-0-0"}, {0, "g1-0-0"}} {
+		position.Sequence = c.sequence
+		f := b.feed(r, streams.FeedOptions{From: &position})
+		require.Equal(b, position, f.Identity())
+		require.Equal(b, c.want, b.next(f).Trajectory.ID)
+		f.Close()
+	}
+	// A stranger's message claims to be the second part of the one at the position.
+	good, err := schemas.Marshal(b.trajectory(5, 10))
+	require.NoError(b, err)
+	_, err = b.jetstream().PublishMsg(b.ctx, &nats.Msg{
+		Subject: "weir." + b.name + ".trajectories.3.p1", Header: partHeader("2/2", 5000, "x"), Data: good,
+	})
+	require.NoError(b, err)
+	position.Sequence = 4
+	f = b.feed(r, streams.FeedOptions{From: &position})
+	b.nothing(r, f)
+	require.Equal(b, streams.ReasonMalformed, b.rejected(r)[0].Reason)
+}
+
+func feedRecreated(b *bench) {
+	r := b.open(nil)
+	b.publish(r, 1, 2)
+	f := b.feed(r, streams.FeedOptions{})
+	b.next(f)
+	position := f.Identity()
+	require.NoError(b, b.jetstream().DeleteStream(b.ctx, position.Stream))
+	again := b.open(nil)
+	b.publish(again, 3, 4)
+	position.Sequence = 1
+	_, err := again.Feed(b.ctx, streams.FeedOptions{From: &position})
+	require.ErrorIs(b, err, streams.ErrStreamRecreated)
+	var recreated *streams.RecreatedError
+	require.ErrorAs(b, err, &recreated)
+	require.Equal(b, recreated.Want, position.Created)
+	require.True(b, recreated.Have.After(recreated.Want))
+	for err = nil; err == nil; { // what it had fetched before may come
+		_, err = f.Next(b.ctx)
+	}
+	require.ErrorIs(b, err, streams.ErrStreamRecreated, "a feed that is open notices too")
+	require.ErrorIs(b, f.Purge(b.ctx, 0), streams.ErrStreamRecreated)
+}
+
+func feedTruncated(b *bench) {
+	r := b.open(nil)
+	b.publish(r, 1, 2)
+	position := b.feed(r, streams.FeedOptions{}).Identity()
+	position.Sequence = 3
+	_, err := r.Feed(b.ctx, streams.FeedOptions{From: &position})
+	require.ErrorIs(b, err, streams.ErrStreamTruncated)
+	require.ErrorContains(b, err, "ends at 2, the position is 3")
+}
+
+func feedRejects(b *bench) {
+	r := b.open(nil)
+	encode := func(v any) []byte {
+		data, err := schemas.Marshal(v)
+		require.NoError(b, err)
+		return data
+	}
+	good := b.trajectory(1, 10)
+	foreign := b.trajectory(1, 10)
+	foreign.Run = "another"
+	broken := b.trajectory(1, 10)
+	broken.Segments[0].ActionMask[0] = 1
+	version := encode(good)
+	version = bytes.Replace(version, []byte("schema\x01"), []byte("schema\x09"), 1)
+	cases := []struct {
+		name, subject string
+		data          []byte
+		header        nats.Header
+		reason        streams.Reason
+	}{
+		{"garbage", "trajectories.3.p1", []byte("garbage"), nil, streams.ReasonMalformed},
+		{"empty", "trajectories.3.p1", nil, nil, streams.ReasonMalformed},
+		{"cut off", "trajectories.3.p1", encode(good)[:100], nil, streams.ReasonMalformed},
+		{"another wire version", "trajectories.3.p1", version, nil, streams.ReasonVersion},
+		{"another kind", "trajectories.3.p1", encode(b.ticket(1, 0)), nil, streams.ReasonForeign},
+		{"another run", "trajectories.3.p1", encode(foreign), nil, streams.ReasonForeign},
+		{"another producer's subject", "trajectories.3.p2", encode(good), nil, streams.ReasonForeign},
+		{"another version's subject", "trajectories.4.p1", encode(good), nil, streams.ReasonForeign},
+		{"contradicting itself", "trajectories.3.p1", encode(broken), nil, streams.ReasonMalformed},
+		{"bad part header", "trajectories.3.p1", encode(good), partHeader("x/y", 10, good.ID), streams.ReasonMalformed},
+		{"a part before the first sequence", "trajectories.3.p1", encode(good), partHeader("900/1000", 5000, good.ID), streams.ReasonMalformed},
+		{"a part whose rest never comes", "trajectories.3.p1", encode(good), partHeader("1/3", 5000, good.ID), streams.ReasonMalformed},
+		{"a part without the others", "trajectories.3.p1", encode(good), partHeader("2/2", 5000, good.ID), streams.ReasonMalformed},
+		{"more than a reader holds", "trajectories.3.p1", encode(good), partHeader("1/2", 1<<40, good.ID), streams.ReasonOversized},
+	}
+	js := b.jetstream()
+	for _, c := range cases {
+		_, err := js.PublishMsg(b.ctx, &nats.Msg{Subject: "weir." + b.name + "." + c.subject, Header: c.header, Data: c.data})
+		require.NoError(b, err, c.name)
+	}
+	b.publish(r, 2)
+	f := b.feed(r, streams.FeedOptions{})
+	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
+	b.nothing(r, f)
+	rejected := b.rejected(r)
+	require.Len(b, rejected, len(cases))
+	for i, c := range cases {
+		m := rejected[i]
+		require.Equal(b, c.reason, m.Reason, "%s: %s", c.name, m.Detail)
+		require.Equal(b, "weir."+b.name+"."+c.subject, m.Subject, c.name)
+		require.Equal(b, f.Identity().Stream, m.Stream)
+		require.True(b, bytes.Equal(c.data, m.Data), c.name)
+		require.NotEmpty(b, m.Detail, c.name)
+	}
+}
+
+// partHeader claims that a message is part of one of so many bytes.
+func partHeader(index string, size int, of string) nats.Header {
+	hash := sha256.Sum256([]byte(of))
+	return nats.Header{"Weir-Part": {index}, "Weir-Size": {fmt.Sprint(size)}, "Weir-Hash": {hex.EncodeToString(hash[:])}}
+}
+
+func feedReject(b *bench) {
+	r := b.open(nil)
+	large := b.trajectory(1, 30_000)
+	require.NoError(b, r.Publish(b.ctx, large))
+	b.publish(r, 2)
+	f := b.feed(r, streams.FeedOptions{})
+	d := b.next(f)
+	require.NoError(b, f.Reject(b.ctx, d, streams.ReasonStale, "3 versions behind, at most 1"))
+	require.NoError(b, f.Reject(b.ctx, d, streams.ReasonStale, "again"))
+	require.ErrorIs(b, f.Reject(b.ctx, &streams.Delivery{Sequence: 500}, streams.ReasonStale, ""), streams.ErrNotInFlight)
+	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
+	rejected := b.rejected(r)
+	require.Len(b, rejected, 1)
+	require.Equal(b, streams.ReasonStale, rejected[0].Reason)
+	require.Equal(b, "3 versions behind, at most 1", rejected[0].Detail)
+	require.Equal(b, d.Sequence, rejected[0].Original)
+	require.NoError(b, r.Replay(b.ctx, rejected[0]))
+	require.NoError(b, r.Replay(b.ctx, rejected[0]))
+	require.Equal(b, large, b.next(f).Trajectory)
+	b.nothing(r, f)
+}
+
+// outage works on while the target goes away and comes back, twice, and wants everything exactly once.
+func outage(b *bench) {
+	const groups, producers = 24, 3
+	r := b.open(func(t *streams.Topology) { t.Lease = 2 * time.Second; t.MaxDeliver = 1000 })
+	f := b.feed(r, streams.FeedOptions{AckWait: 2 * time.Second})
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	var work errgroup.Group
+	for p := range producers {
+		own, err := b.connect().Attach(b.ctx, b.name)
+		require.NoError(b, err)
+		s := b.source(own, streams.TicketOptions{MaxLeases: 4})
+		work.Go(func() error {
+			for {
+				l, err := s.Take(ctx)
+				switch {
+				case err == nil:
+				case ctx.Err() != nil:
+					return nil //nolint:nilerr // the end of the case
+				default:
+					return err
+				}
+				t := Trajectory(int(l.Ticket.Cursor), l.Ticket.Sample, 100+5000*(p%2), 3)
+				t.Run = b.name
+				if err := own.Publish(b.ctx, t); err != nil {
+					return err
+				}
+				if err := l.Done(b.ctx); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	half := make(chan struct{})
+	var once sync.Once
+	work.Go(func() error {
+		for g := range groups {
+			for s := range 4 {
+				if err := r.Issue(ctx, b.ticket(g, s)); err != nil {
+					return err
+				}
+			}
+			if g == groups/2 {
+				once.Do(func() { close(half) })
+			}
+		}
+		return nil
+	})
+	seen := make(map[string]uint64)
+	received := make(chan error, 1)
+	go func() {
+		var unacked []uint64
+		for len(seen) < groups*4 {
+			d, err := f.Next(b.ctx)
+			if err != nil {
+				received <- err
+				return
+			}
+			if before, ok := seen[d.Trajectory.ID]; ok {
+				received <- fmt.Errorf("%s came at %d and at %d", d.Trajectory.ID, before, d.Sequence)
+				return
+			}
+			seen[d.Trajectory.ID] = d.Sequence
+			if unacked = append(unacked, d.Sequence); len(unacked) == 5 {
+				if err := f.Ack(b.ctx, unacked...); err != nil {
+					received <- err
+					return
+				}
+				unacked = nil
+			}
+		}
+		received <- f.Ack(b.ctx, unacked...)
+	}()
+	b.target.Stop(b.T)
+	b.target.Start(b.T)
+	<-half
+	b.target.Stop(b.T)
+	b.target.Start(b.T)
+	require.NoError(b, <-received)
+	b.becomes(r, 0)
+	cancel()
+	require.NoError(b, work.Wait())
+	require.Len(b, seen, groups*4)
+	b.nothing(r, f)
+}

@@ -1,0 +1,150 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// issueInFlight bounds the publishes of one Issue that wait for their acknowledgement.
+const issueInFlight = 16
+
+// Issue stores tickets for producers to take, in their order as long as the broker takes them at the first
+// attempt. It is idempotent: a ticket that is outstanding is
+// never stored twice, one that is done not within the dedupe window. It waits while MaxTickets are outstanding.
+// When it fails some of the tickets may be stored; issue all of them again.
+func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
+	for _, t := range tickets {
+		if err := r.checkTicket(t); err != nil {
+			return fmt.Errorf("issue ticket %s: %w", t.ID, err)
+		}
+	}
+	for some := range slices.Chunk(tickets, issueInFlight) {
+		if err := r.issueTogether(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// issueTogether sends tickets one behind the other without waiting in between, and then sends those again, one
+// by one, that the broker did not take.
+func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) error {
+	sent := make([]jetstream.PubAckFuture, len(tickets))
+	messages := make([]*nats.Msg, len(tickets))
+	for i, t := range tickets {
+		data, err := schemas.Marshal(t)
+		if err != nil {
+			return fmt.Errorf("encode ticket %s: %w", t.ID, err)
+		}
+		messages[i] = &nats.Msg{Subject: r.names.ticketSubject(t.Task, t.Group, t.Sample), Data: data}
+	}
+	_ = r.conn.guard(ctx, r.names.prefix()+"tickets.", func(ctx context.Context) error {
+		for i, t := range tickets {
+			sent[i], _ = r.js.PublishMsgAsync(copyMessage(messages[i]), jetstream.WithMsgID(t.ID), jetstream.WithExpectStream(r.names.tickets))
+		}
+		for i, future := range sent {
+			if future == nil {
+				continue
+			}
+			select {
+			case <-future.Ok():
+				messages[i] = nil
+			case err := <-future.Err():
+				r.log.Debug("ticket not taken at the first attempt", "ticket", tickets[i].ID, "err", err)
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
+	for i, m := range messages {
+		if m == nil {
+			continue
+		}
+		if err := r.issue(ctx, tickets[i].ID, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Run) issue(ctx context.Context, id string, m *nats.Msg) error {
+	return retry(ctx, r.log, "issue ticket "+id, transient, func(ctx context.Context) error {
+		err := r.conn.guard(ctx, m.Subject, func(ctx context.Context) error {
+			return r.publishWhole(ctx, r.names.tickets, m.Subject, id, nil, m.Data)
+		})
+		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "per subject") {
+			return nil // outstanding already
+		}
+		return err
+	})
+}
+
+// copyMessage is a message that the client library may change.
+func copyMessage(m *nats.Msg) *nats.Msg {
+	return &nats.Msg{Subject: m.Subject, Header: copyHeader(m.Header), Data: m.Data}
+}
+
+func (r *Run) checkTicket(t *schemas.Ticket) error {
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if t.Run != r.run {
+		return fmt.Errorf("it is of run %q, this is %q", t.Run, r.run)
+	}
+	if want := t.Group + "-" + strconv.Itoa(t.Sample); t.ID != want {
+		return fmt.Errorf("%w: id %q: must be %q, of its group and sample", ErrName, t.ID, want)
+	}
+	return errors.Join(checkName("task", t.Task), checkName("group", t.Group))
+}
+
+// OutstandingTickets counts the tickets that are issued and not done, leased ones included.
+func (r *Run) OutstandingTickets(ctx context.Context) (int, error) {
+	var n int
+	err := r.call(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, r.names.tickets)
+		if err == nil {
+			n = int(s.CachedInfo().State.Msgs)
+		}
+		return err
+	})
+	return n, err
+}
+
+// WithdrawTickets removes the tickets of a group that are not done, leased or not. A producer that has one
+// finds out by the run's control, and its Done does no harm.
+func (r *Run) WithdrawTickets(ctx context.Context, group string) error {
+	if err := checkName("group", group); err != nil {
+		return err
+	}
+	name := r.names.tickets
+	return r.call(ctx, "withdraw tickets of "+group, name, func(ctx context.Context) error {
+		stream, err := r.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		// One by one: a purge, even of other subjects, makes the broker forget which returned tickets are to be
+		// handed out again, so that they wait until their lease would have lapsed.
+		for next := uint64(1); ; next++ {
+			m, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.names.groupTickets(group)))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := stream.DeleteMsg(ctx, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) && !hasCode(err, codeNoSequence) {
+				return err
+			}
+			next = m.Sequence
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package streams
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// TLSConfig names PEM files. The zero value is no TLS.
+type TLSConfig struct {
+	// CA verifies the other side. On a broker it makes clients show a certificate; on a client "" trusts the
+	// system's authorities.
+	CA string `koanf:"ca"`
+	// Cert and Key are this side's certificate and private key: both or neither.
+	Cert string `koanf:"cert"`
+	Key  string `koanf:"key"`
+}
+
+func (c TLSConfig) enabled() bool { return c.Cert != "" || c.CA != "" }
+
+func (c TLSConfig) faults(section string) []error {
+	var faults []error
+	if (c.Cert == "") != (c.Key == "") {
+		faults = append(faults, fmt.Errorf("%s: cert and key must be set together", section))
+	}
+	return faults
+}
+
+func (c TLSConfig) server() (*tls.Config, error) {
+	if c.Cert == "" {
+		return nil, errors.New("configure TLS: tls.cert and tls.key must be set")
+	}
+	t, err := c.client()
+	if err != nil {
+		return nil, err
+	}
+	if c.CA != "" {
+		t.ClientCAs, t.ClientAuth = t.RootCAs, tls.RequireAndVerifyClientCert
+	}
+	return t, nil
+}
+
+func (c TLSConfig) client() (*tls.Config, error) {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("load TLS certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("read TLS authority: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read TLS authority: %s holds no certificate", c.CA)
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,320 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Topology bounds what the broker keeps for a run. Its limits may be changed by opening the run again.
+type Topology struct {
+	// MaxTickets bounds the outstanding tickets; Issue waits beyond it.
+	MaxTickets int `koanf:"max_tickets"`
+	// MaxTrajectories bounds the messages in TRAJECTORIES and MaxTrajectoryBytes their bytes, together; Publish
+	// waits beyond either. A trajectory that goes in parts is one message a part. The broker sets these bytes
+	// aside when the run is opened, and refuses to open it without.
+	MaxTrajectories    int   `koanf:"max_trajectories"`
+	MaxTrajectoryBytes int64 `koanf:"max_trajectory_bytes"`
+	// Lease is how long a ticket stays with a producer that is not heard from.
+	Lease time.Duration `koanf:"lease"`
+	// MaxDeliver is how often a ticket is handed out before it is rejected as poisoned and its sample closed.
+	MaxDeliver int `koanf:"max_deliver"`
+	// DedupeWindow is how long a message id is remembered.
+	DedupeWindow time.Duration `koanf:"dedupe_window"`
+	// RejectedMaxAge and RejectedMaxBytes bound REJECTED, EventsMaxAge bounds EVENTS: the oldest go first.
+	RejectedMaxAge   time.Duration `koanf:"rejected_max_age"`
+	RejectedMaxBytes int64         `koanf:"rejected_max_bytes"`
+	EventsMaxAge     time.Duration `koanf:"events_max_age"`
+	// WeightsKeep is how many policy versions keep their manifest and shards.
+	WeightsKeep int `koanf:"weights_keep"`
+	// Replicas of every stream: 1, or 3 on a cluster of three brokers in three failure domains.
+	Replicas int `koanf:"replicas"`
+}
+
+// DefaultTopology suits a run on one broker.
+func DefaultTopology() Topology {
+	return Topology{
+		MaxTickets:         16384,
+		MaxTrajectories:    8192,
+		MaxTrajectoryBytes: 1 << 30,
+		Lease:              30 * time.Second,
+		MaxDeliver:         5,
+		DedupeWindow:       time.Hour,
+		RejectedMaxAge:     7 * 24 * time.Hour,
+		RejectedMaxBytes:   256 << 20,
+		EventsMaxAge:       7 * 24 * time.Hour,
+		WeightsKeep:        4,
+		Replicas:           1,
+	}
+}
+
+// Validate reports every fault of the topology.
+func (t Topology) Validate() error {
+	var faults []error
+	positive := func(key string, v int64) {
+		if v <= 0 {
+			faults = append(faults, fmt.Errorf("%s: %d: must be positive", key, v))
+		}
+	}
+	atLeast := func(key string, v, least time.Duration) {
+		if v < least {
+			faults = append(faults, fmt.Errorf("%s: %s: must be at least %s", key, v, least))
+		}
+	}
+	positive("max_tickets", int64(t.MaxTickets))
+	positive("max_trajectories", int64(t.MaxTrajectories))
+	positive("max_trajectory_bytes", t.MaxTrajectoryBytes)
+	positive("max_deliver", int64(t.MaxDeliver))
+	positive("rejected_max_bytes", t.RejectedMaxBytes)
+	positive("weights_keep", int64(t.WeightsKeep))
+	atLeast("lease", t.Lease, 100*time.Millisecond)
+	atLeast("dedupe_window", t.DedupeWindow, 100*time.Millisecond)
+	atLeast("rejected_max_age", t.RejectedMaxAge, time.Second)
+	atLeast("events_max_age", t.EventsMaxAge, time.Second)
+	if !slices.Contains([]int{1, 3, 5}, t.Replicas) {
+		faults = append(faults, fmt.Errorf("replicas: %d: must be 1, 3 or 5", t.Replicas))
+	}
+	return errors.Join(faults...)
+}
+
+// topologyKey is where the topology stands in the metadata of TICKETS, so that Attach knows it.
+const topologyKey = "weir_topology"
+
+// streams are the stream configurations of a run.
+func (t Topology) streams(n names) []jetstream.StreamConfig {
+	note, err := json.Marshal(t)
+	if err != nil {
+		panic(fmt.Sprintf("encode topology: %v", err)) // numbers only: cannot fail
+	}
+	base := jetstream.StreamConfig{
+		Storage:            jetstream.FileStorage,
+		Replicas:           t.Replicas,
+		MaxMsgs:            -1,
+		MaxBytes:           -1,
+		MaxMsgsPerSubject:  -1,
+		MaxMsgSize:         -1,
+		MaxConsumers:       -1,
+		AllowDirect:        true,
+		AllowAtomicPublish: true,
+	}
+	tickets := base
+	tickets.Name = n.tickets
+	tickets.Description = "leased prompts of run " + n.run
+	tickets.Subjects = []string{n.ticketSubjects()}
+	tickets.Retention = jetstream.WorkQueuePolicy
+	tickets.Discard = jetstream.DiscardNew
+	tickets.MaxMsgs = int64(t.MaxTickets)
+	// One message a ticket: what is outstanding cannot be issued again, whatever the dedupe window forgot.
+	tickets.MaxMsgsPerSubject = 1
+	tickets.DiscardNewPerSubject = true
+	tickets.Duplicates = t.DedupeWindow
+	tickets.Metadata = map[string]string{topologyKey: string(note)}
+
+	trajectories := base
+	trajectories.Name = n.trajectories
+	trajectories.Description = "trajectories of run " + n.run
+	trajectories.Subjects = []string{n.trajectorySubjects()}
+	// Limits and not a work queue: it can be read again from a position, and forgets no message id at a restart.
+	trajectories.Retention = jetstream.LimitsPolicy
+	trajectories.Discard = jetstream.DiscardNew
+	trajectories.MaxMsgs = int64(t.MaxTrajectories)
+	trajectories.MaxBytes = t.MaxTrajectoryBytes
+	trajectories.Duplicates = t.DedupeWindow
+
+	rejected := base
+	rejected.Name = n.rejected
+	rejected.Description = "refused messages of run " + n.run
+	rejected.Subjects = []string{n.rejectedSubjects()}
+	rejected.Retention = jetstream.LimitsPolicy
+	rejected.Discard = jetstream.DiscardOld
+	rejected.MaxAge = t.RejectedMaxAge
+	rejected.MaxBytes = t.RejectedMaxBytes
+	rejected.Duplicates = min(t.DedupeWindow, t.RejectedMaxAge)
+
+	events := base
+	events.Name = n.events
+	events.Description = "events of run " + n.run
+	events.Subjects = []string{n.eventSubject()}
+	events.Retention = jetstream.LimitsPolicy
+	events.Discard = jetstream.DiscardOld
+	events.MaxAge = t.EventsMaxAge
+	events.MaxMsgs = 1 << 20
+	events.Duplicates = min(2*time.Minute, t.EventsMaxAge)
+	return []jetstream.StreamConfig{tickets, trajectories, rejected, events}
+}
+
+// producers is the consumer that all producers share.
+func (t Topology) producers() jetstream.ConsumerConfig {
+	return jetstream.ConsumerConfig{
+		Durable:     durableProducers,
+		Description: "producers taking tickets",
+		AckPolicy:   jetstream.AckExplicitPolicy,
+		AckWait:     t.Lease,
+		// Unbounded at the broker: a ticket at its bound would stay in the stream, seen by nobody. The source
+		// that takes it one time too many rejects it instead.
+		MaxDeliver:    -1,
+		MaxAckPending: t.MaxTickets,
+		MaxWaiting:    1 << 14,
+	}
+}
+
+// Open creates what the run lacks on the broker, brings its limits to those of the topology, and returns a
+// handle on it. It is idempotent. It fails with [ErrIncompatible], naming the field, where something of that
+// name exists that this build did not make so.
+func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, error) {
+	if err := topology.Validate(); err != nil {
+		return nil, fmt.Errorf("configure topology: %w", err)
+	}
+	r, err := c.newRun(run, topology)
+	if err != nil {
+		return nil, err
+	}
+	// One stream comes last: who attaches finds everything once all streams are there.
+	streams := topology.streams(r.names)
+	last := len(streams) - 1
+	for _, want := range streams[:last] {
+		if err := r.openStream(ctx, want); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.openRest(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.openStream(ctx, streams[last]); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error {
+	return r.call(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
+		err := r.conn.openStream(ctx, want)
+		if hasCode(err, codeNoStorage) {
+			return fmt.Errorf("%w: lower max_trajectory_bytes and rejected_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
+		}
+		return err
+	})
+}
+
+// openRest opens what is not a stream of messages: the producers' consumer, the buckets and the object store.
+func (r *Run) openRest(ctx context.Context) error {
+	err := r.call(ctx, "open consumer of "+r.names.tickets, r.names.tickets, func(ctx context.Context) error {
+		_, err := r.js.CreateOrUpdateConsumer(ctx, r.names.tickets, r.topology.producers())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for bucket, history := range map[string]uint8{r.names.weights: weightsHistory, r.names.control: 8} {
+		err := r.call(ctx, "open bucket "+bucket, bucket, func(ctx context.Context) error {
+			_, err := r.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+				Bucket: bucket, History: history, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.call(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
+		_, err := r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
+			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+		})
+		return err
+	})
+}
+
+func (c *Conn) openStream(ctx context.Context, want jetstream.StreamConfig) error {
+	s, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = c.js.CreateStream(ctx, want)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	have := s.CachedInfo().Config
+	if err := compatible(have, want); err != nil {
+		return err
+	}
+	if sameLimits(have, want) {
+		return nil
+	}
+	_, err = c.js.UpdateStream(ctx, want)
+	return err
+}
+
+// Attach returns a handle on a run that exists. It fails with [ErrNoRun] if it does not, and with
+// [ErrIncompatible] if it is not as this build needs it.
+func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
+	r, err := c.newRun(run, Topology{})
+	if err != nil {
+		return nil, err
+	}
+	infos := make(map[string]*jetstream.StreamInfo)
+	for _, name := range []string{r.names.tickets, r.names.trajectories, r.names.rejected, r.names.events} {
+		err := r.call(ctx, "attach to stream "+name, name, func(ctx context.Context) error {
+			s, err := c.js.Stream(ctx, name)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return fmt.Errorf("%w: %s: the broker has no stream %s", ErrNoRun, run, name)
+			}
+			if err == nil {
+				infos[name] = s.CachedInfo()
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	note := infos[r.names.tickets].Config.Metadata[topologyKey]
+	if err := json.Unmarshal([]byte(note), &r.topology); err != nil {
+		return nil, fmt.Errorf("%w: stream %s: metadata %s: have %q, want a topology", ErrIncompatible, r.names.tickets, topologyKey, note)
+	}
+	for _, want := range r.topology.streams(r.names) {
+		if err := compatible(infos[want.Name].Config, want); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// compatible names the first field that a limit change cannot bring from have to want.
+func compatible(have, want jetstream.StreamConfig) error {
+	for _, f := range []struct {
+		name       string
+		have, want any
+	}{
+		{"retention", have.Retention, want.Retention},
+		{"storage", have.Storage, want.Storage},
+		{"discard", have.Discard, want.Discard},
+		{"discard_new_per_subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject},
+		{"max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject},
+		{"max_msg_size", have.MaxMsgSize, want.MaxMsgSize},
+		{"allow_direct", have.AllowDirect, want.AllowDirect},
+		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},
+		{"subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects)},
+		{"subject_transform", have.SubjectTransform != nil, want.SubjectTransform != nil},
+		{"sealed", have.Sealed, want.Sealed},
+		{"deny_purge", have.DenyPurge, want.DenyPurge},
+		{"no_ack", have.NoAck, want.NoAck},
+		{"mirror", have.Mirror != nil, want.Mirror != nil},
+		{"sources", len(have.Sources), len(want.Sources)},
+	} {
+		if f.have != f.want {
+			return fmt.Errorf("%w: stream %s: %s: have %v, want %v: give the run another name, or remove the stream", ErrIncompatible, want.Name, f.name, f.have, f.want)
+		}
+	}
+	return nil
+}
+
+func sameLimits(have, want jetstream.StreamConfig) bool {
+	return have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
+		have.Duplicates == want.Duplicates && have.Replicas == want.Replicas &&
+		have.Metadata[topologyKey] == want.Metadata[topologyKey]
+}

@@ -1,0 +1,359 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/delta"
+)
+
+// ErrFenced says that another publisher went ahead: the version is taken by other weights, or is older than what is published.
+var ErrFenced = errors.New("fenced: other weights were published")
+
+// WeightsConfig says where shards are kept and how they are sent.
+type WeightsConfig struct {
+	// Dir is a folder that the trainer and all inference consumers share, on one machine or a shared file system. Shards
+	// are then files in it and the broker carries manifests alone. "" keeps them in the broker.
+	Dir string `koanf:"dir"`
+	// BaseEvery is how often whole weights are published; the versions between are deltas against the one before. 1 is
+	// always whole. A late joiner reads up to BaseEvery versions. At most 32.
+	BaseEvery int `koanf:"base_every"`
+}
+
+// DefaultWeightsConfig keeps whole weights in the broker.
+func DefaultWeightsConfig() WeightsConfig { return WeightsConfig{BaseEvery: 1} }
+
+// maxBaseEvery leaves room in the history for the versions kept and what they stand on.
+const maxBaseEvery = weightsHistory / 2
+
+// Validate reports every fault of the configuration.
+func (c WeightsConfig) Validate() error {
+	if c.BaseEvery < 1 || c.BaseEvery > maxBaseEvery {
+		return fmt.Errorf("base_every: %d: must be in [1, %d]", c.BaseEvery, maxBaseEvery)
+	}
+	return nil
+}
+
+// Weights publishes and reads policy versions. It is safe for concurrent use, one publish or load at a time. With
+// deltas it holds one whole copy of the weights.
+type Weights struct {
+	run    *Run
+	config WeightsConfig
+	store  shardStore
+
+	mu     sync.Mutex
+	held   *schemas.Manifest // of the bytes below; nil if none are held
+	whole  [][]byte          // by shard index, decoded
+	length int               // of held's chain: 1 is whole
+	swept  bool
+}
+
+// orphanAge is how long a put may be under way before what it left counts as left behind.
+const orphanAge = 10 * time.Minute
+
+// Weights is a publisher and reader of the run's policy versions.
+func (r *Run) Weights(config WeightsConfig) (*Weights, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("configure weights: %w", err)
+	}
+	return r.newWeights(config), nil
+}
+
+func (r *Run) newWeights(config WeightsConfig) *Weights {
+	w := &Weights{run: r, config: config, store: objectShards{run: r}}
+	if config.Dir != "" {
+		w.store = folderShards{dir: config.Dir}
+	}
+	return w
+}
+
+// PublishWeights publishes whole weights through the broker: [Weights.Publish] with the default configuration.
+func (r *Run) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+	return r.newWeights(DefaultWeightsConfig()).Publish(ctx, m, shards)
+}
+
+// Shard reads the stored bytes of one shard from the broker and verifies them: [Weights.Shard].
+func (r *Run) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
+	return r.newWeights(DefaultWeightsConfig()).Shard(ctx, shard)
+}
+
+// Publish makes a policy version visible: first its shards, where they are not stored yet, then the manifest. shards
+// holds the bytes of each whole shard of m by its hash. As configured, deltas are stored instead where they are
+// smaller, and the manifest that readers see says so; m is not changed.
+//
+// Publishing the same weights of a version again succeeds and changes nothing. It fails with [ErrFenced] if
+// the version is taken by other weights or a newer one is published, and with [ErrCorruptShard] if shards are not m's.
+// Versions that are no longer kept, and shards that none of the kept needs, are removed.
+//
+// Invariant: a manifest is visible only when all its shards are.
+// Invariant: published versions only rise, whoever publishes.
+// Invariant: no shard that a kept version needs is removed.
+func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+	if err := w.run.own(m.Run, m.Validate()); err != nil {
+		return err
+	}
+	if m.Base != schemas.NoBase {
+		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
+	}
+	for _, s := range m.Shards {
+		if err := verify(s, shards[s.Hash]); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		published, err := w.publishOnce(ctx, m, shards)
+		if err != nil {
+			return fmt.Errorf("publish version %d: %w", m.Version, err)
+		}
+		if published {
+			return nil
+		}
+	}
+}
+
+// publishOnce reports false when another publisher came between.
+func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) (bool, error) {
+	history, err := w.run.manifests(ctx)
+	if err != nil {
+		return false, err
+	}
+	latest, revision, err := w.run.latestManifest(ctx)
+	if err != nil && !errors.Is(err, ErrNoWeights) {
+		return false, err
+	}
+	if latest != nil && m.Version <= latest.Version {
+		for _, h := range history {
+			if h.Version == m.Version && sameWeights(h, m) {
+				return true, nil
+			}
+		}
+		return false, fmt.Errorf("version %d is published: %w", latest.Version, ErrFenced)
+	}
+
+	stored, blobs, length := w.encode(m, shards, latest)
+	for _, s := range stored.Shards {
+		if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
+			return false, err
+		}
+	}
+	if ok, err := w.run.setManifest(ctx, stored, revision); err != nil || !ok {
+		return false, err
+	}
+	w.hold(stored, shards, m, length)
+	w.tidy(ctx, stored, blobs, append([]*schemas.Manifest{stored}, history...))
+	return true, nil
+}
+
+// setManifest publishes if revision is still the newest.
+func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (ok bool, err error) {
+	data, err := schemas.Marshal(m)
+	if err != nil {
+		return false, err
+	}
+	err = r.call(ctx, "publish manifest", r.names.weights, func(ctx context.Context) error {
+		ok = false
+		kv, err := r.js.KeyValue(ctx, r.names.weights)
+		if err != nil {
+			return err
+		}
+		if revision == 0 {
+			_, err = kv.Create(ctx, manifestKey, data)
+		} else {
+			_, err = kv.Update(ctx, manifestKey, data, revision)
+		}
+		// An attempt that was carried out but not answered looks the same here; the caller then finds its own version.
+		if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return nil
+		}
+		ok = err == nil
+		return err
+	})
+	return ok, err
+}
+
+// sameWeights is whether two manifests of a version hold the same tensors, however they are stored.
+func sameWeights(a, b *schemas.Manifest) bool {
+	return a.ConfigHash == b.ConfigHash && a.TokenizerHash == b.TokenizerHash && a.DType == b.DType &&
+		slices.EqualFunc(a.Shards, b.Shards, func(x, y schemas.Shard) bool { return x.FullHash == y.FullHash })
+}
+
+// encode is m as it is to be stored, its bytes by hash, and the length of its chain: deltas against the newest version
+// where this publisher holds that, the chain is short enough, and they are smaller.
+func (w *Weights) encode(m *schemas.Manifest, shards map[string][]byte, latest *schemas.Manifest) (*schemas.Manifest, map[string][]byte, int) {
+	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
+		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.whole) != len(m.Shards) {
+		return m, shards, 1
+	}
+	stored := *m
+	stored.Base = latest.Version
+	stored.Shards = slices.Clone(m.Shards)
+	blobs := make(map[string][]byte)
+	before, after := 0, 0
+	for i, s := range stored.Shards {
+		next := shards[s.Hash]
+		blob, err := delta.Encode(w.whole[i], next, elementSize(m.DType))
+		if err != nil || len(blob) >= len(next) {
+			return m, shards, 1
+		}
+		before, after = before+len(next), after+len(blob)
+		stored.Shards[i] = schemas.Shard{
+			Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: s.FullHash,
+		}
+		blobs[stored.Shards[i].Hash] = blob
+	}
+	if after > before/2 {
+		// Not worth the longer way of every reader.
+		return m, shards, 1
+	}
+	return &stored, blobs, w.length + 1
+}
+
+func elementSize(dtype string) int {
+	if dtype == "bfloat16" {
+		return 2
+	}
+	return 4
+}
+
+// hold keeps a copy of the whole weights as the base of the next delta.
+func (w *Weights) hold(stored *schemas.Manifest, shards map[string][]byte, m *schemas.Manifest, length int) {
+	if w.config.BaseEvery == 1 {
+		return
+	}
+	w.held, w.length = stored, length
+	if len(w.whole) != len(m.Shards) {
+		w.whole = make([][]byte, len(m.Shards))
+	}
+	for i, s := range m.Shards {
+		// A load may have handed the old memory out, so it is not written to again.
+		w.whole[i] = slices.Clone(shards[s.Hash])
+	}
+}
+
+// tidy removes what no kept version needs, and puts back what another publisher's tidying took from under the
+// manifest just set. What it cannot do now the next publish does.
+func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blobs map[string][]byte, history []*schemas.Manifest) {
+	log := w.run.log.With("version", m.Version)
+	present, err := w.store.list(ctx)
+	if err != nil {
+		log.Warn("old shards not removed", "err", err)
+		return
+	}
+	for _, s := range m.Shards {
+		if !slices.Contains(present, s.Hash) {
+			if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
+				log.Error("a shard of the newest version was removed by another publisher", "shard", s.Hash, "err", err)
+			}
+		}
+	}
+	if !w.swept {
+		// Once: only a publisher that died leaves anything behind, and that was before this one.
+		if err := w.store.sweep(ctx, orphanAge); err != nil {
+			log.Warn("unfinished shards not removed", "err", err)
+		} else {
+			w.swept = true
+		}
+	}
+	// Only what a published version named is removed: an unknown shard may be another publisher's, put and not yet
+	// named by its manifest. So the shards of a publisher that died between the two stay, unless it publishes again.
+	keep, named := needed(history, max(w.run.topology.WeightsKeep, 1)), map[string]bool{}
+	for _, h := range history {
+		for _, s := range h.Shards {
+			named[s.Hash] = true
+		}
+	}
+	for _, hash := range present {
+		if keep[hash] || !named[hash] {
+			continue
+		}
+		if err := w.store.remove(ctx, hash); err != nil {
+			log.Warn("old shard not removed", "shard", hash, "err", err)
+		}
+	}
+}
+
+// Shard reads the stored bytes of one shard and verifies them: [ErrNoShard] if they are no longer kept,
+// [ErrCorruptShard] if they are not what their name says.
+func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
+	data, err := w.store.get(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	return data, verify(shard, data)
+}
+
+// Load reads the whole weights of a version: the safetensors bytes of m.Shards in their order, decoded and verified
+// against FullHash. A delta against the version loaded before takes that alone; otherwise the chain is read from its
+// whole base. The bytes are shared with later loads and must not be changed. It fails with [ErrNoShard] or
+// [ErrNoWeights] if the version, or what it stands on, is no longer kept, and with [ErrCorruptShard].
+//
+// Invariant: every loaded byte was verified against the manifest.
+func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held != nil && w.held.Version == m.Version && sameWeights(w.held, m) {
+		return slices.Clone(w.whole), nil
+	}
+	links := []*schemas.Manifest{m}
+	if m.Base != schemas.NoBase && (w.held == nil || w.held.Version != m.Base) {
+		history, err := w.run.manifests(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if links, err = chain(m, history); err != nil {
+			return nil, fmt.Errorf("load version %d: %w", m.Version, err)
+		}
+	}
+	var whole [][]byte
+	if links[len(links)-1].Base != schemas.NoBase {
+		whole = w.whole
+	}
+	for _, link := range slices.Backward(links) {
+		next, err := w.step(ctx, link, whole)
+		if err != nil {
+			return nil, fmt.Errorf("load version %d: version %d: %w", m.Version, link.Version, err)
+		}
+		whole = next
+	}
+	if m.Base != schemas.NoBase || w.config.BaseEvery > 1 {
+		w.held, w.whole, w.length = m, whole, len(links)
+		if links[len(links)-1].Base != schemas.NoBase {
+			// The length below is not known; a publisher that loads starts again with a whole base.
+			w.length = w.config.BaseEvery
+		}
+	}
+	return slices.Clone(whole), nil
+}
+
+// step reads one version, with the version before it where it is a delta.
+func (w *Weights) step(ctx context.Context, m *schemas.Manifest, base [][]byte) ([][]byte, error) {
+	whole := make([][]byte, len(m.Shards))
+	for i, s := range m.Shards {
+		data, err := w.Shard(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if s.Encoding == schemas.EncodingDelta {
+			if i >= len(base) {
+				return nil, fmt.Errorf("%w: %s: a delta without its base", ErrCorruptShard, s.Hash)
+			}
+			if data, err = delta.Decode(base[i], data); err != nil {
+				return nil, fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+			}
+			if hash := hashOf(data); hash != s.FullHash {
+				return nil, fmt.Errorf("%w: %s: decodes to %s, the manifest says %s", ErrCorruptShard, s.Hash, hash, s.FullHash)
+			}
+		}
+		whole[i] = data
+	}
+	return whole, nil
+}

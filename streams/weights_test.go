@@ -1,0 +1,476 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// weightsOf makes a version's whole shards: a few kilobytes that differ a little from version to version.
+func weightsOf(version int64, shards int) (*schemas.Manifest, map[string][]byte) {
+	m := &schemas.Manifest{
+		Run: "run-1", Version: version, Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: sha([]byte("{}")),
+		TokenizerHash: sha(nil), DType: "bfloat16", PublishedAt: time.Unix(version, 0).UTC(),
+	}
+	blobs := make(map[string][]byte)
+	for i := range shards {
+		r := rand.New(rand.NewPCG(uint64(i), 1))
+		data := make([]byte, 4096)
+		for j := range data {
+			data[j] = byte(r.Uint32())
+		}
+		for v := range version {
+			data[(int(v)*37+i)%len(data)]++
+		}
+		m.Shards = append(m.Shards, schemas.Shard{
+			Hash: sha(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors, FullHash: sha(data),
+		})
+		blobs[sha(data)] = data
+	}
+	return m, blobs
+}
+
+// wholeOf is the bytes of a version of two shards.
+func wholeOf(version int64) [][]byte {
+	m, blobs := weightsOf(version, 2)
+	var whole [][]byte
+	for _, s := range m.Shards {
+		whole = append(whole, blobs[s.Hash])
+	}
+	return whole
+}
+
+// stores runs a test with shards in the broker and in a folder.
+func stores(t *testing.T, test func(*fixture, WeightsConfig)) {
+	t.Helper()
+	t.Run("broker", func(t *testing.T) { test(newFixture(t, true), DefaultWeightsConfig()) })
+	t.Run("folder", func(t *testing.T) {
+		config := DefaultWeightsConfig()
+		config.Dir = filepath.Join(t.TempDir(), "shards")
+		test(newFixture(t, false), config)
+	})
+}
+
+func weightsWith(t *testing.T, r *Run, config WeightsConfig) *Weights {
+	t.Helper()
+	w, err := r.Weights(config)
+	require.NoError(t, err)
+	return w
+}
+
+func TestPublishAndLoad(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		_, err := f.run.LatestManifest(f.ctx)
+		require.ErrorIs(t, err, ErrNoWeights)
+		_, err = f.run.Manifest(f.ctx, 0)
+		require.ErrorIs(t, err, ErrNoWeights)
+
+		w, reader := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		for v := range int64(3) {
+			m, blobs := weightsOf(v, 2)
+			require.NoError(t, w.Publish(f.ctx, m, blobs))
+			require.NoError(t, w.Publish(f.ctx, m, blobs), "again is no change")
+			got, err := f.run.LatestManifest(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, m, got)
+			whole, err := reader.Load(f.ctx, got)
+			require.NoError(t, err)
+			require.Equal(t, wholeOf(v), whole)
+		}
+		first, err := f.run.Manifest(f.ctx, 0)
+		require.NoError(t, err)
+		require.Equal(t, int64(0), first.Version)
+		history, err := f.run.manifests(f.ctx)
+		require.NoError(t, err)
+		require.Len(t, history, 3)
+	})
+}
+
+func TestPublishRefuses(t *testing.T) {
+	f := newFixture(t, false)
+	m, blobs := weightsOf(0, 2)
+	foreign := *m
+	foreign.Run = "other"
+	require.ErrorIs(t, f.run.PublishWeights(f.ctx, &foreign, blobs), schemas.ErrInvalid)
+	missing := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[0].Hash]}
+	require.ErrorIs(t, f.run.PublishWeights(f.ctx, m, missing), ErrCorruptShard)
+	wrong := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[1].Hash], m.Shards[1].Hash: blobs[m.Shards[0].Hash]}
+	require.ErrorIs(t, f.run.PublishWeights(f.ctx, m, wrong), ErrCorruptShard)
+	_, err := f.run.LatestManifest(f.ctx)
+	require.ErrorIs(t, err, ErrNoWeights)
+	_, err = f.run.Weights(WeightsConfig{})
+	require.ErrorContains(t, err, "base_every: 0: must be in [1, 32]")
+}
+
+// Invariant: published versions only rise, whoever publishes.
+func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
+	f := newFixture(t, true)
+	zombie := f.attach(t)
+	for v := range int64(3) {
+		m, blobs := weightsOf(v, 1)
+		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	}
+	old, blobs := weightsOf(1, 1)
+	require.NoError(t, zombie.PublishWeights(f.ctx, old, blobs), "what is published already is no harm")
+	for _, version := range []int64{0, 1, 2} {
+		other, blobs := weightsOf(9, 1)
+		other.Version = version
+		require.ErrorIs(t, zombie.PublishWeights(f.ctx, other, blobs), ErrFenced)
+	}
+	latest, err := f.run.LatestManifest(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, int64(2), latest.Version)
+
+	// Two trainers race with different weights for every version: one wins each, and history is in order.
+	var wg sync.WaitGroup
+	for i, run := range []*Run{f.run, zombie} {
+		wg.Go(func() {
+			for v := int64(3); v < 12; v++ {
+				m, blobs := weightsOf(v+int64(100*i), 1)
+				m.Version = v
+				if err := run.PublishWeights(f.ctx, m, blobs); err != nil && !errors.Is(err, ErrFenced) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	history, err := f.run.manifests(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, int64(11), history[0].Version)
+	require.True(t, slices.IsSortedFunc(history, func(a, b *schemas.Manifest) int { return int(b.Version - a.Version) }))
+	require.Len(t, slices.CompactFunc(history, func(a, b *schemas.Manifest) bool { return a.Version == b.Version }), len(history))
+	_, err = f.run.Shard(f.ctx, history[0].Shards[0])
+	require.NoError(t, err)
+}
+
+// Invariant: a manifest is visible only when all its shards are.
+func TestAManifestIsVisibleOnlyWhenAllItsShardsAre(t *testing.T) {
+	f := newFixture(t, true)
+	ctx, cancel := context.WithCancel(f.ctx)
+	reader := f.attach(t)
+	done := make(chan error, 1)
+	var seen []int64
+	go func() {
+		done <- reader.FollowWeights(ctx, func(m *schemas.Manifest) error {
+			seen = append(seen, m.Version)
+			for _, s := range m.Shards {
+				if _, err := reader.Shard(f.ctx, s); err != nil {
+					return err
+				}
+			}
+			if m.Version == 14 {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	for v := range int64(15) {
+		m, blobs := weightsOf(v, 3)
+		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	}
+	require.NoError(t, <-done)
+	require.True(t, slices.IsSorted(seen))
+}
+
+// Invariant: the versions that fn sees only rise.
+func TestTheVersionsThatFnSeesOnlyRise(t *testing.T) {
+	f := newFixture(t, false)
+	m, blobs := weightsOf(0, 1)
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	ctx, cancel := context.WithCancel(f.ctx)
+	entered, release := make(chan struct{}), make(chan struct{})
+	var seen []int64
+	done := make(chan error, 1)
+	go func() {
+		done <- f.run.FollowWeights(ctx, func(m *schemas.Manifest) error {
+			seen = append(seen, m.Version)
+			if m.Version == 0 {
+				close(entered)
+				<-release
+			}
+			if m.Version == 5 {
+				cancel()
+			}
+			return nil
+		})
+	}()
+	<-entered
+	for v := int64(1); v <= 5; v++ {
+		m, blobs := weightsOf(v, 1)
+		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	}
+	// A watch that began now has heard of the five; the first one has too, or hears of the rest later.
+	_, err := f.run.LatestManifest(f.ctx)
+	require.NoError(t, err)
+	close(release)
+	require.NoError(t, <-done)
+	require.True(t, slices.IsSorted(seen), seen)
+	require.Equal(t, int64(5), seen[len(seen)-1])
+
+	broken := errors.New("cannot swap")
+	require.ErrorIs(t, f.run.FollowWeights(f.ctx, func(*schemas.Manifest) error { return broken }), broken)
+}
+
+func TestTooSlowForAVersionGoesOnToTheNewest(t *testing.T) {
+	f := newFixture(t, false)
+	m, blobs := weightsOf(0, 1)
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	ctx, cancel := context.WithCancel(f.ctx)
+	err := f.run.FollowWeights(ctx, func(m *schemas.Manifest) error {
+		if m.Version == 0 {
+			for v := int64(1); v <= 4; v++ {
+				next, blobs := weightsOf(v, 1)
+				require.NoError(t, f.run.PublishWeights(f.ctx, next, blobs))
+			}
+		}
+		if m.Version == 4 {
+			cancel()
+		}
+		_, err := f.run.Shard(f.ctx, m.Shards[0])
+		return err
+	})
+	require.NoError(t, err)
+
+	gone, _ := weightsOf(0, 1)
+	err = f.run.FollowWeights(f.ctx, func(*schemas.Manifest) error {
+		_, err := f.run.Shard(f.ctx, gone.Shards[0])
+		return err
+	})
+	require.ErrorIs(t, err, ErrNoShard, "no newer version: the shard is missing for good")
+}
+
+// Invariant: no shard that a kept version needs is removed.
+func TestNoShardThatAKeptVersionNeedsIsRemoved(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		for _, every := range []int{1, 5} {
+			t.Run(fmt.Sprint("base every ", every), func(t *testing.T) {
+				config.BaseEvery = every
+				w := weightsWith(t, f.run, config)
+				from := int64(100 * every)
+				for v := from; v < from+13; v++ {
+					m, blobs := weightsOf(v, 2)
+					require.NoError(t, w.Publish(f.ctx, m, blobs))
+
+					history, err := f.run.manifests(f.ctx)
+					require.NoError(t, err)
+					kept := history[:min(len(history), f.run.topology.WeightsKeep)]
+					for _, m := range kept {
+						whole, err := weightsWith(t, f.run, config).Load(f.ctx, m)
+						require.NoError(t, err, "version %d after version %d", m.Version, v)
+						require.Equal(t, wholeOf(m.Version), whole)
+					}
+					present, err := w.store.list(f.ctx)
+					require.NoError(t, err)
+					require.LessOrEqual(t, len(present), 2*(f.run.topology.WeightsKeep+every))
+				}
+			})
+		}
+	})
+}
+
+func TestDeltas(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		config.BaseEvery = 4
+		w, follower := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		var bases []int64
+		for v := range int64(9) {
+			m, blobs := weightsOf(v, 2)
+			require.NoError(t, w.Publish(f.ctx, m, blobs))
+			stored, err := f.run.LatestManifest(f.ctx)
+			require.NoError(t, err)
+			bases = append(bases, stored.Base)
+			for _, s := range stored.Shards {
+				if stored.Base != schemas.NoBase {
+					require.Less(t, s.Size, int64(200), "a delta of one byte is small")
+				}
+			}
+			for name, reader := range map[string]*Weights{"follower": follower, "late joiner": weightsWith(t, f.run, config)} {
+				whole, err := reader.Load(f.ctx, stored)
+				require.NoError(t, err, name)
+				require.Equal(t, wholeOf(v), whole, name)
+			}
+			require.NoError(t, w.Publish(f.ctx, m, blobs), "again is no change, whole or not")
+		}
+		require.Equal(t, []int64{-1, 0, 1, 2, -1, 4, 5, 6, -1}, bases)
+
+		// A trainer that starts again does not hold the base, and begins with a whole one.
+		m, blobs := weightsOf(9, 2)
+		require.NoError(t, weightsWith(t, f.run, config).Publish(f.ctx, m, blobs))
+		stored, err := f.run.LatestManifest(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, schemas.NoBase, stored.Base)
+		// And the zombie, whose base is another, cannot publish, nor build on what it holds.
+		m, blobs = weightsOf(10, 2)
+		require.NoError(t, w.Publish(f.ctx, m, blobs))
+		stored, err = f.run.LatestManifest(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, schemas.NoBase, stored.Base)
+	})
+}
+
+// Invariant: every loaded byte was verified against the manifest.
+func TestEveryLoadedByteWasVerifiedAgainstTheManifest(t *testing.T) {
+	t.Run("folder", func(t *testing.T) {
+		f := newFixture(t, false)
+		config := WeightsConfig{Dir: t.TempDir(), BaseEvery: 1}
+		w := weightsWith(t, f.run, config)
+		m, blobs := weightsOf(0, 1)
+		require.NoError(t, w.Publish(f.ctx, m, blobs))
+		path := filepath.Join(config.Dir, m.Shards[0].Hash)
+		bad := bytes.Clone(blobs[m.Shards[0].Hash])
+		bad[7]++
+		require.NoError(t, os.WriteFile(path, bad, 0o600))
+		_, err := w.Load(f.ctx, m)
+		require.ErrorIs(t, err, ErrCorruptShard)
+		require.NoError(t, os.Truncate(path, 10))
+		_, err = w.Load(f.ctx, m)
+		require.ErrorIs(t, err, ErrCorruptShard)
+		require.NoError(t, os.Remove(path))
+		_, err = w.Load(f.ctx, m)
+		require.ErrorIs(t, err, ErrNoShard)
+
+		outside := m.Shards[0]
+		outside.Hash = "../" + filepath.Base(config.Dir)
+		_, err = w.Shard(f.ctx, outside)
+		require.ErrorIs(t, err, ErrCorruptShard)
+	})
+	t.Run("broker", func(t *testing.T) {
+		f := newFixture(t, false)
+		m, blobs := weightsOf(0, 1)
+		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+		store, err := f.run.js.ObjectStore(f.ctx, f.run.names.shards)
+		require.NoError(t, err)
+		bad := bytes.Clone(blobs[m.Shards[0].Hash])
+		bad[7]++
+		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad)
+		require.NoError(t, err)
+		_, err = f.run.Shard(f.ctx, m.Shards[0])
+		require.ErrorIs(t, err, ErrCorruptShard)
+		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad[:9])
+		require.NoError(t, err)
+		_, err = f.run.Shard(f.ctx, m.Shards[0])
+		require.ErrorIs(t, err, ErrCorruptShard)
+	})
+	t.Run("delta of other weights", func(t *testing.T) {
+		f := newFixture(t, false)
+		w := weightsWith(t, f.run, WeightsConfig{BaseEvery: 4})
+		for v := range int64(2) {
+			m, blobs := weightsOf(v, 1)
+			require.NoError(t, w.Publish(f.ctx, m, blobs))
+		}
+		m, err := f.run.LatestManifest(f.ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(0), m.Base)
+		m.Shards[0].FullHash = sha([]byte("other"))
+		_, err = weightsWith(t, f.run, WeightsConfig{BaseEvery: 4}).Load(f.ctx, m)
+		require.ErrorIs(t, err, ErrCorruptShard)
+	})
+}
+
+func TestLargeShard(t *testing.T) {
+	f := newFixture(t, true)
+	data := make([]byte, 5<<20)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	m, _ := weightsOf(0, 1)
+	m.Shards[0] = schemas.Shard{Hash: sha(data), FullHash: sha(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, map[string][]byte{sha(data): data}))
+	got, err := f.run.Shard(f.ctx, m.Shards[0])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(data, got))
+}
+
+func TestWeightsOutliveTheBroker(t *testing.T) {
+	f := newFixture(t, true)
+	m, blobs := weightsOf(0, 1)
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	ctx, cancel := context.WithCancel(f.ctx)
+	versions := make(chan int64, 10)
+	done := make(chan error, 1)
+	reader := f.attach(t)
+	go func() {
+		done <- reader.FollowWeights(ctx, func(m *schemas.Manifest) error {
+			versions <- m.Version
+			return nil
+		})
+	}()
+	require.Equal(t, int64(0), <-versions)
+	f.restart(t)
+	m, blobs = weightsOf(1, 1)
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	require.Equal(t, int64(1), <-versions)
+	cancel()
+	require.NoError(t, <-done)
+}
+
+func TestSweepRemovesWhatADeadPublisherLeft(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		w := weightsWith(t, f.run, config)
+		m, blobs := weightsOf(0, 2)
+		require.NoError(t, w.Publish(f.ctx, m, blobs))
+		var left func() int
+		switch store := w.store.(type) {
+		case objectShards:
+			subject := "$O." + f.run.names.shards + ".C.ABANDONED"
+			for range 3 {
+				_, err := f.run.js.Publish(f.ctx, subject, []byte("chunk"))
+				require.NoError(t, err)
+			}
+			left = func() int {
+				stream, err := f.run.js.Stream(f.ctx, store.stream())
+				require.NoError(t, err)
+				info, err := stream.Info(f.ctx, jetstream.WithSubjectFilter(subject))
+				require.NoError(t, err)
+				return int(info.State.Subjects[subject])
+			}
+		case folderShards:
+			require.NoError(t, os.WriteFile(filepath.Join(store.dir, tmpPrefix+"1"), []byte("chunk"), 0o600))
+			left = func() int {
+				tmps, err := filepath.Glob(filepath.Join(store.dir, tmpPrefix+"*"))
+				require.NoError(t, err)
+				return len(tmps)
+			}
+		}
+		require.NoError(t, w.store.sweep(f.ctx, time.Hour))
+		require.NotZero(t, left(), "it may still be under way")
+		require.NoError(t, w.store.sweep(f.ctx, 0))
+		require.Zero(t, left())
+		whole, err := w.Load(f.ctx, m)
+		require.NoError(t, err)
+		require.Equal(t, wholeOf(0), whole)
+	})
+}
+
+func TestObjectWithoutItsChunksIsCorrupt(t *testing.T) {
+	f := newFixture(t, false)
+	data := bytes.Repeat([]byte("abcd"), 600_000) // three chunks
+	hash := sha(data)
+	m, _ := weightsOf(0, 1)
+	m.Shards[0] = schemas.Shard{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
+	require.NoError(t, f.run.PublishWeights(f.ctx, m, map[string][]byte{hash: data}))
+	stream, err := f.run.js.Stream(f.ctx, objectShards{run: f.run}.stream())
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(f.ctx, 2))
+	_, err = f.run.Shard(f.ctx, m.Shards[0])
+	require.ErrorIs(t, err, ErrCorruptShard)
+}

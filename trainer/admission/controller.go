@@ -1,0 +1,148 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+)
+
+// FollowEta as a Limits.Depth paces at eta itself.
+const FollowEta = -1
+
+// Limits are the settings of a controller. All may change while a run goes on.
+type Limits struct {
+	// Concurrency is the most rollouts that run at once. Below 1 counts as 1.
+	Concurrency int `koanf:"concurrency"`
+	// Batch is how many accepted rollouts one policy version consumes. Below 1 counts as 1.
+	Batch int `koanf:"batch"`
+	// Eta is how many versions old a rollout's oldest token may be when it is trained on. 0 is synchronous.
+	Eta int `koanf:"eta"`
+	// Depth is how many versions ahead work is issued, at most Eta. FollowEta, the default, means Eta.
+	Depth int `koanf:"depth"`
+}
+
+// DefaultLimits are synchronous: one rollout at a time, each version waiting for its batch.
+func DefaultLimits() Limits { return Limits{Concurrency: 1, Batch: 1, Eta: 0, Depth: FollowEta} }
+
+// Validate reports every fault.
+func (l Limits) Validate() error {
+	var errs []error
+	fault := func(key string, value int, problem string) {
+		errs = append(errs, fmt.Errorf("%s: %d: %s", key, value, problem))
+	}
+	if l.Concurrency < 1 {
+		fault("concurrency", l.Concurrency, "must be positive")
+	}
+	if l.Batch < 1 {
+		fault("batch", l.Batch, "must be positive")
+	}
+	if l.Eta < 0 {
+		fault("eta", l.Eta, "must not be negative")
+	}
+	if l.Depth < FollowEta {
+		fault("depth", l.Depth, "must not be negative, or -1 to follow eta")
+	}
+	if l.Depth > l.Eta {
+		fault("depth", l.Depth, fmt.Sprintf("must not exceed eta (%d)", l.Eta))
+	}
+	return errors.Join(errs...)
+}
+
+// Pace is how many versions ahead work is issued: Depth, and never more than Eta.
+func (l Limits) Pace() int {
+	if l.Depth < 0 {
+		return l.Eta
+	}
+	return min(l.Depth, l.Eta)
+}
+
+// State is everything a controller remembers: what a checkpoint keeps.
+type State struct {
+	// Enqueued rollouts wait to start, Running ones have started and not ended.
+	Enqueued int `msgpack:"enqueued" json:"enqueued"`
+	Running  int `msgpack:"running" json:"running"`
+	// Accepted and Rejected count, since the run began, those that ended fit to train on and the others.
+	Accepted int `msgpack:"accepted" json:"accepted"`
+	Rejected int `msgpack:"rejected" json:"rejected"`
+	// Version is the policy version: 0 is the starting weights.
+	Version int64 `msgpack:"version" json:"version"`
+}
+
+// Controller applies the rule. It is not safe for concurrent use: the loop that owns it calls it.
+type Controller struct {
+	limits Limits
+	state  State
+}
+
+// New returns a controller at version 0 with nothing issued.
+func New(l Limits) *Controller { return &Controller{limits: l} }
+
+// Restore returns a controller that goes on from a checkpoint's state.
+func Restore(l Limits, s State) *Controller { return &Controller{limits: l, state: s} }
+
+// Limits are the ones in force.
+func (c *Controller) Limits() Limits { return c.limits }
+
+// SetLimits changes them; what runs already goes on, so Capacity may fall below zero.
+func (c *Controller) SetLimits(l Limits) { c.limits = l }
+
+// State is a copy of what the controller remembers.
+func (c *Controller) State() State { return c.state }
+
+// Capacity is how many more rollouts may start now. It is negative when limits were lowered or ignored.
+//
+//	min(C - running, (pace + v + 1) * B - (accepted + running))
+//
+// Invariant: while rollouts start only as Capacity allows, accepted+running never exceeds (eta+version+1)*B.
+func (c *Controller) Capacity() int {
+	concurrency := max(1, c.limits.Concurrency) - c.state.Running
+	ahead := c.limits.Pace() + int(c.state.Version) + 1
+	staleness := ahead*max(1, c.limits.Batch) - (c.state.Accepted + c.state.Running)
+	return min(concurrency, staleness)
+}
+
+// PendingLimit is the most rollouts that should wait to start: (pace + 1) * B, with B as it was set.
+func (c *Controller) PendingLimit() int { return (c.limits.Pace() + 1) * c.limits.Batch }
+
+// Enqueue counts a rollout that waits to start. A caller that starts rollouts at once need not call it.
+func (c *Controller) Enqueue() { c.state.Enqueued++ }
+
+// Submit counts the start of an enqueued rollout.
+func (c *Controller) Submit() {
+	c.state.Enqueued--
+	c.state.Running++
+}
+
+// Start counts n rollouts that begin without having waited.
+func (c *Controller) Start(n int) { c.state.Running += n }
+
+// Accept counts a running rollout that ended fit to train on.
+func (c *Controller) Accept() {
+	c.state.Running--
+	c.state.Accepted++
+}
+
+// Reject counts a running rollout that ended unfit. It frees the room it took.
+func (c *Controller) Reject() {
+	c.state.Running--
+	c.state.Rejected++
+}
+
+// Refuse counts n accepted rollouts that turned out unfit after all, such as those gone stale while they
+// waited for a batch. It frees the room they took.
+func (c *Controller) Refuse(n int) {
+	c.state.Accepted -= n
+	c.state.Rejected += n
+}
+
+// Forgo counts n rollouts of a version's batch that it went without, as if they had been accepted.
+func (c *Controller) Forgo(n int) { c.state.Accepted += n }
+
+// SetVersion says that the policy is now at version v.
+func (c *Controller) SetVersion(v int64) { c.state.Version = v }
+
+// Recover starts over at version v when only the version is known: as if each version so far had consumed
+// one batch. Without it the rule would admit v batches at once. Prefer Restore, which knows the true counts.
+func (c *Controller) Recover(v int64) {
+	c.state.Version = v
+	c.state.Accepted = int(v) * max(1, c.limits.Batch)
+}

@@ -1,0 +1,141 @@
+package advantage
+
+import "github.com/weir-rl/weir/trainer/stats"
+
+// Batch is what an estimator reads. Offsets, Mask and Rewards are always set; the rest where the estimator
+// needs it: a missing array is an error that names it.
+type Batch struct {
+	// Offsets delimit the rows: len = rows + 1, from 0 to the number of tokens.
+	Offsets []int
+	// Mask is 1 at action tokens, else 0.
+	Mask []uint8
+	// Rewards a token: the outcome at a row's last action token, process rewards at the token that ends their turn.
+	Rewards []float64
+	// Group, Trajectory and Step a row: ids of the prompt group and of the trajectory, position in it. A nil
+	// Trajectory makes each row a trajectory of its own; a nil Step orders a trajectory's rows as they come.
+	Group      []int
+	Trajectory []int
+	Step       []int
+
+	// Values a token: the critic's, of the state before the token; nil without a critic.
+	Values []float64
+	// Bootstrap a row: the critic's value of the state after a trajectory's last row, where the rollout was cut
+	// off. 0 where it ended; nil means all ended.
+	Bootstrap []float64
+	// StepRewards a row: the step's reward. Nil: the sum of its token rewards.
+	StepRewards []float64
+	// StepValues a row: the critic's value of the state before the row. Nil: the value at its first action token.
+	StepValues []float64
+	// Baselines a row: the reward of the greedy rollout of the same prompt (remax).
+	Baselines []float64
+	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: of Rewards, what does not stand at a
+	// trajectory's last action token.
+	ProcessRewards []float64
+	// Logprobs and ProbSquares a token: log pi of the token, and the sum over the vocabulary of pi squared
+	// (optimal_token_baseline). Without ProbSquares the sum counts as the token's own pi squared, its lower bound.
+	Logprobs, ProbSquares []float64
+	// Weights a token: importance weights (optimal_token_baseline); nil means 1.
+	Weights []float64
+	// Tokens are the token ids (gigpo, to tell states apart).
+	Tokens []int32
+	// Anchor a token: id of the state that a turn began in, read at the turn's first token; equal ids in one group are
+	// the same state (gigpo). Nil: the turns that follow equal observations began in the same state.
+	Anchor []int
+	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
+	// hierarchical_grpo). Nil means one agent, one episode.
+	Agent, Episode []int
+}
+
+// Rows is the number of rows.
+func (b *Batch) Rows() int { return max(0, len(b.Offsets)-1) }
+
+// Result has one entry a token. Both are 0 where the mask is 0 unless the estimator's options say otherwise.
+type Result struct {
+	Advantages []float64
+	// Returns are the critic's targets. Estimators that compare whole trajectories have no other than the advantages:
+	// there the two are the same memory.
+	Returns []float64
+	// AdvantagesOnly asks for no returns, for want of a critic: less memory is gone over, and Returns is nil. The
+	// caller sets it. Estimators that read Values give returns all the same.
+	AdvantagesOnly bool
+}
+
+// resize makes room for advantages and returns apart.
+func (r *Result) resize(tokens int) {
+	if len(r.Returns) > 0 && len(r.Advantages) > 0 && &r.Returns[0] == &r.Advantages[0] {
+		r.Returns = nil
+	}
+	r.Advantages, r.Returns = stats.Resize(r.Advantages, tokens), stats.Resize(r.Returns, tokens)
+}
+
+// share makes room for advantages that are the returns too.
+func (r *Result) share(tokens int) {
+	r.Advantages = stats.Resize(r.Advantages, tokens)
+	r.Returns = r.Advantages
+	if r.AdvantagesOnly {
+		r.Returns = nil
+	}
+}
+
+// raw makes room for an estimator without a critic, and returns where its returns go: apart, or where the advantages
+// will stand.
+func (r *Result) raw(tokens int) []float64 {
+	if r.AdvantagesOnly {
+		r.share(tokens)
+		return r.Advantages
+	}
+	r.resize(tokens)
+	return r.Returns
+}
+
+// Estimator turns rewards into advantages. It does not keep its arguments; out's slices are reused when
+// large enough. A fault in the batch is a *stats.BatchError that names the field and the row. An estimator
+// reuses scratch memory from call to call, so one goroutine at a time calls it.
+type Estimator interface {
+	// Name is the one used in configuration.
+	Name() string
+	Estimate(b *Batch, out *Result) error
+}
+
+// Stateful is an estimator that learns from batch to batch, whose state a checkpoint keeps.
+type Stateful interface {
+	Estimator
+	// State is a running mean of rewards by agent.
+	State() map[int]float64
+	Restore(map[int]float64)
+}
+
+// checkRewards checks what every estimator reads.
+func checkRewards(b *Batch) error {
+	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
+		return err
+	}
+	return stats.CheckLength("Rewards", b.Rewards, len(b.Mask))
+}
+
+// optional checks the length of an array that may be nil.
+func optional[T any](field string, x []T, n int) error {
+	if x == nil {
+		return nil
+	}
+	return stats.CheckLength(field, x, n)
+}
+
+// field is a per-token array by its name in Batch.
+type field struct {
+	name string
+	x    []float64
+}
+
+// tokenFault names the first value of row i that is not finite; failing that, the first field overflowed.
+// Masked tokens are passed over when masked is set.
+func tokenFault(b *Batch, i int, masked bool, fields ...field) error {
+	for _, f := range fields {
+		for t := b.Offsets[i]; t < b.Offsets[i+1]; t++ {
+			if f.x != nil && (b.Mask[t] != 0 || !masked) && !stats.Finite(f.x[t]) {
+				return stats.Fault(f.name, i, "token %d is %v", t-b.Offsets[i], f.x[t])
+			}
+		}
+	}
+	return stats.Fault(fields[0].name, i, "the sum overflows: the values are too large")
+}

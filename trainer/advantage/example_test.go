@@ -1,0 +1,27 @@
+package advantage_test
+
+import (
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/advantage"
+)
+
+// Two trajectories answered one prompt; the first was right.
+func ExampleNew() {
+	estimator, err := advantage.New("grpo", advantage.DefaultOptions())
+	if err != nil {
+		panic(err)
+	}
+	var out advantage.Result
+	err = estimator.Estimate(&advantage.Batch{
+		Offsets: []int{0, 3, 5},
+		Mask:    []uint8{1, 0, 1, 1, 1},
+		Rewards: []float64{0, 0, 1, 0, 0},
+		Group:   []int{0, 0},
+	}, &out)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%.3f\n", out.Advantages)
+	// Output: [0.707 0.000 0.707 -0.707 -0.707]
+}

@@ -1,0 +1,207 @@
+package advantage
+
+import (
+	"math"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// grpo compares each trajectory with its group (DeepSeekMath, arXiv 2402.03300, section 4.1.2; without the
+// deviation it is Dr. GRPO, arXiv 2503.20783):
+//
+//	A_i = (R_i - mean(R)) / (std(R) + epsilon)
+func grpo(e *outcome, g group) error {
+	o := &e.options
+	mean, std := o.centre(g.rewards)
+	scale := 1.0
+	if o.DivideByStd {
+		scale = 1 / (std + o.StdEpsilon)
+	}
+	for i, r := range g.rewards {
+		g.advantages[i] = (r - mean) * scale
+	}
+	return nil
+}
+
+// centred subtracts the group's mean alone: Dr. GRPO, the baseline of REINFORCE++-baseline.
+//
+//	A_i = R_i - mean(R)
+func centred(e *outcome, g group) error {
+	mean, _ := e.options.centre(g.rewards)
+	for i, r := range g.rewards {
+		g.advantages[i] = r - mean
+	}
+	return nil
+}
+
+// centre is the mean and the unbiased deviation of a group's rewards. A group of one has deviation 1 and, as
+// Single says, itself or 0 as its mean.
+func (o *Options) centre(rewards []float64) (mean, std float64) {
+	if len(rewards) == 1 {
+		return o.baseline(rewards[0]), 1
+	}
+	mean, std = stats.MeanStd(rewards)
+	if o.VarianceFloor > 0 {
+		std = max(std, math.Sqrt(o.VarianceFloor))
+	}
+	return mean, std
+}
+
+// baseline is that of a group of one.
+func (o *Options) baseline(reward float64) float64 {
+	if o.Single == SingleReward {
+		return 0
+	}
+	return reward
+}
+
+// passK credits only the best of a group, by its lead over the second (arXiv 2503.19595):
+//
+//	A_best = (R_best - R_second) / (std(R) + epsilon), else 0
+func passK(e *outcome, g group) error {
+	if g.size < 2 {
+		return stats.Fault("Group", -1, "a group of %d: pass@k compares at least two", g.size)
+	}
+	if len(g.rewards) < 2 {
+		return nil
+	}
+	best, first, second := 0, math.Inf(-1), math.Inf(-1)
+	for i, r := range g.rewards {
+		if r > first {
+			best, first, second = i, r, first
+		} else {
+			second = max(second, r)
+		}
+	}
+	lead := first - second
+	if e.options.DivideByStd {
+		_, std := e.options.centre(g.rewards)
+		lead /= std + e.options.StdEpsilon
+	}
+	clear(g.advantages)
+	g.advantages[best] = lead
+	return nil
+}
+
+// rloo compares each trajectory with the others of its group (arXiv 2402.14740):
+//
+//	A_i = R_i - sum_{j != i} R_j / (n - 1) = (R_i - mean(R)) n / (n - 1)
+func rloo(e *outcome, g group) error {
+	n := float64(len(g.rewards))
+	if n == 1 {
+		g.advantages[0] = g.rewards[0] - e.options.baseline(g.rewards[0])
+		return nil
+	}
+	mean, _ := stats.MeanStd(g.rewards)
+	for i, r := range g.rewards {
+		g.advantages[i] = r*n/(n-1) - mean*n/(n-1)
+	}
+	return nil
+}
+
+// opo compares with the mean weighted by length, the baseline of least variance (arXiv 2505.23585):
+//
+//	A_i = R_i - sum_j len_j R_j / sum_j len_j
+func opo(e *outcome, g group) error {
+	if len(g.rewards) == 1 {
+		g.advantages[0] = g.rewards[0] - e.options.baseline(g.rewards[0])
+		return nil
+	}
+	var weighted, length float64
+	for i, r := range g.rewards {
+		weighted += g.lengths[i] * r
+		length += g.lengths[i]
+	}
+	baseline := stats.Divide(weighted, length)
+	if length == 0 && e.options.EmptyNaN {
+		baseline = math.NaN()
+	}
+	for i, r := range g.rewards {
+		g.advantages[i] = r - baseline
+	}
+	return nil
+}
+
+// gpg scales the centred rewards up by how few of the batch's are not 0 (arXiv 2504.02546):
+//
+//	A_i = alpha (R_i - mean(R)) / norm,  alpha = trajectories / max(1, trajectories with a reward)
+func gpg(e *outcome, g group) error {
+	alpha := float64(e.totals.trajectories) / float64(max(1, e.totals.rewarded))
+	mean, _ := e.options.centre(g.rewards)
+	for i, r := range g.rewards {
+		g.advantages[i] = alpha * (r - mean) / e.options.GPGNorm
+	}
+	return nil
+}
+
+// maxRL divides by the group's mean, which follows the gradient of the likelihood of success (prime-rl):
+//
+//	A_i = (R_i - mean(R)) / mean(R), and 0 where mean(R) <= 0
+func maxRL(_ *outcome, g group) error {
+	mean, _ := stats.MeanStd(g.rewards)
+	for i, r := range g.rewards {
+		g.advantages[i] = 0
+		if mean > 0 {
+			g.advantages[i] = (r - mean) / mean
+		}
+	}
+	return nil
+}
+
+// rae compares each trajectory with its agent's running mean, which it then moves (SPIRAL, arXiv 2506.24119):
+//
+//	A_i = R_i - b;  b = decay b + (1 - decay) R_i
+func rae(e *outcome, g group) error {
+	if e.baselines == nil {
+		e.baselines = map[int]float64{}
+	}
+	decay := e.options.Decay
+	for i, r := range g.rewards {
+		agent := g.agents[i]
+		b := e.baselines[agent]
+		g.advantages[i] = r - b
+		e.baselines[agent] = decay*b + (1-decay)*r
+	}
+	return nil
+}
+
+// byAgent groups by (prompt group, agent), and agents of EpisodeAgents by episode too. Without agents there is one, and
+// without episodes each group is one.
+func byAgent(e *outcome, b *Batch) error {
+	rows := b.Rows()
+	if err := stats.CheckLength("Group", b.Group, rows); err != nil {
+		return err
+	}
+	if err := optional("Agent", b.Agent, rows); err != nil {
+		return err
+	}
+	if err := optional("Episode", b.Episode, rows); err != nil {
+		return err
+	}
+	within := map[int]bool{}
+	for _, agent := range e.options.EpisodeAgents {
+		within[agent] = true
+	}
+	type key struct {
+		group, agent, episode int
+		hierarchical          bool
+	}
+	ids := map[key]int{}
+	e.groupIDs = stats.Resize(e.groupIDs, rows)
+	for i := range rows {
+		k := key{group: b.Group[i]}
+		if b.Agent != nil {
+			k.agent = b.Agent[i]
+		}
+		if within[k.agent] && b.Episode != nil {
+			k.episode, k.hierarchical = b.Episode[i], true
+		}
+		id, ok := ids[k]
+		if !ok {
+			id = len(ids)
+			ids[k] = id
+		}
+		e.groupIDs[i] = id
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package advantage
+
+import "github.com/weir-rl/weir/trainer/stats"
+
+// normalized scales the process rewards (PRIME, as in Agent-R1) before another estimator reads them.
+type normalized struct {
+	Estimator
+	layout layout
+	splitter
+	scaled, rewards []float64
+}
+
+func (e *normalized) Estimate(b *Batch, out *Result) error {
+	if err := checkRewards(b); err != nil {
+		return err
+	}
+	if err := e.layout.build(b); err != nil {
+		return err
+	}
+	process, outcome, err := e.split(b, &e.layout)
+	if err != nil {
+		return err
+	}
+	e.scaled = append(e.scaled[:0], process...)
+	stats.Mask(e.scaled, b.Mask)
+	if err := NormalizeProcess(b.Offsets, e.scaled, e.scaled); err != nil {
+		return err
+	}
+	scaled := *b
+	if b.ProcessRewards != nil {
+		scaled.ProcessRewards = e.scaled
+		return e.Estimator.Estimate(&scaled, out)
+	}
+	e.rewards = stats.Resize(e.rewards, len(outcome))
+	for t, r := range outcome {
+		e.rewards[t] = r + e.scaled[t]
+	}
+	scaled.Rewards = e.rewards
+	return e.Estimator.Estimate(&scaled, out)
+}
+
+// State is that of the estimator beneath, nil if it keeps none.
+func (e *normalized) State() map[int]float64 {
+	if s, ok := e.Estimator.(Stateful); ok {
+		return s.State()
+	}
+	return nil
+}
+
+// Restore gives it back.
+func (e *normalized) Restore(state map[int]float64) {
+	if s, ok := e.Estimator.(Stateful); ok {
+		s.Restore(state)
+	}
+}

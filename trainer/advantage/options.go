@@ -1,0 +1,159 @@
+package advantage
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// What a group of one trajectory gets.
+const (
+	SingleZero   = "zero"   // nothing: it has nothing to be compared with
+	SingleReward = "reward" // its reward, as if the group's mean were 0 and its deviation 1
+)
+
+// How bilevel credits steps, and tokens within a step.
+const (
+	ByReturn  = "return"  // steps: the discounted return, without a critic
+	ByGAE     = "gae"     // steps or tokens: generalized advantage estimation
+	Broadcast = "uniform" // tokens: the step's whitened advantage for each
+)
+
+// Options choose between the forms that estimators have in the field. Each estimator reads those named in
+// its docs/algorithms.md entry. The defaults are the sound ones: masks honoured everywhere, an outcome reward
+// reaching every earlier turn.
+type Options struct {
+	// Gamma and Lambda discount from one action token to the next, in [0, 1]. Default to 1.
+	Gamma  float64 `koanf:"gamma"`
+	Lambda float64 `koanf:"lambda"`
+	// StepGamma and StepLambda discount from one step (row) of a trajectory to the next. Default to 1.
+	StepGamma  float64 `koanf:"step_gamma"`
+	StepLambda float64 `koanf:"step_lambda"`
+
+	// MaskRewards ignores rewards at tokens that are not actions. Defaults to true.
+	MaskRewards bool `koanf:"mask_rewards"`
+	// NormalizeProcess divides process rewards, those before a trajectory's last action token, by their largest return in
+	// size over the batch (PRIME, Agent-R1). Defaults to false.
+	NormalizeProcess bool `koanf:"normalize_process"`
+	// CountEmpty counts trajectories and steps without an action token in the statistics of their group or batch, as
+	// verl and Agent-R1 do. By default they contribute nothing.
+	CountEmpty bool `koanf:"count_empty"`
+	// ResetAtMask starts the return anew at every token that is not an action, so that earlier turns get no
+	// credit for a final outcome: verl's REINFORCE++. Defaults to false.
+	ResetAtMask bool `koanf:"reset_at_mask"`
+	// CarryMasked fills a token that is not an action with the value of the recursion there, before whitening
+	// and masking. By default it is 0, and its return the critic's value.
+	CarryMasked bool `koanf:"carry_masked"`
+	// MaskAdvantages and MaskReturns put 0 where the mask is 0, after whitening. Default to true.
+	MaskAdvantages bool `koanf:"mask_advantages"`
+	MaskReturns    bool `koanf:"mask_returns"`
+
+	// DivideByStd divides by the deviation of the group's rewards. False is Dr. GRPO. Defaults to true.
+	DivideByStd bool `koanf:"divide_by_std"`
+	// StdEpsilon is added to that deviation. Larger ones hold back groups of nearly equal rewards. Defaults to 1e-6.
+	StdEpsilon float64 `koanf:"std_epsilon"`
+	// VarianceFloor is the least variance: std = sqrt(max(variance, floor)). Defaults to 0.
+	VarianceFloor float64 `koanf:"variance_floor"`
+	// EmptyNaN makes opo's baseline of a group without action tokens NaN, as verl's is, where the default is 0.
+	EmptyNaN bool `koanf:"empty_nan"`
+	// Single says what a group of one trajectory gets: zero or reward. Defaults to zero.
+	Single string `koanf:"single"`
+
+	// Whiten brings the advantages of the batch to mean 0 and variance 1, in the estimators whose authors do: gae,
+	// reinforce_pp and its baseline form, prime_rloo and mt_grpo over action tokens, gae_step, reinforce_step and bilevel
+	// over steps. Defaults to true.
+	Whiten bool `koanf:"whiten"`
+	// WhitenEpsilon is added to the variance of whitened tokens, or to the deviation of whitened steps. Defaults to 1e-8.
+	WhitenEpsilon float64 `koanf:"whiten_epsilon"`
+	// CountEpsilon is added to the count in the whitening's means (verl: 1e-8). Defaults to 0.
+	CountEpsilon float64 `koanf:"count_epsilon"`
+
+	// StepCredit and TokenCredit are bilevel's: return or gae over steps, uniform or gae over the tokens of a
+	// step. Default to return and uniform, L0's.
+	StepCredit  string `koanf:"step_credit"`
+	TokenCredit string `koanf:"token_credit"`
+	// StepWeight multiplies GiGPO's step advantage. Defaults to 1.
+	StepWeight float64 `koanf:"step_weight"`
+	// TurnWeight multiplies MT-GRPO's turn advantage. Defaults to 1.
+	TurnWeight float64 `koanf:"turn_weight"`
+	// ProcessWeight and OutcomeWeight multiply the two rewards of prime_rloo. Default to 5, PRIME's.
+	ProcessWeight float64 `koanf:"process_weight"`
+	OutcomeWeight float64 `koanf:"outcome_weight"`
+	// GPGNorm divides gpg's advantages. Defaults to 1.
+	GPGNorm float64 `koanf:"gpg_norm"`
+	// ByPosition aligns the rows of a group by position in optimal_token_baseline, where the default is by
+	// count of action tokens, which tool output does not shift.
+	ByPosition bool `koanf:"by_position"`
+	// ZeroTail takes the baseline from what only the longest trajectory of a group reaches. Defaults to true.
+	ZeroTail bool `koanf:"zero_tail"`
+	// Decay is that of rae's running mean, in [0, 1]. Defaults to 0.95.
+	Decay float64 `koanf:"decay"`
+	// EpisodeAgents are the agents that hierarchical_grpo compares within their episode; others are compared
+	// within the group.
+	EpisodeAgents []int `koanf:"episode_agents"`
+	// LengthPenalty shapes the rewards of a group before it is compared (prime-rl).
+	LengthPenalty LengthPenalty `koanf:"length_penalty"`
+}
+
+// LengthPenalty takes from each reward of a group mean(R) * sum of weight * x / max(x) over the group. A weight
+// of 0, the default, is none.
+type LengthPenalty struct {
+	// OutputTokens weighs action tokens, InputTokens the others, Turns the runs of action tokens.
+	OutputTokens float64 `koanf:"output_tokens"`
+	InputTokens  float64 `koanf:"input_tokens"`
+	Turns        float64 `koanf:"turns"`
+}
+
+// DefaultOptions are the sound ones.
+func DefaultOptions() Options {
+	return Options{
+		Gamma: 1, Lambda: 1, StepGamma: 1, StepLambda: 1,
+		MaskRewards: true, MaskAdvantages: true, MaskReturns: true,
+		DivideByStd: true, StdEpsilon: 1e-6, Single: SingleZero,
+		Whiten: true, WhitenEpsilon: 1e-8,
+		StepCredit: ByReturn, TokenCredit: Broadcast,
+		StepWeight: 1, TurnWeight: 1, ProcessWeight: 5, OutcomeWeight: 5, GPGNorm: 1,
+		ZeroTail: true, Decay: 0.95,
+	}
+}
+
+// Validate reports every fault.
+func (o Options) Validate() error {
+	var errs []error
+	within := func(key string, v, high float64) {
+		if !(v >= 0 && v <= high) {
+			errs = append(errs, fmt.Errorf("%s: %v: must be between 0 and %v", key, v, high))
+		}
+	}
+	notNegative := func(key string, v float64) {
+		if !(v >= 0) || !stats.Finite(v) {
+			errs = append(errs, fmt.Errorf("%s: %v: must be finite and not negative", key, v))
+		}
+	}
+	within("gamma", o.Gamma, 1)
+	within("lambda", o.Lambda, 1)
+	within("step_gamma", o.StepGamma, 1)
+	within("step_lambda", o.StepLambda, 1)
+	within("decay", o.Decay, 1)
+	notNegative("std_epsilon", o.StdEpsilon)
+	notNegative("variance_floor", o.VarianceFloor)
+	notNegative("whiten_epsilon", o.WhitenEpsilon)
+	notNegative("count_epsilon", o.CountEpsilon)
+	notNegative("step_weight", o.StepWeight)
+	notNegative("turn_weight", o.TurnWeight)
+	notNegative("process_weight", o.ProcessWeight)
+	notNegative("outcome_weight", o.OutcomeWeight)
+	notNegative("length_penalty.output_tokens", o.LengthPenalty.OutputTokens)
+	notNegative("length_penalty.input_tokens", o.LengthPenalty.InputTokens)
+	notNegative("length_penalty.turns", o.LengthPenalty.Turns)
+	if !(o.GPGNorm > 0) {
+		errs = append(errs, fmt.Errorf("gpg_norm: %v: must be positive", o.GPGNorm))
+	}
+	errs = append(errs,
+		stats.Choose("single", o.Single, SingleZero, SingleReward),
+		stats.Choose("step_credit", o.StepCredit, ByReturn, ByGAE),
+		stats.Choose("token_credit", o.TokenCredit, Broadcast, ByGAE),
+	)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,85 @@
+package advantage
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// processEpsilon is added to the largest process return.
+const processEpsilon = 1e-6
+
+// PlaceProcess adds the j-th process reward of a row to the token that ends its j-th tool call, ends[j]. Calls that
+// end outside the row, calls without a reward and rewards without a call are passed over.
+func PlaceProcess(row []float64, ends []int, rewards []float64) {
+	for j, end := range ends[:min(len(ends), len(rewards))] {
+		if end >= 0 && end < len(row) {
+			row[end] += rewards[j]
+		}
+	}
+}
+
+// NormalizeProcess divides process rewards by their largest return in size over the whole batch (PRIME,
+// arXiv 2502.01456, as in Agent-R1):
+//
+//	y = x / (max_it |sum_{s >= t} x_is| + 1e-6)
+//
+// out may be x.
+func NormalizeProcess(offsets []int, x, out []float64) error {
+	if len(offsets) < 2 || offsets[len(offsets)-1] != len(x) {
+		return stats.Fault("ProcessRewards", -1, "%d entries do not fit the Offsets", len(x))
+	}
+	if err := stats.CheckLength("out", out, len(x)); err != nil {
+		return err
+	}
+	if err := stats.CheckFinite("ProcessRewards", x, offsets, nil); err != nil {
+		return err
+	}
+	largest := 0.0
+	for i := range len(offsets) - 1 {
+		running := 0.0
+		for t := offsets[i+1] - 1; t >= offsets[i]; t-- {
+			running += x[t]
+			largest = max(largest, math.Abs(running))
+		}
+	}
+	for t, v := range x {
+		out[t] = v / (largest + processEpsilon)
+	}
+	return nil
+}
+
+// splitter tells process rewards from outcomes where the batch has them in one array.
+type splitter struct{ process, outcome []float64 }
+
+// split returns the batch's process rewards and the others.
+func (s *splitter) split(b *Batch, l *layout) (process, outcome []float64, err error) {
+	if b.ProcessRewards != nil {
+		return b.ProcessRewards, b.Rewards, stats.CheckLength("ProcessRewards", b.ProcessRewards, len(b.Mask))
+	}
+	s.process = append(s.process[:0], b.Rewards...)
+	s.outcome = stats.Resize(s.outcome, len(b.Rewards))
+	clear(s.outcome)
+	for k := range l.count() {
+		if t := lastAction(b, l.rowsOf(k)); t >= 0 {
+			s.process[t], s.outcome[t] = 0, b.Rewards[t]
+		}
+	}
+	return s.process, s.outcome, nil
+}
+
+// lastAction is a trajectory's last action token, -1 if it has none.
+func lastAction(b *Batch, rows []int) int {
+	for _, row := range slices.Backward(rows) {
+		for t := b.Offsets[row+1] - 1; t >= b.Offsets[row]; t-- {
+			if b.Mask[t] != 0 {
+				return t
+			}
+		}
+	}
+	return -1
+}
+
+// hasAction says whether row i has an action token.
+func hasAction(b *Batch, i int) bool { return slices.Contains(b.Mask[b.Offsets[i]:b.Offsets[i+1]], 1) }

@@ -1,0 +1,264 @@
+package advantage
+
+import "slices"
+
+import "github.com/weir-rl/weir/trainer/stats"
+
+// tokenwise gives each action token an advantage of its own, by a recursion that runs backward over the action
+// tokens of a trajectory, across its rows. Tool output takes no time: gamma counts action tokens.
+type tokenwise struct {
+	name    string
+	options Options
+	// recursion fills one row of the result and returns where the row before it goes on from.
+	recursion func(o *Options, r tokenRow, from state) state
+	values    bool // reads Values
+	baselines bool // reads Baselines
+	whiten    bool
+	// same says that advantages before whitening are the returns.
+	same   bool
+	layout layout
+	// parts are moments of the advantages, one a trajectory.
+	parts []stats.Moments
+}
+
+// tokenRow is one row: slices with one entry a token.
+type tokenRow struct {
+	mask                []uint8
+	rewards, values     []float64
+	baseline            float64
+	advantages, returns []float64
+}
+
+// state is what the recursion carries backward: the return or advantage so far, and the value of the next state.
+type state struct{ running, next float64 }
+
+func (e *tokenwise) Name() string { return e.name }
+
+func (e *tokenwise) Estimate(b *Batch, out *Result) error {
+	if err := e.check(b); err != nil {
+		return err
+	}
+	o := e.options
+	var returns []float64
+	if e.values {
+		out.resize(len(b.Mask))
+		returns = out.Returns
+	} else {
+		returns = out.raw(len(b.Mask))
+		o.MaskReturns = o.MaskReturns && !out.AdvantagesOnly
+	}
+	n := e.layout.count()
+	e.parts = stats.Resize(e.parts, n)
+	err := stats.Parallel(n, len(b.Mask), func(lo, hi int) error {
+		for k := lo; k < hi; k++ {
+			var err error
+			if e.parts[k], err = e.trajectory(b, &o, e.layout.rowsOf(k), out.Advantages, returns); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || !e.whiten || !o.Whiten {
+		return err
+	}
+	var m stats.Moments
+	for _, part := range e.parts {
+		m = m.Merge(part)
+	}
+	from := out.Advantages
+	if e.same {
+		from = returns
+	}
+	if err := o.whiten(from, out.Advantages, b.Mask, m); err != nil {
+		return err
+	}
+	if e.same && o.MaskReturns && !o.MaskAdvantages {
+		stats.Mask(returns, b.Mask) // only now, as the advantages carry what stood there
+	}
+	return nil
+}
+
+// trajectory runs the recursion over a trajectory's rows, last to first, and returns the moments of the advantages.
+func (e *tokenwise) trajectory(b *Batch, o *Options, rows []int, advantages, returns []float64) (m stats.Moments, err error) {
+	var s state
+	if b.Bootstrap != nil {
+		s.next = b.Bootstrap[rows[len(rows)-1]]
+	}
+	for _, i := range slices.Backward(rows) {
+		lo, hi := b.Offsets[i], b.Offsets[i+1]
+		r := tokenRow{
+			mask: b.Mask[lo:hi], rewards: b.Rewards[lo:hi],
+			advantages: advantages[lo:hi], returns: returns[lo:hi],
+		}
+		if e.values {
+			r.values = b.Values[lo:hi]
+		}
+		if e.baselines {
+			r.baseline = b.Baselines[i]
+		}
+		s = e.recursion(o, r, s)
+		if !stats.Finite(s.running) || !stats.Finite(s.next) {
+			return m, tokenFault(b, i, o.MaskRewards, field{"Rewards", b.Rewards}, field{"Values", b.Values})
+		}
+		e.after(o, r, &m)
+	}
+	return m, nil
+}
+
+// after masks a row, which is still in the cache, or gathers its moments when it is to be whitened and masked later.
+func (e *tokenwise) after(o *Options, r tokenRow, m *stats.Moments) {
+	raw := r.advantages
+	if e.same {
+		raw = r.returns
+	}
+	later := e.whiten && o.Whiten
+	switch {
+	case later:
+		*m = m.Merge(stats.MomentsOf(raw, r.mask))
+	case e.same:
+		copy(r.advantages, raw)
+		fallthrough
+	default:
+		if o.MaskAdvantages {
+			stats.Mask(r.advantages, r.mask)
+		}
+	}
+	if o.MaskReturns && (o.CarryMasked || e.baselines) && !(later && e.same && !o.MaskAdvantages) {
+		stats.Mask(r.returns, r.mask)
+	}
+}
+
+// check checks shapes and lays the batch out.
+func (e *tokenwise) check(b *Batch) error {
+	if err := checkRewards(b); err != nil {
+		return err
+	}
+	if e.values {
+		if err := stats.CheckLength("Values", b.Values, len(b.Mask)); err != nil {
+			return err
+		}
+	}
+	if e.baselines {
+		if err := stats.CheckLength("Baselines", b.Baselines, b.Rows()); err != nil {
+			return err
+		}
+		if err := stats.CheckRowsFinite("Baselines", b.Baselines); err != nil {
+			return err
+		}
+	}
+	if err := optional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
+		return err
+	}
+	if err := stats.CheckRowsFinite("Bootstrap", b.Bootstrap); err != nil {
+		return err
+	}
+	return e.layout.build(b)
+}
+
+// gae is generalized advantage estimation (arXiv 1506.02438, equations 11 and 16) over action tokens:
+//
+//	delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lambda A_{t+1},  G_t = A_t + V_t
+func gae(o *Options, r tokenRow, s state) state {
+	for hi := len(r.mask); hi > 0; {
+		lo, acts := stats.LastRun(r.mask[:hi])
+		rewards, values := r.rewards[lo:hi], r.values[lo:hi]
+		advantages, returns := r.advantages[lo:hi], r.returns[lo:hi]
+		hi = lo
+		if !acts {
+			s.rest(o, values, advantages, returns)
+			continue
+		}
+		last := len(rewards) - 1
+		for t, v := range values[:last] {
+			advantages[t] = rewards[t] + o.Gamma*values[t+1] - v
+		}
+		advantages[last] = rewards[last] + o.Gamma*s.next - values[last]
+		s.running = stats.Scan(advantages, o.Gamma*o.Lambda, s.running, advantages)
+		s.next = values[0]
+		for t, v := range values {
+			returns[t] = advantages[t] + v
+		}
+	}
+	return s
+}
+
+// rest fills tokens that are not actions, which take no time.
+func (s state) rest(o *Options, values, advantages, returns []float64) {
+	a := 0.0
+	if o.CarryMasked {
+		a = s.running
+	}
+	stats.Set(advantages, a)
+	if o.MaskReturns {
+		clear(returns)
+		return
+	}
+	for t, v := range values {
+		returns[t] = a + v
+	}
+}
+
+// discounted is the discounted return over action tokens, the advantage of REINFORCE++ (arXiv 2501.03262)
+// before whitening:
+//
+//	G_t = r_t + gamma G_{t+1}
+//
+// ResetAtMask breaks the sum at every token that is not an action.
+func discounted(o *Options, r tokenRow, s state) state {
+	for hi := len(r.mask); hi > 0; {
+		lo, acts := stats.LastRun(r.mask[:hi])
+		rewards, returns := r.rewards[lo:hi], r.returns[lo:hi]
+		hi = lo
+		switch {
+		case acts:
+			s.running = stats.Scan(rewards, o.Gamma, s.running, returns)
+		case o.ResetAtMask:
+			s.reset(o, rewards, returns)
+			s.running = 0
+		default:
+			stats.Set(returns, s.carried(o))
+		}
+	}
+	return s
+}
+
+// reset fills tokens that are not actions, each of which sees only what follows it at once.
+func (s state) reset(o *Options, rewards, returns []float64) {
+	clear(returns)
+	if !o.CarryMasked {
+		return
+	}
+	if !o.MaskRewards {
+		copy(returns, rewards)
+	}
+	returns[len(returns)-1] += o.Gamma * s.running
+}
+
+// carried is what a token that is not an action holds.
+func (s state) carried(o *Options) float64 {
+	if o.CarryMasked {
+		return s.running
+	}
+	return 0
+}
+
+// remax subtracts the greedy rollout's reward from the return (arXiv 2310.10505):
+//
+//	A_t = sum_{s >= t} r_s - R(greedy)
+func remax(_ *Options, r tokenRow, s state) state {
+	for hi := len(r.mask); hi > 0; {
+		lo, acts := stats.LastRun(r.mask[:hi])
+		advantages, returns, baseline := r.advantages[lo:hi], r.returns[lo:hi], 0.0
+		if acts {
+			s.running = stats.Scan(r.rewards[lo:hi], 1, s.running, returns)
+			baseline = r.baseline
+		} else {
+			stats.Set(returns, s.running)
+		}
+		for t, g := range returns {
+			advantages[t] = g - baseline
+		}
+		hi = lo
+	}
+	return s
+}

@@ -1,0 +1,357 @@
+package batch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Config is what an Assembler is told.
+type Config struct {
+	// Run is the name that every message must carry.
+	Run string
+	// Groups is how many groups make a batch, > 0.
+	Groups int
+	// MinGroup is how many usable samples a group needs, > 0; a group with fewer is dropped.
+	MinGroup int
+	// Eta is the staleness bound in versions, >= 0.
+	Eta int
+	// InOrder judges groups strictly in the order of issue, so that the order of arrival changes nothing.
+	InOrder bool
+	// Keep says whether a group with these rewards, in the order of samples, is worth training on; nil keeps all.
+	// It must say the same whenever it is asked.
+	Keep func(g Group, rewards []float64) bool
+	// Shape is added to a trajectory's reward; nil adds nothing.
+	Shape func(*schemas.Trajectory) float64
+	// MaxFlat bounds the groups that Keep drops while a batch fills: from then on the batch may be short, of one
+	// group at least, so that a policy that has learnt its prompts does not wait for ever. 0 is no bound.
+	MaxFlat int
+	// Hold is how many further batches must be ready before one is taken, which makes what is taken so many
+	// versions old whatever the speeds.
+	Hold int
+	// Horizon is how many cursors beyond the last one issued a message may be of and still be kept for a
+	// group that is yet to be issued (a trainer that starts again reads such messages). 0 keeps none.
+	Horizon uint64
+	// Check refuses a trajectory that cannot be trained on; nil accepts all.
+	Check func(*schemas.Trajectory) error
+}
+
+// Start is where an Assembler begins: the zero value, or what a checkpoint says.
+type Start struct {
+	// Version is the trainer's policy version.
+	Version int64
+	// NextCursor is the first cursor never issued.
+	NextCursor uint64
+	// Flat counts the groups that Keep has dropped since the last batch.
+	Flat   int
+	Ledger Ledger
+}
+
+// Assembler is the state machine. It is used by one goroutine.
+//
+// Invariant: a delivered message is in exactly one state, and leaves pending once.
+type Assembler struct {
+	cfg     Config
+	version int64
+	next    uint64
+	ledger  *ledger
+	open    map[string]*assembly
+	order   []*assembly // the open groups by Index
+	// attempts holds, for every cursor that is open or waits to be issued again, its last attempt.
+	attempts map[uint64]int
+	early    []Delivery
+	taken    *Batch
+	flat     int // as Start.Flat
+}
+
+// New begins at start.
+func New(cfg Config, start Start) *Assembler {
+	return &Assembler{
+		cfg: cfg, version: start.Version, next: start.NextCursor, ledger: newLedger(start.Ledger),
+		open: map[string]*assembly{}, attempts: map[uint64]int{}, flat: start.Flat,
+	}
+}
+
+// Open says that a group's tickets are issued. Messages of it that came before are taken up.
+func (a *Assembler) Open(g Group) Effects {
+	var e Effects
+	opened := newAssembly(g)
+	a.open[g.ID()] = opened
+	at, _ := slices.BinarySearchFunc(a.order, g.Index, func(x *assembly, index uint64) int { return cmp.Compare(x.Index, index) })
+	a.order = slices.Insert(a.order, at, opened)
+	a.attempts[g.Cursor] = g.Attempt
+	a.next = max(a.next, g.Cursor+1)
+	early := a.early
+	a.early = nil
+	for _, d := range early {
+		a.place(d, &e)
+	}
+	a.judge(&e)
+	a.record(e)
+	return e
+}
+
+// Await says that the prompt at a cursor, dropped at an attempt, is to be issued again later. A trainer that
+// starts again says so of those that a checkpoint lists.
+func (a *Assembler) Await(cursor uint64, attempt int) { a.attempts[cursor] = attempt }
+
+// Refuse says of groups that are open which of their samples were refused before the Assembler began.
+func (a *Assembler) Refuse(refused []Refused) {
+	for _, r := range refused {
+		if g, ok := a.open[r.Group]; ok {
+			for _, s := range r.Samples {
+				g.refuse(s)
+			}
+		}
+	}
+}
+
+// Refused lists, for the open groups in the order of issue, the samples whose messages were refused. They have
+// ended, so that reading the stream again does not tell of them.
+func (a *Assembler) Refused() []Refused {
+	var out []Refused
+	for _, g := range a.order {
+		if len(g.refused) > 0 {
+			out = append(out, Refused{g.ID(), slices.Sorted(maps.Keys(g.refused))})
+		}
+	}
+	return out
+}
+
+// Forget says that the prompt at a cursor, dropped, will not be issued again after all.
+func (a *Assembler) Forget(cursor uint64) { delete(a.attempts, cursor) }
+
+// Add takes one delivery. A redelivery of a pending message has no effect.
+func (a *Assembler) Add(d Delivery) Effects {
+	var e Effects
+	if a.ledger.ended(d.Sequence) {
+		a.ledger.highest = max(a.ledger.highest, d.Sequence)
+		e.settle(d.Sequence)
+		return e
+	}
+	if !a.ledger.begin(d.Sequence) {
+		return e
+	}
+	a.place(d, &e)
+	a.judge(&e)
+	a.record(e)
+	return e
+}
+
+// Pass says that all messages up to a sequence were delivered, or refused by the feed itself.
+func (a *Assembler) Pass(sequence uint64) { a.ledger.highest = max(a.ledger.highest, sequence) }
+
+// Advance moves the trainer to a version: what was ready may have become too stale.
+func (a *Assembler) Advance(version int64) Effects {
+	var e Effects
+	a.version = version
+	for _, g := range slices.Clone(a.order) {
+		if g.ready {
+			g.ready = false
+			a.judgeGroup(g, true, &e)
+		}
+	}
+	a.expireEarly(&e)
+	a.judge(&e)
+	a.record(e)
+	return e
+}
+
+// SetEta changes the bound; it holds from the next Advance.
+func (a *Assembler) SetEta(eta int) { a.cfg.Eta = eta }
+
+// SetHold changes how many further batches must be ready.
+func (a *Assembler) SetHold(n int) { a.cfg.Hold = n }
+
+// place puts a new delivery where it belongs, or refuses it.
+func (a *Assembler) place(d Delivery, e *Effects) {
+	if d.Closed != nil {
+		a.placeMarker(d, e)
+		return
+	}
+	t := d.Trajectory
+	if problem := a.identity(t); problem != "" {
+		e.reject(d.Sequence, t.ID, ReasonForeign, problem)
+		return
+	}
+	g, ok := a.open[t.Group]
+	switch {
+	case !ok && a.future(t.Cursor, t.Attempt):
+		a.early = append(a.early, d)
+		return
+	case !ok && t.Cursor >= a.next:
+		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("group %s was never issued", t.Group))
+		return
+	case !ok:
+		e.reject(d.Sequence, t.ID, ReasonDuplicate, fmt.Sprintf("group %s has ended", t.Group))
+		return
+	case t.GroupSize != g.Size || t.Sample >= g.Size:
+		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("sample %d of %d in a group of %d", t.Sample, t.GroupSize, g.Size))
+		return
+	}
+	if _, delivered := g.members[t.Sample]; delivered {
+		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was delivered before")
+		return
+	}
+	if g.ready {
+		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was given up before and its group is complete")
+		return
+	}
+	if err := a.check(t); err != nil {
+		e.reject(d.Sequence, t.ID, ReasonPoisoned, err.Error())
+		g.refuse(t.Sample)
+		return
+	}
+	delete(g.cancelled, t.Sample)
+	delete(g.refused, t.Sample)
+	g.members[t.Sample] = newMember(d, a.cfg.Shape)
+}
+
+func (a *Assembler) identity(t *schemas.Trajectory) string {
+	switch {
+	case t.Run != a.cfg.Run:
+		return fmt.Sprintf("of run %q", t.Run)
+	case t.Sample < 0 || t.Attempt < 0 || t.Group != GroupID(t.Cursor, t.Attempt) || t.ID != TicketID(t.Cursor, t.Attempt, t.Sample):
+		return fmt.Sprintf("id %q and group %q are not those of cursor %d, attempt %d, sample %d", t.ID, t.Group, t.Cursor, t.Attempt, t.Sample)
+	}
+	return ""
+}
+
+func (a *Assembler) check(t *schemas.Trajectory) error {
+	if t.ActionTokens() == 0 || t.OldestVersion() == int64(schemas.NoVersion) {
+		return errors.New("no token was sampled by a policy")
+	}
+	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {
+		return fmt.Errorf("the rollout ended by %s: %s", t.Stop, t.Error)
+	}
+	if a.cfg.Check != nil {
+		return a.cfg.Check(t)
+	}
+	return nil
+}
+
+// future says that a group may still be issued.
+func (a *Assembler) future(cursor uint64, attempt int) bool {
+	if cursor >= a.next {
+		return cursor-a.next < a.cfg.Horizon
+	}
+	last, open := a.attempts[cursor]
+	return open && attempt > last
+}
+
+func (a *Assembler) placeMarker(d Delivery, e *Effects) {
+	m := d.Closed
+	if m.Run != a.cfg.Run {
+		e.reject(d.Sequence, "", ReasonForeign, fmt.Sprintf("of run %q", m.Run))
+		return
+	}
+	g, ok := a.open[m.Group]
+	if !ok {
+		if cursor, attempt, named := ParseGroupID(m.Group); named && a.future(cursor, attempt) {
+			a.early = append(a.early, d)
+			return
+		}
+		e.settle(d.Sequence)
+		return
+	}
+	g.markers = append(g.markers, d)
+	for _, s := range m.Cancelled {
+		if _, arrived := g.members[s]; !arrived && s >= 0 && s < g.Size {
+			g.cancelled[s] = true
+		}
+	}
+}
+
+// expireEarly refuses the messages whose group was not issued while they could be used.
+func (a *Assembler) expireEarly(e *Effects) {
+	a.early = slices.DeleteFunc(a.early, func(d Delivery) bool {
+		if d.Trajectory == nil || a.version-d.Trajectory.OldestVersion() <= int64(a.cfg.Eta) {
+			return false
+		}
+		e.reject(d.Sequence, d.Trajectory.ID, ReasonStale, "its group was not issued again in time")
+		return true
+	})
+}
+
+// judge looks at the complete groups; in order, only up to the first one that is not.
+func (a *Assembler) judge(e *Effects) {
+	for _, g := range slices.Clone(a.order) {
+		switch {
+		case a.cfg.InOrder && a.short():
+			return // what comes later is for the next batch, however much of it has arrived
+		case g.ready:
+		case g.complete():
+			a.judgeGroup(g, false, e)
+		case a.cfg.InOrder:
+			return
+		}
+	}
+}
+
+// judgeGroup makes a complete group ready or drops it. accepted says that it was ready before.
+func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
+	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
+	switch {
+	case len(g.members) < a.cfg.MinGroup && stale > 0:
+		a.drop(g, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true, Accepted: accepted}, e)
+	case len(g.members) < a.cfg.MinGroup:
+		a.drop(g, Drop{Group: g.Group, Reason: ReasonIncomplete, Reissue: true, Accepted: accepted}, e)
+	case !a.keep(g):
+		a.flat++
+		a.drop(g, Drop{Group: g.Group, Reason: ReasonZeroVariance, Accepted: accepted}, e)
+	default:
+		g.ready = true
+		if !accepted {
+			e.Ready = append(e.Ready, g.Group)
+		}
+	}
+}
+
+func (a *Assembler) keep(g *assembly) bool {
+	if a.cfg.Keep == nil {
+		return true
+	}
+	members := g.sorted()
+	rewards := make([]float64, len(members))
+	for i, m := range members {
+		rewards[i] = m.Return
+	}
+	return a.cfg.Keep(g.Group, rewards)
+}
+
+func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {
+	reason := d.Reason
+	if reason == ReasonStale {
+		reason = ReasonIncomplete // the members left are not stale themselves
+	}
+	for _, m := range g.sorted() {
+		e.reject(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))
+	}
+	for _, m := range g.markers {
+		e.settle(m.Sequence)
+	}
+	a.close(g.Group)
+	if !d.Reissue {
+		delete(a.attempts, g.Cursor)
+	}
+	e.Drops = append(e.Drops, d)
+}
+
+// record ends in the ledger what the verdicts ended.
+func (a *Assembler) record(e Effects) {
+	for _, v := range e.Verdicts {
+		if !a.ledger.ended(v.Sequence) {
+			a.ledger.end(v.Sequence)
+		}
+	}
+}
+
+// close takes a group out of the open ones.
+func (a *Assembler) close(g Group) {
+	delete(a.open, g.ID())
+	a.order = slices.DeleteFunc(a.order, func(x *assembly) bool { return x.Index == g.Index })
+}

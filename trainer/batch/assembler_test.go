@@ -1,0 +1,474 @@
+package batch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// unequal keeps groups whose rewards differ.
+func unequal(_ Group, rewards []float64) bool { return slices.Min(rewards) < slices.Max(rewards) }
+
+func trajectory(cursor uint64, attempt, sample, size int, reward float64, versions ...int32) *schemas.Trajectory {
+	s := schemas.Segment{
+		Tokens: schemas.Int32s{1}, ActionMask: schemas.Bytes{0}, Logprobs: schemas.Float32s{0},
+		Versions: schemas.Runs{schemas.NoVersion}, Temperature: 1,
+	}
+	for _, v := range versions {
+		s.Tokens, s.ActionMask = append(s.Tokens, 2), append(s.ActionMask, 1)
+		s.Logprobs, s.Versions = append(s.Logprobs, -1), append(s.Versions, v)
+	}
+	return &schemas.Trajectory{
+		Run: "r", ID: TicketID(cursor, attempt, sample), Group: GroupID(cursor, attempt), Cursor: cursor, Attempt: attempt,
+		Sample: sample, GroupSize: size, Segments: []schemas.Segment{s}, Reward: reward, Stop: schemas.StopAnswer,
+	}
+}
+
+func closed(cursor uint64, attempt int, samples ...int) *schemas.GroupClosed {
+	return &schemas.GroupClosed{Run: "r", Group: GroupID(cursor, attempt), Cancelled: samples}
+}
+
+// scene feeds an assembler with rising sequences.
+type scene struct {
+	*Assembler
+	seq uint64
+}
+
+func newScene(c Config, groups ...Group) *scene {
+	c.Run = "r"
+	s := &scene{Assembler: New(c, Start{})}
+	for _, g := range groups {
+		s.Open(g)
+	}
+	return s
+}
+
+func (s *scene) trajectory(t *schemas.Trajectory) Effects {
+	s.seq++
+	return s.Add(Delivery{Sequence: s.seq, Trajectory: t})
+}
+
+func (s *scene) marker(m *schemas.GroupClosed) Effects {
+	s.seq++
+	return s.Add(Delivery{Sequence: s.seq, Closed: m})
+}
+
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	group := Group{Index: 0, Cursor: 0, Size: 2}
+	config := Config{Groups: 1, MinGroup: 2, Eta: 1, Keep: unequal, Horizon: 4}
+	foreignRun := trajectory(0, 0, 0, 2, 1, 0)
+	foreignRun.Run = "another"
+	wrongID := trajectory(0, 0, 0, 2, 1, 0)
+	wrongID.ID = "g000000-a0-1"
+	failed := trajectory(0, 0, 0, 2, 1, 0)
+	failed.Stop = schemas.StopError
+	for _, c := range []struct {
+		name   string
+		before []*schemas.Trajectory
+		in     *schemas.Trajectory
+		want   Reason
+	}{
+		{"in order", nil, trajectory(0, 0, 0, 2, 1, 0), ""},
+		{"duplicate", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), ReasonDuplicate},
+		{"of another run", nil, foreignRun, ReasonForeign},
+		{"id of another sample", nil, wrongID, ReasonForeign},
+		{"never issued", nil, trajectory(99, 0, 0, 2, 1, 0), ReasonForeign},
+		{"soon to be issued", nil, trajectory(2, 0, 0, 2, 1, 0), ""},
+		{"sample beyond the group", nil, trajectory(0, 0, 2, 3, 1, 0), ReasonForeign},
+		{"ended by an error", nil, failed, ReasonPoisoned},
+		{"nothing sampled", nil, trajectory(0, 0, 0, 2, 1), ReasonPoisoned},
+		{"group ended", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), ReasonDuplicate},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(config, group)
+			for _, b := range c.before {
+				s.trajectory(b)
+			}
+			e := s.trajectory(c.in)
+			if c.want == "" {
+				require.Empty(t, e.Verdicts)
+				return
+			}
+			require.Len(t, e.Verdicts, 1)
+			require.Equal(t, Rejected, e.Verdicts[0].State)
+			require.Equal(t, c.want, e.Verdicts[0].Reason, e.Verdicts[0].Detail)
+		})
+	}
+}
+
+func TestGroupsWithCancelledMembers(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 2, Eta: 0}, Group{Index: 0, Cursor: 0, Size: 4}, Group{Index: 1, Cursor: 1, Size: 4})
+	s.marker(closed(0, 0, 1))
+	s.trajectory(trajectory(0, 0, 0, 4, 1, 0))
+	s.marker(closed(0, 0, 3))
+	e := s.trajectory(trajectory(0, 0, 2, 4, 0, 0))
+	require.Equal(t, []Group{{Index: 0, Cursor: 0, Size: 4}}, e.Ready)
+
+	s.trajectory(trajectory(1, 0, 0, 4, 1, 0))
+	e = s.marker(closed(1, 0, 1, 2, 3))
+	require.Equal(t, []Drop{{Group: Group{Index: 1, Cursor: 1, Size: 4}, Reason: ReasonIncomplete, Reissue: true}}, e.Drops)
+	require.Equal(t, ReasonIncomplete, e.Verdicts[0].Reason)
+
+	b, err := s.Take()
+	require.NoError(t, err)
+	require.Equal(t, 2, b.Trajectories())
+	require.Len(t, s.Commit().Verdicts, 4, "two trajectories and the group's two markers")
+	require.Equal(t, Ledger{Low: 6}, s.Ledger())
+}
+
+func TestACancelledSampleThatComesAfterAllIsUsed(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 1, Eta: 0}, Group{Size: 2})
+	s.marker(closed(0, 0, 0))
+	s.trajectory(trajectory(0, 0, 0, 2, 1, 0))
+	e := s.trajectory(trajectory(0, 0, 1, 2, 1, 0))
+	require.Len(t, e.Ready, 1)
+	b, err := s.Take()
+	require.NoError(t, err)
+	require.Equal(t, 2, b.Trajectories())
+}
+
+func TestStalenessAtUse(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 2, MinGroup: 2, Eta: 1}, Group{Index: 0, Cursor: 0, Size: 3}, Group{Index: 1, Cursor: 1, Size: 2})
+	s.trajectory(trajectory(0, 0, 0, 3, 1, 0, 1))
+	s.trajectory(trajectory(0, 0, 1, 3, 1, 1, 1))
+	require.Len(t, s.trajectory(trajectory(0, 0, 2, 3, 1, 1)).Drops, 1, "version 1 is not known at version 0")
+
+	s = newScene(Config{Groups: 2, MinGroup: 2, Eta: 1}, Group{Index: 0, Cursor: 0, Size: 3}, Group{Index: 1, Cursor: 1, Size: 2})
+	s.Advance(1)
+	s.trajectory(trajectory(0, 0, 0, 3, 1, 0, 1))
+	s.trajectory(trajectory(0, 0, 1, 3, 1, 1, 1))
+	require.Len(t, s.trajectory(trajectory(0, 0, 2, 3, 1, 1)).Ready, 1)
+	s.trajectory(trajectory(1, 0, 0, 2, 1, 0))
+	require.Equal(t, []string(nil), s.Hopeless())
+
+	e := s.Advance(2)
+	require.Len(t, e.Verdicts, 1)
+	require.Equal(t, TicketID(0, 0, 0), e.Verdicts[0].ID)
+	require.Equal(t, ReasonStale, e.Verdicts[0].Reason)
+	require.Empty(t, e.Drops, "two fresh samples are left of the first group")
+	require.Equal(t, []string{GroupID(1, 0)}, s.Hopeless(), "one stale, one awaited: never two")
+
+	e = s.Advance(3)
+	require.Equal(t, []Drop{{Group: Group{Index: 0, Cursor: 0, Size: 3}, Reason: ReasonStale, Reissue: true, Accepted: true}}, e.Drops)
+	e = s.trajectory(trajectory(0, 1, 0, 3, 1, 3))
+	require.Empty(t, e.Verdicts, "the next attempt may come before it is issued anew")
+	s.Open(Group{Index: 2, Cursor: 0, Attempt: 1, Size: 1})
+	_, ready, early := s.Counts()
+	require.Zero(t, early)
+	require.Zero(t, ready, "a sample of three in a group of one is foreign")
+}
+
+func TestABatchIsShortWhenTooManyGroupsWereDropped(t *testing.T) {
+	t.Parallel()
+	var groups []Group
+	for g := range uint64(8) {
+		groups = append(groups, Group{Index: g, Cursor: g, Size: 2})
+	}
+	s := newScene(Config{Groups: 3, MinGroup: 2, Keep: unequal, MaxFlat: 3}, groups...)
+	add := func(cursor uint64, rewards ...float64) Effects {
+		s.trajectory(trajectory(cursor, 0, 0, 2, rewards[0], 0))
+		return s.trajectory(trajectory(cursor, 0, 1, 2, rewards[1], 0))
+	}
+	for g := range uint64(3) {
+		require.Len(t, add(g, 1, 1).Drops, 1)
+		b, err := s.Take()
+		require.NoError(t, err)
+		require.Nil(t, b, "a batch has one group at least")
+	}
+	require.Equal(t, 3, s.Flat())
+	require.Len(t, add(3, 0, 1).Ready, 1)
+	b, err := s.Take()
+	require.NoError(t, err)
+	require.Len(t, b.Groups, 1)
+	require.Zero(t, s.Flat(), "the next batch begins anew")
+}
+
+func TestZeroVarianceCountsProcessRewards(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 2, Keep: unequal}, Group{Size: 2}, Group{Index: 1, Cursor: 1, Size: 2})
+	a, b := trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)
+	s.trajectory(a)
+	e := s.trajectory(b)
+	require.Equal(t, ReasonZeroVariance, e.Drops[0].Reason)
+	require.False(t, e.Drops[0].Reissue, "another prompt takes its place")
+	require.Len(t, e.Verdicts, 2)
+
+	a, b = trajectory(1, 0, 0, 2, 1, 0), trajectory(1, 0, 1, 2, 1, 0)
+	b.Turns = []schemas.Turn{{Start: 1, End: 2, ProcessReward: 0.5}}
+	s.trajectory(a)
+	require.Len(t, s.trajectory(b).Ready, 1)
+}
+
+// Invariant: a delivered message is in exactly one state, and leaves pending once.
+// Invariant: a batch never holds a trajectory whose oldest token is more than eta versions behind.
+func TestInvariantsAgainstANaiveModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := Config{
+			Run: "r", Groups: rapid.IntRange(1, 3).Draw(rt, "groups"), MinGroup: rapid.IntRange(1, 3).Draw(rt, "min"),
+			Eta: rapid.IntRange(0, 2).Draw(rt, "eta"), InOrder: rapid.Bool().Draw(rt, "in order"),
+			Horizon: 8,
+		}
+		if rapid.Bool().Draw(rt, "drop") {
+			cfg.Keep, cfg.MaxFlat = unequal, rapid.IntRange(0, 2).Draw(rt, "max flat")
+		}
+		size := rapid.IntRange(cfg.MinGroup, 4).Draw(rt, "size")
+		a := New(cfg, Start{})
+		n := newNaive(cfg)
+		version, seq, cursor, index := int64(0), uint64(0), uint64(0), uint64(0)
+		var sent []Delivery
+		note := func(e Effects) {
+			for _, v := range e.Verdicts {
+				if v.State != Settled || !n.markers[v.Sequence] {
+					require.NotContains(rt, n.ended, v.Sequence, "left pending twice")
+				}
+				n.ended[v.Sequence] = v
+			}
+		}
+		open := func(c uint64, attempt int) {
+			g := Group{Index: index, Cursor: c, Attempt: attempt, Size: size}
+			index++
+			n.open(g)
+			note(a.Open(g))
+		}
+		for range rapid.IntRange(1, 120).Draw(rt, "events") {
+			switch rapid.IntRange(0, 9).Draw(rt, "event") {
+			case 0, 1:
+				open(cursor, 0)
+				cursor++
+			case 2:
+				version++
+				e := a.Advance(version)
+				note(e)
+				for _, d := range e.Drops {
+					if d.Reissue {
+						open(d.Group.Cursor, d.Group.Attempt+1)
+					}
+				}
+				n.version = version
+			case 3: // a redelivery changes nothing
+				if len(sent) > 0 {
+					d := rapid.SampledFrom(sent).Draw(rt, "again")
+					for _, v := range a.Add(d).Verdicts {
+						require.Equal(rt, Settled, v.State)
+						require.Contains(rt, n.ended, v.Sequence)
+					}
+				}
+			default:
+				seq++
+				c := rapid.Uint64Range(0, max(1, cursor)).Draw(rt, "cursor")
+				attempt, sample := rapid.IntRange(0, 1).Draw(rt, "attempt"), rapid.IntRange(0, size-1).Draw(rt, "sample")
+				d := Delivery{Sequence: seq}
+				if rapid.IntRange(0, 5).Draw(rt, "kind") == 0 {
+					d.Closed = closed(c, attempt, sample)
+					n.markers[seq] = true
+				} else {
+					v := rapid.Int64Range(max(0, version-3), version).Draw(rt, "version")
+					d.Trajectory = trajectory(c, attempt, sample, size, float64(rapid.IntRange(0, 1).Draw(rt, "reward")), int32(v), int32(version))
+				}
+				sent = append(sent, d)
+				n.delivered[seq] = d
+				e := a.Add(d)
+				note(e)
+				for _, drop := range e.Drops {
+					if drop.Reissue {
+						open(drop.Group.Cursor, drop.Group.Attempt+1)
+					}
+				}
+			}
+			b, err := a.Take()
+			require.NoError(rt, err)
+			if b == nil {
+				n.check(rt, a)
+				continue
+			}
+			n.checkBatch(rt, b, version)
+			note(a.Commit())
+			n.check(rt, a)
+		}
+	})
+}
+
+// naive keeps everything that ever happened and judges a batch from that alone.
+type naive struct {
+	cfg       Config
+	version   int64
+	groups    map[string]Group
+	delivered map[uint64]Delivery
+	markers   map[uint64]bool
+	ended     map[uint64]Verdict
+	trained   map[string]bool
+}
+
+func newNaive(c Config) *naive {
+	return &naive{
+		cfg: c, groups: map[string]Group{}, delivered: map[uint64]Delivery{}, markers: map[uint64]bool{},
+		ended: map[uint64]Verdict{}, trained: map[string]bool{},
+	}
+}
+
+func (n *naive) open(g Group) { n.groups[g.ID()] = g }
+
+func (n *naive) checkBatch(t *rapid.T, b *Batch, version int64) {
+	require.Equal(t, version, b.Version)
+	if n.cfg.Keep == nil || n.cfg.MaxFlat == 0 {
+		require.Len(t, b.Groups, n.cfg.Groups)
+	}
+	require.NotEmpty(t, b.Groups)
+	require.LessOrEqual(t, len(b.Groups), n.cfg.Groups)
+	for i, g := range b.Groups {
+		require.Contains(t, n.groups, g.ID())
+		if i > 0 {
+			require.Greater(t, g.Index, b.Groups[i-1].Index, "oldest first")
+		}
+		require.GreaterOrEqual(t, len(g.Members), n.cfg.MinGroup)
+		low, high := math.Inf(1), math.Inf(-1)
+		accounted := map[int]bool{}
+		for _, m := range g.Members {
+			require.Equal(t, n.delivered[m.Sequence].Trajectory, m.Trajectory)
+			require.False(t, n.trained[m.Trajectory.ID], "trained on twice")
+			n.trained[m.Trajectory.ID] = true
+			require.NotContains(t, n.ended, m.Sequence, "used after its end")
+			require.LessOrEqual(t, version-m.Trajectory.OldestVersion(), int64(n.cfg.Eta))
+			low, high = min(low, m.Return), max(high, m.Return)
+			accounted[m.Trajectory.Sample] = true
+		}
+		if n.cfg.Keep != nil {
+			require.Less(t, low, high)
+		}
+		for _, d := range n.delivered {
+			if d.Trajectory != nil && d.Trajectory.Group == g.ID() {
+				accounted[d.Trajectory.Sample] = true
+			}
+			if d.Closed != nil && d.Closed.Group == g.ID() {
+				for _, s := range d.Closed.Cancelled {
+					accounted[s] = true
+				}
+			}
+		}
+		require.Len(t, accounted, g.Size, "a group in a batch is complete")
+	}
+}
+
+// check compares the ledger with the verdicts: what has not ended is pending, and must be read again by a trainer
+// that starts from the ledger.
+func (n *naive) check(t *rapid.T, a *Assembler) {
+	l := a.Ledger()
+	for seq := range n.delivered {
+		_, ended := n.ended[seq]
+		require.Equal(t, ended, seq <= l.Low || slices.Contains(l.Above, seq), "sequence %d, ledger %v", seq, l)
+	}
+}
+
+func TestInOrderTheOrderOfArrivalChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		cfg := Config{Run: "r", Groups: 2, MinGroup: 2, InOrder: true, Keep: unequal}
+		var all []Delivery
+		for g := range uint64(5) {
+			for s := range 3 {
+				all = append(all, Delivery{Trajectory: trajectory(g, 0, s, 3, float64(rapid.IntRange(0, 1).Draw(rt, "reward")), 0)})
+			}
+		}
+		run := func(order []Delivery) (out []string) {
+			a := New(cfg, Start{})
+			for g := range uint64(5) {
+				a.Open(Group{Index: g, Cursor: g, Size: 3})
+			}
+			for i, d := range order {
+				d.Sequence = uint64(i + 1)
+				for _, drop := range a.Add(d).Drops {
+					out = append(out, "dropped "+drop.Group.ID())
+				}
+				for b := take(rt, a); b != nil; b = take(rt, a) {
+					for _, g := range b.Groups {
+						out = append(out, "trained "+g.ID())
+					}
+					a.Commit()
+				}
+			}
+			return out
+		}
+		require.ElementsMatch(rt, run(all), run(rapid.Permutation(all).Draw(rt, "order")))
+	})
+}
+
+func take(t *rapid.T, a *Assembler) *Batch {
+	b, err := a.Take()
+	require.NoError(t, err)
+	return b
+}
+
+func TestGroupIDs(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "g000012-a3-7", TicketID(12, 3, 7))
+	rapid.Check(t, func(t *rapid.T) {
+		c, a := rapid.Uint64().Draw(t, "cursor"), rapid.IntRange(0, 1<<30).Draw(t, "attempt")
+		cursor, attempt, ok := ParseGroupID(GroupID(c, a))
+		require.True(t, ok)
+		require.Equal(t, c, cursor)
+		require.Equal(t, a, attempt)
+		_, _, ok = ParseGroupID(rapid.String().Draw(t, "junk"))
+		require.False(t, ok)
+	})
+	for _, bad := range []string{"", "g1-a0", "g000001", "g000001-a-1", "g000001-a01", "x000001-a0", fmt.Sprintf("g%s-a0", "99999999999999999999999")} {
+		_, _, ok := ParseGroupID(bad)
+		require.False(t, ok, bad)
+	}
+}
+
+func TestALedgerThatIsReadAgainKeepsWhatMayStillCome(t *testing.T) {
+	t.Parallel()
+	a := New(Config{Run: "r", Groups: 1, MinGroup: 2}, Start{NextCursor: 1, Ledger: Ledger{Low: 3, Above: []uint64{6, 8}}})
+	a.Open(Group{Size: 2})
+	require.Equal(t, Ledger{Low: 3, Above: []uint64{6, 8}}, a.Ledger(), "4, 5 and 7 are yet to be delivered")
+	a.Add(Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 0, 3, 1, 0)})
+	require.Equal(t, Ledger{Low: 4, Above: []uint64{6, 8}}, a.Ledger())
+	a.Add(Delivery{Sequence: 5, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	a.Add(Delivery{Sequence: 6, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	require.Equal(t, Ledger{Low: 4, Above: []uint64{6, 8}}, a.Ledger(), "5 is pending")
+}
+
+func TestCarriedMessagesAreGivenBackAndNotReadAgain(t *testing.T) {
+	t.Parallel()
+	config := Config{Run: "r", Groups: 1, MinGroup: 2}
+	a := New(config, Start{})
+	a.Open(Group{Size: 4})
+	poisoned := trajectory(0, 0, 3, 4, 1, 0)
+	poisoned.Stop = schemas.StopError
+	a.Add(Delivery{Sequence: 1, Trajectory: trajectory(0, 0, 0, 4, 1, 0)})
+	a.Add(Delivery{Sequence: 2, Closed: closed(0, 0, 1)})
+	a.Add(Delivery{Sequence: 3, Trajectory: poisoned})
+	require.Empty(t, a.Carried())
+	carried := a.Carry()
+	require.Len(t, carried, 2)
+	ledger := a.Ledger()
+	require.Equal(t, Ledger{Low: 3, Carried: []uint64{1, 2}}, ledger)
+	refused := a.Refused()
+	require.Equal(t, []Refused{{Group: GroupID(0, 0), Samples: []int{3}}}, refused)
+
+	b := New(config, Start{NextCursor: 1, Ledger: ledger})
+	b.Open(Group{Size: 4})
+	b.Refuse(refused)
+	for _, d := range carried {
+		require.Empty(t, b.Add(d).Verdicts)
+	}
+	require.Len(t, b.Add(Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 2, 4, 1, 0)}).Ready, 1)
+	taken, err := b.Take()
+	require.NoError(t, err)
+	require.Equal(t, 2, taken.Trajectories())
+	b.Commit()
+	require.Equal(t, Ledger{Low: 4}, b.Ledger())
+	require.Equal(t, Settled, b.Add(carried[0]).Verdicts[0].State)
+}

@@ -1,0 +1,161 @@
+package batch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Batch is what one step trains on.
+type Batch struct {
+	// Version is the trainer's when the batch was taken.
+	Version int64
+	// Groups in the order of issue.
+	Groups []Taken
+}
+
+// Taken is a group of a batch.
+type Taken struct {
+	Group
+	// Members by sample.
+	Members []Member
+	markers []Delivery
+}
+
+// Trajectories counts the members.
+func (b *Batch) Trajectories() int {
+	n := 0
+	for _, g := range b.Groups {
+		n += len(g.Members)
+	}
+	return n
+}
+
+// Deliveries are the batch's trajectories as they were delivered, in its order; none for a nil batch.
+func (b *Batch) Deliveries() []Delivery {
+	if b == nil {
+		return nil
+	}
+	var out []Delivery
+	for _, g := range b.Groups {
+		for _, m := range g.Members {
+			out = append(out, Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
+		}
+	}
+	return out
+}
+
+// Take removes the oldest ready groups as a batch; nil when there are not enough. The batch must be committed
+// before another is taken.
+//
+// Invariant: a batch never holds a trajectory whose oldest token is more than eta versions behind.
+func (a *Assembler) Take() (*Batch, error) {
+	if a.taken != nil {
+		return nil, fmt.Errorf("take a batch: the one of version %d is not committed", a.taken.Version)
+	}
+	b := &Batch{Version: a.version}
+	ready := 0
+	for _, g := range a.order {
+		if g.ready {
+			ready++
+		}
+		if g.ready && len(b.Groups) < a.cfg.Groups {
+			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.sorted(), markers: g.markers})
+		}
+	}
+	if ready < a.cfg.Groups*(1+a.cfg.Hold) && !a.short() {
+		return nil, nil
+	}
+	a.flat = 0
+	for _, g := range b.Groups {
+		a.close(g.Group)
+		delete(a.attempts, g.Cursor)
+	}
+	a.taken = b
+	return b, nil
+}
+
+// short says that a batch of fewer groups is due: one is ready, and enough others taught nothing.
+func (a *Assembler) short() bool {
+	return a.cfg.MaxFlat > 0 && a.flat >= a.cfg.MaxFlat && slices.ContainsFunc(a.order, func(g *assembly) bool { return g.ready })
+}
+
+// Flat counts the groups that Keep has dropped since the last batch.
+func (a *Assembler) Flat() int { return a.flat }
+
+// Commit ends the taken batch: its members are trained on.
+func (a *Assembler) Commit() Effects {
+	var e Effects
+	for _, g := range a.taken.Groups {
+		for _, m := range g.Members {
+			e.Verdicts = append(e.Verdicts, Verdict{Sequence: m.Sequence, ID: m.Trajectory.ID, State: Trained})
+		}
+		for _, m := range g.markers {
+			e.settle(m.Sequence)
+		}
+	}
+	a.taken = nil
+	a.record(e)
+	return e
+}
+
+// Ledger is what has ended so far. Everything else that was delivered is pending and must be read again by a
+// trainer that starts from here.
+func (a *Assembler) Ledger() Ledger { return a.ledger.compact() }
+
+// Carry lists what is pending, by sequence, and from now on takes it not to be read from the stream again: whoever
+// calls keeps it, and gives it to the Assembler that goes on from the ledger before anything else. It must not be
+// called while a batch is taken.
+func (a *Assembler) Carry() []Delivery {
+	a.ledger.carry()
+	return a.Carried()
+}
+
+// Carried lists what is carried and has not ended, by sequence.
+func (a *Assembler) Carried() []Delivery {
+	var out []Delivery
+	for _, g := range a.order {
+		for _, m := range g.members {
+			out = append(out, Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
+		}
+		out = append(out, g.markers...)
+	}
+	out = append(out, a.early...)
+	out = slices.DeleteFunc(out, func(d Delivery) bool {
+		_, carried := a.ledger.carried[d.Sequence]
+		return !carried
+	})
+	slices.SortFunc(out, func(x, y Delivery) int { return cmp.Compare(x.Sequence, y.Sequence) })
+	return out
+}
+
+// Hopeless are the open groups that can no longer come to enough usable samples although some are still
+// awaited: their rollouts are wasted work.
+func (a *Assembler) Hopeless() []string {
+	var ids []string
+	for _, g := range a.order {
+		usable := g.Size - len(g.cancelled)
+		for _, m := range g.members {
+			if a.version-m.Oldest > int64(a.cfg.Eta) {
+				usable--
+			}
+		}
+		if !g.ready && !g.complete() && usable < a.cfg.MinGroup {
+			ids = append(ids, g.ID())
+		}
+	}
+	return ids
+}
+
+// Counts are how many groups are open and not ready, how many are ready, how many messages are kept for groups
+// yet to be issued.
+func (a *Assembler) Counts() (waiting, ready, early int) {
+	for _, g := range a.open {
+		if g.ready {
+			ready++
+		} else {
+			waiting++
+		}
+	}
+	return waiting, ready, len(a.early)
+}

@@ -1,0 +1,69 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Checker returns a check that a trajectory can be trained on by a model: arrays of one length, tokens within
+// the vocabulary, segments no longer than maxTokens (0 is no bound), finite numbers, a version at every
+// sampled token, turns that lie within their segments.
+func Checker(vocabSize, maxTokens int) func(*schemas.Trajectory) error {
+	return func(t *schemas.Trajectory) error {
+		if !finite(t.Reward) {
+			return fmt.Errorf("reward is %g", t.Reward)
+		}
+		for i := range t.Segments {
+			if err := checkSegment(&t.Segments[i], vocabSize, maxTokens); err != nil {
+				return fmt.Errorf("segment %d: %w", i, err)
+			}
+		}
+		for i, turn := range t.Turns {
+			if turn.Segment < 0 || turn.Segment >= len(t.Segments) || turn.Start < 0 || turn.End < turn.Start ||
+				turn.End > len(t.Segments[turn.Segment].Tokens) {
+				return fmt.Errorf("turn %d: tokens %d to %d of segment %d do not exist", i, turn.Start, turn.End, turn.Segment)
+			}
+			if !finite(turn.ProcessReward) {
+				return fmt.Errorf("turn %d: process reward is %g", i, turn.ProcessReward)
+			}
+		}
+		return nil
+	}
+}
+
+func checkSegment(s *schemas.Segment, vocabSize, maxTokens int) error {
+	n := len(s.Tokens)
+	switch {
+	case len(s.ActionMask) != n || len(s.Logprobs) != n || len(s.Versions) != n:
+		return fmt.Errorf("%d tokens, %d mask, %d log-probability and %d version entries", n, len(s.ActionMask), len(s.Logprobs), len(s.Versions))
+	case maxTokens > 0 && n > maxTokens:
+		return fmt.Errorf("%d tokens: the model takes %d", n, maxTokens)
+	case n > 0 && s.ActionMask[0] != 0:
+		return errors.New("the first token is marked as sampled")
+	}
+	for i, tok := range s.Tokens {
+		if tok < 0 || int(tok) >= vocabSize {
+			return fmt.Errorf("token %d at %d is not in the vocabulary of %d", tok, i, vocabSize)
+		}
+		if s.ActionMask[i] > 1 {
+			return fmt.Errorf("action mask is %d at %d", s.ActionMask[i], i)
+		}
+		if s.ActionMask[i] == 0 {
+			continue
+		}
+		switch lp := float64(s.Logprobs[i]); {
+		case !finite(lp) || lp > 1e-3:
+			return fmt.Errorf("log-probability is %g at %d", lp, i)
+		case s.Versions[i] < 0:
+			return fmt.Errorf("the sampled token at %d has no policy version", i)
+		case !(s.Temperature > 0) || math.IsInf(float64(s.Temperature), 0):
+			return fmt.Errorf("temperature is %g: only tokens drawn at a positive one can be trained on", s.Temperature)
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Group is an issued group.
+type Group struct {
+	// Index counts groups in the order of issue, from 0.
+	Index uint64
+	// Cursor is the prompt's position, Attempt how often it had been issued before.
+	Cursor  uint64
+	Attempt int
+	// Size is the number of tickets.
+	Size int
+}
+
+// Refused names samples of an open group whose messages were refused.
+type Refused struct {
+	Group   string `json:"group"`
+	Samples []int  `json:"samples"`
+}
+
+// ID is the group's name on the wire.
+func (g Group) ID() string { return GroupID(g.Cursor, g.Attempt) }
+
+// Member is a delivered trajectory of a group.
+type Member struct {
+	Sequence   uint64
+	Trajectory *schemas.Trajectory
+	// Oldest and Newest are the policy versions of its oldest and newest sampled tokens.
+	Oldest, Newest int64
+	// Reward is the outcome reward with its shaping, Return that and the process rewards together.
+	Reward, Return float64
+}
+
+func newMember(d Delivery, shape func(*schemas.Trajectory) float64) Member {
+	m := Member{
+		Sequence: d.Sequence, Trajectory: d.Trajectory,
+		Oldest: d.Trajectory.OldestVersion(), Newest: d.Trajectory.NewestVersion(),
+		Reward: d.Trajectory.Reward,
+	}
+	if shape != nil {
+		m.Reward += shape(d.Trajectory)
+	}
+	m.Return = m.Reward
+	for _, turn := range d.Trajectory.Turns {
+		m.Return += turn.ProcessReward
+	}
+	return m
+}
+
+// Staleness is how many versions the member's oldest token is behind the trainer, split into those that
+// passed while it was sampled and those that passed while it waited.
+func (m Member) Staleness(version int64) (inFlight, inQueue int64) {
+	return m.Newest - m.Oldest, version - m.Newest
+}
+
+// assembly is a group and what has come of it.
+type assembly struct {
+	Group
+	members   map[int]Member
+	cancelled map[int]bool
+	// refused are those of the cancelled samples whose message came and was refused: it will not be read again.
+	refused map[int]bool
+	markers []Delivery
+	ready   bool
+}
+
+func newAssembly(g Group) *assembly {
+	return &assembly{Group: g, members: map[int]Member{}, cancelled: map[int]bool{}, refused: map[int]bool{}}
+}
+
+func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g.Size }
+
+func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
+
+// sorted are the members by sample.
+func (g *assembly) sorted() []Member {
+	out := make([]Member, 0, len(g.members))
+	for _, s := range slices.Sorted(maps.Keys(g.members)) {
+		out = append(out, g.members[s])
+	}
+	return out
+}
+
+// refuseUnusable takes out the members that a trainer at the version may not use.
+func (g *assembly) refuseUnusable(version int64, eta int, e *Effects) (stale int) {
+	for _, m := range g.sorted() {
+		var reason Reason
+		var detail string
+		switch {
+		case m.Newest > version:
+			reason, detail = ReasonForeign, fmt.Sprintf("sampled by version %d, which version %d does not know", m.Newest, version)
+		case version-m.Oldest > int64(eta):
+			reason, detail = ReasonStale, fmt.Sprintf("oldest token of version %d, trainer at %d, bound %d", m.Oldest, version, eta)
+			stale++
+		default:
+			continue
+		}
+		e.reject(m.Sequence, m.Trajectory.ID, reason, detail)
+		delete(g.members, m.Trajectory.Sample)
+		g.refuse(m.Trajectory.Sample)
+	}
+	return stale
+}

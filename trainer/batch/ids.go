@@ -1,0 +1,36 @@
+package batch
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// GroupID names the group of the prompt at a cursor, issued for the attempt-th time: "g000012-a0".
+func GroupID(cursor uint64, attempt int) string { return fmt.Sprintf("g%06d-a%d", cursor, attempt) }
+
+// TicketID names one sample of a group, and so its trajectory: "g000012-a0-3".
+func TicketID(cursor uint64, attempt, sample int) string {
+	return fmt.Sprintf("%s-%d", GroupID(cursor, attempt), sample)
+}
+
+// ParseGroupID is the inverse of GroupID; ok is false for anything that GroupID does not write.
+func ParseGroupID(id string) (cursor uint64, attempt int, ok bool) {
+	rest, found := strings.CutPrefix(id, "g")
+	if !found {
+		return 0, 0, false
+	}
+	c, a, found := strings.Cut(rest, "-a")
+	if !found {
+		return 0, 0, false
+	}
+	cursor, err := strconv.ParseUint(c, 10, 64)
+	if err != nil {
+		return 0, 0, false
+	}
+	attempt, err = strconv.Atoi(a)
+	if err != nil || attempt < 0 || GroupID(cursor, attempt) != id {
+		return 0, 0, false
+	}
+	return cursor, attempt, true
+}

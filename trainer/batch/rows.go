@@ -1,0 +1,210 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Rows are segments laid end to end: row i is the tokens [Offsets[i], Offsets[i+1]). Segments without a
+// sampled token are left out, for nothing of them is trained on.
+type Rows struct {
+	Offsets []int
+	// One entry a token. Rewards holds the outcome at the last sampled token of the trajectory and process
+	// rewards at the token that ends their turn. Behaviour is the sampling policy's log-probability.
+	Tokens    []int32
+	Mask      []uint8
+	Versions  []int32
+	Behaviour []float64
+	Rewards   []float64
+	// Seconds are the wall-clock of the tool call that the token's turn made; 0 where there was none.
+	Seconds []float64
+	// One entry a row. Group and Trajectory count from 0 in the batch, Step within the trajectory.
+	Group       []int
+	Trajectory  []int
+	Step        []int
+	Temperature []float32
+	// Trajectories and Groups are how many there are.
+	Trajectories, Groups int
+}
+
+// NewRows lays out a batch.
+func NewRows(b *Batch) *Rows {
+	r := &Rows{Offsets: []int{0}, Groups: len(b.Groups)}
+	for g, group := range b.Groups {
+		for _, m := range group.Members {
+			r.add(m.Trajectory, m.Reward, g)
+		}
+	}
+	return r
+}
+
+// Unmask makes every token but the first of each row one that is trained on, and returns those that no policy
+// sampled. It is what a trainer without action masks does, for comparison.
+func (r *Rows) Unmask() (tools []int) {
+	for i := range r.Offsets[1:] {
+		for j := r.Offsets[i] + 1; j < r.Offsets[i+1]; j++ {
+			if r.Mask[j] == 0 {
+				r.Mask[j] = 1
+				tools = append(tools, j)
+			}
+		}
+	}
+	return tools
+}
+
+func (r *Rows) add(t *schemas.Trajectory, reward float64, group int) {
+	step, last := 0, -1
+	starts := make([]int, len(t.Segments))
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		starts[i] = -1
+		if !slices.Contains(s.ActionMask, 1) {
+			continue
+		}
+		starts[i] = len(r.Tokens)
+		for j, tok := range s.Tokens {
+			r.Tokens = append(r.Tokens, tok)
+			r.Mask = append(r.Mask, s.ActionMask[j])
+			r.Versions = append(r.Versions, s.Versions[j])
+			r.Behaviour = append(r.Behaviour, float64(s.Logprobs[j]))
+			r.Rewards = append(r.Rewards, 0)
+			r.Seconds = append(r.Seconds, 0)
+			if s.ActionMask[j] == 1 {
+				last = len(r.Tokens) - 1
+			}
+		}
+		r.Offsets = append(r.Offsets, len(r.Tokens))
+		r.Group = append(r.Group, group)
+		r.Trajectory = append(r.Trajectory, r.Trajectories)
+		r.Step = append(r.Step, step)
+		r.Temperature = append(r.Temperature, s.Temperature)
+		step++
+	}
+	r.Trajectories++
+	if last < 0 {
+		return
+	}
+	r.Rewards[last] += reward
+	for _, turn := range t.Turns {
+		if start := starts[turn.Segment]; start >= 0 {
+			for i := start + turn.Start; i < start+turn.End; i++ {
+				r.Seconds[i] = turn.Duration.Seconds()
+			}
+		}
+		at := last
+		if start := starts[turn.Segment]; start >= 0 && turn.End > 0 {
+			at = start + turn.End - 1
+		}
+		r.Rewards[at] += turn.ProcessReward
+	}
+}
+
+// Len is the number of rows.
+func (r *Rows) Len() int { return len(r.Offsets) - 1 }
+
+// Length is the number of tokens of a row.
+func (r *Rows) Length(row int) int { return r.Offsets[row+1] - r.Offsets[row] }
+
+// All lists every row.
+func (r *Rows) All() []int {
+	all := make([]int, r.Len())
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Silence takes trajectories, by their number in the batch, out of the loss: their rows have no action any more.
+func (r *Rows) Silence(trajectories map[int]bool) {
+	for row, t := range r.Trajectory {
+		if trajectories[t] {
+			clear(r.Mask[r.Offsets[row]:r.Offsets[row+1]])
+		}
+	}
+}
+
+// Minibatches deals the trajectories that have an action, shuffled, into at most n parts of nearly equal count, and
+// lists each part's rows in ascending order. Rows of one trajectory stay together; groups need not.
+func (r *Rows) Minibatches(n int, rng *rand.Rand) [][]int {
+	rows := make([][]int, r.Trajectories)
+	for row, t := range r.Trajectory {
+		if slices.Contains(r.Mask[r.Offsets[row]:r.Offsets[row+1]], 1) {
+			rows[t] = append(rows[t], row)
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(of []int) bool { return len(of) == 0 })
+	n = min(n, len(rows))
+	out := make([][]int, n)
+	for i, t := range rng.Perm(len(rows)) {
+		part := i * n / len(rows)
+		out[part] = append(out[part], rows[t]...)
+	}
+	for _, part := range out {
+		slices.Sort(part)
+	}
+	return out
+}
+
+// ActionTokens counts the sampled tokens of some rows.
+func (r *Rows) ActionTokens(rows []int) int {
+	n := 0
+	for _, row := range rows {
+		for _, m := range r.Mask[r.Offsets[row]:r.Offsets[row+1]] {
+			n += int(m)
+		}
+	}
+	return n
+}
+
+// GPU packs some rows for an engine.
+func (r *Rows) GPU(rows []int) *gpu.Batch {
+	b := &gpu.Batch{Offsets: r.Lay(rows), Tokens: Gather(r, rows, r.Tokens), Mask: Gather(r, rows, r.Mask)}
+	for _, row := range rows {
+		b.Temperature = append(b.Temperature, r.Temperature[row])
+	}
+	return b
+}
+
+// Lay is the offsets of some rows packed end to end.
+func (r *Rows) Lay(rows []int) []int {
+	out := make([]int, 1, len(rows)+1)
+	for _, row := range rows {
+		out = append(out, out[len(out)-1]+r.Length(row))
+	}
+	return out
+}
+
+// Gather copies the entries of some rows, in that order, from an array with one entry a token; nil stays nil.
+func Gather[T any](r *Rows, rows []int, from []T) []T {
+	if from == nil {
+		return nil
+	}
+	var out []T
+	for _, row := range rows {
+		out = append(out, from[r.Offsets[row]:r.Offsets[row+1]]...)
+	}
+	return out
+}
+
+// Pick copies the entries of some rows from an array with one entry a row.
+func Pick[T any](rows []int, from []T) []T {
+	out := make([]T, len(rows))
+	for i, row := range rows {
+		out[i] = from[row]
+	}
+	return out
+}
+
+// Scatter is the inverse of Gather: it puts packed entries back in their places.
+func Scatter[T, U ~float32 | ~float64](r *Rows, rows []int, packed []T, to []U) {
+	at := 0
+	for _, row := range rows {
+		for i := r.Offsets[row]; i < r.Offsets[row+1]; i++ {
+			to[i] = U(packed[at])
+			at++
+		}
+	}
+}

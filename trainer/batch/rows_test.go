@@ -1,0 +1,183 @@
+package batch
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+func segment(temperature float32, mask ...uint8) schemas.Segment {
+	s := schemas.Segment{Temperature: temperature, ActionMask: mask}
+	for i, m := range mask {
+		s.Tokens = append(s.Tokens, int32(10+i))
+		s.Logprobs = append(s.Logprobs, -float32(m))
+		s.Versions = append(s.Versions, int32(m)-1)
+	}
+	return s
+}
+
+func TestRowsPlaceRewards(t *testing.T) {
+	t.Parallel()
+	tr := &schemas.Trajectory{
+		Reward:   2,
+		Segments: []schemas.Segment{segment(1, 0, 1, 1, 0, 1), segment(1, 0, 0), segment(0.5, 0, 1, 0)},
+		Turns: []schemas.Turn{
+			{Segment: 0, Start: 1, End: 3, ProcessReward: 0.25, Duration: 1500 * time.Millisecond},
+			{Segment: 0, Start: 4, End: 5},
+			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5},
+		},
+	}
+	r := NewRows(&Batch{Groups: []Taken{
+		{Members: []Member{{Trajectory: trajectory(0, 0, 0, 1, 7, 3), Reward: 7}}},
+		{Members: []Member{{Trajectory: tr, Reward: 2}}},
+	}})
+	require.Equal(t, []int{0, 2, 7, 10}, r.Offsets, "the segment without a sampled token is left out")
+	require.Equal(t, []float64{0, 7, 0, 0, 0.25, 0, 0, 0, 2.5, 0}, r.Rewards)
+	require.Equal(t, []float64{0, 0, 0, 1.5, 1.5, 0, 0, 0, 0, 0}, r.Seconds)
+	require.Equal(t, []int{0, 1, 1}, r.Group)
+	require.Equal(t, []int{0, 1, 1}, r.Trajectory)
+	require.Equal(t, []int{0, 0, 1}, r.Step)
+	require.Equal(t, []float32{1, 1, 0.5}, r.Temperature)
+	require.Equal(t, 2, r.Trajectories)
+
+	b := r.GPU([]int{2, 0})
+	require.Equal(t, []int{0, 3, 5}, b.Offsets)
+	require.Equal(t, []int32{10, 11, 12, 1, 2}, b.Tokens)
+	require.Equal(t, []float32{0.5, 1}, b.Temperature)
+	back := make([]float64, len(r.Tokens))
+	Scatter(r, []int{2, 0}, Gather(r, []int{2, 0}, r.Rewards), back)
+	require.Equal(t, []float64{0, 7, 0, 0, 0, 0, 0, 0, 2.5, 0}, back)
+}
+
+func TestSilencedTrajectoriesLeaveTheLoss(t *testing.T) {
+	t.Parallel()
+	var members []Member
+	for range 5 {
+		members = append(members, Member{Trajectory: &schemas.Trajectory{Segments: []schemas.Segment{segment(1, 0, 1), segment(1, 0, 1, 1)}}})
+	}
+	r := NewRows(&Batch{Groups: []Taken{{Members: members}}})
+	r.Silence(map[int]bool{0: true, 3: true})
+	var rows []int
+	for _, part := range r.Minibatches(2, rand.New(rand.NewPCG(1, 2))) {
+		rows = append(rows, part...)
+	}
+	require.ElementsMatch(t, []int{2, 3, 4, 5, 8, 9}, rows)
+	require.Equal(t, 9, r.ActionTokens(r.All()))
+	r.Silence(map[int]bool{1: true, 2: true, 4: true})
+	require.Empty(t, r.Minibatches(2, rand.New(rand.NewPCG(1, 2))))
+}
+
+func TestMinibatchesDealTrajectoriesEvenlyAndWhole(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var members []Member
+		for range rapid.IntRange(1, 20).Draw(t, "trajectories") {
+			tr := &schemas.Trajectory{}
+			for range rapid.IntRange(1, 3).Draw(t, "segments") {
+				tr.Segments = append(tr.Segments, segment(1, 0, 1))
+			}
+			members = append(members, Member{Trajectory: tr})
+		}
+		r := NewRows(&Batch{Groups: []Taken{{Members: members}}})
+		n := rapid.IntRange(1, 8).Draw(t, "minibatches")
+		seed := rapid.Uint64().Draw(t, "seed")
+		parts := r.Minibatches(n, rand.New(rand.NewPCG(seed, 0)))
+		require.Equal(t, parts, r.Minibatches(n, rand.New(rand.NewPCG(seed, 0))))
+		require.Len(t, parts, min(n, len(members)))
+		var all, sizes []int
+		home := map[int]int{}
+		for p, rows := range parts {
+			require.True(t, slices.IsSorted(rows))
+			all = append(all, rows...)
+			whole := map[int]bool{}
+			for _, row := range rows {
+				whole[r.Trajectory[row]] = true
+			}
+			for tr := range whole {
+				require.NotContains(t, home, tr, "a trajectory is in one minibatch")
+				home[tr] = p
+			}
+			sizes = append(sizes, len(whole))
+		}
+		slices.Sort(all)
+		require.Equal(t, r.All(), all)
+		require.LessOrEqual(t, slices.Max(sizes)-slices.Min(sizes), 1)
+	})
+}
+
+func TestPack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		lengths := rapid.SliceOfN(rapid.IntRange(1, 30), 1, 40).Draw(t, "lengths")
+		budget := rapid.IntRange(1, 60).Draw(t, "budget")
+		rows := make([]int, len(lengths))
+		total := 0
+		for i, n := range lengths {
+			rows[i] = i
+			total += n
+		}
+		length := func(row int) int { return lengths[row] }
+		bins := Pack(rows, length, budget)
+		require.Equal(t, bins, Pack(rows, length, budget))
+		var all []int
+		sums := make([]int, len(bins))
+		for i, bin := range bins {
+			for _, row := range bin {
+				sums[i] += lengths[row]
+			}
+			require.True(t, sums[i] <= budget || len(bin) == 1, "over budget only where a row alone is")
+			all = append(all, bin...)
+		}
+		slices.Sort(all)
+		require.Equal(t, rows, all)
+		half := 0
+		for _, s := range sums {
+			if 2*s <= budget {
+				half++
+			}
+		}
+		require.LessOrEqual(t, half, 1, "first fit leaves at most one bin half empty")
+	})
+	require.Equal(t, [][]int{{0, 1, 2}}, Pack([]int{0, 1, 2}, func(int) int { return 5 }, 0))
+}
+
+func TestChecker(t *testing.T) {
+	t.Parallel()
+	check := Checker(20, 8)
+	for _, c := range []struct {
+		name  string
+		spoil func(*schemas.Trajectory)
+		want  string
+	}{
+		{"sound", func(*schemas.Trajectory) {}, ""},
+		{"token beyond the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[1] = 20 }, "vocabulary"},
+		{"negative token", func(t *schemas.Trajectory) { t.Segments[0].Tokens[1] = -1 }, "vocabulary"},
+		{"short mask", func(t *schemas.Trajectory) { t.Segments[0].ActionMask = t.Segments[0].ActionMask[:2] }, "mask"},
+		{"mask of two", func(t *schemas.Trajectory) { t.Segments[0].ActionMask[1] = 2 }, "mask is 2"},
+		{"first token sampled", func(t *schemas.Trajectory) { t.Segments[0].ActionMask[0] = 1 }, "first token"},
+		{"positive log-probability", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[1] = 1 }, "log-probability"},
+		{"no version", func(t *schemas.Trajectory) { t.Segments[0].Versions[1] = -1 }, "no policy version"},
+		{"greedy", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 0 }, "temperature"},
+		{"too long", func(t *schemas.Trajectory) { t.Segments[0] = segment(1, 0, 1, 1, 1, 1, 1, 1, 1, 1) }, "the model takes 8"},
+		{"turn beyond", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Start: 1, End: 9}} }, "turn 0"},
+		{"turn of no segment", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Segment: 1}} }, "turn 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			tr := &schemas.Trajectory{Segments: []schemas.Segment{segment(1, 0, 1, 1)}}
+			c.spoil(tr)
+			err := check(tr)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}

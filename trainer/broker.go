@@ -1,0 +1,129 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// OverStreams is the Stream of a run's JetStream streams. Weights are published as weights is configured.
+func OverStreams(run *streams.Run, weights streams.WeightsConfig) (Stream, error) {
+	w, err := run.Weights(weights)
+	if err != nil {
+		return nil, err
+	}
+	return overStreams{run, w}, nil
+}
+
+type overStreams struct {
+	run     *streams.Run
+	weights *streams.Weights
+}
+
+func (s overStreams) Run() string { return s.run.Name() }
+
+func (s overStreams) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
+	return s.run.Issue(ctx, tickets...)
+}
+
+func (s overStreams) PutControl(ctx context.Context, c *schemas.Control) error {
+	return s.run.PutControl(ctx, c)
+}
+
+func (s overStreams) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {
+	return s.run.FollowControl(ctx, changed)
+}
+
+func (s overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+	return s.weights.Publish(ctx, m, shards)
+}
+
+func (s overStreams) Control(ctx context.Context) (*schemas.Control, error) {
+	c, err := s.run.Control(ctx)
+	if errors.Is(err, streams.ErrNoControl) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// idle is how long the trainer waits for a message before it looks whether the stream is full.
+const idle = 2 * time.Second
+
+// Feed opens the trainer's durable reader. From the beginning means the first message that the stream still
+// holds, whatever an earlier trainer acked.
+func (s overStreams) Feed(ctx context.Context, from *Position, maxPending int) (Feed, error) {
+	options := streams.FeedOptions{MaxPending: maxPending, Idle: idle}
+	if from == nil {
+		f, err := s.run.Feed(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		identity := f.Identity()
+		f.Close()
+		options.From = &streams.Position{Stream: identity.Stream, Created: identity.Created}
+	} else {
+		options.From = &streams.Position{Stream: from.Stream, Created: from.Created, Sequence: from.Sequence}
+	}
+	f, err := s.run.Feed(ctx, options)
+	if err != nil {
+		return nil, recreated(err)
+	}
+	return brokerFeed{f}, nil
+}
+
+// recreated marks the errors after which the ledger no longer holds. A stream that ends before a position has
+// lost messages and will use their sequences again: it is as good as a new one.
+func recreated(err error) error {
+	if errors.Is(err, streams.ErrStreamRecreated) || errors.Is(err, streams.ErrStreamTruncated) {
+		return fmt.Errorf("%w: %w", ErrRecreated, err)
+	}
+	return err
+}
+
+// brokerFeed is a Feed over JetStream.
+type brokerFeed struct{ *streams.Feed }
+
+func (f brokerFeed) Next(ctx context.Context) (*Delivery, error) {
+	d, err := f.Feed.Next(ctx)
+	if errors.Is(err, streams.ErrIdle) {
+		return nil, fmt.Errorf("%w: %w", ErrIdle, err)
+	}
+	if err != nil {
+		return nil, recreated(err)
+	}
+	return &Delivery{
+		Delivery: batch.Delivery{Sequence: d.Sequence, Trajectory: d.Trajectory, Closed: d.Closed},
+		Origin:   d,
+	}, nil
+}
+
+func (f brokerFeed) Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error {
+	origin, ok := d.Origin.(*streams.Delivery)
+	if !ok {
+		return fmt.Errorf("reject sequence %d: it is not of this feed", d.Sequence)
+	}
+	return recreated(f.Feed.Reject(ctx, origin, streams.Reason(reason), detail))
+}
+
+func (f brokerFeed) Ack(ctx context.Context, sequences ...uint64) error {
+	return recreated(f.Feed.Ack(ctx, sequences...))
+}
+
+func (f brokerFeed) Purge(ctx context.Context, upTo uint64) error {
+	return recreated(f.Feed.Purge(ctx, upTo))
+}
+
+func (f brokerFeed) Identity() Position {
+	p := f.Feed.Identity()
+	return Position{Stream: p.Stream, Created: p.Created, Sequence: p.Sequence}
+}
+
+func (f brokerFeed) Close() error {
+	f.Feed.Close()
+	return nil
+}

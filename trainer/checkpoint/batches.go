@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+const batchesDir = "batches"
+
+// maxBatchBytes bounds a kept batch once decompressed.
+const maxBatchBytes = 8 << 30
+
+// ErrNoBatch is returned by ReadBatch for a step whose batch is not kept, or not any more.
+var ErrNoBatch = errors.New("the batch is not kept")
+
+// KeptBatch names the file that holds a step's batch as it was trained on.
+type KeptBatch struct {
+	// SHA256 of the file, in hex, and its size in bytes.
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
+func batchPath(dir string, step int64) string {
+	return filepath.Join(dir, batchesDir, fmt.Sprintf("step_%06d.zst", step))
+}
+
+// keepBatch writes the messages of a step's batch: laid out as pending ones are, then compressed by zstd.
+func (s *Store) keepBatch(c *Checkpoint) error {
+	if s.cfg.Batches == 0 || len(c.Batch) == 0 {
+		return nil
+	}
+	data, err := encodePending(c.Batch)
+	if err != nil {
+		return err
+	}
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	data = encoder.EncodeAll(data, nil)
+	path := batchPath(s.cfg.Dir, c.State.Step)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := writeFile(path+".tmp", data); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	c.Record.Batch = &KeptBatch{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	if err := s.dropBatch(c.State.Step - int64(s.cfg.Batches)); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// dropBatch removes the batch that is one too many; Batches below 0 keeps all.
+func (s *Store) dropBatch(step int64) error {
+	if s.cfg.Batches < 0 || step < 0 {
+		return nil
+	}
+	err := os.Remove(batchPath(s.cfg.Dir, step))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ReadBatch reads the batch of a step as it was trained on, and checks it against the step's record. It is
+// ErrNoBatch where it is not kept; a file that was changed is a *Damage.
+func ReadBatch(dir string, r *Record) ([]batch.Delivery, error) {
+	path := batchPath(dir, r.Step)
+	if r.Batch == nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, ErrNoBatch)
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, ErrNoBatch)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+	}
+	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != r.Batch.SHA256 {
+		return nil, &Damage{
+			Dir: filepath.Dir(path), File: filepath.Base(path),
+			Want: "SHA-256 " + r.Batch.SHA256, Have: "SHA-256 " + hex.EncodeToString(sum[:]),
+		}
+	}
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBatchBytes))
+	if err != nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+	}
+	defer decoder.Close()
+	if data, err = decoder.DecodeAll(data, nil); err != nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+	}
+	deliveries, err := decodePending(data)
+	if err != nil {
+		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
+	}
+	return deliveries, nil
+}

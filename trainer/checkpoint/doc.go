@@ -1,0 +1,21 @@
+// Package checkpoint keeps what a trainer needs to go on after being killed at any instant: one atomic unit a
+// step, complete or not there at all.
+//
+// A store is a folder:
+//
+//	step_000012/            one checkpoint
+//	  config.json, model.safetensors, tokenizer.json   a Hugging Face model folder
+//	  optimizer.safetensors  the moments
+//	  state.json             [State]: versions, counters, open groups, ledger, random state
+//	  record.json            [Record]: what the step trained on
+//	  pending.bin            delivered messages that wait for their group and are gone from the stream; if any
+//	  MANIFEST.json          size and SHA-256 of every other file; written last
+//	steps.jsonl             the record of every step of the run, kept when checkpoints are pruned
+//	batches/                the batches of the newest steps, as they were trained on
+//	purged.json             how far the stream was purged
+//	LOCK                    held by the trainer that uses the folder
+//
+// A checkpoint is written beside, synced, renamed into place and its parent synced, in that order. One that is
+// cut short or changed is recognised, named and passed over; an older one is used in its place only while the
+// stream still holds what the older one needs.
+package checkpoint

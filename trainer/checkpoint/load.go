@@ -1,0 +1,137 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// ErrNotResumable is returned by Load when no checkpoint can be gone on from although there were some.
+var ErrNotResumable = errors.New("no checkpoint can be resumed from")
+
+// Load reads the newest complete checkpoint and makes the record of steps agree with it; nil when the store has
+// none. Damage lists the newer ones that were passed over. When the stream no longer holds what the newest
+// complete one needs, Load refuses.
+func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
+	steps, err := Steps(s.cfg.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, step := range steps {
+		c, err = Read(s.Path(step), step, s.folder)
+		if d, ok := errors.AsType[*Damage](err); ok {
+			damage = append(damage, d)
+			continue
+		}
+		if err != nil {
+			return nil, damage, fmt.Errorf("load checkpoint %s: %w", s.Path(step), err)
+		}
+		break
+	}
+	if c == nil {
+		if len(damage) == 0 {
+			return nil, nil, nil
+		}
+		return nil, damage, fmt.Errorf("%w: %w; restore one from a copy, or name an empty folder to start anew", ErrNotResumable, joinDamage(damage))
+	}
+	if err := s.holds(c, damage); err != nil {
+		return nil, damage, err
+	}
+	if err := repairRecords(s.cfg.Dir, &c.Record); err != nil {
+		return nil, damage, err
+	}
+	s.findMarks(steps, c)
+	return c, damage, nil
+}
+
+// holds says whether the stream still has what a checkpoint needs.
+func (s *Store) holds(c *Checkpoint, damage []*Damage) error {
+	var p purged
+	err := readJSON(filepath.Join(s.cfg.Dir, purgedFile), &p)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read how far the stream was purged: %w", err)
+	}
+	if p.Stream != c.State.Stream || !p.Created.Equal(c.State.Created) || p.UpTo <= c.State.Ledger.Low {
+		return nil
+	}
+	return fmt.Errorf("%w: %s needs messages of %s from %d on, but they were purged up to %d: %w; restore the damaged checkpoint from a copy, or start a new run from the weights in %s",
+		ErrNotResumable, s.Path(c.State.Step), p.Stream, c.State.Ledger.Low+1, p.UpTo, joinDamage(damage), s.Path(c.State.Step))
+}
+
+func joinDamage(damage []*Damage) error {
+	errs := make([]error, len(damage))
+	for i, d := range damage {
+		errs[i] = d
+	}
+	return errors.Join(errs...)
+}
+
+// findMarks reads the marks of the checkpoints that the run can go back to: now and those before it that need nothing
+// that was purged.
+func (s *Store) findMarks(steps []int64, now *Checkpoint) {
+	s.marks[now.State.Step] = markOf(&now.State)
+	for _, step := range steps[:min(len(steps), s.cfg.Keep)] {
+		var state State
+		if err := readJSON(filepath.Join(s.Path(step), stateFile), &state); err != nil {
+			continue // damaged: nothing goes back to it
+		}
+		if s.holds(&Checkpoint{State: state}, nil) == nil {
+			s.marks[step] = markOf(&state)
+		}
+	}
+}
+
+// Read reads and verifies one checkpoint. The error is a *Damage when it is cut short or changed.
+func Read(dir string, step int64, folder Folder) (*Checkpoint, error) {
+	if err := verify(dir, step); err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Optimizer: &gpu.OptimizerState{}}
+	damaged := func(file string, err error) error {
+		return &Damage{Dir: dir, File: file, Want: "a readable file", Have: err.Error()}
+	}
+	if err := readJSON(filepath.Join(dir, stateFile), &c.State); err != nil {
+		return nil, damaged(stateFile, err)
+	}
+	if c.State.Format != Format || c.State.Step != step {
+		return nil, &Damage{
+			Dir: dir, File: stateFile, Want: fmt.Sprintf("format %d, step %d", Format, step),
+			Have: fmt.Sprintf("format %d, step %d", c.State.Format, c.State.Step),
+		}
+	}
+	if err := readJSON(filepath.Join(dir, recordFile), &c.Record); err != nil {
+		return nil, damaged(recordFile, err)
+	}
+	var err error
+	if c.Config, c.Weights, c.Tokenizer, err = folder.Load(dir); err != nil {
+		return nil, damaged("model folder", err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, optimizerFile))
+	if err != nil {
+		return nil, damaged(optimizerFile, err)
+	}
+	moments, err := safetensors.Decode(data)
+	if err != nil {
+		return nil, damaged(optimizerFile, err)
+	}
+	c.Optimizer.Moments = moments.Tensors
+	c.Optimizer.Steps = c.State.OptimizerSteps
+	if len(c.State.Ledger.Carried) == 0 {
+		return c, nil
+	}
+	if data, err = os.ReadFile(filepath.Join(dir, pendingFile)); err != nil {
+		return nil, damaged(pendingFile, err)
+	}
+	if c.Pending, err = decodePending(data); err != nil {
+		return nil, damaged(pendingFile, err)
+	}
+	return c, nil
+}

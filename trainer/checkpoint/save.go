@@ -1,0 +1,184 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it
+// returns, the checkpoint outlives a crash of the process and, as far as the disk keeps its word, of the
+// machine.
+//
+// Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.
+func (s *Store) Save(c *Checkpoint) error {
+	step := c.State.Step
+	if err := s.keepBatch(c); err != nil {
+		return fmt.Errorf("keep the batch of step %d: %w", step, err)
+	}
+	if err := s.write(c); err != nil {
+		return fmt.Errorf("save checkpoint of step %d: %w", step, err)
+	}
+	if err := appendRecord(s.cfg.Dir, &c.Record); err != nil {
+		return fmt.Errorf("save checkpoint of step %d: %w", step, err)
+	}
+	s.after("record")
+	s.marks[step] = markOf(&c.State)
+	if err := s.prune(); err != nil {
+		return fmt.Errorf("remove old checkpoints: %w", err)
+	}
+	s.after("prune")
+	return nil
+}
+
+func (s *Store) after(stage string) {
+	if s.After != nil {
+		s.After(stage)
+	}
+}
+
+// Renew writes the last checkpoint anew, with more messages ended since and the same step, and its record in place of
+// the one before. Afterwards the run goes back to no older one, so that the stream can be purged up to here.
+func (s *Store) Renew(c *Checkpoint) error {
+	step := c.State.Step
+	err := s.write(c)
+	if err == nil {
+		err = repairRecords(s.cfg.Dir, &c.Record)
+	}
+	if err != nil {
+		return fmt.Errorf("renew checkpoint of step %d: %w", step, err)
+	}
+	clear(s.marks)
+	s.marks[step] = markOf(&c.State)
+	return nil
+}
+
+func (s *Store) write(c *Checkpoint) error {
+	step := c.State.Step
+	final := s.Path(step)
+	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := s.folder.Save(tmp, c.Config, c.Weights, c.Tokenizer); err != nil {
+		return err
+	}
+	s.after("model")
+	moments, err := safetensors.Encode(&gpu.Weights{Tensors: c.Optimizer.Moments}, safetensors.F32)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, optimizerFile), moments, 0o644); err != nil {
+		return err
+	}
+	if len(c.Pending) > 0 {
+		pending, err := encodePending(c.Pending)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, pendingFile), pending, 0o644); err != nil {
+			return err
+		}
+	}
+	state := c.State
+	state.Format, state.OptimizerSteps = Format, c.Optimizer.Steps
+	for name, v := range map[string]any{stateFile: state, recordFile: c.Record} {
+		data, err := json.MarshalIndent(v, "", " ")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, name), append(data, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	s.after("state")
+	if err := seal(tmp, step); err != nil {
+		return err
+	}
+	s.after("seal")
+	err = s.replace(tmp, final)
+	s.after("rename")
+	return err
+}
+
+// replace renames a finished folder into place. One that is there already was damaged, or the run went back
+// behind it.
+func (s *Store) replace(tmp, final string) error {
+	old := filepath.Join(s.cfg.Dir, oldPrefix+filepath.Base(final))
+	if _, err := os.Stat(final); err == nil {
+		if err := os.Rename(final, old); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(tmp, final); err != nil {
+		return err
+	}
+	if err := syncDir(s.cfg.Dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(old)
+}
+
+// prune removes checkpoints beyond the newest Keep, but for those kept for good.
+func (s *Store) prune() error {
+	steps, err := Steps(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for i, step := range steps {
+		if i < s.cfg.Keep {
+			continue
+		}
+		delete(s.marks, step)
+		if s.cfg.Every > 0 && step%int64(s.cfg.Every) == 0 {
+			continue
+		}
+		if err := os.RemoveAll(s.Path(step)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SafePurge is the sequence up to which a stream is not needed by any checkpoint that the run can go back to.
+// It is 0 while one of them is of another stream.
+func (s *Store) SafePurge(stream string, created time.Time) uint64 {
+	low := uint64(math.MaxUint64)
+	for _, m := range s.marks {
+		if m.stream != stream || !m.created.Equal(created) {
+			return 0
+		}
+		low = min(low, m.low)
+	}
+	if len(s.marks) == 0 {
+		return 0
+	}
+	return low
+}
+
+// MarkPurged notes that the stream is about to be purged up to a sequence, so that no checkpoint that needs
+// more is ever gone back to.
+func (s *Store) MarkPurged(stream string, created time.Time, upTo uint64) error {
+	var before purged
+	err := readJSON(filepath.Join(s.cfg.Dir, purgedFile), &before)
+	if err == nil && before.Stream == stream && before.Created.Equal(created) && before.UpTo >= upTo {
+		return nil // a trainer that starts again purges up to less: what is gone stays gone
+	}
+	err = replaceFile(filepath.Join(s.cfg.Dir, purgedFile), purged{Stream: stream, Created: created, UpTo: upTo})
+	if err != nil {
+		return fmt.Errorf("note purge: %w", err)
+	}
+	return nil
+}
+
+type purged struct {
+	Stream  string    `json:"stream"`
+	Created time.Time `json:"created"`
+	UpTo    uint64    `json:"up_to"`
+}

@@ -1,0 +1,102 @@
+package checkpoint
+
+import (
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/admission"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// Format is the layout that this build writes and the only one it reads.
+const Format = 1
+
+// Checkpoint is everything a trainer goes on from.
+type Checkpoint struct {
+	State     State
+	Record    Record
+	Config    gpu.Config
+	Weights   *gpu.Weights
+	Optimizer *gpu.OptimizerState
+	// Tokenizer is tokenizer.json; nil when the model has none.
+	Tokenizer []byte
+	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
+	Pending []batch.Delivery
+	// Batch is what the step trained on, to be kept beside the checkpoint. Read does not fill it.
+	Batch []batch.Delivery
+}
+
+// State is the part that is neither weights nor moments.
+type State struct {
+	Format int    `json:"format"`
+	Run    string `json:"run"`
+	// Step counts the steps done; the policy version equals it: version 0 is the starting weights.
+	Step int64 `json:"step"`
+	// OptimizerSteps is the optimizer's own count.
+	OptimizerSteps int64 `json:"optimizer_steps"`
+	// Random is the state of the generator that shuffles minibatches.
+	Random []byte `json:"random,omitempty"`
+	// Eta and Depth are in force; ConfiguredEta and ConfiguredDepth are what the configuration said then, so
+	// that a change by an operator outlives a restart and a change of the configuration is noticed.
+	Eta             int             `json:"eta"`
+	Depth           int             `json:"depth"`
+	ConfiguredEta   int             `json:"configured_eta"`
+	ConfiguredDepth int             `json:"configured_depth"`
+	Admission       admission.State `json:"admission"`
+	Issue           Issue           `json:"issue"`
+	// Stream and Created name the stream that Ledger speaks of.
+	Stream  string       `json:"stream"`
+	Created time.Time    `json:"created"`
+	Ledger  batch.Ledger `json:"ledger"`
+	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
+	FlatGroups int `json:"flat_groups"`
+	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known.
+	KLCoef  *float64  `json:"kl_coef,omitempty"`
+	Totals  Totals    `json:"totals"`
+	SavedAt time.Time `json:"saved_at"`
+}
+
+// Issue is where the issue of tickets stands.
+type Issue struct {
+	// NextCursor is the first prompt never issued, NextIndex the number of groups issued.
+	NextCursor uint64 `json:"next_cursor"`
+	NextIndex  uint64 `json:"next_index"`
+	// Open groups are issued and neither trained on nor dropped, in the order of issue.
+	Open []OpenGroup `json:"open,omitempty"`
+	// Refused are the samples of open groups whose messages were refused.
+	Refused []batch.Refused `json:"refused,omitempty"`
+	// Again lists prompts whose group was dropped and that wait to be issued again.
+	Again []Again `json:"again,omitempty"`
+}
+
+// OpenGroup is an issued group.
+type OpenGroup struct {
+	Index uint64 `json:"index"`
+	// Ticket is the group's first; the others differ in sample, id and seed, which follow from it.
+	Ticket schemas.Ticket `json:"ticket"`
+}
+
+// Group is the group as the assembler knows it.
+func (g OpenGroup) Group() batch.Group {
+	return batch.Group{Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize}
+}
+
+// Again is a prompt to be issued again.
+type Again struct {
+	Cursor uint64 `json:"cursor"`
+	// Attempt is that of the group that was dropped.
+	Attempt int `json:"attempt"`
+}
+
+// Totals count since the run began.
+type Totals struct {
+	Trajectories   int64 `json:"trajectories"`
+	Tokens         int64 `json:"tokens"`
+	ActionTokens   int64 `json:"action_tokens"`
+	Rejected       int64 `json:"rejected"`
+	OptimizerSteps int64 `json:"optimizer_steps"`
+	// Wall is the time spent in steps, waiting included; Idle the part spent waiting for a batch.
+	Wall time.Duration `json:"wall_ns"`
+	Idle time.Duration `json:"idle_ns"`
+}

@@ -1,0 +1,184 @@
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// Folder writes and reads a model folder.
+type Folder interface {
+	// Save makes the folder; its parent is there.
+	Save(dir string, c gpu.Config, w *gpu.Weights, tokenizer []byte) error
+	Load(dir string) (c gpu.Config, w *gpu.Weights, tokenizer []byte, err error)
+}
+
+// HuggingFace is the Folder of Hugging Face's layout, in float32.
+type HuggingFace struct{}
+
+// Save makes the folder.
+func (HuggingFace) Save(dir string, c gpu.Config, w *gpu.Weights, tokenizer []byte) error {
+	return hf.Save(dir, c, w, tokenizer, safetensors.F32)
+}
+
+// Load reads one.
+func (HuggingFace) Load(dir string) (gpu.Config, *gpu.Weights, []byte, error) {
+	m, err := hf.Load(dir)
+	if err != nil {
+		return gpu.Config{}, nil, nil, err
+	}
+	return m.Config, m.Weights, m.Tokenizer, nil
+}
+
+// Config says what is kept, and where.
+type Config struct {
+	// Dir is the store's folder. Defaults to "checkpoints".
+	Dir string `koanf:"dir"`
+	// Keep is how many of the newest checkpoints stay; a run can go back to any of them. Defaults to 2.
+	Keep int `koanf:"keep"`
+	// Every keeps each checkpoint whose step is a multiple of it for good, for people; 0 keeps none. Defaults to 0.
+	Every int `koanf:"every"`
+	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so
+	// that the stream can be purged of them. Defaults to 1024.
+	Messages int `koanf:"messages"`
+	// Batches is how many of the newest batches are kept whole, for audits: -1 is all, 0 none. Defaults to 64 (weir's
+	// own default is all).
+	Batches int `koanf:"batches"`
+}
+
+// DefaultConfig has the defaults.
+func DefaultConfig() Config { return Config{Dir: "checkpoints", Keep: 2, Messages: 1024, Batches: 64} }
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Dir == "" {
+		errs = append(errs, errors.New("dir: empty: name a folder"))
+	}
+	if c.Keep < 1 {
+		errs = append(errs, fmt.Errorf("keep: %d: must be positive", c.Keep))
+	}
+	if c.Every < 0 {
+		errs = append(errs, fmt.Errorf("every: %d: must not be negative", c.Every))
+	}
+	if c.Messages < 1 {
+		errs = append(errs, fmt.Errorf("messages: %d: must be positive", c.Messages))
+	}
+	if c.Batches < -1 {
+		errs = append(errs, fmt.Errorf("batches: %d: must be a count, or -1 for all", c.Batches))
+	}
+	return errors.Join(errs...)
+}
+
+// Store is a folder of checkpoints, held by one process.
+type Store struct {
+	cfg    Config
+	folder Folder
+	unlock func() error
+	// After is called when a part of Save is done, with its name: model, state, seal, rename, record, prune. It is
+	// where a test ends the process; it may be nil.
+	After func(stage string)
+	// marks are those of the checkpoints on disk that a run can go back to, by step.
+	marks map[int64]mark
+}
+
+// mark is what a checkpoint needs of a stream: everything after low.
+type mark struct {
+	stream  string
+	created time.Time
+	low     uint64
+}
+
+func markOf(s *State) mark { return mark{s.Stream, s.Created, s.Ledger.Low} }
+
+// ErrLocked is returned by Open when another trainer holds the folder.
+var ErrLocked = errors.New("the checkpoint folder is in use by another trainer")
+
+// Open takes the folder, making it if need be. What an earlier process left half-written is removed.
+func Open(cfg Config, folder Folder) (*Store, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("open checkpoints: %w", err)
+	}
+	unlock, err := lock(filepath.Join(cfg.Dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err)
+	}
+	s := &Store{cfg: cfg, folder: folder, unlock: unlock, marks: map[int64]mark{}}
+	if err := s.sweep(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err), unlock())
+	}
+	return s, nil
+}
+
+// Close gives the folder back.
+func (s *Store) Close() error { return s.unlock() }
+
+// Dir is the store's folder.
+func (s *Store) Dir() string { return s.cfg.Dir }
+
+// Path is the folder of one step's checkpoint.
+func (s *Store) Path(step int64) string { return StepDir(s.cfg.Dir, step) }
+
+// StepDir is the folder of one step's checkpoint in a store.
+func StepDir(dir string, step int64) string {
+	return filepath.Join(dir, fmt.Sprintf("step_%06d", step))
+}
+
+// Steps lists the steps that a store has a checkpoint of, complete or not, newest first.
+func Steps(dir string) ([]int64, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list checkpoints: %w", err)
+	}
+	var steps []int64
+	for _, e := range entries {
+		name, found := strings.CutPrefix(e.Name(), "step_")
+		step, err := strconv.ParseInt(name, 10, 64)
+		if found && err == nil && e.IsDir() {
+			steps = append(steps, step)
+		}
+	}
+	slices.SortFunc(steps, func(a, b int64) int { return cmp.Compare(b, a) })
+	return steps, nil
+}
+
+// sweep removes what a killed process left half-written. An old folder whose replacement never came into place is
+// put back.
+func (s *Store) sweep() error {
+	entries, err := os.ReadDir(s.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(s.cfg.Dir, e.Name())
+		if name, ok := strings.CutPrefix(e.Name(), oldPrefix); ok {
+			final := filepath.Join(s.cfg.Dir, name)
+			if _, err := os.Stat(final); errors.Is(err, fs.ErrNotExist) {
+				if err := os.Rename(path, final); err != nil {
+					return err
+				}
+				continue
+			}
+		} else if !strings.HasPrefix(e.Name(), tmpPrefix) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return syncDir(s.cfg.Dir)
+}

@@ -1,0 +1,425 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+var model = gpu.Config{
+	ModelType: "llama", VocabSize: 8, HiddenSize: 4, IntermediateSize: 4, NumLayers: 1, NumHeads: 1, NumKVHeads: 1,
+	RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 16, DType: "float32",
+}
+
+func tensors(step int64, suffix string) []gpu.Tensor {
+	var out []gpu.Tensor
+	for i, t := range []struct {
+		name  string
+		shape []int
+	}{
+		{"model.embed_tokens.weight", []int{8, 4}},
+		{"model.layers.0.input_layernorm.weight", []int{4}},
+		{"model.layers.0.self_attn.q_proj.weight", []int{4, 4}},
+		{"model.layers.0.self_attn.k_proj.weight", []int{4, 4}},
+		{"model.layers.0.self_attn.v_proj.weight", []int{4, 4}},
+		{"model.layers.0.self_attn.o_proj.weight", []int{4, 4}},
+		{"model.layers.0.post_attention_layernorm.weight", []int{4}},
+		{"model.layers.0.mlp.gate_proj.weight", []int{4, 4}},
+		{"model.layers.0.mlp.up_proj.weight", []int{4, 4}},
+		{"model.layers.0.mlp.down_proj.weight", []int{4, 4}},
+		{"model.norm.weight", []int{4}},
+	} {
+		n := 1
+		for _, d := range t.shape {
+			n *= d
+		}
+		data := make([]float32, n)
+		for k := range data {
+			data[k] = float32(step) + float32(i)/16 + float32(k)/1024
+		}
+		out = append(out, gpu.Tensor{Name: t.name + suffix, Shape: t.shape, Data: data})
+	}
+	return out
+}
+
+func sample(step int64) *Checkpoint {
+	created := time.Unix(100, 5).UTC()
+	c := &Checkpoint{
+		Config: model, Weights: &gpu.Weights{Tensors: tensors(step, "")},
+		Optimizer: &gpu.OptimizerState{Steps: 4 * step, Moments: append(tensors(step, ".m"), tensors(step, ".v")...)},
+		State: State{
+			Run: "r", Step: step, Random: []byte{1, 2, byte(step)}, Eta: 3, Depth: -1, Stream: "S", Created: created,
+			Ledger: batch.Ledger{Low: uint64(10 * step), Above: []uint64{uint64(10*step) + 2}},
+			Issue: Issue{NextCursor: uint64(step) + 2, NextIndex: 9, Open: []OpenGroup{{Index: 8, Ticket: schemas.Ticket{
+				Run: "r", ID: batch.TicketID(uint64(step)+1, 0, 0), Group: batch.GroupID(uint64(step)+1, 0), Cursor: uint64(step) + 1, GroupSize: 2,
+			}}}},
+		},
+		Record: Record{Step: step, Stream: "S", Created: created, NextCursor: uint64(step) + 2, Open: []string{batch.GroupID(uint64(step)+1, 0)}},
+	}
+	if step > 0 {
+		c.Record.Groups = []RecordGroup{{Group: batch.GroupID(uint64(step), 0), Members: []RecordMember{{ID: batch.TicketID(uint64(step), 0, 0), Sequence: uint64(10 * step), Reward: 1}}}}
+	}
+	return c
+}
+
+func open(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, err := Open(Config{Dir: dir, Keep: 2, Messages: 1}, HuggingFace{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func save(t *testing.T, s *Store, steps ...int64) {
+	t.Helper()
+	for _, step := range steps {
+		require.NoError(t, s.Save(sample(step)))
+	}
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	c, damage, err := s.Load()
+	require.NoError(t, err)
+	require.Empty(t, damage)
+	require.Nil(t, c)
+
+	save(t, s, 0, 1, 2, 3)
+	require.NoError(t, s.Close())
+	s = open(t, dir)
+	c, damage, err = s.Load()
+	require.NoError(t, err)
+	require.Empty(t, damage)
+	want := sample(3)
+	want.State.Format, want.State.OptimizerSteps = Format, 12
+	require.Equal(t, want.State, c.State)
+	require.Equal(t, want.Record, c.Record)
+	require.Equal(t, want.Weights, c.Weights)
+	require.Equal(t, want.Optimizer, c.Optimizer)
+
+	steps, err := Steps(dir)
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 2}, steps)
+	require.EqualValues(t, 20, s.SafePurge("S", want.State.Created))
+	require.Zero(t, s.SafePurge("S", want.State.Created.Add(1)), "of another stream nothing is known")
+	records, err := ReadRecords(dir)
+	require.NoError(t, err)
+	require.Len(t, records, 4, "records outlive checkpoints")
+}
+
+func TestEveryKeepsCheckpointsForGood(t *testing.T) {
+	t.Parallel()
+	s, err := Open(Config{Dir: t.TempDir(), Keep: 1, Every: 3}, HuggingFace{})
+	require.NoError(t, err)
+	defer s.Close()
+	save(t, s, 0, 1, 2, 3, 4, 5, 6, 7)
+	steps, err := Steps(s.Dir())
+	require.NoError(t, err)
+	require.Equal(t, []int64{7, 6, 3, 0}, steps)
+	require.EqualValues(t, 70, s.SafePurge("S", time.Unix(100, 5)))
+}
+
+func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
+	t.Parallel()
+	edit := func(file string, change func([]byte) []byte) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			path := filepath.Join(dir, file)
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, change(data), 0o644))
+		}
+	}
+	cut := func(b []byte) []byte { return b[:len(b)/2] }
+	flip := func(b []byte) []byte { b[len(b)/2] ^= 1; return b }
+	remove := func(file string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, file))) }
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, dir string)
+		file  string
+		want  string
+		have  string
+	}{
+		{"weights cut short", edit("model.safetensors", cut), "model.safetensors", "bytes", "bytes"},
+		{"a bit of the weights", edit("model.safetensors", flip), "model.safetensors", "SHA-256", "SHA-256"},
+		{"weights gone", remove("model.safetensors"), "model.safetensors", "bytes", "no such file"},
+		{"moments cut short", edit("optimizer.safetensors", cut), "optimizer.safetensors", "bytes", "bytes"},
+		{"a bit of the state", edit("state.json", flip), "state.json", "SHA-256", "SHA-256"},
+		{"state empty", edit("state.json", func([]byte) []byte { return nil }), "state.json", "bytes", "0 bytes"},
+		{"a bit of the configuration", edit("config.json", flip), "config.json", "SHA-256", "SHA-256"},
+		{"record gone", remove("record.json"), "record.json", "bytes", "no such file"},
+		{"manifest gone", remove("MANIFEST.json"), "MANIFEST.json", "a manifest", "no such file"},
+		{"manifest cut short", edit("MANIFEST.json", cut), "MANIFEST.json", "JSON", "unexpected end"},
+		{"manifest of another step", edit("MANIFEST.json", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"step": 3`, `"step": 9`, 1))
+		}), "MANIFEST.json", "step 3", "step 9"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, dir)
+			save(t, s, 2, 3)
+			c.spoil(t, s.Path(3))
+			got, damage, err := s.Load()
+			require.NoError(t, err)
+			require.EqualValues(t, 2, got.State.Step)
+			require.Len(t, damage, 1)
+			require.Equal(t, s.Path(3), damage[0].Dir)
+			require.Equal(t, c.file, damage[0].File)
+			require.Contains(t, damage[0].Want, c.want)
+			require.Contains(t, damage[0].Have, c.have)
+			records, err := ReadRecords(dir)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, records[len(records)-1].Step, "the record goes back with the run")
+
+			save(t, s, 3)
+			got, damage, err = s.Load()
+			require.NoError(t, err)
+			require.Empty(t, damage)
+			require.EqualValues(t, 3, got.State.Step)
+		})
+	}
+}
+
+func TestAnOlderCheckpointIsRefusedWhenTheStreamWasPurgedBeyondIt(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	save(t, s, 2, 3)
+	created := time.Unix(100, 5)
+	require.NoError(t, s.MarkPurged("S", created, 30))
+	_, _, err := s.Load()
+	require.NoError(t, err, "the newest needs nothing below 30")
+	require.NoError(t, os.Remove(filepath.Join(s.Path(3), "state.json")))
+	_, damage, err := s.Load()
+	require.ErrorIs(t, err, ErrNotResumable)
+	require.Len(t, damage, 1)
+	for _, part := range []string{"from 21 on", "purged up to 30", s.Path(3), "state.json", "start a new run from the weights in " + s.Path(2)} {
+		require.ErrorContains(t, err, part)
+	}
+	require.NoError(t, s.MarkPurged("S", created.Add(time.Second), 30))
+	_, _, err = s.Load()
+	require.NoError(t, err, "another stream was purged")
+}
+
+func TestNoUsableCheckpointIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	save(t, s, 0, 1)
+	for _, step := range []int64{0, 1} {
+		require.NoError(t, os.Truncate(filepath.Join(s.Path(step), "model.safetensors"), 10))
+	}
+	_, damage, err := s.Load()
+	require.ErrorIs(t, err, ErrNotResumable)
+	require.Len(t, damage, 2)
+}
+
+// Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.
+func TestInvariantWhatIsHalfWrittenIsNotACheckpoint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, 1)
+	// A process killed while it writes leaves its temporary folder.
+	require.NoError(t, os.Rename(s.Path(1), filepath.Join(dir, ".tmp-step_000002")))
+	save(t, s, 1)
+	require.NoError(t, s.Close())
+	s = open(t, dir)
+	c, damage, err := s.Load()
+	require.NoError(t, err)
+	require.Empty(t, damage)
+	require.EqualValues(t, 1, c.State.Step)
+	_, err = os.Stat(filepath.Join(dir, ".tmp-step_000002"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestTheRecordIsRepaired(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, path string)
+	}{
+		{"last line cut short", func(t *testing.T, path string) {
+			info, err := os.Stat(path)
+			require.NoError(t, err)
+			require.NoError(t, os.Truncate(path, info.Size()-9))
+		}},
+		{"last line missing", func(t *testing.T, path string) {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			lines := strings.SplitAfter(string(data), "\n")
+			require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines[:3], "")), 0o644))
+		}},
+		{"lines of a future that was lost", func(t *testing.T, path string) {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			for step := int64(4); step < 6; step++ {
+				line, err := json.Marshal(sample(step).Record)
+				require.NoError(t, err)
+				_, err = fmt.Fprintf(f, "%s\n", line)
+				require.NoError(t, err)
+			}
+			require.NoError(t, f.Close())
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := open(t, dir)
+			save(t, s, 0, 1, 2, 3)
+			c.spoil(t, filepath.Join(dir, RecordFile))
+			_, _, err := s.Load()
+			require.NoError(t, err)
+			records, err := ReadRecords(dir)
+			require.NoError(t, err)
+			require.Len(t, records, 4)
+			require.Equal(t, sample(3).Record, records[3])
+		})
+	}
+}
+
+func TestARecordWithABadLineIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, RecordFile), []byte("{\"step\":0}\nnonsense\n{\"step\":2}\n"), 0o644))
+	_, err := ReadRecords(dir)
+	require.ErrorContains(t, err, "line 2")
+}
+
+func TestTheFolderIsHeldByOne(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	_, err := Open(Config{Dir: dir, Keep: 1}, HuggingFace{})
+	require.ErrorIs(t, err, ErrLocked)
+	require.ErrorContains(t, err, dir)
+	require.NoError(t, s.Close())
+	open(t, dir)
+}
+
+func TestTheReferenceIsTheFirstPolicy(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	w, err := s.Reference(model, sample(0))
+	require.NoError(t, err)
+	require.Equal(t, sample(0).Weights, w)
+	w, err = s.Reference(model, sample(7))
+	require.NoError(t, err)
+	require.Equal(t, sample(0).Weights, w)
+	_, err = open(t, t.TempDir()).Reference(model, sample(7))
+	require.ErrorContains(t, err, "began without a reference policy")
+}
+
+func TestValidateReportsEveryFault(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, DefaultConfig().Validate())
+	err := Config{Every: -1}.Validate()
+	for _, key := range []string{"dir", "keep", "every"} {
+		require.ErrorContains(t, err, key)
+	}
+}
+
+func TestRenewReplacesTheLastCheckpointAndLetsTheOlderOnesGo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, 2, 3)
+	created := time.Unix(100, 5)
+	require.EqualValues(t, 20, s.SafePurge("S", created))
+	again := sample(3)
+	again.State.Ledger = batch.Ledger{Low: 77}
+	again.Record.NextCursor = 99
+	require.NoError(t, s.Renew(again))
+	require.EqualValues(t, 77, s.SafePurge("S", created))
+	c, damage, err := s.Load()
+	require.NoError(t, err)
+	require.Empty(t, damage)
+	require.EqualValues(t, 77, c.State.Ledger.Low)
+	records, err := ReadRecords(dir)
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.EqualValues(t, 99, records[1].NextCursor)
+}
+
+func TestAFolderWhoseReplacementNeverCameIsPutBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, 2, 3)
+	require.NoError(t, os.Rename(s.Path(3), filepath.Join(dir, ".old-step_000003")))
+	require.NoError(t, s.Close())
+	s = open(t, dir)
+	c, _, err := s.Load()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, c.State.Step)
+}
+
+func TestWhatIsPurgedStaysPurged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, 2, 3)
+	created := time.Unix(100, 5)
+	again := sample(3)
+	again.State.Ledger = batch.Ledger{Low: 77}
+	require.NoError(t, s.Renew(again))
+	require.NoError(t, s.MarkPurged("S", created, 77))
+	// A trainer that starts again knows the marks of both and purges up to the lower.
+	require.NoError(t, s.MarkPurged("S", created, 20))
+	require.NoError(t, os.Truncate(filepath.Join(s.Path(3), stateFile), 9))
+	_, _, err := s.Load()
+	require.ErrorIs(t, err, ErrNotResumable)
+	require.ErrorContains(t, err, "purged up to 77")
+	// Another stream has its own.
+	require.NoError(t, s.MarkPurged("S", created.Add(1), 5))
+	c, _, err := s.Load()
+	require.NoError(t, err)
+	require.EqualValues(t, 2, c.State.Step)
+}
+
+func TestABatchIsReadAgainAsItWasTrainedOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: 2}, HuggingFace{})
+	require.NoError(t, err)
+	defer s.Close()
+	want := pendingMessages()[:1]
+	for step := int64(1); step < 5; step++ {
+		c := sample(step)
+		c.Batch = want
+		require.NoError(t, s.Save(c))
+	}
+	records, err := ReadRecords(dir)
+	require.NoError(t, err)
+	for i, r := range records {
+		got, err := ReadBatch(dir, &r)
+		if i < 2 {
+			require.ErrorIs(t, err, ErrNoBatch)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want[0].Sequence, got[0].Sequence)
+		require.Equal(t, want[0].Trajectory.Segments, got[0].Trajectory.Segments)
+	}
+	path := batchPath(dir, 4)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	data[len(data)/2] ^= 1
+	require.NoError(t, os.WriteFile(path, data, 0o644))
+	_, err = ReadBatch(dir, &records[3])
+	var damage *Damage
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, "step_000004.zst", damage.File)
+}

@@ -1,0 +1,148 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// ColdStart is a supervised start: the policy imitates demonstrations before it learns by reinforcement. Its
+// result is policy version 0.
+type ColdStart struct {
+	// Steps is the number of optimizer steps; 0 skips the cold start. Defaults to 0.
+	Steps int64 `koanf:"steps"`
+	// Batch is the number of demonstrations a step. Defaults to 32.
+	Batch int `koanf:"batch"`
+	// MicroTokens bounds the tokens of one forward and backward. Defaults to 8192.
+	MicroTokens int `koanf:"micro_tokens"`
+	// ReportEvery is the number of steps between reports of the loss. Defaults to 20.
+	ReportEvery int64     `koanf:"report_every"`
+	Optimizer   Optimizer `koanf:"optimizer"`
+}
+
+// DefaultColdStart has the defaults.
+func DefaultColdStart() ColdStart {
+	return ColdStart{
+		Batch: 32, MicroTokens: 8192, ReportEvery: 20,
+		Optimizer: Optimizer{
+			LearningRate: 4e-3, Schedule: ScheduleLinear, WarmupSteps: 30, FinalRatio: 0.1,
+			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
+		},
+	}
+}
+
+// Validate reports every fault.
+func (c ColdStart) Validate() error {
+	var f faults
+	f.notNegative("steps", c.Steps)
+	f.positive("batch", int64(c.Batch))
+	f.positive("micro_tokens", int64(c.MicroTokens))
+	f.positive("report_every", c.ReportEvery)
+	f.section("optimizer", c.Optimizer.Validate())
+	return errors.Join(f...)
+}
+
+// Imitate trains the engine on demonstrations 0, 1, 2, ... by cross-entropy on the masked tokens alone, and
+// clears the optimizer's moments at the end. The same engine and demonstrations give the same weights. report
+// is called with the mean loss in nats a token since the last call; it may be nil.
+func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstrations, report func(step int64, loss float64)) error {
+	var sum, tokens float64
+	for step := range c.Steps {
+		rows, err := demonstrations(demos, uint64(step)*uint64(c.Batch), c.Batch)
+		if err != nil {
+			return fmt.Errorf("cold start step %d: %w", step, err)
+		}
+		total, count, err := imitateStep(ctx, c, engine, rows, step)
+		if err != nil {
+			return fmt.Errorf("cold start step %d: %w", step, err)
+		}
+		sum, tokens = sum+total, tokens+count
+		if report != nil && ((step+1)%c.ReportEvery == 0 || step+1 == c.Steps) {
+			report(step+1, sum/tokens)
+			sum, tokens = 0, 0
+		}
+	}
+	return forgetMoments(ctx, engine)
+}
+
+// imitateStep is one optimizer step: loss = -sum(mask * logprob) / sum(mask) over the whole batch.
+func imitateStep(ctx context.Context, c ColdStart, engine gpu.Engine, rows *batch.Rows, step int64) (total, count float64, err error) {
+	all := rows.All()
+	count = float64(rows.ActionTokens(all))
+	for _, micro := range batch.Pack(all, rows.Length, c.MicroTokens) {
+		b := rows.GPU(micro)
+		out, err := engine.Forward(ctx, b, true)
+		if err != nil {
+			return 0, 0, fmt.Errorf("forward: %w", err)
+		}
+		grad := make([]float32, len(b.Tokens))
+		for i, m := range b.Mask {
+			if m != 0 {
+				total -= float64(out.Logprobs[i])
+				grad[i] = float32(-1 / count)
+			}
+		}
+		if err := engine.Backward(ctx, &gpu.Gradients{Logprobs: grad}); err != nil {
+			return 0, 0, fmt.Errorf("backward: %w", err)
+		}
+	}
+	if _, err := engine.Step(ctx, c.Optimizer.options(step, c.Steps)); err != nil {
+		return 0, 0, fmt.Errorf("optimizer step: %w", err)
+	}
+	return total, count, nil
+}
+
+// demonstrations lays out n demonstrations from the i-th on.
+func demonstrations(demos Demonstrations, i uint64, n int) (*batch.Rows, error) {
+	b := &batch.Batch{Groups: make([]batch.Taken, 1)}
+	for k := range uint64(n) {
+		tokens, mask := demos.Demonstration(i + k)
+		if len(tokens) != len(mask) || len(mask) == 0 || mask[0] != 0 {
+			return nil, fmt.Errorf("demonstration %d: %d tokens with a mask of %d whose first must be 0", i+k, len(tokens), len(mask))
+		}
+		s := schemas.Segment{
+			Tokens: tokens, ActionMask: mask, Temperature: 1,
+			Logprobs: make(schemas.Float32s, len(tokens)), Versions: make(schemas.Runs, len(tokens)),
+		}
+		b.Groups[0].Members = append(b.Groups[0].Members, batch.Member{Trajectory: &schemas.Trajectory{Segments: []schemas.Segment{s}}})
+	}
+	rows := batch.NewRows(b)
+	if rows.Len() == 0 {
+		return nil, fmt.Errorf("demonstrations %d to %d have no token to imitate", i, i+uint64(n)-1)
+	}
+	return rows, nil
+}
+
+// forgetMoments sets the optimizer back to its start: what it gathered on demonstrations says little of the
+// rewards' gradient.
+func forgetMoments(ctx context.Context, engine gpu.Engine) error {
+	s, err := engine.Optimizer(ctx)
+	if err != nil {
+		return fmt.Errorf("read the optimizer: %w", err)
+	}
+	s.Steps = 0
+	for _, t := range s.Moments {
+		clear(t.Data)
+	}
+	if err := engine.SetOptimizer(ctx, s); err != nil {
+		return fmt.Errorf("clear the optimizer: %w", err)
+	}
+	return nil
+}
+
+// options are those of the engine at a step of total.
+func (o Optimizer) options(step, total int64) gpu.StepOptions {
+	lr := rate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
+	s := gpu.StepOptions{
+		LearningRate: lr, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
+		WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
+	}
+	if o.LearningRate > 0 {
+		s.ValueLearningRate = o.ValueLearningRate * lr / o.LearningRate
+	}
+	return s
+}

@@ -1,0 +1,92 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// counting demonstrates the token after each.
+type counting struct{}
+
+func (counting) Demonstration(i uint64) ([]int32, []uint8) {
+	start := int32(i % vocab)
+	return []int32{0, start, (start + 1) % vocab, (start + 2) % vocab}, []uint8{0, 0, 1, 1}
+}
+
+type broken struct{}
+
+func (broken) Demonstration(uint64) ([]int32, []uint8) { return []int32{0, 1}, []uint8{1, 1} }
+
+func coldConfig() ColdStart {
+	c := DefaultColdStart()
+	c.Steps, c.Batch, c.ReportEvery, c.MicroTokens = 40, 8, 10, 12
+	c.Optimizer.LearningRate, c.Optimizer.WarmupSteps = 1, 4
+	return c
+}
+
+func TestImitateLearnsTheDemonstrations(t *testing.T) {
+	t.Parallel()
+	var losses []float64
+	e := newBigram(vocab)
+	require.NoError(t, Imitate(t.Context(), coldConfig(), e, counting{}, func(step int64, loss float64) { losses = append(losses, loss) }))
+	require.Len(t, losses, 4)
+	require.Greater(t, losses[0], losses[3])
+	require.Less(t, losses[3], 0.1)
+	require.Zero(t, e.steps, "moments are cleared")
+	for _, m := range e.momentum {
+		require.Zero(t, m)
+	}
+	again := newBigram(vocab)
+	require.NoError(t, Imitate(t.Context(), coldConfig(), again, counting{}, nil))
+	require.Equal(t, e.table, again.table)
+}
+
+func TestSplittingAStepIntoMicroBatchesChangesNothingButRounding(t *testing.T) {
+	t.Parallel()
+	whole, split := newBigram(vocab), newBigram(vocab)
+	c := coldConfig()
+	require.NoError(t, Imitate(t.Context(), c, split, counting{}, nil))
+	c.MicroTokens = 1 << 20
+	require.NoError(t, Imitate(t.Context(), c, whole, counting{}, nil))
+	require.InDeltaSlice(t, whole.table, split.table, 1e-4)
+}
+
+func TestImitateNamesABadDemonstration(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, Imitate(t.Context(), coldConfig(), newBigram(vocab), broken{}, nil), "demonstration 0")
+}
+
+func TestTheColdStartIsVersionZero(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Steps, cfg.ColdStart = 1, coldConfig()
+	w := newWorld(vocab)
+	var cold int
+	run := func() *bigram {
+		e := newBigram(vocab)
+		require.NoError(t, Run(t.Context(), cfg, Deps{
+			Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Demonstrations: counting{},
+			Observer: func(ev schemas.Event) {
+				if ev.Type == EventColdStart {
+					cold++
+				}
+			},
+		}))
+		return e
+	}
+	run()
+	require.Equal(t, 4, cold)
+	want := newBigram(vocab)
+	require.NoError(t, Imitate(t.Context(), coldConfig(), want, counting{}, nil))
+	require.Equal(t, want.table, w.weights[0])
+	run()
+	require.Equal(t, 4, cold, "a run that goes on does not start cold again")
+
+	cfg.Checkpoint = checkpoint.Config{Dir: t.TempDir(), Keep: 1, Messages: 1}
+	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	require.ErrorContains(t, err, "there are no demonstrations")
+}

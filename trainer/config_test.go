@@ -1,0 +1,59 @@
+package trainer
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, DefaultConfig().Validate())
+}
+
+func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
+	t.Parallel()
+	c := Config{Eta: -1, Depth: -2, MinGroup: 3, GroupSize: 2}
+	c.Optimizer = Optimizer{Beta1: 1, Beta2: -1, FinalRatio: 2, WeightDecay: -1, ClipNorm: -1, WarmupSteps: -1, ValueLearningRate: -1}
+	c.Selection.DropRate, c.Selection.Overlong.Limit = 2, -1
+	c.Limits.Timeout = -time.Second
+	c.Advantage.Name, c.Loss.Name = "grppo", "ppp"
+	err := c.Validate()
+	for _, want := range []string{
+		"task: ", "steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
+		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: ""`,
+		"optimizer.learning_rate: 0", "optimizer.value_learning_rate: -1", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
+		"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm",
+		`advantage.advantage: unknown "grppo": did you mean "grpo"?`, `loss.name: loss: unknown "ppp": did you mean "ppo"?`,
+		"sampling.temperature: 0", "limits.max_tokens: 0", "limits.timeout: -1s",
+		"cold_start.batch: 0", "cold_start.optimizer.learning_rate: 0", "checkpoint.dir", "checkpoint.keep", "checkpoint.messages", "selection.drop_rate: 2", "selection.overlong.limit: -1",
+		"publish.dtype", "publish.shard_bytes",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		schedule            string
+		step, warmup, total int64
+		want                float64
+	}{
+		{ScheduleConstant, 0, 0, 10, 1},
+		{ScheduleConstant, 9, 0, 10, 1},
+		{ScheduleConstant, 0, 4, 10, 0.25},
+		{ScheduleConstant, 3, 4, 10, 1},
+		{ScheduleLinear, 0, 0, 11, 1},
+		{ScheduleLinear, 5, 0, 11, 0.6},
+		{ScheduleLinear, 10, 0, 11, 0.2},
+		{ScheduleLinear, 4, 4, 11, 1},
+		{ScheduleLinear, 20, 0, 11, 0.2},
+		{ScheduleCosine, 5, 0, 11, 0.6},
+		{ScheduleCosine, 10, 0, 11, 0.2},
+		{ScheduleLinear, 0, 0, 1, 1},
+	} {
+		require.InDelta(t, c.want, rate(c.schedule, 1, 0.2, c.step, c.warmup, c.total), 1e-12, "%+v", c)
+	}
+}

@@ -1,0 +1,150 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/admission"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// errDrained ends the wait for a batch when an operator drains the run.
+var errDrained = errors.New("the run is draining")
+
+// follower keeps the last control message.
+type follower struct {
+	latest atomic.Pointer[schemas.Control]
+	drain  context.CancelCauseFunc
+	waits  context.Context //nolint:containedctx // it is what follower gives out: it ends with the drain
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// follow watches the control key until stop.
+func follow(ctx context.Context, s Stream, log *slog.Logger) *follower {
+	f := &follower{ended: make(chan struct{})}
+	f.waits, f.drain = context.WithCancelCause(ctx)
+	watch, cancel := context.WithCancel(ctx)
+	f.cancel = cancel
+	go func() {
+		defer close(f.ended)
+		err := s.FollowControl(watch, func(c *schemas.Control) {
+			f.latest.Store(c)
+			if c.Draining {
+				f.drain(errDrained)
+			}
+		})
+		if err != nil && watch.Err() == nil {
+			log.Warn("control is no longer followed: changes of eta, depth and draining go unnoticed", "err", err)
+		}
+	}()
+	return f
+}
+
+// context ends with errDrained as its cause when the run is drained. Its parent is the one given to follow.
+func (f *follower) context() context.Context { return f.waits }
+
+func (f *follower) stop() {
+	f.cancel()
+	<-f.ended
+	f.drain(nil)
+}
+
+// chooseBounds sets eta and depth at the start. A changed configuration wins; else what an operator chose since
+// stays. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
+func (t *trainer) chooseBounds(ctx context.Context, s *checkpoint.State) error {
+	c, err := t.deps.Stream.Control(ctx)
+	if err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	configured := s.ConfiguredEta != t.cfg.Eta || s.ConfiguredDepth != t.cfg.Depth
+	t.eta, t.depth = s.Eta, s.Depth
+	if configured {
+		t.eta, t.depth = t.cfg.Eta, t.cfg.Depth
+	}
+	t.put = bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
+	if c == nil {
+		return nil
+	}
+	if !configured {
+		t.adopt(c)
+	}
+	if !c.Draining && (bounds{c.Eta, c.Depth}) == t.put {
+		return nil
+	}
+	c.Draining, c.Eta, c.Depth = false, t.put.eta, t.put.depth
+	if err := t.deps.Stream.PutControl(ctx, c); err != nil {
+		return fmt.Errorf("bring control in line: %w", err)
+	}
+	return nil
+}
+
+// refuseOrphan keeps a run whose checkpoint folder was lost from beginning again under the same name.
+func (t *trainer) refuseOrphan(ctx context.Context) error {
+	c, err := t.deps.Stream.Control(ctx)
+	if err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	if c == nil || c.PolicyVersion == 0 {
+		return nil
+	}
+	return fmt.Errorf("run %s has published version %d, but %s holds no checkpoint: name the run's own checkpoint folder, or a new run",
+		t.deps.Stream.Run(), c.PolicyVersion, t.store.Dir())
+}
+
+// bounds are eta and the depth in force, as control carries them.
+type bounds struct{ eta, depth int }
+
+// adoptBounds takes over what an operator has written since the trainer last wrote.
+func (t *trainer) adoptBounds() {
+	if c := t.follower.latest.Load(); c != nil {
+		t.adopt(c)
+	}
+}
+
+func (t *trainer) adopt(c *schemas.Control) {
+	now := bounds{c.Eta, c.Depth}
+	if now == t.put {
+		return
+	}
+	depth := t.depth
+	if c.Depth != t.put.depth || depth != admission.FollowEta {
+		depth = min(c.Depth, c.Eta)
+	}
+	if c.Eta < 0 || c.Depth < 0 {
+		t.deps.Log.Warn("control refused: eta and depth must not be negative", "eta", c.Eta, "depth", c.Depth)
+		return
+	}
+	t.deps.Log.Info("bounds changed by control", "eta", c.Eta, "depth", depth, "eta_before", t.eta, "depth_before", t.depth)
+	t.eta, t.depth = c.Eta, depth
+	t.put = now
+}
+
+// putControl writes what the new version means for the run and leaves alone what operators write.
+func (t *trainer) putControl(ctx context.Context) error {
+	c, err := t.deps.Stream.Control(ctx)
+	if err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	if c == nil {
+		c = &schemas.Control{Run: t.deps.Stream.Run(), Eta: t.put.eta, Depth: t.put.depth}
+	}
+	mine := bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
+	// What differs from the last put is an operator's, to be adopted at the next step.
+	if (bounds{c.Eta, c.Depth}) == t.put || c.Eta < 0 || c.Depth < 0 {
+		c.Eta, c.Depth = mine.eta, mine.depth
+		t.put = mine
+	}
+	c.PolicyVersion = t.step
+	c.MinVersion = max(0, t.step-int64(t.eta))
+	c.Cancelled = t.assembler.Hopeless()
+	c.At = t.deps.Now().UTC()
+	if err := t.deps.Stream.PutControl(ctx, c); err != nil {
+		return fmt.Errorf("put control: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Stream is what the trainer needs of a run's streams. All calls are idempotent by the ids in what they carry.
+type Stream interface {
+	// Run is the run's name.
+	Run() string
+	Issue(ctx context.Context, tickets ...*schemas.Ticket) error
+	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
+	// ErrRecreated when the stream is not the one the position was taken from.
+	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
+	PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error
+	PutControl(ctx context.Context, c *schemas.Control) error
+	// Control is the last one put, nil if there is none.
+	Control(ctx context.Context) (*schemas.Control, error)
+	// FollowControl calls with the last control and with each later one until ctx ends.
+	FollowControl(ctx context.Context, changed func(*schemas.Control)) error
+}
+
+// Feed delivers trajectories and group-closed markers in the order of the stream.
+type Feed interface {
+	// Next blocks until there is a delivery. It may fail with ErrIdle when there is none for a while, and be called
+	// again.
+	Next(ctx context.Context) (*Delivery, error)
+	// Passed is the sequence up to which every message was delivered, or refused by the feed itself.
+	Passed() uint64
+	// Fullness is how full the stream is, from 0 to 1.
+	Fullness(ctx context.Context) (float64, error)
+	// Ack says that messages need not be delivered again to this feed. It removes nothing.
+	Ack(ctx context.Context, sequences ...uint64) error
+	// Reject files a message with the rejected ones and acks it.
+	Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error
+	// Purge removes every message up to a sequence.
+	Purge(ctx context.Context, upTo uint64) error
+	// Identity names the stream.
+	Identity() Position
+	// Close ends the feed; what is not acked stays.
+	Close() error
+}
+
+// Position is a place in one particular stream: everything up to Sequence has ended.
+type Position struct {
+	Stream   string
+	Created  time.Time
+	Sequence uint64
+}
+
+// Delivery is one message and what the feed needs to reject it.
+type Delivery struct {
+	batch.Delivery
+	// Origin is the feed's own; the trainer hands it back untouched.
+	Origin any
+}
+
+// ErrRecreated is what Stream.Feed returns, wrapped, when the stream is not the one of the position.
+var ErrRecreated = errors.New("the trajectory stream was recreated")
+
+// ErrIdle is what Feed.Next returns, wrapped, when nothing came for a while.
+var ErrIdle = errors.New("nothing came from the trajectory stream")
+
+// Prompts is the endless order of prompts. The prompt at a cursor is always the same.
+type Prompts interface {
+	Prompt(cursor uint64) schemas.Prompt
+}
+
+// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens
+// to be imitated; the first token is never one.
+type Demonstrations interface {
+	Demonstration(i uint64) (tokens []int32, mask []uint8)
+}
+
+// Publisher makes a policy version visible to the inference consumers. It is idempotent by version.
+type Publisher interface {
+	Publish(ctx context.Context, v Version) error
+}
+
+// Version is a policy version to publish.
+type Version struct {
+	Version int64
+	Weights *gpu.Weights
+	// At is when its checkpoint was saved, so that publishing it again sends the same manifest.
+	At time.Time
+}
+
+// Deps are what Run works with.
+type Deps struct {
+	Engine gpu.Engine
+	// Reference makes the engine of the frozen policy that a KL term is taken against; the trainer gives it the
+	// weights of version 0 and closes it. It is called only when the loss has such a term, and may else be nil.
+	Reference func() (gpu.Engine, error)
+	Stream    Stream
+	Prompts   Prompts
+	// Demonstrations may be nil when the configuration has no cold start.
+	Demonstrations Demonstrations
+	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
+	Tokenizer []byte
+	// Folder writes the models of checkpoints; it defaults to checkpoint.HuggingFace.
+	Folder checkpoint.Folder
+	// Publisher defaults to whole versions over Stream.
+	Publisher Publisher
+	Log       *slog.Logger
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Observer is called once a step, and during the cold start, on the loop's goroutine; it may be nil.
+	Observer func(schemas.Event)
+	// After is called on the loop's goroutine when a part of a step is done, with its name: renew, batch, update,
+	// commit, the parts of checkpoint.Store, ack, purge, publish, control, issue. It is where a test ends the process; it
+	// may be nil.
+	After func(stage string)
+	// Now defaults to time.Now. No decision depends on it.
+	Now func() time.Time
+}
+
+// EventColdStart is the type of the events that a supervised start reports.
+const EventColdStart schemas.EventType = "cold_start"
+
+func (d Deps) withDefaults() (Deps, error) {
+	var errs []error
+	for _, need := range []struct {
+		name   string
+		absent bool
+	}{{"Engine", d.Engine == nil}, {"Stream", d.Stream == nil}, {"Prompts", d.Prompts == nil}} {
+		if need.absent {
+			errs = append(errs, errors.New("trainer needs "+need.name))
+		}
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Folder == nil {
+		d.Folder = checkpoint.HuggingFace{}
+	}
+	if d.Now == nil {
+		d.Now = time.Now
+	}
+	if d.After == nil {
+		d.After = func(string) {}
+	}
+	if d.Observer == nil {
+		d.Observer = func(schemas.Event) {}
+	}
+	return d, errors.Join(errs...)
+}

@@ -1,0 +1,177 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/gpu/safetensors"
+	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// produce rolls out tickets over a real run until ctx ends.
+func produce(ctx context.Context, run *streams.Run, name string) error {
+	source, err := run.Tickets(ctx, streams.TicketOptions{Producer: name, MaxLeases: 4})
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	w := newWorld(vocab)
+	for {
+		lease, err := source.Take(ctx)
+		if err != nil {
+			return err
+		}
+		m, err := run.LatestManifest(ctx)
+		if err != nil {
+			return err
+		}
+		if w.weights[m.Version] == nil {
+			data, err := run.Shard(ctx, m.Shards[0])
+			if err != nil {
+				return err
+			}
+			decoded, err := safetensors.Decode(data)
+			if err != nil {
+				return err
+			}
+			w.weights[m.Version] = decoded.Tensors[0].Data
+		}
+		tr := w.sample(lease.Ticket, m.Version)
+		tr.Producer = name
+		if lease.Ticket.Seed%16 == 0 {
+			closed := &schemas.GroupClosed{Run: tr.Run, Group: tr.Group, Cancelled: []int{tr.Sample}, Why: "test", Producer: name}
+			err = run.CloseGroup(ctx, closed)
+		} else {
+			err = run.Publish(ctx, tr)
+		}
+		if err != nil {
+			return err
+		}
+		if err := lease.Done(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// train runs a trainer over a real run, stopped at the given steps and started again, and returns the weights.
+func trainOver(t *testing.T, cfg Config, run *streams.Run, stops ...int64) []float32 {
+	t.Helper()
+	for {
+		e := newBigram(vocab)
+		stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		err = Run(ctx, cfg, Deps{
+			Engine: e, Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+			Observer: func(ev schemas.Event) {
+				if len(stops) > 0 && ev.Type == schemas.EventStepDone && ev.Step == stops[0] {
+					stops = stops[1:]
+					stop()
+				}
+			},
+		})
+		stop()
+		if errors.Is(err, context.Canceled) {
+			continue
+		}
+		require.NoError(t, err)
+		return e.table
+	}
+}
+
+func TestOverJetStream(t *testing.T) {
+	t.Parallel()
+	for _, eta := range []int{0, 2} {
+		t.Run(fmt.Sprint("eta ", eta), func(t *testing.T) {
+			t.Parallel()
+			results := [][]float32{}
+			for _, stops := range [][]int64{nil, {1, 3, 4}} {
+				run := streamtest.Open(t, streamtest.Conn(t))
+				cfg := testConfig(t.TempDir())
+				cfg.Eta, cfg.Depth, cfg.Deterministic = eta, -1, eta == 0
+				producing, stop := context.WithCancel(t.Context())
+				var group errgroup.Group
+				for p := range 2 {
+					group.Go(func() error { return produce(producing, run, fmt.Sprint("p", p)) })
+				}
+				results = append(results, trainOver(t, cfg, run, stops...))
+				stop()
+				require.ErrorIs(t, group.Wait(), context.Canceled)
+
+				records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+				require.NoError(t, err)
+				require.Len(t, records, int(cfg.Steps)+1)
+				require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+				m, err := run.LatestManifest(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, cfg.Steps, m.Version)
+				c, err := run.Control(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, cfg.Steps, c.PolicyVersion)
+				require.Equal(t, cfg.Steps-int64(eta), c.MinVersion)
+			}
+			if eta == 0 {
+				require.Equal(t, results[0], results[1], "stopped and started again, bit for bit the same")
+			}
+		})
+	}
+}
+
+func TestANewBrokerWithoutTheOldStreamIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	for _, steps := range []int64{3, 6} {
+		run := streamtest.Open(t, streamtest.Conn(t))
+		cfg.Steps = steps
+		producing, stop := context.WithCancel(t.Context())
+		var group errgroup.Group
+		group.Go(func() error { return produce(producing, run, "p") })
+		trainOver(t, cfg, run)
+		stop()
+		require.ErrorIs(t, group.Wait(), context.Canceled)
+	}
+	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	require.Len(t, records, 7)
+	require.NotEqual(t, records[3].Created, records[4].Created)
+	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+}
+
+// What fills the stream may be nothing that the trainer ever sees, or little that is large: it makes room none the less.
+func TestAStreamFullOfJunkIsRelieved(t *testing.T) {
+	t.Parallel()
+	conn := streamtest.Conn(t)
+	topology := streams.DefaultTopology()
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes = 4<<20, 64<<20
+	run, err := conn.Open(t.Context(), "test", topology)
+	require.NoError(t, err)
+	cfg := testConfig(t.TempDir())
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	for _, size := range []int{100 << 10, 1 << 10, 1} {
+		for err = nil; err == nil; {
+			_, err = js.Publish(t.Context(), "weir.test.trajectories.0.junk", make([]byte, size), jetstream.WithRetryAttempts(0))
+		}
+		require.ErrorContains(t, err, "maximum bytes exceeded")
+	}
+	producing, stop := context.WithCancel(t.Context())
+	var group errgroup.Group
+	group.Go(func() error { return produce(producing, run, "p") })
+	trainOver(t, cfg, run)
+	stop()
+	require.ErrorIs(t, group.Wait(), context.Canceled)
+	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	require.Len(t, records, int(cfg.Steps)+1)
+	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+}

@@ -1,0 +1,202 @@
+package trainer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/admission"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// The reasons for which the trainer itself ends a group.
+const (
+	// ReasonGivenUp ends a prompt that was issued max_attempts times and never came to a usable group.
+	ReasonGivenUp batch.Reason = "given_up"
+	// ReasonLost ends a group whose trajectories went with a stream that was made anew.
+	ReasonLost batch.Reason = "lost"
+)
+
+// issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: what it
+// plans waits in pending until the loop sends it.
+type issuer struct {
+	cfg       Config
+	run       string
+	prompts   Prompts
+	admission *admission.Controller
+	assembler *batch.Assembler
+	open      map[string]checkpoint.OpenGroup
+	again     []checkpoint.Again
+	cursor    uint64
+	index     uint64
+	pending   []*schemas.Ticket
+	// rejected and dropped gather what the next record will say.
+	rejected []checkpoint.RecordRejection
+	dropped  []checkpoint.RecordDrop
+}
+
+// restoreIssuer goes on from a checkpoint's state; its open groups are opened in the assembler.
+func restoreIssuer(cfg Config, run string, prompts Prompts, s *checkpoint.State, a *batch.Assembler) *issuer {
+	i := &issuer{
+		cfg: cfg, run: run, prompts: prompts, assembler: a,
+		admission: admission.Restore(cfg.limits(s.Eta, s.Depth), s.Admission),
+		open:      map[string]checkpoint.OpenGroup{},
+		again:     slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex,
+	}
+	for _, g := range s.Issue.Open {
+		i.open[g.Group().ID()] = g
+		a.Open(g.Group())
+	}
+	a.Refuse(s.Issue.Refused)
+	for _, p := range i.again {
+		a.Await(p.Cursor, p.Attempt)
+	}
+	return i
+}
+
+// plan opens as many groups as may be issued now. Prompts that wait to be issued again go first.
+func (i *issuer) plan(version int64, now time.Time) batch.Effects {
+	var all batch.Effects
+	for i.capacity() > 0 {
+		cursor, attempt := i.cursor, 0
+		if len(i.again) > 0 {
+			cursor, attempt = i.again[0].Cursor, i.again[0].Attempt+1
+			i.again = i.again[1:]
+		} else {
+			i.cursor++
+		}
+		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now)}
+		i.index++
+		i.admission.Start(1)
+		i.open[g.Group().ID()] = g
+		i.pending = append(i.pending, i.tickets(g)...)
+		e := i.assembler.Open(g.Group())
+		i.apply(e)
+		all.Verdicts = append(all.Verdicts, e.Verdicts...)
+	}
+	return all
+}
+
+// capacity is the controller's, and no more than the run has steps left for.
+func (i *issuer) capacity() int {
+	s := i.admission.State()
+	left := i.cfg.Steps*int64(i.cfg.BatchGroups) - int64(s.Accepted+s.Running)
+	return int(min(int64(i.admission.Capacity()), left))
+}
+
+// ticket is the first of a group.
+func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
+	return schemas.Ticket{
+		Run: i.run, ID: batch.TicketID(cursor, attempt, 0), Group: batch.GroupID(cursor, attempt),
+		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.GroupSize, Task: i.cfg.Task,
+		Prompt: i.prompts.Prompt(cursor), Seed: ticketSeed(i.cfg.Seed, cursor, attempt, 0),
+		Sampling: schemas.Sampling{Temperature: i.cfg.Sampling.Temperature, MaxTokens: i.cfg.Sampling.MaxTokens},
+		Limits: schemas.Limits{
+			MaxTurns: i.cfg.Limits.MaxTurns, MaxTokens: i.cfg.Limits.MaxTokens, Timeout: i.cfg.Limits.Timeout,
+		},
+		PolicyVersion: version, IssuedAt: now.UTC(),
+	}
+}
+
+// tickets are all of a group's.
+func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
+	out := make([]*schemas.Ticket, g.Ticket.GroupSize)
+	for s := range out {
+		t := g.Ticket
+		t.Sample = s
+		t.ID = batch.TicketID(t.Cursor, t.Attempt, s)
+		t.Seed = ticketSeed(i.cfg.Seed, t.Cursor, t.Attempt, s)
+		out[s] = &t
+	}
+	return out
+}
+
+// reissue plans the tickets of the open groups once more, but for samples that a checkpoint knows to have come. The
+// stream keeps those that are outstanding, or were done not long ago, from being rolled out twice.
+func (i *issuer) reissue(c *checkpoint.Checkpoint) {
+	came := map[string]bool{}
+	for _, r := range c.State.Issue.Refused {
+		if cursor, attempt, ok := batch.ParseGroupID(r.Group); ok {
+			for _, s := range r.Samples {
+				came[batch.TicketID(cursor, attempt, s)] = true
+			}
+		}
+	}
+	for _, d := range c.Pending {
+		if d.Trajectory != nil {
+			came[d.Trajectory.ID] = true
+		}
+	}
+	for _, g := range i.openInOrder() {
+		i.pending = append(i.pending, slices.DeleteFunc(i.tickets(g), func(t *schemas.Ticket) bool { return came[t.ID] })...)
+	}
+}
+
+// apply follows what the assembler decided.
+func (i *issuer) apply(e batch.Effects) {
+	for range e.Ready {
+		i.admission.Accept()
+	}
+	for _, d := range e.Drops {
+		if d.Accepted {
+			i.admission.Refuse(1)
+		} else {
+			i.admission.Reject()
+		}
+		delete(i.open, d.Group.ID())
+		drop := checkpoint.RecordDrop{Group: d.Group.ID(), Cursor: d.Group.Cursor, Reason: d.Reason, Reissue: d.Reissue}
+		switch {
+		case !d.Reissue:
+		case i.cfg.MaxAttempts > 0 && d.Group.Attempt+1 >= i.cfg.MaxAttempts:
+			drop.Reason, drop.Reissue = ReasonGivenUp, false
+			i.assembler.Forget(d.Group.Cursor)
+		default:
+			i.again = append(i.again, checkpoint.Again{Cursor: d.Group.Cursor, Attempt: d.Group.Attempt})
+		}
+		i.dropped = append(i.dropped, drop)
+	}
+	for _, v := range e.Verdicts {
+		if v.State == batch.Rejected {
+			i.rejected = append(i.rejected, checkpoint.RecordRejection{ID: v.ID, Sequence: v.Sequence, Reason: v.Reason})
+		}
+	}
+}
+
+// state is what a checkpoint keeps. Groups that are ready count as running: their trajectories are read again
+// by a trainer that starts from it.
+func (i *issuer) state(step int64) (checkpoint.Issue, admission.State) {
+	s := checkpoint.Issue{
+		NextCursor: i.cursor, NextIndex: i.index, Open: i.openInOrder(), Refused: i.assembler.Refused(), Again: slices.Clone(i.again),
+	}
+	a := i.admission.State()
+	return s, admission.State{
+		Running: len(i.open), Accepted: int(step) * i.cfg.BatchGroups, Rejected: a.Rejected, Version: step,
+	}
+}
+
+func (i *issuer) openInOrder() []checkpoint.OpenGroup {
+	out := make([]checkpoint.OpenGroup, 0, len(i.open))
+	for _, g := range i.open {
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b checkpoint.OpenGroup) int {
+		if a.Index < b.Index {
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+// ticketSeed mixes the run's seed with the ticket's place (splitmix64, Steele et al. 2014).
+func ticketSeed(seed, cursor uint64, attempt, sample int) uint64 {
+	x := seed
+	for _, v := range []uint64{cursor, uint64(attempt), uint64(sample)} {
+		x += 0x9e3779b97f4a7c15 + v
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return x
+}

@@ -1,0 +1,329 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// nextBatch reads the feed until the assembler has a batch. The deliveries decide, one by one and in order, so
+// that reading the same stream again gives the same batches.
+func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
+	began := t.deps.Now()
+	defer func() { t.now.wait = t.deps.Now().Sub(began) }()
+	wait := t.follower.context()
+	for {
+		b, err := t.assembler.Take()
+		if err != nil || b != nil {
+			return b, err
+		}
+		if err := t.issue(ctx); err != nil {
+			return nil, err
+		}
+		d, err := t.feed.Next(wait)
+		if err != nil && errors.Is(context.Cause(wait), errDrained) {
+			return nil, errDrained
+		}
+		if errors.Is(err, ErrIdle) {
+			if err := t.relieve(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("next delivery: %w", err)
+		}
+		t.deliveries[d.Sequence] = d
+		// Sequences passed over are messages that the feed refused: they fill the stream too.
+		t.ended += int(max(d.Sequence, t.delivered+1) - (t.delivered + 1))
+		t.delivered = max(t.delivered, d.Sequence)
+		e := t.assembler.Add(d.Delivery)
+		t.issuer.apply(e)
+		if err := t.dispose(ctx, e.Verdicts); err != nil {
+			return nil, err
+		}
+		if err := t.plan(ctx); err != nil {
+			return nil, err
+		}
+		if t.ended >= t.cfg.Checkpoint.Messages {
+			if err := t.renew(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// crowded is how full the stream may be while the trainer waits for it.
+const crowded = 0.5
+
+// relieve makes room when nothing comes, for it may be that nothing can: what fills the stream may be larger than
+// Messages reckons with, or nothing but messages that the feed itself refused.
+func (t *trainer) relieve(ctx context.Context) error {
+	passed := t.feed.Passed()
+	if passed <= t.purged {
+		return nil
+	}
+	full, err := t.feed.Fullness(ctx)
+	if err != nil {
+		return fmt.Errorf("look whether the stream is full: %w", err)
+	}
+	if full < crowded {
+		return nil
+	}
+	t.assembler.Pass(passed)
+	t.delivered = max(t.delivered, passed)
+	return t.renew(ctx)
+}
+
+// renew writes the last checkpoint anew, with the messages that wait for their groups in it, so that the stream can be
+// purged of everything delivered so far. Otherwise a step that drops more than the stream holds would wait for
+// ever: producers for room, the trainer for a batch.
+func (t *trainer) renew(ctx context.Context) error {
+	fresh := t.assembler.Carry()
+	c, err := t.checkpoint(ctx, t.version.At)
+	if err != nil {
+		return err
+	}
+	c.Record = t.record(nil, &c.State)
+	c.Record.Groups, c.Record.Batch = t.recorded.Groups, t.recorded.Batch
+	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
+	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
+	if err := t.store.Renew(c); err != nil {
+		return err
+	}
+	t.deps.After("renew")
+	t.saved(c)
+	for _, d := range fresh {
+		if _, inFlight := t.deliveries[d.Sequence]; inFlight {
+			delete(t.deliveries, d.Sequence)
+			t.settled = append(t.settled, d.Sequence)
+		}
+	}
+	if err := t.ack(ctx); err != nil {
+		return err
+	}
+	return t.purge(ctx)
+}
+
+// rows lays the batch out, action masks honoured unless the configuration says otherwise.
+func (t *trainer) rows(b *batch.Batch) *batch.Rows {
+	rows := batch.NewRows(b)
+	t.toolTokens = nil
+	if !t.cfg.MaskTools {
+		t.toolTokens = rows.Unmask()
+	}
+	return rows
+}
+
+// plan opens the groups that admission allows; issue sends their tickets.
+func (t *trainer) plan(ctx context.Context) error {
+	return t.dispose(ctx, t.issuer.plan(t.step, t.deps.Now()).Verdicts)
+}
+
+// dispose acks what has ended and files what was refused. It may happen before the checkpoint that says so: a
+// trainer that starts again from the checkpoint before reads the messages again and comes to the same verdicts.
+// What was trained on is different: its ack waits in settled.
+func (t *trainer) dispose(ctx context.Context, verdicts []batch.Verdict) error {
+	var acks []uint64
+	for _, v := range verdicts {
+		d, inFlight := t.deliveries[v.Sequence]
+		delete(t.deliveries, v.Sequence)
+		if v.State != batch.Trained {
+			t.ended++
+		}
+		if v.State == batch.Rejected {
+			t.now.refusals[string(v.Reason)]++
+		}
+		switch {
+		case !inFlight:
+			// The checkpoint carried it: the stream knows it no more, and the record says what became of it.
+		case v.State == batch.Trained:
+			t.settled = append(t.settled, v.Sequence)
+		case v.State == batch.Rejected && v.Reason.Refusal():
+			t.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
+			if err := t.feed.Reject(ctx, d, v.Reason, v.Detail); err != nil {
+				return fmt.Errorf("reject %s: %w", v.ID, err)
+			}
+		default:
+			acks = append(acks, v.Sequence)
+		}
+	}
+	if len(acks) == 0 {
+		return nil
+	}
+	if err := t.feed.Ack(ctx, acks...); err != nil {
+		return fmt.Errorf("ack what was not trained on: %w", err)
+	}
+	return nil
+}
+
+// commit makes the trained batch part of the past and decides what follows from the new version.
+func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
+	e := t.assembler.Commit()
+	for _, g := range b.Groups {
+		delete(t.issuer.open, g.ID())
+	}
+	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
+	t.issuer.admission.Forgo(t.cfg.BatchGroups - len(b.Groups))
+	t.step++
+	t.adoptBounds()
+	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))
+	t.issuer.admission.SetVersion(t.step)
+	t.assembler.SetEta(t.eta)
+	t.assembler.SetHold(t.cfg.hold(t.step))
+	advanced := t.assembler.Advance(t.step)
+	t.issuer.apply(advanced)
+	if err := t.dispose(ctx, append(e.Verdicts, advanced.Verdicts...)); err != nil {
+		return err
+	}
+	return t.plan(ctx)
+}
+
+// save writes the checkpoint of the step; b is nil at version 0.
+func (t *trainer) save(ctx context.Context, b *batch.Batch) error {
+	began := t.deps.Now()
+	t.measure(b)
+	c, err := t.checkpoint(ctx, began.UTC())
+	if err != nil {
+		return err
+	}
+	c.Record = t.record(b, &c.State)
+	c.Batch = b.Deliveries()
+	if err := t.store.Save(c); err != nil {
+		return err
+	}
+	t.saved(c)
+	t.version = Version{Version: t.step, Weights: c.Weights, At: c.State.SavedAt}
+	t.now.save = t.deps.Now().Sub(began)
+	return nil
+}
+
+func (t *trainer) saved(c *checkpoint.Checkpoint) {
+	t.issuer.rejected, t.issuer.dropped = nil, nil
+	t.ended, t.recorded = 0, c.Record
+}
+
+// checkpoint is everything as it stands, but for the record.
+func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Checkpoint, error) {
+	w, o, err := snapshot(ctx, t.deps.Engine)
+	if err != nil {
+		return nil, err
+	}
+	random, err := t.random.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("save random state: %w", err)
+	}
+	identity := t.feed.Identity()
+	klCoef := t.objective.KLCoef()
+	s := checkpoint.State{
+		Run: t.deps.Stream.Run(), Step: t.step, Random: random,
+		Eta: t.eta, Depth: t.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
+		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(), FlatGroups: t.assembler.Flat(),
+		KLCoef: &klCoef, Totals: t.totals, SavedAt: at,
+	}
+	s.Issue, s.Admission = t.issuer.state(t.step)
+	return &checkpoint.Checkpoint{
+		State: s, Config: t.deps.Engine.Config(), Weights: w, Optimizer: o, Tokenizer: t.deps.Tokenizer,
+		Pending: t.assembler.Carried(),
+	}, nil
+}
+
+// record is what the step leaves for an audit.
+func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record {
+	r := checkpoint.Record{
+		Step: s.Step, Stream: s.Stream, Created: s.Created,
+		Rejected: t.issuer.rejected, Dropped: t.issuer.dropped,
+		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again,
+	}
+	for _, g := range s.Issue.Open {
+		r.Open = append(r.Open, g.Group().ID())
+	}
+	if b == nil {
+		return r
+	}
+	for _, g := range b.Groups {
+		group := checkpoint.RecordGroup{Group: g.ID()}
+		for _, m := range g.Members {
+			group.Members = append(group.Members, checkpoint.RecordMember{
+				ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
+			})
+		}
+		r.Groups = append(r.Groups, group)
+	}
+	return r
+}
+
+// ack releases the messages of the batch that the checkpoint holds.
+func (t *trainer) ack(ctx context.Context) error {
+	if len(t.settled) == 0 {
+		return nil
+	}
+	if err := t.feed.Ack(ctx, t.settled...); err != nil {
+		return fmt.Errorf("ack the batch: %w", err)
+	}
+	t.settled = nil
+	return nil
+}
+
+// purge frees the stream of what no checkpoint needs that the run can go back to.
+func (t *trainer) purge(ctx context.Context) error {
+	identity := t.feed.Identity()
+	upTo := t.store.SafePurge(identity.Stream, identity.Created)
+	if upTo <= t.purged {
+		return nil
+	}
+	if err := t.store.MarkPurged(identity.Stream, identity.Created, upTo); err != nil {
+		return err
+	}
+	if err := t.feed.Purge(ctx, upTo); err != nil {
+		return fmt.Errorf("purge the stream up to %d: %w", upTo, err)
+	}
+	t.purged = upTo
+	return nil
+}
+
+// publish makes the version visible, then tells the run what is too old now.
+func (t *trainer) publish(ctx context.Context) error {
+	began := t.deps.Now()
+	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
+		return fmt.Errorf("publish version %d: %w", t.version.Version, err)
+	}
+	t.deps.After("publish")
+	if err := t.putControl(ctx); err != nil {
+		return err
+	}
+	t.now.publish = t.deps.Now().Sub(began)
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventVersionPublished, At: t.deps.Now().UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step,
+	})
+	return nil
+}
+
+// issue sends the tickets that are planned.
+func (t *trainer) issue(ctx context.Context) error {
+	if len(t.issuer.pending) == 0 {
+		return nil
+	}
+	if err := t.deps.Stream.Issue(ctx, t.issuer.pending...); err != nil {
+		return fmt.Errorf("issue %d tickets: %w", len(t.issuer.pending), err)
+	}
+	t.issuer.pending = nil
+	return nil
+}
+
+// done says that the run has come to its end.
+func (t *trainer) done(context.Context) error {
+	t.deps.Log.Info("training ended", "step", t.step, "checkpoint", t.store.Path(t.step))
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventRunDone, At: t.deps.Now().UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step, Message: t.store.Path(t.step),
+	})
+	return nil
+}

@@ -1,0 +1,130 @@
+package loss
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// How token losses become one number. Denominators are taken over the whole mini-batch (Counts).
+const (
+	TokenMean           = "token-mean"              // sum / tokens: long rows weigh more
+	SeqMeanTokenSum     = "seq-mean-token-sum"      // sum / rows
+	SeqMeanTokenMean    = "seq-mean-token-mean"     // mean over rows of the row's mean
+	SeqMeanTokenSumNorm = "seq-mean-token-sum-norm" // sum / a fixed length (Dr. GRPO)
+)
+
+// Aggregation says how token losses become one number.
+type Aggregation struct {
+	// Mode is token-mean, seq-mean-token-sum, seq-mean-token-mean or seq-mean-token-sum-norm. "" is the
+	// algorithm's own default, token-mean for most.
+	Mode string `koanf:"mode"`
+	// Length is the fixed length of seq-mean-token-sum-norm, in tokens. No default.
+	Length float64 `koanf:"length"`
+	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy). Defaults to false.
+	CountEmptyRows bool `koanf:"count_empty_rows"`
+	// TokenEpsilon is added to the number of tokens in token-mean (Agent-R1 legacy: 1e-8). Defaults to 0.
+	TokenEpsilon float64 `koanf:"token_epsilon"`
+	// LengthEpsilon is added to a row's length in seq-mean-token-mean (verl: 1e-8). Defaults to 0.
+	LengthEpsilon float64 `koanf:"length_epsilon"`
+	// EmptyNaN makes the mean over nothing NaN, as verl's is, where the default is 0.
+	EmptyNaN bool `koanf:"empty_nan"`
+}
+
+// Validate reports every fault.
+func (a Aggregation) Validate() error {
+	var errs []error
+	if a.Mode != "" {
+		errs = append(errs, stats.Choose("mode", a.Mode, TokenMean, SeqMeanTokenSum, SeqMeanTokenMean, SeqMeanTokenSumNorm))
+	}
+	if a.Mode == SeqMeanTokenSumNorm && !(a.Length > 0) {
+		errs = append(errs, fmt.Errorf("length: %v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm))
+	}
+	if !(a.TokenEpsilon >= 0) {
+		errs = append(errs, fmt.Errorf("token_epsilon: %v: must not be negative", a.TokenEpsilon))
+	}
+	if !(a.LengthEpsilon >= 0) {
+		errs = append(errs, fmt.Errorf("length_epsilon: %v: must not be negative", a.LengthEpsilon))
+	}
+	return errors.Join(errs...)
+}
+
+// denominators are an aggregation made ready for one batch.
+type denominators struct {
+	a                     Aggregation
+	tokens, rows, workers float64
+}
+
+// over takes the counts from c, and those that are zero from the batch itself.
+func (a Aggregation) over(c Counts, offsets []int, mask []uint8) denominators {
+	own := Count(offsets, mask)
+	if a.CountEmptyRows {
+		own.Rows = len(offsets) - 1
+	}
+	if c.Tokens == 0 {
+		c.Tokens = own.Tokens
+	}
+	if c.Rows == 0 {
+		c.Rows = own.Rows
+	}
+	return denominators{a: a, tokens: float64(c.Tokens), rows: float64(c.Rows), workers: float64(max(1, c.Workers))}
+}
+
+// scale is what a row of n action tokens multiplies each of its token losses by. A mean over nothing is 0/0.
+func (d denominators) scale(n int) float64 {
+	switch d.a.Mode {
+	case SeqMeanTokenSum:
+		return d.workers / d.rows
+	case SeqMeanTokenMean:
+		return d.workers / (d.rows * (float64(n) + d.a.LengthEpsilon))
+	case SeqMeanTokenSumNorm:
+		return 1 / d.a.Length
+	default:
+		return d.workers / (d.tokens + d.a.TokenEpsilon)
+	}
+}
+
+// empty is the part of a row without counted tokens, whose mean is 0/0: nothing, or with EmptyNaN NaN, for its
+// gradient too where such rows count.
+func (d denominators) empty(grad []float64) float64 {
+	if !d.a.EmptyNaN || stats.Finite(0*d.scale(0)) {
+		return 0
+	}
+	if d.a.CountEmptyRows {
+		for t := range grad {
+			grad[t] = math.NaN()
+		}
+	}
+	return math.NaN()
+}
+
+// Reduce is the aggregate of token losses, and writes its gradient by each.
+func (a Aggregation) Reduce(c Counts, offsets []int, mask []uint8, losses, grad []float64) (float64, error) {
+	if err := stats.CheckRows(offsets, mask); err != nil {
+		return 0, err
+	}
+	for _, f := range []field{{"losses", losses}, {"grad", grad}} {
+		if err := stats.CheckLength(f.name, f.x, len(mask)); err != nil {
+			return 0, err
+		}
+	}
+	d := a.over(c, offsets, mask)
+	total := 0.0
+	for i := range len(offsets) - 1 {
+		lo, hi := offsets[i], offsets[i+1]
+		sum, n := stats.Sum(losses[lo:hi], mask[lo:hi])
+		clear(grad[lo:hi])
+		if n == 0 {
+			total += d.empty(grad[lo:hi])
+			continue
+		}
+		scale := d.scale(n)
+		total += scale * sum
+		for t := lo; t < hi; t++ {
+			grad[t] = scale * float64(mask[t])
+		}
+	}
+	return total, nil
+}

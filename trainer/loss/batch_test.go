@@ -1,0 +1,251 @@
+package loss
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// drawBatch draws a micro-batch with every field set; the first row acts.
+func drawBatch(t *rapid.T) *Batch {
+	b := &Batch{Offsets: []int{0}}
+	for i := range rapid.IntRange(2, 5).Draw(t, "rows") {
+		mask := rapid.SliceOfN(rapid.SampledFrom([]uint8{0, 1}), 1, 6).Draw(t, "mask")
+		if i == 0 {
+			mask = append(mask, 1)
+		}
+		for _, m := range mask {
+			lp := -rapid.Float64Range(0.05, 3).Draw(t, "logprob")
+			near := func(name string) float64 { return lp + rapid.Float64Range(-0.6, 0.6).Draw(t, name) }
+			b.Mask = append(b.Mask, m)
+			b.Logprobs = append(b.Logprobs, lp)
+			b.Proximal = append(b.Proximal, near("proximal"))
+			b.Behaviour = append(b.Behaviour, near("behaviour"))
+			b.Reference = append(b.Reference, near("reference"))
+			b.Advantages = append(b.Advantages, rapid.Float64Range(-2, 2).Draw(t, "advantage"))
+			b.Weights = append(b.Weights, rapid.Float64Range(0.2, 2).Draw(t, "weight"))
+			b.Entropies = append(b.Entropies, rapid.Float64Range(0, 3).Draw(t, "entropy"))
+			b.Values = append(b.Values, rapid.Float64Range(-2, 2).Draw(t, "value"))
+			b.OldValues = append(b.OldValues, rapid.Float64Range(-2, 2).Draw(t, "old value"))
+			b.Returns = append(b.Returns, rapid.Float64Range(-2, 2).Draw(t, "return"))
+		}
+		b.Offsets = append(b.Offsets, len(b.Mask))
+	}
+	return b
+}
+
+// rowsOf is the batch's rows in the order given, with the whole's denominators.
+func rowsOf(b *Batch, rows []int) *Batch {
+	out := &Batch{Offsets: []int{0}, Counts: Count(b.Offsets, b.Mask)}
+	for _, i := range rows {
+		lo, hi := b.Offsets[i], b.Offsets[i+1]
+		out.Mask = append(out.Mask, b.Mask[lo:hi]...)
+		out.Offsets = append(out.Offsets, len(out.Mask))
+		for _, f := range []struct{ to, from *[]float64 }{
+			{&out.Logprobs, &b.Logprobs}, {&out.Proximal, &b.Proximal}, {&out.Behaviour, &b.Behaviour},
+			{&out.Reference, &b.Reference}, {&out.Advantages, &b.Advantages}, {&out.Weights, &b.Weights},
+			{&out.Entropies, &b.Entropies}, {&out.Values, &b.Values}, {&out.OldValues, &b.OldValues}, {&out.Returns, &b.Returns},
+		} {
+			*f.to = append(*f.to, (*f.from)[lo:hi]...)
+		}
+	}
+	return out
+}
+
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// modes are the aggregations of a loss.
+func modes(name string) []Aggregation {
+	if allowed := builders()[name].modes; allowed != nil {
+		return []Aggregation{{Mode: allowed[0]}}
+	}
+	return []Aggregation{
+		{Mode: TokenMean}, {Mode: SeqMeanTokenSum}, {Mode: SeqMeanTokenMean}, {Mode: SeqMeanTokenSumNorm, Length: 7},
+	}
+}
+
+// objective has every term.
+func objective(t require.TestingT, name string, a Aggregation) *Objective {
+	c := DefaultConfig()
+	c.Name, c.Options.Aggregation = name, a
+	c.KL.Coef, c.EntropyCoef, c.Value.Aggregation = 0.3, 0.2, Aggregation{Mode: TokenMean}
+	c.Value.Clip = 0.48765 // where a drawn value hardly ever ties
+	o, err := NewObjective(c)
+	require.NoError(t, err)
+	return o
+}
+
+// selects says that a loss chooses tokens over the whole micro-batch, which a split changes.
+func selects(name string) bool { return name == "clip_cov" || name == "kl_cov" || name == "m2po" }
+
+func TestSplittingAMiniBatchChangesNothing(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBatch(t)
+		cut := rapid.IntRange(1, len(b.Offsets)-2).Draw(t, "cut")
+		order := rapid.Permutation(upTo(len(b.Offsets)-1)).Draw(t, "order")
+		whole := rowsOf(b, order)
+		for _, name := range Names() {
+			for _, a := range modes(name) {
+				if selects(name) {
+					continue
+				}
+				o := objective(t, name, a)
+				var want Result
+				require.NoError(t, o.Loss(whole, &want))
+				wantMetrics := Metrics{}
+				wantMetrics.Add(want.Metrics)
+				loss, metrics := 0.0, Metrics{}
+				var grad, entropies, values []float64
+				for _, rows := range [][]int{order[:cut], order[cut:]} {
+					var out Result
+					require.NoError(t, o.Loss(rowsOf(b, rows), &out))
+					loss += out.Loss
+					grad = append(grad, out.Grad...)
+					entropies = append(entropies, out.GradEntropies...)
+					values = append(values, out.GradValues...)
+					metrics.Add(out.Metrics)
+				}
+				require.InDelta(t, want.Loss, loss, 1e-9, "%s %s", name, a.Mode)
+				require.InDeltaSlice(t, want.Grad, grad, 1e-12, "%s %s", name, a.Mode)
+				require.InDeltaSlice(t, want.GradEntropies, entropies, 1e-12)
+				require.InDeltaSlice(t, want.GradValues, values, 1e-12)
+				for metric, v := range wantMetrics {
+					require.InDelta(t, v.Value(), metrics[metric].Value(), 1e-9, "%s %s", name, metric)
+				}
+			}
+		}
+	})
+}
+
+func TestPermutingRowsPermutesGradients(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBatch(t)
+		order := rapid.Permutation(upTo(len(b.Offsets)-1)).Draw(t, "order")
+		moved := rowsOf(b, order)
+		for _, name := range Names() {
+			if selects(name) { // of tokens that are alike it takes those that come first
+				continue
+			}
+			for _, a := range modes(name) {
+				o := objective(t, name, a)
+				var want, got Result
+				require.NoError(t, o.Loss(b, &want))
+				require.NoError(t, o.Loss(moved, &got))
+				require.InDelta(t, want.Loss, got.Loss, 1e-9, name)
+				for k, i := range order {
+					require.InDeltaSlice(t, want.Grad[b.Offsets[i]:b.Offsets[i+1]], got.Grad[moved.Offsets[k]:moved.Offsets[k+1]], 1e-12, name)
+				}
+			}
+		}
+	})
+}
+
+func TestMaskedTokensNeverMatter(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBatch(t)
+		dirty := rowsOf(b, upTo(len(b.Offsets)-1))
+		dirty.Counts = Counts{}
+		for k, m := range b.Mask {
+			if m == 0 {
+				for _, x := range [][]float64{
+					dirty.Logprobs, dirty.Proximal, dirty.Behaviour, dirty.Reference, dirty.Advantages, dirty.Weights,
+					dirty.Entropies, dirty.Values, dirty.OldValues, dirty.Returns,
+				} {
+					x[k] = rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), 1e6}).Draw(t, "garbage")
+				}
+			}
+		}
+		for _, name := range Names() {
+			o := objective(t, name, modes(name)[0])
+			var want, got Result
+			require.NoError(t, o.Loss(b, &want))
+			require.NoError(t, o.Loss(dirty, &got))
+			require.Equal(t, want.Loss, got.Loss, name)
+			require.Equal(t, want.Grad, got.Grad, name)
+			require.Equal(t, want.GradEntropies, got.GradEntropies)
+			require.Equal(t, want.GradValues, got.GradValues)
+			for k, m := range b.Mask {
+				if m == 0 {
+					require.Zero(t, got.Grad[k])
+					require.Zero(t, got.GradEntropies[k])
+					require.Zero(t, got.GradValues[k])
+				}
+			}
+		}
+	})
+}
+
+// slopes are the one-sided differences of the loss by x[k].
+func slopes(t require.TestingT, o *Objective, b *Batch, x []float64, k int) (left, right float64) {
+	const h = 1e-6
+	at := func(v float64) float64 {
+		old := x[k]
+		x[k] = v
+		defer func() { x[k] = old }()
+		var out Result
+		require.NoError(t, o.Loss(b, &out))
+		return out.Loss
+	}
+	middle := at(x[k])
+	return (middle - at(x[k]-h)) / h, (at(x[k]+h) - middle) / h
+}
+
+// detached says that part of a loss has no gradient by design, so that differences of its value say nothing.
+func detached(name string) bool {
+	switch name {
+	case "cispo", "tis", "masked_is", "gspo", "ref_kl", "clip_cov":
+		return true
+	default:
+		return false
+	}
+}
+
+func TestGradientsAgainstDifferences(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBatch(t)
+		for _, name := range Names() {
+			if detached(name) {
+				continue
+			}
+			o := objective(t, name, modes(name)[rapid.IntRange(0, len(modes(name))-1).Draw(t, "mode")])
+			compareGradients(t, o, b, name)
+		}
+		c := DefaultConfig()
+		c.Name, c.Options.Level, c.KL.Kind, c.KL.Coef, c.Value.Clip = "gspo", LevelSequence, "abs", 0.1, 0.48765
+		o, err := NewObjective(c)
+		require.NoError(t, err)
+		compareGradients(t, o, b, "gspo by sequence")
+	})
+}
+
+// compareGradients looks at every place where the loss is smooth.
+func compareGradients(t *rapid.T, o *Objective, b *Batch, name string) {
+	var out Result
+	require.NoError(t, o.Loss(b, &out))
+	for _, f := range []struct {
+		x, grad []float64
+	}{{b.Logprobs, out.Grad}, {b.Entropies, out.GradEntropies}, {b.Values, out.GradValues}} {
+		if len(f.grad) == 0 {
+			continue
+		}
+		for k := range f.x {
+			left, right := slopes(t, o, b, f.x, k)
+			if math.Abs(left-right) > 1e-4 {
+				continue // a kink: a clip begins here
+			}
+			require.InDelta(t, (left+right)/2, f.grad[k], 1e-4, "%s token %d", name, k)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package loss
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// Duration weighs actions by the wall-clock that they took, so that in asynchronous collection, where a fast action
+// brings its trajectory in sooner and more often, slow ones are not drowned out (Yang et al., "Reinforcement
+// learning for machine learning engineering agents", 2025, section 4.1):
+//
+//	grad = sum_k (dt_k / mean dt) A_k grad log pi(a_k)
+type Duration struct {
+	// Share blends the weight with 1: 0, the default, is off, 1 is the paper's.
+	Share float64 `koanf:"share"`
+	// Floor is the shortest duration that an action counts as, in seconds, so that instant ones still learn.
+	// Defaults to 0.01.
+	Floor float64 `koanf:"floor"`
+	// Cap bounds a weight, before the mean is brought back to 1. Defaults to 10.
+	Cap float64 `koanf:"cap"`
+}
+
+// DefaultDuration is off.
+func DefaultDuration() Duration { return Duration{Floor: 0.01, Cap: 10} }
+
+// Validate reports every fault.
+func (d Duration) Validate() error {
+	var errs []error
+	if !(d.Share >= 0 && d.Share <= 1) {
+		errs = append(errs, fmt.Errorf("share: %v: must be between 0 and 1", d.Share))
+	}
+	if !(d.Floor > 0) {
+		errs = append(errs, fmt.Errorf("floor: %v: must be positive", d.Floor))
+	}
+	if !(d.Cap >= 1) {
+		errs = append(errs, fmt.Errorf("cap: %v: must be at least 1", d.Cap))
+	}
+	return errors.Join(errs...)
+}
+
+// Weights fills out with one weight a token, for Batch.Weights, from the duration of the action that each token
+// belongs to, in seconds. It is called once over a whole step: the weights' mean over action tokens is 1.
+func (d Duration) Weights(offsets []int, mask []uint8, seconds, out []float64) error {
+	if err := stats.CheckRows(offsets, mask); err != nil {
+		return err
+	}
+	for _, f := range []field{{"seconds", seconds}, {"out", out}} {
+		if err := stats.CheckLength(f.name, f.x, len(mask)); err != nil {
+			return err
+		}
+	}
+	if err := stats.CheckFinite("seconds", seconds, offsets, mask); err != nil {
+		return err
+	}
+	for i := range len(offsets) - 1 {
+		for t := offsets[i]; t < offsets[i+1]; t++ {
+			if mask[t] != 0 && seconds[t] < 0 {
+				return stats.Fault("seconds", i, "token %d is %v: a duration is not negative", t-offsets[i], seconds[t])
+			}
+			out[t] = max(seconds[t], d.Floor)
+		}
+	}
+	mean := stats.Mean(out, mask, 0)
+	for t, v := range out {
+		out[t] = min(stats.Divide(v, mean), d.Cap)
+	}
+	mean = stats.Mean(out, mask, 0)
+	for t, v := range out {
+		out[t] = 1 - d.Share + d.Share*stats.Divide(v, mean)
+		if mask[t] == 0 {
+			out[t] = 0
+		}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package loss
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// Where the KL term goes.
+const (
+	KLInLoss   = "loss"
+	KLInReward = "reward"
+)
+
+// KL is the penalty for leaving the reference policy, estimated at the sampled token (Schulman,
+// "Approximating KL divergence", 2020). With d = log pi - log ref:
+//
+//	k1 = d    abs = |d|    k2 = d^2 / 2    k3 = exp(-d) - 1 + d
+type KL struct {
+	// Kind is k1, abs, k2 or k3. A "+" after it keeps the value and takes k2's gradient, the unbiased one for
+	// the reverse KL (straight-through). Defaults to k3.
+	Kind string `koanf:"kind"`
+	// Coef multiplies the term. 0, the default, is none.
+	Coef float64 `koanf:"coef"`
+	// In is loss or reward. Defaults to loss.
+	In string `koanf:"in"`
+	// LogClamp bounds d before exp, in k3 only. -1 means none. Defaults to 20.
+	LogClamp float64 `koanf:"log_clamp"`
+	// Clamp bounds the estimate. -1 means none. Defaults to 10.
+	Clamp float64 `koanf:"clamp"`
+	// ClampAll bounds every kind's estimate (AReaL), not only k3's (verl).
+	ClampAll bool `koanf:"clamp_all"`
+	// Target and Horizon adapt the coefficient to keep the measured KL near Target, in nats, over about Horizon
+	// rows (arXiv 1909.08593, equation 3). Target 0, the default, keeps it fixed.
+	Target  float64 `koanf:"target"`
+	Horizon float64 `koanf:"horizon"`
+}
+
+// DefaultKL has no penalty.
+func DefaultKL() KL {
+	return KL{Kind: "k3", In: KLInLoss, LogClamp: 20, Clamp: 10, Horizon: 10000}
+}
+
+// Validate reports every fault.
+func (k KL) Validate() error {
+	errs := []error{
+		stats.Choose("kind", strings.TrimSuffix(k.Kind, "+"), "k1", "abs", "k2", "k3"),
+		stats.Choose("in", k.In, KLInLoss, KLInReward),
+	}
+	for _, f := range []struct {
+		key string
+		v   float64
+		ok  bool
+	}{
+		{"coef", k.Coef, k.Coef >= 0},
+		{"log_clamp", k.LogClamp, k.LogClamp > 0 || k.LogClamp == Off},
+		{"clamp", k.Clamp, k.Clamp > 0 || k.Clamp == Off},
+		{"target", k.Target, k.Target >= 0},
+		{"horizon", k.Horizon, k.Horizon > 0 || k.Target == 0},
+	} {
+		if !f.ok {
+			errs = append(errs, fmt.Errorf("%s: %v: out of range", f.key, f.v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// At is the estimate at one token and its derivative by the log-probability.
+func (k *KL) At(logprob, reference float64) (value, slope float64) {
+	e := k.estimator()
+	return e.at(logprob, reference)
+}
+
+// estimator is a KL made ready for many tokens.
+type estimator struct {
+	kind            string
+	straight        bool
+	logClamp, clamp float64
+}
+
+func (k *KL) estimator() estimator {
+	kind, straight := strings.CutSuffix(k.Kind, "+")
+	e := estimator{kind: kind, straight: straight, logClamp: k.LogClamp, clamp: Off}
+	if kind == "k3" || k.ClampAll {
+		e.clamp = k.Clamp
+	}
+	return e
+}
+
+func (e *estimator) at(logprob, reference float64) (value, slope float64) {
+	d := logprob - reference
+	switch e.kind {
+	case "abs":
+		value, slope = math.Abs(d), sign(d)
+	case "k2":
+		value, slope = d*d/2, d
+	case "k3":
+		value, slope = e.k3(d)
+	default:
+		value, slope = d, 1
+	}
+	if e.clamp > 0 && math.Abs(value) > e.clamp {
+		value, slope = math.Copysign(e.clamp, value), 0
+	}
+	if e.straight {
+		slope = d
+	}
+	return value, slope
+}
+
+// k3 is exp(-d) - 1 + d with d within its bounds.
+func (e *estimator) k3(d float64) (value, slope float64) {
+	if e.logClamp > 0 && math.Abs(d) > e.logClamp {
+		bound := math.Copysign(e.logClamp, d)
+		return math.Exp(-bound) - 1 + bound, 0
+	}
+	ratio := math.Exp(-d)
+	return ratio - 1 + d, 1 - ratio
+}
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	default:
+		return 0
+	}
+}
+
+// AddLoss adds coef * aggregate(KL) to the loss and its gradient.
+func (k *KL) AddLoss(coef float64, a Aggregation, b *Batch, out *Result) error {
+	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
+		return err
+	}
+	for _, f := range []field{{"Logprobs", b.Logprobs}, {"out.Grad", out.Grad}} {
+		if err := stats.CheckLength(f.name, f.x, len(b.Mask)); err != nil {
+			return err
+		}
+	}
+	if err := stats.CheckLength("Reference", b.Reference, len(b.Mask)); err != nil {
+		return err
+	}
+	if out.Metrics == nil {
+		out.Metrics = Metrics{}
+	}
+	d := a.over(b.Counts, b.Offsets, b.Mask)
+	e := k.estimator()
+	sum, count := 0.0, 0
+	for i := range len(b.Offsets) - 1 {
+		lo, hi := b.Offsets[i], b.Offsets[i+1]
+		n := stats.Count(b.Mask[lo:hi])
+		if n == 0 {
+			out.Loss += d.empty(out.Grad[lo:hi])
+			continue
+		}
+		scale, row := coef*d.scale(n), 0.0
+		for t := lo; t < hi; t++ {
+			if b.Mask[t] == 0 {
+				continue
+			}
+			value, slope := e.at(b.Logprobs[t], b.Reference[t])
+			row += value
+			out.Grad[t] += scale * slope
+		}
+		if !stats.Finite(row) {
+			return firstFault(i, b, []field{{"Logprobs", b.Logprobs}, {"Reference", b.Reference}})
+		}
+		out.Loss += scale * row
+		sum, count = sum+row, count+n
+	}
+	out.Metrics["kl"] = Mean{sum, float64(count)}
+	return nil
+}
+
+// Penalize subtracts coef * KL from the reward of each action token and returns the mean over rows of the
+// rows' mean KL: what Adapt is told. Rows without an action token count as 0. out may be rewards itself.
+func (k *KL) Penalize(coef float64, offsets []int, mask []uint8, rewards, logprobs, reference, out []float64) (float64, error) {
+	if err := stats.CheckRows(offsets, mask); err != nil {
+		return 0, err
+	}
+	for _, f := range []field{{"Rewards", rewards}, {"Logprobs", logprobs}, {"Reference", reference}, {"out", out}} {
+		if err := stats.CheckLength(f.name, f.x, len(mask)); err != nil {
+			return 0, err
+		}
+	}
+	mean, e := 0.0, k.estimator()
+	for i := range len(offsets) - 1 {
+		sum, n := 0.0, 0
+		for t := offsets[i]; t < offsets[i+1]; t++ {
+			out[t] = rewards[t]
+			if mask[t] == 0 {
+				continue
+			}
+			value, _ := e.at(logprobs[t], reference[t])
+			out[t] -= coef * value
+			sum += value
+			n++
+		}
+		if !stats.Finite(sum) {
+			b := &Batch{Offsets: offsets, Mask: mask}
+			return 0, firstFault(i, b, []field{{"Logprobs", logprobs}, {"Reference", reference}})
+		}
+		if n > 0 {
+			mean += sum / float64(n)
+		}
+	}
+	return mean / float64(len(offsets)-1), nil
+}
+
+// Adapt is the coefficient after a step over n rows whose KL was measured:
+//
+//	coef *= 1 + clip(measured/target - 1, -0.2, 0.2) n / horizon
+func (k *KL) Adapt(coef, measured float64, n int) float64 {
+	if k.Target == 0 {
+		return coef
+	}
+	e := min(max(measured/k.Target-1, -0.2), 0.2)
+	return coef * (1 + e*float64(n)/k.Horizon)
+}

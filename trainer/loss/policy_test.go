@@ -1,0 +1,221 @@
+package loss
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// tiny is a batch of two rows; the second has one action token.
+func tiny() *Batch {
+	return &Batch{
+		Offsets:    []int{0, 4, 6},
+		Mask:       []uint8{1, 0, 1, 1, 0, 1},
+		Logprobs:   []float64{-1, 7, -0.5, -2, math.NaN(), -0.7},
+		Proximal:   []float64{-1.1, 0, -0.9, -1.7, 0, -0.6},
+		Behaviour:  []float64{-1.3, 0, -0.8, -1.9, 0, -0.5},
+		Advantages: []float64{1, 5, -2, 0.5, 9, -1},
+		Reference:  []float64{-1.2, 0, -0.6, -1.8, 0, -0.9},
+	}
+}
+
+func TestDualClip(t *testing.T) {
+	t.Parallel()
+	p, err := New("ppo", Options{ClipLow: 0.2, ClipHigh: 0.25})
+	require.NoError(t, err)
+	for _, c := range []struct{ advantage, d, want float64 }{
+		{1, 0.5, -1.25}, {1, -0.5, -0.606531}, {-1, 0.5, 1.648721}, {-1, -0.5, 0.8}, {-1, 2, 3},
+	} {
+		b := &Batch{
+			Offsets: []int{0, 1}, Mask: []uint8{1}, Logprobs: []float64{c.d}, Proximal: []float64{0},
+			Advantages: []float64{c.advantage},
+		}
+		var out Result
+		require.NoError(t, p.Loss(b, &out))
+		require.InDelta(t, c.want, out.Loss, 1e-6)
+	}
+}
+
+func TestDecoupledPPOWeighsByThePolicyThatSampled(t *testing.T) {
+	t.Parallel()
+	p, err := New("decoupled_ppo", Options{})
+	require.NoError(t, err)
+	b := tiny()
+	b.Behaviour[5] = -4 // a weight far above 5
+	out := Result{Tokens: &Tokens{}}
+	require.NoError(t, p.Loss(b, &out))
+	require.InDelta(t, math.Exp(0.2), out.Tokens.Weight[0], 1e-12)
+	require.Equal(t, []uint8{1, 0, 1, 1, 0, 0}, out.Tokens.Keep)
+	require.Zero(t, out.Grad[5])
+	require.Equal(t, 0.25, out.Metrics["rejected"].Value())
+}
+
+func TestAWeightBeyondNumbersIsRejectedLikeAnyOther(t *testing.T) {
+	t.Parallel()
+	p, err := New("decoupled_ppo", Options{})
+	require.NoError(t, err)
+	b := tiny()
+	b.Behaviour[5] = -2000
+	var out Result
+	require.NoError(t, p.Loss(b, &out))
+	require.Zero(t, out.Grad[5])
+	require.False(t, math.IsNaN(out.Loss))
+	require.False(t, math.IsNaN(out.Metrics["weight"].Value()))
+}
+
+func TestRejectedTokensStillCount(t *testing.T) {
+	t.Parallel()
+	b := tiny()
+	b.Behaviour[5] = -4
+	grads := map[bool]float64{}
+	for _, drop := range []bool{false, true} {
+		p, err := New("decoupled_ppo", Options{Correction: Correction{DropRejected: drop}})
+		require.NoError(t, err)
+		var out Result
+		require.NoError(t, p.Loss(b, &out))
+		grads[drop] = out.Grad[0]
+	}
+	require.InDelta(t, grads[false]*4/3, grads[true], 1e-12)
+}
+
+func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, field string
+		row         int
+		spoil       func(b *Batch)
+	}{
+		{"ppo", "Offsets", -1, func(b *Batch) { b.Offsets = nil }},
+		{"ppo", "Offsets", 0, func(b *Batch) { b.Offsets = []int{0, -1, 6} }},
+		{"ppo", "Mask", 1, func(b *Batch) { b.Mask[4] = 7 }},
+		{"ppo", "Logprobs", -1, func(b *Batch) { b.Logprobs = nil }},
+		{"ppo", "Logprobs", 1, func(b *Batch) { b.Logprobs[5] = math.NaN() }},
+		{"ppo", "Proximal", -1, func(b *Batch) { b.Proximal = b.Proximal[:2] }},
+		{"ppo", "Behaviour", -1, func(b *Batch) { b.Proximal, b.Behaviour = nil, nil }},
+		{"ppo", "Advantages", 0, func(b *Batch) { b.Advantages[2] = math.Inf(1) }},
+		{"ppo", "Advantages", -1, func(b *Batch) { b.Advantages = nil }},
+		{"decoupled_ppo", "Behaviour", 0, func(b *Batch) { b.Behaviour[0] = math.NaN() }},
+		{"decoupled_ppo", "Proximal", -1, func(b *Batch) { b.Proximal = nil }},
+		{"decoupled_ppo", "Proximal", 1, func(b *Batch) { b.Proximal[5] = math.NaN() }},
+		{"ref_kl", "Reference", -1, func(b *Batch) { b.Reference = nil }},
+		{"ref_kl", "Reference", 1, func(b *Batch) { b.Reference[5] = math.Inf(-1) }},
+		{"gmpo", "Logprobs", 0, func(b *Batch) { b.Logprobs[0] = math.NaN() }},
+	} {
+		b := tiny()
+		c.spoil(b)
+		p, err := New(c.name, Options{})
+		require.NoError(t, err)
+		err = p.Loss(b, &Result{})
+		var fault *stats.BatchError
+		require.ErrorAs(t, err, &fault, "%s %s", c.name, c.field)
+		require.Equal(t, c.field, fault.Field, "%s: %v", c.name, err)
+		require.Equal(t, c.row, fault.Row, "%s: %v", c.name, err)
+	}
+}
+
+func TestOptionsReportEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := New("decopled_ppo", Options{})
+	require.ErrorContains(t, err, `did you mean "decoupled_ppo"?`)
+	_, err = New("ppo", Options{
+		Old: "older", DualClip: 0.5, Aggregation: Aggregation{Mode: SeqMeanTokenSumNorm},
+		Correction: Correction{Rules: []string{"mask token ratios - 5", "drop"}, Cap: -3},
+	})
+	for _, key := range []string{
+		`old: unknown "older"`, "dual_clip: 0.5", "aggregation.length: 0", `correction.rules: 0: "mask token ratios - 5"`,
+		`did you mean "ratio"?`, `correction.rules: 1: "drop"`, "correction.cap: -3",
+	} {
+		require.ErrorContains(t, err, key)
+	}
+	_, err = New("gmpo", Options{Aggregation: Aggregation{Mode: TokenMean}})
+	require.ErrorContains(t, err, SeqMeanTokenSum)
+	c := DefaultConfig()
+	c.Name, c.KL.Kind, c.Value.Clip, c.EntropyCoef, c.Duration.Cap = "ppoo", "k4", -2, math.NaN(), 0
+	err = c.Validate()
+	for _, key := range []string{"name: ", "kl.kind: ", "value.clip: -2", "entropy_coef: NaN", "duration.cap: 0"} {
+		require.ErrorContains(t, err, key)
+	}
+	for _, name := range Names() {
+		o, err := Resolve(name, Options{})
+		require.NoError(t, err)
+		require.NoError(t, o.Validate(), name)
+	}
+}
+
+func TestEveryLossRunsOnItsDefaults(t *testing.T) {
+	t.Parallel()
+	for _, name := range Names() {
+		p, err := New(name, Options{})
+		require.NoError(t, err)
+		require.Equal(t, name, p.Name())
+		var out Result
+		require.NoError(t, p.Loss(tiny(), &out))
+		require.False(t, math.IsNaN(out.Loss))
+		if name != "gspo" { // whose clip is narrower than this batch's ratios
+			require.NotZero(t, out.Grad[0], name)
+		}
+	}
+}
+
+func TestAnEmptyBatchIsNothingUnlessAskedToBeNaN(t *testing.T) {
+	t.Parallel()
+	b := tiny()
+	clear(b.Mask)
+	for _, nan := range []bool{false, true} {
+		p, err := New("ppo", Options{Aggregation: Aggregation{EmptyNaN: nan}})
+		require.NoError(t, err)
+		var out Result
+		require.NoError(t, p.Loss(b, &out))
+		require.Equal(t, nan, math.IsNaN(out.Loss))
+		for _, g := range out.Grad {
+			require.Zero(t, g)
+		}
+	}
+}
+
+func TestAdaptiveKLFollowsItsTarget(t *testing.T) {
+	t.Parallel()
+	c := DefaultConfig()
+	c.KL.Kind, c.KL.Coef, c.KL.In, c.KL.Target, c.KL.Horizon = "k1", 0.1, KLInReward, 0.01, 10
+	o, err := NewObjective(c)
+	require.NoError(t, err)
+	require.True(t, o.NeedsReference())
+	rewards := []float64{0, 1}
+	kl, err := o.PenalizeRewards([]int{0, 2}, []uint8{1, 1}, rewards, []float64{-1, -1}, []float64{-1.5, -1.5})
+	require.NoError(t, err)
+	require.InDelta(t, 0.5, kl, 1e-12)
+	require.InDeltaSlice(t, []float64{-0.05, 0.95}, rewards, 1e-12)
+	require.InDelta(t, 0.1*(1+0.2/10), o.KLCoef(), 1e-12)
+}
+
+func TestDurationWeightsHaveMeanOne(t *testing.T) {
+	t.Parallel()
+	d := Duration{Share: 1, Floor: 0.1, Cap: 10}
+	out := make([]float64, 4)
+	require.NoError(t, d.Weights([]int{0, 2, 4}, []uint8{1, 1, 0, 1}, []float64{0, 2, math.NaN(), 0.9}, out))
+	require.InDeltaSlice(t, []float64{0.1, 2, 0, 0.9}, out, 1e-12)
+	require.NoError(t, DefaultDuration().Weights([]int{0, 2, 4}, []uint8{1, 1, 0, 1}, []float64{0, 2, 0, 0.9}, out))
+	require.Equal(t, []float64{1, 1, 0, 1}, out, "off by default")
+	var fault *stats.BatchError
+	require.ErrorAs(t, d.Weights([]int{0, 2}, []uint8{1, 1}, []float64{0, -1}, out[:2]), &fault)
+	require.Equal(t, 0, fault.Row)
+}
+
+func TestMixRoutesTokens(t *testing.T) {
+	t.Parallel()
+	imitate, err := New("cross_entropy", Options{})
+	require.NoError(t, err)
+	reinforce, err := New("reinforce", Options{})
+	require.NoError(t, err)
+	b := tiny()
+	parts := []*Part{
+		{Policy: reinforce, Weights: []float64{1, 0, 0, 2, 0, 0}, Counts: Counts{Tokens: 2}},
+		{Policy: imitate, Weights: []float64{0, 0, 1, 0, 0, 0}, Counts: Counts{Tokens: 1}},
+	}
+	var out Result
+	require.NoError(t, Mix(b, parts, &out))
+	require.InDeltaSlice(t, []float64{-0.5, 0, -1, -0.5, 0, 0}, out.Grad, 1e-12)
+}

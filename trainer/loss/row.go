@@ -1,0 +1,231 @@
+package loss
+
+import "github.com/weir-rl/weir/trainer/stats"
+
+// row is one row of a micro-batch as an algorithm sees it: slices with one entry a token.
+type row struct {
+	mask []uint8
+	// logprobs are the current policy's, old those that the ratio is taken against.
+	logprobs, old, advantages []float64
+	// reference is nil unless the algorithm reads it.
+	reference []float64
+	// weights multiply token losses; nil means 1.
+	weights []float64
+	// start is the row's first token in the batch.
+	start int
+	// n counts the action tokens: at least one. scale multiplies every token loss: the aggregation.
+	n     int
+	scale float64
+	// grad is to be filled: d Loss / d logprobs, scale and weights included. It starts at 0.
+	grad []float64
+	// detail is nil unless the caller asked for it.
+	detail *Tokens
+}
+
+// weight of token t.
+func (r *row) weight(t int) float64 {
+	if r.weights == nil {
+		return 1
+	}
+	return r.weights[t]
+}
+
+// algorithm is a policy loss over one row. It returns the row's loss, scale and weights included, writes
+// the gradient and adds to the tally.
+type algorithm interface {
+	row(r *row, tally *tally) float64
+	// metrics names the tally's entries in use.
+	metrics() []string
+}
+
+// tally adds up an algorithm's metrics, in the order that it names them.
+type tally [8]Mean
+
+func (t *tally) add(metric int, value float64) {
+	t[metric].Sum += value
+	t[metric].Count++
+}
+
+// flag adds 1 if set, over 1.
+func (t *tally) flag(metric int, set bool) {
+	if set {
+		t[metric].Sum++
+	}
+	t[metric].Count++
+}
+
+// policy runs an algorithm over the rows of a batch.
+type policy struct {
+	name      string
+	options   Options
+	algorithm algorithm
+	builder   builder
+	corrected Corrected
+	current   row
+	sums      tally
+}
+
+func (p *policy) Name() string { return p.name }
+
+func (p *policy) Loss(b *Batch, out *Result) error {
+	old, err := p.check(b)
+	if err != nil {
+		return err
+	}
+	mask, weights, err := p.correct(b)
+	if err != nil {
+		return err
+	}
+	counted := mask
+	if !p.options.Correction.DropRejected {
+		counted = b.Mask
+	}
+	d := p.options.Aggregation.over(b.Counts, b.Offsets, counted)
+	out.Grad = stats.Resize(out.Grad, len(b.Mask))
+	clear(out.Grad)
+	out.Tokens.resize(len(b.Mask))
+	if out.Tokens != nil {
+		copy(out.Tokens.Keep, mask)
+	}
+	out.Loss = 0
+	if w, ok := p.algorithm.(whole); ok {
+		w.prepare(b.Logprobs, old, b.Advantages, mask)
+	}
+	p.sums = tally{}
+	defer func() { p.current = row{} }()
+	for i := range len(b.Offsets) - 1 {
+		lo, hi := b.Offsets[i], b.Offsets[i+1]
+		n, total := stats.Count(mask[lo:hi]), stats.Count(counted[lo:hi])
+		switch {
+		case total == 0:
+			out.Loss += d.empty(out.Grad[lo:hi])
+			continue
+		case n == 0:
+			continue
+		}
+		p.current = row{
+			mask: mask[lo:hi], logprobs: b.Logprobs[lo:hi], old: part(old, lo, hi), advantages: part(b.Advantages, lo, hi),
+			weights: part(weights, lo, hi), start: lo, n: n, scale: d.scale(total), grad: out.Grad[lo:hi],
+			detail: out.Tokens.slice(lo, hi),
+		}
+		if p.builder.reference {
+			p.current.reference = b.Reference[lo:hi]
+		}
+		rowLoss := p.algorithm.row(&p.current, &p.sums)
+		if !stats.Finite(rowLoss) && !p.options.KeepNonFinite {
+			return p.fault(b, i)
+		}
+		out.Loss += rowLoss
+	}
+	p.report(out, &p.sums)
+	return nil
+}
+
+// part is x[lo:hi], nil of nil.
+func part(x []float64, lo, hi int) []float64 {
+	if x == nil {
+		return nil
+	}
+	return x[lo:hi]
+}
+
+// report writes the metrics, with the map reused.
+func (p *policy) report(out *Result, sums *tally) {
+	if out.Metrics == nil {
+		out.Metrics = Metrics{}
+	}
+	clear(out.Metrics)
+	for k, name := range p.algorithm.metrics() {
+		out.Metrics[name] = sums[k]
+	}
+	p.corrected.report(out.Metrics)
+}
+
+// check checks shapes and returns the log-probabilities that ratios are taken against.
+func (p *policy) check(b *Batch) (old []float64, err error) {
+	if err := stats.CheckRows(b.Offsets, b.Mask); err != nil {
+		return nil, err
+	}
+	n := len(b.Mask)
+	if err := stats.CheckLength("Logprobs", b.Logprobs, n); err != nil {
+		return nil, err
+	}
+	if !p.builder.noAdvantages {
+		if err := stats.CheckLength("Advantages", b.Advantages, n); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range []field{{"Proximal", b.Proximal}, {"Behaviour", b.Behaviour}, {"Weights", b.Weights}} {
+		if f.x != nil {
+			if err := stats.CheckLength(f.name, f.x, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if p.builder.reference {
+		if err := stats.CheckLength("Reference", b.Reference, n); err != nil {
+			return nil, err
+		}
+	}
+	if p.builder.noOld {
+		return nil, nil
+	}
+	old = b.Proximal
+	if old == nil || p.options.Old == OldBehaviour && b.Behaviour != nil {
+		old = b.Behaviour
+	}
+	if err := stats.CheckLength("Behaviour", old, n); err != nil {
+		return nil, err
+	}
+	return old, nil
+}
+
+// fault names what made row i's loss not finite.
+func (p *policy) fault(b *Batch, i int) error {
+	return firstFault(i, b, []field{
+		{"Logprobs", b.Logprobs},
+		{"Advantages", b.Advantages},
+		{"Proximal", b.Proximal},
+		{"Behaviour", b.Behaviour},
+		{"Weights", b.Weights},
+		{"Reference", b.Reference},
+	})
+}
+
+func (t *Tokens) resize(n int) {
+	if t == nil {
+		return
+	}
+	t.Loss, t.Ratio, t.Weight = stats.Resize(t.Loss, n), stats.Resize(t.Ratio, n), stats.Resize(t.Weight, n)
+	t.Keep, t.Clipped, t.DualClipped = stats.Resize(t.Keep, n), stats.Resize(t.Clipped, n), stats.Resize(t.DualClipped, n)
+	for _, x := range [][]float64{t.Loss, t.Ratio, t.Weight} {
+		clear(x)
+	}
+	for _, x := range [][]uint8{t.Keep, t.Clipped, t.DualClipped} {
+		clear(x)
+	}
+}
+
+func (t *Tokens) slice(lo, hi int) *Tokens {
+	if t == nil {
+		return nil
+	}
+	return &Tokens{
+		Loss: t.Loss[lo:hi], Ratio: t.Ratio[lo:hi], Weight: t.Weight[lo:hi],
+		Keep: t.Keep[lo:hi], Clipped: t.Clipped[lo:hi], DualClipped: t.DualClipped[lo:hi],
+	}
+}
+
+// set records token t.
+func (t *Tokens) set(k int, loss, ratio, weight float64, flags clip) {
+	if t == nil {
+		return
+	}
+	t.Loss[k], t.Ratio[k], t.Weight[k] = loss, ratio, weight
+	if flags.clipped {
+		t.Clipped[k] = 1
+	}
+	if flags.dual {
+		t.DualClipped[k] = 1
+	}
+}

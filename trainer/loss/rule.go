@@ -1,0 +1,123 @@
+package loss
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// rule is a parsed entry of Correction.Rules.
+type rule struct {
+	action, over, metric string
+	lower, upper         float64
+}
+
+func parseRules(texts []string) ([]rule, error) {
+	rules := []rule{}
+	var errs []error
+	for k, text := range texts {
+		if text == WeightNone {
+			continue
+		}
+		r, err := parseRule(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("rules: %d: %q: %w", k, text, err))
+		}
+		rules = append(rules, r)
+	}
+	return rules, errors.Join(errs...)
+}
+
+func parseRule(text string) (rule, error) {
+	f := strings.Fields(text)
+	if len(f) != 5 {
+		return rule{}, errors.New(`want "ACTION OVER METRIC LOWER UPPER", as in "mask token ratio - 5"`)
+	}
+	r := rule{action: f[0], over: f[1], metric: f[2]}
+	lower, lowerErr := parseBound(f[3], math.Inf(-1))
+	upper, upperErr := parseBound(f[4], math.Inf(1))
+	r.lower, r.upper = lower, upper
+	return r, errors.Join(
+		stats.Choose("action", f[0], "mask", "zero", "clamp"),
+		stats.Choose("over", f[1], "token", "sum", "mean", "max", "min"),
+		stats.Choose("metric", f[2], "ratio", "k1", "-k1", "k2", "k3", "-k3"),
+		lowerErr, upperErr,
+	)
+}
+
+func parseBound(text string, none float64) (float64, error) {
+	if text == "-" {
+		return none, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) {
+		return 0, fmt.Errorf("bound %q is not a number", text)
+	}
+	return v, nil
+}
+
+// value is the rule's metric of a log ratio; a ratio stays a logarithm.
+func (r *rule) value(d float64) float64 {
+	switch r.metric {
+	case "-k1":
+		return -d
+	case "k2":
+		return d * d / 2
+	case "k3":
+		return math.Exp(-d) - 1 + d
+	case "-k3":
+		return math.Exp(d) - 1 - d
+	default: // ratio, k1
+		return d
+	}
+}
+
+// final is a value, aggregated or not, as the bounds are given: a ratio.
+func (r *rule) final(v float64) float64 {
+	if r.metric == "ratio" {
+		return math.Exp(v)
+	}
+	return v
+}
+
+// keeps says whether a final value is within bounds.
+func (r *rule) keeps(v float64) bool { return v >= r.lower && v <= r.upper }
+
+// aggregate is the rule's final value over a row of so many action tokens.
+func (r *rule) aggregate(d []float64, mask []uint8, length float64) float64 {
+	sum, largest, least := 0.0, math.Inf(-1), math.Inf(1)
+	for t, m := range mask {
+		if m != 0 {
+			v := r.value(d[t])
+			sum, largest, least = sum+v, max(largest, v), min(least, v)
+		}
+	}
+	switch r.over {
+	case "mean":
+		return r.final(sum / length)
+	case "max":
+		return r.final(largest)
+	case "min":
+		return r.final(least)
+	default:
+		return r.final(sum)
+	}
+}
+
+// RuleReport is what a rule saw, in as much detail as a diagnosis needs.
+type RuleReport struct {
+	// Rule is its text.
+	Rule string
+	// PerRow says whether the rule looks at rows.
+	PerRow bool
+	// Lower and Upper are its bounds, infinite where there is none.
+	Lower, Upper float64
+	// Values a token: the metric, a row's for each of its action tokens. 0 where the mask is 0.
+	Values []float64
+	// Keep a token: 0 where the rule dropped an action token.
+	Keep []uint8
+}

@@ -1,0 +1,134 @@
+package loss
+
+import "math"
+
+// surrogate is a loss of the ratio of the current to the old policy.
+type surrogate struct {
+	// logLow and logHigh bound the log ratio before exp.
+	logLow, logHigh float64
+	level           string
+	sumAll          bool
+	// token is the loss of one token with log-probability lp and advantage a, and slope, its derivative by lp, where
+	// dr is that of the ratio.
+	token func(lp, ratio, dr, a float64) (loss, slope float64, flags clip)
+}
+
+// clip says what bounded a token's loss.
+type clip struct{ clipped, dual bool }
+
+// newSurrogate bounds the log ratio on both sides.
+func newSurrogate(o *Options) surrogate {
+	s := surrogate{logLow: math.Inf(-1), logHigh: math.Inf(1), level: o.Level, sumAll: o.SumAllAdvantages}
+	if o.LogRatioClamp > 0 {
+		s.logLow, s.logHigh = -o.LogRatioClamp, o.LogRatioClamp
+	}
+	return s
+}
+
+func (*surrogate) metrics() []string {
+	return []string{"clip_fraction", "dual_clip_fraction", "approx_kl"}
+}
+
+// ratio is exp(d) with d within bounds, and its derivative by d: 0 beyond them.
+func (s *surrogate) ratio(d float64) (bounded, ratio, dr float64) {
+	switch {
+	case d > s.logHigh:
+		return s.logHigh, math.Exp(s.logHigh), 0
+	case d < s.logLow:
+		return s.logLow, math.Exp(s.logLow), 0
+	}
+	ratio = math.Exp(d)
+	return d, ratio, ratio
+}
+
+func (s *surrogate) row(r *row, tally *tally) float64 {
+	if s.level != LevelToken {
+		return s.rowOfSequence(r, tally)
+	}
+	total := 0.0
+	for t, m := range r.mask {
+		if m == 0 {
+			continue
+		}
+		lp := r.logprobs[t]
+		d, ratio, dr := s.ratio(lp - r.old[t])
+		loss, slope, flags := s.token(lp, ratio, dr, r.advantages[t])
+		w := r.weight(t)
+		total += w * loss
+		r.grad[t] = r.scale * w * slope
+		s.note(r, tally, t, d, ratio, w, w*loss, flags)
+	}
+	return r.scale * total
+}
+
+// rowOfSequence takes the row's geometric mean ratio (GSPO, arXiv 2507.18071, equation 7). Level sequence goes with
+// the row's mean advantage, its gradient spread over the tokens; sequence-token with each token's own, its
+// gradient as if the ratio were that token's alone (equation 14).
+func (s *surrogate) rowOfSequence(r *row, tally *tally) float64 {
+	mean, advantage := r.means(s.sumAll)
+	_, ratio, dr := s.ratio(mean)
+	total, slopes := 0.0, 0.0
+	for t, m := range r.mask {
+		if m == 0 {
+			continue
+		}
+		a := advantage
+		if s.level == LevelSequenceToken {
+			a = r.advantages[t]
+		}
+		lp := r.logprobs[t]
+		loss, slope, flags := s.token(lp, ratio, dr, a)
+		w := r.weight(t)
+		total += w * loss
+		slopes += w * slope
+		r.grad[t] = r.scale * w * slope
+		s.note(r, tally, t, lp-r.old[t], ratio, w, w*loss, flags)
+	}
+	if s.level == LevelSequence {
+		r.spread(r.scale * slopes / float64(r.n))
+	}
+	return r.scale * total
+}
+
+func (s *surrogate) note(r *row, tally *tally, t int, d, ratio, w, loss float64, flags clip) {
+	tally.flag(0, flags.clipped)
+	tally.flag(1, flags.dual)
+	tally.add(2, -d)
+	r.detail.set(t, loss, ratio, w, flags)
+}
+
+// means are the row's mean log ratio and mean advantage, the latter with the masked tokens' too if all is set.
+func (r *row) means(all bool) (d, advantage float64) {
+	for t, m := range r.mask {
+		if m != 0 {
+			d += r.logprobs[t] - r.old[t]
+		}
+		if m != 0 || all {
+			advantage += r.advantages[t]
+		}
+	}
+	return d / float64(r.n), advantage / float64(r.n)
+}
+
+// spread gives every action token the gradient g.
+func (r *row) spread(g float64) {
+	for t, m := range r.mask {
+		r.grad[t] = g * float64(m)
+	}
+}
+
+// band bounds a ratio to [1 - low, 1 + high], each Off for none.
+type band struct{ low, high float64 }
+
+func newBand(o *Options) band {
+	b := band{math.Inf(-1), math.Inf(1)}
+	if o.ClipLow > 0 {
+		b.low = 1 - o.ClipLow
+	}
+	if o.ClipHigh > 0 {
+		b.high = 1 + o.ClipHigh
+	}
+	return b
+}
+
+func (b band) clip(ratio float64) float64 { return min(max(ratio, b.low), b.high) }

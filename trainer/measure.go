@@ -1,0 +1,199 @@
+package trainer
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// measures gathers what one step is reported by.
+type measures struct {
+	// began is when the step did: when the one before ended.
+	began                            time.Time
+	wait, old, update, save, publish time.Duration
+	// refusals counts by reason.
+	refusals map[string]int64
+	// losses are the loss's own metrics; entropy and mismatch are means over sampled tokens.
+	losses            loss.Metrics
+	loss              float64
+	entropy, mismatch loss.Mean
+	// offPolicy says how far the policy at the start of the step is from the one that sampled; nil when unknown.
+	offPolicy map[string]float64
+	// gradNorm and rate are means over the optimizer steps.
+	gradNorm, rate loss.Mean
+	skipped        int64
+	// values are the batch's, by metric name; nil until a batch was trained on.
+	values map[string]float64
+}
+
+func newMeasures(began time.Time) measures {
+	return measures{began: began, refusals: map[string]int64{}, losses: loss.Metrics{}}
+}
+
+// stepped notes an optimizer step.
+func (m *measures) stepped(o gpu.StepOptions, s gpu.StepStats) {
+	if s.Skipped {
+		m.skipped++
+	} else {
+		m.gradNorm = loss.Mean{Sum: m.gradNorm.Sum + s.GradNorm, Count: m.gradNorm.Count + 1}
+	}
+	m.rate = loss.Mean{Sum: m.rate.Sum + o.LearningRate, Count: m.rate.Count + 1}
+}
+
+// lost notes a micro-batch.
+func (m *measures) lost(b *loss.Batch, r *loss.Result) {
+	m.loss += r.Loss
+	m.losses.Add(r.Metrics)
+	for i, on := range b.Mask {
+		if on != 0 {
+			m.entropy.Sum += b.Entropies[i]
+			m.entropy.Count++
+		}
+	}
+	policy := b.Proximal
+	if policy == nil {
+		policy = b.Logprobs
+	}
+	sum, count := mismatchKL(policy, b.Behaviour, b.Mask)
+	m.mismatch.Sum, m.mismatch.Count = m.mismatch.Sum+sum, m.mismatch.Count+count
+}
+
+// measure takes the batch's own numbers and adds to the run's totals; b is nil at version 0.
+func (t *trainer) measure(b *batch.Batch) {
+	if b == nil {
+		return
+	}
+	v := map[string]float64{}
+	var rewards, lengths, turns, inFlight, inQueue mean
+	stale := math.Inf(-1)
+	components := map[string]*mean{}
+	sources := map[string]*mean{}
+	for _, g := range b.Groups {
+		for _, m := range g.Members {
+			rewards.add(m.Return)
+			lengths.add(float64(m.Trajectory.Tokens()))
+			turns.add(float64(len(m.Trajectory.Turns)))
+			flight, queue := m.Staleness(b.Version)
+			inFlight.add(float64(flight))
+			inQueue.add(float64(queue))
+			stale = max(stale, float64(flight+queue))
+			for name, r := range m.Trajectory.Rewards {
+				of(components, name).add(r)
+			}
+			of(sources, m.Trajectory.Source).add(m.Return)
+			t.totals.Trajectories++
+			t.totals.Tokens += int64(m.Trajectory.Tokens())
+			t.totals.ActionTokens += int64(m.Trajectory.ActionTokens())
+		}
+	}
+	v["reward/mean"], v["reward/std"] = rewards.value(), rewards.deviation()
+	for name, m := range components {
+		v["reward/component/"+name] = m.value()
+	}
+	for name, m := range sources {
+		if name != "" {
+			v["reward/source/"+name] = m.value()
+		}
+	}
+	v["staleness/mean"], v["staleness/max"] = inFlight.value()+inQueue.value(), stale
+	v["staleness/in_flight"], v["staleness/in_queue"] = inFlight.value(), inQueue.value()
+	v["batch/groups"], v["batch/trajectories"] = float64(len(b.Groups)), rewards.count
+	v["batch/tokens"], v["batch/length"], v["batch/turns"] = lengths.sum, lengths.value(), turns.value()
+	for _, n := range t.now.refusals {
+		t.totals.Rejected += n
+	}
+	t.totals.OptimizerSteps += int64(t.now.rate.Count)
+	t.totals.Wall += t.deps.Now().Sub(t.now.began)
+	t.totals.Idle += t.now.wait
+	t.now.values = v
+}
+
+// report tells of the step that has just ended, and begins the next.
+func (t *trainer) report() {
+	now := t.deps.Now()
+	m := &t.now
+	defer func() { t.now = newMeasures(now) }()
+	if m.values == nil {
+		return
+	}
+	v := m.values
+	v["loss/policy"] = m.loss / max(1, m.rate.Count)
+	for name, mean := range m.losses {
+		v["loss/"+name] = mean.Value()
+	}
+	v["policy/entropy"], v["policy/mismatch_kl"] = m.entropy.Value(), m.mismatch.Value()
+	v["optimizer/grad_norm"], v["optimizer/learning_rate"], v["optimizer/skipped"] = m.gradNorm.Value(), m.rate.Value(), float64(m.skipped)
+	for name, x := range m.offPolicy {
+		v["off_policy/"+name] = x
+	}
+	for reason, n := range m.refusals {
+		v["rejected/"+reason] = float64(n)
+	}
+	step := now.Sub(m.began).Seconds()
+	v["time/step"], v["time/wait"], v["time/old_policy"] = step, m.wait.Seconds(), m.old.Seconds()
+	v["time/update"], v["time/save"], v["time/publish"] = m.update.Seconds(), m.save.Seconds(), m.publish.Seconds()
+	if step > 0 {
+		v["time/idle_ratio"] = m.wait.Seconds() / step
+		v["rate/trajectories"], v["rate/tokens"] = v["batch/trajectories"]/step, v["batch/tokens"]/step
+	}
+	if busy := m.old + m.update; busy > 0 {
+		v["rate/train_tokens"] = v["batch/tokens"] / busy.Seconds()
+	}
+	waiting, ready, early := t.assembler.Counts()
+	v["queue/groups_waiting"], v["queue/groups_ready"], v["queue/messages_early"] = float64(waiting), float64(ready), float64(early)
+	v["admission/eta"], v["admission/depth"] = float64(t.eta), float64(t.put.depth)
+	v["total/trajectories"], v["total/tokens"] = float64(t.totals.Trajectories), float64(t.totals.Tokens)
+	v["total/rejected"], v["total/optimizer_steps"] = float64(t.totals.Rejected), float64(t.totals.OptimizerSteps)
+	if t.deps.Metrics != nil {
+		t.deps.Metrics.step(t.step, v, m)
+	}
+	t.deps.Log.Debug("step done", "step", t.step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventStepDone, At: now.UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step, Metrics: maps.Clone(v),
+	})
+}
+
+// mean gathers count, mean and deviation.
+type mean struct{ sum, squares, count float64 }
+
+func (m *mean) add(x float64) {
+	m.sum, m.squares, m.count = m.sum+x, m.squares+x*x, m.count+1
+}
+
+func (m *mean) value() float64 {
+	if m.count == 0 {
+		return 0
+	}
+	return m.sum / m.count
+}
+
+func (m *mean) deviation() float64 {
+	if m.count == 0 {
+		return 0
+	}
+	return math.Sqrt(max(0, m.squares/m.count-m.value()*m.value()))
+}
+
+func of(means map[string]*mean, name string) *mean {
+	if means[name] == nil {
+		means[name] = &mean{}
+	}
+	return means[name]
+}
+
+// reasons are all that a trajectory can be refused or passed over for, sorted.
+func reasons() []string {
+	all := []string{
+		string(batch.ReasonStale), string(batch.ReasonDuplicate), string(batch.ReasonForeign),
+		string(batch.ReasonPoisoned), string(batch.ReasonIncomplete), string(batch.ReasonZeroVariance),
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,102 @@
+package trainer
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics are the trainer's collectors. Their names begin with weir_trainer_.
+type Metrics struct {
+	version                              prometheus.Gauge
+	steps, trajectories, tokens, skipped prometheus.Counter
+	rejected                             *prometheus.CounterVec
+	staleness                            prometheus.Histogram
+	phases                               *prometheus.HistogramVec
+	// last are set from the step's report, by its names.
+	last map[string]prometheus.Gauge
+}
+
+// NewMetrics registers the collectors. It fails where they are registered already.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	own := prometheus.NewRegistry()
+	with := promauto.With(own)
+	gauge := func(name, help string) prometheus.Gauge {
+		return with.NewGauge(prometheus.GaugeOpts{Name: "weir_trainer_" + name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return with.NewCounter(prometheus.CounterOpts{Name: "weir_trainer_" + name, Help: help})
+	}
+	m := &Metrics{
+		version:      gauge("policy_version", "Newest policy version that was saved and published."),
+		steps:        counter("steps_total", "Steps done by this process."),
+		trajectories: counter("trajectories_total", "Trajectories trained on by this process."),
+		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
+		skipped:      counter("optimizer_steps_skipped_total", "Optimizer steps skipped because the gradient was not finite."),
+		rejected: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_trainer_rejected_total", Help: "Trajectories not trained on, by reason.",
+		}, []string{"reason"}),
+		staleness: with.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_trainer_batch_staleness_versions", Buckets: []float64{0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32},
+			Help: "Mean staleness of each batch: versions between a trajectory's oldest token and the trainer.",
+		}),
+		phases: with.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_trainer_phase_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+			Help: "Time of each phase of a step: wait, old_policy, update, save, publish.",
+		}, []string{"phase"}),
+		last: map[string]prometheus.Gauge{
+			"reward/mean":             gauge("reward_mean", "Mean reward of the last batch."),
+			"staleness/max":           gauge("staleness_max_versions", "Largest staleness in the last batch."),
+			"staleness/in_flight":     gauge("staleness_in_flight_versions", "Mean staleness of the last batch that came about while sampling."),
+			"staleness/in_queue":      gauge("staleness_in_queue_versions", "Mean staleness of the last batch that came about while waiting."),
+			"loss/policy":             gauge("policy_loss", "Mean policy loss of the last step's minibatches."),
+			"loss/approx_kl":          gauge("approx_kl_nats", "Mean of old minus new log-probability over the last step."),
+			"loss/clip_fraction":      gauge("clip_ratio", "Share of tokens whose gradient the clip took in the last step."),
+			"policy/entropy":          gauge("entropy_nats", "Mean entropy at the sampled tokens of the last step."),
+			"policy/mismatch_kl":      gauge("mismatch_kl_nats", "Divergence of the sampling from the training policy in the last batch (k3)."),
+			"optimizer/grad_norm":     gauge("grad_norm", "Mean gradient norm before clipping in the last step."),
+			"optimizer/learning_rate": gauge("learning_rate", "Learning rate of the last step."),
+			"time/idle_ratio":         gauge("idle_ratio", "Share of the last step spent waiting for its batch. High: add producers or raise eta."),
+			"rate/tokens":             gauge("tokens_per_second", "Tokens trained on a second over the last step, waiting included."),
+			"queue/groups_waiting":    gauge("groups_waiting", "Groups issued and not complete."),
+			"queue/groups_ready":      gauge("groups_ready", "Groups ready for a batch."),
+			"admission/eta":           gauge("eta_versions", "Staleness bound in force."),
+			"admission/depth":         gauge("depth_versions", "Pipeline depth in force."),
+		},
+	}
+	for _, reason := range reasons() {
+		m.rejected.WithLabelValues(reason)
+	}
+	for _, phase := range []string{"wait", "old_policy", "update", "save", "publish"} {
+		m.phases.WithLabelValues(phase)
+	}
+	if err := registerer.Register(own); err != nil {
+		return nil, fmt.Errorf("register trainer metrics: %w", err)
+	}
+	return m, nil
+}
+
+// step takes over one step's report.
+func (m *Metrics) step(step int64, v map[string]float64, s *measures) {
+	m.version.Set(float64(step))
+	m.steps.Inc()
+	m.trajectories.Add(v["batch/trajectories"])
+	m.tokens.Add(v["batch/tokens"])
+	m.skipped.Add(float64(s.skipped))
+	for reason, n := range s.refusals {
+		m.rejected.WithLabelValues(reason).Add(float64(n))
+	}
+	m.staleness.Observe(v["staleness/mean"])
+	for phase, d := range map[string]float64{
+		"wait": s.wait.Seconds(), "old_policy": s.old.Seconds(), "update": s.update.Seconds(),
+		"save": s.save.Seconds(), "publish": s.publish.Seconds(),
+	} {
+		m.phases.WithLabelValues(phase).Observe(d)
+	}
+	for name, g := range m.last {
+		if x, ok := v[name]; ok {
+			g.Set(x)
+		}
+	}
+}

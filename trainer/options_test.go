@@ -1,0 +1,75 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, change func(*Config)) error {
+		cfg := testConfig(t.TempDir())
+		cfg.Steps = 2
+		change(&cfg)
+		w := newWorld(vocab)
+		steps := 0
+		err := Run(t.Context(), cfg, Deps{
+			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Reference: func() (gpu.Engine, error) { return newBigram(vocab), nil },
+			Observer: func(e schemas.Event) {
+				if e.Type == schemas.EventStepDone {
+					steps++
+				}
+			},
+		})
+		if err == nil {
+			require.Equal(t, 2, steps)
+		}
+		return err
+	}
+	for _, name := range loss.Names() {
+		t.Run("loss "+name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, run(t, func(c *Config) { c.Loss.Name = name }))
+		})
+	}
+	lacks := map[string]string{"Values": "needs a critic", "Baselines": "needs Baselines", "Agent": "needs Agent"}
+	for _, name := range advantage.Names() {
+		t.Run("advantage "+name, func(t *testing.T) {
+			t.Parallel()
+			err := run(t, func(c *Config) { c.Advantage.Name, c.Minibatches = name, 1 })
+			for _, need := range advantage.Requires(name, advantage.DefaultOptions()) {
+				if lacks[need] != "" {
+					require.ErrorContains(t, err, lacks[need])
+					return
+				}
+			}
+			require.NoError(t, err)
+		})
+	}
+	for _, name := range []string{ProximalRecompute, loss.ApproximateLogLinear, loss.ApproximateLinear, loss.ApproximateRollout} {
+		t.Run("proximal "+name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, run(t, func(c *Config) { c.Proximal, c.Eta, c.Depth = name, 1, 1 }))
+		})
+	}
+	for name, change := range map[string]func(*Config){
+		"duration":  func(c *Config) { c.Loss.Duration.Share = 0.5 },
+		"entropy":   func(c *Config) { c.Loss.EntropyCoef = 0.01 },
+		"overlong":  func(c *Config) { c.Selection.Overlong.Limit, c.Selection.Overlong.Buffer = 4, 2 },
+		"epochs":    func(c *Config) { c.Epochs = 3 },
+		"drop void": func(c *Config) { c.Selection.DropVoid = true },
+		"unmasked":  func(c *Config) { c.MaskTools = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, run(t, change))
+		})
+	}
+}

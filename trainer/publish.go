@@ -1,0 +1,76 @@
+package trainer
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// wholePublisher publishes every version whole, in shards named by their content.
+type wholePublisher struct {
+	cfg       Publish
+	stream    Stream
+	config    gpu.Config
+	tokenizer []byte
+}
+
+func newWholePublisher(cfg Publish, deps Deps) *wholePublisher {
+	return &wholePublisher{cfg: cfg, stream: deps.Stream, config: deps.Engine.Config(), tokenizer: deps.Tokenizer}
+}
+
+// Publish sends the shards, then the manifest.
+func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
+	config, err := json.Marshal(p.config)
+	if err != nil {
+		return fmt.Errorf("encode model configuration: %w", err)
+	}
+	m := &schemas.Manifest{
+		Run: p.stream.Run(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
+		Config: config, ConfigHash: hash(config), TokenizerHash: hash(p.tokenizer),
+	}
+	shards := map[string][]byte{}
+	dtype := safetensors.F32
+	if p.cfg.DType == "bfloat16" {
+		dtype = safetensors.BF16
+	}
+	for _, tensors := range split(v.Weights.Tensors, p.cfg.ShardBytes, p.cfg.DType) {
+		data, err := safetensors.Encode(&gpu.Weights{Tensors: tensors}, dtype)
+		if err != nil {
+			return fmt.Errorf("encode weights: %w", err)
+		}
+		name := hash(data)
+		shards[name] = data
+		m.Shards = append(m.Shards, schemas.Shard{Hash: name, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors, FullHash: name})
+	}
+	return p.stream.PublishWeights(ctx, m, shards)
+}
+
+// split deals tensors, in order, into runs of at most limit bytes; a larger tensor is alone.
+func split(tensors []gpu.Tensor, limit int64, dtype string) [][]gpu.Tensor {
+	width := int64(4)
+	if dtype == "bfloat16" {
+		width = 2
+	}
+	var out [][]gpu.Tensor
+	var size int64
+	for _, t := range tensors {
+		n := int64(len(t.Data)) * width
+		if len(out) == 0 || size+n > limit {
+			out, size = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], t)
+		size += n
+	}
+	return out
+}
+
+func hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

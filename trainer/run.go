@@ -1,0 +1,105 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
+// newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured.
+// A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else.
+func Run(ctx context.Context, cfg Config, deps Deps) error {
+	for {
+		err := runOnce(ctx, cfg, deps)
+		if ctx.Err() != nil || !errors.Is(err, ErrRecreated) {
+			return err
+		}
+		// What was in the old stream is lost: go back to the checkpoint and have it rolled out again.
+	}
+}
+
+func runOnce(ctx context.Context, cfg Config, deps Deps) (err error) {
+	t, err := start(ctx, cfg, deps)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.close()) }()
+
+	// What a crash may have left undone: everything after the checkpoint is done again.
+	if err := t.finish(ctx); err != nil {
+		return err
+	}
+	for t.step < cfg.Steps {
+		err := t.trainStep(ctx)
+		if errors.Is(err, errDrained) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("step %d: %w", t.step+1, err)
+		}
+	}
+	return t.done(ctx)
+}
+
+// trainStep is one step of the loop.
+func (t *trainer) trainStep(ctx context.Context) error {
+	// Group-complete, fresh enough, oldest first.
+	b, err := t.nextBatch(ctx)
+	if err != nil {
+		return err
+	}
+	t.deps.After("batch")
+	rows := t.rows(b)
+
+	// The proximal policy of this step: what ratios are taken against.
+	old, err := t.oldPolicy(ctx, rows)
+	if err != nil {
+		return err
+	}
+	adv, err := t.advantages(rows, old)
+	if err != nil {
+		return err
+	}
+	rows.Silence(t.cfg.silenced(b))
+
+	// Minibatches within a token budget, packed.
+	if err := t.update(ctx, rows, old, adv); err != nil {
+		return err
+	}
+	t.deps.After("update")
+	// From here on the batch is trained on, and the policy is a new version. Decide what that means for the
+	// groups in hand and for new ones before the checkpoint, so that the checkpoint holds the decision.
+	if err := t.commit(ctx, b); err != nil {
+		return err
+	}
+	t.deps.After("commit")
+
+	// Invariant: no ack of a trained trajectory, no version and no ticket leaves before the checkpoint that holds it.
+	if err := t.save(ctx, b); err != nil {
+		return err
+	}
+	return t.finish(ctx)
+}
+
+// finish is what follows a checkpoint. Every part is idempotent: a trainer that starts again does it all again.
+func (t *trainer) finish(ctx context.Context) error {
+	if err := t.ack(ctx); err != nil {
+		return err
+	}
+	t.deps.After("ack")
+	if err := t.purge(ctx); err != nil {
+		return err
+	}
+	t.deps.After("purge")
+	if err := t.publish(ctx); err != nil {
+		return err
+	}
+	t.deps.After("control")
+	if err := t.issue(ctx); err != nil {
+		return err
+	}
+	t.deps.After("issue")
+	t.report()
+	return nil
+}

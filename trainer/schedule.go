@@ -1,0 +1,30 @@
+package trainer
+
+import "math"
+
+// The schedules of the learning rate.
+const (
+	ScheduleConstant = "constant"
+	ScheduleLinear   = "linear"
+	ScheduleCosine   = "cosine"
+)
+
+// rate is the learning rate of step, 0 <= step < total: a linear rise over the warm-up, then the schedule down
+// to final times the peak at the last step.
+func rate(schedule string, peak, final float64, step, warmup, total int64) float64 {
+	if step < warmup {
+		return peak * float64(step+1) / float64(warmup)
+	}
+	if total <= warmup+1 {
+		return peak
+	}
+	done := min(1, float64(step-warmup)/float64(total-1-warmup))
+	switch schedule {
+	case ScheduleLinear:
+		return peak * (1 - (1-final)*done)
+	case ScheduleCosine:
+		return peak * (final + (1-final)*(1+math.Cos(math.Pi*done))/2)
+	default:
+		return peak
+	}
+}

@@ -1,0 +1,112 @@
+package selection
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// Groups says which groups are worth training on.
+type Groups struct {
+	// DropZeroVariance drops groups whose rewards are all equal, which have no advantage (DAPO's dynamic sampling,
+	// arXiv 2503.14476, equation 11). Others take their places. Defaults to true.
+	DropZeroVariance bool `koanf:"drop_zero_variance"`
+	// DropRate is the share of such groups that is dropped, at random: L0 keeps half. Defaults to 1.
+	DropRate float64 `koanf:"drop_rate"`
+	// Tolerance is how far apart rewards may be and still count as equal. Defaults to 0.
+	Tolerance float64 `koanf:"tolerance"`
+	// ExtremesOnly drops a group only if its rewards all equal Worst or all equal Best (L0: nobody right, or
+	// everybody).
+	ExtremesOnly bool    `koanf:"extremes_only"`
+	Worst        float64 `koanf:"worst"`
+	Best         float64 `koanf:"best"`
+	// KeepSingle keeps groups of one, whose variance says nothing (DAPO's recipe). Defaults to true.
+	KeepSingle bool `koanf:"keep_single"`
+	// MaxMean drops groups whose mean reward is at least this: prompts already solved (no-positive-resampling,
+	// ScaleRL). 0, the default, drops none.
+	MaxMean float64 `koanf:"max_mean"`
+}
+
+// DefaultGroups drop every group of equal rewards.
+func DefaultGroups() Groups {
+	return Groups{DropZeroVariance: true, DropRate: 1, Best: 1, KeepSingle: true}
+}
+
+// L0Groups are L0's: groups that are all wrong or all right are dropped half of the time.
+func L0Groups() Groups {
+	g := DefaultGroups()
+	g.DropRate, g.ExtremesOnly, g.KeepSingle = 0.5, true, false
+	return g
+}
+
+// Validate reports every fault.
+func (g Groups) Validate() error {
+	var errs []error
+	if !(g.DropRate >= 0 && g.DropRate <= 1) {
+		errs = append(errs, fmt.Errorf("drop_rate: %v: must be between 0 and 1", g.DropRate))
+	}
+	if !(g.Tolerance >= 0) {
+		errs = append(errs, fmt.Errorf("tolerance: %v: must not be negative", g.Tolerance))
+	}
+	if g.ExtremesOnly && g.Worst == g.Best {
+		errs = append(errs, fmt.Errorf("best: %v: must differ from worst", g.Best))
+	}
+	return errors.Join(errs...)
+}
+
+// Keep says whether a group with these rewards is trained on. u is a random number in [0, 1).
+func (g Groups) Keep(rewards []float64, u float64) (bool, error) {
+	if len(rewards) == 0 {
+		return false, stats.Fault("Rewards", -1, "empty group")
+	}
+	if err := stats.CheckRowsFinite("Rewards", rewards); err != nil {
+		return false, err
+	}
+	mean, _ := stats.MeanStd(rewards)
+	if g.MaxMean != 0 && mean >= g.MaxMean {
+		return false, nil
+	}
+	if !g.DropZeroVariance || g.KeepSingle && len(rewards) == 1 || !g.uniform(rewards) {
+		return true, nil
+	}
+	return u > g.DropRate, nil
+}
+
+// uniform says whether the rewards are all the same, and an extreme if only those count.
+func (g Groups) uniform(rewards []float64) bool {
+	least, most := rewards[0], rewards[0]
+	for _, r := range rewards {
+		least, most = min(least, r), max(most, r)
+	}
+	if most-least > g.Tolerance {
+		return false
+	}
+	return !g.ExtremesOnly || near(least, g.Worst, g.Tolerance) || near(least, g.Best, g.Tolerance)
+}
+
+func near(a, b, tolerance float64) bool { return a-b <= tolerance && b-a <= tolerance }
+
+// ErrTooFew is returned when generation has been asked for as often as allowed and there are still too few rows.
+var ErrTooFew = errors.New("too few samples are left after selection")
+
+// Accumulate gathers what several rounds of generation leave until there is enough (L0: twice the batch, in rows,
+// within three rounds).
+type Accumulate struct {
+	// Rows is how many there must be.
+	Rows int `koanf:"rows"`
+	// MaxRounds bounds the rounds of generation. 0 is no bound.
+	MaxRounds int `koanf:"max_rounds"`
+}
+
+// Enough says whether to stop, after so many rounds that left so many rows. It wraps ErrTooFew when no more may be
+// asked for.
+func (a Accumulate) Enough(rows, rounds int) (bool, error) {
+	if rows >= a.Rows {
+		return true, nil
+	}
+	if a.MaxRounds > 0 && rounds >= a.MaxRounds {
+		return false, fmt.Errorf("gather %d rows in %d rounds: %d: %w", a.Rows, a.MaxRounds, rows, ErrTooFew)
+	}
+	return false, nil
+}

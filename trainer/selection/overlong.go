@@ -1,0 +1,57 @@
+package selection
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Overlong shapes the reward of long rollouts (DAPO, arXiv 2503.14476, equation 13): within Buffer tokens of the limit
+// the reward falls linearly, by Factor at the limit and, unless Bounded, further beyond it.
+//
+//	reward += min(0, -(length - (Limit - Buffer)) / Buffer * Factor)
+type Overlong struct {
+	// Limit is the longest rollout, in action tokens; 0, the default, shapes nothing.
+	Limit int `koanf:"limit"`
+	// Buffer before the limit.
+	Buffer int `koanf:"buffer"`
+	// Factor is the penalty at the limit. Defaults to 1.
+	Factor float64 `koanf:"factor"`
+	// Bounded keeps the penalty at Factor beyond the limit. Defaults to true.
+	Bounded bool `koanf:"bounded"`
+	// Mask takes rollouts that were cut off at a limit out of the loss instead: they are neither right nor wrong.
+	// Defaults to false.
+	Mask bool `koanf:"mask"`
+}
+
+// DefaultOverlong shapes nothing.
+func DefaultOverlong() Overlong { return Overlong{Factor: 1, Bounded: true} }
+
+// Validate reports every fault.
+func (o Overlong) Validate() error {
+	var errs []error
+	if o.Limit < 0 {
+		errs = append(errs, fmt.Errorf("limit: %d: must not be negative", o.Limit))
+	}
+	if o.Limit > 0 && (o.Buffer <= 0 || o.Buffer > o.Limit) {
+		errs = append(errs, fmt.Errorf("buffer: %d: must be between 1 and limit (%d)", o.Buffer, o.Limit))
+	}
+	if !(o.Factor >= 0) {
+		errs = append(errs, fmt.Errorf("factor: %v: must not be negative", o.Factor))
+	}
+	return errors.Join(errs...)
+}
+
+// Penalty is what is added to the reward of a rollout of so many action tokens: 0 or less.
+func (o Overlong) Penalty(length int) float64 {
+	if o.Limit == 0 {
+		return 0
+	}
+	over := float64(length-(o.Limit-o.Buffer)) / float64(o.Buffer)
+	if o.Bounded {
+		over = min(over, 1)
+	}
+	return -max(0, over) * o.Factor
+}
+
+// Masks says whether a rollout leaves the loss.
+func (o Overlong) Masks(cutOff bool) bool { return o.Mask && cutOff }

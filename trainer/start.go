@@ -1,0 +1,280 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// trainer is what the loop holds.
+type trainer struct {
+	cfg  Config
+	deps Deps
+
+	step      int64
+	eta       int
+	depth     int
+	random    *rand.PCG
+	estimator advantage.Estimator
+	objective *loss.Objective
+	// toolTokens are those of the batch in hand that no policy sampled and that are trained on all the same.
+	toolTokens []int
+	// needLogprobs: the estimator reads the log-probabilities at the start of the step.
+	needLogprobs bool
+	proximal     bool // whether ratios need the log-probabilities at the start of the step
+	reference    gpu.Engine
+
+	store     *checkpoint.Store
+	issuer    *issuer
+	assembler *batch.Assembler
+	feed      Feed
+	follower  *follower
+	// put are the bounds as the trainer wrote them to control last.
+	put bounds
+	// deliveries are those that are pending, by sequence: what Reject needs.
+	deliveries map[uint64]*Delivery
+	// settled are the trained sequences to ack once the checkpoint is written.
+	settled []uint64
+	// lost are groups whose trajectories went with a stream that was made anew.
+	lost []checkpoint.RecordDrop
+	// ended counts the messages that ended otherwise since the last checkpoint, recorded is that one's record.
+	// delivered is the highest sequence that the feed gave.
+	ended     int
+	delivered uint64
+	recorded  checkpoint.Record
+	purged    uint64
+	// version is the newest, published or about to be.
+	version Version
+	totals  checkpoint.Totals
+	result  loss.Result
+	now     measures
+}
+
+// start opens the checkpoints, loads the newest or makes version 0, and opens the feed where it left off.
+func start(ctx context.Context, cfg Config, deps Deps) (_ *trainer, err error) {
+	deps, err = deps.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("trainer configuration: %w", err)
+	}
+	t := &trainer{cfg: cfg, deps: deps, deliveries: map[uint64]*Delivery{}, now: newMeasures(deps.Now())}
+	if t.deps.Publisher == nil {
+		t.deps.Publisher = newWholePublisher(cfg.Publish, deps)
+	}
+	if err := t.chooseAdvantage(); err != nil {
+		return nil, err
+	}
+	if err := t.chooseLoss(); err != nil {
+		return nil, err
+	}
+	if t.store, err = checkpoint.Open(cfg.Checkpoint, deps.Folder); err != nil {
+		return nil, err
+	}
+	t.store.After = deps.After
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.close())
+		}
+	}()
+	c, damage, err := t.store.Load()
+	for _, d := range damage {
+		deps.Log.Warn("checkpoint passed over", "dir", d.Dir, "file", d.File, "want", d.Want, "have", d.Have)
+	}
+	if err != nil {
+		return nil, err
+	}
+	fresh := c == nil
+	if fresh {
+		if err := t.refuseOrphan(ctx); err != nil {
+			return nil, err
+		}
+		if c, err = t.versionZero(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.openReference(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := t.resume(ctx, c); err != nil {
+		return nil, err
+	}
+	if fresh {
+		return t, t.save(ctx, nil)
+	}
+	deps.Log.Info("resumed", "step", t.step, "checkpoint", t.store.Path(t.step), "open_groups", len(t.issuer.open))
+	return t, nil
+}
+
+// versionZero is the starting weights: the engine's, after the cold start if there is one.
+func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, error) {
+	if t.cfg.ColdStart.Steps > 0 {
+		if t.deps.Demonstrations == nil {
+			return nil, errors.New("cold start: there are no demonstrations")
+		}
+		began := t.deps.Now()
+		err := Imitate(ctx, t.cfg.ColdStart, t.deps.Engine, t.deps.Demonstrations, func(step int64, loss float64) {
+			t.deps.Log.Debug("cold start", "step", step, "loss", loss)
+			t.deps.Observer(schemas.Event{
+				Run: t.deps.Stream.Run(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
+				Metrics: map[string]float64{
+					"cold_start/loss": loss, "cold_start/step": float64(step), "cold_start/steps": float64(t.cfg.ColdStart.Steps),
+					"time/cold_start": t.deps.Now().Sub(began).Seconds(),
+				},
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	w, o, err := snapshot(ctx, t.deps.Engine)
+	if err != nil {
+		return nil, err
+	}
+	random, err := rand.NewPCG(t.cfg.Seed, 0).MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	return &checkpoint.Checkpoint{
+		State: checkpoint.State{
+			Run: t.deps.Stream.Run(), Random: random, SavedAt: t.deps.Now().UTC(),
+			Eta: t.cfg.Eta, Depth: t.cfg.Depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
+		},
+		Weights: w, Optimizer: o,
+	}, nil
+}
+
+// resume takes up a checkpoint's state.
+func (t *trainer) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
+	s := &c.State
+	if s.Run != t.deps.Stream.Run() {
+		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Run())
+	}
+	if err := t.deps.Engine.SetWeights(ctx, c.Weights); err != nil {
+		return fmt.Errorf("load weights of step %d: %w", s.Step, err)
+	}
+	if err := t.deps.Engine.SetOptimizer(ctx, c.Optimizer); err != nil {
+		return fmt.Errorf("load optimizer of step %d: %w", s.Step, err)
+	}
+	t.random = rand.NewPCG(t.cfg.Seed, 0)
+	if err := t.random.UnmarshalBinary(s.Random); err != nil {
+		return fmt.Errorf("load random state of step %d: %w", s.Step, err)
+	}
+	t.step, t.totals = s.Step, s.Totals
+	if s.KLCoef != nil {
+		t.objective.SetKLCoef(*s.KLCoef)
+	}
+	t.version, t.recorded = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}, c.Record
+	if err := t.chooseBounds(ctx, s); err != nil {
+		return err
+	}
+	if err := t.openFeed(ctx, c); err != nil {
+		return err
+	}
+	t.delivered = s.Ledger.Low
+	t.assembler = batch.New(batch.Config{
+		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Eta: t.eta,
+		InOrder: t.cfg.Deterministic, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),
+		Horizon: uint64(4 * (t.eta + 2) * t.cfg.BatchGroups),
+		Check:   batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
+	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
+	t.issuer = restoreIssuer(t.cfg, s.Run, t.deps.Prompts, s, t.assembler)
+	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))
+	t.issuer.dropped, t.lost = t.lost, nil
+	t.issuer.reissue(c)
+	t.follower = follow(ctx, t.deps.Stream, t.deps.Log)
+	for _, d := range c.Pending {
+		e := t.assembler.Add(d)
+		t.issuer.apply(e)
+		if err := t.dispose(ctx, e.Verdicts); err != nil {
+			return err
+		}
+	}
+	return t.plan(ctx)
+}
+
+// openReference makes the frozen policy. Its weights are those of version 0, which the store keeps.
+func (t *trainer) openReference(ctx context.Context, c *checkpoint.Checkpoint) (err error) {
+	if !t.objective.NeedsReference() {
+		return nil
+	}
+	if t.reference, err = t.deps.Reference(); err != nil {
+		return fmt.Errorf("make the reference policy: %w", err)
+	}
+	w, err := t.store.Reference(t.deps.Engine.Config(), c)
+	if err != nil {
+		return err
+	}
+	if err := t.reference.SetWeights(ctx, w); err != nil {
+		return fmt.Errorf("load the reference policy: %w", err)
+	}
+	return nil
+}
+
+// openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
+// for open groups is lost, so their prompts are issued again, and what was trained on stays known by its groups
+// having ended.
+func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error {
+	s := &c.State
+	pending := t.cfg.maxPending(t.eta)
+	var from *Position
+	if s.Stream != "" {
+		from = &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}
+	}
+	feed, err := t.deps.Stream.Feed(ctx, from, pending)
+	if errors.Is(err, ErrRecreated) {
+		t.deps.Log.Warn("the trajectory stream is a new one: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
+		s.Ledger, c.Pending = batch.Ledger{}, nil
+		for _, g := range s.Issue.Open {
+			t.lost = append(t.lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonLost, Reissue: true})
+			s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
+		}
+		s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
+		feed, err = t.deps.Stream.Feed(ctx, nil, pending)
+	}
+	if err != nil {
+		return fmt.Errorf("open the trajectory feed: %w", err)
+	}
+	t.feed = feed
+	return nil
+}
+
+// close ends what start began.
+func (t *trainer) close() error {
+	var errs []error
+	if t.follower != nil {
+		t.follower.stop()
+	}
+	if t.reference != nil {
+		errs = append(errs, t.reference.Close())
+	}
+	if t.feed != nil {
+		errs = append(errs, t.feed.Close())
+	}
+	if t.store != nil {
+		errs = append(errs, t.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// snapshot copies the weights and the moments out.
+func snapshot(ctx context.Context, e gpu.Engine) (*gpu.Weights, *gpu.OptimizerState, error) {
+	w, err := e.Weights(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read weights: %w", err)
+	}
+	o, err := e.Optimizer(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read optimizer: %w", err)
+	}
+	return w, o, nil
+}

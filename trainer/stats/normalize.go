@@ -1,0 +1,173 @@
+package stats
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Over what a Normalization takes its mean or deviation.
+const (
+	LevelNone  = "none"
+	LevelBatch = "batch"
+	LevelGroup = "group"
+)
+
+// Normalization shifts and scales rewards (one entry a row) or advantages (one a token), as AReaL does:
+//
+//	y = (x - mean) / (std + Epsilon), and 0 where the mask is 0
+type Normalization struct {
+	// Mean and Std are none, batch or group. Without Std the divisor is exactly 1.
+	Mean string `koanf:"mean"`
+	Std  string `koanf:"std"`
+	// LeaveOneOut takes each entry's mean over the others. A group of one row then has mean 0.
+	LeaveOneOut bool `koanf:"leave_one_out"`
+	// Biased divides the squares by n, not n-1. Unbiased, fewer than two entries or a group of one row have std 1.
+	Biased bool `koanf:"biased"`
+	// Epsilon is added to the deviation. Defaults to 1e-5.
+	Epsilon float64 `koanf:"epsilon"`
+}
+
+// DefaultNormalization does nothing.
+func DefaultNormalization() Normalization {
+	return Normalization{Mean: LevelNone, Std: LevelNone, Epsilon: 1e-5}
+}
+
+// Validate reports every fault.
+func (n Normalization) Validate() error {
+	errs := []error{
+		Choose("mean", n.Mean, LevelNone, LevelBatch, LevelGroup),
+		Choose("std", n.Std, LevelNone, LevelBatch, LevelGroup),
+	}
+	if !(n.Epsilon >= 0) {
+		errs = append(errs, fmt.Errorf("epsilon: %v: must not be negative", n.Epsilon))
+	}
+	return errors.Join(errs...)
+}
+
+// set adds up the entries that share a mean or a deviation.
+type set struct {
+	sum, squares float64
+	n, rows      int
+}
+
+// Apply writes y to out, which may be x. Row i is x[offsets[i]:offsets[i+1]] and belongs to groups[i]; a negative
+// group is none: its mean and deviation are 0. A nil mask is all ones. A batch that is masked throughout is
+// left as it is.
+func (n Normalization) Apply(x []float64, offsets []int, mask []uint8, groups []int, out []float64) error {
+	if mask == nil {
+		mask = make([]uint8, len(x))
+		for t := range mask {
+			mask[t] = 1
+		}
+	}
+	if err := CheckRows(offsets, mask); err != nil {
+		return err
+	}
+	if err := CheckLength("x", x, len(mask)); err != nil {
+		return err
+	}
+	if n.Mean == LevelGroup || n.Std == LevelGroup {
+		if err := CheckLength("Group", groups, len(offsets)-1); err != nil {
+			return err
+		}
+	}
+	if err := CheckFinite("x", x, offsets, mask); err != nil {
+		return err
+	}
+	if _, count := Sum(x, mask); count == 0 {
+		copy(out, x)
+		return nil
+	}
+	sums := n.sums(x, offsets, mask, groups)
+	for i := range len(offsets) - 1 {
+		for t := offsets[i]; t < offsets[i+1]; t++ {
+			if mask[t] == 0 {
+				out[t] = 0
+				continue
+			}
+			out[t] = n.centre(sums, groups, i, x[t]) / n.divisor(sums, groups, i)
+		}
+	}
+	return nil
+}
+
+const wholeBatch = math.MinInt
+
+// key is the set of row i at a level.
+func key(level string, groups []int, i int) int {
+	if level == LevelGroup {
+		return groups[i]
+	}
+	return wholeBatch
+}
+
+// sums fills first the means' sums, then the deviations' squares.
+func (n Normalization) sums(x []float64, offsets []int, mask []uint8, groups []int) map[int]*set {
+	sums := map[int]*set{}
+	at := func(k int) *set {
+		if sums[k] == nil {
+			sums[k] = &set{}
+		}
+		return sums[k]
+	}
+	for i := range len(offsets) - 1 {
+		sum, count := Sum(x[offsets[i]:offsets[i+1]], mask[offsets[i]:offsets[i+1]])
+		for _, k := range []int{wholeBatch, key(LevelGroup, orNone(groups, len(offsets)-1), i)} {
+			s := at(k)
+			s.sum, s.n, s.rows = s.sum+sum, s.n+count, s.rows+1
+		}
+	}
+	for i := range len(offsets) - 1 {
+		s := at(key(n.Std, groups, i))
+		for t := offsets[i]; t < offsets[i+1]; t++ {
+			if mask[t] != 0 {
+				d := n.centre(sums, groups, i, x[t])
+				s.squares += d * d
+			}
+		}
+	}
+	return sums
+}
+
+func orNone(groups []int, rows int) []int {
+	if groups == nil {
+		groups = make([]int, rows)
+	}
+	return groups
+}
+
+// centre is x less its mean.
+func (n Normalization) centre(sums map[int]*set, groups []int, i int, x float64) float64 {
+	k := key(n.Mean, groups, i)
+	if n.Mean == LevelNone || n.Mean == LevelGroup && k < 0 {
+		return x
+	}
+	s := sums[k]
+	if !n.LeaveOneOut {
+		return x - Divide(s.sum, float64(s.n))
+	}
+	if s.n <= 1 || n.Mean == LevelGroup && s.rows == 1 {
+		return x
+	}
+	return x - (s.sum-x)/float64(s.n-1)
+}
+
+// divisor is the deviation with Epsilon.
+func (n Normalization) divisor(sums map[int]*set, groups []int, i int) float64 {
+	if n.Std == LevelNone {
+		return 1
+	}
+	k := key(n.Std, groups, i)
+	s := sums[k]
+	switch {
+	case n.Std == LevelGroup && k < 0:
+		return n.Epsilon
+	case n.Biased:
+		return math.Sqrt(Divide(s.squares, float64(s.n))) + n.Epsilon
+	case s.n <= 1, n.Std == LevelGroup && s.rows == 1:
+		return 1 + n.Epsilon
+	default:
+		return math.Sqrt(s.squares/float64(s.n-1)) + n.Epsilon
+	}
+}

@@ -1,0 +1,196 @@
+package stats
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// naive is the mean and the unbiased variance as one writes them first.
+func naive(x []float64, mask []uint8) (mean, variance, n float64) {
+	for t, m := range mask {
+		if m != 0 {
+			mean += x[t]
+			n++
+		}
+	}
+	mean /= n
+	for t, m := range mask {
+		if m != 0 {
+			variance += (x[t] - mean) * (x[t] - mean)
+		}
+	}
+	return mean, variance / (n - 1), n
+}
+
+func drawMasked(t *rapid.T) ([]float64, []uint8) {
+	mask := rapid.SliceOfN(rapid.SampledFrom([]uint8{0, 1}), 0, 70).Draw(t, "mask")
+	mask = append(mask, 1, 1)
+	x := rapid.SliceOfN(rapid.Float64Range(-5, 5), len(mask), len(mask)).Draw(t, "x")
+	for k, m := range mask {
+		if m == 0 {
+			x[k] = math.NaN()
+		}
+	}
+	return x, mask
+}
+
+func TestMomentsAgainstNaive(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x, mask := drawMasked(t)
+		mean, variance, n := naive(x, mask)
+		require.Equal(t, int(n), Count(mask))
+		require.InDelta(t, mean, Mean(x, mask, 0), 1e-12)
+		gotMean, gotVariance, err := Variance(x, mask, 0, true)
+		require.NoError(t, err)
+		require.InDelta(t, mean, gotMean, 1e-12)
+		require.InDelta(t, variance, gotVariance, 1e-10)
+		cut := rapid.IntRange(0, len(x)).Draw(t, "cut")
+		merged := MomentsOf(x[:cut], mask[:cut]).Merge(MomentsOf(x[cut:], mask[cut:]))
+		require.InDelta(t, mean, merged.Mean, 1e-12)
+		require.InDelta(t, variance*(n-1), merged.Squares, 1e-9)
+	})
+}
+
+func TestWhiteningGivesMeanZeroAndVarianceOne(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x, mask := drawMasked(t)
+		if _, variance, _ := naive(x, mask); variance < 1e-6 {
+			t.Skip("no spread to whiten")
+		}
+		y := make([]float64, len(x))
+		require.NoError(t, Whitening{}.Apply(x, mask, y))
+		mean, variance, _ := naive(y, mask)
+		require.InDelta(t, 0, mean, 1e-9)
+		require.InDelta(t, 1, variance, 1e-9)
+	})
+}
+
+func TestScanAgainstItsRecursion(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.SliceOfN(rapid.Float64Range(-3, 3), 0, 30).Draw(t, "x")
+		decay, follows := rapid.Float64Range(0, 1).Draw(t, "decay"), rapid.Float64Range(-3, 3).Draw(t, "follows")
+		out := make([]float64, len(x))
+		first := Scan(x, decay, follows, out)
+		y := follows
+		for k, v := range slices.Backward(x) {
+			y = v + decay*y
+			require.InDelta(t, y, out[k], 1e-12)
+		}
+		require.InDelta(t, y, first, 1e-12)
+		require.Equal(t, first, Scan(x, decay, follows, x), "in place")
+	})
+}
+
+func TestRunsCoverTheMask(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		_, mask := drawMasked(t)
+		rebuilt := []uint8{}
+		for rest := mask; len(rest) > 0; {
+			end, ones := FirstRun(rest)
+			for range end {
+				rebuilt = append(rebuilt, map[bool]uint8{true: 1}[ones])
+			}
+			rest = rest[end:]
+		}
+		require.Equal(t, mask, rebuilt)
+		for hi := len(mask); hi > 0; {
+			lo, ones := LastRun(mask[:hi])
+			for k := lo; k < hi; k++ {
+				require.Equal(t, ones, mask[k] == 1)
+			}
+			if lo > 0 {
+				require.NotEqual(t, ones, mask[lo-1] == 1)
+			}
+			hi = lo
+		}
+	})
+}
+
+func TestParallelCoversEachPartOnceAndReportsTheFirstFault(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 1, 7, 1000} {
+		seen := make([]int, n)
+		require.NoError(t, Parallel(n, 1<<22, func(lo, hi int) error {
+			for k := lo; k < hi; k++ {
+				seen[k]++
+			}
+			return nil
+		}))
+		for k, times := range seen {
+			require.Equal(t, 1, times, k)
+		}
+	}
+	first := errors.New("first")
+	err := Parallel(1000, 1<<22, func(lo, _ int) error {
+		if lo == 0 {
+			return first
+		}
+		return errors.New("later")
+	})
+	require.ErrorIs(t, err, first)
+}
+
+func TestFillAndMaskedTakeNoNotice(t *testing.T) {
+	t.Parallel()
+	x := []float64{math.NaN(), math.Inf(1), 3}
+	Fill(x, []uint8{1, 0, 1}, -2, 0.5)
+	require.Equal(t, []float64{-2, 0.5, -2}, x)
+	require.Zero(t, Masked(math.NaN(), 0))
+	require.Equal(t, 2.5, Masked(2.5, 1))
+	require.Equal(t, 3.5, SumMasked([]float64{math.NaN(), 1, math.Inf(1), 2, 0.5}, []uint8{0, 1, 0, 1, 1}))
+}
+
+func TestNormalizationByGroup(t *testing.T) {
+	t.Parallel()
+	n := Normalization{Mean: LevelGroup, Std: LevelNone, LeaveOneOut: true}
+	require.NoError(t, n.Validate())
+	y := make([]float64, 4)
+	require.NoError(t, n.Apply([]float64{1, 0, 3, 7}, []int{0, 1, 2, 3, 4}, nil, []int{0, 0, 0, -1}, y))
+	require.InDeltaSlice(t, []float64{-0.5, -2, 2.5, 7}, y, 1e-12)
+	var fault *BatchError
+	require.ErrorAs(t, n.Apply([]float64{1, math.NaN()}, []int{0, 1, 2}, nil, []int{0, 0}, y), &fault)
+	require.Equal(t, 1, fault.Row)
+	require.ErrorContains(t, Normalization{Mean: "groups", Std: LevelNone}.Validate(), `did you mean "group"?`)
+}
+
+func TestCategoricalGradientAgainstDifferences(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.SliceOfN(rapid.Float64Range(-4, 4), 2, 6).Draw(t, "logits")
+		label := rapid.IntRange(0, len(x)-1).Draw(t, "label")
+		grad := make([]float64, len(x))
+		CategoricalGrad(x, label, 0.7, -1.3, grad)
+		value := func() float64 {
+			logprob, entropy := Categorical(x, label)
+			return 0.7*logprob - 1.3*entropy
+		}
+		for k := range x {
+			const h = 1e-6
+			x[k] += h
+			up := value()
+			x[k] -= 2 * h
+			down := value()
+			x[k] += h
+			require.InDelta(t, (up-down)/(2*h), grad[k], 1e-6)
+		}
+	})
+	logprob, entropy := Categorical([]float64{0, math.Inf(-1)}, 0)
+	require.Zero(t, logprob)
+	require.Zero(t, entropy)
+}
+
+func TestChooseNamesTheNearest(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, Choose("mode", "b", "a", "b"))
+	require.EqualError(t, Choose("mode", "tokn", "token", "sequence"), `mode: unknown "tokn": did you mean "token"? (valid: token, sequence)`)
+	require.EqualError(t, Choose("mode", "zzzzzzz", "token"), `mode: unknown "zzzzzzz" (valid: token)`)
+}

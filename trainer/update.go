@@ -1,0 +1,262 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// oldPolicy is the policy at the start of the step: one entry a token of the batch, 0 where the mask is 0.
+type oldPolicy struct {
+	// logprobs is nil when the current policy's of the one and only minibatch are the same.
+	logprobs []float64
+	// values are the critic's; nil without one.
+	values []float64
+	// reference is the frozen policy's; nil without one.
+	reference []float64
+	// weights multiply the loss by how long an action took; nil when they are off.
+	weights []float64
+}
+
+// chooseLoss makes the objective and finds out what it needs of the start of the step.
+func (t *trainer) chooseLoss() (err error) {
+	if t.objective, err = loss.NewObjective(t.cfg.Loss); err != nil {
+		return fmt.Errorf("loss: %w", err)
+	}
+	o, err := loss.Resolve(t.cfg.Loss.Name, t.cfg.Loss.Options)
+	if err != nil {
+		return fmt.Errorf("loss: %w", err)
+	}
+	corrects := o.Correction.Weight != loss.WeightNone || len(o.Correction.Rules) > 0
+	t.proximal = o.Old != loss.OldBehaviour || corrects && o.Correction.Of != loss.OfCurrent
+	if t.objective.NeedsReference() && t.deps.Reference == nil {
+		return errors.New("loss: the KL term needs a reference policy, and there is no engine for it")
+	}
+	t.proximal = t.proximal && t.cfg.Proximal == ProximalRecompute
+	return nil
+}
+
+// chooseAdvantage makes the estimator and checks that what it reads can be had.
+func (t *trainer) chooseAdvantage() (err error) {
+	name, options := t.cfg.Advantage.Name, t.cfg.Advantage.Options
+	if t.estimator, err = advantage.New(name, options); err != nil {
+		return err
+	}
+	for _, need := range advantage.Requires(name, options) {
+		switch need {
+		case "Group", "Tokens":
+		case "Logprobs":
+			t.needLogprobs = true
+		case "Values":
+			if !t.deps.Engine.Config().ValueHead {
+				return fmt.Errorf("advantage %s needs a critic: give the model a value head", name)
+			}
+		default:
+			return fmt.Errorf("advantage %s needs %s, which trajectories do not carry", name, need)
+		}
+	}
+	return nil
+}
+
+// oldPolicy runs the batch through the policy, and through the reference, as they are at the start of the step.
+func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, error) {
+	began := t.deps.Now()
+	defer func() { t.now.old = t.deps.Now().Sub(began) }()
+	old := &oldPolicy{}
+	critic := t.deps.Engine.Config().ValueHead
+	penalized := t.cfg.Loss.KL.Coef > 0 && t.cfg.Loss.KL.In == loss.KLInReward
+	if t.proximal && t.cfg.Minibatches*t.cfg.Epochs > 1 || critic || penalized || t.needLogprobs {
+		old.logprobs = make([]float64, len(rows.Tokens))
+		if critic {
+			old.values = make([]float64, len(rows.Tokens))
+		}
+		if err := t.evaluate(ctx, t.deps.Engine, rows, old.logprobs, old.values); err != nil {
+			return nil, fmt.Errorf("log-probabilities of the old policy: %w", err)
+		}
+		var err error
+		if t.now.offPolicy, err = loss.OffPolicy(rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour); err != nil {
+			return nil, fmt.Errorf("measure how far sampling and training are apart: %w", err)
+		}
+	}
+	if t.reference != nil {
+		old.reference = make([]float64, len(rows.Tokens))
+		if err := t.evaluate(ctx, t.reference, rows, old.reference, nil); err != nil {
+			return nil, fmt.Errorf("log-probabilities of the reference policy: %w", err)
+		}
+	}
+	if t.cfg.Loss.Duration.Share > 0 {
+		old.weights = make([]float64, len(rows.Tokens))
+		if err := t.cfg.Loss.Duration.Weights(rows.Offsets, rows.Mask, rows.Seconds, old.weights); err != nil {
+			return nil, fmt.Errorf("weigh actions by duration: %w", err)
+		}
+	}
+	if t.toolTokens != nil {
+		if old.logprobs == nil {
+			return nil, errors.New("mask_tools is off: the loss must know the policy at the start of the step; set minibatches above 1 with a PPO loss")
+		}
+		for _, i := range t.toolTokens {
+			rows.Behaviour[i] = old.logprobs[i] // nothing sampled them: their ratio starts at 1
+		}
+	}
+	return old, nil
+}
+
+// evaluate fills log-probabilities, and values unless nil, of all rows.
+func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, logprobs, values []float64) error {
+	for _, micro := range batch.Pack(rows.All(), rows.Length, t.cfg.MicroTokens) {
+		out, err := e.Forward(ctx, rows.GPU(micro), false)
+		if err != nil {
+			return err
+		}
+		batch.Scatter(rows, micro, out.Logprobs, logprobs)
+		if values != nil && out.Values != nil {
+			batch.Scatter(rows, micro, out.Values, values)
+		}
+	}
+	return nil
+}
+
+// advantages are estimated once for the whole batch, after the KL term where it goes into the rewards.
+func (t *trainer) advantages(rows *batch.Rows, old *oldPolicy) (*advantage.Result, error) {
+	if _, err := t.objective.PenalizeRewards(rows.Offsets, rows.Mask, rows.Rewards, old.logprobs, old.reference); err != nil {
+		return nil, fmt.Errorf("penalize rewards by KL: %w", err)
+	}
+	in := &advantage.Batch{
+		Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards,
+		Group: rows.Group, Trajectory: rows.Trajectory, Step: rows.Step,
+		Values: old.values, Logprobs: old.logprobs, Tokens: rows.Tokens,
+	}
+	out := &advantage.Result{AdvantagesOnly: old.values == nil}
+	if err := t.estimator.Estimate(in, out); err != nil {
+		return nil, fmt.Errorf("estimate advantages by %s: %w", t.estimator.Name(), err)
+	}
+	return out, nil
+}
+
+// update takes the optimizer steps of one policy version.
+func (t *trainer) update(ctx context.Context, rows *batch.Rows, old *oldPolicy, adv *advantage.Result) error {
+	began := t.deps.Now()
+	defer func() { t.now.update = t.deps.Now().Sub(began) }()
+	shuffle := rand.New(t.random)
+	for epoch := range t.cfg.Epochs {
+		for k, rowsOf := range rows.Minibatches(t.cfg.minibatches(rows.Groups), shuffle) {
+			if err := t.minibatch(ctx, rows, rowsOf, old, adv); err != nil {
+				return fmt.Errorf("epoch %d, minibatch %d: %w", epoch, k, err)
+			}
+		}
+	}
+	return nil
+}
+
+// minibatch gathers the gradient over micro-batches and takes one optimizer step.
+//
+// Invariant: splitting a minibatch into micro-batches changes nothing but rounding: denominators are the
+// minibatch's.
+func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, old *oldPolicy, adv *advantage.Result) error {
+	counts := loss.Count(rows.Lay(of), batch.Gather(rows, of, rows.Mask))
+	for _, micro := range batch.Pack(of, rows.Length, t.cfg.MicroTokens) {
+		if err := t.micro(ctx, rows, micro, counts, old, adv); err != nil {
+			return err
+		}
+	}
+	options := t.cfg.Optimizer.options(t.step, t.cfg.Steps)
+	stats, err := t.deps.Engine.Step(ctx, options)
+	if err != nil {
+		return fmt.Errorf("optimizer step: %w", err)
+	}
+	t.now.stepped(options, stats)
+	if stats.Skipped {
+		t.deps.Log.Warn("optimizer step skipped: the gradient is not finite", "step", t.step+1)
+	}
+	return nil
+}
+
+// micro goes forward, asks the loss for its gradient with respect to what came up, and sends that down.
+func (t *trainer) micro(ctx context.Context, rows *batch.Rows, of []int, counts loss.Counts, old *oldPolicy, adv *advantage.Result) error {
+	in := rows.GPU(of)
+	out, err := t.deps.Engine.Forward(ctx, in, true)
+	if err != nil {
+		return fmt.Errorf("forward: %w", err)
+	}
+	b := &loss.Batch{
+		Offsets: in.Offsets, Mask: in.Mask,
+		Logprobs: widen(out.Logprobs), Entropies: widen(out.Entropies), Values: widen(out.Values),
+		Proximal: batch.Gather(rows, of, old.logprobs), Behaviour: batch.Gather(rows, of, rows.Behaviour),
+		Advantages: batch.Gather(rows, of, adv.Advantages), Returns: batch.Gather(rows, of, adv.Returns),
+		OldValues: batch.Gather(rows, of, old.values), Reference: batch.Gather(rows, of, old.reference),
+		Weights: batch.Gather(rows, of, old.weights), Counts: counts,
+	}
+	if err := t.placeProximal(b, batch.Gather(rows, of, rows.Versions)); err != nil {
+		return err
+	}
+	if err := t.objective.Loss(b, &t.result); err != nil {
+		return fmt.Errorf("loss %s: %w", t.cfg.Loss.Name, err)
+	}
+	t.now.lost(b, &t.result)
+	if err := t.deps.Engine.Backward(ctx, gradients(&t.result)); err != nil {
+		return fmt.Errorf("backward: %w", err)
+	}
+	return nil
+}
+
+// placeProximal sets what ratios are taken against where it was not computed at the start of the step.
+func (t *trainer) placeProximal(b *loss.Batch, versions []int32) error {
+	switch {
+	case t.cfg.Proximal != ProximalRecompute:
+		b.Proximal = make([]float64, len(b.Mask))
+		if err := loss.Approximate(t.cfg.Proximal, t.step+1, versions, b.Logprobs, b.Behaviour, b.Proximal); err != nil {
+			return fmt.Errorf("approximate the proximal policy: %w", err)
+		}
+	case b.Proximal == nil && t.proximal:
+		b.Proximal = b.Logprobs // the first and only minibatch: the policy is still that of the start
+	}
+	return nil
+}
+
+// gradients are the loss's, as an engine takes them.
+func gradients(r *loss.Result) *gpu.Gradients {
+	return &gpu.Gradients{Logprobs: narrow(r.Grad), Entropies: narrow(r.GradEntropies), Values: narrow(r.GradValues)}
+}
+
+func widen(x []float32) []float64 {
+	if x == nil {
+		return nil
+	}
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// narrow is nil, which stands for zeros, when there is nothing.
+func narrow(x []float64) []float32 {
+	if len(x) == 0 {
+		return nil
+	}
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+// mismatchKL estimates KL(behaviour || policy) a token by k3 = exp(d) - 1 - d with d = policy - behaviour
+// (Schulman 2020): never negative, and the measure of how far sampling and training are apart.
+func mismatchKL(policy, behaviour []float64, mask []uint8) (sum, count float64) {
+	for i, m := range mask {
+		if m != 0 {
+			d := max(-20, min(20, policy[i]-behaviour[i]))
+			sum += math.Exp(d) - 1 - d
+			count++
+		}
+	}
+	return sum, count
+}
