@@ -57,7 +57,7 @@ a line of a file (--config run.yaml). Flags win over the environment, that over 
 		root.PersistentFlags().Lookup(key).Hidden = true
 	}
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(),
+		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
 		a.keysCommand(), a.openCommand())
 	return root
 }
