@@ -28,6 +28,7 @@ type Engine struct {
 	drained chan struct{} // closed when Drain was asked for and nothing is left
 	stopped chan struct{} // closed when Run has returned
 	swapper chan struct{} // holds one: a Swap is under way
+	behind  time.Duration // how long a call waits for newer weights before it is sent elsewhere
 
 	mu      sync.Mutex
 	waiting []*call
@@ -57,11 +58,14 @@ func NewEngine(cfg Config, newDecoder NewDecoder, m *Metrics, log *slog.Logger) 
 	e := &Engine{
 		cfg: cfg, newDecoder: newDecoder, metrics: m, log: log,
 		wake: make(chan struct{}, 1), drained: make(chan struct{}), stopped: make(chan struct{}),
-		swapper: make(chan struct{}, 1), free: cfg.running(),
+		swapper: make(chan struct{}, 1), behind: maxBehind, free: cfg.running(),
 	}
 	e.version.Store(-1)
 	return e
 }
+
+// maxBehind is time enough to fetch the weights that a call waits for, if they can be had.
+const maxBehind = time.Minute
 
 // Version is the policy version in use; -1 before the first.
 func (e *Engine) Version() int64 { return e.version.Load() }
@@ -76,10 +80,22 @@ func (e *Engine) Generate(ctx context.Context, req *schemas.GenerateRequest, emi
 	if refusal != nil {
 		return e.send(req, refusal, 0, emit)
 	}
+	var behind <-chan time.Time
+	if e.Version() < req.MinVersion {
+		timer := time.NewTimer(e.behind)
+		defer timer.Stop()
+		behind = timer.C
+	}
 	for index := 0; ; index++ {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("generate for episode %q: %w", req.Episode, context.Cause(ctx))
+		case <-behind:
+			if v := e.Version(); v < req.MinVersion {
+				reason := fmt.Sprintf("has version %d and waited %s for version %d", v, e.behind, req.MinVersion)
+				return e.send(req, e.refuse(reason, true), index, emit)
+			}
+			continue
 		case <-c.notify:
 		}
 		chunk := c.take()
@@ -102,17 +118,13 @@ func (e *Engine) send(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk
 
 // submit queues the call, or returns the chunk that refuses it.
 func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
-	refuse := func(reason string, retry bool) *schemas.GenerateChunk {
-		e.ended(string(schemas.GenerateError))
-		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
-	}
 	m := e.model.Load()
 	if m == nil {
-		return nil, refuse("no weights yet", true)
+		return nil, e.refuse("no weights yet", true)
 	}
 	c, room, err := newCall(ctx, req, m.config.VocabSize, m.maxLen)
 	if err != nil {
-		return nil, refuse(err.Error(), false)
+		return nil, e.refuse(err.Error(), false)
 	}
 	if !room {
 		e.ended(string(schemas.GenerateLength))
@@ -121,18 +133,24 @@ func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*cal
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return nil, refuse("the engine is stopping", true)
+		return nil, e.refuse("the engine is stopping", true)
 	}
 	// Those that can start at the next step do not count as waiting.
 	if room := e.cfg.Queue + e.free; len(e.waiting) >= room {
 		e.waiting = slices.DeleteFunc(e.waiting, func(c *call) bool { return c.ctx.Err() != nil })
 		if len(e.waiting) >= room {
-			return nil, refuse(fmt.Sprintf("%d calls are waiting already", e.cfg.Queue), true)
+			return nil, e.refuse(fmt.Sprintf("%d calls are waiting already", e.cfg.Queue), true)
 		}
 	}
 	e.waiting = append(e.waiting, c)
 	e.stir()
 	return c, nil
+}
+
+// refuse is the chunk that ends a call unserved.
+func (e *Engine) refuse(reason string, retry bool) *schemas.GenerateChunk {
+	e.ended(string(schemas.GenerateError))
+	return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
 }
 
 // stir wakes Run.
@@ -229,7 +247,7 @@ func (e *Engine) forgotten() {
 }
 
 // admit starts waiting calls, first come first served, while there are slots, and drops those whose callers have
-// gone. None starts while a swap waits for the running calls to finish.
+// gone. Calls that want newer weights go on waiting. None starts while a swap waits for the running calls to finish.
 func (e *Engine) admit() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,25 +255,34 @@ func (e *Engine) admit() error {
 		return nil
 	}
 	e.sched.want(e.waiting)
-	var n int
+	var failed error
+	left, full := e.waiting[:0], false
 	for _, c := range e.waiting {
 		if c.ctx.Err() != nil {
 			e.ended("cancelled")
-			n++
+			continue
+		}
+		switch late := c.req.MinVersion > e.version.Load(); {
+		case late && e.closed:
+			c.fail("the engine is stopping", true)
+			e.ended(string(schemas.GenerateError))
+			continue
+		case late || full:
+			left = append(left, c)
 			continue
 		}
 		ok, err := e.sched.admit(c)
 		if err != nil {
-			return err
+			failed = err
 		}
 		if !ok {
-			break
+			left, full = append(left, c), true
 		}
-		n++
 	}
-	e.waiting = slices.Delete(e.waiting, 0, n)
+	clear(e.waiting[len(left):])
+	e.waiting = left
 	e.free = e.cfg.running() - len(e.sched.running)
-	return nil
+	return failed
 }
 
 // step extends the running sequences by what the plan says and samples where a context is complete.

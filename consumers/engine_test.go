@@ -90,6 +90,9 @@ func interleave(t *rapid.T, mode SwapMode) {
 			}
 			got := l.c.take()
 			checkReplay(t, l.req, got, cfg.MaxTokens)
+			for _, v := range got.Versions {
+				require.GreaterOrEqual(t, int64(v), l.req.MinVersion)
+			}
 			if mode == SwapDrain && len(got.Versions) > 0 {
 				require.Equal(t, got.Versions[0], got.Versions[len(got.Versions)-1], "a call has one version")
 			}
@@ -114,6 +117,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 				Temperature: rapid.SampledFrom([]float32{0, 0.7, 1}).Draw(t, "temperature"),
 				Seed:        rapid.Uint64Range(0, 3).Draw(t, "seed"), Last: rapid.Bool().Draw(t, "last"),
 				StopTokens: rapid.SliceOfN(rapid.Int32Range(0, fakeVocab-1), 0, 2).Draw(t, "stop"),
+				MinVersion: max(0, version+rapid.Int64Range(-2, 1).Draw(t, "ahead")),
 			}
 			callCtx, cancel := context.WithCancel(ctx)
 			c, refused := r.submit(callCtx, req)
@@ -154,6 +158,15 @@ func interleave(t *rapid.T, mode SwapMode) {
 			swaps = append(swaps, sw)
 		},
 	})
+	for r.pending != nil {
+		turn()
+		settle()
+	}
+	// Some calls may want a version that was not there yet.
+	version++
+	last, err := r.offer(version)
+	require.NoError(t, err)
+	swaps = append(swaps, last)
 	for turn() || len(calls) > 0 {
 		settle()
 	}
@@ -350,6 +363,53 @@ func TestDrainFinishesWhatRunsAndRefusesTheRest(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "the engine is stopping", got.Error)
 	require.True(t, got.Retry)
+}
+
+func TestACallWaitsForTheVersionItWants(t *testing.T) {
+	t.Parallel()
+	r := newRig(smallConfig(), false)
+	runEngine(t, r)
+	_, err := r.Swap(t.Context(), fakeSnapshot(3))
+	require.NoError(t, err)
+	wants := ask("a", 1)
+	wants.MinVersion = 4
+	got := make(chan *schemas.GenerateChunk, 1)
+	go func() {
+		all, _ := gather(t.Context(), r, wants)
+		got <- all
+	}()
+	// One that does not mind is served meanwhile.
+	other, err := gather(t.Context(), r, ask("b", 1))
+	require.NoError(t, err)
+	require.EqualValues(t, 3, other.Versions[0])
+	_, err = r.Swap(t.Context(), fakeSnapshot(4))
+	require.NoError(t, err)
+	all := <-got
+	require.NotEmpty(t, all.Versions)
+	require.EqualValues(t, 4, all.Versions[0])
+
+	// Where the weights do not come, another engine may have them.
+	r.behind = 1
+	wants.MinVersion = 5
+	refused, err := gather(t.Context(), r, wants)
+	require.NoError(t, err)
+	require.True(t, refused.Retry)
+	require.Equal(t, "has version 4 and waited 1ns for version 5", refused.Error)
+}
+
+func TestDrainDoesNotWaitForWeights(t *testing.T) {
+	t.Parallel()
+	r := newRig(smallConfig(), false)
+	_, err := r.offer(0)
+	require.NoError(t, err)
+	_, err = r.turn(t.Context())
+	require.NoError(t, err)
+	wants := ask("a", 1)
+	wants.MinVersion = 1
+	c := r.start(t, wants)
+	runEngine(t, r)
+	require.NoError(t, r.Drain(t.Context()))
+	require.True(t, c.take().Retry)
 }
 
 func TestABrokenDecoderEndsEveryCallWithRetry(t *testing.T) {

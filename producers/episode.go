@@ -143,7 +143,7 @@ func (e *Episode) Generate(ctx context.Context, options GenerateOptions) ([]int3
 	g, err := e.env.Policy.Generate(ctx, &schemas.GenerateRequest{
 		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: e.segments[segment].Tokens, MaxTokens: room,
 		Temperature: e.ticket.Sampling.Temperature, Seed: segmentSeed(e.ticket.Seed, segment),
-		StopTokens: options.Stop, Last: options.Last,
+		StopTokens: options.Stop, Last: options.Last, MinVersion: e.ticket.MinVersion,
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("generate: %w", err)

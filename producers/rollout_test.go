@@ -22,7 +22,9 @@ func TestGoldenTranscript(t *testing.T) {
 	policy := &scripted{tok: tok, lines: []string{
 		"hmm <search> sweden </search>", "<search> finland </search>", "<answer> helsinki </answer>",
 	}}
-	trajectory, transcript, err := producers.Rollout(context.Background(), newTicket(0), newEnvironment(t, policy))
+	ticket := newTicket(0)
+	ticket.PolicyVersion, ticket.MinVersion = 3, 2
+	trajectory, transcript, err := producers.Rollout(context.Background(), ticket, newEnvironment(t, policy))
 	require.NoError(t, err)
 	require.Equal(t, `prompt: what is the capital of the neighbour of sweden ?
 policy: hmm <search> sweden </search>
@@ -56,6 +58,7 @@ answer: helsinki
 	require.Equal(t, []string{"g0-0-0"}, policy.forgot)
 	for i, r := range policy.requests {
 		require.Equal(t, segment.Tokens[:trajectory.Turns[i].Start], r.Tokens, "the context of call %d", i)
+		require.Equal(t, ticket.MinVersion, r.MinVersion, "no engine with older weights may serve it")
 	}
 }
 

@@ -17,6 +17,7 @@ func (t *Ticket) fields(c *coder) {
 	c.structure("sampling", &t.Sampling)
 	c.structure("limits", &t.Limits)
 	integer(c, "policy_version", &t.PolicyVersion, false)
+	integer(c, "min_version", &t.MinVersion, true)
 	c.time("issued_at", &t.IssuedAt)
 }
 
@@ -143,6 +144,7 @@ func (r *GenerateRequest) fields(c *coder) {
 	c.uint64("seed", &r.Seed)
 	words(c, "stop_tokens", &r.StopTokens)
 	c.boolean("last", &r.Last, false)
+	integer(c, "min_version", &r.MinVersion, true)
 }
 
 func (g *GenerateChunk) fields(c *coder) {

@@ -18,6 +18,9 @@ type GenerateRequest struct {
 	StopTokens Int32s `msgpack:"stop_tokens"`
 	// Last says that the episode will not call again, so its cache can go.
 	Last bool `msgpack:"last"`
+	// MinVersion is the oldest policy version that may sample: an engine with an older one lets the call wait for its
+	// next weights. 0 is any.
+	MinVersion int64 `msgpack:"min_version,omitempty"`
 }
 
 // GenerateChunk carries sampled tokens back as they come. The last chunk of a call has Done set.

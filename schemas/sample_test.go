@@ -14,7 +14,7 @@ func sampleTicket() *Ticket {
 			Source: "two_hop", Meta: map[string]string{"hops": "2", "entity": "seine"},
 		},
 		Seed: 1<<63 + 5, Sampling: Sampling{Temperature: 1, MaxTokens: 64},
-		Limits: Limits{MaxTurns: 4, MaxTokens: 256, Timeout: 90 * time.Second}, PolicyVersion: 12, IssuedAt: sampleTime(),
+		Limits: Limits{MaxTurns: 4, MaxTokens: 256, Timeout: 90 * time.Second}, PolicyVersion: 12, MinVersion: 8, IssuedAt: sampleTime(),
 	}
 }
 
@@ -75,7 +75,7 @@ func sampleEvent() *Event {
 func sampleGenerateRequest() *GenerateRequest {
 	return &GenerateRequest{
 		Run: "run-1", Episode: "g7-0-2", Tokens: Int32s{1, 50, 300, 70_000}, MaxTokens: 64, Temperature: 0.5, Seed: 99,
-		StopTokens: Int32s{17, 18}, Last: true,
+		StopTokens: Int32s{17, 18}, Last: true, MinVersion: 8,
 	}
 }
 

@@ -25,8 +25,10 @@ type Ticket struct {
 	Sampling Sampling `msgpack:"sampling"`
 	Limits   Limits   `msgpack:"limits"`
 	// PolicyVersion is the newest published version when the ticket was issued.
-	PolicyVersion int64     `msgpack:"policy_version"`
-	IssuedAt      time.Time `msgpack:"issued_at"`
+	PolicyVersion int64 `msgpack:"policy_version"`
+	// MinVersion is the oldest version whose tokens can still be trained on by then; 0 is any.
+	MinVersion int64     `msgpack:"min_version,omitempty"`
+	IssuedAt   time.Time `msgpack:"issued_at"`
 }
 
 // Prompt is what the agent is asked and what its answer is scored against.

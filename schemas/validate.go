@@ -56,6 +56,14 @@ func (f *faults) finite(field string, v float64) {
 	}
 }
 
+// notNewer checks the oldest usable version against the newest.
+func (f *faults) notNewer(minVersion, policyVersion int64) {
+	f.atLeast("min_version", minVersion, 0)
+	if minVersion > policyVersion && policyVersion >= 0 {
+		f.add("min_version", "%d: newer than policy_version %d", minVersion, policyVersion)
+	}
+}
+
 // sampleOf checks the place of a sample within its group.
 func (f *faults) sampleOf(attempt, sample, size int) {
 	f.atLeast("attempt", int64(attempt), 0)
@@ -85,6 +93,7 @@ func (t *Ticket) Validate() error {
 	f.name("task", t.Task)
 	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
 	f.atLeast("policy_version", t.PolicyVersion, 0)
+	f.notNewer(t.MinVersion, t.PolicyVersion)
 
 	p := f.within("prompt")
 	p.name("id", t.Prompt.ID)
@@ -309,10 +318,7 @@ func (k *Control) Validate() error {
 	f := &faults{path: "control"}
 	f.name("run", k.Run)
 	f.atLeast("policy_version", k.PolicyVersion, 0)
-	f.atLeast("min_version", k.MinVersion, 0)
-	if k.MinVersion > k.PolicyVersion && k.PolicyVersion >= 0 {
-		f.add("min_version", "%d: newer than policy_version %d", k.MinVersion, k.PolicyVersion)
-	}
+	f.notNewer(k.MinVersion, k.PolicyVersion)
 	f.atLeast("eta", int64(k.Eta), 0)
 	if k.Depth < 0 || k.Depth > max(k.Eta, 0) {
 		f.add("depth", "%d: must be in [0, eta = %d]", k.Depth, k.Eta)
@@ -348,6 +354,7 @@ func (r *GenerateRequest) Validate() error {
 	}
 	f.atLeast("max_tokens", int64(r.MaxTokens), 1)
 	f.temperature(r.Temperature)
+	f.atLeast("min_version", r.MinVersion, 0)
 	return f.err()
 }
 

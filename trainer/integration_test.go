@@ -19,7 +19,7 @@ import (
 )
 
 // produce rolls out tickets over a real run until ctx ends.
-func produce(ctx context.Context, run *streams.Run, name string) error {
+func produce(ctx context.Context, run *streams.Run, name string, eta int) error {
 	source, err := run.Tickets(ctx, streams.TicketOptions{Producer: name, MaxLeases: 4})
 	if err != nil {
 		return err
@@ -30,6 +30,9 @@ func produce(ctx context.Context, run *streams.Run, name string) error {
 		lease, err := source.Take(ctx)
 		if err != nil {
 			return err
+		}
+		if t := lease.Ticket; t.MinVersion != max(0, t.PolicyVersion-int64(eta)) {
+			return fmt.Errorf("ticket %s of version %d asks for version %d", t.ID, t.PolicyVersion, t.MinVersion)
 		}
 		m, err := run.LatestManifest(ctx)
 		if err != nil {
@@ -102,7 +105,7 @@ func TestOverJetStream(t *testing.T) {
 				producing, stop := context.WithCancel(t.Context())
 				var group errgroup.Group
 				for p := range 2 {
-					group.Go(func() error { return produce(producing, run, fmt.Sprint("p", p)) })
+					group.Go(func() error { return produce(producing, run, fmt.Sprint("p", p), eta) })
 				}
 				results = append(results, trainOver(t, cfg, run, stops...))
 				stop()
@@ -135,7 +138,7 @@ func TestANewBrokerWithoutTheOldStreamIsGoneOnWith(t *testing.T) {
 		cfg.Steps = steps
 		producing, stop := context.WithCancel(t.Context())
 		var group errgroup.Group
-		group.Go(func() error { return produce(producing, run, "p") })
+		group.Go(func() error { return produce(producing, run, "p", cfg.Eta) })
 		trainOver(t, cfg, run)
 		stop()
 		require.ErrorIs(t, group.Wait(), context.Canceled)
@@ -166,7 +169,7 @@ func TestAStreamFullOfJunkIsRelieved(t *testing.T) {
 	}
 	producing, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
-	group.Go(func() error { return produce(producing, run, "p") })
+	group.Go(func() error { return produce(producing, run, "p", cfg.Eta) })
 	trainOver(t, cfg, run)
 	stop()
 	require.ErrorIs(t, group.Wait(), context.Canceled)

@@ -95,7 +95,7 @@ func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time
 		Limits: schemas.Limits{
 			MaxTurns: i.cfg.Limits.MaxTurns, MaxTokens: i.cfg.Limits.MaxTokens, Timeout: i.cfg.Limits.Timeout,
 		},
-		PolicyVersion: version, IssuedAt: now.UTC(),
+		PolicyVersion: version, MinVersion: max(0, version-int64(i.admission.Limits().Eta)), IssuedAt: now.UTC(),
 	}
 }
 

@@ -1,16 +1,19 @@
 package advantage
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // Benchmarks run over 1,024 trajectories of 8,192 tokens, of which one in four is tool output, in groups of eight, for a
-// run without a critic but for gae. Each
-// reports its time over that of reading its inputs once from memory on one processor: by the clock, the best of each
-// (x-read), and by processor time, all of it (cpu-x-read).
+// run without a critic but for those that read one. Each reports the best time of an estimate over the best time of
+// reading its inputs once from memory, on as many processors and by turns with it: by the clock (x-read) and by
+// processor time (cpu-x-read). Other work on the machine only ever adds, so the best is what comes nearest.
 const (
 	benchRows   = 1024
 	benchTokens = 8192
@@ -42,7 +45,8 @@ func benchBatch() *Batch {
 	return b
 }
 
-// inputs are the arrays that an estimator reads beside the mask.
+// inputs are the arrays of a token each that an estimator cannot do without, beside the mask. What has one entry a row is
+// not counted, nor are the tokens by which gigpo tells states apart.
 func inputs(name string, b *Batch) [][]float64 {
 	switch name {
 	case "gae":
@@ -65,27 +69,57 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-var sink float64
-
-// read reads the mask and the arrays once.
-func read(mask []uint8, arrays [][]float64) {
-	count := 0
-	for _, m := range mask {
-		count += int(m)
-	}
-	sink = float64(count)
-	for _, x := range arrays {
-		var a, b, c, d float64
-		for len(x) >= 4 {
-			a, b, c, d = a+x[0], b+x[1], c+x[2], d+x[3]
-			x = x[4:]
+// read reads the mask and the arrays once, and returns something that depends on all of it.
+func read(b *testing.B, mask []uint8, arrays [][]float64) float64 {
+	var words, sums [benchRows]float64
+	err := stats.Parallel(benchRows, len(mask), func(lo, hi int) error {
+		for i := lo; i < hi; i++ {
+			words[i] = float64(readMask(mask[i*benchTokens : (i+1)*benchTokens]))
+			for _, x := range arrays {
+				sums[i] += stats.Total(x[i*benchTokens : (i+1)*benchTokens])
+			}
 		}
-		sink += a + b + c + d
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
+	return words[0] + sums[0]
+}
+
+// readMask reads a mask a word at a time.
+func readMask(mask []uint8) uint64 {
+	var x, y uint64
+	for len(mask) >= 16 {
+		x, y = x|binary.LittleEndian.Uint64(mask), y|binary.LittleEndian.Uint64(mask[8:])
+		mask = mask[16:]
+	}
+	return x | y
+}
+
+// evict goes over so much memory that no cache holds the batch afterwards.
+func evict(other []uint64) {
+	for i := 0; i < len(other); i += 8 {
+		other[i]++
+	}
+}
+
+// fastest are the least wall clock and processor time of any call.
+type fastest struct{ clock, processor time.Duration }
+
+func (f *fastest) measure(b *testing.B, call func()) {
+	began, used := time.Now(), processorTime(b)
+	call()
+	clock, processor := time.Since(began), processorTime(b)-used
+	if f.clock == 0 {
+		*f = fastest{clock, processor}
+	}
+	f.clock, f.processor = min(f.clock, clock), min(f.processor, processor)
 }
 
 func BenchmarkEstimators(b *testing.B) {
 	batch := benchBatch()
+	other := make([]uint64, 1<<26)
 	for _, name := range Names() {
 		b.Run(name, func(b *testing.B) {
 			e, err := New(name, DefaultOptions())
@@ -97,25 +131,21 @@ func BenchmarkEstimators(b *testing.B) {
 				b.Fatal(err)
 			}
 			arrays := inputs(name, batch)
-			reading, estimating := time.Hour, time.Hour
-			var readingCPU, estimatingCPU time.Duration
+			var estimating, reading fastest
 			b.ReportAllocs()
-			for b.Loop() { // the best of each, as other work on the machine only ever adds
-				began, beganCPU := time.Now(), processorTime(b)
-				if err := e.Estimate(batch, &out); err != nil {
+			for b.Loop() {
+				evict(other)
+				estimating.measure(b, func() { err = e.Estimate(batch, &out) })
+				if err != nil {
 					b.Fatal(err)
 				}
-				estimated, estimatedCPU := time.Now(), processorTime(b)
-				read(batch.Mask, arrays)
-				reading = min(reading, time.Since(estimated))
-				estimating = min(estimating, estimated.Sub(began))
-				readingCPU += processorTime(b) - estimatedCPU
-				estimatingCPU += estimatedCPU - beganCPU
+				evict(other)
+				reading.measure(b, func() { read(b, batch.Mask, arrays) })
 			}
-			b.ReportMetric(float64(estimating)/float64(reading), "x-read")
-			b.ReportMetric(float64(estimatingCPU)/float64(readingCPU), "cpu-x-read")
-			b.ReportMetric(float64(estimating.Microseconds())/1000, "best-ms")
-			b.ReportMetric(float64(reading.Microseconds())/1000, "read-ms")
+			b.ReportMetric(float64(estimating.clock)/float64(reading.clock), "x-read")
+			b.ReportMetric(float64(estimating.processor)/float64(reading.processor), "cpu-x-read")
+			b.ReportMetric(float64(estimating.clock.Microseconds())/1000, "best-ms")
+			b.ReportMetric(float64(reading.clock.Microseconds())/1000, "read-ms")
 		})
 	}
 }

@@ -66,6 +66,8 @@ type Assembler struct {
 	early    []Delivery
 	taken    *Batch
 	flat     int // as Start.Flat
+	// abandoned are the groups that the last Advance dropped while samples were awaited.
+	abandoned []string
 }
 
 // New begins at start.
@@ -145,14 +147,21 @@ func (a *Assembler) Add(d Delivery) Effects {
 // Pass says that all messages up to a sequence were delivered, or refused by the feed itself.
 func (a *Assembler) Pass(sequence uint64) { a.ledger.highest = max(a.ledger.highest, sequence) }
 
-// Advance moves the trainer to a version: what was ready may have become too stale.
+// Advance moves the trainer to a version: what was ready may have become too stale. In order and without staleness
+// so has every group that is left, though samples of it may yet come from the new version: which ones do is
+// a matter of timing, which must change nothing.
 func (a *Assembler) Advance(version int64) Effects {
 	var e Effects
-	a.version = version
+	a.version, a.abandoned = version, nil
 	for _, g := range slices.Clone(a.order) {
-		if g.ready {
+		switch {
+		case g.ready:
 			g.ready = false
 			a.judgeGroup(g, true, &e)
+		case a.cfg.InOrder && a.cfg.Eta == 0:
+			g.refuseUnusable(version, 0, &e)
+			a.abandoned = append(a.abandoned, g.ID())
+			a.drop(g, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true}, &e)
 		}
 	}
 	a.expireEarly(&e)
@@ -185,6 +194,9 @@ func (a *Assembler) place(d Delivery, e *Effects) {
 		return
 	case !ok && t.Cursor >= a.next:
 		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("group %s was never issued", t.Group))
+		return
+	case !ok && t.Attempt < a.attempts[t.Cursor]:
+		e.reject(d.Sequence, t.ID, ReasonStale, fmt.Sprintf("group %s was given up and its prompt issued again", t.Group))
 		return
 	case !ok:
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, fmt.Sprintf("group %s has ended", t.Group))

@@ -129,10 +129,10 @@ func (a *Assembler) Carried() []Delivery {
 	return out
 }
 
-// Hopeless are the open groups that can no longer come to enough usable samples although some are still
-// awaited: their rollouts are wasted work.
+// Hopeless are the groups whose samples are still awaited in vain, so that their rollouts are wasted work: those open
+// that can no longer come to enough usable ones, and those that the last Advance dropped.
 func (a *Assembler) Hopeless() []string {
-	var ids []string
+	ids := slices.Clone(a.abandoned)
 	for _, g := range a.order {
 		usable := g.Size - len(g.cancelled)
 		for _, m := range g.members {
