@@ -16,13 +16,16 @@ type Config struct {
 	Run string
 	// Groups is how many groups make a batch, > 0.
 	Groups int
-	// MinGroup is how many usable samples a group needs, > 0; a group with fewer is dropped.
+	// MinGroup is how many usable samples a group needs, > 0, its baseline not counted; a group with fewer is dropped.
 	MinGroup int
+	// Baseline drops a group that has no usable baseline.
+	Baseline bool
 	// Eta is the staleness bound in versions, >= 0.
 	Eta int
 	// InOrder judges groups strictly in the order of issue, so that the order of arrival changes nothing.
 	InOrder bool
-	// Keep says whether a group with these rewards, in the order of samples, is worth training on; nil keeps all.
+	// Keep says whether a group with these rewards, in the order of samples and without the baseline's, is worth
+	// training on; nil keeps all.
 	// It must say the same whenever it is asked.
 	Keep func(g Group, rewards []float64) bool
 	// Shape is added to a trajectory's reward; nil adds nothing.
@@ -213,7 +216,7 @@ func (a *Assembler) place(d Delivery, e *Effects) {
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was given up before and its group is complete")
 		return
 	}
-	if err := a.check(t); err != nil {
+	if err := a.check(t, g.Greedy(t.Sample)); err != nil {
 		e.reject(d.Sequence, t.ID, ReasonPoisoned, err.Error())
 		g.refuse(t.Sample)
 		return
@@ -233,12 +236,15 @@ func (a *Assembler) identity(t *schemas.Trajectory) string {
 	return ""
 }
 
-func (a *Assembler) check(t *schemas.Trajectory) error {
+func (a *Assembler) check(t *schemas.Trajectory, greedy bool) error {
 	if t.ActionTokens() == 0 || t.OldestVersion() == int64(schemas.NoVersion) {
 		return errors.New("no token was sampled by a policy")
 	}
 	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {
 		return fmt.Errorf("the rollout ended by %s: %s", t.Stop, t.Error)
+	}
+	if err := checkTemperature(t, greedy); err != nil {
+		return err
 	}
 	if a.cfg.Check != nil {
 		return a.cfg.Check(t)
@@ -307,10 +313,11 @@ func (a *Assembler) judge(e *Effects) {
 // judgeGroup makes a complete group ready or drops it. accepted says that it was ready before.
 func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
+	lacking := len(g.samples()) < a.cfg.MinGroup || a.cfg.Baseline && g.baseline() == nil
 	switch {
-	case len(g.members) < a.cfg.MinGroup && stale > 0:
+	case lacking && stale > 0:
 		a.drop(g, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true, Accepted: accepted}, e)
-	case len(g.members) < a.cfg.MinGroup:
+	case lacking:
 		a.drop(g, Drop{Group: g.Group, Reason: ReasonIncomplete, Reissue: true, Accepted: accepted}, e)
 	case !a.keep(g):
 		a.flat++
@@ -327,9 +334,9 @@ func (a *Assembler) keep(g *assembly) bool {
 	if a.cfg.Keep == nil {
 		return true
 	}
-	members := g.sorted()
-	rewards := make([]float64, len(members))
-	for i, m := range members {
+	samples := g.samples()
+	rewards := make([]float64, len(samples))
+	for i, m := range samples {
 		rewards[i] = m.Return
 	}
 	return a.cfg.Keep(g.Group, rewards)

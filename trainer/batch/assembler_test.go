@@ -31,6 +31,12 @@ func trajectory(cursor uint64, attempt, sample, size int, reward float64, versio
 	}
 }
 
+// greedy is the trajectory as a baseline.
+func greedy(t *schemas.Trajectory) *schemas.Trajectory {
+	t.Segments[0].Temperature = 0
+	return t
+}
+
 func closed(cursor uint64, attempt int, samples ...int) *schemas.GroupClosed {
 	return &schemas.GroupClosed{Run: "r", Group: GroupID(cursor, attempt), Cancelled: samples}
 }
@@ -85,6 +91,7 @@ func TestVerdicts(t *testing.T) {
 		{"sample beyond the group", nil, trajectory(0, 0, 2, 3, 1, 0), ReasonForeign},
 		{"ended by an error", nil, failed, ReasonPoisoned},
 		{"nothing sampled", nil, trajectory(0, 0, 0, 2, 1), ReasonPoisoned},
+		{"greedy", nil, greedy(trajectory(0, 0, 0, 2, 1, 0)), ReasonPoisoned},
 		{"group ended", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), ReasonDuplicate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -170,6 +177,107 @@ func TestStalenessAtUse(t *testing.T) {
 	require.Zero(t, ready, "a sample of three in a group of one is foreign")
 }
 
+func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	group := Group{Size: 3, HasBaseline: true}
+	config := Config{Groups: 1, MinGroup: 1, Eta: 1, Baseline: true, Keep: unequal}
+	sample := func(s int) *schemas.Trajectory { return trajectory(0, 0, s, 3, float64(s), 0) }
+	for _, c := range []struct {
+		name   string
+		group  Group
+		config func(*Config)
+		before []*schemas.Trajectory
+		last   func(s *scene) Effects
+		want   Reason // of the drop; "" if the group is ready
+	}{
+		{"whole", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
+			return s.trajectory(greedy(sample(2)))
+		}, ""},
+		{"cancelled", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
+			e := s.marker(closed(0, 0, 2))
+			require.Empty(t, s.Hopeless(), "it is dropped, nothing is awaited")
+			return e
+		}, ReasonIncomplete},
+		{"cancelled while a sample is awaited", group, nil, []*schemas.Trajectory{sample(0)}, func(s *scene) Effects {
+			s.marker(closed(0, 0, 2))
+			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
+			return s.trajectory(sample(1))
+		}, ReasonIncomplete},
+		{"not greedy", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
+			e := s.trajectory(sample(2))
+			require.Equal(t, ReasonPoisoned, e.Verdicts[0].Reason)
+			return e
+		}, ReasonIncomplete},
+		{"stale", group, nil, []*schemas.Trajectory{greedy(sample(2))}, func(s *scene) Effects {
+			s.Advance(2)
+			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
+			s.trajectory(trajectory(0, 0, 0, 3, 0, 2))
+			return s.trajectory(trajectory(0, 0, 1, 3, 1, 2))
+		}, ReasonStale},
+		{"stale once it was ready", group, nil, []*schemas.Trajectory{greedy(sample(2)), trajectory(0, 0, 0, 3, 0, 1), trajectory(0, 0, 1, 3, 1, 1)}, func(s *scene) Effects {
+			return s.Advance(2)
+		}, ReasonStale},
+		{"too few samples beside it", group, func(c *Config) { c.MinGroup = 2 }, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {
+			require.Empty(t, s.Hopeless())
+			return s.marker(closed(0, 0, 1))
+		}, ReasonIncomplete},
+		{"samples equal, baseline not", group, nil, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {
+			return s.trajectory(trajectory(0, 0, 1, 3, 0, 0))
+		}, ReasonZeroVariance},
+		{"issued before the run needed one", Group{Size: 2}, nil, []*schemas.Trajectory{trajectory(0, 0, 0, 2, 0, 0)}, func(s *scene) Effects {
+			return s.trajectory(trajectory(0, 0, 1, 2, 1, 0))
+		}, ReasonIncomplete},
+		{"no longer needed", group, func(c *Config) { c.Baseline = false }, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
+			return s.marker(closed(0, 0, 2))
+		}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			config := config
+			if c.config != nil {
+				c.config(&config)
+			}
+			s := newScene(config, c.group)
+			if c.name == "stale once it was ready" {
+				s.Advance(1)
+			}
+			for _, b := range c.before {
+				s.trajectory(b)
+			}
+			e := c.last(s)
+			if c.want == "" {
+				require.Equal(t, []Group{c.group}, e.Ready)
+				return
+			}
+			require.Len(t, e.Drops, 1)
+			require.Equal(t, c.want, e.Drops[0].Reason)
+			require.Equal(t, c.want != ReasonZeroVariance, e.Drops[0].Reissue)
+			low := s.Ledger().Low
+			require.Equal(t, s.seq, low, "every message has ended, the baseline's too")
+		})
+	}
+}
+
+func TestABaselineIsUsedUpAndNotTrainedOn(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 1, Baseline: true}, Group{Size: 2, HasBaseline: true})
+	base := greedy(trajectory(0, 0, 1, 2, 0.25, 0))
+	base.Turns = []schemas.Turn{{Start: 1, End: 2, ProcessReward: 0.5}}
+	s.trajectory(base)
+	s.trajectory(trajectory(0, 0, 0, 2, 1, 0, 0))
+	b, err := s.Take()
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Trajectories())
+	require.Len(t, b.Deliveries(), 2)
+	rows := NewRows(b)
+	require.Equal(t, 1, rows.Len())
+	require.Equal(t, []float64{0.75}, rows.Baselines)
+	require.Equal(t, []Verdict{
+		{Sequence: 2, ID: TicketID(0, 0, 0), State: Trained}, {Sequence: 1, ID: TicketID(0, 0, 1), State: Trained},
+	}, s.Commit().Verdicts)
+	require.Equal(t, Ledger{Low: 2}, s.Ledger())
+}
+
 func TestABatchIsShortWhenTooManyGroupsWereDropped(t *testing.T) {
 	t.Parallel()
 	var groups []Group
@@ -225,10 +333,16 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 			cfg.Keep, cfg.MaxFlat = unequal, rapid.IntRange(0, 2).Draw(rt, "max flat")
 		}
 		size := rapid.IntRange(cfg.MinGroup, 4).Draw(rt, "size")
+		cfg.Baseline = rapid.Bool().Draw(rt, "baseline")
+		hasBaseline := cfg.Baseline || rapid.Bool().Draw(rt, "has baseline")
+		if hasBaseline {
+			size++
+		}
 		a := New(cfg, Start{})
 		n := newNaive(cfg)
 		version, seq, cursor, index := int64(0), uint64(0), uint64(0), uint64(0)
 		var sent []Delivery
+		var opened []Group
 		note := func(e Effects) {
 			for _, v := range e.Verdicts {
 				if v.State != Settled || !n.markers[v.Sequence] {
@@ -238,10 +352,35 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 			}
 		}
 		open := func(c uint64, attempt int) {
-			g := Group{Index: index, Cursor: c, Attempt: attempt, Size: size}
+			g := Group{Index: index, Cursor: c, Attempt: attempt, Size: size, HasBaseline: hasBaseline}
 			index++
+			opened = append(opened, g)
 			n.open(g)
 			note(a.Open(g))
+		}
+		deliver := func(c uint64, attempt, sample int, oldest int64) {
+			seq++
+			d := Delivery{Sequence: seq}
+			if rapid.IntRange(0, 5).Draw(rt, "kind") == 0 {
+				d.Closed = closed(c, attempt, sample)
+				n.markers[seq] = true
+			} else {
+				v := rapid.Int64Range(oldest, version).Draw(rt, "version")
+				d.Trajectory = trajectory(c, attempt, sample, size, float64(rapid.IntRange(0, 1).Draw(rt, "reward")), int32(v), int32(version))
+				asOthers := rapid.IntRange(0, 7).Draw(rt, "as others are") == 0
+				if (hasBaseline && sample == size-1) != asOthers {
+					greedy(d.Trajectory)
+				}
+			}
+			sent = append(sent, d)
+			n.delivered[seq] = d
+			e := a.Add(d)
+			note(e)
+			for _, drop := range e.Drops {
+				if drop.Reissue {
+					open(drop.Group.Cursor, drop.Group.Attempt+1)
+				}
+			}
 		}
 		for range rapid.IntRange(1, 120).Draw(rt, "events") {
 			switch rapid.IntRange(0, 9).Draw(rt, "event") {
@@ -266,27 +405,16 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 						require.Contains(rt, n.ended, v.Sequence)
 					}
 				}
-			default:
-				seq++
-				c := rapid.Uint64Range(0, max(1, cursor)).Draw(rt, "cursor")
-				attempt, sample := rapid.IntRange(0, 1).Draw(rt, "attempt"), rapid.IntRange(0, size-1).Draw(rt, "sample")
-				d := Delivery{Sequence: seq}
-				if rapid.IntRange(0, 5).Draw(rt, "kind") == 0 {
-					d.Closed = closed(c, attempt, sample)
-					n.markers[seq] = true
-				} else {
-					v := rapid.Int64Range(max(0, version-3), version).Draw(rt, "version")
-					d.Trajectory = trajectory(c, attempt, sample, size, float64(rapid.IntRange(0, 1).Draw(rt, "reward")), int32(v), int32(version))
-				}
-				sent = append(sent, d)
-				n.delivered[seq] = d
-				e := a.Add(d)
-				note(e)
-				for _, drop := range e.Drops {
-					if drop.Reissue {
-						open(drop.Group.Cursor, drop.Group.Attempt+1)
+			case 4: // a whole group, for the most part of use
+				if len(opened) > 0 {
+					g := rapid.SampledFrom(opened).Draw(rt, "group")
+					for sample := range size {
+						deliver(g.Cursor, g.Attempt, sample, version)
 					}
 				}
+			default:
+				c := rapid.Uint64Range(0, max(1, cursor)).Draw(rt, "cursor")
+				deliver(c, rapid.IntRange(0, 1).Draw(rt, "attempt"), rapid.IntRange(0, size-1).Draw(rt, "sample"), max(0, version-3))
 			}
 			b, err := a.Take()
 			require.NoError(rt, err)
@@ -296,6 +424,11 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 			}
 			n.checkBatch(rt, b, version)
 			note(a.Commit())
+			for _, g := range b.Groups {
+				for _, m := range g.Used() {
+					require.Equal(rt, Trained, n.ended[m.Sequence].State)
+				}
+			}
 			n.check(rt, a)
 		}
 	})
@@ -336,14 +469,20 @@ func (n *naive) checkBatch(t *rapid.T, b *Batch, version int64) {
 		require.GreaterOrEqual(t, len(g.Members), n.cfg.MinGroup)
 		low, high := math.Inf(1), math.Inf(-1)
 		accounted := map[int]bool{}
-		for _, m := range g.Members {
+		require.True(t, g.Baseline != nil || !n.cfg.Baseline, "a group without its baseline")
+		for i, m := range g.Used() {
 			require.Equal(t, n.delivered[m.Sequence].Trajectory, m.Trajectory)
-			require.False(t, n.trained[m.Trajectory.ID], "trained on twice")
+			require.False(t, n.trained[m.Trajectory.ID], "used twice")
 			n.trained[m.Trajectory.ID] = true
 			require.NotContains(t, n.ended, m.Sequence, "used after its end")
 			require.LessOrEqual(t, version-m.Trajectory.OldestVersion(), int64(n.cfg.Eta))
-			low, high = min(low, m.Return), max(high, m.Return)
 			accounted[m.Trajectory.Sample] = true
+			baseline := i == len(g.Members)
+			require.Equal(t, baseline, n.groups[g.ID()].HasBaseline && m.Trajectory.Sample == g.Size-1)
+			require.Equal(t, baseline, m.Trajectory.Segments[0].Temperature == 0, "the baseline is greedy, and nothing else is")
+			if !baseline {
+				low, high = min(low, m.Return), max(high, m.Return)
+			}
 		}
 		if n.cfg.Keep != nil {
 			require.Less(t, low, high)
@@ -378,6 +517,7 @@ func TestInOrderTheOrderOfArrivalChangesNothing(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := Config{Run: "r", Groups: 2, MinGroup: 2, InOrder: true, Keep: unequal, MaxFlat: rapid.IntRange(0, 2).Draw(rt, "max flat")}
+		cfg.Baseline = rapid.Bool().Draw(rt, "baseline")
 		salt := rapid.Uint64().Draw(rt, "rewards")
 		reward := func(id string, version int64) float64 {
 			h := fnv.New64a()
@@ -389,7 +529,7 @@ func TestInOrderTheOrderOfArrivalChangesNothing(t *testing.T) {
 			var awaited []Group
 			version, index, cursor := int64(0), uint64(0), uint64(0)
 			open := func(c uint64, attempt int) {
-				g := Group{Index: index, Cursor: c, Attempt: attempt, Size: 3}
+				g := Group{Index: index, Cursor: c, Attempt: attempt, Size: 3, HasBaseline: cfg.Baseline}
 				index++
 				awaited = append(awaited, g, g, g) // once a sample
 				a.Open(g)
@@ -420,12 +560,14 @@ func TestInOrderTheOrderOfArrivalChangesNothing(t *testing.T) {
 				}
 				id := TicketID(g.Cursor, g.Attempt, sample)
 				came[id] = true
-				follow(a.Add(Delivery{
-					Sequence: seq, Trajectory: trajectory(g.Cursor, g.Attempt, sample, 3, reward(id, version), int32(version)),
-				}))
+				rollout := trajectory(g.Cursor, g.Attempt, sample, 3, reward(id, version), int32(version))
+				if g.Greedy(sample) {
+					greedy(rollout)
+				}
+				follow(a.Add(Delivery{Sequence: seq, Trajectory: rollout}))
 				for b := take(rt, a); b != nil; b = take(rt, a) {
 					for _, g := range b.Groups {
-						for _, m := range g.Members {
+						for _, m := range g.Used() {
 							out = append(out, fmt.Sprintf("trained %s in %d", m.Trajectory.ID, version))
 						}
 					}

@@ -17,9 +17,19 @@ type Batch struct {
 // Taken is a group of a batch.
 type Taken struct {
 	Group
-	// Members by sample.
+	// Members by sample, those that are trained on.
 	Members []Member
-	markers []Delivery
+	// Baseline is the greedy rollout of the same prompt; nil for a group without one.
+	Baseline *Member
+	markers  []Delivery
+}
+
+// Used are the members, then the baseline: all that the step uses up.
+func (t *Taken) Used() []Member {
+	if t.Baseline == nil {
+		return t.Members
+	}
+	return append(slices.Clip(t.Members), *t.Baseline)
 }
 
 // Trajectories counts the members.
@@ -31,14 +41,15 @@ func (b *Batch) Trajectories() int {
 	return n
 }
 
-// Deliveries are the batch's trajectories as they were delivered, in its order; none for a nil batch.
+// Deliveries are the batch's trajectories, baselines included, as they were delivered, in its order; none for a nil
+// batch.
 func (b *Batch) Deliveries() []Delivery {
 	if b == nil {
 		return nil
 	}
 	var out []Delivery
 	for _, g := range b.Groups {
-		for _, m := range g.Members {
+		for _, m := range g.Used() {
 			out = append(out, Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
 		}
 	}
@@ -60,7 +71,7 @@ func (a *Assembler) Take() (*Batch, error) {
 			ready++
 		}
 		if g.ready && len(b.Groups) < a.cfg.Groups {
-			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.sorted(), markers: g.markers})
+			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.samples(), Baseline: g.baseline(), markers: g.markers})
 		}
 	}
 	if ready < a.cfg.Groups*(1+a.cfg.Hold) && !a.short() {
@@ -83,11 +94,11 @@ func (a *Assembler) short() bool {
 // Flat counts the groups that Keep has dropped since the last batch.
 func (a *Assembler) Flat() int { return a.flat }
 
-// Commit ends the taken batch: its members are trained on.
+// Commit ends the taken batch: its members are trained on, against its baselines.
 func (a *Assembler) Commit() Effects {
 	var e Effects
 	for _, g := range a.taken.Groups {
-		for _, m := range g.Members {
+		for _, m := range g.Used() {
 			e.Verdicts = append(e.Verdicts, Verdict{Sequence: m.Sequence, ID: m.Trajectory.ID, State: Trained})
 		}
 		for _, m := range g.markers {
@@ -134,17 +145,28 @@ func (a *Assembler) Carried() []Delivery {
 func (a *Assembler) Hopeless() []string {
 	ids := slices.Clone(a.abandoned)
 	for _, g := range a.order {
-		usable := g.Size - len(g.cancelled)
-		for _, m := range g.members {
-			if a.version-m.Oldest > int64(a.cfg.Eta) {
-				usable--
-			}
-		}
-		if !g.ready && !g.complete() && usable < a.cfg.MinGroup {
+		if !g.ready && !g.complete() && a.hopeless(g) {
 			ids = append(ids, g.ID())
 		}
 	}
 	return ids
+}
+
+// hopeless says that a group cannot come to enough usable samples, or not to its baseline.
+func (a *Assembler) hopeless(g *assembly) bool {
+	samples, baseline := 0, false
+	for s := range g.Size {
+		m, came := g.members[s]
+		if g.cancelled[s] || came && a.version-m.Oldest > int64(a.cfg.Eta) {
+			continue
+		}
+		if g.Greedy(s) {
+			baseline = true
+		} else {
+			samples++
+		}
+	}
+	return samples < a.cfg.MinGroup || a.cfg.Baseline && !baseline
 }
 
 // Counts are how many groups are open and not ready, how many are ready, how many messages are kept for groups

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/weir-rl/weir/schemas"
 )
 
 // Checker returns a check that a trajectory can be trained on by a model: arrays of one length, tokens within
 // the vocabulary, segments no longer than maxTokens (0 is no bound), finite numbers, a version at every
-// sampled token, turns that lie within their segments.
+// sampled token, turns that lie within their segments. The temperature is the Assembler's to check, which knows what
+// was asked for.
 func Checker(vocabSize, maxTokens int) func(*schemas.Trajectory) error {
 	return func(t *schemas.Trajectory) error {
 		if !finite(t.Reward) {
@@ -59,8 +61,22 @@ func checkSegment(s *schemas.Segment, vocabSize, maxTokens int) error {
 			return fmt.Errorf("log-probability is %g at %d", lp, i)
 		case s.Versions[i] < 0:
 			return fmt.Errorf("the sampled token at %d has no policy version", i)
-		case !(s.Temperature > 0) || math.IsInf(float64(s.Temperature), 0):
-			return fmt.Errorf("temperature is %g: only tokens drawn at a positive one can be trained on", s.Temperature)
+		}
+	}
+	return nil
+}
+
+// checkTemperature refuses a baseline that was not drawn greedily, and anything else that cannot be trained on for
+// its temperature.
+func checkTemperature(t *schemas.Trajectory, greedy bool) error {
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		switch {
+		case !slices.Contains(s.ActionMask, 1):
+		case greedy && s.Temperature != 0:
+			return fmt.Errorf("segment %d: temperature is %g: a baseline is drawn greedily, at 0", i, s.Temperature)
+		case !greedy && (!(s.Temperature > 0) || math.IsInf(float64(s.Temperature), 0)):
+			return fmt.Errorf("segment %d: temperature is %g: only tokens drawn at a positive one can be trained on", i, s.Temperature)
 		}
 	}
 	return nil

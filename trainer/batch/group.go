@@ -17,6 +17,9 @@ type Group struct {
 	Attempt int
 	// Size is the number of tickets.
 	Size int
+	// HasBaseline says that the last of them asks for a greedy rollout that is not trained on: what it comes to is what
+	// the others are compared with.
+	HasBaseline bool
 }
 
 // Refused names samples of an open group whose messages were refused.
@@ -27,6 +30,9 @@ type Refused struct {
 
 // ID is the group's name on the wire.
 func (g Group) ID() string { return GroupID(g.Cursor, g.Attempt) }
+
+// Greedy says whether a sample is the group's baseline.
+func (g Group) Greedy(sample int) bool { return g.HasBaseline && sample == g.Size-1 }
 
 // Member is a delivered trajectory of a group.
 type Member struct {
@@ -79,7 +85,20 @@ func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g
 
 func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
 
-// sorted are the members by sample.
+// samples are the members to train on, by sample.
+func (g *assembly) samples() []Member {
+	return slices.DeleteFunc(g.sorted(), func(m Member) bool { return g.Greedy(m.Trajectory.Sample) })
+}
+
+// baseline is the greedy member; nil when there is none, or not yet.
+func (g *assembly) baseline() *Member {
+	if m, ok := g.members[g.Size-1]; ok && g.HasBaseline {
+		return &m
+	}
+	return nil
+}
+
+// sorted are the members by sample, the baseline last.
 func (g *assembly) sorted() []Member {
 	out := make([]Member, 0, len(g.members))
 	for _, s := range slices.Sorted(maps.Keys(g.members)) {

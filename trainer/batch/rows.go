@@ -26,6 +26,8 @@ type Rows struct {
 	Trajectory  []int
 	Step        []int
 	Temperature []float32
+	// Baselines are what the greedy rollouts of the rows' groups came to; nil unless every group has one.
+	Baselines []float64
 	// Trajectories and Groups are how many there are.
 	Trajectories, Groups int
 }
@@ -36,6 +38,11 @@ func NewRows(b *Batch) *Rows {
 	for g, group := range b.Groups {
 		for _, m := range group.Members {
 			r.add(m.Trajectory, m.Reward, g)
+		}
+	}
+	if !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil }) {
+		for _, g := range r.Group {
+			r.Baselines = append(r.Baselines, b.Groups[g].Baseline.Return)
 		}
 	}
 	return r

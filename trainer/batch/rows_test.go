@@ -163,7 +163,6 @@ func TestChecker(t *testing.T) {
 		{"first token sampled", func(t *schemas.Trajectory) { t.Segments[0].ActionMask[0] = 1 }, "first token"},
 		{"positive log-probability", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[1] = 1 }, "log-probability"},
 		{"no version", func(t *schemas.Trajectory) { t.Segments[0].Versions[1] = -1 }, "no policy version"},
-		{"greedy", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 0 }, "temperature"},
 		{"too long", func(t *schemas.Trajectory) { t.Segments[0] = segment(1, 0, 1, 1, 1, 1, 1, 1, 1, 1) }, "the model takes 8"},
 		{"turn beyond", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Start: 1, End: 9}} }, "turn 0"},
 		{"turn of no segment", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Segment: 1}} }, "turn 0"},

@@ -5,7 +5,8 @@ import "github.com/weir-rl/weir/schemas"
 // State is where a delivered message stands. A message leaves Pending once, for one of the other two.
 type State int
 
-// The states. Settled is that of a message that has ended before: a redelivery, to be acked again.
+// The states. Trained is that of a baseline too: its step used it up. Settled is that of a message that has ended
+// before: a redelivery, to be acked again.
 const (
 	Pending State = iota
 	Trained
@@ -28,7 +29,7 @@ const (
 	ReasonDuplicate    Reason = "duplicate"     // its sample was delivered before, or its group has ended
 	ReasonForeign      Reason = "foreign"       // another run's, or of a group that was never issued
 	ReasonPoisoned     Reason = "poisoned"      // its content cannot be trained on
-	ReasonIncomplete   Reason = "incomplete"    // too few samples of its group can be used
+	ReasonIncomplete   Reason = "incomplete"    // too few samples of its group can be used, or not its baseline
 	ReasonZeroVariance Reason = "zero_variance" // its group is not worth training on: as a rule, all its rewards are equal
 )
 
