@@ -14,35 +14,49 @@ const controlKey = "control"
 // ErrNoControl says that nothing was ever written to the run's control.
 var ErrNoControl = errors.New("no control written")
 
-// PutControl tells the whole run; what was told before no longer holds.
-func (r *Run) PutControl(ctx context.Context, control *schemas.Control) error {
-	if err := r.own(control.Run, control.Validate()); err != nil {
-		return err
-	}
-	data, err := schemas.Marshal(control)
-	if err != nil {
-		return err
-	}
-	return r.call(ctx, "put control", r.names.control, func(ctx context.Context) error {
-		kv, err := r.js.KeyValue(ctx, r.names.control)
+// UpdateControl changes what the whole run is told. change gets what holds now, nil if nothing does or if it cannot be
+// read, and returns what is to hold, or nil to leave everything as it is. When somebody else wrote in between it is called
+// again with that: so the trainer and an operator never undo each other's changes, as long as each changes its own fields.
+func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error {
+	for {
+		e, err := r.entry(ctx, r.names.control, controlKey)
 		if err != nil {
 			return err
 		}
-		_, err = kv.Put(ctx, controlKey, data)
-		return err
-	})
+		var now *schemas.Control
+		if e.value != nil {
+			if now, err = r.readControl(e.value); err != nil {
+				r.log.Error("unreadable control is written anew", "revision", e.revision, "err", err)
+				now = nil
+			}
+		}
+		next := change(now)
+		if next == nil {
+			return nil
+		}
+		if err := r.own(next.Run, next.Validate()); err != nil {
+			return fmt.Errorf("update control: %w", err)
+		}
+		data, err := schemas.Marshal(next)
+		if err != nil {
+			return fmt.Errorf("update control: %w", err)
+		}
+		if ok, err := r.set(ctx, r.names.control, controlKey, entry{value: data}, at(e.revision)); ok || err != nil {
+			return err
+		}
+	}
 }
 
 // Control is what was told last; [ErrNoControl] if nothing was.
 func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
-	data, _, err := r.last(ctx, r.names.control, controlKey)
+	e, err := r.entry(ctx, r.names.control, controlKey)
 	if err != nil {
 		return nil, err
 	}
-	if data == nil {
+	if e.value == nil {
 		return nil, fmt.Errorf("run %s: %w", r.run, ErrNoControl)
 	}
-	return r.readControl(data)
+	return r.readControl(e.value)
 }
 
 // FollowControl calls fn with what holds now, if anything does, and with whatever is told later; what was

@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -121,23 +120,4 @@ func newestOf(e jetstream.KeyValueEntry, updates <-chan jetstream.KeyValueEntry)
 			return e
 		}
 	}
-}
-
-// last reads the value of a key; nil and revision 0 if there is none.
-func (r *Run) last(ctx context.Context, bucket, key string) (value []byte, revision uint64, err error) {
-	err = r.call(ctx, fmt.Sprintf("read %s of %s", key, bucket), bucket, func(ctx context.Context) error {
-		kv, err := r.js.KeyValue(ctx, bucket)
-		if err != nil {
-			return err
-		}
-		e, err := kv.Get(ctx, key)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil
-		}
-		if err == nil {
-			value, revision = e.Value(), e.Revision()
-		}
-		return err
-	})
-	return value, revision, err
 }

@@ -48,6 +48,10 @@ func (l *locked) as(t *testing.T, role streams.Role) *streams.Run {
 	return r
 }
 
+func tell(ctx context.Context, r *streams.Run, c *schemas.Control) error {
+	return r.UpdateControl(ctx, func(*schemas.Control) *schemas.Control { return c })
+}
+
 func TestRolesDoTheirWork(t *testing.T) {
 	l := lockedBroker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -71,7 +75,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	require.NoError(t, err)
 
 	// Control: trainer to all.
-	require.NoError(t, trainer.PutControl(ctx, &schemas.Control{Run: "test", Eta: 1, At: time.Unix(1, 0).UTC()}))
+	require.NoError(t, tell(ctx, trainer, &schemas.Control{Run: "test", Eta: 1, At: time.Unix(1, 0).UTC()}))
 	for _, r := range []*streams.Run{producer, inference, viewer} {
 		follow, stop := context.WithCancel(ctx)
 		require.NoError(t, r.FollowControl(follow, func(c *schemas.Control) {
@@ -178,14 +182,14 @@ func TestRolesAreRefusedWhatIsNotTheirs(t *testing.T) {
 		_, err := r.Feed(ctx, streams.FeedOptions{})
 		return err
 	}}
-	tell := call{"put control", func(r *streams.Run) error { return r.PutControl(ctx, control) }}
+	tells := call{"update control", func(r *streams.Run) error { return tell(ctx, r, control) }}
 	weigh := call{"publish weights", func(r *streams.Run) error { return r.PublishWeights(ctx, manifest, shards) }}
 	withdraw := call{"withdraw", func(r *streams.Run) error { return r.WithdrawTickets(ctx, "g1-0") }}
 	for role, calls := range map[streams.Role][]call{
 		streams.RoleTrainer:   {take},
-		streams.RoleProducer:  {issue, read, tell, weigh},
-		streams.RoleInference: {issue, publish, take, read, tell, weigh, withdraw},
-		streams.RoleViewer:    {issue, publish, split, take, read, tell, weigh, withdraw},
+		streams.RoleProducer:  {issue, read, tells, weigh},
+		streams.RoleInference: {issue, publish, take, read, tells, weigh, withdraw},
+		streams.RoleViewer:    {issue, publish, split, take, read, tells, weigh, withdraw},
 	} {
 		r, conn := l.as(t, role), l.connect(t, role)
 		for _, c := range calls {

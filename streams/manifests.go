@@ -25,16 +25,17 @@ func (r *Run) LatestManifest(ctx context.Context) (*schemas.Manifest, error) {
 	return m, err
 }
 
+// latestManifest also returns the revision that a newer one must name, which is set with ErrNoWeights too.
 func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, error) {
-	data, revision, err := r.last(ctx, r.names.weights, manifestKey)
+	e, err := r.entry(ctx, r.names.weights, manifestKey)
 	if err != nil {
 		return nil, 0, err
 	}
-	if data == nil {
-		return nil, 0, fmt.Errorf("run %s: %w", r.run, ErrNoWeights)
+	if e.value == nil {
+		return nil, e.revision, fmt.Errorf("run %s: %w", r.run, ErrNoWeights)
 	}
-	m, err := r.readManifest(data)
-	return m, revision, err
+	m, err := r.readManifest(e.value)
+	return m, e.revision, err
 }
 
 // Manifest is that of a version; [ErrNoWeights] if it was never published or is no longer kept.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/delta"
 )
@@ -153,31 +151,14 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 	return true, nil
 }
 
-// setManifest publishes if revision is still the newest.
-func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (ok bool, err error) {
+// setManifest publishes if revision is still the newest. It reports false too for an attempt that was carried out and
+// not answered; the caller then finds its own version.
+func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (bool, error) {
 	data, err := schemas.Marshal(m)
 	if err != nil {
 		return false, err
 	}
-	err = r.call(ctx, "publish manifest", r.names.weights, func(ctx context.Context) error {
-		ok = false
-		kv, err := r.js.KeyValue(ctx, r.names.weights)
-		if err != nil {
-			return err
-		}
-		if revision == 0 {
-			_, err = kv.Create(ctx, manifestKey, data)
-		} else {
-			_, err = kv.Update(ctx, manifestKey, data, revision)
-		}
-		// An attempt that was carried out but not answered looks the same here; the caller then finds its own version.
-		if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
-			return nil
-		}
-		ok = err == nil
-		return err
-	})
-	return ok, err
+	return r.set(ctx, r.names.weights, manifestKey, entry{value: data}, at(revision))
 }
 
 // sameWeights is whether two manifests of a version hold the same tensors, however they are stored.

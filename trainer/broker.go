@@ -31,8 +31,8 @@ func (s overStreams) Issue(ctx context.Context, tickets ...*schemas.Ticket) erro
 	return s.run.Issue(ctx, tickets...)
 }
 
-func (s overStreams) PutControl(ctx context.Context, c *schemas.Control) error {
-	return s.run.PutControl(ctx, c)
+func (s overStreams) UpdateControl(ctx context.Context, change func(*schemas.Control) *schemas.Control) error {
+	return s.run.UpdateControl(ctx, change)
 }
 
 func (s overStreams) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {

@@ -57,27 +57,26 @@ func (f *follower) stop() {
 // chooseBounds sets eta and depth at the start. A changed configuration wins; else what an operator chose since
 // stays. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
 func (t *trainer) chooseBounds(ctx context.Context, s *checkpoint.State) error {
-	c, err := t.deps.Stream.Control(ctx)
-	if err != nil {
-		return fmt.Errorf("read control: %w", err)
-	}
 	configured := s.ConfiguredEta != t.cfg.Eta || s.ConfiguredDepth != t.cfg.Depth
-	t.eta, t.depth = s.Eta, s.Depth
-	if configured {
-		t.eta, t.depth = t.cfg.Eta, t.cfg.Depth
-	}
-	t.put = bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
-	if c == nil {
-		return nil
-	}
-	if !configured {
-		t.adopt(c)
-	}
-	if !c.Draining && (bounds{c.Eta, c.Depth}) == t.put {
-		return nil
-	}
-	c.Draining, c.Eta, c.Depth = false, t.put.eta, t.put.depth
-	if err := t.deps.Stream.PutControl(ctx, c); err != nil {
+	err := t.deps.Stream.UpdateControl(ctx, func(c *schemas.Control) *schemas.Control {
+		t.eta, t.depth = s.Eta, s.Depth
+		if configured {
+			t.eta, t.depth = t.cfg.Eta, t.cfg.Depth
+		}
+		t.put = bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
+		if c == nil {
+			return nil
+		}
+		if !configured {
+			t.adopt(c)
+		}
+		if !c.Draining && (bounds{c.Eta, c.Depth}) == t.put {
+			return nil
+		}
+		c.Draining, c.Eta, c.Depth = false, t.put.eta, t.put.depth
+		return c
+	})
+	if err != nil {
 		return fmt.Errorf("bring control in line: %w", err)
 	}
 	return nil
@@ -126,25 +125,26 @@ func (t *trainer) adopt(c *schemas.Control) {
 
 // putControl writes what the new version means for the run and leaves alone what operators write.
 func (t *trainer) putControl(ctx context.Context) error {
-	c, err := t.deps.Stream.Control(ctx)
+	var put bounds
+	err := t.deps.Stream.UpdateControl(ctx, func(c *schemas.Control) *schemas.Control {
+		if c == nil {
+			c = &schemas.Control{Run: t.deps.Stream.Run(), Eta: t.put.eta, Depth: t.put.depth}
+		}
+		put = t.put
+		// What differs from the last put is an operator's, to be adopted at the next step.
+		if (bounds{c.Eta, c.Depth}) == t.put || c.Eta < 0 || c.Depth < 0 {
+			put = bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
+			c.Eta, c.Depth = put.eta, put.depth
+		}
+		c.PolicyVersion = t.step
+		c.MinVersion = max(0, t.step-int64(t.eta))
+		c.Cancelled = t.assembler.Hopeless()
+		c.At = t.deps.Now().UTC()
+		return c
+	})
 	if err != nil {
-		return fmt.Errorf("read control: %w", err)
-	}
-	if c == nil {
-		c = &schemas.Control{Run: t.deps.Stream.Run(), Eta: t.put.eta, Depth: t.put.depth}
-	}
-	mine := bounds{t.eta, t.cfg.limits(t.eta, t.depth).Pace()}
-	// What differs from the last put is an operator's, to be adopted at the next step.
-	if (bounds{c.Eta, c.Depth}) == t.put || c.Eta < 0 || c.Depth < 0 {
-		c.Eta, c.Depth = mine.eta, mine.depth
-		t.put = mine
-	}
-	c.PolicyVersion = t.step
-	c.MinVersion = max(0, t.step-int64(t.eta))
-	c.Cancelled = t.assembler.Hopeless()
-	c.At = t.deps.Now().UTC()
-	if err := t.deps.Stream.PutControl(ctx, c); err != nil {
 		return fmt.Errorf("put control: %w", err)
 	}
+	t.put = put
 	return nil
 }

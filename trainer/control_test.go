@@ -32,10 +32,10 @@ func observe(t *testing.T, cfg Config, w *world, after func(e schemas.Event)) {
 // operate writes control as an operator does.
 func operate(t *testing.T, w *world, change func(*schemas.Control)) {
 	t.Helper()
-	c, err := w.Control(t.Context())
-	require.NoError(t, err)
-	change(c)
-	require.NoError(t, w.PutControl(t.Context(), c))
+	require.NoError(t, w.UpdateControl(t.Context(), func(c *schemas.Control) *schemas.Control {
+		change(c)
+		return c
+	}))
 }
 
 func TestEtaAndDepthChangeWhileTheRunGoesOn(t *testing.T) {

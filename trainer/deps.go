@@ -21,7 +21,9 @@ type Stream interface {
 	// ErrRecreated when the stream is not the one the position was taken from.
 	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
 	PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error
-	PutControl(ctx context.Context, c *schemas.Control) error
+	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
+	// is nil. It calls again where somebody else put one in between.
+	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error
 	// Control is the last one put, nil if there is none.
 	Control(ctx context.Context) (*schemas.Control, error)
 	// FollowControl calls with the last control and with each later one until ctx ends.

@@ -224,14 +224,22 @@ func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards ma
 	})
 }
 
-func (w *world) PutControl(_ context.Context, c *schemas.Control) error {
+func (w *world) UpdateControl(_ context.Context, change func(*schemas.Control) *schemas.Control) error {
 	return w.around("control", func() error {
-		copied := *c
-		w.control = &copied
-		for ch := range w.watchers {
-			ch <- &copied
+		var now *schemas.Control
+		if w.control != nil {
+			copied := *w.control
+			now = &copied
 		}
-		return c.Validate()
+		next := change(now)
+		if next == nil {
+			return nil
+		}
+		w.control = next
+		for ch := range w.watchers {
+			ch <- next
+		}
+		return next.Validate()
 	})
 }
 

@@ -397,7 +397,7 @@ func followers(b *bench) {
 	require.Equal(b, []byte("weights"), data)
 
 	want := &schemas.Control{Run: b.name, Eta: 2, Depth: 1, At: time.Unix(5, 0).UTC()}
-	require.NoError(b, r.PutControl(b.ctx, want))
+	require.NoError(b, r.UpdateControl(b.ctx, func(*schemas.Control) *schemas.Control { return want }))
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
 	require.NoError(b, r.FollowControl(ctx, func(c *schemas.Control) {
