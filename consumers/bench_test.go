@@ -27,10 +27,10 @@ func (d *nothing) Open() (gpu.Slot, error) {
 	d.next++
 	return d.next, nil
 }
-func (d *nothing) Close(s gpu.Slot)                { d.free = append(d.free, s) }
-func (d *nothing) Len(gpu.Slot) int                { return 0 }
-func (d *nothing) Truncate(gpu.Slot, int)          {}
-func (d *nothing) SetWeights(w *gpu.Weights) error { return nil }
+func (d *nothing) Close(s gpu.Slot)                     { d.free = append(d.free, s) }
+func (d *nothing) Len(gpu.Slot) int                     { return 0 }
+func (d *nothing) Truncate(gpu.Slot, int)               {}
+func (d *nothing) Prepare(*gpu.Weights) (func(), error) { return func() {}, nil }
 func (d *nothing) Extend(_ context.Context, in []gpu.Extension) ([][]float32, error) {
 	return d.rows[:len(in)], nil
 }

@@ -42,7 +42,7 @@ type Engine struct {
 	sampler sampler
 }
 
-// NewDecoder makes the decoder of a model; the engine sets its weights before the first Extend.
+// NewDecoder makes the decoder of a model; the engine gives it weights before the first Extend.
 type NewDecoder func(gpu.Config, gpu.DecoderOptions) (gpu.Decoder, error)
 
 // model is what never changes once the first weights have come.
@@ -51,6 +51,8 @@ type model struct {
 	maxLen int
 	// shapes are those of the first weights.
 	shapes map[string][]int
+	// dec is Run's, but for Prepare, which is Swap's.
+	dec gpu.Decoder
 }
 
 // NewEngine makes an engine that holds no model yet. cfg must be valid.

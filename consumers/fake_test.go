@@ -65,9 +65,10 @@ type fakeDecoder struct {
 	extended int // tokens
 	batches  [][]int
 	faults   []error
-	refuse   error // what SetWeights returns
-	broken   error // what Extend returns
-	poison   bool  // logits are not finite
+	refuse   error         // what Prepare returns
+	hold     chan struct{} // when set, Prepare waits for it
+	broken   error         // what Extend returns
+	poison   bool          // logits are not finite
 }
 
 func (d *fakeDecoder) fault(format string, args ...any) {
@@ -144,12 +145,15 @@ func (d *fakeDecoder) sees(cache []entry) []entry {
 	return out
 }
 
-func (d *fakeDecoder) SetWeights(w *gpu.Weights) error {
-	if d.refuse != nil {
-		return d.refuse
+func (d *fakeDecoder) Prepare(w *gpu.Weights) (func(), error) {
+	if d.hold != nil {
+		<-d.hold
 	}
-	d.weights = w.Tensors[0].Data[0]
-	return nil
+	if d.refuse != nil {
+		return nil, d.refuse
+	}
+	next := w.Tensors[0].Data[0]
+	return func() { d.weights = next }, nil
 }
 
 // replay says what one call must return, generating alone, one token at a time, nothing cached, by the weights of

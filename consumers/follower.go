@@ -33,7 +33,7 @@ type WeightLoader interface {
 
 // Swapper takes decoded weights; Engine is one.
 type Swapper interface {
-	Swap(ctx context.Context, s Snapshot) (paused time.Duration, err error)
+	Swap(ctx context.Context, s Snapshot) (Swapped, error)
 }
 
 // Follower keeps a Swapper at the newest policy version. It fetches, verifies and decodes before it swaps. A version
@@ -54,9 +54,10 @@ type Follower struct {
 // Applied is a version that came into use.
 type Applied struct {
 	Version int64
-	// Fetch is how long fetching, verifying and decoding took, Pause how long generation stood still, and Lag the time
-	// from publishing to use by the two machines' clocks.
-	Fetch, Pause, Lag time.Duration
+	Swapped
+	// Fetch is how long fetching, verifying and decoding took, and Lag the time from publishing to use by the two
+	// machines' clocks.
+	Fetch, Lag time.Duration
 }
 
 // Waits before a version is fetched again.
@@ -163,7 +164,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		return err
 	}
 	a := Applied{Version: m.Version, Fetch: time.Since(started)}
-	if a.Pause, err = f.Swapper.Swap(ctx, s); err != nil {
+	if a.Swapped, err = f.Swapper.Swap(ctx, s); err != nil {
 		return err
 	}
 	f.current = m
@@ -171,7 +172,8 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		a.Lag = time.Since(m.PublishedAt)
 	}
 	f.Metrics.fetchSeconds.Observe(a.Fetch.Seconds())
-	f.Log.Debug("applied weights", "policy_version", m.Version, "fetch", a.Fetch, "pause", a.Pause, "lag", a.Lag)
+	f.Metrics.prepareSeconds.Observe(a.Prepare.Seconds())
+	f.Log.Debug("applied weights", "policy_version", m.Version, "fetch", a.Fetch, "prepare", a.Prepare, "pause", a.Pause, "lag", a.Lag)
 	if f.Applied != nil {
 		f.Applied(ctx, a)
 	}

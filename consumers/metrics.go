@@ -10,7 +10,7 @@ type Metrics struct {
 	sampled, prefilled, cacheHits, recomputed, evictions prometheus.Counter
 	running, waiting, idle, applied                      prometheus.Gauge
 	batchSize, batchTokens, stepSeconds                  prometheus.Histogram
-	swapSeconds, fetchSeconds                            prometheus.Histogram
+	swapSeconds, fetchSeconds, prepareSeconds            prometheus.Histogram
 	calls                                                *prometheus.CounterVec
 	refused                                              prometheus.Counter
 	swaps                                                prometheus.Counter
@@ -48,6 +48,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			prometheus.ExponentialBuckets(1e-6, 4, 12)),
 		fetchSeconds: histogram("weights_fetch_seconds", "Fetching, verifying and decoding a weight version, while generation went on.",
 			prometheus.ExponentialBuckets(1e-3, 4, 10)),
+		prepareSeconds: histogram("weights_prepare_seconds", "Checking a weight version and laying it out for the decoder, while generation went on.",
+			prometheus.ExponentialBuckets(1e-4, 4, 10)),
 		calls: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_inference_calls_total", Help: "Calls ended, by why: stop_token, length, error or cancelled.",
 		}, []string{"stop"}),

@@ -39,6 +39,13 @@ func newNativeDecoder(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
 	return e.NewDecoder(o)
 }
 
+func use(tb testing.TB, dec gpu.Decoder, s Snapshot) {
+	tb.Helper()
+	commit, err := dec.Prepare(s.Weights)
+	require.NoError(tb, err)
+	commit()
+}
+
 // alone generates with a decoder of its own, the whole context extended anew for every token.
 func alone(tb testing.TB, weights map[int32]Snapshot, req *schemas.GenerateRequest, versions []int32) (tokens []int32, logprobs []float32) {
 	tb.Helper()
@@ -49,7 +56,7 @@ func alone(tb testing.TB, weights map[int32]Snapshot, req *schemas.GenerateReque
 	var s sampler
 	sequence := append([]int32(nil), req.Tokens...)
 	for _, version := range versions {
-		require.NoError(tb, dec.SetWeights(weights[version].Weights))
+		use(tb, dec, weights[version])
 		dec.Truncate(slot, 0)
 		rows, err := dec.Extend(tb.Context(), []gpu.Extension{{Slot: slot, Tokens: sequence}})
 		require.NoError(tb, err)
@@ -146,7 +153,7 @@ func BenchmarkNative(b *testing.B) {
 	b.Run("decoder", func(b *testing.B) {
 		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
 		require.NoError(b, err)
-		require.NoError(b, dec.SetWeights(s.Weights))
+		use(b, dec, s)
 		in := make([]gpu.Extension, batch)
 		for i := range in {
 			slot, err := dec.Open()
@@ -172,7 +179,7 @@ func BenchmarkNative(b *testing.B) {
 		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
 		require.NoError(b, err)
 		for b.Loop() {
-			require.NoError(b, dec.SetWeights(s.Weights))
+			use(b, dec, s)
 		}
 	})
 }

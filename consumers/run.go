@@ -126,7 +126,8 @@ func (d Deps) tell(ctx context.Context, name string, a Applied) {
 	err := d.Stream.Emit(ctx, &schemas.Event{
 		Run: d.Run, Type: schemas.EventVersionApplied, At: time.Now(), Role: "inference", Worker: name,
 		PolicyVersion: a.Version, Metrics: map[string]float64{
-			"weights_fetch_seconds": a.Fetch.Seconds(), "swap_seconds": a.Pause.Seconds(), "weights_lag_seconds": a.Lag.Seconds(),
+			"weights_fetch_seconds": a.Fetch.Seconds(), "weights_prepare_seconds": a.Prepare.Seconds(),
+			"swap_wait_seconds": a.Wait.Seconds(), "swap_seconds": a.Pause.Seconds(), "weights_lag_seconds": a.Lag.Seconds(),
 		},
 	})
 	if err != nil {

@@ -20,31 +20,46 @@ type Snapshot struct {
 	Weights *gpu.Weights
 }
 
-// swap is a snapshot on its way into the decoder.
-type swap struct {
-	snapshot Snapshot
-	sched    *scheduler // of the first snapshot, else nil
-	model    *model     // likewise
-	done     chan error // holds one
-	paused   time.Duration
+// Swapped says how long the parts of a swap took.
+type Swapped struct {
+	// Prepare is checking the weights and laying them out, while generation went on.
+	Prepare time.Duration
+	// Wait is until no step was under way or, where they drain, until the running calls had ended.
+	Wait time.Duration
+	// Pause is how long generation stood still.
+	Pause time.Duration
 }
 
-// Swap puts a version to use between two steps, as Config.Swap says, and returns how long generation paused. All
-// that can be refused is refused before the pause. It returns when the version is in use; on an error, which wraps
-// ErrBadWeights when the snapshot is at fault, the old one stays in use. Swaps come one at a time; a second waits.
-func (e *Engine) Swap(ctx context.Context, s Snapshot) (time.Duration, error) {
+// swap is a snapshot on its way into the decoder.
+type swap struct {
+	version int64
+	commit  func()     // the decoder's
+	sched   *scheduler // of the first snapshot, else nil
+	model   *model     // likewise
+	done    chan error // holds one
+	took    Swapped
+	ready   time.Time // when it was prepared
+}
+
+// Swap puts a version to use between two steps, as Config.Swap says. It prepares the weights first, beside those in
+// use, and all that can be refused is refused then: the pause is a swap of pointers. It returns when the version is
+// in use; on an error, which wraps ErrBadWeights when the snapshot is at fault, the old one stays in use. Swaps come
+// one at a time; a second waits.
+//
+// Invariant: generation goes on while a version is prepared.
+func (e *Engine) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	select {
 	case e.swapper <- struct{}{}:
 		defer func() { <-e.swapper }()
 	case <-ctx.Done():
-		return 0, fmt.Errorf("swap to version %d: %w", s.Version, context.Cause(ctx))
+		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, context.Cause(ctx))
 	}
 	sw, err := e.prepare(s)
 	if err != nil {
-		return 0, fmt.Errorf("swap to version %d: %w", s.Version, err)
+		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
 	}
 	if !e.enqueue(sw) {
-		return 0, fmt.Errorf("swap to version %d: %w", s.Version, ErrStopped)
+		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, ErrStopped)
 	}
 	select {
 	case err = <-sw.done:
@@ -54,29 +69,38 @@ func (e *Engine) Swap(ctx context.Context, s Snapshot) (time.Duration, error) {
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("swap to version %d: %w", s.Version, err)
+		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
 	}
-	return sw.paused, nil
+	return sw.took, nil
 }
 
-// prepare does what needs no pause: it checks the snapshot and, for the first, makes the decoder.
+// prepare does what needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
 func (e *Engine) prepare(s Snapshot) (*swap, error) {
+	started := time.Now()
 	if s.Version < 0 || s.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the version is out of range", ErrBadWeights)
 	}
-	sw := &swap{snapshot: s, done: make(chan error, 1)}
-	if m := e.model.Load(); m != nil {
-		return sw, m.accepts(s)
+	sw := &swap{version: s.Version, done: make(chan error, 1)}
+	m := e.model.Load()
+	if m == nil {
+		if err := s.Config.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
+		}
+		m = newModel(s, e.cfg.MaxTokens)
+		var err error
+		if m.dec, err = e.newDecoder(s.Config, gpu.DecoderOptions{Slots: e.cfg.Slots, MaxTokens: m.maxLen}); err != nil {
+			return nil, fmt.Errorf("make a decoder: %w", err)
+		}
+		sw.model, sw.sched = m, newScheduler(e.cfg, m.dec, e.metrics)
+	} else if err := m.accepts(s); err != nil {
+		return nil, err
 	}
-	if err := s.Config.Validate(); err != nil {
+	var err error
+	if sw.commit, err = m.dec.Prepare(s.Weights); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
-	sw.model = newModel(s, e.cfg.MaxTokens)
-	dec, err := e.newDecoder(s.Config, gpu.DecoderOptions{Slots: e.cfg.Slots, MaxTokens: sw.model.maxLen})
-	if err != nil {
-		return nil, fmt.Errorf("make a decoder: %w", err)
-	}
-	sw.sched = newScheduler(e.cfg, dec, e.metrics)
+	sw.ready = time.Now()
+	sw.took.Prepare = sw.ready.Sub(started)
 	return sw, nil
 }
 
@@ -157,11 +181,12 @@ func (e *Engine) applySwap() {
 	}
 	e.mu.Unlock()
 	if ready {
-		sw.done <- e.apply(sw)
+		e.apply(sw)
+		sw.done <- nil
 	}
 }
 
-func (e *Engine) apply(sw *swap) error {
+func (e *Engine) apply(sw *swap) {
 	sched := e.sched
 	if sw.sched != nil {
 		sched = sw.sched
@@ -171,20 +196,18 @@ func (e *Engine) apply(sw *swap) error {
 		seq.call.flush()
 	}
 	started := time.Now()
-	if err := sched.dec.SetWeights(sw.snapshot.Weights); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadWeights, err)
-	}
+	sw.took.Wait = started.Sub(sw.ready)
+	sw.commit()
 	if e.cfg.Swap != SwapKeep {
 		sched.forget()
 	}
-	e.version.Store(sw.snapshot.Version)
+	e.version.Store(sw.version)
 	if sw.model != nil {
 		e.sched = sched
 		e.model.Store(sw.model)
 	}
-	sw.paused = time.Since(started)
+	sw.took.Pause = time.Since(started)
 	e.metrics.swaps.Inc()
-	e.metrics.swapSeconds.Observe(sw.paused.Seconds())
-	e.metrics.applied.Set(float64(sw.snapshot.Version))
-	return nil
+	e.metrics.swapSeconds.Observe(sw.took.Pause.Seconds())
+	e.metrics.applied.Set(float64(sw.version))
 }

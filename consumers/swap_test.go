@@ -86,14 +86,43 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 		require.ErrorContains(t, err, test.error, test.name)
 	}
 	r.dec.refuse = gpu.ErrMismatch
-	sw, err := r.offer(1)
-	require.NoError(t, err)
+	_, err := r.offer(1)
+	require.ErrorIs(t, err, ErrBadWeights, "before any pause")
 	_, err = r.turn(t.Context())
 	require.NoError(t, err)
-	require.ErrorIs(t, <-sw.done, ErrBadWeights)
 	require.Equal(t, int64(0), r.Version())
 	req := ask("a", 1, 2)
 	got := r.finish(t, r.start(t, req))
 	require.Equal(t, []int32{0, 0, 0, 0, 0, 0}, []int32(got.Versions))
 	checkReplay(t, req, got, 64)
+}
+
+// Invariant: generation goes on while a version is prepared.
+func TestInvariantGenerationGoesOnWhileAVersionIsPrepared(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []SwapMode{SwapKeep, SwapRecompute, SwapDrain} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			cfg := smallConfig()
+			cfg.Swap = mode
+			r := newReady(t, cfg, false)
+			runEngine(t, r)
+			r.dec.hold = make(chan struct{})
+			swapped := make(chan error, 1)
+			go func() {
+				_, err := r.Swap(t.Context(), fakeSnapshot(1))
+				swapped <- err
+			}()
+			for i := range 3 {
+				got, err := gather(t.Context(), r, ask(string(rune('a'+i)), 1, 2))
+				require.NoError(t, err)
+				require.Equal(t, []int32{0, 0, 0, 0, 0, 0}, []int32(got.Versions), "not in use before it is ready")
+			}
+			close(r.dec.hold)
+			require.NoError(t, <-swapped)
+			got, err := gather(t.Context(), r, ask("z", 1, 2))
+			require.NoError(t, err)
+			require.Equal(t, []int32{1, 1, 1, 1, 1, 1}, []int32(got.Versions))
+		})
+	}
 }

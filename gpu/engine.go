@@ -80,7 +80,7 @@ type StepStats struct {
 	Skipped bool
 }
 
-// Decoder samples: it holds weights and key-value caches. Calls are made by one goroutine at a time.
+// Decoder samples: it holds weights and key-value caches. Calls are made by one goroutine at a time, but for Prepare.
 type Decoder interface {
 	Config() Config
 	// Open makes an empty sequence; Close frees it. ErrNoSlot is returned when all slots are taken.
@@ -94,8 +94,11 @@ type Decoder interface {
 	// its last token: a row of Config().VocabSize float32, valid until the next Extend. A row's numbers
 	// depend on its own sequence alone, never on what else is in the batch.
 	Extend(ctx context.Context, in []Extension) ([][]float32, error)
-	// SetWeights swaps the weights between two Extends; caches stay as they are. The decoder keeps w.
-	SetWeights(w *Weights) error
+	// Prepare readies weights beside those in use: the work and every refusal, an ErrMismatch, are here. commit puts
+	// them to use between two Extends by swapping pointers; caches stay as they are. Prepare may run while other
+	// calls do; commit is one of those, made at most once and before the next Prepare. Weights that are never
+	// committed are forgotten. The decoder keeps w.
+	Prepare(w *Weights) (commit func(), err error)
 }
 
 // Slot names one sequence of a Decoder.

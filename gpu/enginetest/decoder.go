@@ -139,7 +139,11 @@ func testSlots(t *testing.T, newEngine NewEngine) {
 
 	// New weights: the cache stays, so only a cleared sequence is wholly theirs.
 	w := randomWeights(t, e, 20)
-	require.NoError(t, d.SetWeights(w))
+	commit, err := d.Prepare(w)
+	require.NoError(t, err)
+	d.Truncate(one, 2)
+	require.Equal(t, first, extend(t, d, gpu.Extension{Slot: one, Tokens: []int32{3}})[0], "prepared weights are not in use")
+	commit()
 	mixed := extend(t, d, gpu.Extension{Slot: one, Tokens: []int32{6}})[0]
 	d.Truncate(one, 0)
 	fresh := extend(t, d, gpu.Extension{Slot: one, Tokens: []int32{1, 2, 3, 6}})[0]
@@ -151,7 +155,8 @@ func testSlots(t *testing.T, newEngine NewEngine) {
 	require.Equal(t, fresh, extend(t, other, gpu.Extension{Slot: slot, Tokens: []int32{1, 2, 3, 6}})[0])
 
 	w.Tensors = w.Tensors[1:]
-	require.ErrorIs(t, d.SetWeights(w), gpu.ErrMismatch)
+	_, err = d.Prepare(w)
+	require.ErrorIs(t, err, gpu.ErrMismatch)
 	require.Equal(t, fresh, func() []float32 {
 		d.Truncate(one, 3)
 		return extend(t, d, gpu.Extension{Slot: one, Tokens: []int32{6}})[0]
@@ -162,4 +167,52 @@ func testSlots(t *testing.T, newEngine NewEngine) {
 	require.NoError(t, err)
 	require.Equal(t, one, again)
 	require.Zero(t, d.Len(again))
+}
+
+// testPrepare readies one version after another while a sequence is extended: until a commit, rows are those of the
+// version in use. One in three is given up.
+func testPrepare(t *testing.T, newEngine NewEngine) {
+	cfg := models()[3].cfg
+	e := open(t, newEngine, cfg)
+	d := openDecoder(t, e, 1, 8)
+	slot, err := d.Open()
+	require.NoError(t, err)
+	tokens := []int32{1, 2, 3, 4, 5}
+	want := func(w *gpu.Weights) []float32 {
+		require.NoError(t, e.SetWeights(t.Context(), w))
+		alone := openDecoder(t, e, 1, 8)
+		s, err := alone.Open()
+		require.NoError(t, err)
+		return extend(t, alone, gpu.Extension{Slot: s, Tokens: tokens})[0]
+	}
+	w, err := e.Weights(t.Context())
+	require.NoError(t, err)
+	inUse := want(w)
+	for version := range uint64(6) {
+		next := randomWeights(t, e, 30+version)
+		ready := make(chan func(), 1)
+		go func() {
+			commit, err := d.Prepare(next)
+			if err != nil {
+				t.Error(err)
+			}
+			ready <- commit
+		}()
+		var commit func()
+		for commit == nil {
+			d.Truncate(slot, 0)
+			require.Equal(t, inUse, extend(t, d, gpu.Extension{Slot: slot, Tokens: tokens})[0], "version %d", version)
+			select {
+			case commit = <-ready:
+			default:
+			}
+		}
+		if version%3 == 1 {
+			continue
+		}
+		commit()
+		inUse = want(next)
+		d.Truncate(slot, 0)
+		require.Equal(t, inUse, extend(t, d, gpu.Extension{Slot: slot, Tokens: tokens})[0], "version %d", version)
+	}
 }

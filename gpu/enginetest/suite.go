@@ -26,6 +26,7 @@ func Run(t *testing.T, newEngine NewEngine) {
 		})
 	}
 	t.Run("decoder slots", func(t *testing.T) { testSlots(t, newEngine) })
+	t.Run("weights are prepared beside those in use", func(t *testing.T) { testPrepare(t, newEngine) })
 	t.Run("step is AdamW", func(t *testing.T) { testStep(t, newEngine) })
 	t.Run("a gradient that is not finite is skipped", func(t *testing.T) { testSkip(t, newEngine) })
 	t.Run("bad batches are refused", func(t *testing.T) { testBadBatches(t, newEngine) })

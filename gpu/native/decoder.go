@@ -3,6 +3,8 @@ package native
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native/kernel"
@@ -16,9 +18,9 @@ type decoder struct {
 	*model
 	pool    *kernel.Pool
 	options gpu.DecoderOptions
-	// data is the weights, flat; w is what the forward pass reads.
-	data   []float32
+	// w is the weights in use; spare, nil before the second, is room for the next.
 	w      *forwardWeights
+	spare  atomic.Pointer[forwardWeights]
 	rotary rotary
 	slots  []cache
 	pager  pager
@@ -52,12 +54,11 @@ func (e *Engine) NewDecoder(o gpu.DecoderOptions) (gpu.Decoder, error) {
 	}
 	d := &decoder{
 		model: e.model, pool: kernel.NewPool(e.pool.Workers()), options: o,
-		data: make([]float32, e.size), w: new(forwardWeights),
+		w:      newForwardWeights(&e.layout),
 		rotary: rotary{theta: e.cfg.RopeTheta, half: e.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(e.model), used: make([]bool, o.Slots),
 	}
-	copy(d.data, e.data)
-	d.w.load(&d.layout, d.pool, d.view(d.data))
+	d.w.load(&d.layout, d.pool, d.parts(slices.Clone(e.data)))
 	for s := o.Slots - 1; s >= 0; s-- {
 		d.free = append(d.free, gpu.Slot(s))
 	}
@@ -103,15 +104,23 @@ func (d *decoder) Truncate(s gpu.Slot, n int) {
 	}
 }
 
-// SetWeights swaps the weights; tensors are copied. On an error, an ErrMismatch, nothing is changed.
-func (d *decoder) SetWeights(w *gpu.Weights) error {
-	order, err := d.match(w.Tensors, "")
+// Prepare lays the matrices of w out in the room of the weights before those in use, and shares its other tensors.
+// It takes the workers that no Extend has.
+func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
+	tensors, err := d.ordered(w)
 	if err != nil {
-		return fmt.Errorf("set decoder weights: %w", err)
+		return nil, fmt.Errorf("prepare weights: %w", err)
 	}
-	d.fill(d.data, w.Tensors, order)
-	d.w.load(&d.layout, d.pool, d.view(d.data))
-	return nil
+	// Taken out while it is written to, so that a commit that comes late finds its own weights whole.
+	next := d.spare.Swap(nil)
+	if next == nil {
+		next = newForwardWeights(&d.layout)
+	}
+	next.load(&d.layout, d.pool, tensors)
+	return func() {
+		d.spare.Store(d.w)
+		d.w = next
+	}, nil
 }
 
 // Extend appends tokens to each named sequence. On an error nothing is appended. Sequences are shared out

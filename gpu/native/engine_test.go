@@ -185,6 +185,8 @@ func TestDecoderIsIndependentOfTheEngine(t *testing.T) {
 	require.NoError(t, g.Wait())
 	w, err := e.Weights(t.Context())
 	require.NoError(t, err)
-	require.NoError(t, d.SetWeights(w))
+	commit, err := d.Prepare(w)
+	require.NoError(t, err)
+	commit()
 	require.NotEqual(t, before, logits())
 }

@@ -1,6 +1,9 @@
 package native
 
-import "github.com/weir-rl/weir/gpu/native/kernel"
+import (
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
 
 // forwardWeights are weights as the forward pass reads them: matrices laid out for repeated products. Gains,
 // embeddings and the value head are as in view.
@@ -15,30 +18,71 @@ type forwardLayer struct {
 	qkv, o, gateUp, down *kernel.Packed
 }
 
-// load takes w; matrices are copied, gains, embeddings and the value head become views of w.
-func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w view) {
-	f.embed, f.norm, f.value = w.embed, w.norm, w.value
-	if f.layers == nil {
-		f.layers = make([]forwardLayer, l.layers)
-	}
-	type job struct {
-		to     **kernel.Packed
-		from   []float32
-		inputs int
-	}
-	jobs := []job{{&f.head, w.head, l.d}}
+func newForwardWeights(l *layout) *forwardWeights {
+	f := &forwardWeights{head: kernel.NewPacked(l.d, l.v), layers: make([]forwardLayer, l.layers)}
 	for i := range f.layers {
-		t, s := &f.layers[i], &w.layers[i]
-		t.attnNorm, t.mlpNorm = s.attnNorm, s.mlpNorm
-		jobs = append(jobs, job{&t.qkv, s.qkv, l.d}, job{&t.o, s.o, l.q}, job{&t.gateUp, s.gateUp, l.d}, job{&t.down, s.down, l.ff})
+		t := &f.layers[i]
+		t.qkv, t.o = kernel.NewPacked(l.d, l.qkv), kernel.NewPacked(l.q, l.d)
+		t.gateUp, t.down = kernel.NewPacked(l.d, 2*l.ff), kernel.NewPacked(l.ff, l.d)
+	}
+	return f
+}
+
+// load takes tensors, one for each of the layout's and in its order: matrices are copied, gains, embeddings and the
+// value head kept.
+func (f *forwardWeights) load(l *layout, pool *kernel.Pool, tensors [][]float32) {
+	type job struct {
+		to   *kernel.Packed
+		from [][]float32
+	}
+	take := func(n int) [][]float32 {
+		taken := tensors[:n]
+		tensors = tensors[n:]
+		return taken
+	}
+	var jobs []job
+	f.embed = take(1)[0]
+	for i := range f.layers {
+		t := &f.layers[i]
+		t.attnNorm = take(1)[0]
+		jobs = append(jobs, job{t.qkv, take(3)}, job{t.o, take(1)})
+		t.mlpNorm = take(1)[0]
+		jobs = append(jobs, job{t.gateUp, take(2)}, job{t.down, take(1)})
+	}
+	f.norm = take(1)[0]
+	head := job{f.head, [][]float32{f.embed}}
+	if !l.cfg.TieEmbeddings {
+		head.from = take(1)
+	}
+	jobs = append(jobs, head)
+	if l.cfg.ValueHead {
+		f.value = take(1)[0]
 	}
 	pool.ParallelFor(len(jobs), 1, func(lo, hi int) {
 		for _, j := range jobs[lo:hi] {
-			if *j.to == nil {
-				*j.to = kernel.PackNT(j.from, j.inputs, len(j.from)/j.inputs)
-			} else {
-				(*j.to).Repack(j.from)
-			}
+			j.to.Repack(j.from...)
 		}
 	})
+}
+
+// parts are a flat array's tensors, in the layout's order.
+func (l *layout) parts(data []float32) [][]float32 {
+	out := make([][]float32, len(l.tensors))
+	for i, t := range l.tensors {
+		out[i] = data[t.off : t.off+t.n : t.off+t.n]
+	}
+	return out
+}
+
+// ordered are the tensors of weights that fit the layout, in its order, else an ErrMismatch.
+func (l *layout) ordered(w *gpu.Weights) ([][]float32, error) {
+	order, err := l.match(w.Tensors, "")
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float32, len(order))
+	for i, j := range order {
+		out[i] = w.Tensors[j].Data
+	}
+	return out, nil
 }

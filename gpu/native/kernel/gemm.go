@@ -91,20 +91,27 @@ type Packed struct {
 
 // PackNT copies B[n,k], weights stored [out, in], for MatMulPacked.
 func PackNT(b []float32, k, n int) *Packed {
-	w := &Packed{k: k, n: n, set: best}
+	w := NewPacked(k, n)
 	w.Repack(b)
 	return w
 }
 
+// NewPacked is room for B[n,k], which Repack fills.
+func NewPacked(k, n int) *Packed { return &Packed{k: k, n: n, set: best} }
+
 // Shape is the k and n of the products.
 func (w *Packed) Shape() (k, n int) { return w.k, w.n }
 
-// Repack takes new contents of the same shape.
-func (w *Packed) Repack(b []float32) {
+// Repack takes new contents of the same shape. They may come in parts, whose rows follow one another.
+func (w *Packed) Repack(parts ...[]float32) {
 	checkDims("Repack", 0, w.k, w.n)
-	checkMatrix("Repack", "B", len(b), w.n, w.k, w.k)
+	size := 0
+	for _, b := range parts {
+		size += len(b)
+	}
+	checkMatrix("Repack", "B", size, w.n, w.k, w.k)
 	if w.set == portable {
-		w.data = append(w.data[:0], b[:w.n*w.k]...)
+		w.data = append(w.data[:0], window(parts, 0, w.n*w.k)...)
 		return
 	}
 	width := w.set.panelWidth()
@@ -112,8 +119,28 @@ func (w *Packed) Repack(b []float32) {
 		w.data = aligned(ceil(w.n, width) * width * w.k)
 	}
 	for j := 0; j < w.n; j += width {
-		w.set.packNT(w.data[j*w.k:], b[j*w.k:], w.k, w.k, min(width, w.n-j))
+		rows := min(width, w.n-j)
+		w.set.packNT(w.data[j*w.k:], window(parts, j*w.k, rows*w.k), w.k, w.k, rows)
 	}
+}
+
+// window is n numbers from at on of parts laid end to end, copied where they lie in more than one.
+func window(parts [][]float32, at, n int) []float32 {
+	for n > 0 && at >= len(parts[0]) {
+		at -= len(parts[0])
+		parts = parts[1:]
+	}
+	if n == 0 {
+		return nil
+	}
+	if at+n <= len(parts[0]) {
+		return parts[0][at : at+n]
+	}
+	out := make([]float32, 0, n)
+	for ; len(out) < n; parts, at = parts[1:], 0 {
+		out = append(out, parts[0][at:min(len(parts[0]), at+n-len(out))]...)
+	}
+	return out
 }
 
 // MatMulPacked is C[m,n] = A[m,k] W^T, added to C when acc is set.

@@ -226,6 +226,10 @@ func TestPackedHasTheBitsOfNT(t *testing.T) {
 			w.Repack(b)
 			NewPool(2).MatMulPacked(got, a, w, m, false)
 			require.Equal(t, bits(want), bits(got), shapeName(m, k, n))
+			cut := k * (n / 3)
+			w.Repack(b[:cut], nil, b[cut:2*cut], b[2*cut:])
+			NewPool(2).MatMulPacked(got, a, w, m, false)
+			require.Equal(t, bits(want), bits(got), "in parts, %s", shapeName(m, k, n))
 		}
 	})
 }
