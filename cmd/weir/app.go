@@ -101,7 +101,7 @@ func (a *app) loadOver(cmd *cobra.Command, cfg *config.Config) (*config.Config, 
 	})
 	origins, err := config.Load(cfg, config.Sources{Files: a.files, Environ: a.environ, Flags: flags})
 	if err == nil {
-		err = cfg.Finish()
+		err = config.Trace(cfg.Finish(), origins)
 	}
 	if err != nil {
 		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}

@@ -3,8 +3,11 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
@@ -167,15 +170,33 @@ var runName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Finish fills what follows from other keys, then reports every fault, each with its whole key.
 func (c *Config) Finish() error {
-	folder := c.Folder()
 	if c.Broker.StoreDir == "" {
-		c.Broker.StoreDir = filepath.Join(folder, "broker")
+		c.Broker.StoreDir = filepath.Join(c.Folder(), storeFolder)
 	}
 	if c.Trainer.Checkpoint.Dir == "" {
-		c.Trainer.Checkpoint.Dir = filepath.Join(folder, "checkpoints")
+		c.Trainer.Checkpoint.Dir = filepath.Join(c.Folder(), checkpointFolder)
 	}
 	c.Trainer.Seed, c.Trainer.Task = c.Run.Seed, c.Task.Name
 	return c.Validate()
+}
+
+// The folders of a run's folder.
+const (
+	storeFolder      = "broker"
+	checkpointFolder = "checkpoints"
+)
+
+// Portable is the configuration without what follows from the run's name and folder, so that it can be the start of
+// another run's.
+func (c *Config) Portable() *Config {
+	out := *c
+	if c.Broker.StoreDir == filepath.Join(c.Folder(), storeFolder) {
+		out.Broker.StoreDir = ""
+	}
+	if c.Trainer.Checkpoint.Dir == filepath.Join(c.Folder(), checkpointFolder) {
+		out.Trainer.Checkpoint.Dir = ""
+	}
+	return &out
 }
 
 // Folder is the run's own.
@@ -188,9 +209,12 @@ func (c *Config) Validate() error {
 	f.check("run.dir", c.Run.Dir != "", "must name a folder")
 	f.check("run.threads", c.Run.Threads >= 0, fmt.Sprintf("%d: must not be negative", c.Run.Threads))
 	f.section("broker", c.Broker.Validate())
+	for url := range strings.SplitSeq(c.Broker.URL, ",") {
+		f.check("broker.url", brokerURL(strings.TrimSpace(url)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", url))
+	}
 	f.section("streams", c.Streams.Validate())
 	f.section("weights", c.Weights.Validate())
-	f.section("model", c.Model.Config(1).Validate())
+	f.section("model", c.Model.Validate())
 	f.section("task", c.Task.Validate())
 	f.section("agent", c.Agent.Validate())
 	producer := c.Producer
@@ -211,6 +235,37 @@ func (c *Config) Validate() error {
 	f.section("eval", c.Eval.Validate())
 	f.section("log", c.Log.Validate())
 	f.section("telemetry", c.Telemetry.Validate())
+	return errors.Join(f...)
+}
+
+// brokerURL says whether a URL, or an address alone, can be a broker's; "" is none.
+func brokerURL(text string) bool {
+	if !strings.Contains(text, "://") {
+		return !strings.ContainsAny(text, "/ ")
+	}
+	u, err := url.Parse(text)
+	return err == nil && u.Hostname() != "" && slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)
+}
+
+// Validate reports every fault, under the keys' own names.
+func (m Model) Validate() error {
+	var f faults
+	for _, size := range []struct {
+		key   string
+		value int
+	}{
+		{"hidden", m.Hidden}, {"intermediate", m.Intermediate}, {"layers", m.Layers}, {"heads", m.Heads},
+		{"kv_heads", m.KVHeads}, {"max_positions", m.MaxPositions},
+	} {
+		f.check(size.key, size.value > 0, fmt.Sprintf("%d: must be positive", size.value))
+	}
+	if len(f) == 0 {
+		width := m.Hidden / m.Heads
+		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
+		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
+	}
+	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
+	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
 	return errors.Join(f...)
 }
 

@@ -35,7 +35,8 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := load(map[string]string{
 		"run.name": "no spaces", "task.name": "search", "producer.max_deliver": "9", "trainer.limits.max_tokens": "1000",
-		"broker.listen": "0.0.0.0:4222",
+		"broker.listen": "0.0.0.0:4222", "broker.url": "nats://a:4222,http://b:4222", "model.heads": "3",
+		"log.level": "loud", "log.format": "x",
 	})
 	for _, want := range []string{
 		`run.name: "no spaces": want up to 64 letters, digits, - or _`,
@@ -45,6 +46,11 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		"producer.max_deliver: 9: must not exceed streams.max_deliver, 5",
 		"trainer.limits.max_tokens: 1000: must not exceed model.max_positions, 160",
 		`broker.listen: "0.0.0.0:4222": other machines reach it: set tls.cert and tls.key, or allow_plain`,
+		`broker.url: "http://b:4222": want nats://host:4222, or tls://host:4222`,
+		"model.heads: 3: a head is hidden / heads wide, here 21: must be even",
+		"model.kv_heads: 2: must divide heads, 3",
+		`log.level: "loud": want debug, info, warn or error`,
+		`log.format: "x": want auto, text or json`,
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -64,4 +70,31 @@ func TestYAMLReadsBack(t *testing.T) {
 	same, err := YAML(again)
 	require.NoError(t, err)
 	require.Equal(t, string(text), string(same))
+}
+
+// What a run's own file says of its folders follows another run's name.
+func TestPortableFollowsAnotherName(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(map[string]string{"run.name": "one", "broker.store_dir": "elsewhere"})
+	require.NoError(t, err)
+	text, err := YAML(cfg.Portable())
+	require.NoError(t, err)
+	other := Default()
+	_, err = Load(other, Sources{Files: []string{writeFile(t, string(text))}, Flags: map[string]string{"run.name": "two"}})
+	require.NoError(t, err)
+	require.NoError(t, other.Finish())
+	require.Equal(t, "runs/two/checkpoints", other.Trainer.Checkpoint.Dir)
+	require.Equal(t, "elsewhere", other.Broker.StoreDir)
+}
+
+func TestBrokerURLs(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"", "nats://a:4222", "a:4222", "tls://a", "wss://a:443", "nats://a:1, nats://b:2"} {
+		_, err := load(map[string]string{"broker.url": url})
+		require.NoError(t, err, url)
+	}
+	for _, url := range []string{"nats://", "http://a:4222", "nats//a", "nats:// a"} {
+		_, err := load(map[string]string{"broker.url": url})
+		require.ErrorContains(t, err, "broker.url", url)
+	}
 }

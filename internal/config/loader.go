@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -41,6 +42,23 @@ func (e *ValueError) Error() string {
 		return fmt.Sprintf("%s: %s", e.Key, e.Problem)
 	}
 	return fmt.Sprintf("%s (from %s): %s", e.Key, e.Origin, e.Problem)
+}
+
+// Trace adds to each fault of a configuration, which begins with its key, where the key's value came from.
+func Trace(err error, origins map[string]string) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		key, problem, _ := strings.Cut(e.Error(), ": ")
+		if from := origins[key]; from != "" {
+			e = &ValueError{Key: key, Origin: from, Problem: problem}
+		}
+		out = append(out, e)
+	}
+	return errors.Join(out...)
 }
 
 // Load fills *into, which holds the defaults, from the sources. It returns where each set key came from.
@@ -83,6 +101,7 @@ func (l *loader) environ(environ []string) {
 		TransformFunc: func(name, v string) (string, any) {
 			name = strings.TrimPrefix(name, Prefix)
 			if !strings.Contains(name, "__") {
+				l.single(name)
 				return "", nil // a variable for another purpose, such as WEIR_GOLDEN_DIR
 			}
 			key := strings.ToLower(strings.ReplaceAll(name, "__", "."))
@@ -96,6 +115,16 @@ func (l *loader) environ(environ []string) {
 		return
 	}
 	l.merge(k.All(), "")
+}
+
+// single reports a variable that would be a key if each of its underscores stood for a dot or for itself.
+func (l *loader) single(name string) {
+	for _, key := range l.known {
+		if strings.ReplaceAll(key, ".", "_") == strings.ToLower(name) {
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: Prefix + name, Problem: fmt.Sprintf(
+				"two underscores stand for a dot: write %s%s", Prefix, strings.ToUpper(strings.ReplaceAll(key, ".", "__")))})
+		}
+	}
 }
 
 func (l *loader) flags(flags map[string]string) {
@@ -116,12 +145,13 @@ func (l *loader) merge(values map[string]any, origin string) {
 			from = l.origins[key]
 		}
 		if !l.isKnown(key) {
-			problem := "unknown key"
-			if near := nearest(key, l.known); near != "" {
-				problem = fmt.Sprintf("unknown key; did you mean %s?", near)
-			}
-			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: problem})
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: l.unknown(key)})
 			delete(l.origins, key)
+			continue
+		}
+		if v == Hidden {
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: fmt.Sprintf(
+				"was not written down; remove the line, and give the value as %s%s", Prefix, strings.ToUpper(strings.ReplaceAll(key, ".", "__")))})
 			continue
 		}
 		keep[key] = v
@@ -130,6 +160,19 @@ func (l *loader) merge(values map[string]any, origin string) {
 	if err := l.k.Load(confmap.Provider(keep, "."), nil); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("merge %s: %w", origin, err))
 	}
+}
+
+// unknown says what is wrong with a key that is not known.
+func (l *loader) unknown(key string) string {
+	for _, k := range l.known {
+		if strings.HasPrefix(k, key+".") {
+			return fmt.Sprintf("a section, which has no value; its keys stand below it, such as %s", k)
+		}
+	}
+	if near := nearest(key, l.known); near != "" {
+		return fmt.Sprintf("unknown key; did you mean %s?", near)
+	}
+	return "unknown key"
 }
 
 // isKnown accepts a key, or an entry of a known map.
@@ -155,14 +198,50 @@ func (l *loader) decode(into any) {
 		}
 		err := one.UnmarshalWithConf("", into, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
-				mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
+				exactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 			Result: into, WeaklyTypedInput: true, TagName: "koanf",
 		}})
 		if err != nil {
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: l.origins[key],
-				Problem: fmt.Sprintf("cannot use %v: %s", l.k.Get(key), wanted(into, key))})
+				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), wanted(into, key))})
 		}
 	}
+}
+
+// shown makes an empty value visible.
+func shown(v any) any {
+	if v == "" {
+		return `""`
+	}
+	return v
+}
+
+var errInexact = errors.New("the value would change")
+
+// exactly refuses the conversions that would change a value unseen: 4.7 to 4, nothing to 0, true to 1, 30 to 30
+// nanoseconds. Text is read as what the key takes, as flags and variables have nothing else.
+func exactly(from, to reflect.Value) (any, error) {
+	text := from.Kind() == reflect.String
+	ok := true
+	switch {
+	case !from.IsValid():
+	case to.Type() == durationType:
+		ok = text || from.CanInt() && from.Int() == 0
+	case to.CanInt():
+		ok = text && from.String() != "" || from.CanInt() || from.CanFloat() && from.Float() == math.Trunc(from.Float())
+	case to.CanUint():
+		ok = text && from.String() != "" || from.CanUint() || from.CanInt() && from.Int() >= 0
+	case to.CanFloat():
+		ok = text && from.String() != "" || from.CanInt() || from.CanFloat()
+	case to.Kind() == reflect.Bool:
+		ok = text && from.String() != "" || from.Kind() == reflect.Bool
+	case to.Kind() == reflect.String:
+		ok = text
+	}
+	if !ok {
+		return nil, errInexact
+	}
+	return from.Interface(), nil
 }
 
 // wanted says what type of value a key takes.
@@ -180,10 +259,16 @@ func wanted(into any, key string) string {
 		return "want a duration such as 30s"
 	case v.Kind() == reflect.Bool:
 		return "want true or false"
-	case v.CanInt(), v.CanUint():
+	case v.CanInt():
 		return "want a whole number"
+	case v.CanUint():
+		return "want a whole number, not below 0"
 	case v.CanFloat():
 		return "want a number"
+	case v.Kind() == reflect.String:
+		return "want text; put it in quotes"
+	case v.Kind() == reflect.Slice:
+		return "want a list"
 	default:
 		return "want a value of type " + v.Kind().String()
 	}

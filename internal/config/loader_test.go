@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 type inner struct {
 	Eta     int           `koanf:"eta"`
+	Seed    uint64        `koanf:"seed"`
 	Rate    float64       `koanf:"rate"`
 	Timeout time.Duration `koanf:"timeout"`
 	On      bool          `koanf:"on"`
@@ -76,9 +79,54 @@ func TestEveryFaultIsReportedAtOnce(t *testing.T) {
 
 func TestKeysAndValues(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"name", "trainer.eta", "trainer.names", "trainer.on", "trainer.rate", "trainer.timeout", "weights.*"},
+	require.Equal(t, []string{"name", "trainer.eta", "trainer.names", "trainer.on", "trainer.rate", "trainer.seed", "trainer.timeout", "weights.*"},
 		Keys(defaults()))
 	require.Equal(t, "1s", Values(defaults())["trainer.timeout"])
 	_, err := Get(defaults(), "trainer.rat")
 	require.ErrorContains(t, err, "did you mean trainer.rate?")
+}
+
+func TestAValueIsNeverChangedToFit(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ yaml, want string }{
+		{"trainer:\n  eta: 4.7\n", "trainer.eta (from FILE): cannot use 4.7: want a whole number"},
+		{"trainer:\n  eta: true\n", "trainer.eta (from FILE): cannot use true: want a whole number"},
+		{"trainer:\n  eta: \"\"\n", `trainer.eta (from FILE): cannot use "": want a whole number`},
+		{"trainer:\n  seed: -1\n", "trainer.seed (from FILE): cannot use -1: want a whole number, not below 0"},
+		{"trainer:\n  rate: yes\n", "trainer.rate (from FILE): cannot use yes: want a number"},
+		{"trainer:\n  timeout: 30\n", "trainer.timeout (from FILE): cannot use 30: want a duration such as 30s"},
+		{"trainer:\n  on: 1\n", "trainer.on (from FILE): cannot use 1: want true or false"},
+		{"name: 0012\n", "name (from FILE): cannot use 10: want text; put it in quotes"},
+		{"trainer: 5\n", "trainer (from FILE): a section, which has no value; its keys stand below it, such as trainer.eta"},
+		{"name: (hidden)\n", "name (from FILE): was not written down; remove the line, and give the value as WEIR_NAME"},
+	} {
+		path := writeFile(t, tc.yaml)
+		_, err := Load(defaults(), Sources{Files: []string{path}})
+		require.ErrorContains(t, err, strings.ReplaceAll(tc.want, "FILE", path), tc.yaml)
+	}
+	cfg := defaults()
+	_, err := Load(cfg, Sources{Files: []string{writeFile(t, "trainer:\n  eta: 4.0\n  timeout: 0\n  rate: 2\n  names: [a]\n")}})
+	require.NoError(t, err)
+	require.Equal(t, inner{Eta: 4, Rate: 2, Names: []string{"a"}}, cfg.Trainer)
+}
+
+func TestAnEmptyVariableIsNoNumber(t *testing.T) {
+	t.Parallel()
+	_, err := Load(defaults(), Sources{Environ: []string{"WEIR_TRAINER__ETA=", "WEIR_TRAINER__ON="}})
+	require.ErrorContains(t, err, `trainer.eta (from WEIR_TRAINER__ETA): cannot use "": want a whole number`)
+	require.ErrorContains(t, err, `trainer.on (from WEIR_TRAINER__ON): cannot use "": want true or false`)
+}
+
+func TestAVariableWithTooFewUnderscoresIsAFault(t *testing.T) {
+	t.Parallel()
+	_, err := Load(defaults(), Sources{Environ: []string{"WEIR_TRAINER_ETA=9", "WEIR_TRAINER=x"}})
+	require.EqualError(t, err, "trainer.eta (from WEIR_TRAINER_ETA): two underscores stand for a dot: write WEIR_TRAINER__ETA")
+}
+
+func TestFaultsSayWhereTheirValueCameFrom(t *testing.T) {
+	t.Parallel()
+	err := Trace(errors.Join(errors.New("trainer.eta: -1: must not be negative"), errors.New("name: must be set")),
+		map[string]string{"trainer.eta": "run.yaml"})
+	require.EqualError(t, err, "trainer.eta (from run.yaml): -1: must not be negative\nname: must be set")
+	require.NoError(t, Trace(nil, nil))
 }

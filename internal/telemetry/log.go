@@ -1,10 +1,12 @@
 package telemetry
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/lmittmann/tint"
@@ -22,17 +24,17 @@ type LogConfig struct {
 // DefaultLogConfig is info, auto.
 func DefaultLogConfig() LogConfig { return LogConfig{Level: "info", Format: "auto"} }
 
-// Validate reports a level or a format that does not exist.
+// Validate reports a level and a format that do not exist.
 func (c LogConfig) Validate() error {
+	var faults []error
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		return fmt.Errorf("level: %q: want debug, info, warn or error", c.Level)
+		faults = append(faults, fmt.Errorf("level: %q: want debug, info, warn or error", c.Level))
 	}
-	switch c.Format {
-	case "auto", "text", "json":
-		return nil
+	if !slices.Contains([]string{"auto", "text", "json"}, c.Format) {
+		faults = append(faults, fmt.Errorf("format: %q: want auto, text or json", c.Format))
 	}
-	return fmt.Errorf("format: %q: want auto, text or json", c.Format)
+	return errors.Join(faults...)
 }
 
 // NewLogger writes to w as c says.
