@@ -53,7 +53,7 @@ func Encode(base, next []byte, width int) ([]byte, error) {
 	words := len(next) / width
 	gaps, values := differences(base, next, width)
 	mode := byte(sparse)
-	if len(values) > words/4 {
+	if len(values) > words/2 {
 		mode, gaps = dense, nil
 		values = values[:0]
 		for i := range words {
