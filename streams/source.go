@@ -71,7 +71,7 @@ func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource
 	}
 	s := &TicketSource{
 		run: r, producer: options.Producer, log: r.log,
-		demand: make(chan struct{}), ready: make(chan taken), left: make(chan struct{}, 1),
+		demand: make(chan struct{}, 1), ready: make(chan taken), left: make(chan struct{}, 1),
 	}
 	if options.MaxLeases > 0 {
 		s.slots = make(chan struct{}, options.MaxLeases)
@@ -127,8 +127,6 @@ func (s *TicketSource) freeSlot() {
 }
 
 func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
-	s.enter()
-	defer s.leave()
 	for {
 		t, err := s.next(ctx)
 		if err != nil {
@@ -141,20 +139,28 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 	}
 }
 
+// enter counts a taker in, and leave one out that goes without a ticket. One that gets a ticket is counted out by
+// hand, so that the pump never asks for a ticket on its behalf again.
 func (s *TicketSource) enter() {
-	s.mu.Lock()
-	s.takers++
-	s.mu.Unlock()
+	s.count(1)
+	select {
+	case s.demand <- struct{}{}:
+	default:
+	}
 }
 
 func (s *TicketSource) leave() {
-	s.mu.Lock()
-	s.takers--
-	s.mu.Unlock()
+	s.count(-1)
 	select {
 	case s.left <- struct{}{}:
 	default:
 	}
+}
+
+func (s *TicketSource) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takers += n
 }
 
 func (s *TicketSource) wanted() bool {
@@ -167,18 +173,16 @@ func (s *TicketSource) next(ctx context.Context) (taken, error) {
 	if err := ctx.Err(); err != nil {
 		return taken{}, context.Cause(ctx)
 	}
-	demand := s.demand
-	for {
-		select {
-		case demand <- struct{}{}:
-			demand = nil
-		case t := <-s.ready:
-			return t, nil
-		case <-ctx.Done():
-			return taken{}, context.Cause(ctx)
-		case <-s.life.Done():
-			return taken{}, fmt.Errorf("take ticket: source: %w", ErrClosed)
-		}
+	s.enter()
+	select {
+	case t := <-s.ready:
+		return t, nil
+	case <-ctx.Done():
+		s.leave()
+		return taken{}, context.Cause(ctx)
+	case <-s.life.Done():
+		s.leave()
+		return taken{}, fmt.Errorf("take ticket: source: %w", ErrClosed)
 	}
 }
 
@@ -192,12 +196,9 @@ func (s *TicketSource) pump(consumer jetstream.Consumer) {
 			return
 		}
 		for s.wanted() && s.life.Err() == nil {
-			t, ok := s.pull(consumer)
-			if !ok {
-				continue
+			if t, ok := s.pull(consumer); ok {
+				s.hand(t)
 			}
-			s.hand(t)
-			break
 		}
 	}
 }
@@ -207,6 +208,7 @@ func (s *TicketSource) hand(t taken) {
 	for s.wanted() {
 		select {
 		case s.ready <- t:
+			s.count(-1)
 			return
 		case <-s.left:
 		case <-s.life.Done():
