@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ the exit status says whether every promise held.`,
 				return fmt.Errorf("make a folder for the run: %w", err)
 			}
 		}
-		cfg, file, err := a.chaosRun(cmd, home)
+		cfg, file, err := a.chaosRun(cmd, home, *minutes)
 		if err != nil {
 			return err
 		}
@@ -79,9 +80,12 @@ the exit status says whether every promise held.`,
 }
 
 // chaosRun resolves the configuration of the run and writes it where the roles read it.
-func (a *app) chaosRun(cmd *cobra.Command, home string) (*config.Config, string, error) {
+func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
 	base := config.Default()
 	small(base)
+	// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
+	// has left REJECTED cannot be accounted for.
+	base.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * base.Streams.MaxTrajectoryBytes
 	base.Run.Dir = home
 	if !cmd.Flags().Changed("broker.listen") {
 		address, err := freeAddress()

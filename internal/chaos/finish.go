@@ -100,6 +100,9 @@ func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) (out
 		if err != nil {
 			return nil, err
 		}
+		if len(h.report.RejectedBy) == 0 && m.Sequence > 1 {
+			return nil, fmt.Errorf("%d refused messages have left the rejected stream, so they cannot be accounted for: raise streams.rejected_max_bytes", m.Sequence-1)
+		}
 		h.report.RejectedBy[string(m.Reason)]++
 		if m.Stream == info.Config.Name {
 			out = append(out, audit.Refused{Sequence: m.Original, Created: info.Created, Reason: string(m.Reason)})
@@ -117,7 +120,7 @@ func (h *harness) judgeStrangers(records []checkpoint.Record) {
 	h.report.BrokerRefused, h.report.BrokerKnew = s.refused, s.known
 	for _, r := range records {
 		for _, g := range r.Groups {
-			for _, m := range g.Members {
+			for _, m := range g.Used() {
 				if kind, hostile := s.stored[m.Sequence]; hostile {
 					h.report.HostileTrained = append(h.report.HostileTrained,
 						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
