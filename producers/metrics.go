@@ -41,7 +41,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Name: "weir_producer_tokens_total", Help: "Tokens of published trajectories, by who wrote them: policy or other.",
 		}, []string{"by"}),
 		reward: with.NewHistogram(prometheus.HistogramOpts{
-			Name: "weir_producer_reward", Help: "Rewards of published trajectories.", Buckets: prometheus.LinearBuckets(-1, 0.1, 22),
+			Name: "weir_producer_reward", Help: "Rewards of published trajectories, greedy baselines left out.", Buckets: prometheus.LinearBuckets(-1, 0.1, 22),
 		}),
 		episodeSeconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_episode_seconds", Help: "Wall-clock of published trajectories.", Buckets: seconds,
@@ -99,7 +99,9 @@ func (m *Metrics) published(t *schemas.Trajectory, publish time.Duration) {
 	m.episodes.WithLabelValues(string(t.Stop)).Inc()
 	m.tokens.WithLabelValues("policy").Add(float64(actions))
 	m.tokens.WithLabelValues("other").Add(float64(t.Tokens() - actions))
-	m.reward.Observe(t.Reward)
+	if !t.Greedy() {
+		m.reward.Observe(t.Reward)
+	}
 	m.episodeSeconds.Observe(t.FinishedAt.Sub(t.StartedAt).Seconds())
 	m.publishSeconds.Observe(publish.Seconds())
 }

@@ -8,14 +8,16 @@ type Ticket struct {
 	Run string `msgpack:"run"`
 	// ID is unique in the run and is also the id of the trajectory it asks for: "<group>-<sample>".
 	ID string `msgpack:"id"`
-	// Group is the id of the group: the samples of one prompt at one issue, "g<cursor>-<attempt>".
+	// Group is the id of the group: the samples of one prompt at one issue, "g<cursor>-a<attempt>".
 	Group string `msgpack:"group"`
 	// Cursor is the position of the prompt in the run's order of issue, from 0.
 	Cursor uint64 `msgpack:"cursor"`
 	// Attempt counts how often this prompt was issued again (over-stale, lost), from 0.
 	Attempt int `msgpack:"attempt"`
 	// Sample is the index within the group, 0 <= Sample < GroupSize.
-	Sample    int `msgpack:"sample"`
+	Sample int `msgpack:"sample"`
+	// GroupSize counts the group's tickets. Where the run compares samples with a greedy rollout, the last of them asks
+	// for it, by its temperature.
 	GroupSize int `msgpack:"group_size"`
 	// Task names the task that scores it.
 	Task   string `msgpack:"task"`

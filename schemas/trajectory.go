@@ -123,6 +123,10 @@ func (t *Trajectory) NewestVersion() int64 {
 	return newest
 }
 
+// Greedy says that the tokens were drawn at temperature 0: in training that is a baseline, which others are compared with
+// and which is not trained on itself.
+func (t *Trajectory) Greedy() bool { return len(t.Segments) > 0 && t.Segments[0].Temperature == 0 }
+
 // Tokens counts all tokens; ActionTokens those that the policy sampled.
 func (t *Trajectory) Tokens() int {
 	n := 0

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weir-rl/weir/trainer/admission"
@@ -24,10 +25,12 @@ type Config struct {
 
 	// BatchGroups is how many groups (prompts) a step trains on. Defaults to 32.
 	BatchGroups int `koanf:"batch_groups"`
-	// GroupSize is how many trajectories are sampled of a prompt. Defaults to 8.
+	// GroupSize is how many trajectories are sampled of a prompt. An advantage that needs a baseline (remax) has one
+	// more rolled out, greedily, which is not trained on. Defaults to 8.
 	GroupSize int `koanf:"group_size"`
-	// MinGroup is how many usable trajectories a group needs when some were cancelled or went stale; a group
-	// with fewer is dropped and its prompt issued again. GroupSize here means all or nothing. Defaults to 2.
+	// MinGroup is how many usable trajectories a group needs when some were cancelled or went stale, a baseline not
+	// counted; a group with fewer is dropped and its prompt issued again. GroupSize here means all or nothing. Defaults
+	// to 2.
 	MinGroup int `koanf:"min_group"`
 	// MaxDroppedGroups bounds the groups that the selection drops in one step: after that the step goes on with the
 	// groups it has, one at least. 0 is no bound. Defaults to 128.
@@ -131,7 +134,7 @@ type Advantage struct {
 
 // Sampling says how rollouts draw tokens.
 type Sampling struct {
-	// Temperature must be positive. Defaults to 1.
+	// Temperature must be positive. A baseline is drawn greedily whatever it is. Defaults to 1.
 	Temperature float32 `koanf:"temperature"`
 	// MaxTokens bounds one generate call; 0 leaves limits.max_tokens alone to bound it. Defaults to 0.
 	MaxTokens int `koanf:"max_tokens"`
@@ -192,6 +195,8 @@ func (c Config) Validate() error {
 	f.positive("group_size", int64(c.GroupSize))
 	f.positive("min_group", int64(c.MinGroup))
 	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
+	least := advantage.LeastGroup(c.Advantage.Name)
+	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
 	f.notNegative("max_dropped_groups", int64(c.MaxDroppedGroups))
 	f.notNegative("max_attempts", int64(c.MaxAttempts))
 	f.notNegative("eta", int64(c.Eta))
@@ -299,12 +304,25 @@ func (c Config) limits(eta, depth int) admission.Limits {
 	return l
 }
 
+// baseline says that groups have a greedy rollout to be compared with.
+func (c Config) baseline() bool {
+	return slices.Contains(advantage.Requires(c.Advantage.Name, c.Advantage.Options), "Baselines")
+}
+
+// groupTickets is how many rollouts a group asks for.
+func (c Config) groupTickets() int {
+	if c.baseline() {
+		return c.GroupSize + 1
+	}
+	return c.GroupSize
+}
+
 // maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for
 // markers and what is refused.
-func (c Config) maxPending(eta int) int { return max(1024, 4*(eta+2)*c.BatchGroups*c.GroupSize) }
+func (c Config) maxPending(eta int) int { return max(1024, 4*(eta+2)*c.BatchGroups*c.groupTickets()) }
 
 // StreamMessages is how many messages the trajectory stream must hold at the least: what the checkpoints that the
 // run can go back to need, what waits for a batch, and what ends between two checkpoints.
 func (c Config) StreamMessages() int {
-	return c.BatchGroups*c.GroupSize*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
+	return c.BatchGroups*c.groupTickets()*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
 }

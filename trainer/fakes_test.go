@@ -409,7 +409,7 @@ func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
 	prompt := int32(t.Cursor % uint64(w.vocab))
 	s := schemas.Segment{
 		Tokens: schemas.Int32s{0, prompt}, ActionMask: schemas.Bytes{0, 0}, Logprobs: schemas.Float32s{0, 0},
-		Versions: schemas.Runs{schemas.NoVersion, schemas.NoVersion}, Temperature: 1,
+		Versions: schemas.Runs{schemas.NoVersion, schemas.NoVersion}, Temperature: t.Sampling.Temperature,
 	}
 	reward := 0.0
 	for range 2 + rng.IntN(3) {
@@ -417,6 +417,10 @@ func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
 		u, next := rng.Float64(), int32(w.vocab-1)
 		lp := logprobs(w.weights[version], w.vocab, prev)
 		for v, l := range lp {
+			if t.Sampling.Temperature == 0 {
+				next = int32(slices.Index(lp, slices.Max(lp)))
+				break
+			}
 			if u -= math.Exp(l); u < 0 {
 				next = int32(v)
 				break

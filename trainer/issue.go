@@ -66,7 +66,7 @@ func (i *issuer) plan(version int64, now time.Time) batch.Effects {
 		} else {
 			i.cursor++
 		}
-		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now)}
+		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.baseline()}
 		i.index++
 		i.admission.Start(1)
 		i.open[g.Group().ID()] = g
@@ -89,7 +89,7 @@ func (i *issuer) capacity() int {
 func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
 	return schemas.Ticket{
 		Run: i.run, ID: batch.TicketID(cursor, attempt, 0), Group: batch.GroupID(cursor, attempt),
-		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.GroupSize, Task: i.cfg.Task,
+		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.groupTickets(), Task: i.cfg.Task,
 		Prompt: i.prompts.Prompt(cursor), Seed: ticketSeed(i.cfg.Seed, cursor, attempt, 0),
 		Sampling: schemas.Sampling{Temperature: i.cfg.Sampling.Temperature, MaxTokens: i.cfg.Sampling.MaxTokens},
 		Limits: schemas.Limits{
@@ -99,14 +99,18 @@ func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time
 	}
 }
 
-// tickets are all of a group's.
+// tickets are all of a group's, its baseline's last.
 func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
-	out := make([]*schemas.Ticket, g.Ticket.GroupSize)
+	group := g.Group()
+	out := make([]*schemas.Ticket, group.Size)
 	for s := range out {
 		t := g.Ticket
 		t.Sample = s
 		t.ID = batch.TicketID(t.Cursor, t.Attempt, s)
 		t.Seed = ticketSeed(i.cfg.Seed, t.Cursor, t.Attempt, s)
+		if group.Greedy(s) {
+			t.Sampling.Temperature = 0
+		}
 		out[s] = &t
 	}
 	return out

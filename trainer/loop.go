@@ -220,12 +220,16 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 		return nil, fmt.Errorf("save random state: %w", err)
 	}
 	identity := t.feed.Identity()
+	learnt, err := t.learnt()
+	if err != nil {
+		return nil, err
+	}
 	klCoef := t.objective.KLCoef()
 	s := checkpoint.State{
 		Run: t.deps.Stream.Run(), Step: t.step, Random: random,
 		Eta: t.eta, Depth: t.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(), FlatGroups: t.assembler.Flat(),
-		KLCoef: &klCoef, Totals: t.totals, SavedAt: at,
+		KLCoef: &klCoef, Advantage: learnt, Totals: t.totals, SavedAt: at,
 	}
 	s.Issue, s.Admission = t.issuer.state(t.step)
 	return &checkpoint.Checkpoint{
@@ -250,13 +254,21 @@ func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record 
 	for _, g := range b.Groups {
 		group := checkpoint.RecordGroup{Group: g.ID()}
 		for _, m := range g.Members {
-			group.Members = append(group.Members, checkpoint.RecordMember{
-				ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
-			})
+			group.Members = append(group.Members, recordMember(m))
+		}
+		if g.Baseline != nil {
+			baseline := recordMember(*g.Baseline)
+			group.Baseline = &baseline
 		}
 		r.Groups = append(r.Groups, group)
 	}
 	return r
+}
+
+func recordMember(m batch.Member) checkpoint.RecordMember {
+	return checkpoint.RecordMember{
+		ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
+	}
 }
 
 // ack releases the messages of the batch that the checkpoint holds.

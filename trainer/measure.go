@@ -70,11 +70,14 @@ func (t *trainer) measure(b *batch.Batch) {
 		return
 	}
 	v := map[string]float64{}
-	var rewards, lengths, turns, inFlight, inQueue mean
+	var rewards, baselines, lengths, turns, inFlight, inQueue mean
 	stale := math.Inf(-1)
 	components := map[string]*mean{}
 	sources := map[string]*mean{}
 	for _, g := range b.Groups {
+		if g.Baseline != nil {
+			baselines.add(g.Baseline.Return)
+		}
 		for _, m := range g.Members {
 			rewards.add(m.Return)
 			lengths.add(float64(m.Trajectory.Tokens()))
@@ -93,6 +96,9 @@ func (t *trainer) measure(b *batch.Batch) {
 		}
 	}
 	v["reward/mean"], v["reward/std"] = rewards.value(), rewards.deviation()
+	if baselines.count > 0 {
+		v["reward/baseline"] = baselines.value()
+	}
 	for name, m := range components {
 		v["reward/component/"+name] = m.value()
 	}

@@ -40,7 +40,7 @@ func nativeUpdate(t *testing.T, change func(*Config)) (before, after *gpu.Weight
 	for g := range uint64(cfg.BatchGroups) {
 		group := batch.Taken{}
 		for s := range cfg.GroupSize {
-			sampled := w.sample(&schemas.Ticket{Cursor: g, Sample: s, Seed: ticketSeed(1, g, 0, s)}, 0)
+			sampled := w.sample(&schemas.Ticket{Cursor: g, Sample: s, Seed: ticketSeed(1, g, 0, s), Sampling: schemas.Sampling{Temperature: 1}}, 0)
 			group.Members = append(group.Members, batch.Member{Trajectory: sampled, Reward: sampled.Reward})
 		}
 		b.Groups = append(b.Groups, group)

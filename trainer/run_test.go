@@ -77,9 +77,11 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 		}
 		for _, g := range r.Groups {
 			require.GreaterOrEqual(t, len(g.Members), cfg.MinGroup)
-			for _, m := range g.Members {
-				require.NotContains(t, used, m.ID, "trained on twice")
+			require.Equal(t, cfg.Advantage.Name == "remax", g.Baseline != nil)
+			for i, m := range g.Used() {
+				require.NotContains(t, used, m.ID, "used twice")
 				used[m.ID] = r.Step
+				require.Equal(t, i == len(g.Members), w.messages[m.Sequence-1].Trajectory.Greedy(), "of all, the baseline alone is greedy")
 				require.LessOrEqual(t, r.Step-1-m.Oldest, int64(cfg.Eta), "over-stale")
 				require.Equal(t, m.ID, w.messages[m.Sequence-1].Trajectory.ID)
 			}
@@ -102,9 +104,17 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		name string
 		eta  int
 		det  bool
-	}{{"synchronous", 0, true}, {"asynchronous", 2, false}} {
+		// advantage is one that carries state from step to step, or whose groups have a baseline.
+		advantage string
+	}{
+		{"synchronous", 0, true, "grpo"},
+		{"asynchronous", 2, false, "grpo"},
+		{"with a baseline", 2, false, "remax"},
+		{"with running means", 2, false, "rae"},
+	} {
 		prepare := func(dir string) (Config, *world) {
 			cfg := testConfig(dir)
+			cfg.Advantage.Name = setting.advantage
 			cfg.Eta, cfg.Depth, cfg.Deterministic = setting.eta, setting.eta, setting.det
 			w := newWorld(vocab)
 			w.noise, w.lag = true, int64(setting.eta)
@@ -149,6 +159,7 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 				cfg := testConfig(t.TempDir())
 				cfg.Eta, cfg.Depth, cfg.MaxConcurrentGroups = int(seed%4), int(seed%4), int(seed%3)*2
 				cfg.Checkpoint.Messages, cfg.MaxDroppedGroups = 10*int(1+seed%5), int(seed%2)*4
+				cfg.Advantage.Name = []string{"grpo", "remax", "rae"}[seed%3]
 				w := newWorld(vocab)
 				w.noise, w.lag = true, min(int64(seed%5), int64(cfg.Eta)+1)
 				if cfg.Eta == 0 && seed%8 == 0 {
@@ -179,7 +190,7 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 func ids(r checkpoint.Record) []string {
 	var out []string
 	for _, g := range r.Groups {
-		for _, m := range g.Members {
+		for _, m := range g.Used() {
 			out = append(out, m.ID)
 		}
 	}
@@ -205,9 +216,14 @@ func TestEtaZeroDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 
 func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t.TempDir())
-	cfg.Deterministic, cfg.MicroTokens = true, 1<<20
-	require.Equal(t, plainLoop(t, cfg), train(t, cfg, newWorld(vocab)))
+	for _, name := range []string{"grpo", "remax", "rae"} {
+		for _, size := range []int{4, 1} {
+			cfg := testConfig(t.TempDir())
+			cfg.Deterministic, cfg.MicroTokens = true, 1<<20
+			cfg.Advantage.Name, cfg.GroupSize, cfg.MinGroup = name, size, min(size, 2)
+			require.Equal(t, plainLoop(t, cfg), train(t, cfg, newWorld(vocab)), "%s, groups of %d", name, size)
+		}
+	}
 }
 
 // plainLoop trains without streams, assembly, packing or checkpoints.
@@ -223,21 +239,33 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 	for step := range cfg.Steps {
 		w.weights[step] = slices.Clone(e.table)
 		b := &batch.Batch{}
+		var greedy []float64 // a group
 		for len(b.Groups) < cfg.BatchGroups {
 			group, rewards := batch.Taken{}, map[float64]bool{}
+			roll := func(s int, temperature float32) *schemas.Trajectory {
+				return w.sample(&schemas.Ticket{
+					Cursor: cursor, Sample: s, Seed: ticketSeed(cfg.Seed, cursor, 0, s), Sampling: schemas.Sampling{Temperature: temperature},
+				}, step)
+			}
 			for s := range cfg.GroupSize {
-				tr := w.sample(&schemas.Ticket{Cursor: cursor, Sample: s, Seed: ticketSeed(cfg.Seed, cursor, 0, s)}, step)
+				tr := roll(s, 1)
 				group.Members = append(group.Members, batch.Member{Trajectory: tr, Reward: tr.Reward})
 				rewards[tr.Reward] = true
 			}
+			greedy = append(greedy, roll(cfg.GroupSize, 0).Reward)
 			cursor++
-			if len(rewards) > 1 {
+			if len(rewards) > 1 || cfg.GroupSize == 1 {
 				b.Groups = append(b.Groups, group)
+			} else {
+				greedy = greedy[:len(greedy)-1]
 			}
 		}
 		rows := batch.NewRows(b)
 		adv := &advantage.Result{}
-		require.NoError(t, estimator.Estimate(&advantage.Batch{Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards, Group: rows.Group, Trajectory: rows.Trajectory}, adv))
+		require.NoError(t, estimator.Estimate(&advantage.Batch{
+			Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards, Group: rows.Group, Trajectory: rows.Trajectory,
+			Baselines: batch.Pick(rows.Group, greedy),
+		}, adv))
 		out, err := e.Forward(ctx, rows.GPU(rows.All()), false)
 		require.NoError(t, err)
 		old := widen(out.Logprobs)

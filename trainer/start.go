@@ -173,6 +173,9 @@ func (t *trainer) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 	if s.KLCoef != nil {
 		t.objective.SetKLCoef(*s.KLCoef)
 	}
+	if err := t.restoreLearnt(s.Advantage); err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
+	}
 	t.version, t.recorded = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}, c.Record
 	if err := t.chooseBounds(ctx, s); err != nil {
 		return err
@@ -182,7 +185,7 @@ func (t *trainer) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 	}
 	t.delivered = s.Ledger.Low
 	t.assembler = batch.New(batch.Config{
-		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Eta: t.eta,
+		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Baseline: t.cfg.baseline(), Eta: t.eta,
 		InOrder: t.cfg.Deterministic, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),
 		Horizon: uint64(4 * (t.eta + 2) * t.cfg.BatchGroups),
 		Check:   batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),

@@ -43,28 +43,6 @@ func (t *trainer) chooseLoss() (err error) {
 	return nil
 }
 
-// chooseAdvantage makes the estimator and checks that what it reads can be had.
-func (t *trainer) chooseAdvantage() (err error) {
-	name, options := t.cfg.Advantage.Name, t.cfg.Advantage.Options
-	if t.estimator, err = advantage.New(name, options); err != nil {
-		return err
-	}
-	for _, need := range advantage.Requires(name, options) {
-		switch need {
-		case "Group", "Tokens":
-		case "Logprobs":
-			t.needLogprobs = true
-		case "Values":
-			if !t.deps.Engine.Config().ValueHead {
-				return fmt.Errorf("advantage %s needs a critic: give the model a value head", name)
-			}
-		default:
-			return fmt.Errorf("advantage %s needs %s, which trajectories do not carry", name, need)
-		}
-	}
-	return nil
-}
-
 // oldPolicy runs the batch through the policy, and through the reference, as they are at the start of the step.
 func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, error) {
 	began := t.deps.Now()
@@ -131,7 +109,7 @@ func (t *trainer) advantages(rows *batch.Rows, old *oldPolicy) (*advantage.Resul
 	in := &advantage.Batch{
 		Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards,
 		Group: rows.Group, Trajectory: rows.Trajectory, Step: rows.Step,
-		Values: old.values, Logprobs: old.logprobs, Tokens: rows.Tokens,
+		Values: old.values, Baselines: rows.Baselines, Logprobs: old.logprobs, Tokens: rows.Tokens,
 	}
 	out := &advantage.Result{AdvantagesOnly: old.values == nil}
 	if err := t.estimator.Estimate(in, out); err != nil {

@@ -45,6 +45,9 @@ prints the exact batch of one step.`,
 		r := audit.Check(records, cfg.Trainer.Eta, nil)
 		fmt.Fprintf(a.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
 			r.Steps, r.Trained, r.MaxStaleness, cfg.Trainer.Eta)
+		if r.Baselines > 0 {
+			fmt.Fprintf(a.out, "greedy rollouts used as baselines %d\n", r.Baselines)
+		}
 		for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
 			fmt.Fprintf(a.out, "not trained on: %d %s\n", r.Rejected[reason], reason)
 		}
@@ -68,8 +71,12 @@ func (a *app) printBatch(records []checkpoint.Record, step int64) error {
 			continue
 		}
 		for _, g := range rec.Groups {
-			for _, m := range g.Members {
-				fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward)
+			for i, m := range g.Used() {
+				as := ""
+				if i == len(g.Members) {
+					as = "\tbaseline"
+				}
+				fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g%s\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward, as)
 			}
 		}
 		return nil

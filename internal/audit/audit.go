@@ -11,12 +11,14 @@ import (
 
 // Report is what an audit found. The lists are empty when every promise held.
 type Report struct {
-	// Steps counts the optimizer's batches, Trained the trajectories in them, Rejected those refused or dropped.
-	Steps    int64
-	Trained  int
-	Rejected map[batch.Reason]int
+	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
+	// were compared with, Rejected those refused or dropped.
+	Steps     int64
+	Trained   int
+	Baselines int
+	Rejected  map[batch.Reason]int
 	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
-	// Unwitnessed the trajectories trained on that it did not see: they were purged before it came to them.
+	// Unwitnessed the trajectories used that it did not see: they were purged before it came to them.
 	Witnessed, Pending, Unwitnessed int
 	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
 	Twice []string
@@ -50,7 +52,7 @@ type place struct {
 	sequence uint64
 }
 
-// fate is what a record says of a message.
+// fate is what a record says of a message. A baseline is trained too: its step used it up.
 type fate struct {
 	trained bool
 	id      string
@@ -117,7 +119,11 @@ func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, en
 		if c, _, ok := batch.ParseGroupID(g.Group); ok {
 			cursors[c] = true
 		}
-		for _, m := range g.Members {
+		r.Trained += len(g.Members)
+		if g.Baseline != nil {
+			r.Baselines++
+		}
+		for _, m := range g.Used() {
 			if step, twice := used[m.ID]; twice {
 				r.Twice = append(r.Twice, fmt.Sprintf("%s in steps %d and %d", m.ID, step, rec.Step))
 			}
@@ -127,7 +133,6 @@ func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, en
 				r.Twice = append(r.Twice, fmt.Sprintf("sequence %d as %s and as %s", m.Sequence, before.id, m.ID))
 			}
 			ended[at] = fate{trained: true, id: m.ID, oldest: m.Oldest}
-			r.Trained++
 			stale := rec.Step - 1 - m.Oldest
 			r.MaxStaleness = max(r.MaxStaleness, stale)
 			if stale > int64(eta) {

@@ -35,6 +35,12 @@ func honest() []checkpoint.Record {
 	}
 }
 
+// baseline gives the group of a step one.
+func baseline(r []checkpoint.Record, step int, seq uint64, oldest int64) {
+	m := member("g000003-a0-1", seq, oldest)
+	r[step].Groups[0].Baseline = &m
+}
+
 func seen(id string, seq uint64) Seen { return Seen{ID: id, Sequence: seq, Created: born, Oldest: -1} }
 
 // saw is a witness of a stream that holds everything from 5 on, of which the ledger has ended 6.
@@ -55,6 +61,18 @@ func TestAnHonestRunPasses(t *testing.T) {
 	require.Equal(t, 6, r.Witnessed)
 	require.Zero(t, r.Unwitnessed)
 	require.EqualValues(t, 1, r.MaxStaleness)
+}
+
+func TestABaselineIsAccountedFor(t *testing.T) {
+	t.Parallel()
+	records := honest()
+	baseline(records, 2, 3, 1)
+	records[2].Rejected = nil
+	r := Check(records, 1, saw(seen("g000000-a0-0", 1), seen("g000001-a0-0", 2), seen("g000003-a0-1", 3), seen("g000003-a0-0", 4)))
+	require.NoError(t, r.Err())
+	require.Equal(t, 2, r.Trained)
+	require.Equal(t, 1, r.Baselines)
+	require.Zero(t, r.Unwitnessed)
 }
 
 func TestEachFaultIsFound(t *testing.T) {
@@ -83,6 +101,10 @@ func TestEachFaultIsFound(t *testing.T) {
 			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1"},
 		{"a prompt twice", func(r []checkpoint.Record) { r[2].Groups[0].Group = "g000000-a1" }, nil, 1,
 			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0"},
+		{"a baseline twice", func(r []checkpoint.Record) { baseline(r, 1, 7, 0); baseline(r, 2, 8, 1) }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0"},
+		{"a stale baseline", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].Oldest = 1; baseline(r, 2, 7, 0) }, nil, 0,
+			"lost=0 twice=0 stale_over_bound=1 prompts_skipped=0 steps_missing=0 contradicted=0"},
 		{"gap", func(r []checkpoint.Record) { r[1].Step = 7 }, nil, 7,
 			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=1 contradicted=0"},
 	} {

@@ -18,6 +18,7 @@ func Groups() []Group {
 		{"Reward (step_done)", []Key{
 			{"reward/mean", "", "Mean reward of the batch's trajectories: what training raises."},
 			{"reward/std", "", "Its standard deviation over trajectories. Near 0: nothing to compare within groups."},
+			{"reward/baseline", "", "Mean reward of the greedy rollouts that trajectories are compared with (remax); no other key counts them."},
 			{"reward/component/<name>", "", "Mean of one component of the reward, such as exact_match or answered."},
 			{"reward/source/<name>", "", "Mean reward of the questions of one source, such as 1-hop."},
 		}},

@@ -100,9 +100,10 @@ type Estimator interface {
 // Stateful is an estimator that learns from batch to batch, whose state a checkpoint keeps.
 type Stateful interface {
 	Estimator
-	// State is a running mean of rewards by agent.
-	State() map[int]float64
-	Restore(map[int]float64)
+	// State is what it has learnt, as JSON; nil when that is nothing.
+	State() ([]byte, error)
+	// Restore forgets what it has learnt and goes on from such a state; nil is none.
+	Restore(state []byte) error
 }
 
 // checkRewards checks what every estimator reads.

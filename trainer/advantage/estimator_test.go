@@ -62,7 +62,7 @@ func TestAdvantagesAloneAreTheSame(t *testing.T) {
 				got := Result{AdvantagesOnly: true}
 				for range 2 { // the second time with memory to reuse
 					if s, ok := e.(Stateful); ok {
-						s.Restore(nil)
+						require.NoError(t, s.Restore(nil))
 					}
 					require.NoError(t, e.Estimate(b, &got))
 					require.Equal(t, want.Advantages, got.Advantages, "%s %s", name, form)
@@ -84,9 +84,15 @@ func TestRAEGoesOnFromItsState(t *testing.T) {
 	require.Equal(t, []float64{1, 1}, out.Advantages)
 	again, err := New("rae", o)
 	require.NoError(t, err)
-	again.(Stateful).Restore(e.(Stateful).State())
+	state, err := e.(Stateful).State()
+	require.NoError(t, err)
+	require.NoError(t, again.(Stateful).Restore(state))
 	require.NoError(t, again.Estimate(b, &out))
 	require.Equal(t, []float64{0.5, 0.5}, out.Advantages)
+	require.ErrorContains(t, again.(Stateful).Restore([]byte("[]")), "running means")
+	require.NoError(t, again.(Stateful).Restore(nil))
+	require.NoError(t, again.Estimate(b, &out))
+	require.Equal(t, []float64{1, 1}, out.Advantages)
 }
 
 func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {

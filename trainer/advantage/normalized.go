@@ -40,16 +40,17 @@ func (e *normalized) Estimate(b *Batch, out *Result) error {
 }
 
 // State is that of the estimator beneath, nil if it keeps none.
-func (e *normalized) State() map[int]float64 {
+func (e *normalized) State() ([]byte, error) {
 	if s, ok := e.Estimator.(Stateful); ok {
 		return s.State()
 	}
-	return nil
+	return nil, nil
 }
 
 // Restore gives it back.
-func (e *normalized) Restore(state map[int]float64) {
+func (e *normalized) Restore(state []byte) error {
 	if s, ok := e.Estimator.(Stateful); ok {
-		s.Restore(state)
+		return s.Restore(state)
 	}
+	return nil
 }

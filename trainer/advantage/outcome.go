@@ -1,6 +1,11 @@
 package advantage
 
-import "github.com/weir-rl/weir/trainer/stats"
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
 
 // group is what an outcome estimator compares: the trajectories of one prompt, one entry each.
 type group struct {
@@ -277,8 +282,22 @@ func (o *Options) whiten(from, advantages []float64, m []uint8, moments stats.Mo
 	})
 }
 
-// State is the running means by agent of rae; empty for others.
-func (e *outcome) State() map[int]float64 { return e.baselines }
+// State is the running means by agent of rae; nil for others.
+func (e *outcome) State() ([]byte, error) {
+	if len(e.baselines) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(e.baselines)
+}
 
-// Restore continues from a checkpoint's state.
-func (e *outcome) Restore(state map[int]float64) { e.baselines = state }
+// Restore goes on from a state.
+func (e *outcome) Restore(state []byte) error {
+	e.baselines = nil
+	if state == nil {
+		return nil
+	}
+	if err := json.Unmarshal(state, &e.baselines); err != nil {
+		return fmt.Errorf("running means by agent: %w", err)
+	}
+	return nil
+}

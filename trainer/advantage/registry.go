@@ -101,3 +101,11 @@ func Requires(name string, o Options) []string {
 		return []string{"Group"}
 	}
 }
+
+// LeastGroup is how many trajectories of a group the named estimator cannot do without.
+func LeastGroup(name string) int {
+	if name == "grpo_passk" {
+		return 2
+	}
+	return 1
+}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/weir-rl/weir/trainer/batch"
@@ -43,9 +44,19 @@ type Record struct {
 type RecordGroup struct {
 	Group   string         `json:"group"`
 	Members []RecordMember `json:"members"`
+	// Baseline is the greedy rollout that the members were compared with; nil where the advantage needs none.
+	Baseline *RecordMember `json:"baseline,omitempty"`
 }
 
-// RecordMember is a trajectory that the step trained on.
+// Used are the members, then the baseline: all that the step used up.
+func (g *RecordGroup) Used() []RecordMember {
+	if g.Baseline == nil {
+		return g.Members
+	}
+	return append(slices.Clip(g.Members), *g.Baseline)
+}
+
+// RecordMember is a trajectory that the step trained on, or compared others with.
 type RecordMember struct {
 	ID       string `json:"id"`
 	Sequence uint64 `json:"seq"`

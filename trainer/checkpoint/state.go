@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
@@ -52,9 +53,18 @@ type State struct {
 	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
 	FlatGroups int `json:"flat_groups"`
 	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known.
-	KLCoef  *float64  `json:"kl_coef,omitempty"`
-	Totals  Totals    `json:"totals"`
-	SavedAt time.Time `json:"saved_at"`
+	KLCoef *float64 `json:"kl_coef,omitempty"`
+	// Advantage is what the estimator has learnt from the batches so far; nil for one that learns nothing.
+	Advantage *AdvantageState `json:"advantage,omitempty"`
+	Totals    Totals          `json:"totals"`
+	SavedAt   time.Time       `json:"saved_at"`
+}
+
+// AdvantageState is that of an estimator that learns from batch to batch.
+type AdvantageState struct {
+	// Name is the estimator's: another one makes nothing of the state.
+	Name  string          `json:"name"`
+	State json.RawMessage `json:"state"`
 }
 
 // Issue is where the issue of tickets stands.
@@ -75,11 +85,15 @@ type OpenGroup struct {
 	Index uint64 `json:"index"`
 	// Ticket is the group's first; the others differ in sample, id and seed, which follow from it.
 	Ticket schemas.Ticket `json:"ticket"`
+	// Baseline says that the last ticket asks for a greedy rollout.
+	Baseline bool `json:"baseline,omitempty"`
 }
 
 // Group is the group as the assembler knows it.
 func (g OpenGroup) Group() batch.Group {
-	return batch.Group{Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize}
+	return batch.Group{
+		Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize, HasBaseline: g.Baseline,
+	}
 }
 
 // Again is a prompt to be issued again.
