@@ -41,7 +41,7 @@ func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Contro
 		if err != nil {
 			return fmt.Errorf("update control: %w", err)
 		}
-		if ok, err := r.set(ctx, r.names.control, controlKey, entry{value: data}, at(e.revision)); ok || err != nil {
+		if ok, err := r.replace(ctx, r.names.control, controlKey, data, e.revision); ok || err != nil {
 			return err
 		}
 	}

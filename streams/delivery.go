@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
@@ -276,9 +277,13 @@ func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, h
 			}
 		}
 		err := f.run.ack(ctx, replies[last], body)
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		if silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders); silent && ctx.Err() == nil {
 			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
-			if lookup == nil && c.CachedInfo().Delivered.Stream < highest {
+			switch {
+			case errors.Is(lookup, jetstream.ErrConsumerNotFound):
+				// Its next subscription makes it again, unless it went with the seat.
+				return f.run.held(ctx)
+			case lookup == nil && c.CachedInfo().Delivered.Stream < highest:
 				return nil
 			}
 		}
@@ -296,6 +301,13 @@ func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 		return fmt.Errorf("purge up to %d: sequence %d is not acked", upTo, low)
 	}
 	name := f.run.names.trajectories
+	if f.run.seat != nil {
+		to := f.start
+		to.Sequence = upTo
+		if _, err := f.run.seat.mark(ctx, f.run.names.control, &to); err != nil {
+			return fmt.Errorf("purge %s up to %d: %w", name, upTo, err)
+		}
+	}
 	return f.run.call(ctx, fmt.Sprintf("purge %s up to %d", name, upTo), name, func(ctx context.Context) error {
 		s, err := f.run.js.Stream(ctx, name)
 		if err != nil {

@@ -11,8 +11,7 @@ import (
 
 // entry is what a key of a bucket holds.
 type entry struct {
-	value  []byte // nil where the key holds nothing
-	header nats.Header
+	value []byte // nil where the key holds nothing
 	// revision is what a compare-and-set must name. It is not 0 for a key that was deleted.
 	revision uint64
 }
@@ -35,33 +34,46 @@ func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error
 		if err != nil {
 			return err
 		}
-		e = entry{value: m.Data, header: m.Header, revision: m.Sequence}
+		e = entry{value: m.Data, revision: m.Sequence}
 		if m.Header.Get("KV-Operation") != "" { // deleted or purged
-			e.value, e.header = nil, nil
+			e.value = nil
 		}
 		return nil
 	})
 	return e, err
 }
 
-// set writes a key if what condition names still holds, which is a revision of this key or of another of the bucket. An
-// attempt that was carried out and not answered may look like one that came too late: ok is false for both.
-func (r *Run) set(ctx context.Context, bucket, key string, e entry, condition jetstream.PublishOpt) (ok bool, err error) {
+// set writes a key if what the conditions name still holds, and returns its revision: 0 if it does not. An attempt that
+// was carried out and not answered may look like one that came too late.
+func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt) (revision uint64, err error) {
+	options := append(conditions, jetstream.WithRetryAttempts(0))
 	err = r.call(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
-		m := &nats.Msg{Subject: keySubject(bucket, key), Header: copyHeader(e.header), Data: e.value}
-		_, err := r.js.PublishMsg(ctx, m, condition, jetstream.WithRetryAttempts(0))
+		ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, key), Header: nats.Header{}, Data: value}, options...)
 		// A replicated stream has an error code of its own for it.
 		if hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)) || hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)) {
-			ok = false
+			revision = 0
 			return nil
 		}
-		ok = err == nil
+		if err == nil {
+			revision = ack.Sequence
+		}
 		return err
 	})
-	return ok, err
+	return revision, err
 }
 
 // at is the condition that the key that is written is at a revision; 0: that nobody ever wrote it.
 func at(revision uint64) jetstream.PublishOpt {
 	return jetstream.WithExpectLastSequencePerSubject(revision)
+}
+
+// replace writes a key in the place of its revision, and reports false where another came before. Where the run is held by
+// a seat, the seat must be its holder's still.
+func (r *Run) replace(ctx context.Context, bucket, key string, value []byte, revision uint64) (ok bool, err error) {
+	if r.seat != nil {
+		revision, err = r.seat.set(ctx, bucket, key, value, revision)
+	} else {
+		revision, err = r.set(ctx, bucket, key, value, at(revision))
+	}
+	return revision != 0, err
 }

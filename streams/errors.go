@@ -32,6 +32,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrIdle: nothing has come for as long as the feed was told to wait.
 	ErrIdle = errors.New("nothing came")
+	// ErrFenced: another trainer went ahead. It has the run's seat, or it has published other weights.
+	ErrFenced = errors.New("fenced by another trainer")
 	// ErrNoWeights: no policy version is published, or not the one asked for.
 	ErrNoWeights = errors.New("no weights published")
 )

@@ -23,7 +23,7 @@ type Position struct {
 
 // FeedOptions say how TRAJECTORIES are read.
 type FeedOptions struct {
-	// Durable names the reader at the broker; "" is "trainer".
+	// Durable names the reader at the broker; "" is "trainer", and "trainer-<epoch>" for the holder of a seat.
 	Durable string
 	// From makes the feed begin after a position, whatever was acked before. nil goes on after what was acked.
 	From *Position
@@ -41,9 +41,6 @@ type FeedOptions struct {
 }
 
 func (o FeedOptions) withDefaults() FeedOptions {
-	if o.Durable == "" {
-		o.Durable = "trainer"
-	}
 	if o.MaxPending == 0 {
 		o.MaxPending = 1024
 	}
@@ -108,8 +105,14 @@ type Feed struct {
 // another than the position's, and with [ErrStreamTruncated] when the stream ends before it.
 func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	options = options.withDefaults()
+	if options.Durable == "" {
+		options.Durable = readerOf(r.epoch())
+	}
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("configure feed: %w", err)
+	}
+	if err := r.held(ctx); err != nil {
+		return nil, fmt.Errorf("open feed: %w", err)
 	}
 	f := &Feed{run: r, options: options}
 	state, err := f.identify(ctx)
@@ -194,8 +197,16 @@ func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
 	return info.State, nil
 }
 
+// readerUnused is how long the consumer of an epoch stays when nobody uses it. A reader whose consumer is gone makes it
+// again.
+const readerUnused = 24 * time.Hour
+
 func (f *Feed) openConsumer(ctx context.Context) error {
 	name := f.run.names.trajectories
+	unused := time.Duration(0)
+	if f.run.seat != nil {
+		unused = readerUnused
+	}
 	return f.run.call(ctx, "open consumer "+f.options.Durable, name, func(ctx context.Context) error {
 		_, err := f.run.js.CreateOrUpdateConsumer(ctx, name, jetstream.ConsumerConfig{
 			Durable:       f.options.Durable,
@@ -206,6 +217,8 @@ func (f *Feed) openConsumer(ctx context.Context) error {
 			MaxAckPending: f.options.MaxPending,
 			// What cannot be used is rejected by name; nothing falls out of sight by being sent too often.
 			MaxDeliver: -1,
+			// A reader of an epoch that is over is not left behind.
+			InactiveThreshold: unused,
 		})
 		return err
 	})
@@ -330,6 +343,9 @@ func (f *Feed) Fullness(ctx context.Context) (float64, error) {
 // and not after AckWait. The book keeps what was returned already from being returned twice.
 func (f *Feed) subscribe(ctx context.Context) error {
 	f.unsubscribe()
+	if err := f.run.held(ctx); err != nil {
+		return err
+	}
 	f.reconnects = f.run.nc.Stats().Reconnects
 	if _, err := f.identify(ctx); err != nil {
 		return err

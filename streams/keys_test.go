@@ -59,6 +59,9 @@ func TestRolesDoTheirWork(t *testing.T) {
 	trainer, producer := l.as(t, streams.RoleTrainer), l.as(t, streams.RoleProducer)
 	inference, viewer := l.as(t, streams.RoleInference), l.as(t, streams.RoleViewer)
 	seen := errors.New("seen")
+	seat, err := trainer.TakeSeat(ctx, nil)
+	require.NoError(t, err)
+	trainer = seat.Run()
 
 	// Weights: trainer to inference.
 	manifest, shards := streamtest.Weights("test", 0, []byte("weights"))
@@ -71,7 +74,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	}), seen)
 	later, shards := streamtest.Weights("test", 1, []byte("heavier"))
 	require.NoError(t, trainer.PublishWeights(ctx, later, shards))
-	_, err := viewer.LatestManifest(ctx)
+	_, err = viewer.LatestManifest(ctx)
 	require.NoError(t, err)
 
 	// Control: trainer to all.
@@ -184,12 +187,16 @@ func TestRolesAreRefusedWhatIsNotTheirs(t *testing.T) {
 	}}
 	tells := call{"update control", func(r *streams.Run) error { return tell(ctx, r, control) }}
 	weigh := call{"publish weights", func(r *streams.Run) error { return r.PublishWeights(ctx, manifest, shards) }}
+	seat := call{"take the run", func(r *streams.Run) error {
+		_, err := r.TakeSeat(ctx, nil)
+		return err
+	}}
 	withdraw := call{"withdraw", func(r *streams.Run) error { return r.WithdrawTickets(ctx, "g1-0") }}
 	for role, calls := range map[streams.Role][]call{
 		streams.RoleTrainer:   {take},
-		streams.RoleProducer:  {issue, read, tells, weigh},
-		streams.RoleInference: {issue, publish, take, read, tells, weigh, withdraw},
-		streams.RoleViewer:    {issue, publish, split, take, read, tells, weigh, withdraw},
+		streams.RoleProducer:  {issue, read, tells, weigh, seat},
+		streams.RoleInference: {issue, publish, take, read, tells, weigh, withdraw, seat},
+		streams.RoleViewer:    {issue, publish, split, take, read, tells, weigh, withdraw, seat},
 	} {
 		r, conn := l.as(t, role), l.connect(t, role)
 		for _, c := range calls {

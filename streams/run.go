@@ -18,6 +18,8 @@ type Run struct {
 	names    names
 	topology Topology
 	log      *slog.Logger
+	// seat is the trainer's, nil for everybody else.
+	seat *Seat
 }
 
 func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
@@ -33,6 +35,22 @@ func (r *Run) Name() string { return r.run }
 
 // Topology is what the run was opened with, by whoever did.
 func (r *Run) Topology() Topology { return r.topology }
+
+// held fails with [ErrFenced] where this handle is that of a trainer that was overtaken.
+func (r *Run) held(ctx context.Context) error {
+	if r.seat == nil {
+		return nil
+	}
+	return r.seat.Check(ctx)
+}
+
+// epoch is that of the seat, 0 without one.
+func (r *Run) epoch() uint64 {
+	if r.seat == nil {
+		return 0
+	}
+	return r.seat.epoch
+}
 
 // call makes attempts at a broker call until one succeeds, ctx ends, or it fails for good: see retry. A denial
 // of a subject that contains needle is such an end.

@@ -27,6 +27,9 @@ func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 			return fmt.Errorf("issue ticket %s: %w", t.ID, err)
 		}
 	}
+	if err := r.held(ctx); err != nil {
+		return fmt.Errorf("issue tickets: %w", err)
+	}
 	for some := range slices.Chunk(tickets, issueInFlight) {
 		if err := r.issueTogether(ctx, some); err != nil {
 			return err
@@ -124,6 +127,9 @@ func (r *Run) OutstandingTickets(ctx context.Context) (int, error) {
 func (r *Run) WithdrawTickets(ctx context.Context, group string) error {
 	if err := checkName("group", group); err != nil {
 		return err
+	}
+	if err := r.held(ctx); err != nil {
+		return fmt.Errorf("withdraw tickets of %s: %w", group, err)
 	}
 	name := r.names.tickets
 	return r.call(ctx, "withdraw tickets of "+group, name, func(ctx context.Context) error {

@@ -12,9 +12,6 @@ import (
 	"github.com/weir-rl/weir/streams/delta"
 )
 
-// ErrFenced says that another publisher went ahead: the version is taken by other weights, or is older than what is published.
-var ErrFenced = errors.New("fenced: other weights were published")
-
 // WeightsConfig says where shards are kept and how they are sent.
 type WeightsConfig struct {
 	// Dir is a folder that the trainer and all inference consumers share, on one machine or a shared file system. Shards
@@ -134,7 +131,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 				return true, nil
 			}
 		}
-		return false, fmt.Errorf("version %d is published: %w", latest.Version, ErrFenced)
+		return false, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
 	}
 
 	stored, blobs, length := w.encode(m, shards, latest)
@@ -158,7 +155,7 @@ func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uin
 	if err != nil {
 		return false, err
 	}
-	return r.set(ctx, r.names.weights, manifestKey, entry{value: data}, at(revision))
+	return r.replace(ctx, r.names.weights, manifestKey, data, revision)
 }
 
 // sameWeights is whether two manifests of a version hold the same tensors, however they are stored.
@@ -225,6 +222,9 @@ func (w *Weights) hold(stored *schemas.Manifest, shards map[string][]byte, m *sc
 func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blobs map[string][]byte, history []*schemas.Manifest) {
 	log := w.run.log.With("version", m.Version)
 	present, err := w.store.list(ctx)
+	if err == nil {
+		err = w.run.held(ctx)
+	}
 	if err != nil {
 		log.Warn("old shards not removed", "err", err)
 		return

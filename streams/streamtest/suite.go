@@ -46,6 +46,8 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 		{"what cannot be used is rejected with its reason", feedRejects},
 		{"a returned message can be rejected and replayed", feedReject},
 		{"control and weights reach who follows", followers},
+		{"a second trainer takes the run over and fences the first", seatTaken},
+		{"a trainer does not go on where another has purged", seatPurged},
 		{"nothing is lost while the broker is away", outage},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,0 +1,220 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// A run has one trainer, and a network cannot tell a dead one from a slow one. So a trainer does not wait for the end of
+// the one before: it takes the run's seat, which raises the epoch, and what a trainer does to the run is then refused to
+// every other, by the broker, at the moment of writing:
+//
+//   - The holder writes its name into a bucket by compare-and-set, and then the manifest or control on the condition that
+//     nothing was written to the bucket in between. Whoever came between is a new holder, or has to be looked at first.
+//   - Before a purge the holder writes into the seat how far it will go. Who takes the seat so knows the furthest that any
+//     earlier holder may still purge, and does not go on from a checkpoint that needs more.
+//   - Messages are read through a consumer that has the epoch in its name. TRAJECTORIES keeps a message whoever acked it:
+//     another epoch's reader takes nothing away.
+//
+// Tickets are issued after a look at the seat, and without a condition. One that comes too late is work that nobody asked
+// for; what comes of it is for the holder to judge.
+
+// seatKey, in CONTROL, says who holds the seat, and in WEIGHTS from whom manifests are taken.
+const seatKey = "trainer"
+
+// ErrPurged says that messages after a position are gone: a trainer went on from a later checkpoint.
+var ErrPurged = errors.New("messages after the position were purged")
+
+// Seat is the place of a run's one trainer, held from [Run.TakeSeat] until another takes it. It is safe for concurrent
+// use and need not be given back.
+//
+// Invariant: once a seat is taken, no earlier holder takes messages away, purges, publishes weights or moves control.
+type Seat struct {
+	run   *Run
+	owner string
+	epoch uint64
+	taken time.Time
+}
+
+// holder is what a seat's key holds.
+type holder struct {
+	Epoch uint64 `json:"epoch"`
+	// Owner is unique among all that ever took a seat: host, process and a random part.
+	Owner string    `json:"owner"`
+	Taken time.Time `json:"taken"`
+	// Purged is how far this holder or one before has purged TRAJECTORIES, or is about to.
+	Purged *Position `json:"purged,omitempty"`
+}
+
+// TakeSeat makes the caller the run's trainer at once, without waiting for the one before, which is fenced: whatever it
+// does fails with [ErrFenced]. from is the position that the caller goes on from, nil for none: where a trainer has purged,
+// or may still purge, messages after it, TakeSeat fails with [ErrPurged] and fences nobody.
+func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	bound := *r
+	s := &Seat{run: &bound, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), nuid.Next()), taken: time.Now().UTC()}
+	bound.seat = s
+	for taken := uint64(0); taken == 0; {
+		fence, _, err := s.read(ctx, r.names.weights)
+		if err != nil {
+			return nil, err
+		}
+		before, revision, err := s.read(ctx, r.names.control)
+		if err != nil {
+			return nil, err
+		}
+		if before.Owner == s.owner { // an attempt that was carried out and not answered
+			break
+		}
+		if p := before.Purged; p != nil && from != nil && p.of(*from) && p.Sequence > from.Sequence {
+			return nil, fmt.Errorf("take run %s: %w: they are needed from %d on, trainer %s has purged up to %d; go on from its checkpoint, or start a new run",
+				r.run, ErrPurged, from.Sequence+1, before.Owner, p.Sequence)
+		}
+		s.epoch = max(before.Epoch, fence.Epoch) + 1
+		if taken, err = s.write(ctx, r.names.control, before.Purged, revision); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return nil, fmt.Errorf("take run %s: %w", r.run, err)
+	}
+	r.log.Info("this trainer has the run", "epoch", s.epoch, "owner", s.owner)
+	return s, nil
+}
+
+// Renew writes the seat down again where the broker has forgotten who holds it, as one whose streams were made anew has.
+// It fails with [ErrFenced] when the seat is another's.
+func (s *Seat) Renew(ctx context.Context) error {
+	if _, err := s.mark(ctx, s.run.names.control, nil); err != nil {
+		return err
+	}
+	return s.settle(ctx)
+}
+
+// settle shuts earlier holders out of WEIGHTS, and removes the consumer of the one before. One that a zombie makes again
+// disturbs nobody, and goes when it is not used.
+func (s *Seat) settle(ctx context.Context) error {
+	if _, err := s.mark(ctx, s.run.names.weights, nil); err != nil {
+		return err
+	}
+	name := readerOf(s.epoch - 1)
+	return s.run.call(ctx, "remove consumer "+name, s.run.names.trajectories, func(ctx context.Context) error {
+		err := s.run.js.DeleteConsumer(ctx, s.run.names.trajectories, name)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Run is the run as its trainer works in it: once the seat is another's its calls fail with [ErrFenced].
+func (s *Seat) Run() *Run { return s.run }
+
+// Epoch is one more than that of the holder before; the first is 1.
+func (s *Seat) Epoch() uint64 { return s.epoch }
+
+// Check fails with [ErrFenced] when the seat is another's.
+func (s *Seat) Check(ctx context.Context) error {
+	now, _, err := s.read(ctx, s.run.names.control)
+	if err != nil {
+		return err
+	}
+	return s.overtaken(now)
+}
+
+// Watch returns [ErrFenced] as soon as the seat is another's, and nil when ctx ends.
+func (s *Seat) Watch(ctx context.Context) error {
+	return s.run.follow(ctx, s.run.names.control, seatKey, func(data []byte, _ uint64) error {
+		var now holder
+		if err := json.Unmarshal(data, &now); err != nil {
+			return fmt.Errorf("read the seat of run %s: %w", s.run.run, err)
+		}
+		return s.overtaken(now)
+	})
+}
+
+// overtaken is an error where now is a later holder. An earlier one is what a replica says that lags behind, or a broker
+// that has forgotten.
+func (s *Seat) overtaken(now holder) error {
+	if now.Epoch < s.epoch || now.Owner == s.owner {
+		return nil
+	}
+	return fmt.Errorf("%w: run %s was taken over by trainer %s at %s, epoch %d; this is %s, epoch %d: run only one of them",
+		ErrFenced, s.run.run, now.Owner, now.Taken.Format(time.RFC3339), now.Epoch, s.owner, s.epoch)
+}
+
+// read is who a bucket says has the seat; the zero holder is nobody.
+func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision uint64, err error) {
+	e, err := s.run.entry(ctx, bucket, seatKey)
+	if err != nil || e.value == nil {
+		return holder{}, e.revision, err
+	}
+	if err := json.Unmarshal(e.value, &now); err != nil {
+		return holder{}, 0, fmt.Errorf("read %s of %s: %w", seatKey, bucket, err)
+	}
+	return now, e.revision, nil
+}
+
+// write puts this holder in the place of revision and returns its own; 0 where another came before.
+func (s *Seat) write(ctx context.Context, bucket string, purged *Position, revision uint64) (uint64, error) {
+	data, err := json.Marshal(holder{Epoch: s.epoch, Owner: s.owner, Taken: s.taken, Purged: purged})
+	if err != nil {
+		return 0, err
+	}
+	return s.run.set(ctx, bucket, seatKey, data, at(revision))
+}
+
+// mark writes this holder into a bucket anew and returns the revision. purge, where it is not nil, is how far it will
+// purge.
+func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64, error) {
+	for {
+		now, revision, err := s.read(ctx, bucket)
+		if err == nil {
+			err = s.overtaken(now)
+		}
+		if err != nil {
+			return 0, err
+		}
+		purged := now.Purged
+		if purge != nil && (purged == nil || !purged.of(*purge) || purged.Sequence < purge.Sequence) {
+			purged = purge
+		}
+		if revision, err = s.write(ctx, bucket, purged, revision); revision != 0 || err != nil {
+			return revision, err
+		}
+	}
+}
+
+// set writes a key in the place of its revision, on the condition that the seat is still this holder's. It returns 0 where
+// another came before: read the key again.
+func (s *Seat) set(ctx context.Context, bucket, key string, value []byte, revision uint64) (uint64, error) {
+	mine, err := s.mark(ctx, bucket, nil)
+	if err != nil {
+		return 0, err
+	}
+	return s.run.set(ctx, bucket, key, value, at(revision), jetstream.WithExpectLastSequence(mine))
+}
+
+// readerOf names the consumer of an epoch; 0 is that of readers without a seat.
+func readerOf(epoch uint64) string {
+	if epoch == 0 {
+		return "trainer"
+	}
+	return "trainer-" + strconv.FormatUint(epoch, 10)
+}
+
+// of says whether two positions are of the same stream.
+func (p Position) of(other Position) bool {
+	return p.Stream == other.Stream && p.Created.Equal(other.Created)
+}

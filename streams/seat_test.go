@@ -1,0 +1,92 @@
+package streams
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+)
+
+// Invariant: once a seat is taken, no earlier holder takes messages away, purges, publishes weights or moves control.
+//
+// Here it stops at the worst instants: after it has seen that the seat is its own, and before it writes. The conformance
+// suite has the rest.
+func TestOnceASeatIsTakenWhatWasUnderWayIsRefused(t *testing.T) {
+	f := newFixture(t, true)
+	zombie, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	require.NoError(t, put(f.ctx, zombie.Run(), controlAt(1)))
+
+	type write struct {
+		bucket, key string
+		revision    uint64
+		mine        uint64
+	}
+	var underWay []write
+	for _, w := range []write{{bucket: f.run.names.control, key: controlKey}, {bucket: f.run.names.weights, key: manifestKey}} {
+		e, err := f.run.entry(f.ctx, w.bucket, w.key)
+		require.NoError(t, err)
+		w.revision = e.revision
+		w.mine, err = zombie.mark(f.ctx, w.bucket, nil)
+		require.NoError(t, err)
+		underWay = append(underWay, w)
+	}
+	_, seen, err := zombie.read(f.ctx, f.run.names.control)
+	require.NoError(t, err)
+
+	heir, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	for _, w := range underWay {
+		revision, err := zombie.run.set(f.ctx, w.bucket, w.key, []byte("late"), at(w.revision), jetstream.WithExpectLastSequence(w.mine))
+		require.NoError(t, err)
+		require.Zero(t, revision, "%s", w.key)
+	}
+	revision, err := zombie.write(f.ctx, f.run.names.control, &Position{Stream: "s", Sequence: 7}, seen)
+	require.NoError(t, err)
+	require.Zero(t, revision, "how far it purges")
+	require.NoError(t, put(f.ctx, heir.Run(), controlAt(2)))
+	require.ErrorIs(t, put(f.ctx, zombie.Run(), controlAt(3)), ErrFenced)
+	c, err := f.run.Control(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, controlAt(2), c)
+
+	// An operator has no seat and needs none.
+	require.NoError(t, put(f.ctx, f.run, controlAt(4)))
+	require.NoError(t, put(f.ctx, heir.Run(), controlAt(5)))
+}
+
+// A broker whose streams were made anew knows no holder: the one that is there takes its place again, unless another was
+// sooner.
+func TestASeatThatTheBrokerForgotIsRenewed(t *testing.T) {
+	f := newFixture(t, true)
+	first, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	second, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	f.restart(t)
+	require.NoError(t, second.Check(f.ctx), "a restart forgets nothing")
+	require.ErrorIs(t, first.Check(f.ctx), ErrFenced)
+	wipe := func() {
+		for _, bucket := range []string{f.run.names.control, f.run.names.weights} {
+			require.NoError(t, f.run.js.DeleteKeyValue(f.ctx, bucket))
+		}
+		_, err := f.connect(t).Open(f.ctx, "run-1", f.run.topology)
+		require.NoError(t, err)
+	}
+	wipe()
+	require.NoError(t, second.Renew(f.ctx))
+	require.NoError(t, put(f.ctx, second.Run(), controlAt(1)))
+	require.ErrorIs(t, first.Renew(f.ctx), ErrFenced)
+	third, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, uint64(3), third.Epoch())
+	require.ErrorIs(t, second.Renew(f.ctx), ErrFenced)
+
+	// One bucket alone: the other still knows the epoch.
+	require.NoError(t, f.run.js.DeleteKeyValue(f.ctx, f.run.names.control))
+	_, err = f.connect(t).Open(f.ctx, "run-1", f.run.topology)
+	require.NoError(t, err)
+	fourth, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, uint64(4), fourth.Epoch())
+}
