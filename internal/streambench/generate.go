@@ -1,0 +1,82 @@
+package streambench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// GenerateReport is what the wire adds to a generate call: the engine answers at once, with one token.
+type GenerateReport struct {
+	// Alone is the microseconds of one call at a time, the median of each round. Together is the calls a second of
+	// as many callers as there are producers.
+	Alone    Spread `json:"alone_microseconds"`
+	Together Spread `json:"together_per_second"`
+}
+
+// promptTokens is the context of a call.
+const promptTokens = 512
+
+func measureGenerate(ctx context.Context, config Config, run *streams.Run) (report GenerateReport, err error) {
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- run.ServeGenerate(serving, "bench", answer) }()
+	defer func() {
+		stop()
+		err = errors.Join(err, <-served)
+	}()
+	g := run.Generator(streams.GeneratorOptions{})
+	defer g.Close()
+	call := func(ctx context.Context, episode string) error {
+		_, err := g.Generate(ctx, &schemas.GenerateRequest{
+			Episode: episode, Tokens: make(schemas.Int32s, promptTokens), MaxTokens: 1, Temperature: 1, Last: true,
+		})
+		return err
+	}
+	// The engine may not have subscribed yet: the first call waits for that.
+	if err := call(ctx, "first"); err != nil {
+		return report, err
+	}
+	var alone, together []float64
+	for round := range config.Rounds {
+		micros := make([]float64, config.Calls)
+		for i := range micros {
+			begin := time.Now()
+			if err := call(ctx, fmt.Sprintf("a%d-%d", round, i)); err != nil {
+				return report, err
+			}
+			micros[i] = time.Since(begin).Seconds() * 1e6
+		}
+		alone = append(alone, spread(micros).Median)
+		begin := time.Now()
+		work, working := errgroup.WithContext(ctx)
+		for p := range config.Producers {
+			work.Go(func() error {
+				for i := p; i < config.Calls; i += config.Producers {
+					if err := call(working, fmt.Sprintf("t%d-%d", round, i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err := work.Wait(); err != nil {
+			return report, err
+		}
+		together = append(together, float64(config.Calls)/time.Since(begin).Seconds())
+	}
+	return GenerateReport{Alone: spread(alone), Together: spread(together)}, nil
+}
+
+// answer is an engine that knows its token before it is asked.
+func answer(_ context.Context, _ *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	return emit(&schemas.GenerateChunk{
+		Tokens: schemas.Int32s{7}, Logprobs: schemas.Float32s{-1}, Versions: schemas.Runs{0}, Done: true, Stop: schemas.GenerateLength,
+	})
+}
