@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -23,13 +21,11 @@ import (
 type app struct {
 	out, err io.Writer
 	environ  []string
-	// hard ends when the process must stop at once; a command's own context ends when it should drain.
-	hard context.Context //nolint:containedctx // it is the second of the two contexts that signals end
-
-	files []string
+	files    []string
 }
 
 func (a *app) command() *cobra.Command {
+	version, _ := build(debug.ReadBuildInfo())
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Reinforcement learning for LLM agents over a message stream",
@@ -86,6 +82,23 @@ func (a *app) load(cmd *cobra.Command) (*config.Config, map[string]string, error
 
 // loadOver is load with other defaults, which it changes.
 func (a *app) loadOver(cmd *cobra.Command, cfg *config.Config) (*config.Config, map[string]string, error) {
+	return a.resolve(cfg, config.Sources{Files: a.files, Environ: a.environ, Flags: typed(cmd)})
+}
+
+// resolve reads the sources into *cfg, which holds the defaults, and checks what comes of it.
+func (a *app) resolve(cfg *config.Config, from config.Sources) (*config.Config, map[string]string, error) {
+	origins, err := config.Load(cfg, from)
+	if err == nil {
+		err = config.Trace(cfg.Finish(), origins)
+	}
+	if err != nil {
+		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+	}
+	return cfg, origins, nil
+}
+
+// typed are the keys that the command line gives.
+func typed(cmd *cobra.Command) map[string]string {
 	flags := map[string]string{}
 	keys := config.Keys(config.Default())
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -99,14 +112,7 @@ func (a *app) loadOver(cmd *cobra.Command, cfg *config.Config) (*config.Config, 
 			}
 		}
 	})
-	origins, err := config.Load(cfg, config.Sources{Files: a.files, Environ: a.environ, Flags: flags})
-	if err == nil {
-		err = config.Trace(cfg.Finish(), origins)
-	}
-	if err != nil {
-		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
-	}
-	return cfg, origins, nil
+	return flags
 }
 
 // session is one process of a run.
@@ -126,41 +132,27 @@ func (a *app) session(cmd *cobra.Command, parts ...string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.sessionOf(cfg, parts...)
+}
+
+func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
+	version, commit := build(debug.ReadBuildInfo())
 	s := &session{
 		app: a, cfg: cfg, registry: telemetry.NewRegistry(version, commit), health: telemetry.NewHealth(parts...),
 	}
-	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
 	if len(parts) == 0 {
-		// It asks and ends: it must not take the port of the role beside it.
+		// It asks and ends: it must not take the port of the role beside it, and its answer is what it has to say.
 		cfg.Telemetry.Listen = ""
+		if cfg.Log.Level == "info" {
+			cfg.Log.Level = "warn"
+		}
 	}
+	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
+	var err error
 	if s.server, err = telemetry.Listen(cfg.Telemetry, s.registry, s.health); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// folder makes the run's folder and writes the resolved configuration into it.
-func (s *session) folder() (string, error) {
-	dir := s.cfg.Folder()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make the run's folder: %w", err)
-	}
-	text, err := config.YAML(s.cfg)
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), text, 0o644); err != nil {
-		return "", fmt.Errorf("write the resolved configuration: %w", err)
-	}
-	return dir, nil
-}
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { fmt.Fprintf(a.out, "weir %s (%s)\n", version, commit) },
-	}
 }
 
 func (a *app) configCommand() *cobra.Command {

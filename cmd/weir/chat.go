@@ -24,7 +24,11 @@ func (a *app) chatCommand() *cobra.Command {
 	folder := cmd.Flags().String("checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := a.session(cmd)
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return err
+		}
+		s, err := a.sessionOf(cfg)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -20,10 +22,34 @@ func (s *session) connect(ctx context.Context, broker *streams.Broker, role stre
 		s.log.Info("connecting", "broker", c.URL, "role", role)
 	}
 	conn, err := streams.Connect(ctx, c, s.log)
-	if err != nil {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization):
+		return nil, fmt.Errorf("%w: the broker does not take this key, or wants one: name the seed of role %s with --broker.seed_file", err, role)
+	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w; is a broker there? start one with weir broker, or name another with --broker.url", err)
+	case err != nil || c.SeedFile == "":
+		return conn, err
+	}
+	if err := ownKey(conn.NATS()); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("--broker.seed_file %s is not the key of role %s: %w", c.SeedFile, role, err)
 	}
 	return conn, nil
+}
+
+// ownKey refuses the key of another role at once: with it the process could ask, and would never hear an answer.
+func ownKey(nc *nats.Conn) error {
+	replies, err := nc.SubscribeSync(nc.NewInbox())
+	if err != nil {
+		return err
+	}
+	if err := nc.FlushTimeout(5 * time.Second); err != nil {
+		return fmt.Errorf("ask the broker: %w", err)
+	}
+	if _, err := replies.NextMsg(time.Nanosecond); errors.Is(err, nats.ErrPermissionViolation) {
+		return err
+	}
+	return replies.Unsubscribe()
 }
 
 func (s *session) brokerURL() string {

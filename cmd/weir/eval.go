@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,14 @@ func (a *app) evalCommand() *cobra.Command {
 		if !slices.Contains(tasks.Splits(), tasks.Split(*split)) {
 			return &exitError{exitUsage, fmt.Errorf("--split %s: want train, validation or test", *split)}
 		}
-		s, err := a.session(cmd)
+		if *questions <= 0 {
+			return &exitError{exitUsage, fmt.Errorf("--questions %d: must be positive", *questions)}
+		}
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return err
+		}
+		s, err := a.sessionOf(cfg)
 		if err != nil {
 			return err
 		}
@@ -86,13 +94,16 @@ func (s *session) load(ctx context.Context, folder string, step int64) (*task, *
 			step = slices.Max(steps)
 		}
 		if !slices.Contains(steps, step) {
-			return nil, nil, 0, nil, fmt.Errorf("--step %d: %s has %v", step, dir, steps)
+			return nil, nil, 0, nil, &exitError{exitUsage, fmt.Errorf("--step %d: %s has %v", step, dir, steps)}
 		}
 		folder = checkpoint.StepDir(dir, step)
 	}
 	m, err := hf.Load(folder)
 	if err != nil {
 		return nil, nil, 0, nil, err
+	}
+	if !bytes.Equal(m.Tokenizer, t.tokenizer.JSON()) {
+		return nil, nil, 0, nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, s.cfg.Task.Name)
 	}
 	policy, wait := newSampler(ctx, s)
 	if err := policy.use(ctx, max(0, step), m.Config, m.Weights); err != nil {

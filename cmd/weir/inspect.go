@@ -34,11 +34,11 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 		defer cancel()
-		conn, run, err := s.visit(ctx, role)
+		run, _, leave, err := s.visit(ctx, role)
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer leave()
 		if len(*replay) > 0 {
 			return s.replay(ctx, run, *replay)
 		}
@@ -46,25 +46,6 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 	}
 	cmd.AddCommand(rejected)
 	return cmd
-}
-
-// visit connects to a run that is there, by its folder on this machine unless a broker is named.
-func (s *session) visit(ctx context.Context, role streams.Role) (*streams.Conn, *streams.Run, error) {
-	if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
-		s.cfg.Broker.URL = url
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	conn, err := s.connect(ctx, nil, role)
-	if err != nil {
-		return nil, nil, err
-	}
-	run, err := s.attach(ctx, conn)
-	if err != nil {
-		conn.Close()
-		return nil, nil, err
-	}
-	return conn, run, nil
 }
 
 func (s *session) listRejected(ctx context.Context, run *streams.Run, reason streams.Reason) error {
@@ -84,7 +65,11 @@ func (s *session) listRejected(ctx context.Context, run *streams.Run, reason str
 		w.AppendRow(table.Row{m.Sequence, m.At.Local().Format(time.DateTime), m.Reason, m.Subject, len(m.Data), m.Detail})
 	}
 	if n == 0 {
-		fmt.Fprintln(s.out, "nothing was rejected")
+		with := ""
+		if reason != "" {
+			with = fmt.Sprintf(" as %q", reason)
+		}
+		fmt.Fprintf(s.out, "nothing was rejected%s; weir audit counts what was dropped with its group\n", with)
 		return nil
 	}
 	w.Render()

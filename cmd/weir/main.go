@@ -12,12 +12,6 @@ import (
 	"github.com/weir-rl/weir/internal/lifecycle"
 )
 
-// version and commit are set by the linker.
-var (
-	version = "dev"
-	commit  = "unknown"
-)
-
 // The exit codes.
 const (
 	exitRuntime = 1
@@ -39,7 +33,13 @@ func main() { os.Exit(run()) }
 func run() int {
 	drain, hard, stop := lifecycle.Signals(context.Background())
 	defer stop()
-	a := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ(), hard: hard}
+	defer context.AfterFunc(hard, func() {
+		if cause := context.Cause(hard); errors.Is(cause, lifecycle.ErrStopped) {
+			fmt.Fprintln(os.Stderr, "weir:", cause)
+			os.Exit(exitRuntime)
+		}
+	})()
+	a := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ()}
 	err := a.command().ExecuteContext(drain)
 	if err == nil {
 		return 0

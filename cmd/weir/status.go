@@ -28,15 +28,15 @@ func (a *app) statusCommand() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
-		conn, run, err := s.visit(ctx, streams.RoleViewer)
+		run, up, leave, err := s.visit(ctx, streams.RoleViewer)
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
-		if err := s.printStatus(ctx, run); err != nil {
+		defer leave()
+		if err := s.printStatus(ctx, run, up); err != nil {
 			return err
 		}
-		if !*follow {
+		if !*follow || !up {
 			return nil
 		}
 		return run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
@@ -46,13 +46,15 @@ func (a *app) statusCommand() *cobra.Command {
 	return cmd
 }
 
-func (s *session) printStatus(ctx context.Context, run *streams.Run) error {
+func (s *session) printStatus(ctx context.Context, run *streams.Run, up bool) error {
 	control, err := run.Control(ctx)
 	if err != nil && !errors.Is(err, streams.ErrNoControl) {
 		return err
 	}
+	state := "running"
 	if control == nil {
 		control = &schemas.Control{}
+		state = "no trainer has begun"
 	}
 	published := "none"
 	if m, err := run.LatestManifest(ctx); err == nil {
@@ -64,8 +66,9 @@ func (s *session) printStatus(ctx context.Context, run *streams.Run) error {
 	if err != nil {
 		return err
 	}
-	state := "running"
 	switch {
+	case !up:
+		state = "not up: the streams in " + s.cfg.Broker.StoreDir
 	case control.Draining:
 		state = "draining"
 	case control.Paused:

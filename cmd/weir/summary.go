@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/internal/report"
@@ -70,13 +69,9 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
-	var files strings.Builder
-	for _, file := range s.files {
-		files.WriteString(" --config " + file)
-	}
-	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s --run.name %s --run.dir %s\n",
+	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat --run.name %s --run.dir %s\n",
 		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, metrics,
-		files.String(), s.cfg.Run.Name, s.cfg.Run.Dir)
+		s.cfg.Run.Name, s.cfg.Run.Dir)
 	return nil
 }
 

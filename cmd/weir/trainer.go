@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,9 @@ func (a *app) trainerCommand() *cobra.Command {
 			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
 				view := report.NewProgress(a.out, isTerminal(a.out), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
 				defer view.Close()
+				if err := s.sameRun(); err != nil {
+					return err
+				}
 				return s.train(ctx, run, t, view)
 			}
 			return a.runRole(cmd, role{streams.RoleTrainer, "run", (*session).open, train})
@@ -67,6 +71,13 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	}
 	s.health.Set("run", nil)
 
+	// Only now does the trainer hold the run's folder: one that is refused leaves no mark.
+	noted := sync.OnceFunc(func() {
+		if err := s.noteConfig(); err != nil {
+			s.log.Warn("note how the run is configured", "err", err)
+		}
+	})
+
 	group, ctx := errgroup.WithContext(ctx)
 	trained, done := context.WithCancel(ctx)
 	group.Go(func() error {
@@ -76,7 +87,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
 			Reference: func() (gpu.Engine, error) { return emptyEngine(s.cfg, engine.Config()) },
 			Metrics:   collectors,
-			Observer:  func(e schemas.Event) { book.add(ctx, e) },
+			Observer:  func(e schemas.Event) { noted(); book.add(ctx, e) },
 			After:     after,
 		})
 	})

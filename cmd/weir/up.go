@@ -50,6 +50,9 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 		return err
 	}
 	defer closeLog()
+	if err := s.sameRun(); err != nil {
+		return err
+	}
 	t, err := newTask(s.cfg)
 	if err != nil {
 		return err
@@ -64,6 +67,20 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	view := report.NewProgress(s.err, isTerminal(s.err), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
 	defer view.Close()
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, s.cfg.Task.Name, dir))
+	failed := s.roles(ctx, run, t, view)
+	view.Close()
+	if stopped := context.Cause(ctx); stopped != nil {
+		fmt.Fprintf(s.out, "stopped (%v); the same command goes on from %s\n", stopped, s.cfg.Trainer.Checkpoint.Dir)
+		return nil
+	}
+	if failed != nil {
+		return failed
+	}
+	return s.finalReport(ctx, run, t, dir, time.Since(began))
+}
+
+// roles runs every role but the broker until the training is done.
+func (s *session) roles(ctx context.Context, run *streams.Run, t *task, view *report.Progress) error {
 	group, running := errgroup.WithContext(ctx)
 	// They end in this order: training, then the rollouts that are left, then what they sample from.
 	producing, stopProducing := context.WithCancel(running)
@@ -80,16 +97,7 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 		defer stopProducing()
 		return s.train(running, run, t, view)
 	})
-	failed := group.Wait()
-	view.Close()
-	if stopped := context.Cause(ctx); stopped != nil {
-		fmt.Fprintf(s.out, "stopped (%v); the same command goes on from %s\n", stopped, s.cfg.Trainer.Checkpoint.Dir)
-		return nil
-	}
-	if failed != nil {
-		return failed
-	}
-	return s.finalReport(ctx, run, t, dir, time.Since(began))
+	return group.Wait()
 }
 
 // unlessOver forgets the error of a role that was told to stop.
@@ -114,8 +122,12 @@ func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*s
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		broker, stop = b, b.Shutdown
-		if err := os.WriteFile(filepath.Join(dir, brokerFile), []byte(b.URL()+"\n"), 0o644); err != nil {
+		note := filepath.Join(dir, brokerFile)
+		broker, stop = b, func() {
+			_ = os.Remove(note) // a stale one is passed over
+			b.Shutdown()
+		}
+		if err := os.WriteFile(note, []byte(b.URL()+"\n"), 0o644); err != nil {
 			stop()
 			return nil, nil, nil, fmt.Errorf("note where the broker is: %w", err)
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"reflect"
@@ -20,9 +21,11 @@ import (
 // Prefix begins every environment variable that sets a key: WEIR_TRAINER__ETA is trainer.eta.
 const Prefix = "WEIR_"
 
-// Sources are the places a configuration is read from, the later ones winning: defaults, then Files in
-// order, then Environ, then Flags.
+// Sources are the places a configuration is read from, the later ones winning: defaults, then Written, then Files
+// in order, then Environ, then Flags.
 type Sources struct {
+	// Written is a file that a run has left, "" for none. What it hides keeps its default.
+	Written string
 	// Files are YAML.
 	Files []string
 	// Environ is in the form of os.Environ; nil reads nothing.
@@ -65,8 +68,11 @@ func Trace(err error, origins map[string]string) error {
 // Unknown keys and values of the wrong type are errors, all reported at once with the nearest valid key.
 func Load(into any, src Sources) (origins map[string]string, err error) {
 	l := loader{k: koanf.New("."), known: Keys(into), origins: map[string]string{}}
+	if src.Written != "" {
+		l.file(src.Written, true)
+	}
 	for _, path := range src.Files {
-		l.file(path)
+		l.file(path, false)
 	}
 	l.environ(src.Environ)
 	l.flags(src.Flags)
@@ -81,7 +87,7 @@ type loader struct {
 	errs    []error
 }
 
-func (l *loader) file(path string) {
+func (l *loader) file(path string, written bool) {
 	if _, err := os.Stat(path); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file: %w", err))
 		return
@@ -91,7 +97,11 @@ func (l *loader) file(path string) {
 		l.errs = append(l.errs, fmt.Errorf("read configuration file %s: %w", path, err))
 		return
 	}
-	l.merge(k.All(), path)
+	values := k.All()
+	if written {
+		maps.DeleteFunc(values, func(_ string, v any) bool { return v == Hidden })
+	}
+	l.merge(values, path)
 }
 
 func (l *loader) environ(environ []string) {

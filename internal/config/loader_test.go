@@ -130,3 +130,15 @@ func TestFaultsSayWhereTheirValueCameFrom(t *testing.T) {
 	require.EqualError(t, err, "trainer.eta (from run.yaml): -1: must not be negative\nname: must be set")
 	require.NoError(t, Trace(nil, nil))
 }
+
+func TestWhatARunHasWrittenIsTheFirstFileWithoutItsSecrets(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	origins, err := Load(cfg, Sources{
+		Written: writeFile(t, "name: (hidden)\ntrainer:\n  eta: 7\n  rate: 0.25\n"),
+		Files:   []string{writeFile(t, "trainer:\n  eta: 8\n")},
+	})
+	require.NoError(t, err)
+	require.Equal(t, &sample{Name: "d", Trainer: inner{Eta: 8, Rate: 0.25, Timeout: time.Second}}, cfg)
+	require.NotContains(t, origins, "name")
+}
