@@ -215,6 +215,10 @@ func (c Config) Validate() error {
 	f.section("selection", c.Selection.Validate())
 	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
 	f.section("advantage", err)
+	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
+		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
+	f.check("advantage.normalize_process", !c.Advantage.NormalizeProcess || !c.baseline(),
+		fmt.Sprintf("true: it would scale the samples' rewards and not the baseline's of %s: turn it off", c.Advantage.Name))
 	f.section("loss", c.Loss.Validate())
 	f.check("sampling.temperature", c.Sampling.Temperature > 0 && !math.IsInf(float64(c.Sampling.Temperature), 0),
 		fmt.Sprintf("%g: must be positive: what is drawn greedily cannot be trained on", c.Sampling.Temperature))

@@ -34,6 +34,19 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 	}
 }
 
+func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Config){
+		"advantage.episode_agents: [1]":      func(c *Config) { c.Advantage.EpisodeAgents = []int{1} },
+		"advantage.normalize_process: true":  func(c *Config) { c.Advantage.Name, c.Advantage.NormalizeProcess = "remax", true },
+		"min_group: 1: advantage grpo_passk": func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		require.ErrorContains(t, c.Validate(), want)
+	}
+}
+
 func TestRate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
