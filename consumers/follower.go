@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"time"
 
@@ -205,11 +206,21 @@ func (f *Follower) fetch(ctx context.Context, m *schemas.Manifest) (Snapshot, er
 	case err != nil:
 		return Snapshot{}, err
 	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	shards := make([]*gpu.Weights, len(files))
 	for i, data := range files {
-		w, err := safetensors.Decode(data)
-		if err != nil {
-			return bad("decode shard %d: %w", i, err)
-		}
+		group.Go(func() (err error) {
+			if shards[i], err = safetensors.Decode(data); err != nil {
+				return fmt.Errorf("decode shard %d: %w", i, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return bad("%w", err)
+	}
+	for _, w := range shards {
 		s.Weights.Tensors = append(s.Weights.Tensors, w.Tensors...)
 	}
 	return s, nil

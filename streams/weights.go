@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/delta"
@@ -315,26 +318,34 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 	return slices.Clone(whole), nil
 }
 
-// step reads one version, with the version before it where it is a delta.
+// step reads one version, with the version before it where it is a delta. Shards are read and verified side by side, as
+// many as there are processors: hashing and decoding are most of what a reader waits for.
 func (w *Weights) step(ctx context.Context, m *schemas.Manifest, base [][]byte) ([][]byte, error) {
 	whole := make([][]byte, len(m.Shards))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, s := range m.Shards {
-		data, err := w.Shard(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		if s.Encoding == schemas.EncodingDelta {
-			if i >= len(base) {
-				return nil, fmt.Errorf("%w: %s: a delta without its base", ErrCorruptShard, s.Hash)
+		group.Go(func() (err error) {
+			if s.Encoding == schemas.EncodingDelta && i >= len(base) {
+				return fmt.Errorf("%w: %s: a delta without its base", ErrCorruptShard, s.Hash)
 			}
-			if data, err = delta.Decode(base[i], data); err != nil {
-				return nil, fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+			if whole[i], err = w.Shard(ctx, s); err == nil && s.Encoding == schemas.EncodingDelta {
+				whole[i], err = undo(s, base[i], whole[i])
 			}
-			if hash := hashOf(data); hash != s.FullHash {
-				return nil, fmt.Errorf("%w: %s: decodes to %s, the manifest says %s", ErrCorruptShard, s.Hash, hash, s.FullHash)
-			}
-		}
-		whole[i] = data
+			return err
+		})
 	}
-	return whole, nil
+	return whole, group.Wait()
+}
+
+// undo is the whole shard of a delta, verified.
+func undo(s schemas.Shard, base, stored []byte) ([]byte, error) {
+	data, err := delta.Decode(base, stored)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+	}
+	if hash := hashOf(data); hash != s.FullHash {
+		return nil, fmt.Errorf("%w: %s: decodes to %s, the manifest says %s", ErrCorruptShard, s.Hash, hash, s.FullHash)
+	}
+	return data, nil
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -171,7 +172,7 @@ func Decode(base, encoded []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: wrong length", ErrCorrupt)
 	}
 
-	next := append(make([]byte, 0, size), base...)
+	next := slices.Clone(base)
 	copy(next[words*width:], tail)
 	if mode == dense {
 		for i, d := range values {
