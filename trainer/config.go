@@ -154,7 +154,8 @@ type Limits struct {
 type Publish struct {
 	// DType is float32 or bfloat16. Defaults to float32.
 	DType string `koanf:"dtype"`
-	// ShardBytes bounds a shard; a larger tensor has one to itself. Defaults to 64 MiB.
+	// ShardBytes bounds a shard; a larger tensor has one to itself. Readers take shards side by side. Defaults to
+	// 16 MiB.
 	ShardBytes int64 `koanf:"shard_bytes"`
 }
 
@@ -179,7 +180,7 @@ func DefaultConfig() Config {
 		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute},
 		ColdStart:  DefaultColdStart(),
 		Checkpoint: checkpoint.DefaultConfig(),
-		Publish:    Publish{DType: "float32", ShardBytes: 64 << 20},
+		Publish:    Publish{DType: "float32", ShardBytes: 16 << 20},
 	}
 	c.Advantage.StdEpsilon = 0.2
 	c.Loss.Name = "decoupled_ppo"
