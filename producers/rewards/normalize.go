@@ -8,10 +8,18 @@ import (
 // A Normalizer brings two spellings of one answer together before they are compared.
 type Normalizer func(string) string
 
-// Normalizers by name: squad is SQuAD's, which Search-R1, Agent-R1 and L0's evaluation share; alphanumeric is L0's in
-// training.
+// Normalizers by name: words is the demonstration's; squad is SQuAD's, which Search-R1, Agent-R1 and L0's evaluation
+// share; alphanumeric is L0's in training.
 func Normalizers() map[string]Normalizer {
-	return map[string]Normalizer{"squad": SQuAD, "alphanumeric": Alphanumeric}
+	return map[string]Normalizer{"words": Words, "squad": SQuAD, "alphanumeric": Alphanumeric}
+}
+
+// Words lowers and leaves the runs of letters and digits of any alphabet, with a space between: where a tokenizer splits
+// a hyphened name, the answer still equals it.
+func Words(s string) string {
+	return strings.Join(strings.FieldsFunc(lower(s), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}), " ")
 }
 
 // SQuAD lowers, deletes ASCII punctuation (leaving no space), puts a space for the words a, an and the, and makes

@@ -25,6 +25,15 @@ func TestNormalizers(t *testing.T) {
 	}
 }
 
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"Port-au-Prince": "port au prince", "port - au - prince .": "port au prince", "P.A.P.": "p a p", "Σ 7!": "σ 7", "-": "", "": "",
+	} {
+		require.Equal(t, want, Words(in), in)
+	}
+}
+
 func TestValidSequence(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
