@@ -55,7 +55,23 @@ a line of a file (--config run.yaml). Flags win over the environment, that over 
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
 		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
 		a.keysCommand(), a.openCommand())
+	faultsOfUsage(root)
 	return root
+}
+
+// faultsOfUsage gives wrong arguments, of each command below, the exit code of wrong usage.
+func faultsOfUsage(cmd *cobra.Command) {
+	for _, below := range cmd.Commands() {
+		faultsOfUsage(below)
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &exitError{exitUsage, err}
+			}
+			return nil
+		}
+	}
 }
 
 // mistyped adds the nearest key to a complaint about an unknown flag. One that looks like a key is a fault of the

@@ -24,7 +24,10 @@ prints the exact batch of one step.`,
 	step := cmd.Flags().Int64("step", -1, "print the batch of this step")
 	whole := cmd.Flags().Bool("json", false, "with --step: print each trajectory whole, a line each, as it was trained on")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, _, err := a.load(cmd)
+		if *whole && *step < 0 {
+			return &exitError{exitUsage, errors.New("--json: give the step to print with --step")}
+		}
+		cfg, err := a.loadWritten(cmd)
 		if err != nil {
 			return err
 		}
@@ -37,10 +40,15 @@ prints the exact batch of one step.`,
 			return fmt.Errorf("%s has no record of steps: is --run.name %s the run?", dir, cfg.Run.Name)
 		}
 		if *step >= 0 {
-			if *whole {
-				return a.printWhole(dir, records, *step)
+			at := slices.IndexFunc(records, func(r checkpoint.Record) bool { return r.Step == *step })
+			if at < 0 {
+				return &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps 0 to %d", *step, records[len(records)-1].Step)}
 			}
-			return a.printBatch(records, *step)
+			if *whole {
+				return a.printWhole(dir, &records[at])
+			}
+			a.printBatch(&records[at])
+			return nil
 		}
 		r := audit.Check(records, cfg.Trainer.Eta, nil)
 		fmt.Fprintf(a.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
@@ -51,10 +59,8 @@ prints the exact batch of one step.`,
 		for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
 			fmt.Fprintf(a.out, "not trained on: %d %s\n", r.Rejected[reason], reason)
 		}
-		for _, list := range [][]string{r.Twice, r.Stale} {
-			for _, line := range list {
-				fmt.Fprintln(a.out, "  "+line)
-			}
+		for _, line := range r.Faults() {
+			fmt.Fprintln(a.out, "  "+line)
 		}
 		if err := r.Err(); err != nil {
 			return err
@@ -65,42 +71,29 @@ prints the exact batch of one step.`,
 	return cmd
 }
 
-func (a *app) printBatch(records []checkpoint.Record, step int64) error {
-	for _, rec := range records {
-		if rec.Step != step {
-			continue
-		}
-		for _, g := range rec.Groups {
-			for i, m := range g.Used() {
-				as := ""
-				if i == len(g.Members) {
-					as = "\tbaseline"
-				}
-				fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g%s\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward, as)
+func (a *app) printBatch(rec *checkpoint.Record) {
+	for _, g := range rec.Groups {
+		for i, m := range g.Used() {
+			as := ""
+			if i == len(g.Members) {
+				as = "\tbaseline"
 			}
+			fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g%s\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward, as)
 		}
-		return nil
 	}
-	return &exitError{exitUsage, errors.Join(fmt.Errorf("--step %d: the record has steps 0 to %d", step, records[len(records)-1].Step))}
 }
 
 // printWhole reads the batch of a step again, from the copy that the trainer keeps.
-func (a *app) printWhole(dir string, records []checkpoint.Record, step int64) error {
-	for i := range records {
-		if records[i].Step != step {
-			continue
-		}
-		deliveries, err := checkpoint.ReadBatch(dir, &records[i])
-		if err != nil {
-			return err
-		}
-		out := json.NewEncoder(a.out)
-		for _, d := range deliveries {
-			if err := out.Encode(d.Trajectory); err != nil {
-				return fmt.Errorf("print %s: %w", d.Trajectory.ID, err)
-			}
-		}
-		return nil
+func (a *app) printWhole(dir string, rec *checkpoint.Record) error {
+	deliveries, err := checkpoint.ReadBatch(dir, rec)
+	if err != nil {
+		return err
 	}
-	return &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps 0 to %d", step, records[len(records)-1].Step)}
+	out := json.NewEncoder(a.out)
+	for _, d := range deliveries {
+		if err := out.Encode(d.Trajectory); err != nil {
+			return fmt.Errorf("print %s: %w", d.Trajectory.ID, err)
+		}
+	}
+	return nil
 }

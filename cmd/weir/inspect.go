@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -93,7 +92,7 @@ func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint) 
 		left = slices.Delete(left, at, at+1)
 	}
 	if len(left) > 0 {
-		return &exitError{exitUsage, errors.Join(fmt.Errorf("--replay %v: no such rejected message; weir inspect rejected lists them", left))}
+		return &exitError{exitUsage, fmt.Errorf("--replay %v: no such rejected message; weir inspect rejected lists them", left)}
 	}
 	return nil
 }

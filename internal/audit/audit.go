@@ -4,6 +4,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -44,6 +45,18 @@ func (r *Report) Err() error {
 	}
 	return fmt.Errorf("audit: lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d",
 		len(r.Lost), len(r.Twice), len(r.Stale), len(r.Skipped), len(r.Gaps), len(r.Contradicted))
+}
+
+// Faults are the promises that did not hold, one by one, for people.
+func (r *Report) Faults() []string {
+	out := slices.Concat(r.Twice, r.Stale, r.Lost, r.Contradicted)
+	for _, c := range r.Skipped {
+		out = append(out, fmt.Sprintf("prompt %d: its group neither ended nor is open", c))
+	}
+	for _, step := range r.Gaps {
+		out = append(out, fmt.Sprintf("step %d: the record has another in its place", step))
+	}
+	return out
 }
 
 // place identifies one message.

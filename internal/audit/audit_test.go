@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,7 +114,15 @@ func TestEachFaultIsFound(t *testing.T) {
 			t.Parallel()
 			records := honest()
 			c.spoil(records)
-			require.EqualError(t, Check(records, c.eta, c.witness).Err(), "audit: "+c.want)
+			r := Check(records, c.eta, c.witness)
+			require.EqualError(t, r.Err(), "audit: "+c.want)
+			named := len(r.Faults())
+			for count := range strings.FieldsSeq(c.want) {
+				n, err := strconv.Atoi(count[strings.Index(count, "=")+1:])
+				require.NoError(t, err)
+				named -= n
+			}
+			require.Zero(t, named, "each fault that is counted is named: %v", r.Faults())
 		})
 	}
 }
