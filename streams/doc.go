@@ -9,8 +9,10 @@
 //	REJECTED      limits, discards old    what was refused, with the reason, until it is too old
 //	EVENTS        limits, discards old    what happened, for people
 //	WEIGHTS       key-value, history      the manifests of policy versions
-//	CONTROL       key-value               what the trainer or an operator tells the run
+//	CONTROL       key-value               what the trainer or an operator tells the run, and who the trainer is
 //	SHARDS        object store            the bytes of weights, named by their hash
+//
+// One trainer at a time works in a run: the holder of its [Seat].
 //
 // Delivery is at least once everywhere. What makes it exactly once stands in three places: a message id for
 // every publish, so that a retry stores nothing twice; the [Feed], which returns a stored message once in its

@@ -36,7 +36,8 @@ var ErrPurged = errors.New("messages after the position were purged")
 // Seat is the place of a run's one trainer, held from [Run.TakeSeat] until another takes it. It is safe for concurrent
 // use and need not be given back.
 //
-// Invariant: once a seat is taken, no earlier holder takes messages away, purges, publishes weights or moves control.
+// Invariant: once a seat is taken, no earlier holder takes messages away, publishes weights, moves control, or purges what
+// the new one needs.
 type Seat struct {
 	run   *Run
 	owner string

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Invariant: once a seat is taken, no earlier holder takes messages away, purges, publishes weights or moves control.
+// Invariant: once a seat is taken, no earlier holder takes messages away, publishes weights, moves control, or purges what
+// the new one needs.
 //
 // Here it stops at the worst instants: after it has seen that the seat is its own, and before it writes. The conformance
 // suite has the rest.

@@ -17,33 +17,63 @@ func OverStreams(run *streams.Run, weights streams.WeightsConfig) (Stream, error
 	if err != nil {
 		return nil, err
 	}
-	return overStreams{run, w}, nil
+	return &overStreams{run: run, weights: w, config: weights}, nil
 }
 
+// ErrFenced is returned, wrapped, by a trainer whose run another trainer has taken over.
+var ErrFenced = streams.ErrFenced
+
+// overStreams works in the run as anybody until it has taken it, and then as its trainer.
 type overStreams struct {
 	run     *streams.Run
 	weights *streams.Weights
+	config  streams.WeightsConfig
+	seat    *streams.Seat
 }
 
-func (s overStreams) Run() string { return s.run.Name() }
+func (s *overStreams) Take(ctx context.Context, from *Position) error {
+	if s.seat != nil {
+		return s.seat.Renew(ctx)
+	}
+	var position *streams.Position
+	if from != nil {
+		position = &streams.Position{Stream: from.Stream, Created: from.Created, Sequence: from.Sequence}
+	}
+	seat, err := s.run.TakeSeat(ctx, position)
+	if err != nil {
+		return err
+	}
+	weights, err := seat.Run().Weights(s.config)
+	if err != nil {
+		return err
+	}
+	s.seat, s.run, s.weights = seat, seat.Run(), weights
+	return nil
+}
 
-func (s overStreams) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
+func (s *overStreams) Check(ctx context.Context) error { return s.seat.Check(ctx) }
+
+func (s *overStreams) Watch(ctx context.Context) error { return s.seat.Watch(ctx) }
+
+func (s *overStreams) Run() string { return s.run.Name() }
+
+func (s *overStreams) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 	return s.run.Issue(ctx, tickets...)
 }
 
-func (s overStreams) UpdateControl(ctx context.Context, change func(*schemas.Control) *schemas.Control) error {
+func (s *overStreams) UpdateControl(ctx context.Context, change func(*schemas.Control) *schemas.Control) error {
 	return s.run.UpdateControl(ctx, change)
 }
 
-func (s overStreams) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {
+func (s *overStreams) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {
 	return s.run.FollowControl(ctx, changed)
 }
 
-func (s overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
 	return s.weights.Publish(ctx, m, shards)
 }
 
-func (s overStreams) Control(ctx context.Context) (*schemas.Control, error) {
+func (s *overStreams) Control(ctx context.Context) (*schemas.Control, error) {
 	c, err := s.run.Control(ctx)
 	if errors.Is(err, streams.ErrNoControl) {
 		return nil, nil
@@ -56,7 +86,7 @@ const idle = 2 * time.Second
 
 // Feed opens the trainer's durable reader. From the beginning means the first message that the stream still
 // holds, whatever an earlier trainer acked.
-func (s overStreams) Feed(ctx context.Context, from *Position, maxPending int) (Feed, error) {
+func (s *overStreams) Feed(ctx context.Context, from *Position, maxPending int) (Feed, error) {
 	options := streams.FeedOptions{MaxPending: maxPending, Idle: idle}
 	if from == nil {
 		f, err := s.run.Feed(ctx, options)

@@ -16,6 +16,14 @@ import (
 type Stream interface {
 	// Run is the run's name.
 	Run() string
+	// Take makes this trainer the run's only one, at once: whatever an earlier one does then fails with ErrFenced, and so
+	// does what this one does once a later one has taken the run. from is the position that the checkpoint goes on from,
+	// nil for none; a run whose messages after it are purged is not taken. It is called again after ErrRecreated.
+	Take(ctx context.Context, from *Position) error
+	// Check fails with ErrFenced when another trainer has taken the run.
+	Check(ctx context.Context) error
+	// Watch returns ErrFenced as soon as another trainer has taken the run, and nil when ctx ends.
+	Watch(ctx context.Context) error
 	Issue(ctx context.Context, tickets ...*schemas.Ticket) error
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
 	// ErrRecreated when the stream is not the one the position was taken from.

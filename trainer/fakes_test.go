@@ -177,6 +177,13 @@ func newWorld(vocab int) *world {
 
 func (w *world) Run() string { return w.run }
 
+func (w *world) Take(context.Context, *Position) error { return nil }
+func (w *world) Check(context.Context) error           { return nil }
+func (w *world) Watch(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
 // around runs an effect between two points at which the trainer may die.
 func (w *world) around(call string, effect func() error) error {
 	if err := w.crash("before " + call); err != nil {

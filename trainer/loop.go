@@ -85,6 +85,9 @@ func (t *trainer) relieve(ctx context.Context) error {
 // purged of everything delivered so far. Otherwise a step that drops more than the stream holds would wait for
 // ever: producers for room, the trainer for a batch.
 func (t *trainer) renew(ctx context.Context) error {
+	if err := t.deps.Stream.Check(ctx); err != nil {
+		return err
+	}
 	fresh := t.assembler.Carry()
 	c, err := t.checkpoint(ctx, t.version.At)
 	if err != nil {
@@ -189,6 +192,9 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 func (t *trainer) save(ctx context.Context, b *batch.Batch) error {
 	began := t.deps.Now()
 	t.measure(b)
+	if err := t.deps.Stream.Check(ctx); err != nil {
+		return err
+	}
 	c, err := t.checkpoint(ctx, began.UTC())
 	if err != nil {
 		return err

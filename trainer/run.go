@@ -8,7 +8,8 @@ import (
 
 // Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
 // newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured.
-// A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else.
+// A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else. A run has one
+// trainer: when another takes it over, this one ends with [ErrFenced], and has done nothing to the run since.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	for {
 		err := runOnce(ctx, cfg, deps)
@@ -20,11 +21,13 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 }
 
 func runOnce(ctx context.Context, cfg Config, deps Deps) (err error) {
-	t, err := start(ctx, cfg, deps)
+	ctx, fence := context.WithCancelCause(ctx)
+	defer fence(nil)
+	t, err := start(ctx, fence, cfg, deps)
 	if err != nil {
-		return err
+		return fenced(ctx, err)
 	}
-	defer func() { err = errors.Join(err, t.close()) }()
+	defer func() { err = errors.Join(fenced(ctx, err), t.close()) }()
 
 	// What a crash may have left undone: everything after the checkpoint is done again.
 	if err := t.finish(ctx); err != nil {

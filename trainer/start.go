@@ -37,6 +37,7 @@ type trainer struct {
 	assembler *batch.Assembler
 	feed      Feed
 	follower  *follower
+	guard     *guard
 	// put are the bounds as the trainer wrote them to control last.
 	put bounds
 	// deliveries are those that are pending, by sequence: what Reject needs.
@@ -58,8 +59,9 @@ type trainer struct {
 	now     measures
 }
 
-// start opens the checkpoints, loads the newest or makes version 0, and opens the feed where it left off.
-func start(ctx context.Context, cfg Config, deps Deps) (_ *trainer, err error) {
+// start opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
+// fence ends ctx when another trainer takes the run.
+func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps) (_ *trainer, err error) {
 	deps, err = deps.withDefaults()
 	if err != nil {
 		return nil, err
@@ -101,11 +103,15 @@ func start(ctx context.Context, cfg Config, deps Deps) (_ *trainer, err error) {
 		if c, err = t.versionZero(ctx); err != nil {
 			return nil, err
 		}
+		// That may have taken long enough for another trainer to begin.
+		if err := t.refuseOrphan(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.openReference(ctx, c); err != nil {
 		return nil, err
 	}
-	if err := t.resume(ctx, c); err != nil {
+	if err := t.resume(ctx, fence, c); err != nil {
 		return nil, err
 	}
 	if fresh {
@@ -153,8 +159,8 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	}, nil
 }
 
-// resume takes up a checkpoint's state.
-func (t *trainer) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
+// resume takes up a checkpoint's state, and with it the run.
+func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *checkpoint.Checkpoint) error {
 	s := &c.State
 	if s.Run != t.deps.Stream.Run() {
 		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Run())
@@ -177,6 +183,10 @@ func (t *trainer) resume(ctx context.Context, c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
 	}
 	t.version, t.recorded = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}, c.Record
+	if err := t.deps.Stream.Take(ctx, position(s)); err != nil {
+		return err
+	}
+	t.guard = watch(ctx, t.deps.Stream, fence, t.deps.Log)
 	if err := t.chooseBounds(ctx, s); err != nil {
 		return err
 	}
@@ -223,17 +233,21 @@ func (t *trainer) openReference(ctx context.Context, c *checkpoint.Checkpoint) (
 	return nil
 }
 
+// position is where a checkpoint stands in the stream, nil where it never read one.
+func position(s *checkpoint.State) *Position {
+	if s.Stream == "" {
+		return nil
+	}
+	return &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}
+}
+
 // openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
 // for open groups is lost, so their prompts are issued again, and what was trained on stays known by its groups
 // having ended.
 func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error {
 	s := &c.State
 	pending := t.cfg.maxPending(t.eta)
-	var from *Position
-	if s.Stream != "" {
-		from = &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}
-	}
-	feed, err := t.deps.Stream.Feed(ctx, from, pending)
+	feed, err := t.deps.Stream.Feed(ctx, position(s), pending)
 	if errors.Is(err, ErrRecreated) {
 		t.deps.Log.Warn("the trajectory stream is a new one: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
 		s.Ledger, c.Pending = batch.Ledger{}, nil
@@ -254,6 +268,9 @@ func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error 
 // close ends what start began.
 func (t *trainer) close() error {
 	var errs []error
+	if t.guard != nil {
+		t.guard.stop()
+	}
 	if t.follower != nil {
 		t.follower.stop()
 	}

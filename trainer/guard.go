@@ -1,0 +1,44 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// guard ends the trainer's context when another trainer takes the run, so that one that waits learns of it too. That
+// nothing is done to the run in between is the stream's affair.
+type guard struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// watch begins to guard; fence ends the trainer's context.
+func watch(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *slog.Logger) *guard {
+	g := &guard{ended: make(chan struct{})}
+	ctx, g.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(g.ended)
+		err := s.Watch(ctx)
+		switch {
+		case errors.Is(err, ErrFenced):
+			fence(err)
+		case err != nil && ctx.Err() == nil:
+			log.Warn("nobody watches whether another trainer takes the run: that is noticed at the next write only", "err", err)
+		}
+	}()
+	return g
+}
+
+func (g *guard) stop() {
+	g.cancel()
+	<-g.ended
+}
+
+// fenced is err, or that another trainer has taken the run where that is why ctx ended.
+func fenced(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrFenced) {
+		return cause
+	}
+	return err
+}

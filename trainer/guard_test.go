@@ -1,0 +1,123 @@
+package trainer
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// A trainer stops between two parts of a step, as one does whose machine is suspended. Another takes the run over from a
+// copy of the folder and trains to the end; then the first goes on. It finds that out, and has changed nothing.
+func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
+	t.Parallel()
+	alone := make(chan []float32, 1)
+	t.Run("alone", func(t *testing.T) {
+		run := streamtest.Open(t, streamtest.Conn(t))
+		working(t, run)
+		alone <- trainOver(t, takenOver(t), run)
+	})
+	want := <-alone
+	for _, stage := range []string{"batch", "commit", "rename", "record", "ack", "purge", "publish", "control", "issue"} {
+		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
+			conn := streamtest.Conn(t)
+			run := streamtest.Open(t, conn)
+			working(t, run)
+			cfg := takenOver(t)
+			suspended, resumed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+			require.NoError(t, err)
+			times := 0
+			go func() {
+				ended <- Run(t.Context(), cfg, Deps{
+					Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+					After: func(at string) {
+						if at != stage {
+							return
+						}
+						if times++; times == 3 {
+							close(suspended)
+							<-resumed
+						}
+					},
+				})
+			}()
+			<-suspended
+			before, err := checkpoint.Steps(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			other := cfg
+			other.Checkpoint.Dir = filepath.Join(t.TempDir(), "copy")
+			require.NoError(t, os.CopyFS(other.Checkpoint.Dir, os.DirFS(cfg.Checkpoint.Dir)))
+			require.Equal(t, want, trainOver(t, other, run), "none of its messages were taken away")
+			held, err := run.Counts(t.Context())
+			require.NoError(t, err)
+			close(resumed)
+			require.ErrorIs(t, <-ended, ErrFenced)
+
+			after, err := checkpoint.Steps(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Equal(t, before[0], after[0], "it saves nothing any more")
+			m, err := run.LatestManifest(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, cfg.Steps, m.Version)
+			c, err := run.Control(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, cfg.Steps, c.PolicyVersion)
+			now, err := run.Counts(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, held, now)
+			records, err := checkpoint.ReadRecords(other.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+		})
+	}
+}
+
+func takenOver(t *testing.T) Config {
+	t.Helper()
+	cfg := testConfig(t.TempDir())
+	cfg.Deterministic = true
+	return cfg
+}
+
+// working rolls out tickets for as long as the test runs.
+func working(t *testing.T, run *streams.Run) {
+	t.Helper()
+	producing, stop := context.WithCancel(t.Context())
+	var group errgroup.Group
+	group.Go(func() error { return produce(producing, run, "p", 0) })
+	t.Cleanup(func() {
+		stop()
+		require.ErrorIs(t, group.Wait(), context.Canceled)
+	})
+}
+
+// A trainer whose checkpoint is older than what another has purged cannot go on, and does not disturb the other.
+func TestATrainerThatFellBehindDoesNotTakeTheRun(t *testing.T) {
+	t.Parallel()
+	run := streamtest.Open(t, streamtest.Conn(t))
+	working(t, run)
+	cfg := takenOver(t)
+	cfg.Steps = 2
+	trainOver(t, cfg, run)
+	behind := cfg
+	behind.Checkpoint.Dir = filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.CopyFS(behind.Checkpoint.Dir, os.DirFS(cfg.Checkpoint.Dir)))
+	cfg.Steps = 6
+	trainOver(t, cfg, run)
+	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	require.NoError(t, err)
+	err = Run(t.Context(), behind, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	require.ErrorIs(t, err, streams.ErrPurged)
+	cfg.Steps = 7
+	trainOver(t, cfg, run)
+}
