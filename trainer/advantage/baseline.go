@@ -1,7 +1,6 @@
 package advantage
 
 import (
-	"math"
 	"slices"
 
 	"github.com/weir-rl/weir/trainer/stats"
@@ -19,9 +18,9 @@ type tokenBaseline struct {
 	name    string
 	options Options
 	layout  layout
-	// energy is W a token; lengths count action tokens a trajectory.
-	energy  []float64
+	// lengths count action tokens a trajectory.
 	lengths []int
+	exp     *stats.Exp
 }
 
 const energyEpsilon = 1e-8
@@ -32,32 +31,31 @@ func (e *tokenBaseline) Estimate(b *Batch, out *Result) error {
 	if err := e.check(b); err != nil {
 		return err
 	}
-	n := len(b.Mask)
-	out.resize(n)
-	e.energy, e.lengths = stats.Resize(e.energy, n), stats.Resize(e.lengths, e.layout.count())
-	return stats.Parallel(e.layout.groups(), n, func(lo, hi int) error {
+	returns := out.raw(len(b.Mask))
+	e.lengths = stats.Resize(e.lengths, e.layout.count())
+	return stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
 		var s sums
-		for g := lo; g < hi; g++ {
-			members := e.layout.members(g)
-			for _, k := range members {
-				if err := e.accumulate(b, k, out.Returns); err != nil {
-					return err
-				}
+		for g := lo; g < hi; g++ { // all of a group's work while it is in the cache
+			if err := e.group(b, e.layout.members(g), returns, out.Advantages, &s); err != nil {
+				return err
 			}
-			e.group(b, members, out, &s)
 		}
 		return nil
 	})
 }
 
-// sums are over a group, one entry an aligned place.
-type sums struct{ numerator, denominator []float64 }
+// sums are over a group's trajectories, one entry an aligned place, in memory that is reused.
+type sums struct {
+	// weighted is of G W, then the baseline; energy of W.
+	weighted, energy []float64
+	// probabilities are those of a run of actions.
+	probabilities []float64
+}
 
 // reach makes room for n places.
 func (s *sums) reach(n int) {
-	if more := n - len(s.numerator); more > 0 {
-		s.numerator = append(s.numerator, make([]float64, more)...)
-		s.denominator = append(s.denominator, make([]float64, more)...)
+	if more := n - len(s.energy); more > 0 {
+		s.weighted, s.energy = append(s.weighted, make([]float64, more)...), append(s.energy, make([]float64, more)...)
 	}
 }
 
@@ -80,138 +78,149 @@ func (e *tokenBaseline) check(b *Batch) error {
 	return e.layout.buildGroups(b.Group, b.Rows())
 }
 
-// accumulate fills the returns and the energy of trajectory k.
-func (e *tokenBaseline) accumulate(b *Batch, k int, returns []float64) error {
-	rows := e.layout.rowsOf(k)
-	e.lengths[k] = 0
-	energy := 0.0
-	for _, i := range rows {
-		for t := b.Offsets[i]; t < b.Offsets[i+1]; t++ {
-			if b.Mask[t] != 0 {
-				pi := math.Exp(b.Logprobs[t])
-				squares := pi * pi
-				if b.ProbSquares != nil {
-					squares = b.ProbSquares[t]
-				}
-				w := 1 - 2*pi + squares
-				if b.Weights != nil {
-					w *= b.Weights[t] * b.Weights[t]
-				}
-				energy += w
-				e.lengths[k]++
-			}
-			e.energy[t] = energy
+// group fills the advantages of one group.
+func (e *tokenBaseline) group(b *Batch, members []int, returns, advantages []float64, s *sums) error {
+	s.weighted, s.energy = s.weighted[:0], s.energy[:0]
+	compared := 0
+	for _, k := range members {
+		if err := e.follow(b, k, returns); err != nil {
+			return err
+		}
+		if err := e.weigh(b, k, returns, s); err != nil {
+			return err
+		}
+		if e.lengths[k] > 0 || e.options.ByPosition && e.options.CountEmpty {
+			compared++
 		}
 	}
+	for p, w := range s.energy {
+		s.weighted[p] /= w + energyEpsilon
+	}
+	longest, tail := e.tail(members)
+	for _, k := range members {
+		baselines := s.weighted
+		if k == longest {
+			baselines = baselines[:tail]
+		}
+		e.subtract(b, k, returns, advantages, baselines, compared == 1)
+	}
+	return nil
+}
+
+// follow fills trajectory k's returns, last to first.
+func (e *tokenBaseline) follow(b *Batch, k int, returns []float64) error {
 	running := 0.0
-	for _, i := range slices.Backward(rows) {
+	for _, i := range slices.Backward(e.layout.rowsOf(k)) {
 		for hi := b.Offsets[i+1]; hi > b.Offsets[i]; {
 			start, acts := stats.LastRun(b.Mask[b.Offsets[i]:hi])
 			lo := b.Offsets[i] + start
-			if acts {
-				running = stats.Scan(b.Rewards[lo:hi], 1, running, returns[lo:hi])
-			} else {
-				stats.Set(returns[lo:hi], running)
-			}
+			rewards, run := b.Rewards[lo:hi], returns[lo:hi]
 			hi = lo
+			if !acts {
+				stats.Set(run, running)
+				continue
+			}
+			for t, r := range slices.Backward(rewards) {
+				running += r
+				run[t] = running
+			}
 		}
-		if !stats.Finite(running) || !stats.Finite(energy) {
-			return tokenFault(b, i, true, field{"Rewards", b.Rewards}, field{"Logprobs", b.Logprobs},
-				field{"ProbSquares", b.ProbSquares}, field{"Weights", b.Weights})
+		if !stats.Finite(running) {
+			return e.fault(b, i)
 		}
 	}
 	return nil
 }
 
-// group fills the advantages of one group.
-func (e *tokenBaseline) group(b *Batch, members []int, out *Result, s *sums) {
-	clear(s.numerator)
-	clear(s.denominator)
-	for _, k := range members {
-		place := 0
-		for _, i := range e.layout.rowsOf(k) {
-			lo, hi := b.Offsets[i], b.Offsets[i+1]
-			s.reach(place + hi - lo)
-			place = e.add(b.Mask[lo:hi], out.Returns[lo:hi], e.energy[lo:hi], s, place)
-		}
-	}
-	compared := len(members)
-	if !e.options.ByPosition || !e.options.CountEmpty {
-		compared = 0
-		for _, k := range members {
-			compared += min(e.lengths[k], 1)
-		}
-	}
-	longest, tail := e.tail(members)
-	for p, d := range s.denominator { // numerators become baselines
-		s.numerator[p] /= d + energyEpsilon
-	}
-	for _, k := range members {
-		place, until := 0, len(s.numerator)
-		if k == longest {
-			until = tail
-		}
-		for _, i := range e.layout.rowsOf(k) {
-			lo, hi := b.Offsets[i], b.Offsets[i+1]
-			m, returns, advantages := b.Mask[lo:hi], out.Returns[lo:hi], out.Advantages[lo:hi]
-			if compared == 1 {
-				e.single(m, returns, advantages)
-			} else {
-				place = e.subtract(m, returns, advantages, s.numerator[:until], place)
+// weigh adds trajectory k's returns to the sums of the places that its actions stand at, weighted by its energy, and
+// counts the actions.
+func (e *tokenBaseline) weigh(b *Batch, k int, returns []float64, s *sums) error {
+	e.lengths[k] = 0
+	energy, place := 0.0, 0
+	for _, i := range e.layout.rowsOf(k) {
+		s.reach(place + b.Offsets[i+1] - b.Offsets[i])
+		for lo := b.Offsets[i]; lo < b.Offsets[i+1]; {
+			n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
+			if acts {
+				energy = e.weighRun(b, lo, returns[lo:lo+n], energy, s, place)
+				e.lengths[k] += n
 			}
-			if e.options.MaskReturns {
-				stats.Mask(returns, m)
+			if acts || e.options.ByPosition {
+				place += n
+			}
+			lo += n
+		}
+		if !stats.Finite(energy) {
+			return e.fault(b, i)
+		}
+	}
+	return nil
+}
+
+// weighRun is weigh of a run of actions from token lo on, and returns the energy after it.
+func (e *tokenBaseline) weighRun(b *Batch, lo int, returns []float64, energy float64, s *sums, place int) float64 {
+	n := len(returns)
+	s.probabilities = stats.Resize(s.probabilities, n)
+	e.exp.Of(b.Logprobs[lo:lo+n], s.probabilities)
+	weighted, energies := s.weighted[place:place+n], s.energy[place:place+n]
+	for t, pi := range s.probabilities {
+		squares := pi * pi
+		if b.ProbSquares != nil {
+			squares = b.ProbSquares[lo+t]
+		}
+		w := 1 - 2*pi + squares
+		if b.Weights != nil {
+			w *= b.Weights[lo+t] * b.Weights[lo+t]
+		}
+		energy += w
+		weighted[t] += returns[t] * energy
+		energies[t] += energy
+	}
+	return energy
+}
+
+// fault names what is not finite in row i.
+func (e *tokenBaseline) fault(b *Batch, i int) error {
+	return tokenFault(b, i, true, field{"Rewards", b.Rewards}, field{"Logprobs", b.Logprobs},
+		field{"ProbSquares", b.ProbSquares}, field{"Weights", b.Weights})
+}
+
+// subtract writes trajectory k's advantages over the baselines, 0 beyond their end. A group of one has its returns, or
+// nothing.
+func (e *tokenBaseline) subtract(b *Batch, k int, returns, advantages, baselines []float64, single bool) {
+	place := 0
+	for _, i := range e.layout.rowsOf(k) {
+		for lo := b.Offsets[i]; lo < b.Offsets[i+1]; {
+			n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
+			from, to := returns[lo:lo+n], advantages[lo:lo+n]
+			lo += n
+			switch {
+			case !acts:
+				clear(to)
+				if e.options.MaskReturns {
+					clear(from)
+				}
+			case single:
+				for t, g := range from {
+					to[t] = g - e.options.baseline(g)
+				}
+			default:
+				subtractRun(from, baselines[min(place, len(baselines)):], to)
+			}
+			if acts || e.options.ByPosition {
+				place += n
 			}
 		}
 	}
 }
 
-// add adds a row's returns, weighted by energy, from a place on, and returns the place after it.
-func (e *tokenBaseline) add(m []uint8, returns, energy []float64, s *sums, place int) int {
-	step := 0
-	if e.options.ByPosition {
-		step = 1
+// subtractRun is subtract of a run of actions.
+func subtractRun(returns, baselines, advantages []float64) {
+	n := min(len(baselines), len(returns))
+	for t, v := range baselines[:n] {
+		advantages[t] = returns[t] - v
 	}
-	returns, energy = returns[:len(m)], energy[:len(m)]
-	for t, v := range m {
-		if v != 0 {
-			s.numerator[place] += returns[t] * energy[t]
-			s.denominator[place] += energy[t]
-			place++
-		} else {
-			place += step
-		}
-	}
-	return place
-}
-
-// subtract writes a row's advantages over the baselines, 0 beyond their end, and returns the place after it.
-func (e *tokenBaseline) subtract(m []uint8, returns, advantages, baselines []float64, place int) int {
-	step := 0
-	if e.options.ByPosition {
-		step = 1
-	}
-	returns, advantages = returns[:len(m)], advantages[:len(m)]
-	for t, v := range m {
-		if v == 0 {
-			advantages[t] = 0
-			place += step
-			continue
-		}
-		advantages[t] = returns[t]
-		if place < len(baselines) {
-			advantages[t] -= baselines[place]
-		}
-		place++
-	}
-	return place
-}
-
-// single is a group of one: its returns, or nothing.
-func (e *tokenBaseline) single(m []uint8, returns, advantages []float64) {
-	for t, v := range m {
-		advantages[t] = stats.Masked(returns[t]-e.options.baseline(returns[t]), v)
-	}
+	copy(advantages[n:], returns[n:])
 }
 
 // tail is the trajectory that alone is the longest of its group, in action tokens, and the length of the second;

@@ -32,6 +32,7 @@ func benchBatch() *Batch {
 		}
 		b.Values[t], b.Logprobs[t] = random.Float64(), -random.Float64()
 		b.ProbSquares[t], b.Tokens[t] = random.Float64(), int32(t%97)
+		b.Rewards[t], b.ProcessRewards[t] = 0, 0 // pages never written to are all one page, which a cache holds
 	}
 	for i := range benchRows {
 		b.Offsets = append(b.Offsets, i*benchTokens)

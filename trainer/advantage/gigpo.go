@@ -10,29 +10,31 @@ import (
 //	A = A_episode + weight A_turn,  A_turn from the discounted returns G_k = r_k + gamma G_{k+1} of turns with one anchor
 //
 // A turn whose state no other turn shares has turn advantage 0.
-type gigpo struct {
-	outcome
-	turns []turn
-	// states holds, for each turn, its state; the turns of state s are order[start[s]:start[s+1]].
-	states, order, start []int
-	returns, relative    []float64
-}
+type gigpo struct{ outcome }
 
-// turn is a run of action tokens, [lo, hi), after an observation from before on.
+// turn is a run of action tokens, [lo, hi).
 type turn struct {
-	before, lo, hi    int
-	trajectory, group int
-	anchor            uint64
+	lo, hi     int
+	trajectory int
 	// value is the sum of the run's rewards, then the discounted return.
 	value, advantage float64
 }
 
+// turns are those of one group, in order, in memory that is reused.
+type turns struct {
+	all []turn
+	// states holds, for each turn, its state; the turns of state s are order[start[s]:start[s+1]].
+	states, order, start []int
+	ids                  map[uint64]int
+	returns, relative    []float64
+}
+
 func newGiGPO(name string, o Options) Estimator {
-	return &gigpo{outcome: outcome{name: name, options: o, formula: grpo}}
+	return &gigpo{outcome{name: name, options: o, formula: grpo}}
 }
 
 func (e *gigpo) Estimate(b *Batch, out *Result) error {
-	if err := e.compare(b); err != nil {
+	if err := e.collect(b); err != nil {
 		return err
 	}
 	if b.Anchor == nil {
@@ -43,75 +45,88 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 		return err
 	}
 	out.share(len(b.Mask))
-	e.turns = e.turns[:0]
-	for k, trajectory := range e.layout.trajectories {
-		e.cut(b, k, e.layout.rowsOf(trajectory), e.layout.group[trajectory], out.Advantages)
-	}
-	err := stats.Parallel(len(e.turns), len(b.Mask), func(lo, hi int) error {
-		for k := lo; k < hi; k++ {
-			t := &e.turns[k]
-			t.anchor = e.anchor(b, t.before, t.lo)
-			t.value = stats.Total(b.Rewards[t.lo:t.hi])
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	e.discount()
-	if err := e.compareStates(); err != nil {
-		return err
-	}
-	return stats.Parallel(len(e.turns), len(b.Mask), func(lo, hi int) error {
-		for _, t := range e.turns[lo:hi] {
-			clear(out.Advantages[t.before:t.lo])
-			stats.Set(out.Advantages[t.lo:t.hi], e.advantages[t.trajectory]+e.options.StepWeight*t.advantage)
+	clear(e.advantages)
+	alone := outcome{options: e.options}
+	alone.options.Single = SingleZero
+	return stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
+		t := turns{ids: map[uint64]int{}}
+		for g := lo; g < hi; g++ { // all of a group's work while it is in the cache
+			if err := e.sumGroup(b, g); err != nil {
+				return err
+			}
+			members := e.members(g)
+			e.shape(b, g, members)
+			if err := grpo(&e.outcome, members); err != nil {
+				return err
+			}
+			e.cut(b, g, &t, out.Advantages)
+			t.discount(e.options.StepGamma)
+			if err := t.compare(&alone); err != nil {
+				return err
+			}
+			for _, t := range t.all {
+				stats.Set(out.Advantages[t.lo:t.hi], e.advantages[t.trajectory]+e.options.StepWeight*t.advantage)
+			}
 		}
 		return nil
 	})
 }
 
-// cut appends a trajectory's turns, and clears what no turn follows.
-func (e *gigpo) cut(b *Batch, k int, rows []int, group int, advantages []float64) {
-	for _, i := range rows {
-		before := b.Offsets[i] // where the observation before the next turn begins
-		for lo := before; lo < b.Offsets[i+1]; {
-			n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
-			if acts {
-				e.turns = append(e.turns, turn{before: before, lo: lo, hi: lo + n, trajectory: k, group: group})
-				before = lo + n
+// cut finds the turns of group g, and writes 0 to the tokens that are in none.
+func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
+	t.all, t.states = t.all[:0], t.states[:0]
+	clear(t.ids)
+	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
+		for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
+			before := b.Offsets[i] // where the observation before the next turn begins
+			for lo := before; lo < b.Offsets[i+1]; {
+				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
+				hi := lo + n
+				if acts {
+					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b, before, lo))
+					before = hi
+				} else {
+					clear(advantages[lo:hi])
+				}
+				lo = hi
 			}
-			lo += n
 		}
-		clear(advantages[before:b.Offsets[i+1]])
 	}
+}
+
+// add appends a turn that began in the state of this anchor.
+func (t *turns) add(next turn, anchor uint64) {
+	state, known := t.ids[anchor]
+	if !known {
+		state = len(t.ids)
+		t.ids[anchor] = state
+	}
+	t.all, t.states = append(t.all, next), append(t.states, state)
 }
 
 // discount turns the turns' rewards into returns.
-func (e *gigpo) discount() {
-	for k := len(e.turns) - 2; k >= 0; k-- {
-		if e.turns[k].trajectory == e.turns[k+1].trajectory {
-			e.turns[k].value += e.options.StepGamma * e.turns[k+1].value
+func (t *turns) discount(gamma float64) {
+	for k := len(t.all) - 2; k >= 0; k-- {
+		if t.all[k].trajectory == t.all[k+1].trajectory {
+			t.all[k].value += gamma * t.all[k+1].value
 		}
 	}
 }
 
-// compareStates fills the turns' advantages.
-func (e *gigpo) compareStates() error {
-	single := e.options.Single
-	e.options.Single = SingleZero
-	defer func() { e.options.Single = single }()
-	for s := range e.groupStates() {
-		members := e.order[e.start[s]:e.start[s+1]]
-		e.returns, e.relative = stats.Resize(e.returns, len(members)), stats.Resize(e.relative, len(members))
+// compare fills the turns' advantages, each among those of its state.
+func (t *turns) compare(alone *outcome) error {
+	t.order, t.start = bucket(t.states, len(t.ids), t.order, t.start)
+	for s := range len(t.ids) {
+		members := t.order[t.start[s]:t.start[s+1]]
+		t.returns, t.relative = stats.Resize(t.returns, len(members)), stats.Resize(t.relative, len(members))
 		for j, k := range members {
-			e.returns[j] = e.turns[k].value
+			t.returns[j] = t.all[k].value
 		}
-		if err := grpo(&e.outcome, group{rewards: e.returns, advantages: e.relative}); err != nil {
+		if err := grpo(alone, group{rewards: t.returns, advantages: t.relative}); err != nil {
 			return err
 		}
 		for j, k := range members {
-			e.turns[k].advantage = e.relative[j]
+			t.all[k].advantage = t.relative[j]
 		}
 	}
 	return nil
@@ -119,33 +134,24 @@ func (e *gigpo) compareStates() error {
 
 // anchor is the state that the turn from token at began in: the caller's name for it, or a hash of the observation
 // that led there.
-func (e *gigpo) anchor(b *Batch, before, at int) uint64 {
+func anchor(b *Batch, before, at int) uint64 {
 	if b.Anchor != nil {
 		return uint64(b.Anchor[at])
 	}
-	h := uint64(0xcbf29ce484222325)
-	for _, id := range b.Tokens[before:at] {
-		h = (h ^ uint64(uint32(id))) * 0x9e3779b97f4a7c15
-		h ^= h >> 29
+	ids := b.Tokens[before:at]
+	h := uint64(0xcbf29ce484222325) + uint64(len(ids))
+	for len(ids) >= 2 { // by two, as each multiplication waits for the one before
+		h = mix(h, uint64(uint32(ids[0]))<<32|uint64(uint32(ids[1])))
+		ids = ids[2:]
+	}
+	for _, id := range ids {
+		h = mix(h, uint64(uint32(id)))
 	}
 	return h
 }
 
-// groupStates sorts the turns by (prompt group, anchor) and returns how many such states there are.
-func (e *gigpo) groupStates() int {
-	type state struct {
-		group  int
-		anchor uint64
-	}
-	ids := map[state]int{}
-	e.states = stats.Resize(e.states, len(e.turns))
-	for k, t := range e.turns {
-		s := state{t.group, t.anchor}
-		if _, ok := ids[s]; !ok {
-			ids[s] = len(ids)
-		}
-		e.states[k] = ids[s]
-	}
-	e.order, e.start = bucket(e.states, len(ids), e.order, e.start)
-	return len(ids)
+// mix is another number for each pair of numbers, nearly always.
+func mix(h, v uint64) uint64 {
+	h = (h ^ v) * 0x9e3779b97f4a7c15
+	return h ^ h>>29
 }

@@ -43,7 +43,6 @@ type outcome struct {
 	agents                       []int
 	// kept is how many trajectories of each group count.
 	kept, groupIDs []int
-	costs          [3][]float64
 }
 
 func (e *outcome) Name() string { return e.name }
@@ -133,23 +132,13 @@ func (e *outcome) collect(b *Batch) error {
 	return nil
 }
 
-// sum adds up the trajectories' rewards and lengths, group by group, those that count before those that do not.
+// sum adds up the trajectories' rewards and lengths, group by group.
 func (e *outcome) sum(b *Batch) error {
-	e.totals = totals{}
 	clear(e.advantages)
 	err := stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
 		for g := lo; g < hi; g++ {
-			e.layout.emptyLast(b, g, e.options.CountEmpty)
-			for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
-				var err error
-				rows := e.layout.rowsOf(e.layout.trajectories[k])
-				if e.rewards[k], e.lengths[k], err = score(b, rows, e.options.MaskRewards); err != nil {
-					return err
-				}
-				e.agents[k] = 0
-				if b.Agent != nil {
-					e.agents[k] = b.Agent[rows[0]]
-				}
+			if err := e.sumGroup(b, g); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -157,17 +146,34 @@ func (e *outcome) sum(b *Batch) error {
 	if err != nil {
 		return err
 	}
+	e.totals = totals{}
 	for g := range e.layout.groups() {
-		e.kept[g] = 0
-		for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
-			if e.lengths[k] == 0 && !e.options.CountEmpty {
-				continue
-			}
-			e.kept[g]++
-			e.totals.trajectories++
-			if e.rewards[k] != 0 {
+		members := e.members(g)
+		e.totals.trajectories += len(members.rewards)
+		for _, r := range members.rewards {
+			if r != 0 {
 				e.totals.rewarded++
 			}
+		}
+	}
+	return nil
+}
+
+// sumGroup is sum of group g: those of its trajectories that count come before those that do not.
+func (e *outcome) sumGroup(b *Batch, g int) (err error) {
+	e.layout.emptyLast(b, g, e.options.CountEmpty)
+	e.kept[g] = 0
+	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
+		rows := e.layout.rowsOf(e.layout.trajectories[k])
+		if e.rewards[k], e.lengths[k], err = score(b, rows, e.options.MaskRewards); err != nil {
+			return err
+		}
+		e.agents[k] = 0
+		if b.Agent != nil {
+			e.agents[k] = b.Agent[rows[0]]
+		}
+		if e.lengths[k] != 0 || e.options.CountEmpty {
+			e.kept[g]++
 		}
 	}
 	return nil
@@ -197,64 +203,15 @@ func score(b *Batch, rows []int, masked bool) (reward, length float64, err error
 
 // scoreRow is score of one row and given rewards.
 func scoreRow(b *Batch, rewards []float64, i int, masked bool) (reward, length float64, err error) {
-	m, x := b.Mask[b.Offsets[i]:b.Offsets[i+1]], rewards[b.Offsets[i]:b.Offsets[i+1]]
-	if masked {
-		reward = stats.SumMasked(x, m)
-	} else {
-		for _, r := range x {
-			reward += r
-		}
+	x := rewards[b.Offsets[i]:b.Offsets[i+1]]
+	reward, n := stats.Sum(x, b.Mask[b.Offsets[i]:b.Offsets[i+1]])
+	if !masked {
+		reward = stats.Total(x)
 	}
 	if !stats.Finite(reward) {
 		return 0, 0, tokenFault(b, i, masked, field{"Rewards", rewards})
 	}
-	return reward, float64(stats.Count(m)), nil
-}
-
-// shape applies the length penalty to a group's rewards (prime-rl):
-//
-//	R_i -= mean(R) sum_k weight_k x_ki / max(1, max_j x_kj)
-func (e *outcome) shape(b *Batch, g int, members group) {
-	p := e.options.LengthPenalty
-	if p == (LengthPenalty{}) {
-		return
-	}
-	n := len(members.rewards)
-	for k := range e.costs {
-		e.costs[k] = stats.Resize(e.costs[k], n)
-		clear(e.costs[k])
-	}
-	for j, trajectory := range e.layout.members(g)[:n] {
-		for _, i := range e.layout.rowsOf(trajectory) {
-			output, turns := runs(b.Mask[b.Offsets[i]:b.Offsets[i+1]])
-			e.costs[0][j] += float64(output)
-			e.costs[1][j] += float64(b.Offsets[i+1] - b.Offsets[i] - output)
-			e.costs[2][j] += float64(turns)
-		}
-	}
-	mean, _ := stats.MeanStd(members.rewards)
-	for k, weight := range []float64{p.OutputTokens, p.InputTokens, p.Turns} {
-		largest := 1.0
-		for _, x := range e.costs[k] {
-			largest = max(largest, x)
-		}
-		for j, x := range e.costs[k] {
-			members.rewards[j] -= mean * weight * x / largest
-		}
-	}
-}
-
-// runs counts the action tokens and their runs.
-func runs(mask []uint8) (tokens, turns int) {
-	last := uint8(0)
-	for _, m := range mask {
-		tokens += int(m)
-		if m != 0 && last == 0 {
-			turns++
-		}
-		last = m
-	}
-	return tokens, turns
+	return reward, float64(n), nil
 }
 
 // whitening is the one that the options choose.

@@ -1,6 +1,10 @@
 package advantage
 
-import "github.com/weir-rl/weir/trainer/stats"
+import (
+	"slices"
+
+	"github.com/weir-rl/weir/trainer/stats"
+)
 
 // primeRLOO is leave-one-out over two rewards, dense process rewards and the outcome, summed to returns (PRIME,
 // arXiv 2502.01456, equation 5). With n rows in a group and m_j the mean process reward of row j:
@@ -72,7 +76,8 @@ func (e *primeRLOO) group(b *Batch, rows []int, rewards, processRewards, returns
 		if err != nil {
 			return err
 		}
-		e.rewards[i], e.means[i] = reward, stats.Divide(stats.SumMasked(processRewards[lo:hi], b.Mask[lo:hi]), length)
+		sum, _ := stats.Sum(processRewards[lo:hi], b.Mask[lo:hi])
+		e.rewards[i], e.means[i] = reward, stats.Divide(sum, length)
 		if !stats.Finite(e.means[i]) {
 			return tokenFault(b, i, true, field{"ProcessRewards", processRewards})
 		}
@@ -93,8 +98,7 @@ func (e *primeRLOO) group(b *Batch, rows []int, rewards, processRewards, returns
 	for _, i := range rows {
 		lo, hi := b.Offsets[i], b.Offsets[i+1]
 		last := e.options.OutcomeWeight * (e.rewards[i]*scale - outcome*share)
-		e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, last, returns[lo:hi])
-		e.parts[i] = stats.MomentsOf(returns[lo:hi], b.Mask[lo:hi])
+		e.parts[i] = e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, last, returns[lo:hi])
 		if e.options.MaskReturns && e.options.MaskAdvantages {
 			stats.Mask(returns[lo:hi], b.Mask[lo:hi])
 		}
@@ -102,26 +106,25 @@ func (e *primeRLOO) group(b *Batch, rows []int, rewards, processRewards, returns
 	return nil
 }
 
-// returns sums a row's rewards backward; the outcome's part, last, stands at its last action token.
-func (e *primeRLOO) returns(m []uint8, process []float64, scale, baseline, last float64, out []float64) {
+// returns sums a row's rewards backward; the outcome's part, last, stands at its last action token. It gives the
+// moments over action tokens.
+func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline, last float64, out []float64) (m stats.Moments) {
 	scale, baseline = scale*e.options.ProcessWeight, baseline*e.options.ProcessWeight
-	running, acted := 0.0, false
-	for hi := len(m); hi > 0; {
-		lo, acts := stats.LastRun(m[:hi])
-		run := out[lo:hi]
+	running := 0.0
+	for hi := len(mask); hi > 0; {
+		lo, acts := stats.LastRun(mask[:hi])
+		rewards, returns := process[lo:hi], out[lo:hi]
+		hi = lo
 		if !acts {
-			stats.Set(run, running)
-			hi = lo
+			stats.Set(returns, running)
 			continue
 		}
-		for t, p := range process[lo:hi] {
-			run[t] = p*scale - baseline
+		running, last = running+last, 0
+		for t, p := range slices.Backward(rewards) {
+			running += p*scale - baseline
+			returns[t] = running
 		}
-		if !acted {
-			run[len(run)-1] += last
-			acted = true
-		}
-		running = stats.Scan(run, 1, running, run)
-		hi = lo
+		m = m.Merge(stats.MomentsOfAll(returns))
 	}
+	return m
 }

@@ -39,7 +39,7 @@ func builders() map[string]builder {
 		"reinforce_pp": tokens(tokenwise{recursion: discounted, whiten: true, same: true}),
 		"remax":        tokens(tokenwise{recursion: remax, baselines: true}),
 		"optimal_token_baseline": func(name string, o Options) Estimator {
-			return &tokenBaseline{name: name, options: o}
+			return &tokenBaseline{name: name, options: o, exp: stats.NewExp()}
 		},
 		"prime_rloo": func(name string, o Options) Estimator { return &primeRLOO{name: name, options: o} },
 		// From turns and steps beside the outcome.

@@ -9,8 +9,9 @@ import "github.com/weir-rl/weir/trainer/stats"
 type tokenwise struct {
 	name    string
 	options Options
-	// recursion fills one row of the result and returns where the row before it goes on from.
-	recursion func(o *Options, r tokenRow, from state) state
+	// recursion fills one row of the result and returns where the row before it goes on from, and the moments of what
+	// may be whitened.
+	recursion func(o *Options, r tokenRow, from state) (state, stats.Moments)
 	values    bool // reads Values
 	baselines bool // reads Baselines
 	whiten    bool
@@ -96,29 +97,24 @@ func (e *tokenwise) trajectory(b *Batch, o *Options, rows []int, advantages, ret
 		if e.baselines {
 			r.baseline = b.Baselines[i]
 		}
-		s = e.recursion(o, r, s)
+		var row stats.Moments
+		s, row = e.recursion(o, r, s)
 		if !stats.Finite(s.running) || !stats.Finite(s.next) {
 			return m, tokenFault(b, i, o.MaskRewards, field{"Rewards", b.Rewards}, field{"Values", b.Values})
 		}
-		e.after(o, r, &m)
+		m = m.Merge(row)
+		e.after(o, r)
 	}
 	return m, nil
 }
 
-// after masks a row, which is still in the cache, or gathers its moments when it is to be whitened and masked later.
-func (e *tokenwise) after(o *Options, r tokenRow, m *stats.Moments) {
-	raw := r.advantages
-	if e.same {
-		raw = r.returns
-	}
+// after masks a row, which is still in the cache, unless it is to be whitened and masked later.
+func (e *tokenwise) after(o *Options, r tokenRow) {
 	later := e.whiten && o.Whiten
-	switch {
-	case later:
-		*m = m.Merge(stats.MomentsOf(raw, r.mask))
-	case e.same:
-		copy(r.advantages, raw)
-		fallthrough
-	default:
+	if !later {
+		if e.same {
+			copy(r.advantages, r.returns)
+		}
 		if o.MaskAdvantages {
 			stats.Mask(r.advantages, r.mask)
 		}
@@ -158,7 +154,8 @@ func (e *tokenwise) check(b *Batch) error {
 // gae is generalized advantage estimation (arXiv 1506.02438, equations 11 and 16) over action tokens:
 //
 //	delta_t = r_t + gamma V_{t+1} - V_t,  A_t = delta_t + gamma lambda A_{t+1},  G_t = A_t + V_t
-func gae(o *Options, r tokenRow, s state) state {
+func gae(o *Options, r tokenRow, s state) (state, stats.Moments) {
+	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
 		rewards, values := r.rewards[lo:hi], r.values[lo:hi]
@@ -168,18 +165,14 @@ func gae(o *Options, r tokenRow, s state) state {
 			s.rest(o, values, advantages, returns)
 			continue
 		}
-		last := len(rewards) - 1
-		for t, v := range values[:last] {
-			advantages[t] = rewards[t] + o.Gamma*values[t+1] - v
+		for t, v := range slices.Backward(values) {
+			delta := rewards[t] + o.Gamma*s.next - v
+			s.running, s.next = delta+o.Gamma*o.Lambda*s.running, v
+			advantages[t], returns[t] = s.running, s.running+v
 		}
-		advantages[last] = rewards[last] + o.Gamma*s.next - values[last]
-		s.running = stats.Scan(advantages, o.Gamma*o.Lambda, s.running, advantages)
-		s.next = values[0]
-		for t, v := range values {
-			returns[t] = advantages[t] + v
-		}
+		m = m.Merge(stats.MomentsOfAll(advantages))
 	}
-	return s
+	return s, m
 }
 
 // rest fills tokens that are not actions, which take no time.
@@ -204,14 +197,17 @@ func (s state) rest(o *Options, values, advantages, returns []float64) {
 //	G_t = r_t + gamma G_{t+1}
 //
 // ResetAtMask breaks the sum at every token that is not an action.
-func discounted(o *Options, r tokenRow, s state) state {
+func discounted(o *Options, r tokenRow, s state) (state, stats.Moments) {
+	var m stats.Moments
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
 		rewards, returns := r.rewards[lo:hi], r.returns[lo:hi]
 		hi = lo
 		switch {
 		case acts:
-			s.running = stats.Scan(rewards, o.Gamma, s.running, returns)
+			var run stats.Moments
+			s.running, run = stats.Scan(rewards, o.Gamma, s.running, returns)
+			m = m.Merge(run)
 		case o.ResetAtMask:
 			s.reset(o, rewards, returns)
 			s.running = 0
@@ -219,7 +215,7 @@ func discounted(o *Options, r tokenRow, s state) state {
 			stats.Set(returns, s.carried(o))
 		}
 	}
-	return s
+	return s, m
 }
 
 // reset fills tokens that are not actions, each of which sees only what follows it at once.
@@ -245,20 +241,21 @@ func (s state) carried(o *Options) float64 {
 // remax subtracts the greedy rollout's reward from the return (arXiv 2310.10505):
 //
 //	A_t = sum_{s >= t} r_s - R(greedy)
-func remax(_ *Options, r tokenRow, s state) state {
+func remax(_ *Options, r tokenRow, s state) (state, stats.Moments) {
 	for hi := len(r.mask); hi > 0; {
 		lo, acts := stats.LastRun(r.mask[:hi])
-		advantages, returns, baseline := r.advantages[lo:hi], r.returns[lo:hi], 0.0
-		if acts {
-			s.running = stats.Scan(r.rewards[lo:hi], 1, s.running, returns)
-			baseline = r.baseline
-		} else {
-			stats.Set(returns, s.running)
-		}
-		for t, g := range returns {
-			advantages[t] = g - baseline
-		}
+		rewards, advantages, returns := r.rewards[lo:hi], r.advantages[lo:hi], r.returns[lo:hi]
 		hi = lo
+		if !acts {
+			stats.Set(returns, s.running)
+			copy(advantages, returns)
+			continue
+		}
+		for t, reward := range slices.Backward(rewards) {
+			s.running += reward
+			returns[t] = s.running
+			advantages[t] = s.running - r.baseline
+		}
 	}
-	return s
+	return s, stats.Moments{}
 }

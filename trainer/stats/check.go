@@ -45,15 +45,17 @@ func CheckRows(offsets []int, mask []uint8) error {
 	if offsets[rows] != len(mask) {
 		return Fault("Mask", -1, "%d tokens, Offsets end at %d", len(mask), offsets[rows])
 	}
-	if binaryMask(mask) {
-		return nil
-	}
-	for i := range rows {
-		if !binaryMask(mask[offsets[i]:offsets[i+1]]) {
-			return Fault("Mask", i, "holds a value that is neither 0 nor 1")
+	return Parallel(rows, len(mask), func(lo, hi int) error {
+		if binaryMask(mask[offsets[lo]:offsets[hi]]) {
+			return nil
 		}
-	}
-	return nil
+		for i := lo; i < hi; i++ {
+			if !binaryMask(mask[offsets[i]:offsets[i+1]]) {
+				return Fault("Mask", i, "holds a value that is neither 0 nor 1")
+			}
+		}
+		return nil
+	})
 }
 
 // CheckLength checks that a per-token or per-row array has n entries.

@@ -2,9 +2,6 @@ package stats
 
 import "math"
 
-// Sum is the sum of x where the mask is 1, and how many there are.
-func Sum(x []float64, mask []uint8) (sum float64, n int) { return SumMasked(x, mask), Count(mask) }
-
 // Mean is the mean of x where the mask is 1; epsilon is added to the count (verl adds 1e-8). Over nothing, with
 // epsilon 0, it is 0.
 func Mean(x []float64, mask []uint8, epsilon float64) float64 {
@@ -23,88 +20,8 @@ func Divide(a, b float64) float64 {
 // Variance is that of x where the mask is 1, with epsilon in both means. Unbiased multiplies by n/(n-1).
 // Fewer than two entries are an error.
 func Variance(x []float64, mask []uint8, epsilon float64, unbiased bool) (mean, variance float64, err error) {
-	return momentsOf(x, mask).variance(epsilon, unbiased)
+	return MomentsOf(x, mask).variance(epsilon, unbiased)
 }
-
-// chunk is how many tokens are gone over twice while they are in the cache.
-const chunk = 1 << 13
-
-// momentsOf goes over memory once.
-func momentsOf(x []float64, mask []uint8) Moments {
-	var all Moments
-	for lo := 0; lo < len(mask); lo += chunk {
-		hi := min(lo+chunk, len(mask))
-		all = all.Merge(MomentsOf(x[lo:hi], mask[lo:hi]))
-	}
-	return all
-}
-
-// Whitening brings x to mean 0 and variance 1 over the mask:
-//
-//	y = (x - mean) / sqrt(variance + VarianceEpsilon)
-type Whitening struct {
-	// MeanEpsilon is added to the counts of both means (verl: 1e-8).
-	MeanEpsilon float64
-	// VarianceEpsilon is added to the unbiased variance.
-	VarianceEpsilon float64
-	// KeepMean adds the mean back.
-	KeepMean bool
-}
-
-// Apply writes y to out, which may be x, at every entry. A masked entry takes no part in the statistics; it is
-// transformed all the same.
-func (w Whitening) Apply(x []float64, mask []uint8, out []float64) error {
-	f, err := w.Of(momentsOf(x, mask))
-	if err != nil {
-		return err
-	}
-	f.All(x, out)
-	return nil
-}
-
-// Of is the map that whitens a sample of these moments.
-func (w Whitening) Of(m Moments) (Linear, error) {
-	mean, variance, err := m.variance(w.MeanEpsilon, true)
-	if err != nil {
-		return Linear{}, err
-	}
-	f := Linear{Centre: mean, Scale: 1 / math.Sqrt(variance+w.VarianceEpsilon)}
-	if w.KeepMean {
-		f.Shift = mean
-	}
-	return f, nil
-}
-
-// Linear is y = (x - Centre) Scale + Shift.
-type Linear struct{ Centre, Scale, Shift float64 }
-
-// At is y.
-func (l Linear) At(x float64) float64 { return (x-l.Centre)*l.Scale + l.Shift }
-
-// All writes y of every entry to out, which may be x.
-func (l Linear) All(x, out []float64) {
-	centre, scale, shift := l.Centre, l.Scale, l.Shift
-	out = out[:len(x)]
-	for t, v := range x {
-		out[t] = (v-centre)*scale + shift
-	}
-}
-
-// Masked writes y where the mask is 1 and 0 where it is 0 to out, which may be x.
-func (l Linear) Masked(x []float64, mask []uint8, out []float64) {
-	for lo := 0; lo < len(mask); {
-		n, ones := FirstRun(mask[lo:])
-		if ones {
-			l.All(x[lo:lo+n], out[lo:lo+n])
-		} else {
-			clear(out[lo : lo+n])
-		}
-		lo += n
-	}
-}
-
-// Identity leaves x as it is.
-func Identity() Linear { return Linear{Scale: 1} }
 
 // MeanStd is the mean of x and its unbiased standard deviation, 0 of fewer than two.
 func MeanStd(x []float64) (mean, std float64) {
@@ -117,4 +34,81 @@ func MeanStd(x []float64) (mean, std float64) {
 		std += (v - mean) * (v - mean)
 	}
 	return mean, math.Sqrt(Divide(std, n-1))
+}
+
+// Moments are the count, the mean and the sum of squared differences from it.
+type Moments struct{ N, Mean, Squares float64 }
+
+// MomentsOf are those of x where the mask is 1.
+func MomentsOf(x []float64, mask []uint8) (m Moments) {
+	for lo := 0; lo < len(mask); {
+		n, ones := FirstRun(mask[lo:])
+		if ones {
+			m = m.Merge(MomentsOfAll(x[lo : lo+n]))
+		}
+		lo += n
+	}
+	return m
+}
+
+// chunk is how many entries are summed about one of them. The fewer, the nearer that one is to their mean, and the less
+// is lost in the difference of the sums.
+const chunk = 1 << 10
+
+// MomentsOfAll are those of all of x, which it goes over once.
+func MomentsOfAll(x []float64) (m Moments) {
+	for len(x) > 0 {
+		part := x[:min(chunk, len(x))]
+		m, x = m.Merge(moments(part)), x[len(part):]
+	}
+	return m
+}
+
+// moments are those of a chunk that is not empty.
+func moments(x []float64) Moments {
+	n, pivot := len(x), x[0]
+	var sum, other, squares, others float64
+	for len(x) >= 4 {
+		a, b, c, d := x[0]-pivot, x[1]-pivot, x[2]-pivot, x[3]-pivot
+		sum, other = sum+(a+b), other+(c+d)
+		squares, others = squares+(a*a+b*b), others+(c*c+d*d)
+		x = x[4:]
+	}
+	for _, v := range x {
+		sum, squares = sum+(v-pivot), squares+(v-pivot)*(v-pivot)
+	}
+	return momentsAbout(pivot, n, sum+other, squares+others)
+}
+
+// momentsAbout come from the sums of n differences d from a pivot and of their squares:
+//
+//	mean = pivot + sum d / n,  squares = sum d^2 - (sum d)^2 / n
+func momentsAbout(pivot float64, n int, sum, squares float64) Moments {
+	mean := sum / float64(n)
+	return Moments{N: float64(n), Mean: pivot + mean, Squares: max(0, squares-sum*mean)}
+}
+
+// Merge is the moments of both samples together (Chan et al., 1979).
+func (m Moments) Merge(o Moments) Moments {
+	switch {
+	case o.N == 0:
+		return m
+	case m.N == 0:
+		return o
+	}
+	n, d := m.N+o.N, o.Mean-m.Mean
+	return Moments{N: n, Mean: m.Mean + d*o.N/n, Squares: m.Squares + o.Squares + d*d*m.N*o.N/n}
+}
+
+// variance is about a mean and with a count that epsilon was added to.
+func (m Moments) variance(epsilon float64, unbiased bool) (mean, variance float64, err error) {
+	if m.N < 2 {
+		return 0, 0, Fault("Mask", -1, "%v action tokens: a variance needs two", m.N)
+	}
+	mean = m.Mean * m.N / (m.N + epsilon)
+	variance = (m.Squares + m.N*(m.Mean-mean)*(m.Mean-mean)) / (m.N + epsilon)
+	if unbiased {
+		variance *= m.N / (m.N - 1)
+	}
+	return mean, variance, nil
 }

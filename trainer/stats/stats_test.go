@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -57,6 +58,60 @@ func TestMomentsAgainstNaive(t *testing.T) {
 	})
 }
 
+// The sums are about an entry of each chunk: neither a mean far from 0 nor an entry far from all others may cost digits.
+func TestMomentsKeepTheirDigits(t *testing.T) {
+	t.Parallel()
+	x, mask := make([]float64, 5000), make([]uint8, 5000)
+	for k := range x {
+		x[k], mask[k] = 1e6+math.Sin(float64(k)), 1
+	}
+	for _, spoil := range []func(){func() {}, func() { x[0] = 2e6 }, func() { x[len(x)-1] = -3e6 }} {
+		spoil()
+		mean, variance, n := naive(x, mask)
+		m := MomentsOfAll(x)
+		require.InEpsilon(t, mean, m.Mean, 1e-12)
+		require.InEpsilon(t, variance*(n-1), m.Squares, 1e-10)
+		y := make([]float64, len(x))
+		_, m = Scan(x, 0, 0, y)
+		require.Equal(t, x, y)
+		require.InEpsilon(t, mean, m.Mean, 1e-12)
+		require.InEpsilon(t, variance*(n-1), m.Squares, 1e-10)
+	}
+	Set(x, 1e-3)
+	require.Zero(t, MomentsOfAll(x).Squares)
+}
+
+func TestExpAgainstTheStandardOne(t *testing.T) {
+	t.Parallel()
+	e := NewExp()
+	rapid.Check(t, func(t *rapid.T) {
+		x := rapid.OneOf(rapid.Float64Range(-40, 1), rapid.Float64()).Draw(t, "x")
+		out := []float64{0}
+		e.Of([]float64{x}, out)
+		if want := math.Exp(x); want != 0 && Finite(want) {
+			require.InEpsilon(t, want, out[0], 1e-15)
+		} else {
+			require.Equal(t, want, out[0])
+		}
+	})
+	out := []float64{0, math.Inf(-1), math.NaN(), math.Inf(1)}
+	e.Of(out, out)
+	require.Equal(t, []float64{1, 0}, out[:2])
+	require.True(t, math.IsNaN(out[2]) && math.IsInf(out[3], 1))
+}
+
+func TestSetWritesAllAndNoMore(t *testing.T) {
+	t.Parallel()
+	for n := range 300 {
+		x := make([]float64, n+1)
+		Set(x[:n], -2.5)
+		for _, v := range x[:n] {
+			require.Equal(t, -2.5, v)
+		}
+		require.Zero(t, x[n])
+	}
+}
+
 func TestWhiteningGivesMeanZeroAndVarianceOne(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -78,21 +133,28 @@ func TestScanAgainstItsRecursion(t *testing.T) {
 		x := rapid.SliceOfN(rapid.Float64Range(-3, 3), 0, 30).Draw(t, "x")
 		decay, follows := rapid.Float64Range(0, 1).Draw(t, "decay"), rapid.Float64Range(-3, 3).Draw(t, "follows")
 		out := make([]float64, len(x))
-		first := Scan(x, decay, follows, out)
+		first, m := Scan(x, decay, follows, out)
 		y := follows
 		for k, v := range slices.Backward(x) {
 			y = v + decay*y
 			require.InDelta(t, y, out[k], 1e-12)
 		}
 		require.InDelta(t, y, first, 1e-12)
-		require.Equal(t, first, Scan(x, decay, follows, x), "in place")
+		require.Equal(t, MomentsOfAll(out).N, m.N)
+		require.InDelta(t, MomentsOfAll(out).Mean, m.Mean, 1e-12)
+		require.InDelta(t, MomentsOfAll(out).Squares, m.Squares, 1e-9)
+		again, _ := Scan(x, decay, follows, x)
+		require.Equal(t, first, again, "in place")
 	})
 }
 
 func TestRunsCoverTheMask(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		_, mask := drawMasked(t)
+		var mask []uint8
+		for k, n := range rapid.SliceOfN(rapid.IntRange(1, 40), 1, 8).Draw(t, "runs") {
+			mask = append(mask, bytes.Repeat([]byte{uint8(k % 2)}, n)...)
+		}
 		rebuilt := []uint8{}
 		for rest := mask; len(rest) > 0; {
 			end, ones := FirstRun(rest)
@@ -146,7 +208,9 @@ func TestFillAndMaskedTakeNoNotice(t *testing.T) {
 	require.Equal(t, []float64{-2, 0.5, -2}, x)
 	require.Zero(t, Masked(math.NaN(), 0))
 	require.Equal(t, 2.5, Masked(2.5, 1))
-	require.Equal(t, 3.5, SumMasked([]float64{math.NaN(), 1, math.Inf(1), 2, 0.5}, []uint8{0, 1, 0, 1, 1}))
+	sum, n := Sum([]float64{math.NaN(), 1, math.Inf(1), 2, 0.5}, []uint8{0, 1, 0, 1, 1})
+	require.Equal(t, 3.5, sum)
+	require.Equal(t, 3, n)
 }
 
 func TestNormalizationByGroup(t *testing.T) {
