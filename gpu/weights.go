@@ -1,5 +1,7 @@
 package gpu
 
+import "fmt"
+
 // Weights are named tensors in Hugging Face's names and order of axes, row-major float32:
 //
 //	model.embed_tokens.weight                        [vocab, hidden]
@@ -22,6 +24,42 @@ type Tensor struct {
 	Name  string
 	Shape []int
 	Data  []float32
+}
+
+// Names of the tensors that are told apart.
+const (
+	HeadTensor      = "lm_head.weight"
+	ValueHeadTensor = "value_head.weight"
+)
+
+// Layout lists the tensors that a model has, without data, in the order of [Weights].
+func (c Config) Layout() []Tensor {
+	d, ff, q, kv := c.HiddenSize, c.IntermediateSize, c.NumHeads*c.AttentionDim(), c.NumKVHeads*c.AttentionDim()
+	out := []Tensor{{Name: "model.embed_tokens.weight", Shape: []int{c.VocabSize, d}}}
+	for i := range c.NumLayers {
+		for _, t := range []Tensor{
+			{Name: "input_layernorm.weight", Shape: []int{d}},
+			{Name: "self_attn.q_proj.weight", Shape: []int{q, d}},
+			{Name: "self_attn.k_proj.weight", Shape: []int{kv, d}},
+			{Name: "self_attn.v_proj.weight", Shape: []int{kv, d}},
+			{Name: "self_attn.o_proj.weight", Shape: []int{d, q}},
+			{Name: "post_attention_layernorm.weight", Shape: []int{d}},
+			{Name: "mlp.gate_proj.weight", Shape: []int{ff, d}},
+			{Name: "mlp.up_proj.weight", Shape: []int{ff, d}},
+			{Name: "mlp.down_proj.weight", Shape: []int{d, ff}},
+		} {
+			t.Name = fmt.Sprintf("model.layers.%d.%s", i, t.Name)
+			out = append(out, t)
+		}
+	}
+	out = append(out, Tensor{Name: "model.norm.weight", Shape: []int{d}})
+	if !c.TieEmbeddings {
+		out = append(out, Tensor{Name: HeadTensor, Shape: []int{c.VocabSize, d}})
+	}
+	if c.ValueHead {
+		out = append(out, Tensor{Name: ValueHeadTensor, Shape: []int{1, d}})
+	}
+	return out
 }
 
 // OptimizerState is AdamW's: first and second moments and the number of steps taken.

@@ -25,16 +25,16 @@ func config() gpu.Config {
 func weights(c gpu.Config) *gpu.Weights {
 	rng := rand.New(rand.NewPCG(1, 2))
 	w := &gpu.Weights{}
-	for _, s := range layout(c) {
+	for _, s := range c.Layout() {
 		n := 1
-		for _, x := range s.shape {
+		for _, x := range s.Shape {
 			n *= x
 		}
 		data := make([]float32, n)
 		for i := range data {
 			data[i] = float32(rng.NormFloat64())
 		}
-		w.Tensors = append(w.Tensors, gpu.Tensor{Name: s.name, Shape: s.shape, Data: data})
+		w.Tensors = append(w.Tensors, gpu.Tensor{Name: s.Name, Shape: s.Shape, Data: data})
 	}
 	return w
 }

@@ -44,7 +44,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 		if t.norm {
 			decay = 0
 		}
-		if t.name == valueHead && o.ValueLearningRate > 0 {
+		if t.name == gpu.ValueHeadTensor && o.ValueLearningRate > 0 {
 			lr = o.ValueLearningRate
 		}
 		e.blocks(t.n, stepBlock, func(_ *scratch, lo, hi int) {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+
+	"github.com/weir-rl/weir/gpu"
 )
 
 // Init says how starting weights are drawn. Gains start at 1 and the value head at 0. Every other matrix is
@@ -41,7 +43,7 @@ func (m *model) initialize(data []float32, seed uint64, o Init) {
 			for j := range out {
 				out[j] = 1
 			}
-		case t.name == valueHead:
+		case t.name == gpu.ValueHeadTensor:
 			clear(out)
 		default:
 			std := m.startingStd(t, o)

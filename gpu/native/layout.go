@@ -1,10 +1,6 @@
 package native
 
-import (
-	"fmt"
-
-	"github.com/weir-rl/weir/gpu"
-)
+import "github.com/weir-rl/weir/gpu"
 
 // layout places every tensor in one flat array, in the order of gpu.Weights. Query, key and value matrices
 // lie one after another, as do gate and up, so that each group is one matrix to multiply by.
@@ -34,38 +30,16 @@ func newLayout(cfg gpu.Config) layout {
 		q: cfg.NumHeads * hd, kv: cfg.NumKVHeads * hd, layers: cfg.NumLayers,
 	}
 	l.qkv = l.q + 2*l.kv
-	add := func(name string, shape ...int) {
+	for _, t := range cfg.Layout() {
 		n := 1
-		for _, s := range shape {
+		for _, s := range t.Shape {
 			n *= s
 		}
-		l.tensors = append(l.tensors, spec{name: name, shape: shape, off: l.size, n: n, norm: len(shape) == 1})
+		l.tensors = append(l.tensors, spec{name: t.Name, shape: t.Shape, off: l.size, n: n, norm: len(t.Shape) == 1})
 		l.size += n
-	}
-	add("model.embed_tokens.weight", l.v, l.d)
-	for i := range l.layers {
-		p := fmt.Sprintf("model.layers.%d.", i)
-		add(p+"input_layernorm.weight", l.d)
-		add(p+"self_attn.q_proj.weight", l.q, l.d)
-		add(p+"self_attn.k_proj.weight", l.kv, l.d)
-		add(p+"self_attn.v_proj.weight", l.kv, l.d)
-		add(p+"self_attn.o_proj.weight", l.d, l.q)
-		add(p+"post_attention_layernorm.weight", l.d)
-		add(p+"mlp.gate_proj.weight", l.ff, l.d)
-		add(p+"mlp.up_proj.weight", l.ff, l.d)
-		add(p+"mlp.down_proj.weight", l.d, l.ff)
-	}
-	add("model.norm.weight", l.d)
-	if !cfg.TieEmbeddings {
-		add("lm_head.weight", l.v, l.d)
-	}
-	if cfg.ValueHead {
-		add(valueHead, 1, l.d)
 	}
 	return l
 }
-
-const valueHead = "value_head.weight"
 
 // view names the parts of a flat array: weights or their gradient.
 type view struct {
