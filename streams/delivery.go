@@ -228,6 +228,18 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail st
 	return f.refuse(ctx, d, reason, detail, data, replies...)
 }
 
+// RejectCarried keeps in REJECTED a trajectory that stood at a sequence, was acked and may be purged: one that a checkpoint
+// has carried since. It is idempotent.
+func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason Reason, detail string) error {
+	data, err := schemas.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("reject sequence %d: encode: %w", sequence, err)
+	}
+	names := f.run.names
+	from := origin{stream: names.trajectories, subject: names.trajectorySubject(t.OldestVersion(), t.Producer), sequence: sequence}
+	return f.run.reject(ctx, from, reason, detail, data)
+}
+
 // Ack says that messages are done: their effect is in a checkpoint. It returns when the broker has confirmed
 // it, or has forgotten in a crash that it ever sent them: it will send those again, and this feed will not return
 // them. Sequences acked before are passed over; one that was never returned is an

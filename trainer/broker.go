@@ -135,7 +135,7 @@ func (f brokerFeed) Next(ctx context.Context) (*Delivery, error) {
 func (f brokerFeed) Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error {
 	origin, ok := d.Origin.(*streams.Delivery)
 	if !ok {
-		return fmt.Errorf("reject sequence %d: it is not of this feed", d.Sequence)
+		return recreated(f.Feed.RejectCarried(ctx, d.Sequence, d.Trajectory, streams.Reason(reason), detail))
 	}
 	return recreated(f.Feed.Reject(ctx, origin, streams.Reason(reason), detail))
 }

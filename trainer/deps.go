@@ -49,7 +49,7 @@ type Feed interface {
 	Fullness(ctx context.Context) (float64, error)
 	// Ack says that messages need not be delivered again to this feed. It removes nothing.
 	Ack(ctx context.Context, sequences ...uint64) error
-	// Reject files a message with the rejected ones and acks it.
+	// Reject files a message with the rejected ones and acks it. One without an Origin is of an earlier feed and only filed.
 	Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error
 	// Purge removes every message up to a sequence.
 	Purge(ctx context.Context, upTo uint64) error

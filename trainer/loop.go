@@ -103,6 +103,7 @@ func (t *trainer) renew(ctx context.Context) error {
 	t.deps.After("renew")
 	t.saved(c)
 	for _, d := range fresh {
+		t.carried[d.Sequence] = d
 		if _, inFlight := t.deliveries[d.Sequence]; inFlight {
 			delete(t.deliveries, d.Sequence)
 			t.settled = append(t.settled, d.Sequence)
@@ -137,6 +138,11 @@ func (t *trainer) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 	for _, v := range verdicts {
 		d, inFlight := t.deliveries[v.Sequence]
 		delete(t.deliveries, v.Sequence)
+		if carried, ok := t.carried[v.Sequence]; ok {
+			// A checkpoint holds it, and the stream knows it no more: without an origin it is only filed.
+			d = &Delivery{Delivery: carried}
+			delete(t.carried, v.Sequence)
+		}
 		if v.State != batch.Trained {
 			t.ended++
 		}
@@ -144,15 +150,14 @@ func (t *trainer) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 			t.now.refusals[string(v.Reason)]++
 		}
 		switch {
-		case !inFlight:
-			// The checkpoint carried it: the stream knows it no more, and the record says what became of it.
-		case v.State == batch.Trained:
-			t.settled = append(t.settled, v.Sequence)
-		case v.State == batch.Rejected && v.Reason.Refusal():
+		case d != nil && v.State == batch.Rejected && v.Reason.Refusal():
 			t.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
 			if err := t.feed.Reject(ctx, d, v.Reason, v.Detail); err != nil {
 				return fmt.Errorf("reject %s: %w", v.ID, err)
 			}
+		case !inFlight: // acked when the checkpoint took it up
+		case v.State == batch.Trained:
+			t.settled = append(t.settled, v.Sequence)
 		default:
 			acks = append(acks, v.Sequence)
 		}

@@ -63,6 +63,11 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 	used := map[string]int64{}
 	for i, r := range records {
 		require.EqualValues(t, i, r.Step)
+		for _, x := range r.Rejected {
+			if x.Reason.Refusal() {
+				require.Contains(t, w.rejected, x.Sequence, "%s: %s is not among the rejected", x.Reason, x.ID)
+			}
+		}
 		if i == 0 {
 			continue
 		}

@@ -42,6 +42,8 @@ type trainer struct {
 	put bounds
 	// deliveries are those that are pending, by sequence: what Reject needs.
 	deliveries map[uint64]*Delivery
+	// carried are those that the checkpoint holds itself, by sequence, until they have ended.
+	carried map[uint64]batch.Delivery
 	// settled are the trained sequences to ack once the checkpoint is written.
 	settled []uint64
 	// lost are groups whose trajectories went with a stream that was made anew.
@@ -69,7 +71,7 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
-	t := &trainer{cfg: cfg, deps: deps, deliveries: map[uint64]*Delivery{}, now: newMeasures(deps.Now())}
+	t := &trainer{cfg: cfg, deps: deps, deliveries: map[uint64]*Delivery{}, carried: map[uint64]batch.Delivery{}, now: newMeasures(deps.Now())}
 	if t.deps.Publisher == nil {
 		t.deps.Publisher = newWholePublisher(cfg.Publish, deps)
 	}
@@ -206,6 +208,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	t.issuer.reissue(c)
 	t.follower = follow(ctx, t.deps.Stream, t.deps.Log)
 	for _, d := range c.Pending {
+		t.carried[d.Sequence] = d
 		e := t.assembler.Add(d)
 		t.issuer.apply(e)
 		if err := t.dispose(ctx, e.Verdicts); err != nil {

@@ -300,7 +300,16 @@ func feedReject(b *bench) {
 	require.Equal(b, d.Sequence, rejected[0].Original)
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
+	// One that a checkpoint has carried is no longer the feed's: it is kept all the same, once, and can be replayed.
+	for range 2 {
+		require.NoError(b, f.RejectCarried(b.ctx, 2, b.trajectory(2, 100), streams.ReasonStale, "later"))
+	}
+	rejected = b.rejected(r)
+	require.Len(b, rejected, 2)
+	require.Equal(b, uint64(2), rejected[1].Original)
+	require.NoError(b, r.Replay(b.ctx, rejected[1]))
 	require.Equal(b, large, b.next(f).Trajectory)
+	require.Equal(b, b.trajectory(2, 100), b.next(f).Trajectory)
 	b.nothing(r, f)
 }
 
