@@ -174,22 +174,28 @@ func (w *Weights) encode(m *schemas.Manifest, shards map[string][]byte, latest *
 		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.whole) != len(m.Shards) {
 		return m, shards, 1
 	}
+	deltas := make([][]byte, len(m.Shards))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range m.Shards {
+		group.Go(func() (err error) {
+			deltas[i], err = delta.Encode(w.whole[i], shards[s.Hash], elementSize(m.DType))
+			return err
+		})
+	}
+	if group.Wait() != nil {
+		return m, shards, 1 // another shape: it has no delta
+	}
 	stored := *m
 	stored.Base = latest.Version
 	stored.Shards = slices.Clone(m.Shards)
 	blobs := make(map[string][]byte)
 	before, after := 0, 0
-	for i, s := range stored.Shards {
-		next := shards[s.Hash]
-		blob, err := delta.Encode(w.whole[i], next, elementSize(m.DType))
-		if err != nil || len(blob) >= len(next) {
-			return m, shards, 1
-		}
-		before, after = before+len(next), after+len(blob)
-		stored.Shards[i] = schemas.Shard{
-			Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: s.FullHash,
-		}
-		blobs[stored.Shards[i].Hash] = blob
+	for i, blob := range deltas {
+		s := &stored.Shards[i]
+		before, after = before+int(s.Size), after+len(blob)
+		*s = schemas.Shard{Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: s.FullHash}
+		blobs[s.Hash] = blob
 	}
 	if after > before/2 {
 		// Not worth the longer way of every reader.
