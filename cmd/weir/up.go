@@ -69,14 +69,14 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, s.cfg.Task.Name, dir))
 	failed := s.roles(ctx, run, t, view)
 	view.Close()
+	if failed == nil && ctx.Err() == nil {
+		failed = s.finalReport(ctx, run, t, dir, time.Since(began))
+	}
 	if stopped := context.Cause(ctx); stopped != nil {
 		fmt.Fprintf(s.out, "stopped (%v); the same command goes on from %s\n", stopped, s.cfg.Trainer.Checkpoint.Dir)
 		return nil
 	}
-	if failed != nil {
-		return failed
-	}
-	return s.finalReport(ctx, run, t, dir, time.Since(began))
+	return failed
 }
 
 // roles runs every role but the broker until the training is done.
@@ -163,7 +163,7 @@ func runBroker(dir string) string {
 func (s *session) logToFile(path string) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("open the log: %w", err)
+		return nil, fmt.Errorf("open the log: %w; name another place with --run.dir", err)
 	}
 	file := telemetry.NewLogger(f, telemetry.LogConfig{Level: s.cfg.Log.Level, Format: "json"})
 	handlers := []slog.Handler{file.Handler()}

@@ -8,13 +8,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // ErrStopped is the cause of the hard context when a second signal came.
 var ErrStopped = errors.New("stopped by a second signal")
 
+// onePress is how far apart two signals are at least that somebody means as two. A supervisor such as timeout(1) sends
+// one to the process and at once the same to its group.
+const onePress = 200 * time.Millisecond
+
 // Signals returns two contexts. The first, drain, ends at SIGINT or SIGTERM: roles finish what they have.
-// The second, hard, ends at the signal after that: roles return at once. Call stop to give both up.
+// The second, hard, ends at a later signal: roles return at once. Call stop to give both up.
 func Signals(parent context.Context) (drain, hard context.Context, stop func()) {
 	hard, cancelHard := context.WithCancelCause(parent)
 	drain, cancelDrain := context.WithCancelCause(hard)
@@ -22,14 +27,18 @@ func Signals(parent context.Context) (drain, hard context.Context, stop func()) 
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		for n := 0; ; n++ {
+		var first time.Time
+		for {
 			select {
 			case s := <-signals:
-				if n > 0 {
+				switch {
+				case first.IsZero():
+					first = time.Now()
+					cancelDrain(fmt.Errorf("received %s", s))
+				case time.Since(first) >= onePress:
 					cancelHard(ErrStopped)
 					return
 				}
-				cancelDrain(fmt.Errorf("received %s", s))
 			case <-done:
 				return
 			}

@@ -99,7 +99,7 @@ func (s *Server) Run(ctx context.Context, log *slog.Logger) error {
 		<-ctx.Done()
 		return nil
 	}
-	log.Debug("serving metrics", "address", s.Addr())
+	log.Info("serving metrics", "address", s.Addr())
 	stop := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
