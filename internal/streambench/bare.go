@@ -83,7 +83,7 @@ func settings(ctx context.Context, js jetstream.JetStream, run string) (s jetstr
 	if err != nil {
 		return s, c, err
 	}
-	consumer, err := stream.Consumer(ctx, "trainer")
+	consumer, err := stream.Consumer(ctx, reader)
 	if err != nil {
 		return s, c, err
 	}

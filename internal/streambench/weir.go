@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// weirWay is what producers and the trainer do.
+// weirWay is what producers and the trainer do: the reader holds the run's seat.
 type weirWay struct {
 	runs     []*streams.Run
 	outgoing []schemas.Trajectory
@@ -36,15 +36,22 @@ func openWeir(ctx context.Context, config Config, connect func() (*streams.Conn,
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.feed, err = own.Feed(ctx, feedOptions(config)); err != nil {
+	seat, err := own.TakeSeat(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if w.feed, err = seat.Run().Feed(ctx, feedOptions(config)); err != nil {
 		return nil, nil, err
 	}
 	return w, w.feed.Close, nil
 }
 
+// reader names the durable of every way.
+const reader = "bench"
+
 // feedOptions let a batch wait for its ack while the next one comes.
 func feedOptions(config Config) streams.FeedOptions {
-	return streams.FeedOptions{MaxPending: 4 * config.Batch}
+	return streams.FeedOptions{Durable: reader, MaxPending: 4 * config.Batch}
 }
 
 func (w *weirWay) publish(ctx context.Context, producer int, id string) error {
