@@ -38,6 +38,8 @@ type Batch struct {
 	Mask []uint8
 	// Temperature divides the logits of each sequence, one entry a sequence, > 0; nil is 1 everywhere.
 	Temperature []float32
+	// ValuesOnly asks for Values alone and saves the work of the head: Logprobs and Entropies are then nil.
+	ValuesOnly bool
 }
 
 // Outputs has one entry a token, 0 where the batch's Mask is 0.
@@ -55,6 +57,8 @@ type Gradients struct {
 	Logprobs  []float32
 	Entropies []float32
 	Values    []float32
+	// Detached ends the gradient of Values at the value head: what is below it gets none.
+	Detached bool
 }
 
 // StepOptions are those of AdamW with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2).

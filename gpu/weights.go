@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Weights are named tensors in Hugging Face's names and order of axes, row-major float32:
 //
@@ -60,6 +63,21 @@ func (c Config) Layout() []Tensor {
 		out = append(out, Tensor{Name: ValueHeadTensor, Shape: []int{1, d}})
 	}
 	return out
+}
+
+// WithValueHead is a model with a value head, one of zeros if it had none, or without one. The other tensors are
+// shared with w.
+func WithValueHead(c Config, w *Weights, on bool) (Config, *Weights) {
+	at := slices.IndexFunc(w.Tensors, func(t Tensor) bool { return t.Name == ValueHeadTensor })
+	c.ValueHead = on
+	switch {
+	case on && at < 0:
+		head := Tensor{Name: ValueHeadTensor, Shape: []int{1, c.HiddenSize}, Data: make([]float32, c.HiddenSize)}
+		w = &Weights{Tensors: append(slices.Clip(w.Tensors), head)}
+	case !on && at >= 0:
+		w = &Weights{Tensors: slices.Delete(slices.Clone(w.Tensors), at, at+1)}
+	}
+	return c, w
 }
 
 // OptimizerState is AdamW's: first and second moments and the number of steps taken.

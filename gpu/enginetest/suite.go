@@ -20,6 +20,8 @@ func Run(t *testing.T, newEngine NewEngine) {
 			t.Run("backward adds up", func(t *testing.T) { testAccumulation(t, newEngine, m.cfg) })
 			t.Run("a sequence does not depend on its batch", func(t *testing.T) { testBatchInvariance(t, newEngine, m.cfg) })
 			t.Run("a gradient is the same every time", func(t *testing.T) { testDeterminism(t, newEngine, m.cfg) })
+			t.Run("values alone", func(t *testing.T) { testValuesOnly(t, newEngine, m.cfg) })
+			t.Run("a detached gradient ends at the value head", func(t *testing.T) { testDetached(t, newEngine, m.cfg) })
 			t.Run("decoder agrees with forward", func(t *testing.T) { testDecoder(t, newEngine, m.cfg) })
 			t.Run("weights round trip", func(t *testing.T) { testWeights(t, newEngine, m.cfg) })
 			t.Run("optimizer round trip", func(t *testing.T) { testOptimizer(t, newEngine, m.cfg) })

@@ -42,7 +42,10 @@ func (e *Engine) Backward(ctx context.Context, g *gpu.Gradients) error {
 	}
 	b := &e.back
 	dout := fit(&b.outRows, m*e.d)
-	e.headBackward(dout, g.Logprobs, g.Entropies, g.Values)
+	e.headBackward(dout, g)
+	if g.Logprobs == nil && g.Entropies == nil && (g.Values == nil || g.Detached) {
+		return nil // nothing goes further down
+	}
 	for l := e.layers - 1; l >= 0; l-- {
 		a, rows, att := &e.acts.layers[l], n, e.acts.layers[l].att
 		if l == e.layers-1 {
@@ -156,6 +159,9 @@ func (e *Engine) checkGradients(g *gpu.Gradients) error {
 	}
 	if g.Values != nil && e.w.value == nil {
 		return errors.New("gradient of values given, but the model has no value head")
+	}
+	if e.plan.valuesOnly && (g.Logprobs != nil || g.Entropies != nil) {
+		return errors.New("gradient of log-probabilities or entropies given, but values alone were asked for")
 	}
 	return nil
 }

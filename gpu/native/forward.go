@@ -41,7 +41,7 @@ func (e *Engine) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	e.clearOutputs(n)
 	if m == 0 {
 		e.kept = keep
-		return &e.out, nil
+		return e.outputs(), nil
 	}
 	e.reserve(n, m, keep)
 
@@ -70,7 +70,7 @@ func (e *Engine) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	}
 	e.headForward()
 	e.kept = keep
-	return &e.out, nil
+	return e.outputs(), nil
 }
 
 // projectRows is project on rows [lo, hi) of layer l.
@@ -164,9 +164,19 @@ func (e *Engine) reserve(n, m int, keep bool) {
 
 // clearOutputs sizes the outputs for n tokens, all 0.
 func (e *Engine) clearOutputs(n int) {
-	fitZero(&e.out.Logprobs, n)
-	fitZero(&e.out.Entropies, n)
+	if !e.plan.valuesOnly {
+		fitZero(&e.out.Logprobs, n)
+		fitZero(&e.out.Entropies, n)
+	}
 	if e.w.value != nil {
 		fitZero(&e.out.Values, n)
 	}
+}
+
+// outputs are those that were asked for.
+func (e *Engine) outputs() *gpu.Outputs {
+	if e.plan.valuesOnly {
+		return &gpu.Outputs{Values: e.out.Values}
+	}
+	return &e.out
 }

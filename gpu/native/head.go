@@ -3,6 +3,7 @@ package native
 import (
 	"math"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
@@ -21,6 +22,14 @@ func (e *Engine) headForward() {
 	e.blocks(len(p.rows), rows, func(s *scratch, lo, hi int) {
 		h := a.hidden[lo*e.d : hi*e.d]
 		e.normalize(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+		if e.w.value != nil {
+			for r := lo; r < hi; r++ {
+				e.out.Values[p.rows[r]+1] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
+			}
+		}
+		if p.valuesOnly {
+			return
+		}
 		logits := fit(&s.logits, (hi-lo+1)*e.v)
 		exps := logits[(hi-lo)*e.v:]
 		kernel.MatMulPacked(logits[:(hi-lo)*e.v], h, e.fast.head, hi-lo, false)
@@ -31,9 +40,6 @@ func (e *Engine) headForward() {
 			a.logZ[r], a.entropy[r] = logZ, entropy
 			e.out.Logprobs[i] = row[p.tokens[i]] - logZ
 			e.out.Entropies[i] = entropy
-			if e.w.value != nil {
-				e.out.Values[i] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
-			}
 		}
 	})
 }
@@ -51,11 +57,34 @@ func distribution(row, exps []float32, temperature float32) (logZ, entropy float
 }
 
 // headBackward adds the gradients of the head, the value head and the last norm, and sets dlast, that of the
-// last block's output. Logits are computed again, at most gradScratch of them held at once.
-func (e *Engine) headBackward(dlast []float32, gLogprob, gEntropy, gValue []float32) {
+// last block's output.
+func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
-	dhidden := fit(&e.back.hidden, m*e.d)
+	dhidden := fitZero(&e.back.hidden, m*e.d)
+	if g.Logprobs != nil || g.Entropies != nil {
+		e.logitsBackward(dhidden, g)
+	}
+	if g.Values != nil {
+		for r, row := range p.rows {
+			up := g.Values[row+1]
+			kernel.Axpy(e.g.value, up, a.hidden[r*e.d:(r+1)*e.d])
+			if !g.Detached {
+				kernel.Axpy(dhidden[r*e.d:(r+1)*e.d], up, e.w.value)
+			}
+		}
+	}
+	clear(dlast)
+	e.gainBlocks(e.g.norm, m, func(s *scratch, dgain []float32, lo, hi int) {
+		e.normalizeGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+	})
+}
+
+// logitsBackward adds the head's gradient and sets that of its input. Logits are computed again, at most gradScratch
+// of them held at once.
+func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
+	p, a := &e.plan, &e.acts
+	m := len(p.rows)
 	chunk := max(headRows, gradScratch/e.v/headRows*headRows)
 	for first := 0; first < m; first += chunk {
 		n := min(chunk, m-first)
@@ -66,23 +95,12 @@ func (e *Engine) headBackward(dlast []float32, gLogprob, gEntropy, gValue []floa
 			kernel.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)
 			for r := at; r < first+hi; r++ {
 				i := p.rows[r] + 1
-				e.logitsGrad(s, dl[(r-at)*e.v:(r-at+1)*e.v], r, entry(gLogprob, i), entry(gEntropy, i))
+				e.logitsGrad(s, dl[(r-at)*e.v:(r-at+1)*e.v], r, entry(g.Logprobs, i), entry(g.Entropies, i))
 			}
 			kernel.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
 		})
 		e.pool.MatMulTN(e.g.head, dlogits, a.hidden[first*e.d:(first+n)*e.d], e.v, n, e.d, true)
 	}
-	if e.w.value != nil && gValue != nil {
-		for r, row := range p.rows {
-			g := gValue[row+1]
-			kernel.Axpy(e.g.value, g, a.hidden[r*e.d:(r+1)*e.d])
-			kernel.Axpy(dhidden[r*e.d:(r+1)*e.d], g, e.w.value)
-		}
-	}
-	clear(dlast)
-	e.gainBlocks(e.g.norm, m, func(s *scratch, dgain []float32, lo, hi int) {
-		e.normalizeGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
-	})
 }
 
 // logitsGrad turns row r's logits into the gradient of the loss with respect to them. With x = logits/T,

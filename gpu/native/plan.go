@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-rl/weir/gpu"
@@ -15,6 +16,8 @@ type plan struct {
 	// Entry r of the outputs' rows: the hidden state at rows[r] predicts the token at rows[r]+1, at temps[r].
 	rows  []int32
 	temps []float32
+	// valuesOnly leaves out the head.
+	valuesOnly bool
 }
 
 // read checks b and copies it.
@@ -26,6 +29,9 @@ func (p *plan) read(m *model, b *gpu.Batch) error {
 	if len(b.Offsets) == 0 || b.Offsets[0] != 0 || b.Offsets[len(b.Offsets)-1] != n {
 		return fmt.Errorf("batch: offsets must begin with 0 and end with %d: %v", n, b.Offsets)
 	}
+	if b.ValuesOnly && !m.cfg.ValueHead {
+		return errors.New("batch: values alone are asked for, but the model has no value head")
+	}
 	seqs := len(b.Offsets) - 1
 	if b.Temperature != nil && len(b.Temperature) != seqs {
 		return fmt.Errorf("batch: %d temperatures for %d sequences", len(b.Temperature), seqs)
@@ -33,6 +39,7 @@ func (p *plan) read(m *model, b *gpu.Batch) error {
 	if err := m.checkTokens(b.Tokens); err != nil {
 		return fmt.Errorf("batch: %w", err)
 	}
+	p.valuesOnly = b.ValuesOnly
 	p.tokens = append(p.tokens[:0], b.Tokens...)
 	p.offsets = append(p.offsets[:0], b.Offsets...)
 	p.pos, p.rows, p.temps = p.pos[:0], p.rows[:0], p.temps[:0]

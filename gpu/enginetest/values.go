@@ -1,0 +1,66 @@
+package enginetest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// testValuesOnly checks that a critic is the same whether or not the log-probabilities are asked for as well.
+func testValuesOnly(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	e := open(t, newEngine, cfg)
+	r := rand.New(rand.NewPCG(12, 12))
+	b := packed(r, cfg.VocabSize, 9, 70, 1, 33)
+	alone := *b
+	alone.ValuesOnly = true
+	if !cfg.ValueHead {
+		_, err := e.Forward(t.Context(), &alone, false)
+		require.ErrorContains(t, err, "value head")
+		return
+	}
+	up := &gpu.Gradients{Values: gradientsFor(r, b, true).Values}
+	whole := outputs(t, e, b, true)
+	require.NoError(t, e.Backward(t.Context(), up))
+	want := gradient(t, e)
+	got, err := e.Forward(t.Context(), &alone, true)
+	require.NoError(t, err)
+	require.Nil(t, got.Logprobs)
+	require.Nil(t, got.Entropies)
+	require.Equal(t, whole.Values, got.Values)
+	require.NoError(t, e.Backward(t.Context(), up))
+	require.Equal(t, want, gradient(t, e))
+	require.Error(t, e.Backward(t.Context(), gradientsFor(r, b, true)), "there are no log-probabilities")
+	require.Equal(t, whole, outputs(t, e, b, true), "the next batch has them again")
+}
+
+// testDetached checks that a detached gradient reaches the value head, and nothing below it.
+func testDetached(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
+	if !cfg.ValueHead {
+		return
+	}
+	e := open(t, newEngine, cfg)
+	r := rand.New(rand.NewPCG(13, 13))
+	b := packed(r, cfg.VocabSize, 9, 70)
+	up := gradientsFor(r, b, true)
+	backward := func(g *gpu.Gradients) map[string][]float32 {
+		outputs(t, e, b, true)
+		require.NoError(t, e.Backward(t.Context(), g))
+		return gradient(t, e)
+	}
+	whole := backward(up)
+	policy := backward(&gpu.Gradients{Logprobs: up.Logprobs, Entropies: up.Entropies})
+	values := backward(&gpu.Gradients{Values: up.Values, Detached: true})
+	up.Detached = true
+	for name, both := range backward(up) {
+		if name == gpu.ValueHeadTensor {
+			require.Equal(t, whole[name], both)
+			require.Equal(t, whole[name], values[name])
+			continue
+		}
+		require.Equal(t, policy[name], both, name)
+		require.Equal(t, make([]float32, len(both)), values[name], name)
+	}
+}
