@@ -85,6 +85,13 @@ func (b *book) isDone(sequence uint64) bool {
 	return sequence <= b.floor
 }
 
+// isSingle says whether the message at a sequence is known to be finished and to have had one part.
+func (b *book) isSingle(sequence uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.finished[sequence] == 1
+}
+
 // add notes a message as returned, with the reply subjects of its parts.
 func (b *book) add(first uint64, replies ...string) {
 	b.mu.Lock()

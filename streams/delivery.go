@@ -65,11 +65,20 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 	if err != nil {
 		return err
 	}
+	genuine := false
 	if stored != nil {
 		q, ok, err := parsePart(stored.Header)
-		if err != nil || !ok || q.hash != p.hash {
-			return f.refuse(ctx, own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		genuine = err == nil && ok && q.hash == p.hash
+	} else {
+		// A message is purged whole: where its first part is gone and this one is not, it was none of that message's.
+		stored, err := f.part(ctx, own.Sequence)
+		if err != nil {
+			return err
 		}
+		genuine = stored == nil
+	}
+	if !genuine {
+		return f.refuse(ctx, own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
 	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
 }
@@ -307,12 +316,17 @@ func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, h
 }
 
 // Purge removes the messages up to a sequence from the stream, which makes room for new ones. Nothing up to
-// it may be in flight: purge what is in a checkpoint and acked.
+// it may be in flight: purge what is in a checkpoint and acked. A message in parts goes when the sequence has reached its
+// last.
 func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 	if low := f.book.lowest(); low != 0 && low <= upTo {
 		return fmt.Errorf("purge up to %d: sequence %d is not acked", upTo, low)
 	}
 	name := f.run.names.trajectories
+	upTo, err := f.wholeUpTo(ctx, upTo)
+	if err != nil {
+		return fmt.Errorf("purge %s: %w", name, err)
+	}
 	if f.run.seat != nil {
 		to := f.start
 		to.Sequence = upTo
@@ -330,4 +344,19 @@ func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 		}
 		return s.Purge(ctx, jetstream.WithPurgeSequence(upTo+1))
 	})
+}
+
+// wholeUpTo is the highest sequence, not above upTo, that does not leave a message with a part of its parts.
+func (f *Feed) wholeUpTo(ctx context.Context, upTo uint64) (uint64, error) {
+	if upTo == 0 || f.book.isSingle(upTo) {
+		return upTo, nil
+	}
+	stored, err := f.part(ctx, upTo)
+	if err != nil || stored == nil {
+		return upTo, err
+	}
+	if p, ok, err := parsePart(stored.Header); err == nil && ok && p.index < p.count && uint64(p.index) <= upTo {
+		return p.first(upTo) - 1, nil
+	}
+	return upTo, nil
 }

@@ -94,6 +94,16 @@ func trajectoryLarge(b *bench) {
 		require.NoError(b, narrow.Ack(b.ctx, d.Sequence))
 	}
 	b.nothing(r, narrow)
+	// The same where what is before is purged: a message in parts goes as a whole.
+	for i, s := range sequences {
+		identity.Sequence = s
+		g := b.feed(r, streams.FeedOptions{From: &identity})
+		require.NoError(b, g.Purge(b.ctx, s))
+		for _, want := range sequences[i+1:] {
+			require.Equal(b, want, b.next(g).Sequence)
+		}
+		g.Close()
+	}
 	require.Empty(b, b.rejected(r))
 	huge := b.trajectory(3, 10)
 	huge.Answer = string(bytes.Repeat([]byte("x"), 300<<20))
@@ -185,6 +195,21 @@ func feedFrom(b *bench) {
 	f = b.feed(r, streams.FeedOptions{From: &position})
 	b.nothing(r, f)
 	require.Equal(b, streams.ReasonMalformed, b.rejected(r)[0].Reason)
+	f.Close()
+	// And another, of one that is purged, whose parts nobody can count any more.
+	_, err = b.jetstream().PublishMsg(b.ctx, &nats.Msg{
+		Subject: "weir." + b.name + ".trajectories.3.p1", Header: partHeader("2/2", 5000, "x"), Data: good,
+	})
+	require.NoError(b, err)
+	position.Sequence = 6
+	f = b.feed(r, streams.FeedOptions{From: &position})
+	require.NoError(b, f.Purge(b.ctx, 6))
+	b.publish(r, 9)
+	require.Equal(b, "g9-0-0", b.next(f).Trajectory.ID)
+	rejected := b.rejected(r)
+	require.Len(b, rejected, 2)
+	require.Equal(b, uint64(7), rejected[1].Original)
+	require.Equal(b, streams.ReasonMalformed, rejected[1].Reason)
 }
 
 func feedRecreated(b *bench) {
