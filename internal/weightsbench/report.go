@@ -1,0 +1,70 @@
+package weightsbench
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+)
+
+// Report is what `weir bench weights` prints.
+type Report struct {
+	// Runs are real runs, one for each learning rate.
+	Runs []*Deltas `json:"runs"`
+	// Ways are those of versions to consumers.
+	Ways []*Swaps `json:"ways"`
+}
+
+// Print writes tables for people.
+func (r *Report) Print(out io.Writer) {
+	if len(r.Runs) > 0 {
+		fmt.Fprintln(out, "versions of real runs in bfloat16, each as its difference from the one before: shares of a whole version")
+		w := newTable(out, "learning rate", "optimizer steps", "whole, bytes", "versions", "mean", "largest", "mean of 2nd half", "numbers changed", "to a neighbour")
+		for _, d := range r.Runs {
+			changed, neighbours, n := 0.0, 0.0, float64(len(d.Versions))
+			for _, v := range d.Versions {
+				changed, neighbours = changed+v.Changed/n, neighbours+v.Neighbours/n
+			}
+			w.AppendRow(table.Row{
+				d.LearningRate, fmt.Sprintf("%d a version", d.StepsPerVersion), d.Whole, len(d.Versions),
+				percent(d.Mean(0)), percent(d.Largest()), percent(d.Mean(int64(len(d.Versions)/2 + 1))), percent(changed), percent(neighbours),
+			})
+		}
+		w.Render()
+	}
+	fmt.Fprintln(out, "what was sent, and how fast each consumer had it in its hands, verified; times are p50 / p99 in ms")
+	w := newTable(out, "weights", "sent as", "bytes", "consumers", "callers", "publish", "load", "MB/s", "tokens/s meanwhile")
+	for _, s := range r.Ways {
+		w.AppendRow(table.Row{
+			s.Name, s.as(), s.Stored, s.Consumers, s.Callers, s.Publish, s.Load, fmt.Sprintf("%.0f", s.Rate()/1e6),
+			fmt.Sprintf("%.0f", s.TokensPerSecond),
+		})
+	}
+	w.Render()
+	fmt.Fprintln(out, "from the broker's taking the manifest on: p50 / p99 in ms")
+	w = newTable(out, "weights", "sent as", "consumers", "notice", "load", "decode", "prepare", "wait", "pause", "first token", "total")
+	for _, s := range r.Ways {
+		w.AppendRow(table.Row{s.Name, s.as(), s.Consumers, s.Notice, s.Load, s.Decode, s.Prepare, s.Wait, s.Pause, s.FirstToken, s.Total})
+	}
+	w.Render()
+}
+
+func (s *Swaps) as() string {
+	if s.Deltas {
+		return "delta"
+	}
+	return "whole"
+}
+
+func newTable(out io.Writer, header ...any) table.Writer {
+	w := table.NewWriter()
+	w.SetOutputMirror(out)
+	w.SetStyle(table.StyleLight)
+	w.AppendHeader(header)
+	return w
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+
+// String is "p50 / p99" in milliseconds.
+func (s Spread) String() string { return fmt.Sprintf("%.3g / %.3g", s.P50, s.P99) }
