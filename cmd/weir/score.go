@@ -71,11 +71,18 @@ func (p *sampler) score(ctx context.Context, s *session, t *task, q question) (*
 	if q.noTool {
 		env.Tools, limits.MaxTurns = nil, 0
 	}
-	return producers.Evaluate(ctx, env, t.data.Sample(q.split, q.n, scoreSeed), producers.EvalConfig{
+	sample := t.data.Sample(q.split, q.n, scoreSeed)
+	if len(sample) == 0 {
+		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
+	}
+	return producers.Evaluate(ctx, env, sample, producers.EvalConfig{
 		Run: s.cfg.Run.Name, Name: q.name(), Temperature: q.temperature, Samples: 1, Limits: limits,
 		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed,
 	})
 }
+
+// errNoQuestion: there is nothing to ask, which is no score of 0.
+var errNoQuestion = errors.New("there is no question")
 
 // scoreSeed chooses the questions: the same for every run, so that runs can be compared.
 const scoreSeed = 7

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -32,7 +33,9 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		return err
 	}
 	scores, err := testScores(ctx, s, t, policy)
-	if err != nil {
+	if errors.Is(err, errNoQuestion) {
+		fmt.Fprintf(s.out, "\nno test score: %v\n", err)
+	} else if err != nil {
 		return err
 	}
 	values := map[string]float64{"time/total": took.Seconds()}
@@ -40,8 +43,10 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	if s.cfg.Task.Name == countries.Name {
 		about = " about countries and regions that no training question names"
 	}
-	fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n", scores[0].report.N, about, m.Version)
-	for _, sc := range scores {
+	for i, sc := range scores {
+		if i == 0 {
+			fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n", sc.report.N, about, m.Version)
+		}
 		fmt.Fprintf(s.out, "  %-36s %.3f ± %.3f   %s\n", sc.title, sc.report.ExactMatch, sc.report.StandardError(), bySource(sc.report))
 		values[sc.key] = sc.report.ExactMatch
 	}

@@ -55,8 +55,23 @@ func newTask(cfg *config.Config) (*task, error) {
 		return nil, err
 	}
 	t.tool = tools.Within(slow, cfg.Task.ToolTimeout)
-	t.reward, err = tasks.NewReward(cfg.Task.Reward)
-	return t, err
+	if t.reward, err = tasks.NewReward(cfg.Task.Reward); err != nil {
+		return nil, err
+	}
+	return t, t.fits(cfg.Trainer.Limits.MaxTokens)
+}
+
+// fits refuses questions that leave no token to answer with: their episodes would end before they began, for ever.
+func (t *task) fits(limit int) error {
+	for _, split := range tasks.Splits() {
+		for _, q := range t.data.Questions[split] {
+			if n := len(t.tokenizer.Encode(q.Text)); n+1 >= limit {
+				return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions), or shorten it",
+					q.ID, n, limit)
+			}
+		}
+	}
+	return nil
 }
 
 // read takes a search task from files.

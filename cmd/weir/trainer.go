@@ -91,7 +91,11 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 			After:     after,
 		})
 	})
-	if s.cfg.Eval.Every > 0 {
+	switch {
+	case s.cfg.Eval.Every == 0:
+	case len(t.data.Questions[tasks.Validation]) == 0:
+		s.log.Warn("no version is scored: there is no question in the validation split", "task", s.cfg.Task.Name)
+	default:
 		group.Go(func() error { return s.scoreVersions(trained, run, t, book) })
 	}
 	return group.Wait()
