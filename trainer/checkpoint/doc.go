@@ -6,6 +6,7 @@
 //	step_000012/            one checkpoint
 //	  config.json, model.safetensors, tokenizer.json   a Hugging Face model folder
 //	  optimizer.safetensors  the moments
+//	  critic/                the same files for a critic that is a network of its own; if any
 //	  state.json             [State]: versions, counters, open groups, ledger, random state
 //	  record.json            [Record]: what the step trained on
 //	  pending.bin            delivered messages that wait for their group and are gone from the stream; if any

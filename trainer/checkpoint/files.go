@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -19,6 +20,7 @@ const (
 	recordFile    = "record.json"
 	optimizerFile = "optimizer.safetensors"
 	pendingFile   = "pending.bin"
+	criticDir     = "critic"
 	purgedFile    = "purged.json"
 	lockFile      = "LOCK"
 
@@ -52,38 +54,37 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("checkpoint %s: %s: want %s, have %s", d.Dir, d.File, d.Want, d.Have)
 }
 
-// seal syncs every file of a folder and writes the manifest last.
+// seal syncs every file of a folder, and of those within it, and writes the manifest last.
 func seal(dir string, step int64) error {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
 	m := manifest{Format: Format, Step: step}
-	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			return fmt.Errorf("%s is not a plain file", e.Name())
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case path == dir:
+			return nil
+		case e.IsDir():
+			return syncDir(path)
+		case !e.Type().IsRegular():
+			return fmt.Errorf("%s is not a plain file", path)
 		}
-		entry, err := describe(filepath.Join(dir, e.Name()), true)
+		name, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
+		entry, err := describe(path, true)
+		entry.Name = filepath.ToSlash(name)
 		m.Files = append(m.Files, entry)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(m.Files, func(a, b fileEntry) int { return cmpString(a.Name, b.Name) })
+	slices.SortFunc(m.Files, func(a, b fileEntry) int { return cmp.Compare(a.Name, b.Name) })
 	if err := writeJSON(filepath.Join(dir, manifestFile), m); err != nil {
 		return err
 	}
 	return syncDir(dir)
-}
-
-func cmpString(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func describe(path string, sync bool) (fileEntry, error) {
@@ -102,7 +103,7 @@ func describe(path string, sync bool) (fileEntry, error) {
 			return fileEntry{}, err
 		}
 	}
-	return fileEntry{Name: filepath.Base(path), Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
+	return fileEntry{Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // verify compares a folder with its manifest. The error is a *Damage when the folder is at fault.
@@ -125,7 +126,10 @@ func verify(dir string, step int64) error {
 		}
 	}
 	for _, want := range m.Files {
-		path := filepath.Join(dir, filepath.Base(want.Name))
+		if !filepath.IsLocal(want.Name) {
+			return &Damage{Dir: dir, File: manifestFile, Want: "files within the folder", Have: want.Name}
+		}
+		path := filepath.Join(dir, want.Name)
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return &Damage{Dir: dir, File: want.Name, Want: fmt.Sprintf("%d bytes", want.Size), Have: "no such file"}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
 // ErrNotResumable is returned by Load when no checkpoint can be gone on from although there were some.
@@ -114,20 +113,18 @@ func Read(dir string, step int64, folder Folder) (*Checkpoint, error) {
 	if c.Config, c.Weights, c.Tokenizer, err = folder.Load(dir); err != nil {
 		return nil, damaged("model folder", err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, optimizerFile))
-	if err != nil {
+	if c.Optimizer.Moments, err = readMoments(dir); err != nil {
 		return nil, damaged(optimizerFile, err)
 	}
-	moments, err := safetensors.Decode(data)
-	if err != nil {
-		return nil, damaged(optimizerFile, err)
-	}
-	c.Optimizer.Moments = moments.Tensors
 	c.Optimizer.Steps = c.State.OptimizerSteps
+	if c.Critic, err = readCritic(dir, c.State.CriticOptimizerSteps, folder); err != nil {
+		return nil, damaged(criticDir, err)
+	}
 	if len(c.State.Ledger.Carried) == 0 {
 		return c, nil
 	}
-	if data, err = os.ReadFile(filepath.Join(dir, pendingFile)); err != nil {
+	data, err := os.ReadFile(filepath.Join(dir, pendingFile))
+	if err != nil {
 		return nil, damaged(pendingFile, err)
 	}
 	if c.Pending, err = decodePending(data); err != nil {

@@ -7,9 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
 // Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it
@@ -70,11 +67,10 @@ func (s *Store) write(c *Checkpoint) error {
 		return err
 	}
 	s.after("model")
-	moments, err := safetensors.Encode(&gpu.Weights{Tensors: c.Optimizer.Moments}, safetensors.F32)
-	if err != nil {
+	if err := writeMoments(tmp, c.Optimizer); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, optimizerFile), moments, 0o644); err != nil {
+	if err := s.writeCritic(tmp, c); err != nil {
 		return err
 	}
 	if len(c.Pending) > 0 {
@@ -88,6 +84,9 @@ func (s *Store) write(c *Checkpoint) error {
 	}
 	state := c.State
 	state.Format, state.OptimizerSteps = Format, c.Optimizer.Steps
+	if c.Critic != nil {
+		state.CriticOptimizerSteps = c.Critic.Optimizer.Steps
+	}
 	for name, v := range map[string]any{stateFile: state, recordFile: c.Record} {
 		data, err := json.MarshalIndent(v, "", " ")
 		if err != nil {
@@ -102,7 +101,7 @@ func (s *Store) write(c *Checkpoint) error {
 		return err
 	}
 	s.after("seal")
-	err = s.replace(tmp, final)
+	err := s.replace(tmp, final)
 	s.after("rename")
 	return err
 }

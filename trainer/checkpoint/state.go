@@ -20,6 +20,8 @@ type Checkpoint struct {
 	Config    gpu.Config
 	Weights   *gpu.Weights
 	Optimizer *gpu.OptimizerState
+	// Critic is nil where the policy has no critic that is a network of its own.
+	Critic *Critic
 	// Tokenizer is tokenizer.json; nil when the model has none.
 	Tokenizer []byte
 	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
@@ -36,6 +38,8 @@ type State struct {
 	Step int64 `json:"step"`
 	// OptimizerSteps is the optimizer's own count.
 	OptimizerSteps int64 `json:"optimizer_steps"`
+	// CriticOptimizerSteps is that of the critic's own optimizer, where it has one.
+	CriticOptimizerSteps int64 `json:"critic_optimizer_steps,omitempty"`
 	// Random is the state of the generator that shuffles minibatches.
 	Random []byte `json:"random,omitempty"`
 	// Eta and Depth are in force; ConfiguredEta and ConfiguredDepth are what the configuration said then, so

@@ -86,8 +86,8 @@ type Store struct {
 	cfg    Config
 	folder Folder
 	unlock func() error
-	// After is called when a part of Save is done, with its name: model, state, seal, rename, record, prune. It is
-	// where a test ends the process; it may be nil.
+	// After is called when a part of Save is done, with its name: model, critic, state, seal, rename, record, prune.
+	// It is where a test ends the process; it may be nil.
 	After func(stage string)
 	// marks are those of the checkpoints on disk that a run can go back to, by step.
 	marks map[int64]mark

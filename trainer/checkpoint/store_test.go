@@ -66,6 +66,15 @@ func sample(step int64) *Checkpoint {
 		},
 		Record: Record{Step: step, Stream: "S", Created: created, NextCursor: uint64(step) + 2, Open: []string{batch.GroupID(uint64(step)+1, 0)}},
 	}
+	if step > 2 {
+		critic := model
+		critic.ValueHead = true
+		head := gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, 4}, Data: []float32{1, 2, 3, float32(step)}}
+		c.Critic = &Critic{
+			Config: critic, Weights: &gpu.Weights{Tensors: append(tensors(step+50, ""), head)},
+			Optimizer: &gpu.OptimizerState{Steps: step + 2, Moments: append(tensors(step+50, ".m"), tensors(step+50, ".v")...)},
+		}
+	}
 	if step > 0 {
 		c.Record.Groups = []RecordGroup{{Group: batch.GroupID(uint64(step), 0), Members: []RecordMember{{ID: batch.TicketID(uint64(step), 0, 0), Sequence: uint64(10 * step), Reward: 1}}}}
 	}
@@ -103,11 +112,14 @@ func TestSaveAndLoad(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, damage)
 	want := sample(3)
-	want.State.Format, want.State.OptimizerSteps = Format, 12
+	want.State.Format, want.State.OptimizerSteps, want.State.CriticOptimizerSteps = Format, 12, 5
 	require.Equal(t, want.State, c.State)
 	require.Equal(t, want.Record, c.Record)
 	require.Equal(t, want.Weights, c.Weights)
 	require.Equal(t, want.Optimizer, c.Optimizer)
+	require.Equal(t, want.Critic.Weights, c.Critic.Weights)
+	require.Equal(t, want.Critic.Optimizer, c.Critic.Optimizer)
+	require.True(t, c.Critic.Config.ValueHead)
 
 	steps, err := Steps(dir)
 	require.NoError(t, err)
@@ -161,6 +173,13 @@ func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
 		{"state empty", edit("state.json", func([]byte) []byte { return nil }), "state.json", "bytes", "0 bytes"},
 		{"a bit of the configuration", edit("config.json", flip), "config.json", "SHA-256", "SHA-256"},
 		{"record gone", remove("record.json"), "record.json", "bytes", "no such file"},
+		{"a bit of the critic", edit("critic/model.safetensors", flip), "critic/model.safetensors", "SHA-256", "SHA-256"},
+		{"the critic gone", func(t *testing.T, dir string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "critic")))
+		}, "critic/config.json", "bytes", "no such file"},
+		{"a file elsewhere", edit("MANIFEST.json", func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), `"config.json"`, `"../config.json"`, 1))
+		}), "MANIFEST.json", "within the folder", "../config.json"},
 		{"manifest gone", remove("MANIFEST.json"), "MANIFEST.json", "a manifest", "no such file"},
 		{"manifest cut short", edit("MANIFEST.json", cut), "MANIFEST.json", "JSON", "unexpected end"},
 		{"manifest of another step", edit("MANIFEST.json", func(b []byte) []byte {
