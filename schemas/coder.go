@@ -81,7 +81,7 @@ func (c *coder) turn(name string, optional, empty bool) turn {
 			return skip
 		}
 		c.count++
-		c.check(c.enc.EncodeString(name))
+		c.out = append(append(c.out, msgpcode.FixedStrLow|byte(len(name))), name...) // names are shorter than 32 bytes
 		return now
 	}
 	bit := uint64(1) << c.ord

@@ -8,7 +8,7 @@
 // dropped unseen is half-read.
 //
 // The bytes are written and read by github.com/vmihailenco/msgpack; this package adds what the library is lenient
-// about: exact types, every key once, lengths held against the input.
+// about: exact types, every key once, lengths held against the input; and it reads integers and short texts itself.
 //
 // [Marshal] and [Unmarshal] write and read any message; [Encoder] and [Decoder] do with memory used again, at a
 // few times the cost of copying the arrays. Reading is safe on hostile bytes. What reads well may still be

@@ -22,6 +22,20 @@ func TestPortablePackingIsTheSame(t *testing.T) {
 	})
 }
 
+func TestMoveCopiesAllAndNoMore(t *testing.T) {
+	for _, n := range []int{0, 1, block - 1, block, block + 1, 3*block + 7} {
+		for from := range 9 {
+			src, dst := make([]byte, from+n), make([]byte, n+1)
+			for i := range src {
+				src[i] = byte(i%251 + 1)
+			}
+			move(dst[:n], src[from:])
+			require.Equal(t, append(slices.Clone(src[from:]), 0), dst)
+			require.Equal(t, append([]byte{7}, src[from:]...), appendBytes([]byte{7}, src[from:]))
+		}
+	}
+}
+
 func TestRunsAgainstOneValueAtATime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var values []int32

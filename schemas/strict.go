@@ -12,7 +12,8 @@ import (
 )
 
 // The library reads leniently: nil as anything, bytes as text, integers that wrap around, lengths as claimed. So
-// every value is read through this file, which looks at its code first and holds its length against the input.
+// every value is read through this file, which looks at its code first and holds its length against the input. Integers
+// and short texts, of which a message is full, are read here and not by the library.
 
 const cutShort = "cut short"
 
@@ -129,8 +130,13 @@ func (c *coder) readArrayLen() int {
 
 // readKey is text that need not be UTF-8, since it is only compared; nil if there is none.
 func (c *coder) readKey() []byte {
-	if _, ok := c.next(msgpcode.IsString, "not a string"); !ok {
+	code, ok := c.next(msgpcode.IsString, "not a string")
+	if !ok {
 		return nil
+	}
+	if msgpcode.IsFixedString(code) {
+		c.in.at++
+		return c.in.take(c.length(int(code&msgpcode.FixedStrMask), nil, 1))
 	}
 	n, err := c.dec.DecodeBytesLen()
 	return c.in.take(c.length(n, err, 1))
@@ -168,10 +174,30 @@ func (c *coder) readInteger(signed bool) int64 {
 	if !ok {
 		return 0
 	}
-	v, err := c.dec.DecodeInt64()
-	c.check(err)
+	c.in.at++
+	v := int64(int8(code)) // of a fixed number
+	if !msgpcode.IsFixedNum(code) {
+		v = c.readBig(1<<(code&3), code >= msgpcode.Int8)
+	}
 	if v < 0 && signed == (code == msgpcode.Uint64) {
 		c.fail("integer out of range")
+	}
+	return v
+}
+
+// readBig reads n big-endian bytes.
+func (c *coder) readBig(n int, signed bool) int64 {
+	if c.in.left() < n {
+		c.fail(cutShort)
+		return 0
+	}
+	v := int64(0)
+	for i, b := range c.in.take(n) {
+		if i == 0 && signed {
+			v = int64(int8(b))
+		} else {
+			v = v<<8 | int64(b)
+		}
 	}
 	return v
 }

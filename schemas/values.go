@@ -213,9 +213,9 @@ func octets[T ~[]byte](c *coder, name string, v *T) {
 	case c.turn(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeBytesLen(len(*v)))
-		c.out = append(c.out, *v...)
+		c.out = appendBytes(c.out, *v)
 	default:
-		*v = append((*v)[:0], c.readBytes()...)
+		*v = appendBytes((*v)[:0], c.readBytes())
 	}
 }
 
