@@ -48,6 +48,7 @@ type Conn struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	log     *slog.Logger
+	lines   *kinds
 	closed  chan struct{}
 	denials denials
 	returns returns
@@ -69,7 +70,8 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure connection: %w", err)
 	}
-	c := &Conn{log: orDiscard(log), closed: make(chan struct{})}
+	lines := newSparing(orDiscard(log).Handler())
+	c := &Conn{log: slog.New(lines), lines: lines.kinds, closed: make(chan struct{})}
 	c.encoders.New = func() any { return new(schemas.Encoder) }
 	options, err := c.options(config)
 	if err != nil {
@@ -129,7 +131,10 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 			c.log.Info("broker connection is back", "url", nc.ConnectedUrl())
 			c.returns.tell()
 		}),
-		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
+		nats.ClosedHandler(func(*nats.Conn) {
+			c.lines.close()
+			close(c.closed)
+		}),
 	}
 	if config.Broker != nil {
 		o = append(o, nats.InProcessServer(config.Broker))

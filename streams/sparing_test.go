@@ -1,0 +1,50 @@
+package streams
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		handler := newSparing(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		log := slog.New(handler)
+		said := func() []string {
+			defer out.Reset()
+			return strings.Split(strings.TrimSpace(out.String()), "\n")
+		}
+		for i := range 1000 {
+			log.Warn("message rejected", "reason", "malformed", "sequence", i)
+		}
+		log.With("run", "r").Warn("message rejected", "reason", "foreign", "sequence", 7)
+		log.Error("broken", "n", 1)
+		log.Error("broken", "n", 2)
+		require.Equal(t, []string{
+			`level=WARN msg="message rejected" reason=malformed sequence=0`,
+			`level=WARN msg="message rejected" run=r reason=foreign sequence=7`,
+			`level=ERROR msg=broken n=1`, `level=ERROR msg=broken n=2`,
+		}, said())
+		<-time.After(sparingEvery + time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=999 times=999`}, said())
+		log.Warn("message rejected", "reason", "malformed", "sequence", 1000)
+		log.Warn("message rejected", "reason", "foreign", "sequence", 8)
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=foreign sequence=8`}, said(), "it had stopped")
+		handler.kinds.close()
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=1000 times=1`}, said())
+		log.Info("at the end")
+		require.Equal(t, []string{`level=INFO msg="at the end"`}, said())
+	})
+}
