@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +26,8 @@ func (s *session) connect(ctx context.Context, broker *streams.Broker, role stre
 	switch {
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: the broker does not take this key, or wants one: name the seed of role %s with --broker.seed_file", err, role)
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return nil, fmt.Errorf("%w: name the authority of the broker's certificate with --broker.tls.ca", err)
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w; is a broker there? start one with weir broker, or name another with --broker.url", err)
 	case err != nil || c.SeedFile == "":

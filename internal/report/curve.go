@@ -82,7 +82,11 @@ func Chart(width, height int, colour bool, series ...Series) string {
 			continue
 		}
 		data = append(data, resample(s, width))
-		names = append(names, s.Name)
+		name := s.Name
+		if colour {
+			name = fmt.Sprintf("%s─ %s%s", glyphs[len(names)], name, asciigraph.Default)
+		}
+		names = append(names, name)
 	}
 	if len(data) == 0 {
 		return ""

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/guptarohit/asciigraph"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,6 +51,8 @@ func TestCurves(t *testing.T) {
 	require.InDeltaSlice(t, []float64{0.2, 0.4, 0.6, 0.8, 1}, resample(s, 5), 1e-9)
 	require.Contains(t, Chart(40, 6, false, s), "validation")
 	require.Empty(t, Chart(40, 6, true))
+	other := Series{Name: "training", X: s.X, Y: []float64{0, 0, 0}}
+	require.Contains(t, Chart(40, 6, true, s, other), asciigraph.Blue.String()+"─ training", "a line and its name have one colour")
 	path := filepath.Join(t.TempDir(), "curve.png")
 	require.NoError(t, SaveCurve(path, "t", "version", "exact match", s, Series{Name: "empty"}))
 	f, err := os.Open(path)
