@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -52,6 +53,10 @@ type Conn struct {
 	closed  chan struct{}
 	denials denials
 	returns returns
+	// refusal is set while the broker does not let this connection back in.
+	refusal atomic.Pointer[error]
+	// where is the broker, seed the file of the key, "" without one.
+	where, seed string
 	// encoders holds *schemas.Encoder.
 	encoders sync.Pool
 }
@@ -128,6 +133,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 			}
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			c.refusal.Store(nil)
 			c.log.Info("broker connection is back", "url", nc.ConnectedUrl())
 			c.returns.tell()
 		}),
@@ -142,6 +148,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 	if config.Broker != nil && config.Broker.keys != nil && config.SeedFile == "" {
 		config.SeedFile = config.Broker.keys.SeedFile(config.Role)
 	}
+	c.where, c.seed = config.where(), config.SeedFile
 	if config.SeedFile != "" {
 		if _, err := os.Stat(config.SeedFile); err != nil {
 			return nil, fmt.Errorf("read seed_file: %w", err)
@@ -186,11 +193,25 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 		c.denials.tell(m[1])
 		return
 	}
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+		err = c.refused(err)
+		c.refusal.Store(&err)
+	}
 	attrs := []any{"err", err}
 	if sub != nil {
 		attrs = append(attrs, "subject", sub.Subject)
 	}
 	c.log.Warn("broker connection error", attrs...)
+}
+
+// refused says whose key the broker does not take.
+func (c *Conn) refused(err error) error {
+	key := "a connection without a key"
+	if c.seed != "" {
+		key = "the key in " + c.seed
+	}
+	return fmt.Errorf("the broker at %s refuses %s: %w; its keys may have been made anew: copy the role's seed from it again",
+		c.where, key, err)
 }
 
 // guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies
@@ -204,6 +225,9 @@ func (c *Conn) guard(ctx context.Context, needle string, call func(context.Conte
 	err := call(ctx)
 	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrDenied) || errors.Is(cause, errInterrupted)) {
 		return cause
+	}
+	if refusal := c.refusal.Load(); err != nil && refusal != nil {
+		return fmt.Errorf("%w: %w", *refusal, err)
 	}
 	return err
 }

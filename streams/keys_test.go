@@ -242,6 +242,28 @@ func TestConnectNeedsTheRightKey(t *testing.T) {
 	require.ErrorIs(t, err, nats.ErrAuthorization)
 }
 
+// A key that the broker took once and takes no more would look like a broker that is slow.
+func TestAKeyThatTheBrokerTakesNoMoreIsNamed(t *testing.T) {
+	config := streamtest.Config(t)
+	config.Listen = streamtest.FreeAddress(t)
+	config.KeysDir, config.KeysRuns = filepath.Join(t.TempDir(), "keys"), []string{"test"}
+	broker := streamtest.StartIn(t, config)
+	streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: broker, Role: streams.RoleAdmin}))
+	seed := filepath.Join(config.KeysDir, "trainer.seed")
+	r, err := streamtest.Connect(t, streams.ConnectConfig{URL: broker.URL(), Role: streams.RoleTrainer, SeedFile: seed}).Attach(t.Context(), "test")
+	require.NoError(t, err)
+	broker.Shutdown()
+	config.KeysDir = filepath.Join(t.TempDir(), "other")
+	streamtest.StartIn(t, config)
+	for err = nil; !errors.Is(err, nats.ErrAuthorization); { // until it has tried to come back
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err = r.Counts(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.ErrorContains(t, err, "the broker at nats://"+config.Listen+" refuses the key in "+seed)
+}
+
 func TestKeysAreMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	first, err := streams.CreateKeys(dir, "a", "b")
