@@ -110,6 +110,8 @@ type Selection struct {
 	selection.Groups `koanf:",squash"`
 	// Overlong shapes the reward of long rollouts, or takes those that were cut off out of the loss.
 	Overlong selection.Overlong `koanf:"overlong"`
+	// Resample trains on some of each group's samples.
+	Resample selection.Resample `koanf:"resample"`
 	// DropVoid takes trajectories with a turn that neither called a tool nor answered out of the loss. Defaults
 	// to false.
 	DropVoid bool `koanf:"drop_void"`
@@ -122,6 +124,7 @@ func (s Selection) Validate() error {
 		f = append(f, err)
 	}
 	f.section("overlong", s.Overlong.Validate())
+	f.section("resample", s.Resample.Validate())
 	return errors.Join(f...)
 }
 
@@ -173,7 +176,7 @@ func DefaultConfig() Config {
 			LearningRate: 1e-4, Schedule: ScheduleConstant, FinalRatio: 0.1,
 			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
 		},
-		Selection:  Selection{Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong()},
+		Selection:  Selection{Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong(), Resample: selection.DefaultResample()},
 		Advantage:  Advantage{Name: "grpo", Options: advantage.DefaultOptions()},
 		Loss:       loss.DefaultConfig(),
 		Sampling:   Sampling{Temperature: 1},
@@ -198,6 +201,10 @@ func (c Config) Validate() error {
 	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
 	least := advantage.LeastGroup(c.Advantage.Name)
 	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
+	if r := c.Selection.Resample; r.By != selection.ResampleOff {
+		f.check("selection.resample.take", r.Take >= least && r.Take <= c.GroupSize,
+			fmt.Sprintf("%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize))
+	}
 	f.notNegative("max_dropped_groups", int64(c.MaxDroppedGroups))
 	f.notNegative("max_attempts", int64(c.MaxAttempts))
 	f.notNegative("eta", int64(c.Eta))

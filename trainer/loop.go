@@ -279,6 +279,7 @@ func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record 
 func recordMember(m batch.Member) checkpoint.RecordMember {
 	return checkpoint.RecordMember{
 		ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
+		PassedOver: m.PassedOver,
 	}
 }
 

@@ -70,7 +70,7 @@ func (t *trainer) measure(b *batch.Batch) {
 		return
 	}
 	v := map[string]float64{}
-	var rewards, baselines, lengths, turns, inFlight, inQueue mean
+	var rewards, baselines, lengths, turns, inFlight, inQueue, passed mean
 	stale := math.Inf(-1)
 	components := map[string]*mean{}
 	sources := map[string]*mean{}
@@ -80,16 +80,20 @@ func (t *trainer) measure(b *batch.Batch) {
 		}
 		for _, m := range g.Members {
 			rewards.add(m.Return)
+			for name, r := range m.Trajectory.Rewards {
+				of(components, name).add(r)
+			}
+			of(sources, m.Trajectory.Source).add(m.Return)
+			if m.PassedOver {
+				passed.add(1)
+				continue
+			}
 			lengths.add(float64(m.Trajectory.Tokens()))
 			turns.add(float64(len(m.Trajectory.Turns)))
 			flight, queue := m.Staleness(b.Version)
 			inFlight.add(float64(flight))
 			inQueue.add(float64(queue))
 			stale = max(stale, float64(flight+queue))
-			for name, r := range m.Trajectory.Rewards {
-				of(components, name).add(r)
-			}
-			of(sources, m.Trajectory.Source).add(m.Return)
 			t.totals.Trajectories++
 			t.totals.Tokens += int64(m.Trajectory.Tokens())
 			t.totals.ActionTokens += int64(m.Trajectory.ActionTokens())
@@ -109,7 +113,8 @@ func (t *trainer) measure(b *batch.Batch) {
 	}
 	v["staleness/mean"], v["staleness/max"] = inFlight.value()+inQueue.value(), stale
 	v["staleness/in_flight"], v["staleness/in_queue"] = inFlight.value(), inQueue.value()
-	v["batch/groups"], v["batch/trajectories"] = float64(len(b.Groups)), rewards.count
+	v["batch/groups"], v["batch/trajectories"] = float64(len(b.Groups)), lengths.count
+	v["batch/passed_over"] = passed.count
 	v["batch/tokens"], v["batch/length"], v["batch/turns"] = lengths.sum, lengths.value(), turns.value()
 	for _, n := range t.now.refusals {
 		t.totals.Rejected += n

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/selection"
 
 	"github.com/weir-rl/weir/streams/streamtest"
 )
@@ -109,17 +110,20 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		name string
 		eta  int
 		det  bool
-		// advantage is one that carries state from step to step, or whose groups have a baseline.
-		advantage string
+		// change chooses what carries state from step to step, or draws lots, or needs more of a group.
+		change func(*Config)
 	}{
-		{"synchronous", 0, true, "grpo"},
-		{"asynchronous", 2, false, "grpo"},
-		{"with a baseline", 2, false, "remax"},
-		{"with running means", 2, false, "rae"},
+		{"synchronous", 0, true, func(*Config) {}},
+		{"asynchronous", 2, false, func(*Config) {}},
+		{"with a baseline", 2, false, func(c *Config) { c.Advantage.Name = "remax" }},
+		{"with running means", 2, false, func(c *Config) { c.Advantage.Name = "rae" }},
+		{"with samples passed over", 2, false, func(c *Config) {
+			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
+		}},
 	} {
 		prepare := func(dir string) (Config, *world) {
 			cfg := testConfig(dir)
-			cfg.Advantage.Name = setting.advantage
+			setting.change(&cfg)
 			cfg.Eta, cfg.Depth, cfg.Deterministic = setting.eta, setting.eta, setting.det
 			w := newWorld(vocab)
 			w.noise, w.lag = true, int64(setting.eta)
@@ -165,6 +169,8 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 				cfg.Eta, cfg.Depth, cfg.MaxConcurrentGroups = int(seed%4), int(seed%4), int(seed%3)*2
 				cfg.Checkpoint.Messages, cfg.MaxDroppedGroups = 10*int(1+seed%5), int(seed%2)*4
 				cfg.Advantage.Name = []string{"grpo", "remax", "rae"}[seed%3]
+				cfg.Selection.Resample.By = []string{selection.ResampleOff, selection.ResampleCorrect}[seed%5/4]
+				cfg.Selection.Resample.Take = 2
 				w := newWorld(vocab)
 				w.noise, w.lag = true, min(int64(seed%5), int64(cfg.Eta)+1)
 				if cfg.Eta == 0 && seed%8 == 0 {

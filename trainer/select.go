@@ -1,6 +1,8 @@
 package trainer
 
 import (
+	"math/rand/v2"
+
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/selection"
@@ -14,6 +16,47 @@ func (c Config) keep(g batch.Group, rewards []float64) bool {
 	return kept || err != nil // rewards were checked when they came: none is empty or not finite
 }
 
+// choose are the samples of a group that are trained on. Its random numbers follow from the seed and the group, as
+// those of keep do.
+func (c Config) choose(g batch.Group, members []batch.Member) []int {
+	rewards, penalties := make([]float64, len(members)), make([]float64, len(members))
+	for i, m := range members {
+		rewards[i], penalties[i] = m.Return, roughness(m.Trajectory)
+		if c.Selection.Resample.By == selection.ResampleCorrect {
+			rewards[i] = m.Trajectory.Reward // a right answer stays right however long it took
+		}
+	}
+	taken, _ := c.Selection.Resample.Choose(rewards, penalties, rand.New(rand.NewPCG(ticketSeed(c.Seed, g.Cursor, g.Attempt, -2), 0)))
+	return taken // rewards were checked when they came: all are finite
+}
+
+// roughness is the share of a rollout's tool calls that failed, a half if there were none, and the share of its turns
+// that neither called a tool nor answered, 1 if there is no answer (rStar2-Agent, section 3.2).
+func roughness(t *schemas.Trajectory) float64 {
+	calls, failed, idle := 0, 0, 0
+	for _, turn := range turnsOf(t) {
+		if !turn.Called && !turn.Answered {
+			idle++
+		}
+	}
+	for _, turn := range t.Turns {
+		if turn.Tool != "" {
+			calls++
+			if turn.Error != "" {
+				failed++
+			}
+		}
+	}
+	out := 0.5
+	if calls > 0 {
+		out = float64(failed) / float64(calls)
+	}
+	if t.Stop != schemas.StopAnswer {
+		return out + 1
+	}
+	return out + float64(idle)/float64(max(1, len(t.Turns)))
+}
+
 // shape is what the length of a rollout adds to its reward.
 func (c Config) shape(t *schemas.Trajectory) float64 {
 	return c.Selection.Overlong.Penalty(t.ActionTokens())
@@ -25,8 +68,11 @@ func (c Config) silenced(b *batch.Batch) map[int]bool {
 	n := 0
 	for _, g := range b.Groups {
 		for _, m := range g.Members {
+			if m.PassedOver {
+				continue
+			}
 			cutOff := m.Trajectory.Stop == schemas.StopTokens || m.Trajectory.Stop == schemas.StopTimeout || m.Trajectory.Stop == schemas.StopTurns
-			if c.Selection.Overlong.Masks(cutOff) || c.Selection.DropVoid && void(m.Trajectory) {
+			if c.Selection.Overlong.Masks(cutOff) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
 				out[n] = true
 			}
 			n++
@@ -35,11 +81,11 @@ func (c Config) silenced(b *batch.Batch) map[int]bool {
 	return out
 }
 
-func void(t *schemas.Trajectory) bool {
+func turnsOf(t *schemas.Trajectory) []selection.Turn {
 	turns := make([]selection.Turn, len(t.Turns))
 	for i, turn := range t.Turns {
 		last := i == len(t.Turns)-1
 		turns[i] = selection.Turn{Called: turn.Tool != "", Answered: last && t.Stop == schemas.StopAnswer}
 	}
-	return selection.Void(turns)
+	return turns
 }

@@ -56,6 +56,9 @@ prints the exact batch of one step.`,
 		if r.Baselines > 0 {
 			fmt.Fprintf(a.out, "greedy rollouts used as baselines %d\n", r.Baselines)
 		}
+		if r.PassedOver > 0 {
+			fmt.Fprintf(a.out, "samples passed over for others of their group %d\n", r.PassedOver)
+		}
 		for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
 			fmt.Fprintf(a.out, "not trained on: %d %s\n", r.Rejected[reason], reason)
 		}
@@ -75,8 +78,11 @@ func (a *app) printBatch(rec *checkpoint.Record) {
 	for _, g := range rec.Groups {
 		for i, m := range g.Used() {
 			as := ""
-			if i == len(g.Members) {
+			switch {
+			case i == len(g.Members):
 				as = "\tbaseline"
+			case m.PassedOver:
+				as = "\tpassed over"
 			}
 			fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g%s\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward, as)
 		}

@@ -13,11 +13,13 @@ import (
 // Report is what an audit found. The lists are empty when every promise held.
 type Report struct {
 	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
-	// were compared with, Rejected those refused or dropped.
-	Steps     int64
-	Trained   int
-	Baselines int
-	Rejected  map[batch.Reason]int
+	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected those
+	// refused or dropped.
+	Steps      int64
+	Trained    int
+	Baselines  int
+	PassedOver int
+	Rejected   map[batch.Reason]int
 	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
 	// Unwitnessed the trajectories used that it did not see: they were purged before it came to them.
 	Witnessed, Pending, Unwitnessed int
@@ -65,7 +67,7 @@ type place struct {
 	sequence uint64
 }
 
-// fate is what a record says of a message. A baseline is trained too: its step used it up.
+// fate is what a record says of a message. A baseline is trained too, as is what was passed over: its step used it up.
 type fate struct {
 	trained bool
 	id      string
@@ -132,7 +134,13 @@ func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, en
 		if c, _, ok := batch.ParseGroupID(g.Group); ok {
 			cursors[c] = true
 		}
-		r.Trained += len(g.Members)
+		for _, m := range g.Members {
+			if m.PassedOver {
+				r.PassedOver++
+			} else {
+				r.Trained++
+			}
+		}
 		if g.Baseline != nil {
 			r.Baselines++
 		}

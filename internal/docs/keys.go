@@ -16,7 +16,7 @@ type Group struct {
 func Groups() []Group {
 	return []Group{
 		{"Reward (step_done)", []Key{
-			{"reward/mean", "", "Mean reward of the batch's trajectories: what training raises."},
+			{"reward/mean", "", "Mean reward of the batch's trajectories, those passed over among them: what training raises."},
 			{"reward/std", "", "Its standard deviation over trajectories. Near 0: nothing to compare within groups."},
 			{"reward/baseline", "", "Mean reward of the greedy rollouts that trajectories are compared with (remax); no other key counts them."},
 			{"reward/component/<name>", "", "Mean of one component of the reward, such as exact_match or answered."},
@@ -31,6 +31,7 @@ func Groups() []Group {
 		{"Batch (step_done)", []Key{
 			{"batch/groups", "groups", "Groups trained on."},
 			{"batch/trajectories", "trajectories", "Trajectories trained on."},
+			{"batch/passed_over", "trajectories", "Further ones of the same groups that trainer.selection.resample used up without training on them."},
 			{"batch/tokens", "tokens", "Tokens of them, prompts and tool output included."},
 			{"batch/length", "tokens", "Mean length of a trajectory."},
 			{"batch/turns", "calls", "Mean number of tool calls of a trajectory."},

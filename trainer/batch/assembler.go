@@ -24,9 +24,11 @@ type Config struct {
 	Eta int
 	// InOrder judges groups strictly in the order of issue, so that the order of arrival changes nothing.
 	InOrder bool
-	// Keep says whether a group with these rewards, in the order of samples and without the baseline's, is worth
-	// training on; nil keeps all.
-	// It must say the same whenever it is asked.
+	// Choose gives the indices of the members, in the order of samples and without the baseline, that are trained on;
+	// nil takes all. The others are passed over.
+	Choose func(g Group, members []Member) []int
+	// Keep says whether a group with these rewards, of the chosen members in the order of samples, is worth training on;
+	// nil keeps all. Both must say the same whenever they are asked.
 	Keep func(g Group, rewards []float64) bool
 	// Shape is added to a trajectory's reward; nil adds nothing.
 	Shape func(*schemas.Trajectory) float64
@@ -334,12 +336,26 @@ func (a *Assembler) keep(g *assembly) bool {
 	if a.cfg.Keep == nil {
 		return true
 	}
-	samples := g.samples()
-	rewards := make([]float64, len(samples))
-	for i, m := range samples {
-		rewards[i] = m.Return
+	var rewards []float64
+	for _, m := range a.choose(g) {
+		if !m.PassedOver {
+			rewards = append(rewards, m.Return)
+		}
 	}
 	return a.cfg.Keep(g.Group, rewards)
+}
+
+// choose are a group's samples, those that are not trained on marked.
+func (a *Assembler) choose(g *assembly) []Member {
+	samples := g.samples()
+	if a.cfg.Choose == nil {
+		return samples
+	}
+	taken := a.cfg.Choose(g.Group, samples)
+	for i := range samples {
+		samples[i].PassedOver = !slices.Contains(taken, i)
+	}
+	return samples
 }
 
 func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {

@@ -17,7 +17,7 @@ type Batch struct {
 // Taken is a group of a batch.
 type Taken struct {
 	Group
-	// Members by sample, those that are trained on.
+	// Members by sample, those that are trained on and those passed over.
 	Members []Member
 	// Baseline is the greedy rollout of the same prompt; nil for a group without one.
 	Baseline *Member
@@ -32,11 +32,15 @@ func (t *Taken) Used() []Member {
 	return append(slices.Clip(t.Members), *t.Baseline)
 }
 
-// Trajectories counts the members.
+// Trajectories counts the members that are trained on.
 func (b *Batch) Trajectories() int {
 	n := 0
 	for _, g := range b.Groups {
-		n += len(g.Members)
+		for _, m := range g.Members {
+			if !m.PassedOver {
+				n++
+			}
+		}
 	}
 	return n
 }
@@ -71,7 +75,7 @@ func (a *Assembler) Take() (*Batch, error) {
 			ready++
 		}
 		if g.ready && len(b.Groups) < a.cfg.Groups {
-			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.samples(), Baseline: g.baseline(), markers: g.markers})
+			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: a.choose(g), Baseline: g.baseline(), markers: g.markers})
 		}
 	}
 	if ready < a.cfg.Groups*(1+a.cfg.Hold) && !a.short() {
@@ -94,7 +98,7 @@ func (a *Assembler) short() bool {
 // Flat counts the groups that Keep has dropped since the last batch.
 func (a *Assembler) Flat() int { return a.flat }
 
-// Commit ends the taken batch: its members are trained on, against its baselines.
+// Commit ends the taken batch: its members are trained on, against its baselines, or passed over.
 func (a *Assembler) Commit() Effects {
 	var e Effects
 	for _, g := range a.taken.Groups {

@@ -42,6 +42,8 @@ type Member struct {
 	Oldest, Newest int64
 	// Reward is the outcome reward with its shaping, Return that and the process rewards together.
 	Reward, Return float64
+	// PassedOver says that the selection took others of the group: the step uses it up and does not train on it.
+	PassedOver bool
 }
 
 func newMember(d Delivery, shape func(*schemas.Trajectory) float64) Member {
@@ -85,7 +87,7 @@ func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g
 
 func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
 
-// samples are the members to train on, by sample.
+// samples are the members but for the baseline, by sample.
 func (g *assembly) samples() []Member {
 	return slices.DeleteFunc(g.sorted(), func(m Member) bool { return g.Greedy(m.Trajectory.Sample) })
 }

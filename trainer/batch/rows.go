@@ -26,18 +26,22 @@ type Rows struct {
 	Trajectory  []int
 	Step        []int
 	Temperature []float32
+	// Stop is why the row's trajectory ended.
+	Stop []schemas.StopReason
 	// Baselines are what the greedy rollouts of the rows' groups came to; nil unless every group has one.
 	Baselines []float64
 	// Trajectories and Groups are how many there are.
 	Trajectories, Groups int
 }
 
-// NewRows lays out a batch.
+// NewRows lays out what of a batch is trained on.
 func NewRows(b *Batch) *Rows {
 	r := &Rows{Offsets: []int{0}, Groups: len(b.Groups)}
 	for g, group := range b.Groups {
 		for _, m := range group.Members {
-			r.add(m.Trajectory, m.Reward, g)
+			if !m.PassedOver {
+				r.add(m.Trajectory, m.Reward, g)
+			}
 		}
 	}
 	if !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil }) {
@@ -88,6 +92,7 @@ func (r *Rows) add(t *schemas.Trajectory, reward float64, group int) {
 		r.Trajectory = append(r.Trajectory, r.Trajectories)
 		r.Step = append(r.Step, step)
 		r.Temperature = append(r.Temperature, s.Temperature)
+		r.Stop = append(r.Stop, t.Stop)
 		step++
 	}
 	r.Trajectories++

@@ -180,3 +180,11 @@ func TestChecker(t *testing.T) {
 		})
 	}
 }
+
+func TestASamplePassedOverHasNoRow(t *testing.T) {
+	t.Parallel()
+	first, other, second := trajectory(0, 0, 0, 1, 7, 3), trajectory(0, 0, 1, 1, 6, 3), trajectory(0, 0, 2, 1, 5, 3)
+	whole := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: first, Reward: 1}, {Trajectory: other, PassedOver: true}, {Trajectory: second}}}}})
+	without := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: first, Reward: 1}, {Trajectory: second}}}}})
+	require.Equal(t, without, whole)
+}

@@ -56,7 +56,7 @@ func (g *RecordGroup) Used() []RecordMember {
 	return append(slices.Clip(g.Members), *g.Baseline)
 }
 
-// RecordMember is a trajectory that the step trained on, or compared others with.
+// RecordMember is a trajectory that the step used up: trained on, compared others with, or passed over.
 type RecordMember struct {
 	ID       string `json:"id"`
 	Sequence uint64 `json:"seq"`
@@ -64,6 +64,8 @@ type RecordMember struct {
 	Oldest int64   `json:"oldest"`
 	Newest int64   `json:"newest"`
 	Reward float64 `json:"reward"`
+	// PassedOver is set where the selection took other samples of the group to train on.
+	PassedOver bool `json:"passed_over,omitempty"`
 }
 
 // RecordRejection is a trajectory that was not trained on.

@@ -3,11 +3,64 @@ package selection
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/weir-rl/weir/trainer/stats"
 )
+
+// How Resample chooses.
+const (
+	ResampleOff     = "off"
+	ResampleBest    = "best"
+	ResampleCorrect = "on_correct"
+)
+
+// Resample trains on some of a group's samples: a group is rolled out larger than it is trained on. What is passed over
+// is used up by the step, and nothing of it enters the statistics of its group.
+type Resample struct {
+	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n); or
+	// on_correct (GRPO-RoC). Defaults to off.
+	By string `koanf:"by"`
+	// Take is how many samples of a group are trained on; a group that has no more trains on all. It must be set unless
+	// By is off. Defaults to 0.
+	Take      int `koanf:"take"`
+	OnCorrect `koanf:",squash"`
+}
+
+// DefaultResample is off.
+func DefaultResample() Resample { return Resample{By: ResampleOff, OnCorrect: DefaultOnCorrect()} }
+
+// Validate reports every fault.
+func (r Resample) Validate() error {
+	errs := []error{stats.Choose("by", r.By, ResampleOff, ResampleBest, ResampleCorrect)}
+	if r.By != ResampleOff && r.Take < 1 {
+		errs = append(errs, fmt.Errorf("take: %d: must be positive", r.Take))
+	}
+	if !stats.Finite(r.Right) {
+		errs = append(errs, fmt.Errorf("right: %v: must be finite", r.Right))
+	}
+	if !(r.Flawless > 0) {
+		errs = append(errs, fmt.Errorf("flawless: %v: must be positive", r.Flawless))
+	}
+	return errors.Join(errs...)
+}
+
+// Choose are the indices of the samples that are trained on, ascending. penalties are as OnCorrect.Choose has them.
+func (r Resample) Choose(rewards, penalties []float64, random *rand.Rand) (taken []int, err error) {
+	n := min(r.Take, len(rewards))
+	switch r.By {
+	case ResampleBest:
+		taken, err = BestOf(n, rewards, penalties)
+	case ResampleCorrect:
+		taken, err = r.OnCorrect.Choose(n, rewards, penalties, random)
+	default:
+		taken, err = BestOf(len(rewards), rewards, nil)
+	}
+	slices.Sort(taken)
+	return taken, err
+}
 
 // BestOf are the indices of the n largest rewards, best first; of equal ones those that come first. A penalty, when
 // given, breaks ties: the smaller is the better.
@@ -32,13 +85,13 @@ func BestOf(n int, rewards, penalties []float64) ([]int, error) {
 }
 
 // OnCorrect takes n of an oversampled group's trajectories (GRPO-RoC, rStar2-Agent, arXiv 2508.20722, section 3.2).
-// Right and wrong ones keep their proportion. The wrong ones are drawn evenly, so that every way to fail stays seen;
+// Right and wrong ones keep their proportion, but for one of each kind there is, which is always taken. The wrong ones are drawn evenly, so that every way to fail stays seen;
 // of the right ones, those with fewer tool errors and a better format are drawn more often, each with a chance in
 // inverse proportion to its penalty.
 type OnCorrect struct {
-	// Right is the least reward of a right trajectory. Defaults to 1.
+	// Right is the least outcome reward, before overlong shaping, of a right trajectory. Defaults to 1.
 	Right float64 `koanf:"right"`
-	// Flawless is what a trajectory without penalty counts as. Defaults to 0.1.
+	// Flawless is the penalty that a trajectory without one counts as, above 0. Defaults to 0.1.
 	Flawless float64 `koanf:"flawless"`
 }
 
@@ -48,9 +101,9 @@ func DefaultOnCorrect() OnCorrect { return OnCorrect{Right: 1, Flawless: 0.1} }
 // ErrGroupTooSmall is returned when more trajectories are asked for than there are.
 var ErrGroupTooSmall = errors.New("group has fewer trajectories than are to be taken")
 
-// Take are the indices of the n that are trained on, ascending. penalties have one entry a trajectory, 0 or more: the
+// Choose are the indices of the n that are trained on, ascending. penalties have one entry a trajectory, 0 or more: the
 // share of its tool calls that failed, plus what its format lacks.
-func (o OnCorrect) Take(n int, rewards, penalties []float64, random *rand.Rand) ([]int, error) {
+func (o OnCorrect) Choose(n int, rewards, penalties []float64, random *rand.Rand) ([]int, error) {
 	if err := stats.CheckRowsFinite("Rewards", rewards); err != nil {
 		return nil, err
 	}
@@ -74,6 +127,9 @@ func (o OnCorrect) Take(n int, rewards, penalties []float64, random *rand.Rand) 
 		}
 	}
 	fromWrong := (len(wrong)*n + len(rewards)/2) / max(1, len(rewards))
+	if n > 1 && len(right) > 0 && len(wrong) > 0 {
+		fromWrong = min(max(fromWrong, 1), n-1)
+	}
 	fromWrong = min(max(fromWrong, n-len(right)), len(wrong))
 	taken := draw(wrong, fromWrong, func(int) float64 { return 1 }, random)
 	taken = append(taken, draw(right, n-fromWrong, func(i int) float64 {

@@ -97,7 +97,7 @@ func TestResampleOnCorrectKeepsProportions(t *testing.T) {
 		rewards := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 1}), 2, 20).Draw(t, "rewards")
 		penalties := rapid.SliceOfN(rapid.Float64Range(0, 2), len(rewards), len(rewards)).Draw(t, "penalties")
 		n := rapid.IntRange(0, len(rewards)).Draw(t, "n")
-		taken, err := DefaultOnCorrect().Take(n, rewards, penalties, rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed"))))
+		taken, err := DefaultOnCorrect().Choose(n, rewards, penalties, rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed"))))
 		require.NoError(t, err)
 		require.Len(t, taken, n)
 		right, all := 0.0, 0.0
@@ -111,6 +111,10 @@ func TestResampleOnCorrectKeepsProportions(t *testing.T) {
 			all += r
 		}
 		require.LessOrEqual(t, math.Abs(right-all*float64(n)/float64(len(rewards))), 1.0)
+		if n > 1 && all > 0 && all < float64(len(rewards)) {
+			require.Positive(t, right, "a right one stays")
+			require.Less(t, right, float64(n), "a wrong one stays")
+		}
 	})
 }
 
@@ -119,11 +123,32 @@ func TestResampleOnCorrectPrefersCleanTrajectories(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	clean := 0
 	for range 2000 {
-		taken, err := DefaultOnCorrect().Take(1, []float64{1, 1}, []float64{0, 1}, random)
+		taken, err := DefaultOnCorrect().Choose(1, []float64{1, 1}, []float64{0, 1}, random)
 		require.NoError(t, err)
 		if taken[0] == 0 {
 			clean++
 		}
 	}
 	require.InDelta(t, 2000*10.0/11, clean, 80)
+}
+
+func TestResampleChooses(t *testing.T) {
+	t.Parallel()
+	rewards, penalties := []float64{1, 0, 1, 0.5}, []float64{1, 0, 0, 0}
+	r := DefaultResample()
+	require.NoError(t, r.Validate())
+	taken, err := r.Choose(rewards, penalties, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1, 2, 3}, taken, "off")
+	r.By = ResampleBest
+	require.ErrorContains(t, r.Validate(), "take: 0")
+	for take, want := range map[int][]int{1: {2}, 3: {0, 2, 3}, 9: {0, 1, 2, 3}} {
+		r.Take = take
+		require.NoError(t, r.Validate())
+		taken, err = r.Choose(rewards, penalties, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, taken)
+	}
+	r.By = "bets"
+	require.ErrorContains(t, r.Validate(), `did you mean "best"?`)
 }

@@ -1,0 +1,102 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/selection"
+)
+
+// A sample passed over is used up by its step, and the policy is what it would be had it never been rolled out.
+func TestASamplePassedOverIsUsedUpAndTeachesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Selection.Resample.By, cfg.Selection.Resample.Take = selection.ResampleBest, 2
+	metrics := map[int64]map[string]float64{}
+	w := newWorld(vocab)
+	observe(t, cfg, w, func(e schemas.Event) { metrics[e.Step] = e.Metrics })
+	for _, r := range audit(t, cfg, w)[1:] {
+		var all mean
+		for _, g := range r.Groups {
+			require.Len(t, g.Members, cfg.GroupSize, "all that came are used up")
+			worst, best := 1e9, -1e9
+			taken := 0
+			for _, m := range g.Members {
+				all.add(m.Reward)
+				if m.PassedOver {
+					best = max(best, m.Reward)
+				} else {
+					worst = min(worst, m.Reward)
+					taken++
+				}
+			}
+			require.Equal(t, 2, taken)
+			require.GreaterOrEqual(t, worst, best, "the best are taken")
+		}
+		got := metrics[r.Step]
+		require.InDelta(t, all.value(), got["reward/mean"], 1e-12, "of all: the policy is no better for what is passed over")
+		require.InDelta(t, 2*cfg.BatchGroups, got["batch/trajectories"], 0)
+		require.InDelta(t, 2*cfg.BatchGroups, got["batch/passed_over"], 0)
+	}
+}
+
+func TestTheSelectionTakesRightAndWrongInProportion(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.GroupSize, cfg.Selection.Resample.By, cfg.Selection.Resample.Take = 8, selection.ResampleCorrect, 4
+	w := newWorld(vocab)
+	train(t, cfg, w)
+	varied := false
+	for _, r := range audit(t, cfg, w)[1:] {
+		for _, g := range r.Groups {
+			var right, taken, takenRight float64
+			for _, m := range g.Members {
+				if m.Reward >= 1 {
+					right++
+				}
+				if !m.PassedOver {
+					taken++
+					if m.Reward >= 1 {
+						takenRight++
+					}
+				}
+			}
+			require.InDelta(t, 4, taken, 0)
+			require.InDelta(t, right/2, takenRight, 1)
+			varied = varied || right > 0 && right < 8
+		}
+	}
+	require.True(t, varied)
+}
+
+func TestRoughnessOfARollout(t *testing.T) {
+	t.Parallel()
+	call, failed, idle := schemas.Turn{Tool: "search"}, schemas.Turn{Tool: "search", Error: "unknown"}, schemas.Turn{}
+	for _, c := range []struct {
+		turns []schemas.Turn
+		stop  schemas.StopReason
+		want  float64
+	}{
+		{[]schemas.Turn{call, failed, idle}, schemas.StopAnswer, 0.5},
+		{[]schemas.Turn{call, idle}, schemas.StopAnswer, 0},
+		{[]schemas.Turn{idle, call, idle, idle}, schemas.StopAnswer, 0.5},
+		{[]schemas.Turn{idle}, schemas.StopAnswer, 0.5},
+		{[]schemas.Turn{call, call}, schemas.StopTurns, 1},
+		{[]schemas.Turn{failed}, schemas.StopTokens, 2},
+	} {
+		require.InDelta(t, c.want, roughness(&schemas.Trajectory{Turns: c.turns, Stop: c.stop}), 1e-12)
+	}
+}
+
+func TestTheSelectionNamesWhatItCannotTake(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Selection.Resample.By = selection.ResampleBest
+	require.ErrorContains(t, cfg.Validate(), "selection.resample.take: 0")
+	cfg.Selection.Resample.Take = 5
+	require.ErrorContains(t, cfg.Validate(), "group_size (4)")
+	cfg.Selection.Resample.Take, cfg.Advantage.Name = 1, "grpo_passk"
+	require.ErrorContains(t, cfg.Validate(), "between 2, what advantage grpo_passk compares")
+}
