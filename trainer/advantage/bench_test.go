@@ -17,6 +17,7 @@ import (
 const (
 	benchRows   = 1024
 	benchTokens = 8192
+	benchTurn   = 256 // tokens, the first quarter of them tool output
 )
 
 func benchBatch() *Batch {
@@ -27,7 +28,7 @@ func benchBatch() *Batch {
 		ProbSquares: make([]float64, n), ProcessRewards: make([]float64, n), Tokens: make([]int32, n),
 	}
 	for t := range n {
-		if t/64%4 != 0 { // turns of 192 tokens between tool outputs of 64
+		if t%benchTurn >= benchTurn/4 {
 			b.Mask[t] = 1
 		}
 		b.Values[t], b.Logprobs[t] = random.Float64(), -random.Float64()
@@ -46,18 +47,25 @@ func benchBatch() *Batch {
 	return b
 }
 
-// inputs are the arrays of a token each that an estimator cannot do without, beside the mask. What has one entry a row is
-// not counted, nor are the tokens by which gigpo tells states apart.
-func inputs(name string, b *Batch) [][]float64 {
+// inputs are what an estimator cannot do without and has one entry a token, beside the mask. Of the token ids, by which
+// gigpo tells states apart, it needs those of tool output.
+type inputs struct {
+	arrays [][]float64
+	tokens []int32
+}
+
+func inputsOf(name string, b *Batch) inputs {
 	switch name {
 	case "gae":
-		return [][]float64{b.Rewards, b.Values}
+		return inputs{arrays: [][]float64{b.Rewards, b.Values}}
 	case "optimal_token_baseline":
-		return [][]float64{b.Rewards, b.Logprobs, b.ProbSquares}
+		return inputs{arrays: [][]float64{b.Rewards, b.Logprobs, b.ProbSquares}}
 	case "prime_rloo", "mt_grpo":
-		return [][]float64{b.Rewards, b.ProcessRewards}
+		return inputs{arrays: [][]float64{b.Rewards, b.ProcessRewards}}
+	case "gigpo":
+		return inputs{arrays: [][]float64{b.Rewards}, tokens: b.Tokens}
 	default:
-		return [][]float64{b.Rewards}
+		return inputs{arrays: [][]float64{b.Rewards}}
 	}
 }
 
@@ -70,22 +78,32 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// read reads the mask and the arrays once, and returns something that depends on all of it.
-func read(b *testing.B, mask []uint8, arrays [][]float64) float64 {
-	var words, sums [benchRows]float64
-	err := stats.Parallel(benchRows, len(mask), func(lo, hi int) error {
-		for i := lo; i < hi; i++ {
-			words[i] = float64(readMask(mask[i*benchTokens : (i+1)*benchTokens]))
-			for _, x := range arrays {
-				sums[i] += stats.Total(x[i*benchTokens : (i+1)*benchTokens])
+// read reads the mask and the inputs once, and writes what depends on all of it to sums, one a row.
+func read(mask []uint8, in inputs, sums []float64) error {
+	return stats.Parallel(benchRows, len(mask), func(first, end int) error {
+		for i := first; i < end; i++ {
+			lo, hi := i*benchTokens, (i+1)*benchTokens
+			sums[i] = float64(readMask(mask[lo:hi]))
+			for _, x := range in.arrays {
+				sums[i] += stats.Total(x[lo:hi])
+			}
+			if in.tokens != nil {
+				sums[i] += float64(readToolOutput(in.tokens[lo:hi]))
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		b.Fatal(err)
+}
+
+// readToolOutput reads the first quarter of each turn's tokens.
+func readToolOutput(tokens []int32) int32 {
+	var sum int32
+	for lo := 0; lo < len(tokens); lo += benchTurn {
+		for _, id := range tokens[lo : lo+benchTurn/4] {
+			sum += id
+		}
 	}
-	return words[0] + sums[0]
+	return sum
 }
 
 // readMask reads a mask a word at a time.
@@ -131,7 +149,7 @@ func BenchmarkEstimators(b *testing.B) {
 			if err := e.Estimate(batch, &out); err != nil { // buffers are made here
 				b.Fatal(err)
 			}
-			arrays := inputs(name, batch)
+			in, sums := inputsOf(name, batch), make([]float64, benchRows)
 			var estimating, reading fastest
 			b.ReportAllocs()
 			for b.Loop() {
@@ -141,7 +159,10 @@ func BenchmarkEstimators(b *testing.B) {
 					b.Fatal(err)
 				}
 				evict(other)
-				reading.measure(b, func() { read(b, batch.Mask, arrays) })
+				reading.measure(b, func() { err = read(batch.Mask, in, sums) })
+				if err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportMetric(float64(estimating.clock)/float64(reading.clock), "x-read")
 			b.ReportMetric(float64(estimating.processor)/float64(reading.processor), "cpu-x-read")
