@@ -12,7 +12,8 @@
 // depends on where in the sequence the weights changed, since older tokens stay in the cache as the older weights
 // left them.
 //
-// Concurrency: one goroutine (Engine.Run) calls the Decoder; Generate and Swap may be called from any goroutine.
+// Concurrency: one goroutine (Engine.Run) calls the Decoder, but for Prepare, which lays new weights out on the
+// goroutine of Swap while generation goes on; Generate and Swap may be called from any goroutine.
 // Nothing that a caller does slowly holds that goroutine up. All queues are bounded: the waiting calls by Config.Queue,
 // a call's undelivered tokens by its MaxTokens.
 package consumers

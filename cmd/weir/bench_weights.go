@@ -48,7 +48,7 @@ and says how long each part takes until a caller has the first token of the vers
 	flags := cmd.Flags()
 	flags.IntVar(&b.steps, "steps", 12, "versions of each run, at most 31")
 	rates := flags.StringSlice("rates", []string{"1e-6", "1e-4"}, "learning rates, a run for each; \"\" measures made-up versions alone")
-	flags.IntVar(&b.swaps, "swaps", 100, "versions whose way is measured, of the larger model a fifth")
+	flags.IntVar(&b.swaps, "swaps", 100, "versions whose way is measured, of the larger model a tenth")
 	flags.IntVar(&b.consumers, "consumers", 4, "consumers that follow where several do")
 	flags.IntVar(&b.callers, "callers", 16, "calls that generate all the while")
 	flags.IntVar(&b.largeHidden, "large-hidden", 512, "width of the larger model, a multiple of 64; 0 has none")
@@ -152,7 +152,7 @@ func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error
 	if versions, err = weightsbench.MadeUp(ctx, large, madeUp, madeUpRate); err != nil {
 		return nil, err
 	}
-	return r, b.ways(ctx, r, fmt.Sprintf("%d x %d, made up", b.largeHidden, b.largeLayers), large, versions, max(b.swaps/5, 1))
+	return r, b.ways(ctx, r, fmt.Sprintf("%d x %d, made up", b.largeHidden, b.largeLayers), large, versions, max(b.swaps/10, 1))
 }
 
 // How many versions are made up, and how far each is from the last.

@@ -18,7 +18,8 @@
 //
 // Memory. Beside the weights there is a copy of them laid out for the products. Forward with keep holds about
 // 2d+q+qkv+3ff floats a token and layer until the next Forward; without keep, one layer's d+q+qkv. Logits are
-// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer.
+// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer, and the
+// weights laid out for the products, from the second version on twice: those in use, and room for the next.
 //
 // Invariant: calls of one shape reuse their buffers.
 package native
