@@ -39,7 +39,7 @@ type Batch struct {
 	// Tokens are the token ids (gigpo, to tell states apart).
 	Tokens []int32
 	// Anchor a token: id of the state that a turn began in, read at the turn's first token; equal ids in one group are
-	// the same state (gigpo). Nil: the turns that follow equal observations began in the same state.
+	// the same state (gigpo). Nil: the turns that follow equal tokens did, as Options.Anchor has it.
 	Anchor []int
 	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
 	// hierarchical_grpo). Nil means one agent, one episode.

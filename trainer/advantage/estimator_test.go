@@ -48,6 +48,11 @@ func TestGiGPOComparesTurnsFromOneState(t *testing.T) {
 	o := DefaultOptions()
 	o.DivideByStd, o.StepWeight = false, 10
 	require.InDeltaSlice(t, []float64{0, 0.5, 0, 5.5, 0, -0.5, 0, -5.5}, mustEstimate(t, "gigpo", o, b).Advantages, 1e-12)
+	o.Anchor = AnchorContext
+	require.InDeltaSlice(t, []float64{0, 0.5, 0, 0.5, 0, -0.5, 0, -0.5}, mustEstimate(t, "gigpo", o, b).Advantages, 1e-12,
+		"what came before differs")
+	b.Tokens = []int32{1, 2, 5, 2, 1, 2, 5, 3}
+	require.InDeltaSlice(t, []float64{0, 5.5, 0, 5.5, 0, -5.5, 0, -5.5}, mustEstimate(t, "gigpo", o, b).Advantages, 1e-12)
 }
 
 func TestAdvantagesAloneAreTheSame(t *testing.T) {

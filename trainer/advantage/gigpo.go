@@ -78,13 +78,15 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 	clear(t.ids)
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
-			before := b.Offsets[i] // where the observation before the next turn begins
+			before := b.Offsets[i] // where what names the next turn's state begins
 			for lo := before; lo < b.Offsets[i+1]; {
 				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
 				hi := lo + n
 				if acts {
 					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b, before, lo))
-					before = hi
+					if e.options.Anchor != AnchorContext {
+						before = hi
+					}
 				} else {
 					clear(advantages[lo:hi])
 				}
@@ -132,8 +134,8 @@ func (t *turns) compare(alone *outcome) error {
 	return nil
 }
 
-// anchor is the state that the turn from token at began in: the caller's name for it, or a hash of the observation
-// that led there.
+// anchor is the state that the turn from token at began in: the caller's name for it, or a hash of the tokens that led
+// there.
 func anchor(b *Batch, before, at int) uint64 {
 	if b.Anchor != nil {
 		return uint64(b.Anchor[at])

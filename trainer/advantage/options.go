@@ -20,6 +20,12 @@ const (
 	Broadcast = "uniform" // tokens: the step's whitened advantage for each
 )
 
+// What tells the states of gigpo apart.
+const (
+	AnchorObservation = "observation"
+	AnchorContext     = "context"
+)
+
 // Options choose between the forms that estimators have in the field. Each estimator reads those named in
 // its docs/algorithms.md entry. The defaults are the sound ones: masks honoured everywhere, an outcome reward
 // reaching every earlier turn.
@@ -73,6 +79,9 @@ type Options struct {
 	// step. Default to return and uniform, L0's.
 	StepCredit  string `koanf:"step_credit"`
 	TokenCredit string `koanf:"token_credit"`
+	// Anchor says which tokens name the state that a turn of gigpo began in: observation, those since the turn before, or
+	// context, all of its row before it. Defaults to observation, the authors'.
+	Anchor string `koanf:"anchor"`
 	// StepWeight multiplies GiGPO's step advantage. Defaults to 1.
 	StepWeight float64 `koanf:"step_weight"`
 	// TurnWeight multiplies MT-GRPO's turn advantage. Defaults to 1.
@@ -112,7 +121,7 @@ func DefaultOptions() Options {
 		MaskRewards: true, MaskAdvantages: true, MaskReturns: true,
 		DivideByStd: true, StdEpsilon: 1e-6, Single: SingleZero,
 		Whiten: true, WhitenEpsilon: 1e-8,
-		StepCredit: ByReturn, TokenCredit: Broadcast,
+		StepCredit: ByReturn, TokenCredit: Broadcast, Anchor: AnchorObservation,
 		StepWeight: 1, TurnWeight: 1, ProcessWeight: 5, OutcomeWeight: 5, GPGNorm: 1,
 		ZeroTail: true, Decay: 0.95,
 	}
@@ -154,6 +163,7 @@ func (o Options) Validate() error {
 		stats.Choose("single", o.Single, SingleZero, SingleReward),
 		stats.Choose("step_credit", o.StepCredit, ByReturn, ByGAE),
 		stats.Choose("token_credit", o.TokenCredit, Broadcast, ByGAE),
+		stats.Choose("anchor", o.Anchor, AnchorObservation, AnchorContext),
 	)
 	return errors.Join(errs...)
 }
