@@ -38,7 +38,7 @@ type Batch struct {
 	Mask []uint8
 	// Temperature divides the logits of each sequence, one entry a sequence, > 0; nil is 1 everywhere.
 	Temperature []float32
-	// ValuesOnly asks for Values alone and saves the work of the head: Logprobs and Entropies are then nil.
+	// ValuesOnly asks for Values alone and saves the work of the head: the other outputs are then nil.
 	ValuesOnly bool
 }
 
@@ -48,6 +48,9 @@ type Outputs struct {
 	Logprobs []float32
 	// Entropies, in nats, of the distributions the tokens were drawn from, at the same temperature.
 	Entropies []float32
+	// ProbSquares are the sums over the vocabulary of the squared probabilities of those distributions; nil from an engine
+	// that does not give them.
+	ProbSquares []float32
 	// Values of the states before the tokens; nil when the model has no value head.
 	Values []float32
 }

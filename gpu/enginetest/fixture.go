@@ -116,5 +116,7 @@ func outputs(t testing.TB, e gpu.Engine, b *gpu.Batch, keep bool) *gpu.Outputs {
 	o, err := e.Forward(t.Context(), b, keep)
 	require.NoError(t, err)
 	clone := func(xs []float32) []float32 { return append([]float32(nil), xs...) }
-	return &gpu.Outputs{Logprobs: clone(o.Logprobs), Entropies: clone(o.Entropies), Values: clone(o.Values)}
+	return &gpu.Outputs{
+		Logprobs: clone(o.Logprobs), Entropies: clone(o.Entropies), ProbSquares: clone(o.ProbSquares), Values: clone(o.Values),
+	}
 }

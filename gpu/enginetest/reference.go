@@ -28,9 +28,9 @@ func NewReference(cfg gpu.Config, w *gpu.Weights) *Reference {
 }
 
 // Forward computes what gpu.Engine's Forward does.
-func (r *Reference) Forward(b *gpu.Batch) (logprobs, entropies, values []float64) {
+func (r *Reference) Forward(b *gpu.Batch) (logprobs, entropies, squares, values []float64) {
 	n := len(b.Tokens)
-	logprobs, entropies = make([]float64, n), make([]float64, n)
+	logprobs, entropies, squares = make([]float64, n), make([]float64, n), make([]float64, n)
 	if r.cfg.ValueHead {
 		values = make([]float64, n)
 	}
@@ -50,13 +50,14 @@ func (r *Reference) Forward(b *gpu.Batch) (logprobs, entropies, values []float64
 			logprobs[i] = p[b.Tokens[i]]
 			for _, x := range p {
 				entropies[i] -= math.Exp(x) * x
+				squares[i] += math.Exp(2 * x)
 			}
 			if values != nil {
 				values[i] = dot(r.Params["value_head.weight"], h)
 			}
 		}
 	}
-	return logprobs, entropies, values
+	return logprobs, entropies, squares, values
 }
 
 // Logits after every token of one sequence, at temperature 1.

@@ -45,7 +45,10 @@ func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		b := packed(r, cfg.VocabSize, lengths...)
 		for _, keep := range []bool{false, true} {
 			got := outputs(t, e, b, keep)
-			logprobs, entropies, values := ref.Forward(b)
+			logprobs, entropies, squares, values := ref.Forward(b)
+			if got.ProbSquares != nil {
+				requireNear(t, "sums of squared probabilities", squares, got.ProbSquares, 2e-4)
+			}
 			requireNear(t, "logprobs", logprobs, got.Logprobs, 2e-4)
 			requireNear(t, "entropies", entropies, got.Entropies, 2e-4)
 			requireNear(t, "values", values, got.Values, 2e-4)
@@ -53,7 +56,7 @@ func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	}
 	b := packed(r, cfg.VocabSize, 6, 6)
 	b.Temperature = nil
-	logprobs, _, _ := ref.Forward(b)
+	logprobs, _, _, _ := ref.Forward(b)
 	requireNear(t, "logprobs at no temperature", logprobs, outputs(t, e, b, false).Logprobs, 2e-4)
 	clear(b.Mask)
 	for _, x := range outputs(t, e, b, true).Logprobs {
@@ -83,7 +86,7 @@ func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	b := packed(r, cfg.VocabSize, 4, 7, 1, 3)
 	up := gradientsFor(r, b, cfg.ValueHead)
 	loss := func() float64 {
-		logprobs, entropies, values := ref.Forward(b)
+		logprobs, entropies, _, values := ref.Forward(b)
 		sum := 0.0
 		for i := range b.Tokens {
 			sum += float64(up.Logprobs[i])*logprobs[i] + float64(up.Entropies[i])*entropies[i]
@@ -190,6 +193,9 @@ func testBatchInvariance(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		}, s%2 == 0)
 		require.Equal(t, all.Logprobs[lo:hi], alone.Logprobs)
 		require.Equal(t, all.Entropies[lo:hi], alone.Entropies)
+		if all.ProbSquares != nil {
+			require.Equal(t, all.ProbSquares[lo:hi], alone.ProbSquares)
+		}
 		if cfg.ValueHead {
 			require.Equal(t, all.Values[lo:hi], alone.Values)
 		}

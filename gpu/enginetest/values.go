@@ -29,6 +29,7 @@ func testValuesOnly(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	require.NoError(t, err)
 	require.Nil(t, got.Logprobs)
 	require.Nil(t, got.Entropies)
+	require.Nil(t, got.ProbSquares)
 	require.Equal(t, whole.Values, got.Values)
 	require.NoError(t, e.Backward(t.Context(), up))
 	require.Equal(t, want, gradient(t, e))

@@ -167,6 +167,7 @@ func (e *Engine) clearOutputs(n int) {
 	if !e.plan.valuesOnly {
 		fitZero(&e.out.Logprobs, n)
 		fitZero(&e.out.Entropies, n)
+		fitZero(&e.out.ProbSquares, n)
 	}
 	if e.w.value != nil {
 		fitZero(&e.out.Values, n)

@@ -36,24 +36,24 @@ func (e *Engine) headForward() {
 		for r := lo; r < hi; r++ {
 			i := p.rows[r] + 1
 			row := logits[(r-lo)*e.v : (r-lo+1)*e.v]
-			logZ, entropy := distribution(row, exps, p.temps[r])
+			logZ, entropy, squares := distribution(row, exps, p.temps[r])
 			a.logZ[r], a.entropy[r] = logZ, entropy
 			e.out.Logprobs[i] = row[p.tokens[i]] - logZ
-			e.out.Entropies[i] = entropy
+			e.out.Entropies[i], e.out.ProbSquares[i] = entropy, squares
 		}
 	})
 }
 
 // distribution divides a row of logits by the temperature in place and returns the log of the sum of their
-// exponentials and the entropy log Z - sum p x. exps is room for as many numbers.
-func distribution(row, exps []float32, temperature float32) (logZ, entropy float32) {
+// exponentials, the entropy log Z - sum p x and the sum of p squared. exps is room for as many numbers.
+func distribution(row, exps []float32, temperature float32) (logZ, entropy, squares float32) {
 	if temperature != 1 {
 		kernel.Scale(row, 1/temperature)
 	}
 	top := kernel.Max(row)
 	sum := kernel.ExpSum(exps, row, top)
 	logZ = top + float32(math.Log(float64(sum)))
-	return logZ, max(0, logZ-kernel.Dot(exps, row)/sum)
+	return logZ, max(0, logZ-kernel.Dot(exps, row)/sum), kernel.Dot(exps, exps) / sum / sum
 }
 
 // headBackward adds the gradients of the head, the value head and the last norm, and sets dlast, that of the
