@@ -124,6 +124,9 @@ type Deps struct {
 	Metrics *Metrics
 	// Observer is called once a step, and during the cold start, on the loop's goroutine; it may be nil.
 	Observer func(schemas.Event)
+	// Reported is the newest step that Observer was told to be done and has kept. A trainer that starts from a later one,
+	// as it was killed before it could tell, tells of that first, with what the checkpoint knows. nil tells of none.
+	Reported func() int64
 	// After is called on the loop's goroutine when a part of a step is done, with its name: renew, batch, update,
 	// commit, the parts of checkpoint.Store, ack, purge, publish, control, issue. It is where a test ends the process; it
 	// may be nil.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -206,6 +208,11 @@ func (t *trainer) save(ctx context.Context, b *batch.Batch) error {
 	}
 	c.Record = t.record(b, &c.State)
 	c.Batch = b.Deliveries()
+	if b != nil {
+		c.State.Metrics = t.values(began)
+		// The checkpoint holds them as JSON, which has no such numbers.
+		maps.DeleteFunc(c.State.Metrics, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	}
 	if err := t.store.Save(c); err != nil {
 		return err
 	}

@@ -125,15 +125,42 @@ func (t *trainer) measure(b *batch.Batch) {
 	t.now.values = v
 }
 
+// untold is a step that ended in a checkpoint and was not reported.
+type untold struct {
+	metrics map[string]float64
+	at      time.Time
+}
+
 // report tells of the step that has just ended, and begins the next.
 func (t *trainer) report() {
 	now := t.deps.Now()
 	m := &t.now
 	defer func() { t.now = newMeasures(now) }()
-	if m.values == nil {
-		return
+	switch {
+	case m.values != nil:
+		v := t.values(now)
+		if t.deps.Metrics != nil {
+			t.deps.Metrics.step(t.step, v, m)
+		}
+		t.deps.Log.Debug("step done", "step", t.step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
+		t.tell(v, now)
+	case t.untold != nil:
+		t.tell(t.untold.metrics, t.untold.at)
 	}
-	v := m.values
+	t.untold = nil
+}
+
+func (t *trainer) tell(metrics map[string]float64, at time.Time) {
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step, Metrics: metrics,
+	})
+}
+
+// values are the metrics of the step so far.
+func (t *trainer) values(now time.Time) map[string]float64 {
+	m := &t.now
+	v := maps.Clone(m.values)
 	v["loss/policy"] = m.loss / max(1, m.rate.Count)
 	for name, mean := range m.losses {
 		v["loss/"+name] = mean.Value()
@@ -161,14 +188,7 @@ func (t *trainer) report() {
 	v["admission/eta"], v["admission/depth"] = float64(t.eta), float64(t.put.depth)
 	v["total/trajectories"], v["total/tokens"] = float64(t.totals.Trajectories), float64(t.totals.Tokens)
 	v["total/rejected"], v["total/optimizer_steps"] = float64(t.totals.Rejected), float64(t.totals.OptimizerSteps)
-	if t.deps.Metrics != nil {
-		t.deps.Metrics.step(t.step, v, m)
-	}
-	t.deps.Log.Debug("step done", "step", t.step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
-	t.deps.Observer(schemas.Event{
-		Run: t.deps.Stream.Run(), Type: schemas.EventStepDone, At: now.UTC(), Role: "trainer",
-		Step: t.step, PolicyVersion: t.step, Metrics: maps.Clone(v),
-	})
+	return v
 }
 
 // mean gathers count, mean and deviation.

@@ -59,6 +59,8 @@ type trainer struct {
 	totals  checkpoint.Totals
 	result  loss.Result
 	now     measures
+	// untold is the step that the checkpoint is of, where nobody was told of it; nil where somebody was.
+	untold *untold
 }
 
 // start opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
@@ -183,6 +185,9 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	}
 	if err := t.restoreLearnt(s.Advantage); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
+	}
+	if t.deps.Reported != nil && s.Metrics != nil && s.Step > t.deps.Reported() {
+		t.untold = &untold{metrics: s.Metrics, at: s.SavedAt}
 	}
 	t.version, t.recorded = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}, c.Record
 	if err := t.deps.Stream.Take(ctx, position(s)); err != nil {

@@ -16,7 +16,9 @@ import (
 
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -49,15 +51,31 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 // survive runs it and holds it to every promise.
 func survive(t *testing.T, c chaos.Config) *chaos.Report {
 	t.Helper()
-	report, err := chaos.Run(t.Context(), c)
+	result, err := chaos.Run(t.Context(), c)
 	require.NoError(t, err)
 	var text bytes.Buffer
-	report.Print(&text)
+	result.Print(&text)
 	t.Log("\n" + text.String())
-	require.NoError(t, report.Err())
-	require.NotZero(t, report.Audit.Trained)
-	require.Less(t, report.Audit.Unwitnessed, report.Audit.Trained/4, "the witness saw too little to tell")
-	return report
+	require.NoError(t, result.Err())
+	require.NotZero(t, result.Audit.Trained)
+	require.Less(t, result.Audit.Unwitnessed, result.Audit.Trained/4, "the witness saw too little to tell")
+	for step := range result.Steps - 1 { // the last may have been cut off by the end
+		require.Contains(t, reportedSteps(t, c), step+1, "a step is missing in metrics.jsonl")
+	}
+	return result
+}
+
+func reportedSteps(t *testing.T, c chaos.Config) map[int64]bool {
+	t.Helper()
+	records, err := report.ReadMetrics(filepath.Join(filepath.Dir(c.Checkpoints), "metrics.jsonl"))
+	require.NoError(t, err)
+	steps := map[int64]bool{}
+	for _, r := range records {
+		if r.Type == string(schemas.EventStepDone) {
+			steps[r.Step] = true
+		}
+	}
+	return steps
 }
 
 func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"path/filepath"
 	"sync"
 	"time"
@@ -42,7 +43,8 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	if err != nil {
 		return err
 	}
-	metrics, err := report.NewRecorder(filepath.Join(dir, "metrics.jsonl"))
+	file := filepath.Join(dir, "metrics.jsonl")
+	metrics, err := report.NewRecorder(file)
 	if err != nil {
 		return err
 	}
@@ -89,6 +91,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 			Metrics:   collectors,
 			Observer:  func(e schemas.Event) { noted(); book.add(ctx, e) },
 			After:     after,
+			Reported:  func() int64 { return s.reported(file) },
 		})
 	})
 	switch {
@@ -99,6 +102,21 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 		group.Go(func() error { return s.scoreVersions(trained, run, t, book) })
 	}
 	return group.Wait()
+}
+
+// reported is the newest step that a metrics file has.
+func (s *session) reported(file string) (newest int64) {
+	records, err := report.ReadMetrics(file)
+	if err != nil {
+		s.log.Warn("whether a step is missing is not known", "file", file, "err", err)
+		return math.MaxInt64
+	}
+	for _, r := range records {
+		if r.Type == string(schemas.EventStepDone) {
+			newest = max(newest, r.Step)
+		}
+	}
+	return newest
 }
 
 // recordBook writes down what happens: in metrics.jsonl, on the screen, and as events for others to see.

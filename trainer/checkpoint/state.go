@@ -61,7 +61,10 @@ type State struct {
 	// Advantage is what the estimator has learnt from the batches so far; nil for one that learns nothing.
 	Advantage *AdvantageState `json:"advantage,omitempty"`
 	Totals    Totals          `json:"totals"`
-	SavedAt   time.Time       `json:"saved_at"`
+	// Metrics are what is known of the step when the checkpoint is written, for a trainer that is killed before it has
+	// reported it.
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+	SavedAt time.Time          `json:"saved_at"`
 }
 
 // AdvantageState is that of an estimator that learns from batch to batch.
