@@ -160,27 +160,9 @@ func startLocked(ctx context.Context, config BrokerConfig, lock *storeLock, log 
 	s.SetLoggerV2(b.log, false, false, false)
 	go s.Start()
 
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	ready := make(chan bool, 1)
-	go func() { ready <- s.ReadyForConnections(startTimeout) }()
-	select {
-	case ok := <-ready:
-		select {
-		case err = <-b.log.fatal:
-		default:
-			if !ok {
-				err = errors.New("did not become ready")
-			}
-		}
-	case err = <-b.log.fatal:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := b.ready(ctx); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
-		<-ready
 		return nil, fmt.Errorf("%w: start on %q with store %q: %w", ErrBroker, config.Listen, config.StoreDir, err)
 	}
 	b.url = s.ClientURL()
@@ -194,6 +176,24 @@ func startLocked(ctx context.Context, config BrokerConfig, lock *storeLock, log 
 	}()
 	b.log.log.Info("broker started", "url", b.url, "store", config.StoreDir, "sync_always", config.SyncAlways)
 	return b, nil
+}
+
+// readySlice is how long the server waits for itself before it is asked whether it failed.
+const readySlice = 100 * time.Millisecond
+
+// ready waits until the server takes connections, has failed, or ctx ends.
+func (b *Broker) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("did not become ready within %v", startTimeout))
+	defer cancel()
+	for {
+		ok := b.server.ReadyForConnections(readySlice)
+		if err := b.log.lastFatal(); err != nil || ok {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // URL is where clients reach the broker, "" if it does not listen.

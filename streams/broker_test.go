@@ -1,7 +1,9 @@
 package streams_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -86,6 +88,29 @@ func TestBrokerKeepsWhatItHoldsOverARestart(t *testing.T) {
 	n, err := r.OutstandingTickets(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
+}
+
+// A store that was not shut down is read again, stream by stream; what the server says of that is for nobody's terminal.
+func TestRecoveryIsNoWarning(t *testing.T) {
+	config := streamtest.Config(t)
+	issue := func(group int) *streams.Broker {
+		b := streamtest.StartIn(t, config)
+		r := streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: b}))
+		require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(group, 0)))
+		return b
+	}
+	issue(1).Shutdown() // writes down where its streams end
+	issue(2)
+	killed := t.TempDir()
+	require.NoError(t, os.CopyFS(killed, os.DirFS(config.StoreDir)))
+
+	var log bytes.Buffer
+	config.StoreDir = killed
+	b, err := streams.StartBroker(t.Context(), config, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	require.NoError(t, err)
+	b.Shutdown()
+	require.Contains(t, log.String(), "Stream state outdated")
+	require.NotContains(t, log.String(), "level=WARN")
 }
 
 func TestBrokerWithoutAPortTakesConnectionsOfItsProcess(t *testing.T) {

@@ -1,23 +1,24 @@
 package streams
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"sync"
 )
 
 // brokerLog hands the server's log to slog, and catches what the server takes for fatal: by itself it would
 // end the process.
 type brokerLog struct {
-	log   *slog.Logger
-	fatal chan error
+	log *slog.Logger
 
 	mu   sync.Mutex
 	last error
 }
 
 func newBrokerLog(log *slog.Logger) *brokerLog {
-	return &brokerLog{log: orDiscard(log).With("part", "broker"), fatal: make(chan error, 1)}
+	return &brokerLog{log: orDiscard(log).With("part", "broker")}
 }
 
 func (l *brokerLog) lastFatal() error {
@@ -27,22 +28,44 @@ func (l *brokerLog) lastFatal() error {
 }
 
 func (l *brokerLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *brokerLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *brokerLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *brokerLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *brokerLog) Tracef(string, ...any)           {}
 
-func (l *brokerLog) Fatalf(format string, v ...any) {
-	err := fmt.Errorf(format, v...)
-	l.log.Error(err.Error())
-	l.mu.Lock()
-	l.last = err
-	l.mu.Unlock()
-	select {
-	case l.fatal <- err:
-	default:
+// recovery matches what the server says of each stream when the broker before it was killed. It reads the messages
+// themselves then, and nobody has to look.
+var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|errored: prior state file)`)
+
+func (l *brokerLog) Warnf(format string, v ...any) {
+	line, level := fmt.Sprintf(format, v...), slog.LevelWarn
+	if recovery.MatchString(line) {
+		level = slog.LevelDebug
 	}
+	l.log.Log(context.Background(), level, line)
 }
+
+func (l *brokerLog) Fatalf(format string, v ...any) {
+	err := &fatalError{text: fmt.Sprintf(format, v...)}
+	for _, arg := range v {
+		if cause, ok := arg.(error); ok {
+			err.cause = cause
+		}
+	}
+	l.log.Error(err.text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = err
+}
+
+// fatalError is what the server could not go on after. The server prints its cause, which callers tell apart.
+type fatalError struct {
+	text  string
+	cause error
+}
+
+func (e *fatalError) Error() string { return e.text }
+
+func (e *fatalError) Unwrap() error { return e.cause }
 
 // orDiscard is log, or a logger that drops everything where there is none.
 func orDiscard(log *slog.Logger) *slog.Logger {
