@@ -57,6 +57,7 @@ type Conn struct {
 	refusal atomic.Pointer[error]
 	// where is the broker, seed the file of the key, "" without one.
 	where, seed string
+	role        Role
 	// encoders holds *schemas.Encoder.
 	encoders sync.Pool
 }
@@ -70,7 +71,7 @@ const (
 )
 
 // Connect connects to a broker. It tries until ctx ends while the broker is absent, and fails at once where
-// trying again cannot help: bad credentials or configuration.
+// trying again cannot help: bad credentials, another role's key, or a fault of the configuration.
 func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure connection: %w", err)
@@ -84,9 +85,16 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	}
 	err = retry(ctx, c.log, "connect to "+config.where(), connectTransient, func(context.Context) error {
 		c.nc, err = nats.Connect(config.URL, options...)
+		if errors.Is(err, nats.ErrAuthorization) {
+			return c.refused(err)
+		}
 		return err
 	})
 	if err != nil {
+		return nil, err
+	}
+	if err := c.ownKey(ctx); err != nil {
+		c.nc.Close()
 		return nil, err
 	}
 	c.js, err = jetstream.New(c.nc, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithPublishAsyncTimeout(attemptTimeout))
@@ -148,7 +156,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 	if config.Broker != nil && config.Broker.keys != nil && config.SeedFile == "" {
 		config.SeedFile = config.Broker.keys.SeedFile(config.Role)
 	}
-	c.where, c.seed = config.where(), config.SeedFile
+	c.where, c.seed, c.role = config.where(), config.SeedFile, config.Role
 	if config.SeedFile != "" {
 		if _, err := os.Stat(config.SeedFile); err != nil {
 			return nil, fmt.Errorf("read seed_file: %w", err)
@@ -167,6 +175,32 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		o = append(o, nats.Secure(t))
 	}
 	return o, nil
+}
+
+// ownKey refuses the key of another role at once: with it the process could ask, and would never hear an answer.
+func (c *Conn) ownKey(ctx context.Context) error {
+	if c.seed == "" {
+		return nil
+	}
+	inbox := c.nc.NewInbox()
+	err := retry(ctx, c.log, "check the key", transient, func(ctx context.Context) error {
+		replies, err := c.nc.SubscribeSync(inbox)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = replies.Unsubscribe() }() // one that was denied is gone already
+		if err := c.nc.FlushWithContext(ctx); err != nil {
+			return err
+		}
+		if _, err := replies.NextMsg(time.Nanosecond); !errors.Is(err, nats.ErrTimeout) {
+			return err
+		}
+		return nil
+	})
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%s is not the key of role %s: %w", c.seed, c.role, ErrDenied)
+	}
+	return err
 }
 
 // Close lets what was sent reach the broker, then ends the connection. Runs of this connection fail after it.
@@ -204,14 +238,13 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.Warn("broker connection error", attrs...)
 }
 
-// refused says whose key the broker does not take.
+// refused says whose key the broker does not take, and what to do.
 func (c *Conn) refused(err error) error {
-	key := "a connection without a key"
-	if c.seed != "" {
-		key = "the key in " + c.seed
+	if c.seed == "" {
+		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file", c.where, err, c.role)
 	}
-	return fmt.Errorf("the broker at %s refuses %s: %w; its keys may have been made anew: copy the role's seed from it again",
-		c.where, key, err)
+	return fmt.Errorf("the broker at %s refuses the key in %s: %w; its keys may have been made anew: copy the role's seed from it again",
+		c.where, c.seed, err)
 }
 
 // guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies

@@ -231,8 +231,14 @@ func TestConnectNeedsTheRightKey(t *testing.T) {
 	l := lockedBroker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := streams.Connect(ctx, streams.ConnectConfig{URL: l.broker.URL()}, nil)
+	_, err := streams.Connect(ctx, streams.ConnectConfig{URL: l.broker.URL(), Role: streams.RoleViewer}, nil)
 	require.ErrorIs(t, err, nats.ErrAuthorization)
+	require.ErrorContains(t, err, "refuses a connection without a key")
+	require.ErrorContains(t, err, "name the seed of role viewer with seed_file")
+	seed := filepath.Join(l.config.KeysDir, "inference.seed")
+	_, err = streams.Connect(ctx, streams.ConnectConfig{URL: l.broker.URL(), Role: streams.RoleProducer, SeedFile: seed}, nil)
+	require.ErrorIs(t, err, streams.ErrDenied)
+	require.ErrorContains(t, err, seed+" is not the key of role producer")
 	other := filepath.Join(t.TempDir(), "other")
 	_, err = streams.CreateKeys(other, "test")
 	require.NoError(t, err)
@@ -240,6 +246,7 @@ func TestConnectNeedsTheRightKey(t *testing.T) {
 		URL: l.broker.URL(), Role: streams.RoleAdmin, SeedFile: filepath.Join(other, "admin.seed"),
 	}, nil)
 	require.ErrorIs(t, err, nats.ErrAuthorization)
+	require.ErrorContains(t, err, "refuses the key in "+filepath.Join(other, "admin.seed"))
 }
 
 // A key that the broker took once and takes no more would look like a broker that is slow.

@@ -24,35 +24,14 @@ func (s *session) connect(ctx context.Context, broker *streams.Broker, role stre
 	}
 	conn, err := streams.Connect(ctx, c, s.log)
 	switch {
-	case errors.Is(err, nats.ErrAuthorization):
-		return nil, fmt.Errorf("%w: the broker does not take this key, or wants one: name the seed of role %s with --broker.seed_file", err, role)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, streams.ErrDenied):
+		return nil, fmt.Errorf("--broker.seed_file: %w", err)
 	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return nil, fmt.Errorf("%w: name the authority of the broker's certificate with --broker.tls.ca", err)
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w; is a broker there? start one with weir broker, or name another with --broker.url", err)
-	case err != nil || c.SeedFile == "":
-		return conn, err
 	}
-	if err := ownKey(conn.NATS()); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("--broker.seed_file %s is not the key of role %s: %w", c.SeedFile, role, err)
-	}
-	return conn, nil
-}
-
-// ownKey refuses the key of another role at once: with it the process could ask, and would never hear an answer.
-func ownKey(nc *nats.Conn) error {
-	replies, err := nc.SubscribeSync(nc.NewInbox())
-	if err != nil {
-		return err
-	}
-	if err := nc.FlushTimeout(5 * time.Second); err != nil {
-		return fmt.Errorf("ask the broker: %w", err)
-	}
-	if _, err := replies.NextMsg(time.Nanosecond); errors.Is(err, nats.ErrPermissionViolation) {
-		return err
-	}
-	return replies.Unsubscribe()
+	return conn, err
 }
 
 func (s *session) brokerURL() string {
