@@ -137,12 +137,8 @@ func forgetMoments(ctx context.Context, engine gpu.Engine) error {
 // options are those of the engine at a step of total.
 func (o Optimizer) options(step, total int64) gpu.StepOptions {
 	lr := rate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
-	s := gpu.StepOptions{
+	return gpu.StepOptions{
 		LearningRate: lr, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
 		WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
 	}
-	if o.LearningRate > 0 {
-		s.ValueLearningRate = o.ValueLearningRate * lr / o.LearningRate
-	}
-	return s
 }

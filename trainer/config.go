@@ -73,6 +73,7 @@ type Config struct {
 
 	Selection Selection `koanf:"selection"`
 	Optimizer Optimizer `koanf:"optimizer"`
+	Critic    Critic    `koanf:"critic"`
 	Advantage Advantage `koanf:"advantage"`
 	// Loss is what the policy is trained on. Its name defaults to "decoupled_ppo".
 	Loss       loss.Config       `koanf:"loss"`
@@ -87,8 +88,6 @@ type Config struct {
 type Optimizer struct {
 	// LearningRate is the peak rate. Defaults to 1e-4.
 	LearningRate float64 `koanf:"learning_rate"`
-	// ValueLearningRate is the critic head's own; 0 is LearningRate. Defaults to 0.
-	ValueLearningRate float64 `koanf:"value_learning_rate"`
 	// Schedule is constant, linear or cosine. Defaults to constant.
 	Schedule string `koanf:"schedule"`
 	// WarmupSteps rise linearly to the peak. Defaults to 0.
@@ -177,6 +176,7 @@ func DefaultConfig() Config {
 			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
 		},
 		Selection:  Selection{Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong(), Resample: selection.DefaultResample()},
+		Critic:     DefaultCritic(),
 		Advantage:  Advantage{Name: "grpo", Options: advantage.DefaultOptions()},
 		Loss:       loss.DefaultConfig(),
 		Sampling:   Sampling{Temperature: 1},
@@ -220,6 +220,9 @@ func (c Config) Validate() error {
 		f.check("proximal", false, fmt.Sprintf("%q: must be recompute, loglinear, linear or rollout", c.Proximal))
 	}
 	f.section("optimizer", c.Optimizer.Validate())
+	f.section("critic", c.Critic.Validate())
+	fault := c.criticFault()
+	f.check("critic.network", fault == "", fault)
 	f.section("selection", c.Selection.Validate())
 	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
 	f.section("advantage", err)
@@ -247,7 +250,6 @@ func (c Config) Validate() error {
 func (o Optimizer) Validate() error {
 	var f faults
 	f.rate("learning_rate", o.LearningRate)
-	f.check("value_learning_rate", o.ValueLearningRate >= 0 && finite(o.ValueLearningRate), fmt.Sprintf("%g: must not be negative", o.ValueLearningRate))
 	switch o.Schedule {
 	case ScheduleConstant, ScheduleLinear, ScheduleCosine:
 	default:

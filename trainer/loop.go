@@ -233,6 +233,10 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 	if err != nil {
 		return nil, err
 	}
+	critic, err := t.savedCritic(ctx)
+	if err != nil {
+		return nil, err
+	}
 	random, err := t.random.MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("save random state: %w", err)
@@ -251,7 +255,7 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 	}
 	s.Issue, s.Admission = t.issuer.state(t.step)
 	return &checkpoint.Checkpoint{
-		State: s, Config: t.deps.Engine.Config(), Weights: w, Optimizer: o, Tokenizer: t.deps.Tokenizer,
+		State: s, Config: t.deps.Engine.Config(), Weights: w, Optimizer: o, Critic: critic, Tokenizer: t.deps.Tokenizer,
 		Pending: t.assembler.Carried(),
 	}, nil
 }

@@ -28,6 +28,11 @@ type measures struct {
 	// gradNorm and rate are means over the optimizer steps.
 	gradNorm, rate loss.Mean
 	skipped        int64
+	// explained is the share of the returns' variance that the critic knew before the step; nil without a critic. The
+	// others are of its optimizer steps.
+	explained              *float64
+	criticNorm, criticRate mean
+	criticSkipped          int64
 	// values are the batch's, by metric name; nil until a batch was trained on.
 	values map[string]float64
 }
@@ -161,12 +166,20 @@ func (t *trainer) tell(metrics map[string]float64, at time.Time) {
 func (t *trainer) values(now time.Time) map[string]float64 {
 	m := &t.now
 	v := maps.Clone(m.values)
-	v["loss/policy"] = m.loss / max(1, m.rate.Count)
+	if m.rate.Count > 0 { // else only the critic was trained
+		v["loss/policy"] = m.loss / m.rate.Count
+		v["policy/entropy"], v["policy/mismatch_kl"] = m.entropy.Value(), m.mismatch.Value()
+		v["optimizer/grad_norm"], v["optimizer/learning_rate"], v["optimizer/skipped"] = m.gradNorm.Value(), m.rate.Value(), float64(m.skipped)
+	}
+	if m.explained != nil {
+		v["critic/explained_variance"], v["critic/learning_rate"] = *m.explained, m.criticRate.value()
+	}
+	if m.criticNorm.count > 0 || m.criticSkipped > 0 {
+		v["critic/grad_norm"], v["critic/skipped"] = m.criticNorm.value(), float64(m.criticSkipped)
+	}
 	for name, mean := range m.losses {
 		v["loss/"+name] = mean.Value()
 	}
-	v["policy/entropy"], v["policy/mismatch_kl"] = m.entropy.Value(), m.mismatch.Value()
-	v["optimizer/grad_norm"], v["optimizer/learning_rate"], v["optimizer/skipped"] = m.gradNorm.Value(), m.rate.Value(), float64(m.skipped)
 	for name, x := range m.offPolicy {
 		v["off_policy/"+name] = x
 	}

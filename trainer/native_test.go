@@ -25,7 +25,7 @@ func nativeUpdate(t *testing.T, change func(*Config)) (before, after *gpu.Weight
 	defer engine.Close()
 	cfg := testConfig(t.TempDir())
 	cfg.Optimizer.LearningRate, cfg.MicroTokens = 0.01, 1<<20
-	cfg.Advantage.Name = "gae"
+	cfg.Advantage.Name, cfg.Critic.Network = "gae", CriticHead
 	change(&cfg)
 	require.NoError(t, cfg.Validate())
 	deps, err := Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}}.withDefaults()
@@ -33,6 +33,7 @@ func nativeUpdate(t *testing.T, change func(*Config)) (before, after *gpu.Weight
 	tr := &trainer{cfg: cfg, deps: deps, random: rand.NewPCG(1, 2), now: newMeasures(time.Time{})}
 	require.NoError(t, tr.chooseLoss())
 	require.NoError(t, tr.chooseAdvantage())
+	require.NoError(t, tr.chooseCritic())
 
 	w := newWorld(vocab)
 	w.weights[0] = newBigram(vocab).table

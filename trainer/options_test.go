@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,8 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 		w := newWorld(vocab)
 		steps := 0
 		err := Run(t.Context(), cfg, Deps{
-			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
-			Reference: func() (gpu.Engine, error) { return newBigram(vocab), nil },
+			Engine: bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead}), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
 			Observer: func(e schemas.Event) {
 				if e.Type == schemas.EventStepDone {
 					steps++
@@ -39,19 +40,22 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 			require.NoError(t, run(t, func(c *Config) { c.Loss.Name = name }))
 		})
 	}
-	lacks := map[string]string{"Values": "needs a critic"}
 	for _, name := range advantage.Names() {
 		t.Run("advantage "+name, func(t *testing.T) {
 			t.Parallel()
 			err := run(t, func(c *Config) { c.Advantage.Name, c.Minibatches = name, 1 })
-			for _, need := range advantage.Requires(name, advantage.DefaultOptions()) {
-				if lacks[need] != "" {
-					require.ErrorContains(t, err, lacks[need])
-					return
-				}
+			if slices.Contains(advantage.Requires(name, advantage.DefaultOptions()), "Values") {
+				require.ErrorContains(t, err, "needs a critic")
+				return
 			}
 			require.NoError(t, err)
 		})
+		for _, network := range []string{CriticHead, CriticOwn} {
+			t.Run("advantage "+name+", critic "+network, func(t *testing.T) {
+				t.Parallel()
+				require.NoError(t, run(t, func(c *Config) { c.Advantage.Name, c.Critic.Network, c.Critic.WarmupSteps = name, network, 1 }))
+			})
+		}
 	}
 	for _, name := range []string{ProximalRecompute, loss.ApproximateLogLinear, loss.ApproximateLinear, loss.ApproximateRollout} {
 		t.Run("proximal "+name, func(t *testing.T) {

@@ -31,6 +31,8 @@ type trainer struct {
 	needLogprobs bool
 	proximal     bool // whether ratios need the log-probabilities at the start of the step
 	reference    gpu.Engine
+	// critic is the policy's own engine where it is a head; nil without one.
+	critic gpu.Engine
 
 	store     *checkpoint.Store
 	issuer    *issuer
@@ -83,6 +85,9 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if err := t.chooseLoss(); err != nil {
 		return nil, err
 	}
+	if err := t.chooseCritic(); err != nil {
+		return nil, err
+	}
 	if t.store, err = checkpoint.Open(cfg.Checkpoint, deps.Folder); err != nil {
 		return nil, err
 	}
@@ -113,6 +118,9 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 		}
 	}
 	if err := t.openReference(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := t.openCritic(ctx, c); err != nil {
 		return nil, err
 	}
 	if err := t.resume(ctx, fence, c); err != nil {
@@ -228,7 +236,7 @@ func (t *trainer) openReference(ctx context.Context, c *checkpoint.Checkpoint) (
 	if !t.objective.NeedsReference() {
 		return nil
 	}
-	if t.reference, err = t.deps.Reference(); err != nil {
+	if t.reference, err = t.deps.NewEngine(t.deps.Engine.Config()); err != nil {
 		return fmt.Errorf("make the reference policy: %w", err)
 	}
 	w, err := t.store.Reference(t.deps.Engine.Config(), c)
@@ -284,6 +292,9 @@ func (t *trainer) close() error {
 	}
 	if t.reference != nil {
 		errs = append(errs, t.reference.Close())
+	}
+	if t.critic != nil && t.cfg.Critic.Network == CriticOwn {
+		errs = append(errs, t.critic.Close())
 	}
 	if t.feed != nil {
 		errs = append(errs, t.feed.Close())

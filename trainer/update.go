@@ -36,7 +36,7 @@ func (t *trainer) chooseLoss() (err error) {
 	}
 	corrects := o.Correction.Weight != loss.WeightNone || len(o.Correction.Rules) > 0
 	t.proximal = o.Old != loss.OldBehaviour || corrects && o.Correction.Of != loss.OfCurrent
-	if t.objective.NeedsReference() && t.deps.Reference == nil {
+	if t.objective.NeedsReference() && t.deps.NewEngine == nil {
 		return errors.New("loss: the KL term needs a reference policy, and there is no engine for it")
 	}
 	t.proximal = t.proximal && t.cfg.Proximal == ProximalRecompute
@@ -48,19 +48,28 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 	began := t.deps.Now()
 	defer func() { t.now.old = t.deps.Now().Sub(began) }()
 	old := &oldPolicy{}
-	critic := t.deps.Engine.Config().ValueHead
+	head := t.cfg.Critic.Network == CriticHead
+	if t.critic != nil {
+		old.values = make([]float64, len(rows.Tokens))
+	}
 	penalized := t.cfg.Loss.KL.Coef > 0 && t.cfg.Loss.KL.In == loss.KLInReward
-	if t.proximal && t.cfg.Minibatches*t.cfg.Epochs > 1 || critic || penalized || t.needLogprobs {
+	if t.proximal && t.cfg.Minibatches*t.cfg.Epochs > 1 || head || penalized || t.needLogprobs {
 		old.logprobs = make([]float64, len(rows.Tokens))
-		if critic {
-			old.values = make([]float64, len(rows.Tokens))
+		var values []float64
+		if head {
+			values = old.values
 		}
-		if err := t.evaluate(ctx, t.deps.Engine, rows, old.logprobs, old.values); err != nil {
+		if err := t.evaluate(ctx, t.deps.Engine, rows, old.logprobs, values); err != nil {
 			return nil, fmt.Errorf("log-probabilities of the old policy: %w", err)
 		}
 		var err error
 		if t.now.offPolicy, err = loss.OffPolicy(rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour); err != nil {
 			return nil, fmt.Errorf("measure how far sampling and training are apart: %w", err)
+		}
+	}
+	if t.critic != nil && !head {
+		if err := t.evaluate(ctx, t.critic, rows, nil, old.values); err != nil {
+			return nil, fmt.Errorf("values of the critic: %w", err)
 		}
 	}
 	if t.reference != nil {
@@ -86,15 +95,19 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 	return old, nil
 }
 
-// evaluate fills log-probabilities, and values unless nil, of all rows.
+// evaluate fills log-probabilities and values of all rows, each unless nil.
 func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, logprobs, values []float64) error {
 	for _, micro := range batch.Pack(rows.All(), rows.Length, t.cfg.MicroTokens) {
-		out, err := e.Forward(ctx, rows.GPU(micro), false)
+		in := rows.GPU(micro)
+		in.ValuesOnly = logprobs == nil
+		out, err := e.Forward(ctx, in, false)
 		if err != nil {
 			return err
 		}
-		batch.Scatter(rows, micro, out.Logprobs, logprobs)
-		if values != nil && out.Values != nil {
+		if logprobs != nil {
+			batch.Scatter(rows, micro, out.Logprobs, logprobs)
+		}
+		if values != nil {
 			batch.Scatter(rows, micro, out.Values, values)
 		}
 	}
@@ -115,6 +128,9 @@ func (t *trainer) advantages(rows *batch.Rows, old *oldPolicy) (*advantage.Resul
 	if err := t.estimator.Estimate(in, out); err != nil {
 		return nil, fmt.Errorf("estimate advantages by %s: %w", t.estimator.Name(), err)
 	}
+	if old.values != nil {
+		t.now.explained = new(explainedVariance(old.values, out.Returns, rows.Mask))
+	}
 	return out, nil
 }
 
@@ -130,21 +146,39 @@ func (t *trainer) update(ctx context.Context, rows *batch.Rows, old *oldPolicy, 
 			}
 		}
 	}
-	return nil
+	return t.endWarmup(ctx)
 }
 
-// minibatch gathers the gradient over micro-batches and takes one optimizer step.
+// minibatch gathers the gradient over micro-batches and takes one optimizer step, of the policy and of a critic that is
+// apart, or of the critic alone while it warms up.
 //
 // Invariant: splitting a minibatch into micro-batches changes nothing but rounding: denominators are the
 // minibatch's.
 func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, old *oldPolicy, adv *advantage.Result) error {
 	counts := loss.Count(rows.Lay(of), batch.Gather(rows, of, rows.Mask))
+	warming, apart := t.cfg.Critic.warming(t.step), t.cfg.Critic.apart(t.step)
 	for _, micro := range batch.Pack(of, rows.Length, t.cfg.MicroTokens) {
+		if apart {
+			if err := t.criticMicro(ctx, rows, micro, counts, old, adv); err != nil {
+				return err
+			}
+		}
+		if warming {
+			continue
+		}
 		if err := t.micro(ctx, rows, micro, counts, old, adv); err != nil {
 			return err
 		}
 	}
-	options := t.cfg.Optimizer.options(t.step, t.cfg.Steps)
+	if apart {
+		if err := t.criticStep(ctx); err != nil {
+			return err
+		}
+	}
+	if warming {
+		return nil
+	}
+	options := t.policyOptions()
 	stats, err := t.deps.Engine.Step(ctx, options)
 	if err != nil {
 		return fmt.Errorf("optimizer step: %w", err)
@@ -165,11 +199,13 @@ func (t *trainer) micro(ctx context.Context, rows *batch.Rows, of []int, counts 
 	}
 	b := &loss.Batch{
 		Offsets: in.Offsets, Mask: in.Mask,
-		Logprobs: widen(out.Logprobs), Entropies: widen(out.Entropies), Values: widen(out.Values),
+		Logprobs: widen(out.Logprobs), Entropies: widen(out.Entropies),
 		Proximal: batch.Gather(rows, of, old.logprobs), Behaviour: batch.Gather(rows, of, rows.Behaviour),
-		Advantages: batch.Gather(rows, of, adv.Advantages), Returns: batch.Gather(rows, of, adv.Returns),
-		OldValues: batch.Gather(rows, of, old.values), Reference: batch.Gather(rows, of, old.reference),
+		Advantages: batch.Gather(rows, of, adv.Advantages), Reference: batch.Gather(rows, of, old.reference),
 		Weights: batch.Gather(rows, of, old.weights), Counts: counts,
+	}
+	if t.cfg.Critic.Network == CriticHead {
+		b.Values, b.OldValues, b.Returns = widen(out.Values), batch.Gather(rows, of, old.values), batch.Gather(rows, of, adv.Returns)
 	}
 	if err := t.placeProximal(b, batch.Gather(rows, of, rows.Versions)); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (s *session) noteConfig() error {
 // held out, under another value.
 func lasting(key string) bool {
 	switch key {
-	case "run.seed", "task.name", "task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries":
+	case "run.seed", "trainer.critic.network", "task.name", "task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries":
 		return true
 	}
 	return strings.HasPrefix(key, "model.")

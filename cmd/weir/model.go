@@ -9,11 +9,14 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/trainer"
 )
 
-// newEngine makes the policy: the model folder's when one is named, else fresh weights from the run's seed.
+// newEngine makes the policy: the model folder's when one is named, else fresh weights from the run's seed. It has a value
+// head where that is the critic.
 func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, error) {
-	model := cfg.Model.Config(t.tokenizer.Size())
+	model, head := cfg.Model.Config(t.tokenizer.Size()), cfg.Trainer.Critic.Network == trainer.CriticHead
+	model.ValueHead = head
 	if cfg.Model.Folder == "" {
 		return emptyEngine(cfg, model)
 	}
@@ -24,11 +27,12 @@ func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, er
 	if !bytes.Equal(folder.Tokenizer, t.tokenizer.JSON()) {
 		return nil, fmt.Errorf("model.folder: %s has another tokenizer than task %s", cfg.Model.Folder, cfg.Task.Name)
 	}
-	engine, err := emptyEngine(cfg, folder.Config)
+	model, weights := gpu.WithValueHead(folder.Config, folder.Weights, head)
+	engine, err := emptyEngine(cfg, model)
 	if err != nil {
 		return nil, err
 	}
-	return engine, engine.SetWeights(ctx, folder.Weights)
+	return engine, engine.SetWeights(ctx, weights)
 }
 
 // emptyEngine makes an engine of a given shape with starting weights from the run's seed.

@@ -87,7 +87,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
 			Engine: engine, Stream: stream, Prompts: prompts, Demonstrations: t.demonstrations,
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
-			Reference: func() (gpu.Engine, error) { return emptyEngine(s.cfg, engine.Config()) },
+			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,
 			Observer:  func(e schemas.Event) { noted(); book.add(ctx, e) },
 			After:     after,

@@ -82,8 +82,6 @@ type Model struct {
 	TieEmbeddings bool `koanf:"tie_embeddings"`
 	// MaxPositions bounds the length of a sequence. Defaults to 160.
 	MaxPositions int `koanf:"max_positions"`
-	// ValueHead adds a critic on the policy's trunk. Defaults to false.
-	ValueHead bool `koanf:"value_head"`
 	// EmbeddingStd is the standard deviation of the starting embeddings, OutputFromValue starts each output
 	// projection as so much of its value projection's transpose: both help a small model to learn to copy.
 	// Default to 0.4 and 0.7.
@@ -97,7 +95,7 @@ func (m Model) Config(vocabulary int) gpu.Config {
 		Architectures: []string{"LlamaForCausalLM"}, ModelType: "llama", VocabSize: vocabulary,
 		HiddenSize: m.Hidden, IntermediateSize: m.Intermediate, NumLayers: m.Layers,
 		NumHeads: m.Heads, NumKVHeads: m.KVHeads, RopeTheta: m.RopeTheta, RMSNormEps: 1e-6,
-		TieEmbeddings: m.TieEmbeddings, MaxPositions: m.MaxPositions, DType: "float32", ValueHead: m.ValueHead,
+		TieEmbeddings: m.TieEmbeddings, MaxPositions: m.MaxPositions, DType: "float32",
 	}
 }
 

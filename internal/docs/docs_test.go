@@ -100,7 +100,7 @@ func TestAdvicesNameMetricsAndKeysThatExist(t *testing.T) {
 // The keys of metrics.jsonl in the code and in the table are the same.
 func TestEveryMetricKeyIsOnThePage(t *testing.T) {
 	t.Parallel()
-	key := regexp.MustCompile(`^(reward|staleness|batch|policy|optimizer|rejected|time|rate|queue|admission|total|eval|test|loss)/[a-z_/]*$`)
+	key := regexp.MustCompile(`^(reward|staleness|batch|policy|optimizer|rejected|time|rate|queue|admission|total|eval|test|loss|critic)/[a-z_/]*$`)
 	written := map[string]bool{}
 	for path, text := range sources(t) {
 		inLoss := strings.HasPrefix(path, "trainer/loss/")

@@ -84,6 +84,12 @@ func Groups() []Group {
 			{"optimizer/learning_rate", "", "Mean learning rate."},
 			{"optimizer/skipped", "steps", "Optimizer steps skipped because the gradient was not finite."},
 		}},
+		{"Critic (step_done; where there is one)", []Key{
+			{"critic/explained_variance", "share", "What its values explain of the returns' variance, before the step. Below 0: the mean does better."},
+			{"critic/learning_rate", "", "Mean learning rate."},
+			{"critic/grad_norm", "", "Gradient norm before clipping, where the critic takes steps by itself."},
+			{"critic/skipped", "steps", "Of those, skipped because the gradient was not finite."},
+		}},
 		{"Refused (step_done)", []Key{
 			{"rejected/<reason>", "trajectories", "Trajectories not trained on since the last step, by reason."},
 		}},
