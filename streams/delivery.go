@@ -205,6 +205,15 @@ func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
 
 // refuse moves a message that was never returned to REJECTED.
 func (f *Feed) refuse(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+	if err := f.move(ctx, d, reason, detail, data, replies...); err != nil {
+		return err
+	}
+	f.refused[reason]++
+	return nil
+}
+
+// move moves a message to REJECTED.
+func (f *Feed) move(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
 	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
 	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
 		return err
@@ -234,7 +243,7 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail st
 	if err != nil {
 		return fmt.Errorf("reject sequence %d: encode: %w", d.Sequence, err)
 	}
-	return f.refuse(ctx, d, reason, detail, data, replies...)
+	return f.move(ctx, d, reason, detail, data, replies...)
 }
 
 // RejectCarried keeps in REJECTED a trajectory that stood at a sequence, was acked and may be purged: one that a checkpoint

@@ -94,6 +94,7 @@ type Feed struct {
 	reconnects  uint64
 	interrupted bool
 	passed      uint64
+	refused     map[Reason]int
 
 	book   book
 	cancel context.CancelFunc
@@ -114,7 +115,7 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	if err := r.held(ctx); err != nil {
 		return nil, fmt.Errorf("open feed: %w", err)
 	}
-	f := &Feed{run: r, options: options}
+	f := &Feed{run: r, options: options, refused: map[Reason]int{}}
 	state, err := f.identify(ctx)
 	if err != nil {
 		return nil, err
@@ -314,6 +315,14 @@ func (f *Feed) Passed() uint64 {
 		return min(f.passed, first-1)
 	}
 	return f.passed
+}
+
+// Refused counts the messages that the feed has refused by itself since it was asked last, by reason. It is of Next's
+// goroutine.
+func (f *Feed) Refused() map[Reason]int {
+	refused := f.refused
+	f.refused = map[Reason]int{}
+	return refused
 }
 
 // Fullness is how full the stream is by messages or by bytes, whichever is fuller: 1 when it takes no more.

@@ -148,6 +148,14 @@ func (f brokerFeed) Purge(ctx context.Context, upTo uint64) error {
 	return recreated(f.Feed.Purge(ctx, upTo))
 }
 
+func (f brokerFeed) Refused() map[batch.Reason]int {
+	refused := map[batch.Reason]int{}
+	for reason, n := range f.Feed.Refused() {
+		refused[batch.Reason(reason)] = n
+	}
+	return refused
+}
+
 func (f brokerFeed) Identity() Position {
 	p := f.Feed.Identity()
 	return Position{Stream: p.Stream, Created: p.Created, Sequence: p.Sequence}

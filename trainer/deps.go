@@ -45,6 +45,8 @@ type Feed interface {
 	Next(ctx context.Context) (*Delivery, error)
 	// Passed is the sequence up to which every message was delivered, or refused by the feed itself.
 	Passed() uint64
+	// Refused counts the messages that the feed itself refused since it was asked last.
+	Refused() map[batch.Reason]int
 	// Fullness is how full the stream is, from 0 to 1.
 	Fullness(ctx context.Context) (float64, error)
 	// Ack says that messages need not be delivered again to this feed. It removes nothing.

@@ -354,6 +354,8 @@ func (f *worldFeed) Close() error { return nil }
 
 func (f *worldFeed) Passed() uint64 { return f.next }
 
+func (f *worldFeed) Refused() map[batch.Reason]int { return nil }
+
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
 
 func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {

@@ -199,6 +199,9 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 func (t *trainer) save(ctx context.Context, b *batch.Batch) error {
 	began := t.deps.Now()
 	t.measure(b)
+	for reason, n := range t.feed.Refused() {
+		t.now.refusals[string(reason)] += int64(n)
+	}
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/loss"
 )
@@ -235,6 +236,7 @@ func of(means map[string]*mean, name string) *mean {
 // reasons are all that a trajectory can be refused or passed over for, sorted.
 func reasons() []string {
 	all := []string{
+		string(streams.ReasonMalformed), string(streams.ReasonVersion), string(streams.ReasonOversized),
 		string(batch.ReasonStale), string(batch.ReasonDuplicate), string(batch.ReasonForeign),
 		string(batch.ReasonPoisoned), string(batch.ReasonIncomplete), string(batch.ReasonZeroVariance),
 	}

@@ -289,6 +289,12 @@ func feedRejects(b *bench) {
 	f := b.feed(r, streams.FeedOptions{})
 	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
 	b.nothing(r, f)
+	refused := map[streams.Reason]int{}
+	for _, c := range cases {
+		refused[c.reason]++
+	}
+	require.Equal(b, refused, f.Refused())
+	require.Empty(b, f.Refused())
 	rejected := b.rejected(r)
 	require.Len(b, rejected, len(cases))
 	for i, c := range cases {
