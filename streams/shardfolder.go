@@ -77,7 +77,7 @@ func (f folderShards) get(_ context.Context, shard schemas.Shard) ([]byte, error
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s", ErrNoShard, path)
+		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker", ErrNoShard, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get shard: %w", err)

@@ -102,7 +102,7 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte
 	err = o.transfer(ctx, "get shard "+shard.Hash, shard.Size, func(ctx context.Context, store jetstream.ObjectStore) error {
 		object, err := store.Get(ctx, shard.Hash)
 		if errors.Is(err, jetstream.ErrObjectNotFound) {
-			return fmt.Errorf("%w: %s", ErrNoShard, shard.Hash)
+			return fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", ErrNoShard, shard.Hash)
 		}
 		if err != nil {
 			return err

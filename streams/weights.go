@@ -86,7 +86,8 @@ func (r *Run) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
 // holds the bytes of each whole shard of m by its hash. As configured, deltas are stored instead where they are
 // smaller, and the manifest that readers see says so; m is not changed.
 //
-// Publishing the same weights of a version again succeeds and changes nothing. It fails with [ErrFenced] if
+// Publishing the same weights of a version again succeeds. It stores those whole shards that the store lacks, as it does
+// when the run goes on with another Dir, and changes nothing else. Publish fails with [ErrFenced] if
 // the version is taken by other weights or a newer one is published, and with [ErrCorruptShard] if shards are not m's.
 // Versions that are no longer kept, and shards that none of the kept needs, are removed.
 //
@@ -131,7 +132,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 	if latest != nil && m.Version <= latest.Version {
 		for _, h := range history {
 			if h.Version == m.Version && sameWeights(h, m) {
-				return true, nil
+				return true, w.putBack(ctx, h, shards)
 			}
 		}
 		return false, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
@@ -149,6 +150,18 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 	w.hold(stored, shards, m, length)
 	w.tidy(ctx, stored, blobs, append([]*schemas.Manifest{stored}, history...))
 	return true, nil
+}
+
+// putBack stores the shards of a published version that are stored whole.
+func (w *Weights) putBack(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+	for _, s := range m.Shards {
+		if data, whole := shards[s.Hash]; whole {
+			if err := w.store.put(ctx, s.Hash, data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // setManifest publishes if revision is still the newest. It reports false too for an attempt that was carried out and

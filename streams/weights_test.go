@@ -100,6 +100,26 @@ func TestPublishAndLoad(t *testing.T) {
 	})
 }
 
+func TestWeightsOfAnotherFolderAreNamedAndPutBack(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		m, blobs := weightsOf(0, 2)
+		require.NoError(t, weightsWith(t, f.run, config).Publish(f.ctx, m, blobs))
+		other := DefaultWeightsConfig()
+		if config.Dir == "" {
+			other.Dir = t.TempDir()
+		}
+		moved := weightsWith(t, f.run, other)
+		_, err := moved.Load(f.ctx, m)
+		require.ErrorIs(t, err, ErrNoShard)
+		require.ErrorContains(t, err, "weights.dir")
+		require.NoError(t, moved.Publish(f.ctx, m, blobs))
+		whole, err := moved.Load(f.ctx, m)
+		require.NoError(t, err)
+		require.Equal(t, wholeOf(0), whole)
+	})
+}
+
 func TestPublishRefuses(t *testing.T) {
 	f := newFixture(t, false)
 	m, blobs := weightsOf(0, 2)
