@@ -1,16 +1,20 @@
 package trainer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weir-rl/weir/gpu"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
@@ -39,20 +43,33 @@ func testConfig(dir string) Config {
 	return c
 }
 
-// train runs to the end, starting again whenever the trainer was killed, and returns the final weights.
+// train runs to the end, starting again whenever the trainer was killed, and returns the final weights, the critic's
+// after the policy's.
 func train(t *testing.T, cfg Config, w *world) []float32 {
 	t.Helper()
 	for range 1000 {
-		e := newBigram(w.vocab)
-		err := Run(t.Context(), cfg, Deps{Engine: e, Stream: w, Prompts: prompts{w.vocab}, Folder: folder{w.crash}})
+		e, own := bigramOf(gpu.Config{VocabSize: w.vocab, ValueHead: cfg.Critic.Network == CriticHead}), &bigram{}
+		err := Run(t.Context(), cfg, Deps{
+			Engine: e, Stream: w, Prompts: prompts{w.vocab}, Folder: folder{w.crash},
+			NewEngine: func(c gpu.Config) (gpu.Engine, error) {
+				own = bigramOf(c)
+				return own, nil
+			},
+		})
 		if errors.Is(err, errCrash) {
 			continue
 		}
 		require.NoError(t, err)
-		return e.table
+		return slices.Concat(e.table, e.values, own.table, own.values)
 	}
 	t.Fatal("the run never ends")
 	return nil
+}
+
+// critical makes an advantage by a critic that warms up.
+func critical(c *Config, network string) {
+	c.Advantage.Name, c.Critic.Network, c.Critic.WarmupSteps = "gae", network, 2
+	c.Critic.Optimizer.LearningRate, c.Critic.Optimizer.ClipNorm = 0.3, 0
 }
 
 // audit checks the record against what the producers sent.
@@ -117,6 +134,8 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		{"asynchronous", 2, false, func(*Config) {}},
 		{"with a baseline", 2, false, func(c *Config) { c.Advantage.Name = "remax" }},
 		{"with running means", 2, false, func(c *Config) { c.Advantage.Name = "rae" }},
+		{"with a value head", 0, true, func(c *Config) { critical(c, CriticHead) }},
+		{"with a critic of its own", 2, false, func(c *Config) { critical(c, CriticOwn) }},
 		{"with samples passed over", 2, false, func(c *Config) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
 		}},
@@ -168,7 +187,10 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 				cfg := testConfig(t.TempDir())
 				cfg.Eta, cfg.Depth, cfg.MaxConcurrentGroups = int(seed%4), int(seed%4), int(seed%3)*2
 				cfg.Checkpoint.Messages, cfg.MaxDroppedGroups = 10*int(1+seed%5), int(seed%2)*4
-				cfg.Advantage.Name = []string{"grpo", "remax", "rae"}[seed%3]
+				cfg.Advantage.Name = []string{"grpo", "remax", "rae", "gae"}[seed/4%4]
+				if cfg.Advantage.Name == "gae" {
+					critical(&cfg, []string{CriticHead, CriticOwn}[seed/2%2])
+				}
 				cfg.Selection.Resample.By = []string{selection.ResampleOff, selection.ResampleCorrect}[seed%5/4]
 				cfg.Selection.Resample.Take = 2
 				w := newWorld(vocab)
@@ -227,12 +249,19 @@ func TestEtaZeroDoesNotDependOnTheOrderOfArrival(t *testing.T) {
 
 func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"grpo", "remax", "rae"} {
+	for _, change := range []func(*Config){
+		func(c *Config) { c.Advantage.Name = "grpo" },
+		func(c *Config) { c.Advantage.Name = "remax" },
+		func(c *Config) { c.Advantage.Name = "rae" },
+		func(c *Config) { critical(c, CriticHead) },
+		func(c *Config) { critical(c, CriticOwn) },
+	} {
 		for _, size := range []int{4, 1} {
 			cfg := testConfig(t.TempDir())
 			cfg.Deterministic, cfg.MicroTokens = true, 1<<20
-			cfg.Advantage.Name, cfg.GroupSize, cfg.MinGroup = name, size, min(size, 2)
-			require.Equal(t, plainLoop(t, cfg), train(t, cfg, newWorld(vocab)), "%s, groups of %d", name, size)
+			cfg.GroupSize, cfg.MinGroup = size, min(size, 2)
+			change(&cfg)
+			require.Equal(t, plainLoop(t, cfg), train(t, cfg, newWorld(vocab)), "%s, critic %s, groups of %d", cfg.Advantage.Name, cfg.Critic.Network, size)
 		}
 	}
 }
@@ -240,7 +269,11 @@ func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 // plainLoop trains without streams, assembly, packing or checkpoints.
 func plainLoop(t *testing.T, cfg Config) []float32 {
 	ctx := t.Context()
-	w, e := newWorld(vocab), newBigram(vocab)
+	w, e := newWorld(vocab), bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})
+	critic := e
+	if cfg.Critic.Network == CriticOwn {
+		critic = bigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
+	}
 	estimator, err := advantage.New(cfg.Advantage.Name, cfg.Advantage.Options)
 	require.NoError(t, err)
 	policy, err := loss.NewObjective(cfg.Loss)
@@ -272,31 +305,60 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 			}
 		}
 		rows := batch.NewRows(b)
+		forward := func(e *bigram, of []int) *gpu.Outputs {
+			out, err := e.Forward(ctx, rows.GPU(of), true)
+			require.NoError(t, err)
+			return out
+		}
+		old, values := widen(forward(e, rows.All()).Logprobs), widen(forward(critic, rows.All()).Values)
 		adv := &advantage.Result{}
 		require.NoError(t, estimator.Estimate(&advantage.Batch{
 			Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards, Group: rows.Group, Trajectory: rows.Trajectory,
-			Baselines: batch.Pick(rows.Group, greedy),
+			Baselines: batch.Pick(rows.Group, greedy), Values: values,
 		}, adv))
-		out, err := e.Forward(ctx, rows.GPU(rows.All()), false)
-		require.NoError(t, err)
-		old := widen(out.Logprobs)
 		for _, of := range rows.Minibatches(cfg.Minibatches, random) {
-			in := rows.GPU(of)
-			out, err := e.Forward(ctx, in, true)
-			require.NoError(t, err)
-			var result loss.Result
-			require.NoError(t, policy.Loss(&loss.Batch{
-				Offsets: in.Offsets, Mask: in.Mask, Logprobs: widen(out.Logprobs),
+			in := &loss.Batch{
+				Offsets: rows.Lay(of), Mask: batch.Gather(rows, of, rows.Mask),
 				Proximal: batch.Gather(rows, of, old), Behaviour: batch.Gather(rows, of, rows.Behaviour),
-				Advantages: batch.Gather(rows, of, adv.Advantages),
-			}, &result))
-			g := gradients(&result)
-			require.NoError(t, e.Backward(ctx, g))
-			_, err = e.Step(ctx, cfg.Optimizer.options(step, cfg.Steps))
-			require.NoError(t, err)
+				Advantages: batch.Gather(rows, of, adv.Advantages), Returns: batch.Gather(rows, of, adv.Returns),
+				OldValues: batch.Gather(rows, of, values),
+			}
+			take := func(e *bigram, result *loss.Result, o gpu.StepOptions) {
+				require.NoError(t, e.Backward(ctx, gradients(result)))
+				_, err := e.Step(ctx, o)
+				require.NoError(t, err)
+			}
+			warming, rate := step < cfg.Critic.WarmupSteps, cfg.Critic.Optimizer.LearningRate
+			var result loss.Result
+			if warming || critic != e {
+				in.Values = widen(forward(critic, of).Values)
+				require.NoError(t, policy.ValueLoss(in, &result))
+				in.Values = nil
+				o := cfg.Critic.Optimizer.options(step, cfg.Steps)
+				if critic == e {
+					o.LearningRate, o.ValueLearningRate = 0, rate
+				}
+				take(critic, &result, o)
+			}
+			if warming {
+				continue
+			}
+			out, o := forward(e, of), cfg.Optimizer.options(step, cfg.Steps)
+			in.Logprobs = widen(out.Logprobs)
+			if critic == e && values != nil {
+				in.Values, o.ValueLearningRate = widen(out.Values), rate
+			}
+			require.NoError(t, policy.Loss(in, &result))
+			take(e, &result, o)
+		}
+		if critic == e && step+1 == cfg.Critic.WarmupSteps {
+			require.NoError(t, e.SetOptimizer(ctx, &gpu.OptimizerState{}))
 		}
 	}
-	return e.table
+	if critic == e {
+		return slices.Concat(e.table, e.values)
+	}
+	return slices.Concat(e.table, critic.table, critic.values)
 }
 
 func TestAStepThatDropsMoreThanTheStreamHoldsGoesOn(t *testing.T) {
@@ -327,23 +389,53 @@ func TestAStepThatDropsMoreThanTheStreamHoldsGoesOn(t *testing.T) {
 	}
 }
 
+func TestAStepThatFindsNextToNothingToTrainOnSaysSo(t *testing.T) {
+	t.Parallel()
+	for flat, want := range map[uint64]bool{0: false, 40: true} {
+		cfg := testConfig(t.TempDir())
+		w := newWorld(vocab)
+		w.flat = flat
+		var log bytes.Buffer
+		err := Run(t.Context(), cfg, Deps{
+			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		said := strings.Contains(log.String(), "set trainer.selection.drop_zero_variance=false")
+		require.Equal(t, want, said, log.String())
+	}
+}
+
 func TestItLearns(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t.TempDir())
-	cfg.Steps, cfg.Eta, cfg.Depth = 60, 2, -1
-	w := newWorld(vocab)
-	var rewards []float64
-	e := newBigram(vocab)
-	err := Run(t.Context(), cfg, Deps{Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Observer: func(ev schemas.Event) {
-		if ev.Type == schemas.EventStepDone {
-			rewards = append(rewards, ev.Metrics["reward/mean"])
-		}
-	}})
-	require.NoError(t, err)
-	require.Len(t, rewards, 60)
-	require.Greater(t, mean10(rewards[50:]), 2*mean10(rewards[:10]))
-	_, err = os.Stat(checkpoint.StepDir(cfg.Checkpoint.Dir, 60))
-	require.NoError(t, err)
+	for name, change := range map[string]func(*Config){
+		"by groups":              func(*Config) {},
+		"by a value head":        func(c *Config) { critical(c, CriticHead) },
+		"by a critic of its own": func(c *Config) { critical(c, CriticOwn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig(t.TempDir())
+			cfg.Steps, cfg.Eta, cfg.Depth = 60, 2, -1
+			change(&cfg)
+			w := newWorld(vocab)
+			var rewards []float64
+			e := bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})
+			err := Run(t.Context(), cfg, Deps{
+				Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+				NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+				Observer: func(ev schemas.Event) {
+					if ev.Type == schemas.EventStepDone {
+						rewards = append(rewards, ev.Metrics["reward/mean"])
+					}
+				},
+			})
+			require.NoError(t, err)
+			require.Len(t, rewards, 60)
+			require.Greater(t, mean10(rewards[50:]), 2*mean10(rewards[:10]))
+			_, err = os.Stat(checkpoint.StepDir(cfg.Checkpoint.Dir, 60))
+			require.NoError(t, err)
+		})
+	}
 }
 
 func mean10(x []float64) float64 {
