@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -49,7 +46,7 @@ type Deps struct {
 // Callers over HTTP cannot, so theirs may run on for Config.DrainTimeout.
 func Run(ctx context.Context, cfg Config, d Deps) error {
 	if cfg.Name == "" {
-		cfg.Name = defaultName()
+		cfg.Name = streams.WorkerName("inference")
 	}
 	metrics := NewMetrics(d.Registerer)
 	engine := NewEngine(cfg, d.NewDecoder, metrics, d.Log)
@@ -121,31 +118,16 @@ func serve(ctx context.Context, cfg Config, stream Stream, engine *Engine) error
 
 // tell emits the event that a version came into use. Nothing depends on it, so a failure is logged alone.
 func (d Deps) tell(ctx context.Context, name string, a Applied) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	err := d.Stream.Emit(ctx, &schemas.Event{
+	err := d.Stream.Emit(bounded, &schemas.Event{
 		Run: d.Run, Type: schemas.EventVersionApplied, At: time.Now(), Role: "inference", Worker: name,
 		PolicyVersion: a.Version, Metrics: map[string]float64{
 			"weights_fetch_seconds": a.Fetch.Seconds(), "weights_prepare_seconds": a.Prepare.Seconds(),
 			"swap_wait_seconds": a.Wait.Seconds(), "swap_seconds": a.Pause.Seconds(), "weights_lag_seconds": a.Lag.Seconds(),
 		},
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		d.Log.Warn("emit that a version is in use", "policy_version", a.Version, "err", err)
 	}
-}
-
-// defaultName is made of the host's name, with what a subject cannot hold replaced, and the process id.
-func defaultName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "inference"
-	}
-	host = strings.Map(func(r rune) rune {
-		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
-			return r
-		}
-		return '-'
-	}, host)
-	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }

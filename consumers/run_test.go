@@ -45,6 +45,24 @@ func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
 	}, map[string][]byte{shard.Hash: data}))
 }
 
+// refusing takes no event.
+type refusing struct{ Stream }
+
+func (refusing) Emit(context.Context, *schemas.Event) error { return errors.New("refused") }
+
+func TestAnEventThatIsNotTakenIsAWarningUnlessTheRunEnds(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	d := Deps{Run: "test", Stream: refusing{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	d.tell(ctx, "engine", Applied{Version: 3})
+	require.Contains(t, log.String(), "level=WARN")
+	log.Reset()
+	cancel()
+	d.tell(ctx, "engine", Applied{Version: 3})
+	require.Empty(t, log.String())
+}
+
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

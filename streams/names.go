@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 )
 
@@ -29,6 +30,29 @@ func checkName(what, name string) error {
 
 // CheckRunName says whether a run may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
 func CheckRunName(run string) error { return checkName("run", run) }
+
+// WorkerName is unique among the processes of a run, and a name that subjects carry: the kind of worker, the machine's
+// name and the process id. kind is short, of the characters of a name.
+func WorkerName(kind string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	return workerName(kind, host, os.Getpid())
+}
+
+// workerName leaves out the beginning of a host's name that is too long: machines of one kind differ at the end.
+func workerName(kind, host string, process int) string {
+	name := []byte(host)
+	for i, c := range name {
+		if checkName("host", string(c)) != nil {
+			name[i] = '-'
+		}
+	}
+	end := "-" + strconv.Itoa(process)
+	room := maxName - len(kind) - len("-") - len(end)
+	return kind + "-" + string(name[max(0, len(name)-room):]) + end
+}
 
 // names are the streams, buckets and subjects of one run. Names given to its methods must have passed
 // checkName.

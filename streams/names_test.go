@@ -17,6 +17,15 @@ func TestNamesThatASubjectCannotCarryAreRefused(t *testing.T) {
 	}
 }
 
+func TestWorkerNamesAreNames(t *testing.T) {
+	require.Equal(t, "producer-node-1-internal-7", workerName("producer", "node-1.internal", 7))
+	long := workerName("inference", strings.Repeat("node.", 50)+"übung-1", 1<<22)
+	require.Len(t, long, 64)
+	require.NoError(t, CheckRunName(long))
+	require.True(t, strings.HasSuffix(long, "node---bung-1-4194304"), long)
+	require.NoError(t, CheckRunName(WorkerName("producer")))
+}
+
 func TestSubjects(t *testing.T) {
 	n, err := newNames("r")
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -185,7 +186,7 @@ func (b *weightsBench) coldStart(ctx context.Context, t *task) (string, error) {
 // run trains from the start at one learning rate and reads its versions back.
 func (b *weightsBench) run(ctx context.Context, t *task, start string, rate float64) (*weightsbench.Deltas, []weightsbench.Version, error) {
 	cfg := *b.base
-	cfg.Run.Name = "rate-" + sanitized(strconv.FormatFloat(rate, 'g', -1, 64))
+	cfg.Run.Name = "rate-" + strings.ReplaceAll(strconv.FormatFloat(rate, 'f', -1, 64), ".", "-")
 	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
 	cfg.Trainer.Steps, cfg.Trainer.Optimizer.LearningRate = int64(b.steps), rate
 	cfg.Trainer.Checkpoint.Dir, cfg.Broker.StoreDir = "", ""

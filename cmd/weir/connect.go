@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -71,25 +70,4 @@ func (s *session) attach(ctx context.Context, conn *streams.Conn) (*streams.Run,
 		case <-tick.C:
 		}
 	}
-}
-
-// workerName is unique among the processes of a run: the host's name and the process id.
-func workerName(kind string) string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "host"
-	}
-	return fmt.Sprintf("%s-%s-%d", kind, sanitized(host), os.Getpid())
-}
-
-// sanitized replaces what a subject cannot hold.
-func sanitized(name string) string {
-	out := []byte(name)
-	for i, b := range out {
-		ok := b == '-' || b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
-		if !ok {
-			out[i] = '-'
-		}
-	}
-	return string(out)
 }

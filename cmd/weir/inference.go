@@ -24,7 +24,7 @@ func (a *app) inferenceCommand() *cobra.Command {
 func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	cfg := s.cfg.Inference
 	if cfg.Name == "" {
-		cfg.Name = workerName("inference")
+		cfg.Name = streams.WorkerName("inference")
 	}
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "inference", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "inference", cfg.Name)

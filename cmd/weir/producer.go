@@ -25,7 +25,7 @@ func (a *app) producerCommand() *cobra.Command {
 func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error {
 	cfg := s.cfg.Producer
 	if cfg.Name == "" {
-		cfg.Name = workerName("producer")
+		cfg.Name = streams.WorkerName("producer")
 	}
 	// Leases outlive ctx: a producer that drains finishes, or gives back, what it holds.
 	tickets, err := run.Tickets(context.WithoutCancel(ctx), streams.TicketOptions{Producer: cfg.Name, MaxLeases: cfg.Concurrency})
