@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,9 @@ type Progress struct {
 	// Steps is how many the run will take; Eta its staleness bound.
 	Steps int64
 	Eta   int
+	// Width is the columns of the terminal, to which the live view is cut: a line that wraps could not be drawn over.
+	// nil, or 0 columns, is no bound.
+	Width func() int
 
 	mu      sync.Mutex
 	out     io.Writer
@@ -135,22 +139,39 @@ func (p *Progress) draw() {
 	if p.height > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", p.height)
 	}
-	m := p.last.Metrics
+	m, width := p.last.Metrics, p.width()
 	lines := []string{p.phase}
 	if m != nil {
 		lines = append(lines,
 			fmt.Sprintf("  step         %d/%d  %s  %s left", p.last.Step, p.Steps, bar(p.last.Step, p.Steps, 30), p.left()),
-			fmt.Sprintf("  reward       %.3f  %s", m[KeyReward], spark(p.rewards, 40)),
+			fmt.Sprintf("  reward       %.3f  %s", m[KeyReward], spark(p.rewards, max(1, min(40, width-22)))),
 			fmt.Sprintf("  exact match  %s  held out, greedy", p.score()),
 			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[KeyStaleMean], m[KeyStaleMax], p.Eta),
 			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
 				m[KeyTrajectories], m[KeyTokens], 100*m[KeyIdle]))
 	}
 	for _, l := range lines {
-		fmt.Fprintf(&b, "\x1b[2K%s\n", l)
+		fmt.Fprintf(&b, "\x1b[2K%s\n", cut(l, width))
 	}
 	p.height = max(p.height, len(lines))
 	fmt.Fprint(p.out, b.String())
+}
+
+func (p *Progress) width() int {
+	if p.Width != nil {
+		if columns := p.Width(); columns > 0 {
+			return columns
+		}
+	}
+	return math.MaxInt
+}
+
+// cut is the beginning of a line of one-column characters.
+func cut(line string, width int) string {
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:width])
+	}
+	return line
 }
 
 func bar(done, total int64, width int) string {

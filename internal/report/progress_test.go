@@ -2,8 +2,11 @@ package report
 
 import (
 	"bytes"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,4 +41,26 @@ func TestProgressRedrawsInPlaceOnATerminal(t *testing.T) {
 	require.Contains(t, out.String(), "\x1b[1A")
 	require.Contains(t, out.String(), "[===============...............]")
 	require.Equal(t, "▁▅█", spark([]float64{0, 0.5, 1}, 5))
+}
+
+func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 20, 4, time.Now)
+	width := 24
+	p.Width = func() int { return width }
+	metrics := map[string]float64{KeyReward: 0.5, KeyTokens: 123456}
+	for step := range int64(20) {
+		p.Add(Record{Type: "step_done", Step: step, Metrics: metrics})
+	}
+	p.Phase("a phase with a name as long as a phase can have", "and a note")
+	for line := range strings.Lines(out.String()) {
+		line = regexp.MustCompile("\x1b\\[[0-9]*[AK]").ReplaceAllString(line, "")
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
+	}
+	require.Contains(t, out.String(), "  reward       0.500  ▅▅\n")
+	out.Reset()
+	width = 0
+	p.Phase("a phase with a name as long as a phase can have", "and a note")
+	require.Contains(t, out.String(), "as long as a phase can have: and a note\n")
 }
