@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,6 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
@@ -216,7 +214,7 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 	}
 	defer stop()
 	defer conn.Close()
-	view := report.NewProgress(s.err, isTerminal(s.err), cfg.Trainer.Steps, cfg.Trainer.Eta, time.Now)
+	view := newProgress(s.err, cfg.Trainer)
 	view.Title(fmt.Sprintf("%d versions at learning rate %g", b.steps, rate))
 	err = s.roles(ctx, run, t, view)
 	view.Close()

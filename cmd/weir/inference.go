@@ -15,7 +15,9 @@ func (a *app) inferenceCommand() *cobra.Command {
 		Use: "inference", Short: "Follow the policy's weights and sample from them", Args: cobra.NoArgs,
 		Example: "  weir inference --broker.url nats://broker:4222 --inference.openai.listen 127.0.0.1:8000",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runRole(cmd, role{streams.RoleInference, "weights", (*session).attach, (*session).infer})
+			return a.runRole(cmd, role{
+				name: streams.RoleInference, waits: "weights", reach: (*session).attach, work: (*session).infer,
+			})
 		},
 	}
 }

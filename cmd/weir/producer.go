@@ -16,7 +16,9 @@ func (a *app) producerCommand() *cobra.Command {
 		Use: "producer", Short: "Run agents on tickets and publish their trajectories", Args: cobra.NoArgs,
 		Example: "  weir producer --broker.url nats://broker:4222 --producer.concurrency 512",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runRole(cmd, role{streams.RoleProducer, "run", (*session).attach, (*session).produce})
+			return a.runRole(cmd, role{
+				name: streams.RoleProducer, waits: "run", reach: (*session).attach, work: (*session).produce,
+			})
 		},
 	}
 }

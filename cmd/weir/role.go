@@ -14,6 +14,8 @@ type role struct {
 	name streams.Role
 	// waits names what the process is not ready without.
 	waits string
+	// allowed refuses a process before it reaches for the broker; nil refuses none.
+	allowed func(*session) error
 	// reach opens the run, or waits for it.
 	reach func(*session, context.Context, *streams.Conn) (*streams.Run, error)
 	// work does the role's work until it is done or its context ends.
@@ -25,6 +27,11 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 	s, err := a.session(cmd, r.waits)
 	if err != nil {
 		return err
+	}
+	if r.allowed != nil {
+		if err := r.allowed(s); err != nil {
+			return err
+		}
 	}
 	t, err := newTask(s.cfg)
 	if err != nil {

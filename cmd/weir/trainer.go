@@ -25,14 +25,13 @@ func (a *app) trainerCommand() *cobra.Command {
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
-				view := report.NewProgress(a.out, isTerminal(a.out), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
+				view := newProgress(a.out, s.cfg.Trainer)
 				defer view.Close()
-				if err := s.sameRun(); err != nil {
-					return err
-				}
 				return s.train(ctx, run, t, view)
 			}
-			return a.runRole(cmd, role{streams.RoleTrainer, "run", (*session).open, train})
+			return a.runRole(cmd, role{
+				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train,
+			})
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,9 +17,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -33,7 +36,9 @@ stopped goes on where it was.`,
 			if err != nil {
 				return err
 			}
-			return s.up(cmd.Context(), cmd.Flags().Changed("broker.listen"))
+			// A port that somebody chose is not changed for another.
+			fixed := cmd.Flags().Changed("broker.listen") || s.cfg.Broker.Listen != config.Default().Broker.Listen
+			return s.up(cmd.Context(), fixed)
 		},
 	}
 }
@@ -64,7 +69,7 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	defer stop()
 	defer conn.Close()
 
-	view := report.NewProgress(s.err, isTerminal(s.err), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
+	view := newProgress(s.err, s.cfg.Trainer)
 	defer view.Close()
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, s.cfg.Task.Name, dir))
 	failed := s.roles(ctx, run, t, view)
@@ -176,6 +181,26 @@ func (s *session) logToFile(path string) (func(), error) {
 	}
 	s.log = slog.New(slog.NewMultiHandler(handlers...)).With("run", s.cfg.Run.Name)
 	return func() { _ = f.Close() }, nil // nothing is left to write
+}
+
+// newProgress shows a run as it goes on w, live where that is a terminal.
+func newProgress(w io.Writer, cfg trainer.Config) *report.Progress {
+	view := report.NewProgress(w, isTerminal(w), cfg.Steps, cfg.Eta, time.Now)
+	view.Width = func() int { return columns(w) }
+	return view
+}
+
+// columns is the width of a terminal, 0 if w is none.
+func columns(w any) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 func isTerminal(w any) bool {
