@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // Config is everything that can be chosen about training.
@@ -111,6 +112,8 @@ type Selection struct {
 	Overlong selection.Overlong `koanf:"overlong"`
 	// Resample trains on some of each group's samples.
 	Resample selection.Resample `koanf:"resample"`
+	// Accumulate counts a step in rows.
+	Accumulate selection.Accumulate `koanf:"accumulate"`
 	// DropVoid takes trajectories with a turn that neither called a tool nor answered out of the loss. Defaults
 	// to false.
 	DropVoid bool `koanf:"drop_void"`
@@ -124,13 +127,19 @@ func (s Selection) Validate() error {
 	}
 	f.section("overlong", s.Overlong.Validate())
 	f.section("resample", s.Resample.Validate())
+	f.section("accumulate", s.Accumulate.Validate())
 	return errors.Join(f...)
 }
 
 // Advantage names the estimator and its options.
 type Advantage struct {
 	// Name is one of advantage.Names. Defaults to "grpo".
-	Name              string `koanf:"name"`
+	Name string `koanf:"name"`
+	// Bootstrap says after which rollouts the critic's value stands for what would have followed, in gae, gae_step and
+	// bilevel with a critic: none; timeout, those that the clock cut off; or limits, those that any limit did. Limits of
+	// turns and tokens are part of the task, under which the policy is tested: what they cut off has ended. Of the clock no
+	// state tells. Defaults to timeout.
+	Bootstrap         string `koanf:"bootstrap"`
 	advantage.Options `koanf:",squash"`
 }
 
@@ -175,9 +184,12 @@ func DefaultConfig() Config {
 			LearningRate: 1e-4, Schedule: ScheduleConstant, FinalRatio: 0.1,
 			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
 		},
-		Selection:  Selection{Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong(), Resample: selection.DefaultResample()},
+		Selection: Selection{
+			Groups: selection.DefaultGroups(), Overlong: selection.DefaultOverlong(),
+			Resample: selection.DefaultResample(), Accumulate: selection.DefaultAccumulate(),
+		},
 		Critic:     DefaultCritic(),
-		Advantage:  Advantage{Name: "grpo", Options: advantage.DefaultOptions()},
+		Advantage:  Advantage{Name: "grpo", Bootstrap: BootstrapTimeout, Options: advantage.DefaultOptions()},
 		Loss:       loss.DefaultConfig(),
 		Sampling:   Sampling{Temperature: 1},
 		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute},
@@ -210,6 +222,7 @@ func (c Config) Validate() error {
 	f.notNegative("eta", int64(c.Eta))
 	f.check("depth", c.Depth >= admission.FollowEta && c.Depth <= c.Eta, fmt.Sprintf("%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta))
 	f.check("hold", c.Hold >= 0 && c.Hold <= c.limits(c.Eta, c.Depth).Pace(), fmt.Sprintf("%d: must be between 0 and the depth", c.Hold))
+	f.check("hold", c.Hold == 0 || c.Selection.Accumulate.Rows == 0, fmt.Sprintf("%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold))
 	f.notNegative("max_concurrent_groups", int64(c.MaxConcurrentGroups))
 	f.positive("epochs", int64(c.Epochs))
 	f.positive("minibatches", int64(c.Minibatches))
@@ -226,6 +239,7 @@ func (c Config) Validate() error {
 	f.section("selection", c.Selection.Validate())
 	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
 	f.section("advantage", err)
+	f.section("advantage", stats.Choose("bootstrap", c.Advantage.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits))
 	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
 		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
 	f.check("mask_tools", c.MaskTools || c.Advantage.Name != "gigpo" && c.Advantage.Name != "mt_grpo",
@@ -335,10 +349,20 @@ func (c Config) groupTickets() int {
 
 // maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for
 // markers and what is refused.
-func (c Config) maxPending(eta int) int { return max(1024, 4*(eta+2)*c.BatchGroups*c.groupTickets()) }
+func (c Config) maxPending(eta int) int {
+	return max(1024, 4*(eta+2)*c.rounds()*c.BatchGroups*c.groupTickets())
+}
+
+// rounds is how often the prompts of one step may be issued.
+func (c Config) rounds() int {
+	if c.Selection.Accumulate.Rows == 0 {
+		return 1
+	}
+	return c.Selection.Accumulate.MaxRounds
+}
 
 // StreamMessages is how many messages the trajectory stream must hold at the least: what the checkpoints that the
 // run can go back to need, what waits for a batch, and what ends between two checkpoints.
 func (c Config) StreamMessages() int {
-	return c.BatchGroups*c.groupTickets()*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
+	return c.rounds()*c.BatchGroups*c.groupTickets()*(c.Checkpoint.Keep+c.Eta+1) + c.Checkpoint.Messages
 }

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -23,6 +24,11 @@ func (t *trainer) chooseAdvantage() (err error) {
 		}
 	}
 	return nil
+}
+
+// reads says whether the estimator is better for a field of its batch that it can do without.
+func (t *trainer) reads(field string) bool {
+	return slices.Contains(advantage.Improves(t.cfg.Advantage.Name), field)
 }
 
 // learnt is what the estimator knows from the batches so far; nil where that is nothing.

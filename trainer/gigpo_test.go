@@ -5,7 +5,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
@@ -13,7 +15,7 @@ import (
 func dialogue(reward float64, stop schemas.StopReason, prompt int32, turns ...[3]int32) *schemas.Trajectory {
 	s := schemas.Segment{Temperature: 1}
 	add := func(token int32, sampled uint8) {
-		version := int32(schemas.NoVersion)
+		version := schemas.NoVersion
 		if sampled == 1 {
 			version = 0
 		}
@@ -34,31 +36,28 @@ func dialogue(reward float64, stop schemas.StopReason, prompt int32, turns ...[3
 	return t
 }
 
-// estimate gives the advantages that a run of this configuration trains with.
-func estimate(t *testing.T, change func(*Config), groups ...[]*schemas.Trajectory) (*batch.Rows, []float64) {
+// estimate gives what a run of this configuration trains on.
+func estimate(t *testing.T, engine gpu.Engine, change func(*Config), group ...*schemas.Trajectory) (*batch.Rows, *oldPolicy, *advantage.Result) {
 	t.Helper()
 	cfg := testConfig(t.TempDir())
 	change(&cfg)
 	require.NoError(t, cfg.Validate())
-	deps, err := Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}}.withDefaults()
+	deps, err := Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}}.withDefaults()
 	require.NoError(t, err)
 	tr := &trainer{cfg: cfg, deps: deps}
 	require.NoError(t, tr.chooseLoss())
 	require.NoError(t, tr.chooseAdvantage())
-	b := &batch.Batch{}
-	for _, trajectories := range groups {
-		var group batch.Taken
-		for _, x := range trajectories {
-			group.Members = append(group.Members, batch.Member{Trajectory: x, Reward: x.Reward})
-		}
-		b.Groups = append(b.Groups, group)
+	require.NoError(t, tr.chooseCritic())
+	var taken batch.Taken
+	for _, x := range group {
+		taken.Members = append(taken.Members, batch.Member{Trajectory: x, Reward: x.Reward})
 	}
-	rows := tr.rows(b)
+	rows := tr.rows(&batch.Batch{Groups: []batch.Taken{taken}})
 	old, err := tr.oldPolicy(t.Context(), rows)
 	require.NoError(t, err)
 	adv, err := tr.advantages(rows, old)
 	require.NoError(t, err)
-	return rows, adv.Advantages
+	return rows, old, adv
 }
 
 // The turns of a group that follow one observation are compared with one another, whenever it was made.
@@ -74,14 +73,14 @@ func TestGiGPOComparesTurnsOfARunThatFollowOneObservation(t *testing.T) {
 		"observation": {2. / 3, 1. / 2, -1. / 3, 0, -1. / 2, -1. / 3, 0},
 		"context":     {2. / 3, 0, -1. / 3, 0, 0, -1. / 3, 0},
 	} {
-		rows, advantages := estimate(t, func(c *Config) {
+		rows, _, adv := estimate(t, newBigram(vocab), func(c *Config) {
 			c.Advantage.Name, c.Advantage.Anchor, c.Advantage.DivideByStd, c.Advantage.StepWeight = "gigpo", anchor, false, 10
-		}, group)
+		}, group...)
 		var turns []float64
 		for i, m := range rows.Mask {
 			if m == 1 && rows.Mask[i-1] == 0 {
-				require.InDelta(t, advantages[i], advantages[i+1], 0, "a turn has one advantage")
-				turns = append(turns, advantages[i])
+				require.InDelta(t, adv.Advantages[i], adv.Advantages[i+1], 0, "a turn has one advantage")
+				turns = append(turns, adv.Advantages[i])
 			}
 		}
 		episode := []float64{2. / 3, 2. / 3, -1. / 3, -1. / 3, -1. / 3, -1. / 3, -1. / 3}

@@ -30,7 +30,9 @@ type issuer struct {
 	again     []checkpoint.Again
 	cursor    uint64
 	index     uint64
-	pending   []*schemas.Ticket
+	// extra counts the groups issued beyond the step's share since the last batch.
+	extra   int
+	pending []*schemas.Ticket
 	// rejected and dropped gather what the next record will say.
 	rejected []checkpoint.RecordRejection
 	dropped  []checkpoint.RecordDrop
@@ -76,6 +78,20 @@ func (i *issuer) plan(version int64, now time.Time) batch.Effects {
 		all.Verdicts = append(all.Verdicts, e.Verdicts...)
 	}
 	return all
+}
+
+// round makes room for another share of groups for this step, as if those of the one before had not been accepted.
+func (i *issuer) round() {
+	for first := true; first || i.capacity() <= 0; first = false {
+		i.admission.Forgo(-i.cfg.BatchGroups)
+		i.extra += i.cfg.BatchGroups
+	}
+}
+
+// consume counts a batch of so many groups as the version's share.
+func (i *issuer) consume(groups int) {
+	i.admission.Forgo(i.cfg.BatchGroups + i.extra - groups)
+	i.extra = 0
 }
 
 // capacity is the controller's, and no more than the run has steps left for.

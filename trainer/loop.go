@@ -25,6 +25,9 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 		if err != nil || b != nil {
 			return b, err
 		}
+		if err := t.gather(ctx); err != nil {
+			return nil, err
+		}
 		if err := t.issue(ctx); err != nil {
 			return nil, err
 		}
@@ -77,6 +80,26 @@ func (t *trainer) warnOfDrops(before int) {
 		t.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
 			"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", t.step+1, "dropped", dropped, "kept", kept)
 	}
+}
+
+// gather begins another round of prompts when a step counts rows and all that was issued does not have enough.
+func (t *trainer) gather(ctx context.Context) error {
+	rule := t.cfg.Selection.Accumulate
+	if rule.Rows == 0 {
+		return nil
+	}
+	rows, groups, all := t.assembler.Gathered()
+	if !all {
+		return nil
+	}
+	if enough, err := rule.Enough(rows, (groups+t.cfg.BatchGroups-1)/t.cfg.BatchGroups); enough || err != nil {
+		if err != nil {
+			err = fmt.Errorf("trainer.selection.accumulate: %w: lower rows or raise max_rounds", err)
+		}
+		return err
+	}
+	t.issuer.round()
+	return t.plan(ctx)
 }
 
 // crowded is how full the stream may be while the trainer waits for it.
@@ -198,7 +221,7 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 		delete(t.issuer.open, g.ID())
 	}
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
-	t.issuer.admission.Forgo(t.cfg.BatchGroups - len(b.Groups))
+	t.issuer.consume(len(b.Groups))
 	t.step++
 	t.adoptBounds()
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))

@@ -95,7 +95,7 @@ func audit(t *testing.T, cfg Config, w *world) []checkpoint.Record {
 		for _, d := range again {
 			require.Equal(t, w.messages[d.Sequence-1].Trajectory.Segments, d.Trajectory.Segments, "the batch as it was")
 		}
-		if cfg.MaxDroppedGroups == 0 {
+		if cfg.MaxDroppedGroups == 0 && cfg.Selection.Accumulate.Rows == 0 {
 			require.Len(t, r.Groups, cfg.BatchGroups)
 		}
 		for _, g := range r.Groups {
@@ -138,6 +138,9 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		{"with a critic of its own", 2, false, func(c *Config) { critical(c, CriticOwn) }},
 		{"with samples passed over", 2, false, func(c *Config) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
+		}},
+		{"with rows gathered", 1, true, func(c *Config) {
+			c.Selection.Accumulate.Rows, c.Selection.Accumulate.MaxRounds, c.Selection.DropRate = 30, 9, 0.5
 		}},
 	} {
 		prepare := func(dir string) (Config, *world) {
@@ -193,6 +196,7 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 				}
 				cfg.Selection.Resample.By = []string{selection.ResampleOff, selection.ResampleCorrect}[seed%5/4]
 				cfg.Selection.Resample.Take = 2
+				cfg.Selection.Accumulate = selection.Accumulate{Rows: int(seed%7/5) * 20, MaxRounds: 20}
 				w := newWorld(vocab)
 				w.noise, w.lag = true, min(int64(seed%5), int64(cfg.Eta)+1)
 				if cfg.Eta == 0 && seed%8 == 0 {

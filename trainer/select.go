@@ -71,14 +71,18 @@ func (c Config) silenced(b *batch.Batch) map[int]bool {
 			if m.PassedOver {
 				continue
 			}
-			cutOff := m.Trajectory.Stop == schemas.StopTokens || m.Trajectory.Stop == schemas.StopTimeout || m.Trajectory.Stop == schemas.StopTurns
-			if c.Selection.Overlong.Masks(cutOff) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
+			if c.Selection.Overlong.Masks(cutOff(m.Trajectory.Stop)) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
 				out[n] = true
 			}
 			n++
 		}
 	}
 	return out
+}
+
+// cutOff says that a limit ended the rollout.
+func cutOff(stop schemas.StopReason) bool {
+	return stop == schemas.StopTokens || stop == schemas.StopTimeout || stop == schemas.StopTurns
 }
 
 func turnsOf(t *schemas.Trajectory) []selection.Turn {

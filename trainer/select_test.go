@@ -100,3 +100,47 @@ func TestTheSelectionNamesWhatItCannotTake(t *testing.T) {
 	cfg.Selection.Resample.Take, cfg.Advantage.Name = 1, "grpo_passk"
 	require.ErrorContains(t, cfg.Validate(), "between 2, what advantage grpo_passk compares")
 }
+
+// L0's rule: a step is counted in rows, and prompts are issued until there are enough.
+func TestAStepGathersRows(t *testing.T) {
+	t.Parallel()
+	for _, eta := range []int{0, 2} {
+		cfg := testConfig(t.TempDir())
+		cfg.Eta, cfg.Depth, cfg.Steps = eta, eta, 8
+		cfg.Selection.Accumulate = selection.Accumulate{Rows: 29, MaxRounds: 20}
+		w := newWorld(vocab)
+		train(t, cfg, w)
+		for _, r := range audit(t, cfg, w)[1:] {
+			rows := 0
+			for _, g := range r.Groups {
+				if eta > 0 {
+					require.Less(t, rows, 29, "no group beyond those that are needed")
+				}
+				rows += len(g.Members)
+			}
+			if eta == 0 {
+				require.Zero(t, len(r.Groups)%cfg.BatchGroups, "whole rounds: what is left over could not be used later")
+			}
+			require.GreaterOrEqual(t, rows, 29)
+			require.Greater(t, len(r.Groups), cfg.BatchGroups)
+		}
+	}
+	cfg := testConfig(t.TempDir())
+	cfg.Selection.Accumulate = selection.Accumulate{Rows: 100, MaxRounds: 2}
+	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	require.ErrorIs(t, err, selection.ErrTooFew)
+	require.ErrorContains(t, err, "lower rows or raise max_rounds")
+	cfg.Eta, cfg.Depth, cfg.Hold = 2, 2, 1
+	require.ErrorContains(t, cfg.Validate(), "hold: 1: counts batches of groups")
+}
+
+func TestFewRowsMakeASmallStep(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Eta, cfg.Depth, cfg.Selection.Accumulate.Rows = 1, 1, 5
+	w := newWorld(vocab)
+	train(t, cfg, w)
+	for _, r := range audit(t, cfg, w)[1:] {
+		require.Len(t, r.Groups, 2)
+	}
+}

@@ -29,6 +29,7 @@ type trainer struct {
 	toolTokens []int
 	// needLogprobs: the estimator reads the log-probabilities at the start of the step.
 	needLogprobs bool
+	correction   loss.Correction
 	proximal     bool // whether ratios need the log-probabilities at the start of the step
 	reference    gpu.Engine
 	// critic is the policy's own engine where it is a head; nil without one.
@@ -212,8 +213,8 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	t.assembler = batch.New(batch.Config{
 		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Baseline: t.cfg.baseline(), Eta: t.eta,
 		InOrder: t.cfg.Deterministic, Choose: t.cfg.choose, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),
-		Horizon: uint64(4 * (t.eta + 2) * t.cfg.BatchGroups),
-		Check:   batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
+		Rows: t.cfg.Selection.Accumulate.Rows, Horizon: uint64(4 * (t.eta + 2) * t.cfg.rounds() * t.cfg.BatchGroups),
+		Check: batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	t.issuer = restoreIssuer(t.cfg, s.Run, t.deps.Prompts, s, t.assembler)
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))

@@ -17,8 +17,14 @@ import (
 type oldPolicy struct {
 	// logprobs is nil when the current policy's of the one and only minibatch are the same.
 	logprobs []float64
+	// squares are the sums of the squared probabilities, importance how the loss weighs what an older policy sampled; nil
+	// where the advantage does not read them, the engine does not give them or the loss does not weigh.
+	squares, importance []float64
 	// values are the critic's; nil without one.
 	values []float64
+	// bootstrap is the critic's value of what follows a row, 0 where that is nothing, one entry a row; nil without a
+	// critic, or where none is asked for.
+	bootstrap []float64
 	// reference is the frozen policy's; nil without one.
 	reference []float64
 	// weights multiply the loss by how long an action took; nil when they are off.
@@ -34,6 +40,7 @@ func (t *trainer) chooseLoss() (err error) {
 	if err != nil {
 		return fmt.Errorf("loss: %w", err)
 	}
+	t.correction = o.Correction
 	corrects := o.Correction.Weight != loss.WeightNone || len(o.Correction.Rules) > 0
 	t.proximal = o.Old != loss.OldBehaviour || corrects && o.Correction.Of != loss.OfCurrent
 	if t.objective.NeedsReference() && t.deps.NewEngine == nil {
@@ -55,28 +62,36 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 	penalized := t.cfg.Loss.KL.Coef > 0 && t.cfg.Loss.KL.In == loss.KLInReward
 	if t.proximal && t.cfg.Minibatches*t.cfg.Epochs > 1 || head || penalized || t.needLogprobs {
 		old.logprobs = make([]float64, len(rows.Tokens))
-		var values []float64
+		of := evaluated{logprobs: old.logprobs}
 		if head {
-			values = old.values
+			of.values = old.values
 		}
-		if err := t.evaluate(ctx, t.deps.Engine, rows, old.logprobs, values); err != nil {
+		if t.reads("ProbSquares") {
+			of.squares = make([]float64, len(rows.Tokens))
+		}
+		if err := t.evaluate(ctx, t.deps.Engine, rows, &of); err != nil {
 			return nil, fmt.Errorf("log-probabilities of the old policy: %w", err)
 		}
+		old.squares = of.squares
 		var err error
 		if t.now.offPolicy, err = loss.OffPolicy(rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour); err != nil {
 			return nil, fmt.Errorf("measure how far sampling and training are apart: %w", err)
 		}
 	}
 	if t.critic != nil && !head {
-		if err := t.evaluate(ctx, t.critic, rows, nil, old.values); err != nil {
+		if err := t.evaluate(ctx, t.critic, rows, &evaluated{values: old.values}); err != nil {
 			return nil, fmt.Errorf("values of the critic: %w", err)
 		}
 	}
 	if t.reference != nil {
 		old.reference = make([]float64, len(rows.Tokens))
-		if err := t.evaluate(ctx, t.reference, rows, old.reference, nil); err != nil {
+		if err := t.evaluate(ctx, t.reference, rows, &evaluated{logprobs: old.reference}); err != nil {
 			return nil, fmt.Errorf("log-probabilities of the reference policy: %w", err)
 		}
+	}
+	var err error
+	if old.bootstrap, err = t.bootstrap(ctx, rows); err != nil {
+		return nil, fmt.Errorf("value of what follows a rollout that was cut off: %w", err)
 	}
 	if t.cfg.Loss.Duration.Share > 0 {
 		old.weights = make([]float64, len(rows.Tokens))
@@ -92,23 +107,39 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 			rows.Behaviour[i] = old.logprobs[i] // nothing sampled them: their ratio starts at 1
 		}
 	}
+	if t.reads("Weights") && t.correction.Weight != loss.WeightNone {
+		var c loss.Corrected
+		if err := loss.Correct(t.correction, rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour, &c); err != nil {
+			return nil, fmt.Errorf("weigh what an older policy sampled: %w", err)
+		}
+		old.importance = c.Weights
+	}
 	return old, nil
 }
 
-// evaluate fills log-probabilities and values of all rows, each unless nil.
-func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, logprobs, values []float64) error {
+// evaluated are an engine's outputs, one entry a token.
+type evaluated struct{ logprobs, squares, values []float64 }
+
+// evaluate fills those outputs of all rows that are not nil. squares becomes so when the engine does not give them.
+func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, into *evaluated) error {
 	for _, micro := range batch.Pack(rows.All(), rows.Length, t.cfg.MicroTokens) {
 		in := rows.GPU(micro)
-		in.ValuesOnly = logprobs == nil
+		in.ValuesOnly = into.logprobs == nil
 		out, err := e.Forward(ctx, in, false)
 		if err != nil {
 			return err
 		}
-		if logprobs != nil {
-			batch.Scatter(rows, micro, out.Logprobs, logprobs)
+		if into.logprobs != nil {
+			batch.Scatter(rows, micro, out.Logprobs, into.logprobs)
 		}
-		if values != nil {
-			batch.Scatter(rows, micro, out.Values, values)
+		if out.ProbSquares == nil {
+			into.squares = nil
+		}
+		if into.squares != nil {
+			batch.Scatter(rows, micro, out.ProbSquares, into.squares)
+		}
+		if into.values != nil {
+			batch.Scatter(rows, micro, out.Values, into.values)
 		}
 	}
 	return nil
@@ -122,7 +153,8 @@ func (t *trainer) advantages(rows *batch.Rows, old *oldPolicy) (*advantage.Resul
 	in := &advantage.Batch{
 		Offsets: rows.Offsets, Mask: rows.Mask, Rewards: rows.Rewards,
 		Group: rows.Group, Trajectory: rows.Trajectory, Step: rows.Step,
-		Values: old.values, Baselines: rows.Baselines, Logprobs: old.logprobs, Tokens: rows.Tokens,
+		Values: old.values, Bootstrap: old.bootstrap, Baselines: rows.Baselines, Tokens: rows.Tokens,
+		Logprobs: old.logprobs, ProbSquares: old.squares, Weights: old.importance,
 	}
 	out := &advantage.Result{AdvantagesOnly: old.values == nil}
 	if err := t.estimator.Estimate(in, out); err != nil {

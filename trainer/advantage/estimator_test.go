@@ -226,3 +226,25 @@ func TestProcessRewardsStandAtTheEndOfTheirCall(t *testing.T) {
 	require.NoError(t, NormalizeProcess([]int{0, 6}, row, row))
 	require.InDeltaSlice(t, []float64{0, 0.5, 0, 0, -1, 0}, row, 1e-5)
 }
+
+func TestAStepThatWasCutOffGoesOnByTheCriticsValue(t *testing.T) {
+	t.Parallel()
+	b := &Batch{
+		Offsets: []int{0, 2, 4}, Mask: []uint8{0, 1, 0, 1}, Rewards: []float64{0, 1, 0, 2}, Values: []float64{0, 0.25, 0, 0.5},
+		Group: []int{0, 0}, Trajectory: []int{0, 0}, Step: []int{0, 1}, Bootstrap: []float64{0, 4},
+	}
+	o := DefaultOptions()
+	o.Whiten, o.StepGamma, o.Gamma = false, 0.5, 0.5
+	// G_1 = 2 + 0.5 * 4, G_0 = 1 + 0.5 G_1, however it is credited.
+	require.InDeltaSlice(t, []float64{0, 3, 0, 4}, mustEstimate(t, "gae_step", o, b).Returns, 1e-12)
+	o.TokenCredit = ByGAE
+	for _, o.StepCredit = range []string{ByReturn, ByGAE} {
+		require.InDeltaSlice(t, []float64{0, 3, 0, 4}, mustEstimate(t, "bilevel", o, b).Returns, 1e-12, o.StepCredit)
+	}
+	b.Bootstrap = []float64{0, math.Inf(1)}
+	var fault *stats.BatchError
+	e, err := New("gae_step", o)
+	require.NoError(t, err)
+	require.ErrorAs(t, e.Estimate(b, &Result{}), &fault)
+	require.Equal(t, "Bootstrap", fault.Field)
+}

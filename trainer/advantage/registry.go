@@ -102,6 +102,15 @@ func Requires(name string, o Options) []string {
 	}
 }
 
+// Improves names the fields of Batch that the named estimator reads when there are any and does without when there are not,
+// and that a trainer must compute for it.
+func Improves(name string) []string {
+	if name == "optimal_token_baseline" {
+		return []string{"ProbSquares", "Weights"}
+	}
+	return nil
+}
+
 // LeastGroup is how many trajectories of a group the named estimator cannot do without.
 func LeastGroup(name string) int {
 	if name == "grpo_passk" {

@@ -35,11 +35,21 @@ func (e *stepwise) Estimate(b *Batch, out *Result) error {
 	if err := e.layout.build(b); err != nil {
 		return err
 	}
+	if err := optional("Bootstrap", b.Bootstrap, b.Rows()); err != nil {
+		return err
+	}
+	if err := stats.CheckRowsFinite("Bootstrap", b.Bootstrap); err != nil {
+		return err
+	}
 	if err := e.steps.read(b, e.byGAE, e.options.MaskRewards); err != nil {
 		return err
 	}
 	for k := range e.layout.count() {
-		e.steps.credit(e.counted(b, e.layout.rowsOf(k)), e.byGAE, e.options.StepGamma, e.options.StepLambda)
+		rows, after := e.layout.rowsOf(k), 0.0
+		if b.Bootstrap != nil {
+			after = b.Bootstrap[rows[len(rows)-1]]
+		}
+		e.steps.credit(e.counted(b, rows), e.byGAE, e.options.StepGamma, e.options.StepLambda, after)
 	}
 	if e.inner != nil {
 		return e.tokens(b, out)
@@ -111,6 +121,7 @@ func (e *stepwise) tokens(b *Batch, out *Result) error {
 	PlaceReturns(b, e.steps.returns, e.rewards)
 	inner := *b
 	inner.Rewards, inner.Trajectory, inner.Step = e.rewards, nil, nil
+	inner.Bootstrap = nil // the steps' returns hold it
 	return e.inner.Estimate(&inner, out)
 }
 
@@ -213,8 +224,13 @@ func (s *steps) firstValues(b *Batch) error {
 // By GAE (StepPPO, Agent-R1):
 //
 //	delta_k = r_k + gamma V_{k+1} - V_k,  A_k = delta_k + gamma lambda A_{k+1},  G_k = A_k + V_k
-func (s *steps) credit(rows []int, byGAE bool, gamma, lambda float64) {
-	var running, next float64
+//
+// after is what follows the last: the critic's value where the rollout was cut off, else 0.
+func (s *steps) credit(rows []int, byGAE bool, gamma, lambda, after float64) {
+	running, next := after, 0.0
+	if byGAE {
+		running, next = 0, after
+	}
 	for _, i := range slices.Backward(rows) {
 		if byGAE {
 			delta := s.rewards[i] + gamma*next - s.values[i]

@@ -16,6 +16,9 @@ type Config struct {
 	Run string
 	// Groups is how many groups make a batch, > 0.
 	Groups int
+	// Rows makes a batch of the oldest groups that have so many rows, segments with a sampled token of samples that are
+	// trained on, however many groups that is; with Eta 0, of all that are open. 0 counts groups.
+	Rows int
 	// MinGroup is how many usable samples a group needs, > 0, its baseline not counted; a group with fewer is dropped.
 	MinGroup int
 	// Baseline drops a group that has no usable baseline.

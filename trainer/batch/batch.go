@@ -69,16 +69,24 @@ func (a *Assembler) Take() (*Batch, error) {
 		return nil, fmt.Errorf("take a batch: the one of version %d is not committed", a.taken.Version)
 	}
 	b := &Batch{Version: a.version}
-	ready := 0
+	ready, rows, all := 0, 0, true
 	for _, g := range a.order {
-		if g.ready {
-			ready++
+		if !g.ready {
+			all = false
+			continue
 		}
-		if g.ready && len(b.Groups) < a.cfg.Groups {
-			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: a.choose(g), Baseline: g.baseline(), markers: g.markers})
+		ready++
+		if a.full(len(b.Groups), rows) {
+			continue
 		}
+		taken := Taken{Group: g.Group, Members: a.choose(g), Baseline: g.baseline(), markers: g.markers}
+		b.Groups, rows = append(b.Groups, taken), rows+taken.rows()
 	}
-	if ready < a.cfg.Groups*(1+a.cfg.Hold) && !a.short() {
+	due := ready >= a.cfg.Groups*(1+a.cfg.Hold)
+	if a.cfg.Rows > 0 {
+		due = rows >= a.cfg.Rows && (all || a.cfg.Eta > 0)
+	}
+	if !due && !a.short() {
 		return nil, nil
 	}
 	a.flat = 0
@@ -88,6 +96,43 @@ func (a *Assembler) Take() (*Batch, error) {
 	}
 	a.taken = b
 	return b, nil
+}
+
+// full says whether so many groups with so many rows are all that a batch takes. Without staleness the others could not be
+// used later: all are taken.
+func (a *Assembler) full(groups, rows int) bool {
+	if a.cfg.Rows > 0 {
+		return rows >= a.cfg.Rows && a.cfg.Eta > 0
+	}
+	return groups >= a.cfg.Groups
+}
+
+// rows counts the segments that would be trained on.
+func (t *Taken) rows() int {
+	n := 0
+	for _, m := range t.Members {
+		for i := range m.Trajectory.Segments {
+			if !m.PassedOver && slices.Contains(m.Trajectory.Segments[i].ActionMask, 1) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Gathered says how many rows the groups that are ready have, and whether no other group is open. It counts in how many
+// groups, those among them that Keep has dropped since the last batch, they came.
+func (a *Assembler) Gathered() (rows, groups int, all bool) {
+	groups, all = a.flat, true
+	for _, g := range a.order {
+		if !g.ready {
+			all = false
+			continue
+		}
+		taken := Taken{Members: a.choose(g)}
+		rows, groups = rows+taken.rows(), groups+1
+	}
+	return rows, groups, all
 }
 
 // short says that a batch of fewer groups is due: one is ready, and enough others taught nothing.

@@ -93,10 +93,29 @@ var ErrTooFew = errors.New("too few samples are left after selection")
 // Accumulate gathers what several rounds of generation leave until there is enough (L0: twice the batch, in rows,
 // within three rounds).
 type Accumulate struct {
-	// Rows is how many there must be.
+	// Rows makes a step wait for so many rows, not for batch_groups groups: contexts with sampled tokens, of which an
+	// append-only rollout is one, after selection. Whole groups are taken until they have as many, or with eta 0 all that
+	// have come; batch_groups further prompts are issued when all that were have come and do not. 0, the default, counts
+	// groups.
 	Rows int `koanf:"rows"`
-	// MaxRounds bounds the rounds of generation. 0 is no bound.
+	// MaxRounds bounds the prompts of one step, in units of batch_groups; beyond it the run ends with an error. Defaults
+	// to 3.
 	MaxRounds int `koanf:"max_rounds"`
+}
+
+// DefaultAccumulate counts groups.
+func DefaultAccumulate() Accumulate { return Accumulate{MaxRounds: 3} }
+
+// Validate reports every fault.
+func (a Accumulate) Validate() error {
+	var errs []error
+	if a.Rows < 0 {
+		errs = append(errs, fmt.Errorf("rows: %d: must not be negative", a.Rows))
+	}
+	if a.MaxRounds < 1 {
+		errs = append(errs, fmt.Errorf("max_rounds: %d: must be positive", a.MaxRounds))
+	}
+	return errors.Join(errs...)
 }
 
 // Enough says whether to stop, after so many rounds that left so many rows. It wraps ErrTooFew when no more may be
@@ -105,8 +124,8 @@ func (a Accumulate) Enough(rows, rounds int) (bool, error) {
 	if rows >= a.Rows {
 		return true, nil
 	}
-	if a.MaxRounds > 0 && rounds >= a.MaxRounds {
-		return false, fmt.Errorf("gather %d rows in %d rounds: %d: %w", a.Rows, a.MaxRounds, rows, ErrTooFew)
+	if rounds >= a.MaxRounds {
+		return false, fmt.Errorf("gather %d rows: %d in %d rounds (max_rounds %d): %w", a.Rows, rows, rounds, a.MaxRounds, ErrTooFew)
 	}
 	return false, nil
 }

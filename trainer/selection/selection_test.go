@@ -52,6 +52,8 @@ func TestAccumulateStopsOrGivesUp(t *testing.T) {
 	enough, err = a.Enough(63, 2)
 	require.NoError(t, err)
 	require.False(t, enough)
+	require.NoError(t, a.Validate())
+	require.ErrorContains(t, Accumulate{Rows: -1}.Validate(), "max_rounds: 0")
 	_, err = a.Enough(63, 3)
 	require.ErrorIs(t, err, ErrTooFew)
 }
