@@ -1,0 +1,171 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// small is a native engine whose embeddings are as wide as its vocabulary, so that the world can sample from them: it
+// mostly goes to and fro between 0 and 1, and 2 and 3, and stays at the others, so that a state tells of the reward.
+func small(t *testing.T, seed uint64) func(head bool) gpu.Engine {
+	t.Helper()
+	return func(head bool) gpu.Engine {
+		e, err := native.New(gpu.Config{
+			ModelType: "llama", VocabSize: 8, HiddenSize: 8, IntermediateSize: 12, NumLayers: 1, NumHeads: 2, NumKVHeads: 1,
+			RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 32, ValueHead: head,
+		}, native.Options{Seed: seed, Threads: 1})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, e.Close()) })
+		w, err := e.Weights(t.Context())
+		require.NoError(t, err)
+		for token, next := range []int{1, 0, 3, 2, 4, 5, 6, 7} {
+			w.Tensors[0].Data[token*8+next] = 4
+		}
+		require.NoError(t, e.SetWeights(t.Context(), w))
+		return e
+	}
+}
+
+// Invariant: a critic's warm-up leaves the policy and its optimizer as they were, bit for bit.
+func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
+	t.Parallel()
+	for _, network := range []string{CriticHead, CriticOwn} {
+		for _, name := range []string{"gae", "gae_step", "bilevel"} {
+			t.Run(network+", "+name, func(t *testing.T) {
+				t.Parallel()
+				make := small(t, 3)
+				cfg := testConfig(t.TempDir())
+				critical(&cfg, network)
+				cfg.Advantage.Name, cfg.BatchGroups, cfg.Eta, cfg.Depth = name, 32, 1, -1
+				cfg.Critic.WarmupSteps, cfg.Critic.Optimizer.LearningRate = 12, 0.05
+				cfg.Critic.Optimizer.WeightDecay, cfg.Optimizer.WeightDecay, cfg.Optimizer.LearningRate = 0.1, 0.1, 0.01
+				w := newWorld(8)
+				var explained []float64
+				train := func(steps int64) *checkpoint.Checkpoint {
+					cfg.Steps = steps
+					err := Run(t.Context(), cfg, Deps{
+						Engine: make(network == CriticHead), Stream: w, Prompts: prompts{8},
+						NewEngine: func(c gpu.Config) (gpu.Engine, error) {
+							return native.New(c, native.Options{Seed: 9, Threads: 1})
+						},
+						Observer: func(e schemas.Event) {
+							if e.Type == schemas.EventStepDone {
+								explained = append(explained, e.Metrics["critic/explained_variance"])
+								_, trained := e.Metrics["optimizer/grad_norm"]
+								require.Equal(t, e.Step > 12, trained, "step %d", e.Step)
+							}
+						},
+					})
+					require.NoError(t, err)
+					c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, steps), steps, checkpoint.HuggingFace{})
+					require.NoError(t, err)
+					return c
+				}
+				start, err := make(network == CriticHead).Weights(t.Context())
+				require.NoError(t, err)
+				train(5) // one that is stopped goes on warming up
+				c := train(12)
+				for i, x := range start.Tensors {
+					require.Equal(t, x.Name == gpu.ValueHeadTensor, !slices.Equal(x.Data, c.Weights.Tensors[i].Data), x.Name)
+				}
+				require.Zero(t, c.Optimizer.Steps)
+				for _, m := range c.Optimizer.Moments {
+					require.Equal(t, gpu.Tensor{Name: m.Name, Shape: m.Shape, Data: slices.Repeat([]float32{0}, len(m.Data))}, m)
+				}
+				require.Equal(t, network == CriticOwn, c.Critic != nil)
+				require.Greater(t, explained[11], explained[0]+0.1, "%v", explained)
+				for version := range int64(13) {
+					require.Equal(t, start.Tensors[0].Data, w.weights[version], "version %d", version)
+				}
+
+				after := train(14)
+				require.NotEqual(t, c.Weights, after.Weights)
+				require.EqualValues(t, 14, w.latest)
+				if network == CriticOwn {
+					require.NotEqual(t, c.Critic.Weights, after.Critic.Weights)
+				}
+			})
+		}
+	}
+}
+
+func TestACriticOfItsOwnStartsFromThePolicyOrAFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/model"
+	other := small(t, 4)(false)
+	start, err := other.Weights(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, checkpoint.HuggingFace{}.Save(dir, other.Config(), start, nil))
+	narrow := other.Config()
+	narrow.MaxPositions = 7
+	short := t.TempDir() + "/model"
+	require.NoError(t, checkpoint.HuggingFace{}.Save(short, narrow, start, nil))
+
+	policy := small(t, 3)(false)
+	began, err := policy.Weights(t.Context())
+	require.NoError(t, err)
+	stop := errors.New("seen enough")
+	first := func(folder string) (*gpu.Weights, error) {
+		cfg := testConfig(t.TempDir())
+		critical(&cfg, CriticOwn)
+		cfg.Critic.Folder = folder
+		critic := &watched{}
+		err := Run(t.Context(), cfg, Deps{Engine: policy, Stream: newWorld(8), Prompts: prompts{8}, NewEngine: func(c gpu.Config) (gpu.Engine, error) {
+			e, err := native.New(c, native.Options{Threads: 1})
+			*critic = watched{Engine: e, stop: stop}
+			return critic, err
+		}})
+		return critic.given, err
+	}
+	for folder, want := range map[string]*gpu.Weights{"": began, dir: start} {
+		given, err := first(folder)
+		require.ErrorIs(t, err, stop)
+		require.Equal(t, want.Tensors, given.Tensors[:len(want.Tensors)])
+		require.Equal(t, gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, 8}, Data: slices.Repeat([]float32{0}, 8)}, given.Tensors[len(want.Tensors)])
+	}
+	_, err = first(short)
+	require.ErrorContains(t, err, "takes 7 positions, the policy 32")
+	_, err = first(dir + "/nowhere")
+	require.ErrorContains(t, err, "start the critic")
+}
+
+// watched stops the run once it has weights.
+type watched struct {
+	gpu.Engine
+	given *gpu.Weights
+	stop  error
+}
+
+func (w *watched) SetWeights(_ context.Context, given *gpu.Weights) error {
+	w.given = given
+	return w.stop
+}
+
+func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
+	t.Parallel()
+	for network, want := range map[string]string{CriticHead: "has no value head", CriticOwn: "there is no engine for it"} {
+		cfg := testConfig(t.TempDir())
+		critical(&cfg, network)
+		err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestExplainedVariance(t *testing.T) {
+	t.Parallel()
+	returns, mask := []float64{1, 2, 9, 3, 4}, []uint8{1, 1, 0, 1, 1}
+	require.InDelta(t, 1, explainedVariance(returns, returns, mask), 1e-12)
+	require.InDelta(t, 0, explainedVariance([]float64{7, 7, 0, 7, 7}, returns, mask), 1e-12)
+	require.InDelta(t, -3, explainedVariance([]float64{-1, -2, 0, -3, -4}, returns, mask), 1e-12)
+	require.InDelta(t, 0.75, explainedVariance([]float64{0.5, 1, 0, 1.5, 2}, returns, mask), 1e-12)
+	require.Zero(t, explainedVariance(returns, make([]float64, 5), mask))
+}
