@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// lines is what a log has said.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// said are the lines since it was asked last.
+func (l *lines) said() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return strings.Split(strings.TrimSpace(l.text.String()), "\n")
+}
+
 func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lines
 		handler := newSparing(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -21,10 +42,6 @@ func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
 			return a
 		}}))
 		log := slog.New(handler)
-		said := func() []string {
-			defer out.Reset()
-			return strings.Split(strings.TrimSpace(out.String()), "\n")
-		}
 		for i := range 1000 {
 			log.Warn("message rejected", "reason", "malformed", "sequence", i)
 		}
@@ -35,16 +52,16 @@ func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
 			`level=WARN msg="message rejected" reason=malformed sequence=0`,
 			`level=WARN msg="message rejected" run=r reason=foreign sequence=7`,
 			`level=ERROR msg=broken n=1`, `level=ERROR msg=broken n=2`,
-		}, said())
+		}, out.said())
 		<-time.After(sparingEvery + time.Second)
 		synctest.Wait()
-		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=999 times=999`}, said())
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=999 times=999`}, out.said())
 		log.Warn("message rejected", "reason", "malformed", "sequence", 1000)
 		log.Warn("message rejected", "reason", "foreign", "sequence", 8)
-		require.Equal(t, []string{`level=WARN msg="message rejected" reason=foreign sequence=8`}, said(), "it had stopped")
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=foreign sequence=8`}, out.said(), "it had stopped")
 		handler.kinds.close()
-		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=1000 times=1`}, said())
+		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=1000 times=1`}, out.said())
 		log.Info("at the end")
-		require.Equal(t, []string{`level=INFO msg="at the end"`}, said())
+		require.Equal(t, []string{`level=INFO msg="at the end"`}, out.said())
 	})
 }
