@@ -121,9 +121,8 @@ func typed(cmd *cobra.Command) map[string]string {
 		if slices.Contains(keys, f.Name) {
 			flags[f.Name] = f.Value.String()
 		}
-		if values, ok := f.Value.(pflag.SliceValue); ok && slices.Contains(keys, f.Name+".*") {
-			for _, pair := range values.GetSlice() {
-				k, v, _ := strings.Cut(pair, "=")
+		if entries, err := cmd.Flags().GetStringToString(f.Name); err == nil {
+			for k, v := range entries {
 				flags[f.Name+"."+k] = v
 			}
 		}

@@ -166,6 +166,9 @@ func (l *loader) merge(values map[string]any, origin string) {
 		}
 		keep[key] = v
 		l.origins[key] = from
+		if open := l.mapOf(key); open != "" {
+			l.origins[open] = from // the last that added to it
+		}
 	}
 	if err := l.k.Load(confmap.Provider(keep, "."), nil); err != nil {
 		l.errs = append(l.errs, fmt.Errorf("merge %s: %w", origin, err))
@@ -186,21 +189,30 @@ func (l *loader) unknown(key string) string {
 }
 
 // isKnown accepts a key, or an entry of a known map.
-func (l *loader) isKnown(key string) bool {
-	if slices.Contains(l.known, key) {
-		return true
-	}
+func (l *loader) isKnown(key string) bool { return slices.Contains(l.known, key) || l.mapOf(key) != "" }
+
+// mapOf is the key of the map that a key is an entry of, "" if it is of none.
+func (l *loader) mapOf(key string) string {
 	for _, k := range l.known {
 		if open, ok := strings.CutSuffix(k, ".*"); ok && strings.HasPrefix(key, open+".") {
-			return true
+			return open
 		}
 	}
-	return false
+	return ""
 }
 
-// decode converts each value alone, so that every wrong one is reported under its own key.
+// decode converts each value alone, so that every wrong one is reported under its own key. The entries of a map go
+// together: one alone would replace the map that it stands in.
 func (l *loader) decode(into any) {
+	decoded := map[string]bool{}
 	for _, key := range l.k.Keys() {
+		if open := l.mapOf(key); open != "" {
+			if decoded[open] {
+				continue
+			}
+			decoded[open] = true
+			key = open
+		}
 		one := koanf.New(".")
 		if err := one.Load(confmap.Provider(map[string]any{key: l.k.Get(key)}, "."), nil); err != nil {
 			l.errs = append(l.errs, fmt.Errorf("read %s: %w", key, err))
@@ -264,22 +276,30 @@ func wanted(into any, key string) string {
 		}
 		v = f
 	}
-	switch {
-	case v.Type() == durationType:
-		return "want a duration such as 30s"
-	case v.Kind() == reflect.Bool:
-		return "want true or false"
-	case v.CanInt():
-		return "want a whole number"
-	case v.CanUint():
-		return "want a whole number, not below 0"
-	case v.CanFloat():
-		return "want a number"
-	case v.Kind() == reflect.String:
-		return "want text; put it in quotes"
-	case v.Kind() == reflect.Slice:
-		return "want a list"
+	return "want " + kind(v.Type())
+}
+
+// kind says in words what values a type takes.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		if t == durationType {
+			return "a duration such as 30s"
+		}
+		return "a whole number"
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number, not below 0"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "text; put it in quotes"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map:
+		return "entries, each with " + kind(t.Elem())
 	default:
-		return "want a value of type " + v.Kind().String()
+		return "a value of type " + t.Kind().String()
 	}
 }

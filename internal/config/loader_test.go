@@ -24,6 +24,8 @@ type sample struct {
 	Name    string             `koanf:"name"`
 	Trainer inner              `koanf:"trainer"`
 	Weights map[string]float64 `koanf:"weights"`
+
+	Sources map[string]map[string]float64 `koanf:"sources"`
 }
 
 func defaults() *sample {
@@ -79,7 +81,7 @@ func TestEveryFaultIsReportedAtOnce(t *testing.T) {
 
 func TestKeysAndValues(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"name", "trainer.eta", "trainer.names", "trainer.on", "trainer.rate", "trainer.seed", "trainer.timeout", "weights.*"},
+	require.Equal(t, []string{"name", "sources.*", "trainer.eta", "trainer.names", "trainer.on", "trainer.rate", "trainer.seed", "trainer.timeout", "weights.*"},
 		Keys(defaults()))
 	require.Equal(t, "1s", Values(defaults())["trainer.timeout"])
 	_, err := Get(defaults(), "trainer.rat")
@@ -108,6 +110,33 @@ func TestAValueIsNeverChangedToFit(t *testing.T) {
 	_, err := Load(cfg, Sources{Files: []string{writeFile(t, "trainer:\n  eta: 4.0\n  timeout: 0\n  rate: 2\n  names: [a]\n")}})
 	require.NoError(t, err)
 	require.Equal(t, inner{Eta: 4, Rate: 2, Names: []string{"a"}}, cfg.Trainer)
+}
+
+func TestMapsTakeEntriesFromEverywhere(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	cfg.Weights = map[string]float64{"em": 1, "f1": 1}
+	path := writeFile(t, "weights:\n  f1: 2\nsources:\n  1:\n    em: 1\n    f1: 0.5\n  2n: {em: 2}\n")
+	origins, err := Load(cfg, Sources{
+		Files: []string{path}, Environ: []string{"WEIR_SOURCES__2N__LENGTH=3"}, Flags: map[string]string{"sources.2n.em": "4"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"em": 1, "f1": 2}, cfg.Weights)
+	require.Equal(t, map[string]map[string]float64{"1": {"em": 1, "f1": 0.5}, "2n": {"em": 4, "length": 3}}, cfg.Sources)
+	require.Equal(t, "--sources.2n.em", origins["sources.2n.em"])
+
+	text, err := YAML(cfg)
+	require.NoError(t, err)
+	again := defaults()
+	_, err = Load(again, Sources{Files: []string{writeFile(t, string(text))}})
+	require.NoError(t, err)
+	require.Equal(t, cfg.Weights, again.Weights)
+	require.Equal(t, cfg.Sources, again.Sources)
+
+	_, err = Load(defaults(), Sources{Flags: map[string]string{"sources.2n": "much"}})
+	require.ErrorContains(t, err, "sources (from --sources.2n): cannot use map[2n:much]: want entries, each with entries, each with a number")
+	_, err = Load(defaults(), Sources{Flags: map[string]string{"sources.2n.em": "much"}})
+	require.ErrorContains(t, err, "sources (from --sources.2n.em): cannot use map[2n:map[em:much]]")
 }
 
 func TestAnEmptyVariableIsNoNumber(t *testing.T) {

@@ -152,11 +152,12 @@ func (w *configuration) value(key string) string {
 			return "`[]`"
 		}
 		return fmt.Sprintf("`%v`", v)
-	case nil:
-		return "`{}`"
 	default:
-		if reflect.TypeOf(v).Kind() == reflect.String {
+		switch at := reflect.ValueOf(v); {
+		case at.Kind() == reflect.String:
 			return fmt.Sprintf("`%q`", v)
+		case at.Kind() == reflect.Map && at.Len() == 0:
+			return "`{}`"
 		}
 		return fmt.Sprintf("`%v`", v)
 	}
