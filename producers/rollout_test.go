@@ -37,6 +37,7 @@ answer: helsinki
 `, transcript.String())
 	require.Len(t, trajectory.Segments, 1)
 	segment := trajectory.Segments[0]
+	require.Equal(t, tok.Decode(segment.Tokens), transcript.Text)
 	require.Equal(t, "<bos> what is the capital of the neighbour of sweden ?"+
 		" hmm <search> sweden </search> <info> sweden has capital stockholm , currency sek , neighbour finland . </info>"+
 		" <search> finland </search> <info> finland has capital helsinki , currency eur . </info>"+

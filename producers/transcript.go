@@ -10,7 +10,9 @@ import (
 type Transcript struct {
 	// Prompt is the question as text.
 	Prompt string
-	Turns  []TranscriptTurn
+	// Text is the whole of the last context, what tools said among it, decoded as it is.
+	Text  string
+	Turns []TranscriptTurn
 	// Answer is the final answer; "" if there was none.
 	Answer string
 	Stop   schemas.StopReason
@@ -29,7 +31,7 @@ type TranscriptTurn struct {
 }
 
 func (e *Episode) transcript() *Transcript {
-	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop}
+	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Text: e.env.Tokenizer.Decode(e.Context())}
 	for i, turn := range e.turns {
 		tokens := e.segments[turn.Segment].Tokens[turn.Start:turn.End]
 		t.Sampled += len(tokens)

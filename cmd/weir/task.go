@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
@@ -58,7 +61,23 @@ func newTask(cfg *config.Config) (*task, error) {
 	if t.reward, err = tasks.NewReward(cfg.Task.Reward); err != nil {
 		return nil, err
 	}
-	return t, t.fits(cfg.Trainer.Limits.MaxTokens)
+	return t, errors.Join(t.fits(cfg.Trainer.Limits.MaxTokens), t.has(slices.Sorted(maps.Keys(cfg.Task.Reward.BySource))))
+}
+
+// has refuses sources that no question is of: what is said of them would go unheard.
+func (t *task) has(sources []string) error {
+	var all []string
+	for _, split := range tasks.Splits() {
+		all = append(all, t.data.Sources(split)...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, source := range sources {
+		if !slices.Contains(all, source) {
+			return &exitError{exitConfig, fmt.Errorf("task.reward.by_source.%s: no question is of this source; there are %s", source, strings.Join(all, ", "))}
+		}
+	}
+	return nil
 }
 
 // fits refuses questions that leave no token to answer with: their episodes would end before they began, for ever.

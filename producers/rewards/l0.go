@@ -1,6 +1,10 @@
 package rewards
 
-import "unicode/utf8"
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
 
 // Range is that of a reward.
 type Range struct{ Min, Max float64 }
@@ -111,6 +115,23 @@ type LengthTarget struct {
 // DefaultLengthTarget aims at 50 words.
 func DefaultLengthTarget() LengthTarget {
 	return LengthTarget{Words: 50, Tolerance: 0.2, TooShort: 0.5, TooLong: 0.5, Range: Unit()}
+}
+
+// Validate reports every fault.
+func (l LengthTarget) Validate() error {
+	var faults []error
+	if !finite(l.Tolerance) || l.Tolerance < 0 {
+		faults = append(faults, fmt.Errorf("tolerance: %v: must not be negative", l.Tolerance))
+	}
+	for _, share := range []struct {
+		key   string
+		value float64
+	}{{"too_short", l.TooShort}, {"too_long", l.TooLong}} {
+		if !(share.value >= 0 && share.value <= 1) {
+			faults = append(faults, fmt.Errorf("%s: %v: must be from 0 to 1", share.key, share.value))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // Reward of one response.

@@ -1,6 +1,8 @@
 package rewards
 
 import (
+	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -51,31 +53,13 @@ func TestValidSequence(t *testing.T) {
 	}
 }
 
-func TestTableDispatchesBySource(t *testing.T) {
-	t.Parallel()
-	table := Table{BySource: map[string]string{"hotpotqa": "exact_match", "gsm": "f1"}}
-	require.NoError(t, table.Validate())
-	r, err := table.Reward("hotpotqa", "<answer>The Seine</answer>", []string{"Seine"})
-	require.NoError(t, err)
-	require.Equal(t, 1.0, r)
-	r, err = table.Reward("gsm", "<answer>river Seine</answer>", []string{"Seine"})
-	require.NoError(t, err)
-	require.InDelta(t, 2.0/3, r, 1e-12)
-	_, err = table.Reward("musique", "", nil)
-	require.ErrorIs(t, err, ErrUnknownSource)
-	table.Default = "substring_match"
-	r, err = table.Reward("musique", "<answer>by the Seine</answer>", []string{"Seine"})
-	require.NoError(t, err)
-	require.Equal(t, 1.0, r)
-	require.ErrorContains(t, Table{BySource: map[string]string{"x": "em"}}.Validate(), `by_source.x: unknown "em"`)
-}
-
 func TestSumWantsEveryComponentThatIsWeighed(t *testing.T) {
 	t.Parallel()
-	total, err := Sum(L0Weights(), map[string]float64{"qa": 1, "format": 0.5, "code_execution": 0, "length": 9})
+	weights := map[string]float64{"qa": 0.8, "format": 0.1, "code_execution": 0.1}
+	total, err := Sum(weights, map[string]float64{"qa": 1, "format": 0.5, "code_execution": 0, "length": 9})
 	require.NoError(t, err)
 	require.InDelta(t, 0.85, total, 1e-12)
-	_, err = Sum(L0Weights(), map[string]float64{"qa": 1})
+	_, err = Sum(weights, map[string]float64{"qa": 1})
 	require.ErrorContains(t, err, `reward component "code_execution"`)
 }
 
@@ -87,6 +71,19 @@ func TestShapeAndMarkers(t *testing.T) {
 	require.Equal(t, 7.0, DefaultShape().Apply(7))
 	require.Equal(t, []int{4, 10}, MarkerEnds("é</t>ab</t>", "</t>"))
 	require.Nil(t, MarkerEnds("abc", ""))
+}
+
+func TestFaultsOfShapesAndLengths(t *testing.T) {
+	t.Parallel()
+	require.NoError(t, errors.Join(DefaultShape().Validate(), DefaultLengthTarget().Validate()))
+	err := Shape{Bias: math.NaN(), Clip: -1}.Validate()
+	require.ErrorContains(t, err, "bias: NaN: must be a number")
+	require.ErrorContains(t, err, "scale: 0: must be a number, and not 0")
+	require.ErrorContains(t, err, "clip: -1: must not be negative")
+	err = LengthTarget{Tolerance: -1, TooShort: 2, TooLong: math.NaN()}.Validate()
+	require.ErrorContains(t, err, "tolerance: -1: must not be negative")
+	require.ErrorContains(t, err, "too_short: 2: must be from 0 to 1")
+	require.ErrorContains(t, err, "too_long: NaN: must be from 0 to 1")
 }
 
 func TestLengthTarget(t *testing.T) {

@@ -14,55 +14,105 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// RewardConfig weighs the components of the reward for a question.
+// RewardConfig says what an episode is worth: the sum of its components, each by its weight, then shaped. All components
+// but those of published work are from 0 to 1. A weight of 0 does not compute its component.
 type RewardConfig struct {
 	// ExactMatch weighs 1 for an answer that is one of the accepted ones, else 0.
 	ExactMatch float64 `koanf:"exact_match"`
 	// SubstringMatch weighs 1 for an answer that holds one of the accepted ones, else 0; F1 the share of words that
-	// it has in common with the nearest of them, 0 to 1. Both default to 0, which does not compute them.
+	// it has in common with the nearest of them. Both default to 0.
 	SubstringMatch float64 `koanf:"substring_match"`
 	F1             float64 `koanf:"f1"`
 	// Answered weighs 1 for any answer in the right format, else 0.
 	Answered float64 `koanf:"answered"`
+	// Format weighs the share of the turns that called a tool or answered. Defaults to 0.
+	Format float64 `koanf:"format"`
+	// CodeExecution weighs the share of the tool calls that did not fail, 0 without any. Defaults to 0.
+	CodeExecution float64 `koanf:"code_execution"`
+	// Length weighs how near the number of words that the policy wrote is to LengthTarget. Defaults to 0.
+	Length float64 `koanf:"length"`
+	// Published weighs the rewards of published work, by name. They read the tags and chat marks of the whole context:
+	// agent_r1, search_r1, search_r1_format, search_r1_subem and verl_search_r1.
+	Published map[string]float64 `koanf:"published"`
+
+	// BySource gives the questions of a source weights of their own, by component, in the place of all those above:
+	// `{"2n": {exact_match: 1}, "3": {f1: 1, answered: 0.1}}`. Every component and published reward can be named.
+	BySource map[string]map[string]float64 `koanf:"by_source"`
+
 	// Normalizer brings spellings together before they are compared: words, squad or alphanumeric. Defaults to
 	// "words".
 	Normalizer string `koanf:"normalizer"`
+	// LengthTarget is for Length.
+	LengthTarget rewards.LengthTarget `koanf:"length_target"`
+	// Shape is applied to the sum.
+	Shape rewards.Shape `koanf:"shape"`
 }
 
 // DefaultRewardConfig is 1 for the right answer and 0.1 for any.
 func DefaultRewardConfig() RewardConfig {
-	return RewardConfig{ExactMatch: 1, Answered: 0.1, Normalizer: "words"}
+	return RewardConfig{
+		ExactMatch: 1, Answered: 0.1, Normalizer: "words",
+		LengthTarget: rewards.DefaultLengthTarget(), Shape: rewards.DefaultShape(),
+	}
 }
 
 // Validate reports every fault.
 func (c RewardConfig) Validate() error {
 	var faults []error
-	for _, weight := range []struct {
-		key   string
-		value float64
-	}{{"exact_match", c.ExactMatch}, {"substring_match", c.SubstringMatch}, {"f1", c.F1}, {"answered", c.Answered}} {
-		if math.IsNaN(weight.value) || math.IsInf(weight.value, 0) {
-			faults = append(faults, fmt.Errorf("%s: %v: must be a number", weight.key, weight.value))
+	known := c.components()
+	names := func(of map[string]component) string { return strings.Join(slices.Sorted(maps.Keys(of)), ", ") }
+	check := func(section string, weights map[string]float64, known map[string]component) {
+		for _, name := range slices.Sorted(maps.Keys(weights)) {
+			switch weight := weights[name]; {
+			case known[name] == nil:
+				faults = append(faults, fmt.Errorf("%s%s: unknown component: want one of %s", section, name, names(known)))
+			case math.IsNaN(weight) || math.IsInf(weight, 0):
+				faults = append(faults, fmt.Errorf("%s%s: %v: must be a number", section, name, weight))
+			}
 		}
+	}
+	check("", c.own(), known)
+	published := maps.Clone(known)
+	maps.DeleteFunc(published, func(name string, _ component) bool { return rewards.Scorers()[name] == nil })
+	check("published.", c.Published, published)
+	for _, source := range slices.Sorted(maps.Keys(c.BySource)) {
+		check("by_source."+source+".", c.BySource[source], known)
 	}
 	if _, ok := rewards.Normalizers()[c.Normalizer]; !ok {
 		names := strings.Join(slices.Sorted(maps.Keys(rewards.Normalizers())), ", ")
 		faults = append(faults, fmt.Errorf("normalizer: %q: want one of %s", c.Normalizer, names))
 	}
+	faults = append(faults, within("length_target", c.LengthTarget.Validate())...)
+	faults = append(faults, within("shape", c.Shape.Validate())...)
 	return errors.Join(faults...)
 }
 
-// The reward components beside producers.ComponentExactMatch.
-const (
-	ComponentAnswered       = "answered"
-	ComponentSubstringMatch = "substring_match"
-	ComponentF1             = "f1"
-)
+// within puts a section's name before each of its faults.
+func within(section string, err error) []error {
+	var out []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, fault := range joined.Unwrap() {
+			out = append(out, fmt.Errorf("%s.%w", section, fault))
+		}
+	}
+	return out
+}
 
-// Reward scores answers against the accepted ones.
+// own are the weights that have keys of their own.
+func (c RewardConfig) own() map[string]float64 {
+	return map[string]float64{
+		producers.ComponentExactMatch: c.ExactMatch, ComponentSubstringMatch: c.SubstringMatch, ComponentF1: c.F1,
+		ComponentAnswered: c.Answered, ComponentFormat: c.Format, ComponentCodeExecution: c.CodeExecution, ComponentLength: c.Length,
+	}
+}
+
+// Reward scores episodes.
 type Reward struct {
-	weights   map[string]float64
-	normalize rewards.Normalizer
+	components map[string]component
+	// weights are for questions of a source that bySource does not name.
+	weights  map[string]float64
+	bySource map[string]map[string]float64
+	shape    rewards.Shape
 }
 
 // NewReward makes the reward.
@@ -70,39 +120,36 @@ func NewReward(cfg RewardConfig) (*Reward, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("reward: %w", err)
 	}
-	weights := map[string]float64{producers.ComponentExactMatch: cfg.ExactMatch, ComponentAnswered: cfg.Answered}
-	for name, weight := range map[string]float64{ComponentSubstringMatch: cfg.SubstringMatch, ComponentF1: cfg.F1} {
+	weights := cfg.own()
+	maps.Copy(weights, cfg.Published)
+	r := &Reward{components: cfg.components(), weights: computed(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape}
+	for source, weights := range cfg.BySource {
+		r.bySource[source] = computed(weights)
+	}
+	return r, nil
+}
+
+// computed leaves out what weighs nothing, but for what people compare runs by.
+func computed(weights map[string]float64) map[string]float64 {
+	out := map[string]float64{producers.ComponentExactMatch: 0, ComponentAnswered: 0}
+	for name, weight := range weights {
 		if weight != 0 {
-			weights[name] = weight
+			out[name] = weight
 		}
 	}
-	return &Reward{weights, rewards.Normalizers()[cfg.Normalizer]}, nil
+	return out
 }
 
-// Score compares the answer with the ticket's. Only an episode that stopped with an answer has one, and an answer that
-// normalises to nothing matches nothing.
+// Score compares the episode with the ticket's answers, by the weights of its question's source.
 func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *producers.Transcript) (producers.Score, error) {
-	components := make(map[string]float64, len(r.weights))
-	for name := range r.weights {
-		components[name] = 0
+	weights, ok := r.bySource[ticket.Prompt.Source]
+	if !ok {
+		weights = r.weights
 	}
-	answer, accepted := transcript.Answer, ticket.Prompt.Answers
-	if transcript.Stop == schemas.StopAnswer && answer != "" {
-		components[ComponentAnswered] = 1
-		if r.normalize(answer) != "" {
-			r.compare(components, answer, accepted)
-		}
+	components := make(map[string]float64, len(weights))
+	for name := range weights {
+		components[name] = r.components[name](transcript, ticket.Prompt.Answers)
 	}
-	total, err := rewards.Sum(r.weights, components)
-	return producers.Score{Total: total, Components: components}, err
-}
-
-func (r *Reward) compare(components map[string]float64, answer string, accepted []string) {
-	components[producers.ComponentExactMatch] = rewards.ExactMatch(r.normalize, answer, accepted)
-	if _, wanted := r.weights[ComponentSubstringMatch]; wanted {
-		components[ComponentSubstringMatch] = rewards.SubstringMatch(r.normalize, answer, accepted)
-	}
-	if _, wanted := r.weights[ComponentF1]; wanted {
-		components[ComponentF1] = rewards.F1(r.normalize, answer, accepted, false)
-	}
+	total, err := rewards.Sum(weights, components)
+	return producers.Score{Total: r.shape.Apply(total), Components: components}, err
 }

@@ -7,12 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/schemas"
 )
 
 func TestReward(t *testing.T) {
 	t.Parallel()
-	cfg := RewardConfig{ExactMatch: 2, Answered: 0.5, Normalizer: "words"}
+	cfg := DefaultRewardConfig()
+	cfg.ExactMatch, cfg.Answered = 2, 0.5
 	for _, tc := range []struct {
 		answer string
 		stop   schemas.StopReason
@@ -32,27 +34,89 @@ func TestReward(t *testing.T) {
 
 func TestRewardsForPartsOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	cfg := RewardConfig{SubstringMatch: 1, F1: 3, Normalizer: "squad"}
+	cfg := DefaultRewardConfig()
+	cfg.ExactMatch, cfg.Answered, cfg.SubstringMatch, cfg.F1, cfg.Normalizer = 0, 0, 1, 3, "squad"
 	got := score(t, cfg, "the Port-au-Prince of Haiti", schemas.StopAnswer)
 	require.Equal(t, map[string]float64{"exact_match": 0, "answered": 1, "substring_match": 1, "f1": 0.5}, got.Components)
 	require.InDelta(t, 2.5, got.Total, 1e-12)
 	require.Zero(t, score(t, cfg, "?", schemas.StopAnswer).Total)
 }
 
+// episode is a rollout of three turns: a search that failed, one that was heard, and the answer.
+func episode(answer string) *producers.Transcript {
+	return &producers.Transcript{
+		Stop: schemas.StopAnswer, Answer: answer, Text: "what ? <answer>" + answer + "</answer>",
+		Turns: []producers.TranscriptTurn{
+			{Text: "one two", Tool: "search", Error: "too slow"}, {Text: "three", Tool: "search"}, {Text: "four five"},
+		},
+	}
+}
+
+func TestRewardsForHowAnAnswerWasFound(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultRewardConfig()
+	cfg.Format, cfg.CodeExecution, cfg.Length, cfg.Published = 1, 1, 1, map[string]float64{"verl_search_r1": 2, "agent_r1": 0}
+	cfg.LengthTarget.Words, cfg.LengthTarget.Tolerance = 10, 0
+	got := scoreOf(t, cfg, "", episode("Port-au-Prince"))
+	require.Equal(t, map[string]float64{
+		"exact_match": 1, "answered": 1, "format": 1, "code_execution": 0.5, "length": 0.75, "verl_search_r1": 1,
+	}, got.Components)
+	require.InDelta(t, 1+0.1+1+0.5+0.75+2, got.Total, 1e-12)
+
+	void := episode("")
+	void.Stop, void.Turns = schemas.StopFormat, append(void.Turns, producers.TranscriptTurn{Text: "six"})
+	got = scoreOf(t, cfg, "", void)
+	require.Equal(t, 0.5, got.Components["format"], "neither of the last two turns did anything")
+	got = scoreOf(t, cfg, "", &producers.Transcript{Stop: schemas.StopTokens})
+	require.Zero(t, got.Total)
+}
+
+func TestRewardsAreChosenBySource(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultRewardConfig()
+	cfg.BySource = map[string]map[string]float64{"2-hop": {"f1": 4, "answered": 0}, "3-hop": {"verl_search_r1": 3}}
+	for source, want := range map[string]float64{"": 0.1, "1-hop": 0.1, "2-hop": 4 * 4.0 / 7, "3-hop": 0} {
+		got := scoreOf(t, cfg, source, episode("the port of prince"))
+		require.InDelta(t, want, got.Total, 1e-12, source)
+		require.Contains(t, got.Components, producers.ComponentExactMatch, "evaluation reads it")
+	}
+}
+
+func TestRewardsAreShaped(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultRewardConfig()
+	cfg.Shape = rewards.Shape{Bias: -0.1, Scale: 5, Clip: 2}
+	require.InDelta(t, 2, scoreOf(t, cfg, "", episode("P.A.P.")).Total, 1e-12)
+	require.InDelta(t, 0, scoreOf(t, cfg, "", episode("London")).Total, 1e-12)
+}
+
 func TestRewardFaults(t *testing.T) {
 	t.Parallel()
-	_, err := NewReward(RewardConfig{ExactMatch: math.NaN(), F1: math.Inf(1), Normalizer: "loud"})
-	require.ErrorContains(t, err, "exact_match: NaN")
-	require.ErrorContains(t, err, "f1: +Inf")
-	require.ErrorContains(t, err, `normalizer: "loud": want one of alphanumeric, squad, words`)
+	_, err := NewReward(RewardConfig{
+		ExactMatch: math.NaN(), F1: math.Inf(1), Normalizer: "loud", Published: map[string]float64{"f1": 1, "agent_r1": math.NaN()},
+		BySource: map[string]map[string]float64{"2-hop": {"em": 1, "f1": math.Inf(-1)}}, LengthTarget: rewards.LengthTarget{Tolerance: -1, TooLong: 2},
+	})
+	for _, says := range []string{
+		"exact_match: NaN", "\nf1: +Inf", `normalizer: "loud": want one of alphanumeric, squad, words`,
+		"published.f1: unknown component: want one of agent_r1, search_r1, search_r1_format, search_r1_subem, verl_search_r1",
+		"published.agent_r1: NaN", "by_source.2-hop.em: unknown component: want one of agent_r1, answered, code_execution, exact_match, f1,",
+		"by_source.2-hop.f1: -Inf", "length_target.tolerance: -1", "length_target.too_long: 2", "shape.scale: 0",
+	} {
+		require.ErrorContains(t, err, says)
+	}
 }
 
 func score(t *testing.T, cfg RewardConfig, answer string, stop schemas.StopReason) producers.Score {
 	t.Helper()
+	return scoreOf(t, cfg, "", &producers.Transcript{Answer: answer, Stop: stop})
+}
+
+func scoreOf(t *testing.T, cfg RewardConfig, source string, transcript *producers.Transcript) producers.Score {
+	t.Helper()
 	reward, err := NewReward(cfg)
 	require.NoError(t, err)
-	ticket := &schemas.Ticket{Prompt: schemas.Prompt{Answers: []string{"port-au-prince", "P.A.P."}}}
-	got, err := reward.Score(t.Context(), ticket, &producers.Transcript{Answer: answer, Stop: stop})
+	ticket := &schemas.Ticket{Prompt: schemas.Prompt{Source: source, Answers: []string{"port-au-prince", "P.A.P."}}}
+	got, err := reward.Score(t.Context(), ticket, transcript)
 	require.NoError(t, err)
 	return got
 }

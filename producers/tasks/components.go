@@ -1,0 +1,105 @@
+package tasks
+
+import (
+	"strings"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The components of a reward beside producers.ComponentExactMatch and the published scorers.
+const (
+	ComponentAnswered       = "answered"
+	ComponentSubstringMatch = "substring_match"
+	ComponentF1             = "f1"
+	ComponentFormat         = "format"
+	ComponentCodeExecution  = "code_execution"
+	ComponentLength         = "length"
+)
+
+// component scores one thing about a finished episode.
+type component func(t *producers.Transcript, golds []string) float64
+
+// components are all that the configuration can weigh, by name.
+func (c RewardConfig) components() map[string]component {
+	normalize := rewards.Normalizers()[c.Normalizer]
+	// An answer that normalises to nothing matches nothing.
+	matched := func(score func(answer string, golds []string) float64) component {
+		return func(t *producers.Transcript, golds []string) float64 {
+			if !answered(t) || normalize(t.Answer) == "" {
+				return 0
+			}
+			return score(t.Answer, golds)
+		}
+	}
+	all := map[string]component{
+		producers.ComponentExactMatch: matched(func(answer string, golds []string) float64 {
+			return rewards.ExactMatch(normalize, answer, golds)
+		}),
+		ComponentSubstringMatch: matched(func(answer string, golds []string) float64 {
+			return rewards.SubstringMatch(normalize, answer, golds)
+		}),
+		ComponentF1: matched(func(answer string, golds []string) float64 {
+			return rewards.F1(normalize, answer, golds, false)
+		}),
+		ComponentAnswered: func(t *producers.Transcript, _ []string) float64 {
+			if answered(t) {
+				return 1
+			}
+			return 0
+		},
+		ComponentFormat:        func(t *producers.Transcript, _ []string) float64 { return format(t) },
+		ComponentCodeExecution: func(t *producers.Transcript, _ []string) float64 { return codeExecution(t) },
+		ComponentLength: func(t *producers.Transcript, _ []string) float64 {
+			return c.LengthTarget.Reward(strings.Join(sampled(t), " "))
+		},
+	}
+	for name, score := range rewards.Scorers() {
+		all[name] = func(t *producers.Transcript, golds []string) float64 { return score(t.Text, golds) }
+	}
+	return all
+}
+
+// answered says whether an episode has an answer: only one that stopped with it does.
+func answered(t *producers.Transcript) bool { return t.Stop == schemas.StopAnswer && t.Answer != "" }
+
+// format is the share of an episode's turns that called a tool or answered.
+func format(t *producers.Transcript) float64 {
+	if len(t.Turns) == 0 {
+		return 0
+	}
+	acted := t.Calls()
+	if answered(t) {
+		acted++
+	}
+	return min(1, float64(acted)/float64(len(t.Turns)))
+}
+
+// codeExecution is the share of an episode's tool calls that did not fail, 0 without any.
+func codeExecution(t *producers.Transcript) float64 {
+	var runs []*rewards.CodeRun
+	for _, turn := range t.Turns {
+		switch {
+		case turn.Tool == "":
+		case turn.Error == "":
+			runs = append(runs, &rewards.CodeRun{Outputs: 1})
+		default:
+			runs = append(runs, &rewards.CodeRun{Outputs: 1, Errors: 1})
+		}
+	}
+	total := 0.0
+	for _, r := range rewards.StepCode(runs, rewards.Unit()) {
+		total += r
+	}
+	return total
+}
+
+// sampled is what the policy wrote, turn by turn.
+func sampled(t *producers.Transcript) []string {
+	texts := make([]string, len(t.Turns))
+	for i, turn := range t.Turns {
+		texts[i] = turn.Text
+	}
+	return texts
+}
