@@ -139,7 +139,10 @@ type Advantage struct {
 	// bilevel with a critic: none; timeout, those that the clock cut off; or limits, those that any limit did. Limits of
 	// turns and tokens are part of the task, under which the policy is tested: what they cut off has ended. Of the clock no
 	// state tells. Defaults to timeout.
-	Bootstrap         string `koanf:"bootstrap"`
+	Bootstrap string `koanf:"bootstrap"`
+	// Normalize shifts and scales the advantages once more, over the batch or within groups of rows (AReaL's adv_norm). It
+	// does not replace the estimator's own whitening: turn that off beside it.
+	Normalize         stats.Normalization `koanf:"normalize"`
 	advantage.Options `koanf:",squash"`
 }
 
@@ -189,7 +192,7 @@ func DefaultConfig() Config {
 			Resample: selection.DefaultResample(), Accumulate: selection.DefaultAccumulate(),
 		},
 		Critic:     DefaultCritic(),
-		Advantage:  Advantage{Name: "grpo", Bootstrap: BootstrapTimeout, Options: advantage.DefaultOptions()},
+		Advantage:  Advantage{Name: "grpo", Bootstrap: BootstrapTimeout, Normalize: stats.DefaultNormalization(), Options: advantage.DefaultOptions()},
 		Loss:       loss.DefaultConfig(),
 		Sampling:   Sampling{Temperature: 1},
 		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute},
@@ -240,6 +243,7 @@ func (c Config) Validate() error {
 	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
 	f.section("advantage", err)
 	f.section("advantage", stats.Choose("bootstrap", c.Advantage.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits))
+	f.section("advantage.normalize", c.Advantage.Normalize.Validate())
 	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
 		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
 	f.check("mask_tools", c.MaskTools || c.Advantage.Name != "gigpo" && c.Advantage.Name != "mt_grpo",

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // smallModel has a critic that values states differently.
@@ -158,6 +159,31 @@ func TestARunWeighsActionsByDuration(t *testing.T) {
 			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
 				require.InDelta(t, w*float64(rows.Mask[j]), old.weights[j], 1e-12)
 			}
+		}
+	}
+}
+
+func TestARunNormalizesAdvantagesAsAReaLDoes(t *testing.T) {
+	t.Parallel()
+	group := []*schemas.Trajectory{
+		dialogue(1, schemas.StopAnswer, 1, [3]int32{2, 2, 5}), dialogue(0, schemas.StopAnswer, 1, [3]int32{3, 3, 4}, [3]int32{3, 2, 5}),
+	}
+	engine, _ := smallModel(t, 32)
+	var returns []float64
+	for _, mean := range []string{stats.LevelNone, stats.LevelBatch} {
+		rows, _, adv := estimate(t, engine, func(c *Config) {
+			c.Advantage.Name, c.Advantage.Normalize.Mean, c.Critic.Network = "dr_grpo", mean, CriticHead
+		}, group...)
+		if returns == nil {
+			returns = slices.Clone(adv.Returns)
+		}
+		require.Equal(t, returns, adv.Returns, "the critic's targets stay")
+		for j, m := range rows.Mask {
+			want := returns[j] // 0.5 at two tokens, -0.5 at four
+			if mean == stats.LevelBatch {
+				want += 1. / 6
+			}
+			require.InDelta(t, want*float64(m), adv.Advantages[j], 1e-12, mean)
 		}
 	}
 }

@@ -48,16 +48,21 @@ func estimate(t *testing.T, engine gpu.Engine, change func(*Config), group ...*s
 	require.NoError(t, tr.chooseLoss())
 	require.NoError(t, tr.chooseAdvantage())
 	require.NoError(t, tr.chooseCritic())
-	var taken batch.Taken
-	for _, x := range group {
-		taken.Members = append(taken.Members, batch.Member{Trajectory: x, Reward: x.Reward})
-	}
-	rows := tr.rows(&batch.Batch{Groups: []batch.Taken{taken}})
+	rows := tr.rows(batchOf(group...))
 	old, err := tr.oldPolicy(t.Context(), rows)
 	require.NoError(t, err)
 	adv, err := tr.advantages(rows, old)
 	require.NoError(t, err)
 	return rows, old, adv
+}
+
+// batchOf is a batch of one group.
+func batchOf(group ...*schemas.Trajectory) *batch.Batch {
+	var taken batch.Taken
+	for _, x := range group {
+		taken.Members = append(taken.Members, batch.Member{Trajectory: x, Reward: x.Reward, Return: x.Reward})
+	}
+	return &batch.Batch{Groups: []batch.Taken{taken}}
 }
 
 // The turns of a group that follow one observation are compared with one another, whenever it was made.

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -16,9 +17,21 @@ func (c Config) keep(g batch.Group, rewards []float64) bool {
 	return kept || err != nil // rewards were checked when they came: none is empty or not finite
 }
 
-// choose are the samples of a group that are trained on. Its random numbers follow from the seed and the group, as
-// those of keep do.
+// choose are the samples of a group that are compared with one another. The best are compared with all.
 func (c Config) choose(g batch.Group, members []batch.Member) []int {
+	if c.Selection.Resample.By == selection.ResampleCorrect {
+		return c.resample(g, members)
+	}
+	all := make([]int, len(members))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// resample are the samples of a group that are trained on. Its random numbers follow from the seed and the group, as those
+// of keep do.
+func (c Config) resample(g batch.Group, members []batch.Member) []int {
 	rewards, penalties := make([]float64, len(members)), make([]float64, len(members))
 	for i, m := range members {
 		rewards[i], penalties[i] = m.Return, roughness(m.Trajectory)
@@ -67,11 +80,16 @@ func (c Config) silenced(b *batch.Batch) map[int]bool {
 	out := map[int]bool{}
 	n := 0
 	for _, g := range b.Groups {
-		for _, m := range g.Members {
+		byRank := c.Selection.Resample.By == selection.ResampleBest
+		var best []int
+		if byRank {
+			best = c.resample(g.Group, g.Members)
+		}
+		for i, m := range g.Members {
 			if m.PassedOver {
 				continue
 			}
-			if c.Selection.Overlong.Masks(cutOff(m.Trajectory.Stop)) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
+			if byRank && !slices.Contains(best, i) || c.Selection.Overlong.Masks(cutOff(m.Trajectory.Stop)) || c.Selection.DropVoid && selection.Void(turnsOf(m.Trajectory)) {
 				out[n] = true
 			}
 			n++

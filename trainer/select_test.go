@@ -9,11 +9,10 @@ import (
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
-// A sample passed over is used up by its step, and the policy is what it would be had it never been rolled out.
-func TestASamplePassedOverIsUsedUpAndTeachesNothing(t *testing.T) {
+func TestASamplePassedOverIsUsedUp(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
-	cfg.Selection.Resample.By, cfg.Selection.Resample.Take = selection.ResampleBest, 2
+	cfg.Selection.Resample.By, cfg.Selection.Resample.Take = selection.ResampleCorrect, 2
 	metrics := map[int64]map[string]float64{}
 	w := newWorld(vocab)
 	observe(t, cfg, w, func(e schemas.Event) { metrics[e.Step] = e.Metrics })
@@ -21,19 +20,14 @@ func TestASamplePassedOverIsUsedUpAndTeachesNothing(t *testing.T) {
 		var all mean
 		for _, g := range r.Groups {
 			require.Len(t, g.Members, cfg.GroupSize, "all that came are used up")
-			worst, best := 1e9, -1e9
 			taken := 0
 			for _, m := range g.Members {
 				all.add(m.Reward)
-				if m.PassedOver {
-					best = max(best, m.Reward)
-				} else {
-					worst = min(worst, m.Reward)
+				if !m.PassedOver {
 					taken++
 				}
 			}
 			require.Equal(t, 2, taken)
-			require.GreaterOrEqual(t, worst, best, "the best are taken")
 		}
 		got := metrics[r.Step]
 		require.InDelta(t, all.value(), got["reward/mean"], 1e-12, "of all: the policy is no better for what is passed over")
@@ -69,6 +63,29 @@ func TestTheSelectionTakesRightAndWrongInProportion(t *testing.T) {
 		}
 	}
 	require.True(t, varied)
+}
+
+// The best of a group are trained on for what they are among all of it.
+func TestTheBestOfAGroupAreTrainedOn(t *testing.T) {
+	t.Parallel()
+	call := [3]int32{2, 3, 4}
+	group := []*schemas.Trajectory{
+		dialogue(1, schemas.StopTurns, 1, call), dialogue(0, schemas.StopAnswer, 1, call),
+		dialogue(1, schemas.StopAnswer, 1, call), dialogue(0, schemas.StopAnswer, 1, call),
+	}
+	for take, want := range map[int][]float64{1: {0, 0, 0.5, 0}, 2: {0.5, 0, 0.5, 0}, 3: {0.5, -0.5, 0.5, 0}} {
+		cfg := testConfig(t.TempDir())
+		rows, _, adv := estimate(t, newBigram(vocab), func(c *Config) {
+			c.Selection.Resample.By, c.Selection.Resample.Take, c.Advantage.Name = selection.ResampleBest, take, "dr_grpo"
+			cfg = *c
+		}, group...)
+		rows.Silence(cfg.silenced(batchOf(group...)))
+		for i, w := range want {
+			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
+				require.InDelta(t, w*float64(group[i].Segments[0].ActionMask[j-rows.Offsets[i]]), adv.Advantages[j]*float64(rows.Mask[j]), 1e-12)
+			}
+		}
+	}
 }
 
 func TestRoughnessOfARollout(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // oldPolicy is the policy at the start of the step: one entry a token of the batch, 0 where the mask is 0.
@@ -159,6 +160,13 @@ func (t *trainer) advantages(rows *batch.Rows, old *oldPolicy) (*advantage.Resul
 	out := &advantage.Result{AdvantagesOnly: old.values == nil}
 	if err := t.estimator.Estimate(in, out); err != nil {
 		return nil, fmt.Errorf("estimate advantages by %s: %w", t.estimator.Name(), err)
+	}
+	if n := t.cfg.Advantage.Normalize; n.Mean != stats.LevelNone || n.Std != stats.LevelNone {
+		raw := out.Advantages
+		out.Advantages = make([]float64, len(raw)) // the critic's targets may be the same memory
+		if err := n.Apply(raw, rows.Offsets, rows.Mask, rows.Group, out.Advantages); err != nil {
+			return nil, fmt.Errorf("normalize advantages: %w", err)
+		}
 	}
 	if old.values != nil {
 		t.now.explained = new(explainedVariance(old.values, out.Returns, rows.Mask))

@@ -17,11 +17,12 @@ const (
 	ResampleCorrect = "on_correct"
 )
 
-// Resample trains on some of a group's samples: a group is rolled out larger than it is trained on. What is passed over
-// is used up by the step, and nothing of it enters the statistics of its group.
+// Resample trains on some of a group's samples: a group is rolled out larger than it is trained on. The others are used up
+// by the step.
 type Resample struct {
-	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n); or
-	// on_correct (GRPO-RoC). Defaults to off.
+	// By is off; best, those of the largest reward, the better format first where rewards are equal (best of n), for what
+	// they are among all of the group; or on_correct (GRPO-RoC), of which the others count in no statistic of their group.
+	// Defaults to off.
 	By string `koanf:"by"`
 	// Take is how many samples of a group are trained on; a group that has no more trains on all. It must be set unless
 	// By is off. Defaults to 0.
