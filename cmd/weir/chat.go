@@ -20,28 +20,19 @@ func (a *app) chatCommand() *cobra.Command {
 		Long:    "Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each.",
 		Example: "  weir chat what is the capital of the neighbour of sweden ?\n  weir chat --run.name mine",
 	}
-	step := cmd.Flags().Int64("step", -1, "a step of the run; the newest by default")
-	folder := cmd.Flags().String("checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
+	model := a.chosen(cmd)
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := a.loadWritten(cmd)
+		m, err := model(cmd)
 		if err != nil {
 			return err
 		}
-		s, err := a.sessionOf(cfg)
-		if err != nil {
-			return err
-		}
-		t, policy, version, stop, err := s.load(cmd.Context(), *folder, *step)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		ask := func(question string) error { return s.ask(cmd.Context(), t, policy, question, *temperature) }
+		defer m.close()
+		ask := func(question string) error { return m.ask(cmd.Context(), question, *temperature) }
 		if len(args) > 0 {
 			return ask(strings.Join(args, " "))
 		}
-		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", s.cfg.Run.Name, version, example(t))
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(m.task))
 		lines := bufio.NewScanner(cmd.InOrStdin())
 		for fmt.Fprint(a.err, "> "); lines.Scan(); fmt.Fprint(a.err, "> ") {
 			if strings.TrimSpace(lines.Text()) == "" {
@@ -57,34 +48,40 @@ func (a *app) chatCommand() *cobra.Command {
 	return cmd
 }
 
+// example is a question of the task, of the test split if that has any; the train split has.
 func example(t *task) string {
-	sample := t.data.Sample(tasks.Test, 4, scoreSeed)
+	var sample []schemas.Prompt
+	for _, split := range []tasks.Split{tasks.Test, tasks.Train} {
+		if sample = t.data.Sample(split, 4, scoreSeed); len(sample) > 0 {
+			break
+		}
+	}
 	return sample[len(sample)-1].Text
 }
 
 // ask runs one episode and prints what the agent did.
-func (s *session) ask(ctx context.Context, t *task, policy *sampler, text string, temperature float32) error {
+func (m *trained) ask(ctx context.Context, text string, temperature float32) error {
 	text = plainQuestion(text)
-	if unknown := unknownWords(t, text); len(unknown) > 0 {
-		fmt.Fprintf(s.err, "the policy has never seen: %s\n", strings.Join(unknown, ", "))
+	if unknown := unknownWords(m.task, text); len(unknown) > 0 {
+		fmt.Fprintf(m.err, "the policy has never seen: %s\n", strings.Join(unknown, ", "))
 	}
-	env := t.environment(policy, nil)
-	env.Tools = []producers.Tool{watched{t.plainTool, s}}
+	env := m.task.environment(m.policy, nil)
+	env.Tools = []producers.Tool{watched{m.task.plainTool, m.session}}
 	ticket := &schemas.Ticket{
-		Run: s.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: s.cfg.Task.Name,
+		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: m.cfg.Task.Name,
 		Prompt: schemas.Prompt{ID: "chat", Text: text, Answers: []string{"?"}, Source: "chat"}, Seed: uint64(os.Getpid()),
 		Sampling: schemas.Sampling{Temperature: temperature},
-		Limits:   schemas.Limits{MaxTurns: s.cfg.Trainer.Limits.MaxTurns, MaxTokens: s.cfg.Trainer.Limits.MaxTokens},
+		Limits:   schemas.Limits{MaxTurns: m.cfg.Trainer.Limits.MaxTurns, MaxTokens: m.cfg.Trainer.Limits.MaxTokens},
 	}
 	trajectory, _, err := producers.Rollout(ctx, ticket, env)
 	if err != nil {
 		return err
 	}
 	if trajectory.Stop != schemas.StopAnswer {
-		fmt.Fprintf(s.out, "no answer (stopped by %s)\n", trajectory.Stop)
+		fmt.Fprintf(m.out, "no answer (stopped by %s)\n", trajectory.Stop)
 		return nil
 	}
-	fmt.Fprintf(s.out, "answer  %s\n", trajectory.Answer)
+	fmt.Fprintf(m.out, "answer  %s\n", trajectory.Answer)
 	return nil
 }
 
