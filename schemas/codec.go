@@ -151,7 +151,7 @@ func (c *coder) decode(data []byte, v any) error {
 
 // begin makes c read data, with the memory it has.
 func (c *coder) begin(data []byte) {
-	*c = coder{mode: reading, little: nativeLittle(), dec: msgpack.GetDecoder(), in: input{b: data}, path: c.path[:0]}
+	*c = coder{mode: reading, little: nativeLittle(), dec: msgpack.GetDecoder(), in: input{b: data}, path: c.path[:0], adopt: c.adopt}
 	c.dec.Reset(&c.in)
 }
 

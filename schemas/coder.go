@@ -43,6 +43,8 @@ type coder struct {
 	runs  []byte           // reading: packed runs, unpacked when their number is known
 	path  []byte           // reading: where the map at hand is, "segments[3]."
 	field string           // reading: the field at hand
+	adopt bool             // reading: arrays stay in the input
+	moved []moved          // reading: which of them were moved there
 }
 
 // output is where the library writes to, and arrays are copied to.

@@ -98,12 +98,9 @@ type (
 func (t *Trajectory) OldestVersion() int64 {
 	oldest := int64(NoVersion)
 	for i := range t.Segments {
-		last := NoVersion
-		for _, v := range t.Segments[i].Versions {
-			if v == last { // they come in long runs
-				continue
-			}
-			last = v
+		versions := t.Segments[i].Versions
+		for at := 0; at < len(versions); at = runEnd(versions, at) {
+			v := versions[at]
 			if v != NoVersion && (oldest == int64(NoVersion) || int64(v) < oldest) {
 				oldest = int64(v)
 			}

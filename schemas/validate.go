@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -13,18 +14,35 @@ const logprobSlack = 1e-3
 
 // faults gathers what is wrong with a message, each named by its field's path.
 type faults struct {
-	path string
-	errs []error
+	path  string
+	list  string // of which the part is an item, "" where it is none
+	index int
+	errs  []error
 }
 
 func (f *faults) add(field, format string, args ...any) {
-	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.path, field, fmt.Sprintf(format, args...)))
+	f.errs = append(f.errs, fmt.Errorf("%w: %s.%s: %s", ErrInvalid, f.where(), field, fmt.Sprintf(format, args...)))
+}
+
+// where is the path of the part, with its place in the list.
+func (f *faults) where() string {
+	if f.list == "" {
+		return f.path
+	}
+	return fmt.Sprintf("%s.%s[%d]", f.path, f.list, f.index)
 }
 
 func (f *faults) err() error { return errors.Join(f.errs...) }
 
 // within is the faults of a part; they are taken over by its done.
-func (f *faults) within(path string) *faults { return &faults{path: f.path + "." + path, errs: f.errs} }
+func (f *faults) within(path string) *faults {
+	return &faults{path: f.where() + "." + path, errs: f.errs}
+}
+
+// item is within for an item of a list. Its path is written only when it has a fault: most have none.
+func (f *faults) item(list string, i int) faults {
+	return faults{path: f.where(), list: list, index: i, errs: f.errs}
+}
 
 func (f *faults) done(part *faults) { f.errs = part.errs }
 
@@ -121,14 +139,14 @@ func (t *Trajectory) Validate() error {
 	f.name("producer", t.Producer)
 	f.sampleOf(t.Attempt, t.Sample, t.GroupSize)
 	for i := range t.Segments {
-		part := f.within(fmt.Sprintf("segments[%d]", i))
-		t.Segments[i].validate(part)
-		f.done(part)
+		part := f.item("segments", i)
+		t.Segments[i].validate(&part)
+		f.done(&part)
 	}
 	for i := range t.Turns {
-		part := f.within(fmt.Sprintf("turns[%d]", i))
-		t.validateTurn(part, &t.Turns[i])
-		f.done(part)
+		part := f.item("turns", i)
+		t.validateTurn(&part, &t.Turns[i])
+		f.done(&part)
 	}
 	f.finite("reward", t.Reward)
 	for name, v := range t.Rewards {
@@ -155,11 +173,7 @@ func (s *Segment) validate(f *faults) {
 		}
 	}
 	f.temperature(s.Temperature)
-	signs := int32(0)
-	for _, v := range s.Tokens {
-		signs |= v
-	}
-	if signs < 0 {
+	if negative(s.Tokens) {
 		i := slices.IndexFunc(s.Tokens, func(v int32) bool { return v < 0 })
 		f.add("tokens", "[%d] = %d: must not be negative", i, s.Tokens[i])
 	}
@@ -208,23 +222,6 @@ func (s *Segment) validate(f *faults) {
 	}
 }
 
-// consistent says whether mask, log-probabilities and versions agree at every token. It is the quick look before
-// the search for what to name: nearly every segment is sound, and every one is looked at twice on its way.
-func (s *Segment) consistent() bool {
-	logprobs, versions := s.Logprobs[:len(s.ActionMask)], s.Versions[:len(s.ActionMask)]
-	for i, m := range s.ActionMask {
-		lp, v := logprobs[i], versions[i]
-		if m == 1 {
-			if !(lp <= logprobSlack && lp >= -math.MaxFloat32) || v < 0 {
-				return false
-			}
-		} else if m != 0 || lp != 0 || v != NoVersion {
-			return false
-		}
-	}
-	return true
-}
-
 func (t *Trajectory) validateTurn(f *faults, turn *Turn) {
 	f.finite("process_reward", turn.ProcessReward)
 	f.atLeast("duration", int64(turn.Duration), 0)
@@ -240,7 +237,9 @@ func (t *Trajectory) validateTurn(f *faults, turn *Turn) {
 	if turn.End > len(s.ActionMask) {
 		return
 	}
-	if i := slices.IndexFunc(s.ActionMask[turn.Start:turn.End], func(m byte) bool { return m != 1 }); i >= 0 {
+	mask := s.ActionMask[turn.Start:turn.End]
+	if bytes.Count(mask, []byte{1}) != len(mask) {
+		i := slices.IndexFunc(mask, func(m byte) bool { return m != 1 })
 		f.add("end", "[%d, %d): token %d was not sampled", turn.Start, turn.End, turn.Start+i)
 	}
 }
@@ -283,9 +282,9 @@ func (m *Manifest) Validate() error {
 		f.add("shards", "must not be empty")
 	}
 	for i := range m.Shards {
-		part := f.within(fmt.Sprintf("shards[%d]", i))
-		m.Shards[i].validate(part, m.Base)
-		f.done(part)
+		part := f.item("shards", i)
+		m.Shards[i].validate(&part, m.Base)
+		f.done(&part)
 	}
 	f.sha256("config_hash", m.ConfigHash)
 	f.sha256("tokenizer_hash", m.TokenizerHash)

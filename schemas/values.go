@@ -214,6 +214,10 @@ func octets[T ~[]byte](c *coder, name string, v *T) {
 	case c.mode == writing:
 		c.check(c.enc.EncodeBytesLen(len(*v)))
 		c.out = appendBytes(c.out, *v)
+	case c.adopt:
+		if *v = slices.Clip(c.readBytes()); len(*v) == 0 {
+			*v = nil
+		}
 	default:
 		*v = appendBytes((*v)[:0], c.readBytes())
 	}
@@ -231,7 +235,11 @@ func words[S ~[]T, T word](c *coder, name string, v *S) {
 		if len(raw)%4 != 0 {
 			c.fail("not a whole number of values")
 		}
-		if c.err == nil {
+		switch {
+		case c.err != nil:
+		case c.adopt && c.little:
+			*v = wordsIn[T](c.align(raw))
+		default:
 			*v = readWords([]T(*v), raw, c.little)
 		}
 	}

@@ -164,35 +164,44 @@ func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...s
 	return d, nil
 }
 
-// read decodes a message into d and says what is wrong with it.
+// read decodes a message into d and says what is wrong with it. The memory of data becomes the trajectory's, since
+// nobody else has it; what is refused is left as it came.
 func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
 	kind, _, err := schemas.Peek(data)
 	if err != nil {
 		return decodeReason(err), err
 	}
-	var run, producer string
-	oldest := int64(schemas.NoVersion)
 	switch kind {
 	case schemas.KindTrajectory:
 		t := new(schemas.Trajectory)
-		if err := schemas.Unmarshal(data, t); err != nil {
+		undo, err := schemas.Adopt(data, t)
+		if err != nil {
 			return decodeReason(err), err
 		}
-		if err := t.Validate(); err != nil {
-			return ReasonMalformed, err
+		if reason, err := f.check(d, t.Validate(), t.Run, t.Producer, t.OldestVersion()); err != nil {
+			undo()
+			return reason, err
 		}
-		d.Trajectory, run, producer, oldest = t, t.Run, t.Producer, t.OldestVersion()
+		d.Trajectory = t
 	case schemas.KindGroupClosed:
 		g := new(schemas.GroupClosed)
 		if err := schemas.Unmarshal(data, g); err != nil {
 			return decodeReason(err), err
 		}
-		if err := g.Validate(); err != nil {
-			return ReasonMalformed, err
+		if reason, err := f.check(d, g.Validate(), g.Run, g.Producer, int64(schemas.NoVersion)); err != nil {
+			return reason, err
 		}
-		d.Closed, run, producer = g, g.Run, g.Producer
+		d.Closed = g
 	default:
 		return ReasonForeign, fmt.Errorf("a %s does not belong here", kind)
+	}
+	return "", nil
+}
+
+// check says whether a message with that fault, of that run, producer and oldest version, may be where d came from.
+func (f *Feed) check(d *Delivery, fault error, run, producer string, oldest int64) (Reason, error) {
+	if fault != nil {
+		return ReasonMalformed, fault
 	}
 	if run != f.run.run {
 		return ReasonForeign, fmt.Errorf("it is of run %.80q", run)

@@ -1,0 +1,57 @@
+package schemas
+
+import (
+	"slices"
+	"unsafe"
+)
+
+// Adopt is [Unmarshal] into a fresh message without the copies: the arrays of v lie in data, which belongs to v from then
+// on, and lives as long. Arrays of words are moved within data by up to three bytes, to where words may lie; undo moves
+// them back, and v is then undefined. Where Adopt fails, data is as it was.
+func Adopt(data []byte, v any) (undo func(), err error) {
+	c := coder{adopt: true}
+	err = c.decode(data, v)
+	undo = func() { restore(data, c.moved) }
+	if err != nil {
+		undo()
+	}
+	return undo, err
+}
+
+// moved is an array that lies some bytes nearer to the front than it came.
+type moved struct {
+	at, size int // as it came
+	by       int
+	over     [3]byte // what lay where it begins now
+}
+
+// align moves raw, which was just taken from the input, to the nearest address below at which words may lie. Before it
+// are its header and its key, at least three bytes that have been read.
+func (c *coder) align(raw []byte) []byte {
+	by := int(uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % unsafe.Alignof(int32(0)))
+	if by == 0 || len(raw) == 0 {
+		return raw
+	}
+	m := moved{at: c.in.at - len(raw), size: len(raw), by: by}
+	to := c.in.b[m.at-by : m.at-by+m.size]
+	copy(m.over[:], to[:by])
+	copy(to, raw)
+	c.moved = append(c.moved, m)
+	return to
+}
+
+// restore moves back, the last first.
+func restore(data []byte, all []moved) {
+	for _, m := range slices.Backward(all) {
+		copy(data[m.at:m.at+m.size], data[m.at-m.by:])
+		copy(data[m.at-m.by:m.at], m.over[:])
+	}
+}
+
+// wordsIn is raw, which lies where words may, as words. Nothing can be appended in place: other fields follow.
+func wordsIn[T word](raw []byte) []T {
+	if len(raw) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), len(raw)/4)
+}

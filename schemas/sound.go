@@ -1,0 +1,104 @@
+package schemas
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+)
+
+// Every trajectory is looked through twice on its way, and nearly every one is sound. So the first look does not go token
+// by token: it compares memory, and reads eight bytes at a time.
+
+// consistent says whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes
+// from one run of equal mask to the next.
+func (s *Segment) consistent() bool {
+	for at := 0; at < len(s.ActionMask); {
+		m, end := s.ActionMask[at], len(s.ActionMask)
+		if m > 1 {
+			return false
+		}
+		if n := bytes.IndexByte(s.ActionMask[at:], 1-m); n >= 0 {
+			end = at + n
+		}
+		// Up to there can be values that are neither.
+		if bytes.Count(s.ActionMask[at:end], []byte{m}) != end-at {
+			return false
+		}
+		logprobs, versions := s.Logprobs[at:end], s.Versions[at:end]
+		if m == 1 && !(sampled(logprobs) && known(versions)) {
+			return false
+		}
+		if m == 0 && !(zero(logprobs) && versions[0] == NoVersion && runEnd(versions, 0) == len(versions)) {
+			return false
+		}
+		at = end
+	}
+	return true
+}
+
+// signs is the sign bits of two values of four bytes.
+const signs = 1<<63 | 1<<31
+
+// sampled says whether each is finite and at most logprobSlack.
+func sampled(logprobs []float32) bool {
+	const lot = 64
+	for ; len(logprobs) >= lot; logprobs = logprobs[lot:] {
+		if !below(logprobs[:lot]) && !each(logprobs[:lot]) {
+			return false
+		}
+	}
+	return each(logprobs)
+}
+
+// each is sampled, one by one.
+func each(logprobs []float32) bool {
+	for _, lp := range logprobs {
+		// Written so that NaN fails too.
+		if !(lp <= logprobSlack && lp >= -math.MaxFloat32) {
+			return false
+		}
+	}
+	return true
+}
+
+// below says whether each of a multiple of eight is negative and finite: the sign is set, and still is when one is added
+// to the exponent, which overflows where all its bits are.
+func below(logprobs []float32) bool {
+	const one = 1<<55 | 1<<23
+	all := uint64(signs)
+	for b := memory(logprobs); len(b) >= 32; b = b[32:] {
+		v, w := binary.NativeEndian.Uint64(b), binary.NativeEndian.Uint64(b[8:])
+		x, y := binary.NativeEndian.Uint64(b[16:]), binary.NativeEndian.Uint64(b[24:])
+		all &= v & (v + one) & w & (w + one) & x & (x + one) & y & (y + one)
+	}
+	return all == signs
+}
+
+// zero says whether each is 0, of either sign.
+func zero(logprobs []float32) bool { return either(memory(logprobs))&^signs == 0 }
+
+// negative says whether one is.
+func negative(v []int32) bool { return either(memory(v))&signs != 0 }
+
+// known says whether each is a policy version.
+func known(versions []int32) bool {
+	for at := 0; at < len(versions); at = runEnd(versions, at) {
+		if versions[at] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// either is the bits that are set in any of the values of four bytes in b, in one half or the other.
+func either(b []byte) uint64 {
+	bits := uint64(0)
+	for ; len(b) >= 32; b = b[32:] {
+		bits |= binary.NativeEndian.Uint64(b) | binary.NativeEndian.Uint64(b[8:]) |
+			binary.NativeEndian.Uint64(b[16:]) | binary.NativeEndian.Uint64(b[24:])
+	}
+	for ; len(b) >= 4; b = b[4:] {
+		bits |= uint64(binary.NativeEndian.Uint32(b))
+	}
+	return bits
+}
