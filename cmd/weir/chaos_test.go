@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -133,6 +134,8 @@ func TestCrashedRunEqualsTheSameRunLeftAlone(t *testing.T) {
 			cfg.Trainer.Deterministic, cfg.Trainer.Eta = true, 0
 			cfg.Trainer.Steps, cfg.Trainer.ColdStart.Steps = steps, 60
 			cfg.Trainer.Optimizer.LearningRate = 1e-3
+			// With a critic of its own there is more to lose.
+			cfg.Trainer.Advantage.Name, cfg.Trainer.Critic.Network, cfg.Trainer.Critic.WarmupSteps = "gae", trainer.CriticOwn, 4
 			cfg.Eval.TestQuestions = 8
 		})
 		c.Kills, c.Ends, c.Steps = kills, true, 1
@@ -143,7 +146,9 @@ func TestCrashedRunEqualsTheSameRunLeftAlone(t *testing.T) {
 			require.Equal(t, 1, report.Kills["trainer after "+stage])
 		}
 		sums := map[string]string{}
-		for _, file := range []string{"model.safetensors", "optimizer.safetensors"} {
+		for _, file := range []string{
+			"model.safetensors", "optimizer.safetensors", "critic/model.safetensors", "critic/optimizer.safetensors",
+		} {
 			sum := sha256.Sum256(read(t, checkpoint.StepDir(c.Checkpoints, steps), file))
 			sums[file] = hex.EncodeToString(sum[:])
 		}
