@@ -30,8 +30,7 @@ type issuer struct {
 	again     []checkpoint.Again
 	cursor    uint64
 	index     uint64
-	// extra counts the groups issued beyond the step's share since the last batch.
-	extra   int
+	extra   int // as checkpoint.Issue.Extra
 	pending []*schemas.Ticket
 	// rejected and dropped gather what the next record will say.
 	rejected []checkpoint.RecordRejection
@@ -44,7 +43,7 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, s *checkpoint.State,
 		cfg: cfg, run: run, prompts: prompts, assembler: a,
 		admission: admission.Restore(cfg.limits(s.Eta, s.Depth), s.Admission),
 		open:      map[string]checkpoint.OpenGroup{},
-		again:     slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex,
+		again:     slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
 	}
 	for _, g := range s.Issue.Open {
 		i.open[g.Group().ID()] = g
@@ -188,10 +187,11 @@ func (i *issuer) apply(e batch.Effects) {
 func (i *issuer) state(step int64) (checkpoint.Issue, admission.State) {
 	s := checkpoint.Issue{
 		NextCursor: i.cursor, NextIndex: i.index, Open: i.openInOrder(), Refused: i.assembler.Refused(), Again: slices.Clone(i.again),
+		Extra: i.extra,
 	}
 	a := i.admission.State()
 	return s, admission.State{
-		Running: len(i.open), Accepted: int(step) * i.cfg.BatchGroups, Rejected: a.Rejected, Version: step,
+		Running: len(i.open), Accepted: int(step)*i.cfg.BatchGroups - i.extra, Rejected: a.Rejected, Version: step,
 	}
 }
 

@@ -161,3 +161,28 @@ func TestFewRowsMakeASmallStep(t *testing.T) {
 		require.Len(t, r.Groups, 2)
 	}
 }
+
+// A checkpoint that is written anew while a step gathers rows knows how many prompts were issued for it already.
+func TestAStepThatIsKilledWhileItGathersGathersTheSame(t *testing.T) {
+	t.Parallel()
+	prepare := func() (Config, *world) {
+		cfg := testConfig(t.TempDir())
+		cfg.Deterministic, cfg.Steps, cfg.Checkpoint.Messages = true, 3, 12
+		cfg.Selection.Accumulate = selection.Accumulate{Rows: 30, MaxRounds: 1000}
+		w := newWorld(vocab)
+		w.flat = 5
+		return cfg, w
+	}
+	cfg, w := prepare()
+	want := train(t, cfg, w)
+	calls := 0
+	cfg, w = prepare()
+	w.crash = func(string) error {
+		if calls++; calls%97 == 0 {
+			return errCrash
+		}
+		return nil
+	}
+	require.Equal(t, want, train(t, cfg, w))
+	audit(t, cfg, w)
+}

@@ -85,6 +85,8 @@ type Issue struct {
 	Refused []batch.Refused `json:"refused,omitempty"`
 	// Again lists prompts whose group was dropped and that wait to be issued again.
 	Again []Again `json:"again,omitempty"`
+	// Extra counts the groups issued beyond the step's share since the last batch.
+	Extra int `json:"extra,omitempty"`
 }
 
 // OpenGroup is an issued group.
