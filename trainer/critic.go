@@ -104,9 +104,11 @@ func (t *trainer) openCritic(ctx context.Context, c *checkpoint.Checkpoint) (err
 			return fmt.Errorf("start the critic: %w", err)
 		}
 	}
-	if t.critic, err = t.deps.NewEngine(c.Critic.Config); err != nil {
+	critic, err := t.deps.NewEngine(c.Critic.Config)
+	if err != nil {
 		return fmt.Errorf("make the critic: %w", err)
 	}
+	t.critic = critic
 	if err := t.critic.SetWeights(ctx, c.Critic.Weights); err != nil {
 		return fmt.Errorf("load the critic's weights: %w", err)
 	}

@@ -160,6 +160,22 @@ func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
 	}
 }
 
+func TestAnEngineThatCannotBeMadeIsNamed(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*Config){
+		"make the critic":           func(c *Config) { critical(c, CriticOwn) },
+		"make the reference policy": func(c *Config) { c.Loss.KL.Coef = 0.1 },
+	} {
+		cfg := testConfig(t.TempDir())
+		change(&cfg)
+		err := Run(t.Context(), cfg, Deps{
+			Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{},
+			NewEngine: func(gpu.Config) (gpu.Engine, error) { return native.New(gpu.Config{}, native.Options{}) },
+		})
+		require.ErrorContains(t, err, want)
+	}
+}
+
 func TestExplainedVariance(t *testing.T) {
 	t.Parallel()
 	returns, mask := []float64{1, 2, 9, 3, 4}, []uint8{1, 1, 0, 1, 1}

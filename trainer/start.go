@@ -233,13 +233,15 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 }
 
 // openReference makes the frozen policy. Its weights are those of version 0, which the store keeps.
-func (t *trainer) openReference(ctx context.Context, c *checkpoint.Checkpoint) (err error) {
+func (t *trainer) openReference(ctx context.Context, c *checkpoint.Checkpoint) error {
 	if !t.objective.NeedsReference() {
 		return nil
 	}
-	if t.reference, err = t.deps.NewEngine(t.deps.Engine.Config()); err != nil {
+	reference, err := t.deps.NewEngine(t.deps.Engine.Config())
+	if err != nil {
 		return fmt.Errorf("make the reference policy: %w", err)
 	}
+	t.reference = reference
 	w, err := t.store.Reference(t.deps.Engine.Config(), c)
 	if err != nil {
 		return err
