@@ -30,8 +30,8 @@ type issuer struct {
 	again     []checkpoint.Again
 	cursor    uint64
 	index     uint64
-	extra   int // as checkpoint.Issue.Extra
-	pending []*schemas.Ticket
+	extra     int // as checkpoint.Issue.Extra
+	pending   []*schemas.Ticket
 	// rejected and dropped gather what the next record will say.
 	rejected []checkpoint.RecordRejection
 	dropped  []checkpoint.RecordDrop
