@@ -88,26 +88,36 @@ func (e *Engine) Generate(ctx context.Context, req *schemas.GenerateRequest, emi
 		defer timer.Stop()
 		behind = timer.C
 	}
-	for index := 0; ; index++ {
+	for index := 0; ; {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("generate for episode %q: %w", req.Episode, context.Cause(ctx))
 		case <-behind:
-			if v := e.Version(); v < req.MinVersion {
-				reason := fmt.Sprintf("has version %d and waited %s for version %d", v, e.behind, req.MinVersion)
-				return e.send(req, e.refuse(reason, true), index, emit)
+			if refusal := e.giveUp(c); refusal != nil {
+				return e.send(req, refusal, index, emit)
 			}
-			continue
 		case <-c.notify:
-		}
-		chunk := c.take()
-		if err := e.send(req, chunk, index, emit); err != nil {
-			return err
-		}
-		if chunk.Done {
-			return nil
+			chunk := c.take()
+			if err := e.send(req, chunk, index, emit); err != nil || chunk.Done {
+				return err
+			}
+			index++
 		}
 	}
+}
+
+// giveUp takes a call that still waits for newer weights out of the queue and returns the chunk that refuses it. It
+// returns nil where they have come, or the call has ended.
+func (e *Engine) giveUp(c *call) *schemas.GenerateChunk {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := e.Version()
+	at := slices.Index(e.waiting, c)
+	if v >= c.req.MinVersion || at < 0 {
+		return nil
+	}
+	e.waiting = slices.Delete(e.waiting, at, at+1)
+	return e.refuse(fmt.Sprintf("has version %d and waited %s for version %d", v, e.behind, c.req.MinVersion), true)
 }
 
 func (e *Engine) send(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk, index int, emit func(*schemas.GenerateChunk) error) error {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -395,6 +397,52 @@ func TestACallWaitsForTheVersionItWants(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, refused.Retry)
 	require.Equal(t, "has version 4 and waited 1ns for version 5", refused.Error)
+}
+
+// Weights that come when the engine is busy do not leave a gap in the chunks of who waited for them too long.
+func TestACallWhoseWeightsCameIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newReady(t, smallConfig(), false)
+		wants := ask("a", 1)
+		wants.MinVersion = 1
+		done := make(chan error, 1)
+		go func() {
+			all, err := gather(t.Context(), r, wants)
+			if err == nil && len(all.Tokens) != wants.MaxTokens {
+				err = errors.New(all.Error)
+			}
+			done <- err
+		}()
+		synctest.Wait()
+		_, err := r.offer(1)
+		require.NoError(t, err)
+		r.applySwap() // and no step
+		<-time.After(2 * maxBehind)
+		synctest.Wait()
+		for busy := true; busy; {
+			busy, err = r.turn(t.Context())
+			require.NoError(t, err)
+		}
+		require.NoError(t, <-done)
+	})
+}
+
+// One that is refused has left the queue, and is counted once.
+func TestACallThatIsGivenUpLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	r := newReady(t, smallConfig(), false)
+	r.behind = 1
+	wants := ask("a", 1)
+	wants.MinVersion = 1
+	got, err := gather(t.Context(), r, wants)
+	require.NoError(t, err)
+	require.True(t, got.Retry)
+	require.Empty(t, r.waiting)
+	_, err = r.turn(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 1, testutil.ToFloat64(r.metrics.calls.WithLabelValues("error")), 0)
+	require.Zero(t, testutil.ToFloat64(r.metrics.calls.WithLabelValues("cancelled")))
 }
 
 func TestDrainDoesNotWaitForWeights(t *testing.T) {
