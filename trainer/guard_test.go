@@ -19,19 +19,20 @@ import (
 // copy of the folder and trains to the end; then the first goes on. It finds that out, and has changed nothing.
 func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 	t.Parallel()
-	alone := make(chan []float32, 1)
-	t.Run("alone", func(t *testing.T) {
+	var want []float32
+	if !t.Run("alone", func(t *testing.T) {
 		run := streamtest.Open(t, streamtest.Conn(t))
 		working(t, run)
-		alone <- trainOver(t, takenOver(t), run)
-	})
-	want := <-alone
+		want = trainOver(t, takenOver(t), run)
+	}) {
+		return
+	}
 	for _, stage := range []string{"batch", "commit", "rename", "record", "ack", "purge", "publish", "control", "issue"} {
 		t.Run(stage, func(t *testing.T) {
 			t.Parallel()
 			conn := streamtest.Conn(t)
 			run := streamtest.Open(t, conn)
-			working(t, run)
+			rest := working(t, run)
 			cfg := takenOver(t)
 			suspended, resumed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 			stream, err := OverStreams(run, streams.DefaultWeightsConfig())
@@ -51,13 +52,18 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 					},
 				})
 			}()
-			<-suspended
+			select {
+			case <-suspended:
+			case err := <-ended:
+				t.Fatalf("it ended before it could be suspended: %v", err)
+			}
 			before, err := checkpoint.Steps(cfg.Checkpoint.Dir)
 			require.NoError(t, err)
 			other := cfg
 			other.Checkpoint.Dir = filepath.Join(t.TempDir(), "copy")
 			require.NoError(t, os.CopyFS(other.Checkpoint.Dir, os.DirFS(cfg.Checkpoint.Dir)))
 			require.Equal(t, want, trainOver(t, other, run), "none of its messages were taken away")
+			rest() // the last ticket is done a moment after its trajectory is stored
 			held, err := run.Counts(t.Context())
 			require.NoError(t, err)
 			close(resumed)
@@ -89,16 +95,18 @@ func takenOver(t *testing.T) Config {
 	return cfg
 }
 
-// working rolls out tickets for as long as the test runs.
-func working(t *testing.T, run *streams.Run) {
+// working rolls out tickets until rest is called, or the test ends.
+func working(t *testing.T, run *streams.Run) (rest func()) {
 	t.Helper()
 	producing, stop := context.WithCancel(t.Context())
 	var group errgroup.Group
 	group.Go(func() error { return produce(producing, run, "p", 0) })
-	t.Cleanup(func() {
+	rest = func() {
 		stop()
 		require.ErrorIs(t, group.Wait(), context.Canceled)
-	})
+	}
+	t.Cleanup(rest)
+	return rest
 }
 
 // A trainer whose checkpoint is older than what another has purged cannot go on, and does not disturb the other.
