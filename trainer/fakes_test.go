@@ -496,6 +496,3 @@ func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
 		Reward: reward, Rewards: map[string]float64{"next": reward}, Stop: schemas.StopAnswer,
 	}
 }
-
-// folder keeps models as one safetensors file.
-type folder struct{ crash func(point string) error }

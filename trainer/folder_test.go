@@ -9,6 +9,9 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
+// folder keeps models as one safetensors file.
+type folder struct{ crash func(point string) error }
+
 func (f folder) Save(dir string, c gpu.Config, w *gpu.Weights, _ []byte) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
