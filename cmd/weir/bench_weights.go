@@ -17,7 +17,6 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
@@ -82,7 +81,7 @@ and says how long each part takes until a caller has the first token of the vers
 	return cmd
 }
 
-// most is the longest chain of deltas.
+// mostDeltas is the longest chain of deltas.
 const mostDeltas = 31
 
 func (b *weightsBench) validate(rates []string) error {
@@ -193,8 +192,9 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 	if err := cfg.Finish(); err != nil {
 		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
 	}
-	s := &session{
-		app: b.app, cfg: &cfg, registry: telemetry.NewRegistry(version, commit), health: telemetry.NewHealth(),
+	s, err := b.sessionOf(&cfg)
+	if err != nil {
+		return nil, nil, err
 	}
 	dir, err := s.folder()
 	if err != nil {
@@ -205,9 +205,6 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 		return nil, nil, err
 	}
 	defer closeLog()
-	if s.server, err = telemetry.Listen(cfg.Telemetry, s.registry, s.health); err != nil {
-		return nil, nil, err
-	}
 	conn, run, stop, err := s.ownBroker(ctx, dir, true)
 	if err != nil {
 		return nil, nil, err
