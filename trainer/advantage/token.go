@@ -1,8 +1,10 @@
 package advantage
 
-import "slices"
+import (
+	"slices"
 
-import "github.com/weir-rl/weir/trainer/stats"
+	"github.com/weir-rl/weir/trainer/stats"
+)
 
 // tokenwise gives each action token an advantage of its own, by a recursion that runs backward over the action
 // tokens of a trajectory, across its rows. Tool output takes no time: gamma counts action tokens.
