@@ -37,7 +37,7 @@ type fixture struct {
 
 func newFixture(tb testing.TB, tcp bool) *fixture {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
 	config := DefaultBrokerConfig()
 	config.StoreDir = tb.TempDir()

@@ -234,7 +234,7 @@ func TestWhateverDiesInBetweenTheTokensAreThoseThatOneEngineWouldHaveSampledEach
 					return nil
 				})(ctx, req, emit)
 			}, WithKeepAlive(time.Hour))
-			g := f.attach(t).Generator(GeneratorOptions{Silence: 100 * time.Millisecond})
+			g := f.attach(t).Generator(GeneratorOptions{Silence: time.Second})
 			defer g.Close()
 			req := request("e2", 9)
 			got, err := g.Generate(f.ctx, req)
@@ -318,7 +318,7 @@ func TestSlowEngineIsKeptAlive(t *testing.T) {
 		<-release
 		return sampler(0, nil)(ctx, req, emit)
 	}, WithKeepAlive(5*time.Millisecond), WithMaxCalls(1))
-	g := f.run.Generator(GeneratorOptions{Silence: 250 * time.Millisecond, Retries: 1})
+	g := f.run.Generator(GeneratorOptions{Silence: time.Second, Retries: 1})
 	defer g.Close()
 	var wg sync.WaitGroup
 	for i := range 3 { // one in a handler, two in the queue
@@ -331,7 +331,7 @@ func TestSlowEngineIsKeptAlive(t *testing.T) {
 		})
 	}
 	// Several silences pass before the engine speaks.
-	require.NoError(t, wait(f.ctx, time.Second))
+	require.NoError(t, wait(f.ctx, 3*time.Second))
 	close(release)
 	wg.Wait()
 }

@@ -295,10 +295,10 @@ func ticketDead(b *bench) {
 }
 
 func ticketHeartbeat(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.Lease = time.Second })
+	r := b.open(func(t *streams.Topology) { t.Lease = 2 * time.Second })
 	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
 	l := b.take(b.source(r, streams.TicketOptions{}))
-	other, cancel := context.WithTimeout(b.ctx, 2500*time.Millisecond)
+	other, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
 	_, err := b.source(r, streams.TicketOptions{}).Take(other)
 	require.ErrorIs(b, err, context.DeadlineExceeded, "nobody else gets it")
