@@ -24,6 +24,9 @@ type bareWay struct {
 	kept      []*schemas.Trajectory
 }
 
+// bareTimeout bounds a call that Weir would repeat: a disk that is busy is not to end the measurement.
+const bareTimeout = time.Minute
+
 // fetched is the prefetch of a feed by default.
 const fetched = 32
 
@@ -44,7 +47,7 @@ func openBare(ctx context.Context, config Config, connect func() (*streams.Conn,
 		if err != nil {
 			return nil, nil, err
 		}
-		js, err := jetstream.New(conn.NATS())
+		js, err := jetstream.New(conn.NATS(), jetstream.WithDefaultTimeout(bareTimeout))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -54,7 +57,7 @@ func openBare(ctx context.Context, config Config, connect func() (*streams.Conn,
 	if err != nil {
 		return nil, nil, err
 	}
-	js, err := jetstream.New(conn.NATS())
+	js, err := jetstream.New(conn.NATS(), jetstream.WithDefaultTimeout(bareTimeout))
 	if err != nil {
 		return nil, nil, err
 	}
