@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
 )
 
 // Invariant: a delivered message is in exactly one state, and leaves pending once.
