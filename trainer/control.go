@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/admission"
@@ -15,9 +14,8 @@ import (
 // errDrained ends the wait for a batch when an operator drains the run.
 var errDrained = errors.New("the run is draining")
 
-// follower keeps the last control message.
+// follower learns of a drain while the trainer waits.
 type follower struct {
-	latest atomic.Pointer[schemas.Control]
 	drain  context.CancelCauseFunc
 	waits  context.Context //nolint:containedctx // it is what follower gives out: it ends with the drain
 	cancel context.CancelFunc
@@ -33,13 +31,12 @@ func follow(ctx context.Context, s Stream, log *slog.Logger) *follower {
 	go func() {
 		defer close(f.ended)
 		err := s.FollowControl(watch, func(c *schemas.Control) {
-			f.latest.Store(c)
 			if c.Draining {
 				f.drain(errDrained)
 			}
 		})
 		if err != nil && watch.Err() == nil {
-			log.Warn("control is no longer followed: changes of eta, depth and draining go unnoticed", "err", err)
+			log.Warn("control is no longer followed: draining goes unnoticed", "err", err)
 		}
 	}()
 	return f
@@ -98,11 +95,17 @@ func (t *trainer) refuseOrphan(ctx context.Context) error {
 // bounds are eta and the depth in force, as control carries them.
 type bounds struct{ eta, depth int }
 
-// adoptBounds takes over what an operator has written since the trainer last wrote.
-func (t *trainer) adoptBounds() {
-	if c := t.follower.latest.Load(); c != nil {
+// adoptBounds takes over what an operator has written since the trainer last wrote. It asks the broker: what a watch
+// tells may be older than what the trainer wrote since, and would be taken for an operator's.
+func (t *trainer) adoptBounds(ctx context.Context) error {
+	c, err := t.deps.Stream.Control(ctx)
+	if err != nil {
+		return fmt.Errorf("read control: %w", err)
+	}
+	if c != nil {
 		t.adopt(c)
 	}
+	return nil
 }
 
 func (t *trainer) adopt(c *schemas.Control) {

@@ -53,10 +53,9 @@ func TestEtaAndDepthChangeWhileTheRunGoesOn(t *testing.T) {
 			operate(t, w, func(c *schemas.Control) { c.Eta, c.Depth, c.Paused = 1, 0, true })
 		}
 	})
-	// The watch is asynchronous: a change holds from the step after it is seen.
-	require.EqualValues(t, 2, etas[0])
-	require.EqualValues(t, 1, etas[7])
-	require.EqualValues(t, 0, depths[7])
+	// A change holds from the next step on, and depth follows eta until it is chosen.
+	require.Equal(t, []float64{2, 2, 4, 4, 4, 1, 1, 1}, etas)
+	require.Equal(t, []float64{2, 2, 4, 4, 4, 0, 0, 0}, depths)
 	require.True(t, w.control.Paused, "what operators write is left alone")
 	require.Equal(t, 1, w.control.Eta)
 	require.EqualValues(t, 7, w.control.MinVersion)

@@ -223,7 +223,9 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
 	t.issuer.consume(len(b.Groups))
 	t.step++
-	t.adoptBounds()
+	if err := t.adoptBounds(ctx); err != nil {
+		return err
+	}
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))
 	t.issuer.admission.SetVersion(t.step)
 	t.assembler.SetEta(t.eta)
