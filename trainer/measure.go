@@ -27,7 +27,7 @@ type measures struct {
 	// offPolicy says how far the policy at the start of the step is from the one that sampled; nil when unknown.
 	offPolicy map[string]float64
 	// gradNorm and rate are means over the optimizer steps.
-	gradNorm, rate loss.Mean
+	gradNorm, rate mean
 	skipped        int64
 	// explained is the share of the returns' variance that the critic knew before the step; nil without a critic. The
 	// others are of its optimizer steps.
@@ -47,9 +47,9 @@ func (m *measures) stepped(o gpu.StepOptions, s gpu.StepStats) {
 	if s.Skipped {
 		m.skipped++
 	} else {
-		m.gradNorm = loss.Mean{Sum: m.gradNorm.Sum + s.GradNorm, Count: m.gradNorm.Count + 1}
+		m.gradNorm.add(s.GradNorm)
 	}
-	m.rate = loss.Mean{Sum: m.rate.Sum + o.LearningRate, Count: m.rate.Count + 1}
+	m.rate.add(o.LearningRate)
 }
 
 // lost notes a micro-batch.
@@ -125,7 +125,7 @@ func (t *trainer) measure(b *batch.Batch) {
 	for _, n := range t.now.refusals {
 		t.totals.Rejected += n
 	}
-	t.totals.OptimizerSteps += int64(t.now.rate.Count)
+	t.totals.OptimizerSteps += int64(t.now.rate.count)
 	t.totals.Wall += t.deps.Now().Sub(t.now.began)
 	t.totals.Idle += t.now.wait
 	t.now.values = v
@@ -167,10 +167,10 @@ func (t *trainer) tell(metrics map[string]float64, at time.Time) {
 func (t *trainer) values(now time.Time) map[string]float64 {
 	m := &t.now
 	v := maps.Clone(m.values)
-	if m.rate.Count > 0 { // else only the critic was trained
-		v["loss/policy"] = m.loss / m.rate.Count
+	if m.rate.count > 0 { // else only the critic was trained
+		v["loss/policy"] = m.loss / m.rate.count
 		v["policy/entropy"], v["policy/mismatch_kl"] = m.entropy.Value(), m.mismatch.Value()
-		v["optimizer/grad_norm"], v["optimizer/learning_rate"], v["optimizer/skipped"] = m.gradNorm.Value(), m.rate.Value(), float64(m.skipped)
+		v["optimizer/grad_norm"], v["optimizer/learning_rate"], v["optimizer/skipped"] = m.gradNorm.value(), m.rate.value(), float64(m.skipped)
 	}
 	if m.explained != nil {
 		v["critic/explained_variance"], v["critic/learning_rate"] = *m.explained, m.criticRate.value()

@@ -5,8 +5,8 @@ import "github.com/weir-rl/weir/schemas"
 // State is where a delivered message stands. A message leaves Pending once, for one of the other two.
 type State int
 
-// The states. Trained is that of a baseline too, and of a sample passed over: its step used it up. Settled is that of a message that has ended
-// before: a redelivery, to be acked again.
+// The states. Trained is that of a baseline too, and of a sample passed over: its step used it up. Settled is that of a
+// message that has ended before: a redelivery, to be acked again.
 const (
 	Pending State = iota
 	Trained

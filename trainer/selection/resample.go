@@ -86,9 +86,9 @@ func BestOf(n int, rewards, penalties []float64) ([]int, error) {
 }
 
 // OnCorrect takes n of an oversampled group's trajectories (GRPO-RoC, rStar2-Agent, arXiv 2508.20722, section 3.2).
-// Right and wrong ones keep their proportion, but for one of each kind there is, which is always taken. The wrong ones are drawn evenly, so that every way to fail stays seen;
-// of the right ones, those with fewer tool errors and a better format are drawn more often, each with a chance in
-// inverse proportion to its penalty.
+// Right and wrong ones keep their proportion, but for one of each kind there is, which is always taken. The wrong ones
+// are drawn evenly, so that every way to fail stays seen; of the right ones, those with fewer tool errors and a better
+// format are drawn more often, each with a chance in inverse proportion to its penalty.
 type OnCorrect struct {
 	// Right is the least outcome reward, before overlong shaping, of a right trajectory. Defaults to 1.
 	Right float64 `koanf:"right"`
