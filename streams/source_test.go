@@ -25,10 +25,6 @@ func TestEveryTakerGetsATicket(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			// A ticket goes straight to who waits: none is handed out for nobody and given back.
-			if lease.Delivery != 1 {
-				t.Errorf("%s was handed out %d times", lease.Ticket.ID, lease.Delivery)
-			}
 			return lease.Done(ctx)
 		})
 	}
