@@ -239,6 +239,8 @@ func (c Config) Validate() error {
 	f.section("critic", c.Critic.Validate())
 	fault := c.criticFault()
 	f.check("critic.network", fault == "", fault)
+	f.check("selection.resample.by", c.Selection.Resample.By != selection.ResampleBest || c.Critic.Network == CriticNone,
+		"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct")
 	f.section("selection", c.Selection.Validate())
 	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
 	f.section("advantage", err)

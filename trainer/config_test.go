@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/selection"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -43,7 +45,10 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		"advantage.normalize_process: true":                  func(c *Config) { c.Advantage.Name, c.Advantage.NormalizeProcess = "remax", true },
 		"critic.network: none: advantage gae needs a critic": func(c *Config) { c.Advantage.Name = "gae" },
 		"critic.warmup_steps: 3: there is no critic":         func(c *Config) { c.Critic.WarmupSteps = 3 },
-		"min_group: 1: advantage grpo_passk":                 func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
+		"selection.resample.by: best: a critic": func(c *Config) {
+			c.Critic.Network, c.Selection.Resample.By, c.Selection.Resample.Take = CriticHead, selection.ResampleBest, 4
+		},
+		"min_group: 1: advantage grpo_passk": func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
 	} {
 		c := DefaultConfig()
 		change(&c)
