@@ -14,9 +14,9 @@ import (
 // visit opens a run to look at it: at the named broker, else at the one that its folder on this machine names. The
 // streams of an embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
 func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
+	broker := s.restingBroker(ctx) // a large store takes a while to open
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	broker := s.restingBroker(ctx)
 	if broker != nil {
 		role = streams.RoleAdmin
 	} else if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
