@@ -143,11 +143,15 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 
 // part reads a stored part; nil if the stream does not hold it any more.
 func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	stream, err := f.run.js.Stream(ctx, f.run.names.trajectories)
-	if err != nil {
-		return nil, err
-	}
-	m, err := f.run.message(ctx, stream, sequence, "")
+	name := f.run.names.trajectories
+	var m *jetstream.RawStreamMsg
+	err := f.run.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
+		stream, err := f.run.js.Stream(ctx, name)
+		if err == nil {
+			m, err = stream.GetMsg(ctx, sequence)
+		}
+		return err
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}
@@ -288,6 +292,8 @@ func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 
 // forget drops from memory what the broker itself knows to be finished. A failure leaves it for the next time.
 func (f *Feed) forget(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
 	c, err := f.run.js.Consumer(ctx, f.run.names.trajectories, f.options.Durable)
 	if err != nil {
 		f.run.log.Debug("ack floor not read", "err", err)
