@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -118,7 +119,9 @@ func transient(err error) bool {
 			return true
 		}
 	}
-	return false
+	// A write that met the end of the connection before the client did.
+	_, broken := errors.AsType[*net.OpError](err)
+	return broken
 }
 
 // apiCode is the broker's own error in err, nil if there is none.
