@@ -19,19 +19,27 @@ func TestEveryTakerGetsATicket(t *testing.T) {
 	t.Cleanup(source.Close)
 	const takers = 32
 	work, ctx := errgroup.WithContext(t.Context())
+	taken := make(chan string, takers)
 	for range takers {
 		work.Go(func() error {
 			lease, err := source.Take(ctx)
 			if err != nil {
 				return err
 			}
+			taken <- lease.Ticket.ID
 			return lease.Done(ctx)
 		})
 	}
 	var tickets []*schemas.Ticket
+	want := map[string]bool{}
 	for i := range takers {
 		tickets = append(tickets, streamtest.Ticket(i, 0))
+		want[tickets[i].ID] = true
 	}
 	require.NoError(t, r.Issue(t.Context(), tickets...))
 	require.NoError(t, work.Wait())
+	for range takers {
+		delete(want, <-taken)
+	}
+	require.Empty(t, want, "each ticket has gone to a taker")
 }
