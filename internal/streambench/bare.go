@@ -42,22 +42,21 @@ func openBare(ctx context.Context, config Config, connect func() (*streams.Conn,
 		}
 	}
 	w.subject = "weir." + run.Name() + "." + name
-	for range config.Producers {
+	client := func() (jetstream.JetStream, error) {
 		conn, err := connect()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		js, err := jetstream.New(conn.NATS(), jetstream.WithDefaultTimeout(bareTimeout))
+		return jetstream.New(conn.NATS(), jetstream.WithDefaultTimeout(bareTimeout))
+	}
+	for range config.Producers {
+		js, err := client()
 		if err != nil {
 			return nil, nil, err
 		}
 		w.producers, w.outgoing = append(w.producers, js), append(w.outgoing, *template)
 	}
-	conn, err := connect()
-	if err != nil {
-		return nil, nil, err
-	}
-	js, err := jetstream.New(conn.NATS(), jetstream.WithDefaultTimeout(bareTimeout))
+	js, err := client()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,22 +17,21 @@ type weirWay struct {
 
 func openWeir(ctx context.Context, config Config, connect func() (*streams.Conn, error), run *streams.Run, template *schemas.Trajectory) (way, func(), error) {
 	w := &weirWay{}
-	for range config.Producers {
+	attach := func() (*streams.Run, error) {
 		conn, err := connect()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		own, err := conn.Attach(ctx, run.Name())
+		return conn.Attach(ctx, run.Name())
+	}
+	for range config.Producers {
+		own, err := attach()
 		if err != nil {
 			return nil, nil, err
 		}
 		w.runs, w.outgoing = append(w.runs, own), append(w.outgoing, *template)
 	}
-	conn, err := connect()
-	if err != nil {
-		return nil, nil, err
-	}
-	own, err := conn.Attach(ctx, run.Name())
+	own, err := attach()
 	if err != nil {
 		return nil, nil, err
 	}
