@@ -122,9 +122,7 @@ type Selection struct {
 // Validate reports every fault.
 func (s Selection) Validate() error {
 	var f faults
-	if err := s.Groups.Validate(); err != nil {
-		f = append(f, err)
-	}
+	f.section("", s.Groups.Validate())
 	f.section("overlong", s.Overlong.Validate())
 	f.section("resample", s.Resample.Validate())
 	f.section("accumulate", s.Accumulate.Validate())
@@ -144,6 +142,16 @@ type Advantage struct {
 	// does not replace the estimator's own whitening: turn that off beside it.
 	Normalize         stats.Normalization `koanf:"normalize"`
 	advantage.Options `koanf:",squash"`
+}
+
+// Validate reports every fault.
+func (a Advantage) Validate() error {
+	var f faults
+	f.section("", stats.Choose("name", a.Name, advantage.Names()...))
+	f.section("", a.Options.Validate())
+	f.section("", stats.Choose("bootstrap", a.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits))
+	f.section("normalize", a.Normalize.Validate())
+	return errors.Join(f...)
 }
 
 // Sampling says how rollouts draw tokens.
@@ -216,7 +224,7 @@ func (c Config) Validate() error {
 	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
 	least := advantage.LeastGroup(c.Advantage.Name)
 	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
-	if r := c.Selection.Resample; r.By != selection.ResampleOff {
+	if r := c.Selection.Resample; r.By != selection.ResampleOff && r.Take >= 1 { // less is the section's own fault
 		f.check("selection.resample.take", r.Take >= least && r.Take <= c.GroupSize,
 			fmt.Sprintf("%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize))
 	}
@@ -224,7 +232,10 @@ func (c Config) Validate() error {
 	f.notNegative("max_attempts", int64(c.MaxAttempts))
 	f.notNegative("eta", int64(c.Eta))
 	f.check("depth", c.Depth >= admission.FollowEta && c.Depth <= c.Eta, fmt.Sprintf("%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta))
-	f.check("hold", c.Hold >= 0 && c.Hold <= c.limits(c.Eta, c.Depth).Pace(), fmt.Sprintf("%d: must be between 0 and the depth", c.Hold))
+	if c.Eta >= 0 && c.Depth >= admission.FollowEta && c.Depth <= c.Eta { // else there is no depth to compare with
+		pace := c.limits(c.Eta, c.Depth).Pace()
+		f.check("hold", c.Hold >= 0 && c.Hold <= pace, fmt.Sprintf("%d: must be between 0 and the depth (%d)", c.Hold, pace))
+	}
 	f.check("hold", c.Hold == 0 || c.Selection.Accumulate.Rows == 0, fmt.Sprintf("%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold))
 	f.notNegative("max_concurrent_groups", int64(c.MaxConcurrentGroups))
 	f.positive("epochs", int64(c.Epochs))
@@ -242,10 +253,7 @@ func (c Config) Validate() error {
 	f.check("selection.resample.by", c.Selection.Resample.By != selection.ResampleBest || c.Critic.Network == CriticNone,
 		"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct")
 	f.section("selection", c.Selection.Validate())
-	_, err := advantage.New(c.Advantage.Name, c.Advantage.Options)
-	f.section("advantage", err)
-	f.section("advantage", stats.Choose("bootstrap", c.Advantage.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits))
-	f.section("advantage.normalize", c.Advantage.Normalize.Validate())
+	f.section("advantage", c.Advantage.Validate())
 	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
 		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
 	f.check("mask_tools", c.MaskTools || c.Advantage.Name != "gigpo" && c.Advantage.Name != "mt_grpo",
@@ -306,18 +314,21 @@ func (f *faults) rate(key string, v float64) {
 	f.check(key, v > 0 && finite(v), fmt.Sprintf("%g: must be positive", v))
 }
 
-// section puts a section's name before each of its faults.
+// section puts a section's name before each of its faults, however they are joined; "" is no name.
 func (f *faults) section(name string, err error) {
 	if err == nil {
 		return
 	}
-	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		parts = joined.Unwrap()
+		for _, e := range joined.Unwrap() {
+			f.section(name, e)
+		}
+		return
 	}
-	for _, e := range parts {
-		*f = append(*f, fmt.Errorf("%s.%w", name, e))
+	if name != "" {
+		err = fmt.Errorf("%s.%w", name, err)
 	}
+	*f = append(*f, err)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

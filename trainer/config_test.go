@@ -28,7 +28,7 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: ""`,
 		"optimizer.learning_rate: 0", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
 		"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm",
-		`advantage.advantage: unknown "grppo": did you mean "grpo"?`, `loss.name: loss: unknown "ppp": did you mean "ppo"?`,
+		`advantage.name: unknown "grppo": did you mean "grpo"?`, `loss.name: unknown "ppp": did you mean "ppo"?`,
 		`critic.network: "two"`, `critic.folder: "f"`, "critic.warmup_steps: -1", "critic.optimizer.learning_rate: 0",
 		"sampling.temperature: 0", "limits.max_tokens: 0", "limits.timeout: -1s",
 		"cold_start.batch: 0", "cold_start.optimizer.learning_rate: 0", "checkpoint.dir", "checkpoint.keep", "checkpoint.messages", "selection.drop_rate: 2", "selection.overlong.limit: -1",
@@ -53,6 +53,36 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		c := DefaultConfig()
 		change(&c)
 		require.ErrorContains(t, c.Validate(), want)
+	}
+}
+
+// Defect N19: each fault is a line of its own with its whole key, and one fault is told once.
+func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		change func(*Config)
+		want   []string
+	}{
+		{func(c *Config) { c.Eta = -1 }, []string{"eta: -1: must not be negative"}},
+		{func(c *Config) { c.Depth = 9 }, []string{"depth: 9: must be -1, or between 0 and eta (4)"}},
+		{func(c *Config) { c.Hold = 5 }, []string{"hold: 5: must be between 0 and the depth (4)"}},
+		{func(c *Config) { c.Selection.Resample.By = selection.ResampleCorrect }, []string{"selection.resample.take: 0: must be positive"}},
+		{func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 99 },
+			[]string{"selection.resample.take: 99: must be between 1, what advantage grpo compares, and group_size (8)"}},
+		{func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },
+			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must be finite and not negative"}},
+		{func(c *Config) { c.Loss.Name, c.Loss.Options.Aggregation.Mode = "gmpo", "token-mean" },
+			[]string{`loss.options.aggregation.mode: unknown "token-mean" (valid: seq-mean-token-sum)`}},
+	} {
+		cfg := DefaultConfig()
+		c.change(&cfg)
+		joined, ok := cfg.Validate().(interface{ Unwrap() []error })
+		require.True(t, ok, c.want)
+		var have []string
+		for _, e := range joined.Unwrap() {
+			have = append(have, e.Error())
+		}
+		require.Equal(t, c.want, have)
 	}
 }
 

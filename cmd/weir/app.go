@@ -38,7 +38,7 @@ a line of a file (--config run.yaml). Flags win over the environment, that over 
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return a.mistyped(err) })
+	root.SetFlagErrorFunc(a.mistyped)
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
 	for _, key := range config.Keys(config.Default()) {
 		if open, ok := strings.CutSuffix(key, ".*"); ok {
@@ -74,21 +74,24 @@ func faultsOfUsage(cmd *cobra.Command) {
 	}
 }
 
-// mistyped adds the nearest key to a complaint about an unknown flag. One that looks like a key is a fault of the
-// configuration, whichever way it came.
-func (a *app) mistyped(err error) error {
+// mistyped says what is wrong with an unknown flag, and which one it may have been. One that looks like a key is a fault
+// of the configuration, whichever way it came.
+func (a *app) mistyped(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
 		return &exitError{exitUsage, err}
 	}
-	code := exitUsage
 	if strings.Contains(name, ".") {
-		code = exitConfig
+		if _, near := config.Get(config.Default(), name); near != nil {
+			return &exitError{exitConfig, fmt.Errorf("unknown flag --%w", near)}
+		}
 	}
-	if _, near := config.Get(config.Default(), name); near != nil {
-		return &exitError{code, fmt.Errorf("unknown flag --%w", near)}
+	var flags []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
+	if near := config.Nearest(name, flags); near != "" {
+		return &exitError{exitUsage, fmt.Errorf("unknown flag --%s; did you mean --%s?", name, near)}
 	}
-	return &exitError{code, err}
+	return &exitError{exitUsage, fmt.Errorf("unknown flag --%s: %s --help lists the flags", name, cmd.CommandPath())}
 }
 
 // load reads the configuration as the command line asks for it.

@@ -42,7 +42,7 @@ func newTask(cfg *config.Config) (*task, error) {
 		t.data, t.tokenizer, t.demonstrations = made.Dataset, made.Tokenizer, made
 	default:
 		if err := t.read(cfg); err != nil {
-			return nil, err
+			return nil, &exitError{exitConfig, err} // what the configuration names, and what stands in it
 		}
 	}
 	if t.agent, err = search.New(cfg.Agent, t.tokenizer); err != nil {
@@ -85,8 +85,8 @@ func (t *task) fits(limit int) error {
 	for _, split := range tasks.Splits() {
 		for _, q := range t.data.Questions[split] {
 			if n := len(t.tokenizer.Encode(q.Text)); n+1 >= limit {
-				return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions), or shorten it",
-					q.ID, n, limit)
+				return &exitError{exitConfig, fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions), or shorten it",
+					q.ID, n, limit)}
 			}
 		}
 	}

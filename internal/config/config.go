@@ -308,16 +308,19 @@ func (f *faults) check(key string, ok bool, problem string) {
 	}
 }
 
-// section puts a section's name before each of its faults.
+// section puts a section's name before each of its faults, however they are joined; "" is no name.
 func (f *faults) section(name string, err error) {
 	if err == nil {
 		return
 	}
-	parts := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		parts = joined.Unwrap()
+		for _, e := range joined.Unwrap() {
+			f.section(name, e)
+		}
+		return
 	}
-	for _, e := range parts {
-		*f = append(*f, fmt.Errorf("%s.%w", name, e))
+	if name != "" {
+		err = fmt.Errorf("%s.%w", name, err)
 	}
+	*f = append(*f, err)
 }

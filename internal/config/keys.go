@@ -100,8 +100,8 @@ func fieldByTag(v reflect.Value, name string) (reflect.Value, bool) {
 	return reflect.Value{}, false
 }
 
-// nearest returns the known key that a mistyped one most likely means, "" when none is close.
-func nearest(key string, known []string) string {
+// Nearest returns the known key that a mistyped one most likely means, "" when none is close.
+func Nearest(key string, known []string) string {
 	best, bestDistance := "", len(key)/3+2
 	for _, k := range known {
 		d := editDistance(key, k)
@@ -138,7 +138,7 @@ func editDistance(a, b string) int {
 func Get(cfg any, key string) (any, error) {
 	v, ok := Values(cfg)[key]
 	if !ok {
-		return nil, fmt.Errorf("%s: unknown key; did you mean %s?", key, nearest(key, Keys(cfg)))
+		return nil, &ValueError{Key: key, Problem: unknownKey(key, Keys(cfg))}
 	}
 	return v, nil
 }

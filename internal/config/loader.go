@@ -155,7 +155,7 @@ func (l *loader) merge(values map[string]any, origin string) {
 			from = l.origins[key]
 		}
 		if !l.isKnown(key) {
-			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: l.unknown(key)})
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(key, l.known)})
 			delete(l.origins, key)
 			continue
 		}
@@ -175,14 +175,14 @@ func (l *loader) merge(values map[string]any, origin string) {
 	}
 }
 
-// unknown says what is wrong with a key that is not known.
-func (l *loader) unknown(key string) string {
-	for _, k := range l.known {
+// unknownKey says what is wrong with a key that is none of the known.
+func unknownKey(key string, known []string) string {
+	for _, k := range known {
 		if strings.HasPrefix(k, key+".") {
 			return fmt.Sprintf("a section, which has no value; its keys stand below it, such as %s", k)
 		}
 	}
-	if near := nearest(key, l.known); near != "" {
+	if near := Nearest(key, known); near != "" {
 		return fmt.Sprintf("unknown key; did you mean %s?", near)
 	}
 	return "unknown key"
@@ -296,7 +296,7 @@ func kind(t reflect.Type) string {
 	case reflect.String:
 		return "text; put it in quotes"
 	case reflect.Slice:
-		return "a list"
+		return "a list, each entry " + strings.TrimSuffix(kind(t.Elem()), "; put it in quotes")
 	case reflect.Map:
 		return "entries, each with " + kind(t.Elem())
 	default:

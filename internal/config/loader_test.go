@@ -85,7 +85,11 @@ func TestKeysAndValues(t *testing.T) {
 		Keys(defaults()))
 	require.Equal(t, "1s", Values(defaults())["trainer.timeout"])
 	_, err := Get(defaults(), "trainer.rat")
-	require.ErrorContains(t, err, "did you mean trainer.rate?")
+	require.EqualError(t, err, "trainer.rat: unknown key; did you mean trainer.rate?")
+	_, err = Get(defaults(), "bogus_and_far_from_all")
+	require.EqualError(t, err, "bogus_and_far_from_all: unknown key") // Defect N19: not "did you mean ?"
+	_, err = Get(defaults(), "trainer")
+	require.EqualError(t, err, "trainer: a section, which has no value; its keys stand below it, such as trainer.eta")
 }
 
 func TestAValueIsNeverChangedToFit(t *testing.T) {
@@ -137,6 +141,8 @@ func TestMapsTakeEntriesFromEverywhere(t *testing.T) {
 	require.ErrorContains(t, err, "sources (from --sources.2n): cannot use map[2n:much]: want entries, each with entries, each with a number")
 	_, err = Load(defaults(), Sources{Flags: map[string]string{"sources.2n.em": "much"}})
 	require.ErrorContains(t, err, "sources (from --sources.2n.em): cannot use map[2n:map[em:much]]")
+	_, err = Load(defaults(), Sources{Files: []string{writeFile(t, "trainer:\n  names: [{}]\n")}})
+	require.ErrorContains(t, err, "cannot use [map[]]: want a list, each entry text")
 }
 
 func TestAnEmptyVariableIsNoNumber(t *testing.T) {

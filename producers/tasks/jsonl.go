@@ -9,6 +9,7 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -191,12 +192,54 @@ func decode(row []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(row))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
-		return err
+		return plain(err, into)
 	}
 	if dec.More() {
 		return errors.New("more than one JSON value on the line")
 	}
 	return nil
+}
+
+// plain says what is wrong with a row in the words of its format, for what encoding/json says in those of Go.
+func plain(err error, into any) error {
+	var wrong *json.UnmarshalTypeError
+	var torn *json.SyntaxError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return fmt.Errorf("%s: want an object with the keys %s", wrong.Value, strings.Join(keys(into), ", "))
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s: %s: want %s", wrong.Field, wrong.Value, jsonKind(wrong.Type))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the line ends within its JSON object")
+	case errors.As(err, &torn):
+		return fmt.Errorf("not JSON at byte %d: %w", torn.Offset, err)
+	}
+	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
+		return fmt.Errorf("%s: unknown key: want %s", strings.Trim(name, `"`), strings.Join(keys(into), ", "))
+	}
+	return err
+}
+
+// keys are those that a row may have.
+func keys(into any) []string {
+	var names []string
+	for f := range reflect.TypeOf(into).Elem().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// jsonKind is a type in the words of JSON.
+func jsonKind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "a list, each entry " + jsonKind(t.Elem())
+	case reflect.Struct:
+		return "an object with the keys " + strings.Join(keys(reflect.New(t).Interface()), ", ")
+	default:
+		return "a string"
+	}
 }
 
 // rows calls fn with every line that is not blank and gathers what it refuses, as file:line: fault.
@@ -207,7 +250,11 @@ func rows(name string, r io.Reader, fn func(row []byte) error) error {
 	line := 0
 	for scanner.Scan() {
 		line++
-		row := bytes.TrimSpace(scanner.Bytes())
+		row := scanner.Bytes()
+		if line == 1 {
+			row = bytes.TrimPrefix(row, []byte("\ufeff")) // the byte order mark that some editors begin a file with
+		}
+		row = bytes.TrimSpace(row)
 		if len(row) == 0 {
 			continue
 		}
@@ -219,7 +266,9 @@ func rows(name string, r io.Reader, fn func(row []byte) error) error {
 			break
 		}
 	}
-	if err := scanner.Err(); err != nil {
+	if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+		faults = append(faults, fmt.Errorf("%s:%d: the line is longer than %d bytes: one JSON object a line is wanted", name, line+1, maxRowBytes))
+	} else if err != nil {
 		faults = append(faults, fmt.Errorf("%s:%d: %w", name, line+1, err))
 	}
 	return errors.Join(faults...)

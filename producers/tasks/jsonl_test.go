@@ -24,15 +24,18 @@ func TestBadRowsAreNamed(t *testing.T) {
 		`{"question": "q2 ?"}`:                                        "q.jsonl:2: answers: missing or empty",
 		`{"question": " ", "answers": ["a"]}`:                         "q.jsonl:2: question: missing or empty",
 		`{"question": "q2 ?", "answers": ["a", ""]}`:                  "q.jsonl:2: answers[1]: missing or empty",
-		`{"question": "q2 ?", "answers": "a"}`:                        "q.jsonl:2: json: cannot unmarshal string",
-		`{"question": "q2 ?", "answer": "a"}`:                         `q.jsonl:2: json: unknown field "answer"`,
+		`{"question": "q2 ?", "answers": "a"}`:                        "q.jsonl:2: answers: string: want a list, each entry a string",
+		`{"question": "q2 ?", "answer": "a"}`:                         "q.jsonl:2: answer: unknown key: want id, question, answers, source, split",
+		`["q2 ?"]`:                                                    "q.jsonl:2: array: want an object with the keys id, question, answers, source, split",
+		`{"question": 7, "answers": ["a"]}`:                           "q.jsonl:2: question: number: want a string",
+		`{question: "q2 ?"}`:                                          "q.jsonl:2: not JSON at byte 2: invalid character 'q'",
 		`{"question": "q2 ?", "answers": ["a"]} {}`:                   "q.jsonl:2: more than one JSON value",
-		`{"question": "q2 ?", "answers"`:                              "q.jsonl:2: unexpected EOF",
+		`{"question": "q2 ?", "answers"`:                              "q.jsonl:2: the line ends within its JSON object",
 		`{"question": "q2 ?", "answers": ["a"], "split": "dev"}`:      `q.jsonl:2: split: "dev": must be train, validation or test`,
 		`{"question": "q2 ?", "answers": ["a"], "split": "train"}`:    "q.jsonl:2: split: some rows name one and others do not",
 		`{"question": "q ?", "answers": ["b"]}`:                       "q.jsonl:2: id",
 		"\xff":                                                        "q.jsonl:2: not UTF-8 text",
-		`{"question": "` + strings.Repeat("x", maxRowBytes) + `"}`:    "q.jsonl:2: bufio.Scanner: token too long",
+		`{"question": "` + strings.Repeat("x", maxRowBytes) + `"}`:    "q.jsonl:2: the line is longer than 1048576 bytes",
 		`{"question": "", "answers": []}` + "\n" + `{"split": "dev"}`: "q.jsonl:3: question: missing or empty; answers: missing or empty; split",
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -47,6 +50,15 @@ func TestBadRowsAreNamed(t *testing.T) {
 	_, err = ReadQuestions("q.jsonl", strings.NewReader(strings.Repeat("{}\n", 50)))
 	require.ErrorContains(t, err, "too many bad rows")
 	require.NotContains(t, err.Error(), "q.jsonl:11:")
+}
+
+// Defect N-s3: a byte order mark, which some editors begin a file with, is no part of the first row.
+func TestAByteOrderMarkIsPassedOver(t *testing.T) {
+	got, err := ReadCorpus("c.jsonl", strings.NewReader("\ufeff"+`{"title": "a", "text": "a is b."}`))
+	require.NoError(t, err)
+	require.Equal(t, []Passage{{"a", "a is b."}}, got)
+	_, err = ReadCorpus("c.jsonl", strings.NewReader("{\"title\": \"a\", \"text\": \"b\"}\n\ufeff{}"))
+	require.ErrorContains(t, err, "c.jsonl:2: not JSON at byte 1")
 }
 
 func TestQuestionsWithoutASplitAreDividedStably(t *testing.T) {

@@ -31,8 +31,10 @@ func DefaultConfig() Config {
 // Validate reports every fault.
 func (c Config) Validate() error {
 	var errs []error
-	if o, err := Resolve(c.Name, c.Options); err != nil {
-		errs = append(errs, fmt.Errorf("name: %w", err))
+	if err := stats.Choose("name", c.Name, Names()...); err != nil {
+		errs = append(errs, err)
+	} else if o, err := Resolve(c.Name, c.Options); err != nil {
+		errs = append(errs, prefixed("options", err))
 	} else {
 		errs = append(errs, prefixed("options", o.Validate()))
 	}
