@@ -75,10 +75,34 @@ func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, s
 
 func (s *overStreams) Control(ctx context.Context) (*schemas.Control, error) {
 	c, err := s.run.Control(ctx)
-	if errors.Is(err, streams.ErrNoControl) {
+	switch {
+	case errors.Is(err, streams.ErrNoControl):
 		return nil, nil
+	case unreadable(err):
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return c, err
+}
+
+// unreadable is whether an error is about a message, and not about how it travels.
+func unreadable(err error) bool {
+	for _, fault := range []error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *overStreams) Published(ctx context.Context) (int64, error) {
+	m, err := s.run.LatestManifest(ctx)
+	if errors.Is(err, streams.ErrNoWeights) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return m.Version, nil
 }
 
 // idle is how long the trainer waits for a message before it looks whether the stream is full.

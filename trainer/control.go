@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/admission"
@@ -30,16 +31,40 @@ func follow(ctx context.Context, s Stream, log *slog.Logger) *follower {
 	f.cancel = cancel
 	go func() {
 		defer close(f.ended)
-		err := s.FollowControl(watch, func(c *schemas.Control) {
-			if c.Draining {
-				f.drain(errDrained)
-			}
+		keepOn(watch, func() error {
+			return s.FollowControl(watch, func(c *schemas.Control) {
+				if c.Draining {
+					f.drain(errDrained)
+				}
+			})
+		}, func(err error, wait time.Duration) {
+			log.Warn("control is not followed: draining goes unnoticed until it is again", "again_in", wait, "err", err)
 		})
-		if err != nil && watch.Err() == nil {
-			log.Warn("control is no longer followed: draining goes unnoticed", "err", err)
-		}
 	}()
 	return f
+}
+
+// Waits before what was followed is followed again.
+const (
+	firstAgain = 100 * time.Millisecond
+	lastAgain  = 10 * time.Second
+)
+
+// keepOn calls until it returns nil or ctx ends, with a wait after each error that warn is told of before.
+func keepOn(ctx context.Context, call func() error, warn func(err error, wait time.Duration)) {
+	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
+		err := call()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		warn(err, wait)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
 }
 
 // context ends with errDrained as its cause when the run is drained. Its parent is the one given to follow.
@@ -81,15 +106,23 @@ func (t *trainer) chooseBounds(ctx context.Context, s *checkpoint.State) error {
 
 // refuseOrphan keeps a run whose checkpoint folder was lost from beginning again under the same name.
 func (t *trainer) refuseOrphan(ctx context.Context) error {
-	c, err := t.deps.Stream.Control(ctx)
+	c, err := t.readControl(ctx)
 	if err != nil {
-		return fmt.Errorf("read control: %w", err)
+		return err
 	}
-	if c == nil || c.PolicyVersion == 0 {
+	// Either may be gone without the other.
+	published, err := t.deps.Stream.Published(ctx)
+	if err != nil {
+		return fmt.Errorf("read the newest published version: %w", err)
+	}
+	if c != nil {
+		published = max(published, c.PolicyVersion)
+	}
+	if published == 0 {
 		return nil
 	}
 	return fmt.Errorf("run %s has published version %d, but %s holds no checkpoint: name the run's own checkpoint folder, or a new run",
-		t.deps.Stream.Run(), c.PolicyVersion, t.store.Dir())
+		t.deps.Stream.Run(), published, t.store.Dir())
 }
 
 // bounds are eta and the depth in force, as control carries them.
@@ -98,14 +131,24 @@ type bounds struct{ eta, depth int }
 // adoptBounds takes over what an operator has written since the trainer last wrote. It asks the broker: what a watch
 // tells may be older than what the trainer wrote since, and would be taken for an operator's.
 func (t *trainer) adoptBounds(ctx context.Context) error {
-	c, err := t.deps.Stream.Control(ctx)
-	if err != nil {
-		return fmt.Errorf("read control: %w", err)
-	}
+	c, err := t.readControl(ctx)
 	if c != nil {
 		t.adopt(c)
 	}
-	return nil
+	return err
+}
+
+// readControl is what control says, nil where it says nothing or cannot be read: it is written anew with the next version.
+func (t *trainer) readControl(ctx context.Context) (*schemas.Control, error) {
+	c, err := t.deps.Stream.Control(ctx)
+	switch {
+	case errors.Is(err, ErrUnreadable):
+		t.deps.Log.Warn("control is written anew with the next version", "err", err)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read control: %w", err)
+	}
+	return c, nil
 }
 
 func (t *trainer) adopt(c *schemas.Control) {

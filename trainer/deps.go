@@ -32,8 +32,10 @@ type Stream interface {
 	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
 	// is nil. It calls again where somebody else put one in between.
 	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error
-	// Control is the last one put, nil if there is none.
+	// Control is the last one put, nil if there is none. The error is ErrUnreadable where what is there is no control.
 	Control(ctx context.Context) (*schemas.Control, error)
+	// Published is the newest version that was published, 0 if there is none.
+	Published(ctx context.Context) (int64, error)
 	// FollowControl calls with the last control and with each later one until ctx ends.
 	FollowControl(ctx context.Context, changed func(*schemas.Control)) error
 }
@@ -77,6 +79,9 @@ type Delivery struct {
 
 // ErrRecreated is what Stream.Feed returns, wrapped, when the stream is not the one of the position.
 var ErrRecreated = errors.New("the trajectory stream was recreated")
+
+// ErrUnreadable is what Stream.Control returns, wrapped, when somebody wrote what is no control.
+var ErrUnreadable = errors.New("control cannot be read")
 
 // ErrIdle is what Feed.Next returns, wrapped, when nothing came for a while.
 var ErrIdle = errors.New("nothing came from the trajectory stream")

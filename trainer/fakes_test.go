@@ -306,6 +306,12 @@ func (w *world) Control(context.Context) (*schemas.Control, error) {
 	return &c, nil
 }
 
+func (w *world) Published(context.Context) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return max(0, w.latest), nil
+}
+
 func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {
 	ch := make(chan *schemas.Control, 1024)
 	w.mu.Lock()

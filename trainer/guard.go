@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 )
 
 // guard ends the trainer's context when another trainer takes the run, so that one that waits learns of it too. That
@@ -19,13 +20,17 @@ func watch(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *sl
 	ctx, g.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(g.ended)
-		err := s.Watch(ctx)
-		switch {
-		case errors.Is(err, ErrFenced):
-			fence(err)
-		case err != nil && ctx.Err() == nil:
-			log.Warn("nobody watches whether another trainer takes the run: that is noticed at the next write only", "err", err)
-		}
+		keepOn(ctx, func() error {
+			err := s.Watch(ctx)
+			if errors.Is(err, ErrFenced) {
+				fence(err)
+				return nil
+			}
+			return err
+		}, func(err error, wait time.Duration) {
+			log.Warn("nobody watches whether another trainer takes the run: until it is watched again that is noticed at the next write only",
+				"again_in", wait, "err", err)
+		})
 	}()
 	return g
 }

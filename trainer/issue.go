@@ -45,6 +45,9 @@ func restoreIssuer(cfg Config, run string, prompts Prompts, s *checkpoint.State,
 		open:      map[string]checkpoint.OpenGroup{},
 		again:     slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
 	}
+	// The checkpoint counts in the batch of its time, which may have been another.
+	i.admission.Recover(s.Step)
+	i.admission.Forgo(-i.extra)
 	for _, g := range s.Issue.Open {
 		i.open[g.Group().ID()] = g
 		a.Open(g.Group())

@@ -292,12 +292,12 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 	if err != nil {
 		return nil, err
 	}
-	klCoef := t.objective.KLCoef()
+	klCoef, configuredKL := t.objective.KLCoef(), t.cfg.Loss.KL.Coef
 	s := checkpoint.State{
 		Run: t.deps.Stream.Run(), Step: t.step, Random: random,
 		Eta: t.eta, Depth: t.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(), FlatGroups: t.assembler.Flat(),
-		KLCoef: &klCoef, Advantage: learnt, Totals: t.totals, SavedAt: at,
+		KLCoef: &klCoef, ConfiguredKLCoef: &configuredKL, Advantage: learnt, Totals: t.totals, SavedAt: at,
 	}
 	s.Issue, s.Admission = t.issuer.state(t.step)
 	return &checkpoint.Checkpoint{
@@ -374,6 +374,10 @@ func (t *trainer) publish(ctx context.Context) error {
 	began := t.deps.Now()
 	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
 		return fmt.Errorf("publish version %d: %w", t.version.Version, err)
+	}
+	t.version.Weights = nil // a whole copy of the model, which nothing reads again
+	if t.deps.Metrics != nil {
+		t.deps.Metrics.version.Set(float64(t.step))
 	}
 	t.deps.After("publish")
 	if err := t.putControl(ctx); err != nil {

@@ -146,7 +146,7 @@ func (t *trainer) report() {
 	case m.values != nil:
 		v := t.values(now)
 		if t.deps.Metrics != nil {
-			t.deps.Metrics.step(t.step, v, m)
+			t.deps.Metrics.step(v, m)
 		}
 		t.deps.Log.Debug("step done", "step", t.step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
 		t.tell(v, now)

@@ -78,8 +78,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 }
 
 // step takes over one step's report.
-func (m *Metrics) step(step int64, v map[string]float64, s *measures) {
-	m.version.Set(float64(step))
+func (m *Metrics) step(v map[string]float64, s *measures) {
 	m.steps.Inc()
 	m.trajectories.Add(v["batch/trajectories"])
 	m.tokens.Add(v["batch/tokens"])

@@ -34,12 +34,13 @@ func runOnce(ctx context.Context, cfg Config, deps Deps) (err error) {
 		return err
 	}
 	for t.step < cfg.Steps {
+		step := t.step + 1 // a part that fails late has raised it
 		err := t.trainStep(ctx)
 		if errors.Is(err, errDrained) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("step %d: %w", t.step+1, err)
+			return fmt.Errorf("step %d: %w", step, err)
 		}
 	}
 	return t.done(ctx)

@@ -57,7 +57,7 @@ type trainer struct {
 	delivered uint64
 	recorded  checkpoint.Record
 	purged    uint64
-	// version is the newest, published or about to be.
+	// version is the newest, published or about to be; its weights are let go of once they are published.
 	version Version
 	totals  checkpoint.Totals
 	result  loss.Result
@@ -189,9 +189,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		return fmt.Errorf("load random state of step %d: %w", s.Step, err)
 	}
 	t.step, t.totals = s.Step, s.Totals
-	if s.KLCoef != nil {
-		t.objective.SetKLCoef(*s.KLCoef)
-	}
+	t.restoreKLCoef(s)
 	if err := t.restoreLearnt(s.Advantage); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
 	}
@@ -230,6 +228,18 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		}
 	}
 	return t.plan(ctx)
+}
+
+// restoreKLCoef goes on with the coefficient as it has adapted. One that does not adapt, or that the configuration has
+// changed since, is the configuration's.
+func (t *trainer) restoreKLCoef(s *checkpoint.State) {
+	kl := t.cfg.Loss.KL
+	if kl.Target <= 0 || kl.Coef == 0 || s.KLCoef == nil || *s.KLCoef == 0 {
+		return
+	}
+	if s.ConfiguredKLCoef == nil || *s.ConfiguredKLCoef == kl.Coef {
+		t.objective.SetKLCoef(*s.KLCoef)
+	}
 }
 
 // openReference makes the frozen policy. Its weights are those of version 0, which the store keeps.

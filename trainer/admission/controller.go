@@ -140,8 +140,9 @@ func (c *Controller) Forgo(n int) { c.state.Accepted += n }
 // SetVersion says that the policy is now at version v.
 func (c *Controller) SetVersion(v int64) { c.state.Version = v }
 
-// Recover starts over at version v when only the version is known: as if each version so far had consumed
-// one batch. Without it the rule would admit v batches at once. Prefer Restore, which knows the true counts.
+// Recover counts anew what was accepted up to version v: as if each version so far had consumed one batch of the size in
+// force. Without it the rule would admit v batches at once where only the version is known, and nothing for as long, or
+// too much, where the batch was another before. What runs stays counted.
 func (c *Controller) Recover(v int64) {
 	c.state.Version = v
 	c.state.Accepted = int(v) * max(1, c.limits.Batch)

@@ -61,8 +61,13 @@ func (s *Store) holds(c *Checkpoint, damage []*Damage) error {
 	if p.Stream != c.State.Stream || !p.Created.Equal(c.State.Created) || p.UpTo <= c.State.Ledger.Low {
 		return nil
 	}
-	return fmt.Errorf("%w: %s needs messages of %s from %d on, but they were purged up to %d: %w; restore the damaged checkpoint from a copy, or start a new run from the weights in %s",
-		ErrNotResumable, s.Path(c.State.Step), p.Stream, c.State.Ledger.Low+1, p.UpTo, joinDamage(damage), s.Path(c.State.Step))
+	path := s.Path(c.State.Step)
+	needs := fmt.Sprintf("%s needs messages of %s from %d on, but they were purged up to %d", path, p.Stream, c.State.Ledger.Low+1, p.UpTo)
+	if len(damage) == 0 {
+		return fmt.Errorf("%w: %s: put back the newer checkpoints that were here, or start a new run from the weights in %s", ErrNotResumable, needs, path)
+	}
+	return fmt.Errorf("%w: %s: %w; restore the damaged checkpoint from a copy, or start a new run from the weights in %s",
+		ErrNotResumable, needs, joinDamage(damage), path)
 }
 
 func joinDamage(damage []*Damage) error {

@@ -56,8 +56,10 @@ type State struct {
 	Ledger  batch.Ledger `json:"ledger"`
 	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
 	FlatGroups int `json:"flat_groups"`
-	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known.
-	KLCoef *float64 `json:"kl_coef,omitempty"`
+	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is what the
+	// configuration said then.
+	KLCoef           *float64 `json:"kl_coef,omitempty"`
+	ConfiguredKLCoef *float64 `json:"configured_kl_coef,omitempty"`
 	// Advantage is what the estimator has learnt from the batches so far; nil for one that learns nothing.
 	Advantage *AdvantageState `json:"advantage,omitempty"`
 	Totals    Totals          `json:"totals"`

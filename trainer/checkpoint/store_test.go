@@ -442,3 +442,17 @@ func TestABatchIsReadAgainAsItWasTrainedOn(t *testing.T) {
 	require.ErrorAs(t, err, &damage)
 	require.Equal(t, "step_000004.zst", damage.File)
 }
+
+// Defect F9: with nothing damaged the refusal read "%!w(<nil>); restore the damaged checkpoint".
+func TestARefusalWithoutDamageSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	save(t, s, 2)
+	require.NoError(t, s.MarkPurged("S", time.Unix(100, 5), 30))
+	_, damage, err := s.Load()
+	require.ErrorIs(t, err, ErrNotResumable)
+	require.Empty(t, damage)
+	require.NotContains(t, err.Error(), "%!")
+	require.NotContains(t, err.Error(), "damaged")
+	require.ErrorContains(t, err, "put back the newer checkpoints that were here, or start a new run from the weights in "+s.Path(2))
+}

@@ -1,0 +1,253 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+	"weak"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Defect P9: what was accepted in batches of another size stopped the run for as many versions as it had, or let it burst.
+func TestBatchGroupsMayChangeOnRestart(t *testing.T) {
+	t.Parallel()
+	const at = 10
+	for _, second := range []int{2, 4, 8} {
+		t.Run(fmt.Sprint("4 to ", second), func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig(t.TempDir())
+			cfg.BatchGroups, cfg.Eta, cfg.Depth, cfg.Steps = 4, 1, 1, 40
+			w := newWorld(vocab)
+			observe(t, cfg, w, func(e schemas.Event) {
+				if e.Step == at {
+					operate(t, w, func(c *schemas.Control) { c.Draining = true })
+				}
+			})
+			before, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			began := before[len(before)-1]
+			cfg.BatchGroups, cfg.Steps = second, began.Step+6
+			observe(t, cfg, w, func(schemas.Event) {})
+			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Len(t, records, int(cfg.Steps)+1)
+			for _, r := range records[began.Step+1:] {
+				require.Len(t, r.Groups, second)
+				issued := int(r.NextCursor - began.NextCursor)
+				require.LessOrEqual(t, issued, (int(r.Step-began.Step)+2)*second, "no burst at step %d", r.Step)
+			}
+		})
+	}
+}
+
+// Defect P10: the coefficient of the checkpoint won over a changed configuration, also where nothing adapts.
+func TestTheKLCoefficientOfTheConfigurationWinsWhenItIsChanged(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, cfg Config, w *world) {
+		t.Helper()
+		require.NoError(t, Run(t.Context(), cfg, Deps{
+			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			NewEngine: func(gpu.Config) (gpu.Engine, error) { return newBigram(vocab), nil },
+		}))
+	}
+	final := func(t *testing.T, coefs ...float64) []float32 {
+		t.Helper()
+		cfg := testConfig(t.TempDir())
+		w := newWorld(vocab)
+		for i, coef := range coefs {
+			cfg.Steps, cfg.Loss.KL.Coef = int64(3*(i+1)), coef
+			run(t, cfg, w)
+		}
+		return w.weights[cfg.Steps]
+	}
+	require.NotEqual(t, final(t, 0.1, 0.1), final(t, 0.1, 5), "a changed coefficient is used")
+	require.NotEqual(t, final(t, 0.1, 0.1), final(t, 0.1, 0), "it can be turned off")
+	require.NotEqual(t, final(t, 0.1, 0, 0), final(t, 0.1, 0, 5), "and on again")
+
+	adapted := func(t *testing.T, second float64) float64 {
+		t.Helper()
+		cfg := testConfig(t.TempDir())
+		w := newWorld(vocab)
+		cfg.Loss.KL.Coef, cfg.Loss.KL.In, cfg.Loss.KL.Target, cfg.Loss.KL.Horizon = 0.1, "reward", 1e-4, 1000
+		cfg.Steps = 3
+		run(t, cfg, w)
+		cfg.Steps, cfg.Loss.KL.Coef = 4, second
+		run(t, cfg, w)
+		c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), 4, folder{})
+		require.NoError(t, err)
+		return *c.State.KLCoef
+	}
+	// One step of 12 trajectories changes it by at most 0.2 * 12 / 1000 of itself.
+	require.Greater(t, adapted(t, 0.1), 0.1*(1+0.0024), "what has adapted is kept")
+	require.InDelta(t, 0.7, adapted(t, 0.7), 0.7*0.0024+1e-9, "what was changed begins anew")
+}
+
+// weakly publishes over the world and remembers where the weights were.
+type weakly struct {
+	*wholePublisher
+	weights []weak.Pointer[gpu.Weights]
+}
+
+func (p *weakly) Publish(ctx context.Context, v Version) error {
+	p.weights = append(p.weights, weak.Make(v.Weights))
+	return p.wholePublisher.Publish(ctx, v)
+}
+
+// Defect S7: the trainer held the whole weights of the last version all through the next step.
+func TestPublishedWeightsAreLetGoOf(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	w := newWorld(vocab)
+	deps := Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}}
+	p := &weakly{wholePublisher: newWholePublisher(cfg.Publish, deps)}
+	looked := 0
+	deps.Publisher, deps.After = p, func(stage string) {
+		if stage == "update" {
+			looked++
+			runtime.GC()
+			require.Nil(t, p.weights[len(p.weights)-1].Value(), "version %d is held while the next is trained", len(p.weights)-1)
+		}
+	}
+	require.NoError(t, Run(t.Context(), cfg, deps))
+	require.EqualValues(t, cfg.Steps, looked)
+}
+
+// Defect F9: the gauge said 0 from a restart to the first step.
+func TestTheVersionIsMeasuredFromTheStart(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Steps = 3
+	w := newWorld(vocab)
+	train(t, cfg, w)
+	m, err := NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	cfg.Steps = 4
+	looked := false
+	require.NoError(t, Run(t.Context(), cfg, Deps{
+		Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m,
+		After: func(stage string) {
+			if stage == "batch" {
+				looked = true
+				require.EqualValues(t, 3, testutil.ToFloat64(m.version))
+			}
+		},
+	}))
+	require.True(t, looked)
+	require.EqualValues(t, 4, testutil.ToFloat64(m.version))
+}
+
+// Defect F9: what goes wrong while step 3 is saved was said to be of step 4.
+func TestAFaultOfASaveNamesItsStep(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	w := newWorld(vocab)
+	saves := 0
+	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{func(string) error {
+		if saves++; saves == 4 {
+			return errors.New("no space left")
+		}
+		return nil
+	}}})
+	require.EqualError(t, err, "step 3: save checkpoint of step 3: no space left")
+}
+
+// deaf is a world where following control and the seat fails for a while.
+type deaf struct {
+	*world
+	control, seat int
+	taken         chan error
+}
+
+func (d *deaf) FollowControl(ctx context.Context, changed func(*schemas.Control)) error {
+	if d.control++; d.control <= 2 {
+		return errors.New("the stream has no leader")
+	}
+	return d.world.FollowControl(ctx, changed)
+}
+
+func (d *deaf) Watch(ctx context.Context) error {
+	if d.seat++; d.seat <= 2 {
+		return errors.New("the stream has no leader")
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-d.taken:
+		return err
+	}
+}
+
+// Defect S10: after one error control was followed no more, and a drain went unnoticed for the rest of the run.
+func TestControlIsFollowedAgainAfterAnError(t *testing.T) {
+	t.Parallel()
+	d := &deaf{world: newWorld(vocab)}
+	operateNow := &schemas.Control{Run: "test", Draining: true}
+	d.world.control = operateNow
+	f := follow(t.Context(), d, slog.New(slog.DiscardHandler))
+	defer f.stop()
+	<-f.context().Done()
+	require.ErrorIs(t, context.Cause(f.context()), errDrained)
+}
+
+// Defect S10: likewise whether another trainer has taken the run.
+func TestTheSeatIsWatchedAgainAfterAnError(t *testing.T) {
+	t.Parallel()
+	d := &deaf{world: newWorld(vocab), taken: make(chan error, 1)}
+	d.taken <- ErrFenced
+	ctx, fence := context.WithCancelCause(t.Context())
+	g := watch(ctx, d, fence, slog.New(slog.DiscardHandler))
+	defer g.stop()
+	<-ctx.Done()
+	require.ErrorIs(t, context.Cause(ctx), ErrFenced)
+}
+
+// Defect F9: a stranger's bytes in the control key ended the trainer.
+func TestUnreadableControlIsWrittenAnew(t *testing.T) {
+	t.Parallel()
+	conn := streamtest.Conn(t)
+	run := streamtest.Open(t, conn)
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	kv, err := js.KeyValue(t.Context(), "WEIR_test_CONTROL")
+	require.NoError(t, err)
+	spoil := func() {
+		_, err := kv.Put(t.Context(), "control", []byte("no control"))
+		require.NoError(t, err)
+	}
+	spoil()
+	working(t, run)
+	cfg := takenOver(t)
+	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	require.NoError(t, err)
+	require.NoError(t, Run(t.Context(), cfg, Deps{
+		Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+		Observer: func(e schemas.Event) {
+			if e.Type == schemas.EventStepDone && e.Step == 2 {
+				spoil()
+			}
+		},
+	}))
+	c, err := run.Control(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, cfg.Steps, c.PolicyVersion)
+
+	spoil()
+	cfg.Checkpoint.Dir = t.TempDir()
+	stream, err = OverStreams(run, streams.DefaultWeightsConfig())
+	require.NoError(t, err)
+	err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	require.ErrorContains(t, err, "has published version 6", "a lost folder is not taken for a fresh run without control either")
+}
