@@ -51,21 +51,24 @@ func (c EvalConfig) Validate() error {
 type EvalReport struct {
 	EvalScore
 	// BySource has the same for each kind of question.
-	BySource map[string]EvalScore
+	BySource map[string]EvalScore `json:"by_source"`
 	// Stops counts the rollouts by stop reason.
-	Stops map[schemas.StopReason]int
-	// Versions are the oldest and the newest policy version that sampled a token.
-	OldestVersion, NewestVersion int64
+	Stops map[schemas.StopReason]int `json:"stops"`
+	// OldestVersion and NewestVersion are the policy versions that sampled a token.
+	OldestVersion int64 `json:"oldest_version"`
+	NewestVersion int64 `json:"newest_version"`
 }
 
 // EvalScore is the mean over a set of rollouts; all 0 for none.
 type EvalScore struct {
 	// N counts the rollouts.
-	N int
+	N int `json:"questions"`
 	// ExactMatch is the share, 0 to 1, of right answers; Reward the mean reward.
-	ExactMatch, Reward float64
+	ExactMatch float64 `json:"exact_match"`
+	Reward     float64 `json:"reward"`
 	// Turns is the mean number of tool calls; Tokens the mean number of sampled tokens.
-	Turns, Tokens float64
+	Turns  float64 `json:"turns"`
+	Tokens float64 `json:"tokens"`
 }
 
 // StandardError is the standard error of ExactMatch if the rollouts were independent.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -25,7 +26,6 @@ type app struct {
 }
 
 func (a *app) command() *cobra.Command {
-	version, _ := build(debug.ReadBuildInfo())
 	root := &cobra.Command{
 		Use:   "weir",
 		Short: "Reinforcement learning for LLM agents over a message stream",
@@ -34,8 +34,9 @@ broker, trainer, producer and inference are the same roles apart.
 
 Every key of docs/configuration.md is a flag (--trainer.eta 4), an environment variable (WEIR_TRAINER__ETA=4) and
 a line of a file (--config run.yaml). Flags win over the environment, that over files, and those over defaults.`,
-		SilenceErrors: true, SilenceUsage: true, Version: version,
+		SilenceErrors: true, SilenceUsage: true, Version: versionText(build(debug.ReadBuildInfo())),
 	}
+	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.mistyped)
@@ -54,7 +55,7 @@ a line of a file (--config run.yaml). Flags win over the environment, that over 
 	}
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
 		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
-		a.keysCommand(), a.openCommand())
+		a.keysCommand(), a.openCommand(), a.trajectoryCommand())
 	faultsOfUsage(root)
 	return root
 }
@@ -173,6 +174,13 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
 	return s, nil
 }
 
+// originOf is a key of config show --origins as JSON.
+type originOf struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"`
+}
+
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
 	show := &cobra.Command{
@@ -180,19 +188,29 @@ func (a *app) configCommand() *cobra.Command {
 		Example: "  weir config show --trainer.eta 8\n  weir config show --origins",
 	}
 	withOrigins := show.Flags().Bool("origins", false, "print each key with where its value came from")
+	format := outputFlag(show)
 	show.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, origins, err := a.load(cmd)
 		if err != nil {
 			return err
 		}
-		if *withOrigins {
-			values := config.Values(cfg)
+		values := config.Values(cfg)
+		for key := range values {
+			origins[key] = cmp.Or(origins[key], "default")
+		}
+		switch {
+		case format.json() && !*withOrigins:
+			return a.printJSON(values)
+		case *withOrigins:
 			for _, key := range slices.Sorted(maps.Keys(values)) {
-				from := origins[key]
-				if from == "" {
-					from = "default"
+				if format.json() {
+					err = a.printJSON(originOf{key, values[key], origins[key]})
+				} else {
+					_, err = fmt.Fprintf(a.out, "%s = %v  (%s)\n", key, values[key], origins[key])
 				}
-				fmt.Fprintf(a.out, "%s = %v  (%s)\n", key, values[key], from)
+				if err != nil {
+					return err
+				}
 			}
 			return nil
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,87 +17,111 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "Prove from the record what became of every trajectory", Args: cobra.NoArgs,
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
 steps, no prompt was skipped, no step is missing, and nothing was used further behind than the bound. With --step it
-prints the exact batch of one step.`,
-		Example: "  weir audit\n  weir audit --step 12",
+lists the exact batch of one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
+
+The rollouts themselves are in <trainer.checkpoint.dir>/batches, for as many of the newest steps as
+trainer.checkpoint.batches says. The record of an older step still lists its trajectories; their text is gone.`,
+		Example: "  weir audit\n  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
 	}
 	step := cmd.Flags().Int64("step", -1, "print the batch of this step")
-	whole := cmd.Flags().Bool("json", false, "with --step: print each trajectory whole, a line each, as it was trained on")
+	text := cmd.Flags().Bool("text", false, "with --step: print each rollout as text, and with -o json whole, tokens and all")
+	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if *whole && *step < 0 {
-			return &exitError{exitUsage, errors.New("--json: give the step to print with --step")}
+		if *text && *step < 0 {
+			return &exitError{exitUsage, errors.New("--text: give the step to print with --step")}
 		}
-		cfg, err := a.loadWritten(cmd)
+		r, err := a.openRecord(cmd)
 		if err != nil {
 			return err
 		}
-		dir := cfg.Trainer.Checkpoint.Dir
-		records, err := checkpoint.ReadRecords(dir)
+		if *step < 0 {
+			return r.audit(format.json())
+		}
+		rec, err := r.step(*step)
 		if err != nil {
 			return err
 		}
-		if len(records) == 0 {
-			return fmt.Errorf("%s has no record of steps: is --run.name %s the run?", dir, cfg.Run.Name)
+		// --json came before --text and means both.
+		if *text || cmd.Flags().Changed("json") && format.json() {
+			return r.printBatch(rec, format.json())
 		}
-		if *step >= 0 {
-			at := slices.IndexFunc(records, func(r checkpoint.Record) bool { return r.Step == *step })
-			if at < 0 {
-				return &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps 0 to %d", *step, records[len(records)-1].Step)}
-			}
-			if *whole {
-				return a.printWhole(dir, &records[at])
-			}
-			a.printBatch(&records[at])
-			return nil
+		var batch []told
+		for _, f := range fatesOf(rec)[:used(rec)] {
+			batch = append(batch, told{fate: f})
 		}
-		r := audit.Check(records, cfg.Trainer.Eta, nil)
-		fmt.Fprintf(a.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
-			r.Steps, r.Trained, r.MaxStaleness, cfg.Trainer.Eta)
-		if r.Baselines > 0 {
-			fmt.Fprintf(a.out, "greedy rollouts used as baselines %d\n", r.Baselines)
-		}
-		if r.PassedOver > 0 {
-			fmt.Fprintf(a.out, "samples passed over for others of their group %d\n", r.PassedOver)
-		}
-		for _, reason := range slices.Sorted(maps.Keys(r.Rejected)) {
-			fmt.Fprintf(a.out, "not trained on: %d %s\n", r.Rejected[reason], reason)
-		}
-		for _, line := range r.Faults() {
-			fmt.Fprintln(a.out, "  "+line)
-		}
-		if err := r.Err(); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0")
-		return nil
+		return r.list(batch, format.json())
 	}
 	return cmd
 }
 
-func (a *app) printBatch(rec *checkpoint.Record) {
-	for _, g := range rec.Groups {
-		for i, m := range g.Used() {
-			as := ""
-			switch {
-			case i == len(g.Members):
-				as = "\tbaseline"
-			case m.PassedOver:
-				as = "\tpassed over"
-			}
-			fmt.Fprintf(a.out, "%s\tsequence %d\tversions %d to %d\treward %g%s\n", m.ID, m.Sequence, m.Oldest, m.Newest, m.Reward, as)
-		}
-	}
+// audited is what audit prints as JSON.
+type audited struct {
+	Run   string `json:"run"`
+	Bound int    `json:"bound"`
+	OK    bool   `json:"ok"`
+	*audit.Report
 }
 
-// printWhole reads the batch of a step again, from the copy that the trainer keeps.
-func (a *app) printWhole(dir string, rec *checkpoint.Record) error {
-	deliveries, err := checkpoint.ReadBatch(dir, rec)
+// audit checks the record of the run and prints what came of it.
+func (r *runRecord) audit(asJSON bool) error {
+	eta := r.cfg.Trainer.Eta
+	found := audit.Check(r.records, eta, nil)
+	if asJSON {
+		return errors.Join(r.printJSON(audited{r.cfg.Run.Name, eta, found.Err() == nil, found}), found.Err())
+	}
+	fmt.Fprintf(r.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
+		found.Steps, found.Trained, found.MaxStaleness, eta)
+	if found.Baselines > 0 {
+		fmt.Fprintf(r.out, "greedy rollouts used as baselines %d\n", found.Baselines)
+	}
+	if found.PassedOver > 0 {
+		fmt.Fprintf(r.out, "samples passed over for others of their group %d\n", found.PassedOver)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(found.Rejected)) {
+		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, endedAs(reason))
+	}
+	for _, line := range found.Faults() {
+		fmt.Fprintln(r.out, "  "+line)
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0")
+	return nil
+}
+
+// used counts the trajectories that a step used up.
+func used(rec *checkpoint.Record) int {
+	n := 0
+	for i := range rec.Groups {
+		n += len(rec.Groups[i].Used())
+	}
+	return n
+}
+
+// printBatch prints the rollouts of a step whole.
+func (r *runRecord) printBatch(rec *checkpoint.Record, asJSON bool) error {
+	fates := fatesOf(rec)[:used(rec)]
+	if len(fates) == 0 {
+		return fmt.Errorf("step %d trained on nothing: it is the start", rec.Step)
+	}
+	kept, err := r.batch(rec.Step)
+	if errors.Is(err, checkpoint.ErrNoBatch) {
+		return fmt.Errorf("%w: %s; weir audit --step %d lists its trajectories", err, r.lostText(fates[0]), rec.Step)
+	}
 	if err != nil {
 		return err
 	}
-	out := json.NewEncoder(a.out)
-	for _, d := range deliveries {
-		if err := out.Encode(d.Trajectory); err != nil {
-			return fmt.Errorf("print %s: %w", d.Trajectory.ID, err)
+	for i, t := range kept {
+		if i > 0 && !asJSON {
+			fmt.Fprintln(r.out)
+		}
+		at := slices.IndexFunc(fates, func(f fate) bool { return f.ID == t.ID })
+		if at < 0 {
+			return fmt.Errorf("step %d: its batch holds %s, of which its record says nothing", rec.Step, t.ID)
+		}
+		if err := r.print(told{fates[at], t}, asJSON, false); err != nil {
+			return err
 		}
 	}
 	return nil

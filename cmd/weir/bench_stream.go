@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +20,7 @@ func (a *app) benchStreamCommand() *cobra.Command {
 which take turns round by round, and prints their rates and the ratios. It starts a broker with the configured
 settings in a temporary folder, or uses the one that --broker.url names, with the admin's right to make streams. There
 it works in a run of its own, which it removes in the end; it touches no other.`,
-		Example: "  weir bench stream\n  weir bench stream --broker.sync_always=false --rounds 21\n  weir bench stream --broker.url nats://broker:4222 --size 500000 --json",
+		Example: "  weir bench stream\n  weir bench stream --broker.sync_always=false --rounds 21\n  weir bench stream --broker.url nats://broker:4222 --size 500000 -o json",
 	}
 	c := streambench.Default()
 	cmd.Flags().IntVar(&c.Size, "size", c.Size, "bytes of a trajectory on the wire")
@@ -30,7 +29,7 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 	cmd.Flags().IntVar(&c.Rounds, "rounds", c.Rounds, "how often each way takes its turn")
 	cmd.Flags().IntVar(&c.Batches, "batches", c.Batches, "batches in a turn")
 	cmd.Flags().IntVar(&c.Calls, "calls", c.Calls, "tickets, and generate calls, in a round")
-	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.Validate(); err != nil {
 			return &exitError{exitUsage, err}
@@ -45,7 +44,7 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 		if err != nil {
 			return err
 		}
-		if !*asJSON {
+		if !format.json() {
 			fmt.Fprintln(a.out, where)
 		}
 		report, err := streambench.Run(cmd.Context(), c, func(ctx context.Context) (*streams.Conn, error) {
@@ -54,8 +53,8 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 		if err := errors.Join(err, stop()); err != nil {
 			return err
 		}
-		if *asJSON {
-			return json.NewEncoder(a.out).Encode(report)
+		if format.json() {
+			return a.printJSON(report)
 		}
 		report.Print(a.out)
 		return nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,7 +40,7 @@ func (a *app) benchWeightsCommand() *cobra.Command {
 same cold start, and says how large each version was as its difference from the one before, in bfloat16. Then it
 publishes those versions, and made-up ones of a larger model, over a broker on loopback to consumers that generate,
 and says how long each part takes until a caller has the first token of the version.`,
-		Example: "  weir bench weights\n  weir bench weights --rates 1e-6 --steps 30 --json",
+		Example: "  weir bench weights\n  weir bench weights --rates 1e-6 --steps 30 -o json",
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&b.steps, "steps", 12, "versions of each run, at most 31")
@@ -51,7 +50,7 @@ and says how long each part takes until a caller has the first token of the vers
 	flags.IntVar(&b.callers, "callers", 16, "calls that generate all the while")
 	flags.IntVar(&b.largeHidden, "large-hidden", 512, "width of the larger model, a multiple of 64; 0 has none")
 	flags.IntVar(&b.largeLayers, "large-layers", 8, "blocks of the larger model")
-	asJSON := flags.Bool("json", false, "print JSON")
+	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := b.validate(*rates); err != nil {
 			return &exitError{exitUsage, err}
@@ -70,10 +69,8 @@ and says how long each part takes until a caller has the first token of the vers
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			encoder := json.NewEncoder(a.out)
-			encoder.SetIndent("", "  ")
-			return encoder.Encode(r)
+		if format.json() {
+			return a.printJSON(r)
 		}
 		r.Print(a.out)
 		return nil

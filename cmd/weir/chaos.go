@@ -38,6 +38,7 @@ the exit status says whether every promise held.`,
 	fill := cmd.Flags().Bool("fill", true, "also fill the trajectory stream to its limits")
 	kills := cmd.Flags().StringSlice("kill", nil, "kill just these roles, once each, in turn, in place of random faults")
 	steps := cmd.Flags().Int64("steps", 3, "steps that the run must do before the faults, and after them")
+	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		home := *dir
 		if home == "" {
@@ -66,7 +67,14 @@ the exit status says whether every promise held.`,
 		if err != nil {
 			return errors.Join(err, fmt.Errorf("the run is in %s", home))
 		}
-		report.Print(a.out)
+		if format.json() {
+			err = a.printJSON(report)
+		} else {
+			report.Print(a.out)
+		}
+		if err != nil {
+			return err
+		}
 		if err := report.Err(); err != nil {
 			return fmt.Errorf("%w; the run is in %s", err, home)
 		}

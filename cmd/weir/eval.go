@@ -25,7 +25,7 @@ func (a *app) evalCommand() *cobra.Command {
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	noTool := cmd.Flags().Bool("no-tool", false, "take the tool away: what the policy knows by itself")
 	model := a.chosen(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains(tasks.Splits(), tasks.Split(*split)) {
 			return &exitError{exitUsage, fmt.Errorf("--split %s: want train, validation or test", *split)}
@@ -42,14 +42,28 @@ func (a *app) evalCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON {
-			return json.NewEncoder(a.out).Encode(r)
+		if r.N < *questions {
+			fmt.Fprintf(a.err, "--questions %d: the %s split has %d questions; all of them were asked\n", *questions, *split, r.N)
+		}
+		if format.json() {
+			return a.printJSON(evalAnswer{m.cfg.Run.Name, *split, m.version, *temperature, !*noTool, r.StandardError(), r})
 		}
 		fmt.Fprintf(a.out, "%s split, version %d: exact match %.3f ± %.3f over %d questions, %.2f searches each   %s\n",
 			*split, m.version, r.ExactMatch, r.StandardError(), r.N, r.Turns, bySource(r))
 		return nil
 	}
 	return cmd
+}
+
+// evalAnswer is what eval prints as JSON.
+type evalAnswer struct {
+	Run           string  `json:"run"`
+	Split         string  `json:"split"`
+	Version       int64   `json:"version"`
+	Temperature   float32 `json:"temperature"`
+	Tool          bool    `json:"tool"`
+	StandardError float64 `json:"standard_error"`
+	*producers.EvalReport
 }
 
 // bySource lists the score of each kind of question.

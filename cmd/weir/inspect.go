@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -20,6 +21,7 @@ func (a *app) inspectCommand() *cobra.Command {
 again and judged anew; a trajectory that was trained on before is refused as a duplicate.`,
 		Example: "  weir inspect rejected\n  weir inspect rejected --reason stale\n  weir inspect rejected --replay 12 --replay 13",
 	}
+	format := outputFlag(rejected)
 	reason := rejected.Flags().String("reason", "", "only those with this reason")
 	replay := rejected.Flags().UintSlice("replay", nil, "publish the message of this number again; may be given again")
 	rejected.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -39,15 +41,27 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		}
 		defer leave()
 		if len(*replay) > 0 {
-			return s.replay(ctx, run, *replay)
+			return s.replay(ctx, run, *replay, format.json())
 		}
-		return s.listRejected(ctx, run, streams.Reason(*reason))
+		return s.listRejected(ctx, run, streams.Reason(*reason), format.json())
 	}
 	cmd.AddCommand(rejected)
 	return cmd
 }
 
-func (s *session) listRejected(ctx context.Context, run *streams.Run, reason streams.Reason) error {
+// rejectedAnswer is a refused message as JSON.
+type rejectedAnswer struct {
+	Number   uint64         `json:"number"`
+	At       time.Time      `json:"at"`
+	Reason   streams.Reason `json:"reason"`
+	Detail   string         `json:"detail"`
+	Subject  string         `json:"subject"`
+	Stream   string         `json:"stream"`
+	Sequence uint64         `json:"sequence"`
+	Bytes    int            `json:"bytes"`
+}
+
+func (s *session) listRejected(ctx context.Context, run *streams.Run, reason streams.Reason, asJSON bool) error {
 	w := table.NewWriter()
 	w.SetOutputMirror(s.out)
 	w.SetStyle(table.StyleLight)
@@ -61,21 +75,34 @@ func (s *session) listRejected(ctx context.Context, run *streams.Run, reason str
 			continue
 		}
 		n++
-		w.AppendRow(table.Row{m.Sequence, m.At.Local().Format(time.DateTime), m.Reason, m.Subject, len(m.Data), m.Detail})
+		if asJSON {
+			err := s.printJSON(rejectedAnswer{m.Sequence, m.At.UTC(), m.Reason, m.Detail, m.Subject, m.Stream, m.Original, len(m.Data)})
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		// A stranger wrote these.
+		w.AppendRow(table.Row{
+			m.Sequence, m.At.Local().Format(time.DateTime), report.Plain(string(m.Reason)), report.Plain(m.Subject), len(m.Data), report.Plain(m.Detail),
+		})
+	}
+	if asJSON {
+		return nil
 	}
 	if n == 0 {
 		with := ""
 		if reason != "" {
 			with = fmt.Sprintf(" as %q", reason)
 		}
-		fmt.Fprintf(s.out, "nothing was rejected%s; weir audit counts what was dropped with its group\n", with)
+		fmt.Fprintf(s.out, "nothing was refused%s; weir audit counts what was dropped with its group\n", with)
 		return nil
 	}
 	w.Render()
 	return nil
 }
 
-func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint) error {
+func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint, asJSON bool) error {
 	left := slices.Clone(numbers)
 	for m, err := range run.Rejected(ctx) {
 		if err != nil {
@@ -88,7 +115,14 @@ func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint) 
 		if err := run.Replay(ctx, m); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.out, "published number %d again\n", m.Sequence)
+		if asJSON {
+			err = s.printJSON(map[string]uint64{"published": m.Sequence})
+		} else {
+			_, err = fmt.Fprintf(s.out, "published number %d again\n", m.Sequence)
+		}
+		if err != nil {
+			return err
+		}
 		left = slices.Delete(left, at, at+1)
 	}
 	if len(left) > 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ embedded; weir broker --broker.keys_dir takes the folder itself.`,
 		Example: "  weir keys --dir keys --broker.keys_runs demo,mine > auth.conf",
 	}
 	dir := cmd.Flags().String("dir", "keys", "the folder of the keys")
+	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, _, err := a.load(cmd)
 		if err != nil {
@@ -32,10 +34,33 @@ embedded; weir broker --broker.keys_dir takes the folder itself.`,
 		if err != nil {
 			return err
 		}
+		if format.json() {
+			return a.printJSON(keysAnswer(keys, text))
+		}
 		_, err = fmt.Fprint(a.out, text)
 		return err
 	}
 	return cmd
+}
+
+// roleKey is a role's key in the JSON of keys.
+type roleKey struct {
+	Role       streams.Role `json:"role"`
+	SeedFile   string       `json:"seed_file"`
+	PublicKeys []string     `json:"public_keys"`
+}
+
+// keysAnswer is what keys prints as JSON: no seed, which is private, but where each is.
+func keysAnswer(keys *streams.KeyRing, authorization string) any {
+	answer := struct {
+		Runs          []string  `json:"runs"`
+		Roles         []roleKey `json:"roles"`
+		Authorization string    `json:"authorization"`
+	}{Runs: keys.Runs, Authorization: authorization}
+	for _, role := range slices.Sorted(maps.Keys(keys.Public)) {
+		answer.Roles = append(answer.Roles, roleKey{role, keys.SeedFile(role), keys.Public[role]})
+	}
+	return answer
 }
 
 // keysRuns are the runs that keys are for: the configured ones and this one.

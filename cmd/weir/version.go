@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -33,11 +34,22 @@ func build(info *debug.BuildInfo, ok bool) (v, c string) {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) {
-			v, c := build(debug.ReadBuildInfo())
-			fmt.Fprintf(a.out, "weir %s (%s)\n", v, c)
-		},
+	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	format := outputFlag(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		v, c := build(debug.ReadBuildInfo())
+		if format.json() {
+			return a.printJSON(struct {
+				Version string `json:"version"`
+				Commit  string `json:"commit"`
+				Go      string `json:"go"`
+			}{v, c, runtime.Version()})
+		}
+		_, err := fmt.Fprintln(a.out, "weir", versionText(v, c))
+		return err
 	}
+	return cmd
 }
+
+// versionText names a build to people.
+func versionText(version, commit string) string { return fmt.Sprintf("%s (%s)", version, commit) }

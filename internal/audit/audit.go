@@ -15,29 +15,31 @@ type Report struct {
 	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
 	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected those
 	// refused or dropped.
-	Steps      int64
-	Trained    int
-	Baselines  int
-	PassedOver int
-	Rejected   map[batch.Reason]int
+	Steps      int64                `json:"steps"`
+	Trained    int                  `json:"trained"`
+	Baselines  int                  `json:"baselines"`
+	PassedOver int                  `json:"passed_over"`
+	Rejected   map[batch.Reason]int `json:"not_trained_on"`
 	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
 	// Unwitnessed the trajectories used that it did not see: they were purged before it came to them.
-	Witnessed, Pending, Unwitnessed int
+	Witnessed   int `json:"witnessed"`
+	Pending     int `json:"pending"`
+	Unwitnessed int `json:"unwitnessed"`
 	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
-	Twice []string
+	Twice []string `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
 	// nobody will read again.
-	Lost []string
+	Lost []string `json:"lost"`
 	// Contradicted are messages of which the record says other things than the stream or the rejected ones.
-	Contradicted []string
+	Contradicted []string `json:"contradicted"`
 	// Stale are trajectories that were used further behind than the bound.
-	Stale []string
+	Stale []string `json:"stale_over_bound"`
 	// Skipped are prompts whose group neither ended nor is open.
-	Skipped []uint64
+	Skipped []uint64 `json:"prompts_skipped"`
 	// Gaps are steps that the record misses.
-	Gaps []int64
+	Gaps []int64 `json:"steps_missing"`
 	// MaxStaleness is the greatest at use, in versions.
-	MaxStaleness int64
+	MaxStaleness int64 `json:"max_staleness"`
 }
 
 // Err is nil when every promise held, else an error that counts what did not.
@@ -77,7 +79,10 @@ type fate struct {
 // Check audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
 // which may be nil, is what somebody else saw in the stream.
 func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
-	r := &Report{Rejected: map[batch.Reason]int{}}
+	r := &Report{
+		Rejected: map[batch.Reason]int{}, Twice: []string{}, Lost: []string{}, Contradicted: []string{}, Stale: []string{},
+		Skipped: []uint64{}, Gaps: []int64{},
+	}
 	used := map[string]int64{}   // trajectory id -> step that trained on it
 	ended := map[place]fate{}    // messages that a step or a refusal accounts for
 	cursors := map[uint64]bool{} // prompts whose group ended for good or is open

@@ -13,22 +13,24 @@ import (
 
 // Report is how a run came through.
 type Report struct {
-	Seed  uint64
-	Steps int64
+	Seed  uint64 `json:"seed"`
+	Steps int64  `json:"steps"`
 	// Kills counts SIGKILLs by role, and those of a trainer by itself by "trainer after <stage>"; Faults the others.
-	Kills, Faults map[string]int
+	Kills  map[string]int `json:"kills"`
+	Faults map[string]int `json:"faults"`
 	// Hostile counts the strangers' messages by kind. HostileStored is how many of them the trajectory stream took,
 	// HostileTrained lists those that were trained on. BrokerRefused is how many the broker refused, BrokerKnew how many it
 	// knew by their id.
-	Hostile                   map[string]int
-	HostileStored             int
-	HostileTrained            []string
-	BrokerRefused, BrokerKnew int
+	Hostile        map[string]int `json:"hostile"`
+	HostileStored  int            `json:"hostile_stored"`
+	HostileTrained []string       `json:"hostile_trained"`
+	BrokerRefused  int            `json:"broker_refused"`
+	BrokerKnew     int            `json:"broker_knew"`
 	// RejectedBy counts what the rejected stream holds by reason.
-	RejectedBy map[string]int
-	Audit      *audit.Report
+	RejectedBy map[string]int `json:"refused"`
+	Audit      *audit.Report  `json:"audit"`
 	// Trouble lists everything else that went wrong: roles that ended unasked, a run that did not go on.
-	Trouble []string
+	Trouble []string `json:"trouble"`
 }
 
 // Err is nil when the run came through with every promise kept.

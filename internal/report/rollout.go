@@ -1,0 +1,204 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Rollout is a trajectory for people to read.
+type Rollout struct {
+	ID       string `json:"id"`
+	Group    string `json:"group"`
+	Sample   int    `json:"sample"`
+	Samples  int    `json:"group_size"`
+	Task     string `json:"task"`
+	PromptID string `json:"prompt_id"`
+	Source   string `json:"source"`
+	Producer string `json:"producer"`
+	// Reward is the outcome reward, Rewards its components before weighting.
+	Reward  float64            `json:"reward"`
+	Rewards map[string]float64 `json:"rewards"`
+	Answer  string             `json:"answer"`
+	Stop    schemas.StopReason `json:"stop"`
+	Error   string             `json:"error,omitempty"`
+	// OldestVersion and NewestVersion are the policy versions that sampled a token; -1 where none was sampled.
+	OldestVersion int64         `json:"oldest_version"`
+	NewestVersion int64         `json:"newest_version"`
+	Tokens        int           `json:"tokens"`
+	Sampled       int           `json:"sampled_tokens"`
+	StartedAt     time.Time     `json:"started_at"`
+	FinishedAt    time.Time     `json:"finished_at"`
+	Parts         []RolloutPart `json:"parts"`
+	// Segments are the tokens as they were trained on.
+	Segments []RolloutSegment `json:"segments"`
+}
+
+// Who speaks in a part of a rollout.
+const (
+	RolePrompt      = "prompt"      // the context that the episode began with
+	RoleContext     = "context"     // the beginning of a later segment: the context as the agent wrote it anew
+	RolePolicy      = "policy"      // what the policy sampled, and is trained on
+	RoleTool        = "tool"        // a call
+	RoleObservation = "observation" // what the agent was shown
+)
+
+// RolloutPart is a stretch of a rollout by one speaker.
+type RolloutPart struct {
+	Role string `json:"role"`
+	// Segment is the segment that the text is of; Turn counts the agent's moves from 0, -1 for what is none.
+	Segment int    `json:"segment"`
+	Turn    int    `json:"turn"`
+	Text    string `json:"text"`
+	// Tool is the tool that a call named, Text its arguments, Seconds its time and Error what it came to.
+	Tool    string  `json:"tool,omitempty"`
+	Seconds float64 `json:"seconds,omitempty"`
+	Error   string  `json:"error,omitempty"`
+	// ProcessReward is what the turn earned by itself.
+	ProcessReward float64 `json:"process_reward,omitempty"`
+}
+
+// RolloutSegment is a segment with an entry a token in each array.
+type RolloutSegment struct {
+	Tokens      []int32   `json:"tokens"`
+	ActionMask  []int     `json:"action_mask"`
+	Logprobs    []float32 `json:"logprobs"`
+	Versions    []int32   `json:"versions"`
+	Temperature float32   `json:"temperature"`
+}
+
+// NewRollout reads a trajectory; decode turns token ids into text.
+func NewRollout(t *schemas.Trajectory, decode func([]int32) string) *Rollout {
+	r := &Rollout{
+		ID: t.ID, Group: t.Group, Sample: t.Sample, Samples: t.GroupSize, Task: t.Task, PromptID: t.PromptID, Source: t.Source,
+		Producer: t.Producer, Reward: t.Reward, Rewards: t.Rewards, Answer: t.Answer, Stop: t.Stop, Error: t.Error,
+		OldestVersion: t.OldestVersion(), NewestVersion: t.NewestVersion(), Tokens: t.Tokens(), Sampled: t.ActionTokens(),
+		StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
+	}
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		mask := make([]int, len(s.ActionMask))
+		for k, on := range s.ActionMask {
+			mask[k] = int(on)
+		}
+		r.Segments = append(r.Segments, RolloutSegment{s.Tokens, mask, s.Logprobs, s.Versions, s.Temperature})
+		r.read(t, i, decode)
+	}
+	return r
+}
+
+// read cuts a segment where the speaker or the turn changes.
+func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) string) {
+	s := &t.Segments[segment]
+	turnAt := func(token int) int {
+		return slices.IndexFunc(t.Turns, func(u schemas.Turn) bool {
+			return u.Segment == segment && token >= u.Start && token < u.End
+		})
+	}
+	acts := func(token int) bool { return token < len(s.ActionMask) && s.ActionMask[token] != 0 }
+	for start := 0; start < len(s.Tokens); {
+		turn, end := turnAt(start), start+1
+		for end < len(s.Tokens) && acts(end) == acts(start) && (!acts(start) || turnAt(end) == turn) {
+			end++
+		}
+		part := RolloutPart{Role: RoleObservation, Segment: segment, Turn: -1, Text: decode(s.Tokens[start:end])}
+		switch {
+		case acts(start):
+			part.Role, part.Turn = RolePolicy, turn
+		case start == 0 && segment == 0:
+			part.Role = RolePrompt
+		case start == 0:
+			part.Role = RoleContext
+		}
+		if part.Role == RolePolicy && turn >= 0 {
+			part.ProcessReward = t.Turns[turn].ProcessReward
+		}
+		r.Parts = append(r.Parts, part)
+		if part.Role == RolePolicy && turn >= 0 && t.Turns[turn].Tool != "" && end >= t.Turns[turn].End {
+			u := &t.Turns[turn]
+			r.Parts = append(r.Parts, RolloutPart{
+				Role: RoleTool, Segment: segment, Turn: turn, Tool: u.Tool, Text: u.Arguments, Seconds: u.Duration.Seconds(), Error: u.Error,
+			})
+		}
+		start = end
+	}
+}
+
+// Print writes the rollout as text: who says what, a line for each. With colour the policy's own words stand out. Nothing
+// of the rollout reaches the terminal that is not a graphic character.
+func (r *Rollout) Print(w io.Writer, colour bool) error {
+	var b strings.Builder
+	r.head(&b)
+	for _, p := range r.Parts {
+		text := p.Text
+		switch {
+		case p.Role == RoleTool:
+			text = fmt.Sprintf("%s(%q) %s", p.Tool, p.Text, time.Duration(p.Seconds*float64(time.Second)).Round(time.Microsecond))
+			if p.Error != "" {
+				text += ": " + p.Error
+			}
+		case p.ProcessReward != 0:
+			text += fmt.Sprintf("   (process reward %.3g)", p.ProcessReward)
+		}
+		said(&b, p.Role, text, colour && p.Role == RolePolicy)
+	}
+	if r.Stop == schemas.StopAnswer {
+		said(&b, "answer", r.Answer, false)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Rollout) head(b *strings.Builder) {
+	said(b, "prompt id", cmp.Or(r.PromptID, "none")+sourceNote(r.Source)+fmt.Sprintf(", sample %d of %d", r.Sample, r.Samples), false)
+	reward := fmt.Sprintf("%.3f", r.Reward)
+	for _, name := range slices.Sorted(maps.Keys(r.Rewards)) {
+		reward += fmt.Sprintf("   %s %.3g", name, r.Rewards[name])
+	}
+	said(b, "reward", reward, false)
+	stop := string(r.Stop)
+	if r.Error != "" {
+		stop += ": " + r.Error
+	}
+	said(b, "stopped by", stop, false)
+	versions := fmt.Sprintf("%d tokens, %d sampled by version %d", r.Tokens, r.Sampled, r.OldestVersion)
+	if r.NewestVersion != r.OldestVersion {
+		versions += fmt.Sprintf(" to %d", r.NewestVersion)
+	}
+	said(b, "tokens", versions, false)
+}
+
+func sourceNote(source string) string {
+	if source == "" {
+		return ""
+	}
+	return ", source " + source
+}
+
+// roleWidth is the column of who speaks.
+const roleWidth = 13
+
+// said writes text beside who says it, further lines below it.
+func said(b *strings.Builder, who, text string, bright bool) {
+	for i, line := range plainLines(text) {
+		if i > 0 {
+			who = ""
+		}
+		if bright {
+			line = policyColour + line + plainColour
+		}
+		fmt.Fprintf(b, "  %-*s%s\n", roleWidth, who, line)
+	}
+}
+
+// How the policy's own words look on a terminal.
+const (
+	policyColour = "\x1b[36m"
+	plainColour  = "\x1b[0m"
+)
