@@ -370,6 +370,9 @@ func (c Config) maxPending(eta int) int {
 	return max(1024, 4*(eta+2)*c.rounds()*c.BatchGroups*c.groupTickets())
 }
 
+// Tickets is how many tickets may be outstanding at once.
+func (c Config) Tickets() int { return c.limits(c.Eta, c.Depth).Concurrency * c.groupTickets() }
+
 // rounds is how often the prompts of one step may be issued.
 func (c Config) rounds() int {
 	if c.Selection.Accumulate.Rows == 0 {

@@ -28,21 +28,22 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 		if err := t.gather(ctx); err != nil {
 			return nil, err
 		}
-		if err := t.issue(ctx); err != nil {
-			return nil, err
+		if t.unissued == 0 {
+			if err := t.issue(wait); err != nil {
+				return nil, drained(wait, err)
+			}
 		}
+		t.unissued = max(0, t.unissued-1)
 		d, err := t.feed.Next(wait)
-		if err != nil && errors.Is(context.Cause(wait), errDrained) {
-			return nil, errDrained
-		}
-		if errors.Is(err, ErrIdle) {
+		if errors.Is(err, ErrIdle) && wait.Err() == nil {
+			t.unissued = 0
 			if err := t.relieve(ctx); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("next delivery: %w", err)
+			return nil, drained(wait, fmt.Errorf("next delivery: %w", err))
 		}
 		t.deliveries[d.Sequence] = d
 		// Sequences passed over are messages that the feed refused: they fill the stream too.
@@ -391,16 +392,46 @@ func (t *trainer) publish(ctx context.Context) error {
 	return nil
 }
 
-// issue sends the tickets that are planned.
+// How tickets are sent.
+const (
+	// issueTogether is how many are sent at once.
+	issueTogether = 64
+	// issuePatience is how long they may take: then the ticket stream is full, or the broker away, and the rest waits.
+	issuePatience = time.Second
+	// issueAfter is how many messages are read before the rest is sent. They are there when nothing comes, too.
+	issueAfter = 64
+)
+
+// issue sends the tickets that are planned, as many as the ticket stream takes. The others stay planned: a trainer that
+// waited for room would read nothing, so that trajectories fill their stream, no producer is rid of one, and no ticket is
+// done.
 func (t *trainer) issue(ctx context.Context) error {
-	if len(t.issuer.pending) == 0 {
-		return nil
+	for len(t.issuer.pending) > 0 {
+		some := t.issuer.pending[:min(issueTogether, len(t.issuer.pending))]
+		patient, cancel := context.WithTimeout(ctx, issuePatience)
+		err := t.deps.Stream.Issue(patient, some...)
+		late := patient.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			t.issuer.pending = t.issuer.pending[len(some):]
+		case late && ctx.Err() == nil && !errors.Is(err, ErrFenced):
+			t.deps.Log.Debug("tickets wait for room", "tickets", len(t.issuer.pending), "err", err)
+			t.unissued = issueAfter
+			return nil
+		default:
+			return fmt.Errorf("issue %d tickets: %w", len(t.issuer.pending), err)
+		}
 	}
-	if err := t.deps.Stream.Issue(ctx, t.issuer.pending...); err != nil {
-		return fmt.Errorf("issue %d tickets: %w", len(t.issuer.pending), err)
-	}
-	t.issuer.pending = nil
 	return nil
+}
+
+// drained is err, or that the run is draining where that is why ctx ended.
+func drained(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errDrained) {
+		return errDrained
+	}
+	return err
 }
 
 // done says that the run has come to its end.

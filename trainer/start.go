@@ -57,6 +57,8 @@ type trainer struct {
 	delivered uint64
 	recorded  checkpoint.Record
 	purged    uint64
+	// unissued is how many messages are read before the tickets are sent that the ticket stream had no room for.
+	unissued int
 	// version is the newest, published or about to be; its weights are let go of once they are published.
 	version Version
 	totals  checkpoint.Totals

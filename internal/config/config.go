@@ -228,6 +228,9 @@ func (c *Config) Validate() error {
 		fmt.Sprintf("%d: the cold start needs task.demonstrations; 0 does without", c.Trainer.ColdStart.Steps))
 	f.check("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
 		fmt.Sprintf("%d: batches of this size, kept and underway, need %d", c.Streams.MaxTrajectories, c.Trainer.StreamMessages()))
+	f.check("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
+		fmt.Sprintf("%d: the groups that may be underway (trainer.batch_groups, group_size, eta, depth, max_concurrent_groups) have %d tickets: raise it to that, or lower those",
+			c.Streams.MaxTickets, c.Trainer.Tickets()))
 	f.check("trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens <= c.Model.MaxPositions,
 		fmt.Sprintf("%d: must not exceed model.max_positions, %d", c.Trainer.Limits.MaxTokens, c.Model.MaxPositions))
 	f.section("eval", c.Eval.Validate())

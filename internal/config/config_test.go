@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,27 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		`log.format: "x": want auto, text or json`,
 	} {
 		require.ErrorContains(t, err, want)
+	}
+}
+
+// Defect P5: a ticket stream with less room than what is issued was taken.
+func TestTheTicketStreamHasRoomForWhatIsIssued(t *testing.T) {
+	t.Parallel()
+	for tickets, flags := range map[string]map[string]string{
+		"1280":  {},
+		"40960": {"trainer.batch_groups": "512", "trainer.group_size": "16", "streams.max_trajectories": "1000000"},
+		"144":   {"trainer.eta": "0", "trainer.batch_groups": "16", "trainer.advantage.name": "remax"},
+		"64":    {"trainer.max_concurrent_groups": "8"},
+	} {
+		flags["streams.max_tickets"] = tickets
+		_, err := load(flags)
+		require.NoError(t, err)
+		least, err := strconv.Atoi(tickets)
+		require.NoError(t, err)
+		flags["streams.max_tickets"] = strconv.Itoa(least - 1)
+		_, err = load(flags)
+		require.ErrorContains(t, err, "streams.max_tickets: "+strconv.Itoa(least-1)+": the groups that may be underway (trainer.batch_groups")
+		require.ErrorContains(t, err, "have "+tickets+" tickets")
 	}
 }
 
