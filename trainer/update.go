@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/advantage"
@@ -42,8 +43,7 @@ func (t *trainer) chooseLoss() (err error) {
 		return fmt.Errorf("loss: %w", err)
 	}
 	t.correction = o.Correction
-	corrects := o.Correction.Weight != loss.WeightNone || len(o.Correction.Rules) > 0
-	t.proximal = o.Old != loss.OldBehaviour || corrects && o.Correction.Of != loss.OfCurrent
+	t.proximal = o.Old != loss.OldBehaviour || t.objective.Corrects() && o.Correction.Of != loss.OfCurrent
 	if t.objective.NeedsReference() && t.deps.NewEngine == nil {
 		return errors.New("loss: the KL term needs a reference policy, and there is no engine for it")
 	}
@@ -70,23 +70,19 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 		if t.reads("ProbSquares") {
 			of.squares = make([]float64, len(rows.Tokens))
 		}
-		if err := t.evaluate(ctx, t.deps.Engine, rows, &of); err != nil {
+		if err := t.evaluate(ctx, t.deps.Engine, rows, rows.All(), &of); err != nil {
 			return nil, fmt.Errorf("log-probabilities of the old policy: %w", err)
 		}
 		old.squares = of.squares
-		var err error
-		if t.now.offPolicy, err = loss.OffPolicy(rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour); err != nil {
-			return nil, fmt.Errorf("measure how far sampling and training are apart: %w", err)
-		}
 	}
 	if t.critic != nil && !head {
-		if err := t.evaluate(ctx, t.critic, rows, &evaluated{values: old.values}); err != nil {
+		if err := t.evaluate(ctx, t.critic, rows, rows.All(), &evaluated{values: old.values}); err != nil {
 			return nil, fmt.Errorf("values of the critic: %w", err)
 		}
 	}
 	if t.reference != nil {
 		old.reference = make([]float64, len(rows.Tokens))
-		if err := t.evaluate(ctx, t.reference, rows, &evaluated{logprobs: old.reference}); err != nil {
+		if err := t.evaluate(ctx, t.reference, rows, rows.All(), &evaluated{logprobs: old.reference}); err != nil {
 			return nil, fmt.Errorf("log-probabilities of the reference policy: %w", err)
 		}
 	}
@@ -108,6 +104,11 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 			rows.Behaviour[i] = old.logprobs[i] // nothing sampled them: their ratio starts at 1
 		}
 	}
+	if old.logprobs != nil {
+		if t.now.offPolicy, err = loss.OffPolicy(rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour); err != nil {
+			return nil, fmt.Errorf("measure how far sampling and training are apart: %w", err)
+		}
+	}
 	if t.reads("Weights") && t.correction.Weight != loss.WeightNone {
 		var c loss.Corrected
 		if err := loss.Correct(t.correction, rows.Offsets, rows.Mask, old.logprobs, rows.Behaviour, &c); err != nil {
@@ -121,9 +122,9 @@ func (t *trainer) oldPolicy(ctx context.Context, rows *batch.Rows) (*oldPolicy, 
 // evaluated are an engine's outputs, one entry a token.
 type evaluated struct{ logprobs, squares, values []float64 }
 
-// evaluate fills those outputs of all rows that are not nil. squares becomes so when the engine does not give them.
-func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, into *evaluated) error {
-	for _, micro := range batch.Pack(rows.All(), rows.Length, t.cfg.MicroTokens) {
+// evaluate fills those outputs of some rows that are not nil. squares becomes so when the engine does not give them.
+func (t *trainer) evaluate(ctx context.Context, e gpu.Engine, rows *batch.Rows, of []int, into *evaluated) error {
+	for _, micro := range batch.Pack(of, rows.Length, t.cfg.MicroTokens) {
 		in := rows.GPU(micro)
 		in.ValuesOnly = into.logprobs == nil
 		out, err := e.Forward(ctx, in, false)
@@ -180,8 +181,14 @@ func (t *trainer) update(ctx context.Context, rows *batch.Rows, old *oldPolicy, 
 	defer func() { t.now.update = t.deps.Now().Sub(began) }()
 	shuffle := rand.New(t.random)
 	for epoch := range t.cfg.Epochs {
-		for k, rowsOf := range rows.Minibatches(t.cfg.minibatches(rows.Groups), shuffle) {
-			if err := t.minibatch(ctx, rows, rowsOf, old, adv); err != nil {
+		parts := rows.Minibatches(t.cfg.minibatches(rows.Groups), shuffle)
+		silenced := rows.Len()
+		for _, rowsOf := range parts {
+			silenced -= len(rowsOf)
+		}
+		for k, rowsOf := range parts {
+			share := silenced*(k+1)/len(parts) - silenced*k/len(parts)
+			if err := t.minibatch(ctx, rows, rowsOf, share, old, adv); err != nil {
 				return fmt.Errorf("epoch %d, minibatch %d: %w", epoch, k, err)
 			}
 		}
@@ -192,12 +199,23 @@ func (t *trainer) update(ctx context.Context, rows *batch.Rows, old *oldPolicy, 
 // minibatch gathers the gradient over micro-batches and takes one optimizer step, of the policy and of a critic that is
 // apart, or of the critic alone while it warms up.
 //
-// Invariant: splitting a minibatch into micro-batches changes nothing but rounding: denominators are the
-// minibatch's.
-func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, old *oldPolicy, adv *advantage.Result) error {
+// silenced is how many rows without an action would be in it, had they not been left out.
+//
+// Invariant: splitting a minibatch into micro-batches changes nothing but rounding: denominators, and whatever the loss
+// chooses or normalizes among tokens, are the minibatch's.
+func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, silenced int, old *oldPolicy, adv *advantage.Result) error {
 	counts := loss.Count(rows.Lay(of), batch.Gather(rows, of, rows.Mask))
+	counts.Empty += silenced
 	warming, apart := t.cfg.Critic.warming(t.step), t.cfg.Critic.apart(t.step)
-	for _, micro := range batch.Pack(of, rows.Length, t.cfg.MicroTokens) {
+	micros := batch.Pack(of, rows.Length, t.cfg.MicroTokens)
+	var plan *loss.Plan
+	if !warming && len(micros) > 1 {
+		var err error
+		if plan, err = t.settle(ctx, rows, of, counts, old, adv); err != nil {
+			return err
+		}
+	}
+	for _, micro := range micros {
 		if apart {
 			if err := t.criticMicro(ctx, rows, micro, counts, old, adv); err != nil {
 				return err
@@ -206,7 +224,7 @@ func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, old
 		if warming {
 			continue
 		}
-		if err := t.micro(ctx, rows, micro, counts, old, adv); err != nil {
+		if err := t.micro(ctx, rows, micro, counts, partOf(plan, rows, of, micro), old, adv); err != nil {
 			return err
 		}
 	}
@@ -230,25 +248,79 @@ func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, old
 	return nil
 }
 
+// settle is what the loss settles over a minibatch before its micro-batches; nil where it looks at single rows alone. What
+// it needs of the current policy costs one forward pass more.
+func (t *trainer) settle(ctx context.Context, rows *batch.Rows, of []int, counts loss.Counts, old *oldPolicy, adv *advantage.Result) (*loss.Plan, error) {
+	span := t.objective.Span()
+	if span == loss.SpanRow {
+		return nil, nil
+	}
+	var now []float64
+	if span == loss.SpanCurrent || old.logprobs == nil || t.cfg.Proximal != ProximalRecompute {
+		now = make([]float64, len(rows.Tokens))
+		if err := t.evaluate(ctx, t.deps.Engine, rows, of, &evaluated{logprobs: now}); err != nil {
+			return nil, fmt.Errorf("log-probabilities of the whole minibatch: %w", err)
+		}
+	}
+	b, err := t.lossBatch(rows, of, batch.Gather(rows, of, now), old, adv)
+	if err != nil {
+		return nil, err
+	}
+	return t.planOf(b, counts)
+}
+
+// planOf asks the loss what it settles over the whole minibatch b.
+func (t *trainer) planOf(b *loss.Batch, counts loss.Counts) (*loss.Plan, error) {
+	plan, err := t.objective.Plan(b)
+	if err != nil {
+		return nil, fmt.Errorf("loss %s: %w", t.cfg.Loss.Name, err)
+	}
+	plan.Counts.Empty += counts.Empty // the rows that were left out
+	t.now.losses.Add(plan.Metrics)
+	return plan, nil
+}
+
+// partOf is a micro-batch's part of the plan of the minibatch of.
+func partOf(plan *loss.Plan, rows *batch.Rows, of, micro []int) *loss.Plan {
+	if plan == nil {
+		return nil
+	}
+	at := make([]int, len(micro))
+	for i, row := range micro {
+		at[i], _ = slices.BinarySearch(of, row)
+	}
+	return plan.Part(rows.Lay(of), at)
+}
+
+// lossBatch is what the loss reads of some rows, whose current log-probabilities are given where they are known.
+func (t *trainer) lossBatch(rows *batch.Rows, of []int, logprobs []float64, old *oldPolicy, adv *advantage.Result) (*loss.Batch, error) {
+	b := &loss.Batch{
+		Offsets: rows.Lay(of), Mask: batch.Gather(rows, of, rows.Mask), Logprobs: logprobs,
+		Proximal: batch.Gather(rows, of, old.logprobs), Behaviour: batch.Gather(rows, of, rows.Behaviour),
+		Advantages: batch.Gather(rows, of, adv.Advantages), Reference: batch.Gather(rows, of, old.reference),
+		Weights: batch.Gather(rows, of, old.weights),
+	}
+	return b, t.placeProximal(b, batch.Gather(rows, of, rows.Versions))
+}
+
 // micro goes forward, asks the loss for its gradient with respect to what came up, and sends that down.
-func (t *trainer) micro(ctx context.Context, rows *batch.Rows, of []int, counts loss.Counts, old *oldPolicy, adv *advantage.Result) error {
-	in := rows.GPU(of)
-	out, err := t.deps.Engine.Forward(ctx, in, true)
+func (t *trainer) micro(ctx context.Context, rows *batch.Rows, of []int, counts loss.Counts, plan *loss.Plan, old *oldPolicy, adv *advantage.Result) error {
+	out, err := t.deps.Engine.Forward(ctx, rows.GPU(of), true)
 	if err != nil {
 		return fmt.Errorf("forward: %w", err)
 	}
-	b := &loss.Batch{
-		Offsets: in.Offsets, Mask: in.Mask,
-		Logprobs: widen(out.Logprobs), Entropies: widen(out.Entropies),
-		Proximal: batch.Gather(rows, of, old.logprobs), Behaviour: batch.Gather(rows, of, rows.Behaviour),
-		Advantages: batch.Gather(rows, of, adv.Advantages), Reference: batch.Gather(rows, of, old.reference),
-		Weights: batch.Gather(rows, of, old.weights), Counts: counts,
+	b, err := t.lossBatch(rows, of, widen(out.Logprobs), old, adv)
+	if err != nil {
+		return err
 	}
+	if plan == nil && t.objective.Span() != loss.SpanRow { // the one micro-batch is the whole minibatch
+		if plan, err = t.planOf(b, counts); err != nil {
+			return err
+		}
+	}
+	b.Entropies, b.Counts, b.Plan = widen(out.Entropies), counts, plan
 	if t.cfg.Critic.Network == CriticHead {
 		b.Values, b.OldValues, b.Returns = widen(out.Values), batch.Gather(rows, of, old.values), batch.Gather(rows, of, adv.Returns)
-	}
-	if err := t.placeProximal(b, batch.Gather(rows, of, rows.Versions)); err != nil {
-		return err
 	}
 	if err := t.objective.Loss(b, &t.result); err != nil {
 		return fmt.Errorf("loss %s: %w", t.cfg.Loss.Name, err)

@@ -203,7 +203,7 @@ func bypass(c *golden) error {
 		return err
 	}
 	var out loss.Result
-	if err := l.Loss(b, &out); err != nil {
+	if err := lossAsTrained(l, b, &out); err != nil {
 		return err
 	}
 	c.want("loss", out.Loss)
@@ -308,7 +308,7 @@ func decoupledPPO(c *golden) error {
 		return err
 	}
 	out := loss.Result{Tokens: &loss.Tokens{}}
-	if err := l.Loss(b, &out); err != nil {
+	if err := lossAsTrained(l, b, &out); err != nil {
 		return err
 	}
 	c.want("loss", out.Loss)
@@ -387,7 +387,7 @@ func arealSAPO(c *golden) error {
 		Advantages: p.tokens("advantages"),
 	}
 	out := loss.Result{Tokens: &loss.Tokens{}}
-	if err := l.Loss(b, &out); err != nil {
+	if err := lossAsTrained(l, b, &out); err != nil {
 		return err
 	}
 	c.want("loss", out.Loss)

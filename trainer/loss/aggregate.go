@@ -23,7 +23,8 @@ type Aggregation struct {
 	Mode string `koanf:"mode"`
 	// Length is the fixed length of seq-mean-token-sum-norm, in tokens. No default.
 	Length float64 `koanf:"length"`
-	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy). Defaults to false.
+	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy): those that a
+	// selection silenced, and with drop_rejected those that lost every token. Defaults to false.
 	CountEmptyRows bool `koanf:"count_empty_rows"`
 	// TokenEpsilon is added to the number of tokens in token-mean (Agent-R1 legacy: 1e-8). Defaults to 0.
 	TokenEpsilon float64 `koanf:"token_epsilon"`
@@ -59,15 +60,9 @@ type denominators struct {
 
 // over takes the counts from c, and those that are zero from the batch itself.
 func (a Aggregation) over(c Counts, offsets []int, mask []uint8) denominators {
-	own := Count(offsets, mask)
+	c = c.or(offsets, mask)
 	if a.CountEmptyRows {
-		own.Rows = len(offsets) - 1
-	}
-	if c.Tokens == 0 {
-		c.Tokens = own.Tokens
-	}
-	if c.Rows == 0 {
-		c.Rows = own.Rows
+		c.Rows += c.Empty
 	}
 	return denominators{a: a, tokens: float64(c.Tokens), rows: float64(c.Rows), workers: float64(max(1, c.Workers))}
 }

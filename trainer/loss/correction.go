@@ -34,7 +34,7 @@ type Correction struct {
 	Cap float64 `koanf:"cap"`
 	// LogBound bounds log weights before exp, and d in rules. -1 means none.
 	LogBound float64 `koanf:"log_bound"`
-	// Normalize divides the weights by their mean over the batch given (over rows for sequence and geometric).
+	// Normalize divides the weights by their mean over the minibatch (over rows for sequence and geometric).
 	Normalize bool `koanf:"normalize"`
 	// Rules reject or clamp, each "ACTION OVER METRIC LOWER UPPER" as in "mask token ratio - 5". ACTION is mask
 	// (drop the token, or the row), zero (give it weight 0, but keep it in its row's ratio) or clamp (its weight). OVER is token, or sum, mean, max or min over the
@@ -43,11 +43,11 @@ type Correction struct {
 	Rules []string `koanf:"rules"`
 	// MeanEpsilon is added to a row's length in means over it (verl: 1e-8). Defaults to 0.
 	MeanEpsilon float64 `koanf:"mean_epsilon"`
-	// M2Threshold drops the tokens with the largest d^2 until the mean of the rest, over the batch given, is below it
+	// M2Threshold drops the tokens with the largest d^2 until the mean of the rest, over the minibatch, is below it
 	// (M2PO, arXiv 2510.01161). -1 means none.
 	M2Threshold float64 `koanf:"m2_threshold"`
-	// DropRejected takes rejected tokens out of the aggregation's denominators too, as verl does. By default they
-	// still count, so that rejecting some does not magnify the others (AReaL).
+	// DropRejected takes rejected tokens, and rows left without any, out of the policy loss's denominators too, as verl
+	// does. By default they still count, so that rejecting some does not magnify the others (AReaL).
 	DropRejected bool `koanf:"drop_rejected"`
 }
 
@@ -311,8 +311,9 @@ func (c *Corrected) secondMoment(threshold float64) {
 	}
 }
 
-// report adds what was rejected and how much weight is left.
-func (c *Corrected) report(m Metrics) {
+// report adds what the correction rejected and how much weight it left.
+func (p *policy) report(m Metrics) {
+	c := &p.corrected
 	if c.Tokens == 0 {
 		return
 	}

@@ -11,12 +11,12 @@ import (
 //
 //	cov_t = (A_t - mean(A)) (log pi_t - mean(log pi))
 //
-// Means and selections are over the micro-batch given, as the authors' are: here a split changes the selection.
+// Means and selections are over the mini-batch: Batch.Plan carries them to its micro-batches.
 type covariance struct {
 	meanAdvantage, meanLogprob float64
 	tokens                     int
 	candidates                 []candidate
-	// chosen says which tokens of the micro-batch were selected.
+	// chosen says which tokens of the mini-batch were selected.
 	chosen []bool
 }
 
@@ -25,9 +25,9 @@ type candidate struct {
 	key   float64
 }
 
-// whole is an algorithm that looks at the micro-batch before its rows.
+// whole is an algorithm that chooses tokens over the mini-batch before it looks at rows.
 type whole interface {
-	prepare(logprobs, old, advantages []float64, mask []uint8)
+	prepare(logprobs, old, advantages []float64, mask []uint8) (chosen []bool)
 }
 
 func (c *covariance) means(logprobs, advantages []float64, mask []uint8) {
@@ -78,7 +78,7 @@ func (*clipCov) metrics() []string {
 	return []string{"clip_fraction", "ppo_clip_fraction", "approx_kl"}
 }
 
-func (c *clipCov) prepare(logprobs, old, advantages []float64, mask []uint8) {
+func (c *clipCov) prepare(logprobs, old, advantages []float64, mask []uint8) []bool {
 	c.means(logprobs, advantages, mask)
 	for t, m := range mask {
 		if m == 0 {
@@ -87,10 +87,11 @@ func (c *clipCov) prepare(logprobs, old, advantages []float64, mask []uint8) {
 		_, ratio, dr := c.ppo.ratio(logprobs[t] - old[t])
 		_, _, flags := c.clipped(logprobs[t], ratio, dr, advantages[t])
 		if cov := c.covariance.at(logprobs[t], advantages[t]); !flags.clipped && cov > c.low && cov < c.high {
-			c.candidates = append(c.candidates, candidate{t, scramble(logprobs[t], advantages[t])})
+			c.candidates = append(c.candidates, candidate{t, scramble(old[t], advantages[t])})
 		}
 	}
 	c.choose(max(1, int(c.ratio*float64(c.tokens))))
+	return c.chosen
 }
 
 func (c *clipCov) row(r *row, tally *tally) float64 {
@@ -102,7 +103,7 @@ func (c *clipCov) row(r *row, tally *tally) float64 {
 		lp := r.logprobs[t]
 		d, ratio, dr := c.ppo.ratio(lp - r.old[t])
 		loss, slope, flags := c.clipped(lp, ratio, dr, r.advantages[t])
-		picked := c.chosen[r.start+t]
+		picked := r.chosen[t]
 		if picked {
 			loss, slope = 0, 0
 		}
@@ -118,7 +119,8 @@ func (c *clipCov) row(r *row, tally *tally) float64 {
 }
 
 // scramble is a number that looks random but depends on the token's values alone, so that the order of rows does
-// not matter and a run can be repeated.
+// not matter and a run can be repeated. The old policy's log-probability is such a value: unlike the current policy's,
+// the rounding of the optimizer steps since the step's start is not in it.
 func scramble(x, y float64) float64 {
 	h := math.Float64bits(x)*0x9e3779b97f4a7c15 ^ math.Float64bits(y)
 	h ^= h >> 30
@@ -143,7 +145,7 @@ func newKLCov(o *Options) algorithm {
 
 func (*klCov) metrics() []string { return []string{"abs_log_ratio", "penalized_fraction"} }
 
-func (k *klCov) prepare(logprobs, _, advantages []float64, mask []uint8) {
+func (k *klCov) prepare(logprobs, _, advantages []float64, mask []uint8) []bool {
 	k.means(logprobs, advantages, mask)
 	for t, m := range mask {
 		if m != 0 {
@@ -151,6 +153,7 @@ func (k *klCov) prepare(logprobs, _, advantages []float64, mask []uint8) {
 		}
 	}
 	k.choose(max(1, int(k.ratioOfTokens*float64(k.tokens))))
+	return k.chosen
 }
 
 func (k *klCov) row(r *row, tally *tally) float64 {
@@ -161,7 +164,7 @@ func (k *klCov) row(r *row, tally *tally) float64 {
 		}
 		d, ratio, dr := k.surrogate.ratio(r.logprobs[t] - r.old[t])
 		loss, slope := -r.advantages[t]*ratio, -r.advantages[t]*dr
-		picked := k.chosen[r.start+t]
+		picked := r.chosen[t]
 		if picked {
 			loss += k.coef * math.Abs(d)
 			if dr != 0 {

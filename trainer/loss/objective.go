@@ -80,6 +80,18 @@ func (o *Objective) NeedsReference() bool {
 	return o.config.KL.Coef > 0 || ok && p.builder.reference
 }
 
+// Span is the policy loss's.
+func (o *Objective) Span() Span { return o.policy.Span() }
+
+// Corrects says whether the policy loss weighs or rejects by how far a policy is from the one that sampled.
+func (o *Objective) Corrects() bool {
+	p, ok := o.policy.(*policy)
+	return ok && p.options.Correction.enabled()
+}
+
+// Plan settles what the policy loss spans of a whole mini-batch, for Batch.Plan of its micro-batches.
+func (o *Objective) Plan(b *Batch) (*Plan, error) { return o.policy.Plan(b) }
+
 // NeedsEntropies says whether Batch.Entropies is read.
 func (o *Objective) NeedsEntropies() bool { return o.config.EntropyCoef != 0 }
 

@@ -25,18 +25,21 @@ type Batch struct {
 	// Counts are the denominators of the aggregation over the whole mini-batch, so that splitting it into
 	// micro-batches changes nothing. Zero values mean this batch alone.
 	Counts Counts
+	// Plan is this batch's part of what the policy loss settled over the whole mini-batch. Nil means that the batch is
+	// one, or that the loss looks at single rows (Policy.Span).
+	Plan *Plan
 }
 
 // Counts are taken over every micro-batch, and every worker, of one optimizer step.
 type Counts struct {
-	// Tokens is the number of action tokens; Rows the number of rows with at least one.
-	Tokens, Rows int
+	// Tokens is the number of action tokens; Rows the number of rows with at least one; Empty that of rows without.
+	Tokens, Rows, Empty int
 	// Workers is how many workers' gradients are averaged after this loss, each counting all workers' tokens.
 	// 0 means 1: gradients are summed.
 	Workers int
 }
 
-// Count counts the action tokens, and the rows that have any.
+// Count counts the action tokens, and the rows that have any or none.
 func Count(offsets []int, mask []uint8) Counts {
 	var c Counts
 	for i := range len(offsets) - 1 {
@@ -44,12 +47,25 @@ func Count(offsets []int, mask []uint8) Counts {
 		c.Tokens += n
 		c.Rows += min(n, 1)
 	}
+	c.Empty = len(offsets) - 1 - c.Rows
+	return c
+}
+
+// or takes what is zero from a batch.
+func (c Counts) or(offsets []int, mask []uint8) Counts {
+	own := Count(offsets, mask)
+	if c.Tokens == 0 {
+		c.Tokens = own.Tokens
+	}
+	if c.Rows == 0 && c.Empty == 0 {
+		c.Rows, c.Empty = own.Rows, own.Empty
+	}
 	return c
 }
 
 // Add is the count over both.
 func (c Counts) Add(d Counts) Counts {
-	return Counts{Tokens: c.Tokens + d.Tokens, Rows: c.Rows + d.Rows, Workers: max(c.Workers, d.Workers)}
+	return Counts{Tokens: c.Tokens + d.Tokens, Rows: c.Rows + d.Rows, Empty: c.Empty + d.Empty, Workers: max(c.Workers, d.Workers)}
 }
 
 // Result is the loss, its gradients and what is worth logging.
@@ -104,5 +120,10 @@ func (m Metrics) Add(other Metrics) {
 type Policy interface {
 	// Name is the one used in configuration.
 	Name() string
+	// Span is what of a mini-batch Plan must see: with SpanRow no plan is needed.
+	Span() Span
+	// Plan settles what spans the rows of a whole mini-batch, from the fields that Span names. Counts of b that are not
+	// zero stand.
+	Plan(b *Batch) (*Plan, error)
 	Loss(b *Batch, out *Result) error
 }

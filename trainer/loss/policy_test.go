@@ -66,19 +66,70 @@ func TestAWeightBeyondNumbersIsRejectedLikeAnyOther(t *testing.T) {
 	require.False(t, math.IsNaN(out.Metrics["weight"].Value()))
 }
 
-func TestRejectedTokensStillCount(t *testing.T) {
+// Defect P11: counts given by the trainer were of the tokens before rejection, so that drop_rejected did nothing.
+func TestDropRejectedTakesThemOutOfTheDenominators(t *testing.T) {
 	t.Parallel()
 	b := tiny()
-	b.Behaviour[5] = -4
-	grads := map[bool]float64{}
-	for _, drop := range []bool{false, true} {
-		p, err := New("decoupled_ppo", Options{Correction: Correction{DropRejected: drop}})
-		require.NoError(t, err)
-		var out Result
-		require.NoError(t, p.Loss(b, &out))
-		grads[drop] = out.Grad[0]
+	b.Behaviour[5] = -4 // rejected: the second row's only action token, one of four
+	for _, c := range []struct {
+		a           Aggregation
+		count, drop float64 // what the first row's three tokens are divided by
+	}{
+		{Aggregation{Mode: TokenMean}, 4, 3},
+		{Aggregation{Mode: SeqMeanTokenSum}, 2, 1},
+		{Aggregation{Mode: SeqMeanTokenSum, CountEmptyRows: true}, 2, 2},
+		{Aggregation{Mode: SeqMeanTokenMean}, 3 * 2, 3 * 1},
+		{Aggregation{Mode: SeqMeanTokenMean, CountEmptyRows: true}, 3 * 2, 3 * 2},
+		{Aggregation{Mode: SeqMeanTokenSumNorm, Length: 7}, 7, 7},
+	} {
+		for drop, denominator := range map[bool]float64{false: c.count, true: c.drop} {
+			config := DefaultConfig()
+			config.Name, config.Options.Aggregation, config.Options.Correction.DropRejected = "decoupled_ppo", c.a, drop
+			o, err := NewObjective(config)
+			require.NoError(t, err)
+			got := inParts(t, o, b, []int{0}, []int{1})
+			d := b.Logprobs[0] - b.Proximal[0]
+			weight := math.Exp(b.Proximal[0] - b.Behaviour[0])
+			require.InDelta(t, -weight*math.Exp(d)*b.Advantages[0]/denominator, got.Grad[0], 1e-12, "%+v, drop %v", c.a, drop)
+			require.Zero(t, got.Grad[5])
+		}
 	}
-	require.InDelta(t, grads[false]*4/3, grads[true], 1e-12)
+}
+
+// Defect P11: counts given by the trainer left the empty rows out.
+func TestEmptyRowsCountWhereAsked(t *testing.T) {
+	t.Parallel()
+	b := &Batch{Offsets: []int{0, 2, 4}, Mask: []uint8{0, 1, 0, 0}}
+	for _, x := range []*[]float64{&b.Logprobs, &b.Proximal, &b.Behaviour, &b.Advantages} {
+		*x = []float64{1, 1, 1, 1}
+	}
+	for count, want := range map[bool]float64{false: -1, true: -0.5} {
+		o, err := NewObjective(Config{
+			Name: "ppo", KL: DefaultKL(), Value: DefaultValue(), Duration: DefaultDuration(),
+			Options: Options{Aggregation: Aggregation{Mode: SeqMeanTokenMean, CountEmptyRows: count}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, want, inParts(t, o, b, []int{0}, []int{1}).Loss)
+	}
+}
+
+func TestAMicroBatchWithoutItsPlanIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"m2po": {}, "clip_cov": {}, "kl_cov": {}, "ppo": {Correction: Correction{Weight: WeightToken, Normalize: true}},
+		"decoupled_ppo": {Correction: Correction{DropRejected: true}},
+	} {
+		p, err := New(name, o)
+		require.NoError(t, err)
+		b := tiny()
+		b.Counts = Counts{Tokens: 9, Rows: 4}
+		var fault *stats.BatchError
+		require.ErrorAs(t, p.Loss(b, &Result{}), &fault, name)
+		require.Equal(t, "Plan", fault.Field)
+		b.Plan = &Plan{Mask: b.Mask[:3]}
+		require.ErrorAs(t, p.Loss(b, &Result{}), &fault, name)
+		require.Equal(t, "Plan", fault.Field)
+	}
 }
 
 func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {

@@ -11,8 +11,8 @@ type row struct {
 	reference []float64
 	// weights multiply token losses; nil means 1.
 	weights []float64
-	// start is the row's first token in the batch.
-	start int
+	// chosen are the tokens that a whole algorithm chose; nil for others.
+	chosen []bool
 	// n counts the action tokens: at least one. scale multiplies every token loss: the aggregation.
 	n     int
 	scale float64
@@ -61,6 +61,7 @@ type policy struct {
 	algorithm algorithm
 	builder   builder
 	corrected Corrected
+	own       Plan
 	current   row
 	sums      tally
 }
@@ -72,15 +73,13 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 	if err != nil {
 		return err
 	}
-	mask, weights, err := p.correct(b)
+	plan, err := p.planned(b, old)
 	if err != nil {
 		return err
 	}
-	counted := mask
-	if !p.options.Correction.DropRejected {
-		counted = b.Mask
-	}
-	d := p.options.Aggregation.over(b.Counts, b.Offsets, counted)
+	mask, weights := plan.Mask, plan.Weights
+	counted := p.counted(b.Mask, mask)
+	d := p.options.Aggregation.over(plan.Counts, b.Offsets, counted)
 	out.Grad = stats.Resize(out.Grad, len(b.Mask))
 	clear(out.Grad)
 	out.Tokens.resize(len(b.Mask))
@@ -88,9 +87,6 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 		copy(out.Tokens.Keep, mask)
 	}
 	out.Loss = 0
-	if w, ok := p.algorithm.(whole); ok {
-		w.prepare(b.Logprobs, old, b.Advantages, mask)
-	}
 	p.sums = tally{}
 	defer func() { p.current = row{} }()
 	for i := range len(b.Offsets) - 1 {
@@ -105,7 +101,7 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 		}
 		p.current = row{
 			mask: mask[lo:hi], logprobs: b.Logprobs[lo:hi], old: part(old, lo, hi), advantages: part(b.Advantages, lo, hi),
-			weights: part(weights, lo, hi), start: lo, n: n, scale: d.scale(total), grad: out.Grad[lo:hi],
+			weights: part(weights, lo, hi), chosen: part(plan.Chosen, lo, hi), n: n, scale: d.scale(total), grad: out.Grad[lo:hi],
 			detail: out.Tokens.slice(lo, hi),
 		}
 		if p.builder.reference {
@@ -117,28 +113,25 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 		}
 		out.Loss += rowLoss
 	}
-	p.report(out, &p.sums)
-	return nil
-}
-
-// part is x[lo:hi], nil of nil.
-func part(x []float64, lo, hi int) []float64 {
-	if x == nil {
-		return nil
-	}
-	return x[lo:hi]
-}
-
-// report writes the metrics, with the map reused.
-func (p *policy) report(out *Result, sums *tally) {
 	if out.Metrics == nil {
 		out.Metrics = Metrics{}
 	}
 	clear(out.Metrics)
 	for k, name := range p.algorithm.metrics() {
-		out.Metrics[name] = sums[k]
+		out.Metrics[name] = p.sums[k]
 	}
-	p.corrected.report(out.Metrics)
+	if b.Plan == nil { // else the plan has them, of the whole mini-batch
+		p.report(out.Metrics)
+	}
+	return nil
+}
+
+// part is x[lo:hi], nil of nil.
+func part[T any](x []T, lo, hi int) []T {
+	if x == nil {
+		return nil
+	}
+	return x[lo:hi]
 }
 
 // check checks shapes and returns the log-probabilities that ratios are taken against.
