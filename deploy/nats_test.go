@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -11,6 +12,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +71,32 @@ func TestExternalServerTakesTheRoles(t *testing.T) {
 		RejectedMaxAge: time.Hour, RejectedMaxBytes: 1 << 20, EventsMaxAge: time.Hour, WeightsKeep: 2, Replicas: 1,
 	})
 	require.ErrorIs(t, err, streams.ErrDenied)
+}
+
+// Defect F3: routes of the sample cluster block ask for a password and for certificates that both sides check.
+func TestTheSampleClusterIsClosed(t *testing.T) {
+	dir := t.TempDir()
+	conf, err := os.ReadFile(filepath.Join("nats", "nats.conf"))
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(conf), "# cluster {\n")
+	require.True(t, found)
+	block = "cluster {\n" + regexp.MustCompile(`(?m)^# ?`).ReplaceAllString(block, "")
+	writeCertificate(t, dir)
+	server1, err := os.ReadFile(filepath.Join(dir, "server.pem"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), server1, 0o600))
+	t.Chdir(dir)
+	o := &server.Options{}
+	require.NoError(t, o.ProcessConfigString(block))
+	require.NotEmpty(t, o.Cluster.Username)
+	require.Equal(t, "SECRET", o.Cluster.Password)
+	require.Equal(t, tls.RequireAndVerifyClientCert, o.Cluster.TLSConfig.ClientAuth)
+	require.NotNil(t, o.Cluster.TLSConfig.ClientCAs)
+	require.Len(t, o.Routes, 3)
+	for _, r := range o.Routes {
+		password, _ := r.User.Password()
+		require.Equal(t, o.Cluster.Password, password)
+	}
 }
 
 // writeCertificate makes a certificate of 127.0.0.1 that vouches for itself.

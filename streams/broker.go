@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,7 +22,8 @@ type BrokerConfig struct {
 	StoreDir string `koanf:"store_dir"`
 	// Listen is host:port for clients; port 0 takes any free one. "" lets in only connections of this process.
 	Listen string `koanf:"listen"`
-	// Monitor is host:port of the HTTP monitoring pages; "" has none.
+	// Monitor is host:port of the HTTP monitoring pages, which show everybody who reaches them what the broker holds; "" has
+	// none. Off loopback it needs AllowPlain.
 	Monitor string `koanf:"monitor"`
 	// SyncAlways makes an acknowledged message one that is on disk. Without it a loss of power loses up to two
 	// minutes of them; the death of the process loses none either way.
@@ -35,8 +37,8 @@ type BrokerConfig struct {
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS TLSConfig `koanf:"tls"`
-	// AllowPlain lets Listen be an address that other machines reach without TLS, for networks that are
-	// trusted or encrypted below.
+	// AllowPlain lets Listen, Monitor and Cluster.Listen be addresses that other machines reach without TLS, for networks that
+	// are trusted or encrypted below.
 	AllowPlain bool `koanf:"allow_plain"`
 	// Cluster joins this broker with others; its zero value is a broker by itself.
 	Cluster ClusterConfig `koanf:"cluster"`
@@ -55,10 +57,23 @@ type ClusterConfig struct {
 	Name string `koanf:"name"`
 	// Server is this broker's own name, unique in the cluster and the same after a restart.
 	Server string `koanf:"server"`
-	// Listen is host:port for the other brokers.
+	// Listen is host:port for the other brokers. Who is let in there may do everything: off loopback it needs TLS, unless
+	// AllowPlain is set, and where there are keys the secret of the cluster, "cluster.secret" in KeysDir, which all brokers must
+	// have the same.
 	Listen string `koanf:"listen"`
 	// Routes are nats://host:port of the others.
 	Routes []string `koanf:"routes"`
+	// TLS between the brokers: ca, cert and key, since each side shows the other a certificate. Its zero value takes the
+	// broker's own where that has all three. It is required where clients use TLS.
+	TLS TLSConfig `koanf:"tls"`
+}
+
+// routeTLS is what the brokers of a cluster show one another; the zero value is no TLS.
+func (c BrokerConfig) routeTLS() TLSConfig {
+	if c.Cluster.TLS == (TLSConfig{}) && c.TLS.mutual() {
+		return c.TLS
+	}
+	return c.Cluster.TLS
 }
 
 // DefaultBrokerConfig is a single durable broker on loopback.
@@ -87,8 +102,11 @@ func (c BrokerConfig) Validate() error {
 			fault("%s: %q: %w", a.key, a.value, err)
 		}
 	}
-	if host, _, err := splitAddress(c.Listen); err == nil && c.Listen != "" && !isLoopback(host) && !c.TLS.enabled() && !c.AllowPlain {
+	if reachable(c.Listen) && !c.TLS.enabled() && !c.AllowPlain {
 		fault("listen: %q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen)
+	}
+	if reachable(c.Monitor) && !c.AllowPlain {
+		fault("monitor: %q: other machines reach its pages, which ask for no key: name a loopback address, or set allow_plain", c.Monitor)
 	}
 	if c.MaxPayload < 64<<10 || c.MaxPayload > 64<<20 {
 		fault("max_payload: %d: must be from 64 KiB to 64 MiB", c.MaxPayload)
@@ -99,10 +117,33 @@ func (c BrokerConfig) Validate() error {
 	if c.MaxStoreBytes < 0 {
 		fault("max_store_bytes: %d: must not be negative", c.MaxStoreBytes)
 	}
-	if c.Cluster.Name != "" && (c.Cluster.Server == "" || c.Cluster.Listen == "") {
-		fault("cluster: server and listen must be set with name")
+	faults = append(faults, c.TLS.faults("tls")...)
+	return errors.Join(append(faults, c.clusterFaults()...)...)
+}
+
+func (c BrokerConfig) clusterFaults() []error {
+	if c.Cluster.Name == "" {
+		return nil
 	}
-	return errors.Join(append(faults, c.TLS.faults("tls")...)...)
+	var faults []error
+	if c.Cluster.Server == "" || c.Cluster.Listen == "" {
+		faults = append(faults, errors.New("cluster: server and listen must be set with name"))
+	}
+	routes := c.routeTLS()
+	switch {
+	case routes.enabled() && !routes.mutual():
+		faults = append(faults, errors.New("cluster.tls: ca, cert and key must be set together: each broker shows the others a certificate"))
+	case !routes.enabled() && c.TLS.enabled():
+		faults = append(faults, errors.New("cluster.tls: clients use TLS, and who joins the cluster may do more than they: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or tls.ca"))
+	case !routes.enabled() && reachable(c.Cluster.Listen) && !c.AllowPlain:
+		faults = append(faults, fmt.Errorf("cluster.listen: %q: other machines reach it: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or allow_plain", c.Cluster.Listen))
+	}
+	for _, r := range c.Cluster.Routes {
+		if u, err := url.Parse(r); err != nil || u.Host == "" || u.User != nil {
+			faults = append(faults, fmt.Errorf("cluster.routes: %q: must be nats://host:port", r))
+		}
+	}
+	return faults
 }
 
 // Broker is a NATS server in this process.
@@ -268,7 +309,7 @@ func serverOptions(config BrokerConfig) (*server.Options, error) {
 		o.TLSConfig, o.TLS, o.TLSTimeout = t, true, 5
 		o.TLSVerify = config.TLS.CA != ""
 	}
-	if err := clusterOptions(config.Cluster, o); err != nil {
+	if err := clusterOptions(config, o); err != nil {
 		return nil, err
 	}
 	if config.Keys != nil {
@@ -281,18 +322,38 @@ func serverOptions(config BrokerConfig) (*server.Options, error) {
 	return o, nil
 }
 
-func clusterOptions(config ClusterConfig, o *server.Options) error {
-	if config.Name == "" {
+// clusterUser is the name under which a broker joins others; the secret is what lets it in.
+const clusterUser = "weir"
+
+func clusterOptions(config BrokerConfig, o *server.Options) error {
+	cluster := config.Cluster
+	if cluster.Name == "" {
 		return nil
 	}
-	host, port, err := splitAddress(config.Listen)
+	host, port, err := splitAddress(cluster.Listen)
 	if err != nil {
 		return err
 	}
-	o.Cluster = server.ClusterOpts{Name: config.Name, Host: host, Port: anyPort(port)}
-	o.RoutesStr = ""
-	for _, r := range config.Routes {
-		o.Routes = append(o.Routes, server.RoutesFromStr(r)...)
+	o.Cluster = server.ClusterOpts{Name: cluster.Name, Host: host, Port: anyPort(port), AuthTimeout: 5}
+	if t := config.routeTLS(); t.enabled() {
+		if o.Cluster.TLSConfig, err = t.server(); err != nil {
+			return err
+		}
+		o.Cluster.TLSTimeout = 5
+	}
+	if config.Keys != nil {
+		if config.Keys.secret == "" {
+			return errors.New("configure broker: a cluster with keys needs its secret: name keys_dir")
+		}
+		o.Cluster.Username, o.Cluster.Password = clusterUser, config.Keys.secret
+	}
+	for _, r := range cluster.Routes {
+		for _, u := range server.RoutesFromStr(r) {
+			if config.Keys != nil {
+				u.User = url.UserPassword(clusterUser, config.Keys.secret)
+			}
+			o.Routes = append(o.Routes, u)
+		}
 	}
 	return nil
 }
@@ -315,6 +376,12 @@ func splitAddress(address string) (host string, port int, err error) {
 		return "", 0, fmt.Errorf("port %q: must be a number from 0 to 65535", p)
 	}
 	return host, port, nil
+}
+
+// reachable is whether other machines reach an address to listen on; "" is none.
+func reachable(address string) bool {
+	host, _, err := splitAddress(address)
+	return err == nil && !isLoopback(host)
 }
 
 func isLoopback(host string) bool {

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,12 +24,16 @@ type KeyRing struct {
 	Public map[Role][]string
 
 	dir string
+	// secret lets a broker join the others of its cluster; "" where the directory holds none.
+	secret string
 }
 
-// The files of a key directory: "<role>.seed", private, and "<role>.pub", one public key a line.
+// The files of a key directory: "<role>.seed", private, "<role>.pub", one public key a line, and the secret that the
+// brokers of a cluster share.
 const (
 	seedSuffix   = ".seed"
 	publicSuffix = ".pub"
+	secretFile   = "cluster.secret"
 )
 
 // CreateKeys makes the keys that the directory lacks, one for each role, and reads them all. It changes no key
@@ -42,7 +47,18 @@ func CreateKeys(dir string, runs ...string) (*KeyRing, error) {
 			return nil, fmt.Errorf("create key of %s: %w", role, err)
 		}
 	}
+	if err := createSecret(dir); err != nil {
+		return nil, fmt.Errorf("create %s: %w", secretFile, err)
+	}
 	return LoadKeys(dir, runs...)
+}
+
+func createSecret(dir string) error {
+	path := filepath.Join(dir, secretFile)
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, []byte(rand.Text()+rand.Text()+"\n"), 0o600)
 }
 
 func createKey(dir string, role Role) error {
@@ -82,6 +98,14 @@ func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
 			return nil, fmt.Errorf("load keys: %w", err)
 		}
 		k.Public[role] = strings.Fields(string(text))
+	}
+	secret, err := os.ReadFile(filepath.Join(dir, secretFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("load keys: %w", err)
+	}
+	k.secret = strings.TrimSpace(string(secret))
+	if err == nil && len(k.secret) < 32 {
+		return nil, fmt.Errorf("load keys: %s: %d bytes: the secret of a cluster must have at least 32", filepath.Join(dir, secretFile), len(k.secret))
 	}
 	return k, k.Validate()
 }

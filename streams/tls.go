@@ -20,6 +20,9 @@ type TLSConfig struct {
 
 func (c TLSConfig) enabled() bool { return c.Cert != "" || c.CA != "" }
 
+// mutual is whether both sides can show and check a certificate.
+func (c TLSConfig) mutual() bool { return c.CA != "" && c.Cert != "" && c.Key != "" }
+
 func (c TLSConfig) faults(section string) []error {
 	var faults []error
 	if (c.Cert == "") != (c.Key == "") {
