@@ -27,6 +27,8 @@ type EvalConfig struct {
 	Concurrency int
 	// Seed fixes what is drawn.
 	Seed uint64
+	// Seen is given each rollout when all have ended, in the order of the prompts; nil for nobody.
+	Seen func(*schemas.Trajectory)
 }
 
 // Validate reports every fault.
@@ -115,6 +117,11 @@ func Evaluate(ctx context.Context, env Environment, prompts []schemas.Prompt, cf
 	}
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)
+	}
+	if cfg.Seen != nil {
+		for _, e := range rollouts {
+			cfg.Seen(e.trajectory)
+		}
 	}
 	return report(rollouts), nil
 }

@@ -208,7 +208,7 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 	}
 	defer stop()
 	defer conn.Close()
-	view := newProgress(s.err, cfg.Trainer)
+	view := s.newProgress(s.err)
 	view.Title(fmt.Sprintf("%d versions at learning rate %g", b.steps, rate))
 	err = s.roles(ctx, run, t, view)
 	view.Close()

@@ -38,7 +38,9 @@ func (a *app) evalCommand() *cobra.Command {
 			return err
 		}
 		defer m.close()
-		r, err := m.policy.score(cmd.Context(), m.session, m.task, question{tasks.Split(*split), *questions, *temperature, *noTool})
+		r, err := m.policy.score(cmd.Context(), m.session, m.task, question{
+			split: tasks.Split(*split), n: *questions, temperature: *temperature, noTool: *noTool,
+		})
 		if err != nil {
 			return err
 		}

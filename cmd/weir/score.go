@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
@@ -77,7 +79,7 @@ func (p *sampler) score(ctx context.Context, s *session, t *task, q question) (*
 	}
 	return producers.Evaluate(ctx, env, sample, producers.EvalConfig{
 		Run: s.cfg.Run.Name, Name: q.name(), Temperature: q.temperature, Samples: 1, Limits: limits,
-		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed,
+		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed, Seen: q.seen,
 	})
 }
 
@@ -93,6 +95,8 @@ type question struct {
 	n           int
 	temperature float32
 	noTool      bool
+	// seen is given each rollout; nil for nobody.
+	seen func(*schemas.Trajectory)
 }
 
 func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temperature, q.noTool) }
@@ -100,17 +104,21 @@ func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temp
 // scoreVersions follows the published versions and scores every so many on the validation split, until ctx ends.
 func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, book *recordBook) error {
 	policy, wait := newSampler(context.WithoutCancel(ctx), s)
-	scored := int64(-1)
+	scored, shown := int64(-1), int64(-1)
 	err := run.FollowWeights(ctx, func(m *schemas.Manifest) error {
 		if scored >= 0 && m.Version < scored+s.cfg.Eval.Every {
 			return nil
 		}
-		err := s.scoreVersion(ctx, run, policy, t, m, book)
+		show := s.cfg.Eval.Show > 0 && (shown < 0 || m.Version >= shown+s.cfg.Eval.Show)
+		err := s.scoreVersion(ctx, run, policy, t, m, book, show)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("score a version", "policy_version", m.Version, "err", err)
 			return nil // the next version has its own chance
 		}
 		scored = m.Version - m.Version%s.cfg.Eval.Every
+		if show {
+			shown = m.Version
+		}
 		return nil
 	})
 	if ctx.Err() != nil {
@@ -119,7 +127,8 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, 
 	return errors.Join(err, wait())
 }
 
-func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, t *task, m *schemas.Manifest, book *recordBook) error {
+// scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
+func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, t *task, m *schemas.Manifest, book *recordBook, show bool) error {
 	began := time.Now()
 	model, weights, err := s.loadVersion(ctx, run, m)
 	if err != nil {
@@ -128,7 +137,10 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 	if err := policy.use(ctx, m.Version, model, weights); err != nil {
 		return err
 	}
-	r, err := policy.score(ctx, s, t, question{split: tasks.Validation, n: s.cfg.Eval.Questions})
+	var asked []*schemas.Trajectory
+	r, err := policy.score(ctx, s, t, question{
+		split: tasks.Validation, n: s.cfg.Eval.Questions, seen: func(t *schemas.Trajectory) { asked = append(asked, t) },
+	})
 	if err != nil {
 		return err
 	}
@@ -143,6 +155,11 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
 		PolicyVersion: m.Version, Metrics: values,
 	})
+	// One whose policy sampled nothing has no context to show.
+	asked = slices.DeleteFunc(asked, func(t *schemas.Trajectory) bool { return len(t.Segments) == 0 })
+	if n := int64(len(asked)); show && n > 0 {
+		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], t.tokenizer.Decode))
+	}
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (a *app) trainerCommand() *cobra.Command {
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
-				view := newProgress(a.out, s.cfg.Trainer)
+				view := s.newProgress(a.out)
 				defer view.Close()
 				return s.train(ctx, run, t, view)
 			}
@@ -48,6 +48,9 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 		return err
 	}
 	defer metrics.Close()
+	if before, err := report.ReadMetrics(file); err == nil { // what is broken in it is told where it is used
+		view.History(before)
+	}
 	book := &recordBook{session: s, run: run, file: metrics, view: view}
 	engine, err := newEngine(ctx, s.cfg, t)
 	if err != nil {

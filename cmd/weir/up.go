@@ -21,7 +21,6 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -69,7 +68,7 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	defer stop()
 	defer conn.Close()
 
-	view := newProgress(s.err, s.cfg.Trainer)
+	view := s.newProgress(s.err)
 	defer view.Close()
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, s.cfg.Task.Name, dir))
 	failed := s.roles(ctx, run, t, view)
@@ -184,9 +183,10 @@ func (s *session) logToFile(path string) (func(), error) {
 }
 
 // newProgress shows a run as it goes on w, live where that is a terminal.
-func newProgress(w io.Writer, cfg trainer.Config) *report.Progress {
-	view := report.NewProgress(w, isTerminal(w), cfg.Steps, cfg.Eta, time.Now)
+func (s *session) newProgress(w io.Writer) *report.Progress {
+	view := report.NewProgress(w, isTerminal(w), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
 	view.Width = func() int { return columns(w) }
+	view.Colour = coloured(w, s.environ)
 	return view
 }
 

@@ -133,6 +133,9 @@ type Eval struct {
 	TestQuestions int `koanf:"test_questions"`
 	// Concurrency is how many are asked at once. Defaults to 64.
 	Concurrency int `koanf:"concurrency"`
+	// Show is the number of versions between rollouts that are printed to be read, each of a question that a version was
+	// scored on; 0 prints none. Defaults to 10.
+	Show int64 `koanf:"show"`
 }
 
 // Default is the demonstration.
@@ -150,7 +153,7 @@ func Default() *Config {
 		},
 		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(), Agent: search.DefaultConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
-		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64},
+		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},
 		Log:  telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(),
 	}
 	// Everything that belongs to a run lies in its folder unless it is put elsewhere.
@@ -299,6 +302,7 @@ func (e Eval) Validate() error {
 	f.check("questions", e.Questions > 0, fmt.Sprintf("%d: must be positive", e.Questions))
 	f.check("test_questions", e.TestQuestions > 0, fmt.Sprintf("%d: must be positive", e.TestQuestions))
 	f.check("concurrency", e.Concurrency > 0, fmt.Sprintf("%d: must be positive", e.Concurrency))
+	f.check("show", e.Show >= 0, fmt.Sprintf("%d: must not be negative", e.Show))
 	return errors.Join(f...)
 }
 

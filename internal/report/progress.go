@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // The metrics that the progress view shows, by their keys in metrics.jsonl.
@@ -30,6 +32,8 @@ type Progress struct {
 	// Width is the columns of the terminal, to which the live view is cut: a line that wraps could not be drawn over.
 	// nil, or 0 columns, is no bound.
 	Width func() int
+	// Colour lets rollouts be shown in colour.
+	Colour bool
 
 	mu      sync.Mutex
 	out     io.Writer
@@ -40,8 +44,15 @@ type Progress struct {
 	first   int64
 	last    Record
 	scored  Record
-	rewards []float64
-	height  int // lines of the live view on the screen
+	rewards []rewardOf // by step
+	cold    int64      // tenths of the cold start that were printed, from 1 on; only where there is no terminal
+	drawn   []string   // lines of the live view on the screen
+}
+
+// rewardOf is a step's reward.
+type rewardOf struct {
+	step   int64
+	reward float64
 }
 
 // NewProgress writes to out; live redraws in place. now is the clock.
@@ -79,7 +90,7 @@ func (p *Progress) Add(r Record) {
 			p.started, p.first = p.now(), r.Step
 		}
 		p.last = r
-		p.rewards = append(p.rewards, r.Metrics[KeyReward])
+		p.reward(r)
 		if !p.live {
 			fmt.Fprintln(p.out, p.line())
 		}
@@ -91,6 +102,26 @@ func (p *Progress) Add(r Record) {
 	}
 }
 
+// History takes what earlier processes of the run have done: its rewards and its last score are shown with those to come.
+func (p *Progress) History(records []Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range records {
+		switch r.Type {
+		case "evaluated":
+			p.scored = r
+		case "step_done":
+			p.reward(r)
+		}
+	}
+}
+
+// reward notes a step's. A run that went back does later steps again: they count once.
+func (p *Progress) reward(r Record) {
+	p.rewards = slices.DeleteFunc(p.rewards, func(e rewardOf) bool { return e.step >= r.Step })
+	p.rewards = append(p.rewards, rewardOf{r.Step, r.Metrics[KeyReward]})
+}
+
 // Title heads everything.
 func (p *Progress) Title(title string) {
 	p.mu.Lock()
@@ -98,8 +129,34 @@ func (p *Progress) Title(title string) {
 	fmt.Fprintln(p.out, title)
 }
 
-// ColdStart shows the supervised start by its metrics.
+// Rollout prints a rollout on a held-out question to be read, above the live view where there is one.
+func (p *Progress) Rollout(version int64, r *Rollout) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, "version %d on a held-out question%s: reward %.3f, stopped by %s\n",
+		version, Plain(sourceNote(r.Source)), r.Reward, Plain(string(r.Stop)))
+	r.talk(&b, p.Colour)
+	if up := p.up(); up != "" {
+		fmt.Fprint(p.out, up+"\x1b[J")
+		p.drawn = nil
+	}
+	fmt.Fprint(p.out, b.String())
+	if p.live {
+		p.draw()
+	}
+}
+
+// ColdStart shows the supervised start by its metrics. Where there is no terminal it prints a line each tenth of the way.
 func (p *Progress) ColdStart(m map[string]float64) {
+	tenth := 1 + int64(10*m["cold_start/step"]/max(1, m["cold_start/steps"]))
+	p.mu.Lock()
+	passed := tenth > p.cold
+	p.cold = tenth
+	p.mu.Unlock()
+	if !passed && !p.live {
+		return
+	}
 	p.Phase("cold start", fmt.Sprintf("step %.0f of %.0f, loss %.3f", m["cold_start/step"], m["cold_start/steps"], m[KeyColdLoss]))
 }
 
@@ -107,14 +164,30 @@ func (p *Progress) ColdStart(m map[string]float64) {
 func (p *Progress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.height = 0
+	p.drawn = nil
 }
 
 func (p *Progress) line() string {
 	m := p.last.Metrics
-	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f left %s",
+	dropped, refused := Untrained(m)
+	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f left %s",
 		p.last.Step, p.Steps, p.last.PolicyVersion, m[KeyReward], p.score(), m[KeyStaleMean], m[KeyStaleMax],
-		m[KeyTrajectories], m[KeyTokens], m[KeyIdle], p.left())
+		m[KeyTrajectories], m[KeyTokens], m[KeyIdle], dropped, refused, p.left())
+}
+
+// Untrained counts the trajectories that ended during a step without being trained on, by the step's metrics: those in
+// order whose group could not be used, and those at fault themselves.
+func Untrained(m map[string]float64) (dropped, refused float64) {
+	for name, n := range m {
+		switch reason, ok := strings.CutPrefix(name, "rejected/"); {
+		case !ok:
+		case reason == "zero_variance", reason == "incomplete":
+			dropped += n
+		default:
+			refused += n
+		}
+	}
+	return dropped, refused
 }
 
 func (p *Progress) score() string {
@@ -136,10 +209,9 @@ func (p *Progress) left() string {
 
 func (p *Progress) draw() {
 	var b strings.Builder
-	if p.height > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA", p.height)
-	}
+	b.WriteString(p.up())
 	m, width := p.last.Metrics, p.width()
+	dropped, refused := Untrained(m)
 	lines := []string{p.phase}
 	if m != nil {
 		lines = append(lines,
@@ -148,13 +220,31 @@ func (p *Progress) draw() {
 			fmt.Sprintf("  exact match  %s  held out, greedy", p.score()),
 			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[KeyStaleMean], m[KeyStaleMax], p.Eta),
 			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
-				m[KeyTrajectories], m[KeyTokens], 100*m[KeyIdle]))
+				m[KeyTrajectories], m[KeyTokens], 100*m[KeyIdle]),
+			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 	}
+	p.drawn = p.drawn[:0]
 	for _, l := range lines {
-		fmt.Fprintf(&b, "\x1b[2K%s\n", cut(l, width))
+		l = cut(l, width)
+		fmt.Fprintf(&b, "\x1b[2K%s\n", l)
+		p.drawn = append(p.drawn, l)
 	}
-	p.height = max(p.height, len(lines))
+	// What a wider terminal showed further below.
+	b.WriteString("\x1b[J")
 	fmt.Fprint(p.out, b.String())
+}
+
+// up moves the cursor to the first line of the live view. A terminal that has become narrower since shows a line of it as
+// several.
+func (p *Progress) up() string {
+	rows, width := 0, p.width()
+	for _, l := range p.drawn {
+		rows += max(1, (utf8.RuneCountInString(l)-1)/width+1)
+	}
+	if rows == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\x1b[%dA", rows)
 }
 
 func (p *Progress) width() int {
@@ -183,7 +273,11 @@ func bar(done, total int64, width int) string {
 }
 
 // spark draws the last values between 0 and the greatest as a row of blocks.
-func spark(values []float64, width int) string {
+func spark(steps []rewardOf, width int) string {
+	values := make([]float64, len(steps))
+	for i, s := range steps {
+		values[i] = s.reward
+	}
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	if len(values) > width {
 		values = values[len(values)-width:]

@@ -18,15 +18,16 @@ func TestProgressPrintsALineAStepWhereThereIsNoTerminal(t *testing.T) {
 	p := NewProgress(&out, false, 10, 4, func() time.Time { return now })
 	p.Phase("learning", "")
 	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
-	metrics := map[string]float64{KeyReward: 0.5, KeyStaleMean: 0.5, KeyStaleMax: 2, KeyTrajectories: 100, KeyTokens: 5000, KeyIdle: 0.25}
+	metrics := map[string]float64{KeyReward: 0.5, KeyStaleMean: 0.5, KeyStaleMax: 2, KeyTrajectories: 100, KeyTokens: 5000, KeyIdle: 0.25,
+		"rejected/zero_variance": 64, "rejected/incomplete": 3, "rejected/stale": 2}
 	p.Add(Record{Type: "step_done", Step: 1, PolicyVersion: 1, Metrics: metrics})
 	now = now.Add(3 * time.Second)
 	p.Add(Record{Type: "step_done", Step: 2, PolicyVersion: 2, Metrics: metrics})
 	p.Add(Record{Type: "worker_joined"})
 	require.Equal(t, `learning
 version 0: held-out exact match 0.250
-step 1/10 v=1 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 left ?
-step 2/10 v=2 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 left 24s
+step 1/10 v=1 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 left ?
+step 2/10 v=2 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 left 24s
 `, out.String())
 }
 
@@ -35,12 +36,12 @@ func TestProgressRedrawsInPlaceOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(&out, true, 2, 4, time.Now)
 	p.Phase("cold start", "step 10 of 100")
-	require.Equal(t, "\x1b[2Kcold start: step 10 of 100\n", out.String())
+	require.Equal(t, "\x1b[2Kcold start: step 10 of 100\n\x1b[J", out.String())
 	out.Reset()
 	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{KeyReward: 1.1}})
 	require.Contains(t, out.String(), "\x1b[1A")
 	require.Contains(t, out.String(), "[===============...............]")
-	require.Equal(t, "▁▅█", spark([]float64{0, 0.5, 1}, 5))
+	require.Equal(t, "▁▅█", spark([]rewardOf{{1, 0}, {2, 0.5}, {3, 1}}, 5))
 }
 
 func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {
@@ -55,7 +56,7 @@ func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {
 	}
 	p.Phase("a phase with a name as long as a phase can have", "and a note")
 	for line := range strings.Lines(out.String()) {
-		line = regexp.MustCompile("\x1b\\[[0-9]*[AK]").ReplaceAllString(line, "")
+		line = regexp.MustCompile("\x1b\\[[0-9]*[AKJ]").ReplaceAllString(line, "")
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
 	}
 	require.Contains(t, out.String(), "  reward       0.500  ▅▅\n")
@@ -63,4 +64,69 @@ func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {
 	width = 0
 	p.Phase("a phase with a name as long as a phase can have", "and a note")
 	require.Contains(t, out.String(), "as long as a phase can have: and a note\n")
+}
+
+// A terminal that became narrower shows the lines of the view as more rows than before: all of them are drawn over.
+func TestProgressDrawsOverWhatANarrowerTerminalWrapped(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 20, 4, time.Now)
+	width := 80
+	p.Width = func() int { return width }
+	p.Phase(strings.Repeat("x", 80), "")
+	out.Reset()
+	width = 30
+	p.Phase("y", "")
+	require.Equal(t, "\x1b[3A\x1b[2Ky\n\x1b[J", out.String(), "80 characters are three rows of 30")
+}
+
+// A run that goes on shows the rewards of the steps before, and one that goes back each step once.
+func TestProgressGoesOnWithTheHistoryOfTheRun(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 20, 4, time.Now)
+	step := func(n int64, reward float64) Record {
+		return Record{Type: "step_done", Step: n, Metrics: map[string]float64{KeyReward: reward}}
+	}
+	p.History([]Record{
+		step(1, 0), step(2, 0.25), {Type: "evaluated", PolicyVersion: 2, Metrics: map[string]float64{KeyExactMatch: 0.5}}, step(3, 1),
+	})
+	require.Empty(t, out.String(), "nothing is shown before something happens")
+	p.Add(step(3, 0.5))
+	require.Contains(t, out.String(), "  reward       0.500  ▁▃▅\n")
+	require.Contains(t, out.String(), "  exact match  0.500 (version 2)")
+}
+
+// In a pipe the cold start is a line each tenth of the way.
+func TestTheColdStartIsFewLinesWhereThereIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := NewProgress(&out, false, 20, 4, time.Now)
+	for step := 20.0; step <= 1200; step += 20 {
+		p.ColdStart(map[string]float64{"cold_start/step": step, "cold_start/steps": 1200, KeyColdLoss: 1})
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 11)
+	require.Equal(t, "cold start: step 20 of 1200, loss 1.000", lines[0])
+	require.Equal(t, "cold start: step 1200 of 1200, loss 1.000", lines[10])
+}
+
+// A rollout is printed above the live view, which is drawn again below it, and as plain lines in a pipe.
+func TestARolloutStandsAboveTheLiveView(t *testing.T) {
+	t.Parallel()
+	r := NewRollout(spoken(), letters)
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 20, 4, time.Now)
+	p.Phase("learning", "")
+	out.Reset()
+	p.Rollout(8, r)
+	text := "version 8 on a held-out question, source s: reward 0.750, stopped by answer\n  prompt       ab\n  policy       cd\n"
+	require.True(t, strings.HasPrefix(out.String(), "\x1b[1A\x1b[J"+text), out.String())
+	require.True(t, strings.HasSuffix(out.String(), "  answer       i\n\x1b[2Klearning\n\x1b[J"), out.String())
+
+	out.Reset()
+	p = NewProgress(&out, false, 20, 4, time.Now)
+	p.Rollout(8, r)
+	require.True(t, strings.HasPrefix(out.String(), text), out.String())
+	require.NotContains(t, out.String(), "\x1b")
 }

@@ -135,6 +135,13 @@ func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) 
 func (r *Rollout) Print(w io.Writer, colour bool) error {
 	var b strings.Builder
 	r.head(&b)
+	r.talk(&b, colour)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// talk writes who says what.
+func (r *Rollout) talk(b *strings.Builder, colour bool) {
 	for _, p := range r.Parts {
 		text := p.Text
 		switch {
@@ -146,13 +153,11 @@ func (r *Rollout) Print(w io.Writer, colour bool) error {
 		case p.ProcessReward != 0:
 			text += fmt.Sprintf("   (process reward %.3g)", p.ProcessReward)
 		}
-		said(&b, p.Role, text, colour && p.Role == RolePolicy)
+		said(b, p.Role, text, colour && p.Role == RolePolicy)
 	}
 	if r.Stop == schemas.StopAnswer {
-		said(&b, "answer", r.Answer, false)
+		said(b, "answer", r.Answer, false)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 func (r *Rollout) head(b *strings.Builder) {
