@@ -325,7 +325,19 @@ func (f *Feed) Refused() map[Reason]int {
 	return refused
 }
 
-// Fullness is how full the stream is by messages or by bytes, whichever is fuller: 1 when it takes no more.
+// SetMaxPending bounds the messages returned and not acked anew, from now on. It is of Next's goroutine.
+func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
+	options := f.options
+	options.MaxPending = n
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("configure feed: %w", err)
+	}
+	f.options = options
+	return f.openConsumer(ctx)
+}
+
+// Fullness is how full the stream is by messages or by bytes, or how near this reader is to MaxPending, whichever is the
+// most: at 1 nothing more can come.
 func (f *Feed) Fullness(ctx context.Context) (float64, error) {
 	name := f.run.names.trajectories
 	var full float64
@@ -335,9 +347,9 @@ func (f *Feed) Fullness(ctx context.Context) (float64, error) {
 			return err
 		}
 		have, limits := s.CachedInfo().State, s.CachedInfo().Config
-		full = 0
+		full = float64(f.book.pending()) / float64(f.options.MaxPending)
 		if limits.MaxMsgs > 0 {
-			full = float64(have.Msgs) / float64(limits.MaxMsgs)
+			full = max(full, float64(have.Msgs)/float64(limits.MaxMsgs))
 		}
 		if limits.MaxBytes > 0 {
 			full = max(full, float64(have.Bytes)/float64(limits.MaxBytes))

@@ -76,3 +76,36 @@ func TestWeightsGoThroughTheSmallestPayloadLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, data, back)
 }
+
+// Defect P7: what may be pending was bound for the life of a feed, and nobody could see that the bound was reached.
+func TestTheBoundOfWhatIsPendingCanBeSeenAndMoved(t *testing.T) {
+	r := streamtest.Open(t, streamtest.Conn(t))
+	f, err := r.Feed(t.Context(), streams.FeedOptions{Idle: 100 * time.Millisecond, MaxPending: 2})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	for sample := range 3 {
+		require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(0, sample, 10, 1)))
+	}
+	next := func() {
+		t.Helper()
+		_, err := f.Next(t.Context())
+		for errors.Is(err, streams.ErrIdle) {
+			_, err = f.Next(t.Context())
+		}
+		require.NoError(t, err)
+	}
+	next()
+	next()
+	_, err = f.Next(t.Context())
+	require.ErrorIs(t, err, streams.ErrIdle, "the third would be one too many")
+	full, err := f.Fullness(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 1, full, 0)
+
+	require.Error(t, f.SetMaxPending(t.Context(), -1))
+	require.NoError(t, f.SetMaxPending(t.Context(), 4))
+	next()
+	full, err = f.Fullness(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 0.75, full, 0)
+}

@@ -367,11 +367,14 @@ func (c Config) groupTickets() int {
 // maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for
 // markers and what is refused.
 func (c Config) maxPending(eta int) int {
-	return max(1024, 4*(eta+2)*c.rounds()*c.BatchGroups*c.groupTickets())
+	return max(1024, int(c.horizon(eta))*c.groupTickets())
 }
 
 // Tickets is how many tickets may be outstanding at once.
 func (c Config) Tickets() int { return c.limits(c.Eta, c.Depth).Concurrency * c.groupTickets() }
+
+// horizon is how many prompts beyond the last one issued may have messages in the stream.
+func (c Config) horizon(eta int) uint64 { return uint64(4 * (eta + 2) * c.rounds() * c.BatchGroups) }
 
 // rounds is how often the prompts of one step may be issued.
 func (c Config) rounds() int {

@@ -70,6 +70,21 @@ func TestEtaAndDepthChangeWhileTheRunGoesOn(t *testing.T) {
 	})
 }
 
+// Defect P7: the bound of pending messages was that of the eta at the start.
+func TestARaisedEtaMakesRoomForWhatIsPending(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Steps, cfg.BatchGroups, cfg.GroupSize, cfg.Deterministic = 22, 16, 8, true
+	w := newWorld(vocab)
+	w.backwards = true // the oldest group, which the others wait for, comes last
+	observe(t, cfg, w, func(e schemas.Event) {
+		if e.Step == 2 {
+			operate(t, w, func(c *schemas.Control) { c.Eta, c.Depth = 16, 16 })
+		}
+	})
+	require.GreaterOrEqual(t, len(w.issued), int(cfg.Steps)*cfg.BatchGroups*cfg.GroupSize)
+}
+
 func TestADrainEndsTheRunAndTheNextStartGoesOn(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())

@@ -49,8 +49,10 @@ type Feed interface {
 	Passed() uint64
 	// Refused counts the messages that the feed itself refused since it was asked last.
 	Refused() map[batch.Reason]int
-	// Fullness is how full the stream is, from 0 to 1.
+	// Fullness is how full the stream is, or how near the feed is to its bound of pending messages, from 0 to 1.
 	Fullness(ctx context.Context) (float64, error)
+	// SetMaxPending changes the bound of pending messages that Stream.Feed was given.
+	SetMaxPending(ctx context.Context, n int) error
 	// Ack says that messages need not be delivered again to this feed. It removes nothing.
 	Ack(ctx context.Context, sequences ...uint64) error
 	// Reject files a message with the rejected ones and acks it. One without an Origin is of an earlier feed and only filed.

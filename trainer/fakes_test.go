@@ -209,6 +209,8 @@ type world struct {
 	// many prompts.
 	room int
 	flat uint64
+	// backwards rolls the newest ticket out first.
+	backwards bool
 }
 
 var errCrash = errors.New("killed")
@@ -334,10 +336,10 @@ func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control
 	}
 }
 
-func (w *world) Feed(_ context.Context, from *Position, _ int) (Feed, error) {
+func (w *world) Feed(_ context.Context, from *Position, maxPending int) (Feed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := &worldFeed{w: w, inFlight: map[uint64]bool{}}
+	f := &worldFeed{w: w, inFlight: map[uint64]bool{}, maxPending: maxPending}
 	if from != nil {
 		if !from.Created.Equal(w.created) {
 			return nil, ErrRecreated
@@ -351,6 +353,8 @@ type worldFeed struct {
 	w        *world
 	next     uint64
 	inFlight map[uint64]bool
+	// pending counts what is in flight and not acked.
+	pending, maxPending int
 }
 
 func (f *worldFeed) Identity() Position {
@@ -364,10 +368,18 @@ func (f *worldFeed) Refused() map[batch.Reason]int { return nil }
 
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
 
+func (f *worldFeed) SetMaxPending(_ context.Context, n int) error {
+	f.maxPending = n
+	return nil
+}
+
 func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 	var out *Delivery
 	err := f.w.around("next", func() error {
 		f.next = max(f.next, f.w.purged)
+		if f.pending >= f.maxPending {
+			return fmt.Errorf("the feed gives no more than %d messages that are not acked", f.maxPending)
+		}
 		for int(f.next) >= len(f.w.messages) {
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
@@ -378,6 +390,7 @@ func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 		}
 		f.next++
 		f.inFlight[f.next] = true
+		f.pending++
 		out = &Delivery{Delivery: f.w.messages[f.next-1]}
 		return nil
 	})
@@ -387,10 +400,10 @@ func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 func (f *worldFeed) Ack(_ context.Context, sequences ...uint64) error {
 	return f.w.around("ack", func() error {
 		for _, s := range sequences {
-			if !f.inFlight[s] {
+			if _, delivered := f.inFlight[s]; !delivered {
 				return fmt.Errorf("sequence %d is not in flight", s)
 			}
-			f.w.acked[s] = true
+			f.ack(s)
 		}
 		return nil
 	})
@@ -399,9 +412,17 @@ func (f *worldFeed) Ack(_ context.Context, sequences ...uint64) error {
 func (f *worldFeed) Reject(_ context.Context, d *Delivery, reason batch.Reason, _ string) error {
 	return f.w.around("reject", func() error {
 		f.w.rejected[d.Sequence] = reason
-		f.w.acked[d.Sequence] = true
+		f.ack(d.Sequence)
 		return nil
 	})
+}
+
+func (f *worldFeed) ack(s uint64) {
+	f.w.acked[s] = true
+	if f.inFlight[s] {
+		f.inFlight[s] = false
+		f.pending--
+	}
 }
 
 func (f *worldFeed) Purge(_ context.Context, upTo uint64) error {
@@ -422,6 +443,9 @@ func (w *world) rollOut() bool {
 		return false
 	}
 	at := 0
+	if w.backwards {
+		at = len(w.tickets) - 1
+	}
 	if w.shuffle != nil {
 		at = w.shuffle.IntN(len(w.tickets))
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -183,4 +184,45 @@ func TestAStreamFullOfJunkIsRelieved(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, int(cfg.Steps)+1)
 	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+}
+
+// Defect P7: what waits for its group stays pending, and the broker sends no more than so much of that.
+func TestMessagesOfOpenAndFutureGroupsDoNotStopTheFeed(t *testing.T) {
+	t.Parallel()
+	for name, message := range map[string]func(i int, tr *schemas.Trajectory) (any, string){
+		"markers of one group": func(int, *schemas.Trajectory) (any, string) {
+			return &schemas.GroupClosed{Run: "test", Group: batch.GroupID(0, 0), Cancelled: []int{}, Producer: "evil"}, "none"
+		},
+		"trajectories of groups to come": func(i int, tr *schemas.Trajectory) (any, string) {
+			tr.Cursor, tr.Attempt, tr.Sample, tr.GroupSize = uint64(3+i%20), i/20, 0, 4
+			tr.Group, tr.ID = batch.GroupID(tr.Cursor, tr.Attempt), batch.TicketID(tr.Cursor, tr.Attempt, 0)
+			return tr, "0"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := streamtest.Conn(t)
+			run := streamtest.Open(t, conn)
+			cfg := testConfig(t.TempDir())
+			w := newWorld(vocab)
+			w.weights[0] = newBigram(vocab).table
+			for i := range cfg.maxPending(cfg.Eta) + 50 {
+				tr := w.sample(&schemas.Ticket{Run: "test", Task: cfg.Task, GroupSize: 4, Prompt: schemas.Prompt{ID: "p"}, Sampling: schemas.Sampling{Temperature: 1}}, 0)
+				tr.Producer = "evil"
+				m, version := message(i, tr)
+				data, err := schemas.Marshal(m)
+				require.NoError(t, err)
+				require.NoError(t, conn.NATS().Publish("weir.test.trajectories."+version+".evil", data))
+			}
+			producing, stop := context.WithCancel(t.Context())
+			var group errgroup.Group
+			group.Go(func() error { return produce(producing, run, "p", cfg.Eta) })
+			trainOver(t, cfg, run)
+			stop()
+			require.ErrorIs(t, group.Wait(), context.Canceled)
+			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+		})
+	}
 }

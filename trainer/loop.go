@@ -103,11 +103,12 @@ func (t *trainer) gather(ctx context.Context) error {
 	return t.plan(ctx)
 }
 
-// crowded is how full the stream may be while the trainer waits for it.
+// crowded is how full the stream, or what may be pending of it, may be while the trainer waits for it.
 const crowded = 0.5
 
 // relieve makes room when nothing comes, for it may be that nothing can: what fills the stream may be larger than
-// Messages reckons with, or nothing but messages that the feed itself refused.
+// Messages reckons with, or nothing but messages that the feed itself refused; and the feed gives no more where too many
+// messages wait for their groups.
 func (t *trainer) relieve(ctx context.Context) error {
 	passed := t.feed.Passed()
 	if passed <= t.purged {
@@ -224,11 +225,18 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
 	t.issuer.consume(len(b.Groups))
 	t.step++
+	eta := t.eta
 	if err := t.adoptBounds(ctx); err != nil {
 		return err
 	}
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))
 	t.issuer.admission.SetVersion(t.step)
+	if t.eta != eta {
+		if err := t.feed.SetMaxPending(ctx, t.cfg.maxPending(t.eta)); err != nil {
+			return fmt.Errorf("bound what is pending: %w", err)
+		}
+		t.assembler.SetEarly(t.cfg.horizon(t.eta), t.cfg.maxPending(t.eta))
+	}
 	t.assembler.SetEta(t.eta)
 	t.assembler.SetHold(t.cfg.hold(t.step))
 	advanced := t.assembler.Advance(t.step)

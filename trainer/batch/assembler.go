@@ -44,6 +44,8 @@ type Config struct {
 	// Horizon is how many cursors beyond the last one issued a message may be of and still be kept for a
 	// group that is yet to be issued (a trainer that starts again reads such messages). 0 keeps none.
 	Horizon uint64
+	// MaxEarly bounds the messages that are kept for groups yet to be issued; those beyond it are refused. 0 is no bound.
+	MaxEarly int
 	// Check refuses a trajectory that cannot be trained on; nil accepts all.
 	Check func(*schemas.Trajectory) error
 }
@@ -69,11 +71,15 @@ type Assembler struct {
 	ledger  *ledger
 	open    map[string]*assembly
 	order   []*assembly // the open groups by Index
+	// ready counts those that are, readyRows their rows.
+	ready, readyRows int
 	// attempts holds, for every cursor that is open or waits to be issued again, its last attempt.
 	attempts map[uint64]int
-	early    []Delivery
-	taken    *Batch
-	flat     int // as Start.Flat
+	// early are messages of groups yet to be issued, kept the ids of the trajectories among them.
+	early []Delivery
+	kept  map[string]bool
+	taken *Batch
+	flat  int // as Start.Flat
 	// abandoned are the groups that the last Advance dropped while samples were awaited.
 	abandoned []string
 }
@@ -82,7 +88,7 @@ type Assembler struct {
 func New(cfg Config, start Start) *Assembler {
 	return &Assembler{
 		cfg: cfg, version: start.Version, next: start.NextCursor, ledger: newLedger(start.Ledger),
-		open: map[string]*assembly{}, attempts: map[uint64]int{}, flat: start.Flat,
+		open: map[string]*assembly{}, attempts: map[uint64]int{}, kept: map[string]bool{}, flat: start.Flat,
 	}
 }
 
@@ -91,16 +97,19 @@ func (a *Assembler) Open(g Group) Effects {
 	var e Effects
 	opened := newAssembly(g)
 	a.open[g.ID()] = opened
-	at, _ := slices.BinarySearchFunc(a.order, g.Index, func(x *assembly, index uint64) int { return cmp.Compare(x.Index, index) })
+	at, _ := a.at(g.Index)
 	a.order = slices.Insert(a.order, at, opened)
 	a.attempts[g.Cursor] = g.Attempt
 	a.next = max(a.next, g.Cursor+1)
-	early := a.early
-	a.early = nil
-	for _, d := range early {
+	// What is of later prompts waits on.
+	due := a.unkept(func(d Delivery) bool {
+		cursor, _, _ := d.group()
+		return cursor <= g.Cursor
+	})
+	for _, d := range due {
 		a.place(d, &e)
 	}
-	a.judge(&e)
+	a.judge(opened, &e)
 	a.record(e)
 	return e
 }
@@ -146,8 +155,9 @@ func (a *Assembler) Add(d Delivery) Effects {
 	if !a.ledger.begin(d.Sequence) {
 		return e
 	}
-	a.place(d, &e)
-	a.judge(&e)
+	if g := a.place(d, &e); g != nil || a.cfg.InOrder {
+		a.judge(g, &e)
+	}
 	a.record(e)
 	return e
 }
@@ -164,7 +174,7 @@ func (a *Assembler) Advance(version int64) Effects {
 	for _, g := range slices.Clone(a.order) {
 		switch {
 		case g.ready:
-			g.ready = false
+			a.unready(g)
 			a.judgeGroup(g, true, &e)
 		case a.cfg.InOrder && a.cfg.Eta == 0:
 			g.refuseUnusable(version, 0, &e)
@@ -173,7 +183,7 @@ func (a *Assembler) Advance(version int64) Effects {
 		}
 	}
 	a.expireEarly(&e)
-	a.judge(&e)
+	a.judge(nil, &e)
 	a.record(e)
 	return e
 }
@@ -181,54 +191,60 @@ func (a *Assembler) Advance(version int64) Effects {
 // SetEta changes the bound; it holds from the next Advance.
 func (a *Assembler) SetEta(eta int) { a.cfg.Eta = eta }
 
+// SetEarly changes what is kept of groups yet to be issued: Config.Horizon and Config.MaxEarly.
+func (a *Assembler) SetEarly(horizon uint64, messages int) {
+	a.cfg.Horizon, a.cfg.MaxEarly = horizon, messages
+}
+
 // SetHold changes how many further batches must be ready.
 func (a *Assembler) SetHold(n int) { a.cfg.Hold = n }
 
-// place puts a new delivery where it belongs, or refuses it.
-func (a *Assembler) place(d Delivery, e *Effects) {
+// place puts a new delivery where it belongs, or refuses it. It returns the open group that the delivery is of, nil for
+// none.
+func (a *Assembler) place(d Delivery, e *Effects) *assembly {
 	if d.Closed != nil {
-		a.placeMarker(d, e)
-		return
+		return a.placeMarker(d, e)
 	}
 	t := d.Trajectory
 	if problem := a.identity(t); problem != "" {
 		e.reject(d.Sequence, t.ID, ReasonForeign, problem)
-		return
+		return nil
 	}
 	g, ok := a.open[t.Group]
 	switch {
 	case !ok && a.future(t.Cursor, t.Attempt):
-		a.early = append(a.early, d)
-		return
+		a.await(d, e)
+		return nil
 	case !ok && t.Cursor >= a.next:
 		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("group %s was never issued", t.Group))
-		return
+		return nil
 	case !ok && t.Attempt < a.attempts[t.Cursor]:
 		e.reject(d.Sequence, t.ID, ReasonStale, fmt.Sprintf("group %s was given up and its prompt issued again", t.Group))
-		return
+		return nil
 	case !ok:
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, fmt.Sprintf("group %s has ended", t.Group))
-		return
+		return nil
 	case t.GroupSize != g.Size || t.Sample >= g.Size:
 		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("sample %d of %d in a group of %d", t.Sample, t.GroupSize, g.Size))
-		return
+		return g
 	}
 	if _, delivered := g.members[t.Sample]; delivered {
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was delivered before")
-		return
+		return g
 	}
 	if g.ready {
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was given up before and its group is complete")
-		return
+		return g
 	}
 	if err := a.check(t, g.Greedy(t.Sample)); err != nil {
 		e.reject(d.Sequence, t.ID, ReasonPoisoned, err.Error())
 		g.refuse(t.Sample)
-		return
+		return g
 	}
 	delete(g.cancelled, t.Sample)
 	delete(g.refused, t.Sample)
 	g.members[t.Sample] = newMember(d, a.cfg.Shape)
+	return g
 }
 
 func (a *Assembler) identity(t *schemas.Trajectory) string {
@@ -257,126 +273,35 @@ func (a *Assembler) check(t *schemas.Trajectory, greedy bool) error {
 	return nil
 }
 
-// future says that a group may still be issued.
-func (a *Assembler) future(cursor uint64, attempt int) bool {
-	if cursor >= a.next {
-		return cursor-a.next < a.cfg.Horizon
-	}
-	last, open := a.attempts[cursor]
-	return open && attempt > last
-}
-
-func (a *Assembler) placeMarker(d Delivery, e *Effects) {
+// placeMarker notes the samples that will not come. A marker that says nothing new ends at once: what is kept until its
+// group ends is no more than a marker a sample.
+func (a *Assembler) placeMarker(d Delivery, e *Effects) *assembly {
 	m := d.Closed
 	if m.Run != a.cfg.Run {
 		e.reject(d.Sequence, "", ReasonForeign, fmt.Sprintf("of run %q", m.Run))
-		return
+		return nil
 	}
 	g, ok := a.open[m.Group]
 	if !ok {
-		if cursor, attempt, named := ParseGroupID(m.Group); named && a.future(cursor, attempt) {
-			a.early = append(a.early, d)
-			return
+		if cursor, attempt, named := ParseGroupID(m.Group); named && a.future(cursor, attempt) && len(m.Cancelled) > 0 {
+			a.await(d, e)
+			return nil
 		}
 		e.settle(d.Sequence)
-		return
+		return nil
+	}
+	news := false
+	for _, s := range m.Cancelled {
+		if _, arrived := g.members[s]; !arrived && s >= 0 && s < g.Size && !g.cancelled[s] {
+			g.cancelled[s], news = true, true
+		}
+	}
+	if !news {
+		e.settle(d.Sequence)
+		return g
 	}
 	g.markers = append(g.markers, d)
-	for _, s := range m.Cancelled {
-		if _, arrived := g.members[s]; !arrived && s >= 0 && s < g.Size {
-			g.cancelled[s] = true
-		}
-	}
-}
-
-// expireEarly refuses the messages whose group was not issued while they could be used.
-func (a *Assembler) expireEarly(e *Effects) {
-	a.early = slices.DeleteFunc(a.early, func(d Delivery) bool {
-		if d.Trajectory == nil || a.version-d.Trajectory.OldestVersion() <= int64(a.cfg.Eta) {
-			return false
-		}
-		e.reject(d.Sequence, d.Trajectory.ID, ReasonStale, "its group was not issued again in time")
-		return true
-	})
-}
-
-// judge looks at the complete groups; in order, only up to the first one that is not.
-func (a *Assembler) judge(e *Effects) {
-	for _, g := range slices.Clone(a.order) {
-		switch {
-		case a.cfg.InOrder && a.short():
-			return // what comes later is for the next batch, however much of it has arrived
-		case g.ready:
-		case g.complete():
-			a.judgeGroup(g, false, e)
-		case a.cfg.InOrder:
-			return
-		}
-	}
-}
-
-// judgeGroup makes a complete group ready or drops it. accepted says that it was ready before.
-func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
-	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
-	lacking := len(g.samples()) < a.cfg.MinGroup || a.cfg.Baseline && g.baseline() == nil
-	switch {
-	case lacking && stale > 0:
-		a.drop(g, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true, Accepted: accepted}, e)
-	case lacking:
-		a.drop(g, Drop{Group: g.Group, Reason: ReasonIncomplete, Reissue: true, Accepted: accepted}, e)
-	case !a.keep(g):
-		a.flat++
-		a.drop(g, Drop{Group: g.Group, Reason: ReasonZeroVariance, Accepted: accepted}, e)
-	default:
-		g.ready = true
-		if !accepted {
-			e.Ready = append(e.Ready, g.Group)
-		}
-	}
-}
-
-func (a *Assembler) keep(g *assembly) bool {
-	if a.cfg.Keep == nil {
-		return true
-	}
-	var rewards []float64
-	for _, m := range a.choose(g) {
-		if !m.PassedOver {
-			rewards = append(rewards, m.Return)
-		}
-	}
-	return a.cfg.Keep(g.Group, rewards)
-}
-
-// choose are a group's samples, those that are not trained on marked.
-func (a *Assembler) choose(g *assembly) []Member {
-	samples := g.samples()
-	if a.cfg.Choose == nil {
-		return samples
-	}
-	taken := a.cfg.Choose(g.Group, samples)
-	for i := range samples {
-		samples[i].PassedOver = !slices.Contains(taken, i)
-	}
-	return samples
-}
-
-func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {
-	reason := d.Reason
-	if reason == ReasonStale {
-		reason = ReasonIncomplete // the members left are not stale themselves
-	}
-	for _, m := range g.sorted() {
-		e.reject(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))
-	}
-	for _, m := range g.markers {
-		e.settle(m.Sequence)
-	}
-	a.close(g.Group)
-	if !d.Reissue {
-		delete(a.attempts, g.Cursor)
-	}
-	e.Drops = append(e.Drops, d)
+	return g
 }
 
 // record ends in the ledger what the verdicts ended.
@@ -389,7 +314,17 @@ func (a *Assembler) record(e Effects) {
 }
 
 // close takes a group out of the open ones.
-func (a *Assembler) close(g Group) {
+func (a *Assembler) close(g *assembly) {
+	if g.ready {
+		a.unready(g)
+	}
 	delete(a.open, g.ID())
-	a.order = slices.DeleteFunc(a.order, func(x *assembly) bool { return x.Index == g.Index })
+	if at, found := a.at(g.Index); found {
+		a.order = slices.Delete(a.order, at, at+1)
+	}
+}
+
+// at is where the open group of an index is, or would be, in the order of issue.
+func (a *Assembler) at(index uint64) (int, bool) {
+	return slices.BinarySearchFunc(a.order, index, func(x *assembly, index uint64) int { return cmp.Compare(x.Index, index) })
 }

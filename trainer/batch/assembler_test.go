@@ -143,6 +143,31 @@ func TestACancelledSampleThatComesAfterAllIsUsed(t *testing.T) {
 	require.Equal(t, 2, b.Trajectories())
 }
 
+// Defect P7: each marker of an open group stayed pending until the group ended, so that a thousand of them stopped the feed.
+func TestAMarkerThatSaysNothingNewEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 1, Horizon: 4}, Group{Size: 3})
+	s.trajectory(trajectory(0, 0, 0, 3, 1, 0))
+	require.Empty(t, s.marker(closed(0, 0, 0, 1)).Verdicts, "sample 1 is not awaited any more, which must be read again")
+	for _, m := range []*schemas.GroupClosed{closed(0, 0), closed(0, 0, 0), closed(0, 0, 1), closed(0, 0, 7), closed(2, 0)} {
+		e := s.marker(m)
+		require.Equal(t, []Verdict{{Sequence: s.seq, State: Settled}}, e.Verdicts, "%v", m)
+	}
+	require.Len(t, s.trajectory(trajectory(0, 0, 2, 3, 1, 0)).Ready, 1)
+}
+
+func TestWhatComesBeforeItsGroupIsKeptOnceAndNotWithoutABound(t *testing.T) {
+	t.Parallel()
+	s := newScene(Config{Groups: 1, MinGroup: 1, Horizon: 4, MaxEarly: 2}, Group{Size: 1})
+	require.Empty(t, s.trajectory(trajectory(1, 0, 0, 2, 1, 0)).Verdicts)
+	require.Equal(t, ReasonDuplicate, s.trajectory(trajectory(1, 0, 0, 2, 1, 0)).Verdicts[0].Reason)
+	require.Empty(t, s.marker(closed(2, 0, 0)).Verdicts)
+	require.Equal(t, ReasonForeign, s.trajectory(trajectory(1, 0, 1, 2, 1, 0)).Verdicts[0].Reason)
+	s.Open(Group{Index: 1, Cursor: 1, Size: 2})
+	require.Empty(t, s.trajectory(trajectory(3, 0, 0, 1, 1, 0)).Verdicts, "there is room again")
+	require.Len(t, s.trajectory(trajectory(1, 0, 1, 2, 1, 0)).Ready, 1, "what was kept is of its group")
+}
+
 func TestStalenessAtUse(t *testing.T) {
 	t.Parallel()
 	s := newScene(Config{Groups: 2, MinGroup: 2, Eta: 1}, Group{Index: 0, Cursor: 0, Size: 3}, Group{Index: 1, Cursor: 1, Size: 2})

@@ -68,30 +68,25 @@ func (a *Assembler) Take() (*Batch, error) {
 	if a.taken != nil {
 		return nil, fmt.Errorf("take a batch: the one of version %d is not committed", a.taken.Version)
 	}
-	b := &Batch{Version: a.version}
-	ready, rows, all := 0, 0, true
-	for _, g := range a.order {
-		if !g.ready {
-			all = false
-			continue
-		}
-		ready++
-		if a.full(len(b.Groups), rows) {
-			continue
-		}
-		taken := Taken{Group: g.Group, Members: a.choose(g), Baseline: g.baseline(), markers: g.markers}
-		b.Groups, rows = append(b.Groups, taken), rows+taken.rows()
-	}
-	due := ready >= a.cfg.Groups*(1+a.cfg.Hold)
+	due := a.ready >= a.cfg.Groups*(1+a.cfg.Hold)
 	if a.cfg.Rows > 0 {
-		due = rows >= a.cfg.Rows && (all || a.cfg.Eta > 0)
+		due = a.readyRows >= a.cfg.Rows && (a.ready == len(a.order) || a.cfg.Eta > 0)
 	}
 	if !due && !a.short() {
 		return nil, nil
 	}
+	b := &Batch{Version: a.version}
+	var taken []*assembly
+	rows := 0
+	for _, g := range a.order {
+		if g.ready && !a.full(len(taken), rows) {
+			b.Groups = append(b.Groups, Taken{Group: g.Group, Members: g.chosen, Baseline: g.baseline(), markers: g.markers})
+			taken, rows = append(taken, g), rows+g.rows
+		}
+	}
 	a.flat = 0
-	for _, g := range b.Groups {
-		a.close(g.Group)
+	for _, g := range taken {
+		a.close(g)
 		delete(a.attempts, g.Cursor)
 	}
 	a.taken = b
@@ -107,10 +102,10 @@ func (a *Assembler) full(groups, rows int) bool {
 	return groups >= a.cfg.Groups
 }
 
-// rows counts the segments that would be trained on.
-func (t *Taken) rows() int {
+// trainedRows counts the segments of members that would be trained on.
+func trainedRows(members []Member) int {
 	n := 0
-	for _, m := range t.Members {
+	for _, m := range members {
 		for i := range m.Trajectory.Segments {
 			if !m.PassedOver && slices.Contains(m.Trajectory.Segments[i].ActionMask, 1) {
 				n++
@@ -123,22 +118,11 @@ func (t *Taken) rows() int {
 // Gathered says how many rows the groups that are ready have, and whether no other group is open. It counts in how many
 // groups, those among them that Keep has dropped since the last batch, they came.
 func (a *Assembler) Gathered() (rows, groups int, all bool) {
-	groups, all = a.flat, true
-	for _, g := range a.order {
-		if !g.ready {
-			all = false
-			continue
-		}
-		taken := Taken{Members: a.choose(g)}
-		rows, groups = rows+taken.rows(), groups+1
-	}
-	return rows, groups, all
+	return a.readyRows, a.flat + a.ready, a.ready == len(a.order)
 }
 
 // short says that a batch of fewer groups is due: one is ready, and enough others taught nothing.
-func (a *Assembler) short() bool {
-	return a.cfg.MaxFlat > 0 && a.flat >= a.cfg.MaxFlat && slices.ContainsFunc(a.order, func(g *assembly) bool { return g.ready })
-}
+func (a *Assembler) short() bool { return a.cfg.MaxFlat > 0 && a.flat >= a.cfg.MaxFlat && a.ready > 0 }
 
 // Flat counts the groups that Keep has dropped since the last batch.
 func (a *Assembler) Flat() int { return a.flat }
@@ -221,12 +205,5 @@ func (a *Assembler) hopeless(g *assembly) bool {
 // Counts are how many groups are open and not ready, how many are ready, how many messages are kept for groups
 // yet to be issued.
 func (a *Assembler) Counts() (waiting, ready, early int) {
-	for _, g := range a.open {
-		if g.ready {
-			ready++
-		} else {
-			waiting++
-		}
-	}
-	return waiting, ready, len(a.early)
+	return len(a.order) - a.ready, a.ready, len(a.early)
 }

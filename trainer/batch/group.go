@@ -77,6 +77,9 @@ type assembly struct {
 	refused map[int]bool
 	markers []Delivery
 	ready   bool
+	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.
+	chosen []Member
+	rows   int
 }
 
 func newAssembly(g Group) *assembly {

@@ -192,8 +192,19 @@ func (n *naive) checkBatch(t *rapid.T, b *Batch, version int64) {
 }
 
 // check compares the ledger with the verdicts: what has not ended is pending, and must be read again by a trainer
-// that starts from the ledger.
+// that starts from the ledger. What is counted as it changes is counted once more from the groups.
 func (n *naive) check(t *rapid.T, a *Assembler) {
+	ready, rows := 0, 0
+	for _, g := range a.order {
+		require.Same(t, g, a.open[g.ID()])
+		if g.ready {
+			ready, rows = ready+1, rows+trainedRows(a.choose(g))
+		}
+	}
+	waiting, counted, _ := a.Counts()
+	require.Equal(t, []int{len(a.open) - ready, ready}, []int{waiting, counted})
+	gathered, groups, all := a.Gathered()
+	require.Equal(t, []any{rows, a.Flat() + ready, ready == len(a.open)}, []any{gathered, groups, all})
 	l := a.Ledger()
 	for seq := range n.delivered {
 		_, ended := n.ended[seq]

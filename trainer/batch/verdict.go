@@ -43,6 +43,14 @@ type Delivery struct {
 	Closed     *schemas.GroupClosed
 }
 
+// group is the one that it names; named is false where that is none that GroupID writes.
+func (d Delivery) group() (cursor uint64, attempt int, named bool) {
+	if d.Trajectory != nil {
+		return d.Trajectory.Cursor, d.Trajectory.Attempt, true
+	}
+	return ParseGroupID(d.Closed.Group)
+}
+
 // Verdict is what became of one message.
 type Verdict struct {
 	Sequence uint64

@@ -1,0 +1,58 @@
+package batch
+
+import (
+	"fmt"
+	"slices"
+)
+
+// future says that a group may still be issued.
+func (a *Assembler) future(cursor uint64, attempt int) bool {
+	if cursor >= a.next {
+		return cursor-a.next < a.cfg.Horizon
+	}
+	last, open := a.attempts[cursor]
+	return open && attempt > last
+}
+
+// await keeps what is of a group yet to be issued, a trajectory once.
+func (a *Assembler) await(d Delivery, e *Effects) {
+	id := ""
+	if d.Trajectory != nil {
+		id = d.Trajectory.ID
+	}
+	switch {
+	case id != "" && a.kept[id]:
+		e.reject(d.Sequence, id, ReasonDuplicate, "the sample was delivered before")
+		return
+	case a.cfg.MaxEarly > 0 && len(a.early) >= a.cfg.MaxEarly:
+		e.reject(d.Sequence, id, ReasonForeign, fmt.Sprintf("its group is yet to be issued, as are those of %d messages that are kept", len(a.early)))
+		return
+	case id != "":
+		a.kept[id] = true
+	}
+	a.early = append(a.early, d)
+}
+
+// unkept takes out of what await kept all that a condition is true of.
+func (a *Assembler) unkept(where func(Delivery) bool) (out []Delivery) {
+	a.early = slices.DeleteFunc(a.early, func(d Delivery) bool {
+		if !where(d) {
+			return false
+		}
+		if d.Trajectory != nil {
+			delete(a.kept, d.Trajectory.ID)
+		}
+		out = append(out, d)
+		return true
+	})
+	return out
+}
+
+// expireEarly refuses the messages whose group was not issued while they could be used.
+func (a *Assembler) expireEarly(e *Effects) {
+	for _, d := range a.unkept(func(d Delivery) bool {
+		return d.Trajectory != nil && a.version-d.Trajectory.OldestVersion() > int64(a.cfg.Eta)
+	}) {
+		e.reject(d.Sequence, d.Trajectory.ID, ReasonStale, "its group was not issued again in time")
+	}
+}
