@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -32,8 +30,9 @@ func (a *app) command() *cobra.Command {
 		Long: `Weir trains LLM agents by reinforcement learning over NATS JetStream. weir up runs every role in one process;
 broker, trainer, producer and inference are the same roles apart.
 
-Every key of docs/configuration.md is a flag (--trainer.eta 4), an environment variable (WEIR_TRAINER__ETA=4) and
-a line of a file (--config run.yaml). Flags win over the environment, that over files, and those over defaults.`,
+Every configuration key is a flag (--trainer.eta 4), an environment variable (WEIR_TRAINER__ETA=4) and a line of a
+file (--config run.yaml). Flags win over the environment, that over files, and those over defaults. weir config
+explain lists the keys; docs/configuration.md has them on one page.`,
 		SilenceErrors: true, SilenceUsage: true, Version: versionText(build(debug.ReadBuildInfo())),
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
@@ -41,22 +40,12 @@ a line of a file (--config run.yaml). Flags win over the environment, that over 
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(a.mistyped)
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
-	for _, key := range config.Keys(config.Default()) {
-		if open, ok := strings.CutSuffix(key, ".*"); ok {
-			root.PersistentFlags().StringToString(open, nil, "")
-			key = open
-		} else {
-			root.PersistentFlags().String(key, "", "")
-			if _, isBool := config.Values(config.Default())[key].(bool); isBool {
-				root.PersistentFlags().Lookup(key).NoOptDefVal = "true"
-			}
-		}
-		root.PersistentFlags().Lookup(key).Hidden = true
-	}
+	a.keyFlags(root)
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
 		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
 		a.keysCommand(), a.openCommand(), a.trajectoryCommand())
 	faultsOfUsage(root)
+	helpOfKeys(root)
 	return root
 }
 
@@ -172,55 +161,4 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// originOf is a key of config show --origins as JSON.
-type originOf struct {
-	Key   string `json:"key"`
-	Value any    `json:"value"`
-	From  string `json:"from"`
-}
-
-func (a *app) configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
-	show := &cobra.Command{
-		Use: "show", Short: "Print the resolved configuration", Args: cobra.NoArgs,
-		Example: "  weir config show --trainer.eta 8\n  weir config show --origins",
-	}
-	withOrigins := show.Flags().Bool("origins", false, "print each key with where its value came from")
-	format := outputFlag(show)
-	show.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, origins, err := a.load(cmd)
-		if err != nil {
-			return err
-		}
-		values := config.Values(cfg)
-		for key := range values {
-			origins[key] = cmp.Or(origins[key], "default")
-		}
-		switch {
-		case format.json() && !*withOrigins:
-			return a.printJSON(values)
-		case *withOrigins:
-			for _, key := range slices.Sorted(maps.Keys(values)) {
-				if format.json() {
-					err = a.printJSON(originOf{key, values[key], origins[key]})
-				} else {
-					_, err = fmt.Fprintf(a.out, "%s = %v  (%s)\n", key, values[key], origins[key])
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		text, err := config.YAML(cfg)
-		if err != nil {
-			return err
-		}
-		_, err = a.out.Write(text)
-		return err
-	}
-	cmd.AddCommand(show)
-	return cmd
 }

@@ -32,6 +32,7 @@ the exit status says whether every promise held.`,
 	minutes := cmd.Flags().Float64("minutes", 1, "how long faults go on")
 	every := cmd.Flags().Duration("every", 1200*time.Millisecond, "the mean time between faults")
 	mode := cmd.Flags().String("mode", chaos.ModeProcesses, "processes or embedded")
+	completeWith(cmd, "mode", chaos.ModeProcesses, chaos.ModeEmbedded)
 	seed := cmd.Flags().Uint64("seed", 1, "fixes the faults, their order and distances")
 	dir := cmd.Flags().String("dir", "", "a folder for the run; a temporary one by default")
 	keep := cmd.Flags().Bool("keep", false, "leave the folder, which else goes when all was well")

@@ -21,6 +21,7 @@ func (a *app) evalCommand() *cobra.Command {
 		Example: "  weir eval\n  weir eval --split test --questions 480 --temperature 1\n  weir eval --no-tool",
 	}
 	split := cmd.Flags().String("split", string(tasks.Validation), "train, validation or test")
+	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
 	questions := cmd.Flags().Int("questions", 240, "how many are asked")
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	noTool := cmd.Flags().Bool("no-tool", false, "take the tool away: what the policy knows by itself")

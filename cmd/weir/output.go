@@ -26,6 +26,7 @@ const (
 func outputFlag(cmd *cobra.Command) *outputFormat {
 	f := outputText
 	cmd.Flags().VarP(&f, "output", "o", "text, or json: one document a line, keys in snake case")
+	completeWith(cmd, "output", string(outputText), string(outputJSON))
 	return &f
 }
 

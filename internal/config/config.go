@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,7 +67,9 @@ type Broker struct {
 
 // Model describes the policy. The vocabulary's size is the tokenizer's.
 type Model struct {
-	// Folder is a Hugging Face folder to start from; "" makes the model below with weights from Run.Seed.
+	// Folder is a Hugging Face folder to start from, of model_type llama and with a WordLevel tokenizer.json: no other model
+	// or tokenizer is read, so none of the published LLMs is. "" makes the model below with weights from Run.Seed, and
+	// beside a folder the other keys of the section are not read, but max_positions, which bounds trainer.limits.max_tokens.
 	// Defaults to "".
 	Folder string `koanf:"folder"`
 	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block. Default to 64 and 128.
@@ -198,6 +201,17 @@ func (c *Config) Portable() *Config {
 		out.Trainer.Checkpoint.Dir = ""
 	}
 	return &out
+}
+
+// Changed are the keys whose value is not the default. What follows from the run's name and folder is none.
+func Changed(c *Config) map[string]bool {
+	out, defaults := map[string]bool{}, Values(Default())
+	for key, v := range Values(c.Portable()) {
+		if !reflect.DeepEqual(v, defaults[key]) && Shown(v) != Shown(defaults[key]) {
+			out[key] = true
+		}
+	}
+	return out
 }
 
 // Folder is the run's own.

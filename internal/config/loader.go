@@ -34,6 +34,9 @@ type Sources struct {
 	Flags map[string]string
 }
 
+// Variable is the environment variable that sets a key.
+func Variable(key string) string { return Prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "__")) }
+
 // ValueError is one wrong key or value. Several are joined, so that a user mends them all at once.
 type ValueError struct {
 	// Key is the full path, Origin the file, variable or flag that it came from.
@@ -132,7 +135,7 @@ func (l *loader) single(name string) {
 	for _, key := range l.known {
 		if strings.ReplaceAll(key, ".", "_") == strings.ToLower(name) {
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: Prefix + name, Problem: fmt.Sprintf(
-				"two underscores stand for a dot: write %s%s", Prefix, strings.ToUpper(strings.ReplaceAll(key, ".", "__")))})
+				"two underscores stand for a dot: write %s", Variable(key))})
 		}
 	}
 }
@@ -161,7 +164,7 @@ func (l *loader) merge(values map[string]any, origin string) {
 		}
 		if v == Hidden {
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: fmt.Sprintf(
-				"was not written down; remove the line, and give the value as %s%s", Prefix, strings.ToUpper(strings.ReplaceAll(key, ".", "__")))})
+				"was not written down; remove the line, and give the value as %s", Variable(key))})
 			continue
 		}
 		keep[key] = v

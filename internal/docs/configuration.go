@@ -1,6 +1,8 @@
 package docs
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -23,7 +25,9 @@ Every role reads the same configuration. A key can be set in four places; the la
 
 An unknown key or a wrong value is an error that names the key, where it came from and the nearest valid one; all of them
 are reported at once, and the exit code is 3. ` + "`weir config show`" + ` prints what is in force as a file that can be read again,
-` + "`weir config show --origins`" + ` where each value came from. A run writes its own to ` + "`runs/<run>/config.yaml`" + `.
+` + "`weir config show --origins`" + ` where each value came from, ` + "`--changed`" + ` only what differs from the defaults. ` + "`weir config check`" + `
+also reads the data that it names. ` + "`weir config explain trainer.eta`" + ` says what stands on this page of a key, with the values that it
+takes; without a key it lists the sections. A run writes its own configuration to ` + "`runs/<run>/config.yaml`" + `.
 
 Paths below that begin with ` + "`runs/demo`" + ` follow ` + "`run.dir` and `run.name`" + `. Durations are written ` + "`30s`, `2m` or `1h30m`" + `. Lists
 are written with commas in a flag or a variable. Bytes are plain numbers.
@@ -32,11 +36,36 @@ are written with commas in a flag or a variable. Bytes are plain numbers.
 
 // Configuration writes the reference of every key.
 func Configuration(root string) ([]byte, error) {
+	w, err := written(root)
+	if err != nil {
+		return nil, err
+	}
+	return []byte(strings.TrimRight(w.out.String(), "\n") + "\n"), nil
+}
+
+// Meanings writes what the program itself says of every key and section: the same text, as JSON by key.
+func Meanings(root string) ([]byte, error) {
+	w, err := written(root)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	err = enc.Encode(w.meanings)
+	return out.Bytes(), err
+}
+
+// written is the reference, and what went into it.
+func written(root string) (*configuration, error) {
 	cfg := config.Default()
 	if err := cfg.Finish(); err != nil {
 		return nil, err
 	}
-	w := &configuration{source: newSource(root), values: config.Values(cfg), top: reflect.TypeOf(*cfg)}
+	w := &configuration{
+		source: newSource(root), values: config.Values(cfg), top: reflect.TypeOf(*cfg), meanings: map[string]string{},
+	}
 	w.out.WriteString(generated + configurationHead)
 	w.contents()
 	for f := range w.top.Fields() {
@@ -45,7 +74,7 @@ func Configuration(root string) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return []byte(strings.TrimRight(w.out.String(), "\n") + "\n"), nil
+	return w, nil
 }
 
 type configuration struct {
@@ -53,7 +82,17 @@ type configuration struct {
 	out    strings.Builder
 	values map[string]any
 	top    reflect.Type
+	// meanings of keys and sections, without marks.
+	meanings map[string]string
 }
+
+// mean notes what a key or a section means.
+func (w *configuration) mean(key, text string) {
+	text = linked.ReplaceAllString(strings.ReplaceAll(text, "`", ""), "$1")
+	w.meanings[key] = strings.TrimSpace(w.meanings[key] + " " + text)
+}
+
+var linked = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 
 func (w *configuration) contents() {
 	var links []string
@@ -75,8 +114,10 @@ func (w *configuration) section(key string, t reflect.Type, why string, outer re
 	if doc.about != "" {
 		about := "`" + key + "` " + strings.TrimPrefix(doc.about, t.Name()+" ")
 		w.out.WriteString(w.clean(about, t) + "\n\n")
+		w.mean(key, w.clean(about, t))
 	}
 	if why != "" && !repeats(doc.about, why) {
+		w.mean(key, w.clean(why, outer))
 		w.out.WriteString(w.clean(why, outer) + "\n\n")
 	}
 	var rows [][]string
@@ -124,15 +165,17 @@ func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sec
 			return fmt.Errorf("%s.%s has no comment: say what %s.%s means", t, f.Name, key, name)
 		default:
 			full := key + "." + name
-			meaning := w.clean(text, t)
+			meaning, choices := w.clean(text, t), ""
+			for _, c := range w.choices[strings.TrimPrefix(f.Type.PkgPath(), module)+"."+f.Type.Name()] {
+				choices += " `" + c.value + "` " + c.about
+			}
+			w.mean(full, meaning+choices)
 			if first, again := said[text]; again {
 				meaning = "See `" + first + "`."
 			} else {
 				said[text] = name
 			}
-			for _, c := range w.choices[strings.TrimPrefix(f.Type.PkgPath(), module)+"."+f.Type.Name()] {
-				meaning += " `" + c.value + "` " + c.about
-			}
+			meaning += choices
 			*rows = append(*rows, []string{"`" + full + "`", kind(f.Type), w.value(full), meaning})
 		}
 	}

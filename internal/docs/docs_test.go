@@ -35,9 +35,9 @@ func TestGeneratedPagesAreFresh(t *testing.T) {
 	for name, page := range docs.Pages(dir) {
 		want, err := page()
 		require.NoError(t, err)
-		have, err := os.ReadFile(filepath.Join(dir, "docs", name))
+		have, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(have), "docs/%s is stale: go generate ./internal/docs", name)
+		require.Equal(t, string(want), string(have), "%s is stale: go generate ./internal/docs", name)
 	}
 }
 

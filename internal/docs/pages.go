@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// Pages maps the name of each generated file in docs/ to what writes it. root is the module's folder.
+// Pages maps the path of each generated file, from the module's folder root, to what writes it.
 func Pages(root string) map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
-		"configuration.md": func() ([]byte, error) { return Configuration(root) },
-		"metrics.md":       Metrics,
+		"docs/configuration.md":         func() ([]byte, error) { return Configuration(root) },
+		"docs/metrics.md":               Metrics,
+		"internal/config/meanings.json": func() ([]byte, error) { return Meanings(root) },
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command generate writes the generated pages of docs/.
+// Command generate writes the generated pages of docs/, and what the program says of its keys.
 package main
 
 import (
@@ -26,7 +26,7 @@ func write() error {
 		if err != nil {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
-		if err := os.WriteFile(filepath.Join(root, "docs", name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, filepath.FromSlash(name)), text, 0o644); err != nil {
 			return err
 		}
 	}

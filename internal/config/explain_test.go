@@ -1,0 +1,86 @@
+package config
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Defect N10: each key can be read about in the binary: its meaning, type and default, and what it accepts.
+func TestEveryKeyIsExplained(t *testing.T) {
+	t.Parallel()
+	all := map[string]string{}
+	require.NoError(t, json.Unmarshal(written, &all))
+	for _, key := range Keys(Default()) {
+		key = strings.TrimSuffix(key, ".*")
+		e, err := Explain(key)
+		require.NoError(t, err, key)
+		require.NotEmpty(t, e.Meaning, key)
+		require.Equal(t, all[key], e.Meaning)
+		require.Regexp(t, `^(bool|integer|number|duration|string|list|map)$`, e.Type, key)
+		require.NotEmpty(t, e.Default, key)
+		for _, rule := range e.Rules {
+			require.NotContains(t, rule, "000000", "%s: the rule is without the value that was tried", key)
+			require.NotContains(t, rule, "no such value", key)
+		}
+	}
+}
+
+// What a key is said to take, it takes, and nothing else.
+func TestChoicesAreWhatAKeyTakes(t *testing.T) {
+	t.Parallel()
+	listed := 0
+	for _, key := range Keys(Default()) {
+		if strings.HasSuffix(key, ".*") {
+			continue
+		}
+		e, err := Explain(key)
+		require.NoError(t, err, key)
+		for _, choice := range e.Choices {
+			_, choices := parseRule(refusal(key, choice))
+			require.Nil(t, choices, "%s takes %s", key, choice)
+		}
+		if e.Choices == nil {
+			continue
+		}
+		listed++
+		require.NotEmpty(t, refusal(key, "no such value"), key)
+	}
+	require.Greater(t, listed, 60)
+	for key, want := range map[string][]string{
+		"trainer.loss.options.old": {"proximal", "behaviour"}, "inference.swap": {"keep", "recompute", "drain"},
+		"agent.invalid": {"end", "feedback"}, "task.reward.normalizer": {"alphanumeric", "squad", "words"},
+		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "task.name": {"countries", "search"},
+	} {
+		e, err := Explain(key)
+		require.NoError(t, err)
+		require.Equal(t, want, e.Choices)
+		require.Empty(t, e.Rules, key)
+	}
+}
+
+func TestExplainSaysWhatBoundsAKey(t *testing.T) {
+	t.Parallel()
+	e, err := Explain("trainer.limits.max_tokens")
+	require.NoError(t, err)
+	require.Equal(t, Entry{
+		Key: "trainer.limits.max_tokens", Type: "integer", Unit: "tokens", Default: "96",
+		Meaning: "max_tokens bounds the tokens of a segment, prompt and tools included.",
+		Rules:   []string{"must be positive", "must not exceed model.max_positions, 160"},
+	}, e)
+	_, err = Explain("trainer.etta")
+	require.EqualError(t, err, "trainer.etta: unknown key; did you mean trainer.eta?")
+}
+
+// What is listed as a key's section is one.
+func TestEverySectionIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, key := range Keys(Default()) {
+		section := key[:strings.LastIndexByte(strings.TrimSuffix(key, ".*"), '.')]
+		require.NotEmpty(t, Meaning(section), section)
+		require.NotRegexp(t, regexp.MustCompile("`|\\]\\("), Meaning(section)+Meaning(key), "marks of a page")
+	}
+}
