@@ -137,9 +137,11 @@ var rightLines = []string{
 	"<search> sweden </search>", "<search> finland </search>", "<answer> helsinki </answer>",
 }
 
-// stream is a run's streams in memory: tickets go round until they are done.
+// stream is a run's streams in memory: tickets go round until they are done. Like a source of leases it hands out no more
+// at once than it has slots, and a lease gives its slot back when it ends or is lost.
 type stream struct {
 	tickets chan *lease
+	slots   chan struct{}
 	control chan *schemas.Control
 
 	mu        sync.Mutex
@@ -158,12 +160,20 @@ type stream struct {
 
 func newStream(tickets ...*schemas.Ticket) *stream {
 	s := &stream{
-		tickets: make(chan *lease, 100), control: make(chan *schemas.Control, 10), idle: make(chan struct{}), left: len(tickets),
+		tickets: make(chan *lease, 100), slots: make(chan struct{}, config().Concurrency),
+		control: make(chan *schemas.Control, 10), idle: make(chan struct{}), left: len(tickets),
 	}
 	for _, ticket := range tickets {
-		s.tickets <- &lease{stream: s, ticket: ticket, delivery: 1, lost: make(chan struct{})}
+		s.offer(ticket, 1)
 	}
 	return s
+}
+
+// offer puts a ticket where it can be taken.
+func (s *stream) offer(ticket *schemas.Ticket, delivery int) *lease {
+	l := &lease{stream: s, ticket: ticket, delivery: delivery, lost: make(chan struct{})}
+	s.tickets <- l
+	return l
 }
 
 func (s *stream) Take(ctx context.Context) (producers.Lease, error) {
@@ -171,12 +181,19 @@ func (s *stream) Take(ctx context.Context) (producers.Lease, error) {
 		return nil, ctx.Err()
 	}
 	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
 	case l, open := <-s.tickets:
 		if !open {
 			return nil, errors.New("the source is closed")
 		}
+		l.free = sync.OnceFunc(func() { <-s.slots })
 		return l, nil
 	case <-ctx.Done():
+		<-s.slots
 		return nil, ctx.Err()
 	}
 }
@@ -221,18 +238,26 @@ type lease struct {
 	ticket   *schemas.Ticket
 	delivery int
 	lost     chan struct{}
+	free     func()
 }
 
 func (l *lease) Ticket() *schemas.Ticket { return l.ticket }
 func (l *lease) Delivery() int           { return l.delivery }
 func (l *lease) Lost() <-chan struct{}   { return l.lost }
 
+// lose has the lease lapse.
+func (l *lease) lose() {
+	close(l.lost)
+	l.free()
+}
+
 func (l *lease) Done(context.Context) error {
 	l.stream.mu.Lock()
 	defer l.stream.mu.Unlock()
+	l.free()
 	if l.stream.failDone > 0 {
 		l.stream.failDone--
-		l.stream.tickets <- &lease{l.stream, l.ticket, l.delivery + 1, make(chan struct{})}
+		l.stream.offer(l.ticket, l.delivery+1)
 		return errors.New("the stream is away")
 	}
 	l.stream.done = append(l.stream.done, l.ticket.ID)
@@ -243,11 +268,12 @@ func (l *lease) Done(context.Context) error {
 func (l *lease) Return(_ context.Context, delay time.Duration) error {
 	l.stream.mu.Lock()
 	defer l.stream.mu.Unlock()
+	l.free()
 	l.stream.returned = append(l.stream.returned, delay)
 	if l.stream.closedForGood {
 		return nil
 	}
-	l.stream.tickets <- &lease{l.stream, l.ticket, l.delivery + 1, make(chan struct{})}
+	l.stream.offer(l.ticket, l.delivery+1)
 	return nil
 }
 

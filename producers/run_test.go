@@ -156,7 +156,7 @@ func TestATicketOfACancelledGroupIsClosedUnserved(t *testing.T) {
 		})))
 		s.control <- &schemas.Control{Cancelled: []string{"g0-0"}}
 		synctest.Wait()
-		s.tickets <- &lease{s, newTicket(0), 1, make(chan struct{})}
+		s.offer(newTicket(0), 1)
 		<-s.idle
 		p.stop()
 		require.False(t, asked)
@@ -164,20 +164,31 @@ func TestATicketOfACancelledGroupIsClosedUnserved(t *testing.T) {
 	})
 }
 
+// Defect P20: nobody hears of a ticket whose lease is lost, and the producer goes on with the next one, though it may hold no
+// more leases than it runs episodes.
 func TestALostLeaseIsAbandonedSilently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reached := make(chan struct{}, 1)
+		quick, stuck := fresh(t), blocked(t, reached)
 		s := newStream()
-		l := &lease{s, newTicket(0), 1, make(chan struct{})}
-		s.tickets <- l
-		p := start(t, config(), s, newEnvironment(t, blocked(t, reached)))
+		s.left, s.slots = 1, make(chan struct{}, 1)
+		l := s.offer(newTicket(0), 1)
+		s.offer(newTicket(1), 1)
+		cfg := config()
+		cfg.Concurrency = 1
+		p := start(t, cfg, s, newEnvironment(t, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+			if r.Episode == "g0-0-0" {
+				return stuck(ctx, r)
+			}
+			return quick(ctx, r)
+		})))
 		<-reached
-		close(l.lost)
-		synctest.Wait()
+		l.lose()
+		<-s.idle
 		p.stop()
-		require.Empty(t, s.published)
+		require.Equal(t, []string{"g1-0-0"}, ids(s.published))
 		require.Empty(t, s.closed)
-		require.Empty(t, s.done)
+		require.Equal(t, []string{"g1-0-0"}, s.done)
 		require.Empty(t, s.returned)
 	})
 }
@@ -208,7 +219,7 @@ func TestDraining(t *testing.T) {
 					s.control <- &schemas.Control{Draining: true}
 				}
 				synctest.Wait()
-				s.tickets <- &lease{s, newTicket(2), 1, make(chan struct{})} // must stay where it is
+				s.offer(newTicket(2), 1) // must stay where it is
 				close(release)
 				require.NoError(t, <-p.ended)
 				p.cancel()
@@ -229,7 +240,7 @@ func TestPausedTakesNothing(t *testing.T) {
 		synctest.Wait()
 		s.control <- &schemas.Control{Paused: true}
 		synctest.Wait()
-		s.tickets <- &lease{s, newTicket(0), 1, make(chan struct{})}
+		s.offer(newTicket(0), 1)
 		synctest.Wait()
 		require.Len(t, s.tickets, 1)
 		s.control <- &schemas.Control{}

@@ -97,10 +97,14 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	defer w.env.Metrics.episodeRunning(-1)
 
 	trajectory, err := w.produce(ctx, ticket, cancel)
-	if err == nil {
-		err = w.publish(ctx, trajectory)
-	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	if err == nil {
+		// A lease that is lost now ends nothing: the work is done, and where another producer does it again one counts.
+		err = w.publish(working, trajectory)
+	}
+	if cause := context.Cause(working); err != nil && cause != nil {
 		err = cause
 	}
 	switch {

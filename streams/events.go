@@ -46,15 +46,16 @@ const (
 	EventsFromStart                   // all that are kept, oldest first
 )
 
-// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart. It
-// returns nil when ctx ends. An event that cannot be read is logged and skipped.
+// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart, and goes on with
+// the events of a stream that is made anew. It returns nil when ctx ends. An event that cannot be read is logged and
+// skipped.
 func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schemas.Event)) error {
-	var last uint64
+	var at Position
 	if from == EventsFromNow {
 		err := r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
 			s, err := r.js.Stream(ctx, r.names.events)
 			if err == nil {
-				last = s.CachedInfo().State.LastSeq
+				at.Created, at.Sequence = s.CachedInfo().Created, s.CachedInfo().State.LastSeq
 			}
 			return err
 		})
@@ -63,19 +64,28 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 		}
 	}
 	for ctx.Err() == nil {
-		if err := r.followEventsOnce(ctx, &last, fn); err != nil && ctx.Err() == nil {
+		if err := r.followEventsOnce(ctx, &at, fn); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// followEventsOnce reads on after last until reading breaks.
-func (r *Run) followEventsOnce(ctx context.Context, last *uint64, fn func(*schemas.Event)) error {
+// followEventsOnce reads on after a position until reading breaks, or the stream is another.
+func (r *Run) followEventsOnce(ctx context.Context, at *Position, fn func(*schemas.Event)) error {
 	var messages jetstream.MessagesContext
-	err := r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
+	reading, stop := r.untilReconnected(ctx)
+	defer stop()
+	err := r.callWaiting(reading, "follow events", r.names.events, func(ctx context.Context) error {
+		created, err := r.created(ctx, r.names.events)
+		if err != nil {
+			return err
+		}
+		if !created.Equal(at.Created) {
+			*at = Position{Created: created}
+		}
 		consumer, err := r.js.OrderedConsumer(ctx, r.names.events, jetstream.OrderedConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: *last + 1,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Sequence + 1,
 		})
 		if err == nil {
 			messages, err = consumer.Messages()
@@ -83,16 +93,26 @@ func (r *Run) followEventsOnce(ctx context.Context, last *uint64, fn func(*schem
 		return err
 	})
 	if err != nil {
+		if reading.Err() != nil {
+			return wait(ctx, backoffMin) // the connection came back while reading began: begin again
+		}
 		return err
 	}
 	defer messages.Stop()
-	reading, stop := r.untilReconnected(ctx)
-	defer stop()
 	for {
-		m, err := messages.Next(jetstream.NextContext(reading))
+		waiting, cancel := context.WithTimeout(reading, followPoll)
+		m, err := messages.Next(jetstream.NextContext(waiting))
+		idle := waiting.Err() != nil
+		cancel()
 		switch {
 		case reading.Err() != nil:
 			return nil
+		case err != nil && idle:
+			// Silence may be that of a stream which is gone.
+			if now, err := r.created(ctx, r.names.events); err == nil && !now.Equal(at.Created) {
+				return nil
+			}
+			continue
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrNoHeartbeat):
 			return wait(ctx, backoffMin)
 		case err != nil:
@@ -105,13 +125,13 @@ func (r *Run) followEventsOnce(ctx context.Context, last *uint64, fn func(*schem
 		if err != nil {
 			return fmt.Errorf("follow events: %w", err)
 		}
-		if meta.Sequence.Stream <= *last {
+		if meta.Sequence.Stream <= at.Sequence {
 			continue
 		}
-		*last = meta.Sequence.Stream
+		at.Sequence = meta.Sequence.Stream
 		event := new(schemas.Event)
 		if err := schemas.Unmarshal(m.Data(), event); err != nil {
-			r.log.Warn("unreadable event skipped", "sequence", *last, "err", err)
+			r.log.Warn("unreadable event skipped", "sequence", at.Sequence, "err", err)
 			continue
 		}
 		fn(event)

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,25 +12,30 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Lease is the right to work on a ticket. It is kept alive until one of Done, Return and Refuse has succeeded;
-// exactly one of them must be called.
+// Lease is the right to work on a ticket. It is kept alive until one of Done, Return and Refuse has succeeded, or has
+// failed for a reason that trying again does not mend; exactly one of them must be called, unless the lease is lost. A
+// call that failed because its context ended may be made again.
 type Lease struct {
 	Ticket *schemas.Ticket
 	// Delivery counts how often the ticket was handed out, this time included: 1 the first time.
 	Delivery int
 
-	source *TicketSource
-	msg    jetstream.Msg
-	from   origin
-	lost   chan struct{}
+	source  *TicketSource
+	msg     jetstream.Msg
+	from    origin
+	created time.Time // of the stream that the ticket came from
+	lost    chan struct{}
 
 	mu     sync.Mutex
 	closed bool
 	ended  chan struct{}
+	// free gives the slot back, the first time that it is called.
+	free func()
 }
 
 // Lost is closed when the broker has not been heard from for so long that the ticket may now be another
-// producer's. Stop working on it then.
+// producer's, when the ticket went with a stream that was made anew, or when the source has ended. Stop working on
+// it then: the source may already have leased another ticket in its place.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Done says that the ticket's trajectory, or a group-closed marker in its place, is published. It returns when
@@ -37,8 +43,14 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 // stays published.
 func (l *Lease) Done(ctx context.Context) error { return l.end(ctx, "+ACK") }
 
-// Return gives the ticket back, to be handed out again after delay.
+// Return gives the ticket back, to be handed out again after delay. After Lost it does nothing: the ticket is not this
+// lease's to give.
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-l.lost:
+		return l.open()
+	default:
+	}
 	if delay <= 0 {
 		return l.end(ctx, "-NAK")
 	}
@@ -52,6 +64,9 @@ func (l *Lease) Refuse(ctx context.Context, detail string) error {
 		return err
 	}
 	if err := l.source.run.reject(ctx, l.from, ReasonRefused, detail, l.msg.Data()); err != nil {
+		if ctx.Err() == nil {
+			l.close()
+		}
 		return err
 	}
 	return l.end(ctx, "+TERM "+string(ReasonRefused))
@@ -70,54 +85,79 @@ func (l *Lease) end(ctx context.Context, body string) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	if err := l.source.end(ctx, l.msg.Reply(), l.from.sequence, body); err != nil {
+	err := l.source.end(ctx, l.msg.Reply(), l.from.sequence, l.created, body)
+	if err == nil || ctx.Err() == nil {
+		l.close()
+	}
+	if err != nil {
 		return fmt.Errorf("end lease of %s: %w", l.Ticket.ID, err)
 	}
+	return nil
+}
+
+// close ends the lease on this side: nothing renews it any more.
+func (l *Lease) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.closed = true
 		close(l.ended)
-		l.source.freeSlot()
+		l.free()
 	}
-	return nil
+}
+
+// lose gives the lease up. The slot is free at once, for nobody need end a lost lease.
+func (l *Lease) lose(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.source.log.Warn("lease lost", "why", why, "ticket", l.Ticket.ID)
+	close(l.lost)
+	l.free()
 }
 
 // keep renews the lease, at a third of its length, until it is ended. The broker counts from when it hears a
 // renewal, which is after we sent it: so the lease has surely not lapsed before sent + length.
 func (l *Lease) keep(deadline time.Time) {
-	interval := l.source.lease / 3
-	next := interval
+	renewed := true
 	for {
+		length := l.source.length()
+		next := length / 3
+		if !renewed {
+			next = length / 12
+		}
 		select {
 		case <-l.ended:
 			return
 		case <-l.source.life.Done():
-			close(l.lost)
+			l.lose("the source has ended")
 			return
 		case <-time.After(min(next, time.Until(deadline))):
 		}
 		sent := time.Now()
-		if sent.Before(deadline) && l.renew(min(interval, deadline.Sub(sent))) {
-			deadline, next = sent.Add(l.source.lease), interval
-			continue
-		}
-		next = interval / 4
-		if !time.Now().Before(deadline) {
-			select {
-			case <-l.ended:
-			default:
-				l.source.log.Warn("lease lost: the broker was not heard from", "ticket", l.Ticket.ID)
-				close(l.lost)
-			}
+		if !sent.Before(deadline) {
+			l.lose("the broker was not heard from")
 			return
+		}
+		err := l.renew(min(length/3, deadline.Sub(sent)))
+		if errors.Is(err, ErrStreamRecreated) {
+			l.lose("the broker's tickets were made anew")
+			return
+		}
+		if renewed = err == nil; renewed {
+			deadline = sent.Add(length)
 		}
 	}
 }
 
-func (l *Lease) renew(timeout time.Duration) bool {
+func (l *Lease) renew(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(l.source.life, timeout)
 	defer cancel()
+	if err := l.source.same(ctx, l.created); err != nil {
+		return err
+	}
 	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply(), []byte("+WPI"))
-	return err == nil
+	return err
 }

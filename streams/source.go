@@ -28,8 +28,6 @@ type TicketOptions struct {
 type TicketSource struct {
 	run      *Run
 	producer string
-	lease    time.Duration
-	created  time.Time     // of TICKETS
 	slots    chan struct{} // nil without a bound
 	log      *slog.Logger
 
@@ -40,15 +38,31 @@ type TicketSource struct {
 
 	demand chan struct{}
 	ready  chan taken
+	left   chan struct{}
+
 	mu     sync.Mutex
 	takers int
-	left   chan struct{}
+	known  identity
 }
 
-// taken is a message fresh from the broker.
+// identity is what the source knows of the stream that it takes tickets from.
+type identity struct {
+	created time.Time
+	lease   time.Duration
+	// The broker was asked for it at a time, over a connection that had been made anew so often.
+	at         time.Time
+	reconnects uint64
+}
+
+// identityAge bounds how long a source goes without asking the broker whether its stream is the same, and how long a
+// lease is there. After a reconnection, or a request that failed, it asks at once.
+const identityAge = 30 * time.Second
+
+// taken is a message fresh from the broker, and when the stream that it came from was created.
 type taken struct {
-	msg jetstream.Msg
-	at  time.Time
+	msg     jetstream.Msg
+	at      time.Time
+	created time.Time
 }
 
 // How long one request for a ticket stands at the broker, and how often the broker says that it still does.
@@ -77,19 +91,13 @@ func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource
 		s.slots = make(chan struct{}, options.MaxLeases)
 	}
 	var consumer jetstream.Consumer
-	err := r.call(ctx, "take tickets", r.names.tickets, func(ctx context.Context) error {
-		stream, err := r.js.Stream(ctx, r.names.tickets)
-		if err != nil {
-			return err
-		}
-		s.created = stream.CachedInfo().Created
-		consumer, err = stream.Consumer(ctx, durableProducers)
+	err := r.call(ctx, "take tickets", r.names.tickets, func(ctx context.Context) (err error) {
+		consumer, _, err = s.identify(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.lease = consumer.CachedInfo().Config.AckWait
 	s.life, s.cancel = context.WithCancel(ctx)
 	s.tasks.Go(func() { s.pump(consumer) })
 	return s, nil
@@ -124,6 +132,63 @@ func (s *TicketSource) freeSlot() {
 	if s.slots != nil {
 		<-s.slots
 	}
+}
+
+// identify asks the broker which stream the tickets come from, and how they are leased.
+func (s *TicketSource) identify(ctx context.Context) (jetstream.Consumer, identity, error) {
+	now := identity{at: time.Now(), reconnects: s.run.nc.Stats().Reconnects}
+	stream, err := s.run.js.Stream(ctx, s.run.names.tickets)
+	if err != nil {
+		return nil, identity{}, err
+	}
+	consumer, err := stream.Consumer(ctx, durableProducers)
+	if err != nil {
+		return nil, identity{}, err
+	}
+	now.created, now.lease = stream.CachedInfo().Created, consumer.CachedInfo().Config.AckWait
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.known.created; !before.IsZero() && !before.Equal(now.created) {
+		s.log.Warn("the broker's tickets were made anew: leases of the old ones are lost", "before", before, "created", now.created)
+	}
+	s.known = now
+	return consumer, now, nil
+}
+
+// current is the identity of the stream, asked for again where it may have changed.
+func (s *TicketSource) current(ctx context.Context) (identity, error) {
+	s.mu.Lock()
+	known := s.known
+	s.mu.Unlock()
+	if known.reconnects == s.run.nc.Stats().Reconnects && time.Since(known.at) < identityAge {
+		return known, nil
+	}
+	_, known, err := s.identify(ctx)
+	return known, err
+}
+
+// doubt has the identity asked for again before it is used.
+func (s *TicketSource) doubt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known.at = time.Time{}
+}
+
+// same fails with [ErrStreamRecreated] where the tickets' stream is no longer the one created then. In another stream
+// the reply subject of a ticket is that of another ticket: a word on the one would end the other.
+func (s *TicketSource) same(ctx context.Context, created time.Time) error {
+	now, err := s.current(ctx)
+	if err == nil && !now.created.Equal(created) {
+		err = &RecreatedError{Stream: s.run.names.tickets, Want: created, Have: now.created}
+	}
+	return err
+}
+
+// length is how long a lease lasts from when the broker hears of it.
+func (s *TicketSource) length() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.lease
 }
 
 func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
@@ -228,15 +293,20 @@ func (s *TicketSource) putBack(t taken) {
 func (s *TicketSource) pull(consumer jetstream.Consumer) (taken, bool) {
 	ctx, cancel := context.WithTimeout(s.life, pullExpiry)
 	defer cancel()
-	batch, err := consumer.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(pullHeartbeat))
+	var batch jetstream.MessageBatch
+	now, err := s.current(ctx)
+	if err == nil {
+		batch, err = consumer.Fetch(1, jetstream.FetchContext(ctx), jetstream.FetchHeartbeat(pullHeartbeat))
+	}
 	if err == nil {
 		for msg := range batch.Messages() {
-			return taken{msg: msg, at: time.Now()}, true
+			return taken{msg: msg, at: time.Now(), created: now.created}, true
 		}
 		err = batch.Error()
 	}
 	if err != nil && s.life.Err() == nil {
 		s.log.Debug("no ticket from the broker; asking again", "err", err)
+		s.doubt()
 		_ = wait(s.life, reconnectWait)
 	}
 	return taken{}, false
@@ -258,9 +328,10 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 	}
 	l := &Lease{
 		Ticket: ticket, Delivery: int(meta.NumDelivered),
-		source: s, msg: t.msg, from: from, lost: make(chan struct{}), ended: make(chan struct{}),
+		source: s, msg: t.msg, from: from, created: t.created, lost: make(chan struct{}), ended: make(chan struct{}),
+		free: sync.OnceFunc(s.freeSlot),
 	}
-	s.tasks.Go(func() { l.keep(t.at.Add(s.lease)) })
+	s.tasks.Go(func() { l.keep(t.at.Add(s.length())) })
 	return l, nil
 }
 
@@ -307,15 +378,22 @@ func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason 
 			return err
 		}
 	}
-	return s.end(ctx, t.msg.Reply(), from.sequence, "+TERM "+string(reason))
+	err := s.end(ctx, t.msg.Reply(), from.sequence, t.created, "+TERM "+string(reason))
+	if errors.Is(err, ErrStreamRecreated) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil // it went with its stream
+	}
+	return err
 }
 
 // end sends the last word on a ticket and waits until the broker has confirmed it. A broker that was killed may
 // have forgotten that it handed the ticket out, and then passes over a word on it without an answer, until it
 // hands it out again: so a ticket that is done is removed where no answer comes.
-func (s *TicketSource) end(ctx context.Context, reply string, sequence uint64, body string) error {
+func (s *TicketSource) end(ctx context.Context, reply string, sequence uint64, created time.Time, body string) error {
 	name := s.run.names.tickets
 	return s.run.call(ctx, "end a ticket", name, func(ctx context.Context) error {
+		if err := s.same(ctx, created); err != nil {
+			return err
+		}
 		err := s.run.ack(ctx, reply, body)
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || strings.HasPrefix(body, "-NAK") {
 			return err
@@ -324,8 +402,8 @@ func (s *TicketSource) end(ctx context.Context, reply string, sequence uint64, b
 		if err != nil {
 			return err
 		}
-		if have := stream.CachedInfo().Created; !have.Equal(s.created) {
-			return &RecreatedError{Stream: name, Want: s.created, Have: have}
+		if have := stream.CachedInfo().Created; !have.Equal(created) {
+			return &RecreatedError{Stream: name, Want: created, Have: have}
 		}
 		_, err = stream.GetMsg(ctx, sequence)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
