@@ -170,6 +170,12 @@ type Limits struct {
 	MaxTokens int `koanf:"max_tokens"`
 	// Timeout bounds the wall-clock of a rollout; 0 is no bound. Defaults to 2m.
 	Timeout time.Duration `koanf:"timeout"`
+	// MaxSegments bounds the contexts of a rollout: a trajectory with more is refused. An agent that keeps to one context
+	// has one segment. 0 is no bound. Defaults to 64.
+	MaxSegments int `koanf:"max_segments"`
+	// MaxReward bounds a reward by magnitude: its components, process rewards and all of them together. A trajectory beyond
+	// it is refused, for one would be the whole step. 0 is no bound. Defaults to 1e6.
+	MaxReward float64 `koanf:"max_reward"`
 }
 
 // Publish says how versions go out.
@@ -203,7 +209,7 @@ func DefaultConfig() Config {
 		Advantage:  Advantage{Name: "grpo", Bootstrap: BootstrapTimeout, Normalize: stats.DefaultNormalization(), Options: advantage.DefaultOptions()},
 		Loss:       loss.DefaultConfig(),
 		Sampling:   Sampling{Temperature: 1},
-		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute},
+		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute, MaxSegments: 64, MaxReward: 1e6},
 		ColdStart:  DefaultColdStart(),
 		Checkpoint: checkpoint.DefaultConfig(),
 		Publish:    Publish{DType: "float32", ShardBytes: 16 << 20},
@@ -266,6 +272,8 @@ func (c Config) Validate() error {
 	f.notNegative("sampling.max_tokens", int64(c.Sampling.MaxTokens))
 	f.notNegative("limits.max_turns", int64(c.Limits.MaxTurns))
 	f.positive("limits.max_tokens", int64(c.Limits.MaxTokens))
+	f.notNegative("limits.max_segments", int64(c.Limits.MaxSegments))
+	f.check("limits.max_reward", c.Limits.MaxReward >= 0 && finite(c.Limits.MaxReward), fmt.Sprintf("%g: must not be negative, and finite", c.Limits.MaxReward))
 	f.check("limits.timeout", c.Limits.Timeout >= 0, fmt.Sprintf("%s: must not be negative", c.Limits.Timeout))
 	f.section("cold_start", c.ColdStart.Validate())
 	f.section("checkpoint", c.Checkpoint.Validate())

@@ -120,6 +120,10 @@ type Deps struct {
 	NewEngine func(gpu.Config) (gpu.Engine, error)
 	Stream    Stream
 	Prompts   Prompts
+	// Opening gives the tokens that every rollout of a prompt begins with, so that a trajectory that begins otherwise, or
+	// marks one of them as sampled, is refused. nil, and no tokens, where the agent's beginning is not known. Only the first
+	// segment is held against it: an agent may write its later contexts anew.
+	Opening func(schemas.Prompt) []int32
 	// Demonstrations may be nil when the configuration has no cold start.
 	Demonstrations Demonstrations
 	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.

@@ -176,7 +176,7 @@ func (e *bigram) Close() error { return nil }
 type prompts struct{ vocab int }
 
 func (p prompts) Prompt(cursor uint64) schemas.Prompt {
-	return schemas.Prompt{ID: fmt.Sprintf("q%d", cursor), Text: fmt.Sprint(cursor % uint64(p.vocab))}
+	return schemas.Prompt{ID: fmt.Sprintf("q%d", cursor), Source: "count", Text: fmt.Sprint(cursor % uint64(p.vocab))}
 }
 
 // world is the rest of a run, in memory: a broker that keeps what it is told over the trainer's crashes, and
@@ -209,6 +209,8 @@ type world struct {
 	// many prompts.
 	room int
 	flat uint64
+	// change spoils a trajectory on its way, by its sequence; nil leaves all as they are.
+	change func(sequence uint64, t *schemas.Trajectory)
 	// backwards rolls the newest ticket out first.
 	backwards bool
 }
@@ -485,6 +487,9 @@ func (w *world) rollOut() bool {
 
 func (w *world) send(d batch.Delivery) {
 	d.Sequence = uint64(len(w.messages) + 1)
+	if w.change != nil && d.Trajectory != nil {
+		w.change(d.Sequence, d.Trajectory)
+	}
 	w.messages = append(w.messages, d)
 }
 

@@ -214,7 +214,8 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Baseline: t.cfg.baseline(), Eta: t.eta,
 		InOrder: t.cfg.Deterministic, Choose: t.cfg.choose, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),
 		Rows: t.cfg.Selection.Accumulate.Rows, Horizon: t.cfg.horizon(t.eta), MaxEarly: t.cfg.maxPending(t.eta),
-		Check: batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
+		Check:   batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
+		Opening: t.deps.Opening, Bounds: batch.Bounds{Reward: t.cfg.Limits.MaxReward, Segments: t.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	t.issuer = restoreIssuer(t.cfg, s.Run, t.deps.Prompts, s, t.assembler)
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))

@@ -87,7 +87,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	group.Go(func() error {
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
-			Engine: engine, Stream: stream, Prompts: prompts, Demonstrations: t.demonstrations,
+			Engine: engine, Stream: stream, Prompts: prompts, Opening: t.agent.Opening, Demonstrations: t.demonstrations,
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,

@@ -48,6 +48,10 @@ type Config struct {
 	MaxEarly int
 	// Check refuses a trajectory that cannot be trained on; nil accepts all.
 	Check func(*schemas.Trajectory) error
+	// Opening gives the tokens that the first segment of a rollout of a prompt begins with, none of them sampled; nil, and no
+	// tokens, are not known.
+	Opening func(schemas.Prompt) []int32
+	Bounds  Bounds
 }
 
 // Start is where an Assembler begins: the zero value, or what a checkpoint says.
@@ -236,14 +240,19 @@ func (a *Assembler) place(d Delivery, e *Effects) *assembly {
 		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was given up before and its group is complete")
 		return g
 	}
-	if err := a.check(t, g.Greedy(t.Sample)); err != nil {
-		e.reject(d.Sequence, t.ID, ReasonPoisoned, err.Error())
+	m := newMember(d, a.cfg.Shape)
+	if err := a.check(g, &m); err != nil {
+		reason := ReasonPoisoned
+		if errors.Is(err, errForeign) {
+			reason = ReasonForeign
+		}
+		e.reject(d.Sequence, t.ID, reason, err.Error())
 		g.refuse(t.Sample)
 		return g
 	}
 	delete(g.cancelled, t.Sample)
 	delete(g.refused, t.Sample)
-	g.members[t.Sample] = newMember(d, a.cfg.Shape)
+	g.members[t.Sample] = m
 	return g
 }
 
@@ -257,20 +266,33 @@ func (a *Assembler) identity(t *schemas.Trajectory) string {
 	return ""
 }
 
-func (a *Assembler) check(t *schemas.Trajectory, greedy bool) error {
-	if t.ActionTokens() == 0 || t.OldestVersion() == int64(schemas.NoVersion) {
-		return errors.New("no token was sampled by a policy")
-	}
+// check says whether the model can be trained on a member, and whether it is what its group's tickets asked for.
+func (a *Assembler) check(g *assembly, m *Member) error {
+	t, greedy := m.Trajectory, g.Greedy(m.Trajectory.Sample)
 	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {
 		return fmt.Errorf("the rollout ended by %s: %s", t.Stop, t.Error)
+	}
+	if a.cfg.Check != nil {
+		if err := a.cfg.Check(t); err != nil {
+			return err
+		}
+	}
+	if m.Oldest == int64(schemas.NoVersion) || t.ActionTokens() == 0 {
+		return errors.New("no token was sampled by a policy")
 	}
 	if err := checkTemperature(t, greedy); err != nil {
 		return err
 	}
-	if a.cfg.Check != nil {
-		return a.cfg.Check(t)
+	if err := a.cfg.Bounds.within(m); err != nil {
+		return err
 	}
-	return nil
+	if g.Ticket == nil {
+		return nil
+	}
+	if g.opening == nil && a.cfg.Opening != nil {
+		g.opening = append([]int32{}, a.cfg.Opening(g.Ticket.Prompt)...)
+	}
+	return answers(t, g.Ticket, greedy, g.opening)
 }
 
 // placeMarker notes the samples that will not come. A marker that says nothing new ends at once: what is kept until its

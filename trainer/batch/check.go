@@ -9,28 +9,31 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
+// leastLogprob is below the log-probability of whatever a sampler can draw that computes in float32: the smallest
+// number above 0 is 2^-149, whose logarithm is -103.3. The rest is for rounding.
+const leastLogprob = -200
+
 // Checker returns a check that a trajectory can be trained on by a model: arrays of one length, tokens within
-// the vocabulary, segments no longer than maxTokens (0 is no bound), finite numbers, a version at every
-// sampled token, turns that lie within their segments. The temperature is the Assembler's to check, which knows what
-// was asked for.
+// the vocabulary, segments no longer than maxTokens (0 is no bound), log-probabilities that a sampler can draw, a version
+// at every sampled token, turns that lie within their segments, in order and apart. The temperature and the rewards are
+// the Assembler's to check, which knows what was asked for.
 func Checker(vocabSize, maxTokens int) func(*schemas.Trajectory) error {
 	return func(t *schemas.Trajectory) error {
-		if !finite(t.Reward) {
-			return fmt.Errorf("reward is %g", t.Reward)
-		}
 		for i := range t.Segments {
 			if err := checkSegment(&t.Segments[i], vocabSize, maxTokens); err != nil {
 				return fmt.Errorf("segment %d: %w", i, err)
 			}
 		}
+		segment, end := 0, 0
 		for i, turn := range t.Turns {
 			if turn.Segment < 0 || turn.Segment >= len(t.Segments) || turn.Start < 0 || turn.End < turn.Start ||
 				turn.End > len(t.Segments[turn.Segment].Tokens) {
 				return fmt.Errorf("turn %d: tokens %d to %d of segment %d do not exist", i, turn.Start, turn.End, turn.Segment)
 			}
-			if !finite(turn.ProcessReward) {
-				return fmt.Errorf("turn %d: process reward is %g", i, turn.ProcessReward)
+			if turn.Segment < segment || turn.Segment == segment && turn.Start < end {
+				return fmt.Errorf("turn %d: begins at token %d of segment %d, before the end of the turn before it", i, turn.Start, turn.Segment)
 			}
+			segment, end = turn.Segment, turn.End
 		}
 		return nil
 	}
@@ -57,8 +60,8 @@ func checkSegment(s *schemas.Segment, vocabSize, maxTokens int) error {
 			continue
 		}
 		switch lp := float64(s.Logprobs[i]); {
-		case !finite(lp) || lp > 1e-3:
-			return fmt.Errorf("log-probability is %g at %d", lp, i)
+		case !(lp >= leastLogprob && lp <= 1e-3): // written so that NaN fails too
+			return fmt.Errorf("log-probability is %g at %d: must be between %d and 0", lp, i, leastLogprob)
 		case s.Versions[i] < 0:
 			return fmt.Errorf("the sampled token at %d has no policy version", i)
 		}

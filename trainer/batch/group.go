@@ -20,6 +20,9 @@ type Group struct {
 	// HasBaseline says that the last of them asks for a greedy rollout that is not trained on: what it comes to is what
 	// the others are compared with.
 	HasBaseline bool
+	// Ticket is what the samples were asked for, but for what differs from one to the next: sample, id, seed, and the
+	// temperature of the baseline. With nil they are not held against it.
+	Ticket *schemas.Ticket
 }
 
 // Refused names samples of an open group whose messages were refused.
@@ -77,6 +80,8 @@ type assembly struct {
 	refused map[int]bool
 	markers []Delivery
 	ready   bool
+	// opening is Config.Opening of the ticket's prompt; nil until it was asked for.
+	opening []int32
 	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.
 	chosen []Member
 	rows   int

@@ -90,10 +90,15 @@ func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 	return a, nil
 }
 
+// Opening are the tokens that each episode of a prompt begins with.
+func (a *Agent) Opening(p schemas.Prompt) []int32 {
+	return slices.Concat(a.begin, a.tok.Encode(p.Text))
+}
+
 // Run drives one episode. Without a tool to search with, the answer tag is opened for the policy, which then
 // has nothing but what it knows.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
-	opening := slices.Concat(a.begin, a.tok.Encode(e.Prompt().Text))
+	opening := a.Opening(e.Prompt())
 	closedBook := !slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return s.Name == a.cfg.Tool })
 	if closedBook {
 		opening = append(opening, a.tags.answer.open)

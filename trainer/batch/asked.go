@@ -1,0 +1,141 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Bounds hold for every trajectory of a run, whatever its ticket asked for. 0 is no bound.
+type Bounds struct {
+	// Reward bounds, by magnitude, the outcome reward, each of its components, each process reward, and what they come to
+	// together with what is shaped.
+	Reward float64
+	// Segments bounds the segments of a trajectory.
+	Segments int
+}
+
+// What no ticket names and no honest rollout reaches.
+const (
+	maxComponents = 256     // reward components
+	maxName       = 256     // bytes of a component's name
+	maxText       = 1 << 20 // bytes of all text, on top of maxTokenText a token of the ticket's limit
+	maxTokenText  = 256
+	// A tool call may outlast the rollout's limit by as much again and spareTime, for not each tool heeds its context; where
+	// there is no limit, maxCall bounds it.
+	spareTime = time.Minute
+	maxCall   = 30 * 24 * time.Hour
+)
+
+// errForeign marks what answers another question than the ticket's; what else is wrong cannot be trained on.
+var errForeign = errors.New("not what the ticket asked for")
+
+// answers holds a trajectory against the ticket that asked for it. opening is what its first segment must begin with; nil is
+// not known.
+func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening []int32) error {
+	for _, field := range []struct{ name, have, want string }{
+		{"task", t.Task, asked.Task}, {"prompt_id", t.PromptID, asked.Prompt.ID}, {"source", t.Source, asked.Prompt.Source},
+	} {
+		if field.have != field.want {
+			return fmt.Errorf("%w: %s is %.80q, wanted %.80q", errForeign, field.name, field.have, field.want)
+		}
+	}
+	temperature := asked.Sampling.Temperature
+	if greedy {
+		temperature = 0
+	}
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		switch {
+		case s.Temperature != temperature && slices.Contains(s.ActionMask, 1):
+			return fmt.Errorf("segment %d: temperature is %g, the ticket's is %g", i, s.Temperature, temperature)
+		case len(s.Tokens) > asked.Limits.MaxTokens:
+			return fmt.Errorf("segment %d: %d tokens, the ticket's limits.max_tokens is %d", i, len(s.Tokens), asked.Limits.MaxTokens)
+		}
+	}
+	if err := begins(t, opening); err != nil {
+		return err
+	}
+	calls, longest, text := 0, maxCall, len(t.Answer)+len(t.Error)
+	if asked.Limits.Timeout > 0 {
+		longest = min(longest, 2*asked.Limits.Timeout+spareTime)
+	}
+	for i, turn := range t.Turns {
+		if turn.Tool != "" {
+			calls++
+		}
+		if turn.Duration < 0 || turn.Duration > longest {
+			return fmt.Errorf("turn %d: duration is %s, the longest that limits.timeout %s leaves room for is %s", i, turn.Duration, asked.Limits.Timeout, longest)
+		}
+		text += len(turn.Tool) + len(turn.Arguments) + len(turn.Error)
+	}
+	if calls > asked.Limits.MaxTurns {
+		return fmt.Errorf("turns: %d tool calls, the ticket's limits.max_turns is %d", calls, asked.Limits.MaxTurns)
+	}
+	if most := maxText + maxTokenText*asked.Limits.MaxTokens; text > most {
+		return fmt.Errorf("answer, error and turns: %d bytes of text, at most %d", text, most)
+	}
+	return nil
+}
+
+// begins holds the beginning of the first segment against the prompt: a token of it that is marked as sampled would be
+// trained on.
+func begins(t *schemas.Trajectory, opening []int32) error {
+	if len(opening) == 0 || len(t.Segments) == 0 {
+		return nil
+	}
+	first := &t.Segments[0]
+	if len(first.Tokens) < len(opening) || !slices.Equal([]int32(first.Tokens[:len(opening)]), opening) {
+		return fmt.Errorf("%w: segment 0 does not begin with the %d tokens of the prompt", errForeign, len(opening))
+	}
+	if at := slices.Index(first.ActionMask[:len(opening)], 1); at >= 0 {
+		return fmt.Errorf("segment 0: token %d is marked as sampled and is one of the %d of the prompt", at, len(opening))
+	}
+	return nil
+}
+
+// within holds a member against the bounds.
+func (b Bounds) within(m *Member) error {
+	t := m.Trajectory
+	if b.Segments > 0 && len(t.Segments) > b.Segments {
+		return fmt.Errorf("%d segments, trainer.limits.max_segments is %d", len(t.Segments), b.Segments)
+	}
+	if len(t.Rewards) > maxComponents {
+		return fmt.Errorf("rewards: %d components, at most %d", len(t.Rewards), maxComponents)
+	}
+	check := func(what string, x float64) error {
+		switch {
+		case !finite(x):
+			return fmt.Errorf("%s is %g", what, x)
+		case b.Reward > 0 && math.Abs(x) > b.Reward:
+			return fmt.Errorf("%s is %g, trainer.limits.max_reward is %g", what, x, b.Reward)
+		}
+		return nil
+	}
+	if err := check("reward", t.Reward); err != nil {
+		return err
+	}
+	for name, x := range t.Rewards {
+		if len(name) > maxName {
+			return fmt.Errorf("rewards: a component's name has %d bytes, at most %d", len(name), maxName)
+		}
+		if err := check("rewards["+name+"]", x); err != nil {
+			return err
+		}
+	}
+	for i := range t.Turns {
+		if x := t.Turns[i].ProcessReward; x != 0 {
+			if err := check(fmt.Sprintf("turn %d: process reward", i), x); err != nil {
+				return err
+			}
+		}
+	}
+	if err := check("reward with what its length adds", m.Reward); err != nil {
+		return err
+	}
+	return check("return", m.Return)
+}
