@@ -51,10 +51,10 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := writeFile(path+".tmp", data); err != nil {
+	if err := writeFile(path+tmpSuffix, data); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err := os.Rename(path+tmpSuffix, path); err != nil {
 		return err
 	}
 	sum := sha256.Sum256(data)

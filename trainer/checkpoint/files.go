@@ -27,6 +27,8 @@ const (
 	// A folder that is being written, and one whose replacement is being put into place.
 	tmpPrefix = ".tmp-"
 	oldPrefix = ".old-"
+	// A file that is being written.
+	tmpSuffix = ".tmp"
 )
 
 // manifest lists the files of a checkpoint.
@@ -106,8 +108,9 @@ func describe(path string, sync bool) (fileEntry, error) {
 	return fileEntry{Size: n, SHA256: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// verify compares a folder with its manifest. The error is a *Damage when the folder is at fault.
-func verify(dir string, step int64) error {
+// verify compares a folder with its manifest, which must list certain files and all that a reader could take for part of
+// a model. The error is a *Damage when the folder is at fault.
+func verify(dir string, step int64, required ...string) error {
 	data, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Damage{Dir: dir, File: manifestFile, Want: "a manifest", Have: "no such file"}
@@ -125,10 +128,15 @@ func verify(dir string, step int64) error {
 			Want: fmt.Sprintf("format %d, step %d", Format, step), Have: fmt.Sprintf("format %d, step %d", m.Format, m.Step),
 		}
 	}
-	for _, want := range m.Files {
-		if !filepath.IsLocal(want.Name) {
-			return &Damage{Dir: dir, File: manifestFile, Want: "files within the folder", Have: want.Name}
+	for _, f := range m.Files {
+		if !filepath.IsLocal(f.Name) {
+			return &Damage{Dir: dir, File: manifestFile, Want: "files within the folder", Have: f.Name}
 		}
+	}
+	if err := m.complete(dir, required); err != nil {
+		return err
+	}
+	for _, want := range m.Files {
 		path := filepath.Join(dir, want.Name)
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -149,6 +157,35 @@ func verify(dir string, step int64) error {
 		}
 	}
 	return nil
+}
+
+// complete says whether the manifest lists what it must.
+func (m *manifest) complete(dir string, required []string) error {
+	listed := map[string]bool{manifestFile: true}
+	for _, f := range m.Files {
+		listed[f.Name] = true
+	}
+	for _, name := range required {
+		if !listed[name] {
+			return &Damage{Dir: dir, File: manifestFile, Want: "an entry for " + name, Have: "none"}
+		}
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		switch filepath.Ext(name) {
+		case ".json", ".safetensors", ".bin":
+			if name = filepath.ToSlash(name); !e.IsDir() && !listed[name] {
+				return &Damage{Dir: dir, File: name, Want: "an entry in " + manifestFile, Have: "none"}
+			}
+		}
+		return nil
+	})
 }
 
 // writeJSON writes and syncs a file.
@@ -174,10 +211,10 @@ func writeFile(path string, data []byte) error {
 
 // replaceFile writes a file so that a reader, or a crash, sees the old one or the new one whole.
 func replaceFile(path string, v any) error {
-	if err := writeJSON(path+".tmp", v); err != nil {
+	if err := writeJSON(path+tmpSuffix, v); err != nil {
 		return err
 	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	if err := os.Rename(path+tmpSuffix, path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

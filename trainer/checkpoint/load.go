@@ -95,7 +95,7 @@ func (s *Store) findMarks(steps []int64, now *Checkpoint) {
 
 // Read reads and verifies one checkpoint. The error is a *Damage when it is cut short or changed.
 func Read(dir string, step int64, folder Folder) (*Checkpoint, error) {
-	if err := verify(dir, step); err != nil {
+	if err := verify(dir, step, stateFile, recordFile, optimizerFile); err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{Optimizer: &gpu.OptimizerState{}}

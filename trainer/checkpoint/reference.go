@@ -36,7 +36,17 @@ func (s *Store) Reference(c gpu.Config, now *Checkpoint) (*gpu.Weights, error) {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the run began without a reference policy: put a model folder at %s, or train without the KL term", dir)
 	}
+	_, err := os.Stat(filepath.Join(dir, manifestFile))
+	byHand := errors.Is(err, fs.ErrNotExist)
+	if !byHand {
+		if err := verify(dir, 0); err != nil {
+			return nil, fmt.Errorf("load the reference policy: %w: put the folder back from a copy", err)
+		}
+	}
 	_, w, _, err := s.folder.Load(dir)
+	if err == nil && byHand {
+		err = seal(dir, 0) // from here on a change is noticed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load the reference policy: %w", err)
 	}

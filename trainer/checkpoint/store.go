@@ -156,8 +156,8 @@ func Steps(dir string) ([]int64, error) {
 	return steps, nil
 }
 
-// sweep removes what a killed process left half-written. An old folder whose replacement never came into place is
-// put back.
+// sweep removes what a killed process left half-written, here and among the batches. An old folder whose replacement
+// never came into place is put back.
 func (s *Store) sweep() error {
 	entries, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -173,12 +173,28 @@ func (s *Store) sweep() error {
 				}
 				continue
 			}
-		} else if !strings.HasPrefix(e.Name(), tmpPrefix) {
+		} else if !halfWritten(e.Name()) {
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
 	}
+	half, err := filepath.Glob(filepath.Join(s.cfg.Dir, batchesDir, "*"+tmpSuffix))
+	if err != nil {
+		return err
+	}
+	for _, path := range half {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
 	return syncDir(s.cfg.Dir)
+}
+
+// halfWritten says that an entry of the store is a file or a folder that was being written: by the store, or by a model
+// folder's Save, which writes "..tmp-step_000007.tmp-123" beside ".tmp-step_000007".
+func halfWritten(name string) bool {
+	return strings.HasPrefix(strings.TrimLeft(name, "."), strings.TrimLeft(tmpPrefix, ".")) && strings.HasPrefix(name, ".") ||
+		strings.HasSuffix(name, tmpSuffix)
 }

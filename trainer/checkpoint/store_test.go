@@ -180,6 +180,13 @@ func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
 		{"a file elsewhere", edit("MANIFEST.json", func(b []byte) []byte {
 			return []byte(strings.Replace(string(b), `"config.json"`, `"../config.json"`, 1))
 		}), "MANIFEST.json", "within the folder", "../config.json"},
+		// Defect F9: a manifest that lists nothing passed.
+		{"a manifest without files", edit("MANIFEST.json", func([]byte) []byte { return []byte(`{"format": 1, "step": 3, "files": []}`) }),
+			"MANIFEST.json", "state.json", "none"},
+		{"a file that is not in the manifest", func(t *testing.T, dir string) {
+			index := []byte(`{"weight_map": {"model.norm.weight": "other.safetensors"}}`)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), index, 0o644))
+		}, "model.safetensors.index.json", "an entry", "none"},
 		{"manifest gone", remove("MANIFEST.json"), "MANIFEST.json", "a manifest", "no such file"},
 		{"manifest cut short", edit("MANIFEST.json", cut), "MANIFEST.json", "JSON", "unexpected end"},
 		{"manifest of another step", edit("MANIFEST.json", func(b []byte) []byte {
@@ -339,6 +346,41 @@ func TestTheReferenceIsTheFirstPolicy(t *testing.T) {
 	require.Equal(t, sample(0).Weights, w)
 	_, err = open(t, t.TempDir()).Reference(model, sample(7))
 	require.ErrorContains(t, err, "began without a reference policy")
+}
+
+// Defect P18: a flipped bit of the reference was trained against.
+func TestADamagedReferenceIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	_, err := s.Reference(model, sample(0))
+	require.NoError(t, err)
+	path := filepath.Join(dir, "reference", "model.safetensors")
+	flip := func() {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		data[len(data)-1] ^= 0x40
+		require.NoError(t, os.WriteFile(path, data, 0o644))
+	}
+	flip()
+	_, err = s.Reference(model, sample(7))
+	var damage *Damage
+	require.ErrorAs(t, err, &damage)
+	require.Equal(t, "model.safetensors", damage.File)
+	require.ErrorContains(t, err, "put the folder back from a copy")
+	flip()
+	w, err := s.Reference(model, sample(7))
+	require.NoError(t, err)
+	require.Equal(t, sample(0).Weights, w)
+
+	// One that was put there by hand is taken as it is at first, and held to that.
+	require.NoError(t, os.Remove(filepath.Join(dir, "reference", "MANIFEST.json")))
+	w, err = s.Reference(model, sample(7))
+	require.NoError(t, err)
+	require.Equal(t, sample(0).Weights, w)
+	flip()
+	_, err = s.Reference(model, sample(7))
+	require.ErrorAs(t, err, &damage)
 }
 
 func TestValidateReportsEveryFault(t *testing.T) {
