@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -148,13 +149,17 @@ func (c BrokerConfig) clusterFaults() []error {
 
 // Broker is a NATS server in this process.
 type Broker struct {
-	server *server.Server
-	lock   *storeLock
-	log    *brokerLog
-	url    string
-	keys   *KeyRing
-	done   chan struct{}
-	stop   sync.Once
+	// config is what every start of the server is made from; its ports are those of the first start.
+	config   BrokerConfig
+	server   atomic.Pointer[server.Server]
+	health   atomic.Pointer[error]
+	lock     *storeLock
+	log      *brokerLog
+	url      string
+	keys     *KeyRing
+	stopping chan struct{}
+	done     chan struct{}
+	stop     sync.Once
 }
 
 // startTimeout bounds the start of a broker; recovery of large streams takes most of it.
@@ -189,45 +194,72 @@ func startLocked(ctx context.Context, config BrokerConfig, lock *storeLock, log 
 		}
 		config.Keys = keys
 	}
-	options, err := serverOptions(config)
-	if err != nil {
+	b := &Broker{
+		config: config, lock: lock, keys: config.Keys, log: newBrokerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
+	}
+	if err := b.startServer(ctx); err != nil {
 		return nil, err
+	}
+	b.keepPorts()
+	go b.tend()
+	b.log.log.Info("broker started", "url", b.url, "store", config.StoreDir, "sync_always", config.SyncAlways)
+	return b, nil
+}
+
+// startServer starts a server on the store and returns when it takes connections.
+func (b *Broker) startServer(ctx context.Context) error {
+	options, err := serverOptions(b.config)
+	if err != nil {
+		return err
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
-		return nil, fmt.Errorf("%w: create server: %w", ErrBroker, err)
+		return fmt.Errorf("%w: create server: %w", ErrBroker, err)
 	}
-	b := &Broker{server: s, lock: lock, keys: config.Keys, log: newBrokerLog(log), done: make(chan struct{})}
 	s.SetLoggerV2(b.log, false, false, false)
 	go s.Start()
-
-	if err := b.ready(ctx); err != nil {
+	if err := b.ready(ctx, s); err != nil {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, fmt.Errorf("%w: start on %q with store %q: %w", ErrBroker, config.Listen, config.StoreDir, err)
+		return fmt.Errorf("%w: start on %q with store %q: %w", ErrBroker, b.config.Listen, b.config.StoreDir, err)
 	}
-	b.url = s.ClientURL()
-	if config.Listen == "" {
-		b.url = ""
+	b.server.Store(s)
+	return nil
+}
+
+// keepPorts writes the ports that the server took into the configuration, so that another start has the same.
+func (b *Broker) keepPorts() {
+	s := b.server.Load()
+	if b.config.Listen != "" {
+		b.url = s.ClientURL()
+		b.config.Listen = withPort(b.config.Listen, s.Addr())
 	}
-	go func() {
-		s.WaitForShutdown()
-		lock.release()
-		close(b.done)
-	}()
-	b.log.log.Info("broker started", "url", b.url, "store", config.StoreDir, "sync_always", config.SyncAlways)
-	return b, nil
+	if a := s.MonitorAddr(); a != nil {
+		b.config.Monitor = withPort(b.config.Monitor, a)
+	}
+	if a := s.ClusterAddr(); a != nil {
+		b.config.Cluster.Listen = withPort(b.config.Cluster.Listen, a)
+	}
+}
+
+// withPort is a configured address with the port that a listener has.
+func withPort(address string, taken net.Addr) string {
+	host, _, err := net.SplitHostPort(address)
+	if tcp, is := taken.(*net.TCPAddr); err == nil && is {
+		return net.JoinHostPort(host, strconv.Itoa(tcp.Port))
+	}
+	return address
 }
 
 // readySlice is how long the server waits for itself before it is asked whether it failed.
 const readySlice = 100 * time.Millisecond
 
 // ready waits until the server takes connections, has failed, or ctx ends.
-func (b *Broker) ready(ctx context.Context) error {
+func (b *Broker) ready(ctx context.Context, s *server.Server) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("did not become ready within %v", startTimeout))
 	defer cancel()
 	for {
-		ok := b.server.ReadyForConnections(readySlice)
+		ok := s.ReadyForConnections(readySlice)
 		if err := b.log.lastFatal(); err != nil || ok {
 			return err
 		}
@@ -242,20 +274,18 @@ func (b *Broker) URL() string { return b.url }
 
 // MonitorURL is where its monitoring pages are, "" if there are none.
 func (b *Broker) MonitorURL() string {
-	if a := b.server.MonitorAddr(); a != nil {
+	if a := b.server.Load().MonitorAddr(); a != nil {
 		return "http://" + a.String()
 	}
 	return ""
 }
 
 // InProcessConn connects without a socket; the client library calls it.
-func (b *Broker) InProcessConn() (net.Conn, error) { return b.server.InProcessConn() }
+func (b *Broker) InProcessConn() (net.Conn, error) { return b.server.Load().InProcessConn() }
 
 // Shutdown stops the broker and returns when its store is closed. A second call waits for the first.
 func (b *Broker) Shutdown() {
-	b.stop.Do(func() {
-		b.server.Shutdown()
-	})
+	b.stop.Do(func() { close(b.stopping) })
 	<-b.done
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -27,6 +28,13 @@ func (l *brokerLog) lastFatal() error {
 	return l.last
 }
 
+// keep remembers why the broker ended by itself.
+func (l *brokerLog) keep(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = err
+}
+
 func (l *brokerLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *brokerLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *brokerLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
@@ -38,7 +46,7 @@ var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|err
 
 func (l *brokerLog) Warnf(format string, v ...any) {
 	line, level := fmt.Sprintf(format, v...), slog.LevelWarn
-	if recovery.MatchString(line) {
+	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend tells of its health
 		level = slog.LevelDebug
 	}
 	l.log.Log(context.Background(), level, line)
@@ -52,9 +60,7 @@ func (l *brokerLog) Fatalf(format string, v ...any) {
 		}
 	}
 	l.log.Error(err.text)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.last = err
+	l.keep(err)
 }
 
 // fatalError is what the server could not go on after. The server prints its cause, which callers tell apart.

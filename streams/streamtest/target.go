@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,6 +117,9 @@ func (p *process) Connection() streams.ConnectConfig {
 }
 func (p *process) Replicas() int { return 1 }
 
+// Pid is the process of the broker that [Process] started.
+func (p *process) Pid() int { return p.command.Process.Pid }
+
 func (p *process) Start(tb testing.TB) {
 	tb.Helper()
 	text, err := json.Marshal(p.config)
@@ -151,6 +156,7 @@ func beBroker(text string) error {
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return fmt.Errorf("read %s: %w", processEnv, err)
 	}
+	signal.Ignore(syscall.SIGXFSZ) // a test may bound its files, in place of a full disk
 	b, err := streams.StartBroker(context.Background(), config, nil)
 	if err != nil {
 		return err

@@ -1,0 +1,185 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// How often the broker's store is looked at, and the longest pause between two starts of a server whose store failed.
+const (
+	examineEvery  = time.Second
+	restartPause  = time.Second
+	restartPauses = time.Minute
+)
+
+// roomNeeded is how many bytes must fit on the store's disk before a server whose store failed is started again.
+const roomNeeded = 4 << 20
+
+// Health says why the broker does not store what it is sent; nil while it does. It is at most a second old.
+func (b *Broker) Health() error {
+	if err := b.health.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// tend looks after the server until it ends. A server whose disk was full refuses every later write, also when there
+// is room again: it is started again on the same store and ports as soon as the disk takes a file. Clients reconnect.
+func (b *Broker) tend() {
+	defer close(b.done)
+	defer b.lock.release()
+	for pause := restartPause; ; {
+		s, began := b.server.Load(), time.Now()
+		ended := make(chan struct{})
+		go func() {
+			s.WaitForShutdown()
+			close(ended)
+		}()
+		again := b.watch(s, ended, pause)
+		s.Shutdown()
+		<-ended
+		if !again {
+			return
+		}
+		if err := b.startAgain(); err != nil {
+			b.log.log.Error("the broker's store has room again, and the broker could not be started on it", "err", err)
+			b.log.keep(err)
+			return
+		}
+		b.log.log.Info("the broker's store has room again: the broker was started again", "store", b.config.StoreDir)
+		if pause = min(2*pause, restartPauses); time.Since(began) > 2*restartPauses {
+			pause = restartPause
+		}
+	}
+}
+
+// startAgain starts the server as startServer does, unless Shutdown is called meanwhile.
+func (b *Broker) startAgain() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	started := make(chan struct{})
+	defer close(started)
+	go func() {
+		select {
+		case <-b.stopping:
+			cancel()
+		case <-started:
+		}
+	}()
+	return b.startServer(ctx)
+}
+
+// watch returns true when the server is to be started again, and false when it ends.
+func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Duration) bool {
+	tick := time.NewTicker(examineEvery)
+	defer tick.Stop()
+	var failedAt time.Time
+	for {
+		select {
+		case <-b.stopping:
+			return false
+		case <-ended:
+			return false
+		case <-tick.C:
+		}
+		err := b.examine(s)
+		b.noteHealth(err)
+		if !errors.Is(err, errStoreFailed) {
+			failedAt = time.Time{}
+			continue
+		}
+		if failedAt.IsZero() {
+			failedAt = time.Now()
+		}
+		if time.Since(failedAt) >= pause && hasRoom(b.config.StoreDir) == nil {
+			return true
+		}
+	}
+}
+
+// noteHealth keeps what an examination found, and logs it when it changes.
+func (b *Broker) noteHealth(err error) {
+	before := b.Health()
+	b.health.Store(&err)
+	switch {
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		b.log.log.Error("the broker does not store what it is sent", "err", err)
+	case err == nil && before != nil:
+		b.log.log.Info("the broker stores what it is sent again")
+	}
+}
+
+// errStoreFailed is a store that refuses every write until the server is started again.
+var errStoreFailed = errors.New("the store failed")
+
+// examine asks the server how it is, and the disk whether the store is still there.
+func (b *Broker) examine(s *server.Server) error {
+	if err := b.lock.stands(); err != nil {
+		return err
+	}
+	answer := &healthAnswer{header: http.Header{}}
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "/healthz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	s.HandleHealthz(answer, request)
+	var status server.HealthStatus
+	if err := json.Unmarshal(answer.body.Bytes(), &status); err != nil {
+		return fmt.Errorf("ask the server for its health: %w", err)
+	}
+	switch {
+	case status.Error == "":
+		return nil
+	case strings.Contains(status.Error, "write error"), !s.JetStreamEnabled():
+		return fmt.Errorf("%w: %s: free space on the disk of store_dir %q; the broker starts again by itself when there is room",
+			errStoreFailed, status.Error, b.config.StoreDir)
+	}
+	return errors.New(status.Error)
+}
+
+// healthAnswer takes what the server would answer over HTTP.
+type healthAnswer struct {
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (a *healthAnswer) Header() http.Header         { return a.header }
+func (a *healthAnswer) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (a *healthAnswer) WriteHeader(int)             {}
+
+// hasRoom writes, syncs and removes a file of roomNeeded bytes.
+func hasRoom(dir string) (err error) {
+	f, err := os.CreateTemp(dir, ".room-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	if _, err := f.Write(make([]byte, roomNeeded)); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// stands fails when the store directory was removed or replaced below a broker that has its files open.
+func (l *storeLock) stands() error {
+	open, err := l.file.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the lock of the store: %w", err)
+	}
+	named, err := os.Stat(l.file.Name())
+	if err == nil && os.SameFile(open, named) {
+		return nil
+	}
+	return fmt.Errorf("store_dir %q was removed or replaced while the broker runs: what it stores is lost when it ends; "+
+		"stop the broker, bring the store back or do without it, and start the broker", filepath.Dir(l.file.Name()))
+}
