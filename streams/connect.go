@@ -215,6 +215,14 @@ func (c *Conn) Close() {
 	<-c.closed
 }
 
+// Ready is nil while the broker is connected, and otherwise names the broker that is away.
+func (c *Conn) Ready() error {
+	if c.nc.IsConnected() {
+		return nil
+	}
+	return fmt.Errorf("%s is away: trying to connect again", c.where)
+}
+
 // NATS is the connection itself, for measurements and for tests that play the stranger.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
 

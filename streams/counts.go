@@ -10,6 +10,28 @@ type Counts struct {
 	Trajectories, Rejected int
 }
 
+// TicketCounts say where a run's outstanding tickets are.
+type TicketCounts struct {
+	// Waiting were not handed out yet, or were handed back. Leased are being worked on, or were by a producer that has died.
+	Waiting, Leased int
+	// Takers are producers' requests that wait for a ticket, a few at most from each.
+	Takers int
+}
+
+// TicketCounts reads them from the broker.
+func (r *Run) TicketCounts(ctx context.Context) (c TicketCounts, err error) {
+	err = r.call(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
+		consumer, err := r.js.Consumer(ctx, r.names.tickets, durableProducers)
+		if err != nil {
+			return err
+		}
+		info := consumer.CachedInfo()
+		c = TicketCounts{Waiting: int(info.NumPending), Leased: info.NumAckPending, Takers: info.NumWaiting}
+		return nil
+	})
+	return c, err
+}
+
 // Counts reads them from the broker.
 func (r *Run) Counts(ctx context.Context) (Counts, error) {
 	var c Counts

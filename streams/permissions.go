@@ -71,6 +71,7 @@ func (p *permissions) read(streams ...string) {
 func (p *permissions) allow(role Role, n names) {
 	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
 	p.look(n.tickets, n.trajectories, n.rejected, n.events)
+	p.publish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
 	p.read(control)
 	switch role {
 	case RoleTrainer:
@@ -87,7 +88,6 @@ func (p *permissions) allow(role Role, n names) {
 		)
 	case RoleProducer:
 		p.publish(
-			"$JS.API.CONSUMER.INFO."+n.tickets+"."+durableProducers,
 			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
 			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
 			// To end a ticket that a killed broker has forgotten to have handed out.

@@ -45,6 +45,7 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 		if err != nil {
 			return nil, drained(wait, fmt.Errorf("next delivery: %w", err))
 		}
+		t.deps.Metrics.delivered()
 		t.deliveries[d.Sequence] = d
 		// Sequences passed over are messages that the feed refused: they fill the stream too.
 		t.ended += int(max(d.Sequence, t.delivered+1) - (t.delivered + 1))

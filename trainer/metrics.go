@@ -11,6 +11,7 @@ import (
 type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
+	deliveries                           prometheus.Counter
 	rejected                             *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
@@ -30,6 +31,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	m := &Metrics{
 		version:      gauge("policy_version", "Newest policy version that was saved and published."),
+		deliveries:   counter("deliveries_total", "Messages read from the trajectory stream by this process."),
 		steps:        counter("steps_total", "Steps done by this process."),
 		trajectories: counter("trajectories_total", "Trajectories trained on by this process."),
 		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
@@ -97,5 +99,11 @@ func (m *Metrics) step(v map[string]float64, s *measures) {
 		if x, ok := v[name]; ok {
 			g.Set(x)
 		}
+	}
+}
+
+func (m *Metrics) delivered() {
+	if m != nil {
+		m.deliveries.Inc()
 	}
 }

@@ -54,7 +54,13 @@ func (a *app) brokerCommand() *cobra.Command {
 func (s *session) startBroker(ctx context.Context) (*streams.Broker, error) {
 	config := s.cfg.Broker.BrokerConfig
 	config.KeysRuns = keysRuns(s.cfg)
-	return streams.StartBroker(ctx, config, s.log)
+	broker, err := streams.StartBroker(ctx, config, s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.health.Check("store", broker.Health)
+	s.registry.MustRegister(streams.NewBrokerMetrics(broker))
+	return broker, nil
 }
 
 // errEnded ends the other parts of a process when the role's own work is done.

@@ -30,6 +30,9 @@ func (s *session) connect(ctx context.Context, broker *streams.Broker, role stre
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("%w; is a broker there? start one with weir broker, or name another with --broker.url", err)
 	}
+	if err == nil {
+		s.health.Check("broker", conn.Ready)
+	}
 	return conn, err
 }
 

@@ -34,6 +34,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	if err != nil {
 		return err
 	}
+	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
 		Run: run.Name(), Stream: run, Weights: weights, NewDecoder: newDecoder(s.cfg),
 		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Registerer: s.registry, Log: s.log,

@@ -39,11 +39,13 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 	defer generator.Close()
 	s.health.Set("run", nil)
 	s.log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)
+	metrics := producers.NewMetrics(s.registry)
+	defer s.watchWork(ctx, s.producerWork(run))()
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "producer", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "producer", cfg.Name)
 	return producers.Run(ctx, cfg, producers.Deps{
 		Stream:      producers.OnRun(run, tickets),
-		Environment: t.environment(generator, producers.NewMetrics(s.registry)),
+		Environment: t.environment(generator, metrics),
 		Log:         s.log,
 	})
 }

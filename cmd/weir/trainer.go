@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,6 +75,8 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 		return err
 	}
 	s.health.Set("run", nil)
+	passes := new(atomic.Int64)
+	defer s.watchWork(ctx, s.trainerWork(run, passes))()
 
 	// Only now does the trainer hold the run's folder: one that is refused leaves no mark.
 	noted := sync.OnceFunc(func() {
@@ -87,7 +90,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	group.Go(func() error {
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
-			Engine: engine, Stream: stream, Prompts: prompts, Opening: t.agent.Opening, Demonstrations: t.demonstrations,
+			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: t.agent.Opening, Demonstrations: t.demonstrations,
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,

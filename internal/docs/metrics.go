@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
 )
 
@@ -35,6 +36,7 @@ func Collectors() ([]Metric, error) {
 		{"trainer", func(r prometheus.Registerer) error { _, err := trainer.NewMetrics(r); return err }},
 		{"producer", func(r prometheus.Registerer) error { producers.NewMetrics(r); return nil }},
 		{"inference", func(r prometheus.Registerer) error { consumers.NewMetrics(r); return nil }},
+		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{streams.NewBrokerMetrics(nil)}) }},
 	} {
 		list := recorder{role: role.name}
 		if err := role.make(&list); err != nil {
@@ -48,6 +50,9 @@ func Collectors() ([]Metric, error) {
 	}
 	return all, nil
 }
+
+// constant is a collector that makes its values when it is asked, so that only their names tell their types.
+type constant struct{ prometheus.Collector }
 
 // recorder is a registerer that notes what is registered.
 type recorder struct {
@@ -123,6 +128,11 @@ func described(d *prometheus.Desc) (Metric, error) {
 
 func typeOf(c prometheus.Collector, name string) (string, error) {
 	switch c := c.(type) {
+	case constant:
+		if strings.HasSuffix(name, "_total") {
+			return "counter", nil
+		}
+		return "gauge", nil
 	case *prometheus.CounterVec:
 		return "counter", nil
 	case *prometheus.GaugeVec, prometheus.Gauge:

@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"gpu":                   {"schemas", "gpu"},
 	"internal":              {"schemas", "internal"},
 	"internal/audit":        {"trainer", "internal"},
-	"internal/docs":         {"producers", "consumers", "trainer", "internal"},
+	"internal/docs":         {"streams", "producers", "consumers", "trainer", "internal"},
 	"internal/config":       {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
 	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
 	"internal/streambench":  {"schemas", "streams", "internal"},

@@ -12,13 +12,14 @@ import (
 // Health gathers what a process waits for. A part is not ready until it says so; a process with no parts is
 // ready. It is safe for concurrent use.
 type Health struct {
-	mu    sync.Mutex
-	parts map[string]error
+	mu     sync.Mutex
+	parts  map[string]error
+	checks map[string]func() error
 }
 
 // NewHealth starts with the named parts not ready.
 func NewHealth(parts ...string) *Health {
-	h := &Health{parts: map[string]error{}}
+	h := &Health{parts: map[string]error{}, checks: map[string]func() error{}}
 	for _, p := range parts {
 		h.parts[p] = fmt.Errorf("starting")
 	}
@@ -32,13 +33,24 @@ func (h *Health) Set(part string, err error) {
 	h.parts[part] = err
 }
 
-// Ready returns nil when every part is, else an error that lists those that are not.
-func (h *Health) Ready() error {
+// Check has a part asked whether it is ready whenever somebody wants to know. check must answer at once.
+func (h *Health) Check(part string, check func() error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.checks[part] = check
+}
+
+// Ready returns nil when every part is ready, else an error that lists the parts that are not.
+func (h *Health) Ready() error {
+	h.mu.Lock()
+	parts, checks := maps.Clone(h.parts), maps.Clone(h.checks)
+	h.mu.Unlock()
+	for part, check := range checks {
+		parts[part] = check()
+	}
 	var waiting []string
-	for _, part := range slices.SortedFunc(maps.Keys(h.parts), cmp.Compare[string]) {
-		if err := h.parts[part]; err != nil {
+	for _, part := range slices.SortedFunc(maps.Keys(parts), cmp.Compare[string]) {
+		if err := parts[part]; err != nil {
 			waiting = append(waiting, fmt.Sprintf("%s: %v", part, err))
 		}
 	}

@@ -22,20 +22,26 @@ type ServerConfig struct {
 	Listen string `koanf:"listen"`
 	// Pprof also serves /debug/pprof/. Defaults to false.
 	Pprof bool `koanf:"pprof"`
+	// StalledAfter is how long a role may do nothing while work waits for it before /readyz says that it is not ready,
+	// and why. It must be longer than the longest single call of a tool or an engine. Defaults to 5m; 0 never says so.
+	StalledAfter time.Duration `koanf:"stalled_after"`
 }
 
 // DefaultServerConfig listens on any free loopback port.
-func DefaultServerConfig() ServerConfig { return ServerConfig{Listen: "127.0.0.1:0"} }
+func DefaultServerConfig() ServerConfig {
+	return ServerConfig{Listen: "127.0.0.1:0", StalledAfter: 5 * time.Minute}
+}
 
-// Validate reports an address that cannot be one.
+// Validate reports every fault.
 func (c ServerConfig) Validate() error {
-	if c.Listen == "" {
-		return nil
+	var faults []error
+	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
+		faults = append(faults, fmt.Errorf("listen: %q: want host:port such as 127.0.0.1:9090", c.Listen))
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("listen: %q: want host:port such as 127.0.0.1:9090", c.Listen)
+	if c.StalledAfter < 0 {
+		faults = append(faults, fmt.Errorf("stalled_after: %s: must not be negative", c.StalledAfter))
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // NewRegistry holds the Go and process collectors and weir_build_info.

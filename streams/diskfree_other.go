@@ -1,0 +1,8 @@
+//go:build !unix
+
+package streams
+
+import "errors"
+
+// diskFree is not known here.
+func diskFree(string) (uint64, error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,14 @@
+//go:build unix
+
+package streams
+
+import "golang.org/x/sys/unix"
+
+// diskFree is how many bytes this user can still write on the disk of a folder.
+func diskFree(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil
+}
