@@ -317,6 +317,37 @@ func (f *Feed) Passed() uint64 {
 	return f.passed
 }
 
+// Behind says whether the stream holds a message that Next has not looked at yet. It is of Next's goroutine.
+func (f *Feed) Behind(ctx context.Context) (bool, error) {
+	name := f.run.names.trajectories
+	behind := false
+	err := f.run.call(ctx, "look whether "+name+" holds more", name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		state := s.CachedInfo().State
+		next := max(f.Passed()+1, state.FirstSeq)
+		if behind = next <= state.LastSeq; !behind {
+			return nil
+		}
+		// What was deleted at the end of the stream still counts as its last.
+		info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+		if err != nil {
+			return err
+		}
+		deleted := uint64(0)
+		for _, sequence := range info.State.Deleted {
+			if sequence >= next {
+				deleted++
+			}
+		}
+		behind = next+deleted <= info.State.LastSeq
+		return nil
+	})
+	return behind, err
+}
+
 // Refused counts the messages that the feed has refused by itself since it was asked last, by reason. It is of Next's
 // goroutine.
 func (f *Feed) Refused() map[Reason]int {

@@ -61,6 +61,10 @@ func (s *overStreams) Issue(ctx context.Context, tickets ...*schemas.Ticket) err
 	return s.run.Issue(ctx, tickets...)
 }
 
+func (s *overStreams) OutstandingTickets(ctx context.Context) (int, error) {
+	return s.run.OutstandingTickets(ctx)
+}
+
 func (s *overStreams) UpdateControl(ctx context.Context, change func(*schemas.Control) *schemas.Control) error {
 	return s.run.UpdateControl(ctx, change)
 }

@@ -25,6 +25,8 @@ type Stream interface {
 	// Watch returns ErrFenced as soon as another trainer has taken the run, and nil when ctx ends.
 	Watch(ctx context.Context) error
 	Issue(ctx context.Context, tickets ...*schemas.Ticket) error
+	// OutstandingTickets counts the tickets that were issued and are not done, leased ones included.
+	OutstandingTickets(ctx context.Context) (int, error)
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
 	// ErrRecreated when the stream is not the one the position was taken from.
 	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
@@ -47,6 +49,8 @@ type Feed interface {
 	Next(ctx context.Context) (*Delivery, error)
 	// Passed is the sequence up to which every message was delivered, or refused by the feed itself.
 	Passed() uint64
+	// Behind says whether the stream holds a message that Next has not come to.
+	Behind(ctx context.Context) (bool, error)
 	// Refused counts the messages that the feed itself refused since it was asked last.
 	Refused() map[batch.Reason]int
 	// Fullness is how full the stream is, or how near the feed is to its bound of pending messages, from 0 to 1.

@@ -209,6 +209,10 @@ type world struct {
 	// many prompts.
 	room int
 	flat uint64
+	// steal ends a ticket and nothing comes of it.
+	steal func(*schemas.Ticket) bool
+	// idle says so when nobody has work, as a broker does, where else that is an error.
+	idle bool
 	// change spoils a trajectory on its way, by its sequence; nil leaves all as they are.
 	change func(sequence uint64, t *schemas.Trajectory)
 	// backwards rolls the newest ticket out first.
@@ -261,6 +265,12 @@ func (w *world) Issue(_ context.Context, tickets ...*schemas.Ticket) error {
 		}
 	}
 	return nil
+}
+
+func (w *world) OutstandingTickets(context.Context) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tickets), nil
 }
 
 func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards map[string][]byte) error {
@@ -370,6 +380,12 @@ func (f *worldFeed) Refused() map[batch.Reason]int { return nil }
 
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
 
+func (f *worldFeed) Behind(context.Context) (bool, error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	return int(f.next) < len(f.w.messages), nil
+}
+
 func (f *worldFeed) SetMaxPending(_ context.Context, n int) error {
 	f.maxPending = n
 	return nil
@@ -385,6 +401,9 @@ func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 		for int(f.next) >= len(f.w.messages) {
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
+			}
+			if f.w.idle && len(f.w.tickets) == 0 {
+				return ErrIdle
 			}
 			if !f.w.rollOut() {
 				return errors.New("the trainer waits, but nobody has work")
@@ -453,6 +472,9 @@ func (w *world) rollOut() bool {
 	}
 	t := w.tickets[at]
 	w.tickets = slices.Delete(w.tickets, at, at+1)
+	if w.steal != nil && w.steal(t) {
+		return true
+	}
 	noise := fnv.New64a()
 	_, _ = noise.Write([]byte(t.ID))
 	n := noise.Sum64() % 32

@@ -14,8 +14,8 @@ import (
 const (
 	// ReasonGivenUp ends a prompt that was issued max_attempts times and never came to a usable group.
 	ReasonGivenUp batch.Reason = "given_up"
-	// ReasonLost ends a group whose trajectories went with a stream that was made anew.
-	ReasonLost batch.Reason = "lost"
+	// ReasonLost ends a group whose trajectories went with a stream that was made anew, or never came.
+	ReasonLost = batch.ReasonLost
 )
 
 // issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: what it
@@ -177,6 +177,9 @@ func (i *issuer) apply(e batch.Effects) {
 			i.again = append(i.again, checkpoint.Again{Cursor: d.Group.Cursor, Attempt: d.Group.Attempt})
 		}
 		i.dropped = append(i.dropped, drop)
+	}
+	for _, id := range e.Lost {
+		i.rejected = append(i.rejected, checkpoint.RecordRejection{ID: id, Reason: ReasonLost})
 	}
 	for _, v := range e.Verdicts {
 		if v.State == batch.Rejected {

@@ -40,6 +40,9 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 			if err := t.relieve(ctx); err != nil {
 				return nil, err
 			}
+			if err := t.giveUp(ctx); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if err != nil {

@@ -238,7 +238,7 @@ func reasons() []string {
 	all := []string{
 		string(streams.ReasonMalformed), string(streams.ReasonVersion), string(streams.ReasonOversized),
 		string(batch.ReasonStale), string(batch.ReasonDuplicate), string(batch.ReasonForeign),
-		string(batch.ReasonPoisoned), string(batch.ReasonIncomplete), string(batch.ReasonZeroVariance),
+		string(batch.ReasonPoisoned), string(batch.ReasonIncomplete), string(batch.ReasonZeroVariance), string(batch.ReasonLost),
 	}
 	slices.Sort(all)
 	return all

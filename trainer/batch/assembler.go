@@ -84,8 +84,9 @@ type Assembler struct {
 	kept  map[string]bool
 	taken *Batch
 	flat  int // as Start.Flat
-	// abandoned are the groups that the last Advance dropped while samples were awaited.
-	abandoned []string
+	// abandoned are the groups that the last Advance dropped while samples were awaited, and those given up before it;
+	// givenUp are those given up since.
+	abandoned, givenUp []string
 }
 
 // New begins at start.
@@ -174,7 +175,7 @@ func (a *Assembler) Pass(sequence uint64) { a.ledger.highest = max(a.ledger.high
 // a matter of timing, which must change nothing.
 func (a *Assembler) Advance(version int64) Effects {
 	var e Effects
-	a.version, a.abandoned = version, nil
+	a.version, a.abandoned, a.givenUp = version, a.givenUp, nil
 	for _, g := range slices.Clone(a.order) {
 		switch {
 		case g.ready:
@@ -187,6 +188,39 @@ func (a *Assembler) Advance(version int64) Effects {
 		}
 	}
 	a.expireEarly(&e)
+	a.judge(nil, &e)
+	a.record(e)
+	return e
+}
+
+// Awaited counts the samples of open groups that have neither come nor been cancelled.
+func (a *Assembler) Awaited() int {
+	n := 0
+	for _, g := range a.order {
+		if !g.ready {
+			n += g.Size - len(g.members) - len(g.cancelled)
+		}
+	}
+	return n
+}
+
+// GiveUp says that what is awaited will not come: each open group is judged on what it has. It is for when nothing is left
+// that the samples could come from. As those that were refused they have ended, also for a trainer that starts again.
+func (a *Assembler) GiveUp() Effects {
+	var e Effects
+	for _, g := range a.order {
+		if g.ready || g.complete() {
+			continue
+		}
+		for s := range g.Size {
+			if _, came := g.members[s]; !came && !g.cancelled[s] {
+				g.refuse(s)
+				e.Lost = append(e.Lost, TicketID(g.Cursor, g.Attempt, s))
+			}
+		}
+		g.lost = true
+		a.givenUp = append(a.givenUp, g.ID())
+	}
 	a.judge(nil, &e)
 	a.record(e)
 	return e

@@ -80,6 +80,8 @@ type assembly struct {
 	refused map[int]bool
 	markers []Delivery
 	ready   bool
+	// lost says that samples of it were given up.
+	lost bool
 	// opening is Config.Opening of the ticket's prompt; nil until it was asked for.
 	opening []int32
 	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.

@@ -36,8 +36,11 @@ func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
 	if len(g.samples()) < a.cfg.MinGroup || a.cfg.Baseline && g.baseline() == nil {
 		reason := ReasonIncomplete
-		if stale > 0 {
+		switch {
+		case stale > 0:
 			reason = ReasonStale
+		case g.lost:
+			reason = ReasonLost
 		}
 		a.drop(g, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
 		return
@@ -89,8 +92,8 @@ func (a *Assembler) choose(g *assembly) []Member {
 
 func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {
 	reason := d.Reason
-	if reason == ReasonStale {
-		reason = ReasonIncomplete // the members left are not stale themselves
+	if reason == ReasonStale || reason == ReasonLost {
+		reason = ReasonIncomplete // the members left are neither themselves
 	}
 	for _, m := range g.sorted() {
 		e.reject(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))

@@ -22,8 +22,8 @@ func (s State) String() string {
 // Reason says why a trajectory was not trained on.
 type Reason string
 
-// The reasons. The first four mean that the message itself was refused; the last two that it was in order
-// but its group could not be used.
+// The reasons. The first four mean that the message itself was refused; the next two that it was in order
+// but its group could not be used; the last that there is none.
 const (
 	ReasonStale        Reason = "stale"         // its oldest token is more than eta versions behind
 	ReasonDuplicate    Reason = "duplicate"     // its sample was delivered before, or its group has ended
@@ -31,10 +31,13 @@ const (
 	ReasonPoisoned     Reason = "poisoned"      // its content cannot be trained on
 	ReasonIncomplete   Reason = "incomplete"    // too few samples of its group can be used, or not its baseline
 	ReasonZeroVariance Reason = "zero_variance" // its group is not worth training on: as a rule, all its rewards are equal
+	ReasonLost         Reason = "lost"          // it never came, and nothing is left that it could come from
 )
 
 // Refusal says whether the message belongs with the rejected ones, for people to look at.
-func (r Reason) Refusal() bool { return r != ReasonIncomplete && r != ReasonZeroVariance }
+func (r Reason) Refusal() bool {
+	return r != ReasonIncomplete && r != ReasonZeroVariance && r != ReasonLost
+}
 
 // Delivery is one message of the stream: a trajectory or a group-closed marker, the other being nil.
 type Delivery struct {
@@ -79,6 +82,8 @@ type Effects struct {
 	// Ready groups became so.
 	Ready []Group
 	Drops []Drop
+	// Lost are the ids of samples that were given up.
+	Lost []string
 }
 
 func (e *Effects) settle(seq uint64) {

@@ -70,7 +70,8 @@ type RecordMember struct {
 
 // RecordRejection is a trajectory that was not trained on.
 type RecordRejection struct {
-	ID       string       `json:"id"`
+	ID string `json:"id"`
+	// Sequence is 0 of a sample that was lost: it never came.
 	Sequence uint64       `json:"seq"`
 	Reason   batch.Reason `json:"reason"`
 }

@@ -1,0 +1,195 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	auditing "github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// lost are the ids of the samples that the record says to be lost, sorted.
+func lost(records []checkpoint.Record) []string {
+	var ids []string
+	for _, r := range records {
+		for _, x := range r.Rejected {
+			if x.Reason == batch.ReasonLost {
+				ids = append(ids, x.ID)
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Defects P6 and F4: a ticket that was ended without a trajectory left its group waiting for ever.
+func TestSamplesOfWhichNothingIsLeftAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			var stolen []string
+			prepare := func() (Config, *world) {
+				cfg := testConfig(t.TempDir())
+				cfg.Eta, cfg.Depth, cfg.Deterministic = int(seed%3), int(seed%3), seed%2 == 0
+				w := newWorld(vocab)
+				w.idle, stolen = true, nil
+				w.steal = func(ticket *schemas.Ticket) bool {
+					theft := ticket.Seed%3 == 0 && ticket.Attempt < 2
+					if theft && !slices.Contains(stolen, ticket.ID) {
+						stolen = append(stolen, ticket.ID)
+					}
+					return theft
+				}
+				return cfg, w
+			}
+			cfg, w := prepare()
+			train(t, cfg, w)
+			slices.Sort(stolen)
+			records := audit(t, cfg, w)
+			require.NotEmpty(t, stolen)
+			require.Subset(t, stolen, lost(records))
+			if cfg.Eta == 0 {
+				require.Equal(t, stolen, lost(records))
+			}
+			require.Equal(t, len(lost(records)), len(slices.Compact(lost(records))), "given up once")
+
+			// Killed in between, it comes to an end all the same, and nothing is trained on twice.
+			cfg, w = prepare()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			w.crash = func(string) error {
+				if rng.IntN(100) == 0 {
+					return errCrash
+				}
+				return nil
+			}
+			train(t, cfg, w)
+			require.Subset(t, stolen, lost(audit(t, cfg, w)))
+		})
+	}
+}
+
+func TestAPromptWhoseSamplesAreAlwaysLostIsGivenUp(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.MaxAttempts = 3
+	w := newWorld(vocab)
+	w.idle, w.steal = true, func(ticket *schemas.Ticket) bool { return ticket.Cursor == 1 }
+	train(t, cfg, w)
+	var ends []string
+	for _, r := range audit(t, cfg, w) {
+		for _, d := range r.Dropped {
+			if d.Cursor == 1 {
+				ends = append(ends, fmt.Sprint(d.Group, " ", d.Reason))
+			}
+		}
+	}
+	require.Equal(t, []string{"g000001-a0 lost", "g000001-a1 lost", "g000001-a2 given_up"}, ends)
+}
+
+// Defects P6 and F4, over JetStream: a thief with a producer's key takes tickets and acks them, and a producer of another wire
+// version publishes what the trainer's feed refuses.
+func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(ctx context.Context, conn *streams.Conn, run *streams.Run) error{
+		"a thief": func(ctx context.Context, conn *streams.Conn, _ *streams.Run) error {
+			js, err := jetstream.New(conn.NATS())
+			if err != nil {
+				return err
+			}
+			c, err := js.Consumer(ctx, "WEIR_test_TICKETS", "producers")
+			if err != nil {
+				return err
+			}
+			for taken := 0; taken < 70; {
+				taking, err := c.Fetch(70 - taken)
+				if err != nil {
+					return err
+				}
+				for m := range taking.Messages() {
+					taken++
+					if err := m.DoubleAck(ctx); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		},
+		"a producer of another version": func(ctx context.Context, conn *streams.Conn, run *streams.Run) error {
+			source, err := run.Tickets(ctx, streams.TicketOptions{Producer: "newer"})
+			if err != nil {
+				return err
+			}
+			defer source.Close()
+			js, err := jetstream.New(conn.NATS())
+			if err != nil {
+				return err
+			}
+			w := newWorld(vocab)
+			w.weights[0] = newBigram(vocab).table
+			for range 70 {
+				lease, err := source.Take(ctx)
+				if err != nil {
+					return err
+				}
+				tr := w.sample(lease.Ticket, 0)
+				tr.Producer = "newer"
+				data, err := schemas.Marshal(tr)
+				if err != nil {
+					return err
+				}
+				data = bytes.Replace(data, []byte("\xa6schema\x01"), []byte("\xa6schema\x63"), 1)
+				if _, err := js.Publish(ctx, "weir.test.trajectories.0.newer", data, jetstream.WithMsgID(tr.ID)); err != nil {
+					return err
+				}
+				if err := lease.Done(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn := streamtest.Conn(t)
+			run := streamtest.Open(t, conn)
+			cfg := testConfig(t.TempDir())
+			cfg.Steps, cfg.BatchGroups = 3, 24
+			producing, stop := context.WithCancel(t.Context())
+			var group errgroup.Group
+			group.Go(func() error {
+				if err := harm(producing, conn, run); err != nil {
+					return err
+				}
+				return produce(producing, run, "p", cfg.Eta)
+			})
+			trainOver(t, cfg, run)
+			stop()
+			require.ErrorIs(t, group.Wait(), context.Canceled)
+			records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+			require.NoError(t, err)
+			require.Len(t, records, int(cfg.Steps)+1)
+			require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+			ended := len(lost(records))
+			for rejected, err := range run.Rejected(t.Context()) {
+				require.NoError(t, err)
+				require.Equal(t, streams.ReasonVersion, rejected.Reason)
+				require.True(t, strings.HasSuffix(rejected.Subject, ".newer"))
+			}
+			require.Positive(t, ended)
+		})
+	}
+}
