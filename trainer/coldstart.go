@@ -15,6 +15,10 @@ import (
 type ColdStart struct {
 	// Steps is the number of optimizer steps; 0 skips the cold start. Defaults to 0.
 	Steps int64 `koanf:"steps"`
+	// Enough ends the cold start before its last step when a step's mean loss is below it, in nats a token: a policy that
+	// imitates perfectly says the same each time that it is asked, and leaves nothing to compare. 0 never does. Defaults to
+	// 0.02.
+	Enough float64 `koanf:"enough"`
 	// Batch is the number of demonstrations a step. Defaults to 32.
 	Batch int `koanf:"batch"`
 	// MicroTokens bounds the tokens of one forward and backward. Defaults to 8192.
@@ -27,7 +31,7 @@ type ColdStart struct {
 // DefaultColdStart has the defaults.
 func DefaultColdStart() ColdStart {
 	return ColdStart{
-		Batch: 32, MicroTokens: 8192, ReportEvery: 20,
+		Enough: 0.02, Batch: 32, MicroTokens: 8192, ReportEvery: 20,
 		Optimizer: Optimizer{
 			LearningRate: 4e-3, Schedule: ScheduleLinear, WarmupSteps: 30, FinalRatio: 0.1,
 			Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1,
@@ -39,6 +43,7 @@ func DefaultColdStart() ColdStart {
 func (c ColdStart) Validate() error {
 	var f faults
 	f.notNegative("steps", c.Steps)
+	f.check("enough", c.Enough >= 0 && finite(c.Enough), fmt.Sprintf("%g: must not be negative", c.Enough))
 	f.positive("batch", int64(c.Batch))
 	f.positive("micro_tokens", int64(c.MicroTokens))
 	f.positive("report_every", c.ReportEvery)
@@ -61,9 +66,13 @@ func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstr
 			return fmt.Errorf("cold start step %d: %w", step, err)
 		}
 		sum, tokens = sum+total, tokens+count
-		if report != nil && ((step+1)%c.ReportEvery == 0 || step+1 == c.Steps) {
+		enough := total/count < c.Enough
+		if report != nil && ((step+1)%c.ReportEvery == 0 || step+1 == c.Steps || enough) {
 			report(step+1, sum/tokens)
 			sum, tokens = 0, 0
+		}
+		if enough {
+			break
 		}
 	}
 	return forgetMoments(ctx, engine)

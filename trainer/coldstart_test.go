@@ -23,7 +23,7 @@ func (broken) Demonstration(uint64) ([]int32, []uint8) { return []int32{0, 1}, [
 
 func coldConfig() ColdStart {
 	c := DefaultColdStart()
-	c.Steps, c.Batch, c.ReportEvery, c.MicroTokens = 40, 8, 10, 12
+	c.Steps, c.Enough, c.Batch, c.ReportEvery, c.MicroTokens = 40, 0, 8, 10, 12
 	c.Optimizer.LearningRate, c.Optimizer.WarmupSteps = 1, 4
 	return c
 }
@@ -43,6 +43,24 @@ func TestImitateLearnsTheDemonstrations(t *testing.T) {
 	again := newBigram(vocab)
 	require.NoError(t, Imitate(t.Context(), coldConfig(), again, counting{}, nil))
 	require.Equal(t, e.table, again.table)
+}
+
+// Newcomer's friction 2: a cold start that goes on until the policy imitates perfectly leaves nothing to compare.
+func TestImitateEndsWhenTheDemonstrationsAreLearnt(t *testing.T) {
+	t.Parallel()
+	steps := func(enough float64) (last int64, loss float64) {
+		c := coldConfig()
+		c.Steps, c.ReportEvery, c.Enough = 400, 1, enough
+		require.NoError(t, Imitate(t.Context(), c, newBigram(vocab), counting{}, func(step int64, l float64) { last, loss = step, l }))
+		return last, loss
+	}
+	all, low := steps(0)
+	require.EqualValues(t, 400, all)
+	require.Less(t, low, 0.05)
+	ended, loss := steps(0.5)
+	require.Less(t, ended, int64(400))
+	require.Less(t, loss, 0.5, "the last step is reported")
+	require.Greater(t, loss, low)
 }
 
 func TestSplittingAStepIntoMicroBatchesChangesNothingButRounding(t *testing.T) {

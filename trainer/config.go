@@ -36,6 +36,10 @@ type Config struct {
 	// MaxDroppedGroups bounds the groups that the selection drops in one step: after that the step goes on with the
 	// groups it has, one at least. 0 is no bound. Defaults to 128.
 	MaxDroppedGroups int `koanf:"max_dropped_groups"`
+	// StopWhenStuck ends the run with an error when MaxDroppedGroups, or 128 where that has no bound, were dropped for a
+	// step and not one group was kept. Otherwise the run says so, and why, and waits for a question that teaches something.
+	// Defaults to false.
+	StopWhenStuck bool `koanf:"stop_when_stuck"`
 	// MaskTools keeps what tools returned out of the loss. Turning it off trains on every token, to show what the
 	// mask is for. Defaults to true.
 	MaskTools bool `koanf:"mask_tools"`

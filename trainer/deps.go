@@ -139,7 +139,8 @@ type Deps struct {
 	Log       *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Observer is called once a step, and during the cold start, on the loop's goroutine; it may be nil.
+	// Observer is called once a step, during the cold start and while groups are dropped, on the loop's goroutine; it may
+	// be nil.
 	Observer func(schemas.Event)
 	// Reported is the newest step that Observer was told to be done and has kept. A trainer that starts from a later one,
 	// as it was killed before it could tell, tells of that first, with what the checkpoint knows. nil tells of none.

@@ -23,6 +23,7 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 	for {
 		b, err := t.assembler.Take()
 		if err != nil || b != nil {
+			t.flatBefore = 0
 			return b, err
 		}
 		if err := t.gather(ctx); err != nil {
@@ -53,14 +54,15 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 		// Sequences passed over are messages that the feed refused: they fill the stream too.
 		t.ended += int(max(d.Sequence, t.delivered+1) - (t.delivered + 1))
 		t.delivered = max(t.delivered, d.Sequence)
-		dropped := t.assembler.Flat()
 		e := t.assembler.Add(d.Delivery)
 		t.issuer.apply(e)
-		t.warnOfDrops(dropped)
 		if err := t.dispose(ctx, e.Verdicts); err != nil {
 			return nil, err
 		}
 		if err := t.plan(ctx); err != nil {
+			return nil, err
+		}
+		if err := t.lookAtDrops(); err != nil {
 			return nil, err
 		}
 		if t.ended >= t.cfg.Checkpoint.Messages {
@@ -68,22 +70,6 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 				return nil, err
 			}
 		}
-	}
-}
-
-// manyDrops is how many dropped groups to one that was kept are worth a word.
-const manyDrops = 32
-
-// warnOfDrops says so, once for every manyDrops groups, when the selection leaves next to nothing to train on: the run
-// would look as if it stood still. before is how many groups were dropped when that was last looked at.
-func (t *trainer) warnOfDrops(before int) {
-	dropped := t.assembler.Flat()
-	if dropped/manyDrops == before/manyDrops {
-		return
-	}
-	if _, kept, _ := t.assembler.Counts(); kept*manyDrops <= dropped {
-		t.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
-			"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", t.step+1, "dropped", dropped, "kept", kept)
 	}
 }
 
@@ -197,6 +183,9 @@ func (t *trainer) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 		}
 		if v.State == batch.Rejected {
 			t.now.refusals[string(v.Reason)]++
+		}
+		if v.Reason == batch.ReasonZeroVariance && d != nil {
+			t.now.drought.note(d.Trajectory)
 		}
 		switch {
 		case d != nil && v.State == batch.Rejected && v.Reason.Refusal():

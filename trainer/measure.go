@@ -20,6 +20,7 @@ type measures struct {
 	wait, old, update, save, publish time.Duration
 	// refusals counts by reason.
 	refusals map[string]int64
+	drought  drought
 	// losses are the loss's own metrics; entropy and mismatch are means over sampled tokens.
 	losses            loss.Metrics
 	loss              float64

@@ -64,6 +64,10 @@ type trainer struct {
 	totals  checkpoint.Totals
 	result  loss.Result
 	now     measures
+	// flatBefore are the groups dropped for the step in hand by an earlier process, whose rewards are not known.
+	flatBefore int
+	// sparse counts the steps of this process for which hardly any group was kept.
+	sparse int
 	// untold is the step that the checkpoint is of, where nobody was told of it; nil where somebody was.
 	untold *untold
 }
@@ -143,18 +147,28 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 			return nil, errors.New("cold start: there are no demonstrations")
 		}
 		began := t.deps.Now()
-		err := Imitate(ctx, t.cfg.ColdStart, t.deps.Engine, t.deps.Demonstrations, func(step int64, loss float64) {
-			t.deps.Log.Debug("cold start", "step", step, "loss", loss)
+		tell := func(step, steps int64, loss float64) {
 			t.deps.Observer(schemas.Event{
 				Run: t.deps.Stream.Run(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
 				Metrics: map[string]float64{
-					"cold_start/loss": loss, "cold_start/step": float64(step), "cold_start/steps": float64(t.cfg.ColdStart.Steps),
+					"cold_start/loss": loss, "cold_start/step": float64(step), "cold_start/steps": float64(steps),
 					"time/cold_start": t.deps.Now().Sub(began).Seconds(),
 				},
 			})
+		}
+		var last int64
+		var learnt float64
+		err := Imitate(ctx, t.cfg.ColdStart, t.deps.Engine, t.deps.Demonstrations, func(step int64, loss float64) {
+			t.deps.Log.Debug("cold start", "step", step, "loss", loss)
+			tell(step, t.cfg.ColdStart.Steps, loss)
+			last, learnt = step, loss
 		})
 		if err != nil {
 			return nil, err
+		}
+		if last < t.cfg.ColdStart.Steps {
+			t.deps.Log.Info("cold start ended early: the demonstrations are learnt", "step", last, "of", t.cfg.ColdStart.Steps, "loss", learnt)
+			tell(last, last, learnt)
 		}
 	}
 	w, o, err := snapshot(ctx, t.deps.Engine)
@@ -209,7 +223,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	if err := t.openFeed(ctx, c); err != nil {
 		return err
 	}
-	t.delivered = s.Ledger.Low
+	t.delivered, t.flatBefore = s.Ledger.Low, s.FlatGroups
 	t.assembler = batch.New(batch.Config{
 		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Baseline: t.cfg.baseline(), Eta: t.eta,
 		InOrder: t.cfg.Deterministic, Choose: t.cfg.choose, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),

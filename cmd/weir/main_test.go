@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,7 +26,7 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered, "companies": companies},
 		Setup: func(env *testscript.Env) error {
 			address, err := freeAddress()
 			env.Setenv("ADDRESS", address)
@@ -78,6 +80,54 @@ func answered(ts *testscript.TestScript, neg bool, args []string) {
 		<-tick.C
 	}
 	ts.Fatalf("nobody takes connections on %s", args[0])
+}
+
+// companies writes a newcomer's corpus: passages about 60 made-up companies, a question with one hop and one with two about
+// each, and demonstrations of the 80 about the first 40, which are the training split.
+func companies(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: companies")
+	}
+	random := rand.New(rand.NewPCG(3, 0))
+	syllables := strings.Fields("ba do ki lu me no pa ri so tu ve za gra tri plo")
+	taken := map[string]bool{}
+	word := func(n int, end string) (w string) {
+		for w == "" || taken[w] {
+			w = ""
+			for range n {
+				w += syllables[random.IntN(len(syllables))]
+			}
+			w += end
+		}
+		taken[w] = true
+		return w
+	}
+	type object = map[string]any
+	files := map[string]*strings.Builder{}
+	add := func(file string, row object) {
+		if files[file] == nil {
+			files[file] = &strings.Builder{}
+		}
+		fmt.Fprintln(files[file], jsonText(row))
+	}
+	for i := range 60 {
+		company, founder, town := word(3, "corp"), word(2, "")+" "+word(3, ""), word(2, "ville")
+		founded, born := company+" was founded by "+founder+" .", founder+" was born in "+town+" ."
+		add("corpus.jsonl", object{"title": company, "text": founded})
+		add("corpus.jsonl", object{"title": founder, "text": born})
+		who, where := "who founded "+company+" ?", "where was the founder of "+company+" born ?"
+		split := []string{"train", "train", "train", "train", "validation", "test"}[i/10]
+		add("questions.jsonl", object{"question": who, "answers": []string{founder}, "source": "one hop", "split": split})
+		add("questions.jsonl", object{"question": where, "answers": []string{town}, "source": "two hops", "split": split})
+		if split == "train" {
+			first := object{"search": company, "info": founded}
+			add("demonstrations.jsonl", object{"question": who, "steps": []object{first}, "answer": founder})
+			add("demonstrations.jsonl", object{"question": where, "steps": []object{first, {"search": founder, "info": born}}, "answer": town})
+		}
+	}
+	for name, rows := range files {
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(rows.String()), 0o644))
+	}
 }
 
 func jsonText(v any) string {

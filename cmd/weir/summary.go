@@ -55,6 +55,9 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	if err != nil {
 		return err
 	}
+	if len(scores) > 0 {
+		fmt.Fprint(s.out, learntByHeart(scores[0].report.ExactMatch, records))
+	}
 	book, err := report.NewRecorder(metrics)
 	if err != nil {
 		return err
@@ -78,6 +81,17 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, metrics,
 		s.cfg.Run.Name, s.cfg.Run.Dir)
 	return nil
+}
+
+// learntByHeart says, where no held-out answer is right though most in training are, why that may be.
+func learntByHeart(tested float64, records []report.Record) string {
+	trained := report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "")
+	if tested > 0 || len(trained.Y) == 0 || trained.Y[len(trained.Y)-1] < 0.5 {
+		return ""
+	}
+	return fmt.Sprintf("  no held-out answer is right, and %.0f %% in training: the policy has learnt its questions by heart. One that\n"+
+		"  starts from nothing knows only the words that it was trained on: give more questions and demonstrations with the same\n"+
+		"  words, or start from a model that knows them, with --model.folder\n", 100*trained.Y[len(trained.Y)-1])
 }
 
 // titled is one line of the report.

@@ -137,7 +137,12 @@ func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 		b.view.ColdStart(e.Metrics)
 		return
 	}
-	if len(e.Metrics) > 0 {
+	if e.Type == trainer.EventDropped {
+		b.view.Dropped(e.Step, int(e.Metrics[trainer.KeyDropped]), int(e.Metrics[trainer.KeyKept]), e.Message)
+		if e.Message == "" {
+			return
+		}
+	} else if len(e.Metrics) > 0 {
 		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
 		if err := b.file.Append(rec); err != nil {
 			b.log.Warn("write down a step", "err", err)

@@ -46,7 +46,10 @@ type Progress struct {
 	scored  Record
 	rewards []rewardOf // by step
 	cold    int64      // tenths of the cold start that were printed, from 1 on; only where there is no terminal
-	drawn   []string   // lines of the live view on the screen
+	// gathered says how the next batch comes about while groups are dropped for it, trouble why that leads nowhere; "" from
+	// the step on.
+	gathered, trouble string
+	drawn             []string // lines of the live view on the screen
 }
 
 // rewardOf is a step's reward.
@@ -89,7 +92,7 @@ func (p *Progress) Add(r Record) {
 		if p.started.IsZero() {
 			p.started, p.first = p.now(), r.Step
 		}
-		p.last = r
+		p.last, p.gathered, p.trouble = r, "", ""
 		p.reward(r)
 		if !p.live {
 			fmt.Fprintln(p.out, p.line())
@@ -160,6 +163,21 @@ func (p *Progress) ColdStart(m map[string]float64) {
 	p.Phase("cold start", fmt.Sprintf("step %.0f of %.0f, loss %.3f", m["cold_start/step"], m["cold_start/steps"], m[KeyColdLoss]))
 }
 
+// Dropped shows that groups are dropped while a step gathers its batch, as their samples have equal rewards, and how many
+// are kept. trouble says that this leads nowhere, "" nothing. Without a terminal nothing is shown: the log has it.
+func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
+	if !p.live {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gathered = fmt.Sprintf("  gathering    step %d: %d groups dropped, as their samples have equal rewards; %d kept", step, dropped, kept)
+	if trouble != "" {
+		p.trouble = trouble
+	}
+	p.draw()
+}
+
 // Close leaves the last view on the screen.
 func (p *Progress) Close() {
 	p.mu.Lock()
@@ -223,6 +241,15 @@ func (p *Progress) draw() {
 				m[KeyTrajectories], m[KeyTokens], 100*m[KeyIdle]),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 	}
+	if m == nil && p.scored.Metrics != nil {
+		lines = append(lines, fmt.Sprintf("  exact match  %s  held out, greedy", p.score()))
+	}
+	if p.gathered != "" {
+		lines = append(lines, p.gathered)
+	}
+	if p.trouble != "" {
+		lines = append(lines, wrapped("  ! "+p.trouble, width)...)
+	}
 	p.drawn = p.drawn[:0]
 	for _, l := range lines {
 		l = cut(l, width)
@@ -232,6 +259,23 @@ func (p *Progress) draw() {
 	// What a wider terminal showed further below.
 	b.WriteString("\x1b[J")
 	fmt.Fprint(p.out, b.String())
+}
+
+// wrapped breaks text between words into lines of a width.
+func wrapped(text string, width int) []string {
+	lines := []string{""}
+	for i, word := range strings.Split(text, " ") {
+		last := &lines[len(lines)-1]
+		switch {
+		case i == 0:
+			*last = word
+		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
+			*last += " " + word
+		default:
+			lines = append(lines, "    "+word)
+		}
+	}
+	return lines
 }
 
 // up moves the cursor to the first line of the live view. A terminal that has become narrower since shows a line of it as

@@ -130,3 +130,28 @@ func TestARolloutStandsAboveTheLiveView(t *testing.T) {
 	require.True(t, strings.HasPrefix(out.String(), text), out.String())
 	require.NotContains(t, out.String(), "\x1b")
 }
+
+// Newcomer's friction 2: while a batch gathers nothing but groups to be dropped the screen stayed blank.
+func TestProgressShowsThatGroupsAreDropped(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	p := NewProgress(&out, true, 2, 4, time.Now)
+	p.Width = func() int { return 40 }
+	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
+	require.Contains(t, out.String(), "exact match  0.250 (version 0)")
+	p.Dropped(1, 64, 0, "")
+	require.Contains(t, out.String(), "gathering    step 1: 64 groups dropped")
+	p.Dropped(1, 128, 0, "nothing can be learnt: the policy never succeeds: ask easier questions")
+	out.Reset()
+	p.Dropped(1, 256, 0, "")
+	require.Contains(t, out.String(), "  ! nothing can be learnt: the policy\n")
+	require.Contains(t, out.String(), "    never succeeds: ask easier questions\n")
+	out.Reset()
+	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{KeyReward: 1.1}})
+	require.NotContains(t, out.String(), "nothing can be learnt")
+	require.NotContains(t, out.String(), "gathering")
+	quiet := NewProgress(&out, false, 2, 4, time.Now)
+	out.Reset()
+	quiet.Dropped(1, 128, 0, "nothing can be learnt")
+	require.Empty(t, out.String(), "the log says it there")
+}

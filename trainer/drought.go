@@ -1,0 +1,152 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// EventDropped is the type of the events that tell, while a step gathers its batch, how many groups the selection has
+// dropped for it because the rewards of their samples were equal. Message says what is wrong where nothing was kept.
+const EventDropped schemas.EventType = "dropped"
+
+// The metrics of EventDropped: how many groups were dropped since the last step, and how many were kept.
+const (
+	KeyDropped = "gather/dropped"
+	KeyKept    = "gather/kept"
+)
+
+// ErrStuck is returned, wrapped, by a trainer that was told to stop when a step finds nothing to learn from.
+var ErrStuck = errors.New("nothing can be learnt")
+
+// drought is what is known of the rollouts that a step could learn nothing from, as their groups have equal rewards.
+type drought struct {
+	// told is how many groups were dropped when that was looked at last.
+	told        int
+	rollouts    int
+	least, most float64 // rewards
+	// components are the most that each component of the rewards came to.
+	components       map[string]float64
+	logprob, sampled float64 // sum over the sampled tokens, and their number
+}
+
+// maxComponents bounds the reward components that are looked at: their names come from producers.
+const maxComponents = 16
+
+// note takes one rollout of a dropped group.
+func (d *drought) note(t *schemas.Trajectory) {
+	if d.rollouts == 0 {
+		d.least, d.most, d.components = math.Inf(1), math.Inf(-1), map[string]float64{}
+	}
+	d.rollouts++
+	d.least, d.most = min(d.least, t.Reward), max(d.most, t.Reward)
+	for name, r := range t.Rewards {
+		if _, known := d.components[name]; !known && len(d.components) == maxComponents {
+			continue
+		}
+		d.components[name] = max(d.components[name], r)
+	}
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		for k, on := range s.ActionMask {
+			if on != 0 {
+				d.logprob, d.sampled = d.logprob+float64(s.Logprobs[k]), d.sampled+1
+			}
+		}
+	}
+}
+
+// certain is the nats a sampled token below which a policy says the same each time that it is asked.
+const certain = 0.02
+
+// diagnosis says what the rewards tell, and what to do.
+func (d *drought) diagnosis() string {
+	if d.rollouts == 0 {
+		return ""
+	}
+	nats := -d.logprob / max(1, d.sampled)
+	sure := ""
+	if nats < certain {
+		sure = fmt.Sprintf(" The policy is all but certain of each token (%.3f nats): lower trainer.cold_start.steps or raise "+
+			"trainer.cold_start.enough, in a new run, or raise trainer.sampling.temperature.", nats)
+	}
+	never := slices.DeleteFunc(slices.Sorted(maps.Keys(d.components)), func(name string) bool { return d.components[name] > 0 })
+	switch {
+	case d.least < d.most:
+		if sure == "" {
+			sure = " Raise trainer.sampling.temperature, or trainer.group_size."
+		}
+		return fmt.Sprintf(" The policy answers each question the same way every time: some get reward %.4g in all samples, some %.4g.%s", d.least, d.most, sure)
+	case d.most <= 0 || len(never) > 0:
+		what := ""
+		if len(never) > 0 {
+			what = fmt.Sprintf(" (never: %s)", strings.Join(never, ", "))
+		}
+		return fmt.Sprintf(" The policy never succeeds: each of %d rollouts got reward %.4g%s. Ask easier questions, or give more or better demonstrations.%s",
+			d.rollouts, d.most, what, sure)
+	default:
+		return fmt.Sprintf(" The policy always succeeds: each of %d rollouts got reward %.4g. Nothing is left to learn here: ask harder questions.%s",
+			d.rollouts, d.most, sure)
+	}
+}
+
+// stuckAfter is how many groups are dropped, with none kept, until the run says that it learns nothing.
+func (c Config) stuckAfter() int {
+	if c.MaxDroppedGroups > 0 {
+		return c.MaxDroppedGroups
+	}
+	return DefaultConfig().MaxDroppedGroups
+}
+
+// manyDrops is how many dropped groups to one that was kept are worth a word.
+const manyDrops = 32
+
+// lookAtDrops tells of the groups dropped for this step, at each doubling of their number: the run would look as if it
+// stood still. Where none is kept it says why, and fails where the configuration says so.
+func (t *trainer) lookAtDrops() error {
+	d := &t.now.drought
+	before, dropped := d.told, t.assembler.Flat()-t.flatBefore
+	d.told = dropped
+	limit := t.cfg.stuckAfter()
+	if !doubled(before, dropped, 1) && !doubled(before, dropped, limit) {
+		return nil
+	}
+	_, kept, _ := t.assembler.Counts()
+	e := schemas.Event{
+		Run: t.deps.Stream.Run(), Type: EventDropped, At: t.deps.Now().UTC(), Role: "trainer", Step: t.step + 1, PolicyVersion: t.step,
+		Metrics: map[string]float64{KeyDropped: float64(dropped), KeyKept: float64(kept)},
+	}
+	var stuck error
+	switch {
+	case kept == 0 && doubled(before, dropped, limit):
+		stuck = fmt.Errorf("%w: the samples of each of %d questions have equal rewards.%s "+
+			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnosis())
+		e.Message = stuck.Error()
+		t.deps.Log.Warn(e.Message, "step", t.step+1, "dropped", dropped, "kept", kept)
+	case kept > 0 && kept*manyDrops <= dropped:
+		if t.sparse++; t.sparse&(t.sparse-1) == 0 {
+			t.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
+				"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", t.step+1, "dropped", dropped, "kept", kept)
+		}
+	}
+	t.deps.Observer(e)
+	if t.cfg.StopWhenStuck {
+		return stuck
+	}
+	return nil
+}
+
+// doubled says whether a count has reached base, or base times a power of two, since it was before.
+func doubled(before, now, base int) bool {
+	for n := base; n <= now; n *= 2 {
+		if n > before {
+			return true
+		}
+	}
+	return false
+}
