@@ -230,8 +230,8 @@ func (r *runRecord) lostText(f fate) string {
 	case fateRefused:
 		return "its text is not at hand: REJECTED holds no such message, or not any more; name the run's broker with --broker.url"
 	}
-	return fmt.Sprintf("its text is not kept: %s has no batch of step %d; trainer.checkpoint.batches (%d) says how many of the newest are kept, -1 is all",
-		filepath.Join(r.dir, "batches"), f.Step, r.cfg.Trainer.Checkpoint.Batches)
+	return fmt.Sprintf("its text is not kept: %s has no batch of step %d; trainer.checkpoint.batches (%d) says how many of the newest are kept, -1 is all, and trainer.checkpoint.batch_bytes (%d) how many bytes they may take, 0 is any number",
+		filepath.Join(r.dir, "batches"), f.Step, r.cfg.Trainer.Checkpoint.Batches, r.cfg.Trainer.Checkpoint.BatchBytes)
 }
 
 // batch reads the trajectories of a step from the copy that the trainer keeps.

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -59,22 +63,59 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 	}
 	sum := sha256.Sum256(data)
 	c.Record.Batch = &KeptBatch{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
-	if err := s.dropBatch(c.State.Step - int64(s.cfg.Batches)); err != nil {
+	if err := s.dropBatches(keptFile{c.State.Step, int64(len(data))}); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-// dropBatch removes the batch that is one too many; Batches below 0 keeps all.
-func (s *Store) dropBatch(step int64) error {
-	if s.cfg.Batches < 0 || step < 0 {
-		return nil
-	}
-	err := os.Remove(batchPath(s.cfg.Dir, step))
+// keptFile is a kept batch on disk.
+type keptFile struct{ step, size int64 }
+
+// keptFiles lists the kept batches of a store, oldest first.
+func keptFiles(dir string) ([]keptFile, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, batchesDir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	var kept []keptFile
+	for _, e := range entries {
+		name, _ := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".zst"), "step_")
+		step, err := strconv.ParseInt(name, 10, 64)
+		if err != nil || e.Name() != filepath.Base(batchPath(dir, step)) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, keptFile{step, info.Size()})
+	}
+	slices.SortFunc(kept, func(a, b keptFile) int { return cmp.Compare(a.step, b.step) })
+	return kept, nil
+}
+
+// dropBatches removes the oldest batches until those left are within Batches and BatchBytes. The newest, just written,
+// stays.
+func (s *Store) dropBatches(newest keptFile) error {
+	s.kept = slices.DeleteFunc(s.kept, func(k keptFile) bool { return k.step == newest.step })
+	s.kept = append(s.kept, newest)
+	bytes := int64(0)
+	for _, k := range s.kept {
+		bytes += k.size
+	}
+	for len(s.kept) > 1 && (s.cfg.Batches > 0 && len(s.kept) > s.cfg.Batches || s.cfg.BatchBytes > 0 && bytes > s.cfg.BatchBytes) {
+		oldest := s.kept[0]
+		if err := os.Remove(batchPath(s.cfg.Dir, oldest.step)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		bytes -= oldest.size
+		s.kept = s.kept[1:]
+	}
+	return nil
 }
 
 // ReadBatch reads the batch of a step as it was trained on, and checks it against the step's record. It is

@@ -15,7 +15,7 @@ var ErrNotResumable = errors.New("no checkpoint can be resumed from")
 
 // Load reads the newest complete checkpoint and makes the record of steps agree with it; nil when the store has
 // none. Damage lists the newer ones that were passed over. When the stream no longer holds what the newest
-// complete one needs, Load refuses.
+// complete one needs, or the record of steps does not hold what it goes on from, Load refuses.
 func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	steps, err := Steps(s.cfg.Dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	if err := s.holds(c, damage); err != nil {
 		return nil, damage, err
 	}
-	if err := repairRecords(s.cfg.Dir, &c.Record); err != nil {
+	if err := s.repairRecord(c); err != nil {
 		return nil, damage, err
 	}
 	s.findMarks(steps, c)

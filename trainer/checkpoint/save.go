@@ -19,10 +19,14 @@ func (s *Store) Save(c *Checkpoint) error {
 	if err := s.keepBatch(c); err != nil {
 		return fmt.Errorf("keep the batch of step %d: %w", step, err)
 	}
-	if err := s.write(c); err != nil {
-		return fmt.Errorf("save checkpoint of step %d: %w", step, err)
+	end, err := s.end()
+	if err == nil {
+		err = s.write(c, end)
 	}
-	if err := appendRecord(s.cfg.Dir, &c.Record); err != nil {
+	if err == nil {
+		err = s.writeRecord(end, &c.Record)
+	}
+	if err != nil {
 		return fmt.Errorf("save checkpoint of step %d: %w", step, err)
 	}
 	s.after("record")
@@ -44,9 +48,10 @@ func (s *Store) after(stage string) {
 // the one before. Afterwards the run goes back to no older one, so that the stream can be purged up to here.
 func (s *Store) Renew(c *Checkpoint) error {
 	step := c.State.Step
-	err := s.write(c)
+	after := s.before
+	err := s.write(c, after)
 	if err == nil {
-		err = repairRecords(s.cfg.Dir, &c.Record)
+		err = s.writeRecord(after, &c.Record)
 	}
 	if err != nil {
 		return fmt.Errorf("renew checkpoint of step %d: %w", step, err)
@@ -56,7 +61,8 @@ func (s *Store) Renew(c *Checkpoint) error {
 	return nil
 }
 
-func (s *Store) write(c *Checkpoint) error {
+// write writes a checkpoint whose line of the record comes after a tail.
+func (s *Store) write(c *Checkpoint, after Tail) error {
 	step := c.State.Step
 	final := s.Path(step)
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
@@ -83,9 +89,12 @@ func (s *Store) write(c *Checkpoint) error {
 		}
 	}
 	state := c.State
-	state.Format, state.OptimizerSteps = Format, c.Optimizer.Steps
+	state.Format, state.OptimizerSteps, state.Records = Format, c.Optimizer.Steps, &after
 	if c.Critic != nil {
 		state.CriticOptimizerSteps = c.Critic.Optimizer.Steps
+	}
+	if _, err := c.Record.line(after.Chain); err != nil { // which gives it its chain
+		return err
 	}
 	for name, v := range map[string]any{stateFile: state, recordFile: c.Record} {
 		data, err := json.MarshalIndent(v, "", " ")

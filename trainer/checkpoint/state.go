@@ -54,6 +54,8 @@ type State struct {
 	Stream  string       `json:"stream"`
 	Created time.Time    `json:"created"`
 	Ledger  batch.Ledger `json:"ledger"`
+	// Records is where the record of all steps stood before this step's line; nil where an earlier build wrote it.
+	Records *Tail `json:"records,omitempty"`
 	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
 	FlatGroups int `json:"flat_groups"`
 	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is what the

@@ -52,13 +52,18 @@ type Config struct {
 	// Messages is how many messages may end without being trained on before the last checkpoint is written anew, so
 	// that the stream can be purged of them. Defaults to 1024.
 	Messages int `koanf:"messages"`
-	// Batches is how many of the newest batches are kept whole, for audits: -1 is all, 0 none. Defaults to 64 (weir's
-	// own default is all).
+	// Batches is how many of the newest batches are kept whole, for audits: -1 is all that BatchBytes has room for, 0
+	// none. Defaults to 64 (weir's own default is -1).
 	Batches int `koanf:"batches"`
+	// BatchBytes bounds what the kept batches take on the disk, in bytes: the oldest go first, and the newest always
+	// stays. 0 is no bound. Defaults to 1 GiB.
+	BatchBytes int64 `koanf:"batch_bytes"`
 }
 
 // DefaultConfig has the defaults.
-func DefaultConfig() Config { return Config{Dir: "checkpoints", Keep: 2, Messages: 1024, Batches: 64} }
+func DefaultConfig() Config {
+	return Config{Dir: "checkpoints", Keep: 2, Messages: 1024, Batches: 64, BatchBytes: 1 << 30}
+}
 
 // Validate reports every fault.
 func (c Config) Validate() error {
@@ -78,6 +83,9 @@ func (c Config) Validate() error {
 	if c.Batches < -1 {
 		errs = append(errs, fmt.Errorf("batches: %d: must be a count, or -1 for all", c.Batches))
 	}
+	if c.BatchBytes < 0 {
+		errs = append(errs, fmt.Errorf("batch_bytes: %d: must be positive, or 0 for no bound", c.BatchBytes))
+	}
 	return errors.Join(errs...)
 }
 
@@ -91,6 +99,11 @@ type Store struct {
 	After func(stage string)
 	// marks are those of the checkpoints on disk that a run can go back to, by step.
 	marks map[int64]mark
+	// before and tail are where the line of the last step begins and ends in the record; tail is nil until that is known.
+	before Tail
+	tail   *Tail
+	// kept are the batches on disk, oldest first.
+	kept []keptFile
 }
 
 // mark is what a checkpoint needs of a stream: everything after low.
@@ -115,7 +128,11 @@ func Open(cfg Config, folder Folder) (*Store, error) {
 		return nil, fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err)
 	}
 	s := &Store{cfg: cfg, folder: folder, unlock: unlock, marks: map[int64]mark{}}
-	if err := s.sweep(); err != nil {
+	err = s.sweep()
+	if err == nil {
+		s.kept, err = keptFiles(cfg.Dir)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err), unlock())
 	}
 	return s, nil

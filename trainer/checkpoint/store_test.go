@@ -113,6 +113,12 @@ func TestSaveAndLoad(t *testing.T) {
 	require.Empty(t, damage)
 	want := sample(3)
 	want.State.Format, want.State.OptimizerSteps, want.State.CriticOptimizerSteps = Format, 12, 5
+	records, err := ReadRecords(dir)
+	require.NoError(t, err)
+	require.Len(t, records, 4, "records outlive checkpoints")
+	require.Equal(t, records[3], c.Record)
+	want.State.Records, want.Record.Chain = c.State.Records, c.Record.Chain
+	require.Equal(t, records[2].Chain, c.State.Records.Chain)
 	require.Equal(t, want.State, c.State)
 	require.Equal(t, want.Record, c.Record)
 	require.Equal(t, want.Weights, c.Weights)
@@ -126,9 +132,6 @@ func TestSaveAndLoad(t *testing.T) {
 	require.Equal(t, []int64{3, 2}, steps)
 	require.EqualValues(t, 20, s.SafePurge("S", want.State.Created))
 	require.Zero(t, s.SafePurge("S", want.State.Created.Add(1)), "of another stream nothing is known")
-	records, err := ReadRecords(dir)
-	require.NoError(t, err)
-	require.Len(t, records, 4, "records outlive checkpoints")
 }
 
 func TestEveryKeepsCheckpointsForGood(t *testing.T) {
@@ -305,13 +308,14 @@ func TestTheRecordIsRepaired(t *testing.T) {
 			dir := t.TempDir()
 			s := open(t, dir)
 			save(t, s, 0, 1, 2, 3)
+			want, err := os.ReadFile(filepath.Join(dir, RecordFile))
+			require.NoError(t, err)
 			c.spoil(t, filepath.Join(dir, RecordFile))
-			_, _, err := s.Load()
+			_, _, err = s.Load()
 			require.NoError(t, err)
-			records, err := ReadRecords(dir)
+			records, err := os.ReadFile(filepath.Join(dir, RecordFile))
 			require.NoError(t, err)
-			require.Len(t, records, 4)
-			require.Equal(t, sample(3).Record, records[3])
+			require.Equal(t, string(want), string(records))
 		})
 	}
 }
@@ -386,8 +390,8 @@ func TestADamagedReferenceIsRefused(t *testing.T) {
 func TestValidateReportsEveryFault(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, DefaultConfig().Validate())
-	err := Config{Every: -1}.Validate()
-	for _, key := range []string{"dir", "keep", "every"} {
+	err := Config{Every: -1, BatchBytes: -1}.Validate()
+	for _, key := range []string{"dir", "keep", "every", "batch_bytes"} {
 		require.ErrorContains(t, err, key)
 	}
 }
@@ -483,6 +487,49 @@ func TestABatchIsReadAgainAsItWasTrainedOn(t *testing.T) {
 	var damage *Damage
 	require.ErrorAs(t, err, &damage)
 	require.Equal(t, "step_000004.zst", damage.File)
+}
+
+// Defect F9: the kept batches grew without a bound.
+func TestKeptBatchesStayWithinTheirBytes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	size := func(steps ...int64) (sum int64) {
+		for _, step := range steps {
+			info, err := os.Stat(batchPath(dir, step))
+			require.NoError(t, err)
+			sum += info.Size()
+		}
+		return sum
+	}
+	open := func(bound int64) *Store {
+		s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: -1, BatchBytes: bound}, HuggingFace{})
+		require.NoError(t, err)
+		return s
+	}
+	keep := func(s *Store, steps ...int64) {
+		for _, step := range steps {
+			c := sample(step)
+			c.Batch = pendingMessages()[:1]
+			require.NoError(t, s.Save(c))
+		}
+	}
+	s := open(0)
+	keep(s, 1, 2, 3, 4, 5)
+	require.NoError(t, s.Close())
+	bound := size(3, 4, 5) // all are of one batch
+	s = open(bound)
+	keep(s, 6)
+	require.LessOrEqual(t, size(4, 5, 6), bound)
+	kept, err := keptFiles(dir)
+	require.NoError(t, err)
+	require.Len(t, kept, 3, "the oldest went, those of an earlier process too")
+	require.NoError(t, s.Close())
+	s = open(1)
+	keep(s, 7)
+	kept, err = keptFiles(dir)
+	require.NoError(t, err)
+	require.Equal(t, []keptFile{{7, size(7)}}, kept, "the newest stays")
+	require.NoError(t, s.Close())
 }
 
 // Defect F9: with nothing damaged the refusal read "%!w(<nil>); restore the damaged checkpoint".

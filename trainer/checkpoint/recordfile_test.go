@@ -1,0 +1,162 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recorded is a store with the record of four steps, and the record's bytes.
+func recorded(t *testing.T) (s *Store, path string, data []byte) {
+	t.Helper()
+	dir := t.TempDir()
+	s = open(t, dir)
+	save(t, s, 0, 1, 2, 3)
+	path = filepath.Join(dir, RecordFile)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return s, path, data
+}
+
+// Defect F9: a record that was removed, cut or changed was gone on from in silence.
+func TestARecordThatLacksWhatTheCheckpointGoesOnFromIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(path string, data []byte) error{
+		"removed": func(path string, _ []byte) error { return os.Remove(path) },
+		"cut":     func(path string, data []byte) error { return os.Truncate(path, int64(bytes.IndexByte(data, '\n')+1)) },
+		"another run's": func(path string, data []byte) error {
+			other := bytes.ReplaceAll(data, []byte(`"next_cursor":4`), []byte(`"next_cursor":5`))
+			lines := bytes.SplitAfter(other, []byte("\n"))
+			plain, _ := chainOf(lines[2])
+			lines[2] = append(plain, chainKey+chain("elsewhere", plain)+"\"}\n"...)
+			return os.WriteFile(path, bytes.Join(lines, nil), 0o644)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, path, data := recorded(t)
+			require.NoError(t, spoil(path, bytes.Clone(data)))
+			_, _, err := s.Load()
+			require.ErrorIs(t, err, ErrRecord)
+			for _, part := range []string{path, s.Path(3), "put the file back from a copy", "leave an empty file"} {
+				require.ErrorContains(t, err, part)
+			}
+			require.NoError(t, os.WriteFile(path, data, 0o644))
+			_, _, err = s.Load()
+			require.NoError(t, err, "put back")
+		})
+	}
+}
+
+func TestAnEmptyRecordIsGoneOnFromOnPurpose(t *testing.T) {
+	t.Parallel()
+	s, path, _ := recorded(t)
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	for range 2 { // killed before the next step, it starts again
+		_, _, err := s.Load()
+		require.NoError(t, err)
+		records, err := ReadRecords(s.Dir())
+		require.NoError(t, err)
+		require.Len(t, records, 1)
+		require.EqualValues(t, 3, records[0].Step)
+	}
+	save(t, s, 4, 5)
+	_, _, err := s.Load()
+	require.NoError(t, err)
+	records, err := ReadRecords(s.Dir())
+	require.NoError(t, err)
+	require.Len(t, records, 3)
+}
+
+func TestARecordCutWhileTheTrainerRunsEndsIt(t *testing.T) {
+	t.Parallel()
+	s, path, _ := recorded(t)
+	require.NoError(t, os.Truncate(path, 10))
+	require.ErrorIs(t, s.Save(sample(4)), ErrRecord)
+}
+
+// Defect P16: a start and a renew read the whole record.
+func TestAStartReadsNoOlderLines(t *testing.T) {
+	t.Parallel()
+	s, path, data := recorded(t)
+	noise := bytes.Repeat([]byte("?"), bytes.IndexByte(data, '\n'))
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(noise, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	c, _, err := s.Load()
+	require.NoError(t, err, "a start asks for the end of the record alone")
+	require.NoError(t, s.Renew(c))
+	_, err = ReadRecords(s.Dir())
+	require.ErrorContains(t, err, "line 1", "a reader of all finds it")
+}
+
+// Defect F9: nothing noticed a line that was changed.
+func TestALineThatWasChangedIsNamed(t *testing.T) {
+	t.Parallel()
+	s, path, data := recorded(t)
+	changed := bytes.Replace(data, []byte(`"reward":1`), []byte(`"reward":2`), 1)
+	require.NotEqual(t, data, changed)
+	require.NoError(t, os.WriteFile(path, changed, 0o644))
+	lines := 0
+	var damage []*Damage
+	for _, err := range Records(s.Dir()) {
+		lines++
+		if err != nil {
+			d := &Damage{}
+			require.ErrorAs(t, err, &d)
+			damage = append(damage, d)
+		}
+	}
+	require.Equal(t, 4, lines)
+	require.Len(t, damage, 1)
+	require.Contains(t, damage[0].Want, "line 2, step 1,")
+
+	without := bytes.SplitAfter(data, []byte("\n"))
+	require.NoError(t, os.WriteFile(path, bytes.Join(append(without[:1:1], without[2:]...), nil), 0o644))
+	_, err := ReadRecords(s.Dir())
+	require.ErrorContains(t, err, "line 2, step 2,", "a line was taken out")
+}
+
+// Defect S1: an error of the disk was taken for the end of the record, and all after it was cut.
+func TestAReadErrorIsNotTheEndOfTheRecord(t *testing.T) {
+	t.Parallel()
+	_, _, data := recorded(t)
+	broken := errors.New("input/output error")
+	for cut := range len(data) {
+		in := io.MultiReader(bytes.NewReader(data[:cut]), iotest.ErrReader(broken))
+		err := scan(in, func(int, *Record, int64, bool) bool { return true })
+		require.ErrorIs(t, err, broken, "after %d bytes", cut)
+	}
+}
+
+// A checkpoint of an earlier build says nothing of the record, and its lines have no chain.
+func TestARecordWithoutChainsIsGoneOnFrom(t *testing.T) {
+	t.Parallel()
+	s, path, data := recorded(t)
+	var plain []byte
+	for line := range bytes.Lines(data) {
+		head, _ := chainOf(line)
+		plain = append(append(plain, head...), "}\n"...)
+	}
+	require.NoError(t, os.WriteFile(path, plain, 0o644))
+	c, err := Read(s.Path(3), 3, HuggingFace{})
+	require.NoError(t, err)
+	c.State.Records = nil
+	require.NoError(t, s.repairRecord(c))
+	save(t, s, 4)
+	records, err := ReadRecords(s.Dir())
+	require.NoError(t, err)
+	require.Len(t, records, 5)
+	require.Empty(t, records[2].Chain)
+	require.NotEmpty(t, records[3].Chain)
+	_, _, err = s.Load()
+	require.NoError(t, err)
+}
