@@ -64,15 +64,46 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 		}
 	}
 	for ctx.Err() == nil {
-		if err := r.followEventsOnce(ctx, &at, fn); err != nil && ctx.Err() == nil {
+		if err := r.followEventsOnce(ctx, &at, 0, fn); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// followEventsOnce reads on after a position until reading breaks, or the stream is another.
-func (r *Run) followEventsOnce(ctx context.Context, at *Position, fn func(*schemas.Event)) error {
+// PastEvents calls fn with the newest events that are stored, at most so many, oldest first, as far as the stream reached
+// when the call began. An event that cannot be read is logged and skipped.
+func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Event)) error {
+	var state jetstream.StreamState
+	var at Position
+	err := r.call(ctx, "read events", r.names.events, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, r.names.events)
+		if err == nil {
+			state, at.Created = s.CachedInfo().State, s.CachedInfo().Created
+		}
+		return err
+	})
+	if err != nil || state.Msgs == 0 {
+		return err
+	}
+	at.Sequence = state.FirstSeq - 1
+	if state.LastSeq-at.Sequence > most {
+		at.Sequence = state.LastSeq - most
+	}
+	for at.Sequence < state.LastSeq {
+		if err := r.followEventsOnce(ctx, &at, state.LastSeq, fn); err != nil {
+			return err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return fmt.Errorf("read events: %w", err)
+		}
+	}
+	return nil
+}
+
+// followEventsOnce reads on after a position until reading breaks, the stream is another, or it has come to a sequence;
+// until 0 has no end.
+func (r *Run) followEventsOnce(ctx context.Context, at *Position, until uint64, fn func(*schemas.Event)) error {
 	var messages jetstream.MessagesContext
 	reading, stop := r.untilReconnected(ctx)
 	defer stop()
@@ -132,8 +163,11 @@ func (r *Run) followEventsOnce(ctx context.Context, at *Position, fn func(*schem
 		event := new(schemas.Event)
 		if err := schemas.Unmarshal(m.Data(), event); err != nil {
 			r.log.Warn("unreadable event skipped", "sequence", at.Sequence, "err", err)
-			continue
+		} else {
+			fn(event)
 		}
-		fn(event)
+		if until > 0 && at.Sequence >= until {
+			return nil
+		}
 	}
 }

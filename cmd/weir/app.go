@@ -154,6 +154,9 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
 		if cfg.Log.Level == "info" {
 			cfg.Log.Level = "warn"
 		}
+		if cfg.Log.Format == "auto" {
+			cfg.Log.Format = "text" // somebody reads it beside the answer, whatever it is written to
+		}
 	}
 	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
 	var err error

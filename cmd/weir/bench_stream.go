@@ -48,7 +48,7 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 			fmt.Fprintln(a.out, where)
 		}
 		report, err := streambench.Run(cmd.Context(), c, func(ctx context.Context) (*streams.Conn, error) {
-			return s.connect(ctx, nil, streams.RoleAdmin)
+			return s.connectSoon(ctx, streams.RoleAdmin)
 		})
 		if err := errors.Join(err, stop()); err != nil {
 			return err

@@ -41,6 +41,13 @@ the exit status says whether every promise held.`,
 	steps := cmd.Flags().Int64("steps", 3, "steps that the run must do before the faults, and after them")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		c := chaos.Config{
+			Mode: *mode, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
+			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Kills: *kills, Out: a.err,
+		}
+		if err := c.Validate(); err != nil { // before anything is made
+			return &exitError{exitUsage, err}
+		}
 		home := *dir
 		if home == "" {
 			if home, err = os.MkdirTemp("", "weir-chaos-"); err != nil {
@@ -51,19 +58,11 @@ the exit status says whether every promise held.`,
 		if err != nil {
 			return err
 		}
-		binary, err := os.Executable()
-		if err != nil {
+		if c.Binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("find this program: %w", err)
 		}
-		c := chaos.Config{
-			Binary: binary, Dir: filepath.Join(home, "logs"), File: file,
-			Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
-			Mode: *mode, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
-			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Kills: *kills, Out: a.err,
-		}
-		if err := c.Validate(); err != nil {
-			return &exitError{exitUsage, err}
-		}
+		c.Dir, c.File = filepath.Join(home, "logs"), file
+		c.Run, c.Broker, c.Checkpoints, c.Eta = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir, cfg.Trainer.Eta
 		report, err := chaos.Run(cmd.Context(), c)
 		if err != nil {
 			return errors.Join(err, fmt.Errorf("the run is in %s", home))

@@ -36,6 +36,16 @@ func (s *session) connect(ctx context.Context, broker *streams.Broker, role stre
 	return conn, err
 }
 
+// patience is how long a command that is no role tries to reach the broker.
+const patience = 5 * time.Second
+
+// connectSoon is connect for a command that asks and ends: a broker that is not there soon is an error.
+func (s *session) connectSoon(ctx context.Context, role streams.Role) (*streams.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.connect(ctx, nil, role)
+}
+
 func (s *session) brokerURL() string {
 	if s.cfg.Broker.URL != "" {
 		return s.cfg.Broker.URL

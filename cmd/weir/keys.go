@@ -83,7 +83,7 @@ themselves. A broker with keys that is not embedded needs it once for each run, 
 			if err != nil {
 				return err
 			}
-			conn, err := s.connect(cmd.Context(), nil, streams.RoleAdmin)
+			conn, err := s.connectSoon(cmd.Context(), streams.RoleAdmin)
 			if err != nil {
 				return err
 			}

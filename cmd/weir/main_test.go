@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered, "companies": companies},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered, "companies": companies, "eventually": eventually},
 		Setup: func(env *testscript.Env) error {
 			address, err := freeAddress()
 			env.Setenv("ADDRESS", address)
@@ -128,6 +129,24 @@ func companies(ts *testscript.TestScript, neg bool, args []string) {
 	for name, rows := range files {
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(rows.String()), 0o644))
 	}
+}
+
+// eventually PATTERN command... runs a command until what it prints matches.
+func eventually(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: eventually pattern command [argument...]")
+	}
+	pattern, err := regexp.Compile(args[0])
+	ts.Check(err)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 300 {
+		if ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		<-tick.C
+	}
+	ts.Fatalf("never printed %q", args[0])
 }
 
 func jsonText(v any) string {

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/schemas"
@@ -18,9 +17,13 @@ import (
 func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how a run stands, from its broker", Args: cobra.NoArgs,
+		Long: `Status shows how a run stands by what its streams hold. Refused are the messages in REJECTED, which weir inspect
+rejected lists; dropped are trajectories that were in order and whose group could not be used, because all its rewards
+were equal, say: weir audit counts them.`,
 		Example: "  weir status\n  weir status --run.name mine --broker.url nats://broker:4222 --follow",
 	}
 	follow := cmd.Flags().Bool("follow", false, "then print events as they come")
+	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := a.session(cmd)
 		if err != nil {
@@ -33,58 +36,32 @@ func (a *app) statusCommand() *cobra.Command {
 			return err
 		}
 		defer leave()
-		if err := s.printStatus(ctx, run, up); err != nil {
+		now, err := s.readStatus(ctx, run, up)
+		if err != nil {
 			return err
 		}
-		if !*follow || !up {
+		if format.json() {
+			err = s.printJSON(now)
+		} else {
+			now.print(s.out)
+		}
+		if err != nil || !*follow {
+			return err
+		}
+		if !up {
+			fmt.Fprintln(s.err, "no event follows: the run is not up")
 			return nil
 		}
-		return run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
-			fmt.Fprintf(a.out, "%s %-18s %-10s version %d %s\n", e.At.Local().Format(time.TimeOnly), e.Type, e.Role, e.PolicyVersion, e.Message)
+		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
+			if format.json() {
+				_ = s.printJSON(newEventAnswer(e)) // an output that is gone ends the process
+			} else {
+				fmt.Fprintln(s.out, eventLine(e))
+			}
 		})
+		return cmp.Or(err, interrupted(cmd.Context(), nil))
 	}
 	return cmd
-}
-
-func (s *session) printStatus(ctx context.Context, run *streams.Run, up bool) error {
-	control, err := run.Control(ctx)
-	if err != nil && !errors.Is(err, streams.ErrNoControl) {
-		return err
-	}
-	state := "running"
-	if control == nil {
-		control = &schemas.Control{}
-		state = "no trainer has begun"
-	}
-	published := "none"
-	if m, err := run.LatestManifest(ctx); err == nil {
-		published = fmt.Sprintf("%d, %s ago", m.Version, time.Since(m.PublishedAt).Round(time.Second))
-	} else if !errors.Is(err, streams.ErrNoWeights) {
-		return err
-	}
-	counts, err := run.Counts(ctx)
-	if err != nil {
-		return err
-	}
-	switch {
-	case !up:
-		state = "not up: the streams in " + s.cfg.Broker.StoreDir
-	case control.Draining:
-		state = "draining"
-	case control.Paused:
-		state = "paused"
-	}
-	w := table.NewWriter()
-	w.SetOutputMirror(s.out)
-	w.SetStyle(table.StyleLight)
-	w.AppendRows([]table.Row{
-		{"run", run.Name()}, {"state", state}, {"policy version", control.PolicyVersion},
-		{"published", published}, {"staleness bound, depth", fmt.Sprintf("%d, %d", control.Eta, control.Depth)},
-		{"outstanding tickets", counts.Tickets}, {"trajectories waiting", counts.Trajectories},
-		{"rejected", counts.Rejected},
-	})
-	w.Render()
-	return nil
 }
 
 func (a *app) healthcheckCommand() *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -30,9 +31,14 @@ func (a *app) trainerCommand() *cobra.Command {
 				defer view.Close()
 				return s.train(ctx, run, t, view)
 			}
-			return a.runRole(cmd, role{
+			err := a.runRole(cmd, role{
 				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train,
 			})
+			// SIGTERM is how an orchestrator ends a role in order. Somebody's Ctrl-C cuts the training short.
+			if signal := received(cmd.Context()); err == nil && signal != nil && signal.Signal == os.Interrupt {
+				return interrupted(cmd.Context(), nil)
+			}
+			return err
 		},
 	}
 }
@@ -77,6 +83,9 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	s.health.Set("run", nil)
 	passes := new(atomic.Int64)
 	defer s.watchWork(ctx, s.trainerWork(run, passes))()
+	worker := streams.WorkerName("trainer")
+	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "trainer", worker)
+	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "trainer", worker)
 
 	// Only now does the trainer hold the run's folder: one that is refused leaves no mark.
 	noted := sync.OnceFunc(func() {
@@ -133,16 +142,15 @@ type recordBook struct {
 }
 
 func (b *recordBook) add(ctx context.Context, e schemas.Event) {
-	if e.Type == trainer.EventColdStart {
+	switch {
+	case e.Type == trainer.EventColdStart:
 		b.view.ColdStart(e.Metrics)
-		return
-	}
-	if e.Type == trainer.EventDropped {
+	case e.Type == trainer.EventDropped:
 		b.view.Dropped(e.Step, int(e.Metrics[trainer.KeyDropped]), int(e.Metrics[trainer.KeyKept]), e.Message)
 		if e.Message == "" {
 			return
 		}
-	} else if len(e.Metrics) > 0 {
+	case len(e.Metrics) > 0:
 		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
 		if err := b.file.Append(rec); err != nil {
 			b.log.Warn("write down a step", "err", err)

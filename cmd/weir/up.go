@@ -21,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 func (a *app) upCommand() *cobra.Command {
@@ -77,8 +78,13 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 		failed = s.finalReport(ctx, run, t, dir, time.Since(began))
 	}
 	if stopped := context.Cause(ctx); stopped != nil {
-		fmt.Fprintf(s.out, "stopped (%v); the same command goes on from %s\n", stopped, s.cfg.Trainer.Checkpoint.Dir)
-		return nil
+		dir := s.cfg.Trainer.Checkpoint.Dir
+		if steps, err := checkpoint.Steps(dir); err == nil && len(steps) == 0 {
+			fmt.Fprintf(s.out, "stopped (%v) before version 0 was ready: nothing is kept yet, and the same command begins anew\n", stopped)
+		} else {
+			fmt.Fprintf(s.out, "stopped (%v); the same command goes on from %s\n", stopped, dir)
+		}
+		return interrupted(ctx, errSaid)
 	}
 	return failed
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/weir-rl/weir/streams"
 )
@@ -15,7 +14,7 @@ import (
 // streams of an embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
 func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
 	broker := s.restingBroker(ctx) // a large store takes a while to open
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if broker != nil {
 		role = streams.RoleAdmin

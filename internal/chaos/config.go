@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -69,5 +72,23 @@ func (c *Config) Validate() error {
 	if c.Every <= 0 {
 		errs = append(errs, fmt.Errorf("every: %s: must be positive", c.Every))
 	}
+	for _, kill := range c.Kills {
+		name, at, staged := strings.Cut(kill, "@")
+		if !slices.Contains(roles(c.Mode), name) {
+			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(roles(c.Mode), ", ")))
+		}
+		stage, times, _ := strings.Cut(at, ":")
+		if n, err := strconv.Atoi(times); staged && (err != nil || n < 1 || !slices.Contains(Stages(), stage)) {
+			errs = append(errs, fmt.Errorf("kill: %q: after the @ want one of %s, a colon and a number from 1 on", kill, strings.Join(Stages(), ", ")))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// roles are the names of the processes of a run.
+func roles(mode string) []string {
+	if mode == ModeEmbedded {
+		return []string{roleUp}
+	}
+	return []string{roleBroker, roleTrainer, roleInference, "producer-1", "producer-2"}
 }

@@ -87,7 +87,8 @@ func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	case <-p.ended():
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.err != nil && !endedBy(p.err, syscall.SIGTERM) { // one that has only just started does not handle it yet
+		// One that has only just started does not handle it yet; weir up tells by its exit status that it was not done.
+		if p.err != nil && !endedBy(p.err, syscall.SIGTERM) && exitCode(p.err) != 128+int(syscall.SIGTERM) {
 			return fmt.Errorf("%s after SIGTERM: %w: %s", p.name, p.err, p.lastWords())
 		}
 		return nil
@@ -153,6 +154,14 @@ func (p *process) lastWords() string {
 
 // killedItself says whether a child ended by SIGKILL.
 func killedItself(err error) bool { return endedBy(err, syscall.SIGKILL) }
+
+// exitCode is the exit status of a process, -1 where it has none.
+func exitCode(err error) int {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	return -1
+}
 
 func endedBy(err error, signal syscall.Signal) bool {
 	var exit *exec.ExitError
