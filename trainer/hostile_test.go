@@ -1,13 +1,20 @@
 package trainer
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // Defect P3: one well-formed trajectory stopped the trainer, and each start after it.
@@ -45,5 +52,121 @@ func TestOneWellFormedTrajectoryDoesNotStopTheTrainer(t *testing.T) {
 			}
 			require.Equal(t, 3, refused)
 		})
+	}
+}
+
+// pill is the token that makes no number of a row that begins with it, where an engine is poisonable.
+const pill = vocab - 1
+
+// poisonable is an engine with a fault that nobody has foreseen.
+type poisonable struct {
+	*bigram
+	always bool
+}
+
+func (e *poisonable) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
+	out, err := e.bigram.Forward(ctx, b, keep)
+	if err != nil {
+		return nil, err
+	}
+	for i := range len(b.Offsets) - 1 {
+		if b.Tokens[b.Offsets[i]] == pill || e.always {
+			for t := b.Offsets[i]; t < b.Offsets[i+1]; t++ {
+				out.Logprobs[t] = float32(math.NaN())
+			}
+		}
+	}
+	return out, nil
+}
+
+// Defect P3: a fault of a step that lies in one trajectory takes that trajectory out of the run, as if it had been refused when
+// it came, and not the trainer.
+func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"before the update":           func(*Config) {},
+		"within the update":           func(c *Config) { c.Minibatches = 1 },
+		"in the second minibatch":     func(c *Config) { c.Proximal, c.Minibatches, c.MicroTokens = loss.ApproximateRollout, 3, 12 },
+		"stale, and two epochs":       func(c *Config) { c.Eta, c.Depth, c.Epochs = 2, 2, 2 },
+		"over the whole minibatch":    func(c *Config) { c.Loss.Name, c.Minibatches, c.MicroTokens = "m2po", 1, 12 },
+		"with a critic of its own":    func(c *Config) { critical(c, CriticOwn) },
+		"with a critic on its trunk":  func(c *Config) { critical(c, CriticHead) },
+		"in order, and without delay": func(c *Config) { c.Deterministic = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(spoil func(*schemas.Trajectory), crash func(string) error) ([]float32, [][]string, []string) {
+				cfg := testConfig(t.TempDir())
+				change(&cfg)
+				w := newWorld(vocab)
+				if crash != nil {
+					w.crash = crash
+				}
+				w.change = func(sequence uint64, tr *schemas.Trajectory) {
+					if slices.Contains([]uint64{2, 10, 11}, sequence) {
+						spoil(tr)
+					}
+				}
+				for range 1000 {
+					e := &poisonable{bigram: bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})}
+					err := Run(t.Context(), cfg, Deps{
+						Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+						NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+					})
+					if errors.Is(err, errCrash) {
+						continue
+					}
+					require.NoError(t, err)
+					var used [][]string
+					var poisoned []string
+					for _, r := range audit(t, cfg, w) {
+						used = append(used, ids(r))
+						for _, x := range r.Rejected {
+							if x.Reason == batch.ReasonPoisoned {
+								poisoned = append(poisoned, fmt.Sprint(x.ID, " at ", x.Sequence))
+							}
+						}
+					}
+					return slices.Concat(e.table, e.values), used, poisoned
+				}
+				t.Fatal("the run never ends")
+				return nil, nil, nil
+			}
+			spoil := func(tr *schemas.Trajectory) { tr.Segments[0].Tokens[0] = pill }
+			want, wantUsed, wantPoisoned := run(func(tr *schemas.Trajectory) { tr.Stop = schemas.StopError }, nil)
+			require.Len(t, wantPoisoned, 3)
+			got, used, poisoned := run(spoil, nil)
+			require.Equal(t, [][]any{{wantUsed, wantPoisoned}}, [][]any{{used, poisoned}})
+			require.Equal(t, want, got, "bit for bit")
+			rng := rand.New(rand.NewPCG(3, 1))
+			got, used, poisoned = run(spoil, func(string) error {
+				if rng.IntN(80) == 0 {
+					return errCrash
+				}
+				return nil
+			})
+			require.Equal(t, [][]any{{wantUsed, wantPoisoned}}, [][]any{{used, poisoned}}, "killed at random")
+			require.Equal(t, want, got, "killed at random, bit for bit")
+		})
+	}
+}
+
+func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	w := newWorld(vocab)
+	broken := func(always bool) error {
+		return Run(t.Context(), cfg, Deps{
+			Engine: &poisonable{newBigram(vocab), always}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+		})
+	}
+	for range 2 {
+		require.ErrorContains(t, broken(true), "8 trajectories of one step were refused for its faults: the machine or the weights may be at fault")
+	}
+	require.NoError(t, broken(false))
+	for _, r := range audit(t, cfg, w) {
+		for _, x := range r.Rejected {
+			require.NotEqual(t, batch.ReasonPoisoned, x.Reason, "once the machine is mended, nothing is held against what came")
+		}
 	}
 }

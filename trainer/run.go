@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
@@ -11,19 +13,27 @@ import (
 // A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else. A run has one
 // trainer: when another takes it over, this one ends with [ErrFenced], and has done nothing to the run since.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
+	known := &spoilt{reasons: map[uint64]string{}}
 	for {
-		err := runOnce(ctx, cfg, deps)
-		if ctx.Err() != nil || !errors.Is(err, ErrRecreated) {
+		err := runOnce(ctx, cfg, deps, known)
+		switch {
+		case err == nil || ctx.Err() != nil:
 			return err
+		case errors.Is(err, ErrRecreated):
+			// What was in the old stream is lost: go back to the checkpoint and have it rolled out again.
+			clear(known.reasons)
+		default:
+			if err := known.refuse(err, deps.Log); err != nil {
+				return err
+			}
 		}
-		// What was in the old stream is lost: go back to the checkpoint and have it rolled out again.
 	}
 }
 
-func runOnce(ctx context.Context, cfg Config, deps Deps) (err error) {
+func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err error) {
 	ctx, fence := context.WithCancelCause(ctx)
 	defer fence(nil)
-	t, err := start(ctx, fence, cfg, deps)
+	t, err := start(ctx, fence, cfg, deps, known)
 	if err != nil {
 		return fenced(ctx, err)
 	}
@@ -55,21 +65,8 @@ func (t *trainer) trainStep(ctx context.Context) error {
 	}
 	t.deps.After("batch")
 	rows := t.rows(b)
-
-	// The proximal policy of this step: what ratios are taken against.
-	old, err := t.oldPolicy(ctx, rows)
-	if err != nil {
-		return err
-	}
-	adv, err := t.advantages(rows, old)
-	if err != nil {
-		return err
-	}
-	rows.Silence(t.cfg.silenced(b))
-
-	// Minibatches within a token budget, packed.
-	if err := t.update(ctx, rows, old, adv); err != nil {
-		return err
+	if err := t.learn(ctx, b, rows); err != nil {
+		return t.blame(ctx, err, b, rows)
 	}
 	t.deps.After("update")
 	// From here on the batch is trained on, and the policy is a new version. Decide what that means for the
@@ -84,6 +81,23 @@ func (t *trainer) trainStep(ctx context.Context) error {
 		return err
 	}
 	return t.finish(ctx)
+}
+
+// learn is what a batch does to the policy.
+func (t *trainer) learn(ctx context.Context, b *batch.Batch, rows *batch.Rows) error {
+	// The proximal policy of this step: what ratios are taken against.
+	old, err := t.oldPolicy(ctx, rows)
+	if err != nil {
+		return err
+	}
+	adv, err := t.advantages(rows, old)
+	if err != nil {
+		return err
+	}
+	rows.Silence(t.cfg.silenced(b))
+
+	// Minibatches within a token budget, packed.
+	return t.update(ctx, rows, old, adv)
 }
 
 // finish is what follows a checkpoint. Every part is idempotent: a trainer that starts again does it all again.

@@ -41,6 +41,8 @@ type trainer struct {
 	feed      Feed
 	follower  *follower
 	guard     *guard
+	// spoilt is what this start knows of trajectories that spoiled a step.
+	spoilt *spoilt
 	// put are the bounds as the trainer wrote them to control last.
 	put bounds
 	// deliveries are those that are pending, by sequence: what Reject needs.
@@ -74,7 +76,7 @@ type trainer struct {
 
 // start opens the checkpoints, loads the newest or makes version 0, takes the run, and opens the feed where it left off.
 // fence ends ctx when another trainer takes the run.
-func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps) (_ *trainer, err error) {
+func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps Deps, known *spoilt) (_ *trainer, err error) {
 	deps, err = deps.withDefaults()
 	if err != nil {
 		return nil, err
@@ -82,7 +84,7 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
-	t := &trainer{cfg: cfg, deps: deps, deliveries: map[uint64]*Delivery{}, carried: map[uint64]batch.Delivery{}, now: newMeasures(deps.Now())}
+	t := &trainer{cfg: cfg, deps: deps, spoilt: known, deliveries: map[uint64]*Delivery{}, carried: map[uint64]batch.Delivery{}, now: newMeasures(deps.Now())}
 	if t.deps.Publisher == nil {
 		t.deps.Publisher = newWholePublisher(cfg.Publish, deps)
 	}
@@ -194,6 +196,12 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	if s.Run != t.deps.Stream.Run() {
 		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Run())
 	}
+	if t.spoilt.found > 0 {
+		// A step was broken off: the engine may have gathered a part of its gradient. All else that this changes is loaded now.
+		if _, err := t.deps.Engine.Step(ctx, t.cfg.Optimizer.options(0, t.cfg.Steps)); err != nil {
+			return fmt.Errorf("drop the gradient of a step that was broken off: %w", err)
+		}
+	}
 	if err := t.deps.Engine.SetWeights(ctx, c.Weights); err != nil {
 		return fmt.Errorf("load weights of step %d: %w", s.Step, err)
 	}
@@ -228,8 +236,8 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		Run: s.Run, Groups: t.cfg.BatchGroups, MinGroup: t.cfg.MinGroup, Baseline: t.cfg.baseline(), Eta: t.eta,
 		InOrder: t.cfg.Deterministic, Choose: t.cfg.choose, Keep: t.cfg.keep, Shape: t.cfg.shape, MaxFlat: t.cfg.MaxDroppedGroups, Hold: t.cfg.hold(s.Step),
 		Rows: t.cfg.Selection.Accumulate.Rows, Horizon: t.cfg.horizon(t.eta), MaxEarly: t.cfg.maxPending(t.eta),
-		Check:   batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
-		Opening: t.deps.Opening, Bounds: batch.Bounds{Reward: t.cfg.Limits.MaxReward, Segments: t.cfg.Limits.MaxSegments},
+		Check:  batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
+		Spoilt: t.spoilt.reasons, Opening: t.deps.Opening, Bounds: batch.Bounds{Reward: t.cfg.Limits.MaxReward, Segments: t.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	t.issuer = restoreIssuer(t.cfg, s.Run, t.deps.Prompts, s, t.assembler)
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))

@@ -212,20 +212,20 @@ func (t *trainer) minibatch(ctx context.Context, rows *batch.Rows, of []int, sil
 	if !warming && len(micros) > 1 {
 		var err error
 		if plan, err = t.settle(ctx, rows, of, counts, old, adv); err != nil {
-			return err
+			return inRows(err, of)
 		}
 	}
 	for _, micro := range micros {
 		if apart {
 			if err := t.criticMicro(ctx, rows, micro, counts, old, adv); err != nil {
-				return err
+				return inRows(err, micro)
 			}
 		}
 		if warming {
 			continue
 		}
 		if err := t.micro(ctx, rows, micro, counts, partOf(plan, rows, of, micro), old, adv); err != nil {
-			return err
+			return inRows(err, micro)
 		}
 	}
 	if apart {

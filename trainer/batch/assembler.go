@@ -52,6 +52,8 @@ type Config struct {
 	// tokens, are not known.
 	Opening func(schemas.Prompt) []int32
 	Bounds  Bounds
+	// Spoilt are trajectories, by sequence, that are known to spoil the step that trains on them, and why: they are refused.
+	Spoilt map[uint64]string
 }
 
 // Start is where an Assembler begins: the zero value, or what a checkpoint says.
@@ -303,6 +305,9 @@ func (a *Assembler) identity(t *schemas.Trajectory) string {
 // check says whether the model can be trained on a member, and whether it is what its group's tickets asked for.
 func (a *Assembler) check(g *assembly, m *Member) error {
 	t, greedy := m.Trajectory, g.Greedy(m.Trajectory.Sample)
+	if why, known := a.cfg.Spoilt[m.Sequence]; known {
+		return errors.New(why)
+	}
 	if t.Stop == schemas.StopError || t.Stop == schemas.StopCancelled {
 		return fmt.Errorf("the rollout ended by %s: %s", t.Stop, t.Error)
 	}
