@@ -3,6 +3,7 @@ package streams
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -92,8 +93,16 @@ func join(p part, parts [][]byte) ([]byte, error) {
 	return whole, nil
 }
 
-// publish stores data in stream under subject and id exactly once, whatever the retries, and in parts where it
-// must. It waits, backing off, while the stream is full or the broker away, until ctx ends.
+// messageID is what the broker knows a message by within the dedupe window: an id and the bytes. The same bytes sent again
+// are stored once. Who does not have the bytes cannot take the id before them, so that the broker would answer that they are
+// stored and drop them.
+func messageID(id string, hash [sha256.Size]byte) string {
+	return id + "/" + base64.RawURLEncoding.EncodeToString(hash[:16])
+}
+
+// publish stores data in stream under subject exactly once, whatever the retries, and in parts where it must: data that was
+// published under id before is not stored again within the dedupe window. It waits, backing off, while the stream is full or
+// the broker away, until ctx ends.
 func (r *Run) publish(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
 	what := fmt.Sprintf("publish %s to %s", id, stream)
 	room := int(r.nc.MaxPayload()) - headerRoom
@@ -104,12 +113,14 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 		return fmt.Errorf("%s: %w: %d bytes, at most %d", what, ErrTooLarge, len(data), min(maxJoined, room*maxParts))
 	}
 	timeout := attemptTimeout + time.Duration(len(data))*time.Second/minRate
+	hash := sha256.Sum256(data)
+	id = messageID(id, hash)
 	return retryWithin(ctx, r.log, what, timeout, transient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
 			if len(data) <= room {
 				return r.publishWhole(ctx, stream, subject, id, header, data)
 			}
-			return r.publishParts(ctx, stream, subject, id, header, data, room)
+			return r.publishParts(ctx, stream, subject, id, header, data, hash, room)
 		})
 	})
 }
@@ -120,9 +131,8 @@ func (r *Run) publishWhole(ctx context.Context, stream, subject, id string, head
 	return err
 }
 
-func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, room int) error {
+func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, hash [sha256.Size]byte, room int) error {
 	count := (len(data) + room - 1) / room
-	hash := sha256.Sum256(data)
 	batch := nuid.Next()
 	for i := range count {
 		h := copyHeader(header)

@@ -18,9 +18,11 @@ import (
 const issueInFlight = 16
 
 // Issue stores tickets for producers to take, in their order as long as the broker takes them at the first
-// attempt. It is idempotent: a ticket that is outstanding is
-// never stored twice, one that is done not within the dedupe window. It waits while MaxTickets are outstanding.
-// When it fails some of the tickets may be stored; issue all of them again.
+// attempt. It is idempotent by a ticket's id: a ticket that is outstanding is never stored twice, and one that is done is
+// not stored again within the dedupe window, so that who starts again issues what is open without having it rolled out
+// twice. That it succeeds says that each ticket was stored once, and not that each is outstanding: a sample whose
+// trajectory was lost is issued under another attempt, which is another id. It waits while MaxTickets are outstanding. When
+// it fails some of the tickets may be stored; issue all of them again.
 func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 	for _, t := range tickets {
 		if err := r.checkTicket(t); err != nil {

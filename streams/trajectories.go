@@ -9,8 +9,9 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Publish stores the trajectory in TRAJECTORIES and returns when the broker has acknowledged it. It is
-// idempotent by the trajectory's id within the dedupe window. While the stream is full it waits: that is how a
+// Publish stores the trajectory in TRAJECTORIES and returns when the broker has acknowledged it. Within the dedupe window
+// the same trajectory is stored once, however often it is published. Another one of the same ticket is stored beside it, and
+// its reader takes the first. While the stream is full it waits: that is how a
 // trainer that falls behind slows its producers. A trajectory that is not valid, is of another run or is larger
 // than [ErrTooLarge] allows is refused here.
 func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
@@ -31,10 +32,10 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if err != nil {
 		return fmt.Errorf("encode trajectory %s: %w", t.ID, err)
 	}
-	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(t.OldestVersion(), t.Producer), t.ID, nil, data)
+	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(t.OldestVersion(), t.Producer), t.ID+"/"+t.Producer, nil, data)
 }
 
-// CloseGroup says that samples of a group will not come. It is idempotent by group, samples and producer.
+// CloseGroup says that samples of a group will not come. Within the dedupe window the same marker is stored once.
 func (r *Run) CloseGroup(ctx context.Context, g *schemas.GroupClosed) error {
 	if err := g.Validate(); err != nil {
 		return fmt.Errorf("close group %s: %w", g.Group, err)
@@ -52,7 +53,7 @@ func (r *Run) CloseGroup(ctx context.Context, g *schemas.GroupClosed) error {
 	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(int64(schemas.NoVersion), g.Producer), closedID(g), nil, data)
 }
 
-// closedID is the message id of a marker. It cannot equal a trajectory's, which holds no '/'.
+// closedID begins the message id of a marker.
 func closedID(g *schemas.GroupClosed) string {
 	samples := slices.Clone(g.Cancelled)
 	slices.Sort(samples)
