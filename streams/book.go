@@ -16,6 +16,8 @@ type book struct {
 	finished map[uint64]int      // how many parts each had
 	inFlight map[uint64][]string // the reply subjects of its parts; "" where the broker did not send one
 	partial  map[uint64]*partial
+	// last is the message of the highest sequence that ever came.
+	last Mark
 }
 
 // partial is a message of which not all parts have come.
@@ -43,6 +45,22 @@ func newBook(floor uint64) book {
 		inFlight: make(map[uint64][]string),
 		partial:  make(map[uint64]*partial),
 	}
+}
+
+// saw notes a message that came.
+func (b *book) saw(m Mark) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if m.Sequence > b.last.Sequence {
+		b.last = m
+	}
+}
+
+// known is the message of the highest sequence that ever came.
+func (b *book) known() Mark {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
 }
 
 // meet says what a message is, by its first sequence. For one in flight it notes the new reply subject of the

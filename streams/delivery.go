@@ -22,6 +22,7 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
+	f.book.saw(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
 	d := &Delivery{Sequence: meta.Sequence.Stream, Published: meta.Timestamp.UTC(), subject: msg.Subject()}
 	own := *d
 	p, split, err := parsePart(msg.Headers())
@@ -365,6 +366,9 @@ func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 		}
 		if !s.CachedInfo().Created.Equal(f.start.Created) {
 			return &RecreatedError{Stream: name, Want: f.start.Created, Have: s.CachedInfo().Created}
+		}
+		if err := f.intact(ctx, s.CachedInfo().State, f.book.known()); err != nil {
+			return err
 		}
 		return s.Purge(ctx, jetstream.WithPurgeSequence(upTo+1))
 	})

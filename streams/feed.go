@@ -21,12 +21,24 @@ type Position struct {
 	Sequence uint64 `msgpack:"sequence" json:"sequence"`
 }
 
+// Mark is a message that a stream held once. A stream that ends before it, or holds another message in its place, has lost
+// messages and uses their sequences again.
+type Mark struct {
+	// Sequence of the message; 0 is no mark.
+	Sequence uint64 `msgpack:"sequence" json:"sequence"`
+	// Stored is when the broker stored it; zero where that is not known, so that only the end of the stream tells.
+	Stored time.Time `msgpack:"stored" json:"stored"`
+}
+
 // FeedOptions say how TRAJECTORIES are read.
 type FeedOptions struct {
 	// Durable names the reader at the broker; "" is "trainer", and "trainer-<epoch>" for the holder of a seat.
 	Durable string
 	// From makes the feed begin after a position, whatever was acked before. nil goes on after what was acked.
 	From *Position
+	// Known is the last message that the reader knows to have been in the stream of From, which may be far above it: the
+	// reader settled messages out of order, or holds some itself. Without From it is not looked at.
+	Known Mark
 	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover what is
 	// held between two checkpoints. A trajectory that goes in parts counts once a part. 0 is 1024.
 	MaxPending int
@@ -103,7 +115,8 @@ type Feed struct {
 }
 
 // Feed opens the reader. ctx is its life. With a position it fails with [ErrStreamRecreated] when the stream is
-// another than the position's, and with [ErrStreamTruncated] when the stream ends before it.
+// another than the position's, and with [ErrStreamTruncated] when the stream ends before it, or no longer holds what
+// Known says.
 func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	options = options.withDefaults()
 	if options.Durable == "" {
@@ -127,6 +140,9 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 		if from.Sequence > state.LastSeq {
 			return nil, fmt.Errorf("%w: stream %s ends at %d, the position is %d", ErrStreamTruncated, from.Stream, state.LastSeq, from.Sequence)
 		}
+		if err := f.intact(ctx, state, options.Known); err != nil {
+			return nil, err
+		}
 		if from.Sequence+1 < state.FirstSeq {
 			r.log.Warn("messages after the position are purged", "position", from.Sequence, "first", state.FirstSeq)
 		}
@@ -136,6 +152,9 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 		f.start.Sequence = from.Sequence
 	}
 	f.book, f.passed = newBook(f.start.Sequence), f.start.Sequence
+	if options.From != nil {
+		f.book.saw(options.Known)
+	}
 	life, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
 	f.tasks.Go(func() { f.speakUp(life) })
@@ -144,6 +163,9 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 
 // Identity is the stream that the feed reads and the position it began after.
 func (f *Feed) Identity() Position { return f.start }
+
+// Known is the last message that the feed, or the one who opened it, knows to have been in the stream.
+func (f *Feed) Known() Mark { return f.book.known() }
 
 // Close ends the feed, once Next has returned for the last time. What was returned and not acked is sent to
 // the next feed of the same name.
@@ -198,6 +220,30 @@ func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
 	return info.State, nil
 }
 
+// intact fails with [ErrStreamTruncated] where the stream has lost the message at a mark. A broker that comes back with an
+// older copy of its store has the same stream, by name and creation time, and gives the sequences that it lost to other
+// messages; once there are enough of those, nothing but the message itself tells.
+func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Mark) error {
+	name := f.run.names.trajectories
+	switch {
+	case known.Sequence == 0:
+		return nil
+	case known.Sequence > state.LastSeq:
+		return fmt.Errorf("%w: stream %s ends at %d, it held %d before", ErrStreamTruncated, name, state.LastSeq, known.Sequence)
+	case known.Stored.IsZero() || known.Sequence < state.FirstSeq: // not known, or purged
+		return nil
+	}
+	stored, err := f.part(ctx, known.Sequence)
+	if err != nil || stored == nil { // one that was removed by hand
+		return err
+	}
+	if !stored.Time.Equal(known.Stored) {
+		return fmt.Errorf("%w: stream %s holds at %d a message stored %s, and held one stored %s before", ErrStreamTruncated, name,
+			known.Sequence, stored.Time.UTC().Format(time.RFC3339Nano), known.Stored.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
 // readerUnused is how long the consumer of an epoch stays when nobody uses it. A reader whose consumer is gone makes it
 // again.
 const readerUnused = 24 * time.Hour
@@ -234,8 +280,8 @@ func (f *Feed) reset(ctx context.Context, sequence uint64) error {
 }
 
 // Next waits for the next message. What cannot be used goes to REJECTED and is never returned. It goes on over
-// a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew
-// ([ErrStreamRecreated]), or nothing comes for too long ([ErrIdle]).
+// a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew ([ErrStreamRecreated]) or
+// comes back without messages that it held ([ErrStreamTruncated]), or nothing comes for too long ([ErrIdle]).
 func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 	for {
 		msg, err := f.pull(ctx)
@@ -304,6 +350,10 @@ func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
 	msg, err := f.messages.Next(jetstream.NextContext(ctx))
 	if err != nil && errors.Is(context.Cause(ctx), ErrIdle) {
 		return nil, ErrIdle
+	}
+	if err == nil && f.reconnects != f.run.nc.Stats().Reconnects {
+		// It may be of a stream that is no longer the same; where it is, the broker sends it again.
+		return nil, context.Canceled
 	}
 	return msg, err
 }
@@ -399,14 +449,18 @@ func (f *Feed) subscribe(ctx context.Context) error {
 		return err
 	}
 	f.reconnects = f.run.nc.Stats().Reconnects
-	if _, err := f.identify(ctx); err != nil {
+	state, err := f.identify(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.intact(ctx, state, f.book.known()); err != nil {
 		return err
 	}
 	if err := f.openConsumer(ctx); err != nil {
 		return err
 	}
 	name := f.run.names.trajectories
-	err := f.run.call(ctx, "subscribe to "+name, name, func(ctx context.Context) error {
+	err = f.run.call(ctx, "subscribe to "+name, name, func(ctx context.Context) error {
 		c, err := f.run.js.Consumer(ctx, name, f.options.Durable)
 		if err != nil {
 			return err

@@ -94,10 +94,10 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 	return s, nil
 }
 
-// Renew writes the seat down again where the broker has forgotten who holds it, as one whose streams were made anew has.
-// It fails with [ErrFenced] when the seat is another's.
+// Renew writes the seat down again after [ErrStreamRecreated] and [ErrStreamTruncated]: the broker may have forgotten who
+// holds it, and what was purged was of sequences that are used again. It fails with [ErrFenced] when the seat is another's.
 func (s *Seat) Renew(ctx context.Context) error {
-	if _, err := s.mark(ctx, s.run.names.control, nil); err != nil {
+	if _, err := s.mark(ctx, s.run.names.control, new(Position)); err != nil {
 		return err
 	}
 	return s.settle(ctx)
@@ -177,7 +177,7 @@ func (s *Seat) write(ctx context.Context, bucket string, purged *Position, revis
 }
 
 // mark writes this holder into a bucket anew and returns the revision. purge, where it is not nil, is how far it will
-// purge.
+// purge; the zero position takes back what was said before.
 func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64, error) {
 	for {
 		now, revision, err := s.read(ctx, bucket)
@@ -188,7 +188,9 @@ func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64
 			return 0, err
 		}
 		purged := now.Purged
-		if purge != nil && (purged == nil || !purged.of(*purge) || purged.Sequence < purge.Sequence) {
+		if purge != nil && *purge == (Position{}) {
+			purged = nil
+		} else if purge != nil && (purged == nil || !purged.of(*purge) || purged.Sequence < purge.Sequence) {
 			purged = purge
 		}
 		if revision, err = s.write(ctx, bucket, purged, revision); revision != 0 || err != nil {

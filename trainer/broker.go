@@ -126,6 +126,7 @@ func (s *overStreams) Feed(ctx context.Context, from *Position, maxPending int) 
 		options.From = &streams.Position{Stream: identity.Stream, Created: identity.Created}
 	} else {
 		options.From = &streams.Position{Stream: from.Stream, Created: from.Created, Sequence: from.Sequence}
+		options.Known = streams.Mark{Sequence: from.Known, Stored: from.Stored}
 	}
 	f, err := s.run.Feed(ctx, options)
 	if err != nil {
@@ -186,7 +187,8 @@ func (f brokerFeed) Refused() map[batch.Reason]int {
 
 func (f brokerFeed) Identity() Position {
 	p := f.Feed.Identity()
-	return Position{Stream: p.Stream, Created: p.Created, Sequence: p.Sequence}
+	known := f.Known()
+	return Position{Stream: p.Stream, Created: p.Created, Sequence: p.Sequence, Known: known.Sequence, Stored: known.Stored}
 }
 
 func (f brokerFeed) Close() error {

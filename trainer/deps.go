@@ -28,7 +28,7 @@ type Stream interface {
 	// OutstandingTickets counts the tickets that were issued and are not done, leased ones included.
 	OutstandingTickets(ctx context.Context) (int, error)
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
-	// ErrRecreated when the stream is not the one the position was taken from.
+	// ErrRecreated when the stream is not the one the position was taken from, or has lost messages that it held.
 	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
 	PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error
 	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
@@ -63,7 +63,7 @@ type Feed interface {
 	Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error
 	// Purge removes every message up to a sequence.
 	Purge(ctx context.Context, upTo uint64) error
-	// Identity names the stream.
+	// Identity names the stream, and the last message that the feed knows of.
 	Identity() Position
 	// Close ends the feed; what is not acked stays.
 	Close() error
@@ -74,6 +74,10 @@ type Position struct {
 	Stream   string
 	Created  time.Time
 	Sequence uint64
+	// Known is the last message that the stream is known to have held, which may be above Sequence, and Stored when it was
+	// stored there; 0 and the zero time where that is not known.
+	Known  uint64
+	Stored time.Time
 }
 
 // Delivery is one message and what the feed needs to reject it.
@@ -83,7 +87,8 @@ type Delivery struct {
 	Origin any
 }
 
-// ErrRecreated is what Stream.Feed returns, wrapped, when the stream is not the one of the position.
+// ErrRecreated is what Stream.Feed returns, wrapped, when the stream is not the one of the position, and what the methods of
+// Feed return when it is no longer the one that they read: then it was made anew, or has lost messages.
 var ErrRecreated = errors.New("the trajectory stream was recreated")
 
 // ErrUnreadable is what Stream.Control returns, wrapped, when somebody wrote what is no control.

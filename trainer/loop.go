@@ -298,7 +298,8 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 	s := checkpoint.State{
 		Run: t.deps.Stream.Run(), Step: t.step, Random: random,
 		Eta: t.eta, Depth: t.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
-		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(), FlatGroups: t.assembler.Flat(),
+		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(),
+		Known: identity.Known, Stored: identity.Stored, Losses: t.losses, FlatGroups: t.assembler.Flat(),
 		KLCoef: &klCoef, ConfiguredKLCoef: &configuredKL, Advantage: learnt, Totals: t.totals, SavedAt: at,
 	}
 	s.Issue, s.Admission = t.issuer.state(t.step)
@@ -311,7 +312,7 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 // record is what the step leaves for an audit.
 func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record {
 	r := checkpoint.Record{
-		Step: s.Step, Stream: s.Stream, Created: s.Created,
+		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses,
 		Rejected: t.issuer.rejected, Dropped: t.issuer.dropped,
 		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again,
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
@@ -53,6 +54,8 @@ type trainer struct {
 	settled []uint64
 	// lost are groups whose trajectories went with a stream that was made anew.
 	lost []checkpoint.RecordDrop
+	// losses counts how often the stream had lost messages.
+	losses int64
 	// ended counts the messages that ended otherwise since the last checkpoint, recorded is that one's record.
 	// delivered is the highest sequence that the feed gave.
 	ended     int
@@ -292,7 +295,13 @@ func position(s *checkpoint.State) *Position {
 	if s.Stream == "" {
 		return nil
 	}
-	return &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}
+	p := &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low, Known: s.Known, Stored: s.Stored}
+	if p.Known == 0 {
+		for _, sequences := range [][]uint64{s.Ledger.Above, s.Ledger.Carried, {s.Ledger.Low}} {
+			p.Known = max(p.Known, slices.Max(append(sequences, 0)))
+		}
+	}
+	return p
 }
 
 // openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
@@ -302,20 +311,32 @@ func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error 
 	s := &c.State
 	pending := t.cfg.maxPending(t.eta)
 	feed, err := t.deps.Stream.Feed(ctx, position(s), pending)
-	if errors.Is(err, ErrRecreated) {
-		t.deps.Log.Warn("the trajectory stream is a new one: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
+	lost := errors.Is(err, ErrRecreated)
+	t.losses = s.Losses
+	if lost {
+		t.deps.Log.Warn("the trajectory stream is a new one, or has lost messages: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
 		s.Ledger, c.Pending = batch.Ledger{}, nil
 		for _, g := range s.Issue.Open {
 			t.lost = append(t.lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonLost, Reissue: true})
 			s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 		}
 		s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
+		// What was purged, too, was so of sequences that are used again.
+		if err := t.store.ForgetPurged(); err != nil {
+			return err
+		}
+		if err := t.deps.Stream.Take(ctx, nil); err != nil {
+			return err
+		}
 		feed, err = t.deps.Stream.Feed(ctx, nil, pending)
 	}
 	if err != nil {
 		return fmt.Errorf("open the trajectory feed: %w", err)
 	}
 	t.feed = feed
+	if identity := feed.Identity(); lost && identity.Stream == s.Stream && identity.Created.Equal(s.Created) {
+		t.losses++
+	}
 	return nil
 }
 

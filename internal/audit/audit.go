@@ -134,7 +134,7 @@ func (r *Report) prompts(rec *checkpoint.Record, groups map[uint64]string) {
 
 // step takes one record.
 func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, ended map[place]fate, cursors map[uint64]bool) {
-	created := rec.Created.UnixNano()
+	created := rec.Created.UnixNano() + rec.Losses // what comes after a loss is as good as another stream
 	for _, g := range rec.Groups {
 		if c, _, ok := batch.ParseGroupID(g.Group); ok {
 			cursors[c] = true

@@ -13,9 +13,11 @@ type Record struct {
 	// Step 0 is the start: it trains on nothing.
 	Step int64 `json:"step"`
 	// Stream and Created name the stream that sequences are of.
-	Stream  string        `json:"stream"`
-	Created time.Time     `json:"created"`
-	Groups  []RecordGroup `json:"groups,omitempty"`
+	Stream  string    `json:"stream"`
+	Created time.Time `json:"created"`
+	// Losses counts how often the stream had lost messages by then: the same sequence is another message after it.
+	Losses int64         `json:"losses,omitempty"`
+	Groups []RecordGroup `json:"groups,omitempty"`
 	// Batch is set when the batch itself is kept: ReadBatch.
 	Batch *KeptBatch `json:"batch,omitempty"`
 	// Rejected are the trajectories that ended otherwise.

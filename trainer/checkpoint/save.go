@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -181,6 +183,15 @@ func (s *Store) MarkPurged(stream string, created time.Time, upTo uint64) error 
 	err = replaceFile(filepath.Join(s.cfg.Dir, purgedFile), purged{Stream: stream, Created: created, UpTo: upTo})
 	if err != nil {
 		return fmt.Errorf("note purge: %w", err)
+	}
+	return nil
+}
+
+// ForgetPurged says that what was purged is of a stream that is gone, or whose sequences are used again.
+func (s *Store) ForgetPurged() error {
+	err := os.Remove(filepath.Join(s.cfg.Dir, purgedFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget purge: %w", err)
 	}
 	return nil
 }

@@ -56,6 +56,12 @@ type State struct {
 	Ledger  batch.Ledger `json:"ledger"`
 	// Records is where the record of all steps stood before this step's line; nil where an earlier build wrote it.
 	Records *Tail `json:"records,omitempty"`
+	// Known is the last message that the trainer knows the stream to have held, and Stored when it was stored: without it
+	// the stream has lost messages. 0 and the zero time where that was not noted. Losses counts how often that was so of
+	// the stream of this name and creation time.
+	Known  uint64    `json:"known,omitempty"`
+	Stored time.Time `json:"stored,omitzero"`
+	Losses int64     `json:"losses,omitempty"`
 	// FlatGroups counts the groups dropped for want of variance since the last batch was taken.
 	FlatGroups int `json:"flat_groups"`
 	// KLCoef is the coefficient of the KL term in force, which may adapt; nil when not known. ConfiguredKLCoef is what the
