@@ -234,6 +234,10 @@ func (c Config) Validate() error {
 	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
 	least := advantage.LeastGroup(c.Advantage.Name)
 	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
+	learns := advantage.LearnsFrom(c.Advantage.Name, c.Advantage.Options)
+	f.check("group_size", c.GroupSize < 1 || c.GroupSize >= learns || !loss.ReadsAdvantages(c.Loss.Name),
+		fmt.Sprintf("%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt",
+			c.GroupSize, c.Advantage.Name, learns))
 	if r := c.Selection.Resample; r.By != selection.ResampleOff && r.Take >= 1 { // less is the section's own fault
 		f.check("selection.resample.take", r.Take >= least && r.Take <= c.GroupSize,
 			fmt.Sprintf("%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize))

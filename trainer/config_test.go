@@ -48,7 +48,9 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		"selection.resample.by: best: a critic": func(c *Config) {
 			c.Critic.Network, c.Selection.Resample.By, c.Selection.Resample.Take = CriticHead, selection.ResampleBest, 4
 		},
-		"min_group: 1: advantage grpo_passk": func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
+		// Defect N16: a gradient of 0 in every step.
+		"group_size: 1: advantage grpo is 0 for groups of fewer than 2": func(c *Config) { c.GroupSize, c.MinGroup = 1, 1 },
+		"min_group: 1: advantage grpo_passk":                            func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
 	} {
 		c := DefaultConfig()
 		change(&c)

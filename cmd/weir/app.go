@@ -126,7 +126,9 @@ func typed(cmd *cobra.Command) map[string]string {
 // session is one process of a run.
 type session struct {
 	*app
-	cfg      *config.Config
+	cfg *config.Config
+	// origins say where the values that somebody set came from; nil if that is not known.
+	origins  map[string]string
 	log      *slog.Logger
 	registry *prometheus.Registry
 	health   *telemetry.Health
@@ -136,11 +138,16 @@ type session struct {
 // session loads the configuration and opens what every role has: logs, metrics and health. A command that names
 // no parts to wait for is no role and serves nothing.
 func (a *app) session(cmd *cobra.Command, parts ...string) (*session, error) {
-	cfg, _, err := a.load(cmd)
+	cfg, origins, err := a.load(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return a.sessionOf(cfg, parts...)
+	s, err := a.sessionOf(cfg, parts...)
+	if err != nil {
+		return nil, err
+	}
+	s.origins = origins
+	return s, nil
 }
 
 func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {

@@ -95,13 +95,18 @@ func (a *app) checkCommand() *cobra.Command {
 		Use: "check", Short: "Say whether the configuration, and the data that it names, is valid", Args: cobra.NoArgs,
 		Example: "  weir config check --config run.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, _, err := a.load(cmd)
+			cfg, origins, err := a.load(cmd)
 			if err != nil {
 				return err
 			}
 			task, err := newTask(cfg)
 			if err != nil {
 				return err
+			}
+			for _, line := range unread(cfg, origins) {
+				if _, err := fmt.Fprintln(a.out, line); err != nil {
+					return err
+				}
 			}
 			_, err = fmt.Fprintf(a.out, "valid: task %s with %d words, advantage %s, loss %s\n",
 				cfg.Task.Name, task.tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)

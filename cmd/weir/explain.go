@@ -106,6 +106,7 @@ type explained struct {
 	Default  any      `json:"default"`
 	Choices  []string `json:"choices,omitempty"`
 	Bounds   []string `json:"bounds,omitempty"`
+	ReadBy   []string `json:"read_by,omitempty"`
 	Flag     string   `json:"flag"`
 	Variable string   `json:"variable"`
 }
@@ -127,7 +128,7 @@ func (e *explainer) asJSON(topic string) error {
 		}
 		if err := e.printJSON(explained{
 			Key: key, Type: about.Type, Unit: about.Unit, Meaning: about.Meaning, Value: e.values[key],
-			From: cmp.Or(e.origins[key], "default"), Default: defaults[key], Choices: about.Choices, Bounds: about.Rules,
+			From: cmp.Or(e.origins[key], "default"), Default: defaults[key], Choices: about.Choices, Bounds: about.Rules, ReadBy: about.ReadBy,
 			Flag: "--" + key, Variable: config.Variable(key),
 		}); err != nil {
 			return err
@@ -160,6 +161,9 @@ func (e *explainer) key(key string) error {
 	}
 	for _, rule := range about.Rules {
 		line("bounds", rule)
+	}
+	if about.ReadBy != nil {
+		line("read by", strings.Join(about.ReadBy, ", "))
 	}
 	sample := config.Shown(e.values[key])
 	if about.Type == "map" {

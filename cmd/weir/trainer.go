@@ -58,6 +58,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	if before, err := report.ReadMetrics(file); err == nil { // what is broken in it is told where it is used
 		view.History(before)
 	}
+	s.warnUnread()
 	book := &recordBook{session: s, run: run, file: metrics, view: view}
 	engine, err := newEngine(ctx, s.cfg, t)
 	if err != nil {

@@ -62,6 +62,11 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	if err != nil {
 		return err
 	}
+	if isTerminal(s.err) { // elsewhere the log says it
+		if err := s.printUnread(s.err); err != nil {
+			return err
+		}
+	}
 	conn, run, stop, err := s.ownBroker(ctx, dir, fixedPort)
 	if err != nil {
 		return err

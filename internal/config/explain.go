@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // written holds the comment of every key and section, as docs/configuration.md has it.
@@ -41,6 +44,8 @@ type Entry struct {
 	Choices []string
 	// Rules are what the program says to values out of bounds, lower bound first.
 	Rules []string
+	// ReadBy are the algorithms that read an option of trainer.advantage or trainer.loss.options, nil if all do or it is none.
+	ReadBy []string
 }
 
 // Explain describes a key. What a key accepts is not written down anywhere: it is asked for, with values that cannot be.
@@ -67,6 +72,7 @@ func Explain(key string) (Entry, error) {
 			e.Rules = append(e.Rules, rule)
 		}
 	}
+	e.ReadBy = readBy(key)
 	if e.Type == "bool" {
 		e.Choices, e.Rules = []string{"true", "false"}, nil
 	}
@@ -195,4 +201,32 @@ func parseRule(refusal string) (rule string, choices []string) {
 		return "", strings.FieldsFunc(strings.ReplaceAll(m[1], " or ", ","), func(r rune) bool { return strings.ContainsRune(`, "`, r) })
 	}
 	return rule, nil
+}
+
+// readBy are the algorithms that read an option, whatever stands beside it; nil for all.
+func readBy(key string) []string {
+	var names, all []string
+	if option, ok := strings.CutPrefix(key, "trainer.advantage."); ok {
+		all = advantage.Names()
+		for _, name := range all {
+			o := advantage.DefaultOptions()
+			o.StepCredit, o.TokenCredit = advantage.ByGAE, advantage.ByGAE
+			if slices.Contains(advantage.Reads(name, o), option) {
+				names = append(names, name)
+			}
+		}
+	}
+	if option, ok := strings.CutPrefix(key, "trainer.loss.options."); ok && !strings.Contains(option, ".") {
+		all = loss.Names()
+		for _, name := range all {
+			o, err := loss.Resolve(name, loss.Options{Level: loss.LevelSequence})
+			if err == nil && slices.Contains(loss.Reads(name, o), option) {
+				names = append(names, name)
+			}
+		}
+	}
+	if len(names) == len(all) {
+		return nil
+	}
+	return names
 }

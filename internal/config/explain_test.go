@@ -71,6 +71,12 @@ func TestExplainSaysWhatBoundsAKey(t *testing.T) {
 		Meaning: "max_tokens bounds the tokens of a segment, prompt and tools included.",
 		Rules:   []string{"must be positive", "must not exceed model.max_positions, 160"},
 	}, e)
+	e, err = Explain("trainer.loss.options.tau_positive")
+	require.NoError(t, err)
+	require.Equal(t, []string{"sapo"}, e.ReadBy)
+	e, err = Explain("trainer.loss.options.keep_non_finite")
+	require.NoError(t, err)
+	require.Nil(t, e.ReadBy)
 	_, err = Explain("trainer.etta")
 	require.EqualError(t, err, "trainer.etta: unknown key; did you mean trainer.eta?")
 }

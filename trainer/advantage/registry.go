@@ -118,3 +118,17 @@ func LeastGroup(name string) int {
 	}
 	return 1
 }
+
+// LearnsFrom is the size of the smallest groups that the named estimator can learn from under these options: all
+// trajectories of smaller ones get advantage 0, whatever their rewards.
+func LearnsFrom(name string, o Options) int {
+	switch name {
+	case "grpo_passk", "max_rl":
+		return 2
+	case "grpo", "dr_grpo", "rloo", "opo", "gpg", "hierarchical_grpo", "reinforce_pp_baseline", "optimal_token_baseline", "mt_grpo":
+		if o.Single == SingleZero {
+			return 2
+		}
+	}
+	return 1
+}

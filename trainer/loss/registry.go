@@ -17,6 +17,8 @@ type builder struct {
 	reference, noAdvantages, noOld bool
 	// modes are the aggregations that make sense; nil means all.
 	modes []string
+	// reads are the options that it reads, by key, beside those that every loss does.
+	reads []string
 }
 
 // builders make each loss by its name in configuration.
@@ -31,42 +33,46 @@ func builders() map[string]builder {
 	behaviour := with(func(o *Options) { o.Old = OldBehaviour })
 	kimi := with(func(o *Options) { o.Old, o.KLTau = OldBehaviour, 1e-3 })
 	current := Correction{Of: OfCurrent, Weight: WeightToken, LogBound: 20}
+	surrogate := []string{"level", "log_ratio_clamp"}
+	clipped := append([]string{"clip_low", "clip_high"}, surrogate...)
+	clippedTwice := append([]string{"dual_clip"}, clipped...)
+	trust := []string{"advantage_tau", "kl_tau", "log_ratio_clamp", "mask_low", "mask_high"}
 	return map[string]builder{
-		"ppo": {make: newPPO, defaults: with(func(o *Options) { o.DualClip = 3 })},
-		"decoupled_ppo": {make: newPPO, defaults: with(func(o *Options) {
+		"ppo": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) { o.DualClip = 3 })},
+		"decoupled_ppo": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) {
 			o.Correction = Correction{Of: OfProximal, Weight: WeightToken, Rules: []string{"mask token ratio - 5"}}
 		})},
-		"m2po": {make: newPPO, defaults: with(func(o *Options) {
+		"m2po": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) {
 			o.Correction = Correction{Of: OfProximal, M2Threshold: 0.04}
 		})},
-		"gspo": {make: newGSPO, defaults: with(func(o *Options) {
+		"gspo": {make: newGSPO, reads: clippedTwice, defaults: with(func(o *Options) {
 			o.Level, o.ClipLow, o.ClipHigh, o.LogRatioClamp = LevelSequenceToken, 3e-4, 4e-4, 10
 			o.Aggregation.Mode = SeqMeanTokenMean
 		})},
-		"gmpo": {make: newGMPO, modes: []string{SeqMeanTokenSum}, defaults: with(func(o *Options) {
+		"gmpo": {make: newGMPO, reads: []string{"clip_low", "clip_high", "aggregation.length_epsilon"}, modes: []string{SeqMeanTokenSum}, defaults: with(func(o *Options) {
 			o.ClipLow, o.ClipHigh, o.Aggregation.Mode = 0.4, 0.4, SeqMeanTokenSum
 		})},
-		"sapo": {make: newSAPO, defaults: with(func(o *Options) { o.Aggregation.Mode = SeqMeanTokenMean })},
-		"cispo": {make: newCISPO, defaults: with(func(o *Options) {
+		"sapo": {make: newSAPO, reads: append([]string{"tau_positive", "tau_negative"}, surrogate...), defaults: with(func(o *Options) { o.Aggregation.Mode = SeqMeanTokenMean })},
+		"cispo": {make: newCISPO, reads: clipped, defaults: with(func(o *Options) {
 			o.Old, o.ClipLow, o.ClipHigh = OldBehaviour, Off, 4
 		})},
-		"clip_cov":  {make: newClipCov, defaults: base},
-		"kl_cov":    {make: newKLCov, defaults: base},
-		"reinforce": {make: newReinforce, defaults: behaviour},
-		"gpg":       {make: newReinforce, defaults: behaviour},
-		"tis": {make: newReinforce, defaults: with(func(o *Options) {
+		"clip_cov":  {make: newClipCov, reads: []string{"clip_low", "clip_high", "log_ratio_clamp", "cov_ratio", "cov_low", "cov_high"}, defaults: base},
+		"kl_cov":    {make: newKLCov, reads: []string{"log_ratio_clamp", "cov_ratio", "cov_coef"}, defaults: base},
+		"reinforce": {make: newReinforce, reads: []string{"kl_tau"}, defaults: behaviour},
+		"gpg":       {make: newReinforce, reads: []string{"kl_tau"}, defaults: behaviour},
+		"tis": {make: newReinforce, reads: []string{"kl_tau"}, defaults: with(func(o *Options) {
 			o.Old, o.Correction = OldBehaviour, current
 			o.Correction.Cap = 2
 		})},
-		"masked_is": {make: newReinforce, defaults: with(func(o *Options) {
+		"masked_is": {make: newReinforce, reads: []string{"kl_tau"}, defaults: with(func(o *Options) {
 			o.Old, o.Correction = OldBehaviour, current
 			o.Correction.Rules = []string{
 				"mask token ratio 0.125 8", "mask min ratio 0 -", "mask max ratio - 100", "mask mean ratio 0.1 10",
 			}
 		})},
-		"dppo":          {make: newDPPO, defaults: kimi},
-		"ipo":           {make: newIPO, defaults: with(func(o *Options) { *o = kimi; o.MaskLow, o.MaskHigh = 0.1, 0.1 })},
-		"ref_kl":        {make: newReferenceKL, defaults: kimi, reference: true, noAdvantages: true},
+		"dppo":          {make: newDPPO, reads: trust, defaults: kimi},
+		"ipo":           {make: newIPO, reads: trust, defaults: with(func(o *Options) { *o = kimi; o.MaskLow, o.MaskHigh = 0.1, 0.1 })},
+		"ref_kl":        {make: newReferenceKL, reads: trust[:4], defaults: kimi, reference: true, noAdvantages: true},
 		"cross_entropy": {make: newCrossEntropy, defaults: behaviour, noAdvantages: true, noOld: true},
 	}
 }

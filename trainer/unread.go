@@ -1,0 +1,108 @@
+package trainer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/selection"
+)
+
+// Unread says why nothing in a run under this configuration depends on a key, which is given without trainer. before it;
+// "" if something does.
+func (c Config) Unread(key string) string {
+	section, name, _ := cutLast(key)
+	switch {
+	case key == "critic.network" && c.Critic.Network != CriticNone && !c.needsValues():
+		return fmt.Sprintf("advantage %s reads no values: the critic is trained and never asked", c.Advantage.Name)
+	case strings.HasPrefix(key, "loss.value.") && c.Critic.Network == CriticNone:
+		return "critic.network is none"
+	case section == "critic.optimizer" && c.Critic.Network == CriticNone:
+		return "critic.network is none"
+	case key == "advantage.bootstrap" && !c.needsValues():
+		return fmt.Sprintf("advantage %s reads no values", c.Advantage.Name)
+	case key == "advantage.name" || key == "advantage.bootstrap" || section == "advantage.normalize":
+		return ""
+	case strings.HasPrefix(key, "advantage."):
+		return c.unreadOption("advantage "+c.Advantage.Name, strings.TrimPrefix(key, "advantage."),
+			advantage.Reads(c.Advantage.Name, c.Advantage.Options))
+	case strings.HasPrefix(key, "loss.options."):
+		return c.unreadLoss(strings.TrimPrefix(key, "loss.options."))
+	case section == "loss.kl" && name != "coef" && c.Loss.KL.Coef == 0:
+		return "loss.kl.coef is 0"
+	case (key == "loss.kl.target" || key == "loss.kl.horizon") && c.Loss.KL.In != loss.KLInReward:
+		return "the coefficient adapts only where loss.kl.in is reward"
+	case section == "loss.duration" && name != "share" && c.Loss.Duration.Share == 0:
+		return "loss.duration.share is 0"
+	case strings.HasPrefix(key, "selection."):
+		return c.Selection.unread(strings.TrimPrefix(key, "selection."))
+	case name == "final_ratio" && section == "optimizer" && c.Optimizer.Schedule == ScheduleConstant:
+		return "optimizer.schedule is constant"
+	case strings.HasPrefix(key, "cold_start.") && name != "steps" && c.ColdStart.Steps == 0:
+		return "cold_start.steps is 0"
+	}
+	return ""
+}
+
+// cutLast splits a key before its last part.
+func cutLast(key string) (section, name string, ok bool) {
+	at := strings.LastIndexByte(key, '.')
+	if at < 0 {
+		return "", key, false
+	}
+	return key[:at], key[at+1:], true
+}
+
+// needsValues says that the advantage reads a critic's values.
+func (c Config) needsValues() bool {
+	return slices.Contains(advantage.Requires(c.Advantage.Name, c.Advantage.Options), "Values")
+}
+
+func (Config) unreadOption(who, key string, reads []string) string {
+	if slices.Contains(reads, key) {
+		return ""
+	}
+	return who + " does not read it"
+}
+
+func (c Config) unreadLoss(key string) string {
+	options, err := loss.Resolve(c.Loss.Name, c.Loss.Options)
+	if err != nil || key == "aggregation.mode" { // another than the loss's own is refused
+		return ""
+	}
+	who := "loss " + c.Loss.Name
+	switch {
+	case strings.HasPrefix(key, "aggregation."):
+		who += " with mode " + options.Aggregation.Mode
+	case key == "sum_all_advantages":
+		who += " at level " + options.Level
+	case strings.HasPrefix(key, "correction."):
+		who += " without a correction"
+		if options.Correction.Weight == loss.WeightNone {
+			who = "loss " + c.Loss.Name + " with correction.weight none"
+		}
+	}
+	return c.unreadOption(who, key, loss.Reads(c.Loss.Name, options))
+}
+
+// unread is Config.Unread of this section's keys.
+func (s Selection) unread(key string) string {
+	section, name, _ := cutLast(key)
+	switch {
+	case section == "resample" && name != "by" && s.Resample.By == selection.ResampleOff:
+		return "selection.resample.by is off"
+	case (key == "resample.right" || key == "resample.flawless") && s.Resample.By != selection.ResampleCorrect:
+		return "selection.resample.by is not on_correct"
+	case section == "overlong" && name != "limit" && name != "mask" && s.Overlong.Limit == 0:
+		return "selection.overlong.limit is 0"
+	case key == "accumulate.max_rounds" && s.Accumulate.Rows == 0:
+		return "selection.accumulate.rows is 0"
+	case (key == "worst" || key == "best") && !s.ExtremesOnly:
+		return "selection.extremes_only is false"
+	case !s.DropZeroVariance && slices.Contains([]string{"drop_rate", "tolerance", "extremes_only", "worst", "best", "keep_single"}, key):
+		return "selection.drop_zero_variance is false"
+	}
+	return ""
+}

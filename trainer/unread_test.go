@@ -1,0 +1,50 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/selection"
+)
+
+// Defect N16: a setting that the chosen algorithms pass over is known, with what passes it over.
+func TestUnreadNamesWhatPassesASettingOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key, want string
+		change    func(*Config)
+	}{
+		{"loss.options.tau_positive", "loss decoupled_ppo does not read it", nil},
+		{"loss.options.tau_positive", "", func(c *Config) { c.Loss.Name = "sapo" }},
+		{"loss.options.clip_low", "loss reinforce does not read it", func(c *Config) { c.Loss.Name = "reinforce" }},
+		{"loss.options.aggregation.length", "loss decoupled_ppo with mode token-mean does not read it", nil},
+		{"loss.options.sum_all_advantages", "loss decoupled_ppo at level token does not read it", nil},
+		{"loss.options.correction.cap", "loss ppo with correction.weight none does not read it", func(c *Config) { c.Loss.Name = "ppo" }},
+		{"loss.options.correction.cap", "", nil},
+		{"loss.kl.kind", "loss.kl.coef is 0", nil},
+		{"loss.kl.target", "the coefficient adapts only where loss.kl.in is reward", func(c *Config) { c.Loss.KL.Coef = 1 }},
+		{"loss.kl.target", "", func(c *Config) { c.Loss.KL.Coef, c.Loss.KL.In = 1, loss.KLInReward }},
+		{"loss.value.clip", "critic.network is none", nil},
+		{"advantage.lambda", "advantage rloo does not read it", func(c *Config) { c.Advantage.Name = "rloo" }},
+		{"advantage.lambda", "", func(c *Config) { c.Advantage.Name = "gae" }},
+		{"advantage.bootstrap", "advantage grpo reads no values", nil},
+		{"advantage.normalize.mean", "", nil},
+		{"critic.network", "advantage grpo reads no values: the critic is trained and never asked", func(c *Config) { c.Critic.Network = CriticOwn }},
+		{"critic.network", "", func(c *Config) { c.Advantage.Name, c.Critic.Network = "gae", CriticOwn }},
+		{"critic.optimizer.learning_rate", "critic.network is none", nil},
+		{"selection.resample.take", "selection.resample.by is off", nil},
+		{"selection.resample.right", "selection.resample.by is not on_correct", func(c *Config) { c.Selection.Resample.By = selection.ResampleBest }},
+		{"selection.overlong.factor", "selection.overlong.limit is 0", nil},
+		{"selection.overlong.mask", "", nil},
+		{"optimizer.final_ratio", "optimizer.schedule is constant", nil},
+		{"steps", "", nil},
+	} {
+		cfg := DefaultConfig()
+		if c.change != nil {
+			c.change(&cfg)
+		}
+		require.Equal(t, c.want, cfg.Unread(c.key), c.key)
+	}
+}
