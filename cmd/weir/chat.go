@@ -1,14 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/lifecycle"
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
@@ -17,7 +20,8 @@ import (
 func (a *app) chatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "chat [question]", Short: "Ask the trained agent, and watch it search",
-		Long:    "Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each.",
+		Long: `Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each: on a
+terminal with line editing and a history. /help lists what else can be typed there.`,
 		Example: "  weir chat what is the capital of the neighbour of sweden ?\n  weir chat --run.name mine",
 	}
 	model := a.chosen(cmd)
@@ -30,23 +34,56 @@ func (a *app) chatCommand() *cobra.Command {
 		defer m.close()
 		ask := func(question string) error { return m.ask(cmd.Context(), question, *temperature) }
 		if len(args) > 0 {
-			return ask(strings.Join(args, " "))
+			question := strings.Join(args, " ")
+			if empty(question) {
+				return &exitError{exitUsage, errors.New("the question is empty")}
+			}
+			return ask(question)
 		}
 		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(m.task))
-		lines := bufio.NewScanner(cmd.InOrStdin())
-		for fmt.Fprint(a.err, "> "); lines.Scan(); fmt.Fprint(a.err, "> ") {
-			if strings.TrimSpace(lines.Text()) == "" {
-				continue
-			}
-			if err := ask(lines.Text()); err != nil {
-				return err
-			}
-		}
-		fmt.Fprintln(a.err)
-		return lines.Err()
+		return a.converse(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
 	}
 	return cmd
 }
+
+// chatHelp is what /help prints.
+const chatHelp = `a question, and Enter   the agent answers it, and its searches are shown
+/help                   this
+/quit, or Ctrl-D        ends; Ctrl-C does so at once
+`
+
+// converse asks each line until they end or /quit is one.
+func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question string) error) error {
+	for {
+		text, err := lines.read(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if signal, ok := errors.AsType[*lifecycle.Received](err); ok {
+			return &exitError{signal.ExitCode(), errSaid}
+		}
+		if err != nil {
+			return err
+		}
+		text = strings.TrimSpace(text)
+		switch {
+		case empty(text):
+		case text == "/quit":
+			return nil
+		case text == "/help":
+			fmt.Fprint(a.err, chatHelp)
+		case strings.HasPrefix(text, "/"):
+			fmt.Fprintf(a.err, "no command %s; /help lists them\n", report.Plain(text))
+		default:
+			if err := ask(text); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// empty says that a question asks nothing.
+func empty(question string) bool { return strings.Trim(question, " \t?") == "" }
 
 // example is a question of the task, of the test split if that has any; the train split has.
 func example(t *task) string {
@@ -63,7 +100,7 @@ func example(t *task) string {
 func (m *trained) ask(ctx context.Context, text string, temperature float32) error {
 	text = plainQuestion(text)
 	if unknown := unknownWords(m.task, text); len(unknown) > 0 {
-		fmt.Fprintf(m.err, "the policy has never seen: %s\n", strings.Join(unknown, ", "))
+		fmt.Fprintf(m.err, "the policy has never seen: %s\n", report.Plain(strings.Join(unknown, ", ")))
 	}
 	env := m.task.environment(m.policy, nil)
 	env.Tools = []producers.Tool{watched{m.task.plainTool, m.session}}
@@ -81,7 +118,7 @@ func (m *trained) ask(ctx context.Context, text string, temperature float32) err
 		fmt.Fprintf(m.out, "no answer (stopped by %s)\n", trajectory.Stop)
 		return nil
 	}
-	fmt.Fprintf(m.out, "answer  %s\n", trajectory.Answer)
+	fmt.Fprintf(m.out, "answer  %s\n", report.Plain(trajectory.Answer))
 	return nil
 }
 
@@ -93,7 +130,7 @@ type watched struct {
 
 func (w watched) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	o, err := w.Tool.Call(ctx, call)
-	fmt.Fprintf(w.s.out, "search  %s\n        %s\n", strings.TrimSpace(call.Arguments), o.Text)
+	fmt.Fprintf(w.s.out, "search  %s\n        %s\n", report.Plain(strings.TrimSpace(call.Arguments)), report.Plain(o.Text))
 	return o, err
 }
 

@@ -29,6 +29,7 @@ func TestTheExitStatusTellsWhoWasInterrupted(t *testing.T) {
 		{"broker, Ctrl-C", []string{"broker", "--broker.listen", "127.0.0.1:0"}, "broker of run demo on ", os.Interrupt, 0},
 		{"trainer, Ctrl-C", []string{"trainer", "--broker.url", "nats://127.0.0.1:1"}, `"connecting"`, os.Interrupt, 130},
 		{"trainer, SIGTERM", []string{"trainer", "--broker.url", "nats://127.0.0.1:1"}, `"connecting"`, syscall.SIGTERM, 0},
+		{"chat, Ctrl-C", []string{"chat"}, "ask a question", os.Interrupt, 130},
 		{"a command that waits, Ctrl-C", []string{"status", "--broker.url", "nats://127.0.0.1:1"}, "connect", os.Interrupt, 130},
 	} {
 		t.Run(c.name, func(t *testing.T) {
