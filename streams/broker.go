@@ -343,11 +343,9 @@ func serverOptions(config BrokerConfig) (*server.Options, error) {
 		return nil, err
 	}
 	if config.Keys != nil {
-		users, err := config.Keys.users()
-		if err != nil {
+		if err := config.Keys.configure(o); err != nil {
 			return nil, err
 		}
-		o.Nkeys = users
 	}
 	return o, nil
 }

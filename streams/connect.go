@@ -58,6 +58,8 @@ type Conn struct {
 	// where is the broker, seed the file of the key, "" without one.
 	where, seed string
 	role        Role
+	// api begins the subjects of JetStream.
+	api string
 	// encoders holds *schemas.Encoder.
 	encoders sync.Pool
 }
@@ -97,7 +99,11 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 		c.nc.Close()
 		return nil, err
 	}
-	c.js, err = jetstream.New(c.nc, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithPublishAsyncTimeout(attemptTimeout))
+	c.api = jetStreamAPI
+	if c.seed != "" && c.role != RoleAdmin {
+		c.api = importedAPI
+	}
+	c.js, err = jetstream.NewWithAPIPrefix(c.nc, c.api, jetstream.WithPublishAsyncMaxPending(256), jetstream.WithPublishAsyncTimeout(attemptTimeout))
 	if err != nil {
 		c.nc.Close()
 		return nil, fmt.Errorf("use JetStream: %w", err)

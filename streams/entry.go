@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -14,6 +15,8 @@ type entry struct {
 	value []byte // nil where the key holds nothing
 	// revision is what a compare-and-set must name. It is not 0 for a key that was deleted.
 	revision uint64
+	// created is when the bucket was made.
+	created time.Time
 }
 
 // keySubject is where a bucket keeps a key.
@@ -28,13 +31,13 @@ func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error
 		}
 		m, err := stream.GetLastMsgForSubject(ctx, keySubject(bucket, key))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			e = entry{}
+			e = entry{created: stream.CachedInfo().Created}
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		e = entry{value: m.Data, revision: m.Sequence}
+		e = entry{value: m.Data, revision: m.Sequence, created: stream.CachedInfo().Created}
 		if m.Header.Get("KV-Operation") != "" { // deleted or purged
 			e.value = nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,128 +47,102 @@ const (
 	EventsFromStart                   // all that are kept, oldest first
 )
 
-// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart, and goes on with
-// the events of a stream that is made anew. It returns nil when ctx ends. An event that cannot be read is logged and
-// skipped.
+// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart; a stream that was made
+// anew is read from its beginning. It returns nil when ctx ends. An event that cannot be read is logged and skipped.
 func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schemas.Event)) error {
-	var at Position
-	if from == EventsFromNow {
-		err := r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
-			s, err := r.js.Stream(ctx, r.names.events)
-			if err == nil {
-				at.Created, at.Sequence = s.CachedInfo().Created, s.CachedInfo().State.LastSeq
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	told, err := r.listen("events")
+	if err != nil {
+		return err
 	}
-	for ctx.Err() == nil {
-		if err := r.followEventsOnce(ctx, &at, 0, fn); err != nil && ctx.Err() == nil {
-			return err
+	defer told.close()
+	poll := time.NewTicker(followPoll)
+	defer poll.Stop()
+	next, created := uint64(1), time.Time{}
+	for look := true; ctx.Err() == nil; {
+		if look {
+			info, err := r.eventsInfo(ctx)
+			switch {
+			case ctx.Err() != nil:
+				return nil //nolint:nilerr // what ended the reading is that ctx did
+			case errors.Is(err, jetstream.ErrStreamNotFound):
+				if wait(ctx, followAbsent) != nil {
+					return nil
+				}
+				continue
+			case err != nil:
+				return err
+			case created.IsZero() && from == EventsFromNow:
+				next = info.State.LastSeq + 1
+			case !created.Equal(info.Created):
+				next = 1
+			}
+			created, look = info.Created, false
+		}
+		if next, err = r.readEvents(ctx, next, math.MaxUint64, fn); err != nil {
+			if ctx.Err() != nil {
+				return nil //nolint:nilerr // as above
+			}
+			return fmt.Errorf("follow events: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+		case sequence := <-told.again:
+			look = sequence+1 < next // it begins anew, or the connection was lost
+		case <-poll.C:
+			look = true
 		}
 	}
 	return nil
+}
+
+func (r *Run) eventsInfo(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, r.names.events)
+		if err == nil {
+			info = s.CachedInfo()
+		}
+		return err
+	})
+	return info, err
 }
 
 // PastEvents calls fn with the newest events that are stored, at most so many, oldest first, as far as the stream reached
 // when the call began. An event that cannot be read is logged and skipped.
 func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Event)) error {
-	var state jetstream.StreamState
-	var at Position
-	err := r.call(ctx, "read events", r.names.events, func(ctx context.Context) error {
-		s, err := r.js.Stream(ctx, r.names.events)
-		if err == nil {
-			state, at.Created = s.CachedInfo().State, s.CachedInfo().Created
-		}
-		return err
-	})
-	if err != nil || state.Msgs == 0 {
+	info, err := r.eventsInfo(ctx)
+	if err != nil || info.State.Msgs == 0 {
 		return err
 	}
-	at.Sequence = state.FirstSeq - 1
-	if state.LastSeq-at.Sequence > most {
-		at.Sequence = state.LastSeq - most
+	from, last := info.State.FirstSeq, info.State.LastSeq
+	if last-from >= most {
+		from = last - most + 1
 	}
-	for at.Sequence < state.LastSeq {
-		if err := r.followEventsOnce(ctx, &at, state.LastSeq, fn); err != nil {
-			return err
-		}
-		if err := context.Cause(ctx); err != nil {
-			return fmt.Errorf("read events: %w", err)
-		}
+	if _, err := r.readEvents(ctx, from, last, fn); err != nil {
+		return fmt.Errorf("read events: %w", err)
 	}
 	return nil
 }
 
-// followEventsOnce reads on after a position until reading breaks, the stream is another, or it has come to a sequence;
-// until 0 has no end.
-func (r *Run) followEventsOnce(ctx context.Context, at *Position, until uint64, fn func(*schemas.Event)) error {
-	var messages jetstream.MessagesContext
-	reading, stop := r.untilReconnected(ctx)
-	defer stop()
-	err := r.callWaiting(reading, "follow events", r.names.events, func(ctx context.Context) error {
-		created, err := r.created(ctx, r.names.events)
-		if err != nil {
-			return err
-		}
-		if !created.Equal(at.Created) {
-			*at = Position{Created: created}
-		}
-		consumer, err := r.js.OrderedConsumer(ctx, r.names.events, jetstream.OrderedConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Sequence + 1,
-		})
-		if err == nil {
-			messages, err = consumer.Messages()
-		}
-		return err
-	})
-	if err != nil {
-		if reading.Err() != nil {
-			return wait(ctx, backoffMin) // the connection came back while reading began: begin again
-		}
-		return err
-	}
-	defer messages.Stop()
-	for {
-		waiting, cancel := context.WithTimeout(reading, followPoll)
-		m, err := messages.Next(jetstream.NextContext(waiting))
-		idle := waiting.Err() != nil
-		cancel()
-		switch {
-		case reading.Err() != nil:
-			return nil
-		case err != nil && idle:
-			// Silence may be that of a stream which is gone.
-			if now, err := r.created(ctx, r.names.events); err == nil && !now.Equal(at.Created) {
+// readEvents reads the events from a sequence on that are there, and none after until. It returns the sequence to go on from.
+func (r *Run) readEvents(ctx context.Context, next, until uint64, fn func(*schemas.Event)) (uint64, error) {
+	for more := true; more && next <= until; {
+		w := window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
+		var err error
+		next, more, err = r.readOn(ctx, r.names.events, r.names.eventSubject(), next, w, func(m storedMessage) error {
+			event := new(schemas.Event)
+			if m.sequence > until {
 				return nil
 			}
-			continue
-		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrNoHeartbeat):
-			return wait(ctx, backoffMin)
-		case err != nil:
-			if !transient(err) {
-				return fmt.Errorf("follow events: %w", err)
+			if err := schemas.Unmarshal(m.data, event); err != nil {
+				r.log.Warn("unreadable event skipped", "sequence", m.sequence, "err", err)
+				return nil
 			}
-			return wait(ctx, backoffMin)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("follow events: %w", err)
-		}
-		if meta.Sequence.Stream <= at.Sequence {
-			continue
-		}
-		at.Sequence = meta.Sequence.Stream
-		event := new(schemas.Event)
-		if err := schemas.Unmarshal(m.Data(), event); err != nil {
-			r.log.Warn("unreadable event skipped", "sequence", at.Sequence, "err", err)
-		} else {
 			fn(event)
-		}
-		if until > 0 && at.Sequence >= until {
-			return nil
+			return ctx.Err()
+		})
+		if err != nil {
+			return next, err
 		}
 	}
+	return next, nil
 }

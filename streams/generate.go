@@ -1,9 +1,11 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +21,10 @@ import (
 const (
 	generateQueue  = "engines"
 	headerGenerate = "Weir-Generate"
-	opCancel       = "cancel" // data: the reply subject of the call
-	opForget       = "forget" // data: the episode
+	// headerCall names a call, as who cancels it does: the reply subject that the engine sees may be another.
+	headerCall = "Weir-Call"
+	opCancel   = "cancel" // data: the name of the call
+	opForget   = "forget" // data: the episode
 
 	unknownEpisode = "?" // of a refusal whose request was not read
 )
@@ -92,7 +96,7 @@ type generateServer struct {
 	slots chan struct{}
 	wg    sync.WaitGroup
 	mu    sync.Mutex
-	calls map[string]*serverCall // by reply subject
+	calls map[string]*serverCall // by name
 }
 
 // ServeGenerate answers generate calls under the name of engine, each in a goroutine of its own, until ctx ends;
@@ -210,6 +214,7 @@ func (s *generateServer) receive(ctx context.Context, m *nats.Msg) {
 // begin starts a call, or refuses it when too many wait.
 func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
+	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
 	req := new(schemas.GenerateRequest)
 	err := schemas.Unmarshal(m.Data, req)
 	if err == nil {
@@ -226,10 +231,16 @@ func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
 	full := len(s.calls) >= s.maxCalls+s.maxQueued
-	if !full {
-		s.calls[c.reply] = c
+	taken := s.calls[name] != nil
+	if !full && !taken {
+		s.calls[name] = c
 	}
 	s.mu.Unlock()
+	if taken {
+		c.cancel()
+		c.fail(fmt.Errorf("%w: another call has the name %.80q", schemas.ErrInvalid, name), false)
+		return
+	}
 	if full {
 		c.cancel()
 		c.fail(fmt.Errorf("%d calls are waiting", s.maxQueued), true)
@@ -238,7 +249,7 @@ func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 	s.wg.Go(func() {
 		defer func() {
 			s.mu.Lock()
-			delete(s.calls, c.reply)
+			delete(s.calls, name)
 			s.mu.Unlock()
 			c.cancel()
 		}()
@@ -314,8 +325,14 @@ func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
 	c.index++
 	c.done = chunk.Done
 	c.last = time.Now()
+	if c.done && strings.HasPrefix(c.reply, serverReply) {
+		_ = c.server.run.nc.Publish(c.reply, nil) // else the server forgets the call later
+	}
 	return nil
 }
+
+// serverReply begins the reply subjects that a server makes up for calls of another account. An empty message ends one.
+const serverReply = "_R_."
 
 // fail ends the call with an error, unless it has ended.
 func (c *serverCall) fail(err error, retry bool) {

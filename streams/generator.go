@@ -187,7 +187,8 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 	if direct != "" {
 		subject = g.run.names.generateEngineSubject(direct)
 	}
-	if err := g.run.nc.PublishRequest(subject, reply, data); err != nil {
+	call := &nats.Msg{Subject: subject, Reply: reply, Header: nats.Header{headerCall: {reply}}, Data: data}
+	if err := g.run.nc.PublishMsg(call); err != nil {
 		over = true
 		if transient(err) {
 			return attemptEnd{waited: 5, fault: err}, nil

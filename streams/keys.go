@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 )
 
@@ -148,54 +147,4 @@ func (k *KeyRing) Validate() error {
 		}
 	}
 	return errors.Join(faults...)
-}
-
-func (k *KeyRing) users() ([]*server.NkeyUser, error) {
-	if err := k.Validate(); err != nil {
-		return nil, fmt.Errorf("configure broker: %w", err)
-	}
-	var users []*server.NkeyUser
-	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
-		for _, key := range k.Public[role] {
-			user := &server.NkeyUser{Nkey: key}
-			if role != RoleAdmin {
-				p := permissionsOf(role, k.Runs)
-				user.Permissions = &server.Permissions{
-					Publish:   &server.SubjectPermission{Allow: p.Publish},
-					Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
-				}
-			}
-			users = append(users, user)
-		}
-	}
-	return users, nil
-}
-
-// ServerConfig is the authorization block of a NATS server's configuration file that gives the roles their
-// permissions, for brokers that are not embedded.
-func (k *KeyRing) ServerConfig() (string, error) {
-	if err := k.Validate(); err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	list := func(subjects []string) string {
-		quoted := make([]string, len(subjects))
-		for i, s := range subjects {
-			quoted[i] = fmt.Sprintf("          %q", s)
-		}
-		return "[\n" + strings.Join(quoted, "\n") + "\n        ]"
-	}
-	b.WriteString("authorization {\n  users = [\n")
-	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
-		for _, key := range k.Public[role] {
-			fmt.Fprintf(&b, "    # %s\n    {\n      nkey: %s\n", role, key)
-			if role != RoleAdmin {
-				p := permissionsOf(role, k.Runs)
-				fmt.Fprintf(&b, "      permissions: {\n        publish: { allow: %s }\n        subscribe: { allow: %s }\n      }\n", list(p.Publish), list(p.Subscribe))
-			}
-			b.WriteString("    }\n")
-		}
-	}
-	b.WriteString("  ]\n}\n")
-	return b.String(), nil
 }

@@ -177,10 +177,6 @@ func TestRolesAreRefusedWhatIsNotTheirs(t *testing.T) {
 		large.Answer = strings.Repeat("x", 9<<20)
 		return r.Publish(ctx, large)
 	}}
-	take := call{"take", func(r *streams.Run) error {
-		_, err := r.Tickets(ctx, streams.TicketOptions{})
-		return err
-	}}
 	read := call{"read trajectories", func(r *streams.Run) error {
 		_, err := r.Feed(ctx, streams.FeedOptions{})
 		return err
@@ -193,10 +189,9 @@ func TestRolesAreRefusedWhatIsNotTheirs(t *testing.T) {
 	}}
 	withdraw := call{"withdraw", func(r *streams.Run) error { return r.WithdrawTickets(ctx, "g1-0") }}
 	for role, calls := range map[streams.Role][]call{
-		streams.RoleTrainer:   {take},
 		streams.RoleProducer:  {issue, read, tells, weigh, seat},
-		streams.RoleInference: {issue, publish, take, read, tells, weigh, withdraw, seat},
-		streams.RoleViewer:    {issue, publish, split, take, read, tells, weigh, withdraw, seat},
+		streams.RoleInference: {issue, publish, read, tells, weigh, withdraw, seat},
+		streams.RoleViewer:    {issue, publish, split, read, tells, weigh, withdraw, seat},
 	} {
 		r, conn := l.as(t, role), l.connect(t, role)
 		for _, c := range calls {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -54,26 +52,26 @@ func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, e
 
 // manifests are those that the bucket still holds, newest first.
 func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
-	err = r.call(ctx, "read manifests", r.names.weights, func(ctx context.Context) error {
-		history = history[:0]
-		kv, err := r.js.KeyValue(ctx, r.names.weights)
+	for next, more := uint64(1), true; more; {
+		next, more, err = r.readOn(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
+			window{Messages: weightsHistory, Bytes: 16 << 20}, func(e storedMessage) error {
+				if e.header.Get("KV-Operation") != "" { // deleted or purged
+					history = nil
+					return nil
+				}
+				m, err := r.readManifest(e.data)
+				if err != nil {
+					return fmt.Errorf("read manifests: revision %d: %w", e.sequence, err)
+				}
+				history = append(history, m)
+				return nil
+			})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		entries, err := kv.History(ctx, manifestKey)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil
-		}
-		for _, e := range slices.Backward(entries) {
-			m, err := r.readManifest(e.Value())
-			if err != nil {
-				return fmt.Errorf("revision %d: %w", e.Revision(), err)
-			}
-			history = append(history, m)
-		}
-		return err
-	})
-	return history, err
+	}
+	slices.Reverse(history)
+	return history, nil
 }
 
 func (r *Run) readManifest(data []byte) (*schemas.Manifest, error) {

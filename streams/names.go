@@ -96,6 +96,9 @@ func (n names) rejectedSubject(reason string) string { return n.prefix() + "reje
 func (n names) rejectedSubjects() string             { return n.prefix() + "rejected.*" }
 func (n names) eventSubject() string                 { return n.prefix() + "events" }
 
+// storedSubject is where the broker tells that it has stored something, without the data: "events", or a bucket and a key.
+func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
+
 // generateSubject is shared by all engines in a queue group; generateEngineSubject reaches one of them.
 func (n names) generateSubject() string                    { return n.prefix() + "generate" }
 func (n names) generateEngineSubject(engine string) string { return n.prefix() + "generate." + engine }

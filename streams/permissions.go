@@ -27,6 +27,9 @@ func (r Role) inboxPrefix() string {
 	return "_INBOX_" + string(r)
 }
 
+// responses are the subjects that the server makes up for the answers to a call from another account. They cannot be guessed.
+const responses = "_R_.>"
+
 // permissions are the subjects of a role. What is not allowed is denied.
 type permissions struct{ Publish, Subscribe []string }
 
@@ -55,16 +58,11 @@ func (p *permissions) look(streams ...string) {
 	}
 }
 
-// read lets a role read a stream's messages by sequence or subject, and follow it by a consumer that ends
-// with it.
+// read lets a role read a stream's messages by sequence or subject.
 func (p *permissions) read(streams ...string) {
 	p.look(streams...)
 	for _, s := range streams {
-		p.publish(
-			"$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>", "$JS.API.STREAM.MSG.GET."+s,
-			"$JS.API.CONSUMER.CREATE."+s+".>", "$JS.API.CONSUMER.INFO."+s+".*", "$JS.API.CONSUMER.DELETE."+s+".*",
-			"$JS.API.CONSUMER.MSG.NEXT."+s+".*", "$JS.FC."+s+".>",
-		)
+		p.publish("$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>")
 	}
 }
 
@@ -73,12 +71,16 @@ func (p *permissions) allow(role Role, n names) {
 	p.look(n.tickets, n.trajectories, n.rejected, n.events)
 	p.publish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
 	p.read(control)
+	p.Subscribe = append(p.Subscribe, n.storedSubject(">"))
 	switch role {
 	case RoleTrainer:
 		p.read(n.trajectories, n.rejected, n.events, weights, shards)
 		p.publish(
 			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
 			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
+			// The one right to make consumers: docs/guarantees.md says what it is worth to a thief.
+			"$JS.API.CONSUMER.CREATE."+n.trajectories+".*", "$JS.API.CONSUMER.INFO."+n.trajectories+".*",
+			"$JS.API.CONSUMER.DELETE."+n.trajectories+".*", "$JS.API.CONSUMER.MSG.NEXT."+n.trajectories+".*",
 			"$JS.API.CONSUMER.RESET."+n.trajectories+".*",
 			"$JS.ACK."+n.trajectories+".>",
 			"$JS.API.STREAM.PURGE."+n.trajectories,
@@ -98,9 +100,7 @@ func (p *permissions) allow(role Role, n names) {
 	case RoleInference:
 		p.read(weights, shards)
 		p.publish(n.eventSubject())
-		for _, caller := range []Role{RoleAdmin, RoleTrainer, RoleProducer} {
-			p.publish(caller.inboxPrefix() + ".>")
-		}
+		p.publish(responses)
 		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.prefix()+"generate.>")
 	case RoleViewer:
 		p.read(n.rejected, n.events, weights)

@@ -97,16 +97,24 @@ func (f folderShards) get(_ context.Context, shard schemas.Shard) ([]byte, error
 	return data, nil
 }
 
-func (f folderShards) list(context.Context) ([]string, error) {
+func (f folderShards) list(context.Context) (map[string]time.Time, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list shards: %w", err)
 	}
-	var hashes []string
+	hashes := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
-		if _, err := f.path(e.Name()); err == nil {
-			hashes = append(hashes, e.Name())
+		if _, err := f.path(e.Name()); err != nil {
+			continue
 		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list shards: %w", err)
+		}
+		hashes[e.Name()] = info.ModTime()
 	}
 	return hashes, nil
 }

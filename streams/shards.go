@@ -6,9 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"runtime"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -29,7 +30,8 @@ type shardStore interface {
 	put(ctx context.Context, hash string, data []byte) error
 	// get fails with ErrNoShard. It does not verify.
 	get(ctx context.Context, shard schemas.Shard) ([]byte, error)
-	list(ctx context.Context) ([]string, error)
+	// list says which shards are stored, and since when.
+	list(ctx context.Context) (map[string]time.Time, error)
 	remove(ctx context.Context, hash string) error
 	// sweep removes what publishers that died in the middle of a put left behind, once it is older than age.
 	sweep(ctx context.Context, age time.Duration) error
@@ -59,8 +61,8 @@ const (
 	objectRoom  = 4096
 )
 
-// maxShortReads is how often an object may end before its size, as it does when the broker goes away meanwhile,
-// before it counts as damaged.
+// maxShortReads is how often an object may end before its size, as it does on a replica that lags, before it counts as
+// damaged.
 const maxShortReads = 3
 
 // objectShards keeps shards in the broker.
@@ -97,50 +99,111 @@ func (o objectShards) put(ctx context.Context, hash string, data []byte) error {
 	})
 }
 
+// get reads on where it was when the broker goes away meanwhile or is slow: only bytes that the broker says are not there
+// make a shard corrupt.
 func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte, err error) {
-	short := 0
-	err = o.transfer(ctx, "get shard "+shard.Hash, shard.Size, func(ctx context.Context, store jetstream.ObjectStore) error {
-		object, err := store.Get(ctx, shard.Hash)
-		if errors.Is(err, jetstream.ErrObjectNotFound) {
-			return fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", ErrNoShard, shard.Hash)
-		}
+	nuid, next := "", uint64(1)
+	for short := 0; ; {
+		info, err := o.info(ctx, shard.Hash)
 		if err != nil {
-			return err
-		}
-		defer func() { _ = object.Close() }() // what was read is verified by its hash
-		info, err := object.Info()
-		if err != nil {
-			return err
+			return nil, err
 		}
 		if info.Size != uint64(shard.Size) {
-			return fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
+			return nil, fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
 		}
-		data = make([]byte, shard.Size)
-		if _, err := io.ReadFull(object, data); err != nil {
-			if short++; short >= maxShortReads {
-				// As text: a timeout within would be tried again.
-				return fmt.Errorf("%w: %s: its chunks are not all there: %s", ErrCorruptShard, shard.Hash, err.Error())
+		if info.NUID != nuid { // the first look, or it was put anew
+			nuid, next, data = info.NUID, 1, make([]byte, 0, shard.Size)
+		}
+		for more := true; more && int64(len(data)) < shard.Size; {
+			next, more, err = o.run.readOn(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m storedMessage) error {
+				if int64(len(data)+len(m.data)) > shard.Size {
+					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", ErrCorruptShard, shard.Hash, shard.Size)
+				}
+				data = append(data, m.data...)
+				return nil
+			})
+			if err != nil {
+				return nil, err
 			}
-			return fmt.Errorf("read object: %w: %w", err, context.DeadlineExceeded) // worth another attempt
 		}
-		return nil
-	})
-	return data, err
+		if int64(len(data)) == shard.Size {
+			return data, nil
+		}
+		if short++; short >= maxShortReads {
+			return nil, fmt.Errorf("%w: %s: its chunks are not all there: %d bytes of %d", ErrCorruptShard, shard.Hash, len(data), shard.Size)
+		}
+		nuid = ""
+		if err := wait(ctx, backoffMax); err != nil {
+			return nil, err
+		}
+	}
 }
 
-func (o objectShards) list(ctx context.Context) (hashes []string, err error) {
-	err = o.transfer(ctx, "list shards", 0, func(ctx context.Context, store jetstream.ObjectStore) error {
-		hashes = hashes[:0]
-		objects, err := store.List(ctx)
-		if errors.Is(err, jetstream.ErrNoObjectsFound) {
-			return nil
-		}
-		for _, object := range objects {
-			hashes = append(hashes, object.Name)
-		}
-		return err
+// shardsInFlight bounds, in bytes, what the readers of one process have asked for and not received, together.
+const shardsInFlight = 64 << 20
+
+// readWindow is one reader's part of it.
+func readWindow() window {
+	return window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
+}
+
+// chunks begins the subjects of what an object is made of; its NUID follows.
+func (o objectShards) chunks() string { return "$O." + o.run.names.shards + ".C." }
+
+// metas begins the subjects of what is said of objects; the encoded name follows.
+func (o objectShards) metas() string { return "$O." + o.run.names.shards + ".M." }
+
+func (o objectShards) meta(hash string) string {
+	return o.metas() + base64.URLEncoding.EncodeToString([]byte(hash))
+}
+
+// info is what is said of an object; ErrNoShard if it is not there.
+func (o objectShards) info(ctx context.Context, hash string) (info jetstream.ObjectInfo, err error) {
+	found := false
+	_, _, err = o.run.readOn(ctx, o.stream(), o.meta(hash), 1, window{Messages: 1, Bytes: objectChunk}, func(m storedMessage) error {
+		found = true
+		return json.Unmarshal(m.data, &info)
 	})
-	return hashes, err
+	if err != nil {
+		return info, fmt.Errorf("read shard %s: %w", hash, err)
+	}
+	if !found || info.Deleted {
+		return info, fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", ErrNoShard, hash)
+	}
+	return info, nil
+}
+
+// objects are those that are whole.
+func (o objectShards) objects(ctx context.Context) (objects []jetstream.ObjectInfo, err error) {
+	for next, more := uint64(1), true; more; {
+		next, more, err = o.run.readOn(ctx, o.stream(), o.metas()+">", next, window{Messages: 1 << 10, Bytes: 4 << 20}, func(m storedMessage) error {
+			var info jetstream.ObjectInfo
+			if err := json.Unmarshal(m.data, &info); err != nil {
+				return fmt.Errorf("list shards: message %d: %w", m.sequence, err)
+			}
+			info.ModTime = m.at
+			if !info.Deleted {
+				objects = append(objects, info)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+func (o objectShards) list(ctx context.Context) (map[string]time.Time, error) {
+	objects, err := o.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hashes := make(map[string]time.Time, len(objects))
+	for _, object := range objects {
+		hashes[object.Name] = object.ModTime
+	}
+	return hashes, nil
 }
 
 func (o objectShards) remove(ctx context.Context, hash string) error {
@@ -153,8 +216,7 @@ func (o objectShards) remove(ctx context.Context, hash string) error {
 		if err != nil {
 			return err
 		}
-		marker := "$O." + o.run.names.shards + ".M." + base64.URLEncoding.EncodeToString([]byte(hash))
-		return stream.Purge(ctx, jetstream.WithPurgeSubject(marker))
+		return stream.Purge(ctx, jetstream.WithPurgeSubject(o.meta(hash)))
 	})
 }
 
@@ -162,9 +224,9 @@ func (o objectShards) remove(ctx context.Context, hash string) error {
 func (o objectShards) stream() string { return "OBJ_" + o.run.names.shards }
 
 func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
-	return o.transfer(ctx, "sweep shards", 0, func(ctx context.Context, store jetstream.ObjectStore) error {
+	return o.transfer(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
 		// The chunks first: an object that is finished after that is in the list, and its chunks are no orphans.
-		chunks := "$O." + o.run.names.shards + ".C."
+		chunks := o.chunks()
 		stream, err := o.run.js.Stream(ctx, o.stream())
 		if err != nil {
 			return err
@@ -173,8 +235,8 @@ func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			return err
 		}
-		objects, err := store.List(ctx)
-		if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		objects, err := o.objects(ctx)
+		if err != nil {
 			return err
 		}
 		for _, object := range objects {

@@ -145,6 +145,7 @@ func (t Topology) streams(n names) []jetstream.StreamConfig {
 	events.MaxAge = t.EventsMaxAge
 	events.MaxMsgs = 1 << 20
 	events.Duplicates = min(2*time.Minute, t.EventsMaxAge)
+	events.RePublish = &jetstream.RePublish{Source: n.eventSubject(), Destination: n.storedSubject("events"), HeadersOnly: true}
 	return []jetstream.StreamConfig{tickets, trajectories, rejected, events}
 }
 
@@ -214,6 +215,7 @@ func (r *Run) openRest(ctx context.Context) error {
 		err := r.call(ctx, "open bucket "+bucket, bucket, func(ctx context.Context) error {
 			_, err := r.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
 				Bucket: bucket, History: history, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+				RePublish: &jetstream.RePublish{Source: keySubject(bucket, ">"), Destination: r.names.storedSubject(bucket + ".>"), HeadersOnly: true},
 			})
 			return err
 		})
@@ -315,6 +317,6 @@ func compatible(have, want jetstream.StreamConfig) error {
 
 func sameLimits(have, want jetstream.StreamConfig) bool {
 	return have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
-		have.Duplicates == want.Duplicates && have.Replicas == want.Replicas &&
+		have.Duplicates == want.Duplicates && have.Replicas == want.Replicas && (have.RePublish == nil) == (want.RePublish == nil) &&
 		have.Metadata[topologyKey] == want.Metadata[topologyKey]
 }

@@ -50,7 +50,7 @@ type Weights struct {
 	held   *schemas.Manifest // of the bytes below; nil if none are held
 	whole  [][]byte          // by shard index, decoded
 	length int               // of held's chain: 1 is whole
-	swept  bool
+	swept  time.Time
 }
 
 // orphanAge is how long a put may be under way before what it left counts as left behind.
@@ -252,30 +252,30 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blobs map[strin
 		return
 	}
 	for _, s := range m.Shards {
-		if !slices.Contains(present, s.Hash) {
+		if _, there := present[s.Hash]; !there {
 			if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
 				log.Error("a shard of the newest version was removed by another publisher", "shard", s.Hash, "err", err)
 			}
 		}
 	}
-	if !w.swept {
-		// Once: only a publisher that died leaves anything behind, and that was before this one.
+	sweep := time.Since(w.swept) >= orphanAge
+	if sweep {
 		if err := w.store.sweep(ctx, orphanAge); err != nil {
 			log.Warn("unfinished shards not removed", "err", err)
-		} else {
-			w.swept = true
 		}
+		w.swept = time.Now()
 	}
-	// Only what a published version named is removed: an unknown shard may be another publisher's, put and not yet
-	// named by its manifest. So the shards of a publisher that died between the two stay, unless it publishes again.
+	// An unknown shard may be another publisher's, put and not yet named by its manifest. One that nobody has named for so
+	// long is what a publisher left that died between the two; in a folder, it may be another run's.
+	sweep = sweep && w.config.Dir == ""
 	keep, named := needed(history, max(w.run.topology.WeightsKeep, 1)), map[string]bool{}
 	for _, h := range history {
 		for _, s := range h.Shards {
 			named[s.Hash] = true
 		}
 	}
-	for _, hash := range present {
-		if keep[hash] || !named[hash] {
+	for hash, since := range present {
+		if orphan := sweep && time.Since(since) >= orphanAge; keep[hash] || !named[hash] && !orphan {
 			continue
 		}
 		if err := w.store.remove(ctx, hash); err != nil {

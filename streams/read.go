@@ -1,0 +1,156 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Streams are read by direct requests and never through a consumer, but for the tickets' and the trainer's own. A consumer
+// is the server's to publish for, wherever who made it says: a role that may make one may do whatever the server may.
+
+// window bounds what one request asks for.
+type window struct {
+	Messages int
+	Bytes    int
+}
+
+// readStall is how long a request may go without a message before it is made again.
+const readStall = 30 * time.Second
+
+// storedMessage is a message as a stream holds it.
+type storedMessage struct {
+	sequence uint64
+	at       time.Time
+	header   nats.Header
+	data     []byte
+}
+
+// readOn calls see with the messages of a stream under a subject, from a sequence on, in their order and at most a window of
+// them. It returns the sequence to go on from, and whether there was more. What came before a connection was lost is not asked
+// for again. It fails with the error of see, too.
+func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w window, see func(storedMessage) error) (next uint64, more bool, err error) {
+	next = max(from, 1)
+	var seen error
+	messages, bytes := w.Messages, w.Bytes
+	what := fmt.Sprintf("read %s of %s", subject, stream)
+	// The bound is on silence, not on the whole: a slow link is no failure while something comes.
+	err = retryWithin(ctx, r.log, what, 10*time.Minute, transient, func(ctx context.Context) error {
+		return r.conn.guard(ctx, stream, func(ctx context.Context) (err error) {
+			more, err = r.ask(ctx, stream, subject, next, window{Messages: messages, Bytes: bytes}, func(m storedMessage) bool {
+				next = m.sequence + 1
+				messages, bytes = messages-1, max(bytes-len(m.data), 1)
+				seen = see(m)
+				return seen == nil && messages > 0
+			})
+			return err
+		})
+	})
+	if seen != nil {
+		return next, more, seen
+	}
+	return next, more, err
+}
+
+// ask makes one request and calls see until it returns false or the answer ends.
+func (r *Run) ask(ctx context.Context, stream, subject string, from uint64, w window, see func(storedMessage) bool) (more bool, err error) {
+	body, err := json.Marshal(struct {
+		From    uint64 `json:"seq"`
+		Subject string `json:"next_by_subj"`
+		Batch   int    `json:"batch"`
+		Bytes   int    `json:"max_bytes"`
+	}{from, subject, w.Messages, w.Bytes})
+	if err != nil {
+		return false, err
+	}
+	inbox := r.nc.NewInbox()
+	replies, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = replies.Unsubscribe() }() // fails only when the connection is gone, and the subscription with it
+	if err := r.nc.PublishRequest(r.conn.api+".DIRECT.GET."+stream, inbox, body); err != nil {
+		return false, err
+	}
+	for {
+		m, err := nextWithin(ctx, replies, readStall)
+		if err != nil {
+			return false, err
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+		case "404":
+			return false, nil
+		case "204":
+			return m.Header.Get("Nats-Num-Pending") != "0", nil
+		case "503":
+			return false, nats.ErrNoResponders
+		default:
+			return false, fmt.Errorf("the broker answers %s %s", status, m.Header.Get("Description"))
+		}
+		sequence, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
+		if err != nil {
+			return false, fmt.Errorf("read the sequence of a message: %w", err)
+		}
+		if sequence < from {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))
+		if err != nil {
+			return false, fmt.Errorf("read the time of message %d: %w", sequence, err)
+		}
+		if !see(storedMessage{sequence: sequence, at: at, header: m.Header, data: m.Data}) {
+			return true, nil
+		}
+	}
+}
+
+func nextWithin(ctx context.Context, sub *nats.Subscription, d time.Duration) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return sub.NextMsgWithContext(ctx)
+}
+
+// told is heard when a stream has stored something under a subject, or when the connection was lost and is back. It is a
+// hint: what is stored is read.
+type told struct {
+	sub  *nats.Subscription
+	stop func()
+	// again holds a value when there may be more than was read; highest is the sequence last told.
+	again chan uint64
+}
+
+// listen begins to be told of what a stream stores. what is "events", or a bucket and a key with a dot between.
+func (r *Run) listen(what string) (*told, error) {
+	t := &told{again: make(chan uint64, 1)}
+	var err error
+	t.sub, err = r.nc.Subscribe(r.names.storedSubject(what), func(m *nats.Msg) {
+		sequence, _ := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64) // 0 is not known
+		t.tell(sequence)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to %s: %w", r.names.storedSubject(what), err)
+	}
+	t.stop = r.conn.returns.watch(func() { t.tell(0) })
+	return t, nil
+}
+
+func (t *told) tell(sequence uint64) {
+	for {
+		select {
+		case t.again <- sequence:
+			return
+		case before := <-t.again:
+			sequence = max(sequence, before)
+		}
+	}
+}
+
+func (t *told) close() {
+	t.stop()
+	_ = t.sub.Unsubscribe() // fails only when the connection is gone, and the subscription with it
+}
