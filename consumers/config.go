@@ -102,6 +102,8 @@ func (c Config) Validate() error {
 	}
 	if c.OpenAI.Listen != "" {
 		errs = append(errs, c.OpenAI.validate())
+	} else {
+		errs = append(errs, c.OpenAI.bounds(0))
 	}
 	return errors.Join(errs...)
 }
@@ -115,11 +117,17 @@ func (c OpenAIConfig) validate() error {
 	if c.Model == "" {
 		bad("model: must not be empty")
 	}
-	if c.MaxBodyBytes <= 0 {
-		bad("max_body_bytes: %d: must be positive", c.MaxBodyBytes)
+	return errors.Join(append(errs, c.bounds(1))...)
+}
+
+// bounds reports bounds of a request below least, which is 0 where there is no listener.
+func (c OpenAIConfig) bounds(least int64) error {
+	var errs []error
+	if c.MaxBodyBytes < least {
+		errs = append(errs, fmt.Errorf("openai.max_body_bytes: %d: must be positive", c.MaxBodyBytes))
 	}
-	if c.RequestTimeout <= 0 {
-		bad("request_timeout: %s: must be positive", c.RequestTimeout)
+	if int64(c.RequestTimeout) < least {
+		errs = append(errs, fmt.Errorf("openai.request_timeout: %s: must be positive", c.RequestTimeout))
 	}
 	return errors.Join(errs...)
 }

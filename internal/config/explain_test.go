@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,5 +89,37 @@ func TestEverySectionIsExplained(t *testing.T) {
 		section := key[:strings.LastIndexByte(strings.TrimSuffix(key, ".*"), '.')]
 		require.NotEmpty(t, Meaning(section), section)
 		require.NotRegexp(t, regexp.MustCompile("`|\\]\\("), Meaning(section)+Meaning(key), "marks of a page")
+	}
+}
+
+// Defect N16: every number has a bound, but for weights and offsets that make sense at any value.
+func TestEveryNumberHasABound(t *testing.T) {
+	t.Parallel()
+	free := []string{
+		"model.output_from_value", "task.reward.answered", "task.reward.code_execution", "task.reward.exact_match", "task.reward.f1",
+		"task.reward.format", "task.reward.length", "task.reward.length_target.words", "task.reward.shape.bias", "task.reward.shape.scale",
+		"task.reward.substring_match", "trainer.loss.entropy_coef", "trainer.loss.options.cov_high",
+		"trainer.selection.best", "trainer.selection.max_mean", "trainer.selection.resample.right", "trainer.selection.worst",
+	}
+	var without []string
+	for _, key := range Keys(Default()) {
+		if strings.HasSuffix(key, ".*") {
+			continue
+		}
+		e, err := Explain(key)
+		require.NoError(t, err)
+		if slices.Contains([]string{"integer", "number", "duration"}, e.Type) && len(e.Rules)+len(e.Choices) == 0 {
+			without = append(without, key)
+		}
+		if e.Type == "number" {
+			require.Equal(t, "cannot use NaN: want a number", refusal(key, "NaN"), key)
+			require.Equal(t, "cannot use inf: want a number", refusal(key, "inf"), key)
+		}
+	}
+	require.Equal(t, free, without)
+	for key, value := range map[string]string{
+		"trainer.loss.options.clip_low": "2", "trainer.loss.options.mask_high": "1.5", "trainer.loss.options.cov_ratio": "2",
+	} {
+		require.Contains(t, refusal(key, value), value+": must be above 0 and at most 1, or -1 for off", key)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -257,7 +258,7 @@ func exactly(from, to reflect.Value) (any, error) {
 	case to.CanUint():
 		ok = text && from.String() != "" || from.CanUint() || from.CanInt() && from.Int() >= 0
 	case to.CanFloat():
-		ok = text && from.String() != "" || from.CanInt() || from.CanFloat()
+		ok = text && finiteText(from.String()) || from.CanInt() || from.CanFloat() && finite(from.Float())
 	case to.Kind() == reflect.Bool:
 		ok = text && from.String() != "" || from.Kind() == reflect.Bool
 	case to.Kind() == reflect.String:
@@ -268,6 +269,14 @@ func exactly(from, to reflect.Value) (any, error) {
 	}
 	return from.Interface(), nil
 }
+
+// finiteText says whether a text is not one of a number that is infinite or none; what it is else is read later.
+func finiteText(text string) bool {
+	x, err := strconv.ParseFloat(text, 64)
+	return text != "" && (err != nil || finite(x))
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // wanted says what type of value a key takes.
 func wanted(into any, key string) string {

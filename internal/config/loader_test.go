@@ -100,6 +100,8 @@ func TestAValueIsNeverChangedToFit(t *testing.T) {
 		{"trainer:\n  eta: \"\"\n", `trainer.eta (from FILE): cannot use "": want a whole number`},
 		{"trainer:\n  seed: -1\n", "trainer.seed (from FILE): cannot use -1: want a whole number, not below 0"},
 		{"trainer:\n  rate: yes\n", "trainer.rate (from FILE): cannot use yes: want a number"},
+		{"trainer:\n  rate: .nan\n", "trainer.rate (from FILE): cannot use NaN: want a number"}, // Defect N16: no bound refuses it
+		{"trainer:\n  rate: \"-inf\"\n", "trainer.rate (from FILE): cannot use -inf: want a number"},
 		{"trainer:\n  timeout: 30\n", "trainer.timeout (from FILE): cannot use 30: want a duration such as 30s"},
 		{"trainer:\n  on: 1\n", "trainer.on (from FILE): cannot use 1: want true or false"},
 		{"name: 0012\n", "name (from FILE): cannot use 10: want text; put it in quotes"},

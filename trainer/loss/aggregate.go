@@ -40,7 +40,9 @@ func (a Aggregation) Validate() error {
 	if a.Mode != "" {
 		errs = append(errs, stats.Choose("mode", a.Mode, TokenMean, SeqMeanTokenSum, SeqMeanTokenMean, SeqMeanTokenSumNorm))
 	}
-	if a.Mode == SeqMeanTokenSumNorm && !(a.Length > 0) {
+	if !(a.Length >= 0) {
+		errs = append(errs, fmt.Errorf("length: %v: must not be negative", a.Length))
+	} else if a.Mode == SeqMeanTokenSumNorm && a.Length == 0 {
 		errs = append(errs, fmt.Errorf("length: %v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm))
 	}
 	if !(a.TokenEpsilon >= 0) {

@@ -80,6 +80,9 @@ func (c Correction) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %v: must be positive, or -1 for off", f.key, f.v))
 		}
 	}
+	if !(c.MeanEpsilon >= 0) {
+		errs = append(errs, fmt.Errorf("mean_epsilon: %v: must not be negative", c.MeanEpsilon))
+	}
 	if _, err := parseRules(c.Rules); err != nil {
 		errs = append(errs, err)
 	}

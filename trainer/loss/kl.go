@@ -51,18 +51,19 @@ func (k KL) Validate() error {
 		stats.Choose("in", k.In, KLInLoss, KLInReward),
 	}
 	for _, f := range []struct {
-		key string
-		v   float64
-		ok  bool
+		key  string
+		v    float64
+		ok   bool
+		want string
 	}{
-		{"coef", k.Coef, k.Coef >= 0},
-		{"log_clamp", k.LogClamp, k.LogClamp > 0 || k.LogClamp == Off},
-		{"clamp", k.Clamp, k.Clamp > 0 || k.Clamp == Off},
-		{"target", k.Target, k.Target >= 0},
-		{"horizon", k.Horizon, k.Horizon > 0 || k.Target == 0},
+		{"coef", k.Coef, k.Coef >= 0, "not be negative"},
+		{"log_clamp", k.LogClamp, k.LogClamp > 0 || k.LogClamp == Off, "be positive, or -1 for off"},
+		{"clamp", k.Clamp, k.Clamp > 0 || k.Clamp == Off, "be positive, or -1 for off"},
+		{"target", k.Target, k.Target >= 0, "not be negative"},
+		{"horizon", k.Horizon, k.Horizon > 0 || k.Horizon == 0 && k.Target == 0, "be positive"},
 	} {
 		if !f.ok {
-			errs = append(errs, fmt.Errorf("%s: %v: out of range", f.key, f.v))
+			errs = append(errs, fmt.Errorf("%s: %v: must %s", f.key, f.v, f.want))
 		}
 	}
 	return errors.Join(errs...)

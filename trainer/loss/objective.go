@@ -36,7 +36,7 @@ func (c Config) Validate() error {
 	} else if o, err := Resolve(c.Name, c.Options); err != nil {
 		errs = append(errs, prefixed("options", err))
 	} else {
-		errs = append(errs, prefixed("options", o.Validate()))
+		errs = append(errs, prefixed("options", validate(c.Name, o)))
 	}
 	errs = append(errs, prefixed("kl", c.KL.Validate()), prefixed("value", c.Value.Validate()),
 		prefixed("duration", c.Duration.Validate()))

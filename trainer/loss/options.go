@@ -81,16 +81,21 @@ func (o Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%s: %v: must be positive, or -1 for off", key, v))
 		}
 	}
+	share := func(key string, v float64) {
+		if !(v > 0 && v <= 1) && v != Off {
+			errs = append(errs, fmt.Errorf("%s: %v: must be above 0 and at most 1, or -1 for off", key, v))
+		}
+	}
 	positive("clip_low", o.ClipLow)
 	positive("clip_high", o.ClipHigh)
 	positive("log_ratio_clamp", o.LogRatioClamp)
 	positive("tau_positive", o.TauPositive)
 	positive("tau_negative", o.TauNegative)
-	positive("mask_low", o.MaskLow)
-	positive("mask_high", o.MaskHigh)
+	share("mask_low", o.MaskLow)
+	share("mask_high", o.MaskHigh)
 	positive("advantage_tau", o.AdvantageTau)
 	positive("kl_tau", o.KLTau)
-	positive("cov_ratio", o.CovRatio)
+	share("cov_ratio", o.CovRatio)
 	positive("cov_coef", o.CovCoef)
 	if !(o.CovLow < o.CovHigh) {
 		errs = append(errs, fmt.Errorf("cov_low: %v: must be below cov_high (%v)", o.CovLow, o.CovHigh))

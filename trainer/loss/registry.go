@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,9 +102,19 @@ func New(name string, o Options) (Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Validate(); err != nil {
+	if err := validate(name, o); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", name, err)
 	}
 	b := builders()[name]
 	return &policy{name: name, options: o, algorithm: b.make(&o), builder: b}, nil
+}
+
+// validate reports every fault of the named loss's resolved options.
+func validate(name string, o Options) error {
+	err := o.Validate()
+	// gmpo bounds a log ratio, and cispo's authors write 10 for no bound.
+	if o.ClipLow > 1 && name != "gmpo" && name != "cispo" {
+		err = errors.Join(err, fmt.Errorf("clip_low: %v: must be above 0 and at most 1, or -1 for off: no ratio is below 0", o.ClipLow))
+	}
+	return err
 }

@@ -32,6 +32,9 @@ func (o Overlong) Validate() error {
 	if o.Limit < 0 {
 		errs = append(errs, fmt.Errorf("limit: %d: must not be negative", o.Limit))
 	}
+	if o.Limit == 0 && o.Buffer < 0 {
+		errs = append(errs, fmt.Errorf("buffer: %d: must not be negative", o.Buffer))
+	}
 	if o.Limit > 0 && (o.Buffer <= 0 || o.Buffer > o.Limit) {
 		errs = append(errs, fmt.Errorf("buffer: %d: must be between 1 and limit (%d)", o.Buffer, o.Limit))
 	}

@@ -38,6 +38,8 @@ func (r Resample) Validate() error {
 	errs := []error{stats.Choose("by", r.By, ResampleOff, ResampleBest, ResampleCorrect)}
 	if r.By != ResampleOff && r.Take < 1 {
 		errs = append(errs, fmt.Errorf("take: %d: must be positive", r.Take))
+	} else if r.Take < 0 {
+		errs = append(errs, fmt.Errorf("take: %d: must not be negative", r.Take))
 	}
 	if !stats.Finite(r.Right) {
 		errs = append(errs, fmt.Errorf("right: %v: must be finite", r.Right))
