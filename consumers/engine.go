@@ -132,7 +132,7 @@ func (e *Engine) send(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk
 func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
 	m := e.model.Load()
 	if m == nil {
-		return nil, e.refuse("no weights yet", true)
+		return nil, e.busy("no weights yet")
 	}
 	c, room, err := newCall(ctx, req, m.config.VocabSize, m.maxLen)
 	if err != nil {
@@ -151,7 +151,7 @@ func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*cal
 	if room := e.cfg.Queue + e.free; len(e.waiting) >= room {
 		e.waiting = slices.DeleteFunc(e.waiting, func(c *call) bool { return c.ctx.Err() != nil })
 		if len(e.waiting) >= room {
-			return nil, e.refuse(fmt.Sprintf("%d calls are waiting already", e.cfg.Queue), true)
+			return nil, e.busy(fmt.Sprintf("%d calls are waiting already", e.cfg.Queue))
 		}
 	}
 	e.waiting = append(e.waiting, c)
@@ -163,6 +163,13 @@ func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*cal
 func (e *Engine) refuse(reason string, retry bool) *schemas.GenerateChunk {
 	e.ended(string(schemas.GenerateError))
 	return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
+}
+
+// busy is the chunk that ends a call for which there is no room yet.
+func (e *Engine) busy(reason string) *schemas.GenerateChunk {
+	chunk := e.refuse(reason, true)
+	chunk.Busy = true
+	return chunk
 }
 
 // stir wakes Run.

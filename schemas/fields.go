@@ -158,4 +158,5 @@ func (g *GenerateChunk) fields(c *coder) {
 	text(c, "stop", &g.Stop, true)
 	text(c, "error", &g.Error, true)
 	c.boolean("retry", &g.Retry, true)
+	c.boolean("busy", &g.Busy, true)
 }

@@ -41,6 +41,9 @@ type GenerateChunk struct {
 	Error string `msgpack:"error,omitempty"`
 	// Retry says that another engine, or this one later, may serve the same call.
 	Retry bool `msgpack:"retry,omitempty"`
+	// Busy is set with Retry where nothing failed: the engine is full, or has no weights yet. A caller waits as long as it
+	// takes, and does not count it against the engines.
+	Busy bool `msgpack:"busy,omitempty"`
 }
 
 // GenerateStop says why a generate call ended.

@@ -391,5 +391,8 @@ func (g *GenerateChunk) Validate() error {
 	if g.Error != "" && g.Stop != GenerateError {
 		f.add("error", "set, but stop is %.40q", string(g.Stop))
 	}
+	if g.Busy && !g.Retry {
+		f.add("busy", "set, but retry is not")
+	}
 	return f.err()
 }

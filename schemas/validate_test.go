@@ -141,6 +141,7 @@ func TestOtherFaults(t *testing.T) {
 			[]string{"generate_chunk.logprobs: [1] = 1", "generate_chunk.versions: [2] = -1"}},
 		{"stop", func(v *GenerateChunk) { v.Stop, v.Error = "bored", "" }, []string{`generate_chunk.stop: "bored"`}},
 		{"stop before the end", func(v *GenerateChunk) { v.Done, v.Stop, v.Error = false, GenerateLength, "" }, []string{`generate_chunk.stop: "length" before the call is done`}},
+		{"busy without retry", func(v *GenerateChunk) { v.Retry, v.Busy = false, true }, []string{"generate_chunk.busy:"}},
 		{"error without stop", func(v *GenerateChunk) { v.Stop = GenerateLength }, []string{"generate_chunk.error:"}},
 	})
 }

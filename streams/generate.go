@@ -243,7 +243,7 @@ func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 	}
 	if full {
 		c.cancel()
-		c.fail(fmt.Errorf("%d calls are waiting", s.maxQueued), true)
+		c.end(&schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", s.maxQueued), Retry: true, Busy: true})
 		return
 	}
 	s.wg.Go(func() {
@@ -336,7 +336,13 @@ const serverReply = "_R_."
 
 // fail ends the call with an error, unless it has ended.
 func (c *serverCall) fail(err error, retry bool) {
-	err = c.send(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: err.Error(), Retry: retry})
+	c.end(&schemas.GenerateChunk{Error: err.Error(), Retry: retry})
+}
+
+// end ends the call with the chunk of an error, unless it has ended.
+func (c *serverCall) end(chunk *schemas.GenerateChunk) {
+	chunk.Done, chunk.Stop = true, schemas.GenerateError
+	err := c.send(chunk)
 	if err != nil && !errors.Is(err, ErrClosed) {
 		c.server.run.log.Warn("could not end a generate call", "engine", c.server.engine, "episode", c.episode, "err", err)
 	}

@@ -21,7 +21,7 @@ type GeneratorOptions struct {
 	// send something every second.
 	Silence time.Duration
 	// Retries is how often one call may go elsewhere without a token gained; 0 is 10. Waiting for the first engine to
-	// appear does not count: that ends with the context alone.
+	// appear, or for one that is full, does not count: that ends with the context alone.
 	Retries int
 	// MaxEpisodes bounds the episodes whose engine is remembered; 0 is 65536. A forgotten one still works: it
 	// costs a prefill.
@@ -87,7 +87,7 @@ func (g *Generator) Close() {
 
 // Generate continues req.Tokens by at most req.MaxTokens tokens. It goes to the engine that served the episode
 // before, if that lives; if an engine dies or stops in the middle, another continues after the tokens that
-// came, so each token comes once and none is sampled again. Without any engine it waits. It fails with
+// came, so each token comes once and none is sampled again. Without any engine, and while the engines are full, it waits. It fails with
 // [ErrGenerate] if the engines refuse, and with the context's error when that ends first: the engine is then told
 // to stop.
 //
@@ -102,7 +102,7 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 	}
 	out := new(Generation)
 	var fault error
-	failures := 0
+	failures, busy := 0, 0
 	for {
 		had := len(out.Tokens)
 		end, err := g.attempt(ctx, &ask, req, out)
@@ -121,6 +121,9 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 			failures++
 			fault = end.fault
 		}
+		if busy++; !end.busy {
+			busy = 0
+		}
 		if failures > g.opts.Retries {
 			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrGenerate, req.Episode, failures, fault)
 		}
@@ -131,7 +134,11 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 		}
 		ask.Tokens = append(slices.Clip(req.Tokens), out.Tokens...)
 		ask.MaxTokens = req.MaxTokens - len(out.Tokens)
-		if err := pause(ctx, max(failures, end.waited)); err != nil {
+		longest := pauseMax
+		if busy > 0 {
+			longest = busyMax
+		}
+		if err := pause(ctx, max(failures, end.waited, busy), longest); err != nil {
 			return nil, err
 		}
 	}
@@ -156,6 +163,7 @@ func finished(req *schemas.GenerateRequest, tokens []int32) (schemas.GenerateSto
 type attemptEnd struct {
 	done   bool
 	counts bool  // a failure of an engine, not the lack of one
+	busy   bool  // the engine had no room
 	waited int   // how long to wait before the next, in doublings
 	fault  error // why not done
 }
@@ -238,7 +246,7 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 			if !chunk.Retry {
 				return attemptEnd{}, fmt.Errorf("%w: episode %s: %w", ErrGenerate, req.Episode, fault)
 			}
-			return attemptEnd{counts: true, fault: fault}, nil
+			return attemptEnd{counts: !chunk.Busy, busy: chunk.Busy, fault: fault}, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -384,12 +392,18 @@ func (r *replies) take() []*nats.Msg {
 	return r.out
 }
 
-// pause waits before another try: backoffMin doubled n-1 times, at most a second, with jitter so that callers
-// part. n = 0 does not wait.
-func pause(ctx context.Context, n int) error {
+// The longest pauses before another try. Where every engine is full, thousands of calls may wait: they ask seldom.
+const (
+	pauseMax = time.Second
+	busyMax  = 5 * time.Second
+)
+
+// pause waits before another try: backoffMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
+// does not wait.
+func pause(ctx context.Context, n int, longest time.Duration) error {
 	if n <= 0 {
 		return nil
 	}
-	d := min(backoffMin<<min(n-1, 10), time.Second)
+	d := min(backoffMin<<min(n-1, 10), longest)
 	return wait(ctx, d/2+rand.N(d/2+1))
 }
