@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/internal/report"
@@ -39,15 +42,14 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		return err
 	}
 	values := map[string]float64{"time/total": took.Seconds()}
-	about := ""
+	about, kind := "", func(string) string { return "" }
 	if s.cfg.Task.Name == countries.Name {
-		about = " about countries and regions that no training question names"
+		about, kind = " about countries and regions\nthat no training question names", countries.About
 	}
-	for i, sc := range scores {
-		if i == 0 {
-			fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n", sc.report.N, about, m.Version)
-		}
-		fmt.Fprintf(s.out, "  %-36s %.3f ± %.3f   %s\n", sc.title, sc.report.ExactMatch, sc.report.StandardError(), bySource(sc.report))
+	if len(scores) > 0 {
+		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, about, m.Version, scoreTable(scores, kind))
+	}
+	for _, sc := range scores {
 		values[sc.key] = sc.report.ExactMatch
 	}
 	metrics := filepath.Join(dir, "metrics.jsonl")
@@ -73,7 +75,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "exact match, groups trained on"),
 	}
 	picture := filepath.Join(dir, "curve.png")
-	if err := report.SaveCurve(picture, "run "+s.cfg.Run.Name, "policy version", "exact match", curves...); err != nil {
+	if err := report.SaveCurve(picture, s.curveTitle(), "policy version", "exact match", append(curves, s.marks(curves[0], scores, m.Version)...)...); err != nil {
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
@@ -94,7 +96,61 @@ func learntByHeart(tested float64, records []report.Record) string {
 		"  words, or start from a model that knows them, with --model.folder\n", 100*trained.Y[len(trained.Y)-1])
 }
 
-// titled is one line of the report.
+// curveTitle says what run a picture is of.
+func (s *session) curveTitle() string {
+	c := &s.cfg.Trainer
+	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.cfg.Run.Name, s.cfg.Task.Name, c.Advantage.Name, c.Loss.Name, c.Eta, s.cfg.Run.Seed)
+}
+
+// marks are the single points of the picture: what the cold start came to, and the test score.
+func (s *session) marks(validation report.Series, scores []titled, version int64) (out []report.Series) {
+	if len(validation.X) > 0 && validation.X[0] == 0 && s.cfg.Trainer.ColdStart.Steps > 0 {
+		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
+	}
+	if len(scores) > 0 {
+		r := scores[0].report
+		name := fmt.Sprintf("test, greedy: %.3f ± %.3f", r.ExactMatch, r.StandardError())
+		out = append(out, report.Series{Name: name, X: []float64{float64(version)}, Y: []float64{r.ExactMatch}, Mark: true})
+	}
+	return out
+}
+
+// scoreTable has a column for each score and a line for each source of questions, with what kind says of it. It is at
+// most 80 columns wide.
+func scoreTable(scores []titled, kind func(source string) string) string {
+	const first, rest = 32, 15 // columns
+	var b strings.Builder
+	row := func(title string, cell func(*producers.EvalReport) string) {
+		line := "  " + fit(title, first)
+		for _, sc := range scores {
+			line += fmt.Sprintf("%-*s", rest, cell(sc.report))
+		}
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	line := "  " + fit("exact match", first)
+	for _, sc := range scores {
+		line += fmt.Sprintf("%-*s", rest, sc.title)
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	row("all", func(r *producers.EvalReport) string {
+		return fmt.Sprintf("%.3f ± %.3f", r.ExactMatch, r.StandardError())
+	})
+	for _, source := range slices.Sorted(maps.Keys(scores[0].report.BySource)) {
+		title := fmt.Sprintf("%-3s %s", report.Plain(source), kind(source))
+		row(title, func(r *producers.EvalReport) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })
+	}
+	return b.String()
+}
+
+// fit makes a text so many characters wide.
+func fit(text string, width int) string {
+	if runes := []rune(text); len(runes) > width-2 {
+		text = string(runes[:width-3]) + "…"
+	}
+	return fmt.Sprintf("%-*s", width, text)
+}
+
+// titled is one column of the report.
 type titled struct {
 	title, key string
 	report     *producers.EvalReport
@@ -104,9 +160,9 @@ type titled struct {
 func testScores(ctx context.Context, s *session, t *task, policy *sampler) ([]titled, error) {
 	n := s.cfg.Eval.TestQuestions
 	out := []titled{
-		{"exact match, greedy", "test/exact_match_greedy", nil},
-		{"exact match, sampled, temperature 1", "test/exact_match_sampled", nil},
-		{"control: greedy, tool disabled", "test/exact_match_no_tool", nil},
+		{"greedy", "test/exact_match_greedy", nil},
+		{"temperature 1", "test/exact_match_sampled", nil},
+		{"without tool", "test/exact_match_no_tool", nil},
 	}
 	for i, q := range []question{
 		{split: tasks.Test, n: n}, {split: tasks.Test, n: n, temperature: 1}, {split: tasks.Test, n: n, noTool: true},

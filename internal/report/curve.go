@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Series is one line of a chart.
@@ -17,6 +18,8 @@ type Series struct {
 	Name string
 	// X and Y have the same length.
 	X, Y []float64
+	// Mark draws points, each by itself, and not the line through them.
+	Mark bool
 }
 
 // Collect reads one metric over the records of one type, against the policy version.
@@ -38,12 +41,34 @@ var colours = []color.Color{
 	color.RGBA{R: 0x99, G: 0x99, B: 0x99, A: 0xff},
 }
 
+// curveMark is how the points of a series that is no line look, each series another shape.
+func curveMark(i int) draw.GlyphStyle {
+	shapes := []draw.GlyphDrawer{draw.PyramidGlyph{}, draw.BoxGlyph{}, draw.CircleGlyph{}}
+	return draw.GlyphStyle{Color: colours[i%len(colours)], Radius: vg.Points(4), Shape: shapes[i%len(shapes)]}
+}
+
+// low says that the lines end in the lower half, where the legend would cover them.
+func low(series []Series) bool {
+	var sum, n float64
+	for _, s := range series {
+		for _, y := range s.Y[len(s.Y)/2:] {
+			sum, n = sum+y, n+1
+		}
+	}
+	return n > 0 && sum/n < 0.5
+}
+
 // SaveCurve draws the series between 0 and 1 into a PNG file.
 func SaveCurve(path, title, xLabel, yLabel string, series ...Series) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
 	p.Y.Min, p.Y.Max = 0, 1
-	p.Legend.Top = false
+	p.Title.Padding, p.Legend.Padding, p.Legend.XOffs = vg.Points(8), vg.Points(3), -vg.Points(6)
+	if p.Legend.Top = low(series); p.Legend.Top {
+		p.Legend.YOffs = -vg.Points(6)
+	} else {
+		p.Legend.YOffs = vg.Points(6)
+	}
 	p.Add(plotter.NewGrid())
 	for i, s := range series {
 		if len(s.X) == 0 {
@@ -52,6 +77,16 @@ func SaveCurve(path, title, xLabel, yLabel string, series ...Series) error {
 		points := make(plotter.XYs, len(s.X))
 		for j := range s.X {
 			points[j] = plotter.XY{X: s.X[j], Y: s.Y[j]}
+		}
+		if s.Mark {
+			marks, err := plotter.NewScatter(points)
+			if err != nil {
+				return fmt.Errorf("draw %s: %w", s.Name, err)
+			}
+			marks.GlyphStyle = curveMark(i)
+			p.Add(marks)
+			p.Legend.Add(s.Name, marks)
+			continue
 		}
 		line, dots, err := plotter.NewLinePoints(points)
 		if err != nil {

@@ -54,10 +54,22 @@ func TestCurves(t *testing.T) {
 	other := Series{Name: "training", X: s.X, Y: []float64{0, 0, 0}}
 	require.Contains(t, Chart(40, 6, true, s, other), asciigraph.Blue.String()+"─ training", "a line and its name have one colour")
 	path := filepath.Join(t.TempDir(), "curve.png")
-	require.NoError(t, SaveCurve(path, "t", "version", "exact match", s, Series{Name: "empty"}))
+	require.True(t, low([]Series{{Y: []float64{0.9, 0.1}}, {}}), "the legend goes where the lines end not")
+	require.False(t, low([]Series{s}))
+	mark := Series{Name: "test", X: []float64{20}, Y: []float64{0.5}, Mark: true}
+	require.NoError(t, SaveCurve(path, "t", "version", "exact match", s, Series{Name: "empty"}, mark))
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer f.Close()
-	_, err = png.Decode(f)
+	picture, err := png.Decode(f)
 	require.NoError(t, err)
+	marked := 0
+	for y := range picture.Bounds().Dy() {
+		for x := range picture.Bounds().Dx() {
+			if picture.At(x, y) == colours[2] {
+				marked++
+			}
+		}
+	}
+	require.Greater(t, marked, 2*20, "the mark is in the picture and in its legend")
 }

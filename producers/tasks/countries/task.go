@@ -21,6 +21,21 @@ const (
 	KindRegionThenBy = "3"  // of the neighbour of the country of a region
 )
 
+// About says what a kind of question asks for; "" of any other.
+func About(kind string) string {
+	switch kind {
+	case KindOneHop:
+		return "a country"
+	case KindNeighbour:
+		return "a country's neighbour"
+	case KindRegion:
+		return "a region's country"
+	case KindRegionThenBy:
+		return "that country's neighbour"
+	}
+	return ""
+}
+
 const (
 	questionTemplate = "what is the %s of %s ?"
 	notFound         = "nothing found." // what the search tool says
