@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,6 +27,7 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 	f.book.saw(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
 	d := &Delivery{Sequence: meta.Sequence.Stream, Published: meta.Timestamp.UTC(), subject: msg.Subject()}
 	own := *d
+	d.id = msg.Headers().Get(jetstream.MsgIDHeader)
 	p, split, err := parsePart(msg.Headers())
 	if err == nil && split && uint64(p.index) > d.Sequence {
 		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
@@ -54,7 +57,11 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		return f.judge(ctx, d, msg.Data(), msg.Reply())
 	}
 	if p.size > maxJoined {
-		return nil, f.refuse(ctx, d, ReasonOversized, fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined), msg.Data(), msg.Reply())
+		detail := fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined)
+		if err := f.refuse(ctx, d, ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
+			return nil, err
+		}
+		return f.inPlaceOf(d, ReasonOversized), nil
 	}
 	return f.assemble(ctx, d, p, msg)
 }
@@ -163,10 +170,49 @@ func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamM
 func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...string) (*Delivery, error) {
 	d.Bytes = len(data)
 	if reason, err := f.read(d, data); err != nil {
-		return nil, f.refuse(ctx, d, reason, err.Error(), data, replies...)
+		if err := f.refuse(ctx, d, reason, err.Error(), data, replies...); err != nil {
+			return nil, err
+		}
+		return f.inPlaceOf(d, reason), nil
 	}
 	f.book.add(d.Sequence, replies...)
 	return d, nil
+}
+
+// inPlaceOf is the marker that stands for a refused message; nil where its id does not say which samples it was of.
+func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
+	group, samples, ok := samplesOf(d.id)
+	if !ok {
+		return nil
+	}
+	return &Delivery{
+		Sequence: d.Sequence, Published: d.Published, Refused: reason, subject: d.subject,
+		Closed: &schemas.GroupClosed{
+			Run: f.run.run, Group: group, Cancelled: samples, Why: "refused: " + string(reason), Producer: "feed", ClosedAt: d.Published,
+		},
+	}
+}
+
+// samplesOf reads the samples that a message is of from its id: that of a trajectory, which begins with its ticket's, or of a
+// marker.
+func samplesOf(id string) (group string, samples []int, ok bool) {
+	fields := strings.Split(id, "/")
+	if fields[0] == "closed" && len(fields) == 4 {
+		for _, text := range strings.Fields(fields[2]) {
+			sample, err := strconv.Atoi(text)
+			if err != nil || sample < 0 {
+				return "", nil, false
+			}
+			samples = append(samples, sample)
+		}
+		return fields[1], samples, fields[1] != "" && len(samples) > 0
+	}
+	at := strings.LastIndexByte(fields[0], '-')
+	if at < 1 {
+		return "", nil, false
+	}
+	sample, err := strconv.Atoi(fields[0][at+1:])
+	return fields[0][:at], []int{sample}, err == nil && sample >= 0
 }
 
 // read decodes a message into d and says what is wrong with it. The memory of data becomes the trajectory's, since

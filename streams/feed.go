@@ -81,6 +81,9 @@ func (o FeedOptions) validate() error {
 }
 
 // Delivery is one message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.
+//
+// A message that was refused is delivered where its message id names the samples that it was of, as a marker that closes
+// them: their tickets are done, so that nothing else would come of them.
 type Delivery struct {
 	// Sequence in the stream; of the first part where there are parts.
 	Sequence uint64
@@ -90,8 +93,11 @@ type Delivery struct {
 	Bytes      int
 	Trajectory *schemas.Trajectory
 	Closed     *schemas.GroupClosed
+	// Refused is why the message was refused, "" where it was not.
+	Refused Reason
 
 	subject string
+	id      string // of the message, "" where it came without
 }
 
 // Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however
@@ -279,9 +285,10 @@ func (f *Feed) reset(ctx context.Context, sequence uint64) error {
 	})
 }
 
-// Next waits for the next message. What cannot be used goes to REJECTED and is never returned. It goes on over
-// a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew ([ErrStreamRecreated]) or
-// comes back without messages that it held ([ErrStreamTruncated]), or nothing comes for too long ([ErrIdle]).
+// Next waits for the next message. What cannot be used goes to REJECTED, and of it no more is returned than which samples it
+// was of. It goes on over a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew
+// ([ErrStreamRecreated]) or comes back without messages that it held ([ErrStreamTruncated]), or nothing comes for too long
+// ([ErrIdle]).
 func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 	for {
 		msg, err := f.pull(ctx)

@@ -3,10 +3,12 @@ package streams_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
@@ -108,4 +110,93 @@ func TestTheBoundOfWhatIsPendingCanBeSeenAndMoved(t *testing.T) {
 	full, err = f.Fullness(t.Context())
 	require.NoError(t, err)
 	require.InDelta(t, 0.75, full, 0)
+}
+
+// Defect F4: what the feed refused closed no sample, so that a producer of another wire version stopped the run.
+func TestARefusedMessageClosesTheSamplesThatItsIDNames(t *testing.T) {
+	conn := streamtest.Conn(t)
+	r := streamtest.Open(t, conn)
+	f, err := r.Feed(t.Context(), streams.FeedOptions{Idle: 100 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	for _, c := range []struct {
+		id      string
+		header  nats.Header
+		group   string
+		samples []int
+		reason  streams.Reason
+	}{
+		{id: "g000001-a0-3", group: "g000001-a0", samples: []int{3}, reason: streams.ReasonMalformed},
+		{id: "g000001-a0-4/p1/0123", group: "g000001-a0", samples: []int{4}, reason: streams.ReasonMalformed},
+		{id: "closed/g000002-a1/0 2/p1", group: "g000002-a1", samples: []int{0, 2}, reason: streams.ReasonMalformed},
+		{id: "g000001-a0-5", header: nats.Header{
+			"Weir-Part": {"1/2"}, "Weir-Size": {"1099511627776"}, "Weir-Hash": {strings.Repeat("0", 64)},
+		}, group: "g000001-a0", samples: []int{5}, reason: streams.ReasonOversized},
+		{id: ""}, {id: "junk"}, {id: "g000001-a0-x"}, {id: "-1"}, {id: "replay/7"}, {id: "closed/g000002-a1/x/p1"}, {id: "closed//1/p1"},
+	} {
+		m := &nats.Msg{Subject: "weir.test.trajectories.0.p1", Data: []byte("junk"), Header: nats.Header{}}
+		for name, values := range c.header {
+			m.Header[name] = values
+		}
+		if c.id != "" {
+			m.Header.Set(jetstream.MsgIDHeader, c.id)
+		}
+		ack, err := js.PublishMsg(t.Context(), m)
+		require.NoError(t, err)
+		d, err := f.Next(t.Context())
+		for errors.Is(err, streams.ErrIdle) && f.Passed() < ack.Sequence {
+			d, err = f.Next(t.Context())
+		}
+		if c.group == "" {
+			require.ErrorIs(t, err, streams.ErrIdle, "%q names no sample", c.id)
+			continue
+		}
+		require.NoError(t, err, c.id)
+		require.Equal(t, ack.Sequence, d.Sequence)
+		require.Equal(t, c.reason, d.Refused)
+		require.Nil(t, d.Trajectory)
+		require.Equal(t, []any{"test", c.group, c.samples}, []any{d.Closed.Run, d.Closed.Group, d.Closed.Cancelled})
+		require.NoError(t, f.Ack(t.Context(), d.Sequence), "it has ended already, which does no harm")
+	}
+	behind, err := f.Behind(t.Context())
+	require.NoError(t, err)
+	require.False(t, behind)
+}
+
+// What was deleted at the end of the stream is not on its way any more.
+func TestAFeedKnowsWhetherAnythingIsLeftToRead(t *testing.T) {
+	conn := streamtest.Conn(t)
+	r := streamtest.Open(t, conn)
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), "WEIR_test_TRAJECTORIES")
+	require.NoError(t, err)
+	f, err := r.Feed(t.Context(), streams.FeedOptions{Idle: 100 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	behind := func() bool {
+		t.Helper()
+		behind, err := f.Behind(t.Context())
+		require.NoError(t, err)
+		return behind
+	}
+	require.False(t, behind(), "there is nothing yet")
+	for sample := range 3 {
+		require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(0, sample, 10, 1)))
+	}
+	require.True(t, behind())
+	require.NoError(t, stream.DeleteMsg(t.Context(), 3))
+	require.True(t, behind(), "two are left")
+	require.NoError(t, stream.DeleteMsg(t.Context(), 2))
+	require.True(t, behind(), "one is left")
+	_, err = f.Next(t.Context())
+	for errors.Is(err, streams.ErrIdle) {
+		_, err = f.Next(t.Context())
+	}
+	require.NoError(t, err)
+	require.False(t, behind())
+	require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(1, 0, 10, 1)))
+	require.True(t, behind())
 }
