@@ -197,7 +197,7 @@ func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
 // marker.
 func samplesOf(id string) (group string, samples []int, ok bool) {
 	fields := strings.Split(id, "/")
-	if fields[0] == "closed" && len(fields) == 4 {
+	if fields[0] == "closed" && len(fields) >= 4 {
 		for _, text := range strings.Fields(fields[2]) {
 			sample, err := strconv.Atoi(text)
 			if err != nil || sample < 0 {

@@ -130,7 +130,7 @@ func TestARefusedMessageClosesTheSamplesThatItsIDNames(t *testing.T) {
 	}{
 		{id: "g000001-a0-3", group: "g000001-a0", samples: []int{3}, reason: streams.ReasonMalformed},
 		{id: "g000001-a0-4/p1/0123", group: "g000001-a0", samples: []int{4}, reason: streams.ReasonMalformed},
-		{id: "closed/g000002-a1/0 2/p1", group: "g000002-a1", samples: []int{0, 2}, reason: streams.ReasonMalformed},
+		{id: "closed/g000002-a1/0 2/p1/0123", group: "g000002-a1", samples: []int{0, 2}, reason: streams.ReasonMalformed},
 		{id: "g000001-a0-5", header: nats.Header{
 			"Weir-Part": {"1/2"}, "Weir-Size": {"1099511627776"}, "Weir-Hash": {strings.Repeat("0", 64)},
 		}, group: "g000001-a0", samples: []int{5}, reason: streams.ReasonOversized},
