@@ -135,6 +135,9 @@ type Deps struct {
 	Opening func(schemas.Prompt) []int32
 	// Demonstrations may be nil when the configuration has no cold start.
 	Demonstrations Demonstrations
+	// Settings are what the run is configured with, by key: each step's record says with which it was trained, and a run
+	// that goes on with others says so. nil notes none.
+	Settings map[string]string
 	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
 	Tokenizer []byte
 	// Folder writes the models of checkpoints; it defaults to checkpoint.HuggingFace.

@@ -129,7 +129,7 @@ func (t *trainer) renew(ctx context.Context) error {
 		return err
 	}
 	c.Record = t.record(nil, &c.State)
-	c.Record.Groups, c.Record.Batch = t.recorded.Groups, t.recorded.Batch
+	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
 	if err := t.store.Renew(c); err != nil {
@@ -218,6 +218,7 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
 	t.issuer.consume(len(b.Groups))
 	t.step++
+	t.settings = t.deps.Settings
 	eta := t.eta
 	if err := t.adoptBounds(ctx); err != nil {
 		return err
@@ -265,6 +266,7 @@ func (t *trainer) save(ctx context.Context, b *batch.Batch) error {
 		return err
 	}
 	t.saved(c)
+	t.changed = nil
 	t.version = Version{Version: t.step, Weights: c.Weights, At: c.State.SavedAt}
 	t.now.save = t.deps.Now().Sub(began)
 	return nil
@@ -300,7 +302,7 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 		Eta: t.eta, Depth: t.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 		Stream: identity.Stream, Created: identity.Created, Ledger: t.assembler.Ledger(),
 		Known: identity.Known, Stored: identity.Stored, Losses: t.losses, FlatGroups: t.assembler.Flat(),
-		KLCoef: &klCoef, ConfiguredKLCoef: &configuredKL, Advantage: learnt, Totals: t.totals, SavedAt: at,
+		KLCoef: &klCoef, ConfiguredKLCoef: &configuredKL, Advantage: learnt, Totals: t.totals, SavedAt: at, Settings: t.settings,
 	}
 	s.Issue, s.Admission = t.issuer.state(t.step)
 	return &checkpoint.Checkpoint{
@@ -314,7 +316,7 @@ func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record 
 	r := checkpoint.Record{
 		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses,
 		Rejected: t.issuer.rejected, Dropped: t.issuer.dropped,
-		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again,
+		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again, Settings: settingsHash(t.settings),
 	}
 	for _, g := range s.Issue.Open {
 		r.Open = append(r.Open, g.Group().ID())
@@ -322,6 +324,7 @@ func (t *trainer) record(b *batch.Batch, s *checkpoint.State) checkpoint.Record 
 	if b == nil {
 		return r
 	}
+	r.Changed = t.changed
 	for _, g := range b.Groups {
 		group := checkpoint.RecordGroup{Group: g.ID()}
 		for _, m := range g.Members {

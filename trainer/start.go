@@ -69,6 +69,9 @@ type trainer struct {
 	totals  checkpoint.Totals
 	result  loss.Result
 	now     measures
+	// settings are those of the last step; changed are those that the next one is trained with otherwise.
+	settings map[string]string
+	changed  []checkpoint.RecordChange
 	// flatBefore are the groups dropped for the step in hand by an earlier process, whose rewards are not known.
 	flatBefore int
 	// sparse counts the steps of this process for which hardly any group was kept.
@@ -187,7 +190,7 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	return &checkpoint.Checkpoint{
 		State: checkpoint.State{
 			Run: t.deps.Stream.Run(), Random: random, SavedAt: t.deps.Now().UTC(),
-			Eta: t.cfg.Eta, Depth: t.cfg.Depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
+			Eta: t.cfg.Eta, Depth: t.cfg.Depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth, Settings: t.deps.Settings,
 		},
 		Weights: w, Optimizer: o,
 	}, nil
@@ -216,6 +219,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		return fmt.Errorf("load random state of step %d: %w", s.Step, err)
 	}
 	t.step, t.totals = s.Step, s.Totals
+	t.compareSettings(s)
 	t.restoreKLCoef(s)
 	if err := t.restoreLearnt(s.Advantage); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)

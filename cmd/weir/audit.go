@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,11 @@ func (r *runRecord) audit(asJSON bool) error {
 	for _, reason := range slices.Sorted(maps.Keys(found.Rejected)) {
 		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, endedAs(reason))
 	}
+	for i := range r.records {
+		if changed := r.records[i].Changed; len(changed) > 0 {
+			fmt.Fprintf(r.out, "settings changed at step %d: %s\n", r.records[i].Step, joined(changed))
+		}
+	}
 	for _, line := range found.Faults() {
 		fmt.Fprintln(r.out, "  "+line)
 	}
@@ -88,6 +94,15 @@ func (r *runRecord) audit(asJSON bool) error {
 	}
 	fmt.Fprintln(r.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0")
 	return nil
+}
+
+// joined are changes on one line.
+func joined(changes []checkpoint.RecordChange) string {
+	var text []string
+	for _, c := range changes {
+		text = append(text, c.String())
+	}
+	return strings.Join(text, "; ")
 }
 
 // used counts the trajectories that a step used up.

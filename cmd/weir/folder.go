@@ -4,16 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
 // configFile is the resolved configuration in a run's folder.
@@ -38,43 +34,6 @@ func (s *session) noteConfig() error {
 		return fmt.Errorf("write the resolved configuration: %w", err)
 	}
 	return nil
-}
-
-// lasting says whether a key belongs to what a run is: its checkpoints mean nothing, or its held-out questions are not
-// held out, under another value.
-func lasting(key string) bool {
-	switch key {
-	case "run.seed", "trainer.critic.network", "task.name", "task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries":
-		return true
-	}
-	return strings.HasPrefix(key, "model.")
-}
-
-// sameRun refuses to go on with a run that was begun with another model, seed or task.
-func (s *session) sameRun() error {
-	steps, err := checkpoint.Steps(s.cfg.Trainer.Checkpoint.Dir)
-	if err != nil || len(steps) == 0 {
-		return err
-	}
-	file := filepath.Join(s.cfg.Folder(), configFile)
-	begun := config.Default()
-	if _, err := config.Load(begun, config.Sources{Written: file}); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("how run %s was begun: %w", s.cfg.Run.Name, err)
-	}
-	was, is := config.Values(begun), config.Values(s.cfg)
-	var faults []error
-	for _, key := range slices.Sorted(maps.Keys(is)) {
-		if lasting(key) && was[key] != is[key] {
-			faults = append(faults, fmt.Errorf("%s: %v, and the run was begun with %v", key, is[key], was[key]))
-		}
-	}
-	if len(faults) == 0 {
-		return nil
-	}
-	return &exitError{exitConfig, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name:\n%w",
-		s.cfg.Run.Name, s.cfg.Folder(), errors.Join(faults...))}
 }
 
 // loadWritten is load over the configuration that the run's folder holds, if it holds one: whoever looks at a run need

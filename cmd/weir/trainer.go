@@ -88,8 +88,14 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "trainer", worker)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "trainer", worker)
 
-	// Only now does the trainer hold the run's folder: one that is refused leaves no mark.
-	noted := sync.OnceFunc(func() {
+	// Only when something happens does the trainer hold the run's folder: one that is refused leaves no mark. Nor does one
+	// leave its settings where others trained the run, until a step of its own is done.
+	steps, err := checkpoint.Steps(s.cfg.Trainer.Checkpoint.Dir)
+	if err != nil {
+		return err
+	}
+	used := len(steps) == 0
+	note := sync.OnceFunc(func() {
 		if err := s.noteConfig(); err != nil {
 			s.log.Warn("note how the run is configured", "err", err)
 		}
@@ -104,9 +110,20 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,
-			Observer:  func(e schemas.Event) { noted(); book.add(ctx, e) },
-			After:     after,
-			Reported:  func() int64 { return s.reported(file) },
+			Settings:  settings(s.cfg),
+			Observer: func(e schemas.Event) {
+				if used {
+					note()
+				}
+				book.add(ctx, e)
+			},
+			After: func(stage string) {
+				used = used || stage == "record"
+				if after != nil {
+					after(stage)
+				}
+			},
+			Reported: func() int64 { return s.reported(file) },
 		})
 	})
 	switch {

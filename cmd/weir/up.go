@@ -30,7 +30,7 @@ func (a *app) upCommand() *cobra.Command {
 		Long: `Up trains an agent from nothing, in one process, over the same streams as the roles use when they run apart. It shows
 how the run goes, and ends with a report on questions that the policy has never been trained on. A run that was
 stopped goes on where it was.`,
-		Example: "  weir up\n  weir up --run.name mine --trainer.eta 0\n  weir up --trainer.loss.name cispo --trainer.steps 60",
+		Example: "  weir up\n  weir up --run.name mine --trainer.eta 0\n  weir up --run.name cispo --trainer.loss.name cispo",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.session(cmd, "run", "weights")
 			if err != nil {

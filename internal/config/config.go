@@ -49,6 +49,10 @@ type Run struct {
 	Dir string `koanf:"dir"`
 	// Seed fixes the starting weights, the order of the prompts and every ticket's seed. Defaults to 1.
 	Seed uint64 `koanf:"seed"`
+	// AllowChange names keys of the algorithm, or sections of keys, whose values may differ from those that the run's last
+	// step was trained with: [trainer.loss, trainer.optimizer.learning_rate]. A run that goes on is refused otherwise.
+	// Defaults to none.
+	AllowChange []string `koanf:"allow_change"`
 	// Threads bound the cores that the trainer's and each decoder's products are shared among; 0 is all.
 	// Results do not depend on it. Defaults to 0.
 	Threads int `koanf:"threads"`
@@ -194,6 +198,7 @@ const (
 // another run's.
 func (c *Config) Portable() *Config {
 	out := *c
+	out.Run.AllowChange = nil
 	if c.Broker.StoreDir == filepath.Join(c.Folder(), storeFolder) {
 		out.Broker.StoreDir = ""
 	}
@@ -222,6 +227,9 @@ func (c *Config) Validate() error {
 	var f faults
 	f.check("run.name", runName.MatchString(c.Run.Name), fmt.Sprintf("%q: want up to 64 letters, digits, - or _", c.Run.Name))
 	f.check("run.dir", c.Run.Dir != "", "must name a folder")
+	for _, key := range c.Run.AllowChange {
+		f.check("run.allow_change", isKey(key), fmt.Sprintf("%q: no key and no section of keys", key))
+	}
 	f.check("run.threads", c.Run.Threads >= 0, fmt.Sprintf("%d: must not be negative", c.Run.Threads))
 	f.section("broker", c.Broker.Validate())
 	for url := range strings.SplitSeq(c.Broker.URL, ",") {
@@ -254,6 +262,14 @@ func (c *Config) Validate() error {
 	f.section("log", c.Log.Validate())
 	f.section("telemetry", c.Telemetry.Validate())
 	return errors.Join(f...)
+}
+
+// isKey says whether a name is a key's, or a section's of keys.
+func isKey(name string) bool {
+	return slices.ContainsFunc(Keys(Default()), func(key string) bool {
+		key = strings.TrimSuffix(key, ".*")
+		return key == name || strings.HasPrefix(key, name+".")
+	})
 }
 
 // brokerURL says whether a URL, or an address alone, can be a broker's; "" is none.

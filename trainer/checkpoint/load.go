@@ -48,6 +48,22 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 	return c, damage, nil
 }
 
+// ReadState reads the state of the newest checkpoint in a store that has a readable one, without verifying it; nil when
+// there is none.
+func ReadState(dir string) (*State, error) {
+	steps, err := Steps(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range steps {
+		var state State
+		if readJSON(filepath.Join(StepDir(dir, step), stateFile), &state) == nil && state.Step == step {
+			return &state, nil
+		}
+	}
+	return nil, nil
+}
+
 // holds says whether the stream still has what a checkpoint needs.
 func (s *Store) holds(c *Checkpoint, damage []*Damage) error {
 	var p purged

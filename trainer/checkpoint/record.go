@@ -18,6 +18,10 @@ type Record struct {
 	// Losses counts how often the stream had lost messages by then: the same sequence is another message after it.
 	Losses int64         `json:"losses,omitempty"`
 	Groups []RecordGroup `json:"groups,omitempty"`
+	// Settings names the settings that the step was trained with, a hash of the State's; Changed are those that the step
+	// before was trained with otherwise.
+	Settings string         `json:"settings,omitempty"`
+	Changed  []RecordChange `json:"changed,omitempty"`
 	// Batch is set when the batch itself is kept: ReadBatch.
 	Batch *KeptBatch `json:"batch,omitempty"`
 	// Rejected are the trajectories that ended otherwise.
@@ -32,6 +36,18 @@ type Record struct {
 	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own: a line cannot be
 	// changed, taken out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
 	Chain string `json:"chain,omitempty"`
+}
+
+// RecordChange is a setting that changed between two steps.
+type RecordChange struct {
+	Key    string `json:"key"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// String is the change in words.
+func (c RecordChange) String() string {
+	return c.Key + ": " + c.After + ", before " + c.Before
 }
 
 // RecordGroup is a group that the step trained on.

@@ -74,7 +74,9 @@ type State struct {
 	// Metrics are what is known of the step when the checkpoint is written, for a trainer that is killed before it has
 	// reported it.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	SavedAt time.Time          `json:"saved_at"`
+	// Settings are those that the step was trained with, by key; none where nobody gave any.
+	Settings map[string]string `json:"settings,omitempty"`
+	SavedAt  time.Time         `json:"saved_at"`
 }
 
 // AdvantageState is that of an estimator that learns from batch to batch.
