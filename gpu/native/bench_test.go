@@ -98,6 +98,23 @@ func BenchmarkTrain(b *testing.B) {
 	}
 }
 
+// BenchmarkLargeVocabulary is a forward and a backward pass of a small trunk under the head of a large model.
+func BenchmarkLargeVocabulary(b *testing.B) {
+	s := shapes()[0]
+	s.cfg.VocabSize, s.cfg.NumLayers, s.seqs, s.length, s.maskEvery = 150_000, 1, 2, 64, 1
+	e, batch := s.engine(b), s.batch()
+	g := &gpu.Gradients{Logprobs: make([]float32, len(batch.Tokens)), Entropies: make([]float32, len(batch.Tokens))}
+	for i := range g.Logprobs {
+		g.Logprobs[i], g.Entropies[i] = -1/float32(len(batch.Tokens)), 1e-3
+	}
+	for b.Loop() {
+		_, err := e.Forward(b.Context(), batch, true)
+		require.NoError(b, err)
+		require.NoError(b, e.Backward(b.Context(), g))
+	}
+	perSecond(b, len(batch.Tokens))
+}
+
 // BenchmarkDecode extends every slot by one token, over sequences 16 to 112 tokens long.
 func BenchmarkDecode(b *testing.B) {
 	for _, s := range shapes() {

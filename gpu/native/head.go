@@ -89,18 +89,37 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	for first := 0; first < m; first += chunk {
 		n := min(chunk, m-first)
 		dlogits := fit(&e.back.logits, n*e.v)
+		pool := (*kernel.Pool)(nil)
+		if n <= headRows { // a large vocabulary: the workers share the one block
+			pool = e.pool
+		}
 		e.blocks(n, headRows, func(s *scratch, lo, hi int) {
 			at := first + lo
 			dl := dlogits[lo*e.v : hi*e.v]
-			kernel.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)
-			for r := at; r < first+hi; r++ {
-				i := p.rows[r] + 1
-				e.logitsGrad(s, dl[(r-at)*e.v:(r-at+1)*e.v], r, entry(g.Logprobs, i), entry(g.Entropies, i))
-			}
-			kernel.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
+			pool.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)
+			e.rows(s, hi-lo, pool != nil, func(s *scratch, k int) {
+				i := p.rows[at+k] + 1
+				e.logitsGrad(s, dl[k*e.v:(k+1)*e.v], at+k, entry(g.Logprobs, i), entry(g.Entropies, i))
+			})
+			pool.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
 		})
 		e.pool.MatMulTN(e.g.head, dlogits, a.hidden[first*e.d:(first+n)*e.d], e.v, n, e.d, true)
 	}
+}
+
+// rows calls f for each of n rows: on the worker that has s, or shared among those that are idle.
+func (e *Engine) rows(s *scratch, n int, shared bool, f func(s *scratch, row int)) {
+	if !shared {
+		for row := range n {
+			f(s, row)
+		}
+		return
+	}
+	e.blocks(n, 1, func(s *scratch, lo, hi int) {
+		for row := lo; row < hi; row++ {
+			f(s, row)
+		}
+	})
 }
 
 // logitsGrad turns row r's logits into the gradient of the loss with respect to them. With x = logits/T,
