@@ -87,10 +87,12 @@ func (t *trainer) measure(b *batch.Batch) {
 		}
 		for _, m := range g.Members {
 			rewards.add(m.Return)
-			for name, r := range m.Trajectory.Rewards {
-				of(components, name).add(r)
+			for _, name := range slices.Sorted(maps.Keys(m.Trajectory.Rewards)) {
+				of(components, t.components.of(name, t.deps.Log)).add(m.Trajectory.Rewards[name])
 			}
-			of(sources, m.Trajectory.Source).add(m.Return)
+			if source := m.Trajectory.Source; source != "" {
+				of(sources, t.sources.of(source, t.deps.Log)).add(m.Return)
+			}
 			if m.PassedOver {
 				passed.add(1)
 				continue
@@ -114,9 +116,7 @@ func (t *trainer) measure(b *batch.Batch) {
 		v["reward/component/"+name] = m.value()
 	}
 	for name, m := range sources {
-		if name != "" {
-			v["reward/source/"+name] = m.value()
-		}
+		v["reward/source/"+name] = m.value()
 	}
 	v["staleness/mean"], v["staleness/max"] = inFlight.value()+inQueue.value(), stale
 	v["staleness/in_flight"], v["staleness/in_queue"] = inFlight.value(), inQueue.value()

@@ -69,6 +69,8 @@ type trainer struct {
 	totals  checkpoint.Totals
 	result  loss.Result
 	now     measures
+	// components and sources are the names that became metrics.
+	components, sources names
 	// settings are those of the last step; changed are those that the next one is trained with otherwise.
 	settings map[string]string
 	changed  []checkpoint.RecordChange

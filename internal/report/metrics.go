@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -98,11 +99,17 @@ func ReadMetrics(path string) ([]Record, error) {
 	}
 	var records []Record
 	place := map[key]int{}
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	lines := bufio.NewReaderSize(f, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read metrics %s: %w", path, err)
+		}
+		if len(line) == 0 {
+			return records, nil
+		}
 		var rec Record
-		if json.Unmarshal(lines.Bytes(), &rec) != nil {
+		if json.Unmarshal(line, &rec) != nil {
 			continue
 		}
 		k := key{rec.Type, rec.Step, rec.PolicyVersion}
@@ -113,8 +120,4 @@ func ReadMetrics(path string) ([]Record, error) {
 		place[k] = len(records)
 		records = append(records, rec)
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read metrics %s: %w", path, err)
-	}
-	return records, nil
 }

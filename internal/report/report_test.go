@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,4 +73,21 @@ func TestCurves(t *testing.T) {
 		}
 	}
 	require.Greater(t, marked, 2*20, "the mark is in the picture and in its legend")
+}
+
+// Defect P19: after a line of more than 1 MiB the file could not be read any more.
+func TestALongLineOfMetricsIsRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	r, err := NewRecorder(path)
+	require.NoError(t, err)
+	long := "reward/source/" + strings.Repeat("x", 2<<20)
+	require.NoError(t, r.Append(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{long: 1}}))
+	require.NoError(t, r.Append(Record{Type: "step_done", Step: 2}))
+	require.NoError(t, r.Close())
+	records, err := ReadMetrics(path)
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.Equal(t, map[string]float64{long: 1}, records[0].Metrics)
+	require.EqualValues(t, 2, records[1].Step)
 }

@@ -1,0 +1,45 @@
+package trainer
+
+import (
+	"log/slog"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// maxNames and maxNameBytes bound the metrics that trajectories may name, of each kind.
+	maxNames     = 64
+	maxNameBytes = 64
+	// otherName stands for the names beyond.
+	otherName = "other"
+)
+
+// names are those of one kind that trajectories gave, reward components or sources: each becomes a metric, so that
+// somebody who makes them up must not make metrics without end.
+type names struct {
+	kind  string
+	known map[string]bool
+	told  bool
+}
+
+// of is the name, or "other" when it is too long, not printable or one too many. The log says so once.
+func (n *names) of(name string, log *slog.Logger) string {
+	if n.known[name] {
+		return name
+	}
+	fits := len(name) <= maxNameBytes && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if fits && len(n.known) < maxNames {
+		if n.known == nil {
+			n.known = map[string]bool{}
+		}
+		n.known[name] = true
+		return name
+	}
+	if !n.told {
+		n.told = true
+		log.Warn("metrics hold so many names of trajectories and so long ones; the others count together", "kind", n.kind,
+			"names", maxNames, "bytes", maxNameBytes, "under", otherName, "first", strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "?"))
+	}
+	return otherName
+}
