@@ -65,6 +65,11 @@ func (s *overStreams) OutstandingTickets(ctx context.Context) (int, error) {
 	return s.run.OutstandingTickets(ctx)
 }
 
+func (s *overStreams) WaitingTickets(ctx context.Context) (int, error) {
+	c, err := s.run.TicketCounts(ctx)
+	return c.Waiting, err
+}
+
 func (s *overStreams) UpdateControl(ctx context.Context, change func(*schemas.Control) *schemas.Control) error {
 	return s.run.UpdateControl(ctx, change)
 }

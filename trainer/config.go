@@ -47,6 +47,12 @@ type Config struct {
 	// Defaults to 10.
 	MaxAttempts int `koanf:"max_attempts"`
 
+	// GroupTimeout bounds how long the trainer waits while nothing comes at all and every ticket that is left is leased: then
+	// the samples that are awaited are given up, and groups that lack too many issued again. It counts as three times
+	// limits.timeout at the least. 0, no limits.timeout, or deterministic turns it off; what nothing is left to come from is
+	// given up at once all the same. Defaults to 15m.
+	GroupTimeout time.Duration `koanf:"group_timeout"`
+
 	// Eta bounds staleness: the oldest token of a trajectory may be this many versions behind the trainer. 0 is
 	// synchronous training. It can be changed while the run goes on. Defaults to 4.
 	Eta int `koanf:"eta"`
@@ -198,7 +204,7 @@ const ProximalRecompute = "recompute"
 func DefaultConfig() Config {
 	c := Config{
 		Task: "countries", Steps: 60, Seed: 1,
-		BatchGroups: 32, GroupSize: 8, MinGroup: 2, MaxDroppedGroups: 128, MaskTools: true, MaxAttempts: 10,
+		BatchGroups: 32, GroupSize: 8, MinGroup: 2, MaxDroppedGroups: 128, MaskTools: true, MaxAttempts: 10, GroupTimeout: 15 * time.Minute,
 		Eta: 4, Depth: admission.FollowEta,
 		Epochs: 1, Minibatches: 4, MicroTokens: 8192, Proximal: ProximalRecompute,
 		Optimizer: Optimizer{
@@ -244,6 +250,7 @@ func (c Config) Validate() error {
 	}
 	f.notNegative("max_dropped_groups", int64(c.MaxDroppedGroups))
 	f.notNegative("max_attempts", int64(c.MaxAttempts))
+	f.check("group_timeout", c.GroupTimeout >= 0, fmt.Sprintf("%s: must not be negative", c.GroupTimeout))
 	f.notNegative("eta", int64(c.Eta))
 	f.check("depth", c.Depth >= admission.FollowEta && c.Depth <= c.Eta, fmt.Sprintf("%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta))
 	if c.Eta >= 0 && c.Depth >= admission.FollowEta && c.Depth <= c.Eta { // else there is no depth to compare with
@@ -378,6 +385,14 @@ func (c Config) groupTickets() int {
 		return c.GroupSize + 1
 	}
 	return c.GroupSize
+}
+
+// groupTimeout is the time limit of what is leased, 0 for none.
+func (c Config) groupTimeout() time.Duration {
+	if c.Deterministic || c.GroupTimeout == 0 || c.Limits.Timeout == 0 {
+		return 0
+	}
+	return max(c.GroupTimeout, 3*c.Limits.Timeout)
 }
 
 // maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for

@@ -27,6 +27,8 @@ type Stream interface {
 	Issue(ctx context.Context, tickets ...*schemas.Ticket) error
 	// OutstandingTickets counts the tickets that were issued and are not done, leased ones included.
 	OutstandingTickets(ctx context.Context) (int, error)
+	// WaitingTickets counts those of them that nobody has leased.
+	WaitingTickets(ctx context.Context) (int, error)
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
 	// ErrRecreated when the stream is not the one the position was taken from, or has lost messages that it held.
 	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
@@ -157,7 +159,7 @@ type Deps struct {
 	// commit, the parts of checkpoint.Store, ack, purge, publish, control, issue. It is where a test ends the process; it
 	// may be nil.
 	After func(stage string)
-	// Now defaults to time.Now. No decision depends on it.
+	// Now defaults to time.Now. No decision depends on it but that of Config.GroupTimeout.
 	Now func() time.Time
 }
 

@@ -209,6 +209,9 @@ type world struct {
 	// many prompts.
 	room int
 	flat uint64
+	// hoard leases a ticket for ever, as a producer does that keeps the lease alive and nothing else.
+	hoard   func(*schemas.Ticket) bool
+	hoarded int
 	// steal ends a ticket and nothing comes of it.
 	steal func(*schemas.Ticket) bool
 	// idle says so when nobody has work, as a broker does, where else that is an error.
@@ -268,6 +271,12 @@ func (w *world) Issue(_ context.Context, tickets ...*schemas.Ticket) error {
 }
 
 func (w *world) OutstandingTickets(context.Context) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tickets) + w.hoarded, nil
+}
+
+func (w *world) WaitingTickets(context.Context) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.tickets), nil
@@ -472,6 +481,10 @@ func (w *world) rollOut() bool {
 	}
 	t := w.tickets[at]
 	w.tickets = slices.Delete(w.tickets, at, at+1)
+	if w.hoard != nil && w.hoard(t) {
+		w.hoarded++
+		return true
+	}
 	if w.steal != nil && w.steal(t) {
 		return true
 	}

@@ -50,6 +50,7 @@ func (t *trainer) nextBatch(ctx context.Context) (*batch.Batch, error) {
 			return nil, drained(wait, fmt.Errorf("next delivery: %w", err))
 		}
 		t.deps.Metrics.delivered()
+		t.quiet, t.told = t.deps.Now(), 0
 		t.deliveries[d.Sequence] = d
 		// Sequences passed over are messages that the feed refused: they fill the stream too.
 		t.ended += int(max(d.Sequence, t.delivered+1) - (t.delivered + 1))

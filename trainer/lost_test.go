@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
@@ -203,5 +205,63 @@ func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
 			require.Empty(t, lost(records), "what was refused says which sample it was of")
 			require.Positive(t, incomplete)
 		})
+	}
+}
+
+// Defect F4: the trainer had no time limit for a group, so that a producer which keeps its leases alive and does nothing else
+// held the run.
+func TestLeasesThatNothingComesOfHaveATimeLimit(t *testing.T) {
+	t.Parallel()
+	run := func(change func(*Config), idles int) (records []checkpoint.Record, log string, err error) {
+		cfg := testConfig(t.TempDir())
+		cfg.Limits.Timeout = time.Minute
+		change(&cfg)
+		w := newWorld(vocab)
+		w.idle, w.hoard = true, func(ticket *schemas.Ticket) bool { return ticket.Cursor%2 == 1 && ticket.Attempt == 0 }
+		now := time.Unix(0, 0)
+		var said bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.crash = func(at string) error {
+			if at == "before next" {
+				if idles--; idles == 0 {
+					cancel()
+				}
+				now = now.Add(time.Second)
+			}
+			return nil
+		}
+		err = Run(ctx, cfg, Deps{
+			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
+			Log: slog.New(slog.NewTextHandler(&said, nil)),
+		})
+		if err == nil {
+			records = audit(t, cfg, w)
+		}
+		return records, said.String(), err
+	}
+	for name, change := range map[string]func(*Config){
+		"in time":                    func(c *Config) { c.GroupTimeout = 4 * time.Minute },
+		"three times limits.timeout": func(c *Config) { c.GroupTimeout = time.Second },
+	} {
+		records, said, err := run(change, 10000)
+		require.NoError(t, err, name)
+		require.NotEmpty(t, lost(records), name)
+		for _, id := range lost(records) {
+			cursor, attempt, ok := batch.ParseGroupID(id[:strings.LastIndex(id, "-")])
+			require.True(t, ok && cursor%2 == 1 && attempt == 0, "%s: %s", name, id)
+		}
+		require.Contains(t, said, "nothing came for trainer.group_timeout", name)
+	}
+	for name, change := range map[string]func(*Config){
+		"off":              func(c *Config) { c.GroupTimeout = 0 },
+		"rollouts unbound": func(c *Config) { c.Limits.Timeout = 0 },
+		"deterministic":    func(c *Config) { c.Deterministic = true },
+		"not yet":          func(c *Config) { c.GroupTimeout = time.Hour },
+	} {
+		_, said, err := run(change, 1000)
+		require.ErrorIs(t, err, context.Canceled, name)
+		require.Contains(t, said, "nothing comes from producers", name)
+		require.Less(t, strings.Count(said, "nothing comes from producers"), 8, name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
@@ -56,6 +57,9 @@ type trainer struct {
 	lost []checkpoint.RecordDrop
 	// losses counts how often the stream had lost messages.
 	losses int64
+	// quiet is when something last came, told for how long nothing had when that was last said.
+	quiet time.Time
+	told  time.Duration
 	// ended counts the messages that ended otherwise since the last checkpoint, recorded is that one's record.
 	// delivered is the highest sequence that the feed gave.
 	ended     int
