@@ -3,6 +3,7 @@ package streams
 import (
 	"slices"
 	"sync"
+	"time"
 )
 
 // book keeps account of the messages of a feed by their first sequence: which are in flight, returned and not
@@ -16,6 +17,8 @@ type book struct {
 	finished map[uint64]int      // how many parts each had
 	inFlight map[uint64][]string // the reply subjects of its parts; "" where the broker did not send one
 	partial  map[uint64]*partial
+	// heard is when the broker last sent a part of a message in flight or partial, or was told that it is worked on.
+	heard map[uint64]time.Time
 	// last is the message of the highest sequence that ever came.
 	last Mark
 }
@@ -44,6 +47,7 @@ func newBook(floor uint64) book {
 		finished: make(map[uint64]int),
 		inFlight: make(map[uint64][]string),
 		partial:  make(map[uint64]*partial),
+		heard:    make(map[uint64]time.Time),
 	}
 }
 
@@ -78,6 +82,7 @@ func (b *book) meet(first uint64, index int, reply string) verdict {
 			return isForged
 		}
 		replies[index-1] = reply
+		b.hear(first)
 		return isReturned
 	}
 	return isNew
@@ -116,6 +121,7 @@ func (b *book) add(first uint64, replies ...string) {
 	defer b.mu.Unlock()
 	delete(b.partial, first)
 	b.inFlight[first] = replies
+	b.hear(first)
 }
 
 // collect keeps a part. It returns the message when all its parts are there, and else the indices that are
@@ -131,6 +137,7 @@ func (b *book) collect(p part, first uint64, subject string, data []byte, reply 
 	if have.part.hash != p.hash || have.part.count != p.count || have.part.size != p.size {
 		return nil, nil, true
 	}
+	b.hear(first)
 	have.data[p.index-1] = data
 	if reply != "" {
 		have.replies[p.index-1] = reply
@@ -156,6 +163,7 @@ func (b *book) take(first uint64) (replies []string, data []byte, subject string
 		return nil, nil, ""
 	}
 	delete(b.partial, first)
+	delete(b.heard, first)
 	if i := slices.IndexFunc(have.data, func(d []byte) bool { return d != nil }); i >= 0 {
 		data = have.data[i]
 	}
@@ -193,6 +201,7 @@ func (b *book) finish(sequences ...uint64) {
 	for _, s := range sequences {
 		if replies, ok := b.inFlight[s]; ok {
 			delete(b.inFlight, s)
+			delete(b.heard, s)
 			b.finished[s] = len(replies)
 		}
 	}
@@ -204,6 +213,7 @@ func (b *book) dismiss(first uint64, parts int) {
 	defer b.mu.Unlock()
 	delete(b.inFlight, first)
 	delete(b.partial, first)
+	delete(b.heard, first)
 	if first > b.floor {
 		b.finished[first] = parts
 	}
@@ -292,6 +302,32 @@ func (b *book) firstPartial() uint64 {
 		}
 	}
 	return first
+}
+
+// hear notes that a part of a message came. The first that came counts, for its time passes first. The lock is held.
+func (b *book) hear(first uint64) {
+	if _, ok := b.heard[first]; !ok {
+		b.heard[first] = time.Now()
+	}
+}
+
+// silent are the reply subjects of what is in flight or partial and was last heard of before a time. They count as heard of
+// now.
+func (b *book) silent(before time.Time) (replies []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for s, at := range b.heard {
+		if at.After(before) {
+			continue
+		}
+		b.heard[s] = now
+		replies = append(replies, b.inFlight[s]...)
+		if p := b.partial[s]; p != nil {
+			replies = append(replies, p.replies...)
+		}
+	}
+	return sent(replies)
 }
 
 // replies are the reply subjects of everything in flight or partial.

@@ -44,8 +44,9 @@ type FeedOptions struct {
 	MaxPending int
 	// Prefetch bounds the messages that wait in memory for Next; 0 is 32.
 	Prefetch int
-	// AckWait is how long the broker waits for a reader that is not heard from before it sends a message
-	// again; the feed speaks up at a third of it. 0 is 30 s.
+	// AckWait is how long the broker waits for a reader that is not heard from before it sends a message again. The feed
+	// speaks up for what it has held for half of that, so that what is settled sooner costs the broker nothing. A reader
+	// that is gone and opened again without a position waits for it. 0 is 5 minutes.
 	AckWait time.Duration
 	// Idle bounds how long Next waits for a message before it fails with [ErrIdle], after which it may be called
 	// again; 0 is no bound.
@@ -61,7 +62,7 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	}
 	o.Prefetch = min(o.Prefetch, o.MaxPending)
 	if o.AckWait == 0 {
-		o.AckWait = 30 * time.Second
+		o.AckWait = 5 * time.Minute
 	}
 	return o
 }
@@ -495,10 +496,11 @@ func (f *Feed) unsubscribe() {
 	}
 }
 
-// speakUp keeps the messages that are in flight from being sent again.
+// speakUp keeps the messages that are in flight from being sent again. It looks at an eighth of the time, so that a message is
+// spoken up for before five eighths of it have passed.
 func (f *Feed) speakUp(ctx context.Context) {
-	for wait(ctx, f.options.AckWait/3) == nil {
-		for _, reply := range f.book.replies() {
+	for wait(ctx, f.options.AckWait/8) == nil {
+		for _, reply := range f.book.silent(time.Now().Add(-f.options.AckWait / 2)) {
 			_ = f.run.nc.Publish(reply, []byte("+WPI"))
 		}
 	}
