@@ -28,6 +28,8 @@ type Episode struct {
 	onOldest func()       // called when oldest has changed; may be nil
 	started  time.Time
 
+	// unserved: the policy was asked and gave nothing.
+	unserved bool
 	finished bool
 	answer   string
 	stop     schemas.StopReason
@@ -146,6 +148,7 @@ func (e *Episode) Generate(ctx context.Context, options GenerateOptions) ([]int3
 		StopTokens: options.Stop, Last: options.Last, MinVersion: e.ticket.MinVersion,
 	})
 	if err != nil {
+		e.unserved = true
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
 	if err := checkGeneration(g, room); err != nil {

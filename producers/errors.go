@@ -28,5 +28,8 @@ var (
 	errTimedOut  = errors.New("the episode's time limit")
 )
 
+// errUnserved marks a rollout whose time passed while it waited for the first token: the engines are full, or away.
+var errUnserved = errors.New("no engine served the episode in time")
+
 // errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.
 var errNothingSampled = errors.New("no token was sampled")

@@ -149,6 +149,7 @@ type stream struct {
 	closed    []*schemas.GroupClosed
 	done      []string
 	returned  []time.Duration
+	released  int // of returned, those that do not count
 	// failPublish and failDone make so many of the next calls fail.
 	failPublish, failDone int
 	// idle is closed when no ticket is out or waiting any more.
@@ -263,6 +264,14 @@ func (l *lease) Done(context.Context) error {
 	l.stream.done = append(l.stream.done, l.ticket.ID)
 	l.stream.settle()
 	return nil
+}
+
+func (l *lease) Release(ctx context.Context, delay time.Duration) error {
+	l.delivery--
+	l.stream.mu.Lock()
+	l.stream.released++
+	l.stream.mu.Unlock()
+	return l.Return(ctx, delay)
 }
 
 func (l *lease) Return(_ context.Context, delay time.Duration) error {

@@ -58,6 +58,9 @@ func rollout(ctx context.Context, e *Episode) (*schemas.Trajectory, *Transcript,
 	}
 	e.Finish("", stop)
 	if e.Oldest() == int64(schemas.NoVersion) {
+		if e.stop == schemas.StopTimeout && e.unserved {
+			return nil, nil, fmt.Errorf("%w: %w passed", errUnserved, errTimedOut)
+		}
 		if e.stop == schemas.StopTimeout {
 			return nil, nil, fmt.Errorf("%w passed before the policy sampled a token", errTimedOut)
 		}

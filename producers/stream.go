@@ -22,12 +22,14 @@ type Stream interface {
 // Lease is a taken ticket.
 type Lease interface {
 	Ticket() *schemas.Ticket
-	// Delivery counts how often the ticket was taken, this time included.
+	// Delivery counts how often the ticket was taken, this time included, but for those that ended with Release.
 	Delivery() int
 	// Done ends the lease: the ticket's work is stored.
 	Done(ctx context.Context) error
 	// Return ends the lease and lets somebody take the ticket again after a delay.
 	Return(ctx context.Context, delay time.Duration) error
+	// Release ends the lease like Return, where the ticket has not failed.
+	Release(ctx context.Context, delay time.Duration) error
 	// Lost is closed when the lease has lapsed: the ticket may be somebody else's.
 	Lost() <-chan struct{}
 }

@@ -118,7 +118,11 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 		w.close(settling, lease, err, log)
 	case errors.Is(err, errDraining):
 		w.env.Metrics.episodeDropped("drained")
-		w.giveBack(settling, lease, 0, log)
+		w.release(settling, lease, 0, log)
+	case errors.Is(err, errUnserved):
+		w.env.Metrics.episodeDropped("unserved")
+		log.Warn("the engines are full or away: the ticket goes back", "err", err)
+		w.release(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, hopeless(err):
 		w.env.Metrics.episodeDropped("failed")
 		log.Error("episode failed for the last time: its sample is closed", "err", err)
@@ -182,6 +186,13 @@ func (w *worker) close(ctx context.Context, lease Lease, why error, log *slog.Lo
 
 func (w *worker) giveBack(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
 	if err := lease.Return(ctx, delay); err != nil {
+		log.Warn("could not return the ticket: its lease will lapse", "err", err)
+	}
+}
+
+// release gives back a ticket that has not failed.
+func (w *worker) release(ctx context.Context, lease Lease, delay time.Duration, log *slog.Logger) {
+	if err := lease.Release(ctx, delay); err != nil {
 		log.Warn("could not return the ticket: its lease will lapse", "err", err)
 	}
 }

@@ -12,18 +12,20 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Lease is the right to work on a ticket. It is kept alive until one of Done, Return and Refuse has succeeded, or has
+// Lease is the right to work on a ticket. It is kept alive until one of Done, Return, Release and Refuse has succeeded, or has
 // failed for a reason that trying again does not mend; exactly one of them must be called, unless the lease is lost. A
 // call that failed because its context ended may be made again.
 type Lease struct {
 	Ticket *schemas.Ticket
-	// Delivery counts how often the ticket was handed out, this time included: 1 the first time.
+	// Delivery counts how often the ticket was handed out to be worked on, this time included: 1 the first time. Those that
+	// ended with Release are not counted.
 	Delivery int
 
 	source  *TicketSource
 	msg     jetstream.Msg
 	from    origin
 	created time.Time // of the stream that the ticket came from
+	handed  int       // how often the broker handed the ticket out
 	lost    chan struct{}
 
 	mu     sync.Mutex
@@ -55,6 +57,23 @@ func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 		return l.end(ctx, "-NAK")
 	}
 	return l.end(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
+}
+
+// Release gives the ticket back like Return, where nothing was wrong with it: it does not count as a delivery. What is noted for
+// that comes first: a ticket whose owner dies in between is tried once more often, never less.
+func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
+	select {
+	case <-l.lost:
+		return l.open()
+	default:
+	}
+	if err := l.open(); err != nil {
+		return err
+	}
+	if err := l.source.run.release(ctx, l.from.subject, l.handed-l.Delivery+1); err != nil {
+		l.source.log.Warn("a ticket given back unworked counts as a delivery", "ticket", l.Ticket.ID, "err", err)
+	}
+	return l.Return(ctx, delay)
 }
 
 // Refuse gives the ticket up for good: it goes to REJECTED with the reason. The producer must close its sample

@@ -142,3 +142,45 @@ func TestTheSourceGoesOnWithTicketsMadeAnew(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 }
+
+// Defect S14: each producer that drained cost a ticket a delivery, until its sample was closed though nothing of it had failed.
+func TestATicketThatIsReleasedHasNotFailed(t *testing.T) {
+	conn := streamtest.Conn(t)
+	topology := streams.DefaultTopology()
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes, topology.MaxDeliver = 64<<20, 8<<20, 2
+	r, err := conn.Open(t.Context(), "test", topology)
+	require.NoError(t, err)
+	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(1, 4)))
+	take := func() *streams.Lease {
+		t.Helper()
+		// Each time another producer.
+		s, err := r.Tickets(t.Context(), streams.TicketOptions{})
+		require.NoError(t, err)
+		t.Cleanup(s.Close)
+		l, err := s.Take(within(t))
+		require.NoError(t, err)
+		return l
+	}
+	release := func(times, delivery int) {
+		for range times {
+			l := take()
+			require.Equal(t, "g1-0-4", l.Ticket.ID)
+			require.Equal(t, delivery, l.Delivery)
+			require.NoError(t, l.Release(t.Context(), 0))
+			require.ErrorIs(t, l.Release(t.Context(), 0), streams.ErrLeaseEnded)
+		}
+	}
+	release(4, 1)
+	require.NoError(t, take().Return(t.Context(), 0))
+	release(3, 2)
+	require.NoError(t, take().Return(t.Context(), 0))
+	// It has failed twice now: it is closed, and the next one comes.
+	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(2, 0)))
+	require.Equal(t, "g2-0-0", take().Ticket.ID)
+	f, err := r.Feed(t.Context(), streams.FeedOptions{})
+	require.NoError(t, err)
+	defer f.Close()
+	d, err := f.Next(within(t))
+	require.NoError(t, err)
+	require.Equal(t, []int{4}, d.Closed.Cancelled)
+}

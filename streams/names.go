@@ -59,7 +59,7 @@ func workerName(kind, host string, process int) string {
 type names struct {
 	run                                     string
 	tickets, trajectories, rejected, events string // streams
-	weights, control, shards                string // buckets
+	weights, control, shards, released      string // buckets
 }
 
 // durableProducers is the one consumer of TICKETS: all producers share it.
@@ -79,6 +79,7 @@ func newNames(run string) (names, error) {
 		weights:      stream("WEIGHTS"),
 		control:      stream("CONTROL"),
 		shards:       stream("SHARDS"),
+		released:     stream("RELEASED"),
 	}, nil
 }
 
@@ -89,8 +90,18 @@ func (n names) prefix() string { return "weir." + n.run + "." }
 func (n names) ticketSubject(task, group string, sample int) string {
 	return n.prefix() + "tickets." + task + "." + group + "." + strconv.Itoa(sample)
 }
-func (n names) ticketSubjects() string               { return n.prefix() + "tickets.*.*.*" }
-func (n names) groupTickets(group string) string     { return n.prefix() + "tickets.*." + group + ".*" }
+func (n names) ticketSubjects() string           { return n.prefix() + "tickets.*.*.*" }
+func (n names) groupTickets(group string) string { return n.prefix() + "tickets.*." + group + ".*" }
+
+// releasedKey is where RELEASED counts for a ticket, by its subject; "" for one that is not a ticket's.
+func (n names) releasedKey(ticket string) string {
+	group, sample, ok := sampleOf(ticket)
+	if !ok || checkName("group", group) != nil {
+		return ""
+	}
+	return group + "." + strconv.Itoa(sample)
+}
+
 func (n names) trajectorySubjects() string           { return n.prefix() + "trajectories.*.*" }
 func (n names) rejectedSubject(reason string) string { return n.prefix() + "rejected." + reason }
 func (n names) rejectedSubjects() string             { return n.prefix() + "rejected.*" }

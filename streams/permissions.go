@@ -89,12 +89,15 @@ func (p *permissions) allow(role Role, n names) {
 			n.generateSubject(), n.prefix()+"generate.>",
 		)
 	case RoleProducer:
+		p.look("KV_" + n.released)
 		p.publish(
 			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
 			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
 			// To end a ticket that a killed broker has forgotten to have handed out.
 			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
 			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
+			// To count what is given back unworked.
+			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
 			n.generateSubject(), n.prefix()+"generate.>",
 		)
 	case RoleInference:

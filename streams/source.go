@@ -284,7 +284,21 @@ func (s *TicketSource) hand(t taken) {
 	s.putBack(t)
 }
 
+// putBack gives back a ticket that nobody waits for any more, as one that was not worked on.
 func (s *TicketSource) putBack(t taken) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
+	defer cancel()
+	released := 0
+	meta, err := t.msg.Metadata()
+	if err == nil {
+		released, err = s.run.released(ctx, t.msg.Subject(), int(meta.NumDelivered))
+	}
+	if err == nil {
+		err = s.run.release(ctx, t.msg.Subject(), released+1)
+	}
+	if err != nil {
+		s.log.Debug("a ticket given back unworked counts as a delivery", "err", err)
+	}
 	if err := t.msg.Nak(); err != nil {
 		s.log.Debug("ticket not returned; its lease will lapse", "err", err)
 	}
@@ -323,11 +337,17 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 	if reason, err := s.judge(t.msg, ticket); err != nil {
 		return nil, s.refuse(ctx, t, from, reason, err.Error())
 	}
-	if limit := s.run.topology.MaxDeliver; limit > 0 && int(meta.NumDelivered) > limit {
+	handed := int(meta.NumDelivered)
+	released, err := s.run.released(ctx, t.msg.Subject(), handed)
+	if err != nil {
+		return nil, err
+	}
+	delivery := handed - released
+	if limit := s.run.topology.MaxDeliver; limit > 0 && delivery > limit {
 		return nil, s.refuse(ctx, t, from, ReasonPoisoned, fmt.Sprintf("handed out %d times", limit))
 	}
 	l := &Lease{
-		Ticket: ticket, Delivery: int(meta.NumDelivered),
+		Ticket: ticket, Delivery: delivery, handed: handed,
 		source: s, msg: t.msg, from: from, created: t.created, lost: make(chan struct{}), ended: make(chan struct{}),
 		free: sync.OnceFunc(s.freeSlot),
 	}

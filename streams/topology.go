@@ -223,6 +223,15 @@ func (r *Run) openRest(ctx context.Context) error {
 			return err
 		}
 	}
+	err = r.call(ctx, "open bucket "+r.names.released, r.names.released, func(ctx context.Context) error {
+		_, err := r.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: r.names.released, TTL: releasedAge, MaxBytes: releasedBytes, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	return r.call(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
 		_, err := r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,

@@ -1,0 +1,52 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The broker counts how often it hands a ticket out, and not why the ticket came back. A ticket that comes back from a producer
+// that drains, or that no engine served, has not failed: how often that was so stands in the bucket RELEASED, under the
+// ticket's group and sample, and is taken off. Whatever is not noted there counts as a failure, so that a ticket that kills its
+// producers is closed in the end.
+const (
+	// releasedAge is how long a count is kept: a ticket is given back and taken again within minutes.
+	releasedAge = 24 * time.Hour
+	// releasedBytes bounds the bucket; a count that finds no room is not kept.
+	releasedBytes = 8 << 20
+)
+
+// released is how many of a ticket's deliveries are not to be counted: fewer than it was handed out.
+func (r *Run) released(ctx context.Context, ticket string, handed int) (int, error) {
+	key := r.names.releasedKey(ticket)
+	if handed <= 1 || key == "" {
+		return 0, nil
+	}
+	e, err := r.entry(ctx, r.names.released, key)
+	if err != nil && ctx.Err() == nil { // an earlier build opened the run, or made the roles of the broker
+		r.log.Debug("every delivery counts", "ticket", ticket, "err", err)
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.Atoi(string(e.value))
+	if err != nil { // none, or a stranger's
+		return 0, nil //nolint:nilerr // nothing was released
+	}
+	return min(max(n, 0), handed-1), nil
+}
+
+// release notes how many of a ticket's deliveries are not to be counted.
+func (r *Run) release(ctx context.Context, ticket string, n int) error {
+	key := r.names.releasedKey(ticket)
+	if key == "" {
+		return fmt.Errorf("%w: %s is no ticket's subject", ErrName, ticket)
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	_, err := r.set(ctx, r.names.released, key, []byte(strconv.Itoa(n)))
+	return err
+}
