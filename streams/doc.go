@@ -11,6 +11,7 @@
 //	WEIGHTS       key-value, history      the manifests of policy versions
 //	CONTROL       key-value               what the trainer or an operator tells the run, and who the trainer is
 //	SHARDS        object store            the bytes of weights, named by their hash
+//	RELEASED      key-value               how often a ticket came back unworked: those deliveries do not count
 //
 // One trainer at a time works in a run: the holder of its [Seat].
 //

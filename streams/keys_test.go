@@ -118,6 +118,10 @@ func TestRolesDoTheirWork(t *testing.T) {
 			require.NoError(t, producer.CloseGroup(ctx, streamtest.Closed(1, lease.Ticket.Sample)))
 			require.NoError(t, lease.Refuse(ctx, "cannot"))
 		case 2:
+			require.NoError(t, lease.Release(ctx, 0))
+			lease, err = source.Take(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 1, lease.Delivery, "the ticket that was released, or another one")
 			require.NoError(t, lease.Return(ctx, time.Hour))
 		}
 	}
