@@ -65,6 +65,9 @@ type Applied struct {
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
+	// corruptTries is how often a version is read whose bytes are not those of its manifest: what is wrong may be the way, or
+	// a replica, and not the version.
+	corruptTries = 4
 )
 
 // Run follows until ctx ends or the source fails.
@@ -133,12 +136,16 @@ func unreadable(err error) bool {
 
 // follow applies m, or a newer one that arrives while m cannot be had.
 func (f *Follower) follow(ctx context.Context, m *schemas.Manifest, newest <-chan *schemas.Manifest) {
+	corrupt := 0
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		err := f.apply(ctx, m)
+		if errors.Is(err, streams.ErrCorruptShard) {
+			corrupt++
+		}
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return
-		case errors.Is(err, ErrBadWeights):
+		case errors.Is(err, ErrBadWeights) && (corrupt == 0 || corrupt >= corruptTries):
 			f.Metrics.refused.Inc()
 			f.Log.Error("refused weights", "policy_version", m.Version, "err", err)
 			return
@@ -149,7 +156,7 @@ func (f *Follower) follow(ctx context.Context, m *schemas.Manifest, newest <-cha
 		case <-ctx.Done():
 		case <-timer.C:
 		case m = <-newest:
-			wait = firstRetry
+			wait, corrupt = firstRetry, 0
 		}
 		timer.Stop()
 	}

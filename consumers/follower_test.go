@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,7 +169,7 @@ func TestFollowerRefusesBadVersionsAndKeepsTheOld(t *testing.T) {
 		}},
 		{"tokenizer", "they are of tokenizer", func(_ *fakeWeightSource, m *schemas.Manifest) { m.TokenizerHash = hexHash([]byte{1}) }},
 		{"corrupt", "corrupt shard", func(s *fakeWeightSource, _ *schemas.Manifest) {
-			s.errors[1] = []error{fmt.Errorf("load: %w", streams.ErrCorruptShard)}
+			s.errors[1] = slices.Repeat([]error{fmt.Errorf("load: %w", streams.ErrCorruptShard)}, 100)
 		}},
 		{"cut short", "malformed safetensors", func(s *fakeWeightSource, m *schemas.Manifest) { s.files[1] = s.files[1][:40] }},
 	} {
@@ -181,6 +182,7 @@ func TestFollowerRefusesBadVersionsAndKeepsTheOld(t *testing.T) {
 				bad := f.source.manifest(t, 1)
 				test.spoil(f.source, bad)
 				f.source.manifests <- bad
+				<-time.After(time.Minute) // of the bubble's clock: a corrupt one is tried again first
 				synctest.Wait()
 				require.Equal(t, int64(0), f.Version())
 				require.InDelta(t, 1, testutil.ToFloat64(f.metrics.refused), 0)
@@ -192,6 +194,20 @@ func TestFollowerRefusesBadVersionsAndKeepsTheOld(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Defect P8: a version that was once read as corrupt was refused for good.
+func TestFollowerReadsACorruptVersionAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowRig(t)
+		f.source.errors[0] = slices.Repeat([]error{fmt.Errorf("load: %w", streams.ErrCorruptShard)}, corruptTries-1)
+		f.source.manifests <- f.source.manifest(t, 0)
+		require.Equal(t, int64(0), (<-f.applied).Version)
+		require.Len(t, f.source.loads, corruptTries)
+		require.InDelta(t, 0, testutil.ToFloat64(f.metrics.refused), 0)
+		require.NoError(t, f.stop())
+	})
 }
 
 func TestFollowerTriesAgainUntilANewerVersion(t *testing.T) {

@@ -82,6 +82,19 @@ func (r *Run) readManifest(data []byte) (*schemas.Manifest, error) {
 	return m, r.own(m.Run, m.Validate())
 }
 
+// ManifestFits fails with [ErrTooLarge] where the broker takes no message as large as a manifest.
+func (r *Run) ManifestFits(m *schemas.Manifest) error {
+	data, err := schemas.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if room := r.nc.MaxPayload() - headerRoom; int64(len(data)) > room {
+		return fmt.Errorf("%w: the manifest of %d shards takes %d bytes, and the broker takes %d a message: raise trainer.publish.shard_bytes, or broker.max_payload (max_payload of a NATS server)",
+			ErrTooLarge, len(m.Shards), len(data), r.nc.MaxPayload())
+	}
+	return nil
+}
+
 // FollowWeights calls fn with the newest version, if there is one, and then with each newer one, skipping to the
 // newest of those published while fn ran. It returns fn's error, or nil when ctx ends. An error of fn that wraps
 // [ErrNoShard] is forgiven where a newer version has been published: fn was too slow for what it was given.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,6 +23,8 @@ var (
 	ErrCorruptShard = errors.New("corrupt shard")
 	// ErrNoShard says that no bytes of that hash are stored; the version that named them is no longer kept.
 	ErrNoShard = errors.New("no such shard")
+	// ErrShardsFull says that the broker keeps as many bytes of weights as it may.
+	ErrShardsFull = errors.New("no room for shards")
 )
 
 // shardStore keeps runs of bytes under their hash. Its calls may be made again.
@@ -95,6 +98,10 @@ func (o objectShards) put(ctx context.Context, hash string, data []byte) error {
 		chunk := uint32(min(objectChunk, max(o.run.nc.MaxPayload()-objectRoom, 1)))
 		meta := jetstream.ObjectMeta{Name: hash, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
 		_, err := store.Put(ctx, meta, bytes.NewReader(data))
+		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
+			// As text: it would be tried again, and nothing makes room but a publish that succeeds.
+			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", ErrShardsFull, err.Error())
+		}
 		return err
 	})
 }

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,16 @@ type Topology struct {
 	MaxDeliver int `koanf:"max_deliver"`
 	// DedupeWindow is how long a message id is remembered.
 	DedupeWindow time.Duration `koanf:"dedupe_window"`
-	// RejectedMaxAge and RejectedMaxBytes bound REJECTED, EventsMaxAge bounds EVENTS: the oldest go first.
+	// RejectedMaxAge and RejectedMaxBytes bound REJECTED, EventsMaxAge and EventsMaxBytes bound EVENTS: the oldest go first.
+	// The broker sets these bytes aside, too.
 	RejectedMaxAge   time.Duration `koanf:"rejected_max_age"`
 	RejectedMaxBytes int64         `koanf:"rejected_max_bytes"`
 	EventsMaxAge     time.Duration `koanf:"events_max_age"`
+	EventsMaxBytes   int64         `koanf:"events_max_bytes"`
+	// ShardsMaxBytes bounds the weights' bytes that the broker keeps, and sets aside: room for weights_keep versions, one more,
+	// and what deltas stand on. 0 leaves it to the broker's whole store (max_store_bytes). A version that does not fit ends the
+	// trainer, with an error that names this key.
+	ShardsMaxBytes int64 `koanf:"shards_max_bytes"`
 	// WeightsKeep is how many policy versions keep their manifest and shards.
 	WeightsKeep int `koanf:"weights_keep"`
 	// Replicas of every stream: 1, or 3 on a cluster of three brokers in three failure domains.
@@ -48,6 +55,7 @@ func DefaultTopology() Topology {
 		RejectedMaxAge:     7 * 24 * time.Hour,
 		RejectedMaxBytes:   256 << 20,
 		EventsMaxAge:       7 * 24 * time.Hour,
+		EventsMaxBytes:     64 << 20,
 		WeightsKeep:        4,
 		Replicas:           1,
 	}
@@ -71,6 +79,12 @@ func (t Topology) Validate() error {
 	positive("max_trajectory_bytes", t.MaxTrajectoryBytes)
 	positive("max_deliver", int64(t.MaxDeliver))
 	positive("rejected_max_bytes", t.RejectedMaxBytes)
+	if t.EventsMaxBytes < 0 { // 0 is what a topology written down before there was a bound says
+		faults = append(faults, fmt.Errorf("events_max_bytes: %d: must not be negative", t.EventsMaxBytes))
+	}
+	if t.ShardsMaxBytes < 0 {
+		faults = append(faults, fmt.Errorf("shards_max_bytes: %d: must not be negative", t.ShardsMaxBytes))
+	}
 	positive("weights_keep", int64(t.WeightsKeep))
 	atLeast("lease", t.Lease, 100*time.Millisecond)
 	atLeast("dedupe_window", t.DedupeWindow, 100*time.Millisecond)
@@ -81,6 +95,9 @@ func (t Topology) Validate() error {
 	}
 	return errors.Join(faults...)
 }
+
+// maxEvent bounds an event as it is stored, in bytes. The largest of ours, a step with its measures, has some ten thousand.
+const maxEvent = 256 << 10
 
 // topologyKey is where the topology stands in the metadata of TICKETS, so that Attach knows it.
 const topologyKey = "weir_topology"
@@ -144,6 +161,8 @@ func (t Topology) streams(n names) []jetstream.StreamConfig {
 	events.Discard = jetstream.DiscardOld
 	events.MaxAge = t.EventsMaxAge
 	events.MaxMsgs = 1 << 20
+	events.MaxBytes = cmp.Or(t.EventsMaxBytes, DefaultTopology().EventsMaxBytes)
+	events.MaxMsgSize = maxEvent
 	events.Duplicates = min(2*time.Minute, t.EventsMaxAge)
 	events.RePublish = &jetstream.RePublish{Source: n.eventSubject(), Destination: n.storedSubject("events"), HeadersOnly: true}
 	return []jetstream.StreamConfig{tickets, trajectories, rejected, events}
@@ -196,7 +215,7 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 	return r.call(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
 		err := r.conn.openStream(ctx, want)
 		if hasCode(err, codeNoStorage) {
-			return fmt.Errorf("%w: lower max_trajectory_bytes and rejected_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
+			return fmt.Errorf("%w: lower max_trajectory_bytes, rejected_max_bytes and events_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
 		}
 		return err
 	})
@@ -234,8 +253,11 @@ func (r *Run) openRest(ctx context.Context) error {
 	}
 	return r.call(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
 		_, err := r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
-			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas, MaxBytes: r.topology.ShardsMaxBytes,
 		})
+		if hasCode(err, codeNoStorage) {
+			return fmt.Errorf("%w: lower shards_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
+		}
 		return err
 	})
 }
@@ -306,7 +328,6 @@ func compatible(have, want jetstream.StreamConfig) error {
 		{"discard", have.Discard, want.Discard},
 		{"discard_new_per_subject", have.DiscardNewPerSubject, want.DiscardNewPerSubject},
 		{"max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject},
-		{"max_msg_size", have.MaxMsgSize, want.MaxMsgSize},
 		{"allow_direct", have.AllowDirect, want.AllowDirect},
 		{"allow_atomic", have.AllowAtomicPublish, want.AllowAtomicPublish},
 		{"subjects", fmt.Sprint(have.Subjects), fmt.Sprint(want.Subjects)},
@@ -325,7 +346,7 @@ func compatible(have, want jetstream.StreamConfig) error {
 }
 
 func sameLimits(have, want jetstream.StreamConfig) bool {
-	return have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxAge == want.MaxAge &&
+	return have.MaxMsgs == want.MaxMsgs && have.MaxBytes == want.MaxBytes && have.MaxMsgSize == want.MaxMsgSize && have.MaxAge == want.MaxAge &&
 		have.Duplicates == want.Duplicates && have.Replicas == want.Replicas && (have.RePublish == nil) == (want.RePublish == nil) &&
 		have.Metadata[topologyKey] == want.Metadata[topologyKey]
 }

@@ -139,6 +139,9 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 	}
 
 	stored, blobs, length := w.encode(m, shards, latest)
+	if err := w.run.ManifestFits(stored); err != nil {
+		return false, err
+	}
 	for _, s := range stored.Shards {
 		if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
 			return false, err

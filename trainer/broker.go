@@ -82,6 +82,9 @@ func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, s
 	return s.weights.Publish(ctx, m, shards)
 }
 
+// ManifestFits fails where the broker takes no message as large as a manifest.
+func (s *overStreams) ManifestFits(m *schemas.Manifest) error { return s.run.ManifestFits(m) }
+
 func (s *overStreams) Control(ctx context.Context) (*schemas.Control, error) {
 	c, err := s.run.Control(ctx)
 	switch {

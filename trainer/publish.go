@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
@@ -49,6 +51,29 @@ func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 		m.Shards = append(m.Shards, schemas.Shard{Hash: name, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors, FullHash: name})
 	}
 	return p.stream.PublishWeights(ctx, m, shards)
+}
+
+// fits fails where the stream takes no manifest of so many shards as these weights make: better before they are trained and
+// kept than when they are to be published.
+func (p *wholePublisher) fits(w *gpu.Weights) error {
+	stream, ok := p.stream.(interface {
+		ManifestFits(m *schemas.Manifest) error
+	})
+	if !ok {
+		return nil
+	}
+	config, err := json.Marshal(p.config)
+	if err != nil {
+		return fmt.Errorf("encode model configuration: %w", err)
+	}
+	m := &schemas.Manifest{
+		Run: p.stream.Run(), Version: math.MaxInt64, Base: math.MaxInt64, DType: p.cfg.DType, PublishedAt: time.Now(),
+		Config: config, ConfigHash: hash(nil), TokenizerHash: hash(nil),
+	}
+	for range split(w.Tensors, p.cfg.ShardBytes, p.cfg.DType) {
+		m.Shards = append(m.Shards, schemas.Shard{Hash: hash(nil), Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors, FullHash: hash(nil)})
+	}
+	return stream.ManifestFits(m)
 }
 
 // split deals tensors, in order, into runs of at most limit bytes; a larger tensor is alone.

@@ -189,6 +189,11 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	if err != nil {
 		return nil, err
 	}
+	if p, ok := t.deps.Publisher.(*wholePublisher); ok {
+		if err := p.fits(w); err != nil {
+			return nil, fmt.Errorf("publish version 0: %w", err)
+		}
+	}
 	random, err := rand.NewPCG(t.cfg.Seed, 0).MarshalBinary()
 	if err != nil {
 		return nil, err

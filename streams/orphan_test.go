@@ -1,0 +1,62 @@
+package streams
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// aged is a store that says of some shards that they have been there for longer.
+type aged struct {
+	shardStore
+	by map[string]time.Duration
+}
+
+func (a aged) list(ctx context.Context) (map[string]time.Time, error) {
+	shards, err := a.shardStore.list(ctx)
+	for hash := range shards {
+		shards[hash] = shards[hash].Add(-a.by[hash])
+	}
+	return shards, err
+}
+
+// Defect S8: what a publisher left that died between the shards and the manifest stayed in the broker for ever.
+func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
+	config := DefaultBrokerConfig()
+	config.StoreDir, config.Listen, config.SyncAlways = t.TempDir(), "", false
+	b, err := StartBroker(t.Context(), config, nil)
+	require.NoError(t, err)
+	t.Cleanup(b.Shutdown)
+	conn, err := Connect(t.Context(), ConnectConfig{Broker: b}, nil)
+	require.NoError(t, err)
+	t.Cleanup(conn.Close)
+	topology := DefaultTopology()
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes = 8<<20, 8<<20
+	r, err := conn.Open(t.Context(), "test", topology)
+	require.NoError(t, err)
+
+	store := objectShards{run: r}
+	old, fresh, used := []byte("left behind"), []byte("being published"), []byte("weights")
+	for _, data := range [][]byte{old, fresh, used} {
+		require.NoError(t, store.put(t.Context(), hashOf(data), data))
+	}
+	w := r.newWeights(DefaultWeightsConfig())
+	w.store = aged{shardStore: store, by: map[string]time.Duration{hashOf(old): orphanAge, hashOf(used): orphanAge}}
+	hash := strings.Repeat("0", 64)
+	m := &schemas.Manifest{
+		Run: "test", Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: hash, TokenizerHash: hash, DType: "float32",
+		Shards: []schemas.Shard{{Hash: hashOf(used), FullHash: hashOf(used), Size: int64(len(used)), Encoding: schemas.EncodingSafetensors}},
+	}
+	m.ConfigHash = hashOf(m.Config)
+	require.NoError(t, w.Publish(t.Context(), m, map[string][]byte{hashOf(used): used}))
+	left, err := store.list(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, left, hashOf(used))
+	require.Contains(t, left, hashOf(fresh), "another publisher may be about to name it")
+	require.NotContains(t, left, hashOf(old))
+}

@@ -1,0 +1,82 @@
+package streams_test
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+// cutting is a way to a broker whose connections each end after so many bytes to the client. cuts counts them.
+func cutting(t *testing.T, to string, after int64) (address string, cuts *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	cuts = new(atomic.Int64)
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			broker, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(broker, client); _ = broker.Close() }()
+			go func() {
+				if n, _ := io.CopyN(client, broker, after); n == after {
+					cuts.Add(1)
+				}
+				_, _ = client.Close(), broker.Close()
+			}()
+		}
+	}()
+	return l.Addr().String(), cuts
+}
+
+// Defect P8: a connection that ended three times in one shard, as a slow one does by its deadline, made it corrupt. Each of
+// these connections ends in the middle of it, far more often than that.
+func TestAnInterruptedShardIsReadOn(t *testing.T) {
+	config := streamtest.Config(t)
+	config.Listen = streamtest.FreeAddress(t)
+	streamtest.StartIn(t, config)
+	r := streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{URL: "nats://" + config.Listen}))
+	data := make([]byte, 16<<20)
+	for i := range data {
+		data[i] = byte(i * i >> 8)
+	}
+	m, shards := streamtest.Weights("test", 1, data)
+	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+	address, cuts := cutting(t, config.Listen, 3<<20)
+	far, err := streamtest.Connect(t, streams.ConnectConfig{URL: "nats://" + address}).Attach(t.Context(), "test")
+	require.NoError(t, err)
+	got, err := far.Shard(t.Context(), m.Shards[0])
+	require.NoError(t, err)
+	require.Equal(t, data, got)
+	require.GreaterOrEqual(t, cuts.Load(), int64(5), "the connection ended while it was read")
+}
+
+// A shard of which chunks are gone is corrupt, and said to be.
+func TestAShardWithoutItsChunksIsCorrupt(t *testing.T) {
+	conn := streamtest.Conn(t)
+	r := streamtest.Open(t, conn)
+	m, shards := streamtest.Weights("test", 1, make([]byte, 3<<20))
+	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	stream, err := js.Stream(t.Context(), "OBJ_WEIR_test_SHARDS")
+	require.NoError(t, err)
+	require.NoError(t, stream.DeleteMsg(t.Context(), 2))
+	_, err = r.Shard(t.Context(), m.Shards[0])
+	require.ErrorIs(t, err, streams.ErrCorruptShard)
+	require.ErrorContains(t, err, "its chunks are not all there")
+}
