@@ -104,6 +104,7 @@ func TestFiveProcessesLearnThoughEachIsKilled(t *testing.T) {
 		cfg.Trainer.BatchGroups, cfg.Trainer.GroupSize = d.Trainer.BatchGroups, d.Trainer.GroupSize
 		cfg.Trainer.Minibatches, cfg.Trainer.Optimizer = d.Trainer.Minibatches, d.Trainer.Optimizer
 		cfg.Trainer.Eta, cfg.Streams.MaxTrajectories = d.Trainer.Eta, d.Streams.MaxTrajectories
+		cfg.Streams.MaxTickets = d.Streams.MaxTickets
 		cfg.Trainer.ColdStart.Steps = 500
 		cfg.Trainer.Checkpoint.Every = 1 << 20 // version 0 is kept
 		cfg.Producer.Concurrency, cfg.Inference.Slots = 128, 256
