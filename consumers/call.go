@@ -15,6 +15,7 @@ type call struct {
 	req     *schemas.GenerateRequest
 	context []int32 // the request's tokens and those sampled
 	limit   int     // the length at which generation ends
+	chunk   int     // tokens that are handed over at a time
 
 	tokens   []int32 // sampled and not yet handed over
 	logprobs []float32

@@ -57,6 +57,9 @@ type OpenAIConfig struct {
 	Model string `koanf:"model"`
 	// APIKey is asked for as a bearer token where it is not "". Defaults to "".
 	APIKey string `koanf:"api_key"`
+	// Stop are the tokens that end an answer to a request which names no stop of its own; they stay in the text. An empty
+	// list of stops in the request does without. Defaults to none, in whose place weir takes the closing tags of the agent.
+	Stop []string `koanf:"stop"`
 	// MaxBodyBytes bounds a request. Defaults to 4 MiB.
 	MaxBodyBytes int64 `koanf:"max_body_bytes"`
 	// RequestTimeout bounds a call from its first byte to its last. Defaults to 5m.

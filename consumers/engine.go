@@ -76,9 +76,19 @@ func (e *Engine) Version() int64 { return e.version.Load() }
 // the last, which has Done set. What the engine refuses is told in that chunk, not as an error. An error means that
 // the call was dropped: ctx ended or emit failed.
 func (e *Engine) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	return e.generate(ctx, req, e.cfg.ChunkTokens, emit)
+}
+
+// Stream is Generate for somebody who reads along: each token is given to emit as it is sampled, together with those that
+// came while emit was busy.
+func (e *Engine) Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	return e.generate(ctx, req, 1, emit)
+}
+
+func (e *Engine) generate(ctx context.Context, req *schemas.GenerateRequest, chunk int, emit func(*schemas.GenerateChunk) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, refusal := e.submit(ctx, req)
+	c, refusal := e.submitInChunks(ctx, req, chunk)
 	if refusal != nil {
 		return e.send(req, refusal, 0, emit)
 	}
@@ -130,6 +140,11 @@ func (e *Engine) send(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk
 
 // submit queues the call, or returns the chunk that refuses it.
 func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
+	return e.submitInChunks(ctx, req, e.cfg.ChunkTokens)
+}
+
+// submitInChunks is submit for a call whose tokens are handed over so many at a time.
+func (e *Engine) submitInChunks(ctx context.Context, req *schemas.GenerateRequest, chunk int) (*call, *schemas.GenerateChunk) {
 	m := e.model.Load()
 	if m == nil {
 		return nil, e.busy("no weights yet")
@@ -142,6 +157,7 @@ func (e *Engine) submit(ctx context.Context, req *schemas.GenerateRequest) (*cal
 		e.ended(string(schemas.GenerateLength))
 		return nil, &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}
 	}
+	c.chunk = chunk
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -353,7 +369,7 @@ func (e *Engine) sample(seq *sequence, logits []float32, version int32) bool {
 		c.end(stop)
 		e.sched.leave(seq, true)
 		e.ended(string(stop))
-	case len(c.tokens) >= e.cfg.ChunkTokens:
+	case len(c.tokens) >= c.chunk:
 		c.flush()
 	}
 	return ended

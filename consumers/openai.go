@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
@@ -32,8 +33,8 @@ type Generator interface {
 // OpenAI serves a Generator over HTTP as the OpenAI API does: POST /v1/completions and /v1/chat/completions, whole
 // or streamed as server-sent events, GET /v1/models and /health. What it adds: a prompt may be token ids;
 // return_token_ids gives the ids and the policy version of every token (the ids as vLLM names them), and episode keeps
-// the cache from call to call. What it does not do is refused by name, not ignored: top_p, penalties, n above 1,
-// top_logprobs, tools.
+// the cache from call to call. What it does not do, and what it does not know, is refused by name, not ignored: top_p,
+// penalties, n above 1, top_logprobs, tools.
 type OpenAI struct {
 	cfg       OpenAIConfig
 	generator Generator
@@ -66,10 +67,30 @@ func (o *OpenAI) Handler() http.Handler {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "policy_version": o.generator.Version()})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if allowed := methodOf(r.URL.Path); allowed != "" {
+			w.Header().Set("Allow", allowed)
+			writeError(w, &apiError{http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed",
+				fmt.Sprintf("%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed)})
+			return
+		}
 		writeError(w, &apiError{http.StatusNotFound, "invalid_request_error", "not_found",
 			fmt.Sprintf("no %s %s here", r.Method, r.URL.Path)})
 	})
 	return mux
+}
+
+// methodOf is the method that a path takes, "" for a path that is none.
+func methodOf(path string) string {
+	switch path {
+	case "/v1/completions", "/v1/chat/completions":
+		return http.MethodPost
+	case "/v1/models", "/health":
+		return http.MethodGet
+	}
+	if name, ok := strings.CutPrefix(path, "/v1/models/"); ok && name != "" && !strings.Contains(name, "/") {
+		return http.MethodGet
+	}
+	return ""
 }
 
 // guard checks the key, bounds the body and the time, and writes what the handler returns as an error body.
@@ -169,6 +190,7 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 // readJSON reads one object and nothing after it.
 func readJSON(r *http.Request, v any) error {
 	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
 	if err == nil {
 		if _, extra := dec.Token(); !errors.Is(extra, io.EOF) {
@@ -182,6 +204,9 @@ func readJSON(r *http.Request, v any) error {
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return &apiError{http.StatusRequestEntityTooLarge, "invalid_request_error", "body_too_large",
 			fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return badRequest("unknown_parameter", "unrecognized request argument supplied: %s", strings.Trim(name, `"`))
 	}
 	return badRequest("invalid_json", "read the body as JSON: %v", err)
 }
@@ -215,6 +240,19 @@ func (o *OpenAI) checkModel(name string) error {
 		fmt.Sprintf("no model %q here; the one served is %q", name, o.cfg.Model)}
 }
 
+// ServeOpenAI serves a generator over HTTP, without a stream, until ctx ends; then requests that run may go on for a while.
+// listening is told the address.
+func ServeOpenAI(ctx context.Context, o *OpenAI, drain time.Duration, listening func(address string)) error {
+	server, err := listenOpenAI(o)
+	if err != nil {
+		return err
+	}
+	if server.listener != nil {
+		listening(server.listener.Addr().String())
+	}
+	return server.Run(ctx, drain)
+}
+
 // openAIServer is the HTTP server; its zero value serves nothing.
 type openAIServer struct {
 	listener net.Listener
@@ -231,6 +269,11 @@ func listenOpenAI(o *OpenAI) (*openAIServer, error) {
 	}
 	if o.tokenizer == nil {
 		return nil, fmt.Errorf("serve the OpenAI API on %s: there is no tokenizer", cfg.Listen)
+	}
+	for _, s := range cfg.Stop {
+		if n := len(o.tokenizer.Encode(s)); n != 1 {
+			return nil, fmt.Errorf("serve the OpenAI API: openai.stop: %q is %d tokens: a stop must be one token", s, n)
+		}
 	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {

@@ -55,7 +55,7 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if b.TopLogprobs != nil && *b.TopLogprobs != 0 {
-		return badRequest("unsupported_parameter", "top_logprobs is %d: only the sampled token's are told", *b.TopLogprobs)
+		return badRequest("unsupported_parameter", "top_logprobs is %d: of each step only the sampled token's log-probability is kept; logprobs tells it", *b.TopLogprobs)
 	}
 	if len(b.Messages) == 0 {
 		return badRequest("missing_parameter", "messages: is empty")

@@ -27,7 +27,15 @@ type samplingBody struct {
 	Episode  string `json:"episode"`
 	LastCall bool   `json:"last_call"`
 
-	// What would change the distribution, or asks for more than one answer, is refused.
+	// These change nothing of the answer.
+	User             json.RawMessage `json:"user"`
+	Metadata         json.RawMessage `json:"metadata"`
+	Store            json.RawMessage `json:"store"`
+	ServiceTier      json.RawMessage `json:"service_tier"`
+	SafetyIdentifier json.RawMessage `json:"safety_identifier"`
+	PromptCacheKey   json.RawMessage `json:"prompt_cache_key"`
+
+	// What would change the distribution, or asks for what this server does not do, is refused.
 	N                 *int                       `json:"n"`
 	BestOf            *int                       `json:"best_of"`
 	TopP              *float64                   `json:"top_p"`
@@ -40,40 +48,55 @@ type samplingBody struct {
 	Echo              bool                       `json:"echo"`
 	Suffix            string                     `json:"suffix"`
 	Tools             []json.RawMessage          `json:"tools"`
+	ToolChoice        json.RawMessage            `json:"tool_choice"`
+	ParallelToolCalls json.RawMessage            `json:"parallel_tool_calls"`
+	Functions         []json.RawMessage          `json:"functions"`
+	FunctionCall      json.RawMessage            `json:"function_call"`
 	ResponseFormat    *responseFormat            `json:"response_format"`
 }
 
 type streamOptionsIn struct {
-	IncludeUsage bool `json:"include_usage"`
+	IncludeUsage       bool            `json:"include_usage"`
+	IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
 }
 
 type responseFormat struct {
-	Type string `json:"type"`
+	Type       string          `json:"type"`
+	JSONSchema json.RawMessage `json:"json_schema"`
 }
 
-// refused names the first setting that this server does not have.
+// Why a setting is refused.
+const (
+	whyOneAnswer = "a request has one answer; send it again with another seed for the next"
+	whySoftmax   = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
+	whyTools     = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
+)
+
+// refused names the first setting that this server does not have, and why.
 func (b *samplingBody) refused() error {
 	for _, f := range []struct {
 		name string
 		set  bool
+		why  string
 	}{
-		{"n", b.N != nil && *b.N != 1},
-		{"best_of", b.BestOf != nil && *b.BestOf != 1},
-		{"top_p", b.TopP != nil && *b.TopP != 1},
-		{"top_k", b.TopK != nil && *b.TopK > 0},
-		{"min_p", b.MinP != nil && *b.MinP != 0},
-		{"presence_penalty", b.PresencePenalty != 0},
-		{"frequency_penalty", b.FrequencyPenalty != 0},
-		{"repetition_penalty", b.RepetitionPenalty != nil && *b.RepetitionPenalty != 1},
-		{"logit_bias", len(b.LogitBias) > 0},
-		{"echo", b.Echo},
-		{"suffix", b.Suffix != ""},
-		{"tools", len(b.Tools) > 0},
-		{"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text"},
+		{"n", b.N != nil && *b.N != 1, whyOneAnswer},
+		{"best_of", b.BestOf != nil && *b.BestOf != 1, whyOneAnswer},
+		{"top_p", b.TopP != nil && *b.TopP != 1, whySoftmax},
+		{"top_k", b.TopK != nil && *b.TopK > 0, whySoftmax},
+		{"min_p", b.MinP != nil && *b.MinP != 0, whySoftmax},
+		{"presence_penalty", b.PresencePenalty != 0, whySoftmax},
+		{"frequency_penalty", b.FrequencyPenalty != 0, whySoftmax},
+		{"repetition_penalty", b.RepetitionPenalty != nil && *b.RepetitionPenalty != 1, whySoftmax},
+		{"logit_bias", len(b.LogitBias) > 0, whySoftmax},
+		{"echo", b.Echo, "the prompt is not sent back with the answer; return_token_ids tells how it was read, in prompt_token_ids"},
+		{"suffix", b.Suffix != "", "the policy goes on with a text; it cannot fill a gap in one"},
+		{"tools", len(b.Tools) > 0, whyTools},
+		{"functions", len(b.Functions) > 0, whyTools},
+		{"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text",
+			"nothing holds the text to a format; ask for it in the prompt"},
 	} {
 		if f.set {
-			return badRequest("unsupported_parameter",
-				"%s is not supported: tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's", f.name)
+			return badRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
 		}
 	}
 	return nil
@@ -84,6 +107,8 @@ type prompt struct {
 	req *schemas.GenerateRequest
 	// silent are the stop tokens that came as stop strings; they are left out of the text.
 	silent []int32
+	// stream gives each token as it comes.
+	stream bool
 }
 
 // prepare makes the engine's request of a context.
@@ -94,7 +119,7 @@ func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prom
 	if err := b.refused(); err != nil {
 		return nil, err
 	}
-	p := &prompt{req: &schemas.GenerateRequest{
+	p := &prompt{stream: b.Stream, req: &schemas.GenerateRequest{
 		Episode: b.Episode, Tokens: tokens, MaxTokens: defaultMax, Temperature: 1, Seed: rand.Uint64(),
 		StopTokens: slices.Clone(b.StopTokenIDs), Last: b.LastCall,
 	}}
@@ -115,6 +140,11 @@ func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prom
 		p.silent = append(p.silent, ids[0])
 	}
 	p.req.StopTokens = append(p.req.StopTokens, p.silent...)
+	if b.Stop == nil && b.StopTokenIDs == nil {
+		for _, s := range o.cfg.Stop {
+			p.req.StopTokens = append(p.req.StopTokens, o.tokenizer.Encode(s)...)
+		}
+	}
 	return p, nil
 }
 
@@ -145,7 +175,7 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
 	case json.Unmarshal(raw, &list) == nil && len(list) == 1 && (list[0][0] == '"' || list[0][0] == '['):
 		return promptTokens(list[0], t)
 	case len(list) > 1:
-		return nil, badRequest("unsupported_parameter", "prompt: %d prompts: send one a request", len(list))
+		return nil, badRequest("unsupported_parameter", "prompt: %d prompts: send each as a request of its own; those that come together are answered together", len(list))
 	}
 	return nil, badRequest("invalid_parameter", "prompt: want text or a list of token ids")
 }
@@ -154,6 +184,12 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
 type Message struct {
 	Role    string      `json:"role"`
 	Content contentText `json:"content"`
+}
+
+// UnmarshalJSON reads the role and the text; what else a message may have, such as a name, says nothing to the policy.
+func (m *Message) UnmarshalJSON(data []byte) error {
+	type plain Message
+	return json.Unmarshal(data, (*plain)(m))
 }
 
 // contentText is a string, or a list of parts of which only text is taken.

@@ -233,8 +233,10 @@ func TestAPIRefusals(t *testing.T) {
 		{completions, `{"prompt": [99]}`, 400, "invalid_parameter", "token 0 is 99"},
 		{completions, `{"prompt": "1", "temperature": -2}`, 400, "invalid_parameter", "temperature is -2"},
 		{completions, `{"prompt": "1", "max_tokens": 0}`, 400, "invalid_parameter", "max_tokens is 0"},
-		{completions, `{"prompt": "1", "top_p": 0.9}`, 400, "unsupported_parameter", "top_p is not supported"},
-		{completions, `{"prompt": "1", "n": 2}`, 400, "unsupported_parameter", "n is not supported"},
+		{completions, `{"prompt": "1", "top_p": 0.9}`, 400, "unsupported_parameter", "top_p is not supported: tokens are drawn one at a time from the whole softmax"},
+		{completions, `{"prompt": "1", "n": 2}`, 400, "unsupported_parameter", "n is not supported: a request has one answer"},
+		{completions, `{"prompt": "1", "echo": true}`, 400, "unsupported_parameter", "echo is not supported: the prompt is not sent back"},
+		{completions, `{"prompt": "1", "user": "me", "foo": 1}`, 400, "unknown_parameter", "unrecognized request argument supplied: foo"},
 		{completions, `{"prompt": "1", "logprobs": 5}`, 400, "unsupported_parameter", "logprobs is 5"},
 		{completions, `{"prompt": "1", "stop": "1 2"}`, 400, "unsupported_parameter", "a stop must be one token"},
 		{completions, `{"prompt": "1", "stream": true, "max_tokens": 0}`, 400, "invalid_parameter", "max_tokens is 0"},
@@ -243,7 +245,8 @@ func TestAPIRefusals(t *testing.T) {
 		{chat, `{"messages": []}`, 400, "missing_parameter", "messages: is empty"},
 		{chat, `{"messages": [{"content": [{"type": "image_url"}]}]}`, 400, "unsupported_parameter", "only text is taken"},
 		{chat, `{"messages": [{"content": "1"}], "top_logprobs": 2}`, 400, "unsupported_parameter", "top_logprobs is 2"},
-		{chat, `{"messages": [{"content": "1"}], "tools": [{}]}`, 400, "unsupported_parameter", "tools is not supported"},
+		{chat, `{"messages": [{"content": "1"}], "tools": [{}]}`, 400, "unsupported_parameter", "tools is not supported: the policy calls tools by tags in its text"},
+		{chat, `{"messages": [{"role": "user", "name": "me", "content": "1"}], "max_tokens": 0}`, 400, "invalid_parameter", "max_tokens is 0"},
 		{"/v1/embeddings", `{}`, 404, "not_found", "no POST /v1/embeddings here"},
 	} {
 		w := post(t, h, test.path, test.body)
@@ -367,4 +370,69 @@ func FuzzCompletionBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Newcomer's section 7: without a stop of its own a request ends at the configured one, which stays in the text.
+func TestARequestWithoutAStopEndsAtTheConfiguredOne(t *testing.T) {
+	t.Parallel()
+	free := expect(t, []int32{1}, 8, 1, 9)
+	at := free.Tokens[4]
+	cfg := defaultAPI()
+	cfg.Stop = []string{strconv.Itoa(int(at))}
+	h := api(t, cfg, true)
+	ended := expect(t, []int32{1}, 8, 1, 9, at)
+	require.Less(t, len(ended.Tokens), 8)
+	for _, c := range []struct {
+		more   string
+		finish string
+		want   *schemas.GenerateChunk
+	}{
+		{"", "stop", ended},
+		{`, "stop": null`, "stop", ended},
+		{`, "stop": []`, "length", free},
+		{`, "stop": ["63"]`, "length", free},
+		{`, "stop_token_ids": []`, "length", free},
+	} {
+		w := post(t, h, "/v1/chat/completions", `{"messages": [{"role": "user", "content": "1"}], "max_tokens": 8, "seed": 9`+c.more+`}`)
+		require.Equal(t, http.StatusOK, w.Code, w.Body)
+		got := decode[chatAnswer](t, w.Body.Bytes()).Choices[0]
+		require.Equal(t, c.finish, *got.FinishReason, c.more)
+		require.Equal(t, numbers{}.Decode(c.want.Tokens), got.Message.Content, c.more)
+	}
+	cfg.Stop = []string{"1 2"}
+	_, err := listenOpenAI(NewOpenAI(cfg, nil, numbers{}, nil, slog.New(slog.DiscardHandler)))
+	require.ErrorContains(t, err, `openai.stop: "1 2" is 2 tokens: a stop must be one token`)
+}
+
+// Newcomer's section 7: a wrong method on a path that there is.
+func TestAWrongMethodIsTold(t *testing.T) {
+	t.Parallel()
+	h := api(t, defaultAPI(), true)
+	for path, allowed := range map[string]string{
+		"/v1/completions": "POST", "/v1/chat/completions": "POST", "/v1/models": "GET", "/v1/models/weir": "GET", "/health": "GET",
+	} {
+		method := http.MethodDelete
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+		require.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
+		require.Equal(t, allowed, w.Header().Get("Allow"), path)
+		require.Equal(t, "method_not_allowed", decode[errorBody](t, w.Body.Bytes()).Error.Code)
+	}
+}
+
+// Newcomer's section 7: who reads along has the first token when it is sampled, not when a chunk is full.
+func TestAStreamGivesEachTokenAsItIsSampled(t *testing.T) {
+	t.Parallel()
+	first := func(chunk int) int {
+		r := newReady(t, smallConfig(), false)
+		c, refused := r.submitInChunks(t.Context(), ask("a", 1, 2), chunk)
+		require.Nil(t, refused)
+		for len(c.notify) == 0 {
+			_, err := r.turn(t.Context())
+			require.NoError(t, err)
+		}
+		return len(c.take().Tokens)
+	}
+	require.Equal(t, 1, first(1))
+	require.Equal(t, 3, first(smallConfig().ChunkTokens))
 }

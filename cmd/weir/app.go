@@ -43,7 +43,7 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	a.keyFlags(root)
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
 		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
-		a.keysCommand(), a.openCommand(), a.trajectoryCommand())
+		a.keysCommand(), a.openCommand(), a.trajectoryCommand(), a.serveCommand())
 	faultsOfUsage(root)
 	helpOfKeys(root)
 	return root

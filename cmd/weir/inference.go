@@ -22,6 +22,15 @@ func (a *app) inferenceCommand() *cobra.Command {
 	}
 }
 
+// openAI is how the OpenAI API is served: without stops of its own an answer ends where the agent's turn would.
+func (s *session) openAI() consumers.OpenAIConfig {
+	cfg := s.cfg.Inference.OpenAI
+	if len(cfg.Stop) == 0 {
+		cfg.Stop = []string{"</" + s.cfg.Agent.Search + ">", "</" + s.cfg.Agent.Answer + ">"}
+	}
+	return cfg
+}
+
 // infer is the inference consumer's role.
 func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	cfg := s.cfg.Inference
@@ -30,6 +39,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	}
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "inference", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "inference", cfg.Name)
+	cfg.OpenAI = s.openAI()
 	weights, err := run.Weights(s.cfg.Weights)
 	if err != nil {
 		return err
