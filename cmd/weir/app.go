@@ -54,6 +54,19 @@ func faultsOfUsage(cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		faultsOfUsage(below)
 	}
+	if cmd.HasParent() && cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := fmt.Sprintf("%s --help lists the commands", cmd.CommandPath())
+			cmd.SuggestionsMinimumDistance = 2
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf("did you mean %s?", near[0])
+			}
+			return &exitError{exitUsage, fmt.Errorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)}
+		}
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if err := check(cmd, args); err != nil {

@@ -15,7 +15,7 @@ import (
 
 func (a *app) benchStreamCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "stream", Short: "Measure publish to batch beside bare JetStream, the codec, tickets and generate calls", Args: cobra.NoArgs,
+		Use: "stream", Short: "Measure publish to batch, the codec, tickets and generate calls", Args: cobra.NoArgs,
 		Long: `Stream moves trajectories from producers into batches through Weir and through bare JetStream with the same settings,
 which take turns round by round, and prints their rates and the ratios. It starts a broker with the configured
 settings in a temporary folder, or uses the one that --broker.url names, with the admin's right to make streams. There

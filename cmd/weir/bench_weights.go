@@ -35,7 +35,7 @@ type weightsBench struct {
 func (a *app) benchWeightsCommand() *cobra.Command {
 	b := &weightsBench{app: a}
 	cmd := &cobra.Command{
-		Use: "weights", Short: "Measure deltas of real runs, and the time from a manifest to the first token of its version", Args: cobra.NoArgs,
+		Use: "weights", Short: "Measure weight deltas, and the time to a version in use", Args: cobra.NoArgs,
 		Long: `Weights trains the configured model for a few versions by the whole pipeline, once for each learning rate and from the
 same cold start, and says how large each version was as its difference from the one before, in bfloat16. Then it
 publishes those versions, and made-up ones of a larger model, over a broker on loopback to consumers that generate,

@@ -21,7 +21,7 @@ import (
 
 func (a *app) chaosCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Break a real training run in every way, and prove that nothing was lost or trained on twice", Args: cobra.NoArgs,
+		Use: "chaos", Short: "Break a real training run; prove nothing is lost or used twice", Args: cobra.NoArgs,
 		Long: `Chaos runs a small training run, with every role as a process of its own or all in one, and at random instants kills
 roles with SIGKILL, the trainer also between any two parts of a step; freezes them; stalls their links; and sends
 malformed, truncated, foreign, duplicate, replayed and oversized messages; and fills the stream. A witness beside the trainer writes down

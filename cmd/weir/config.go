@@ -92,7 +92,7 @@ func defaultValues() (map[string]any, error) {
 // checkCommand says what is wrong with a configuration without running anything.
 func (a *app) checkCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check", Short: "Say whether the configuration, and the data that it names, is valid", Args: cobra.NoArgs,
+		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
 		Example: "  weir config check --config run.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, origins, err := a.load(cmd)

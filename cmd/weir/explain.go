@@ -166,8 +166,11 @@ func (e *explainer) key(key string) error {
 		line("read by", strings.Join(about.ReadBy, ", "))
 	}
 	sample := config.Shown(e.values[key])
-	if about.Type == "map" {
+	switch {
+	case about.Type == "map":
 		sample = "NAME=VALUE"
+	case about.Type == "list" && sample == "[]":
+		sample = "VALUE,VALUE"
 	}
 	line("flag", "--"+key+" "+sample)
 	line("variable", config.Variable(key)+"="+sample)

@@ -97,6 +97,8 @@ func usedKeys() [][]string {
 // helpOfKeys puts the sections of the configuration into the help of every command that reads it, in place of a flag for
 // each key.
 func helpOfKeys(root *cobra.Command) {
+	everyCommand(root, func(cmd *cobra.Command) { cmd.Long = narrow(cmd.Long) })
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", page)))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		keys := root.PersistentFlags()
@@ -151,7 +153,7 @@ func writeKeyHelp(w io.Writer, count int, reads func(section string) bool) {
 		b.WriteString(line + "\n")
 	}
 	if len(used) > 0 {
-		b.WriteString("\nweir config explain SECTION lists its keys; weir config explain KEY says all of one.\n")
+		b.WriteString("\nweir config explain SECTION lists its keys, weir config explain KEY says all\nof one.\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
@@ -163,4 +165,23 @@ func completeWith(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was made before
 	}
+}
+
+// everyCommand calls do for a command and all below it.
+func everyCommand(cmd *cobra.Command, do func(*cobra.Command)) {
+	do(cmd)
+	for _, below := range cmd.Commands() {
+		everyCommand(below, do)
+	}
+}
+
+// narrow wraps a text's paragraphs to a page; one that begins with a space, a table or an example, is left as it is.
+func narrow(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") && p != "" {
+			paragraphs[i] = wrapped(p, "")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }

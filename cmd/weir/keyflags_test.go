@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/config"
@@ -26,4 +29,19 @@ func TestTheHelpNamesKeysThatThereAre(t *testing.T) {
 		want = append(want, section)
 	}
 	require.ElementsMatch(t, slices.Compact(want), have)
+}
+
+// Defect N20: every help text fits a terminal of 80 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	root := (&app{out: &out, err: &out}).command()
+	everyCommand(root, func(cmd *cobra.Command) {
+		out.Reset()
+		cmd.Example = "" // a command that is copied stays on its line
+		require.NoError(t, cmd.Help())
+		for line := range strings.Lines(out.String()) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), page, "%s --help: %s", cmd.CommandPath(), line)
+		}
+	})
 }

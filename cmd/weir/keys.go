@@ -13,7 +13,7 @@ import (
 
 func (a *app) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "keys", Short: "Make the roles' keys, and print what each may do as NATS configuration", Args: cobra.NoArgs,
+		Use: "keys", Short: "Make the roles' keys, and print their rights as NATS configuration", Args: cobra.NoArgs,
 		Long: `Keys makes a key for each role that has none in the folder: <role>.seed is private and goes to that role's processes
 (--broker.seed_file), <role>.pub is the broker's. It prints the accounts block for a NATS server that is not
 embedded; weir broker --broker.keys_dir takes the folder itself.`,

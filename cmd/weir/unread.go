@@ -12,7 +12,7 @@ func unread(cfg *config.Config, origins map[string]string) []string {
 	var lines []string
 	values := config.Values(cfg)
 	for _, e := range cfg.Unread(origins) {
-		lines = append(lines, fmt.Sprintf("%s = %s (from %s) changes nothing: %s", e.Key, config.Shown(values[e.Key]), e.Origin, e.Problem))
+		lines = append(lines, fmt.Sprintf("%s = %s (from %s) has no effect: %s", e.Key, config.Shown(values[e.Key]), e.Origin, e.Problem))
 	}
 	return lines
 }
@@ -21,7 +21,7 @@ func unread(cfg *config.Config, origins map[string]string) []string {
 func (s *session) warnUnread() {
 	values := config.Values(s.cfg)
 	for _, e := range s.cfg.Unread(s.origins) {
-		s.log.Warn("a setting changes nothing", "key", e.Key, "value", config.Shown(values[e.Key]), "from", e.Origin, "because", e.Problem)
+		s.log.Warn("a setting has no effect", "key", e.Key, "value", config.Shown(values[e.Key]), "from", e.Origin, "because", e.Problem)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 
 func (a *app) upCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Run every role in this process: broker, producer, inference and trainer", Args: cobra.NoArgs,
+		Use: "up", Short: "Run every role in this process: the whole training", Args: cobra.NoArgs,
 		Long: `Up trains an agent from nothing, in one process, over the same streams as the roles use when they run apart. It shows
 how the run goes, and ends with a report on questions that the policy has never been trained on. A run that was
 stopped goes on where it was.`,

@@ -17,7 +17,7 @@ func Choose(key, value string, valid ...string) error {
 		}
 	}
 	hint := ""
-	if best != "" && distance <= 1+len(best)/2 {
+	if best != "" && (distance <= max(1, len(value)/3) || value != "" && strings.HasPrefix(best, value)) {
 		hint = fmt.Sprintf(": did you mean %q?", best)
 	}
 	return fmt.Errorf("%s: unknown %q%s (valid: %s)", key, value, hint, strings.Join(valid, ", "))
