@@ -1,0 +1,90 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Passed is the sequence up to which every message has been returned or refused: a reader that keeps what was
+// returned elsewhere can purge up to there. It is of Next's goroutine.
+func (f *Feed) Passed() uint64 {
+	if first := f.book.firstPartial(); first != 0 {
+		return min(f.passed, first-1)
+	}
+	return f.passed
+}
+
+// Behind says whether the stream holds a message that Next has not looked at yet. It is of Next's goroutine.
+func (f *Feed) Behind(ctx context.Context) (bool, error) {
+	name := f.run.names.trajectories
+	behind := false
+	err := f.run.call(ctx, "look whether "+name+" holds more", name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		state := s.CachedInfo().State
+		next := max(f.Passed()+1, state.FirstSeq)
+		if behind = next <= state.LastSeq; !behind {
+			return nil
+		}
+		// What was deleted at the end of the stream still counts as its last.
+		info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
+		if err != nil {
+			return err
+		}
+		deleted := uint64(0)
+		for _, sequence := range info.State.Deleted {
+			if sequence >= next {
+				deleted++
+			}
+		}
+		behind = next+deleted <= info.State.LastSeq
+		return nil
+	})
+	return behind, err
+}
+
+// Refused counts the messages that the feed has refused by itself since it was asked last, by reason. It is of Next's
+// goroutine.
+func (f *Feed) Refused() map[Reason]int {
+	refused := f.refused
+	f.refused = map[Reason]int{}
+	return refused
+}
+
+// SetMaxPending bounds the messages returned and not acked anew, from now on. It is of Next's goroutine.
+func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
+	options := f.options
+	options.MaxPending = n
+	if err := options.validate(); err != nil {
+		return fmt.Errorf("configure feed: %w", err)
+	}
+	f.options = options
+	return f.openConsumer(ctx)
+}
+
+// Fullness is how full the stream is by messages or by bytes, or how near this reader is to MaxPending, whichever is the
+// most: at 1 nothing more can come.
+func (f *Feed) Fullness(ctx context.Context) (float64, error) {
+	name := f.run.names.trajectories
+	var full float64
+	err := f.run.call(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
+		s, err := f.run.js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		have, limits := s.CachedInfo().State, s.CachedInfo().Config
+		full = float64(f.book.pending()) / float64(f.options.MaxPending)
+		if limits.MaxMsgs > 0 {
+			full = max(full, float64(have.Msgs)/float64(limits.MaxMsgs))
+		}
+		if limits.MaxBytes > 0 {
+			full = max(full, float64(have.Bytes)/float64(limits.MaxBytes))
+		}
+		return nil
+	})
+	return full, err
+}
