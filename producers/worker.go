@@ -119,9 +119,9 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	case errors.Is(err, errDraining):
 		w.env.Metrics.episodeDropped("drained")
 		w.release(settling, lease, 0, log)
-	case errors.Is(err, errUnserved):
+	case errors.Is(err, errUnserved), errors.Is(err, streams.ErrUnserved):
 		w.env.Metrics.episodeDropped("unserved")
-		log.Warn("the engines are full or away: the ticket goes back", "err", err)
+		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, hopeless(err):
 		w.env.Metrics.episodeDropped("failed")

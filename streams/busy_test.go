@@ -50,3 +50,37 @@ func TestWaitingForAFullEngineEndsWithTheContext(t *testing.T) {
 	require.ErrorIs(t, err, enough)
 	require.NotErrorIs(t, err, ErrGenerate)
 }
+
+// Defect F9: a producer that was told to stop waited out its grace for engines that were gone. Calls that an engine serves go on.
+func TestACallThatNobodyServesEndsWhenItsCallerStops(t *testing.T) {
+	f := newFixture(t, true)
+	ending, served := make(chan struct{}), make(chan struct{})
+	g := f.run.Generator(GeneratorOptions{Ending: ending})
+	defer g.Close()
+	req := &schemas.GenerateRequest{Run: f.run.run, Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
+	waits := make(chan error, 1)
+	go func() {
+		_, err := g.Generate(f.ctx, req)
+		waits <- err
+	}()
+	close(ending)
+	require.ErrorIs(t, <-waits, ErrUnserved)
+
+	ending = make(chan struct{})
+	g = f.run.Generator(GeneratorOptions{Ending: ending})
+	defer g.Close()
+	f.serving(t, "engine", sampler(1, func(i int) error {
+		if i == 1 {
+			close(ending)
+			<-served
+		}
+		return nil
+	}))
+	go func() {
+		<-ending
+		close(served)
+	}()
+	out, err := g.Generate(f.ctx, req)
+	require.NoError(t, err)
+	require.Equal(t, sampled(req, 3), out.Tokens)
+}

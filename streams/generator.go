@@ -23,6 +23,9 @@ type GeneratorOptions struct {
 	// Retries is how often one call may go elsewhere without a token gained; 0 is 10. Waiting for the first engine to
 	// appear, or for one that is full, does not count: that ends with the context alone.
 	Retries int
+	// Ending is closed when the caller is about to stop: a call that an engine serves goes on, and one that none does fails
+	// with [ErrUnserved] rather than wait. nil never is.
+	Ending <-chan struct{}
 	// MaxEpisodes bounds the episodes whose engine is remembered; 0 is 65536. A forgotten one still works: it
 	// costs a prefill.
 	MaxEpisodes int
@@ -88,7 +91,7 @@ func (g *Generator) Close() {
 // Generate continues req.Tokens by at most req.MaxTokens tokens. It goes to the engine that served the episode
 // before, if that lives; if an engine dies or stops in the middle, another continues after the tokens that
 // came, so each token comes once and none is sampled again. Without any engine, and while the engines are full, it waits. It fails with
-// [ErrGenerate] if the engines refuse, and with the context's error when that ends first: the engine is then told
+// [ErrGenerate] if the engines refuse, with [ErrUnserved] where no engine serves it and the caller is stopping, and with the context's error when that ends first: the engine is then told
 // to stop.
 //
 // Invariant: whatever dies in between, the tokens are those that one engine would have sampled, each once.
@@ -132,13 +135,16 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 			out.Stop = stop
 			return out, nil
 		}
+		if g.ending() && (end.waited > 0 || end.busy) {
+			return nil, fmt.Errorf("%w: episode %s: the caller is stopping", ErrUnserved, req.Episode)
+		}
 		ask.Tokens = append(slices.Clip(req.Tokens), out.Tokens...)
 		ask.MaxTokens = req.MaxTokens - len(out.Tokens)
 		longest := pauseMax
 		if busy > 0 {
 			longest = busyMax
 		}
-		if err := pause(ctx, max(failures, end.waited, busy), longest); err != nil {
+		if err := g.pause(ctx, max(failures, end.waited, busy), longest); err != nil {
 			return nil, err
 		}
 	}
@@ -398,12 +404,30 @@ const (
 	busyMax  = 5 * time.Second
 )
 
+// ending says whether the caller is about to stop.
+func (g *Generator) ending() bool {
+	select {
+	case <-g.opts.Ending:
+		return true
+	default:
+		return false
+	}
+}
+
 // pause waits before another try: backoffMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
-// does not wait.
-func pause(ctx context.Context, n int, longest time.Duration) error {
+// does not wait. The caller's stopping ends it.
+func (g *Generator) pause(ctx context.Context, n int, longest time.Duration) error {
 	if n <= 0 {
 		return nil
 	}
 	d := min(backoffMin<<min(n-1, 10), longest)
-	return wait(ctx, d/2+rand.N(d/2+1))
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-g.opts.Ending:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 		return err
 	}
 	defer tickets.Close()
-	generator := run.Generator(streams.GeneratorOptions{})
+	generator := run.Generator(streams.GeneratorOptions{Ending: ctx.Done()})
 	defer generator.Close()
 	s.health.Set("run", nil)
 	s.log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)
