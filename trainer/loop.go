@@ -380,6 +380,10 @@ func (t *trainer) purge(ctx context.Context) error {
 func (t *trainer) publish(ctx context.Context) error {
 	began := t.deps.Now()
 	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
+		if errors.Is(err, ErrFenced) && t.deps.Stream.Check(ctx) == nil {
+			// Nobody else has the run: what is published is of a step that this run did before it went back.
+			err = t.abandoned()
+		}
 		return fmt.Errorf("publish version %d: %w", t.version.Version, err)
 	}
 	t.version.Weights = nil // a whole copy of the model, which nothing reads again
@@ -396,6 +400,18 @@ func (t *trainer) publish(ctx context.Context) error {
 		Step: t.step, PolicyVersion: t.step,
 	})
 	return nil
+}
+
+// ErrAbandoned is returned, wrapped, by a trainer that went back to an older checkpoint and trained a step otherwise than
+// the version of it that is published.
+var ErrAbandoned = errors.New("it is published with other weights")
+
+// abandoned says what to do then. A version is not replaced: engines sample from it, and trajectories that wait in the
+// stream name it.
+func (t *trainer) abandoned() error {
+	return fmt.Errorf("%w: the run went back to an older checkpoint, and the step came out otherwise than before. "+
+		"A published version is never replaced: go on from here as a new run, with --run.name and --model.folder %s --trainer.cold_start.steps 0; "+
+		"or remove that folder and put back the checkpoints that were newer", ErrAbandoned, t.store.Path(t.step))
 }
 
 // How tickets are sent.

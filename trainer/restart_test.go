@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"testing"
 	"weak"
@@ -250,4 +251,35 @@ func TestUnreadableControlIsWrittenAnew(t *testing.T) {
 	require.NoError(t, err)
 	err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, "has published version 6", "a lost folder is not taken for a fresh run without control either")
+}
+
+// Defect P17: going back with another learning rate ended, at each start, with an error about another trainer.
+func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	run := streamtest.Open(t, streamtest.Conn(t))
+	rest := working(t, run)
+	cfg := takenOver(t)
+	cfg.Steps = 4
+	trainOver(t, cfg, run)
+	published, err := run.LatestManifest(t.Context())
+	require.NoError(t, err)
+
+	// As it was, it goes on.
+	require.NoError(t, os.RemoveAll(checkpoint.StepDir(cfg.Checkpoint.Dir, 4)))
+	trainOver(t, cfg, run)
+
+	require.NoError(t, os.RemoveAll(checkpoint.StepDir(cfg.Checkpoint.Dir, 4)))
+	cfg.Steps, cfg.Optimizer.LearningRate = 6, 0.1
+	for range 2 {
+		stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+		require.NoError(t, err)
+		err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+		require.ErrorIs(t, err, ErrAbandoned)
+		require.NotErrorIs(t, err, ErrFenced)
+		require.ErrorContains(t, err, "--model.folder "+checkpoint.StepDir(cfg.Checkpoint.Dir, 4)+" --trainer.cold_start.steps 0")
+	}
+	now, err := run.LatestManifest(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, published, now, "the published version stays")
+	rest()
 }
