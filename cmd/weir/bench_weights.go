@@ -59,7 +59,7 @@ and says how long each part takes until a caller has the first token of the vers
 			return fmt.Errorf("make a folder for the runs: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(b.home)) }()
-		b.base = config.Default()
+		b.base = config.TwoHop()
 		b.base.Run.Dir, b.base.Eval.Every, b.base.Telemetry.Listen, b.base.Broker.Listen = b.home, 0, "", ""
 		b.base.Trainer.Publish.DType = "bfloat16"
 		if b.base, _, err = a.loadOver(cmd, b.base); err != nil {

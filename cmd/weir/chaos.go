@@ -89,7 +89,7 @@ the exit status says whether every promise held.`,
 
 // chaosRun resolves the configuration of the run and writes it where the roles read it.
 func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
-	base := config.Default()
+	base := config.TwoHop()
 	small(base)
 	// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
 	// has left REJECTED cannot be accounted for.

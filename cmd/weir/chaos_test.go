@@ -29,7 +29,7 @@ import (
 func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Config {
 	t.Helper()
 	home := t.TempDir()
-	base := config.Default()
+	base := config.TwoHop()
 	small(base)
 	base.Run.Dir = home
 	address, err := freeAddress()
@@ -100,7 +100,7 @@ func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {
 // Five processes learn what one learns, although each of them is killed while it works.
 func TestFiveProcessesLearnThoughEachIsKilled(t *testing.T) {
 	c := harnessed(t, chaos.ModeProcesses, func(cfg *config.Config) {
-		d := config.Default()
+		d := config.TwoHop()
 		cfg.Trainer.BatchGroups, cfg.Trainer.GroupSize = d.Trainer.BatchGroups, d.Trainer.GroupSize
 		cfg.Trainer.Minibatches, cfg.Trainer.Optimizer = d.Trainer.Minibatches, d.Trainer.Optimizer
 		cfg.Trainer.Eta, cfg.Streams.MaxTrajectories = d.Trainer.Eta, d.Streams.MaxTrajectories

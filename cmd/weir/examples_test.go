@@ -46,6 +46,16 @@ func TestDemoExampleIsTheDefault(t *testing.T) {
 	require.Equal(t, config.Values(config.Default()), config.Values(cfg))
 }
 
+// examples/countries-two-hop.yaml says what sets the easier demonstration apart.
+func TestTwoHopExampleIsTwoHop(t *testing.T) {
+	t.Parallel()
+	cfg, want := config.Default(), config.TwoHop()
+	_, err := config.Load(cfg, config.Sources{Files: []string{filepath.Join(root, "examples", "countries-two-hop.yaml")}})
+	require.NoError(t, err)
+	want.Run.Name = "two-hop"
+	require.Equal(t, config.Values(want), config.Values(cfg))
+}
+
 // The example of a corpus of one's own trains for two small steps through every role, and each number that it
 // writes down has its place in docs/metrics.md.
 func TestOwnCorpusTrains(t *testing.T) {

@@ -17,7 +17,9 @@ import (
 // out, or version 0 was made otherwise, under another value.
 func lasting(key string) bool {
 	switch key {
-	case "run.seed", "trainer.critic.network", "task.name", "task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries":
+	case "run.seed", "trainer.critic.network", "task.name",
+		"task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries",
+		"task.library.split_seed", "task.library.test_countries", "task.library.validation_countries":
 		return true
 	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens":
 		return false
@@ -35,7 +37,7 @@ func algorithmic(key string) bool {
 	}
 	for _, section := range []string{
 		"trainer.advantage.", "trainer.loss.", "trainer.selection.", "trainer.optimizer.", "trainer.critic.", "trainer.sampling.",
-		"task.reward.", "task.search.", "task.countries.", "agent.",
+		"task.reward.", "task.search.", "task.countries.", "task.library.", "agent.",
 	} {
 		if strings.HasPrefix(key, section) {
 			return true

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -43,8 +44,11 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	}
 	values := map[string]float64{"time/total": took.Seconds()}
 	about, kind := "", func(string) string { return "" }
-	if s.cfg.Task.Name == countries.Name {
-		about, kind = " about countries and regions\nthat no training question names", countries.About
+	switch s.cfg.Task.Name {
+	case library.Name:
+		about, kind = heldOut, library.About
+	case countries.Name:
+		about, kind = heldOut, countries.About
 	}
 	if len(scores) > 0 {
 		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, about, m.Version, scoreTable(scores, kind))
@@ -84,6 +88,9 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		s.cfg.Run.Name, s.cfg.Run.Dir)
 	return nil
 }
+
+// heldOut says what the questions of the built-in data's test split are about.
+const heldOut = " about countries and regions\nthat no training question names"
 
 // learntByHeart says, where no held-out answer is right though most in training are, why that may be.
 func learntByHeart(tested float64, records []report.Record) string {

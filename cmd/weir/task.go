@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/trainer"
 )
@@ -34,6 +35,12 @@ func newTask(cfg *config.Config) (*task, error) {
 	t := &task{}
 	var err error
 	switch cfg.Task.Name {
+	case library.Name:
+		var made *library.Task
+		if made, err = library.New(cfg.Task.Library); err != nil {
+			return nil, err
+		}
+		t.data, t.tokenizer, t.demonstrations = made.Dataset, made.Tokenizer, made
 	case countries.Name:
 		var made *countries.Task
 		if made, err = countries.New(cfg.Task.Countries); err != nil {

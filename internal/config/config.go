@@ -18,6 +18,7 @@ import (
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
@@ -108,7 +109,7 @@ func (m Model) Config(vocabulary int) gpu.Config {
 
 // Task says what the agent is trained on.
 type Task struct {
-	// Name is countries, the built-in data, or search, the files below. Defaults to "countries".
+	// Name is library or countries, with data of their own, or search, the files below. Defaults to "library".
 	Name string `koanf:"name"`
 	// Corpus is a JSONL file of passages, {"title", "text"}; Questions one of questions, {"question", "answers",
 	// "source", "split", "id"}, the first two needed. For the search task.
@@ -121,6 +122,7 @@ type Task struct {
 	// search task. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
 
+	Library   library.Config     `koanf:"library"`
 	Countries countries.Config   `koanf:"countries"`
 	Search    tools.SearchConfig `koanf:"search"`
 	// Latency is added to every search, to stand for a real service's.
@@ -147,6 +149,19 @@ type Eval struct {
 
 // Default is the demonstration.
 func Default() *Config {
+	c := TwoHop()
+	c.Task.Name = library.Name
+	c.Model.MaxPositions = 192
+	c.Trainer.Limits.MaxTurns, c.Trainer.Limits.MaxTokens = 6, 192
+	c.Trainer.BatchGroups, c.Trainer.Minibatches = 16, 2
+	c.Trainer.Steps = 50
+	c.Trainer.ColdStart.Steps = 2000
+	return c
+}
+
+// TwoHop is an easier demonstration, which learns its task in a few steps: task countries. examples/countries-two-hop.yaml
+// holds what sets it apart from the default.
+func TwoHop() *Config {
 	c := &Config{
 		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
 		Broker: Broker{BrokerConfig: streams.DefaultBrokerConfig()},
@@ -155,7 +170,7 @@ func Default() *Config {
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
 		Task: Task{
-			Name: countries.Name, Countries: countries.DefaultConfig(), Search: tools.DefaultSearchConfig(),
+			Name: countries.Name, Library: library.DefaultConfig(), Countries: countries.DefaultConfig(), Search: tools.DefaultSearchConfig(),
 			ToolTimeout: 30 * time.Second, Reward: tasks.DefaultRewardConfig(),
 		},
 		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(), Agent: search.DefaultConfig(),
@@ -307,14 +322,15 @@ func (m Model) Validate() error {
 func (t Task) Validate() error {
 	var f faults
 	switch t.Name {
-	case countries.Name:
-		f.section("countries", t.Countries.Validate())
+	case library.Name, countries.Name:
 	case TaskSearch:
 		f.check("corpus", t.Corpus != "", "the search task needs a JSONL file of passages")
 		f.check("questions", t.Questions != "", "the search task needs a JSONL file of questions")
 	default:
-		f.check("name", false, fmt.Sprintf("%q: want %s or %s", t.Name, countries.Name, TaskSearch))
+		f.check("name", false, fmt.Sprintf("%q: want %s, %s or %s", t.Name, library.Name, countries.Name, TaskSearch))
 	}
+	f.section("library", t.Library.Validate())
+	f.section("countries", t.Countries.Validate())
 	f.section("search", t.Search.Validate())
 	f.section("latency", t.Latency.Validate())
 	f.check("tool_timeout", t.ToolTimeout > 0, fmt.Sprintf("%s: must be positive", t.ToolTimeout))

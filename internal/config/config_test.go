@@ -43,9 +43,9 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		`run.name: "no spaces": want up to 64 letters, digits, - or _`,
 		"task.corpus: the search task needs a JSONL file of passages",
 		"task.questions: the search task needs a JSONL file of questions",
-		"trainer.cold_start.steps: 1200: the cold start needs task.demonstrations; 0 does without",
+		"trainer.cold_start.steps: 2000: the cold start needs task.demonstrations; 0 does without",
 		"producer.max_deliver: 9: must not exceed streams.max_deliver, 5",
-		"trainer.limits.max_tokens: 1000: must not exceed model.max_positions, 160",
+		"trainer.limits.max_tokens: 1000: must not exceed model.max_positions, 192",
 		`broker.listen: "0.0.0.0:4222": other machines reach it: set tls.cert and tls.key, or allow_plain`,
 		`broker.url: "http://b:4222": want nats://host:4222, or tls://host:4222`,
 		"model.heads: 3: a head is hidden / heads wide, here 21: must be even",
@@ -61,7 +61,7 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 func TestTheTicketStreamHasRoomForWhatIsIssued(t *testing.T) {
 	t.Parallel()
 	for tickets, flags := range map[string]map[string]string{
-		"1280":  {},
+		"640":   {},
 		"40960": {"trainer.batch_groups": "512", "trainer.group_size": "16", "streams.max_trajectories": "1000000"},
 		"144":   {"trainer.eta": "0", "trainer.batch_groups": "16", "trainer.advantage.name": "remax"},
 		"64":    {"trainer.max_concurrent_groups": "8"},

@@ -54,7 +54,7 @@ func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 	for key, want := range map[string][]string{
 		"trainer.loss.options.old": {"proximal", "behaviour"}, "inference.swap": {"keep", "recompute", "drain"},
 		"agent.invalid": {"end", "feedback"}, "task.reward.normalizer": {"alphanumeric", "squad", "words"},
-		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "task.name": {"countries", "search"},
+		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "task.name": {"library", "countries", "search"},
 	} {
 		e, err := Explain(key)
 		require.NoError(t, err)
@@ -68,9 +68,9 @@ func TestExplainSaysWhatBoundsAKey(t *testing.T) {
 	e, err := Explain("trainer.limits.max_tokens")
 	require.NoError(t, err)
 	require.Equal(t, Entry{
-		Key: "trainer.limits.max_tokens", Type: "integer", Unit: "tokens", Default: "96",
+		Key: "trainer.limits.max_tokens", Type: "integer", Unit: "tokens", Default: "192",
 		Meaning: "max_tokens bounds the tokens of a segment, prompt and tools included.",
-		Rules:   []string{"must be positive", "must not exceed model.max_positions, 160"},
+		Rules:   []string{"must be positive", "must not exceed model.max_positions, 192"},
 	}, e)
 	e, err = Explain("trainer.loss.options.tau_positive")
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/library"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -41,9 +42,10 @@ func (c *Config) unread(key string) string {
 		}
 	case section == "model" && name != "folder" && name != "max_positions" && c.Model.Folder != "":
 		return "model.folder says what the model is"
-	case section == "task" && c.Task.Name == countries.Name && slices.Contains([]string{"corpus", "questions", "demonstrations", "tokenizer"}, name):
-		return "task countries has data of its own: set task.name to " + TaskSearch
-	case strings.HasPrefix(key, "task.countries.") && c.Task.Name != countries.Name:
+	case section == "task" && c.Task.Name != TaskSearch && slices.Contains([]string{"corpus", "questions", "demonstrations", "tokenizer"}, name):
+		return "task " + c.Task.Name + " has data of its own: set task.name to " + TaskSearch
+	case strings.HasPrefix(key, "task.library.") && c.Task.Name != library.Name,
+		strings.HasPrefix(key, "task.countries.") && c.Task.Name != countries.Name:
 		return "task.name is " + c.Task.Name
 	case strings.HasPrefix(key, "task.reward.length_target.") && c.Task.Reward.Length == 0:
 		return "task.reward.length is 0"

@@ -33,7 +33,7 @@ func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 	require.NoError(t, err)
 	unread := cfg.Unread(origins)
 	require.Len(t, unread, 2)
-	require.Contains(t, unread[0].Problem, "task countries has data of its own")
+	require.Contains(t, unread[0].Problem, "task library has data of its own")
 	require.Contains(t, unread[1].Problem, "no process reward")
 	require.Empty(t, Default().Unread(nil))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/facts"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -40,6 +41,13 @@ const (
 	questionTemplate = "what is the %s of %s ?"
 	notFound         = "nothing found." // what the search tool says
 )
+
+// fields are what can be asked of a country.
+var fields = [...]string{"capital", "currency", "code"}
+
+func field(c *facts.Country, i int) string {
+	return [...]string{c.Capital, c.Currency, c.Code}[i]
+}
 
 // Config says how the countries are divided and how demonstrations are made.
 type Config struct {
@@ -89,11 +97,11 @@ func New(cfg Config) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
-	countries, err := load()
+	countries, err := facts.Load()
 	if err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
-	divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
+	facts.Divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
 	data := &tasks.Dataset{Name: Name, Passages: passages(countries), Questions: questions(countries)}
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
@@ -105,14 +113,14 @@ func New(cfg Config) (*Task, error) {
 	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: newDemonstrations(cfg.Demo, tok, names(countries))}, nil
 }
 
-func passages(countries []*country) []tasks.Passage {
+func passages(countries []*facts.Country) []tasks.Passage {
 	var out []tasks.Passage
 	for _, c := range countries {
-		out = append(out, tasks.Passage{Title: c.name, Text: countryPassage(c.name, c.capital, c.currency, c.code, c.neighbour)})
+		out = append(out, tasks.Passage{Title: c.Name, Text: countryPassage(c.Name, c.Capital, c.Currency, c.Code, c.Neighbour)})
 	}
 	for _, c := range countries {
-		for _, region := range c.regions {
-			out = append(out, tasks.Passage{Title: region, Text: regionPassage(region, c.name)})
+		for _, region := range c.Regions {
+			out = append(out, tasks.Passage{Title: region, Text: regionPassage(region, c.Name)})
 		}
 	}
 	return out
@@ -131,29 +139,29 @@ func regionPassage(region, country string) string {
 }
 
 // questions asks everything that can be asked within each split.
-func questions(countries []*country) map[tasks.Split][]schemas.Prompt {
-	byName := map[string]*country{}
+func questions(countries []*facts.Country) map[tasks.Split][]schemas.Prompt {
+	byName := map[string]*facts.Country{}
 	for _, c := range countries {
-		byName[c.name] = c
+		byName[c.Name] = c
 	}
 	out := map[tasks.Split][]schemas.Prompt{}
 	for _, c := range countries {
-		ask := func(kind, subject string, of *country, of0 string) {
-			for i, field := range fields {
-				out[c.split] = append(out[c.split], schemas.Prompt{
-					ID:      strings.Join([]string{Name, kind, field, of0}, "/"),
-					Text:    fmt.Sprintf(questionTemplate, field, subject),
-					Answers: []string{of.field(i)},
+		ask := func(kind, subject string, of *facts.Country, of0 string) {
+			for i, name := range fields {
+				out[c.Split] = append(out[c.Split], schemas.Prompt{
+					ID:      strings.Join([]string{Name, kind, name, of0}, "/"),
+					Text:    fmt.Sprintf(questionTemplate, name, subject),
+					Answers: []string{field(of, i)},
 					Source:  kind,
 				})
 			}
 		}
-		ask(KindOneHop, c.name, c, c.name)
-		neighbour := byName[c.neighbour]
+		ask(KindOneHop, c.Name, c, c.Name)
+		neighbour := byName[c.Neighbour]
 		if neighbour != nil {
-			ask(KindNeighbour, "the neighbour of "+c.name, neighbour, c.name)
+			ask(KindNeighbour, "the neighbour of "+c.Name, neighbour, c.Name)
 		}
-		for _, region := range c.regions {
+		for _, region := range c.Regions {
 			ask(KindRegion, "the country of "+region, c, region)
 			if neighbour != nil {
 				ask(KindRegionThenBy, "the neighbour of the country of "+region, neighbour, region)
@@ -165,11 +173,11 @@ func questions(countries []*country) map[tasks.Split][]schemas.Prompt {
 
 // names are all names that occur, each as often as it is some country's name, capital, currency, code or
 // region: the pool that made-up names are drawn from.
-func names(countries []*country) []string {
+func names(countries []*facts.Country) []string {
 	var out []string
 	for _, c := range countries {
-		out = append(out, c.name, c.capital, c.currency, c.code)
-		out = append(out, c.regions...)
+		out = append(out, c.Name, c.Capital, c.Currency, c.Code)
+		out = append(out, c.Regions...)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/facts"
 )
 
 func newTask(tb testing.TB) *Task {
@@ -16,18 +17,18 @@ func newTask(tb testing.TB) *Task {
 	return task
 }
 
-func divided(t *testing.T) []*country {
+func divided(t *testing.T) []*facts.Country {
 	t.Helper()
-	countries, err := load()
+	countries, err := facts.Load()
 	require.NoError(t, err)
-	divide(countries, 30, 49, DefaultConfig().SplitSeed)
+	facts.Divide(countries, 30, 49, DefaultConfig().SplitSeed)
 	return countries
 }
 
 func TestSplitSizes(t *testing.T) {
 	got := map[tasks.Split]int{}
 	for _, c := range divided(t) {
-		got[c.split]++
+		got[c.Split]++
 	}
 	require.Equal(t, map[tasks.Split]int{tasks.Train: 119, tasks.Validation: 30, tasks.Test: 49}, got)
 }
@@ -39,25 +40,25 @@ func TestSplitsDoNotLeak(t *testing.T) {
 	task := newTask(t)
 	splitOf := map[string]tasks.Split{} // by key
 	for _, c := range countries {
-		for _, name := range append([]string{c.name, c.capital}, c.regions...) {
-			other, known := splitOf[key(name)]
-			require.True(t, !known || other == c.split, "%q is in %s and in %s", name, other, c.split)
-			splitOf[key(name)] = c.split
+		for _, name := range append([]string{c.Name, c.Capital}, c.Regions...) {
+			other, known := splitOf[facts.Key(name)]
+			require.True(t, !known || other == c.Split, "%q is in %s and in %s", name, other, c.Split)
+			splitOf[facts.Key(name)] = c.Split
 		}
 	}
 	for _, c := range countries {
-		require.True(t, c.neighbour == "" || splitOf[key(c.neighbour)] == c.split, "%s's neighbour %s", c.name, c.neighbour)
+		require.True(t, c.Neighbour == "" || splitOf[facts.Key(c.Neighbour)] == c.Split, "%s's neighbour %s", c.Name, c.Neighbour)
 	}
 	for _, split := range tasks.Splits() {
 		for _, q := range task.Questions[split] {
 			subject := q.ID[strings.LastIndex(q.ID, "/")+1:]
 			require.True(t, strings.HasSuffix(q.Text, " of "+subject+" ?"), q.Text)
-			require.Equal(t, split, splitOf[key(subject)], q.Text)
+			require.Equal(t, split, splitOf[facts.Key(subject)], q.Text)
 			for _, answer := range q.Answers {
 				if strings.Contains(q.ID, "/capital/") {
-					require.Equal(t, split, splitOf[key(answer)], "the answer to %s", q.Text)
+					require.Equal(t, split, splitOf[facts.Key(answer)], "the answer to %s", q.Text)
 				} else {
-					require.NotContains(t, splitOf, key(answer), "the answer to %s", q.Text)
+					require.NotContains(t, splitOf, facts.Key(answer), "the answer to %s", q.Text)
 				}
 			}
 		}

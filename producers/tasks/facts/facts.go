@@ -1,4 +1,4 @@
-package countries
+package facts
 
 import (
 	"cmp"
@@ -17,26 +17,28 @@ const (
 	maxRegions   = 5
 )
 
-// country is what the task knows of one country. All text is lower case ASCII.
-type country struct {
-	name, capital, currency, code string
-	borders                       []string // names of countries that are kept, in the data's order
-	regions                       []string // names that no other region and no country has
-	split                         tasks.Split
-	neighbour                     string // the first border in the same split; "" if there is none
+// Country is what is known of one country. All text is lower case ASCII.
+type Country struct {
+	Name, Capital, Currency, Code string
+	// Domain, Abbreviation and Number are its codes in ISO 3166-1: two letters, three letters, three digits.
+	Domain, Abbreviation, Number string
+	// Area in square kilometres, at most 0 when the data has none.
+	Area float64
+	// Latitude and Longitude of its middle, in degrees, north and east positive.
+	Latitude, Longitude float64
+	// Borders are names of countries that are kept, in the data's order.
+	Borders []string
+	// Regions are names that no other region and no country has.
+	Regions []string
+	Split   tasks.Split
+	// Neighbour is the first border in the same split; "" if there is none.
+	Neighbour string
 }
 
-// fields are what can be asked of a country.
-var fields = [...]string{"capital", "currency", "code"}
-
-func (c *country) field(i int) string {
-	return [...]string{c.capital, c.currency, c.code}[i]
-}
-
-// load reads the countries that the task keeps, sorted by name: those with an ASCII name, capital, currency
+// Load reads the countries that are kept, sorted by name: those with an ASCII name, capital, currency
 // and calling code, none too long, and a capital that no kept country has (Kingston is Jamaica's and Norfolk
 // Island's). The regions of each are the first few whose names are nothing else's.
-func load() ([]*country, error) {
+func Load() ([]*Country, error) {
 	all := gountries.New().FindAllCountries() // a map: its order is random
 	raw := make([]gountries.Country, 0, len(all))
 	for _, c := range all {
@@ -44,24 +46,26 @@ func load() ([]*country, error) {
 	}
 	slices.SortFunc(raw, func(a, b gountries.Country) int { return cmp.Compare(a.Alpha3, b.Alpha3) })
 
-	byAlpha3 := map[string]*country{}
+	byAlpha3 := map[string]*Country{}
 	taken := map[string]bool{}         // names of countries, as keys
-	capitalOf := map[string]*country{} // who has a capital of this name, by key
-	var kept []*country
+	capitalOf := map[string]*Country{} // who has a capital of this name, by key
+	var kept []*Country
 	for _, r := range raw {
 		if len(r.Currencies) == 0 || len(r.CallingCodes) == 0 {
 			continue
 		}
-		c := &country{
-			name:     clean(r.Name.Common),
-			capital:  clean(r.Capital),
-			currency: clean(r.Currencies[0]),
-			code:     clean(r.CallingCodes[0]),
+		c := &Country{
+			Name:     clean(r.Name.Common),
+			Capital:  clean(r.Capital),
+			Currency: clean(r.Currencies[0]),
+			Code:     clean(r.CallingCodes[0]),
+			Domain:   clean(r.Alpha2), Abbreviation: clean(r.Alpha3), Number: clean(r.CCN3), Area: r.Area,
+			Latitude: r.Latitude, Longitude: r.Longitude,
 		}
-		if c.name == "" || c.capital == "" || c.currency == "" || c.code == "" || taken[key(c.name)] || capitalOf[key(c.capital)] != nil {
+		if c.Name == "" || c.Capital == "" || c.Currency == "" || c.Code == "" || taken[Key(c.Name)] || capitalOf[Key(c.Capital)] != nil {
 			continue
 		}
-		taken[key(c.name)], capitalOf[key(c.capital)] = true, c
+		taken[Key(c.Name)], capitalOf[Key(c.Capital)] = true, c
 		byAlpha3[r.Alpha3] = c
 		kept = append(kept, c)
 	}
@@ -72,7 +76,7 @@ func load() ([]*country, error) {
 	regionsOf := map[string]int{} // how many countries have a region of this name, by key
 	for _, r := range raw {
 		for _, name := range regionNames(r) {
-			regionsOf[key(name)]++
+			regionsOf[Key(name)]++
 		}
 	}
 	for _, r := range raw {
@@ -82,22 +86,22 @@ func load() ([]*country, error) {
 		}
 		for _, alpha3 := range r.Borders {
 			if other := byAlpha3[alpha3]; other != nil {
-				c.borders = append(c.borders, other.name)
+				c.Borders = append(c.Borders, other.Name)
 			}
 		}
 		for _, name := range regionNames(r) {
-			foreign := capitalOf[key(name)] != nil && capitalOf[key(name)] != c
-			if len(c.regions) < maxRegions && regionsOf[key(name)] == 1 && !taken[key(name)] && !foreign {
-				c.regions = append(c.regions, name)
+			foreign := capitalOf[Key(name)] != nil && capitalOf[Key(name)] != c
+			if len(c.Regions) < maxRegions && regionsOf[Key(name)] == 1 && !taken[Key(name)] && !foreign {
+				c.Regions = append(c.Regions, name)
 			}
 		}
 	}
-	slices.SortFunc(kept, func(a, b *country) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(kept, func(a, b *Country) int { return cmp.Compare(a.Name, b.Name) })
 	return kept, nil
 }
 
-// key is what a search can tell names apart by: their words. "north-east" and "north east" are the same.
-func key(name string) string {
+// Key is what a search can tell names apart by: their words. "north-east" and "north east" are the same.
+func Key(name string) string {
 	return strings.Join(strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' || r == '\'' }), " ")
 }
 
@@ -105,7 +109,7 @@ func key(name string) string {
 func regionNames(c gountries.Country) []string {
 	var names []string
 	for _, s := range c.SubDivisions() {
-		if name := clean(s.Name); name != "" && !slices.ContainsFunc(names, func(n string) bool { return key(n) == key(name) }) {
+		if name := clean(s.Name); name != "" && !slices.ContainsFunc(names, func(n string) bool { return Key(n) == Key(name) }) {
 			names = append(names, name)
 		}
 	}
@@ -135,12 +139,12 @@ func clean(name string) string {
 	return name
 }
 
-// divide puts every country into a split. Countries are dealt in pairs of neighbours where that can be
+// Divide puts every country into a split. Countries are dealt in pairs of neighbours where that can be
 // done, so that most have a neighbour in their own split and two-hop questions exist in the small ones.
-func divide(countries []*country, validation, test int, seed uint64) {
-	byName := map[string]*country{}
+func Divide(countries []*Country, validation, test int, seed uint64) {
+	byName := map[string]*Country{}
 	for _, c := range countries {
-		byName[c.name] = c
+		byName[c.Name] = c
 	}
 	rng := rand.New(rand.NewPCG(seed, 0))
 	room := map[tasks.Split]int{
@@ -150,30 +154,30 @@ func divide(countries []*country, validation, test int, seed uint64) {
 	}
 	for _, i := range rng.Perm(len(countries)) {
 		c := countries[i]
-		if c.split != "" {
+		if c.Split != "" {
 			continue
 		}
 		// A split is drawn in proportion to the room it has left, so all fill together.
 		draw := rng.IntN(room[tasks.Train] + room[tasks.Validation] + room[tasks.Test])
 		for _, split := range tasks.Splits() {
 			if draw -= room[split]; draw < 0 {
-				c.split = split
+				c.Split = split
 				break
 			}
 		}
-		room[c.split]--
-		for _, name := range c.borders {
-			if other := byName[name]; other.split == "" && room[c.split] > 0 {
-				other.split = c.split
-				room[c.split]--
+		room[c.Split]--
+		for _, name := range c.Borders {
+			if other := byName[name]; other.Split == "" && room[c.Split] > 0 {
+				other.Split = c.Split
+				room[c.Split]--
 				break
 			}
 		}
 	}
 	for _, c := range countries {
-		for _, name := range c.borders {
-			if byName[name].split == c.split {
-				c.neighbour = name
+		for _, name := range c.Borders {
+			if byName[name].Split == c.Split {
+				c.Neighbour = name
 				break
 			}
 		}

@@ -1,0 +1,141 @@
+package library
+
+import (
+	"math/rand/v2"
+	"slices"
+	"unicode"
+
+	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/facts"
+)
+
+// Demonstrations are scripted trajectories in made-up worlds, numbered from 0 without end. Each is right in its world.
+// Names are random words of the vocabulary and every demonstration has its own facts, kept in books of its own world's
+// choice, so none can be remembered and only reading and copying helps. Safe for concurrent use.
+type Demonstrations struct {
+	cfg     DemoConfig
+	tok     *tokenizer.Tokenizer
+	words   []string // what names are made of
+	lengths []int    // words of each real name: made-up ones are as long
+	usual   [len(realShelf)][]string
+}
+
+func newDemonstrations(cfg DemoConfig, tok *tokenizer.Tokenizer, places []*place) *Demonstrations {
+	d := &Demonstrations{cfg: cfg, tok: tok}
+	for fact := range d.usual {
+		d.usual[fact] = usual(fact, cfg.UsualBooks)
+	}
+	fixed := tokenizer.LowerWords(wording)
+	for _, p := range places {
+		for _, name := range slices.Concat([]string{p.name}, p.values[:], p.regions) {
+			n := 0
+			for _, word := range tokenizer.LowerWords(name) {
+				if r := rune(word[0]); (unicode.IsLetter(r) || unicode.IsDigit(r)) && !slices.Contains(fixed, word) {
+					d.words = append(d.words, word)
+					n++
+				}
+			}
+			if n > 0 {
+				d.lengths = append(d.lengths, n)
+			}
+		}
+	}
+	slices.Sort(d.words)
+	d.words = slices.Compact(d.words)
+	return d
+}
+
+// Demonstration returns the tokens of the i-th one and a mask with 1 where the demonstrator, not the prompt
+// or the tool, wrote the token. It depends on the configuration and i alone.
+func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
+	places, in, q := d.draw(i)
+	found := map[string]string{}
+	for _, p := range passages(places, in) {
+		found[p.Title] = p.Text
+	}
+	write := func(acts uint8, text string) {
+		from := len(tokens)
+		tokens = d.tok.Append(tokens, text)
+		for range tokens[from:] {
+			mask = append(mask, acts)
+		}
+	}
+	write(0, says(tasks.TokenBegin, q.text))
+	for _, search := range q.searches {
+		write(1, says(tasks.TokenSearch, search, tasks.TokenSearchEnd))
+		write(0, says(tasks.TokenInfo, found[search], tasks.TokenInfoEnd))
+	}
+	write(1, says(tasks.TokenAnswer, q.answer, tasks.TokenAnswerEnd))
+	return tokens, mask
+}
+
+// draw makes up the i-th world, its books, and a question about it.
+func (d *Demonstrations) draw(i uint64) ([]*place, shelf, question) {
+	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
+	searches := 1
+	if i >= d.cfg.OneHopFirst {
+		searches += rng.IntN(len(Kinds()))
+	}
+	var in shelf
+	for fact := range in {
+		in[fact] = pick(rng, d.usual[fact])
+	}
+	for {
+		places := d.places(rng)
+		for range 8 { // a world may have no question of the kind
+			if q, ok := ask(rng, searches, places, in); ok {
+				return places, in, q
+			}
+		}
+	}
+}
+
+// madeUp is how many places a world has.
+const madeUp = 5
+
+func (d *Demonstrations) places(rng *rand.Rand) []*place {
+	places := make([]*place, madeUp)
+	taken := map[string]bool{} // by facts.Key: a search must find one thing
+	for i := range places {
+		p := &place{name: d.newName(rng, taken), regions: []string{d.newName(rng, taken)}}
+		for f := range p.values {
+			p.values[f] = d.name(rng)
+		}
+		places[i] = p
+	}
+	for i, p := range places {
+		for n := range p.next {
+			if rng.IntN(5) < 2 {
+				p.next[n] = places[(i+1+rng.IntN(madeUp-1))%madeUp]
+			}
+		}
+	}
+	return places
+}
+
+// newName draws a name that is not taken, and takes it.
+func (d *Demonstrations) newName(rng *rand.Rand, taken map[string]bool) string {
+	for {
+		if name := d.name(rng); !taken[facts.Key(name)] {
+			taken[facts.Key(name)] = true
+			return name
+		}
+	}
+}
+
+// name draws a made-up name, as long as a real one.
+func (d *Demonstrations) name(rng *rand.Rand) string {
+	name := pick(rng, d.words)
+	for range pick(rng, d.lengths) - 1 {
+		mark := " "
+		switch n := rng.IntN(20); {
+		case n < 3:
+			mark = "-"
+		case n < 4:
+			mark = "'"
+		}
+		name += mark + pick(rng, d.words)
+	}
+	return name
+}

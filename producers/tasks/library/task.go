@@ -1,0 +1,68 @@
+package library
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/facts"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Name is the task's name in tickets and configuration.
+const Name = "library"
+
+const notFound = "nothing found." // what the search tool says
+
+// Task is the data set, its tokenizer and its demonstrations.
+type Task struct {
+	*tasks.Dataset
+	Tokenizer *tokenizer.Tokenizer
+	*Demonstrations
+}
+
+// New makes the task. The same Config makes the same task, byte for byte, on every machine.
+func New(cfg Config) (*Task, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("task library: %w", err)
+	}
+	countries, err := load(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("task library: %w", err)
+	}
+	world := realPlaces(countries)
+	data := &tasks.Dataset{Name: Name, Questions: map[tasks.Split][]schemas.Prompt{}}
+	var all []*place
+	for _, split := range tasks.Splits() {
+		all = append(all, world[split]...)
+		data.Questions[split] = questions(split, world[split])
+	}
+	data.Passages = passages(all, realShelf)
+	if err := data.Validate(); err != nil {
+		return nil, fmt.Errorf("task library: %w", err)
+	}
+	tok, err := tasks.NewTokenizer(data, notFound, wording)
+	if err != nil {
+		return nil, fmt.Errorf("task library: %w", err)
+	}
+	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: newDemonstrations(cfg.Demo, tok, all)}, nil
+}
+
+// load reads the countries whose names cannot be taken for something else, and divides them.
+func load(cfg Config) ([]*facts.Country, error) {
+	countries, err := facts.Load()
+	if err != nil {
+		return nil, err
+	}
+	countries = slices.DeleteFunc(countries, func(c *facts.Country) bool {
+		c.Regions = slices.DeleteFunc(c.Regions, ambiguous)
+		return ambiguous(c.Name) || ambiguous(c.Capital)
+	})
+	divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
+	return countries, nil
+}
+
+// says is text as an agent's context has it.
+func says(parts ...string) string { return strings.Join(parts, " ") }
