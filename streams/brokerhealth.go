@@ -37,6 +37,7 @@ func (b *Broker) Health() error {
 // is room again: it is started again on the same store and ports as soon as the disk takes a file. Clients reconnect.
 func (b *Broker) tend() {
 	defer close(b.done)
+	defer b.log.lines.close()
 	defer b.lock.release()
 	for pause := restartPause; ; {
 		s, began := b.server.Load(), time.Now()

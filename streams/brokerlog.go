@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -12,14 +13,16 @@ import (
 // brokerLog hands the server's log to slog, and catches what the server takes for fatal: by itself it would
 // end the process.
 type brokerLog struct {
-	log *slog.Logger
+	log   *slog.Logger
+	lines *kinds
 
 	mu   sync.Mutex
 	last error
 }
 
 func newBrokerLog(log *slog.Logger) *brokerLog {
-	return &brokerLog{log: orDiscard(log).With("part", "broker")}
+	lines := newSparing(orDiscard(log).Handler())
+	return &brokerLog{log: slog.New(lines).With("part", "broker"), lines: lines.kinds}
 }
 
 func (l *brokerLog) lastFatal() error {
@@ -36,16 +39,35 @@ func (l *brokerLog) keep(err error) {
 }
 
 func (l *brokerLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *brokerLog) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
-func (l *brokerLog) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *brokerLog) Tracef(string, ...any)           {}
+
+// refused matches what the server says of each operation that it denies, with who asked: client, key and subject are the
+// client's to choose, and may be a million.
+var refused = regexp.MustCompile(`(Publish|Subscription|Reply Subject) Violation|[Aa]uthoriz|[Aa]uthentication|TLS .*handshake error`)
+
+// Errorf lets of what clients are refused one line in a while through, with how many there were.
+func (l *brokerLog) Errorf(format string, v ...any) {
+	line := printable(fmt.Sprintf(format, v...))
+	if what := refused.FindString(line); what != "" {
+		l.log.Warn("broker refuses a client", "reason", what, "line", line)
+		return
+	}
+	l.log.Error(line)
+}
+
+// printable is text with its control characters shown and not obeyed: a stranger chose part of it.
+func printable(text string) string {
+	quoted := strconv.QuoteToGraphic(text)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
+}
+func (l *brokerLog) Debugf(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *brokerLog) Tracef(string, ...any)          {}
 
 // recovery matches what the server says of each stream when the broker before it was killed. It reads the messages
 // themselves then, and nobody has to look.
 var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|errored: prior state file)`)
 
 func (l *brokerLog) Warnf(format string, v ...any) {
-	line, level := fmt.Sprintf(format, v...), slog.LevelWarn
+	line, level := printable(fmt.Sprintf(format, v...)), slog.LevelWarn
 	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend tells of its health
 		level = slog.LevelDebug
 	}

@@ -43,7 +43,7 @@ func (w *watchLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 func clusterOf(t *testing.T, n int, change func(*streams.BrokerConfig)) (configs []streams.BrokerConfig, brokers []*streams.Broker, refused chan struct{}) {
 	t.Helper()
 	refused = make(chan struct{}, 1)
-	log := slog.New(&watchLog{want: regexp.MustCompile(`(?i)authorization|authentication|handshake error`), seen: refused})
+	log := slog.New(&watchLog{want: regexp.MustCompile(`broker refuses a client`), seen: refused})
 	routes := make([]string, n)
 	for i := range routes {
 		routes[i] = "nats://" + streamtest.FreeAddress(t)

@@ -133,10 +133,16 @@ func (r *Run) readEvents(ctx context.Context, next, until uint64, fn func(*schem
 			if m.sequence > until {
 				return nil
 			}
-			if err := schemas.Unmarshal(m.data, event); err != nil {
+			err := schemas.Unmarshal(m.data, event)
+			if err == nil {
+				err = r.own(event.Run, event.Validate())
+			}
+			if err != nil {
 				r.log.Warn("unreadable event skipped", "sequence", m.sequence, "err", err)
 				return nil
 			}
+			// A stranger's may hold what a terminal obeys.
+			event.Worker, event.Message = cleanDetail(event.Worker), cleanDetail(event.Message)
 			fn(event)
 			return ctx.Err()
 		})

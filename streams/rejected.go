@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -82,7 +83,7 @@ func (r *Run) reject(ctx context.Context, from origin, reason Reason, detail str
 // cleanDetail makes a detail fit for a header: one line, bounded.
 func cleanDetail(detail string) string {
 	detail = strings.ToValidUTF8(strings.Map(func(c rune) rune {
-		if c < ' ' {
+		if unicode.IsControl(c) {
 			return ' '
 		}
 		return c
@@ -133,12 +134,13 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 		p, split := rejectedPart(raw.Header)
 		m := &RejectedMessage{
 			Sequence: raw.Sequence,
-			Reason:   Reason(raw.Header.Get(headerReason)),
-			Detail:   raw.Header.Get(headerDetail),
-			Subject:  raw.Header.Get(headerSubject),
-			Stream:   raw.Header.Get(headerStream),
-			At:       raw.Time,
-			Data:     raw.Data,
+			// A stranger's headers may hold what a terminal obeys.
+			Reason:  Reason(cleanDetail(raw.Header.Get(headerReason))),
+			Detail:  cleanDetail(raw.Header.Get(headerDetail)),
+			Subject: cleanDetail(raw.Header.Get(headerSubject)),
+			Stream:  cleanDetail(raw.Header.Get(headerStream)),
+			At:      raw.Time,
+			Data:    raw.Data,
 		}
 		// A stranger's message without the headers is shown as it is, with 0 here.
 		m.Original, _ = strconv.ParseUint(raw.Header.Get(headerSequence), 10, 64)
