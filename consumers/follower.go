@@ -216,11 +216,12 @@ func (f *Follower) fetch(ctx context.Context, m *schemas.Manifest) (Snapshot, er
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	shards := make([]*gpu.Weights, len(files))
-	for i, data := range files {
+	for i := range files {
 		group.Go(func() (err error) {
-			if shards[i], err = safetensors.Decode(data); err != nil {
+			if shards[i], err = safetensors.Decode(files[i]); err != nil {
 				return fmt.Errorf("decode shard %d: %w", i, err)
 			}
+			files[i] = nil // a whole copy of the bytes is not kept beside the decoded weights
 			return nil
 		})
 	}

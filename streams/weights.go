@@ -119,6 +119,123 @@ func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[s
 	}
 }
 
+// ShardSource encodes the i-th whole shard of a version. It may be called again for the same shard, and for several at
+// once; what it returns is the caller's.
+type ShardSource func(i int) ([]byte, error)
+
+// shardsAlive bounds how many shards are encoded and not yet stored.
+func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
+
+// PublishFrom is [Weights.Publish] of shards that are encoded, hashed, stored and let go of one by one, so that a whole
+// copy of their bytes is never held, but for deltas. m has a shard for each, of which the encoding alone is set;
+// PublishFrom sets the rest.
+func (w *Weights) PublishFrom(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
+	if m.Base != schemas.NoBase {
+		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		var published bool
+		var err error
+		if w.config.BaseEvery == 1 {
+			published, err = w.streamOnce(ctx, m, source)
+		} else {
+			shards := make([][]byte, len(m.Shards))
+			keep := func(i int, data []byte) error { shards[i] = data; return nil }
+			if err = w.encoded(ctx, m, source, keep); err == nil {
+				published, err = w.publishOnce(ctx, m, byHash(m, shards))
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("publish version %d: %w", m.Version, err)
+		}
+		if published {
+			return nil
+		}
+	}
+}
+
+// encoded calls the source for each shard, notes its name in m, and hands its bytes over, a few shards at a time.
+func (w *Weights) encoded(ctx context.Context, m *schemas.Manifest, source ShardSource, each func(i int, data []byte) error) error {
+	var group errgroup.Group
+	group.SetLimit(shardsAlive())
+	for i := range m.Shards {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			data, err := source(i)
+			if err != nil {
+				return fmt.Errorf("encode shard %d: %w", i, err)
+			}
+			s := &m.Shards[i]
+			s.Hash, s.Size = hashOf(data), int64(len(data))
+			s.FullHash = s.Hash
+			return each(i, data)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return w.run.own(m.Run, m.Validate())
+}
+
+func byHash(m *schemas.Manifest, shards [][]byte) map[string][]byte {
+	out := make(map[string][]byte, len(shards))
+	for i, s := range m.Shards {
+		out[s.Hash] = shards[i]
+	}
+	return out
+}
+
+// streamOnce is publishOnce for whole weights from a source.
+func (w *Weights) streamOnce(ctx context.Context, m *schemas.Manifest, source ShardSource) (bool, error) {
+	history, err := w.run.manifests(ctx)
+	if err != nil {
+		return false, err
+	}
+	latest, revision, err := w.run.latestManifest(ctx)
+	if err != nil && !errors.Is(err, ErrNoWeights) {
+		return false, err
+	}
+	if latest != nil && m.Version <= latest.Version {
+		if err := w.encoded(ctx, m, source, func(int, []byte) error { return nil }); err != nil {
+			return false, err
+		}
+		h, err := publishedAs(history, m, latest)
+		if err != nil {
+			return false, err
+		}
+		return true, w.encoded(ctx, m, source, func(i int, data []byte) error {
+			if h.Shards[i].Hash != m.Shards[i].Hash {
+				return nil // stored as a delta
+			}
+			return w.store.put(ctx, m.Shards[i].Hash, data)
+		})
+	}
+	err = w.encoded(ctx, m, source, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) })
+	if err != nil {
+		return false, err
+	}
+	if ok, err := w.run.setManifest(ctx, m, revision); err != nil || !ok {
+		return false, err
+	}
+	w.tidy(ctx, m, source, append([]*schemas.Manifest{m}, history...))
+	return true, nil
+}
+
+// publishedAs is the manifest under which the weights of m are published already, of a history that ends with latest;
+// ErrFenced if the version, or a newer one, is of others.
+func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*schemas.Manifest, error) {
+	for _, h := range history {
+		if h.Version == m.Version && sameWeights(h, m) {
+			return h, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
+}
+
 // publishOnce reports false when another publisher came between.
 func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) (bool, error) {
 	history, err := w.run.manifests(ctx)
@@ -130,12 +247,11 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 		return false, err
 	}
 	if latest != nil && m.Version <= latest.Version {
-		for _, h := range history {
-			if h.Version == m.Version && sameWeights(h, m) {
-				return true, w.putBack(ctx, h, shards)
-			}
+		h, err := publishedAs(history, m, latest)
+		if err != nil {
+			return false, err
 		}
-		return false, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
+		return true, w.putBack(ctx, h, shards)
 	}
 
 	stored, blobs, length := w.encode(m, shards, latest)
@@ -151,7 +267,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 		return false, err
 	}
 	w.hold(stored, shards, m, length)
-	w.tidy(ctx, stored, blobs, append([]*schemas.Manifest{stored}, history...))
+	w.tidy(ctx, stored, func(i int) ([]byte, error) { return blobs[stored.Shards[i].Hash], nil }, append([]*schemas.Manifest{stored}, history...))
 	return true, nil
 }
 
@@ -244,7 +360,7 @@ func (w *Weights) hold(stored *schemas.Manifest, shards map[string][]byte, m *sc
 
 // tidy removes what no kept version needs, and puts back what another publisher's tidying took from under the
 // manifest just set. What it cannot do now the next publish does.
-func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blobs map[string][]byte, history []*schemas.Manifest) {
+func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSource, history []*schemas.Manifest) {
 	log := w.run.log.With("version", m.Version)
 	present, err := w.store.list(ctx)
 	if err == nil {
@@ -254,9 +370,13 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blobs map[strin
 		log.Warn("old shards not removed", "err", err)
 		return
 	}
-	for _, s := range m.Shards {
+	for i, s := range m.Shards {
 		if _, there := present[s.Hash]; !there {
-			if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
+			data, err := blob(i)
+			if err == nil {
+				err = w.store.put(ctx, s.Hash, data)
+			}
+			if err != nil {
 				log.Error("a shard of the newest version was removed by another publisher", "shard", s.Hash, "err", err)
 			}
 		}

@@ -494,3 +494,92 @@ func TestObjectWithoutItsChunksIsCorrupt(t *testing.T) {
 	_, err = f.run.Shard(f.ctx, m.Shards[0])
 	require.ErrorIs(t, err, ErrCorruptShard)
 }
+
+// counted is a store that says how many shards were put.
+type counted struct {
+	shardStore
+	done func()
+}
+
+func (c counted) put(ctx context.Context, hash string, data []byte) error {
+	defer c.done()
+	return c.shardStore.put(ctx, hash, data)
+}
+
+// Defect S2: all shards of a version were encoded at once, a whole copy of the weights.
+func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		const shards = 40
+		var mu sync.Mutex
+		alive, most := 0, 0
+		count := func(n int) {
+			mu.Lock()
+			defer mu.Unlock()
+			alive += n
+			most = max(most, alive)
+		}
+		w := weightsWith(t, f.run, config)
+		w.store = counted{w.store, func() { count(-1) }}
+		from := func(version int64) (*schemas.Manifest, ShardSource, *schemas.Manifest) {
+			whole, blobs := weightsOf(version, shards)
+			m := *whole
+			m.Shards = make([]schemas.Shard, shards)
+			for i := range m.Shards {
+				m.Shards[i].Encoding = schemas.EncodingSafetensors
+			}
+			return &m, func(i int) ([]byte, error) { count(1); return slices.Clone(blobs[whole.Shards[i].Hash]), nil }, whole
+		}
+		for v := range int64(2) {
+			m, source, want := from(v)
+			require.NoError(t, w.PublishFrom(f.ctx, m, source))
+			require.Equal(t, want, m)
+			got, err := f.run.LatestManifest(f.ctx)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.Zero(t, alive)
+			require.LessOrEqual(t, most, shardsAlive())
+		}
+		// Published again, it puts back what the store lacks.
+		m, source, want := from(1)
+		require.NoError(t, w.store.remove(f.ctx, want.Shards[7].Hash))
+		require.NoError(t, w.PublishFrom(f.ctx, m, source))
+		whole, err := weightsWith(t, f.attach(t), config).Load(f.ctx, want)
+		require.NoError(t, err)
+		require.Len(t, whole, shards)
+
+		m, source, _ = from(0)
+		m.Shards = m.Shards[:3]
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
+		broken := errors.New("cannot encode")
+		m, _, _ = from(2)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, func(int) ([]byte, error) { return nil, broken }), broken)
+		latest, err := f.run.LatestManifest(f.ctx)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, latest.Version)
+	})
+}
+
+func TestPublishFromMakesDeltasToo(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		config.BaseEvery = 4
+		w, reader := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		deltas := 0
+		for v := range int64(6) {
+			whole, blobs := weightsOf(v, 2)
+			m := *whole
+			m.Shards = []schemas.Shard{{Encoding: schemas.EncodingSafetensors}, {Encoding: schemas.EncodingSafetensors}}
+			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) ([]byte, error) { return blobs[whole.Shards[i].Hash], nil }))
+			got, err := f.run.LatestManifest(f.ctx)
+			require.NoError(t, err)
+			if got.Base != schemas.NoBase {
+				deltas++
+			}
+			loaded, err := reader.Load(f.ctx, got)
+			require.NoError(t, err)
+			require.Equal(t, wholeOf(v), loaded)
+		}
+		require.Positive(t, deltas)
+	})
+}

@@ -78,8 +78,8 @@ func (s *overStreams) FollowControl(ctx context.Context, changed func(*schemas.C
 	return s.run.FollowControl(ctx, changed)
 }
 
-func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
-	return s.weights.Publish(ctx, m, shards)
+func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
+	return s.weights.PublishFrom(ctx, m, shards)
 }
 
 // ManifestFits fails where the broker takes no message as large as a manifest.

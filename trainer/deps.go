@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -32,7 +33,8 @@ type Stream interface {
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
 	// ErrRecreated when the stream is not the one the position was taken from, or has lost messages that it held.
 	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
-	PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error
+	// PublishWeights publishes the whole shards of m, of which the encoding alone is set.
+	PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error
 	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
 	// is nil. It calls again where somebody else put one in between.
 	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error

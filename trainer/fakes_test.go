@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
@@ -282,15 +283,20 @@ func (w *world) WaitingTickets(context.Context) (int, error) {
 	return len(w.tickets), nil
 }
 
-func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards map[string][]byte) error {
+func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
 	return w.around("publish", func() error {
+		data, err := shards(0)
+		if err != nil {
+			return err
+		}
+		m.Shards[0].Hash, m.Shards[0].FullHash, m.Shards[0].Size = hash(data), hash(data), int64(len(data))
 		if err := m.Validate(); err != nil {
 			return err
 		}
 		if name, ok := w.names[m.Version]; ok && name != m.Shards[0].Hash {
 			return fmt.Errorf("version %d was published with other weights", m.Version)
 		}
-		decoded, err := safetensors.Decode(shards[m.Shards[0].Hash])
+		decoded, err := safetensors.Decode(data)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func newWholePublisher(cfg Publish, deps Deps) *wholePublisher {
 	return &wholePublisher{cfg: cfg, stream: deps.Stream, config: deps.Engine.Config(), tokenizer: deps.Tokenizer}
 }
 
-// Publish sends the shards, then the manifest.
+// Publish sends the shards, each encoded when it is its turn, then the manifest.
 func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 	config, err := json.Marshal(p.config)
 	if err != nil {
@@ -36,21 +36,17 @@ func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 		Run: p.stream.Run(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
 		Config: config, ConfigHash: hash(config), TokenizerHash: hash(p.tokenizer),
 	}
-	shards := map[string][]byte{}
 	dtype := safetensors.F32
 	if p.cfg.DType == "bfloat16" {
 		dtype = safetensors.BF16
 	}
-	for _, tensors := range split(v.Weights.Tensors, p.cfg.ShardBytes, p.cfg.DType) {
-		data, err := safetensors.Encode(&gpu.Weights{Tensors: tensors}, dtype)
-		if err != nil {
-			return fmt.Errorf("encode weights: %w", err)
-		}
-		name := hash(data)
-		shards[name] = data
-		m.Shards = append(m.Shards, schemas.Shard{Hash: name, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors, FullHash: name})
+	parts := split(v.Weights.Tensors, p.cfg.ShardBytes, p.cfg.DType)
+	for range parts {
+		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors})
 	}
-	return p.stream.PublishWeights(ctx, m, shards)
+	return p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) {
+		return safetensors.Encode(&gpu.Weights{Tensors: parts[i]}, dtype)
+	})
 }
 
 // fits fails where the stream takes no manifest of so many shards as these weights make: better before they are trained and

@@ -225,6 +225,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	if err := t.deps.Engine.SetOptimizer(ctx, c.Optimizer); err != nil {
 		return fmt.Errorf("load optimizer of step %d: %w", s.Step, err)
 	}
+	c.Optimizer, c.Critic = nil, nil // the engines have them
 	t.random = rand.NewPCG(t.cfg.Seed, 0)
 	if err := t.random.UnmarshalBinary(s.Random); err != nil {
 		return fmt.Errorf("load random state of step %d: %w", s.Step, err)

@@ -101,11 +101,10 @@ func loadTensors(dir string) ([]gpu.Tensor, error) {
 }
 
 func loadFile(dir, name string) ([]gpu.Tensor, error) {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
+	w, err := safetensors.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	w, err := safetensors.Decode(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 
 	"github.com/weir-rl/weir/gpu"
@@ -27,43 +28,88 @@ func malformed(format string, args ...any) error {
 // Decode reads a file's bytes; BF16 numbers become float32. Tensors come in the order of their numbers. The
 // numbers must follow one another without a gap or an overlap and end with the file. Errors name the tensor
 // and the fault and wrap ErrMalformed. The result does not refer to data.
-func Decode(data []byte) (*gpu.Weights, error) {
-	if len(data) < 8 {
-		return nil, malformed("%d bytes: cut short in the header's length", len(data))
+func Decode(data []byte) (*gpu.Weights, error) { return Read(bytes.NewReader(data), int64(len(data))) }
+
+// ReadFile is Decode of a file, without a copy of its bytes.
+func ReadFile(path string) (w *gpu.Weights, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	n := binary.LittleEndian.Uint64(data)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return Read(f, info.Size())
+}
+
+// Read is Decode of so many bytes of a reader, a piece at a time. An error of the reader is returned as it is.
+func Read(in io.Reader, size int64) (*gpu.Weights, error) {
+	if size < 8 {
+		return nil, malformed("%d bytes: cut short in the header's length", size)
+	}
+	length := make([]byte, 8)
+	if _, err := io.ReadFull(in, length); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length)
 	if n > maxHeader {
 		return nil, malformed("the header claims %d bytes: at most %d", n, maxHeader)
 	}
-	if n > uint64(len(data)-8) {
-		return nil, malformed("the header claims %d bytes, the file has %d after its length: cut short", n, len(data)-8)
+	if n > uint64(size-8) {
+		return nil, malformed("the header claims %d bytes, the file has %d after its length: cut short", n, size-8)
 	}
-	head, body := data[8:8+n], data[8+n:]
+	head := make([]byte, n)
+	if _, err := io.ReadFull(in, head); err != nil {
+		return nil, err
+	}
 	found, err := parseHeader(head)
 	if err != nil {
 		return nil, err
 	}
+	if err := arrange(found, size-8-int64(n)); err != nil {
+		return nil, err
+	}
+	w := &gpu.Weights{Tensors: make([]gpu.Tensor, 0, len(found))}
+	piece := make([]byte, min(size, 1<<18))
+	for _, t := range found {
+		x := make([]float32, (t.end-t.begin)/int64(t.dtype.size()))
+		for at := 0; at < len(x); {
+			k := min(len(x)-at, len(piece)/t.dtype.size())
+			b := piece[:k*t.dtype.size()]
+			if _, err := io.ReadFull(in, b); err != nil {
+				return nil, err
+			}
+			t.dtype.decode(x[at:at+k], b)
+			at += k
+		}
+		w.Tensors = append(w.Tensors, gpu.Tensor{Name: t.name, Shape: t.shape, Data: x})
+	}
+	return w, nil
+}
+
+// arrange sorts the tensors by their numbers, which must follow one another and fill the body.
+func arrange(found []located, body int64) error {
 	slices.SortStableFunc(found, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
-	w := &gpu.Weights{Tensors: make([]gpu.Tensor, 0, len(found))}
 	at := int64(0)
 	for _, t := range found {
 		switch {
-		case t.end > int64(len(body)):
-			return nil, malformed("tensor %q: its numbers end at byte %d, the file has %d: cut short", t.name, t.end, len(body))
+		case t.end > body:
+			return malformed("tensor %q: its numbers end at byte %d, the file has %d: cut short", t.name, t.end, body)
 		case t.begin < at:
-			return nil, malformed("tensor %q: its numbers begin at byte %d, inside those before it, which end at %d", t.name, t.begin, at)
+			return malformed("tensor %q: its numbers begin at byte %d, inside those before it, which end at %d", t.name, t.begin, at)
 		case t.begin > at:
-			return nil, malformed("tensor %q: its numbers begin at byte %d, %d after those before it", t.name, t.begin, t.begin-at)
+			return malformed("tensor %q: its numbers begin at byte %d, %d after those before it", t.name, t.begin, t.begin-at)
 		}
-		w.Tensors = append(w.Tensors, gpu.Tensor{Name: t.name, Shape: t.shape, Data: t.dtype.decode(body[t.begin:t.end])})
 		at = t.end
 	}
-	if at != int64(len(body)) {
-		return nil, malformed("%d bytes follow the last tensor's numbers", int64(len(body))-at)
+	if at != body {
+		return malformed("%d bytes follow the last tensor's numbers", body-at)
 	}
-	return w, nil
+	return nil
 }
 
 // located is one tensor of the header, its shape checked against its offsets.

@@ -40,19 +40,17 @@ func (d DType) append(b []byte, x []float32) []byte {
 	return b
 }
 
-// decode reads all of b.
-func (d DType) decode(b []byte) []float32 {
-	x := make([]float32, len(b)/d.size())
+// decode reads all of b into x.
+func (d DType) decode(x []float32, b []byte) {
 	if d == BF16 {
 		for i := range x {
 			x[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)
 		}
-		return x
+		return
 	}
 	for i := range x {
 		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
 	}
-	return x
 }
 
 // toBF16 rounds to nearest, ties to even; NaN stays NaN and keeps its sign.

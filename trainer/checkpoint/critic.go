@@ -47,20 +47,17 @@ func readCritic(dir string, steps int64, folder Folder) (*Critic, error) {
 	return c, err
 }
 
+// writeMoments streams the moments: they are twice the model.
 func writeMoments(dir string, o *gpu.OptimizerState) error {
-	data, err := safetensors.Encode(&gpu.Weights{Tensors: o.Moments}, safetensors.F32)
+	f, err := os.Create(filepath.Join(dir, optimizerFile))
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, optimizerFile), data, 0o644)
+	return errors.Join(safetensors.Write(f, &gpu.Weights{Tensors: o.Moments}, safetensors.F32), f.Close())
 }
 
 func readMoments(dir string) ([]gpu.Tensor, error) {
-	data, err := os.ReadFile(filepath.Join(dir, optimizerFile))
-	if err != nil {
-		return nil, err
-	}
-	moments, err := safetensors.Decode(data)
+	moments, err := safetensors.ReadFile(filepath.Join(dir, optimizerFile))
 	if err != nil {
 		return nil, err
 	}
