@@ -226,7 +226,7 @@ func TestRefusals(t *testing.T) {
 	empty := newRig(cfg, false)
 	_, refused := empty.submit(t.Context(), ask("a", 1))
 	require.Equal(t, "no weights yet", refused.Error)
-	require.True(t, refused.Retry)
+	require.True(t, refused.Retry && refused.Busy)
 
 	r := newReady(t, cfg, false)
 	for _, test := range []struct {
@@ -255,7 +255,7 @@ func TestRefusals(t *testing.T) {
 	r.start(t, ask("c", 1))
 	_, refused = r.submit(t.Context(), ask("d", 1))
 	require.Equal(t, "2 calls are waiting already", refused.Error)
-	require.True(t, refused.Retry)
+	require.True(t, refused.Retry && refused.Busy)
 	leave()
 	r.start(t, ask("d", 1)) // takes the place of the one that left
 }

@@ -14,7 +14,7 @@ type Config struct {
 	// time, so it is far above the number of cores.
 	Concurrency int `koanf:"concurrency"`
 	// MaxDeliver is how often a ticket is tried before its sample is closed, > 0. It must not be above the
-	// ticket stream's own bound.
+	// ticket stream's own bound. Times that it came back unworked are not counted.
 	MaxDeliver int `koanf:"max_deliver"`
 	// RetryDelay is how long a ticket rests after its first failure; it doubles with every further one, up to
 	// MaxRetryDelay.

@@ -23,7 +23,8 @@ type Topology struct {
 	MaxTrajectoryBytes int64 `koanf:"max_trajectory_bytes"`
 	// Lease is how long a ticket stays with a producer that is not heard from.
 	Lease time.Duration `koanf:"lease"`
-	// MaxDeliver is how often a ticket is handed out before it is rejected as poisoned and its sample closed.
+	// MaxDeliver is how often a ticket is handed out before it is rejected as poisoned and its sample closed. Times that it
+	// came back unworked, from a producer that drains or where no engine served it, are not counted.
 	MaxDeliver int `koanf:"max_deliver"`
 	// DedupeWindow is how long a message id is remembered.
 	DedupeWindow time.Duration `koanf:"dedupe_window"`

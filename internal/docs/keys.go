@@ -187,7 +187,7 @@ func Advices() []Advice {
 		},
 		{
 			"`weir_producer_dropped_total` rises", "Episodes fail or are cancelled; the label says why.",
-			"The producer's log has the error. `cancelled` is work that had become too old: lower `trainer.depth`.",
+			"The producer's log has the error. `cancelled` is work that had become too old: lower `trainer.depth`. `unserved` waited for engines that were full or away, `lease_lost` for the broker.",
 		},
 		{
 			"`weir_producer_generate_seconds` is long and `weir_inference_waiting` is above 0", "Calls queue for a slot.",
