@@ -37,7 +37,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
 		skipped:      counter("optimizer_steps_skipped_total", "Optimizer steps skipped because the gradient was not finite."),
 		rejected: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_trainer_rejected_total", Help: "Trajectories not trained on, by reason.",
+			Name: "weir_trainer_rejected_total", Help: "Trajectories not trained on, by reason: refused as at fault themselves, or, with incomplete and zero_variance, dropped with their group.",
 		}, []string{"reason"}),
 		staleness: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_trainer_batch_staleness_versions", Buckets: []float64{0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32},

@@ -51,6 +51,7 @@ type standing struct {
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
+	begun     bool         // a trainer has told the staleness bound
 }
 
 // mostEvents bounds the events that are read to know how a run stands.
@@ -61,10 +62,11 @@ func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*s
 	if err != nil && !errors.Is(err, streams.ErrNoControl) {
 		return nil, err
 	}
-	if control == nil {
+	begun := control != nil
+	if !begun {
 		control = &schemas.Control{}
 	}
-	out := &standing{Run: run.Name(), PolicyVersion: control.PolicyVersion, Eta: control.Eta, Depth: control.Depth}
+	out := &standing{begun: begun, Run: run.Name(), PolicyVersion: control.PolicyVersion, Eta: control.Eta, Depth: control.Depth}
 	if m, err := run.LatestManifest(ctx); err == nil {
 		out.PublishedVersion, out.PublishedAt = &m.Version, &m.PublishedAt
 	} else if !errors.Is(err, streams.ErrNoWeights) {
@@ -185,6 +187,10 @@ func (o *standing) print(w io.Writer) {
 	if o.PublishedVersion != nil {
 		published = fmt.Sprintf("%d, %s ago", *o.PublishedVersion, time.Since(*o.PublishedAt).Round(time.Second))
 	}
+	bound := fmt.Sprintf("%d, %d", o.Eta, o.Depth)
+	if !o.begun {
+		bound = "not told yet"
+	}
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
@@ -200,7 +206,7 @@ func (o *standing) print(w io.Writer) {
 		t.AppendRow(table.Row{"last score", report.Plain(o.LastScore.text())})
 	}
 	t.AppendRows([]table.Row{
-		{"published", published}, {"staleness bound, depth", fmt.Sprintf("%d, %d", o.Eta, o.Depth)},
+		{"published", published}, {"staleness bound, depth", bound},
 		{"outstanding tickets", o.Tickets}, {"trajectories waiting", o.Trajectories}, {"refused, in REJECTED", o.Refused},
 	})
 	t.Render()

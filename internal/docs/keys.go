@@ -91,7 +91,7 @@ func Groups() []Group {
 			{"critic/skipped", "steps", "Of those, skipped because the gradient was not finite."},
 		}},
 		{"Refused (step_done)", []Key{
-			{"rejected/<reason>", "trajectories", "Trajectories not trained on since the last step, by reason."},
+			{"rejected/<reason>", "trajectories", "Trajectories not trained on since the last step, by reason. With `incomplete` and `zero_variance` they were in order and dropped with their group; with the others they were refused, and REJECTED holds them."},
 		}},
 		{"Time (step_done)", []Key{
 			{"time/step", "seconds", "The whole step: from the end of the one before to its own."},
@@ -115,7 +115,7 @@ func Groups() []Group {
 		{"Totals of the run (step_done)", []Key{
 			{"total/trajectories", "trajectories", "Trained on since the run began, over restarts."},
 			{"total/tokens", "tokens", "Their tokens."},
-			{"total/rejected", "trajectories", "Not trained on."},
+			{"total/rejected", "trajectories", "Not trained on: refused, or dropped with their group."},
 			{"total/optimizer_steps", "steps", "Optimizer steps."},
 		}},
 		{"Scores (evaluated)", []Key{
