@@ -213,6 +213,8 @@ type world struct {
 	// hoard leases a ticket for ever, as a producer does that keeps the lease alive and nothing else.
 	hoard   func(*schemas.Ticket) bool
 	hoarded int
+	// taken counts how often a trainer took the run.
+	taken int
 	// steal ends a ticket and nothing comes of it.
 	steal func(*schemas.Ticket) bool
 	// idle says so when nobody has work, as a broker does, where else that is an error.
@@ -235,8 +237,12 @@ func newWorld(vocab int) *world {
 
 func (w *world) Run() string { return w.run }
 
-func (w *world) Take(context.Context, *Position) error { return nil }
-func (w *world) Check(context.Context) error           { return nil }
+func (w *world) Take(context.Context, *Position) error {
+	w.taken++
+	return nil
+}
+
+func (w *world) Check(context.Context) error { return nil }
 func (w *world) Watch(ctx context.Context) error {
 	<-ctx.Done()
 	return nil

@@ -117,6 +117,9 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 						continue
 					}
 					require.NoError(t, err)
+					if crash == nil {
+						require.Equal(t, 1, w.taken, "taking a run again is for a stream that was made anew")
+					}
 					var used [][]string
 					var poisoned []string
 					for _, r := range audit(t, cfg, w) {

@@ -22,6 +22,7 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		case errors.Is(err, ErrRecreated):
 			// What was in the old stream is lost: go back to the checkpoint and have it rolled out again.
 			clear(known.reasons)
+			known.anew = false
 		default:
 			if err := known.refuse(err, deps.Log); err != nil {
 				return err

@@ -70,8 +70,10 @@ func (t *trainer) blame(ctx context.Context, err error, b *batch.Batch, rows *ba
 // anew from the checkpoint, and they are refused when they are read again: as if that had been known when they came. A trainer
 // that is killed in between finds them again, since the same batch has the same fault.
 type spoilt struct {
-	step    int64
-	found   int // in that step
+	step  int64
+	found int // in that step
+	// anew says that this start begins a step anew in a run that the trainer holds.
+	anew    bool
 	reasons map[uint64]string
 }
 
@@ -95,6 +97,7 @@ func (s *spoilt) refuse(err error, log *slog.Logger) error {
 		return fmt.Errorf("%d trajectories of one step were refused for its faults: the machine or the weights may be at fault: %w", s.found, err)
 	}
 	s.found++
+	s.anew = true
 	s.reasons[e.sequence] = "it spoils the step: " + e.err.Error()
 	if log != nil {
 		log.Warn("a trajectory spoils the step: it is refused, and the step begun anew", "step", e.step, "trajectory", e.id, "err", e.err)

@@ -213,7 +213,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 	if s.Run != t.deps.Stream.Run() {
 		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Run())
 	}
-	if t.spoilt.found > 0 {
+	if t.spoilt.anew {
 		// A step was broken off: the engine may have gathered a part of its gradient. All else that this changes is loaded now.
 		if _, err := t.deps.Engine.Step(ctx, t.cfg.Optimizer.options(0, t.cfg.Steps)); err != nil {
 			return fmt.Errorf("drop the gradient of a step that was broken off: %w", err)
@@ -240,7 +240,11 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		t.untold = &untold{metrics: s.Metrics, at: s.SavedAt}
 	}
 	t.version, t.recorded = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}, c.Record
-	if err := t.deps.Stream.Take(ctx, position(s)); err != nil {
+	hold := func() error { return t.deps.Stream.Take(ctx, position(s)) }
+	if t.spoilt.anew { // taking it once more would forget what was purged
+		hold = func() error { return t.deps.Stream.Check(ctx) }
+	}
+	if err := hold(); err != nil {
 		return err
 	}
 	t.guard = watch(ctx, t.deps.Stream, fence, t.deps.Log)
