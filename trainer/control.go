@@ -76,8 +76,9 @@ func (f *follower) stop() {
 	f.drain(nil)
 }
 
-// chooseBounds sets eta and depth at the start. A changed configuration wins; else what an operator chose since
-// stays. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
+// chooseBounds sets eta and depth at the start. A changed configuration wins; else the checkpoint's hold, under which an
+// earlier process may have refused messages of the step that is done again, and what an operator chose since is adopted
+// with that step. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
 func (t *trainer) chooseBounds(ctx context.Context, s *checkpoint.State) error {
 	configured := s.ConfiguredEta != t.cfg.Eta || s.ConfiguredDepth != t.cfg.Depth
 	err := t.deps.Stream.UpdateControl(ctx, func(c *schemas.Control) *schemas.Control {
@@ -89,13 +90,14 @@ func (t *trainer) chooseBounds(ctx context.Context, s *checkpoint.State) error {
 		if c == nil {
 			return nil
 		}
-		if !configured {
-			t.adopt(c)
+		was := *c
+		c.Draining = false
+		if configured {
+			c.Eta, c.Depth = t.put.eta, t.put.depth
 		}
-		if !c.Draining && (bounds{c.Eta, c.Depth}) == t.put {
+		if c.Draining == was.Draining && c.Eta == was.Eta && c.Depth == was.Depth {
 			return nil
 		}
-		c.Draining, c.Eta, c.Depth = false, t.put.eta, t.put.depth
 		return c
 	})
 	if err != nil {

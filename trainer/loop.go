@@ -232,9 +232,12 @@ func (t *trainer) commit(ctx context.Context, b *batch.Batch) error {
 		}
 		t.assembler.SetEarly(t.cfg.horizon(t.eta), t.cfg.maxPending(t.eta))
 	}
-	t.assembler.SetEta(t.eta)
+	// What is refused here is filed before the checkpoint. Under the lower bound a process that does the step again, after
+	// an operator has raised eta, refuses the same.
+	t.assembler.SetEta(min(eta, t.eta))
 	t.assembler.SetHold(t.cfg.hold(t.step))
 	advanced := t.assembler.Advance(t.step)
+	t.assembler.SetEta(t.eta)
 	t.issuer.apply(advanced)
 	if err := t.dispose(ctx, append(e.Verdicts, advanced.Verdicts...)); err != nil {
 		return err

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"weak"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -282,4 +285,55 @@ func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, published, now, "the published version stays")
 	rest()
+}
+
+// Defect S11: eta raised between a crash and the restart let the same step train on what it had refused before.
+func TestWhatWasRefusedBeforeACrashIsNotTrainedOnUnderAHigherEta(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"after reject", "within save"} {
+		for nth := range 12 {
+			t.Run(fmt.Sprint(point, " ", nth), func(t *testing.T) {
+				t.Parallel()
+				cfg := testConfig(t.TempDir())
+				cfg.Eta, cfg.Depth, cfg.Steps = 1, 1, 9
+				w := newWorld(vocab)
+				w.lag = 2
+				seen, crashed := 0, false
+				w.crash = func(at string) error {
+					if at == point && !crashed {
+						if seen++; seen == nth+1 {
+							crashed = true
+							return errCrash
+						}
+					}
+					return nil
+				}
+				run := func() error {
+					return Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}})
+				}
+				if err := run(); err != nil {
+					require.ErrorIs(t, err, errCrash)
+					if w.control != nil {
+						operate(t, w, func(c *schemas.Control) { c.Eta = 4 })
+					}
+					require.NoError(t, run())
+				}
+				records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+				require.NoError(t, err)
+				trained := 0
+				for _, r := range records {
+					for _, g := range r.Groups {
+						for _, m := range g.Members {
+							trained++
+							require.NotContains(t, w.rejected, m.Sequence, "%s was refused and trained on", m.ID)
+						}
+					}
+				}
+				require.Positive(t, trained)
+				if point == "after reject" {
+					require.Contains(t, slices.Collect(maps.Values(w.rejected)), batch.ReasonStale)
+				}
+			})
+		}
+	}
 }
