@@ -212,6 +212,9 @@ func (b *Broker) startServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := sweepHalfMade(b.config.StoreDir, b.log.log); err != nil {
+		return fmt.Errorf("%w: look for streams that were not made whole: %w", ErrBroker, err)
+	}
 	s, err := server.NewServer(options)
 	if err != nil {
 		return fmt.Errorf("%w: create server: %w", ErrBroker, err)

@@ -15,8 +15,14 @@ type entry struct {
 	value []byte // nil where the key holds nothing
 	// revision is what a compare-and-set must name. It is not 0 for a key that was deleted.
 	revision uint64
-	// created is when the bucket was made.
-	created time.Time
+	// created is when the bucket was made, stored when the value was written.
+	created, stored time.Time
+}
+
+// newer says whether e was written after another entry of its key. A bucket that came back as an older copy gives the revisions
+// that it lost to other values; a replica that lags behind shows an earlier value, with its earlier time.
+func (e entry) newer(than entry) bool {
+	return !e.created.Equal(than.created) || e.revision > than.revision || e.stored.After(than.stored)
 }
 
 // keySubject is where a bucket keeps a key.
@@ -37,7 +43,7 @@ func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error
 		if err != nil {
 			return err
 		}
-		e = entry{value: m.Data, revision: m.Sequence, created: stream.CachedInfo().Created}
+		e = entry{value: m.Data, revision: m.Sequence, created: stream.CachedInfo().Created, stored: m.Time}
 		if m.Header.Get("KV-Operation") != "" { // deleted or purged
 			e.value = nil
 		}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // The errors that callers tell apart. All others are wrapped as they come.
@@ -57,3 +59,9 @@ func (e *RecreatedError) Error() string {
 
 // Is says that it is an [ErrStreamRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrStreamRecreated }
+
+// IsLost says whether an error means that a stream is not what it was: made anew, without messages that it held, or not there, as
+// after a loss of the broker's store.
+func IsLost(err error) bool {
+	return errors.Is(err, ErrStreamRecreated) || errors.Is(err, ErrStreamTruncated) || errors.Is(err, jetstream.ErrStreamNotFound)
+}

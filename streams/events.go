@@ -75,6 +75,8 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 				next = info.State.LastSeq + 1
 			case !created.Equal(info.Created):
 				next = 1
+			case next > info.State.LastSeq+1: // it came back as an older copy
+				next = info.State.LastSeq + 1
 			}
 			created, look = info.Created, false
 		}

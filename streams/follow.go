@@ -16,8 +16,8 @@ const (
 )
 
 // follow calls fn with the newest value of a key, and with every newer one, skipping those that were overtaken
-// while fn ran. A bucket that was made anew is another, whose values are new however often it was written to. It returns fn's
-// error, or nil when ctx ends.
+// while fn ran. A bucket that was made anew, or came back as an older copy, has values that are new however often it was written
+// to. It returns fn's error, or nil when ctx ends.
 func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []byte, revision uint64) error) error {
 	told, err := r.listen(bucket + "." + key)
 	if err != nil {
@@ -41,11 +41,8 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 		case err != nil:
 			return err
 		}
-		if !e.created.Equal(last.created) {
-			last = entry{created: e.created}
-		}
-		if e.revision > last.revision {
-			last.revision = e.revision
+		if e.newer(last) {
+			last = entry{revision: e.revision, created: e.created, stored: e.stored}
 			if e.value != nil {
 				if err := fn(e.value, e.revision); err != nil {
 					return err

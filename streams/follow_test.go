@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,7 +17,9 @@ import (
 // Defect P4: followers of control, weights and events passed over whatever a bucket that was made anew held, until it had
 // been written to as often as the old one.
 func TestFollowersGoOnInStreamsMadeAnew(t *testing.T) {
-	for _, how := range []string{"the broker lost its store", "an operator removed the streams"} {
+	for _, how := range []string{
+		"the broker lost its store", "an operator removed the streams", "the broker came back with an older copy of its store",
+	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			b := newLasting(t)
@@ -62,13 +65,20 @@ func TestFollowersGoOnInStreamsMadeAnew(t *testing.T) {
 					}
 				}
 			}
+			older := filepath.Join(t.TempDir(), "older")
 			for version := range int64(10) {
+				if version == 4 {
+					b.copy(t, older)
+				}
 				put(version)
 			}
 			comes(9)
-			if how == "the broker lost its store" {
+			switch how {
+			case "the broker lost its store":
 				b.lose(t)
-			} else {
+			case "the broker came back with an older copy of its store":
+				b.comeBackWith(t, older)
+			default:
 				js, err := jetstream.New(conn.NATS())
 				require.NoError(t, err)
 				for name := range js.StreamNames(t.Context()).Name() {

@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -38,6 +39,22 @@ func (l *lasting) lose(t *testing.T) {
 	t.Helper()
 	l.broker.Shutdown()
 	l.config.StoreDir = t.TempDir()
+	l.start(t)
+}
+
+// copy stops the broker, copies its store and starts it again.
+func (l *lasting) copy(t *testing.T, to string) {
+	t.Helper()
+	l.broker.Shutdown()
+	require.NoError(t, os.CopyFS(to, os.DirFS(l.config.StoreDir)))
+	l.start(t)
+}
+
+// comeBackWith stops the broker and starts it again with another store.
+func (l *lasting) comeBackWith(t *testing.T, store string) {
+	t.Helper()
+	l.broker.Shutdown()
+	l.config.StoreDir = store
 	l.start(t)
 }
 

@@ -2,6 +2,7 @@ package streams
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
@@ -50,6 +51,27 @@ func (r *Run) epoch() uint64 {
 		return 0
 	}
 	return r.seat.epoch
+}
+
+// Await returns when the broker has every stream of the run. A broker whose store was lost is without them until its own process, or
+// an operator, has made them anew.
+func (r *Run) Await(ctx context.Context) error {
+	absent := func(err error) bool { return transient(err) || errors.Is(err, jetstream.ErrStreamNotFound) }
+	for _, name := range []string{
+		r.names.tickets, r.names.trajectories, r.names.rejected, r.names.events,
+		"KV_" + r.names.control, "KV_" + r.names.weights, "OBJ_" + r.names.shards,
+	} {
+		err := retry(ctx, r.log, "wait for stream "+name, absent, func(ctx context.Context) error {
+			return r.conn.guard(ctx, name, func(ctx context.Context) error {
+				_, err := r.js.Stream(ctx, name)
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // call makes attempts at a broker call until one succeeds, ctx ends, or it fails for good: see retry. A denial

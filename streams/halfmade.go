@@ -1,0 +1,40 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+)
+
+// The server's two files that describe a stream. It writes them one after the other when the stream is made.
+const (
+	streamDescription = "meta.inf"
+	streamChecksum    = "meta.sum"
+)
+
+// sweepHalfMade removes the streams that a killed broker was about to make: described, and without the checksum of the
+// description. The server passes over such a stream at each start, and does not mend it when the stream is made again, so that
+// everything that is stored in it is gone at the next start. No stream was told to be made before it had both.
+func sweepHalfMade(store string, log *slog.Logger) error {
+	descriptions, err := filepath.Glob(filepath.Join(store, "jetstream", "*", "streams", "*", streamDescription))
+	if err != nil {
+		return err
+	}
+	for _, d := range descriptions {
+		dir := filepath.Dir(d)
+		if _, err := os.Stat(filepath.Join(dir, streamChecksum)); !errors.Is(err, fs.ErrNotExist) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove %s: %w", dir, err)
+		}
+		log.Info("removed a stream that was not made whole", "stream", filepath.Base(dir))
+	}
+	return nil
+}
