@@ -32,6 +32,9 @@ type overStreams struct {
 }
 
 func (s *overStreams) Take(ctx context.Context, from *Position) error {
+	if err := s.run.Await(ctx); err != nil {
+		return err
+	}
 	if s.seat != nil {
 		return s.seat.Renew(ctx)
 	}
@@ -143,10 +146,10 @@ func (s *overStreams) Feed(ctx context.Context, from *Position, maxPending int) 
 	return brokerFeed{f}, nil
 }
 
-// recreated marks the errors after which the ledger no longer holds. A stream that ends before a position has
+// recreated marks the errors after which the ledger no longer holds. A broker without the stream lost its store. A stream that ends before a position has
 // lost messages and will use their sequences again: it is as good as a new one.
 func recreated(err error) error {
-	if errors.Is(err, streams.ErrStreamRecreated) || errors.Is(err, streams.ErrStreamTruncated) {
+	if !errors.Is(err, ErrRecreated) && streams.IsLost(err) {
 		return fmt.Errorf("%w: %w", ErrRecreated, err)
 	}
 	return err

@@ -130,6 +130,7 @@ func (t *trainer) renew(ctx context.Context) error {
 		return err
 	}
 	c.Record = t.record(nil, &c.State)
+	c.Record.Continue(t.recorded)
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
@@ -365,7 +366,7 @@ func (t *trainer) ack(ctx context.Context) error {
 // purge frees the stream of what no checkpoint needs that the run can go back to.
 func (t *trainer) purge(ctx context.Context) error {
 	identity := t.feed.Identity()
-	upTo := t.store.SafePurge(identity.Stream, identity.Created)
+	upTo := t.store.SafePurge(identity.Stream, identity.Created, t.losses)
 	if upTo <= t.purged {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	known := &spoilt{reasons: map[uint64]string{}}
 	for {
-		err := runOnce(ctx, cfg, deps, known)
+		err := recreated(runOnce(ctx, cfg, deps, known))
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err

@@ -25,6 +25,9 @@ type Report struct {
 	Witnessed   int `json:"witnessed"`
 	Pending     int `json:"pending"`
 	Unwitnessed int `json:"unwitnessed"`
+	// Gone counts the messages that the witness saw and that were lost with the broker's store before a trainer had ended
+	// them: each was of a group whose prompt is issued again.
+	Gone int `json:"gone"`
 	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
 	Twice []string `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
@@ -76,6 +79,38 @@ type fate struct {
 	oldest  int64
 }
 
+// fates are what became of the messages that have stood at a place, by how often the stream had lost messages by then: one at
+// most where it never did.
+type fates map[place]map[int64]fate
+
+func (f fates) put(at place, losses int64, end fate) {
+	if f[at] == nil {
+		f[at] = map[int64]fate{}
+	}
+	f[at][losses] = end
+}
+
+// of is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
+// stood there it is the one with that id.
+func (f fates) of(at place, id string) (fate, bool) {
+	for _, end := range f[at] {
+		if len(f[at]) == 1 || end.id == id {
+			return end, true
+		}
+	}
+	return fate{}, false
+}
+
+// trained says whether any message that has stood at a place was used by a step.
+func (f fates) trained(at place) bool {
+	for _, end := range f[at] {
+		if end.trained {
+			return true
+		}
+	}
+	return false
+}
+
 // Check audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
 // which may be nil, is what somebody else saw in the stream.
 func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
@@ -84,7 +119,7 @@ func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
 		Skipped: []uint64{}, Gaps: []int64{},
 	}
 	used := map[string]int64{}   // trajectory id -> step that trained on it
-	ended := map[place]fate{}    // messages that a step or a refusal accounts for
+	ended := fates{}             // messages that a step or a refusal accounts for
 	cursors := map[uint64]bool{} // prompts whose group ended for good or is open
 	groups := map[uint64]string{}
 	for i := range records {
@@ -133,8 +168,7 @@ func (r *Report) prompts(rec *checkpoint.Record, groups map[uint64]string) {
 }
 
 // step takes one record.
-func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, ended map[place]fate, cursors map[uint64]bool) {
-	created := rec.Created.UnixNano() + rec.Losses // what comes after a loss is as good as another stream
+func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, ended fates, cursors map[uint64]bool) {
 	for _, g := range rec.Groups {
 		if c, _, ok := batch.ParseGroupID(g.Group); ok {
 			cursors[c] = true
@@ -154,11 +188,11 @@ func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, en
 				r.Twice = append(r.Twice, fmt.Sprintf("%s in steps %d and %d", m.ID, step, rec.Step))
 			}
 			used[m.ID] = rec.Step
-			at := place{created, m.Sequence}
-			if before, twice := ended[at]; twice {
+			at := place{rec.Created.UnixNano(), m.Sequence}
+			if before, twice := ended[at][rec.Losses]; twice {
 				r.Twice = append(r.Twice, fmt.Sprintf("sequence %d as %s and as %s", m.Sequence, before.id, m.ID))
 			}
-			ended[at] = fate{trained: true, id: m.ID, oldest: m.Oldest}
+			ended.put(at, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
 			stale := rec.Step - 1 - m.Oldest
 			r.MaxStaleness = max(r.MaxStaleness, stale)
 			if stale > int64(eta) {
@@ -167,11 +201,15 @@ func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, en
 		}
 	}
 	for _, m := range rec.Rejected {
-		at := place{created, m.Sequence}
-		if ended[at].trained {
+		created, losses := rec.Created, rec.Losses
+		if m.Created != nil && m.Losses != nil {
+			created, losses = *m.Created, *m.Losses
+		}
+		at := place{created.UnixNano(), m.Sequence}
+		if ended[at][losses].trained {
 			r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason))
 		} else {
-			ended[at] = fate{id: m.ID}
+			ended.put(at, losses, fate{id: m.ID})
 		}
 		r.Rejected[m.Reason]++
 	}

@@ -15,8 +15,10 @@ type Seen struct {
 	// Sequence is the message's, First that of the first part of the message that it is a part of; 0 where it is
 	// whole.
 	Sequence, First uint64
-	// Created is when the stream it stood in was.
+	// Created is when the stream it stood in was made, Life counts how often that stream, or the stream before it, was lost or
+	// cut short until then: the sequences of a stream that was cut short are used again.
 	Created time.Time
+	Life    int
 	// Oldest is the version of the trajectory's oldest sampled token as the message says it; -1 is not known.
 	Oldest int64
 }
@@ -29,10 +31,19 @@ type Refused struct {
 	Reason  string
 }
 
+// Gone says that the stream was lost with the broker's store, or came back shorter, at the end of a life: from From on the
+// messages that it still held are gone, which nobody can read again.
+type Gone struct {
+	Created time.Time
+	Life    int
+	From    uint64
+}
+
 // Witness is what somebody beside the trainer knows of the trajectory stream when the run has stopped.
 type Witness struct {
 	Seen    []Seen
 	Refused []Refused
+	Gone    []Gone
 	// Created and First are of the stream as it is now: First is the first sequence that it still holds. Ledger is
 	// that of the checkpoint that a trainer would go on from. What the ledger has not ended and the stream still
 	// holds is read again: it is pending.
@@ -53,30 +64,50 @@ func (w *Witness) pending(s Seen) bool {
 	return s.Created.Equal(w.Created) && first >= w.First && first > w.Ledger.Low && !above
 }
 
+// gone says that a message was lost with the store that held it.
+func (w *Witness) gone(s Seen) bool {
+	return slices.ContainsFunc(w.Gone, func(g Gone) bool {
+		return g.Created.Equal(s.Created) && g.Life == s.Life && s.Sequence >= g.From
+	})
+}
+
+// usedAgain says that two messages may have stood at one place of a stream, because it was cut short. Of a refused message it is
+// not known then which of the two it was.
+func (w *Witness) usedAgain(created time.Time) bool {
+	return slices.ContainsFunc(w.Gone, func(g Gone) bool { return g.Created.Equal(created) })
+}
+
 // witnessed accounts for every message that a witness saw.
-func (r *Report) witnessed(w *Witness, ended map[place]fate) {
+func (r *Report) witnessed(w *Witness, ended fates) {
 	refused := map[place]bool{}
 	for _, m := range w.Refused {
 		at := place{m.Created.UnixNano(), m.Sequence}
 		refused[at] = true
-		if ended[at].trained {
+		if ended.trained(at) && !w.usedAgain(m.Created) {
 			r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d was refused (%s) and trained on", m.Sequence, m.Reason))
 		}
 	}
-	counted := map[place]bool{}
+	type life struct {
+		place
+		life int
+	}
+	counted, anywhere := map[life]bool{}, map[place]bool{}
 	for _, s := range w.Seen {
 		own := place{s.Created.UnixNano(), s.Sequence}
 		whole := place{own.created, s.First}
-		if counted[own] {
+		if counted[life{own, s.Life}] {
 			continue
 		}
-		counted[own] = true
+		counted[life{own, s.Life}], anywhere[own] = true, true
 		if s.First == 0 || s.First == s.Sequence {
 			r.Witnessed++
 		}
-		end, is := ended[own]
+		end, is := ended.of(own, s.ID)
 		if !is && s.First != 0 {
-			end, is = ended[whole]
+			end, is = ended.of(whole, s.ID)
+		}
+		if is && (end.id != s.ID || end.trained && s.Oldest >= 0 && end.oldest != s.Oldest) && w.usedAgain(s.Created) {
+			is = false // it is of another message that has stood there
 		}
 		switch {
 		case is:
@@ -85,15 +116,19 @@ func (r *Report) witnessed(w *Witness, ended map[place]fate) {
 					s.Sequence, s.ID, s.Oldest, end.id, end.oldest))
 			}
 		case refused[own] || s.First != 0 && refused[whole]:
+		case w.gone(s):
+			r.Gone++
 		case w.pending(s):
 			r.Pending++
 		default:
 			r.Lost = append(r.Lost, fmt.Sprintf("%s, sequence %d", s.ID, s.Sequence))
 		}
 	}
-	for at, end := range ended {
-		if end.trained && !counted[at] {
-			r.Unwitnessed++
+	for at, here := range ended {
+		for _, end := range here {
+			if end.trained && !anywhere[at] {
+				r.Unwitnessed++
+			}
 		}
 	}
 }

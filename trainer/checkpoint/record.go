@@ -50,6 +50,19 @@ func (c RecordChange) String() string {
 	return c.Key + ": " + c.After + ", before " + c.Before
 }
 
+// Continue makes a record go on from the record of the same step that was written before: it is of that record's stream, and its
+// own rejections name theirs where that is another.
+func (r *Record) Continue(before Record) {
+	if r.Created.Equal(before.Created) && r.Losses == before.Losses {
+		return
+	}
+	created, losses := r.Created, r.Losses
+	for i := range r.Rejected {
+		r.Rejected[i].Created, r.Rejected[i].Losses = &created, &losses
+	}
+	r.Stream, r.Created, r.Losses = before.Stream, before.Created, before.Losses
+}
+
 // RecordGroup is a group that the step trained on.
 type RecordGroup struct {
 	Group   string         `json:"group"`
@@ -84,6 +97,10 @@ type RecordRejection struct {
 	// Sequence is 0 of a sample that was lost: it never came.
 	Sequence uint64       `json:"seq"`
 	Reason   batch.Reason `json:"reason"`
+	// Created and Losses say which stream Sequence is of, where that is another than the record's: the step's checkpoint was
+	// written anew after the stream was. Nil where it is the record's.
+	Created *time.Time `json:"created,omitempty"`
+	Losses  *int64     `json:"losses,omitempty"`
 }
 
 // RecordDrop is a group that was not trained on.

@@ -157,11 +157,11 @@ func (s *Store) prune() error {
 }
 
 // SafePurge is the sequence up to which a stream is not needed by any checkpoint that the run can go back to.
-// It is 0 while one of them is of another stream.
-func (s *Store) SafePurge(stream string, created time.Time) uint64 {
+// It is 0 while one of them is of another stream, or of the stream before it had lost messages so often.
+func (s *Store) SafePurge(stream string, created time.Time, losses int64) uint64 {
 	low := uint64(math.MaxUint64)
 	for _, m := range s.marks {
-		if m.stream != stream || !m.created.Equal(created) {
+		if m.stream != stream || !m.created.Equal(created) || m.losses != losses {
 			return 0
 		}
 		low = min(low, m.low)

@@ -110,10 +110,11 @@ type Store struct {
 type mark struct {
 	stream  string
 	created time.Time
+	losses  int64
 	low     uint64
 }
 
-func markOf(s *State) mark { return mark{s.Stream, s.Created, s.Ledger.Low} }
+func markOf(s *State) mark { return mark{s.Stream, s.Created, s.Losses, s.Ledger.Low} }
 
 // ErrLocked is returned by Open when another trainer holds the folder.
 var ErrLocked = errors.New("the checkpoint folder is in use by another trainer")

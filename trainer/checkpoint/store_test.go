@@ -130,8 +130,8 @@ func TestSaveAndLoad(t *testing.T) {
 	steps, err := Steps(dir)
 	require.NoError(t, err)
 	require.Equal(t, []int64{3, 2}, steps)
-	require.EqualValues(t, 20, s.SafePurge("S", want.State.Created))
-	require.Zero(t, s.SafePurge("S", want.State.Created.Add(1)), "of another stream nothing is known")
+	require.EqualValues(t, 20, s.SafePurge("S", want.State.Created, 0))
+	require.Zero(t, s.SafePurge("S", want.State.Created.Add(1), 0), "of another stream nothing is known")
 }
 
 func TestEveryKeepsCheckpointsForGood(t *testing.T) {
@@ -143,7 +143,7 @@ func TestEveryKeepsCheckpointsForGood(t *testing.T) {
 	steps, err := Steps(s.Dir())
 	require.NoError(t, err)
 	require.Equal(t, []int64{7, 6, 3, 0}, steps)
-	require.EqualValues(t, 70, s.SafePurge("S", time.Unix(100, 5)))
+	require.EqualValues(t, 70, s.SafePurge("S", time.Unix(100, 5), 0))
 }
 
 func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
@@ -402,12 +402,12 @@ func TestRenewReplacesTheLastCheckpointAndLetsTheOlderOnesGo(t *testing.T) {
 	s := open(t, dir)
 	save(t, s, 2, 3)
 	created := time.Unix(100, 5)
-	require.EqualValues(t, 20, s.SafePurge("S", created))
+	require.EqualValues(t, 20, s.SafePurge("S", created, 0))
 	again := sample(3)
 	again.State.Ledger = batch.Ledger{Low: 77}
 	again.Record.NextCursor = 99
 	require.NoError(t, s.Renew(again))
-	require.EqualValues(t, 77, s.SafePurge("S", created))
+	require.EqualValues(t, 77, s.SafePurge("S", created, 0))
 	c, damage, err := s.Load()
 	require.NoError(t, err)
 	require.Empty(t, damage)
