@@ -24,7 +24,9 @@ func (a *app) chaosCommand() *cobra.Command {
 		Use: "chaos", Short: "Break a real training run; prove nothing is lost or used twice", Args: cobra.NoArgs,
 		Long: `Chaos runs a small training run, with every role as a process of its own or all in one, and at random instants kills
 roles with SIGKILL, the trainer also between any two parts of a step; freezes them; stalls their links; and sends
-malformed, truncated, foreign, duplicate, replayed and oversized messages; and fills the stream. A witness beside the trainer writes down
+malformed, truncated, foreign, duplicate, replayed and oversized messages, and well-formed lies about samples of open groups; steals
+tickets; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
+come back empty, or shorter than it was read. A witness beside the trainer writes down
 every message that the broker stored. In the end every one of them must be accounted for, and a summary is printed;
 the exit status says whether every promise held.`,
 		Example: "  weir chaos --minutes 10\n  weir chaos --minutes 1 --mode embedded --seed 7 --keep",
@@ -36,14 +38,15 @@ the exit status says whether every promise held.`,
 	seed := cmd.Flags().Uint64("seed", 1, "fixes the faults, their order and distances")
 	dir := cmd.Flags().String("dir", "", "a folder for the run; a temporary one by default")
 	keep := cmd.Flags().Bool("keep", false, "leave the folder, which else goes when all was well")
-	fill := cmd.Flags().Bool("fill", true, "also fill the trajectory stream to its limits")
+	fill := cmd.Flags().Bool("fill", true, "also fill the trajectory and ticket streams to their limits")
+	lose := cmd.Flags().Bool("lose", true, "also have the broker's store come back empty, or shorter than it was read")
 	kills := cmd.Flags().StringSlice("kill", nil, "kill just these roles, once each, in turn, in place of random faults")
 	steps := cmd.Flags().Int64("steps", 3, "steps that the run must do before the faults, and after them")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		c := chaos.Config{
 			Mode: *mode, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
-			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Kills: *kills, Out: a.err,
+			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Lose: *lose, Kills: *kills, Out: a.err,
 		}
 		if err := c.Validate(); err != nil { // before anything is made
 			return &exitError{exitUsage, err}
@@ -63,6 +66,7 @@ the exit status says whether every promise held.`,
 		}
 		c.Dir, c.File = filepath.Join(home, "logs"), file
 		c.Run, c.Broker, c.Checkpoints, c.Eta = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir, cfg.Trainer.Eta
+		c.Store, c.Lease = cfg.Broker.StoreDir, cfg.Streams.Lease
 		report, err := chaos.Run(cmd.Context(), c)
 		if err != nil {
 			return errors.Join(err, fmt.Errorf("the run is in %s", home))

@@ -44,6 +44,7 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 	return chaos.Config{
 		Binary: binary(t), Dir: filepath.Join(home, "logs"), File: file,
 		Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
+		Store: cfg.Broker.StoreDir, Lease: cfg.Streams.Lease,
 		Mode: mode, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,
 		Out: t.Output(),
 	}
@@ -83,7 +84,7 @@ func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {
 	for _, mode := range []string{chaos.ModeProcesses, chaos.ModeEmbedded} {
 		t.Run(mode, func(t *testing.T) {
 			c := harnessed(t, mode, nil)
-			c.Duration, c.Every, c.Seed, c.Fill = 40*time.Second, 1500*time.Millisecond, 5, true
+			c.Duration, c.Every, c.Seed, c.Fill, c.Lose = 40*time.Second, 1500*time.Millisecond, 5, true, true
 			least := 5
 			if testing.Short() {
 				// How much fits into so short a time is the machine's affair.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,7 +125,7 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	s.publish(2, 8)
 	info := s.caughtUp(w)
 
-	seen := w.account()
+	seen, _ := w.account()
 	require.Equal(t, "g000000-a0-0", seen[0].ID)
 	require.EqualValues(t, 3, seen[0].Oldest)
 	require.EqualValues(t, 1, seen[0].Sequence)
@@ -149,7 +150,8 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	info = s.caughtUp(w)
-	r = audit.Check(nil, 0, &audit.Witness{Seen: w.account(), Created: info.Created, First: info.State.FirstSeq})
+	seen, _ = w.account()
+	r = audit.Check(nil, 0, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
 	require.Len(t, r.Lost, len(seen))
 }
 
@@ -171,9 +173,12 @@ func TestStrangersMessagesAreRefused(t *testing.T) {
 	require.Equal(t, honest.ID, d.Trajectory.ID)
 
 	rng := rand.New(rand.NewPCG(1, 2))
-	stranger.send(t.Context(), rng, len(forgeries()))
+	said := slices.DeleteFunc(forgeries(), func(f forgery) bool { return f.lie })
+	for _, f := range said {
+		stranger.sendOne(t.Context(), rng, f)
+	}
 	stranger.shout(t.Context(), rng)
-	require.Equal(t, len(forgeries())+1, Total(stranger.sent), "every kind was sent: %v", stranger.sent)
+	require.Equal(t, len(said)+1, Total(stranger.sent), "every kind was sent: %v", stranger.sent)
 	require.Equal(t, 1, stranger.known, "the copy with its id")
 	last := s.publish(1, 8)
 	var kinds []string

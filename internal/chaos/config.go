@@ -36,8 +36,10 @@ type Config struct {
 	Binary, Dir string
 	// File is the resolved configuration that every role reads, Run the run's name in it, Broker the host:port that
 	// its broker listens on, Checkpoints the trainer's folder, Eta the staleness bound.
-	File, Run, Broker, Checkpoints string
-	Eta                            int
+	// Store is the broker's folder, Lease how long a producer keeps a ticket without a word to the broker.
+	File, Run, Broker, Checkpoints, Store string
+	Eta                                   int
+	Lease                                 time.Duration
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string
 	// Seed fixes which faults come, in which order and how far apart.
@@ -48,8 +50,10 @@ type Config struct {
 	Steps int64
 	// Patience is how long the run may take for those.
 	Patience time.Duration
-	// Fill also fills the trajectory stream to its limits.
+	// Fill also fills the trajectory stream to its limits, and the ticket stream with it.
 	Fill bool
+	// Lose also has the broker's store come back empty, or shorter than it was read.
+	Lose bool
 	// Kills, when it is not empty, takes the place of random faults: each role that it names is killed once, in turn,
 	// and a step goes by before the next. "trainer@publish:2" has the role end itself after its second publish.
 	Kills []string

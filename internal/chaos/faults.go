@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -31,22 +32,80 @@ func (h *harness) torment(ctx context.Context) {
 func (h *harness) fault(ctx context.Context, rng *rand.Rand) {
 	p := h.roles[rng.IntN(len(h.roles))]
 	switch n := rng.IntN(100); {
+	case n < 54:
+		h.killSome(ctx, rng, downtime, p)
 	case n < 60:
-		h.killSome(ctx, rng, p)
-	case n < 66:
-		h.killSome(ctx, rng, h.roles...)
-	case n < 76 && len(h.links) > 0:
-		h.stall(ctx, rng, h.roles[1+rng.IntN(len(h.roles)-1)])
-	case n < 82:
+		h.killSome(ctx, rng, downtime, h.roles...)
+	case n < 68 && len(h.links) > 0:
+		h.stall(ctx, rng, stalled, h.roles[1+rng.IntN(len(h.roles)-1)])
+	case n < 70 && len(h.links) > 0:
+		h.stall(ctx, rng, 2*h.cfg.Lease, h.roles[1+rng.IntN(len(h.roles)-1)])
+	case n < 75:
 		h.freeze(ctx, rng, p)
-	case n < 86 && h.cfg.Fill:
-		n, full := h.stranger.fill(ctx, rng)
-		if full {
-			h.count(h.report.Faults, "stream filled")
-			h.say("the trajectory stream is full, with %d messages of junk", n)
-		}
+	case n < 78:
+		h.outage(ctx, rng)
+	case n < 80 && h.cfg.Lose:
+		h.lose(ctx, rng)
+	case n < 82:
+		h.count(h.report.Faults, "tickets stolen")
+		h.say("a thief took %d tickets and acknowledged them", h.stranger.steal(ctx, 1+rng.IntN(stolen)))
+	case n < 84:
+		h.count(h.report.Faults, "markers")
+		h.say("%d markers that close nothing", h.stranger.mark(ctx, markers))
+	case n < 88 && h.cfg.Fill:
+		h.fill(ctx, rng)
 	default:
 		h.burst(ctx, rng, 1+rng.IntN(20))
+	}
+}
+
+// fill fills the trajectory stream, and every other time the ticket stream at once with it.
+func (h *harness) fill(ctx context.Context, rng *rand.Rand) {
+	var tickets int
+	var both sync.WaitGroup
+	if rng.IntN(2) == 0 {
+		own := rand.New(rand.NewPCG(rng.Uint64(), 4))
+		both.Go(func() { tickets = h.stranger.fillTickets(ctx, own) })
+	}
+	n, full := h.stranger.fill(ctx, rng)
+	both.Wait()
+	if tickets > 0 {
+		h.count(h.report.Faults, "tickets filled")
+		h.say("the ticket stream was filled with %d tickets of junk", tickets)
+	}
+	if full {
+		h.count(h.report.Faults, "stream filled")
+		h.say("the trajectory stream is full, with %d messages of junk", n)
+	}
+}
+
+// outage takes the broker away for longer than a lease: it is killed, or stands still.
+func (h *harness) outage(ctx context.Context, rng *rand.Rand) {
+	away := h.cfg.Lease + time.Duration(rng.Int64N(int64(h.cfg.Lease)))
+	broker := h.roles[0]
+	h.count(h.report.Faults, "outage")
+	h.say("the broker is away for %s", away.Round(time.Second))
+	if rng.IntN(2) == 0 {
+		broker.signal(syscall.SIGSTOP)
+		_ = pause(ctx, away) // then it goes on sooner
+		broker.signal(syscall.SIGCONT)
+		return
+	}
+	if broker.kill() {
+		h.count(h.report.Kills, broker.name)
+		_ = pause(ctx, away) // then it is started sooner
+		h.restart(broker)
+	}
+}
+
+// lose has the broker's store come back empty or shorter.
+func (h *harness) lose(ctx context.Context, rng *rand.Rand) {
+	lose := h.loseStore
+	if rng.IntN(2) == 0 {
+		lose = h.restoreStore
+	}
+	if err := lose(context.WithoutCancel(ctx), rng); err != nil {
+		h.trouble("%v", err)
 	}
 }
 
@@ -58,7 +117,7 @@ func (h *harness) burst(ctx context.Context, rng *rand.Rand, kinds int) {
 }
 
 // killSome kills roles at once and starts them again after a while.
-func (h *harness) killSome(ctx context.Context, rng *rand.Rand, roles ...*process) {
+func (h *harness) killSome(ctx context.Context, rng *rand.Rand, away time.Duration, roles ...*process) {
 	roles = slices.Clone(roles)
 	rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
 	var dead []*process
@@ -70,7 +129,7 @@ func (h *harness) killSome(ctx context.Context, rng *rand.Rand, roles ...*proces
 		}
 	}
 	for _, p := range dead {
-		_ = pause(ctx, time.Duration(rng.Int64N(int64(downtime)))) // then it is started sooner
+		_ = pause(ctx, time.Duration(rng.Int64N(int64(away)))) // then it is started sooner
 		h.restart(p)
 	}
 }
@@ -82,6 +141,12 @@ const (
 	stalled  = 6 * time.Second
 )
 
+// The most tickets that a thief takes at once, and how many markers a stranger sends: more than the trainer may hold unread.
+const (
+	stolen  = 70
+	markers = 1100
+)
+
 // freeze stops a role in its tracks and lets it go on, as a machine that swaps or a VM that is moved.
 func (h *harness) freeze(ctx context.Context, rng *rand.Rand, p *process) {
 	h.count(h.report.Faults, "freeze "+p.name)
@@ -91,9 +156,9 @@ func (h *harness) freeze(ctx context.Context, rng *rand.Rand, p *process) {
 }
 
 // stall holds a role's link back.
-func (h *harness) stall(ctx context.Context, rng *rand.Rand, p *process) {
+func (h *harness) stall(ctx context.Context, rng *rand.Rand, longest time.Duration, p *process) {
 	h.count(h.report.Faults, "stall "+p.name)
-	h.links[p.name].stall(ctx, time.Duration(rng.Int64N(int64(stalled))))
+	h.links[p.name].stall(ctx, time.Duration(rng.Int64N(int64(longest))))
 }
 
 // killInTurn kills each named role once, with a step between.

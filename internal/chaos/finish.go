@@ -63,10 +63,13 @@ func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &audit.Witness{Seen: h.witness.account(), Created: info.Created, First: info.State.FirstSeq}
-	if w.Refused, err = h.rejected(ctx, info); err != nil {
+	w := &audit.Witness{Created: info.Created, First: info.State.FirstSeq}
+	w.Seen, w.Gone = h.witness.account()
+	refused, err := h.rejected(ctx, info)
+	if err != nil {
 		return nil, err
 	}
+	w.Refused = append(h.refused, refused...)
 	steps, err := checkpoint.Steps(h.cfg.Checkpoints)
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
 	return w, nil
 }
 
-func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) (out []audit.Refused, err error) {
+func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) ([]audit.Refused, error) {
 	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: "nats://" + h.cfg.Broker, Name: "auditor"}, nil)
 	if err != nil {
 		return nil, err
@@ -96,19 +99,7 @@ func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) (out
 	if err != nil {
 		return nil, err
 	}
-	for m, err := range run.Rejected(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if len(h.report.RejectedBy) == 0 && m.Sequence > 1 {
-			return nil, fmt.Errorf("%d refused messages have left the rejected stream, so they cannot be accounted for: raise streams.rejected_max_bytes", m.Sequence-1)
-		}
-		h.report.RejectedBy[string(m.Reason)]++
-		if m.Stream == info.Config.Name {
-			out = append(out, audit.Refused{Sequence: m.Original, Created: info.Created, Reason: string(m.Reason)})
-		}
-	}
-	return out, nil
+	return h.refusedOf(ctx, run, info)
 }
 
 // judgeStrangers finds strangers' messages among those trained on.
@@ -121,7 +112,8 @@ func (h *harness) judgeStrangers(records []checkpoint.Record) {
 	for _, r := range records {
 		for _, g := range r.Groups {
 			for _, m := range g.Used() {
-				if kind, hostile := s.stored[m.Sequence]; hostile {
+				// A sequence may have been another message's, in a stream that was lost since.
+				if kind, hostile := s.stored[m.Sequence]; hostile && !h.witness.sent(r.Created, m.Sequence, m.ID) {
 					h.report.HostileTrained = append(h.report.HostileTrained,
 						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
 				}

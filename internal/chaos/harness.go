@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -33,6 +34,8 @@ type harness struct {
 	conn     *nats.Conn
 	witness  *witness
 	stranger *stranger
+	// refused is what the rejected stream held whenever it was lost with the broker's store.
+	refused []audit.Refused
 
 	mu      sync.Mutex
 	rng     *rand.Rand

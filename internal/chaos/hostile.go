@@ -45,15 +45,20 @@ func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, err
 // forgery makes a message of one kind from a true one, which it must leave as it is.
 type forgery struct {
 	kind string
+	// lie says that the message is well formed and of a group that may be open: it is the trainer's to refuse.
+	lie  bool
 	make func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error)
 }
 
 func forgeries() []forgery {
 	return []forgery{
-		{"garbage", garbage}, {"empty", empty}, {"truncated", truncated}, {"flipped", flipped}, {"other_run", otherRun},
-		{"other_group", otherGroup}, {"other_producer", otherProducer}, {"other_kind", otherKind}, {"nan", notANumber},
-		{"duplicate", duplicate}, {"replay", replay}, {"replay_with_id", replayWithID}, {"lone_part", lonePart},
-		{"late_part", latePart}, {"oversized", oversized}, {"bad_part", badPart}, {"ticket", badTicket}, {"marker", strangeMarker},
+		{"garbage", false, garbage}, {"empty", false, empty}, {"truncated", false, truncated}, {"flipped", false, flipped}, {"other_run", false, otherRun},
+		{"other_group", false, otherGroup}, {"other_producer", false, otherProducer}, {"other_kind", false, otherKind}, {"nan", false, notANumber},
+		{"duplicate", false, duplicate}, {"replay", false, replay}, {"replay_with_id", false, replayWithID}, {"lone_part", false, lonePart},
+		{"late_part", false, latePart}, {"oversized", false, oversized}, {"bad_part", false, badPart}, {"ticket", false, badTicket}, {"marker", false, strangeMarker},
+		{"huge_reward", true, live(hugeReward)}, {"huge_process_rewards", true, live(hugeProcessRewards)}, {"hot", true, live(hot)}, {"cold", true, live(cold)},
+		{"other_task", true, live(otherTask)}, {"other_prompt", true, live(otherPrompt)}, {"prompt_as_action", true, live(promptAsAction)},
+		{"many_segments", true, live(manySegments)}, {"unlikely", true, live(unlikely)}, {"from_the_future", true, live(fromTheFuture)},
 	}
 }
 

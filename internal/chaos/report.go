@@ -76,8 +76,8 @@ func (r *Report) Print(out io.Writer) {
 		reasons[string(reason)] = n
 	}
 	line("trajectories", fmt.Sprintf("trained on %d, not trained on: %s", a.Trained, listed(reasons)))
-	line("witness", fmt.Sprintf("saw %d messages, %d of them pending; trained on unseen %d; most versions behind %d",
-		a.Witnessed, a.Pending, a.Unwitnessed, a.MaxStaleness))
+	line("witness", fmt.Sprintf("saw %d messages, %d of them pending, %d gone with a store; trained on unseen %d; most versions behind %d",
+		a.Witnessed, a.Pending, a.Gone, a.Unwitnessed, a.MaxStaleness))
 	for _, list := range []struct {
 		title string
 		lines []string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,10 +26,31 @@ type witness struct {
 
 	mu    sync.Mutex
 	again context.CancelFunc // ends the read of now
-	last  uint64
-	seen  []audit.Seen
+	// created is when the stream that is being read was made, last the sequence that the witness has come to in it, and
+	// life counts how often the stream was lost or cut short.
+	created time.Time
+	last    uint64
+	life    int
+	seen    []audit.Seen
+	gone    []audit.Gone
+	// honest are the trajectories that came with a message id, as producers send them.
+	honest map[standing]bool
 	// samples are copies of messages of the run, for those who play the stranger.
 	samples []*nats.Msg
+}
+
+// standing is a message of a stream. A stream that was cut short can have two at a sequence.
+type standing struct {
+	created  int64
+	sequence uint64
+	id       string
+}
+
+// sent says whether a trajectory that a record names was a producer's.
+func (w *witness) sent(created time.Time, sequence uint64, id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.honest[standing{created.UnixNano(), sequence, id}]
 }
 
 // samplesKept bounds the samples.
@@ -39,7 +61,7 @@ func newWitness(nc *nats.Conn, run string) (*witness, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &witness{js: js, stream: streamName(run), run: run}, nil
+	return &witness{js: js, stream: streamName(run), run: run, honest: map[standing]bool{}}, nil
 }
 
 func streamName(run string) string { return "WEIR_" + run + "_TRAJECTORIES" }
@@ -72,6 +94,7 @@ func (w *witness) read(ctx context.Context) error {
 		return err
 	}
 	created := stream.CachedInfo().Created
+	life := w.begin(created)
 	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.reached() + 1, MaxResetAttempts: 1,
 	})
@@ -92,8 +115,71 @@ func (w *witness) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.note(meta.Sequence.Stream, created, msg)
+		if !w.note(meta.Sequence.Stream, life, msg) {
+			return nil // the stream was lost meanwhile
+		}
 	}
+}
+
+// begin says that a stream is read. It is another stream than before where it was made at another time.
+func (w *witness) begin(created time.Time) (life int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.created.Equal(created) {
+		w.created, w.last = created, 0
+		w.life++
+	}
+	return w.life
+}
+
+// lose says that the stream is about to be lost, but for its messages up to keeps, when all that it held was written down.
+func (w *witness) lose(info *jetstream.StreamInfo, keeps uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = append(w.gone, audit.Gone{Created: w.created, Life: w.life, From: max(info.State.FirstSeq, keeps+1)})
+	w.last = min(w.last, keeps)
+	w.life++
+	if keeps == 0 {
+		w.created = time.Time{}
+	}
+	if w.again != nil {
+		w.again()
+	}
+}
+
+// readAll writes down what the stream of a broker at rest holds beyond what the witness saw.
+func (w *witness) readAll(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
+	stream, err := js.Stream(ctx, w.stream)
+	if err != nil {
+		return nil, err
+	}
+	info := stream.CachedInfo()
+	life := w.begin(info.Created)
+	for sequence := max(w.reached()+1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
+		m, err := stream.GetMsg(ctx, sequence)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.note(sequence, life, &atRest{m})
+	}
+	return info, nil
+}
+
+// atRest is a message that was read from where it lies.
+type atRest struct{ *jetstream.RawStreamMsg }
+
+func (m *atRest) Data() []byte         { return m.RawStreamMsg.Data }
+func (m *atRest) Subject() string      { return m.RawStreamMsg.Subject }
+func (m *atRest) Headers() nats.Header { return m.Header }
+
+// storedMessage is as much of a stream's message as the witness looks at.
+type storedMessage interface {
+	Data() []byte
+	Subject() string
+	Headers() nats.Header
 }
 
 func (w *witness) find(ctx context.Context) (jetstream.Stream, error) {
@@ -103,41 +189,48 @@ func (w *witness) find(ctx context.Context) (jetstream.Stream, error) {
 }
 
 // note writes one message down. A well-formed group-closed marker of this run is passed over: a record says of
-// groups, not of markers, what became of them.
-func (w *witness) note(sequence uint64, created time.Time, msg jetstream.Msg) {
+// groups, not of markers, what became of them. It is false where the stream was lost since its reading began.
+func (w *witness) note(sequence uint64, life int, msg storedMessage) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if life != w.life {
+		return false
+	}
 	if sequence <= w.last {
-		return
+		return true
 	}
 	w.last = sequence
-	s := audit.Seen{Sequence: sequence, Created: created, Oldest: -1}
+	s := audit.Seen{Sequence: sequence, Created: w.created, Life: life, Oldest: -1}
 	if index, _, ok := strings.Cut(msg.Headers().Get("Weir-Part"), "/"); ok {
 		if i, err := strconv.ParseUint(index, 10, 64); err == nil && i >= 1 && i <= sequence {
 			s.First = sequence - (i - 1)
 		}
 		w.seen = append(w.seen, s)
-		return
+		return true
 	}
 	switch kind, _, err := schemas.Peek(msg.Data()); {
 	case err != nil:
 	case kind == schemas.KindGroupClosed:
 		g := new(schemas.GroupClosed)
 		if schemas.Unmarshal(msg.Data(), g) == nil && g.Validate() == nil && g.Run == w.run {
-			return
+			return true
 		}
 	case kind == schemas.KindTrajectory:
 		t := new(schemas.Trajectory)
 		if schemas.Unmarshal(msg.Data(), t) == nil {
 			s.ID, s.Oldest = t.ID, t.OldestVersion()
 			w.sample(msg)
+			if msg.Headers().Get(jetstream.MsgIDHeader) != "" {
+				w.honest[standing{w.created.UnixNano(), sequence, t.ID}] = true
+			}
 		}
 	}
 	w.seen = append(w.seen, s)
+	return true
 }
 
 // sample keeps a producer's message; strangers' have no id.
-func (w *witness) sample(msg jetstream.Msg) {
+func (w *witness) sample(msg storedMessage) {
 	if msg.Headers().Get(jetstream.MsgIDHeader) == "" {
 		return
 	}
@@ -164,17 +257,23 @@ func (w *witness) sampled(i int) *nats.Msg {
 	return w.samples[len(w.samples)-1-i%len(w.samples)]
 }
 
-func (w *witness) account() []audit.Seen {
+func (w *witness) account() ([]audit.Seen, []audit.Gone) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]audit.Seen(nil), w.seen...)
+	return slices.Clone(w.seen), slices.Clone(w.gone)
+}
+
+func (w *witness) begun(created time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.created.Equal(created)
 }
 
 // catchUp waits until everything that the stream holds is written down, and returns how the stream is.
 func (w *witness) catchUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
 		stream, err := w.find(ctx)
-		if err == nil && w.reached() >= stream.CachedInfo().State.LastSeq {
+		if err == nil && w.begun(stream.CachedInfo().Created) && w.reached() >= stream.CachedInfo().State.LastSeq {
 			return stream.CachedInfo(), nil
 		}
 		if wait := pause(ctx, 50*time.Millisecond); wait != nil {
