@@ -16,7 +16,7 @@ const serveDrain = 5 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve [run]", Short: "Serve a run's newest checkpoint over the OpenAI API, without a broker", Args: cobra.MaximumNArgs(1),
+		Use: "serve [run]", Short: "Serve a run's newest checkpoint over the OpenAI API, brokerless", Args: cobra.MaximumNArgs(1),
 		Long: `Serve answers requests as the OpenAI API does, with the newest checkpoint of a run, or one that --step or --checkpoint
 names. It needs no broker and the run may be over. The weights stay those that it began with; weir inference follows
 the versions of a run that trains. It listens where --inference.openai.listen says, 127.0.0.1:8000 by default.`,
