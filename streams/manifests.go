@@ -61,7 +61,8 @@ func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err e
 				}
 				m, err := r.readManifest(e.data)
 				if err != nil {
-					return fmt.Errorf("read manifests: revision %d: %w", e.sequence, err)
+					r.log.Error("unreadable manifest skipped", "revision", e.sequence, "err", err)
+					return nil
 				}
 				history = append(history, m)
 				return nil

@@ -243,6 +243,12 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards m
 		return false, err
 	}
 	latest, revision, err := w.run.latestManifest(ctx)
+	if errors.Is(err, schemas.ErrMalformed) || errors.Is(err, schemas.ErrInvalid) {
+		// What stands there is no manifest: it is written over, and the newest that can be read is the one before.
+		if err, latest = nil, nil; len(history) > 0 {
+			latest = history[0]
+		}
+	}
 	if err != nil && !errors.Is(err, ErrNoWeights) {
 		return false, err
 	}

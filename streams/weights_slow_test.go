@@ -80,3 +80,25 @@ func TestAShardWithoutItsChunksIsCorrupt(t *testing.T) {
 	require.ErrorIs(t, err, streams.ErrCorruptShard)
 	require.ErrorContains(t, err, "its chunks are not all there")
 }
+
+// Defect F9: garbage in the place of the newest manifest ended the trainer at each start. It is written over, and versions rise
+// from the newest that can be read.
+func TestAnUnreadableManifestIsWrittenAnew(t *testing.T) {
+	conn := streamtest.Conn(t)
+	r := streamtest.Open(t, conn)
+	first, shards := streamtest.Weights("test", 3, []byte("three"))
+	require.NoError(t, r.PublishWeights(t.Context(), first, shards))
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "$KV.WEIR_test_WEIGHTS.manifest", []byte("garbage"))
+	require.NoError(t, err)
+	older, shards := streamtest.Weights("test", 2, []byte("two"))
+	require.ErrorIs(t, r.PublishWeights(t.Context(), older, shards), streams.ErrFenced)
+	next, shards := streamtest.Weights("test", 4, []byte("four"))
+	require.NoError(t, r.PublishWeights(t.Context(), next, shards))
+	latest, err := r.LatestManifest(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 4, latest.Version)
+	_, err = r.Manifest(t.Context(), 3)
+	require.NoError(t, err)
+}
