@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,30 +70,37 @@ func produce(ctx context.Context, run *streams.Run, name string, eta int) error 
 	}
 }
 
-// train runs a trainer over a real run, stopped at the given steps and started again, and returns the weights.
+// runOver runs a trainer over a real run once, and returns the weights that it ended with.
+func runOver(ctx context.Context, t *testing.T, cfg Config, run *streams.Run, observe func(schemas.Event)) ([]float32, error) {
+	t.Helper()
+	e := newBigram(vocab)
+	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	require.NoError(t, err)
+	err = Run(ctx, cfg, Deps{
+		Engine: e, Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+		NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+		Observer:  observe,
+	})
+	return e.table, err
+}
+
+// trainOver runs a trainer over a real run, stopped at the given steps and started again, and returns the weights.
 func trainOver(t *testing.T, cfg Config, run *streams.Run, stops ...int64) []float32 {
 	t.Helper()
 	for {
-		e := newBigram(vocab)
-		stream, err := OverStreams(run, streams.DefaultWeightsConfig())
-		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
-		err = Run(ctx, cfg, Deps{
-			Engine: e, Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
-			NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
-			Observer: func(ev schemas.Event) {
-				if len(stops) > 0 && ev.Type == schemas.EventStepDone && ev.Step == stops[0] {
-					stops = stops[1:]
-					stop()
-				}
-			},
+		table, err := runOver(ctx, t, cfg, run, func(ev schemas.Event) {
+			if len(stops) > 0 && ev.Type == schemas.EventStepDone && ev.Step == stops[0] {
+				stops = stops[1:]
+				stop()
+			}
 		})
 		stop()
 		if errors.Is(err, context.Canceled) {
 			continue
 		}
 		require.NoError(t, err)
-		return e.table
+		return table
 	}
 }
 
@@ -137,24 +145,63 @@ func TestOverJetStream(t *testing.T) {
 	}
 }
 
+// Defect P20: it changed the broker after a run that had ended, which leaves no group open.
 func TestANewBrokerWithoutTheOldStreamIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
-	for _, steps := range []int64{3, 6} {
+	cfg.Eta, cfg.Depth = 2, -1
+	var open []string
+	for _, last := range []bool{false, true} {
 		run := streamtest.Open(t, streamtest.Conn(t))
-		cfg.Steps = steps
 		producing, stop := context.WithCancel(t.Context())
 		var group errgroup.Group
 		group.Go(func() error { return produce(producing, run, "p", cfg.Eta) })
-		trainOver(t, cfg, run)
+		ctx, end := context.WithCancel(t.Context())
+		_, err := runOver(ctx, t, cfg, run, func(ev schemas.Event) {
+			if !last && ev.Type == schemas.EventStepDone && ev.Step == 3 {
+				end()
+			}
+		})
+		end()
 		stop()
 		require.ErrorIs(t, group.Wait(), context.Canceled)
+		if last {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, context.Canceled)
+		records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+		require.NoError(t, err)
+		require.Len(t, records, 4)
+		open = records[3].Open
+		require.NotEmpty(t, open)
 	}
 	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
 	require.NoError(t, err)
 	require.Len(t, records, 7)
 	require.NotEqual(t, records[3].Created, records[4].Created)
 	require.NoError(t, auditing.Check(records, cfg.Eta, nil).Err())
+	var lost []string
+	issued := slices.Clone(records[6].Open)
+	for _, r := range records {
+		for _, g := range r.Groups {
+			require.False(t, r.Step > 3 && slices.Contains(open, g.Group), "%s went with its stream", g.Group)
+			issued = append(issued, g.Group)
+		}
+		for _, d := range r.Dropped {
+			issued = append(issued, d.Group)
+			if d.Reason == ReasonLost {
+				require.True(t, d.Reissue)
+				lost = append(lost, d.Group)
+			}
+		}
+	}
+	require.ElementsMatch(t, open, lost)
+	for _, id := range lost {
+		cursor, attempt, ok := batch.ParseGroupID(id)
+		require.True(t, ok)
+		require.Contains(t, issued, batch.GroupID(cursor, attempt+1), "its prompt is issued again")
+	}
 }
 
 // What fills the stream may be nothing that the trainer ever sees, or little that is large: it makes room none the less.
