@@ -191,12 +191,8 @@ func byHash(m *schemas.Manifest, shards [][]byte) map[string][]byte {
 
 // streamOnce is publishOnce for whole weights from a source.
 func (w *Weights) streamOnce(ctx context.Context, m *schemas.Manifest, source ShardSource) (bool, error) {
-	history, err := w.run.manifests(ctx)
+	history, latest, revision, err := w.published(ctx)
 	if err != nil {
-		return false, err
-	}
-	latest, revision, err := w.run.latestManifest(ctx)
-	if err != nil && !errors.Is(err, ErrNoWeights) {
 		return false, err
 	}
 	if latest != nil && m.Version <= latest.Version {
@@ -225,6 +221,24 @@ func (w *Weights) streamOnce(ctx context.Context, m *schemas.Manifest, source Sh
 	return true, nil
 }
 
+// published is what the bucket holds, newest first, the newest that can be read, nil without one, and the revision that the next
+// manifest must name. What stands in the newest's place and is no manifest is written over.
+func (w *Weights) published(ctx context.Context) (history []*schemas.Manifest, latest *schemas.Manifest, revision uint64, err error) {
+	if history, err = w.run.manifests(ctx); err != nil {
+		return nil, nil, 0, err
+	}
+	latest, revision, err = w.run.latestManifest(ctx)
+	switch {
+	case errors.Is(err, schemas.ErrMalformed) || errors.Is(err, schemas.ErrInvalid):
+		if latest = nil; len(history) > 0 {
+			latest = history[0]
+		}
+	case err != nil && !errors.Is(err, ErrNoWeights):
+		return nil, nil, 0, err
+	}
+	return history, latest, revision, nil
+}
+
 // publishedAs is the manifest under which the weights of m are published already, of a history that ends with latest;
 // ErrFenced if the version, or a newer one, is of others.
 func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*schemas.Manifest, error) {
@@ -238,18 +252,8 @@ func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*sch
 
 // publishOnce reports false when another publisher came between.
 func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) (bool, error) {
-	history, err := w.run.manifests(ctx)
+	history, latest, revision, err := w.published(ctx)
 	if err != nil {
-		return false, err
-	}
-	latest, revision, err := w.run.latestManifest(ctx)
-	if errors.Is(err, schemas.ErrMalformed) || errors.Is(err, schemas.ErrInvalid) {
-		// What stands there is no manifest: it is written over, and the newest that can be read is the one before.
-		if err, latest = nil, nil; len(history) > 0 {
-			latest = history[0]
-		}
-	}
-	if err != nil && !errors.Is(err, ErrNoWeights) {
 		return false, err
 	}
 	if latest != nil && m.Version <= latest.Version {

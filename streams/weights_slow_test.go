@@ -1,6 +1,7 @@
 package streams_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
@@ -82,20 +84,39 @@ func TestAShardWithoutItsChunksIsCorrupt(t *testing.T) {
 }
 
 // Defect F9: garbage in the place of the newest manifest ended the trainer at each start. It is written over, and versions rise
-// from the newest that can be read.
+// from the newest that can be read, also where a publisher encodes shard by shard, as the trainer does.
 func TestAnUnreadableManifestIsWrittenAnew(t *testing.T) {
+	for name, publish := range map[string]func(context.Context, *streams.Run, *schemas.Manifest, map[string][]byte) error{
+		"whole": func(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
+			return r.PublishWeights(ctx, m, shards)
+		},
+		"shard by shard": func(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
+			w, err := r.Weights(streams.DefaultWeightsConfig())
+			if err != nil {
+				return err
+			}
+			data := shards[m.Shards[0].Hash]
+			return w.PublishFrom(ctx, m, func(int) ([]byte, error) { return data, nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testUnreadableManifest(t, publish) })
+	}
+}
+
+func testUnreadableManifest(t *testing.T, publish func(context.Context, *streams.Run, *schemas.Manifest, map[string][]byte) error) {
+	t.Helper()
 	conn := streamtest.Conn(t)
 	r := streamtest.Open(t, conn)
 	first, shards := streamtest.Weights("test", 3, []byte("three"))
-	require.NoError(t, r.PublishWeights(t.Context(), first, shards))
+	require.NoError(t, publish(t.Context(), r, first, shards))
 	js, err := jetstream.New(conn.NATS())
 	require.NoError(t, err)
 	_, err = js.Publish(t.Context(), "$KV.WEIR_test_WEIGHTS.manifest", []byte("garbage"))
 	require.NoError(t, err)
 	older, shards := streamtest.Weights("test", 2, []byte("two"))
-	require.ErrorIs(t, r.PublishWeights(t.Context(), older, shards), streams.ErrFenced)
+	require.ErrorIs(t, publish(t.Context(), r, older, shards), streams.ErrFenced)
 	next, shards := streamtest.Weights("test", 4, []byte("four"))
-	require.NoError(t, r.PublishWeights(t.Context(), next, shards))
+	require.NoError(t, publish(t.Context(), r, next, shards))
 	latest, err := r.LatestManifest(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 4, latest.Version)
