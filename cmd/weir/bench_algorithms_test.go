@@ -24,7 +24,7 @@ func TestBenchAlgorithmsComparesFromOneStart(t *testing.T) {
 	var all []learned
 	require.NoError(t, json.Unmarshal([]byte(weir(t, append(args, "--json")...)), &all))
 	require.Len(t, all, 2)
-	require.Equal(t, all[0].Start, all[1].Start) //nolint:testifylint // the same policy and the same questions
+	require.Equal(t, all[0].Start, all[1].Start)
 	before := read(t, dir, "seed-1", "gspo", "metrics.jsonl")
 	out := weir(t, args...)
 	require.Contains(t, out, "area less grpo's")

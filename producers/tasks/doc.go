@@ -2,6 +2,6 @@
 // with their accepted answers in three splits.
 //
 // A [Dataset] is read from JSONL files (see [LoadCorpus] and [LoadQuestions]) or made by a package below
-// this one; tasks/countries is the built-in one. [Prompts] turns one split into an endless, deterministic
+// this one; tasks/library and tasks/countries are built in. [Prompts] turns one split into an endless, deterministic
 // order of prompts in which every source of question is as frequent as any other.
 package tasks

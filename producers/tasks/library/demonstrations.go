@@ -3,6 +3,7 @@ package library
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"unicode"
 
 	"github.com/weir-rl/weir/internal/tokenizer"
@@ -70,6 +71,9 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 	return tokens, mask
 }
 
+// says is text as an agent's context has it.
+func says(parts ...string) string { return strings.Join(parts, " ") }
+
 // draw makes up the i-th world, its books, and a question about it.
 func (d *Demonstrations) draw(i uint64) ([]*place, shelf, question) {
 	rng := rand.New(rand.NewPCG(d.cfg.Seed, i))
@@ -126,7 +130,8 @@ func (d *Demonstrations) newName(rng *rand.Rand, taken map[string]bool) string {
 
 // name draws a made-up name, as long as a real one.
 func (d *Demonstrations) name(rng *rand.Rand) string {
-	name := pick(rng, d.words)
+	var name strings.Builder
+	name.WriteString(pick(rng, d.words))
 	for range pick(rng, d.lengths) - 1 {
 		mark := " "
 		switch n := rng.IntN(20); {
@@ -135,7 +140,7 @@ func (d *Demonstrations) name(rng *rand.Rand) string {
 		case n < 4:
 			mark = "'"
 		}
-		name += mark + pick(rng, d.words)
+		name.WriteString(mark + pick(rng, d.words))
 	}
-	return name
+	return name.String()
 }

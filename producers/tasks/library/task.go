@@ -3,7 +3,6 @@ package library
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/weir-rl/weir/internal/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -63,6 +62,3 @@ func load(cfg Config) ([]*facts.Country, error) {
 	divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
 	return countries, nil
 }
-
-// says is text as an agent's context has it.
-func says(parts ...string) string { return strings.Join(parts, " ") }
