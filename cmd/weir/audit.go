@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -17,8 +17,9 @@ func (a *app) auditCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Prove from the record what became of every trajectory", Args: cobra.NoArgs,
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
-steps, no prompt was skipped, no step is missing, and nothing was used further behind than the bound. With --step it
-lists the exact batch of one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
+steps, no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
+bound. Of each kind of fault it names the first twenty and counts the others. With --step it lists the exact batch of
+one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
 
 The rollouts themselves are in <trainer.checkpoint.dir>/batches, for as many of the newest steps as
 trainer.checkpoint.batches says. The record of an older step still lists its trajectories; their text is gone.`,
@@ -66,7 +67,10 @@ type audited struct {
 // audit checks the record of the run and prints what came of it.
 func (r *runRecord) audit(asJSON bool) error {
 	eta := r.cfg.Trainer.Eta
-	found := audit.Check(r.records, eta, nil)
+	found, err := audit.Read(checkpoint.Records(r.dir), eta, nil)
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		return errors.Join(r.printJSON(audited{r.cfg.Run.Name, eta, found.Err() == nil, found}), found.Err())
 	}
@@ -81,28 +85,17 @@ func (r *runRecord) audit(asJSON bool) error {
 	for _, reason := range slices.Sorted(maps.Keys(found.Rejected)) {
 		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, endedAs(reason))
 	}
-	for i := range r.records {
-		if changed := r.records[i].Changed; len(changed) > 0 {
-			fmt.Fprintf(r.out, "settings changed at step %d: %s\n", r.records[i].Step, joined(changed))
-		}
+	for _, line := range found.Settings.Text("changes of settings") {
+		fmt.Fprintln(r.out, line)
 	}
 	for _, line := range found.Faults() {
-		fmt.Fprintln(r.out, "  "+line)
+		fmt.Fprintln(r.out, "  "+report.Plain(line))
 	}
 	if err := found.Err(); err != nil {
 		return err
 	}
-	fmt.Fprintln(r.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0")
+	fmt.Fprintln(r.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 lines_changed=0")
 	return nil
-}
-
-// joined are changes on one line.
-func joined(changes []checkpoint.RecordChange) string {
-	var text []string
-	for _, c := range changes {
-		text = append(text, c.String())
-	}
-	return strings.Join(text, "; ")
 }
 
 // used counts the trajectories that a step used up.

@@ -38,7 +38,10 @@ its store, is at hand. Of one that was dropped with its group only the record is
 		if err != nil {
 			return err
 		}
-		found := r.find(args[0])
+		found, err := r.find(args[0])
+		if err != nil {
+			return err
+		}
 		if !r.whole(found, args[0]) {
 			refused, err := r.refused(cmd.Context(), args[0])
 			if err != nil {
@@ -61,7 +64,6 @@ its store, is at hand. Of one that was dropped with its group only the record is
 type runRecord struct {
 	*session
 	dir       string
-	records   []checkpoint.Record
 	tokenizer *tokenizer.Tokenizer // nil until it is read
 }
 
@@ -82,31 +84,49 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		return nil, err
 	}
 	r := &runRecord{session: s, dir: cfg.Trainer.Checkpoint.Dir}
-	if r.records, err = checkpoint.ReadRecords(r.dir); err != nil {
-		return nil, err
+	for range checkpoint.Records(r.dir) {
+		return r, nil
 	}
-	if len(r.records) == 0 {
-		return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", r.dir, cfg.Run.Name)
+	return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", r.dir, cfg.Run.Name)
+}
+
+// each goes through the record of steps. Lines that were changed are passed over with a word: weir audit lists them.
+func (r *runRecord) each(use func(*checkpoint.Record) (more bool)) error {
+	changed := 0
+	for rec, err := range checkpoint.Records(r.dir) {
+		if damage := (*checkpoint.Damage)(nil); errors.As(err, &damage) {
+			if changed++; changed == 1 {
+				fmt.Fprintf(r.err, "%v; weir audit lists what is wrong with the record\n", err)
+			}
+		} else if err != nil {
+			return err
+		}
+		if rec != nil && !use(rec) {
+			return nil
+		}
 	}
-	return r, nil
+	return nil
 }
 
 // find lists what the record has of an id: exactly it, else all that begin with it.
-func (r *runRecord) find(id string) []told {
+func (r *runRecord) find(id string) ([]told, error) {
 	var exact, begin []told
-	for i := range r.records {
-		for _, f := range fatesOf(&r.records[i]) {
+	err := r.each(func(rec *checkpoint.Record) bool {
+		for _, f := range fatesOf(rec) {
 			if f.ID == id {
-				exact = append(exact, told{fate: f})
-			} else if strings.HasPrefix(f.ID, id) {
+				exact = []told{{fate: f}}
+				return false
+			}
+			if strings.HasPrefix(f.ID, id) {
 				begin = append(begin, told{fate: f})
 			}
 		}
+		return true
+	})
+	if exact != nil {
+		return exact, err
 	}
-	if len(exact) > 0 {
-		return exact[:1]
-	}
-	return begin
+	return begin, err
 }
 
 // whole says that the record alone answers: the trajectory was used up by a step, or dropped.
@@ -252,12 +272,21 @@ func (r *runRecord) batch(step int64) ([]*schemas.Trajectory, error) {
 }
 
 // step is a step's record.
-func (r *runRecord) step(step int64) (*checkpoint.Record, error) {
-	at := slices.IndexFunc(r.records, func(rec checkpoint.Record) bool { return rec.Step == step })
-	if at < 0 {
-		return nil, &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps 0 to %d", step, r.records[len(r.records)-1].Step)}
+func (r *runRecord) step(step int64) (found *checkpoint.Record, err error) {
+	first, last := int64(-1), int64(-1)
+	err = r.each(func(rec *checkpoint.Record) bool {
+		if first < 0 {
+			first = rec.Step
+		}
+		if last = rec.Step; rec.Step == step {
+			found = rec
+		}
+		return found == nil
+	})
+	if err == nil && found == nil {
+		err = &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps %d to %d", step, first, last)}
 	}
-	return &r.records[at], nil
+	return found, err
 }
 
 // decoder turns token ids into text with the tokenizer of the newest checkpoint.

@@ -1,16 +1,21 @@
 // Package audit proves, from the record of a run's steps, what became of every trajectory: which step used it,
-// none twice, none missing, none staler than the bound.
+// none twice, none missing, none staler than the bound. It reads the record a line at a time and holds some ten bytes of
+// each trajectory.
 package audit
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Report is what an audit found. The lists are empty when every promise held.
+// Report is what an audit found. The lists of faults are empty when every promise held.
 type Report struct {
 	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
 	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected those
@@ -28,194 +33,294 @@ type Report struct {
 	// Gone counts the messages that the witness saw and that were lost with the broker's store before a trainer had ended
 	// them: each was of a group whose prompt is issued again.
 	Gone int `json:"gone"`
+	// Settings are the settings that changed between two steps: no faults.
+	Settings List `json:"settings_changed"`
 	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
-	Twice []string `json:"twice"`
+	Twice List `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
 	// nobody will read again.
-	Lost []string `json:"lost"`
+	Lost List `json:"lost"`
 	// Contradicted are messages of which the record says other things than the stream or the rejected ones.
-	Contradicted []string `json:"contradicted"`
+	Contradicted List `json:"contradicted"`
 	// Stale are trajectories that were used further behind than the bound.
-	Stale []string `json:"stale_over_bound"`
+	Stale List `json:"stale_over_bound"`
 	// Skipped are prompts whose group neither ended nor is open.
-	Skipped []uint64 `json:"prompts_skipped"`
+	Skipped List `json:"prompts_skipped"`
 	// Gaps are steps that the record misses.
-	Gaps []int64 `json:"steps_missing"`
+	Gaps List `json:"steps_missing"`
+	// Lines are lines of the record that are not as they were written, or not where.
+	Lines List `json:"lines_changed"`
 	// MaxStaleness is the greatest at use, in versions.
 	MaxStaleness int64 `json:"max_staleness"`
 }
 
-// Err is nil when every promise held, else an error that counts what did not.
-func (r *Report) Err() error {
-	if len(r.Twice)+len(r.Lost)+len(r.Stale)+len(r.Skipped)+len(r.Gaps)+len(r.Contradicted) == 0 {
-		return nil
-	}
-	return fmt.Errorf("audit: lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d",
-		len(r.Lost), len(r.Twice), len(r.Stale), len(r.Skipped), len(r.Gaps), len(r.Contradicted))
+// shown is how many lines a list holds.
+const shown = 20
+
+// List is a list that is cut short, of however many there are.
+type List struct {
+	Count int64 `json:"count"`
+	// First are the first lines; More is how many of Count they leave out.
+	First []string `json:"first"`
+	More  int64    `json:"more"`
 }
 
-// Faults are the promises that did not hold, one by one, for people.
-func (r *Report) Faults() []string {
-	out := slices.Concat(r.Twice, r.Stale, r.Lost, r.Contradicted)
-	for _, c := range r.Skipped {
-		out = append(out, fmt.Sprintf("prompt %d: its group neither ended nor is open", c))
+func (l *List) add(format string, args ...any) { l.addMany(1, format, args...) }
+
+// addMany takes a line that stands for n of what is listed.
+func (l *List) addMany(n int64, format string, args ...any) {
+	l.Count += n
+	if len(l.First) == shown {
+		l.More += n
+		return
 	}
-	for _, step := range r.Gaps {
-		out = append(out, fmt.Sprintf("step %d: the record has another in its place", step))
+	l.First = append(l.First, fmt.Sprintf(format, args...))
+}
+
+// Text are the lines of a list for people, and how many more there are of what.
+func (l *List) Text(what string) []string {
+	if l.More == 0 {
+		return l.First
+	}
+	return append(slices.Clip(l.First), fmt.Sprintf("and %d more %s", l.More, what))
+}
+
+// Err is nil when every promise held, else an error that counts what did not.
+func (r *Report) Err() error {
+	if r.Twice.Count+r.Lost.Count+r.Stale.Count+r.Skipped.Count+r.Gaps.Count+r.Contradicted.Count+r.Lines.Count == 0 {
+		return nil
+	}
+	return fmt.Errorf("audit: lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d lines_changed=%d",
+		r.Lost.Count, r.Twice.Count, r.Stale.Count, r.Skipped.Count, r.Gaps.Count, r.Contradicted.Count, r.Lines.Count)
+}
+
+// Faults are the promises that did not hold, for people: the first of each kind one by one.
+func (r *Report) Faults() []string {
+	var out []string
+	for _, kind := range []struct {
+		list *List
+		what string
+	}{
+		{&r.Lines, "lines that changed"}, {&r.Gaps, "steps missing"}, {&r.Twice, "used twice"}, {&r.Stale, "over the bound"},
+		{&r.Lost, "lost"}, {&r.Contradicted, "contradicted"}, {&r.Skipped, "prompts skipped"},
+	} {
+		out = append(out, kind.list.Text(kind.what)...)
 	}
 	return out
 }
 
-// place identifies one message.
-type place struct {
-	created  int64
-	sequence uint64
-}
-
-// fate is what a record says of a message. A baseline is trained too, as is what was passed over: its step used it up.
-type fate struct {
-	trained bool
-	id      string
-	oldest  int64
-}
-
-// fates are what became of the messages that have stood at a place, by how often the stream had lost messages by then: one at
-// most where it never did.
-type fates map[place]map[int64]fate
-
-func (f fates) put(at place, losses int64, end fate) {
-	if f[at] == nil {
-		f[at] = map[int64]fate{}
-	}
-	f[at][losses] = end
-}
-
-// of is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
-// stood there it is the one with that id.
-func (f fates) of(at place, id string) (fate, bool) {
-	for _, end := range f[at] {
-		if len(f[at]) == 1 || end.id == id {
-			return end, true
-		}
-	}
-	return fate{}, false
-}
-
-// trained says whether any message that has stood at a place was used by a step.
-func (f fates) trained(at place) bool {
-	for _, end := range f[at] {
-		if end.trained {
-			return true
-		}
-	}
-	return false
-}
-
-// Check audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
-// which may be nil, is what somebody else saw in the stream.
+// Check is Read of records that are at hand.
 func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
-	r := &Report{
-		Rejected: map[batch.Reason]int{}, Twice: []string{}, Lost: []string{}, Contradicted: []string{}, Stale: []string{},
-		Skipped: []uint64{}, Gaps: []int64{},
-	}
-	used := map[string]int64{}   // trajectory id -> step that trained on it
-	ended := fates{}             // messages that a step or a refusal accounts for
-	cursors := map[uint64]bool{} // prompts whose group ended for good or is open
-	groups := map[uint64]string{}
+	a := newAuditor(eta, witness != nil)
 	for i := range records {
-		rec := &records[i]
-		if rec.Step != int64(i) {
-			r.Gaps = append(r.Gaps, int64(i))
-		}
-		r.step(rec, eta, used, ended, cursors)
-		r.prompts(rec, groups)
+		a.add(&records[i])
 	}
-	if len(records) > 0 {
-		last := &records[len(records)-1]
-		r.Steps = last.Step
-		for _, g := range last.Open {
-			if c, _, ok := batch.ParseGroupID(g); ok {
-				cursors[c] = true
-			}
-		}
-		for _, a := range last.Again {
-			cursors[a.Cursor] = true
-		}
-		for c := range last.NextCursor {
-			if !cursors[c] {
-				r.Skipped = append(r.Skipped, c)
-			}
-		}
-	}
-	if witness != nil {
-		r.witnessed(witness, ended)
-	}
-	return r
+	return a.report(witness)
 }
 
-// prompts finds the prompts of which two groups were trained on.
-func (r *Report) prompts(rec *checkpoint.Record, groups map[uint64]string) {
-	for _, g := range rec.Groups {
-		c, _, ok := batch.ParseGroupID(g.Group)
-		if !ok {
-			continue
+// Read audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
+// which may be nil, is what somebody else saw in the stream. A record that comes with a *checkpoint.Damage is audited, and
+// the damage listed; any other error ends the audit.
+func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witness) (*Report, error) {
+	a := newAuditor(eta, witness != nil)
+	for rec, err := range records {
+		if damage := (*checkpoint.Damage)(nil); errors.As(err, &damage) {
+			a.r.Lines.add("%s: want %s, have %s", damage.File, damage.Want, damage.Have)
+		} else if err != nil {
+			return nil, err
 		}
-		if before, twice := groups[c]; twice {
-			r.Twice = append(r.Twice, fmt.Sprintf("prompt %d by groups %s and %s", c, before, g.Group))
+		if rec != nil {
+			a.add(rec)
 		}
-		groups[c] = g.Group
+	}
+	return a.report(witness), nil
+}
+
+// auditor is what an audit holds of the records so far.
+type auditor struct {
+	r   *Report
+	eta int64
+	// next is the step after the newest that a record was of.
+	next int64
+	// prompts says of each prompt whose group ended for good how: 1 untrained, else 2 more than the attempt that was trained on.
+	prompts table
+	// samples says, by attempt and sample and then by prompt, in which step a trajectory was used, plus one; others is that of
+	// trajectories whose id is not that of a ticket.
+	samples map[[2]int]*table
+	others  map[string]int64
+	// places says of each message of a stream what ended it: sequenceEnd.
+	places map[life]*table
+	// fates is nil without a witness.
+	fates fates
+	// last tells what stood open when the newest record was written.
+	last checkpoint.Record
+}
+
+// life is a stream between two losses of messages.
+type life struct {
+	created, losses int64
+}
+
+func newAuditor(eta int, witnessed bool) *auditor {
+	a := &auditor{r: &Report{Rejected: map[batch.Reason]int{}}, eta: int64(eta), samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{}}
+	for _, l := range []*List{&a.r.Settings, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines} {
+		l.First = []string{}
+	}
+	if witnessed {
+		a.fates = fates{}
+	}
+	return a
+}
+
+// add takes the next record.
+func (a *auditor) add(rec *checkpoint.Record) {
+	switch {
+	case rec.Step == a.next+1:
+		a.r.Gaps.add("step %d: the record misses it", a.next)
+	case rec.Step > a.next:
+		a.r.Gaps.addMany(rec.Step-a.next, "steps %d to %d: the record misses them", a.next, rec.Step-1)
+	case rec.Step < a.next:
+		a.r.Lines.add("step %d: its line stands after that of step %d", rec.Step, a.next-1)
+	}
+	a.next = max(a.next, rec.Step+1)
+	if len(rec.Changed) > 0 {
+		var changes []string
+		for _, c := range rec.Changed {
+			changes = append(changes, c.String())
+		}
+		a.r.Settings.add("settings changed at step %d: %s", rec.Step, strings.Join(changes, "; "))
+	}
+	for i := range rec.Groups {
+		a.group(rec, &rec.Groups[i])
+	}
+	a.rejected(rec)
+	for _, d := range rec.Dropped {
+		if !d.Reissue && a.prompts.at(d.Cursor) == 0 {
+			a.prompts.put(d.Cursor, 1)
+		}
+	}
+	a.last = checkpoint.Record{Step: rec.Step, NextCursor: rec.NextCursor, Open: rec.Open, Again: rec.Again}
+}
+
+// group takes a group that a step used.
+func (a *auditor) group(rec *checkpoint.Record, g *checkpoint.RecordGroup) {
+	if c, attempt, ok := batch.ParseGroupID(g.Group); ok {
+		if before := a.prompts.at(c); before > 1 {
+			a.r.Twice.add("prompt %d by groups %s and %s", c, batch.GroupID(c, int(before-2)), g.Group)
+		}
+		a.prompts.put(c, uint32(attempt)+2)
+	}
+	for _, m := range g.Members {
+		if m.PassedOver {
+			a.r.PassedOver++
+		} else {
+			a.r.Trained++
+		}
+	}
+	if g.Baseline != nil {
+		a.r.Baselines++
+	}
+	for _, m := range g.Used() {
+		if step, twice := a.use(m.ID, rec.Step); twice {
+			a.r.Twice.add("%s in steps %d and %d", m.ID, step, rec.Step)
+		}
+		places := a.place(rec.Created, rec.Losses)
+		if before := places.at(m.Sequence); before != 0 {
+			step, _ := sequenceEnd(before)
+			a.r.Twice.add("sequence %d by step %d and, as %s, by step %d", m.Sequence, step, m.ID, rec.Step)
+		}
+		places.put(m.Sequence, endOf(rec.Step, true))
+		if a.fates != nil {
+			a.fates.put(place{rec.Created.UnixNano(), m.Sequence}, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
+		}
+		stale := rec.Step - 1 - m.Oldest
+		a.r.MaxStaleness = max(a.r.MaxStaleness, stale)
+		if stale > a.eta {
+			a.r.Stale.add("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, a.eta)
+		}
 	}
 }
 
-// step takes one record.
-func (r *Report) step(rec *checkpoint.Record, eta int, used map[string]int64, ended fates, cursors map[uint64]bool) {
-	for _, g := range rec.Groups {
-		if c, _, ok := batch.ParseGroupID(g.Group); ok {
-			cursors[c] = true
-		}
-		for _, m := range g.Members {
-			if m.PassedOver {
-				r.PassedOver++
-			} else {
-				r.Trained++
-			}
-		}
-		if g.Baseline != nil {
-			r.Baselines++
-		}
-		for _, m := range g.Used() {
-			if step, twice := used[m.ID]; twice {
-				r.Twice = append(r.Twice, fmt.Sprintf("%s in steps %d and %d", m.ID, step, rec.Step))
-			}
-			used[m.ID] = rec.Step
-			at := place{rec.Created.UnixNano(), m.Sequence}
-			if before, twice := ended[at][rec.Losses]; twice {
-				r.Twice = append(r.Twice, fmt.Sprintf("sequence %d as %s and as %s", m.Sequence, before.id, m.ID))
-			}
-			ended.put(at, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
-			stale := rec.Step - 1 - m.Oldest
-			r.MaxStaleness = max(r.MaxStaleness, stale)
-			if stale > int64(eta) {
-				r.Stale = append(r.Stale, fmt.Sprintf("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, eta))
-			}
-		}
-	}
+// rejected takes the trajectories of a record that no step used.
+func (a *auditor) rejected(rec *checkpoint.Record) {
 	for _, m := range rec.Rejected {
 		created, losses := rec.Created, rec.Losses
 		if m.Created != nil && m.Losses != nil {
 			created, losses = *m.Created, *m.Losses
 		}
-		at := place{created.UnixNano(), m.Sequence}
-		if ended[at][losses].trained {
-			r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason))
+		places := a.place(created, losses)
+		if _, trained := sequenceEnd(places.at(m.Sequence)); trained {
+			a.r.Contradicted.add("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason)
 		} else {
-			ended.put(at, losses, fate{id: m.ID})
+			places.put(m.Sequence, endOf(rec.Step, false))
+			if a.fates != nil {
+				a.fates.put(place{created.UnixNano(), m.Sequence}, losses, fate{id: m.ID})
+			}
 		}
-		r.Rejected[m.Reason]++
+		a.r.Rejected[m.Reason]++
 	}
-	for _, d := range rec.Dropped {
-		if !d.Reissue {
-			cursors[d.Cursor] = true
+}
+
+// use notes that a step used a trajectory, and says which step had used it before.
+func (a *auditor) use(id string, step int64) (before int64, twice bool) {
+	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+	if !ok {
+		before, twice = a.others[id]
+		a.others[id] = step
+		return before, twice
+	}
+	t := a.samples[[2]int{attempt, sample}]
+	if t == nil {
+		t = &table{}
+		a.samples[[2]int{attempt, sample}] = t
+	}
+	was := t.at(cursor)
+	t.put(cursor, uint32(step)+1)
+	return int64(was) - 1, was != 0
+}
+
+// place is the table of the messages of a stream.
+func (a *auditor) place(created time.Time, losses int64) *table {
+	l := life{created.UnixNano(), losses}
+	if a.places[l] == nil {
+		a.places[l] = &table{}
+	}
+	return a.places[l]
+}
+
+// endOf is what a table holds of a message that ended with a step: that it did, and whether the step used it.
+func endOf(step int64, trained bool) uint32 {
+	end := uint32(step+1) << 1
+	if trained {
+		end |= 1
+	}
+	return end
+}
+
+func sequenceEnd(end uint32) (step int64, trained bool) { return int64(end>>1) - 1, end&1 != 0 }
+
+// report ends the audit.
+func (a *auditor) report(witness *Witness) *Report {
+	a.r.Steps = a.last.Step
+	for _, g := range a.last.Open {
+		if c, _, ok := batch.ParseGroupID(g); ok && a.prompts.at(c) == 0 {
+			a.prompts.put(c, 1)
 		}
 	}
+	for _, again := range a.last.Again {
+		if a.prompts.at(again.Cursor) == 0 {
+			a.prompts.put(again.Cursor, 1)
+		}
+	}
+	for from, end := range a.prompts.zeros(a.last.NextCursor) {
+		if end-from == 1 {
+			a.r.Skipped.add("prompt %d: its group neither ended nor is open", from)
+		} else {
+			a.r.Skipped.addMany(int64(end-from), "prompts %d to %d: their groups neither ended nor are open", from, end-1)
+		}
+	}
+	if witness != nil {
+		a.r.witnessed(witness, a.fates)
+	}
+	return a.r
 }

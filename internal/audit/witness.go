@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -77,6 +76,51 @@ func (w *Witness) usedAgain(created time.Time) bool {
 	return slices.ContainsFunc(w.Gone, func(g Gone) bool { return g.Created.Equal(created) })
 }
 
+// place identifies one message.
+type place struct {
+	created  int64
+	sequence uint64
+}
+
+// fate is what a record says of a message. A baseline is trained too, as is what was passed over: its step used it up.
+type fate struct {
+	trained bool
+	id      string
+	oldest  int64
+}
+
+// fates are what became of the messages that have stood at a place, by how often the stream had lost messages by then: one at
+// most where it never did.
+type fates map[place]map[int64]fate
+
+func (f fates) put(at place, losses int64, end fate) {
+	if f[at] == nil {
+		f[at] = map[int64]fate{}
+	}
+	f[at][losses] = end
+}
+
+// of is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
+// stood there it is the one with that id.
+func (f fates) of(at place, id string) (fate, bool) {
+	for _, end := range f[at] {
+		if len(f[at]) == 1 || end.id == id {
+			return end, true
+		}
+	}
+	return fate{}, false
+}
+
+// trained says whether any message that has stood at a place was used by a step.
+func (f fates) trained(at place) bool {
+	for _, end := range f[at] {
+		if end.trained {
+			return true
+		}
+	}
+	return false
+}
+
 // witnessed accounts for every message that a witness saw.
 func (r *Report) witnessed(w *Witness, ended fates) {
 	refused := map[place]bool{}
@@ -84,7 +128,7 @@ func (r *Report) witnessed(w *Witness, ended fates) {
 		at := place{m.Created.UnixNano(), m.Sequence}
 		refused[at] = true
 		if ended.trained(at) && !w.usedAgain(m.Created) {
-			r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d was refused (%s) and trained on", m.Sequence, m.Reason))
+			r.Contradicted.add("sequence %d was refused (%s) and trained on", m.Sequence, m.Reason)
 		}
 	}
 	type life struct {
@@ -112,8 +156,8 @@ func (r *Report) witnessed(w *Witness, ended fates) {
 		switch {
 		case is:
 			if end.trained && s.ID != "" && (end.id != s.ID || s.Oldest >= 0 && end.oldest != s.Oldest) {
-				r.Contradicted = append(r.Contradicted, fmt.Sprintf("sequence %d is %s of version %d; the record says %s of version %d",
-					s.Sequence, s.ID, s.Oldest, end.id, end.oldest))
+				r.Contradicted.add("sequence %d is %s of version %d; the record says %s of version %d",
+					s.Sequence, s.ID, s.Oldest, end.id, end.oldest)
 			}
 		case refused[own] || s.First != 0 && refused[whole]:
 		case w.gone(s):
@@ -121,7 +165,7 @@ func (r *Report) witnessed(w *Witness, ended fates) {
 		case w.pending(s):
 			r.Pending++
 		default:
-			r.Lost = append(r.Lost, fmt.Sprintf("%s, sequence %d", s.ID, s.Sequence))
+			r.Lost.add("%s, sequence %d", s.ID, s.Sequence)
 		}
 	}
 	for at, here := range ended {

@@ -306,7 +306,7 @@ func TestReportSaysWhatWentWrong(t *testing.T) {
 	require.Contains(t, out.String(), "kills         broker=2 trainer_after_ack=1\n")
 	require.Contains(t, out.String(), "\nchaos: kills=3 lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 hostile_trained=0 trouble=0 steps=9\n")
 
-	r.Audit.Lost, r.HostileTrained, r.Trouble = []string{"g-0, sequence 4"}, []string{"junk"}, []string{"broker ended by itself"}
+	r.Audit.Lost, r.HostileTrained, r.Trouble = audit.List{Count: 1, First: []string{"g-0, sequence 4"}}, []string{"junk"}, []string{"broker ended by itself"}
 	out.Reset()
 	r.Print(&out)
 	require.ErrorContains(t, r.Err(), "lost=1")

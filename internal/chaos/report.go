@@ -82,24 +82,30 @@ func (r *Report) Print(out io.Writer) {
 		title string
 		lines []string
 	}{
-		{"LOST", a.Lost}, {"TWICE", a.Twice}, {"STALE", a.Stale}, {"CONTRADICTED", a.Contradicted},
-		{"HOSTILE", r.HostileTrained}, {"TROUBLE", r.Trouble},
+		{"LOST", a.Lost.Text("lost")}, {"TWICE", a.Twice.Text("used twice")}, {"STALE", a.Stale.Text("over the bound")},
+		{"CONTRADICTED", a.Contradicted.Text("contradicted")}, {"SKIPPED", a.Skipped.Text("prompts skipped")},
+		{"MISSING", a.Gaps.Text("steps missing")}, {"CHANGED", a.Lines.Text("lines that changed")},
+		{"HOSTILE", short(r.HostileTrained)}, {"TROUBLE", short(r.Trouble)},
 	} {
-		for i, text := range list.lines {
-			if i == linesShown {
-				line(list.title, fmt.Sprintf("and %d more", len(list.lines)-i))
-				break
-			}
+		for _, text := range list.lines {
 			line(list.title, text)
 		}
 	}
 	fmt.Fprintf(out, "chaos: kills=%d lost=%d twice=%d stale_over_bound=%d prompts_skipped=%d steps_missing=%d contradicted=%d hostile_trained=%d trouble=%d steps=%d\n",
-		Total(r.Kills), len(a.Lost), len(a.Twice), len(a.Stale), len(a.Skipped), len(a.Gaps), len(a.Contradicted),
+		Total(r.Kills), a.Lost.Count, a.Twice.Count, a.Stale.Count, a.Skipped.Count, a.Gaps.Count, a.Contradicted.Count,
 		len(r.HostileTrained), len(r.Trouble), r.Steps)
 }
 
 // linesShown bounds what is printed of a list of faults.
 const linesShown = 20
+
+// short cuts a list to what is printed of it.
+func short(lines []string) []string {
+	if len(lines) <= linesShown {
+		return lines
+	}
+	return append(lines[:linesShown:linesShown], fmt.Sprintf("and %d more", len(lines)-linesShown))
+}
 
 func listed(m map[string]int) string {
 	if len(m) == 0 {

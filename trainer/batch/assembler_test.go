@@ -353,9 +353,19 @@ func TestGroupIDs(t *testing.T) {
 		require.Equal(t, a, attempt)
 		_, _, ok = ParseGroupID(rapid.String().Draw(t, "junk"))
 		require.False(t, ok)
+		s := rapid.IntRange(0, 1<<30).Draw(t, "sample")
+		cursor, attempt, sample, ok := ParseTicketID(TicketID(c, a, s))
+		require.True(t, ok)
+		require.Equal(t, []any{c, a, s}, []any{cursor, attempt, sample})
 	})
 	for _, bad := range []string{"", "g1-a0", "g000001", "g000001-a-1", "g000001-a01", "x000001-a0", fmt.Sprintf("g%s-a0", "99999999999999999999999")} {
 		_, _, ok := ParseGroupID(bad)
+		require.False(t, ok, bad)
+		_, _, _, ok = ParseTicketID(bad + "-1")
+		require.False(t, ok, bad)
+	}
+	for _, bad := range []string{"", "g000001-a1", "g000001-a1-", "g000001-a1--1", "g000001-a1-01", "g000001-a1-+1"} {
+		_, _, _, ok := ParseTicketID(bad)
 		require.False(t, ok, bad)
 	}
 }

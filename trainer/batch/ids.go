@@ -34,3 +34,17 @@ func ParseGroupID(id string) (cursor uint64, attempt int, ok bool) {
 	}
 	return cursor, attempt, true
 }
+
+// ParseTicketID is the inverse of TicketID; ok is false for anything that TicketID does not write.
+func ParseTicketID(id string) (cursor uint64, attempt, sample int, ok bool) {
+	at := strings.LastIndexByte(id, '-')
+	if at < 0 {
+		return 0, 0, 0, false
+	}
+	sample, err := strconv.Atoi(id[at+1:])
+	if err != nil || sample < 0 || strconv.Itoa(sample) != id[at+1:] {
+		return 0, 0, 0, false
+	}
+	cursor, attempt, ok = ParseGroupID(id[:at])
+	return cursor, attempt, sample, ok
+}

@@ -66,7 +66,7 @@ func chainOf(line []byte) (plain []byte, own string) {
 
 // Records reads the record of all steps of a store, a line at a time and in order. A store without one has none. A
 // line that was cut short at the end is left out. A line that does not go on from the one before it comes with a
-// *Damage that names it; any other fault ends the reading.
+// *Damage that names it; of one that is no record the record is nil. Any other fault ends the reading.
 func Records(dir string) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		f, err := os.Open(filepath.Join(dir, RecordFile))
@@ -78,14 +78,17 @@ func Records(dir string) iter.Seq2[*Record, error] {
 			return
 		}
 		defer f.Close()
-		err = scan(f, func(number int, r *Record, _ int64, follows bool) bool {
-			if follows {
+		err = scan(f, func(number int, r *Record, _ int64, fault error) bool {
+			var want string
+			switch {
+			case fault == nil:
 				return yield(r, nil)
+			case r == nil:
+				want = fmt.Sprintf("line %d as JSON", number)
+			default:
+				want = fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step)
 			}
-			return yield(r, &Damage{
-				Dir: dir, File: RecordFile, Want: fmt.Sprintf("line %d, step %d, as it was written after the line before it", number, r.Step),
-				Have: "another chain of hashes",
-			})
+			return yield(r, &Damage{Dir: dir, File: RecordFile, Want: want, Have: fault.Error()})
 		})
 		if err != nil {
 			yield(nil, fmt.Errorf("read %s: %w", f.Name(), err))
@@ -105,10 +108,13 @@ func ReadRecords(dir string) ([]Record, error) {
 	return out, nil
 }
 
-// scan goes through the lines of a record until each says no. end is the offset just after the line; follows says that
-// its chain goes on from the line before, as far as can be known: of a record that begins with a later step, the first
-// line's cannot.
-func scan(file io.Reader, each func(number int, r *Record, end int64, follows bool) bool) error {
+// errChain says that a line does not go on from the line before it.
+var errChain = errors.New("another chain of hashes")
+
+// scan goes through the lines of a record until each says no. end is the offset just after the line. fault is errChain where
+// the line's chain does not go on from the line before, as far as can be known: of a record that begins with a later step, the
+// first line's cannot. Of a line that is no record r is nil, and fault says why.
+func scan(file io.Reader, each func(number int, r *Record, end int64, fault error) bool) error {
 	in := bufio.NewReaderSize(file, 1<<16)
 	end, before := int64(0), ""
 	for number := 1; ; number++ {
@@ -120,20 +126,38 @@ func scan(file io.Reader, each func(number int, r *Record, end int64, follows bo
 			return err
 		}
 		r := &Record{}
-		if err := json.Unmarshal(line, r); err != nil {
+		fault := json.Unmarshal(line, r)
+		if fault != nil {
 			if _, more := in.Peek(1); errors.Is(more, io.EOF) {
 				return nil // the last line, written in part
 			}
-			return fmt.Errorf("line %d: %w", number, err)
+			r = nil
 		}
 		end += int64(len(line))
 		plain, own := chainOf(line)
-		follows := own == chain(before, plain) || own == "" && before == "" || number == 1 && r.Step > 0
+		follows := own == chain(before, plain) || own == "" && before == "" || number == 1 && r != nil && r.Step > 0
+		if fault == nil && !follows {
+			fault = errChain
+		}
 		before = own
-		if !each(number, r, end, follows) {
+		if !each(number, r, end, fault) {
 			return nil
 		}
 	}
+}
+
+// seek is the end of the last line that is wanted. A line that is no record is an error.
+func seek(f *os.File, wanted func(*Record) bool) (tail Tail, err error) {
+	var broken error
+	err = scan(f, func(number int, r *Record, end int64, fault error) bool {
+		if r == nil {
+			broken = fmt.Errorf("line %d: %w", number, fault)
+		} else if wanted(r) {
+			tail = Tail{Offset: end, Chain: r.Chain}
+		}
+		return broken == nil
+	})
+	return tail, errors.Join(err, broken)
 }
 
 // openRecord opens the record of a store, making it if need be.
@@ -155,11 +179,7 @@ func (s *Store) end() (Tail, error) {
 		return Tail{}, err
 	}
 	defer f.Close()
-	tail := Tail{}
-	err = scan(f, func(_ int, r *Record, end int64, _ bool) bool {
-		tail = Tail{Offset: end, Chain: r.Chain}
-		return true
-	})
+	tail, err := seek(f, func(*Record) bool { return true })
 	s.tail = &tail
 	return tail, err
 }
@@ -217,17 +237,11 @@ func (s *Store) repairRecord(c *Checkpoint) error {
 	defer f.Close()
 	after := c.State.Records
 	if after == nil { // a checkpoint of a build that did not note it
-		after = &Tail{}
-		err := scan(f, func(_ int, r *Record, end int64, _ bool) bool {
-			if r.Step < c.Record.Step {
-				*after = Tail{Offset: end, Chain: r.Chain}
-			}
-			return true
-		})
+		tail, err := seek(f, func(r *Record) bool { return r.Step < c.Record.Step })
 		if err != nil {
 			return fmt.Errorf("repair %s: %w", f.Name(), err)
 		}
-		return s.writeRecord(*after, &c.Record)
+		return s.writeRecord(tail, &c.Record)
 	}
 	have, err := lacks(f, *after)
 	if err != nil {

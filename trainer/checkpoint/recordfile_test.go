@@ -132,7 +132,7 @@ func TestAReadErrorIsNotTheEndOfTheRecord(t *testing.T) {
 	broken := errors.New("input/output error")
 	for cut := range len(data) {
 		in := io.MultiReader(bytes.NewReader(data[:cut]), iotest.ErrReader(broken))
-		err := scan(in, func(int, *Record, int64, bool) bool { return true })
+		err := scan(in, func(int, *Record, int64, error) bool { return true })
 		require.ErrorIs(t, err, broken, "after %d bytes", cut)
 	}
 }
