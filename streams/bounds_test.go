@@ -3,6 +3,7 @@ package streams_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -71,9 +72,7 @@ func TestAManifestThatTheBrokerDoesNotTakeStoresNothing(t *testing.T) {
 	for i := range 600 {
 		one, data := streamtest.Weights("test", 0, []byte(fmt.Sprint(i)))
 		m.Shards = append(m.Shards, one.Shards[0])
-		for hash, b := range data {
-			shards[hash] = b
-		}
+		maps.Copy(shards, data)
 	}
 	err := r.PublishWeights(t.Context(), m, shards)
 	require.ErrorIs(t, err, streams.ErrTooLarge)

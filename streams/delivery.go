@@ -198,7 +198,7 @@ func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
 func samplesOf(id string) (group string, samples []int, ok bool) {
 	fields := strings.Split(id, "/")
 	if fields[0] == "closed" && len(fields) >= 4 {
-		for _, text := range strings.Fields(fields[2]) {
+		for text := range strings.FieldsSeq(fields[2]) {
 			sample, err := strconv.Atoi(text)
 			if err != nil || sample < 0 {
 				return "", nil, false

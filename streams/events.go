@@ -63,7 +63,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 			info, err := r.eventsInfo(ctx)
 			switch {
 			case ctx.Err() != nil:
-				return nil //nolint:nilerr // what ended the reading is that ctx did
+				return nil
 			case errors.Is(err, jetstream.ErrStreamNotFound):
 				if wait(ctx, followAbsent) != nil {
 					return nil
@@ -82,7 +82,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 		}
 		if next, err = r.readEvents(ctx, next, math.MaxUint64, fn); err != nil {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // as above
+				return nil
 			}
 			return fmt.Errorf("follow events: %w", err)
 		}

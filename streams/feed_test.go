@@ -2,6 +2,7 @@ package streams_test
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -137,9 +138,7 @@ func TestARefusedMessageClosesTheSamplesThatItsIDNames(t *testing.T) {
 		{id: ""}, {id: "junk"}, {id: "g000001-a0-x"}, {id: "-1"}, {id: "replay/7"}, {id: "closed/g000002-a1/x/p1"}, {id: "closed//1/p1"},
 	} {
 		m := &nats.Msg{Subject: "weir.test.trajectories.0.p1", Data: []byte("junk"), Header: nats.Header{}}
-		for name, values := range c.header {
-			m.Header[name] = values
-		}
+		maps.Copy(m.Header, c.header)
 		if c.id != "" {
 			m.Header.Set(jetstream.MsgIDHeader, c.id)
 		}

@@ -32,7 +32,7 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 		e, err := r.entry(ctx, bucket, key)
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // what ended the reading is that ctx did
+			return nil
 		case errors.Is(err, jetstream.ErrStreamNotFound):
 			if wait(ctx, followAbsent) != nil {
 				return nil
@@ -69,12 +69,3 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 
 // followTries bounds the looks for what was told and is not there, as where the bucket has gone since.
 const followTries = 100
-
-// created is when a stream was made: one that is made anew under its name is another.
-func (r *Run) created(ctx context.Context, stream string) (time.Time, error) {
-	s, err := r.js.Stream(ctx, stream)
-	if err != nil {
-		return time.Time{}, err
-	}
-	return s.CachedInfo().Created, nil
-}

@@ -13,7 +13,7 @@ import (
 // Unread says why nothing in a run under this configuration depends on a key, which is given without trainer. before it;
 // "" if something does.
 func (c Config) Unread(key string) string {
-	section, name, _ := cutLast(key)
+	section, name := cutLast(key)
 	switch {
 	case key == "critic.network" && c.Critic.Network != CriticNone && !c.needsValues():
 		return fmt.Sprintf("advantage %s reads no values: the critic is trained and never asked", c.Advantage.Name)
@@ -47,12 +47,12 @@ func (c Config) Unread(key string) string {
 }
 
 // cutLast splits a key before its last part.
-func cutLast(key string) (section, name string, ok bool) {
+func cutLast(key string) (section, name string) {
 	at := strings.LastIndexByte(key, '.')
 	if at < 0 {
-		return "", key, false
+		return "", key
 	}
-	return key[:at], key[at+1:], true
+	return key[:at], key[at+1:]
 }
 
 // needsValues says that the advantage reads a critic's values.
@@ -89,7 +89,7 @@ func (c Config) unreadLoss(key string) string {
 
 // unread is Config.Unread of this section's keys.
 func (s Selection) unread(key string) string {
-	section, name, _ := cutLast(key)
+	section, name := cutLast(key)
 	switch {
 	case section == "resample" && name != "by" && s.Resample.By == selection.ResampleOff:
 		return "selection.resample.by is off"

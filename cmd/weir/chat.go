@@ -59,7 +59,7 @@ func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if signal, ok := errors.AsType[*lifecycle.Received](err); ok {
+		if signal, ok := errors.AsType[*lifecycle.SignalError](err); ok {
 			return &exitError{signal.ExitCode(), errSaid}
 		}
 		if err != nil {

@@ -76,7 +76,7 @@ func (r *lineReader) edit(in *os.File, screen io.Writer, prompt string) {
 		if err == io.EOF { //nolint:errorlint // ReadLine returns it as it is
 			fmt.Fprint(screen, "\r\n")
 			if keys.interrupted {
-				return "", &lifecycle.Received{Signal: syscall.SIGINT}
+				return "", &lifecycle.SignalError{Signal: syscall.SIGINT}
 			}
 		}
 		return text, err

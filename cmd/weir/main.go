@@ -24,8 +24,8 @@ const (
 var errSaid = errors.New("")
 
 // received is the signal that asked the command to end before it was done, nil if none did.
-func received(ctx context.Context) *lifecycle.Received {
-	signal, _ := errors.AsType[*lifecycle.Received](context.Cause(ctx))
+func received(ctx context.Context) *lifecycle.SignalError {
+	signal, _ := errors.AsType[*lifecycle.SignalError](context.Cause(ctx))
 	return signal
 }
 

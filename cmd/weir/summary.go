@@ -128,17 +128,17 @@ func scoreTable(scores []titled, kind func(source string) string) string {
 	const first, rest = 32, 15 // columns
 	var b strings.Builder
 	row := func(title string, cell func(*producers.EvalReport) string) {
-		line := "  " + fit(title, first)
+		line := []string{"  ", fit(title, first)}
 		for _, sc := range scores {
-			line += fmt.Sprintf("%-*s", rest, cell(sc.report))
+			line = append(line, fmt.Sprintf("%-*s", rest, cell(sc.report)))
 		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+		b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
 	}
-	line := "  " + fit("exact match", first)
+	line := []string{"  ", fit("exact match", first)}
 	for _, sc := range scores {
-		line += fmt.Sprintf("%-*s", rest, sc.title)
+		line = append(line, fmt.Sprintf("%-*s", rest, sc.title))
 	}
-	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
 	row("all", func(r *producers.EvalReport) string {
 		return fmt.Sprintf("%.3f ± %.3f", r.ExactMatch, r.StandardError())
 	})

@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,7 +87,7 @@ func TestEverySectionIsExplained(t *testing.T) {
 	for _, key := range Keys(Default()) {
 		section := key[:strings.LastIndexByte(strings.TrimSuffix(key, ".*"), '.')]
 		require.NotEmpty(t, Meaning(section), section)
-		require.NotRegexp(t, regexp.MustCompile("`|\\]\\("), Meaning(section)+Meaning(key), "marks of a page")
+		require.NotRegexp(t, "`|\\]\\(", Meaning(section)+Meaning(key), "marks of a page")
 	}
 }
 

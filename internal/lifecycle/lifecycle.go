@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// Received is the cause of the drain context: the signal that asked for it.
-type Received struct{ Signal os.Signal }
+// SignalError is the cause of the drain context: the signal that asked for it.
+type SignalError struct{ Signal os.Signal }
 
 // Error names the signal.
-func (r *Received) Error() string { return fmt.Sprintf("received %s", r.Signal) }
+func (r *SignalError) Error() string { return fmt.Sprintf("received %s", r.Signal) }
 
 // ExitCode is the exit status of a process that a signal ended before it was done, as shells have it: 128 and the signal's
 // number, 130 for SIGINT.
-func (r *Received) ExitCode() int {
+func (r *SignalError) ExitCode() int {
 	if s, ok := r.Signal.(syscall.Signal); ok {
 		return 128 + int(s)
 	}
@@ -49,7 +49,7 @@ func Signals(parent context.Context) (drain, hard context.Context, stop func()) 
 				switch {
 				case first.IsZero():
 					first = time.Now()
-					cancelDrain(&Received{s})
+					cancelDrain(&SignalError{s})
 				case time.Since(first) >= onePress:
 					cancelHard(ErrStopped)
 					return

@@ -162,11 +162,11 @@ func (r *Rollout) talk(b *strings.Builder, colour bool) {
 
 func (r *Rollout) head(b *strings.Builder) {
 	said(b, "prompt id", cmp.Or(r.PromptID, "none")+sourceNote(r.Source)+fmt.Sprintf(", sample %d of %d", r.Sample, r.Samples), false)
-	reward := fmt.Sprintf("%.3f", r.Reward)
+	reward := []string{fmt.Sprintf("%.3f", r.Reward)}
 	for _, name := range slices.Sorted(maps.Keys(r.Rewards)) {
-		reward += fmt.Sprintf("   %s %.3g", name, r.Rewards[name])
+		reward = append(reward, fmt.Sprintf("%s %.3g", name, r.Rewards[name]))
 	}
-	said(b, "reward", reward, false)
+	said(b, "reward", strings.Join(reward, "   "), false)
 	stop := string(r.Stop)
 	if r.Error != "" {
 		stop += ": " + r.Error

@@ -130,7 +130,7 @@ func TestAReadErrorIsNotTheEndOfTheRecord(t *testing.T) {
 	t.Parallel()
 	_, _, data := recorded(t)
 	broken := errors.New("input/output error")
-	for cut := range len(data) {
+	for cut := range data {
 		in := io.MultiReader(bytes.NewReader(data[:cut]), iotest.ErrReader(broken))
 		err := scan(in, func(int, *Record, int64, error) bool { return true })
 		require.ErrorIs(t, err, broken, "after %d bytes", cut)
