@@ -23,25 +23,28 @@ func Choose(key, value string, valid ...string) error {
 	return fmt.Errorf("%s: unknown %q%s (valid: %s)", key, value, hint, strings.Join(valid, ", "))
 }
 
-// editDistance is Levenshtein's.
+// editDistance is Levenshtein's, where two neighbours that change places count as a single edit: the optimal string
+// alignment.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
+	rows := make([][]int, len(a)+1) // rows[i][j] is the distance of a[:i] and b[:j]
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case a[i-1] == b[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+			default:
+				rows[i][j] = 1 + min(rows[i-1][j-1], rows[i-1][j], rows[i][j-1])
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }
 
 // Resize returns x with length n, its array reused when large enough. The contents are not cleared.

@@ -256,5 +256,6 @@ func TestChooseNamesTheNearest(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Choose("mode", "b", "a", "b"))
 	require.EqualError(t, Choose("mode", "tokn", "token", "sequence"), `mode: unknown "tokn": did you mean "token"? (valid: token, sequence)`)
+	require.EqualError(t, Choose("mode", "ebst", "beast", "best"), `mode: unknown "ebst": did you mean "best"? (valid: beast, best)`, "letters that changed places")
 	require.EqualError(t, Choose("mode", "zzzzzzz", "token"), `mode: unknown "zzzzzzz" (valid: token)`)
 }
