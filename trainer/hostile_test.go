@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,6 +171,43 @@ func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *tes
 	for _, r := range audit(t, cfg, w) {
 		for _, x := range r.Rejected {
 			require.NotEqual(t, batch.ReasonPoisoned, x.Reason, "once the machine is mended, nothing is held against what came")
+		}
+	}
+}
+
+// forgetful is a world whose broker loses its store just before a feed is opened for the second time.
+type forgetful struct {
+	*world
+	feeds int
+}
+
+func (f *forgetful) Feed(ctx context.Context, from *Position, maxPending int) (Feed, error) {
+	if f.feeds++; f.feeds == 2 {
+		f.mu.Lock()
+		f.created, f.messages, f.purged, f.tickets, f.issued = f.created.Add(time.Hour), nil, 0, nil, map[string]int{}
+		f.mu.Unlock()
+	}
+	return f.world.Feed(ctx, from, maxPending)
+}
+
+// What spoiled a step is known by its sequence: in a stream that was made anew while the step was begun anew, that sequence is
+// another trajectory's.
+func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	w := &forgetful{world: newWorld(vocab)}
+	w.change = func(sequence uint64, tr *schemas.Trajectory) {
+		if sequence == 2 && w.feeds == 1 {
+			tr.Segments[0].Tokens[0] = pill
+		}
+	}
+	require.NoError(t, Run(t.Context(), cfg, Deps{
+		Engine: &poisonable{bigram: newBigram(vocab)}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+	}))
+	require.Greater(t, w.feeds, 2)
+	for _, r := range audit(t, cfg, w.world) {
+		for _, x := range r.Rejected {
+			require.NotEqual(t, batch.ReasonPoisoned, x.Reason, "%s at %d was honest", x.ID, x.Sequence)
 		}
 	}
 }

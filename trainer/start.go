@@ -341,6 +341,7 @@ func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error 
 			s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 		}
 		s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
+		clear(t.spoilt.reasons) // their sequences are other trajectories'
 		// What was purged, too, was so of sequences that are used again.
 		if err := t.store.ForgetPurged(); err != nil {
 			return err
