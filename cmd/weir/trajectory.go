@@ -84,7 +84,10 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 		return nil, err
 	}
 	r := &runRecord{session: s, dir: cfg.Trainer.Checkpoint.Dir}
-	for range checkpoint.Records(r.dir) {
+	for rec, err := range checkpoint.Records(r.dir) {
+		if rec == nil && !errors.As(err, new(*checkpoint.Damage)) {
+			return nil, err
+		}
 		return r, nil
 	}
 	return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", r.dir, cfg.Run.Name)
