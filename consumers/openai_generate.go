@@ -24,6 +24,28 @@ type answer struct {
 	versions []int32
 	text     string // of tokens, without a stop string; while it streams, without what may still change
 	finish   string // "" while it streams, then stop or length
+
+	// sent is text while it streams. The tokens from tail on are decoded with each chunk, those from fresh on are the last
+	// chunk's that ended with a whole character; told is what of the tail's text is in sent.
+	sent        strings.Builder
+	tail, fresh int
+	told        string
+}
+
+// read adds to the text what the tokens since the last chunk say, as far as it is certain. It decodes the tokens of the last two
+// chunks alone: a token's text may depend on the one before it, and the bytes of a character may come in several tokens.
+func (a *answer) read(t Tokenizer) {
+	text := t.Decode(a.tokens[a.tail:])
+	certain := strings.TrimRight(text, "\uFFFD")
+	if !strings.HasPrefix(certain, a.told) {
+		return // the whole is decoded at the end
+	}
+	a.sent.WriteString(certain[len(a.told):])
+	a.text, a.told = a.sent.String(), certain
+	if certain == text {
+		a.tail, a.fresh = a.fresh, len(a.tokens)
+		a.told = t.Decode(a.tokens[a.tail:])
+	}
 }
 
 // piece is what one chunk added to an answer.
@@ -57,19 +79,14 @@ func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(p
 		a.tokens = append(a.tokens, c.Tokens...)
 		a.logprobs = append(a.logprobs, c.Logprobs...)
 		a.versions = append(a.versions, c.Versions...)
-		shown := a.tokens
-		if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && slices.Contains(p.silent, shown[n-1]) {
-			shown = shown[:n-1]
-		}
-		text := o.tokenizer.Decode(shown)
 		if !c.Done {
-			// The bytes of a character may come in several tokens.
-			text = strings.TrimRight(text, "\uFFFD")
-		}
-		if c.Done || strings.HasPrefix(text, a.text) {
-			a.text = text
-		}
-		if c.Done {
+			a.read(o.tokenizer)
+		} else {
+			shown := a.tokens
+			if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && slices.Contains(p.silent, shown[n-1]) {
+				shown = shown[:n-1]
+			}
+			a.text = o.tokenizer.Decode(shown)
 			a.finish = map[schemas.GenerateStop]string{schemas.GenerateStopToken: "stop", schemas.GenerateLength: "length"}[c.Stop]
 		}
 		return emit(piece{from: from, text: a.text[min(sent, len(a.text)):]})

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -337,6 +338,42 @@ func TestACharacterInSeveralTokensIsSentWhole(t *testing.T) {
 		parts = append(parts, decode[completionAnswer](t, []byte(e)).Choices[0].Text)
 	}
 	require.Equal(t, []string{"a", "", "", "€", "b", ""}, parts)
+}
+
+// counted counts the tokens that are decoded. Its text of a token depends on the one before.
+type counted struct {
+	Tokenizer
+	tokens *int
+}
+
+func (c counted) Decode(ids []int32) string {
+	*c.tokens += len(ids)
+	return c.Tokenizer.Decode(ids)
+}
+
+// Defect S12: the whole answer was decoded again with each chunk.
+func TestAStreamDecodesEachTokenAFewTimes(t *testing.T) {
+	t.Parallel()
+	for name, tokenizer := range map[string]Tokenizer{"words": numbers{}, "bytes": runes{}} {
+		rapid.Check(t, func(t *rapid.T) {
+			var ids []int32
+			for _, b := range []byte(rapid.StringOfN(rapid.SampledFrom([]rune("ab €😀é\uFFFD")), 200, -1, -1).Draw(t, "text")) {
+				ids = append(ids, int32(b))
+			}
+			decoded := 0
+			a, each := newAnswer(""), counted{tokenizer, &decoded}
+			for rest := ids; len(rest) > 0; {
+				n := rapid.IntRange(1, min(3, len(rest))).Draw(t, "chunk")
+				a.tokens = append(a.tokens, rest[:n]...)
+				rest = rest[n:]
+				before := a.text
+				a.read(each)
+				require.True(t, strings.HasPrefix(a.text, before), "what was sent stays")
+			}
+			require.Equal(t, strings.TrimRight(tokenizer.Decode(ids), "\uFFFD"), strings.TrimRight(a.text, "\uFFFD"), name)
+			require.Less(t, decoded, 12*len(ids), name)
+		})
+	}
 }
 
 func TestAnErrorInAStreamIsAnEvent(t *testing.T) {
