@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
@@ -27,7 +28,9 @@ func TestPastEventsEndWhereTheStreamDoes(t *testing.T) {
 	}
 	require.Equal(t, []int64{0, 1, 2, 3, 4}, read(10))
 	require.Equal(t, []int64{3, 4}, read(2))
-	require.NoError(t, conn.NATS().Publish("weir."+r.Name()+".events", []byte("junk")))
-	require.NoError(t, conn.NATS().Flush())
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "weir."+r.Name()+".events", []byte("junk"))
+	require.NoError(t, err)
 	require.Equal(t, []int64{3, 4}, read(3))
 }

@@ -21,7 +21,8 @@ func TestAStrangerDoesNotTakeAMessageID(t *testing.T) {
 	js, err := jetstream.New(conn.NATS())
 	require.NoError(t, err)
 	small, large, closed := streamtest.Trajectory(1, 0, 10, 1), streamtest.Trajectory(2, 0, 60_000, 1), streamtest.Closed(3, 1, 4)
-	for _, id := range []string{small.ID, small.ID + "/p1", large.ID, large.ID + "/p1", "closed/g3-0/1 4/p1", "closed/g3-0/1 4/p1/"} {
+	junk := []string{small.ID, small.ID + "/p1", large.ID, large.ID + "/p1", "closed/g3-0/1 4/p1", "closed/g3-0/1 4/p1/"}
+	for _, id := range junk {
 		_, err = js.Publish(t.Context(), "weir.test.trajectories.none.x", []byte("junk"), jetstream.WithMsgID(id))
 		require.NoError(t, err)
 	}
@@ -38,6 +39,11 @@ func TestAStrangerDoesNotTakeAMessageID(t *testing.T) {
 	f, err := r.Feed(t.Context(), streams.FeedOptions{})
 	require.NoError(t, err)
 	defer f.Close()
+	for _, id := range junk { // it is refused, which closes the samples that it names, and hides nothing
+		d, err := f.Next(within(t))
+		require.NoError(t, err)
+		require.Equal(t, streams.ReasonMalformed, d.Refused, id)
+	}
 	for _, want := range []*schemas.Trajectory{other, small, large} {
 		d, err := f.Next(within(t))
 		require.NoError(t, err)
