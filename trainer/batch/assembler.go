@@ -286,8 +286,7 @@ func (a *Assembler) place(d Delivery, e *Effects) *assembly {
 		g.refuse(t.Sample)
 		return g
 	}
-	delete(g.cancelled, t.Sample)
-	delete(g.refused, t.Sample)
+	g.overrule(t.Sample, e)
 	g.members[t.Sample] = m
 	return g
 }

@@ -414,3 +414,36 @@ func TestCarriedMessagesAreGivenBackAndNotReadAgain(t *testing.T) {
 	require.Equal(t, Ledger{Low: 4}, b.Ledger())
 	require.Equal(t, Settled, b.Add(carried[0]).Verdicts[0].State)
 }
+
+// A restart dropped a group that was ready: a marker was read again before the sample that came in spite of it, and another
+// sample was refused.
+func TestARestartDropsNoGroupForAMarkerThatItsSampleOverruled(t *testing.T) {
+	t.Parallel()
+	for _, carry := range []bool{true, false} {
+		config := Config{Run: "r", Groups: 2, MinGroup: 2}
+		a := New(config, Start{})
+		a.Open(Group{Size: 4})
+		stream := []Delivery{
+			{Sequence: 1, Closed: closed(0, 0, 2, 3)},
+			{Sequence: 2, Trajectory: trajectory(0, 0, 0, 4, 1, 0)},
+			{Sequence: 3, Trajectory: trajectory(0, 0, 1, 4, 1, 9)},
+			{Sequence: 4, Trajectory: trajectory(0, 0, 2, 4, 1, 0)},
+		}
+		stream[2].Trajectory.Stop = schemas.StopError
+		a.Add(stream[0])
+		a.Add(stream[2])
+		a.Add(stream[3])
+		require.Len(t, a.Add(stream[1]).Ready, 1)
+		if carry {
+			stream = a.Carry()
+		}
+		b := New(config, Start{NextCursor: 1, Ledger: a.Ledger()})
+		b.Open(Group{Size: 4})
+		b.Refuse(a.Refused())
+		for _, d := range stream {
+			require.Empty(t, b.Add(d).Drops)
+		}
+		_, ready, _ := b.Counts()
+		require.Equal(t, 1, ready)
+	}
+}

@@ -76,7 +76,7 @@ type assembly struct {
 	Group
 	members   map[int]Member
 	cancelled map[int]bool
-	// refused are those of the cancelled samples whose message came and was refused: it will not be read again.
+	// refused are those of the cancelled samples that no message tells of any more: theirs came and was refused, or ended.
 	refused map[int]bool
 	markers []Delivery
 	ready   bool
@@ -96,6 +96,25 @@ func newAssembly(g Group) *assembly {
 func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g.Size }
 
 func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
+
+// overrule says that a sample has come, cancelled or not. The markers that cancelled it end: read again before the sample they
+// would complete the group without it. What else they cancelled is kept as what was refused.
+func (g *assembly) overrule(sample int, e *Effects) {
+	delete(g.cancelled, sample)
+	delete(g.refused, sample)
+	g.markers = slices.DeleteFunc(g.markers, func(d Delivery) bool {
+		if !slices.Contains(d.Closed.Cancelled, sample) {
+			return false
+		}
+		for _, s := range d.Closed.Cancelled {
+			if g.cancelled[s] {
+				g.refuse(s)
+			}
+		}
+		e.settle(d.Sequence)
+		return true
+	})
+}
 
 // samples are the members but for the baseline, by sample.
 func (g *assembly) samples() []Member {
