@@ -89,7 +89,8 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 		select {
 		case <-ctx.Done():
 		case sequence := <-told.again:
-			look = sequence+1 < next // it begins anew, or the connection was lost
+			// It begins anew, or may while nothing was read of it, or the connection was lost.
+			look = sequence+1 < next || next == 1 || told.back.Swap(false)
 		case <-poll.C:
 			look = true
 		}

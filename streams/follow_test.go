@@ -95,3 +95,41 @@ func TestFollowersGoOnInStreamsMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+// A stream of events that was made anew before anything was read of it was read twice.
+func TestEventsOfAStreamMadeAnewComeOnce(t *testing.T) {
+	t.Parallel()
+	b := newLasting(t)
+	conn := b.connect(t)
+	r := openWithLease(t, conn, time.Minute)
+	reads, err := conn.NATS().SubscribeSync("$JS.API.DIRECT.GET.WEIR_test_EVENTS")
+	require.NoError(t, err)
+	require.NoError(t, conn.NATS().Flush())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen, ended := make(chan int64, 100), make(chan error, 1)
+	go func() {
+		ended <- r.FollowEvents(ctx, streams.EventsFromStart, func(e *schemas.Event) { seen <- e.Step })
+	}()
+	_, err = reads.NextMsgWithContext(within(t))
+	require.NoError(t, err)
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	require.NoError(t, js.DeleteStream(t.Context(), "WEIR_test_EVENTS"))
+	openWithLease(t, conn, time.Minute)
+	emit := func(step int64) error {
+		return r.Emit(t.Context(), &schemas.Event{
+			Run: "test", Type: schemas.EventWorkerJoined, At: time.Unix(1, 0).UTC(), Role: "producer", Worker: "w", Step: step,
+		})
+	}
+	for step := range int64(3) {
+		require.NoError(t, emit(step))
+		require.Equal(t, step, <-seen)
+	}
+	b.broker.Shutdown()
+	b.start(t) // the follower looks at the stream again
+	require.Eventually(t, func() bool { return emit(3) == nil }, time.Minute, 10*time.Millisecond)
+	require.EqualValues(t, 3, <-seen)
+	cancel()
+	require.NoError(t, <-ended)
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -122,6 +123,8 @@ type told struct {
 	stop func()
 	// again holds a value when there may be more than was read; highest is the sequence last told.
 	again chan uint64
+	// back says that the connection was lost and is back since somebody looked.
+	back atomic.Bool
 }
 
 // listen begins to be told of what a stream stores. what is "events", or a bucket and a key with a dot between.
@@ -135,7 +138,10 @@ func (r *Run) listen(what string) (*told, error) {
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", r.names.storedSubject(what), err)
 	}
-	t.stop = r.conn.returns.watch(func() { t.tell(0) })
+	t.stop = r.conn.returns.watch(func() {
+		t.back.Store(true)
+		t.tell(0)
+	})
 	return t, nil
 }
 

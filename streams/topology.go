@@ -225,35 +225,40 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 // openRest opens what is not a stream of messages: the producers' consumer, the buckets and the object store.
 func (r *Run) openRest(ctx context.Context) error {
 	err := r.call(ctx, "open consumer of "+r.names.tickets, r.names.tickets, func(ctx context.Context) error {
-		_, err := r.js.CreateOrUpdateConsumer(ctx, r.names.tickets, r.topology.producers())
+		want := r.topology.producers()
+		if c, err := r.js.Consumer(ctx, r.names.tickets, want.Durable); err == nil && sameProducers(c.CachedInfo().Config, want) {
+			return nil
+		}
+		_, err := r.js.CreateOrUpdateConsumer(ctx, r.names.tickets, want)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for bucket, history := range map[string]uint8{r.names.weights: weightsHistory, r.names.control: 8} {
-		err := r.call(ctx, "open bucket "+bucket, bucket, func(ctx context.Context) error {
-			_, err := r.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: bucket, History: history, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
-				RePublish: &jetstream.RePublish{Source: keySubject(bucket, ">"), Destination: r.names.storedSubject(bucket + ".>"), HeadersOnly: true},
-			})
-			return err
+		err := r.openBucket(ctx, jetstream.KeyValueConfig{
+			Bucket: bucket, History: history, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
+			RePublish: &jetstream.RePublish{Source: keySubject(bucket, ">"), Destination: r.names.storedSubject(bucket + ".>"), HeadersOnly: true},
 		})
 		if err != nil {
 			return err
 		}
 	}
-	err = r.call(ctx, "open bucket "+r.names.released, r.names.released, func(ctx context.Context) error {
-		_, err := r.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: r.names.released, TTL: releasedAge, MaxBytes: releasedBytes, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
-		})
-		return err
+	err = r.openBucket(ctx, jetstream.KeyValueConfig{
+		Bucket: r.names.released, History: 1, TTL: releasedAge, MaxBytes: releasedBytes, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas,
 	})
 	if err != nil {
 		return err
 	}
 	return r.call(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
-		_, err := r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
+		s, err := r.js.Stream(ctx, "OBJ_"+r.names.shards)
+		if err == nil {
+			have := s.CachedInfo().Config
+			if have.Storage == jetstream.FileStorage && have.Replicas == r.topology.Replicas && max(have.MaxBytes, 0) == r.topology.ShardsMaxBytes {
+				return nil
+			}
+		}
+		_, err = r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas, MaxBytes: r.topology.ShardsMaxBytes,
 		})
 		if hasCode(err, codeNoStorage) {
@@ -261,6 +266,30 @@ func (r *Run) openRest(ctx context.Context) error {
 		}
 		return err
 	})
+}
+
+// openBucket makes a bucket, or changes one that is otherwise. What is as it should be is left alone: the server writes the
+// description of a stream, or of a consumer, and its checksum one after the other, and one that was killed between the two passes
+// it over at every later start.
+func (r *Run) openBucket(ctx context.Context, want jetstream.KeyValueConfig) error {
+	return r.call(ctx, "open bucket "+want.Bucket, want.Bucket, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, "KV_"+want.Bucket)
+		if err == nil {
+			have := s.CachedInfo().Config
+			if have.MaxMsgsPerSubject == int64(want.History) && have.MaxAge == want.TTL && max(have.MaxBytes, 0) == want.MaxBytes &&
+				have.Storage == want.Storage && have.Replicas == want.Replicas && have.AllowDirect &&
+				(have.RePublish == nil) == (want.RePublish == nil) {
+				return nil
+			}
+		}
+		_, err = r.js.CreateOrUpdateKeyValue(ctx, want)
+		return err
+	})
+}
+
+func sameProducers(have, want jetstream.ConsumerConfig) bool {
+	return have.AckPolicy == want.AckPolicy && have.AckWait == want.AckWait && have.MaxDeliver == want.MaxDeliver &&
+		have.MaxAckPending == want.MaxAckPending && have.MaxWaiting == want.MaxWaiting && have.FilterSubject == ""
 }
 
 func (c *Conn) openStream(ctx context.Context, want jetstream.StreamConfig) error {
