@@ -56,6 +56,37 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 			s.Tokens = schemas.Int32s{5, 5, 5, 5}
 			t.Segments = append(t.Segments, s)
 		}, "", ""},
+		{"as much as asked and as bounded", func(t *schemas.Trajectory) {
+			s := &t.Segments[0]
+			for range 2 {
+				s.Tokens, s.ActionMask = append(s.Tokens, 8), append(s.ActionMask, 1)
+				s.Logprobs, s.Versions = append(s.Logprobs, leastLogprob), append(s.Versions, 0)
+			}
+			s.Logprobs[5] = 0
+			t.Segments = append(t.Segments, t.Segments[0])
+			t.Turns[0].Duration, t.Turns[1].End = 3*time.Minute, 6
+			t.Turns = append(t.Turns, schemas.Turn{Segment: 1}, schemas.Turn{Segment: 1, End: 6})
+			t.Answer = strings.Repeat("x", 1<<20+256*6-len("search"))
+			t.Rewards = map[string]float64{strings.Repeat("y", 256): -100}
+			for i := range 255 {
+				t.Rewards[strings.Repeat("x", i)] = 100
+			}
+			t.Reward, t.Turns[0].ProcessReward, t.Turns[1].ProcessReward = 100, -100, 100
+		}, "", ""},
+		{"a little more than as asked", func(t *schemas.Trajectory) { t.Turns[0].Duration = 3*time.Minute + 1 }, ReasonPoisoned, "turn 0: duration"},
+		{"a call that ends before it began", func(t *schemas.Trajectory) { t.Turns[0].Duration = -1 }, ReasonPoisoned, "turn 0: duration"},
+		{"a byte too much", func(t *schemas.Trajectory) {
+			t.Answer, t.Error = strings.Repeat("x", 1<<20), strings.Repeat("y", 256*6-len("search")-2)
+			t.Turns[0].Arguments, t.Turns[1].Error = "{}", "e"
+		}, ReasonPoisoned, "bytes of text"},
+		{"a token that is not in the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[3] = 9 }, ReasonPoisoned, "vocabulary of 9"},
+		{"257 components", func(t *schemas.Trajectory) {
+			t.Rewards = map[string]float64{}
+			for i := range 257 {
+				t.Rewards[strings.Repeat("x", i)] = 1
+			}
+		}, ReasonPoisoned, "257 components"},
+		{"ended by its producer", func(t *schemas.Trajectory) { t.Stop = schemas.StopCancelled }, ReasonPoisoned, "cancelled"},
 		{"another task", func(t *schemas.Trajectory) { t.Task = "x" }, ReasonForeign, `task is "x", wanted "quiz"`},
 		{"another prompt", func(t *schemas.Trajectory) { t.PromptID = "q8" }, ReasonForeign, `prompt_id is "q8", wanted "q7"`},
 		{"another source", func(t *schemas.Trajectory) { t.Source = "hard" }, ReasonForeign, `source is "hard", wanted "easy"`},

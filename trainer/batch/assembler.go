@@ -109,10 +109,7 @@ func (a *Assembler) Open(g Group) Effects {
 	a.attempts[g.Cursor] = g.Attempt
 	a.next = max(a.next, g.Cursor+1)
 	// What is of later prompts waits on.
-	due := a.unkept(func(d Delivery) bool {
-		cursor, _, _ := d.group()
-		return cursor <= g.Cursor
-	})
+	due := a.unkept(func(d Delivery) bool { return d.cursor() <= g.Cursor })
 	for _, d := range due {
 		a.place(d, &e)
 	}

@@ -68,7 +68,7 @@ func (r *reference) Open(g Group) (e Effects) {
 	early := r.early
 	r.early = nil
 	for _, d := range early {
-		if cursor, _, _ := d.group(); cursor <= g.Cursor {
+		if d.cursor() <= g.Cursor {
 			r.place(d, &e)
 		} else {
 			r.early = append(r.early, d)

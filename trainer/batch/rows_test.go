@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -53,6 +54,40 @@ func TestRowsPlaceRewards(t *testing.T) {
 	back := make([]float64, len(r.Tokens))
 	Scatter(r, []int{2, 0}, Gather(r, []int{2, 0}, r.Rewards), back)
 	require.Equal(t, []float64{0, 7, 0, 0, 0, 0, 0, 0, 2.5, 0}, back)
+}
+
+func TestWithoutMasksEveryTokenButTheFirstOfARowIsTrainedOn(t *testing.T) {
+	t.Parallel()
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: &schemas.Trajectory{
+		Segments: []schemas.Segment{segment(1, 0, 0, 1, 0), segment(1, 0, 0), segment(1, 0, 1, 1), segment(1, 0, 0, 0, 1)},
+	}}}}}})
+	require.Equal(t, []int{1, 3, 8, 9}, r.Unmask())
+	require.Equal(t, []uint8{0, 1, 1, 1, 0, 1, 1, 0, 1, 1, 1}, r.Mask)
+	require.Empty(t, r.Unmask())
+}
+
+// What a turn of a segment that is left out earned is given at the last token that was sampled.
+func TestRewardsOfSegmentsThatAreLeftOutAreNotLost(t *testing.T) {
+	t.Parallel()
+	tr := &schemas.Trajectory{
+		Segments: []schemas.Segment{segment(1, 0, 0), segment(1, 0, 1), segment(1, 0, 0, 0)},
+		Turns: []schemas.Turn{
+			{Segment: 0, Start: 0, End: 2, ProcessReward: 0.25, Duration: time.Second}, {Segment: 1, ProcessReward: 4},
+			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5, Duration: time.Second},
+		},
+	}
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: trajectory(0, 0, 0, 1, 7, 3)}, {Trajectory: tr, Reward: 1}}}}})
+	require.Equal(t, []float64{0, 0, 0, 5.75}, r.Rewards)
+	require.Equal(t, []float64{0, 0, 0, 0}, r.Seconds)
+	r = NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: &schemas.Trajectory{Segments: []schemas.Segment{segment(1, 0, 0)}}, Reward: 1}}}}})
+	require.Zero(t, r.Len(), "nothing was sampled, and nothing can be rewarded")
+}
+
+func TestStalenessIsSplitAtTheNewestToken(t *testing.T) {
+	t.Parallel()
+	m := newMember(Delivery{Trajectory: trajectory(0, 0, 0, 1, 1, 2, 5, 3)}, nil)
+	flight, queue := m.Staleness(9)
+	require.Equal(t, []int64{3, 4}, []int64{flight, queue})
 }
 
 func TestSilencedTrajectoriesLeaveTheLoss(t *testing.T) {
@@ -144,7 +179,9 @@ func TestPack(t *testing.T) {
 		}
 		require.LessOrEqual(t, half, 1, "first fit leaves at most one bin half empty")
 	})
-	require.Equal(t, [][]int{{0, 1, 2}}, Pack([]int{0, 1, 2}, func(int) int { return 5 }, 0))
+	for budget, want := range map[int][][]int{0: {{0, 1, 2}}, 1: {{0}, {1}, {2}}, 9: {{0}, {1}, {2}}, 10: {{0, 1}, {2}}, 15: {{0, 1, 2}}} {
+		require.Equal(t, want, Pack([]int{0, 1, 2}, func(int) int { return 5 }, budget), "%d", budget)
+	}
 }
 
 func TestChecker(t *testing.T) {
@@ -165,6 +202,24 @@ func TestChecker(t *testing.T) {
 		{"no version", func(t *schemas.Trajectory) { t.Segments[0].Versions[1] = -1 }, "no policy version"},
 		{"too long", func(t *schemas.Trajectory) { t.Segments[0] = segment(1, 0, 1, 1, 1, 1, 1, 1, 1, 1) }, "the model takes 8"},
 		{"turn beyond", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Start: 1, End: 9}} }, "turn 0"},
+		{"turns next to each other", func(t *schemas.Trajectory) {
+			t.Turns = []schemas.Turn{{End: 1}, {Start: 1, End: 3}, {Start: 3, End: 3}}
+		}, ""},
+		{"turn that ends before it begins", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Start: 2, End: 1}} }, "turn 0"},
+		{"turn before the first token", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Start: -1, End: 1}} }, "turn 0"},
+		{"turn of a segment below 0", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Segment: -1}} }, "turn 0"},
+		{"turn of the segment before", func(t *schemas.Trajectory) {
+			t.Segments = append(t.Segments, t.Segments[0])
+			t.Turns = []schemas.Turn{{Segment: 1, End: 1}, {Segment: 0, Start: 2, End: 3}}
+		}, "turn 1"},
+		{"turns over each other", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{End: 2}, {Start: 1, End: 3}} }, "turn 1"},
+		{"long log-probabilities", func(t *schemas.Trajectory) { t.Segments[0].Logprobs = append(t.Segments[0].Logprobs, 0) }, "4 log-probability"},
+		{"long versions", func(t *schemas.Trajectory) { t.Segments[0].Versions = append(t.Segments[0].Versions, 0) }, "4 version"},
+		{"as long as the model takes", func(t *schemas.Trajectory) { t.Segments[0] = segment(1, 0, 1, 1, 1, 1, 1, 1, 1) }, ""},
+		{"an empty segment", func(t *schemas.Trajectory) { t.Segments = append(t.Segments, schemas.Segment{}) }, ""},
+		{"the first token of the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[1] = 0 }, ""},
+		{"log-probability that is none", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[1] = float32(math.NaN()) }, "log-probability"},
+		{"log-probability of nothing", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[1] = leastLogprob - 1 }, "log-probability"},
 		{"turn of no segment", func(t *schemas.Trajectory) { t.Turns = []schemas.Turn{{Segment: 1}} }, "turn 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -46,12 +46,13 @@ type Delivery struct {
 	Closed     *schemas.GroupClosed
 }
 
-// group is the one that it names; named is false where that is none that GroupID writes.
-func (d Delivery) group() (cursor uint64, attempt int, named bool) {
+// cursor is that of the group that it names; 0 where that is none that GroupID writes.
+func (d Delivery) cursor() uint64 {
 	if d.Trajectory != nil {
-		return d.Trajectory.Cursor, d.Trajectory.Attempt, true
+		return d.Trajectory.Cursor
 	}
-	return ParseGroupID(d.Closed.Group)
+	cursor, _, _ := ParseGroupID(d.Closed.Group)
+	return cursor
 }
 
 // Verdict is what became of one message.
