@@ -67,7 +67,7 @@ func TestOwnCorpusTrains(t *testing.T) {
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "exact match, greedy")
+	require.Contains(t, string(out), "exact match, validation, greedy")
 
 	records, err := report.ReadMetrics(filepath.Join(dir, "own-corpus", "metrics.jsonl"))
 	require.NoError(t, err)

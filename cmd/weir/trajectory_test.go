@@ -64,7 +64,7 @@ eval: {every: 0, test_questions: 1}
 		return out
 	}
 	text := look("trajectory", stranger.ID)
-	require.Contains(t, text, `g999999-a0-0  refused: foreign, of no group that was issued \x9b31m`)
+	require.Contains(t, text, `g999999-a0-0  refused: foreign, of no group that was issued  31m`)
 	require.Contains(t, text, `source \x1b]0;owned\x07`)
 	require.Contains(t, text, `  answer       \x9b2J`)
 	require.Contains(t, text, "\n  policy ")
@@ -83,7 +83,7 @@ eval: {every: 0, test_questions: 1}
 	require.EqualValues(t, -1, whole.Fate.Step)
 	require.Equal(t, stranger.Source, whole.Rollout.Source)
 
-	require.Contains(t, look("inspect", "rejected"), `of no group that was issued \x9b31m`)
+	require.Contains(t, look("inspect", "rejected"), `of no group that was issued  31m`)
 	var listed struct {
 		Number, Sequence uint64
 		Reason, Stream   string
