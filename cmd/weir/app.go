@@ -69,10 +69,15 @@ func faultsOfUsage(cmd *cobra.Command) {
 	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &exitError{exitUsage, err}
+			err := check(cmd, args)
+			switch {
+			case err == nil:
+				return nil
+			case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "accepts "):
+				// cobra's words speak of a subcommand, or of counts, where an argument is too many or too few.
+				err = fmt.Errorf("%d arguments given: want %s; %s --help says more", len(args), cmd.UseLine(), cmd.CommandPath())
 			}
-			return nil
+			return &exitError{exitUsage, err}
 		}
 	}
 }

@@ -43,6 +43,10 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 		if err != nil {
 			return err
 		}
+		if used(rec) == 0 && !format.json() {
+			fmt.Fprintf(r.out, "step %d trained on nothing: it is the start\n", rec.Step)
+			return nil
+		}
 		// --json came before --text and means both.
 		if *text || cmd.Flags().Changed("json") && format.json() {
 			return r.printBatch(rec, format.json())

@@ -27,6 +27,9 @@ terminal with line editing and a history. /help lists what else can be typed the
 	model := a.chosen(cmd)
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := warmth(*temperature); err != nil {
+			return err
+		}
 		m, err := model(cmd)
 		if err != nil {
 			return err

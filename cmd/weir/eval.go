@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,6 +35,9 @@ func (a *app) evalCommand() *cobra.Command {
 		if *questions <= 0 {
 			return &exitError{exitUsage, fmt.Errorf("--questions %d: must be positive", *questions)}
 		}
+		if err := warmth(*temperature); err != nil {
+			return err
+		}
 		m, err := model(cmd)
 		if err != nil {
 			return err
@@ -56,6 +60,14 @@ func (a *app) evalCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// warmth refuses what is no temperature.
+func warmth(temperature float32) error {
+	if !(temperature >= 0) || math.IsInf(float64(temperature), 0) {
+		return &exitError{exitUsage, fmt.Errorf("--temperature %g: must be finite and not negative", temperature)}
+	}
+	return nil
 }
 
 // evalAnswer is what eval prints as JSON.

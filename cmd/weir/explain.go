@@ -236,23 +236,36 @@ func (e *explainer) summaries(count map[string]int, gap bool) error {
 	return err
 }
 
-// list prints a line for each key, without the part of the name that all share: its value and the beginning of its
-// meaning. A value that is not the default is marked.
+// list prints each key, without the part of the name that all share, with its value and the first sentence of its
+// meaning: beside them where that leaves it half of the page, and otherwise below. A value that is not the default is
+// marked.
 func (e *explainer) list(keys []string, shared string) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	var b strings.Builder
+	const values = 12 // columns
 	width, marked := 0, false
 	for _, key := range keys {
 		width = max(width, len(key)-len(shared))
+	}
+	indent := strings.Repeat(" ", 2+width+2+values+2)
+	beside := len(indent) <= page/2
+	if !beside {
+		indent = "      "
 	}
 	for _, key := range keys {
 		value, mark := config.Shown(e.values[key]), " "
 		if e.changed[key] {
 			mark, marked = "*", true
 		}
-		b.WriteString(cut(fmt.Sprintf("%s %-*s  %-12s  %s", mark, width, strings.TrimPrefix(key, shared), value, brief(key))) + "\n")
+		head := fmt.Sprintf("%s %-*s  %-*s", mark, width, strings.TrimPrefix(key, shared), values, value)
+		meaning := wrapped(sentence(brief(key)), indent)
+		if beside && utf8.RuneCountInString(head)+2 <= len(indent) {
+			fmt.Fprintf(&b, "%s  %s\n", head, strings.TrimPrefix(meaning, indent))
+		} else {
+			fmt.Fprintf(&b, "%s\n%s\n", strings.TrimRight(head, " "), meaning)
+		}
 	}
 	if marked {
 		b.WriteString("\n* not the default\n")

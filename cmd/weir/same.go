@@ -100,8 +100,9 @@ func (s *session) sameRun() error {
 	}
 	var faults []error
 	if len(begun) > 0 {
-		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name:\n%s",
-			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(begun, "\n")))
+		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name, or go on "+
+			"with its own, --config %s:\n%s",
+			s.cfg.Run.Name, s.cfg.Folder(), filepath.Join(s.cfg.Folder(), configFile), strings.Join(begun, "\n")))
 	}
 	if len(trained) > 0 {
 		faults = append(faults, fmt.Errorf("run %s in %s was trained otherwise so far; begin another with --run.name, give the old values, "+

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
@@ -178,7 +179,8 @@ func (o *standing) tell(t *story, now time.Time) {
 	o.Trainer += ", " + o.Detail
 }
 
-func (o *standing) print(w io.Writer) {
+// print shows it on a terminal of so many columns, 0 where w is none.
+func (o *standing) print(w io.Writer, width int) {
 	state := o.State
 	if o.Detail != "" {
 		state += ": " + o.Detail
@@ -194,6 +196,7 @@ func (o *standing) print(w io.Writer) {
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(table.StyleLight)
+	fold(t, width, 2, len("staleness bound, depth")+7)
 	t.AppendRows([]table.Row{{"run", o.Run}, {"state", report.Plain(state)}})
 	if o.State == stateNotUp {
 		t.AppendRow(table.Row{"trainer", report.Plain(o.Trainer)})
@@ -210,6 +213,15 @@ func (o *standing) print(w io.Writer) {
 		{"outstanding tickets", o.Tickets}, {"trajectories waiting", o.Trajectories}, {"refused, in REJECTED", o.Refused},
 	})
 	t.Render()
+}
+
+// fold breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders
+// counted. What is not a terminal, width 0, gets a line for each row.
+func fold(t table.Writer, width, column, rest int) {
+	const least = 16
+	if width > 0 {
+		t.SetColumnConfigs([]table.ColumnConfig{{Number: column, WidthMax: max(width-rest, least), WidthMaxEnforcer: text.WrapSoft}})
+	}
 }
 
 // eventAnswer is an event as JSON.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,6 +62,26 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 			require.Equal(t, c.detail, out.Detail)
 		})
 	}
+}
+
+// A terminal of 80 columns shows the whole of what a status says; what is not a terminal gets each row on one line.
+func TestTheStatusFitsATerminal(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	var told story
+	told.add(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: at, Step: 6, Metrics: map[string]float64{"reward/mean": 0.152}})
+	o := standing{Run: "small", begun: true}
+	o.tell(&told, at)
+	var narrow, plain strings.Builder
+	o.print(&narrow, 80)
+	o.print(&plain, 0)
+	for line := range strings.Lines(narrow.String()) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
+	}
+	for word := range strings.FieldsSeq(o.LastStep.text()) {
+		require.Contains(t, narrow.String(), word)
+	}
+	require.Contains(t, plain.String(), "│ "+o.LastStep.text()+" │")
 }
 
 // Events are told with their numbers.

@@ -43,7 +43,7 @@ were equal, say: weir audit counts them.`,
 		if format.json() {
 			err = s.printJSON(now)
 		} else {
-			now.print(s.out)
+			now.print(s.out, columns(s.out))
 		}
 		if err != nil || !*follow {
 			return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -83,24 +84,44 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
-	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat --run.name %s --run.dir %s\n",
+	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\n",
 		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, metrics,
-		s.cfg.Run.Name, s.cfg.Run.Dir)
+		s.named(), s.named(), m.Version)
 	return nil
+}
+
+// named are the flags that make a command speak of this run.
+func (s *session) named() (flags string) {
+	byDefault := config.Default()
+	if s.cfg.Run.Name != byDefault.Run.Name {
+		flags += " --run.name " + s.cfg.Run.Name
+	}
+	if s.cfg.Run.Dir != byDefault.Run.Dir {
+		flags += " --run.dir " + s.cfg.Run.Dir
+	}
+	return flags
 }
 
 // heldOut says what the questions of the built-in data's test split are about.
 const heldOut = " about countries and regions\nthat no training question names"
 
-// learntByHeart says, where no held-out answer is right though most in training are, why that may be.
+// learntByHeart says, where far fewer held-out answers are right than in training, why that may be.
 func learntByHeart(tested float64, records []report.Record) string {
 	trained := report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "")
-	if tested > 0 || len(trained.Y) == 0 || trained.Y[len(trained.Y)-1] < 0.5 {
+	if len(trained.Y) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("  no held-out answer is right, and %.0f %% in training: the policy has learnt its questions by heart. One that\n"+
-		"  starts from nothing knows only the words that it was trained on: give more questions and demonstrations with the same\n"+
-		"  words, or start from a model that knows them, with --model.folder\n", 100*trained.Y[len(trained.Y)-1])
+	last := trained.Y[len(trained.Y)-1]
+	if last < 0.5 || tested > last/2 {
+		return ""
+	}
+	return fmt.Sprintf(`
+In training %.0f %% of the answers are right, and %.0f %% of the held-out ones:
+the policy has learnt its questions by heart. A policy that starts from nothing
+knows only the words it was trained on. Give it more training questions and
+demonstrations that use the words of the others, or start from a model that
+knows them (--model.folder).
+`, 100*last, 100*tested)
 }
 
 // curveTitle says what run a picture is of.

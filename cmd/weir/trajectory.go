@@ -187,6 +187,8 @@ func (r *runRecord) list(found []told, asJSON bool) error {
 	w := table.NewWriter()
 	w.SetOutputMirror(r.out)
 	w.SetStyle(table.StyleLight)
+	const others = 14 + 10 + 12 + 8 + 8 // id, sequence, versions, reward, borders
+	fold(w, columns(r.out), 2, others)
 	w.AppendHeader(table.Row{"id", "what became of it", "sequence", "versions", "reward"})
 	for _, t := range found {
 		if asJSON {

@@ -15,7 +15,8 @@ import (
 type Value struct {
 	// Coef multiplies the term. Defaults to 1.
 	Coef float64 `koanf:"coef"`
-	// Clip is c. -1 means none. Defaults to 0.5.
+	// Clip is how far a value may move from the old one before the clipped error counts: c above. -1 means no clipping.
+	// Defaults to 0.5.
 	Clip float64 `koanf:"clip"`
 	// Huber makes e linear beyond this error: Huber (|x| - Huber/2). -1, the default, means none.
 	Huber float64 `koanf:"huber"`
