@@ -198,6 +198,9 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 			return nil, err
 		}
 		l, err := s.admit(ctx, t)
+		if err != nil { // as when ctx has ended: the next taker need not wait until its lease has lapsed
+			s.putBack(t)
+		}
 		if err != nil || l != nil {
 			return l, err
 		}
@@ -288,6 +291,10 @@ func (s *TicketSource) hand(t taken) {
 func (s *TicketSource) putBack(t taken) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
+	if err := s.same(ctx, t.created); err != nil {
+		s.log.Debug("ticket not returned; its lease will lapse", "err", err)
+		return
+	}
 	released := 0
 	meta, err := t.msg.Metadata()
 	if err == nil {

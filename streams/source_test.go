@@ -1,8 +1,11 @@
 package streams_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -42,4 +45,31 @@ func TestEveryTakerGetsATicket(t *testing.T) {
 		delete(want, <-taken)
 	}
 	require.Empty(t, want, "each ticket has gone to a taker")
+}
+
+// A taker that gives up while it is looked up how often its ticket was released left the ticket leased to nobody.
+func TestATicketWhoseTakerGivesUpIsHandedOutAgain(t *testing.T) {
+	t.Parallel()
+	conn := streamtest.Conn(t)
+	r := openWithLease(t, conn, 10*time.Minute)
+	source, err := r.Tickets(t.Context(), streams.TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(source.Close)
+	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(1, 0)))
+	lease, err := source.Take(within(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Return(t.Context(), 0))
+
+	hasty, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	_, err = conn.NATS().Subscribe("$JS.API.STREAM.INFO.KV_WEIR_test_RELEASED", func(*nats.Msg) { giveUp() })
+	require.NoError(t, err)
+	require.NoError(t, conn.NATS().Flush())
+	if lease, err = source.Take(hasty); err == nil { // it was faster
+		require.NoError(t, lease.Release(t.Context(), 0))
+	}
+	lease, err = source.Take(within(t))
+	require.NoError(t, err)
+	require.Equal(t, 2, lease.Delivery, "the hasty taker's does not count")
+	require.NoError(t, lease.Done(within(t)))
 }
