@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -151,7 +150,7 @@ type events struct {
 }
 
 func (e *events) send(v any) error {
-	data, err := json.Marshal(v)
+	data, err := plainJSON(v)
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}

@@ -441,6 +441,23 @@ func TestARequestWithoutAStopEndsAtTheConfiguredOne(t *testing.T) {
 	require.ErrorContains(t, err, `openai.stop: "1 2" is 2 tokens: a stop must be one token`)
 }
 
+// tags is a tokenizer whose every token is a tag.
+type tags struct{ numbers }
+
+func (tags) Decode(ids []int32) string { return strings.Repeat("<search>", len(ids)) }
+
+// Who asks by hand reads the agent's tags, not the escapes that JSON within HTML needs.
+func TestTagsInAnswersAreNotEscaped(t *testing.T) {
+	t.Parallel()
+	r := newRig(smallConfig(), false)
+	runEngine(t, r)
+	_, err := r.Swap(t.Context(), fakeSnapshot(3))
+	require.NoError(t, err)
+	h := NewOpenAI(defaultAPI(), r.Engine, tags{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2}`).Body.String(), `"text":"<search><search>"`)
+	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2,"stream":true}`).Body.String(), `<search>`)
+}
+
 // Newcomer's section 7: a wrong method on a path that there is.
 func TestAWrongMethodIsTold(t *testing.T) {
 	t.Parallel()

@@ -171,7 +171,7 @@ func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.gathered = fmt.Sprintf("  gathering    step %d: %d groups dropped, as their samples have equal rewards; %d kept", step, dropped, kept)
+	p.gathered = fmt.Sprintf("  gathering    step %d: %d groups kept, %d dropped (samples with equal rewards)", step, kept, dropped)
 	if trouble != "" {
 		p.trouble = trouble
 	}

@@ -140,7 +140,7 @@ func TestProgressShowsThatGroupsAreDropped(t *testing.T) {
 	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
 	require.Contains(t, out.String(), "exact match  0.250 (version 0)")
 	p.Dropped(1, 64, 0, "")
-	require.Contains(t, out.String(), "gathering    step 1: 64 groups dropped")
+	require.Contains(t, out.String(), "gathering    step 1: 0 groups kept, 64\n", "both numbers show on a narrow screen")
 	p.Dropped(1, 128, 0, "nothing can be learnt: the policy never succeeds: ask easier questions")
 	out.Reset()
 	p.Dropped(1, 256, 0, "")
