@@ -109,7 +109,7 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, 
 		if scored >= 0 && m.Version < scored+s.cfg.Eval.Every {
 			return nil
 		}
-		show := s.cfg.Eval.Show > 0 && (shown < 0 || m.Version >= shown+s.cfg.Eval.Show)
+		show := showsRollout(s.cfg.Eval.Show, shown, m.Version)
 		err := s.scoreVersion(ctx, run, policy, t, m, book, show)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("score a version", "policy_version", m.Version, "err", err)
@@ -125,6 +125,12 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, 
 		err = nil
 	}
 	return errors.Join(err, wait())
+}
+
+// showsRollout says whether a rollout of a version is printed: every so many versions, 0 for never, where shown is the last
+// version of which one was printed, -1 if none was.
+func showsRollout(every, shown, version int64) bool {
+	return every > 0 && (shown < 0 || version >= shown+every)
 }
 
 // scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
