@@ -149,21 +149,32 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 	return f.judge(ctx, d, data, replies...)
 }
 
-// part reads a stored part; nil if the stream does not hold it any more.
+// part reads a stored part; nil if the stream does not hold it any more. A replica that lags behind does not have yet what the
+// stream holds, and is asked again.
 func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	name := f.run.names.trajectories
-	var m *jetstream.RawStreamMsg
-	err := f.run.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
-		stream, err := f.run.js.Stream(ctx, name)
-		if err == nil {
-			m, err = stream.GetMsg(ctx, sequence)
+	for try := 1; ; try++ {
+		var m *jetstream.RawStreamMsg
+		held := false
+		err := f.run.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
+			stream, err := f.run.js.Stream(ctx, name)
+			if err == nil {
+				state := stream.CachedInfo().State
+				held = state.FirstSeq <= sequence && sequence <= state.LastSeq
+				m, err = stream.GetMsg(ctx, sequence)
+			}
+			return err
+		})
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return m, err
 		}
-		return err
-	})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil, nil
+		if !held || try == maxShortReads { // purged, or removed by hand
+			return nil, nil
+		}
+		if err := wait(ctx, backoffMax); err != nil {
+			return nil, err
+		}
 	}
-	return m, err
 }
 
 // judge reads a whole message and returns it, or refuses it.

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,4 +62,47 @@ func TestBatchReply(t *testing.T) {
 	require.ErrorContains(t, batchReply([]byte(`{"stream":"S"}`), true), "no sequence")
 	err := batchReply([]byte(`{"error":{"code":400,"err_code":10201,"description":"atomic publish batch contains duplicate message id"}}`), true)
 	require.True(t, hasCode(err, codeBatchDuplicate))
+}
+
+// lagging is a replica that does not have the first messages yet that it is asked for.
+type lagging struct {
+	jetstream.JetStream
+	behind int
+}
+
+func (l *lagging) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := l.JetStream.Stream(ctx, name)
+	return laggingStream{s, l}, err
+}
+
+type laggingStream struct {
+	jetstream.Stream
+	replica *lagging
+}
+
+func (s laggingStream) GetMsg(ctx context.Context, sequence uint64, options ...jetstream.GetMsgOpt) (*jetstream.RawStreamMsg, error) {
+	if s.replica.behind > 0 {
+		s.replica.behind--
+		return nil, jetstream.ErrMsgNotFound
+	}
+	return s.Stream.GetMsg(ctx, sequence, options...)
+}
+
+// A trajectory in parts was refused where a replica that lagged behind did not have a part yet that the stream held.
+func TestAPartThatAReplicaLacksIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, false)
+	_, err := f.run.js.Publish(f.ctx, f.run.names.trajectorySubject(0, "p"), []byte("part"))
+	require.NoError(t, err)
+	feed, err := f.run.Feed(f.ctx, FeedOptions{})
+	require.NoError(t, err)
+	defer feed.Close()
+	f.run.js = &lagging{JetStream: f.run.js, behind: 2}
+	m, err := feed.part(f.ctx, 1)
+	require.NoError(t, err)
+	require.NotNil(t, m, "the stream holds it")
+	require.Equal(t, "part", string(m.Data))
+	m, err = feed.part(f.ctx, 2)
+	require.NoError(t, err)
+	require.Nil(t, m)
 }
