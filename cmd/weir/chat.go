@@ -22,7 +22,7 @@ func (a *app) chatCommand() *cobra.Command {
 		Use: "chat [question]", Short: "Ask the trained agent, and watch it search",
 		Long: `Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each: on a
 terminal with line editing and a history. /help lists what else can be typed there.`,
-		Example: "  weir chat what is the capital of the neighbour of sweden ?\n  weir chat --run.name mine",
+		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine",
 	}
 	model := a.chosen(cmd)
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
