@@ -1,0 +1,98 @@
+package streams
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/delta"
+)
+
+// Shard reads the stored bytes of one shard and verifies them: [ErrNoShard] if they are no longer kept,
+// [ErrCorruptShard] if they are not what their name says.
+func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
+	data, err := w.store.get(ctx, shard)
+	if err != nil {
+		return nil, err
+	}
+	return data, verify(shard, data)
+}
+
+// Load reads the whole weights of a version: the safetensors bytes of m.Shards in their order, decoded and verified
+// against FullHash. A delta against the version loaded before takes that alone; otherwise the chain is read from its
+// whole base. The bytes are shared with later loads and must not be changed. It fails with [ErrNoShard] or
+// [ErrNoWeights] if the version, or what it stands on, is no longer kept, and with [ErrCorruptShard].
+//
+// Invariant: every loaded byte was verified against the manifest.
+func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held != nil && w.held.Version == m.Version && sameWeights(w.held, m) {
+		return slices.Clone(w.whole), nil
+	}
+	links := []*schemas.Manifest{m}
+	if m.Base != schemas.NoBase && (w.held == nil || w.held.Version != m.Base) {
+		history, err := w.run.manifests(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if links, err = chain(m, history); err != nil {
+			return nil, fmt.Errorf("load version %d: %w", m.Version, err)
+		}
+	}
+	var whole [][]byte
+	if links[len(links)-1].Base != schemas.NoBase {
+		whole = w.whole
+	}
+	for _, link := range slices.Backward(links) {
+		next, err := w.step(ctx, link, whole)
+		if err != nil {
+			return nil, fmt.Errorf("load version %d: version %d: %w", m.Version, link.Version, err)
+		}
+		whole = next
+	}
+	if m.Base != schemas.NoBase || w.config.BaseEvery > 1 {
+		w.held, w.whole, w.length = m, whole, len(links)
+		if links[len(links)-1].Base != schemas.NoBase {
+			// The length below is not known; a publisher that loads starts again with a whole base.
+			w.length = w.config.BaseEvery
+		}
+	}
+	return slices.Clone(whole), nil
+}
+
+// step reads one version, with the version before it where it is a delta. Shards are read and verified side by side, as
+// many as there are processors: hashing and decoding are most of what a reader waits for.
+func (w *Weights) step(ctx context.Context, m *schemas.Manifest, base [][]byte) ([][]byte, error) {
+	whole := make([][]byte, len(m.Shards))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range m.Shards {
+		group.Go(func() (err error) {
+			if s.Encoding == schemas.EncodingDelta && i >= len(base) {
+				return fmt.Errorf("%w: %s: a delta without its base", ErrCorruptShard, s.Hash)
+			}
+			if whole[i], err = w.Shard(ctx, s); err == nil && s.Encoding == schemas.EncodingDelta {
+				whole[i], err = undo(s, base[i], whole[i])
+			}
+			return err
+		})
+	}
+	return whole, group.Wait()
+}
+
+// undo is the whole shard of a delta, verified.
+func undo(s schemas.Shard, base, stored []byte) ([]byte, error) {
+	data, err := delta.Decode(base, stored)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+	}
+	if hash := hashOf(data); hash != s.FullHash {
+		return nil, fmt.Errorf("%w: %s: decodes to %s, the manifest says %s", ErrCorruptShard, s.Hash, hash, s.FullHash)
+	}
+	return data, nil
+}
