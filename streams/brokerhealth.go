@@ -52,7 +52,17 @@ func (b *Broker) tend() {
 		if !again {
 			return
 		}
-		if err := b.startAgain(); err != nil {
+		err := b.startAgain()
+		select {
+		case <-b.stopping: // which ended the start, if it failed
+			if err == nil {
+				b.server.Load().Shutdown()
+				b.server.Load().WaitForShutdown()
+			}
+			return
+		default:
+		}
+		if err != nil {
 			b.log.log.Error("the broker's store has room again, and the broker could not be started on it", "err", err)
 			b.log.keep(err)
 			return
