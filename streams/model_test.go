@@ -155,7 +155,8 @@ func TestRunDoesWhatANaiveOneWould(t *testing.T) {
 				}
 				d, err := feed.Next(ctx)
 				require.NoError(rt, err)
-				require.Equal(rt, n.published[n.next], sent{d.Trajectory.ID, d.Trajectory.Tokens()})
+				came := sent{d.Trajectory.ID, d.Trajectory.Tokens()}
+				require.Equal(rt, n.published[n.next], came)
 				require.Equal(rt, uint64(n.next+1), d.Sequence)
 				n.next++
 				n.flying = append(n.flying, d.Sequence)
