@@ -164,7 +164,7 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	}
 	life, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
-	f.tasks.Go(func() { f.speakUp(life) })
+	f.tasks.Go(func() { f.speakUp(life, options.AckWait) })
 	return f, nil
 }
 
@@ -414,11 +414,11 @@ func (f *Feed) unsubscribe() {
 	}
 }
 
-// speakUp keeps the messages that are in flight from being sent again. It looks at an eighth of the time, so that a message is
+// speakUp keeps the messages that are in flight from being sent again by a broker of this patience. It looks at an eighth of the time, so that a message is
 // spoken up for before five eighths of it have passed.
-func (f *Feed) speakUp(ctx context.Context) {
-	for wait(ctx, f.options.AckWait/8) == nil {
-		for _, reply := range f.book.silent(time.Now().Add(-f.options.AckWait / 2)) {
+func (f *Feed) speakUp(ctx context.Context, patience time.Duration) {
+	for wait(ctx, patience/8) == nil {
+		for _, reply := range f.book.silent(time.Now().Add(-patience / 2)) {
 			_ = f.run.nc.Publish(reply, []byte("+WPI"))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
@@ -95,9 +97,9 @@ func join(p part, parts [][]byte) ([]byte, error) {
 
 // messageID is what the broker knows a message by within the dedupe window: an id and the bytes. The same bytes sent again
 // are stored once. Who does not have the bytes cannot take the id before them, so that the broker would answer that they are
-// stored and drop them.
-func messageID(id string, hash [sha256.Size]byte) string {
-	return id + "/" + base64.RawURLEncoding.EncodeToString(hash[:16])
+// stored and drop them: a fast hash is enough, as it need not withstand somebody who has them.
+func messageID(id string, data []byte) string {
+	return id + "/" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(data)))
 }
 
 // publish stores data in stream under subject exactly once, whatever the retries, and in parts where it must: data that was
@@ -113,14 +115,13 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 		return fmt.Errorf("%s: %w: %d bytes, at most %d", what, ErrTooLarge, len(data), min(maxJoined, room*maxParts))
 	}
 	timeout := attemptTimeout + time.Duration(len(data))*time.Second/minRate
-	hash := sha256.Sum256(data)
-	id = messageID(id, hash)
+	id = messageID(id, data)
 	return retryWithin(ctx, r.log, what, timeout, transient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
 			if len(data) <= room {
 				return r.publishWhole(ctx, stream, subject, id, header, data)
 			}
-			return r.publishParts(ctx, stream, subject, id, header, data, hash, room)
+			return r.publishParts(ctx, stream, subject, id, header, data, room)
 		})
 	})
 }
@@ -131,7 +132,8 @@ func (r *Run) publishWhole(ctx context.Context, stream, subject, id string, head
 	return err
 }
 
-func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, hash [sha256.Size]byte, room int) error {
+func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, room int) error {
+	hash := sha256.Sum256(data)
 	count := (len(data) + room - 1) / room
 	batch := nuid.Next()
 	for i := range count {
