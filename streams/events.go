@@ -58,6 +58,14 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	next, created := uint64(1), time.Time{}
+	var newest, read time.Time // when the newest event that was read was stored; up to where it has been read in an older copy
+	unread := func(at time.Time) bool {
+		if !at.After(read) {
+			return false
+		}
+		newest = at
+		return true
+	}
 	for look := true; ctx.Err() == nil; {
 		if look {
 			info, err := r.eventsInfo(ctx)
@@ -72,20 +80,21 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 			case err != nil:
 				return err
 			case created.IsZero() && from == EventsFromNow:
-				next = info.State.LastSeq + 1
+				next, newest = info.State.LastSeq+1, info.State.LastTime
 			case !created.Equal(info.Created):
 				next = 1
-			case next > info.State.LastSeq+1: // it came back as an older copy
-				next = info.State.LastSeq + 1
+			case next > info.State.LastSeq+1: // it came back as an older copy, which may hold newer events already
+				next, read = 1, newest
 			}
 			created, look = info.Created, false
 		}
-		if next, err = r.readEvents(ctx, next, math.MaxUint64, fn); err != nil {
+		if next, err = r.readEvents(ctx, next, math.MaxUint64, unread, fn); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return fmt.Errorf("follow events: %w", err)
 		}
+		read = time.Time{}
 		select {
 		case <-ctx.Done():
 		case sequence := <-told.again:
@@ -120,20 +129,22 @@ func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Even
 	if last-from >= most {
 		from = last - most + 1
 	}
-	if _, err := r.readEvents(ctx, from, last, fn); err != nil {
+	all := func(time.Time) bool { return true }
+	if _, err := r.readEvents(ctx, from, last, all, fn); err != nil {
 		return fmt.Errorf("read events: %w", err)
 	}
 	return nil
 }
 
-// readEvents reads the events from a sequence on that are there, and none after until. It returns the sequence to go on from.
-func (r *Run) readEvents(ctx context.Context, next, until uint64, fn func(*schemas.Event)) (uint64, error) {
+// readEvents reads the events from a sequence on that are there, and none after until, of those that wanted takes by when they
+// were stored. It returns the sequence to go on from.
+func (r *Run) readEvents(ctx context.Context, next, until uint64, wanted func(stored time.Time) bool, fn func(*schemas.Event)) (uint64, error) {
 	for more := true; more && next <= until; {
 		w := window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
 		var err error
 		next, more, err = r.readOn(ctx, r.names.events, r.names.eventSubject(), next, w, func(m storedMessage) error {
 			event := new(schemas.Event)
-			if m.sequence > until {
+			if m.sequence > until || !wanted(m.at) {
 				return nil
 			}
 			err := schemas.Unmarshal(m.data, event)
