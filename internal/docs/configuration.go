@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/trainer/advantage"
@@ -176,7 +175,7 @@ func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sec
 				said[text] = name
 			}
 			meaning += choices
-			*rows = append(*rows, []string{"`" + full + "`", kind(f.Type), w.value(full), meaning})
+			*rows = append(*rows, []string{"`" + full + "`", config.TypeName(f.Type), w.value(full), meaning})
 		}
 	}
 	return nil
@@ -215,27 +214,6 @@ func shortDuration(v string) string {
 		v = strings.TrimSuffix(v, "0m")
 	}
 	return v
-}
-
-// kind is a type in a user's words.
-func kind(t reflect.Type) string {
-	if t == reflect.TypeFor[time.Duration]() {
-		return "duration"
-	}
-	switch t.Kind() {
-	case reflect.Bool:
-		return "bool"
-	case reflect.String:
-		return "string"
-	case reflect.Float32, reflect.Float64:
-		return "number"
-	case reflect.Slice:
-		return "list"
-	case reflect.Map:
-		return "map"
-	default:
-		return "integer"
-	}
 }
 
 var (
