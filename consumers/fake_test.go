@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
-
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 

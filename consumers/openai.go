@@ -70,12 +70,16 @@ func (o *OpenAI) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if allowed := methodOf(r.URL.Path); allowed != "" {
 			w.Header().Set("Allow", allowed)
-			writeError(w, &apiError{http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed",
-				fmt.Sprintf("%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed)})
+			writeError(w, &apiError{
+				http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed",
+				fmt.Sprintf("%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed),
+			})
 			return
 		}
-		writeError(w, &apiError{http.StatusNotFound, "invalid_request_error", "not_found",
-			fmt.Sprintf("no %s %s here", r.Method, r.URL.Path)})
+		writeError(w, &apiError{
+			http.StatusNotFound, "invalid_request_error", "not_found",
+			fmt.Sprintf("no %s %s here", r.Method, r.URL.Path),
+		})
 	})
 	return mux
 }
@@ -215,8 +219,10 @@ func readJSON(r *http.Request, v any) error {
 		return api
 	}
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &apiError{http.StatusRequestEntityTooLarge, "invalid_request_error", "body_too_large",
-			fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
+		return &apiError{
+			http.StatusRequestEntityTooLarge, "invalid_request_error", "body_too_large",
+			fmt.Sprintf("the body is larger than %d bytes", large.Limit),
+		}
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		return badRequest("unknown_parameter", "unrecognized request argument supplied: %s", strings.Trim(name, `"`))
@@ -249,8 +255,10 @@ func (o *OpenAI) checkModel(name string) error {
 	if name == "" || name == o.cfg.Model {
 		return nil
 	}
-	return &apiError{http.StatusNotFound, "invalid_request_error", "model_not_found",
-		fmt.Sprintf("no model %q here; the one served is %q", name, o.cfg.Model)}
+	return &apiError{
+		http.StatusNotFound, "invalid_request_error", "model_not_found",
+		fmt.Sprintf("no model %q here; the one served is %q", name, o.cfg.Model),
+	}
 }
 
 // ServeOpenAI serves a generator over HTTP, without a stream, until ctx ends; then requests that run may go on for a while.

@@ -92,8 +92,10 @@ func (b *samplingBody) refused() error {
 		{"suffix", b.Suffix != "", "the policy goes on with a text; it cannot fill a gap in one"},
 		{"tools", len(b.Tools) > 0, whyTools},
 		{"functions", len(b.Functions) > 0, whyTools},
-		{"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text",
-			"nothing holds the text to a format; ask for it in the prompt"},
+		{
+			"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text",
+			"nothing holds the text to a format; ask for it in the prompt",
+		},
 	} {
 		if f.set {
 			return badRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)

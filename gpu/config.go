@@ -42,9 +42,13 @@ func (c Config) Validate() error {
 		name string
 		v    int
 	}{
-		{"vocab_size", c.VocabSize}, {"hidden_size", c.HiddenSize}, {"intermediate_size", c.IntermediateSize},
-		{"num_hidden_layers", c.NumLayers}, {"num_attention_heads", c.NumHeads},
-		{"num_key_value_heads", c.NumKVHeads}, {"max_position_embeddings", c.MaxPositions},
+		{"vocab_size", c.VocabSize},
+		{"hidden_size", c.HiddenSize},
+		{"intermediate_size", c.IntermediateSize},
+		{"num_hidden_layers", c.NumLayers},
+		{"num_attention_heads", c.NumHeads},
+		{"num_key_value_heads", c.NumKVHeads},
+		{"max_position_embeddings", c.MaxPositions},
 	} {
 		if f.v <= 0 {
 			bad("%s is %d: must be positive", f.name, f.v)

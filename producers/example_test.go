@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/tasks"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/tasks"

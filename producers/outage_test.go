@@ -16,7 +16,7 @@ import (
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-// outage is a producer on a broker that goes away, wired as cmd/weir does it.
+// outage is a producer on a broker that goes away, wired as internal/cli does it.
 type outage struct {
 	*testing.T
 	config streams.BrokerConfig

@@ -207,8 +207,10 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 
 // kindOf is the kind of that name, and whether this build knows it.
 func kindOf(name []byte) (Kind, bool) {
-	for _, kind := range [...]Kind{KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
-		KindManifest, KindControl, KindEvent} {
+	for _, kind := range [...]Kind{
+		KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
+		KindManifest, KindControl, KindEvent,
+	} {
 		if string(name) == string(kind) {
 			return kind, true
 		}

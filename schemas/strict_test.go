@@ -151,8 +151,11 @@ func TestTimes(t *testing.T) {
 		require.NoError(t, err)
 		return replace(t, data, wire("at", time.Time{}), field("at", at...))
 	}
-	for _, v := range []time.Time{{}, time.Unix(0, 0), time.Unix(1, 1), time.Unix(1<<32, 0), time.Unix(1<<34-1, 999_999_999),
-		time.Unix(1<<34, 5), time.Unix(-1, 5), time.Unix(-1<<55, 0), time.Unix(1<<55, 0)} {
+	for _, v := range []time.Time{
+		{},
+		time.Unix(0, 0), time.Unix(1, 1), time.Unix(1<<32, 0), time.Unix(1<<34-1, 999_999_999),
+		time.Unix(1<<34, 5), time.Unix(-1, 5), time.Unix(-1<<55, 0), time.Unix(1<<55, 0),
+	} {
 		var got Control
 		require.NoError(t, Unmarshal(control(wire(v)), &got))
 		require.Equal(t, v.UTC(), got.At)

@@ -50,16 +50,22 @@ func checkFaults[T any, P interface {
 
 func TestTicketFaults(t *testing.T) {
 	checkFaults(t, sampleTicket, []faultCase[Ticket]{
-		{"ids", func(v *Ticket) { v.Run, v.ID, v.Group, v.Task, v.Prompt.ID = "", "", "", "a\xff", "" },
-			[]string{"ticket.run: must not be empty", "ticket.id:", "ticket.group:", "ticket.task: \"a\\xff\": must be UTF-8", "ticket.prompt.id:"}},
+		{
+			"ids", func(v *Ticket) { v.Run, v.ID, v.Group, v.Task, v.Prompt.ID = "", "", "", "a\xff", "" },
+			[]string{"ticket.run: must not be empty", "ticket.id:", "ticket.group:", "ticket.task: \"a\\xff\": must be UTF-8", "ticket.prompt.id:"},
+		},
 		{"sample", func(v *Ticket) { v.Sample = 8 }, []string{"ticket.sample: 8: must be in [0, 8)"}},
 		{"negative sample", func(v *Ticket) { v.Sample = -1 }, []string{"ticket.sample: -1"}},
 		{"group", func(v *Ticket) { v.GroupSize, v.Sample = 0, 0 }, []string{"ticket.group_size: 0: must be at least 1"}},
 		{"attempt and version", func(v *Ticket) { v.Attempt, v.PolicyVersion = -1, -1 }, []string{"ticket.attempt:", "ticket.policy_version:"}},
-		{"sampling", func(v *Ticket) { v.Sampling = Sampling{Temperature: float32(math.NaN()), MaxTokens: -1} },
-			[]string{"ticket.sampling.temperature: NaN", "ticket.sampling.max_tokens: -1"}},
-		{"limits", func(v *Ticket) { v.Limits = Limits{MaxTurns: -1, Timeout: -time.Second} },
-			[]string{"ticket.limits.max_turns: -1", "ticket.limits.max_tokens: 0: must be at least 1", "ticket.limits.timeout:"}},
+		{
+			"sampling", func(v *Ticket) { v.Sampling = Sampling{Temperature: float32(math.NaN()), MaxTokens: -1} },
+			[]string{"ticket.sampling.temperature: NaN", "ticket.sampling.max_tokens: -1"},
+		},
+		{
+			"limits", func(v *Ticket) { v.Limits = Limits{MaxTurns: -1, Timeout: -time.Second} },
+			[]string{"ticket.limits.max_turns: -1", "ticket.limits.max_tokens: 0: must be at least 1", "ticket.limits.timeout:"},
+		},
 	})
 }
 
@@ -70,13 +76,17 @@ func TestTrajectoryFaults(t *testing.T) {
 	inf := float32(math.Inf(-1))
 	nan := float32(math.NaN())
 	checkFaults(t, sampleTrajectory, []faultCase[Trajectory]{
-		{"ids", func(v *Trajectory) { v.Run, v.ID, v.Group, v.Task, v.PromptID, v.Producer = "", "", "", "", "", "" },
-			[]string{"trajectory.run:", "trajectory.id:", "trajectory.group:", "trajectory.task:", "trajectory.prompt_id:", "trajectory.producer:"}},
+		{
+			"ids", func(v *Trajectory) { v.Run, v.ID, v.Group, v.Task, v.PromptID, v.Producer = "", "", "", "", "", "" },
+			[]string{"trajectory.run:", "trajectory.id:", "trajectory.group:", "trajectory.task:", "trajectory.prompt_id:", "trajectory.producer:"},
+		},
 		{"sample", func(v *Trajectory) { v.Sample = 8 }, []string{"trajectory.sample: 8"}},
-		{"lengths", first(func(s *Segment) {
-			s.ActionMask, s.Logprobs, s.Versions = s.ActionMask[:5], s.Logprobs[:4], s.Versions[:3]
-		}),
-			[]string{"trajectory.segments[0].action_mask: 5 entries for 6 tokens", "segments[0].logprobs: 4", "segments[0].versions: 3"}},
+		{
+			"lengths", first(func(s *Segment) {
+				s.ActionMask, s.Logprobs, s.Versions = s.ActionMask[:5], s.Logprobs[:4], s.Versions[:3]
+			}),
+			[]string{"trajectory.segments[0].action_mask: 5 entries for 6 tokens", "segments[0].logprobs: 4", "segments[0].versions: 3"},
+		},
 		{"no tokens", func(v *Trajectory) { v.Segments[1], v.Turns = Segment{}, v.Turns[:2] }, []string{"trajectory.segments[1].tokens: must not be empty"}},
 		{"negative token", first(func(s *Segment) { s.Tokens[1] = -5 }), []string{"trajectory.segments[0].tokens: [1] = -5"}},
 		{"mask of 2", first(func(s *Segment) { s.ActionMask[1] = 2 }), []string{"trajectory.segments[0].action_mask: [1] = 2: must be 0 or 1"}},
@@ -94,51 +104,75 @@ func TestTrajectoryFaults(t *testing.T) {
 		{"turn outside", func(v *Trajectory) { v.Turns[1].End = 7 }, []string{"trajectory.turns[1].end: [5, 7): not a span of the segment's 6 tokens"}},
 		{"turn backwards", func(v *Trajectory) { v.Turns[1].Start = 6 }, []string{"trajectory.turns[1].end: [6, 6)"}},
 		{"turn not sampled", func(v *Trajectory) { v.Turns[0].End = 5 }, []string{"trajectory.turns[0].end: [2, 5): token 4 was not sampled"}},
-		{"turn's numbers", func(v *Trajectory) { v.Turns[0].ProcessReward, v.Turns[0].Duration = math.Inf(1), -1 },
-			[]string{"trajectory.turns[0].process_reward: +Inf", "trajectory.turns[0].duration: -1"}},
-		{"reward", func(v *Trajectory) { v.Reward, v.Rewards["format"] = math.NaN(), math.Inf(1) },
-			[]string{"trajectory.reward: NaN: must be finite", "trajectory.rewards[format]: +Inf"}},
+		{
+			"turn's numbers", func(v *Trajectory) { v.Turns[0].ProcessReward, v.Turns[0].Duration = math.Inf(1), -1 },
+			[]string{"trajectory.turns[0].process_reward: +Inf", "trajectory.turns[0].duration: -1"},
+		},
+		{
+			"reward", func(v *Trajectory) { v.Reward, v.Rewards["format"] = math.NaN(), math.Inf(1) },
+			[]string{"trajectory.reward: NaN: must be finite", "trajectory.rewards[format]: +Inf"},
+		},
 		{"stop", func(v *Trajectory) { v.Stop = "bored" }, []string{`trajectory.stop: "bored": not a stop reason`}},
 	})
 }
 
 func TestOtherFaults(t *testing.T) {
 	checkFaults(t, sampleGroupClosed, []faultCase[GroupClosed]{
-		{"all", func(v *GroupClosed) { v.Run, v.Group, v.Delivered, v.Cancelled = "", "", -1, []int{2, -1, 2} },
-			[]string{"group_closed.run:", "group_closed.group:", "group_closed.delivered: -1", "group_closed.cancelled[1]: -1", "group_closed.cancelled[2]: 2: named twice"}},
+		{
+			"all", func(v *GroupClosed) { v.Run, v.Group, v.Delivered, v.Cancelled = "", "", -1, []int{2, -1, 2} },
+			[]string{"group_closed.run:", "group_closed.group:", "group_closed.delivered: -1", "group_closed.cancelled[1]: -1", "group_closed.cancelled[2]: 2: named twice"},
+		},
 	})
 	checkFaults(t, sampleManifest, []faultCase[Manifest]{
-		{"empty", func(v *Manifest) { v.Run, v.Version, v.Base, v.Shards, v.DType = "", -1, -1, nil, "int8" },
-			[]string{"manifest.run:", "manifest.version: -1", "manifest.shards: must not be empty", `manifest.dtype: "int8"`}},
+		{
+			"empty", func(v *Manifest) { v.Run, v.Version, v.Base, v.Shards, v.DType = "", -1, -1, nil, "int8" },
+			[]string{"manifest.run:", "manifest.version: -1", "manifest.shards: must not be empty", `manifest.dtype: "int8"`},
+		},
 		{"base", func(v *Manifest) { v.Base = v.Version }, []string{"manifest.base: 13"}},
-		{"hashes", func(v *Manifest) { v.ConfigHash, v.TokenizerHash, v.Shards[1].Hash = "x", "", "../../etc/passwd" },
-			[]string{"manifest.config_hash:", "manifest.tokenizer_hash:", "manifest.shards[1].hash:"}},
-		{"shard", func(v *Manifest) { v.Shards[0].Size, v.Shards[0].Encoding = 0, "zip" },
-			[]string{"manifest.shards[0].size: 0", `manifest.shards[0].encoding: "zip"`}},
+		{
+			"hashes", func(v *Manifest) { v.ConfigHash, v.TokenizerHash, v.Shards[1].Hash = "x", "", "../../etc/passwd" },
+			[]string{"manifest.config_hash:", "manifest.tokenizer_hash:", "manifest.shards[1].hash:"},
+		},
+		{
+			"shard", func(v *Manifest) { v.Shards[0].Size, v.Shards[0].Encoding = 0, "zip" },
+			[]string{"manifest.shards[0].size: 0", `manifest.shards[0].encoding: "zip"`},
+		},
 		{"whole and hash", func(v *Manifest) { v.Shards[0].Encoding = EncodingSafetensors }, []string{"manifest.shards[0].full_hash: must equal hash"}},
 		{"delta of nothing", func(v *Manifest) { v.Base, v.Shards = NoBase, v.Shards[:1] }, []string{"manifest.shards[0].encoding: a delta without a base"}},
 	})
 	checkFaults(t, sampleControl, []faultCase[Control]{
-		{"all", func(v *Control) { v.Run, v.MinVersion, v.Eta, v.Depth, v.Cancelled[1] = "", 14, -1, 1, "" },
-			[]string{"control.run:", "control.min_version: 14: newer than policy_version 13", "control.eta: -1", "control.depth: 1: must be in [0, eta = -1]", "control.cancelled[1]:"}},
+		{
+			"all", func(v *Control) { v.Run, v.MinVersion, v.Eta, v.Depth, v.Cancelled[1] = "", 14, -1, 1, "" },
+			[]string{"control.run:", "control.min_version: 14: newer than policy_version 13", "control.eta: -1", "control.depth: 1: must be in [0, eta = -1]", "control.cancelled[1]:"},
+		},
 		{"versions", func(v *Control) { v.PolicyVersion, v.MinVersion = -1, -1 }, []string{"control.policy_version: -1", "control.min_version: -1"}},
 	})
 	checkFaults(t, sampleEvent, []faultCase[Event]{
-		{"all", func(v *Event) { v.Run, v.Type, v.Role, v.Step, v.PolicyVersion = "", "", "", -1, -1 },
-			[]string{"event.run:", "event.type:", "event.role:", "event.step: -1", "event.policy_version: -1"}},
+		{
+			"all", func(v *Event) { v.Run, v.Type, v.Role, v.Step, v.PolicyVersion = "", "", "", -1, -1 },
+			[]string{"event.run:", "event.type:", "event.role:", "event.step: -1", "event.policy_version: -1"},
+		},
 	})
 	checkFaults(t, sampleGenerateRequest, []faultCase[GenerateRequest]{
-		{"all", func(v *GenerateRequest) { v.Run, v.Episode, v.Tokens, v.MaxTokens, v.Temperature = "", "", nil, 0, -1 },
-			[]string{"generate_request.run:", "generate_request.episode:", "generate_request.tokens: must not be empty", "generate_request.max_tokens: 0", "generate_request.temperature: -1"}},
+		{
+			"all", func(v *GenerateRequest) { v.Run, v.Episode, v.Tokens, v.MaxTokens, v.Temperature = "", "", nil, 0, -1 },
+			[]string{"generate_request.run:", "generate_request.episode:", "generate_request.tokens: must not be empty", "generate_request.max_tokens: 0", "generate_request.temperature: -1"},
+		},
 		{"token", func(v *GenerateRequest) { v.Tokens[3] = -1 }, []string{"generate_request.tokens: [3] = -1"}},
 	})
 	checkFaults(t, sampleGenerateChunk, []faultCase[GenerateChunk]{
-		{"all", func(v *GenerateChunk) { v.Episode, v.Engine, v.Index, v.Tokens[0] = "", "", -1, -1 },
-			[]string{"generate_chunk.episode:", "generate_chunk.engine:", "generate_chunk.index: -1", "generate_chunk.tokens: [0] = -1"}},
-		{"lengths", func(v *GenerateChunk) { v.Logprobs, v.Versions = v.Logprobs[:1], v.Versions[:2] },
-			[]string{"generate_chunk.logprobs: 1 entries for 3 tokens", "generate_chunk.versions: 2 entries for 3 tokens"}},
-		{"values", func(v *GenerateChunk) { v.Logprobs[1], v.Versions[2] = 1, -1 },
-			[]string{"generate_chunk.logprobs: [1] = 1", "generate_chunk.versions: [2] = -1"}},
+		{
+			"all", func(v *GenerateChunk) { v.Episode, v.Engine, v.Index, v.Tokens[0] = "", "", -1, -1 },
+			[]string{"generate_chunk.episode:", "generate_chunk.engine:", "generate_chunk.index: -1", "generate_chunk.tokens: [0] = -1"},
+		},
+		{
+			"lengths", func(v *GenerateChunk) { v.Logprobs, v.Versions = v.Logprobs[:1], v.Versions[:2] },
+			[]string{"generate_chunk.logprobs: 1 entries for 3 tokens", "generate_chunk.versions: 2 entries for 3 tokens"},
+		},
+		{
+			"values", func(v *GenerateChunk) { v.Logprobs[1], v.Versions[2] = 1, -1 },
+			[]string{"generate_chunk.logprobs: [1] = 1", "generate_chunk.versions: [2] = -1"},
+		},
 		{"stop", func(v *GenerateChunk) { v.Stop, v.Error = "bored", "" }, []string{`generate_chunk.stop: "bored"`}},
 		{"stop before the end", func(v *GenerateChunk) { v.Done, v.Stop, v.Error = false, GenerateLength, "" }, []string{`generate_chunk.stop: "length" before the call is done`}},
 		{"busy without retry", func(v *GenerateChunk) { v.Retry, v.Busy = false, true }, []string{"generate_chunk.busy:"}},

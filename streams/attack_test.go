@@ -131,8 +131,10 @@ func attempts() (all []attempt) {
 	// An answer that goes where the key may not.
 	for _, to := range targets() {
 		for _, from := range []attempt{
-			{subject: "STREAM.INFO.WEIR_test_TICKETS"}, {subject: "DIRECT.GET.KV_WEIR_test_CONTROL", body: `{"seq":1000}`},
-			{subject: "DIRECT.GET.KV_WEIR_test_CONTROL", body: `{"seq":1}`}, {subject: "CONSUMER.INFO.WEIR_test_TICKETS.producers"},
+			{subject: "STREAM.INFO.WEIR_test_TICKETS"},
+			{subject: "DIRECT.GET.KV_WEIR_test_CONTROL", body: `{"seq":1000}`},
+			{subject: "DIRECT.GET.KV_WEIR_test_CONTROL", body: `{"seq":1}`},
+			{subject: "CONSUMER.INFO.WEIR_test_TICKETS.producers"},
 		} {
 			for _, api := range []string{"$JS.API.", "_WEIR.API."} {
 				all = append(all, attempt{subject: api + from.subject, reply: to, body: from.body})

@@ -135,7 +135,13 @@ func TestARefusedMessageClosesTheSamplesThatItsIDNames(t *testing.T) {
 		{id: "g000001-a0-5", header: nats.Header{
 			"Weir-Part": {"1/2"}, "Weir-Size": {"1099511627776"}, "Weir-Hash": {strings.Repeat("0", 64)},
 		}, group: "g000001-a0", samples: []int{5}, reason: streams.ReasonOversized},
-		{id: ""}, {id: "junk"}, {id: "g000001-a0-x"}, {id: "-1"}, {id: "replay/7"}, {id: "closed/g000002-a1/x/p1"}, {id: "closed//1/p1"},
+		{id: ""},
+		{id: "junk"},
+		{id: "g000001-a0-x"},
+		{id: "-1"},
+		{id: "replay/7"},
+		{id: "closed/g000002-a1/x/p1"},
+		{id: "closed//1/p1"},
 	} {
 		m := &nats.Msg{Subject: "weir.test.trajectories.0.p1", Data: []byte("junk"), Header: nats.Header{}}
 		maps.Copy(m.Header, c.header)

@@ -111,7 +111,8 @@ func (n names) eventSubject() string                 { return n.prefix() + "even
 func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
 
 // generateSubject is shared by all engines in a queue group; generateEngineSubject reaches one of them.
-func (n names) generateSubject() string                    { return n.prefix() + "generate" }
+func (n names) generateSubject() string { return n.prefix() + "generate" }
+
 func (n names) generateEngineSubject(engine string) string { return n.prefix() + "generate." + engine }
 
 // trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.

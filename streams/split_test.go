@@ -33,8 +33,17 @@ func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
 func FuzzParsePart(f *testing.F) {
 	hash := strings.Repeat("a", 64)
 	for _, seed := range [][3]string{
-		{"", "", ""}, {"1/2", "10", hash}, {"2/1", "10", hash}, {"0/1", "1", hash}, {"1/1000", "1000", hash},
-		{"1/1001", "9999", hash}, {"1", "1", hash}, {"1/2", "1", hash}, {"1/2", "10", "short"}, {"-1/-2", "1", hash}, {"1/2/3", "4", hash},
+		{"", "", ""},
+		{"1/2", "10", hash},
+		{"2/1", "10", hash},
+		{"0/1", "1", hash},
+		{"1/1000", "1000", hash},
+		{"1/1001", "9999", hash},
+		{"1", "1", hash},
+		{"1/2", "1", hash},
+		{"1/2", "10", "short"},
+		{"-1/-2", "1", hash},
+		{"1/2/3", "4", hash},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}

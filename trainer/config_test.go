@@ -69,12 +69,18 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 		{func(c *Config) { c.Depth = 9 }, []string{"depth: 9: must be -1, or between 0 and eta (4)"}},
 		{func(c *Config) { c.Hold = 5 }, []string{"hold: 5: must be between 0 and the depth (4)"}},
 		{func(c *Config) { c.Selection.Resample.By = selection.ResampleCorrect }, []string{"selection.resample.take: 0: must be positive"}},
-		{func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 99 },
-			[]string{"selection.resample.take: 99: must be between 1, what advantage grpo compares, and group_size (8)"}},
-		{func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },
-			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must be finite and not negative"}},
-		{func(c *Config) { c.Loss.Name, c.Loss.Options.Aggregation.Mode = "gmpo", "token-mean" },
-			[]string{`loss.options.aggregation.mode: unknown "token-mean" (valid: seq-mean-token-sum)`}},
+		{
+			func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 99 },
+			[]string{"selection.resample.take: 99: must be between 1, what advantage grpo compares, and group_size (8)"},
+		},
+		{
+			func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },
+			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must be finite and not negative"},
+		},
+		{
+			func(c *Config) { c.Loss.Name, c.Loss.Options.Aggregation.Mode = "gmpo", "token-mean" },
+			[]string{`loss.options.aggregation.mode: unknown "token-mean" (valid: seq-mean-token-sum)`},
+		},
 	} {
 		cfg := DefaultConfig()
 		c.change(&cfg)

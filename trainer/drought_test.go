@@ -67,11 +67,13 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 	}{
 		"never": {
 			func(uint64, int) map[string]float64 { return map[string]float64{"answered": 0.1, "exact_match": 0} }, -1,
-			[]string{"The policy never succeeds", "got reward 0.1 (never: exact_match)", "easier questions", "demonstrations"}, "certain of each token",
+			[]string{"The policy never succeeds", "got reward 0.1 (never: exact_match)", "easier questions", "demonstrations"},
+			"certain of each token",
 		},
 		"always": {
 			func(uint64, int) map[string]float64 { return map[string]float64{"exact_match": 1} }, -1,
-			[]string{"The policy always succeeds", "got reward 1", "harder questions"}, "certain of each token",
+			[]string{"The policy always succeeds", "got reward 1", "harder questions"},
+			"certain of each token",
 		},
 		"each its own": {
 			func(cursor uint64, _ int) map[string]float64 {

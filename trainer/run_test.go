@@ -17,13 +17,12 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
-
-	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // The client library leaves this goroutine behind when a connection closes before it begins to listen.

@@ -3,84 +3,9 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"strings"
 
-	"github.com/weir-rl/weir/internal/lifecycle"
+	"github.com/weir-rl/weir/internal/cli"
 )
 
-// The exit codes.
-const (
-	exitRuntime = 1
-	exitUsage   = 2
-	exitConfig  = 3
-)
-
-// errSaid stands for an error of which the command has told already.
-var errSaid = errors.New("")
-
-// received is the signal that asked the command to end before it was done, nil if none did.
-func received(ctx context.Context) *lifecycle.SignalError {
-	signal, _ := errors.AsType[*lifecycle.SignalError](context.Cause(ctx))
-	return signal
-}
-
-// interrupted is the error of a command that a signal ended before it was done, nil if none did: its exit status is 128
-// and the signal's number, so that what follows it in a shell does not go on.
-func interrupted(ctx context.Context, err error) error {
-	signal := received(ctx)
-	if signal == nil {
-		return nil
-	}
-	return &exitError{signal.ExitCode(), cmp.Or(err, error(signal))}
-}
-
-// exitError is an error with an exit code of its own.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
-
-func main() { os.Exit(run()) }
-
-func run() int {
-	drain, hard, stop := lifecycle.Signals(context.Background())
-	defer stop()
-	defer context.AfterFunc(hard, func() {
-		if cause := context.Cause(hard); errors.Is(cause, lifecycle.ErrStopped) {
-			fmt.Fprintln(os.Stderr, "weir:", cause)
-			os.Exit(exitStatus(drain, cause))
-		}
-	})()
-	a := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ()}
-	err := a.command().ExecuteContext(drain)
-	if err == nil {
-		return 0
-	}
-	if !errors.Is(err, errSaid) {
-		fmt.Fprintln(os.Stderr, "weir:", err)
-	}
-	return exitStatus(drain, err)
-}
-
-// exitStatus is that of a command which ended with an error.
-func exitStatus(drain context.Context, err error) int {
-	signal := received(drain)
-	if coded := (*exitError)(nil); errors.As(err, &coded) {
-		return coded.code
-	}
-	switch {
-	case strings.HasPrefix(err.Error(), "unknown command"):
-		return exitUsage
-	case signal != nil && (errors.Is(err, signal) || errors.Is(err, context.Canceled) || errors.Is(err, lifecycle.ErrStopped)):
-		return signal.ExitCode()
-	}
-	return exitRuntime
-}
+func main() { os.Exit(cli.Main()) }

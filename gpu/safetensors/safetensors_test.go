@@ -68,12 +68,18 @@ func TestBF16RoundsToNearestEven(t *testing.T) {
 	f := math.Float32frombits
 	nan := math.Float32frombits(0xff800001)
 	for _, c := range []struct{ in, want float32 }{
-		{1, 1}, {-2.5, -2.5}, {0, 0}, {f(0x80000000), f(0x80000000)},
+		{1, 1},
+		{-2.5, -2.5},
+		{0, 0},
+		{f(0x80000000), f(0x80000000)},
 		{f(0x3f808000), f(0x3f800000)}, // a tie goes down to even
 		{f(0x3f818000), f(0x3f820000)}, // a tie goes up to even
-		{f(0x3f808001), f(0x3f810000)}, {f(0x3f807fff), f(0x3f800000)},
-		{math.MaxFloat32, float32(math.Inf(1))}, {float32(math.Inf(-1)), float32(math.Inf(-1))},
-		{f(1), 0}, {f(0x00008001), f(0x00010000)},
+		{f(0x3f808001), f(0x3f810000)},
+		{f(0x3f807fff), f(0x3f800000)},
+		{math.MaxFloat32, float32(math.Inf(1))},
+		{float32(math.Inf(-1)), float32(math.Inf(-1))},
+		{f(1), 0},
+		{f(0x00008001), f(0x00010000)},
 	} {
 		require.Equal(t, math.Float32bits(c.want), math.Float32bits(RoundBF16(c.in)), "%x", math.Float32bits(c.in))
 	}

@@ -101,8 +101,13 @@ func (r *Report) Faults() []string {
 		list *List
 		what string
 	}{
-		{&r.Lines, "lines that changed"}, {&r.Gaps, "steps missing"}, {&r.Twice, "used twice"}, {&r.Stale, "over the bound"},
-		{&r.Lost, "lost"}, {&r.Contradicted, "contradicted"}, {&r.Skipped, "prompts skipped"},
+		{&r.Lines, "lines that changed"},
+		{&r.Gaps, "steps missing"},
+		{&r.Twice, "used twice"},
+		{&r.Stale, "over the bound"},
+		{&r.Lost, "lost"},
+		{&r.Contradicted, "contradicted"},
+		{&r.Skipped, "prompts skipped"},
 	} {
 		out = append(out, kind.list.Text(kind.what)...)
 	}

@@ -23,17 +23,21 @@ func member(id string, seq uint64, oldest int64) checkpoint.RecordMember {
 func honest() []checkpoint.Record {
 	return []checkpoint.Record{
 		{Step: 0, Created: born, NextCursor: 2, Open: []string{"g000000-a0", "g000001-a0"}},
-		{Step: 1, Created: born, NextCursor: 4,
+		{
+			Step: 1, Created: born, NextCursor: 4,
 			Groups:   []checkpoint.RecordGroup{{Group: "g000000-a0", Members: []checkpoint.RecordMember{member("g000000-a0-0", 1, 0)}}},
 			Rejected: []checkpoint.RecordRejection{{ID: "g000001-a0-0", Sequence: 2, Reason: batch.ReasonZeroVariance}},
 			Dropped:  []checkpoint.RecordDrop{{Group: "g000001-a0", Cursor: 1, Reason: batch.ReasonZeroVariance}},
-			Open:     []string{"g000002-a0", "g000003-a0"}},
-		{Step: 2, Created: born, NextCursor: 5,
+			Open:     []string{"g000002-a0", "g000003-a0"},
+		},
+		{
+			Step: 2, Created: born, NextCursor: 5,
 			Groups:   []checkpoint.RecordGroup{{Group: "g000003-a0", Members: []checkpoint.RecordMember{member("g000003-a0-0", 4, 0)}}},
 			Rejected: []checkpoint.RecordRejection{{ID: "g000002-a0-0", Sequence: 3, Reason: batch.ReasonStale}},
 			Dropped:  []checkpoint.RecordDrop{{Group: "g000002-a0", Cursor: 2, Reason: batch.ReasonStale, Reissue: true}},
 			Again:    []checkpoint.Again{{Cursor: 2, Attempt: 1}},
-			Open:     []string{"g000004-a0"}},
+			Open:     []string{"g000004-a0"},
+		},
 	}
 }
 
@@ -86,31 +90,55 @@ func TestEachFaultIsFound(t *testing.T) {
 		eta     int
 		want    string
 	}{
-		{"twice", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].ID = "g000000-a0-0" }, nil, 1,
-			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"lost", func([]checkpoint.Record) {}, saw(seen("g000003-a0-7", 6)), 1,
-			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
+		{
+			"twice", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].ID = "g000000-a0-0" }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"lost", func([]checkpoint.Record) {}, saw(seen("g000003-a0-7", 6)), 1,
+			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0",
+		},
 		{"stale", func([]checkpoint.Record) {}, nil, 0, "lost=0 twice=0 stale_over_bound=1 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"skipped", func(r []checkpoint.Record) { r[2].Again = nil }, nil, 1,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"purged before it ended", func([]checkpoint.Record) {}, saw(Seen{ID: "x", Sequence: 3, First: 2, Created: born.Add(1)}), 1,
-			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"another message than the record says", func([]checkpoint.Record) {}, saw(seen("g000000-a0-1", 1)), 1,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0"},
-		{"another version than the record says", func([]checkpoint.Record) {}, saw(Seen{ID: "g000003-a0-0", Sequence: 4, Created: born, Oldest: 1}), 1,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0"},
-		{"refused and trained on", func([]checkpoint.Record) {}, &Witness{Refused: []Refused{{Sequence: 4, Created: born}}}, 1,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0"},
-		{"a prompt twice", func(r []checkpoint.Record) { r[2].Groups[0].Group = "g000000-a1" }, nil, 1,
-			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"a baseline twice", func(r []checkpoint.Record) { baseline(r, 1, 7, 0); baseline(r, 2, 8, 1) }, nil, 1,
-			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"a stale baseline", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].Oldest = 1; baseline(r, 2, 7, 0) }, nil, 0,
-			"lost=0 twice=0 stale_over_bound=1 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0"},
-		{"gap", func(r []checkpoint.Record) { r[2].Step = 3 }, nil, 7,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=1 contradicted=0 lines_changed=0"},
-		{"a line out of its place", func(r []checkpoint.Record) { r[1], r[2] = r[2], r[1]; r[1].NextCursor, r[2].Open = 4, r[1].Open }, nil, 7,
-			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=1 steps_missing=1 contradicted=0 lines_changed=1"},
+		{
+			"skipped", func(r []checkpoint.Record) { r[2].Again = nil }, nil, 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"purged before it ended", func([]checkpoint.Record) {}, saw(Seen{ID: "x", Sequence: 3, First: 2, Created: born.Add(1)}), 1,
+			"lost=1 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"another message than the record says", func([]checkpoint.Record) {}, saw(seen("g000000-a0-1", 1)), 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0",
+		},
+		{
+			"another version than the record says", func([]checkpoint.Record) {}, saw(Seen{ID: "g000003-a0-0", Sequence: 4, Created: born, Oldest: 1}), 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0",
+		},
+		{
+			"refused and trained on", func([]checkpoint.Record) {}, &Witness{Refused: []Refused{{Sequence: 4, Created: born}}}, 1,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=1 lines_changed=0",
+		},
+		{
+			"a prompt twice", func(r []checkpoint.Record) { r[2].Groups[0].Group = "g000000-a1" }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=1 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"a baseline twice", func(r []checkpoint.Record) { baseline(r, 1, 7, 0); baseline(r, 2, 8, 1) }, nil, 1,
+			"lost=0 twice=1 stale_over_bound=0 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"a stale baseline", func(r []checkpoint.Record) { r[2].Groups[0].Members[0].Oldest = 1; baseline(r, 2, 7, 0) }, nil, 0,
+			"lost=0 twice=0 stale_over_bound=1 prompts_skipped=0 steps_missing=0 contradicted=0 lines_changed=0",
+		},
+		{
+			"gap", func(r []checkpoint.Record) { r[2].Step = 3 }, nil, 7,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=1 contradicted=0 lines_changed=0",
+		},
+		{
+			"a line out of its place", func(r []checkpoint.Record) { r[1], r[2] = r[2], r[1]; r[1].NextCursor, r[2].Open = 4, r[1].Open }, nil, 7,
+			"lost=0 twice=0 stale_over_bound=0 prompts_skipped=1 steps_missing=1 contradicted=0 lines_changed=1",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

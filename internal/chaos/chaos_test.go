@@ -20,7 +20,6 @@ import (
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 

@@ -82,10 +82,15 @@ func (r *Report) Print(out io.Writer) {
 		title string
 		lines []string
 	}{
-		{"LOST", a.Lost.Text("lost")}, {"TWICE", a.Twice.Text("used twice")}, {"STALE", a.Stale.Text("over the bound")},
-		{"CONTRADICTED", a.Contradicted.Text("contradicted")}, {"SKIPPED", a.Skipped.Text("prompts skipped")},
-		{"MISSING", a.Gaps.Text("steps missing")}, {"CHANGED", a.Lines.Text("lines that changed")},
-		{"HOSTILE", short(r.HostileTrained)}, {"TROUBLE", short(r.Trouble)},
+		{"LOST", a.Lost.Text("lost")},
+		{"TWICE", a.Twice.Text("used twice")},
+		{"STALE", a.Stale.Text("over the bound")},
+		{"CONTRADICTED", a.Contradicted.Text("contradicted")},
+		{"SKIPPED", a.Skipped.Text("prompts skipped")},
+		{"MISSING", a.Gaps.Text("steps missing")},
+		{"CHANGED", a.Lines.Text("lines that changed")},
+		{"HOSTILE", short(r.HostileTrained)},
+		{"TROUBLE", short(r.Trouble)},
 	} {
 		for _, text := range list.lines {
 			line(list.title, text)

@@ -303,8 +303,12 @@ func (m Model) Validate() error {
 		key   string
 		value int
 	}{
-		{"hidden", m.Hidden}, {"intermediate", m.Intermediate}, {"layers", m.Layers}, {"heads", m.Heads},
-		{"kv_heads", m.KVHeads}, {"max_positions", m.MaxPositions},
+		{"hidden", m.Hidden},
+		{"intermediate", m.Intermediate},
+		{"layers", m.Layers},
+		{"heads", m.Heads},
+		{"kv_heads", m.KVHeads},
+		{"max_positions", m.MaxPositions},
 	} {
 		f.check(size.key, size.value > 0, fmt.Sprintf("%d: must be positive", size.value))
 	}

@@ -228,8 +228,10 @@ func (l *loader) decode(into any) {
 			Result: into, WeaklyTypedInput: true, TagName: "koanf",
 		}})
 		if err != nil {
-			l.errs = append(l.errs, &ValueError{Key: key, Origin: l.origins[key],
-				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), wanted(into, key))})
+			l.errs = append(l.errs, &ValueError{
+				Key: key, Origin: l.origins[key],
+				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), wanted(into, key)),
+			})
 		}
 	}
 }

@@ -51,7 +51,8 @@ func TestLaterSourcesWin(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Equal(t, &sample{Name: "file", Weights: map[string]float64{"em": 1}, Trainer: inner{
-		Eta: 4, Rate: 0.125, Timeout: 30 * time.Second, On: true, Names: []string{"a", "b"}}}, cfg)
+		Eta: 4, Rate: 0.125, Timeout: 30 * time.Second, On: true, Names: []string{"a", "b"},
+	}}, cfg)
 	require.Equal(t, "--trainer.eta", origins["trainer.eta"])
 	require.Equal(t, "WEIR_TRAINER__RATE", origins["trainer.rate"])
 	require.Equal(t, first, origins["trainer.timeout"])

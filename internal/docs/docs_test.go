@@ -104,7 +104,7 @@ func TestEveryMetricKeyIsOnThePage(t *testing.T) {
 	written := map[string]bool{}
 	for path, text := range sources(t) {
 		inLoss := strings.HasPrefix(path, "trainer/loss/")
-		if !inLoss && !strings.HasPrefix(path, "trainer/") && !strings.HasPrefix(path, "cmd/weir/") {
+		if !inLoss && !strings.HasPrefix(path, "trainer/") && !strings.HasPrefix(path, "internal/cli/") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)

@@ -21,7 +21,7 @@ var allowed = map[string][]string{
 	"schemas":               {},
 	"streams":               {"schemas", "streams"},
 	"streams/streamtest":    {"schemas", "streams", "internal"},
-	"producers":             {"schemas", "streams", "producers", "internal"},
+	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "internal"},
 	"consumers":             {"schemas", "streams", "consumers", "gpu", "internal"},
 	"trainer":               {"schemas", "streams", "trainer", "gpu", "internal"},
 	"trainer/advantage":     {"schemas", "trainer/advantage", "trainer/stats"},
@@ -37,7 +37,8 @@ var allowed = map[string][]string{
 	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
 	"internal/streambench":  {"schemas", "streams", "internal"},
 	"internal/weightsbench": {"schemas", "streams", "consumers", "gpu", "internal"},
-	"cmd":                   {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal", "cmd"},
+	"internal/cli":          {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
+	"cmd":                   {"internal/cli"},
 	"deploy":                {"cmd", "internal"},
 }
 

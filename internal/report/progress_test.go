@@ -18,8 +18,10 @@ func TestProgressPrintsALineAStepWhereThereIsNoTerminal(t *testing.T) {
 	p := NewProgress(&out, false, 10, 4, func() time.Time { return now })
 	p.Phase("learning", "")
 	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
-	metrics := map[string]float64{KeyReward: 0.5, KeyStaleMean: 0.5, KeyStaleMax: 2, KeyTrajectories: 100, KeyTokens: 5000, KeyIdle: 0.25,
-		"rejected/zero_variance": 64, "rejected/incomplete": 3, "rejected/stale": 2}
+	metrics := map[string]float64{
+		KeyReward: 0.5, KeyStaleMean: 0.5, KeyStaleMax: 2, KeyTrajectories: 100, KeyTokens: 5000, KeyIdle: 0.25,
+		"rejected/zero_variance": 64, "rejected/incomplete": 3, "rejected/stale": 2,
+	}
 	p.Add(Record{Type: "step_done", Step: 1, PolicyVersion: 1, Metrics: metrics})
 	now = now.Add(3 * time.Second)
 	p.Add(Record{Type: "step_done", Step: 2, PolicyVersion: 2, Metrics: metrics})

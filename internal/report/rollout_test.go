@@ -18,8 +18,10 @@ func spoken() *schemas.Trajectory {
 	return &schemas.Trajectory{
 		ID: "g000001-a0-2", Group: "g000001-a0", Sample: 2, GroupSize: 4, PromptID: "p", Source: "s",
 		Segments: []schemas.Segment{
-			{Tokens: []int32{'a', 'b', 'c', 'd', 'e', 'f'}, ActionMask: []byte{0, 0, 1, 1, 0, 1}, Versions: []int32{-1, -1, 3, 3, -1, 4},
-				Logprobs: make([]float32, 6), Temperature: 1},
+			{
+				Tokens: []int32{'a', 'b', 'c', 'd', 'e', 'f'}, ActionMask: []byte{0, 0, 1, 1, 0, 1}, Versions: []int32{-1, -1, 3, 3, -1, 4},
+				Logprobs: make([]float32, 6), Temperature: 1,
+			},
 			{Tokens: []int32{'g', 'h', 'i'}, ActionMask: []byte{0, 1, 1}, Versions: []int32{-1, 4, 4}, Logprobs: make([]float32, 3), Temperature: 1},
 		},
 		Turns: []schemas.Turn{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
 // Demonstrations are written-out trajectories for the cold start of a task that has no generator of its own:

@@ -20,10 +20,15 @@ func TestReward(t *testing.T) {
 		stop   schemas.StopReason
 		want   float64
 	}{
-		{"port au prince", schemas.StopAnswer, 2.5}, {"Port-au-Prince", schemas.StopAnswer, 2.5},
-		{"port - au - prince .", schemas.StopAnswer, 2.5}, {"p a p", schemas.StopAnswer, 2.5},
-		{"prince", schemas.StopAnswer, 0.5}, {"port au prince haiti", schemas.StopAnswer, 0.5},
-		{"-", schemas.StopAnswer, 0.5}, {"", schemas.StopAnswer, 0}, {"port au prince", schemas.StopTokens, 0},
+		{"port au prince", schemas.StopAnswer, 2.5},
+		{"Port-au-Prince", schemas.StopAnswer, 2.5},
+		{"port - au - prince .", schemas.StopAnswer, 2.5},
+		{"p a p", schemas.StopAnswer, 2.5},
+		{"prince", schemas.StopAnswer, 0.5},
+		{"port au prince haiti", schemas.StopAnswer, 0.5},
+		{"-", schemas.StopAnswer, 0.5},
+		{"", schemas.StopAnswer, 0},
+		{"port au prince", schemas.StopTokens, 0},
 	} {
 		got := score(t, cfg, tc.answer, tc.stop)
 		require.InDelta(t, tc.want, got.Total, 0, tc.answer)

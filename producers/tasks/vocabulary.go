@@ -3,7 +3,7 @@ package tasks
 import (
 	"slices"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
 // The special tokens of a task's vocabulary, ids 0, 1, ... in the order of [SpecialTokens].

@@ -1,8 +1,10 @@
 package advantage
 
-import "slices"
+import (
+	"slices"
 
-import "github.com/weir-rl/weir/trainer/stats"
+	"github.com/weir-rl/weir/trainer/stats"
+)
 
 // turnwise is MT-GRPO (arXiv 2505.11821, section 4): the turns before a trajectory's last one are credited with
 // its process rewards beside the outcome, each compared within the group; the last turn with the outcome alone.

@@ -72,7 +72,8 @@ func TestRewardsOfSegmentsThatAreLeftOutAreNotLost(t *testing.T) {
 	tr := &schemas.Trajectory{
 		Segments: []schemas.Segment{segment(1, 0, 0), segment(1, 0, 1), segment(1, 0, 0, 0)},
 		Turns: []schemas.Turn{
-			{Segment: 0, Start: 0, End: 2, ProcessReward: 0.25, Duration: time.Second}, {Segment: 1, ProcessReward: 4},
+			{Segment: 0, Start: 0, End: 2, ProcessReward: 0.25, Duration: time.Second},
+			{Segment: 1, ProcessReward: 4},
 			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5, Duration: time.Second},
 		},
 	}

@@ -184,8 +184,10 @@ func TestDamagedCheckpointsAreNamedAndPassedOver(t *testing.T) {
 			return []byte(strings.Replace(string(b), `"config.json"`, `"../config.json"`, 1))
 		}), "MANIFEST.json", "within the folder", "../config.json"},
 		// Defect F9: a manifest that lists nothing passed.
-		{"a manifest without files", edit("MANIFEST.json", func([]byte) []byte { return []byte(`{"format": 1, "step": 3, "files": []}`) }),
-			"MANIFEST.json", "state.json", "none"},
+		{
+			"a manifest without files", edit("MANIFEST.json", func([]byte) []byte { return []byte(`{"format": 1, "step": 3, "files": []}`) }),
+			"MANIFEST.json", "state.json", "none",
+		},
 		{"a file that is not in the manifest", func(t *testing.T, dir string) {
 			index := []byte(`{"weight_map": {"model.norm.weight": "other.safetensors"}}`)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors.index.json"), index, 0o644))

@@ -44,9 +44,16 @@ func rowsOf(b *Batch, rows []int) *Batch {
 		out.Mask = append(out.Mask, b.Mask[lo:hi]...)
 		out.Offsets = append(out.Offsets, len(out.Mask))
 		for _, f := range []struct{ to, from *[]float64 }{
-			{&out.Logprobs, &b.Logprobs}, {&out.Proximal, &b.Proximal}, {&out.Behaviour, &b.Behaviour},
-			{&out.Reference, &b.Reference}, {&out.Advantages, &b.Advantages}, {&out.Weights, &b.Weights},
-			{&out.Entropies, &b.Entropies}, {&out.Values, &b.Values}, {&out.OldValues, &b.OldValues}, {&out.Returns, &b.Returns},
+			{&out.Logprobs, &b.Logprobs},
+			{&out.Proximal, &b.Proximal},
+			{&out.Behaviour, &b.Behaviour},
+			{&out.Reference, &b.Reference},
+			{&out.Advantages, &b.Advantages},
+			{&out.Weights, &b.Weights},
+			{&out.Entropies, &b.Entropies},
+			{&out.Values, &b.Values},
+			{&out.OldValues, &b.OldValues},
+			{&out.Returns, &b.Returns},
 		} {
 			if *f.from != nil {
 				*f.to = append(*f.to, (*f.from)[lo:hi]...)

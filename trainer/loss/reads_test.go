@@ -73,7 +73,8 @@ func bases(name string) []Options {
 	}
 	for _, c := range []Correction{
 		{Weight: WeightNone, Rules: []string{"none"}, M2Threshold: Off},
-		{Weight: WeightToken, Rules: []string{"mask mean k1 -0.3 0.3"}}, {Weight: WeightGeometric, Normalize: true},
+		{Weight: WeightToken, Rules: []string{"mask mean k1 -0.3 0.3"}},
+		{Weight: WeightGeometric, Normalize: true},
 		{Weight: WeightSequence, Cap: 3, Rules: []string{"none"}},
 	} {
 		add(Options{Aggregation: first, Correction: c})

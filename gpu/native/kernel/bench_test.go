@@ -13,10 +13,27 @@ func BenchmarkMatMul(b *testing.B) {
 		l       layout
 		m, k, n int
 	}{
-		{nt, 1, 64, 128}, {nt, 4, 64, 128}, {nt, 64, 64, 64}, {nt, 2048, 64, 64}, {nt, 4096, 64, 128}, {nt, 4096, 128, 64}, {nt, 1024, 64, 1562},
-		{nn, 1024, 1562, 64}, {nn, 4096, 128, 64}, {tn, 1562, 1024, 64}, {tn, 128, 4096, 64}, {tn, 64, 4096, 128},
-		{nt, 4096, 128, 384}, {nt, 4096, 128, 512}, {nt, 4096, 256, 768}, {tn, 384, 4096, 128}, {tn, 768, 4096, 256},
-		{nt, 128, 32, 128}, {nn, 128, 128, 32}, {nt, 512, 512, 512}, {nt, 1024, 1024, 1024},
+		{nt, 1, 64, 128},
+		{nt, 4, 64, 128},
+		{nt, 64, 64, 64},
+		{nt, 2048, 64, 64},
+		{nt, 4096, 64, 128},
+		{nt, 4096, 128, 64},
+		{nt, 1024, 64, 1562},
+		{nn, 1024, 1562, 64},
+		{nn, 4096, 128, 64},
+		{tn, 1562, 1024, 64},
+		{tn, 128, 4096, 64},
+		{tn, 64, 4096, 128},
+		{nt, 4096, 128, 384},
+		{nt, 4096, 128, 512},
+		{nt, 4096, 256, 768},
+		{tn, 384, 4096, 128},
+		{tn, 768, 4096, 256},
+		{nt, 128, 32, 128},
+		{nn, 128, 128, 32},
+		{nt, 512, 512, 512},
+		{nt, 1024, 1024, 1024},
 	} {
 		for _, pool := range []*Pool{nil, NewPool(0)} {
 			b.Run(fmt.Sprintf("%v_%s/threads%d", c.l, shapeName(c.m, c.k, c.n), pool.Workers()), func(b *testing.B) {
@@ -80,9 +97,14 @@ func BenchmarkVectors(b *testing.B) {
 		name string
 		f    func()
 	}{
-		{"Exp", func() { Exp(z, x) }}, {"ExpSum", func() { ExpSum(z, x, 1) }}, {"SwiGLU", func() { SwiGLU(z, x, y) }},
-		{"SwiGLUGrad", func() { SwiGLUGrad(u, v, x, y, sq) }}, {"Dot", func() { Dot(x, y) }},
-		{"Axpy", func() { Axpy(z, 1e-9, x) }}, {"SumSquares", func() { SumSquares(x) }}, {"Max", func() { Max(x) }},
+		{"Exp", func() { Exp(z, x) }},
+		{"ExpSum", func() { ExpSum(z, x, 1) }},
+		{"SwiGLU", func() { SwiGLU(z, x, y) }},
+		{"SwiGLUGrad", func() { SwiGLUGrad(u, v, x, y, sq) }},
+		{"Dot", func() { Dot(x, y) }},
+		{"Axpy", func() { Axpy(z, 1e-9, x) }},
+		{"SumSquares", func() { SumSquares(x) }},
+		{"Max", func() { Max(x) }},
 		{"AdamW", func() { AdamW(z, u, sq, x, 1e-4, 0.9, 0.95, 1e-8, 0, 1, 1, 1) }},
 	} {
 		b.Run(f.name, func(b *testing.B) {

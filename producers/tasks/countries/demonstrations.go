@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
 )
 

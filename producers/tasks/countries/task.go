@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weir-rl/weir/internal/tokenizer"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/facts"
 	"github.com/weir-rl/weir/schemas"

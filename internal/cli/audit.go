@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Prove from the record what became of every trajectory", Args: cobra.NoArgs,
+		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two
+steps, no prompt was skipped, no step is missing, no line was changed, and nothing was used further behind than the
+bound. Of each kind of fault it names the first twenty and counts the others. With --step it lists the exact batch of
+one step, and with --text it prints every rollout of it to be read; weir trajectory prints one.
+
+The rollouts themselves are in <trainer.checkpoint.dir>/batches, for as many of the newest steps as
+trainer.checkpoint.batches says. The record of an older step still lists its trajectories; their text is gone.`,
+		Example: "  weir audit\n  weir audit --step 12\n  weir audit --step 12 --text\n  weir audit --step 12 --text -o json",
+	}
+	step := cmd.Flags().Int64("step", -1, "print the batch of this step")
+	text := cmd.Flags().Bool("text", false, "with --step: print each rollout as text, and with -o json whole, tokens and all")
+	format := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *text && *step < 0 {
+			return &exitError{exitUsage, errors.New("--text: give the step to print with --step")}
+		}
+		r, err := a.openRecord(cmd)
+		if err != nil {
+			return err
+		}
+		if *step < 0 {
+			return r.audit(format.json())
+		}
+		rec, err := r.step(*step)
+		if err != nil {
+			return err
+		}
+		if used(rec) == 0 && !format.json() {
+			fmt.Fprintf(r.out, "step %d trained on nothing: it is the start\n", rec.Step)
+			return nil
+		}
+		// --json came before --text and means both.
+		if *text || cmd.Flags().Changed("json") && format.json() {
+			return r.printBatch(rec, format.json())
+		}
+		var batch []told
+		for _, f := range fatesOf(rec)[:used(rec)] {
+			batch = append(batch, told{fate: f})
+		}
+		return r.list(batch, format.json())
+	}
+	return cmd
+}
+
+// audited is what audit prints as JSON.
+type audited struct {
+	Run   string `json:"run"`
+	Bound int    `json:"bound"`
+	OK    bool   `json:"ok"`
+	*audit.Report
+}
+
+// audit checks the record of the run and prints what came of it.
+func (r *runRecord) audit(asJSON bool) error {
+	eta := r.cfg.Trainer.Eta
+	found, err := audit.Read(checkpoint.Records(r.dir), eta, nil)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return errors.Join(r.printJSON(audited{r.cfg.Run.Name, eta, found.Err() == nil, found}), found.Err())
+	}
+	fmt.Fprintf(r.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
+		found.Steps, found.Trained, found.MaxStaleness, eta)
+	if found.Baselines > 0 {
+		fmt.Fprintf(r.out, "greedy rollouts used as baselines %d\n", found.Baselines)
+	}
+	if found.PassedOver > 0 {
+		fmt.Fprintf(r.out, "samples passed over for others of their group %d\n", found.PassedOver)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(found.Rejected)) {
+		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, endedAs(reason))
+	}
+	for _, line := range found.Settings.Text("changes of settings") {
+		fmt.Fprintln(r.out, line)
+	}
+	for _, line := range found.Faults() {
+		fmt.Fprintln(r.out, "  "+report.Plain(line))
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	fmt.Fprintln(r.out, "audit: twice=0 stale_over_bound=0 prompts_skipped=0 steps_missing=0 lines_changed=0")
+	return nil
+}
+
+// used counts the trajectories that a step used up.
+func used(rec *checkpoint.Record) int {
+	n := 0
+	for i := range rec.Groups {
+		n += len(rec.Groups[i].Used())
+	}
+	return n
+}
+
+// printBatch prints the rollouts of a step whole.
+func (r *runRecord) printBatch(rec *checkpoint.Record, asJSON bool) error {
+	fates := fatesOf(rec)[:used(rec)]
+	if len(fates) == 0 {
+		return fmt.Errorf("step %d trained on nothing: it is the start", rec.Step)
+	}
+	kept, err := r.batch(rec.Step)
+	if errors.Is(err, checkpoint.ErrNoBatch) {
+		return fmt.Errorf("%w: %s; weir audit --step %d lists its trajectories", err, r.lostText(fates[0]), rec.Step)
+	}
+	if err != nil {
+		return err
+	}
+	for i, t := range kept {
+		if i > 0 && !asJSON {
+			fmt.Fprintln(r.out)
+		}
+		at := slices.IndexFunc(fates, func(f fate) bool { return f.ID == t.ID })
+		if at < 0 {
+			return fmt.Errorf("step %d: its batch holds %s, of which its record says nothing", rec.Step, t.ID)
+		}
+		if err := r.print(told{fates[at], t}, asJSON, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// algorithms are what the bench compares, by name: the keys that make each of them out of the defaults.
+func algorithms() map[string]map[string]string {
+	return map[string]map[string]string{
+		"grpo":         {},
+		"dr_grpo":      {"trainer.advantage.name": "dr_grpo"},
+		"rloo":         {"trainer.advantage.name": "rloo"},
+		"reinforce_pp": {"trainer.advantage.name": "reinforce_pp"},
+		"gae":          {"trainer.advantage.name": "gae", "trainer.critic.network": "own"},
+		"cispo":        {"trainer.loss.name": "cispo"},
+		"gspo":         {"trainer.loss.name": "gspo"},
+	}
+}
+
+// algorithmsBench trains with each of several algorithms from the same cold starts.
+type algorithmsBench struct {
+	*app
+	dir   string
+	seeds int
+	names []string
+	base  *config.Config
+}
+
+// learned is what one algorithm learned from the cold start of one seed.
+type learned struct {
+	Algorithm string `json:"algorithm"`
+	Seed      int    `json:"seed"`
+	report.Learning
+}
+
+func (a *app) benchAlgorithmsCommand() *cobra.Command {
+	b := &algorithmsBench{app: a}
+	cmd := &cobra.Command{
+		Use: "algorithms", Short: "Compare how fast several algorithms learn", Args: cobra.NoArgs,
+		Long: `Algorithms trains with each algorithm from the same cold starts, one for each seed, on the same questions, and prints
+how many steps the greedy score on the validation split takes to 0.8 and to 0.9, and the area under its curve: the
+mean score from the first step to the last. Runs are synchronous and deterministic unless --trainer.eta says
+otherwise, so the figures do not depend on the machine's speed. What is in --dir already is not run again.`,
+		Example: "  weir bench algorithms\n  weir bench algorithms --algorithms grpo,gspo --seeds 1 --dir runs/compared",
+	}
+	cmd.Flags().StringVar(&b.dir, "dir", "", "a folder for the runs; a temporary one by default")
+	cmd.Flags().IntVar(&b.seeds, "seeds", 3, "cold starts, with the seeds 1, 2, ...")
+	cmd.Flags().StringSliceVar(&b.names, "algorithms", slices.Sorted(maps.Keys(algorithms())), "which to compare")
+	format := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := b.validate(); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		if b.dir == "" {
+			if b.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {
+				return fmt.Errorf("make a folder for the runs: %w", err)
+			}
+			defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
+		}
+		b.base = config.Default()
+		b.base.Trainer.Steps, b.base.Trainer.Eta, b.base.Trainer.Deterministic = 40, 0, true
+		b.base.Eval.Every, b.base.Eval.Show, b.base.Telemetry.Listen, b.base.Broker.Listen = 2, 0, "", ""
+		if b.base, _, err = a.loadOver(cmd, b.base); err != nil {
+			return err
+		}
+		all, err := b.measure(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if format.json() {
+			return a.printJSON(all)
+		}
+		return printLearned(a.out, b.names, all)
+	}
+	return cmd
+}
+
+func (b *algorithmsBench) validate() error {
+	var errs []error
+	if b.seeds < 1 {
+		errs = append(errs, fmt.Errorf("--seeds %d: must be positive", b.seeds))
+	}
+	for _, name := range b.names {
+		if known := algorithms(); known[name] == nil {
+			errs = append(errs, fmt.Errorf("--algorithms %q: want some of %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (b *algorithmsBench) measure(ctx context.Context) ([]learned, error) {
+	var all []learned
+	for seed := 1; seed <= b.seeds; seed++ {
+		home := filepath.Join(b.dir, "seed-"+strconv.Itoa(seed))
+		start, err := b.start(ctx, home, seed)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range b.names {
+			l, err := b.run(ctx, home, start, name, seed)
+			if err != nil {
+				return nil, fmt.Errorf("%s, seed %d: %w", name, seed, err)
+			}
+			all = append(all, learned{name, seed, l})
+		}
+	}
+	return all, nil
+}
+
+// start makes the cold start of a seed, unless it is there.
+func (b *algorithmsBench) start(ctx context.Context, home string, seed int) (string, error) {
+	start := filepath.Join(home, "start")
+	if _, err := os.Stat(start); err == nil {
+		return start, nil
+	}
+	making := filepath.Join(home, "making") // moved when it is whole
+	if err := os.MkdirAll(making, 0o755); err != nil {
+		return "", fmt.Errorf("make a folder for the cold start: %w", err)
+	}
+	cfg := *b.base
+	cfg.Run.Seed = uint64(seed)
+	if err := cfg.Finish(); err != nil {
+		return "", &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+	}
+	t, err := newTask(&cfg)
+	if err != nil {
+		return "", err
+	}
+	made, err := (&weightsBench{app: b.app, home: making, base: &cfg}).coldStart(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Rename(made, start); err != nil {
+		return "", fmt.Errorf("keep the cold start: %w", err)
+	}
+	return start, nil
+}
+
+// run trains with one algorithm, or goes on where it was left, and says what was learned.
+func (b *algorithmsBench) run(ctx context.Context, home, start, name string, seed int) (report.Learning, error) {
+	cfg := *b.base
+	cfg.Run.Dir, cfg.Run.Name, cfg.Run.Seed = home, name, uint64(seed)
+	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
+	cfg.Trainer.Checkpoint.Dir, cfg.Broker.StoreDir = "", ""
+	if _, _, err := b.resolve(&cfg, config.Sources{Flags: algorithms()[name]}); err != nil {
+		return report.Learning{}, err
+	}
+	metrics := filepath.Join(cfg.Folder(), "metrics.jsonl")
+	records, err := report.ReadMetrics(metrics)
+	if err == nil && !trainedTo(records, cfg.Trainer.Steps) {
+		if err = b.train(ctx, &cfg, fmt.Sprintf("%s, seed %d", name, seed)); err == nil {
+			records, err = report.ReadMetrics(metrics)
+		}
+	}
+	if err != nil {
+		return report.Learning{}, err
+	}
+	l, ok := report.ReadLearning(records)
+	if !ok {
+		return l, fmt.Errorf("fewer than two versions were scored: lower eval.every, %d, or raise trainer.steps, %d", cfg.Eval.Every, cfg.Trainer.Steps)
+	}
+	return l, nil
+}
+
+// trainedTo says whether a run has done so many steps.
+func trainedTo(records []report.Record, steps int64) bool {
+	return slices.ContainsFunc(records, func(r report.Record) bool {
+		return r.Type == string(schemas.EventStepDone) && r.Step >= steps
+	})
+}
+
+// train runs every role of a run until its training is done.
+func (b *algorithmsBench) train(ctx context.Context, cfg *config.Config, title string) error {
+	s, err := b.sessionOf(cfg)
+	if err != nil {
+		return err
+	}
+	dir, err := s.folder()
+	if err != nil {
+		return err
+	}
+	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if err := s.sameRun(); err != nil {
+		return err
+	}
+	t, err := newTask(cfg)
+	if err != nil {
+		return err
+	}
+	conn, run, stop, err := s.ownBroker(ctx, dir, true)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	defer conn.Close()
+	view := s.newProgress(s.err)
+	view.Title(title)
+	err = s.roles(ctx, run, t, view)
+	view.Close()
+	return errors.Join(err, context.Cause(ctx))
+}
+
+// printLearned has a line for each algorithm. Differences are from the first algorithm and taken seed by seed, as
+// each seed's runs have their start and their questions in common.
+func printLearned(w io.Writer, names []string, all []learned) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "algorithm\tsteps to 0.8\tsteps to 0.9\tarea\tmean\tarea less %s's\tend\n", names[0])
+	for _, name := range names {
+		var to80, to90, area, less, end []string
+		sum, n := 0.0, 0
+		for _, l := range all {
+			if l.Algorithm != name {
+				continue
+			}
+			for _, first := range all {
+				if first.Algorithm == names[0] && first.Seed == l.Seed {
+					less = append(less, fmt.Sprintf("%+.3f", l.Area-first.Area))
+				}
+			}
+			to80, to90 = append(to80, steps(l.To80)), append(to90, steps(l.To90))
+			area, end = append(area, fmt.Sprintf("%.3f", l.Area)), append(end, fmt.Sprintf("%.3f", l.End))
+			sum, n = sum+l.Area, n+1
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%.3f\t%s\t%s\n", name, strings.Join(to80, " "), strings.Join(to90, " "), strings.Join(area, " "),
+			sum/float64(n), strings.Join(less, " "), strings.Join(end, " "))
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
+}
+
+func steps(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.FormatInt(n, 10)
+}

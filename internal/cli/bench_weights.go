@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/weightsbench"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer"
+)
+
+// weightsBench measures how versions are sent and put to use.
+type weightsBench struct {
+	*app
+	home string // a folder for everything
+	base *config.Config
+
+	steps, swaps, consumers, callers int
+	rates                            []float64
+	largeHidden, largeLayers         int
+}
+
+func (a *app) benchWeightsCommand() *cobra.Command {
+	b := &weightsBench{app: a}
+	cmd := &cobra.Command{
+		Use: "weights", Short: "Measure weight deltas, and the time to a version in use", Args: cobra.NoArgs,
+		Long: `Weights trains the configured model for a few versions by the whole pipeline, once for each learning rate and from the
+same cold start, and says how large each version was as its difference from the one before, in bfloat16. Then it
+publishes those versions, and made-up ones of a larger model, over a broker on loopback to consumers that generate,
+and says how long each part takes until a caller has the first token of the version.`,
+		Example: "  weir bench weights\n  weir bench weights --rates 1e-6 --steps 30 -o json",
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&b.steps, "steps", 12, "versions of each run, at most 31")
+	rates := flags.StringSlice("rates", []string{"1e-6", "1e-4"}, "learning rates, a run for each; \"\" measures made-up versions alone")
+	flags.IntVar(&b.swaps, "swaps", 100, "versions whose way is measured, of the larger model a tenth")
+	flags.IntVar(&b.consumers, "consumers", 4, "consumers that follow where several do")
+	flags.IntVar(&b.callers, "callers", 16, "calls that generate all the while")
+	flags.IntVar(&b.largeHidden, "large-hidden", 512, "width of the larger model, a multiple of 64; 0 has none")
+	flags.IntVar(&b.largeLayers, "large-layers", 8, "blocks of the larger model")
+	format := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := b.validate(*rates); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		if b.home, err = os.MkdirTemp("", "weir-bench-"); err != nil {
+			return fmt.Errorf("make a folder for the runs: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(b.home)) }()
+		b.base = config.TwoHop()
+		b.base.Run.Dir, b.base.Eval.Every, b.base.Telemetry.Listen, b.base.Broker.Listen = b.home, 0, "", ""
+		b.base.Trainer.Publish.DType = "bfloat16"
+		if b.base, _, err = a.loadOver(cmd, b.base); err != nil {
+			return err
+		}
+		r, err := b.measure(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if format.json() {
+			return a.printJSON(r)
+		}
+		r.Print(a.out)
+		return nil
+	}
+	return cmd
+}
+
+// mostDeltas is the longest chain of deltas.
+const mostDeltas = 31
+
+func (b *weightsBench) validate(rates []string) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if b.steps < 1 || b.steps > mostDeltas {
+		bad("--steps %d: must be in [1, %d]", b.steps, mostDeltas)
+	}
+	for _, text := range rates {
+		rate, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(rate > 0) {
+			bad("--rates %q: want positive numbers", text)
+		}
+		b.rates = append(b.rates, rate)
+	}
+	if b.swaps < 1 {
+		bad("--swaps %d: must be positive", b.swaps)
+	}
+	if b.consumers < 1 {
+		bad("--consumers %d: must be positive", b.consumers)
+	}
+	if b.callers < 1 {
+		bad("--callers %d: must be positive", b.callers)
+	}
+	if b.largeHidden < 0 || b.largeHidden%64 != 0 || b.largeHidden > 0 && b.largeLayers < 1 {
+		bad("--large-hidden %d --large-layers %d: want a multiple of 64 and at least one block, or 0", b.largeHidden, b.largeLayers)
+	}
+	return errors.Join(errs...)
+}
+
+func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error) {
+	t, err := newTask(b.base)
+	if err != nil {
+		return nil, err
+	}
+	model := b.base.Model.Config(t.tokenizer.Size())
+	r := &weightsbench.Report{}
+	var versions []weightsbench.Version
+	if len(b.rates) > 0 {
+		start, err := b.coldStart(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		for _, rate := range b.rates {
+			deltas, trained, err := b.run(ctx, t, start, rate)
+			if err != nil {
+				return nil, err
+			}
+			r.Runs = append(r.Runs, deltas)
+			if versions == nil {
+				versions = trained
+			}
+		}
+	} else if versions, err = weightsbench.MadeUp(ctx, model, madeUp, madeUpRate); err != nil {
+		return nil, err
+	}
+	if err := b.ways(ctx, r, "the run's", model, versions, b.swaps); err != nil {
+		return nil, err
+	}
+	if b.largeHidden == 0 {
+		return r, nil
+	}
+	large := model
+	large.HiddenSize, large.IntermediateSize, large.NumLayers = b.largeHidden, 3*b.largeHidden, b.largeLayers
+	large.NumHeads, large.NumKVHeads = b.largeHidden/64, b.largeHidden/64
+	if versions, err = weightsbench.MadeUp(ctx, large, madeUp, madeUpRate); err != nil {
+		return nil, err
+	}
+	return r, b.ways(ctx, r, fmt.Sprintf("%d x %d, made up", b.largeHidden, b.largeLayers), large, versions, max(b.swaps/10, 1))
+}
+
+// How many versions are made up, and how far each is from the last.
+const (
+	madeUp     = 3
+	madeUpRate = 1e-6
+)
+
+// coldStart makes the policy that every run starts from, in a folder.
+func (b *weightsBench) coldStart(ctx context.Context, t *task) (string, error) {
+	engine, err := newEngine(ctx, b.base, t)
+	if err != nil {
+		return "", err
+	}
+	defer engine.Close()
+	fmt.Fprintf(b.err, "cold start: %d steps\n", b.base.Trainer.ColdStart.Steps)
+	if t.demonstrations != nil && b.base.Trainer.ColdStart.Steps > 0 {
+		if err := trainer.Imitate(ctx, b.base.Trainer.ColdStart, engine, t.demonstrations, nil); err != nil {
+			return "", err
+		}
+	}
+	w, err := engine.Weights(ctx)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(b.home, "start")
+	return dir, hf.Save(dir, engine.Config(), w, t.tokenizer.JSON(), safetensors.F32)
+}
+
+// run trains from the start at one learning rate and reads its versions back.
+func (b *weightsBench) run(ctx context.Context, t *task, start string, rate float64) (*weightsbench.Deltas, []weightsbench.Version, error) {
+	cfg := *b.base
+	cfg.Run.Name = "rate-" + strings.ReplaceAll(strconv.FormatFloat(rate, 'f', -1, 64), ".", "-")
+	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
+	cfg.Trainer.Steps, cfg.Trainer.Optimizer.LearningRate = int64(b.steps), rate
+	cfg.Trainer.Checkpoint.Dir, cfg.Broker.StoreDir = "", ""
+	cfg.Weights = streams.WeightsConfig{BaseEvery: mostDeltas + 1}
+	cfg.Streams.WeightsKeep = mostDeltas + 1
+	if err := cfg.Finish(); err != nil {
+		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+	}
+	s, err := b.sessionOf(&cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := s.folder()
+	if err != nil {
+		return nil, nil, err
+	}
+	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeLog()
+	conn, run, stop, err := s.ownBroker(ctx, dir, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	defer conn.Close()
+	view := s.newProgress(s.err)
+	view.Title(fmt.Sprintf("%d versions at learning rate %g", b.steps, rate))
+	err = s.roles(ctx, run, t, view)
+	view.Close()
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+		return nil, nil, err
+	}
+	deltas, versions, err := weightsbench.ReadRun(ctx, run, cfg.Trainer.Steps)
+	if err != nil {
+		return nil, nil, err
+	}
+	deltas.LearningRate, deltas.StepsPerVersion = rate, cfg.Trainer.Epochs*cfg.Trainer.Minibatches
+	return deltas, versions, nil
+}
+
+// ways sends versions whole and as deltas, to one consumer that generates and to several that do not.
+func (b *weightsBench) ways(ctx context.Context, r *weightsbench.Report, name string, model gpu.Config, versions []weightsbench.Version, swaps int) error {
+	for _, to := range []struct{ consumers, callers int }{{1, b.callers}, {b.consumers, 0}} {
+		fmt.Fprintf(b.err, "%s weights to %d consumers, %d callers: %d versions whole, and as deltas\n", name, to.consumers, to.callers, swaps)
+		var ways []weightsbench.SwapConfig
+		for _, every := range []int{1, mostDeltas + 1} {
+			dir, err := os.MkdirTemp(b.home, "broker-")
+			if err != nil {
+				return fmt.Errorf("make a folder for the broker: %w", err)
+			}
+			ways = append(ways, weightsbench.SwapConfig{
+				Name: name, Model: model, Versions: versions, BaseEvery: every, Swaps: swaps, Consumers: to.consumers, Callers: to.callers,
+				NewDecoder: newDecoder(b.base), Dir: dir, Log: slog.New(slog.DiscardHandler),
+			})
+		}
+		measured, err := weightsbench.MeasureSwaps(ctx, rounds, ways...)
+		if err != nil {
+			return err
+		}
+		r.Ways = append(r.Ways, measured...)
+		for _, w := range ways {
+			if err := os.RemoveAll(w.Dir); err != nil {
+				return fmt.Errorf("remove the broker's folder: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// rounds is how often whole versions and deltas take turns.
+const rounds = 4

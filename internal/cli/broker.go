@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+func (a *app) brokerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "broker", Short: "Run the message broker: NATS JetStream in this process", Args: cobra.NoArgs,
+		Example: "  weir broker --broker.listen 127.0.0.1:4222 --broker.monitor 127.0.0.1:8222",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.session(cmd, "streams")
+			if err != nil {
+				return err
+			}
+			broker, err := s.startBroker(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer broker.Shutdown()
+			group, ctx := errgroup.WithContext(cmd.Context())
+			group.Go(func() error { return s.server.Run(ctx, s.log) })
+			group.Go(func() error {
+				conn, err := s.connect(ctx, broker, streams.RoleAdmin)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				if _, err := s.open(ctx, conn); err != nil {
+					return err
+				}
+				s.health.Set("streams", nil)
+				fmt.Fprintf(a.out, "broker of run %s on %s\n", s.cfg.Run.Name, broker.URL())
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-broker.Done():
+					return errors.Join(errors.New("the broker stopped by itself"), broker.Err())
+				}
+			})
+			return ended(cmd.Context(), group.Wait())
+		},
+	}
+}
+
+// startBroker starts the embedded broker as configured.
+func (s *session) startBroker(ctx context.Context) (*streams.Broker, error) {
+	config := s.cfg.Broker.BrokerConfig
+	config.KeysRuns = keysRuns(s.cfg)
+	broker, err := streams.StartBroker(ctx, config, s.log)
+	if err != nil {
+		return nil, err
+	}
+	s.health.Check("store", broker.Health)
+	s.registry.MustRegister(streams.NewBrokerMetrics(broker))
+	return broker, nil
+}
+
+// errEnded ends the other parts of a process when the role's own work is done.
+var errEnded = errors.New("done")
+
+// endOf turns the end of a role's work into the end of the process's other parts.
+func endOf(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	return errEnded
+}
+
+// ended is nil when a process stopped because it was asked to or had finished.
+func ended(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, errEnded) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

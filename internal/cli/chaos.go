@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/chaos"
+	"github.com/weir-rl/weir/internal/config"
+)
+
+func (a *app) chaosCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "chaos", Short: "Break a real training run; prove nothing is lost or used twice", Args: cobra.NoArgs,
+		Long: `Chaos runs a small training run, with every role as a process of its own or all in one, and at random instants kills
+roles with SIGKILL, the trainer also between any two parts of a step; freezes them; stalls their links; and sends
+malformed, truncated, foreign, duplicate, replayed and oversized messages, and well-formed lies about samples of open groups; steals
+tickets; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
+come back empty, or shorter than it was read. A witness beside the trainer writes down
+every message that the broker stored. In the end every one of them must be accounted for, and a summary is printed;
+the exit status says whether every promise held.`,
+		Example: "  weir chaos --minutes 10\n  weir chaos --minutes 1 --mode embedded --seed 7 --keep",
+	}
+	minutes := cmd.Flags().Float64("minutes", 1, "how long faults go on")
+	every := cmd.Flags().Duration("every", 1200*time.Millisecond, "the mean time between faults")
+	mode := cmd.Flags().String("mode", chaos.ModeProcesses, "processes or embedded")
+	completeWith(cmd, "mode", chaos.ModeProcesses, chaos.ModeEmbedded)
+	seed := cmd.Flags().Uint64("seed", 1, "fixes the faults, their order and distances")
+	dir := cmd.Flags().String("dir", "", "a folder for the run; a temporary one by default")
+	keep := cmd.Flags().Bool("keep", false, "leave the folder, which else goes when all was well")
+	fill := cmd.Flags().Bool("fill", true, "also fill the trajectory and ticket streams to their limits")
+	lose := cmd.Flags().Bool("lose", true, "also have the broker's store come back empty, or shorter than it was read")
+	kills := cmd.Flags().StringSlice("kill", nil, "kill just these roles, once each, in turn, in place of random faults")
+	steps := cmd.Flags().Int64("steps", 3, "steps that the run must do before the faults, and after them")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		c := chaos.Config{
+			Mode: *mode, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
+			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Lose: *lose, Kills: *kills, Out: a.err,
+		}
+		if err := c.Validate(); err != nil { // before anything is made
+			return &exitError{exitUsage, err}
+		}
+		home := *dir
+		if home == "" {
+			if home, err = os.MkdirTemp("", "weir-chaos-"); err != nil {
+				return fmt.Errorf("make a folder for the run: %w", err)
+			}
+		}
+		cfg, file, err := a.chaosRun(cmd, home, *minutes)
+		if err != nil {
+			return err
+		}
+		if c.Binary, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+		c.Dir, c.File = filepath.Join(home, "logs"), file
+		c.Run, c.Broker, c.Checkpoints, c.Eta = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir, cfg.Trainer.Eta
+		c.Store, c.Lease = cfg.Broker.StoreDir, cfg.Streams.Lease
+		report, err := chaos.Run(cmd.Context(), c)
+		if err != nil {
+			return errors.Join(err, fmt.Errorf("the run is in %s", home))
+		}
+		if format.json() {
+			err = a.printJSON(report)
+		} else {
+			report.Print(a.out)
+		}
+		if err != nil {
+			return err
+		}
+		if err := report.Err(); err != nil {
+			return fmt.Errorf("%w; the run is in %s", err, home)
+		}
+		if *dir == "" && !*keep {
+			return os.RemoveAll(home)
+		}
+		fmt.Fprintln(a.err, "the run is in", home)
+		return nil
+	}
+	return cmd
+}
+
+// chaosRun resolves the configuration of the run and writes it where the roles read it.
+func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
+	base := config.TwoHop()
+	small(base)
+	// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
+	// has left REJECTED cannot be accounted for.
+	base.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * base.Streams.MaxTrajectoryBytes
+	base.Run.Dir = home
+	if !cmd.Flags().Changed("broker.listen") {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, "", err
+		}
+		base.Broker.Listen = address
+	}
+	return a.writeRun(cmd, base, home)
+}
+
+func (a *app) writeRun(cmd *cobra.Command, base *config.Config, home string) (*config.Config, string, error) {
+	cfg, _, err := a.loadOver(cmd, base)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := config.YAML(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return nil, "", fmt.Errorf("make a folder for the run: %w", err)
+	}
+	file := filepath.Join(home, "chaos.yaml")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return nil, "", fmt.Errorf("write the configuration of the run: %w", err)
+	}
+	return cfg, file, nil
+}
+
+// small makes the run one whose steps are quick, which does not end, and whose streams fill and forget soon.
+func small(c *config.Config) {
+	c.Run.Name = "chaos"
+	c.Eval.Every = 0
+	c.Trainer.Steps = 1 << 20
+	c.Trainer.ColdStart.Steps = 200
+	c.Trainer.BatchGroups, c.Trainer.GroupSize, c.Trainer.Minibatches = 8, 4, 2
+	c.Trainer.Eta = 2
+	c.Trainer.Optimizer.LearningRate = 1e-5
+	c.Trainer.Limits.Timeout = 20 * time.Second
+	c.Producer.Concurrency = 32
+	c.Producer.RetryDelay, c.Producer.MaxRetryDelay = 200*time.Millisecond, 2*time.Second
+	c.Producer.Grace, c.Producer.Settle = 5*time.Second, 5*time.Second
+	c.Inference.Slots = 64
+	c.Streams.Lease = 5 * time.Second
+	c.Streams.MaxDeliver = 50
+	c.Streams.DedupeWindow = 20 * time.Second
+	c.Streams.MaxTickets, c.Streams.MaxTrajectories = 1024, 2048
+	c.Streams.MaxTrajectoryBytes = 64 << 20
+	c.Streams.RejectedMaxBytes = 256 << 20
+}
+
+// freeAddress is a loopback port that nobody has at the moment.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	address := l.Addr().String()
+	return address, l.Close()
+}
+
+// killAfter makes the hook that ends this process with SIGKILL at the place that the environment names, such as
+// WEIR_CHAOS_KILL_AFTER=publish:3; nil when it names none.
+func killAfter(environ []string) (func(stage string), error) {
+	text := ""
+	for _, v := range environ {
+		if after, ok := strings.CutPrefix(v, chaos.KillAfterEnv+"="); ok {
+			text = after
+		}
+	}
+	if text == "" {
+		return nil, nil
+	}
+	stage, times, _ := strings.Cut(text, ":")
+	n, err := strconv.Atoi(times)
+	if err != nil || n < 1 || !slices.Contains(chaos.Stages(), stage) {
+		return nil, &exitError{exitConfig, fmt.Errorf("%s=%s: want one of %s, a colon and a number from 1 on",
+			chaos.KillAfterEnv, text, strings.Join(chaos.Stages(), ", "))}
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	return func(done string) {
+		if done == stage && left.Add(-1) == 0 {
+			if self, err := os.FindProcess(os.Getpid()); err == nil && self.Kill() == nil {
+				select {} // the process ends here
+			}
+		}
+	}, nil
+}

@@ -1,0 +1,160 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/lifecycle"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+)
+
+func (a *app) chatCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "chat [question]", Short: "Ask the trained agent, and watch it search",
+		Long: `Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each: on a
+terminal with line editing and a history. /help lists what else can be typed there.`,
+		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine",
+	}
+	model := a.chosen(cmd)
+	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := warmth(*temperature); err != nil {
+			return err
+		}
+		m, err := model(cmd)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		ask := func(question string) error { return m.ask(cmd.Context(), question, *temperature) }
+		if len(args) > 0 {
+			question := strings.Join(args, " ")
+			if empty(question) {
+				return &exitError{exitUsage, errors.New("the question is empty")}
+			}
+			return ask(question)
+		}
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(m.task))
+		return a.converse(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
+	}
+	return cmd
+}
+
+// chatHelp is what /help prints.
+const chatHelp = `a question, and Enter   the agent answers it, and its searches are shown
+/help                   this
+/quit, or Ctrl-D        ends; Ctrl-C does so at once
+`
+
+// converse asks each line until they end or /quit is one.
+func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question string) error) error {
+	for {
+		text, err := lines.read(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if signal, ok := errors.AsType[*lifecycle.SignalError](err); ok {
+			return &exitError{signal.ExitCode(), errSaid}
+		}
+		if err != nil {
+			return err
+		}
+		text = strings.TrimSpace(text)
+		switch {
+		case empty(text):
+		case text == "/quit":
+			return nil
+		case text == "/help":
+			fmt.Fprint(a.err, chatHelp)
+		case strings.HasPrefix(text, "/"):
+			fmt.Fprintf(a.err, "no command %s; /help lists them\n", report.Plain(text))
+		default:
+			if err := ask(text); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// empty says that a question asks nothing.
+func empty(question string) bool { return strings.Trim(question, " \t?") == "" }
+
+// example is a question of the task, of the test split if that has any; the train split has.
+func example(t *task) string {
+	var sample []schemas.Prompt
+	for _, split := range []tasks.Split{tasks.Test, tasks.Train} {
+		if sample = t.data.Sample(split, 4, scoreSeed); len(sample) > 0 {
+			break
+		}
+	}
+	return sample[len(sample)-1].Text
+}
+
+// ask runs one episode and prints what the agent did.
+func (m *trained) ask(ctx context.Context, text string, temperature float32) error {
+	text = plainQuestion(text)
+	if unknown := unknownWords(m.task, text); len(unknown) > 0 {
+		fmt.Fprintf(m.err, "the policy has never seen: %s\n", report.Plain(strings.Join(unknown, ", ")))
+	}
+	env := m.task.environment(m.policy, nil)
+	env.Tools = []producers.Tool{watched{m.task.plainTool, m.session}}
+	ticket := &schemas.Ticket{
+		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: m.cfg.Task.Name,
+		Prompt: schemas.Prompt{ID: "chat", Text: text, Answers: []string{"?"}, Source: "chat"}, Seed: uint64(os.Getpid()),
+		Sampling: schemas.Sampling{Temperature: temperature},
+		Limits:   schemas.Limits{MaxTurns: m.cfg.Trainer.Limits.MaxTurns, MaxTokens: m.cfg.Trainer.Limits.MaxTokens},
+	}
+	trajectory, _, err := producers.Rollout(ctx, ticket, env)
+	if err != nil {
+		return err
+	}
+	if trajectory.Stop != schemas.StopAnswer {
+		fmt.Fprintf(m.out, "no answer (stopped by %s)\n", trajectory.Stop)
+		return nil
+	}
+	fmt.Fprintf(m.out, "answer  %s\n", report.Plain(trajectory.Answer))
+	return nil
+}
+
+// watched prints each call of a tool.
+type watched struct {
+	producers.Tool
+	s *session
+}
+
+func (w watched) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	o, err := w.Tool.Call(ctx, call)
+	fmt.Fprintf(w.s.out, "search  %s\n        %s\n", report.Plain(strings.TrimSpace(call.Arguments)), report.Plain(o.Text))
+	return o, err
+}
+
+// plainQuestion writes a question as the policy knows them: lower case, with a question mark.
+func plainQuestion(text string) string {
+	text = strings.TrimSpace(strings.ToLower(text))
+	return strings.TrimSpace(strings.TrimSuffix(text, "?")) + " ?"
+}
+
+func unknownWords(t *task, text string) []string {
+	var out []string
+	for _, id := range t.tokenizer.Encode(text) {
+		if id == t.tokenizer.Unknown() {
+			out = nil
+			for word := range strings.FieldsSeq(text) {
+				if ids := t.tokenizer.Encode(word); len(ids) > 0 && ids[0] == t.tokenizer.Unknown() {
+					out = append(out, word)
+				}
+			}
+			return out
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/config"
+)
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
+	cmd.AddCommand(a.showCommand(), a.explainCommand(), a.checkCommand())
+	return cmd
+}
+
+// originOf is a key of config show --origins or --changed as JSON.
+type originOf struct {
+	Key     string `json:"key"`
+	Value   any    `json:"value"`
+	Default any    `json:"default"`
+	From    string `json:"from"`
+}
+
+func (a *app) showCommand() *cobra.Command {
+	show := &cobra.Command{
+		Use: "show", Short: "Print the resolved configuration", Args: cobra.NoArgs,
+		Example: "  weir config show --trainer.eta 8\n  weir config show --origins\n  weir config show --changed --config run.yaml",
+	}
+	withOrigins := show.Flags().Bool("origins", false, "print each key with where its value came from")
+	changed := show.Flags().Bool("changed", false, "print only the keys whose value is not the default, with where it came from")
+	format := outputFlag(show)
+	show.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, origins, err := a.load(cmd)
+		if err != nil {
+			return err
+		}
+		values := config.Values(cfg)
+		switch {
+		case *changed:
+			differ := config.Changed(cfg)
+			maps.DeleteFunc(values, func(key string, _ any) bool { return !differ[key] })
+			return a.printOrigins(format, values, origins, true)
+		case *withOrigins:
+			return a.printOrigins(format, values, origins, false)
+		case format.json():
+			return a.printJSON(values)
+		}
+		text, err := config.YAML(cfg)
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(text)
+		return err
+	}
+	return show
+}
+
+// printOrigins prints a line for each key: its value, where that came from, and if asked for the default.
+func (a *app) printOrigins(format *outputFormat, values map[string]any, origins map[string]string, beside bool) error {
+	defaults, err := defaultValues()
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		from, note := cmp.Or(origins[key], "default"), ""
+		if beside {
+			note = ", default " + config.Shown(defaults[key])
+		}
+		if format.json() {
+			err = a.printJSON(originOf{key, values[key], defaults[key], from})
+		} else {
+			_, err = fmt.Fprintf(a.out, "%s = %v  (%s%s)\n", key, values[key], from, note)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// defaultValues are what keys are without any source.
+func defaultValues() (map[string]any, error) {
+	def := config.Default()
+	err := def.Finish()
+	return config.Values(def), err
+}
+
+// checkCommand says what is wrong with a configuration without running anything.
+func (a *app) checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
+		Example: "  weir config check --config run.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, origins, err := a.load(cmd)
+			if err != nil {
+				return err
+			}
+			task, err := newTask(cfg)
+			if err != nil {
+				return err
+			}
+			for _, line := range unread(cfg, origins) {
+				if _, err := fmt.Fprintln(a.out, line); err != nil {
+					return err
+				}
+			}
+			_, err = fmt.Fprintf(a.out, "valid: task %s with %d words, advantage %s, loss %s\n",
+				cfg.Task.Name, task.tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
+			return err
+		},
+	}
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/docs"
+	"github.com/weir-rl/weir/internal/report"
+)
+
+// root is the module's folder: the examples' paths are relative to it.
+var root = filepath.Join("..", "..")
+
+func TestExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(root, "examples"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		seen++
+		cfg := config.Default()
+		_, err = config.Load(cfg, config.Sources{Files: []string{path}})
+		require.NoError(t, err, path)
+		require.NoError(t, cfg.Finish(), path)
+		return nil
+	}))
+	require.GreaterOrEqual(t, seen, 3)
+}
+
+// examples/demo.yaml says that it holds the defaults.
+func TestDemoExampleIsTheDefault(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	_, err := config.Load(cfg, config.Sources{Files: []string{filepath.Join(root, "examples", "demo.yaml")}})
+	require.NoError(t, err)
+	require.Equal(t, config.Values(config.Default()), config.Values(cfg))
+}
+
+// examples/countries-two-hop.yaml says what sets the easier demonstration apart.
+func TestTwoHopExampleIsTwoHop(t *testing.T) {
+	t.Parallel()
+	cfg, want := config.Default(), config.TwoHop()
+	_, err := config.Load(cfg, config.Sources{Files: []string{filepath.Join(root, "examples", "countries-two-hop.yaml")}})
+	require.NoError(t, err)
+	want.Run.Name = "two-hop"
+	require.Equal(t, config.Values(want), config.Values(cfg))
+}
+
+// The example of a corpus of one's own trains for two small steps through every role, and each number that it
+// writes down has its place in docs/metrics.md.
+func TestOwnCorpusTrains(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-corpus/run.yaml", "--run.dir", dir, "--trainer.steps", "2",
+		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "40", "--trainer.selection.drop_zero_variance=false",
+		"--eval.questions", "8", "--eval.test_questions", "8")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "exact match, validation, greedy")
+
+	records, err := report.ReadMetrics(filepath.Join(dir, "own-corpus", "metrics.jsonl"))
+	require.NoError(t, err)
+	var kinds []string
+	for _, r := range records {
+		kinds = append(kinds, r.Type)
+		for key := range r.Metrics {
+			require.True(t, documented(key), "%s of %s is not in docs/metrics.md", key, r.Type)
+		}
+	}
+	slices.Sort(kinds)
+	require.Subset(t, slices.Compact(kinds), []string{"evaluated", "step_done", "tested"})
+	require.Contains(t, weir(t, "audit", "--run.name", "own-corpus", "--run.dir", dir), "steps 2, ")
+}
+
+func documented(key string) bool {
+	for _, g := range docs.Groups() {
+		for _, k := range g.Keys {
+			name, _, open := strings.Cut(k.Name, "<")
+			if key == name || open && strings.HasPrefix(key, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Commands that the pages show are commands, with flags that they have.
+func TestCommandsInPagesExist(t *testing.T) {
+	t.Parallel()
+	root := (&app{out: io.Discard, err: io.Discard}).command()
+	root.InitDefaultHelpCmd()
+	shown := regexp.MustCompile("(?m)(?:^(?:[a-z0-9]+)?\\$? *|`)(?:go run ./cmd/)?weir ((?:[^`#\n]|\\\\\n)+)")
+	seen := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "docker-compose.yml", "deploy/*/*.conf", "examples/*.yaml", "examples/*/*.yaml"} {
+		paths, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		require.NoError(t, err)
+		for _, path := range paths {
+			text := regexp.MustCompile(`(?m)^.*\bnot there yet\b.*$`).ReplaceAllString(string(read(t, path)), "")
+			for _, m := range shown.FindAllStringSubmatch(text, -1) {
+				words := strings.Fields(strings.ReplaceAll(m[1], "\\\n", " "))
+				first, _, _ := strings.Cut(words[0], "|")
+				command, _, err := root.Find([]string{first})
+				if err != nil || command == root {
+					t.Errorf("%s: weir %s: no such command", path, m[1])
+					continue
+				}
+				if len(words) > 1 {
+					if below, _, err := command.Find(words[1:2]); err == nil {
+						command = below
+					}
+				}
+				for _, word := range words {
+					name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+					if strings.HasPrefix(word, "--") && command.Flag(name) == nil && root.PersistentFlags().Lookup(name) == nil {
+						t.Errorf("%s: weir %s: no flag --%s", path, m[1], name)
+					}
+				}
+				seen++
+			}
+		}
+	}
+	require.Greater(t, seen, 30)
+}

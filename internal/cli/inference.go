@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+func (a *app) inferenceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "inference", Short: "Follow the policy's weights and sample from them", Args: cobra.NoArgs,
+		Example: "  weir inference --broker.url nats://broker:4222 --inference.openai.listen 127.0.0.1:8000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.runRole(cmd, role{
+				name: streams.RoleInference, waits: "weights", reach: (*session).attach, work: (*session).infer,
+			})
+		},
+	}
+}
+
+// openAI is how the OpenAI API is served: without stops of its own an answer ends where the agent's turn would.
+func (s *session) openAI() consumers.OpenAIConfig {
+	cfg := s.cfg.Inference.OpenAI
+	if len(cfg.Stop) == 0 {
+		cfg.Stop = []string{"</" + s.cfg.Agent.Search + ">", "</" + s.cfg.Agent.Answer + ">"}
+	}
+	return cfg
+}
+
+// infer is the inference consumer's role.
+func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
+	cfg := s.cfg.Inference
+	if cfg.Name == "" {
+		cfg.Name = streams.WorkerName("inference")
+	}
+	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "inference", cfg.Name)
+	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "inference", cfg.Name)
+	cfg.OpenAI = s.openAI()
+	weights, err := run.Weights(s.cfg.Weights)
+	if err != nil {
+		return err
+	}
+	defer s.watchWork(ctx, s.inferenceWork(run))()
+	return consumers.Run(ctx, cfg, consumers.Deps{
+		Run: run.Name(), Stream: run, Weights: weights, NewDecoder: newDecoder(s.cfg),
+		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Registerer: s.registry, Log: s.log,
+		Ready: func(err error) { s.health.Set("weights", err) },
+	})
+}

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/chaos"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/streambench"
+	"github.com/weir-rl/weir/internal/weightsbench"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// JSON on a terminal steers it no more than text does, and says the same as before.
+func TestJSONHoldsNoControlCharacter(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOf(rapid.OneOf(rapid.Rune(), rapid.SampledFrom([]rune{0x1b, 0x7f, 0x9b, 0x202e, 0xE0001, '<', '"', '\\', '\n'}))).Draw(t, "text")
+		var out bytes.Buffer
+		require.NoError(t, writeJSON(&out, map[string]string{"text": text}))
+		for i, r := range out.String() {
+			require.True(t, unicode.IsGraphic(r) || r == '\n' && i == out.Len()-1, "%q", out.String())
+		}
+		var back map[string]string
+		require.NoError(t, json.Unmarshal(out.Bytes(), &back))
+		require.Equal(t, text, back["text"])
+	})
+}
+
+// Newcomer's friction 11: every key of what is printed as JSON is in snake case.
+func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
+	t.Parallel()
+	snake := regexp.MustCompile(`^[a-z0-9_]+$`)
+	var check func(at string, v any)
+	check = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for key, below := range v {
+				require.Regexp(t, snake, key, at)
+				check(at+"."+key, below)
+			}
+		case []any:
+			for _, below := range v {
+				check(at, below)
+			}
+		}
+	}
+	one, at := int64(1), time.Now()
+	event := newEventAnswer(&schemas.Event{Worker: "w", Message: "m"})
+	for name, answer := range map[string]any{
+		"audit": audited{Report: &audit.Report{}}, "chaos": &chaos.Report{Audit: &audit.Report{}}, "eval": evalAnswer{EvalReport: &producers.EvalReport{
+			BySource: map[string]producers.EvalScore{"s": {}},
+		}},
+		"trajectory": []any{fate{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{
+			Error: "e", Segments: []schemas.Segment{{Tokens: []int32{1}, ActionMask: []byte{1}, Versions: []int32{1}, Logprobs: []float32{0}}},
+			Turns: []schemas.Turn{{End: 1, Tool: "t", Duration: 1, Error: "e", ProcessReward: 1}},
+		}, func([]int32) string { return "" })},
+		"status":        standing{TrainerHeardAt: &at, PublishedVersion: &one, PublishedAt: &at, LastStep: event, LastScore: event},
+		"inspect":       rejectedAnswer{},
+		"config":        originOf{},
+		"keys":          keysAnswer(&streams.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),
+		"bench stream":  streambench.Report{Ways: []streambench.WayReport{{}}},
+		"bench weights": weightsbench.Report{Runs: []*weightsbench.Deltas{{Versions: []weightsbench.Delta{{}}}}, Ways: []*weightsbench.Swaps{{}}},
+	} {
+		var out bytes.Buffer
+		require.NoError(t, writeJSON(&out, answer), name)
+		var back any
+		require.NoError(t, json.Unmarshal(out.Bytes(), &back), name)
+		check(name, back)
+	}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+// role is one part of a run as a process of its own.
+type role struct {
+	name streams.Role
+	// waits names what the process is not ready without.
+	waits string
+	// allowed refuses a process before it reaches for the broker; nil refuses none.
+	allowed func(*session) error
+	// reach opens the run, or waits for it.
+	reach func(*session, context.Context, *streams.Conn) (*streams.Run, error)
+	// work does the role's work until it is done or its context ends.
+	work func(*session, context.Context, *streams.Run, *task) error
+}
+
+// runRole connects to the run's broker and does the role's work, its metrics and health beside it.
+func (a *app) runRole(cmd *cobra.Command, r role) error {
+	s, err := a.session(cmd, r.waits)
+	if err != nil {
+		return err
+	}
+	if r.allowed != nil {
+		if err := r.allowed(s); err != nil {
+			return err
+		}
+	}
+	t, err := newTask(s.cfg)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(cmd.Context())
+	group.Go(func() error { return s.server.Run(ctx, s.log) })
+	group.Go(func() error {
+		conn, err := s.connect(ctx, nil, r.name)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		run, err := r.reach(s, ctx, conn)
+		if err != nil {
+			return err
+		}
+		return endOf(ctx, r.work(s, ctx, run, t))
+	})
+	return ended(cmd.Context(), group.Wait())
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// lasting says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
+// out, or version 0 was made otherwise, under another value.
+func lasting(key string) bool {
+	switch key {
+	case "run.seed", "trainer.critic.network", "task.name",
+		"task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries",
+		"task.library.split_seed", "task.library.test_countries", "task.library.validation_countries":
+		return true
+	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens":
+		return false
+	}
+	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
+}
+
+// algorithmic says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
+// then it is not the run of either, so somebody has to want it.
+func algorithmic(key string) bool {
+	switch key {
+	case "trainer.batch_groups", "trainer.group_size", "trainer.min_group", "trainer.mask_tools", "trainer.epochs", "trainer.minibatches",
+		"trainer.proximal", "trainer.limits.max_turns", "trainer.limits.max_tokens", "task.corpus", "task.questions", "task.tokenizer":
+		return true
+	}
+	for _, section := range []string{
+		"trainer.advantage.", "trainer.loss.", "trainer.selection.", "trainer.optimizer.", "trainer.critic.", "trainer.sampling.",
+		"task.reward.", "task.search.", "task.countries.", "task.library.", "agent.",
+	} {
+		if strings.HasPrefix(key, section) {
+			return true
+		}
+	}
+	return false
+}
+
+// settings are the values of the keys that say how a run is trained, as text.
+func settings(cfg *config.Config) map[string]string {
+	out := map[string]string{}
+	for key, value := range config.Values(cfg) {
+		switch section, _, _ := strings.Cut(key, "."); {
+		case key == "trainer.checkpoint.dir":
+		case key == "run.seed", section == "model", section == "task", section == "agent", section == "trainer":
+			out[key] = fmt.Sprint(value)
+		}
+	}
+	return out
+}
+
+// trainedWith is what the run's newest checkpoint was trained with; nil where there is none, or nobody wrote it down.
+func (s *session) trainedWith() (*checkpoint.State, map[string]string, error) {
+	state, err := checkpoint.ReadState(s.cfg.Trainer.Checkpoint.Dir)
+	if err != nil || state == nil || state.Settings != nil {
+		if state == nil {
+			return nil, nil, err
+		}
+		return state, state.Settings, err
+	}
+	begun := config.Default()
+	_, err = config.Load(begun, config.Sources{Written: filepath.Join(s.cfg.Folder(), configFile)})
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("how run %s was begun: %w", s.cfg.Run.Name, err)
+	}
+	return state, settings(begun), nil
+}
+
+// sameRun refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
+// says what else has changed, and that a run is finished.
+func (s *session) sameRun() error {
+	state, was, err := s.trainedWith()
+	if err != nil || state == nil {
+		return err
+	}
+	var begun, trained, keys, noted []string
+	for _, c := range trainer.Changes(was, settings(s.cfg)) {
+		switch {
+		case lasting(c.Key):
+			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
+		case algorithmic(c.Key) && !s.mayChange(c.Key):
+			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))
+			keys = append(keys, c.Key)
+		default:
+			noted = append(noted, c.String())
+		}
+	}
+	var faults []error
+	if len(begun) > 0 {
+		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name, or go on "+
+			"with its own, --config %s:\n%s",
+			s.cfg.Run.Name, s.cfg.Folder(), filepath.Join(s.cfg.Folder(), configFile), strings.Join(begun, "\n")))
+	}
+	if len(trained) > 0 {
+		faults = append(faults, fmt.Errorf("run %s in %s was trained otherwise so far; begin another with --run.name, give the old values, "+
+			"or let it go on so with --run.allow_change %s:\n%s",
+			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
+	}
+	if len(faults) > 0 {
+		return &exitError{exitConfig, errors.Join(faults...)}
+	}
+	if len(noted) > 0 && state.Step < s.cfg.Trainer.Steps {
+		fmt.Fprintf(s.err, "run %s goes on after step %d with\n  %s\n", s.cfg.Run.Name, state.Step, strings.Join(noted, "\n  "))
+	}
+	if state.Step >= s.cfg.Trainer.Steps {
+		fmt.Fprintf(s.out, "run %s is finished: it is at step %d, and trainer.steps is %d. Nothing is trained. To train it further raise "+
+			"trainer.steps (--trainer.steps %d); to train otherwise begin another run (--run.name)\n",
+			s.cfg.Run.Name, state.Step, s.cfg.Trainer.Steps, state.Step+30)
+	}
+	return nil
+}
+
+// mayChange says whether the configuration lets a key of the algorithm change.
+func (s *session) mayChange(key string) bool {
+	return slices.ContainsFunc(s.cfg.Run.AllowChange, func(allowed string) bool {
+		return key == allowed || strings.HasPrefix(key, allowed+".")
+	})
+}

@@ -1,0 +1,195 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// sampler is a private inference engine: a policy whose version changes only when its owner says so, which
+// makes a score belong to one version.
+type sampler struct {
+	engine *consumers.Engine
+}
+
+// newSampler starts one; it ends with ctx. The wait returns when it has.
+func newSampler(ctx context.Context, s *session) (*sampler, func() error) {
+	cfg := s.cfg.Inference
+	cfg.Name, cfg.Slots, cfg.MaxRunning = "scores", max(s.cfg.Eval.Concurrency, 8), 0
+	cfg.StepTokenBudget = max(cfg.StepTokenBudget, cfg.Slots)
+	p := &sampler{consumers.NewEngine(cfg, newDecoder(s.cfg), consumers.NewMetrics(nil), s.log)}
+	ctx, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() error { return p.engine.Run(ctx) })
+	return p, func() error { stop(); return group.Wait() }
+}
+
+// use loads a version.
+func (p *sampler) use(ctx context.Context, version int64, model gpu.Config, w *gpu.Weights) error {
+	_, err := p.engine.Swap(ctx, consumers.Snapshot{Version: version, Config: model, Weights: w})
+	return err
+}
+
+// Generate makes the sampler a producers.Policy.
+func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*streams.Generation, error) {
+	out := &streams.Generation{}
+	err := p.engine.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
+		out.Tokens = append(out.Tokens, c.Tokens...)
+		out.Logprobs = append(out.Logprobs, c.Logprobs...)
+		out.Versions = append(out.Versions, c.Versions...)
+		out.Engine, out.Stop = c.Engine, c.Stop
+		if c.Done && c.Stop == schemas.GenerateError {
+			return errors.New(c.Error)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Forget lets go of an episode's cache.
+func (p *sampler) Forget(episode string) error { //nolint:unparam // producers.Forgetter's shape
+	p.engine.Forget(episode)
+	return nil
+}
+
+// score asks n questions of a split and reports the share answered rightly.
+func (p *sampler) score(ctx context.Context, s *session, t *task, q question) (*producers.EvalReport, error) {
+	env := t.environment(p, nil)
+	env.Tools = []producers.Tool{t.plainTool}
+	limits := schemas.Limits{MaxTurns: s.cfg.Trainer.Limits.MaxTurns, MaxTokens: s.cfg.Trainer.Limits.MaxTokens}
+	if q.noTool {
+		env.Tools, limits.MaxTurns = nil, 0
+	}
+	sample := t.data.Sample(q.split, q.n, scoreSeed)
+	if len(sample) == 0 {
+		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
+	}
+	return producers.Evaluate(ctx, env, sample, producers.EvalConfig{
+		Run: s.cfg.Run.Name, Name: q.name(), Temperature: q.temperature, Samples: 1, Limits: limits,
+		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed, Seen: q.seen,
+	})
+}
+
+// errNoQuestion: there is nothing to ask, which is no score of 0.
+var errNoQuestion = errors.New("there is no question")
+
+// scoreSeed chooses the questions: the same for every run, so that runs can be compared.
+const scoreSeed = 7
+
+// question says what is asked for a score, and how.
+type question struct {
+	split       tasks.Split
+	n           int
+	temperature float32
+	noTool      bool
+	// seen is given each rollout; nil for nobody.
+	seen func(*schemas.Trajectory)
+}
+
+func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temperature, q.noTool) }
+
+// scoreVersions follows the published versions and scores every so many on the validation split, until ctx ends.
+func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, book *recordBook) error {
+	policy, wait := newSampler(context.WithoutCancel(ctx), s)
+	scored, shown := int64(-1), int64(-1)
+	err := run.FollowWeights(ctx, func(m *schemas.Manifest) error {
+		if scored >= 0 && m.Version < scored+s.cfg.Eval.Every {
+			return nil
+		}
+		show := showsRollout(s.cfg.Eval.Show, shown, m.Version)
+		err := s.scoreVersion(ctx, run, policy, t, m, book, show)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("score a version", "policy_version", m.Version, "err", err)
+			return nil // the next version has its own chance
+		}
+		scored = m.Version - m.Version%s.cfg.Eval.Every
+		if show {
+			shown = m.Version
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, wait())
+}
+
+// showsRollout says whether a rollout of a version is printed: every so many versions, 0 for never, where shown is the last
+// version of which one was printed, -1 if none was.
+func showsRollout(every, shown, version int64) bool {
+	return every > 0 && (shown < 0 || version >= shown+every)
+}
+
+// scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
+func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, t *task, m *schemas.Manifest, book *recordBook, show bool) error {
+	began := time.Now()
+	model, weights, err := s.loadVersion(ctx, run, m)
+	if err != nil {
+		return err
+	}
+	if err := policy.use(ctx, m.Version, model, weights); err != nil {
+		return err
+	}
+	var asked []*schemas.Trajectory
+	r, err := policy.score(ctx, s, t, question{
+		split: tasks.Validation, n: s.cfg.Eval.Questions, seen: func(t *schemas.Trajectory) { asked = append(asked, t) },
+	})
+	if err != nil {
+		return err
+	}
+	values := map[string]float64{
+		"eval/exact_match": r.ExactMatch, "eval/reward": r.Reward, "eval/turns": r.Turns, "eval/questions": float64(r.N),
+		"time/eval": time.Since(began).Seconds(),
+	}
+	for source, score := range r.BySource {
+		values["eval/exact_match/"+source] = score.ExactMatch
+	}
+	book.add(ctx, schemas.Event{
+		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
+		PolicyVersion: m.Version, Metrics: values,
+	})
+	// One whose policy sampled nothing has no context to show.
+	asked = slices.DeleteFunc(asked, func(t *schemas.Trajectory) bool { return len(t.Segments) == 0 })
+	if n := int64(len(asked)); show && n > 0 {
+		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], t.tokenizer.Decode))
+	}
+	return nil
+}
+
+// loadVersion fetches and decodes a published version.
+func (s *session) loadVersion(ctx context.Context, run *streams.Run, m *schemas.Manifest) (gpu.Config, *gpu.Weights, error) {
+	model, err := modelOf(m)
+	if err != nil {
+		return model, nil, err
+	}
+	source, err := run.Weights(s.cfg.Weights)
+	if err != nil {
+		return model, nil, err
+	}
+	shards, err := source.Load(ctx, m)
+	if err != nil {
+		return model, nil, err
+	}
+	all := &gpu.Weights{}
+	for _, data := range shards {
+		w, err := safetensors.Decode(data)
+		if err != nil {
+			return model, nil, err
+		}
+		all.Tensors = append(all.Tensors, w.Tensors...)
+	}
+	return model, all, nil
+}

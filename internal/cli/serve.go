@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/consumers"
+)
+
+// serveDrain is how long requests that run may go on when the process is asked to end.
+const serveDrain = 5 * time.Second
+
+func (a *app) serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve [run]", Short: "Serve a run's newest checkpoint over the OpenAI API, brokerless", Args: cobra.MaximumNArgs(1),
+		Long: `Serve answers requests as the OpenAI API does, with the newest checkpoint of a run, or one that --step or --checkpoint
+names. It needs no broker and the run may be over. The weights stay those that it began with; weir inference follows
+the versions of a run that trains. It listens where --inference.openai.listen says, 127.0.0.1:8000 by default.`,
+		Example: "  weir serve\n  weir serve mine --step 20\n  weir serve --checkpoint folder --inference.openai.listen 127.0.0.1:9000",
+	}
+	model := a.chosen(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			if err := cmd.Flags().Set("run.name", args[0]); err != nil {
+				return &exitError{exitUsage, err}
+			}
+		}
+		ctx := cmd.Context()
+		cmd.SetContext(context.WithoutCancel(ctx)) // the engine outlives the requests that run when ctx ends
+		m, err := model(cmd)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		cfg := m.openAI()
+		cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
+		api := consumers.NewOpenAI(cfg, m.policy.engine, m.task.tokenizer, m.task.chat(m.cfg.Agent.Begin), m.log)
+		// An end that was asked for is the end of a server.
+		return consumers.ServeOpenAI(ctx, api, serveDrain, func(address string) {
+			fmt.Fprintf(a.out, "serving run %s, version %d, as model %s on http://%s/v1\n", m.cfg.Run.Name, m.version, cfg.Model, address)
+		})
+	}
+	return cmd
+}

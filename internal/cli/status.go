@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show how a run stands, from its broker", Args: cobra.NoArgs,
+		Long: `Status shows how a run stands by what its streams hold. Refused are the messages in REJECTED, which weir inspect
+rejected lists; dropped are trajectories that were in order and whose group could not be used, because all its rewards
+were equal, say: weir audit counts them.`,
+		Example: "  weir status\n  weir status --run.name mine --broker.url nats://broker:4222 --follow",
+	}
+	follow := cmd.Flags().Bool("follow", false, "then print events as they come")
+	format := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+		defer cancel()
+		run, up, leave, err := s.visit(ctx, streams.RoleViewer)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		now, err := s.readStatus(ctx, run, up)
+		if err != nil {
+			return err
+		}
+		if format.json() {
+			err = s.printJSON(now)
+		} else {
+			now.print(s.out, columns(s.out))
+		}
+		if err != nil || !*follow {
+			return err
+		}
+		if !up {
+			fmt.Fprintln(s.err, "no event follows: the run is not up")
+			return nil
+		}
+		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
+			if format.json() {
+				_ = s.printJSON(newEventAnswer(e)) // an output that is gone ends the process
+			} else {
+				fmt.Fprintln(s.out, eventLine(e))
+			}
+		})
+		return cmp.Or(err, interrupted(cmd.Context(), nil))
+	}
+	return cmd
+}
+
+func (a *app) healthcheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "healthcheck URL", Short: "Exit 0 if a role's /readyz answers 200, for images without a shell", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				body, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // it only explains the status
+				return fmt.Errorf("%s: %s: %s", args[0], res.Status, body)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/library"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// finalReport scores the last version on the test split, which nothing before has touched, with and without
+// the tool, draws the learning curve, and says where everything is.
+func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, dir string, took time.Duration) error {
+	m, err := run.LatestManifest(ctx)
+	if err != nil {
+		return err
+	}
+	model, weights, err := s.loadVersion(ctx, run, m)
+	if err != nil {
+		return err
+	}
+	policy, wait := newSampler(ctx, s)
+	defer wait() //nolint:errcheck // its scores are in hand
+	if err := policy.use(ctx, m.Version, model, weights); err != nil {
+		return err
+	}
+	scores, err := testScores(ctx, s, t, policy)
+	if errors.Is(err, errNoQuestion) {
+		fmt.Fprintf(s.out, "\nno test score: %v\n", err)
+	} else if err != nil {
+		return err
+	}
+	values := map[string]float64{"time/total": took.Seconds()}
+	about, kind := "", func(string) string { return "" }
+	switch s.cfg.Task.Name {
+	case library.Name:
+		about, kind = heldOut, library.About
+	case countries.Name:
+		about, kind = heldOut, countries.About
+	}
+	if len(scores) > 0 {
+		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, about, m.Version, scoreTable(scores, kind))
+	}
+	for _, sc := range scores {
+		values[sc.key] = sc.report.ExactMatch
+	}
+	metrics := filepath.Join(dir, "metrics.jsonl")
+	records, err := report.ReadMetrics(metrics)
+	if err != nil {
+		return err
+	}
+	if len(scores) > 0 {
+		fmt.Fprint(s.out, learntByHeart(scores[0].report.ExactMatch, records))
+	}
+	book, err := report.NewRecorder(metrics)
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	if err := book.Append(report.Record{
+		At: time.Now().UTC(), Type: "tested", PolicyVersion: m.Version, Step: m.Version, Metrics: values,
+	}); err != nil {
+		return err
+	}
+	curves := []report.Series{
+		report.Collect(records, string(schemas.EventEvaluated), report.KeyExactMatch, "exact match, validation, greedy"),
+		report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "exact match, groups trained on"),
+	}
+	picture := filepath.Join(dir, "curve.png")
+	if err := report.SaveCurve(picture, s.curveTitle(), "policy version", "exact match", append(curves, s.marks(curves[0], scores, m.Version)...)...); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
+	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\n",
+		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, metrics,
+		s.named(), s.named(), m.Version)
+	return nil
+}
+
+// named are the flags that make a command speak of this run.
+func (s *session) named() (flags string) {
+	byDefault := config.Default()
+	if s.cfg.Run.Name != byDefault.Run.Name {
+		flags += " --run.name " + s.cfg.Run.Name
+	}
+	if s.cfg.Run.Dir != byDefault.Run.Dir {
+		flags += " --run.dir " + s.cfg.Run.Dir
+	}
+	return flags
+}
+
+// heldOut says what the questions of the built-in data's test split are about.
+const heldOut = " about countries and regions\nthat no training question names"
+
+// learntByHeart says, where far fewer held-out answers are right than in training, why that may be.
+func learntByHeart(tested float64, records []report.Record) string {
+	trained := report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "")
+	if len(trained.Y) == 0 {
+		return ""
+	}
+	last := trained.Y[len(trained.Y)-1]
+	if last < 0.5 || tested > last/2 {
+		return ""
+	}
+	return fmt.Sprintf(`
+In training %.0f %% of the answers are right, and %.0f %% of the held-out ones:
+the policy has learnt its questions by heart. A policy that starts from nothing
+knows only the words it was trained on. Give it more training questions and
+demonstrations that use the words of the others, or start from a model that
+knows them (--model.folder).
+`, 100*last, 100*tested)
+}
+
+// curveTitle says what run a picture is of.
+func (s *session) curveTitle() string {
+	c := &s.cfg.Trainer
+	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.cfg.Run.Name, s.cfg.Task.Name, c.Advantage.Name, c.Loss.Name, c.Eta, s.cfg.Run.Seed)
+}
+
+// marks are the single points of the picture: what the cold start came to, and the test score.
+func (s *session) marks(validation report.Series, scores []titled, version int64) (out []report.Series) {
+	if len(validation.X) > 0 && validation.X[0] == 0 && s.cfg.Trainer.ColdStart.Steps > 0 {
+		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
+	}
+	if len(scores) > 0 {
+		r := scores[0].report
+		name := fmt.Sprintf("test, greedy: %.3f ± %.3f", r.ExactMatch, r.StandardError())
+		out = append(out, report.Series{Name: name, X: []float64{float64(version)}, Y: []float64{r.ExactMatch}, Mark: true})
+	}
+	return out
+}
+
+// scoreTable has a column for each score and a line for each source of questions, with what kind says of it. It is at
+// most 80 columns wide.
+func scoreTable(scores []titled, kind func(source string) string) string {
+	const first, rest = 32, 15 // columns
+	var b strings.Builder
+	row := func(title string, cell func(*producers.EvalReport) string) {
+		line := []string{"  ", fit(title, first)}
+		for _, sc := range scores {
+			line = append(line, fmt.Sprintf("%-*s", rest, cell(sc.report)))
+		}
+		b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
+	}
+	line := []string{"  ", fit("exact match", first)}
+	for _, sc := range scores {
+		line = append(line, fmt.Sprintf("%-*s", rest, sc.title))
+	}
+	b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
+	row("all", func(r *producers.EvalReport) string {
+		return fmt.Sprintf("%.3f ± %.3f", r.ExactMatch, r.StandardError())
+	})
+	for _, source := range slices.Sorted(maps.Keys(scores[0].report.BySource)) {
+		title := fmt.Sprintf("%-3s %s", report.Plain(source), kind(source))
+		row(title, func(r *producers.EvalReport) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })
+	}
+	return b.String()
+}
+
+// fit makes a text so many characters wide.
+func fit(text string, width int) string {
+	if runes := []rune(text); len(runes) > width-2 {
+		text = string(runes[:width-3]) + "…"
+	}
+	return fmt.Sprintf("%-*s", width, text)
+}
+
+// titled is one column of the report.
+type titled struct {
+	title, key string
+	report     *producers.EvalReport
+}
+
+// testScores asks the test split greedily, at temperature 1, and with the tool taken away.
+func testScores(ctx context.Context, s *session, t *task, policy *sampler) ([]titled, error) {
+	n := s.cfg.Eval.TestQuestions
+	out := []titled{
+		{"greedy", "test/exact_match_greedy", nil},
+		{"temperature 1", "test/exact_match_sampled", nil},
+		{"without tool", "test/exact_match_no_tool", nil},
+	}
+	for i, q := range []question{
+		{split: tasks.Test, n: n}, {split: tasks.Test, n: n, temperature: 1}, {split: tasks.Test, n: n, noTool: true},
+	} {
+		var err error
+		if out[i].report, err = policy.score(ctx, s, t, q); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The report's table names the kinds of question and fits a terminal of 80 columns, whatever the sources are called.
+func TestTheScoresFitATerminal(t *testing.T) {
+	t.Parallel()
+	score := func(x float64) *producers.EvalReport {
+		return &producers.EvalReport{
+			EvalScore: producers.EvalScore{N: 240, ExactMatch: x},
+			BySource: map[string]producers.EvalScore{
+				"1": {ExactMatch: x}, "2n": {ExactMatch: x}, "2r": {ExactMatch: x}, "3": {ExactMatch: x}, strings.Repeat("long", 30): {ExactMatch: x},
+			},
+		}
+	}
+	table := scoreTable([]titled{{"greedy", "", score(0.988)}, {"temperature 1", "", score(0.963)}, {"without tool", "", score(0)}}, countries.About)
+	for line := range strings.Lines(table) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
+	}
+	require.Equal(t, `  exact match                     greedy         temperature 1  without tool
+  all                             0.988 ± 0.007  0.963 ± 0.012  0.000 ± 0.000
+  1   a country                   0.99           0.96           0.00
+  2n  a country's neighbour       0.99           0.96           0.00
+  2r  a region's country          0.99           0.96           0.00
+  3   that country's neighbour    0.99           0.96           0.00
+  longlonglonglonglonglonglongl…  0.99           0.96           0.00
+`, table)
+}
+
+// Held-out answers far behind those of the training are told, not only where none is right: a corpus of one's own with few
+// questions comes to a quarter.
+func TestWhatIsLearntByHeartIsTold(t *testing.T) {
+	t.Parallel()
+	trained := func(x float64) []report.Record {
+		return []report.Record{{
+			Type: string(schemas.EventStepDone), Step: 1, PolicyVersion: 1,
+			Metrics: map[string]float64{"reward/component/" + producers.ComponentExactMatch: x},
+		}}
+	}
+	require.Contains(t, learntByHeart(0.25, trained(0.97)), "In training 97 % of the answers are right, and 25 % of the held-out ones:\nthe policy has learnt its questions by heart.")
+	require.Contains(t, learntByHeart(0, trained(0.97)), "and 0 % of the held-out ones")
+	require.Empty(t, learntByHeart(0.9, trained(0.97)))
+	require.Empty(t, learntByHeart(0, trained(0.3)), "little is learnt at all")
+	require.Empty(t, learntByHeart(0, nil))
+	for line := range strings.Lines(learntByHeart(0.25, trained(1))) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
+	}
+}
+
+// The report's next commands name the run only where it is not the default.
+func TestTheReportNamesTheRunInItsCommands(t *testing.T) {
+	t.Parallel()
+	s := &session{cfg: config.Default()}
+	require.Empty(t, s.named())
+	s.cfg.Run.Name = "mine"
+	require.Equal(t, " --run.name mine", s.named())
+	s.cfg.Run.Dir = "elsewhere"
+	require.Equal(t, " --run.name mine --run.dir elsewhere", s.named())
+}

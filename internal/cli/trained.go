@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// trained is a policy out of a model folder, and the task that it was trained on.
+type trained struct {
+	*session
+	task    *task
+	policy  *sampler
+	version int64 // 0 for a folder that is no run's
+	close   func()
+}
+
+// chosen adds the flags that name a model to a command; the function that it returns loads it.
+func (a *app) chosen(cmd *cobra.Command) func(*cobra.Command) (*trained, error) {
+	step := cmd.Flags().Int64("step", -1, "a step of the run; the newest by default")
+	folder := cmd.Flags().String("checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
+	return func(cmd *cobra.Command) (*trained, error) {
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return nil, err
+		}
+		s, err := a.sessionOf(cfg)
+		if err != nil {
+			return nil, err
+		}
+		if *folder != "" {
+			return s.trained(cmd.Context(), *folder, max(0, *step))
+		}
+		dir, newest, err := s.checkpoint(*step)
+		if err != nil {
+			return nil, err
+		}
+		return s.trained(cmd.Context(), dir, newest)
+	}
+}
+
+// checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
+func (s *session) checkpoint(step int64) (string, int64, error) {
+	dir := s.cfg.Trainer.Checkpoint.Dir
+	steps, err := checkpoint.Steps(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	if len(steps) == 0 {
+		return "", 0, fmt.Errorf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", dir, s.cfg.Run.Name)
+	}
+	if step < 0 {
+		step = slices.Max(steps)
+	}
+	if !slices.Contains(steps, step) {
+		return "", 0, &exitError{exitUsage, fmt.Errorf("--step %d: %s has %v", step, dir, steps)}
+	}
+	return checkpoint.StepDir(dir, step), step, nil
+}
+
+// trained loads a model folder into a sampler.
+func (s *session) trained(ctx context.Context, folder string, version int64) (*trained, error) {
+	t, err := newTask(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := hf.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(m.Tokenizer, t.tokenizer.JSON()) {
+		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, s.cfg.Task.Name)
+	}
+	policy, wait := newSampler(ctx, s)
+	stop := func() { _ = wait() } // its work is done
+	if err := policy.use(ctx, version, m.Config, m.Weights); err != nil {
+		stop()
+		return nil, err
+	}
+	return &trained{s, t, policy, version, stop}, nil
+}

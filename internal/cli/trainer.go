@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+func (a *app) trainerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
+		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
+				view := s.newProgress(a.out)
+				defer view.Close()
+				return s.train(ctx, run, t, view)
+			}
+			err := a.runRole(cmd, role{
+				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train,
+			})
+			// SIGTERM is how an orchestrator ends a role in order. Somebody's Ctrl-C cuts the training short.
+			if signal := received(cmd.Context()); err == nil && signal != nil && signal.Signal == os.Interrupt {
+				return interrupted(cmd.Context(), nil)
+			}
+			return err
+		},
+	}
+}
+
+// train is the trainer's role, with the scores on held-out questions beside it.
+func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *report.Progress) error {
+	dir, err := s.folder()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "metrics.jsonl")
+	metrics, err := report.NewRecorder(file)
+	if err != nil {
+		return err
+	}
+	defer metrics.Close()
+	if before, err := report.ReadMetrics(file); err == nil { // what is broken in it is told where it is used
+		view.History(before)
+	}
+	s.warnUnread()
+	book := &recordBook{session: s, run: run, file: metrics, view: view}
+	engine, err := newEngine(ctx, s.cfg, t)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	prompts, err := t.data.Prompts(tasks.Train, s.cfg.Run.Seed)
+	if err != nil {
+		return err
+	}
+	stream, err := trainer.OverStreams(run, s.cfg.Weights)
+	if err != nil {
+		return err
+	}
+	collectors, err := trainer.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
+	after, err := killAfter(s.environ)
+	if err != nil {
+		return err
+	}
+	s.health.Set("run", nil)
+	passes := new(atomic.Int64)
+	defer s.watchWork(ctx, s.trainerWork(run, passes))()
+	worker := streams.WorkerName("trainer")
+	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "trainer", worker)
+	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "trainer", worker)
+
+	// Only when something happens does the trainer hold the run's folder: one that is refused leaves no mark. Nor does one
+	// leave its settings where others trained the run, until a step of its own is done.
+	steps, err := checkpoint.Steps(s.cfg.Trainer.Checkpoint.Dir)
+	if err != nil {
+		return err
+	}
+	used := len(steps) == 0
+	note := sync.OnceFunc(func() {
+		if err := s.noteConfig(); err != nil {
+			s.log.Warn("note how the run is configured", "err", err)
+		}
+	})
+
+	group, ctx := errgroup.WithContext(ctx)
+	trained, done := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer done()
+		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
+			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: t.agent.Opening, Demonstrations: t.demonstrations,
+			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
+			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
+			Metrics:   collectors,
+			Settings:  settings(s.cfg),
+			Observer: func(e schemas.Event) {
+				if used {
+					note()
+				}
+				book.add(ctx, e)
+			},
+			After: func(stage string) {
+				used = used || stage == "record"
+				if after != nil {
+					after(stage)
+				}
+			},
+			Reported: func() int64 { return s.reported(file) },
+		})
+	})
+	switch {
+	case s.cfg.Eval.Every == 0:
+	case len(t.data.Questions[tasks.Validation]) == 0:
+		s.log.Warn("no version is scored: there is no question in the validation split", "task", s.cfg.Task.Name)
+	default:
+		group.Go(func() error { return s.scoreVersions(trained, run, t, book) })
+	}
+	return group.Wait()
+}
+
+// reported is the newest step that a metrics file has.
+func (s *session) reported(file string) (newest int64) {
+	records, err := report.ReadMetrics(file)
+	if err != nil {
+		s.log.Warn("whether a step is missing is not known", "file", file, "err", err)
+		return math.MaxInt64
+	}
+	for _, r := range records {
+		if r.Type == string(schemas.EventStepDone) {
+			newest = max(newest, r.Step)
+		}
+	}
+	return newest
+}
+
+// recordBook writes down what happens: in metrics.jsonl, on the screen, and as events for others to see.
+type recordBook struct {
+	*session
+	run  *streams.Run
+	file *report.Recorder
+	view *report.Progress
+}
+
+func (b *recordBook) add(ctx context.Context, e schemas.Event) {
+	switch {
+	case e.Type == trainer.EventColdStart:
+		b.view.ColdStart(e.Metrics)
+	case e.Type == trainer.EventDropped:
+		b.view.Dropped(e.Step, int(e.Metrics[trainer.KeyDropped]), int(e.Metrics[trainer.KeyKept]), e.Message)
+		if e.Message == "" {
+			return
+		}
+	case len(e.Metrics) > 0:
+		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
+		if err := b.file.Append(rec); err != nil {
+			b.log.Warn("write down a step", "err", err)
+		}
+		b.view.Add(rec)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := b.run.Emit(ctx, &e); err != nil {
+		b.log.Debug("emit an event", "type", e.Type, "err", err)
+	}
+}

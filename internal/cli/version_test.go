@@ -1,0 +1,22 @@
+package cli
+
+import (
+	"runtime/debug"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestABuildIsNamedByTheLinkerElseByGo(t *testing.T) {
+	t.Parallel()
+	v, c := build(nil, false)
+	require.Equal(t, "dev unknown", v+" "+c)
+	installed := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}
+	v, c = build(installed, true)
+	require.Equal(t, "v1.2.3 unknown", v+" "+c)
+	checkout := &debug.BuildInfo{
+		Main: debug.Module{Version: "(devel)"}, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}},
+	}
+	v, c = build(checkout, true)
+	require.Equal(t, "dev abc", v+" "+c)
+}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+// visit opens a run to look at it: at the named broker, else at the one that its folder on this machine names. The
+// streams of an embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
+func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
+	broker := s.restingBroker(ctx) // a large store takes a while to open
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if broker != nil {
+		role = streams.RoleAdmin
+	} else if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
+		s.cfg.Broker.URL = url
+	}
+	stop := func() {
+		if broker != nil {
+			broker.Shutdown()
+		}
+	}
+	conn, err := s.connect(ctx, broker, role)
+	if err != nil {
+		stop()
+		return nil, false, nil, err
+	}
+	leave = func() { conn.Close(); stop() }
+	run, err = conn.Attach(ctx, s.cfg.Run.Name)
+	if err != nil {
+		leave()
+		if errors.Is(err, streams.ErrNoRun) {
+			err = fmt.Errorf("%w: is --run.name right, and the broker (%s)?", err, s.brokerURL())
+		}
+		return nil, false, nil, err
+	}
+	return run, broker == nil, leave, nil
+}
+
+// restingBroker serves the streams of the run's embedded broker to this process alone, nil if it has none here or
+// some process holds them.
+func (s *session) restingBroker(ctx context.Context) *streams.Broker {
+	if s.cfg.Broker.URL != "" || s.cfg.Broker.Cluster.Name != "" {
+		return nil
+	}
+	if _, err := os.Stat(s.cfg.Broker.StoreDir); err != nil {
+		return nil
+	}
+	if shared, _ := filepath.Glob(filepath.Join(s.cfg.Broker.StoreDir, "jetstream", "*", "_js_")); len(shared) > 0 {
+		return nil // one of a cluster's: alone it does not know what the others agreed on
+	}
+	broker, err := streams.StartBroker(ctx, streams.BrokerConfig{
+		StoreDir: s.cfg.Broker.StoreDir, SyncAlways: true, MaxPayload: s.cfg.Broker.MaxPayload,
+		MaxBufferedBytes: s.cfg.Broker.MaxBufferedBytes,
+	}, nil)
+	if err != nil {
+		s.log.Debug("the streams are not at rest", "err", err)
+		return nil
+	}
+	return broker
+}
