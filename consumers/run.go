@@ -12,13 +12,23 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
-// Stream is what an inference consumer needs of the message stream; streams.Run is one.
+// Stream is what an inference consumer needs of the message stream: see [OnRun].
 type Stream interface {
 	ManifestSource
-	ServeGenerate(ctx context.Context, engine string, h streams.GenerateHandler, opts ...streams.GenerateOption) error
+	ServeGenerate(ctx context.Context, engine string, h generate.Handler, opts ...generate.Option) error
 	Emit(ctx context.Context, e *schemas.Event) error
+}
+
+// OnRun is the Stream of a run.
+func OnRun(run *streams.Run) Stream { return onRun{run} }
+
+type onRun struct{ *streams.Run }
+
+func (r onRun) ServeGenerate(ctx context.Context, engine string, h generate.Handler, opts ...generate.Option) error {
+	return generate.Serve(ctx, r.Run, engine, h, opts...)
 }
 
 // Deps are what Run is given.
@@ -109,7 +119,7 @@ const lastAnswers = 2 * time.Second
 // serve answers the stream's calls with the engine. The engine's own queue bounds those that wait.
 func serve(ctx context.Context, cfg Config, stream Stream, engine *Engine) error {
 	err := stream.ServeGenerate(ctx, cfg.Name, engine.Generate,
-		streams.WithMaxCalls(cfg.running()+cfg.Queue), streams.WithForget(engine.Forget))
+		generate.WithMaxCalls(cfg.running()+cfg.Queue), generate.WithForget(engine.Forget))
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve generate calls as %s: %w", cfg.Name, err)
 	}

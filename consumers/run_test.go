@@ -23,13 +23,11 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-var (
-	_ Stream       = (*streams.Run)(nil)
-	_ WeightLoader = (*streams.Weights)(nil)
-)
+var _ WeightLoader = (*streams.Weights)(nil)
 
 // publish makes a version visible as the trainer does.
 func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
@@ -86,7 +84,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, cfg, Deps{
-			Run: "test", Stream: run, Weights: weights, NewDecoder: newNativeDecoder, Tokenizer: numbers{},
+			Run: "test", Stream: OnRun(run), Weights: weights, NewDecoder: newNativeDecoder, Tokenizer: numbers{},
 			Registerer: prometheus.NewRegistry(), Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
@@ -104,7 +102,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	require.NoError(t, <-ready)
 	require.Equal(t, int64(0), <-applied)
 
-	generator := run.Generator(streams.GeneratorOptions{})
+	generator := generate.NewClient(run, generate.ClientOptions{})
 	defer generator.Close()
 	tokens := []int32{1, 2, 3}
 	for turn := range 4 {
@@ -148,7 +146,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 // fakeStream is a message stream that nobody calls over.
 type fakeStream struct{ *fakeWeightSource }
 
-func (fakeStream) ServeGenerate(ctx context.Context, _ string, _ streams.GenerateHandler, _ ...streams.GenerateOption) error {
+func (fakeStream) ServeGenerate(ctx context.Context, _ string, _ generate.Handler, _ ...generate.Option) error {
 	<-ctx.Done()
 	return nil
 }
@@ -250,10 +248,10 @@ func BenchmarkOverTheStream(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var group errgroup.Group
 	group.Go(func() error { return e.Run(ctx) })
-	group.Go(func() error { return serve(ctx, cfg, run, e) })
+	group.Go(func() error { return serve(ctx, cfg, OnRun(run), e) })
 	_, err := e.Swap(b.Context(), nativeSnapshot(b, 0))
 	require.NoError(b, err)
-	generator := run.Generator(streams.GeneratorOptions{})
+	generator := generate.NewClient(run, generate.ClientOptions{})
 	var sampled, episodes atomic.Int64
 	b.SetParallelism(128)
 	b.ResetTimer()

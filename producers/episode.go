@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // Episode is one rollout while it runs, and the only place that records it. Its methods are for the one
@@ -159,7 +159,7 @@ func (e *Episode) Generate(ctx context.Context, options GenerateOptions) ([]int3
 	return g.Tokens, g.Stop, nil
 }
 
-func (e *Episode) sampled(segment int, g *streams.Generation) {
+func (e *Episode) sampled(segment int, g *generate.Result) {
 	s := &e.segments[segment]
 	turn := schemas.Turn{Segment: segment, Start: len(s.Tokens), End: len(s.Tokens) + len(g.Tokens)}
 	s.Tokens = append(s.Tokens, g.Tokens...)

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 func evalConfig() producers.EvalConfig {
@@ -32,7 +32,7 @@ func evalPrompts() []schemas.Prompt {
 func reader(t *testing.T) policyFunc {
 	t.Helper()
 	tok := newTokenizer(t)
-	return func(_ context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	return func(_ context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 		say := "<search> finland </search>"
 		if context := tok.Decode(r.Tokens); strings.Contains(context, "<info>") {
 			_, info, _ := strings.Cut(context, "<info>")
@@ -41,7 +41,7 @@ func reader(t *testing.T) policyFunc {
 				say = "<answer> " + strings.Fields(after)[0] + " </answer>"
 			}
 		}
-		g := &streams.Generation{Tokens: tok.Encode(say), Stop: schemas.GenerateStopToken}
+		g := &generate.Result{Tokens: tok.Encode(say), Stop: schemas.GenerateStopToken}
 		g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
 		return g, nil
 	}
@@ -71,7 +71,7 @@ func TestEvaluateWithoutTheTool(t *testing.T) {
 }
 
 func TestEvaluateSaysWhatWentWrong(t *testing.T) {
-	env := newEnvironment(t, policyFunc(func(context.Context, *schemas.GenerateRequest) (*streams.Generation, error) {
+	env := newEnvironment(t, policyFunc(func(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
 		return nil, errors.New("no engine")
 	}))
 	_, err := producers.Evaluate(context.Background(), env, evalPrompts(), evalConfig())

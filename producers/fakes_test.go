@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // corpus is a small world to search in.
@@ -57,7 +57,7 @@ type scripted struct {
 	forgot   []string
 }
 
-func (p *scripted) Generate(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+func (p *scripted) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -76,7 +76,7 @@ func (p *scripted) Generate(ctx context.Context, r *schemas.GenerateRequest) (*s
 	if p.versions != nil {
 		version = p.versions[i]
 	}
-	g := &streams.Generation{Stop: schemas.GenerateStopToken, Engine: "script"}
+	g := &generate.Result{Stop: schemas.GenerateStopToken, Engine: "script"}
 	for k, id := range p.tok.Encode(p.lines[i]) {
 		if k == r.MaxTokens {
 			g.Stop = schemas.GenerateLength
@@ -97,9 +97,9 @@ func (p *scripted) Forget(episode string) error {
 }
 
 // policyFunc is a policy that is one function.
-type policyFunc func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error)
+type policyFunc func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error)
 
-func (f policyFunc) Generate(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+func (f policyFunc) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	return f(ctx, r)
 }
 

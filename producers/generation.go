@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // checkGeneration refuses what would make a trajectory inexact, before any of it is recorded.
-func checkGeneration(g *streams.Generation, maxTokens int) error {
+func checkGeneration(g *generate.Result, maxTokens int) error {
 	switch {
 	case g == nil || len(g.Tokens) == 0:
 		return errors.New("the policy returned no token")

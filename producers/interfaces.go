@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // Policy continues a context. It fails only for reasons that are not the agent's.
 type Policy interface {
-	Generate(ctx context.Context, request *schemas.GenerateRequest) (*streams.Generation, error)
+	Generate(ctx context.Context, request *schemas.GenerateRequest) (*generate.Result, error)
 }
 
 // Forgetter is a Policy that keeps something for each episode. Forget is called once, when one has ended.

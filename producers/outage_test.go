@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -118,7 +119,7 @@ func testOutage(t *testing.T, storeLost bool) {
 	away.Store(true)
 	reached, cut := make(chan struct{}, 2), make(chan error, 2)
 	quick := fresh(t)
-	o.produce(2, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	o.produce(2, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 		if !away.Load() {
 			return quick(ctx, r)
 		}
@@ -153,7 +154,7 @@ func TestWhatIsRolledOutOutlivesItsLease(t *testing.T) {
 	reached, released := make(chan struct{}, 1), make(chan struct{})
 	var asked atomic.Int32
 	quick := fresh(t)
-	o.produce(1, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	o.produce(1, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 		if r.Episode == "g0-0-0" {
 			asked.Add(1)
 			reached <- struct{}{}

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 func TestGoldenTranscript(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTimeLimitPublishesWhatWasSampled(t *testing.T) {
 }
 
 func TestRolloutRefusesInexactGenerations(t *testing.T) {
-	for name, g := range map[string]*streams.Generation{
+	for name, g := range map[string]*generate.Result{
 		"no token":          {},
 		"too few logprobs":  {Tokens: []int32{1, 2}, Logprobs: []float32{-1}, Versions: []int32{0, 0}},
 		"too many tokens":   {Tokens: make([]int32, 200), Logprobs: make([]float32, 200), Versions: make([]int32, 200)},
@@ -189,7 +189,7 @@ func TestRolloutRefusesInexactGenerations(t *testing.T) {
 		"nothing came back": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := newEnvironment(t, policyFunc(func(context.Context, *schemas.GenerateRequest) (*streams.Generation, error) { return g, nil }))
+			env := newEnvironment(t, policyFunc(func(context.Context, *schemas.GenerateRequest) (*generate.Result, error) { return g, nil }))
 			_, _, err := producers.Rollout(context.Background(), newTicket(0), env)
 			require.ErrorContains(t, err, "returned")
 		})
@@ -208,10 +208,10 @@ func TestEpisodeRecordsEveryTokenOnce(t *testing.T) {
 		}
 		var model [][]entry // what an append-only log of the same acts holds
 		tokens := rapid.SliceOfN(rapid.Int32Range(0, 50), 1, 6)
-		policy := policyFunc(func(_ context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+		policy := policyFunc(func(_ context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 			context := model[len(model)-1]
 			require.Len(rt, r.Tokens, len(context))
-			g := &streams.Generation{Tokens: tokens.Draw(rt, "sampled")}
+			g := &generate.Result{Tokens: tokens.Draw(rt, "sampled")}
 			g.Tokens = g.Tokens[:min(len(g.Tokens), r.MaxTokens)]
 			for _, token := range g.Tokens {
 				g.Logprobs = append(g.Logprobs, -rapid.Float32Range(0, 10).Draw(rt, "logprob"))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 func config() producers.Config {
@@ -46,7 +46,7 @@ func TestFailuresReturnTheTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int32
 		right := &scripted{tok: newTokenizer(t), lines: rightLines}
-		policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+		policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 			if calls.Add(1) <= 2 {
 				return nil, errors.New("no engine")
 			}
@@ -63,7 +63,7 @@ func TestFailuresReturnTheTicket(t *testing.T) {
 }
 
 func TestTheLastFailureClosesTheSample(t *testing.T) {
-	policy := policyFunc(func(context.Context, *schemas.GenerateRequest) (*streams.Generation, error) {
+	policy := policyFunc(func(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
 		return nil, errors.New("no engine")
 	})
 	ticket := newTicket(3)
@@ -99,7 +99,7 @@ func TestNothingIsLostBetweenPublishAndDone(t *testing.T) {
 func fresh(t *testing.T) policyFunc {
 	t.Helper()
 	tok := newTokenizer(t)
-	return func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	return func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 		return (&scripted{tok: tok, lines: []string{"<answer> helsinki </answer>"}}).Generate(ctx, r)
 	}
 }
@@ -108,7 +108,7 @@ func fresh(t *testing.T) policyFunc {
 func blocked(t *testing.T, reached chan<- struct{}) policyFunc {
 	t.Helper()
 	first := &scripted{tok: newTokenizer(t), lines: []string{"<search> sweden </search>"}, versions: []int32{5}}
-	return func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+	return func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 		if g, err := first.Generate(ctx, r); err == nil {
 			return g, nil
 		}
@@ -150,7 +150,7 @@ func TestATicketOfACancelledGroupIsClosedUnserved(t *testing.T) {
 		s := newStream()
 		s.left = 1
 		asked := false
-		p := start(t, config(), s, newEnvironment(t, policyFunc(func(ctx context.Context, _ *schemas.GenerateRequest) (*streams.Generation, error) {
+		p := start(t, config(), s, newEnvironment(t, policyFunc(func(ctx context.Context, _ *schemas.GenerateRequest) (*generate.Result, error) {
 			asked = ctx.Err() == nil
 			return nil, errors.New("asked")
 		})))
@@ -176,7 +176,7 @@ func TestALostLeaseIsAbandonedSilently(t *testing.T) {
 		s.offer(newTicket(1), 1)
 		cfg := config()
 		cfg.Concurrency = 1
-		p := start(t, cfg, s, newEnvironment(t, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+		p := start(t, cfg, s, newEnvironment(t, policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 			if r.Episode == "g0-0-0" {
 				return stuck(ctx, r)
 			}
@@ -201,7 +201,7 @@ func TestDraining(t *testing.T) {
 				reached := make(chan struct{}, 2)
 				quick, stuck := fresh(t), blocked(t, reached)
 				release := make(chan struct{})
-				policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+				policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 					if r.Episode == "g1-0-0" {
 						return stuck(ctx, r)
 					}
@@ -269,7 +269,7 @@ func TestATimeoutBeforeTheFirstTokenReturnsTheTicket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := fresh(t)
 		began := time.Now()
-		policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+		policy := policyFunc(func(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 			if time.Since(began) < 10*time.Minute {
 				<-ctx.Done()
 				return nil, ctx.Err()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // worker serves tickets; its slots share it.
@@ -119,7 +120,7 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	case errors.Is(err, errDraining):
 		w.env.Metrics.episodeDropped("drained")
 		w.release(settling, lease, 0, log)
-	case errors.Is(err, errUnserved), errors.Is(err, streams.ErrUnserved):
+	case errors.Is(err, errUnserved), errors.Is(err, generate.ErrUnserved):
 		w.env.Metrics.episodeDropped("unserved")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)

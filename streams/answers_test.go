@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // Defect S15: an engine sends its chunks to whatever reply subject a call names. With keys each role has an account of its own, so
@@ -25,13 +26,13 @@ func TestAnEngineAnswersItsCallerAlone(t *testing.T) {
 	served := make(chan struct{}, 2*len(targets()))
 	engine := l.as(t, streams.RoleInference)
 	go func() {
-		_ = engine.ServeGenerate(t.Context(), "engine", func(_ context.Context, _ *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+		_ = generate.Serve(t.Context(), engine, "engine", func(_ context.Context, _ *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 			served <- struct{}{}
 			return emit(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength})
 		})
 	}()
 	request := &schemas.GenerateRequest{Run: "test", Episode: "e", Tokens: []int32{1}, MaxTokens: 1, Temperature: 1}
-	generator := l.as(t, streams.RoleProducer).Generator(streams.GeneratorOptions{})
+	generator := generate.NewClient(l.as(t, streams.RoleProducer), generate.ClientOptions{})
 	defer generator.Close()
 	_, err = generator.Generate(t.Context(), request)
 	require.NoError(t, err, "the engine answers")

@@ -189,7 +189,7 @@ func (c *Conn) ownKey(ctx context.Context) error {
 		return nil
 	}
 	inbox := c.nc.NewInbox()
-	err := retry(ctx, c.log, "check the key", transient, func(ctx context.Context) error {
+	err := retry(ctx, c.log, "check the key", IsTransient, func(ctx context.Context) error {
 		replies, err := c.nc.SubscribeSync(inbox)
 		if err != nil {
 			return err

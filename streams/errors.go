@@ -36,8 +36,6 @@ var (
 	ErrIdle = errors.New("nothing came")
 	// ErrFenced: another trainer went ahead. It has the run's seat, or it has published other weights.
 	ErrFenced = errors.New("fenced by another trainer")
-	// ErrUnserved: no engine serves a generate call, and its caller is about to stop.
-	ErrUnserved = errors.New("no engine serves the call")
 	// ErrNoWeights: no policy version is published, or not the one asked for.
 	ErrNoWeights = errors.New("no weights published")
 )

@@ -78,7 +78,7 @@ func (o FeedOptions) validate() error {
 	if o.AckWait < 100*time.Millisecond {
 		faults = append(faults, fmt.Errorf("ack_wait: %s: must be at least 100ms", o.AckWait))
 	}
-	return errors.Join(append(faults, checkName("durable", o.Durable))...)
+	return errors.Join(append(faults, CheckName("durable", o.Durable))...)
 }
 
 // Delivery is one message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -92,7 +93,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
-		served <- inference.ServeGenerate(serving, "e1", func(_ context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+		served <- generate.Serve(serving, inference, "e1", func(_ context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 			return emit(&schemas.GenerateChunk{
 				Tokens: schemas.Int32s{7}, Logprobs: schemas.Float32s{-1}, Versions: schemas.Runs{0}, Done: true, Stop: schemas.GenerateLength,
 			})
@@ -102,7 +103,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	source, err := producer.Tickets(ctx, streams.TicketOptions{})
 	require.NoError(t, err)
 	defer source.Close()
-	generator := producer.Generator(streams.GeneratorOptions{})
+	generator := generate.NewClient(producer, generate.ClientOptions{})
 	defer generator.Close()
 	for i := range 3 {
 		lease, err := source.Take(ctx)

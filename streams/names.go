@@ -9,9 +9,9 @@ import (
 // maxName bounds a run, task, group, producer or engine name, in bytes.
 const maxName = 64
 
-// checkName says whether a name can be one token of a subject and part of a stream name: letters, digits,
+// CheckName says whether a name can be one token of a subject and part of a stream name: letters, digits,
 // '_' and '-', 1 to 64 bytes.
-func checkName(what, name string) error {
+func CheckName(what, name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: %s is empty", ErrName, what)
 	}
@@ -29,7 +29,7 @@ func checkName(what, name string) error {
 }
 
 // CheckRunName says whether a run may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
-func CheckRunName(run string) error { return checkName("run", run) }
+func CheckRunName(run string) error { return CheckName("run", run) }
 
 // WorkerName is unique among the processes of a run, and a name that subjects carry: the kind of worker, the machine's
 // name and the process id. kind is short, of the characters of a name.
@@ -45,7 +45,7 @@ func WorkerName(kind string) string {
 func workerName(kind, host string, process int) string {
 	name := []byte(host)
 	for i, c := range name {
-		if checkName("host", string(c)) != nil {
+		if CheckName("host", string(c)) != nil {
 			name[i] = '-'
 		}
 	}
@@ -55,7 +55,7 @@ func workerName(kind, host string, process int) string {
 }
 
 // names are the streams, buckets and subjects of one run. Names given to its methods must have passed
-// checkName.
+// CheckName.
 type names struct {
 	run                                     string
 	tickets, trajectories, rejected, events string // streams
@@ -96,7 +96,7 @@ func (n names) groupTickets(group string) string { return n.prefix() + "tickets.
 // releasedKey is where RELEASED counts for a ticket, by its subject; "" for one that is not a ticket's.
 func (n names) releasedKey(ticket string) string {
 	group, sample, ok := sampleOf(ticket)
-	if !ok || checkName("group", group) != nil {
+	if !ok || CheckName("group", group) != nil {
 		return ""
 	}
 	return group + "." + strconv.Itoa(sample)
@@ -110,10 +110,8 @@ func (n names) eventSubject() string                 { return n.prefix() + "even
 // storedSubject is where the broker tells that it has stored something, without the data: "events", or a bucket and a key.
 func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
 
-// generateSubject is shared by all engines in a queue group; generateEngineSubject reaches one of them.
+// generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
 func (n names) generateSubject() string { return n.prefix() + "generate" }
-
-func (n names) generateEngineSubject(engine string) string { return n.prefix() + "generate." + engine }
 
 // trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.
 func (n names) trajectorySubject(oldest int64, producer string) string {

@@ -40,7 +40,7 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 	messages, bytes := w.Messages, w.Bytes
 	what := fmt.Sprintf("read %s of %s", subject, stream)
 	// The bound is on silence, not on the whole: a slow link is no failure while something comes.
-	err = retryWithin(ctx, r.log, what, 10*time.Minute, transient, func(ctx context.Context) error {
+	err = retryWithin(ctx, r.log, what, 10*time.Minute, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, stream, func(ctx context.Context) (err error) {
 			more, err = r.ask(ctx, stream, subject, next, window{Messages: messages, Bytes: bytes}, func(m storedMessage) bool {
 				next = m.sequence + 1

@@ -66,7 +66,7 @@ type origin struct {
 
 // reject copies a message to REJECTED. It is idempotent: the same message is kept once for a reason.
 func (r *Run) reject(ctx context.Context, from origin, reason Reason, detail string, data []byte) error {
-	if err := checkName("reason", string(reason)); err != nil {
+	if err := CheckName("reason", string(reason)); err != nil {
 		return err
 	}
 	h := nats.Header{}

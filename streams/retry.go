@@ -94,9 +94,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// transient says whether a later attempt at the same call may succeed: the broker is away, restarting, full,
+// IsTransient says whether a later attempt at the same call may succeed: the broker is away, restarting, full,
 // overrun or between leaders.
-func transient(err error) bool {
+func IsTransient(err error) bool {
 	if errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
 		return false
 	}

@@ -20,7 +20,7 @@ func TestWhatALaterAttemptMayMend(t *testing.T) {
 		false: {ErrDenied, nats.ErrConnectionClosed, nats.ErrMaxPayload, errors.New("of its own kind")},
 	} {
 		for _, err := range errs {
-			require.Equal(t, want, transient(fmt.Errorf("send part 1 of 2: %w", err)), err)
+			require.Equal(t, want, IsTransient(fmt.Errorf("send part 1 of 2: %w", err)), err)
 		}
 	}
 }

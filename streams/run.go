@@ -34,6 +34,15 @@ func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
 // Name is the run's name.
 func (r *Run) Name() string { return r.run }
 
+// GenerateSubject begins the subjects of the run's generate calls: see package generate.
+func (r *Run) GenerateSubject() string { return r.names.generateSubject() }
+
+// NATS is the run's connection without JetStream, for requests that no stream stores.
+func (r *Run) NATS() *nats.Conn { return r.nc }
+
+// Log is where the run's connection logs.
+func (r *Run) Log() *slog.Logger { return r.log }
+
 // Topology is what the run was opened with, by whoever did.
 func (r *Run) Topology() Topology { return r.topology }
 
@@ -56,7 +65,7 @@ func (r *Run) epoch() uint64 {
 // Await returns when the broker has every stream of the run. A broker whose store was lost is without them until its own process, or
 // an operator, has made them anew.
 func (r *Run) Await(ctx context.Context) error {
-	absent := func(err error) bool { return transient(err) || errors.Is(err, jetstream.ErrStreamNotFound) }
+	absent := func(err error) bool { return IsTransient(err) || errors.Is(err, jetstream.ErrStreamNotFound) }
 	for _, name := range []string{
 		r.names.tickets, r.names.trajectories, r.names.rejected, r.names.events,
 		"KV_" + r.names.control, "KV_" + r.names.weights, "OBJ_" + r.names.shards,
@@ -77,7 +86,7 @@ func (r *Run) Await(ctx context.Context) error {
 // call makes attempts at a broker call until one succeeds, ctx ends, or it fails for good: see retry. A denial
 // of a subject that contains needle is such an end.
 func (r *Run) call(ctx context.Context, what, needle string, attempt func(context.Context) error) error {
-	return retry(ctx, r.log, what, transient, func(ctx context.Context) error {
+	return retry(ctx, r.log, what, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, needle, attempt)
 	})
 }

@@ -76,7 +76,7 @@ type objectShards struct{ run *Run }
 func (o objectShards) transfer(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
 	limit := 30*time.Second + time.Duration(size)*time.Second/(8<<20)
 	bucket := o.run.names.shards
-	return retryWithin(ctx, o.run.log, what, limit, transient, func(ctx context.Context) error {
+	return retryWithin(ctx, o.run.log, what, limit, IsTransient, func(ctx context.Context) error {
 		return o.run.conn.guard(ctx, bucket, func(ctx context.Context) error {
 			store, err := o.run.js.ObjectStore(ctx, bucket)
 			if err != nil {

@@ -77,7 +77,7 @@ func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource
 	if options.Producer == "" {
 		options.Producer = "tickets"
 	}
-	if err := checkName("producer", options.Producer); err != nil {
+	if err := CheckName("producer", options.Producer); err != nil {
 		return nil, err
 	}
 	if options.MaxLeases < 0 {

@@ -116,7 +116,7 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 	}
 	timeout := attemptTimeout + time.Duration(len(data))*time.Second/minRate
 	id = messageID(id, data)
-	return retryWithin(ctx, r.log, what, timeout, transient, func(ctx context.Context) error {
+	return retryWithin(ctx, r.log, what, timeout, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
 			if len(data) <= room {
 				return r.publishWhole(ctx, stream, subject, id, header, data)

@@ -82,7 +82,7 @@ func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) erro
 }
 
 func (r *Run) issue(ctx context.Context, id string, m *nats.Msg) error {
-	return retry(ctx, r.log, "issue ticket "+id, transient, func(ctx context.Context) error {
+	return retry(ctx, r.log, "issue ticket "+id, IsTransient, func(ctx context.Context) error {
 		err := r.conn.guard(ctx, m.Subject, func(ctx context.Context) error {
 			return r.publishWhole(ctx, r.names.tickets, m.Subject, id, nil, m.Data)
 		})
@@ -108,7 +108,7 @@ func (r *Run) checkTicket(t *schemas.Ticket) error {
 	if want := t.Group + "-" + strconv.Itoa(t.Sample); t.ID != want {
 		return fmt.Errorf("%w: id %q: must be %q, of its group and sample", ErrName, t.ID, want)
 	}
-	return errors.Join(checkName("task", t.Task), checkName("group", t.Group))
+	return errors.Join(CheckName("task", t.Task), CheckName("group", t.Group))
 }
 
 // OutstandingTickets counts the tickets that are issued and not done, leased ones included.
@@ -127,7 +127,7 @@ func (r *Run) OutstandingTickets(ctx context.Context) (int, error) {
 // WithdrawTickets removes the tickets of a group that are not done, leased or not. A producer that has one
 // finds out by the run's control, and its Done does no harm.
 func (r *Run) WithdrawTickets(ctx context.Context, group string) error {
-	if err := checkName("group", group); err != nil {
+	if err := CheckName("group", group); err != nil {
 		return err
 	}
 	if err := r.held(ctx); err != nil {

@@ -21,7 +21,7 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if t.Run != r.run {
 		return fmt.Errorf("publish trajectory %s: it is of run %q, this is %q", t.ID, t.Run, r.run)
 	}
-	if err := checkName("producer", t.Producer); err != nil {
+	if err := CheckName("producer", t.Producer); err != nil {
 		return fmt.Errorf("publish trajectory %s: %w", t.ID, err)
 	}
 	// The buffers are large and short-lived: making each anew costs as much as filling it. The connection copies
@@ -43,7 +43,7 @@ func (r *Run) CloseGroup(ctx context.Context, g *schemas.GroupClosed) error {
 	if g.Run != r.run {
 		return fmt.Errorf("close group %s: it is of run %q, this is %q", g.Group, g.Run, r.run)
 	}
-	if err := checkName("producer", g.Producer); err != nil {
+	if err := CheckName("producer", g.Producer); err != nil {
 		return fmt.Errorf("close group %s: %w", g.Group, err)
 	}
 	data, err := schemas.Marshal(g)

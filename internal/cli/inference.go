@@ -46,7 +46,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	}
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
-		Run: run.Name(), Stream: run, Weights: weights, NewDecoder: newDecoder(s.cfg),
+		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, NewDecoder: newDecoder(s.cfg),
 		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Registerer: s.registry, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 func (a *app) producerCommand() *cobra.Command {
@@ -35,7 +36,7 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 		return err
 	}
 	defer tickets.Close()
-	generator := run.Generator(streams.GeneratorOptions{Ending: ctx.Done()})
+	generator := generate.NewClient(run, generate.ClientOptions{Ending: ctx.Done()})
 	defer generator.Close()
 	s.health.Set("run", nil)
 	s.log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // sampler is a private inference engine: a policy whose version changes only when its owner says so, which
@@ -44,8 +45,8 @@ func (p *sampler) use(ctx context.Context, version int64, model gpu.Config, w *g
 }
 
 // Generate makes the sampler a producers.Policy.
-func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*streams.Generation, error) {
-	out := &streams.Generation{}
+func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*generate.Result, error) {
+	out := &generate.Result{}
 	err := p.engine.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
 		out.Tokens = append(out.Tokens, c.Tokens...)
 		out.Logprobs = append(out.Logprobs, c.Logprobs...)

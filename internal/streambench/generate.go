@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // GenerateReport is what the wire adds to a generate call: the engine answers at once, with one token.
@@ -26,12 +27,12 @@ const promptTokens = 512
 func measureGenerate(ctx context.Context, config Config, run *streams.Run) (report GenerateReport, err error) {
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- run.ServeGenerate(serving, "bench", answer) }()
+	go func() { served <- generate.Serve(serving, run, "bench", answer) }()
 	defer func() {
 		stop()
 		err = errors.Join(err, <-served)
 	}()
-	g := run.Generator(streams.GeneratorOptions{})
+	g := generate.NewClient(run, generate.ClientOptions{})
 	defer g.Close()
 	call := func(ctx context.Context, episode string) error {
 		_, err := g.Generate(ctx, &schemas.GenerateRequest{

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // runName is the same on every lane's broker.
@@ -30,7 +31,7 @@ type lane struct {
 	run       *streams.Run
 	weights   *streams.Weights
 	manifests jetstream.KeyValue
-	caller    *streams.Generator
+	caller    *generate.Client
 	taps      []*tap
 
 	// consuming ends with stop.
@@ -73,7 +74,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	if l.manifests, err = js.KeyValue(ctx, "WEIR_"+runName+"_WEIGHTS"); err != nil {
 		return nil, err
 	}
-	l.caller = l.run.Generator(streams.GeneratorOptions{})
+	l.caller = generate.NewClient(l.run, generate.ClientOptions{})
 	running, stop := context.WithCancel(ctx)
 	l.consuming, running = errgroup.WithContext(running)
 	l.stop = stop

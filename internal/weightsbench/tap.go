@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // tap is a consumer's stream and its loader of weights, which notes when what passes through passed.
@@ -68,12 +69,12 @@ func (t *tap) Emit(ctx context.Context, e *schemas.Event) error {
 }
 
 // ServeGenerate counts the tokens that leave.
-func (t *tap) ServeGenerate(ctx context.Context, engine string, h streams.GenerateHandler, opts ...streams.GenerateOption) error {
+func (t *tap) ServeGenerate(ctx context.Context, engine string, h generate.Handler, opts ...generate.Option) error {
 	counting := func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 		return h(ctx, req, func(c *schemas.GenerateChunk) error {
 			t.tokens.Add(int64(len(c.Tokens)))
 			return emit(c)
 		})
 	}
-	return t.Run.ServeGenerate(ctx, engine, counting, opts...)
+	return generate.Serve(ctx, t.Run, engine, counting, opts...)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // oracle is a policy that reads and copies without fault: what a trained one should come to.
 type oracle struct{ task *countries.Task }
 
-func (o oracle) Generate(_ context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+func (o oracle) Generate(_ context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	say := o.next(o.task.Tokenizer.Decode(r.Tokens))
-	g := &streams.Generation{Tokens: o.task.Tokenizer.Encode(say), Stop: schemas.GenerateStopToken}
+	g := &generate.Result{Tokens: o.task.Tokenizer.Encode(say), Stop: schemas.GenerateStopToken}
 	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
 	return g, nil
 }
@@ -85,13 +85,13 @@ func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
 // policyThatGuesses searches once and, finding nothing, answers with the question's subject.
 type policyThatGuesses struct{ oracle }
 
-func (p policyThatGuesses) Generate(ctx context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
+func (p policyThatGuesses) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	context := p.task.Tokenizer.Decode(r.Tokens)
 	if !strings.Contains(context, "<info>") {
 		return p.oracle.Generate(ctx, r)
 	}
 	question, _, _ := strings.Cut(context, " ?")
-	g := &streams.Generation{Tokens: p.task.Tokenizer.Encode("<answer>" + question[strings.LastIndex(question, " of ")+len(" of "):] + "</answer>")}
+	g := &generate.Result{Tokens: p.task.Tokenizer.Encode("<answer>" + question[strings.LastIndex(question, " of ")+len(" of "):] + "</answer>")}
 	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
 	return g, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // policy is one that says what a function of the context says.
@@ -22,8 +22,8 @@ type policy struct {
 	say  func(context []int32) []int32
 }
 
-func (p policy) Generate(_ context.Context, r *schemas.GenerateRequest) (*streams.Generation, error) {
-	g := &streams.Generation{Tokens: p.say(r.Tokens), Stop: schemas.GenerateStopToken}
+func (p policy) Generate(_ context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
+	g := &generate.Result{Tokens: p.say(r.Tokens), Stop: schemas.GenerateStopToken}
 	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
 	return g, nil
 }

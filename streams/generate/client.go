@@ -1,4 +1,4 @@
-package streams
+package generate
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
-// GeneratorOptions say when a caller gives an engine up.
-type GeneratorOptions struct {
+// ClientOptions say when a caller gives an engine up.
+type ClientOptions struct {
 	// Silence is how long an engine may say nothing before its call goes on elsewhere; 0 is 5 s. Engines that live
 	// send something every second.
 	Silence time.Duration
@@ -31,8 +32,8 @@ type GeneratorOptions struct {
 	MaxEpisodes int
 }
 
-// Generation is what one call sampled.
-type Generation struct {
+// Result is what one call sampled.
+type Result struct {
 	// Tokens, Logprobs and Versions have one entry a sampled token: its id, its log-probability under the distribution
 	// that drew it, and the policy version.
 	Tokens   []int32
@@ -44,10 +45,10 @@ type Generation struct {
 	Engine string
 }
 
-// Generator calls the run's inference engines. It is safe for concurrent use.
-type Generator struct {
-	run    *Run
-	opts   GeneratorOptions
+// Client calls the run's inference engines. It is safe for concurrent use.
+type Client struct {
+	run    Run
+	opts   ClientOptions
 	prefix string // of reply subjects, ends with a dot
 
 	mu      sync.Mutex
@@ -58,8 +59,8 @@ type Generator struct {
 	engines map[string]string   // by episode
 }
 
-// Generator is a caller of the run's engines. It needs no closing when its connection is closed after it.
-func (r *Run) Generator(opts GeneratorOptions) *Generator {
+// NewClient is a caller of the run's engines. It needs no closing when its connection is closed after it.
+func NewClient(run Run, opts ClientOptions) *Client {
 	if opts.Silence <= 0 {
 		opts.Silence = 5 * time.Second
 	}
@@ -69,14 +70,14 @@ func (r *Run) Generator(opts GeneratorOptions) *Generator {
 	if opts.MaxEpisodes <= 0 {
 		opts.MaxEpisodes = 1 << 16
 	}
-	return &Generator{
-		run: r, opts: opts, prefix: r.nc.NewInbox() + ".",
+	return &Client{
+		run: run, opts: opts, prefix: run.NATS().NewInbox() + ".",
 		calls: make(map[string]*replies), engines: make(map[string]string),
 	}
 }
 
-// Close ends the calls that run with [ErrClosed] and gives the subscription back.
-func (g *Generator) Close() {
+// Close ends the calls that run with [streams.ErrClosed] and gives the subscription back.
+func (g *Client) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
@@ -91,19 +92,19 @@ func (g *Generator) Close() {
 // Generate continues req.Tokens by at most req.MaxTokens tokens. It goes to the engine that served the episode
 // before, if that lives; if an engine dies or stops in the middle, another continues after the tokens that
 // came, so each token comes once and none is sampled again. Without any engine, and while the engines are full, it waits. It fails with
-// [ErrGenerate] if the engines refuse, with [ErrUnserved] where no engine serves it and the caller is stopping, and with the context's error when that ends first: the engine is then told
+// [ErrFailed] if the engines refuse, with [ErrUnserved] where no engine serves it and the caller is stopping, and with the context's error when that ends first: the engine is then told
 // to stop.
 //
 // Invariant: whatever dies in between, the tokens are those that one engine would have sampled, each once.
-func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) (*Generation, error) {
+func (g *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*Result, error) {
 	ask := *req
 	if ask.Run == "" {
-		ask.Run = g.run.run
+		ask.Run = g.run.Name()
 	}
 	if err := ask.Validate(); err != nil {
 		return nil, err
 	}
-	out := new(Generation)
+	out := new(Result)
 	var fault error
 	failures, busy := 0, 0
 	for {
@@ -128,7 +129,7 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 			busy = 0
 		}
 		if failures > g.opts.Retries {
-			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrGenerate, req.Episode, failures, fault)
+			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrFailed, req.Episode, failures, fault)
 		}
 		if stop, over := finished(req, out.Tokens); over {
 			// Only the word that it was the last chunk got lost.
@@ -152,7 +153,7 @@ func (g *Generator) Generate(ctx context.Context, req *schemas.GenerateRequest) 
 
 // Forget tells every engine that the episode will not call again. Call it when an episode ends, unless its last
 // request said so.
-func (g *Generator) Forget(episode string) error {
+func (g *Client) Forget(episode string) error {
 	g.leave(episode)
 	return g.tell(opForget, episode)
 }
@@ -175,7 +176,7 @@ type attemptEnd struct {
 }
 
 // attempt sends the request once and gathers what comes of it into out.
-func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateRequest, out *Generation) (attemptEnd, error) {
+func (g *Client) attempt(ctx context.Context, ask, req *schemas.GenerateRequest, out *Result) (attemptEnd, error) {
 	c, reply, err := g.open()
 	if err != nil {
 		return attemptEnd{}, err
@@ -192,19 +193,19 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 	if err != nil {
 		return attemptEnd{}, err
 	}
-	if limit := g.run.nc.MaxPayload(); int64(len(data)) > limit {
+	if limit := g.run.NATS().MaxPayload(); int64(len(data)) > limit {
 		over = true
-		return attemptEnd{}, fmt.Errorf("%w: a generate call of %d bytes, the broker takes %d", ErrTooLarge, len(data), limit)
+		return attemptEnd{}, fmt.Errorf("%w: a generate call of %d bytes, the broker takes %d", streams.ErrTooLarge, len(data), limit)
 	}
 	direct := g.engineOf(ask.Episode)
-	subject := g.run.names.generateSubject()
+	subject := g.run.GenerateSubject()
 	if direct != "" {
-		subject = g.run.names.generateEngineSubject(direct)
+		subject = engineSubject(subject, direct)
 	}
 	call := &nats.Msg{Subject: subject, Reply: reply, Header: nats.Header{headerCall: {reply}}, Data: data}
-	if err := g.run.nc.PublishMsg(call); err != nil {
+	if err := g.run.NATS().PublishMsg(call); err != nil {
 		over = true
-		if transient(err) {
+		if streams.IsTransient(err) {
 			return attemptEnd{waited: 5, fault: err}, nil
 		}
 		return attemptEnd{}, fmt.Errorf("send a generate call: %w", err)
@@ -235,7 +236,7 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 			out.Engine = chunk.Engine
 			room := req.MaxTokens - len(out.Tokens)
 			if len(chunk.Tokens) > room {
-				return attemptEnd{}, fmt.Errorf("%w: engine %s sent %d tokens more than asked for", ErrGenerate, chunk.Engine, len(chunk.Tokens)-room)
+				return attemptEnd{}, fmt.Errorf("%w: engine %s sent %d tokens more than asked for", ErrFailed, chunk.Engine, len(chunk.Tokens)-room)
 			}
 			out.Tokens = append(out.Tokens, chunk.Tokens...)
 			out.Logprobs = append(out.Logprobs, chunk.Logprobs...)
@@ -250,7 +251,7 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 			}
 			fault := fmt.Errorf("engine %s: %s", chunk.Engine, chunk.Error)
 			if !chunk.Retry {
-				return attemptEnd{}, fmt.Errorf("%w: episode %s: %w", ErrGenerate, req.Episode, fault)
+				return attemptEnd{}, fmt.Errorf("%w: episode %s: %w", ErrFailed, req.Episode, fault)
 			}
 			return attemptEnd{counts: !chunk.Busy, busy: chunk.Busy, fault: fault}, nil
 		}
@@ -259,10 +260,10 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 			return attemptEnd{}, context.Cause(ctx)
 		case <-c.ready:
 			if g.isClosed() {
-				return attemptEnd{}, fmt.Errorf("generate call: %w", ErrClosed)
+				return attemptEnd{}, fmt.Errorf("generate call: %w", streams.ErrClosed)
 			}
 		case <-silence.C:
-			if !g.run.nc.IsConnected() {
+			if !g.run.NATS().IsConnected() {
 				// It is the broker that is away, and no engine's fault.
 				return attemptEnd{waited: 5}, nil
 			}
@@ -272,7 +273,7 @@ func (g *Generator) attempt(ctx context.Context, ask, req *schemas.GenerateReque
 }
 
 // read checks that a chunk is well formed and of this call.
-func (g *Generator) read(m *nats.Msg, ask *schemas.GenerateRequest, chunk *schemas.GenerateChunk) error {
+func (g *Client) read(m *nats.Msg, ask *schemas.GenerateRequest, chunk *schemas.GenerateChunk) error {
 	if err := schemas.Unmarshal(m.Data, chunk); err != nil {
 		return err
 	}
@@ -286,14 +287,14 @@ func (g *Generator) read(m *nats.Msg, ask *schemas.GenerateRequest, chunk *schem
 }
 
 // open starts listening for one attempt's chunks.
-func (g *Generator) open() (*replies, string, error) {
+func (g *Client) open() (*replies, string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, "", fmt.Errorf("generate call: %w", ErrClosed)
+		return nil, "", fmt.Errorf("generate call: %w", streams.ErrClosed)
 	}
 	if g.sub == nil {
-		sub, err := g.run.nc.Subscribe(g.prefix+"*", g.receive)
+		sub, err := g.run.NATS().Subscribe(g.prefix+"*", g.receive)
 		if err != nil {
 			return nil, "", fmt.Errorf("subscribe to replies: %w", err)
 		}
@@ -306,7 +307,7 @@ func (g *Generator) open() (*replies, string, error) {
 	return c, g.prefix + token, nil
 }
 
-func (g *Generator) receive(m *nats.Msg) {
+func (g *Client) receive(m *nats.Msg) {
 	token := strings.TrimPrefix(m.Subject, g.prefix)
 	g.mu.Lock()
 	c := g.calls[token]
@@ -316,42 +317,42 @@ func (g *Generator) receive(m *nats.Msg) {
 	}
 }
 
-func (g *Generator) forgetCall(reply string) {
+func (g *Client) forgetCall(reply string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.calls, strings.TrimPrefix(reply, g.prefix))
 }
 
-func (g *Generator) isClosed() bool {
+func (g *Client) isClosed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.closed
 }
 
-func (g *Generator) tell(op, data string) error {
-	m := nats.NewMsg(g.run.names.generateControlSubject())
-	m.Header.Set(headerGenerate, op)
+func (g *Client) tell(op, data string) error {
+	m := nats.NewMsg(controlSubject(g.run.GenerateSubject()))
+	m.Header.Set(headerOp, op)
 	m.Data = []byte(data)
-	if err := g.run.nc.PublishMsg(m); err != nil {
+	if err := g.run.NATS().PublishMsg(m); err != nil {
 		return fmt.Errorf("tell the engines to %s: %w", op, err)
 	}
 	return nil
 }
 
-func (g *Generator) engineOf(episode string) string {
+func (g *Client) engineOf(episode string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.engines[episode]
 }
 
-func (g *Generator) leave(episode string) {
+func (g *Client) leave(episode string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.engines, episode)
 }
 
 // remember sends the episode's next call to the same engine.
-func (g *Generator) remember(req *schemas.GenerateRequest, engine string) {
+func (g *Client) remember(req *schemas.GenerateRequest, engine string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if req.Last {
@@ -400,12 +401,13 @@ func (r *replies) take() []*nats.Msg {
 
 // The longest pauses before another try. Where every engine is full, thousands of calls may wait: they ask seldom.
 const (
+	pauseMin = 10 * time.Millisecond
 	pauseMax = time.Second
 	busyMax  = 5 * time.Second
 )
 
 // ending says whether the caller is about to stop.
-func (g *Generator) ending() bool {
+func (g *Client) ending() bool {
 	select {
 	case <-g.opts.Ending:
 		return true
@@ -414,13 +416,13 @@ func (g *Generator) ending() bool {
 	}
 }
 
-// pause waits before another try: backoffMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
+// pause waits before another try: pauseMin doubled n-1 times, at most longest, with jitter so that callers part. n = 0
 // does not wait. The caller's stopping ends it.
-func (g *Generator) pause(ctx context.Context, n int, longest time.Duration) error {
+func (g *Client) pause(ctx context.Context, n int, longest time.Duration) error {
 	if n <= 0 {
 		return nil
 	}
-	d := min(backoffMin<<min(n-1, 10), longest)
+	d := min(pauseMin<<min(n-1, 10), longest)
 	t := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer t.Stop()
 	select {

@@ -1,4 +1,4 @@
-package streams
+package generate
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // full serves no call until it was asked so often.
-func full(asks int, then GenerateHandler) GenerateHandler {
+func full(asks int, then Handler) Handler {
 	return func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 		if asks--; asks >= 0 {
 			return emit(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: "full", Retry: true, Busy: true})
@@ -24,9 +24,9 @@ func full(asks int, then GenerateHandler) GenerateHandler {
 func TestAFullEngineIsWaitedFor(t *testing.T) {
 	f := newFixture(t, true)
 	f.serving(t, "engine", full(7, sampler(1, nil)))
-	g := f.run.Generator(GeneratorOptions{Retries: 1})
+	g := NewClient(f.run, ClientOptions{Retries: 1})
 	defer g.Close()
-	req := &schemas.GenerateRequest{Run: f.run.run, Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
+	req := &schemas.GenerateRequest{Run: f.run.Name(), Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
 	out, err := g.Generate(f.ctx, req)
 	require.NoError(t, err)
 	require.Equal(t, sampled(req, 3), out.Tokens)
@@ -43,21 +43,21 @@ func TestWaitingForAFullEngineEndsWithTheContext(t *testing.T) {
 		}
 		return emit(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: "full", Retry: true, Busy: true})
 	})
-	g := f.run.Generator(GeneratorOptions{Retries: 1})
+	g := NewClient(f.run, ClientOptions{Retries: 1})
 	defer g.Close()
-	req := &schemas.GenerateRequest{Run: f.run.run, Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
+	req := &schemas.GenerateRequest{Run: f.run.Name(), Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
 	_, err := g.Generate(ctx, req)
 	require.ErrorIs(t, err, enough)
-	require.NotErrorIs(t, err, ErrGenerate)
+	require.NotErrorIs(t, err, ErrFailed)
 }
 
 // Defect F9: a producer that was told to stop waited out its grace for engines that were gone. Calls that an engine serves go on.
 func TestACallThatNobodyServesEndsWhenItsCallerStops(t *testing.T) {
 	f := newFixture(t, true)
 	ending, served := make(chan struct{}), make(chan struct{})
-	g := f.run.Generator(GeneratorOptions{Ending: ending})
+	g := NewClient(f.run, ClientOptions{Ending: ending})
 	defer g.Close()
-	req := &schemas.GenerateRequest{Run: f.run.run, Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
+	req := &schemas.GenerateRequest{Run: f.run.Name(), Episode: "e", Tokens: schemas.Int32s{1, 2}, MaxTokens: 3, Temperature: 1}
 	waits := make(chan error, 1)
 	go func() {
 		_, err := g.Generate(f.ctx, req)
@@ -67,7 +67,7 @@ func TestACallThatNobodyServesEndsWhenItsCallerStops(t *testing.T) {
 	require.ErrorIs(t, <-waits, ErrUnserved)
 
 	ending = make(chan struct{})
-	g = f.run.Generator(GeneratorOptions{Ending: ending})
+	g = NewClient(f.run, ClientOptions{Ending: ending})
 	defer g.Close()
 	f.serving(t, "engine", sampler(1, func(i int) error {
 		if i == 1 {

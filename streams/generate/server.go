@@ -1,4 +1,4 @@
-package streams
+package generate
 
 import (
 	"cmp"
@@ -12,46 +12,22 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
-// The generate call is a request over core NATS with a streamed reply. A request goes to the subject that all
-// engines share in a queue group, or to one engine's own; its chunks come to the caller's inbox, counted from 0.
-// A call that waits or is slow is kept alive by empty chunks, so that silence means a dead engine. What a caller
-// tells every engine, to cancel a call or to forget an episode, goes to the control subject.
-const (
-	generateQueue  = "engines"
-	headerGenerate = "Weir-Generate"
-	// headerCall names a call, as who cancels it does: the reply subject that the engine sees may be another.
-	headerCall = "Weir-Call"
-	opCancel   = "cancel" // data: the name of the call
-	opForget   = "forget" // data: the episode
-
-	unknownEpisode = "?" // of a refusal whose request was not read
-)
-
-// generateControlSubject has one token more than an engine's, so no engine's name can meet it.
-func (n names) generateControlSubject() string { return n.prefix() + "generate.all.control" }
-
-var (
-	// ErrGenerate says that an engine refused or failed a generate call, and no other would do better.
-	ErrGenerate = errors.New("generate call failed")
-	// ErrElsewhere is wrapped by a handler's error when another engine may serve the same call.
-	ErrElsewhere = errors.New("another engine may serve this call")
-)
-
-// GenerateHandler serves one call. It emits the sampled tokens as they come, the last chunk with Done set;
+// Handler serves one call. It emits the sampled tokens as they come, the last chunk with Done set;
 // Episode, Engine and Index are filled in. emit fails when the call is over: the caller went away or the chunk
 // could not be sent; the chunk's memory is the handler's again when it returns. ctx ends when the caller cancels
 // or the server stops. An error returned before Done is told to the caller; one that wraps [ErrElsewhere], or
 // that comes of the server's stopping, lets it go on at another engine.
-type GenerateHandler func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
+type Handler func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
 
-// GenerateOption changes how [Run.ServeGenerate] serves.
-type GenerateOption func(*generateServer)
+// Option changes how [Serve] serves.
+type Option func(*server)
 
 // WithMaxCalls bounds the calls that are in a handler at once. Zero or less is the default, 1024.
-func WithMaxCalls(n int) GenerateOption {
-	return func(s *generateServer) {
+func WithMaxCalls(n int) Option {
+	return func(s *server) {
 		if n > 0 {
 			s.maxCalls = n
 		}
@@ -60,8 +36,8 @@ func WithMaxCalls(n int) GenerateOption {
 
 // WithMaxQueued bounds the calls that wait for a handler; one more is told to go elsewhere. Zero or less is the
 // default, 4096.
-func WithMaxQueued(n int) GenerateOption {
-	return func(s *generateServer) {
+func WithMaxQueued(n int) Option {
+	return func(s *server) {
 		if n > 0 {
 			s.maxQueued = n
 		}
@@ -69,9 +45,9 @@ func WithMaxQueued(n int) GenerateOption {
 }
 
 // WithKeepAlive sets how long a call may say nothing before an empty chunk is sent for it. Zero or less is the
-// default, 1 s. Callers give an engine up after [GeneratorOptions.Silence], which must be some times longer.
-func WithKeepAlive(d time.Duration) GenerateOption {
-	return func(s *generateServer) {
+// default, 1 s. Callers give an engine up after [ClientOptions.Silence], which must be some times longer.
+func WithKeepAlive(d time.Duration) Option {
+	return func(s *server) {
 		if d > 0 {
 			s.keepAlive = d
 		}
@@ -79,15 +55,15 @@ func WithKeepAlive(d time.Duration) GenerateOption {
 }
 
 // WithForget is called when an episode will not call again, so that its cache can go. It must return soon.
-func WithForget(f func(episode string)) GenerateOption {
-	return func(s *generateServer) { s.forget = f }
+func WithForget(f func(episode string)) Option {
+	return func(s *server) { s.forget = f }
 }
 
-// generateServer is one engine's side of the call.
-type generateServer struct {
-	run       *Run
+// server is one engine's side of the call.
+type server struct {
+	run       Run
 	engine    string
-	handle    GenerateHandler
+	handle    Handler
 	forget    func(string)
 	maxCalls  int
 	maxQueued int
@@ -99,16 +75,16 @@ type generateServer struct {
 	calls map[string]*serverCall // by name
 }
 
-// ServeGenerate answers generate calls under the name of engine, each in a goroutine of its own, until ctx ends;
+// Serve answers the run's generate calls under the name of engine, each in a goroutine of its own, until ctx ends;
 // then it cancels the calls that run, tells their callers to go elsewhere, waits for the handlers and returns nil.
 // It fails if the name is illegal or the subscriptions are refused. Two servers of one name would share calls: names
 // must differ.
-func (r *Run) ServeGenerate(ctx context.Context, engine string, h GenerateHandler, opts ...GenerateOption) error {
-	if err := checkName("engine", engine); err != nil {
+func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Option) error {
+	if err := streams.CheckName("engine", engine); err != nil {
 		return err
 	}
-	s := &generateServer{
-		run: r, engine: engine, handle: h, maxCalls: 1024, maxQueued: 4096, keepAlive: time.Second,
+	s := &server{
+		run: run, engine: engine, handle: h, maxCalls: 1024, maxQueued: 4096, keepAlive: time.Second,
 		calls: make(map[string]*serverCall),
 	}
 	for _, opt := range opts {
@@ -118,7 +94,7 @@ func (r *Run) ServeGenerate(ctx context.Context, engine string, h GenerateHandle
 	return s.serve(ctx)
 }
 
-func (s *generateServer) serve(ctx context.Context) error {
+func (s *server) serve(ctx context.Context) error {
 	// One channel for all three subscriptions keeps a caller's cancel behind its request.
 	in := make(chan *nats.Msg, s.maxQueued)
 	subs, err := s.subscribe(in)
@@ -142,22 +118,22 @@ func (s *generateServer) serve(ctx context.Context) error {
 			s.keepCallsAlive(now)
 			for _, sub := range subs {
 				if !sub.IsValid() {
-					return fmt.Errorf("serve generate calls as %s: %w", s.engine, ErrClosed)
+					return fmt.Errorf("serve generate calls as %s: %w", s.engine, streams.ErrClosed)
 				}
 			}
 		}
 	}
 }
 
-func (s *generateServer) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
+func (s *server) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
 	var subs []*nats.Subscription
-	n := s.run.names
+	subject := s.run.GenerateSubject()
 	for _, at := range []struct{ subject, queue string }{
-		{n.generateSubject(), generateQueue},
-		{n.generateEngineSubject(s.engine), ""},
-		{n.generateControlSubject(), ""},
+		{subject, queueGroup},
+		{engineSubject(subject, s.engine), ""},
+		{controlSubject(subject), ""},
 	} {
-		sub, err := s.run.nc.ChanQueueSubscribe(at.subject, at.queue, in)
+		sub, err := s.run.NATS().ChanQueueSubscribe(at.subject, at.queue, in)
 		if err != nil {
 			return subs, fmt.Errorf("subscribe to %s: %w", at.subject, err)
 		}
@@ -168,13 +144,13 @@ func (s *generateServer) subscribe(in chan *nats.Msg) ([]*nats.Subscription, err
 
 // leave gives the subscriptions back and sends the calls that still came elsewhere: an unanswered one would wait
 // until its caller loses patience.
-func (s *generateServer) leave(subs []*nats.Subscription, in chan *nats.Msg) {
+func (s *server) leave(subs []*nats.Subscription, in chan *nats.Msg) {
 	for _, sub := range subs {
 		// Unlike Unsubscribe, it still takes what the broker had sent. It fails only when the connection is gone.
 		_ = sub.Drain()
 	}
-	if err := s.run.nc.FlushTimeout(time.Second); err != nil {
-		s.run.log.Warn("calls may have been lost when generation stopped", "engine", s.engine, "err", err)
+	if err := s.run.NATS().FlushTimeout(time.Second); err != nil {
+		s.run.Log().Warn("calls may have been lost when generation stopped", "engine", s.engine, "err", err)
 	}
 	for {
 		select {
@@ -189,8 +165,8 @@ func (s *generateServer) leave(subs []*nats.Subscription, in chan *nats.Msg) {
 	}
 }
 
-func (s *generateServer) receive(ctx context.Context, m *nats.Msg) {
-	switch m.Header.Get(headerGenerate) {
+func (s *server) receive(ctx context.Context, m *nats.Msg) {
+	switch m.Header.Get(headerOp) {
 	case opCancel:
 		s.mu.Lock()
 		c := s.calls[string(m.Data)]
@@ -204,7 +180,7 @@ func (s *generateServer) receive(ctx context.Context, m *nats.Msg) {
 		}
 	default:
 		if m.Reply == "" {
-			s.run.log.Warn("generate call without a reply subject dropped", "engine", s.engine)
+			s.run.Log().Warn("generate call without a reply subject dropped", "engine", s.engine)
 			return
 		}
 		s.begin(ctx, m)
@@ -212,7 +188,7 @@ func (s *generateServer) receive(ctx context.Context, m *nats.Msg) {
 }
 
 // begin starts a call, or refuses it when too many wait.
-func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
+func (s *server) begin(ctx context.Context, m *nats.Msg) {
 	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
 	req := new(schemas.GenerateRequest)
@@ -221,8 +197,8 @@ func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 		c.episode = req.Episode
 		err = req.Validate()
 	}
-	if err == nil && req.Run != s.run.run {
-		err = fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.run)
+	if err == nil && req.Run != s.run.Name() {
+		err = fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.Name())
 	}
 	if err != nil {
 		c.fail(err, false)
@@ -257,7 +233,7 @@ func (s *generateServer) begin(ctx context.Context, m *nats.Msg) {
 	})
 }
 
-func (s *generateServer) keepCallsAlive(now time.Time) {
+func (s *server) keepCallsAlive(now time.Time) {
 	s.mu.Lock()
 	silent := make([]*serverCall, 0, len(s.calls))
 	for _, c := range s.calls {
@@ -271,7 +247,7 @@ func (s *generateServer) keepCallsAlive(now time.Time) {
 
 // serverCall is one call being served.
 type serverCall struct {
-	server  *generateServer
+	server  *server
 	reply   string
 	episode string
 	cancel  context.CancelFunc
@@ -311,7 +287,7 @@ func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.done {
-		return fmt.Errorf("emit after the last chunk: %w", ErrClosed)
+		return fmt.Errorf("emit after the last chunk: %w", streams.ErrClosed)
 	}
 	chunk.Episode, chunk.Engine, chunk.Index = c.episode, c.server.engine, c.index
 	data, err := schemas.Append(c.buf[:0], chunk)
@@ -319,20 +295,17 @@ func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
 		return err
 	}
 	c.buf = data
-	if err := c.server.run.nc.Publish(c.reply, data); err != nil {
+	if err := c.server.run.NATS().Publish(c.reply, data); err != nil {
 		return fmt.Errorf("send a chunk: %w", err)
 	}
 	c.index++
 	c.done = chunk.Done
 	c.last = time.Now()
-	if c.done && strings.HasPrefix(c.reply, serverReply) {
-		_ = c.server.run.nc.Publish(c.reply, nil) // else the server forgets the call later
+	if c.done && strings.HasPrefix(c.reply, brokerReply) {
+		_ = c.server.run.NATS().Publish(c.reply, nil) // else the server forgets the call later
 	}
 	return nil
 }
-
-// serverReply begins the reply subjects that a server makes up for calls of another account. An empty message ends one.
-const serverReply = "_R_."
 
 // fail ends the call with an error, unless it has ended.
 func (c *serverCall) fail(err error, retry bool) {
@@ -343,8 +316,8 @@ func (c *serverCall) fail(err error, retry bool) {
 func (c *serverCall) end(chunk *schemas.GenerateChunk) {
 	chunk.Done, chunk.Stop = true, schemas.GenerateError
 	err := c.send(chunk)
-	if err != nil && !errors.Is(err, ErrClosed) {
-		c.server.run.log.Warn("could not end a generate call", "engine", c.server.engine, "episode", c.episode, "err", err)
+	if err != nil && !errors.Is(err, streams.ErrClosed) {
+		c.server.run.Log().Warn("could not end a generate call", "engine", c.server.engine, "episode", c.episode, "err", err)
 	}
 }
 

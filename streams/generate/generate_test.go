@@ -1,4 +1,4 @@
-package streams
+package generate
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // nextToken is the token that every engine of these tests samples after a context: it depends on the seed, the
@@ -36,7 +37,7 @@ func sampled(req *schemas.GenerateRequest, n int) []int32 {
 }
 
 // sampler serves calls a token a chunk. after, if set, is asked before each chunk.
-func sampler(version int32, after func(i int) error) GenerateHandler {
+func sampler(version int32, after func(i int) error) Handler {
 	return func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 		context := slices.Clone([]int32(req.Tokens))
 		for i := range req.MaxTokens {
@@ -68,12 +69,12 @@ func sampler(version int32, after func(i int) error) GenerateHandler {
 }
 
 // serving starts an engine in a connection of its own and returns how to stop it.
-func (f *fixture) serving(t *testing.T, engine string, h GenerateHandler, opts ...GenerateOption) (stop func()) {
+func (f *fixture) serving(t *testing.T, engine string, h Handler, opts ...Option) (stop func()) {
 	t.Helper()
 	run := f.attach(t)
 	ctx, cancel := context.WithCancel(f.ctx)
 	done := make(chan error, 1)
-	go func() { done <- run.ServeGenerate(ctx, engine, h, opts...) }()
+	go func() { done <- Serve(ctx, run, engine, h, opts...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -81,22 +82,22 @@ func (f *fixture) serving(t *testing.T, engine string, h GenerateHandler, opts .
 	t.Cleanup(stop)
 	// Two flushes: the subscriptions were made by the goroutine, and have reached the broker when an answer comes.
 	require.Eventually(t, func() bool {
-		reply, err := run.nc.Request(run.names.generateEngineSubject(engine), nil, time.Second)
+		reply, err := run.NATS().Request(engineSubject(run.GenerateSubject(), engine), nil, time.Second)
 		return err == nil && len(reply.Data) > 0
 	}, 10*time.Second, 5*time.Millisecond)
 	return stop
 }
 
 // generating begins a call and returns how to wait for its end.
-func generating(ctx context.Context, g *Generator, req *schemas.GenerateRequest) func() (*Generation, error) {
-	var got *Generation
+func generating(ctx context.Context, g *Client, req *schemas.GenerateRequest) func() (*Result, error) {
+	var got *Result
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		got, err = g.Generate(ctx, req)
 	}()
-	return func() (*Generation, error) {
+	return func() (*Result, error) {
 		<-done
 		return got, err
 	}
@@ -104,12 +105,12 @@ func generating(ctx context.Context, g *Generator, req *schemas.GenerateRequest)
 
 func request(episode string, n int) *schemas.GenerateRequest {
 	return &schemas.GenerateRequest{
-		Run: "run-1", Episode: episode, Tokens: schemas.Int32s{1, 2, 3}, MaxTokens: n, Temperature: 1, Seed: 7, StopTokens: schemas.Int32s{1001},
+		Run: "test", Episode: episode, Tokens: schemas.Int32s{1, 2, 3}, MaxTokens: n, Temperature: 1, Seed: 7, StopTokens: schemas.Int32s{1001},
 	}
 }
 
 // requireWhole checks that nothing is missing and nothing came twice.
-func requireWhole(t *testing.T, req *schemas.GenerateRequest, got *Generation) {
+func requireWhole(t *testing.T, req *schemas.GenerateRequest, got *Result) {
 	t.Helper()
 	want := sampled(req, len(got.Tokens))
 	require.Equal(t, want, got.Tokens)
@@ -126,7 +127,7 @@ func TestGenerate(t *testing.T) {
 	viaTransports(t, func(f *fixture) {
 		t := f.t
 		f.serving(t, "engine-a", sampler(3, nil))
-		g := f.attach(t).Generator(GeneratorOptions{})
+		g := NewClient(f.attach(t), ClientOptions{})
 		req := request("e1", 20)
 		got, err := g.Generate(f.ctx, req)
 		require.NoError(t, err)
@@ -150,7 +151,7 @@ func TestGenerateManyAtOnce(t *testing.T) {
 		t := f.t
 		f.serving(t, "engine-a", sampler(3, nil), WithMaxCalls(4))
 		f.serving(t, "engine-b", sampler(4, nil), WithMaxCalls(4))
-		g := f.attach(t).Generator(GeneratorOptions{})
+		g := NewClient(f.attach(t), ClientOptions{})
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
@@ -170,7 +171,7 @@ func TestEpisodeStaysWithItsEngine(t *testing.T) {
 	for i := range 4 {
 		f.serving(t, fmt.Sprint("engine-", i), sampler(0, nil))
 	}
-	g := f.run.Generator(GeneratorOptions{})
+	g := NewClient(f.run, ClientOptions{})
 	first, err := g.Generate(f.ctx, request("e1", 3))
 	require.NoError(t, err)
 	for range 20 {
@@ -201,7 +202,7 @@ func TestWhateverDiesInBetweenTheTokensAreThoseThatOneEngineWouldHaveSampledEach
 					return nil
 				})(ctx, req, emit)
 			})
-			g := f.attach(t).Generator(GeneratorOptions{})
+			g := NewClient(f.attach(t), ClientOptions{})
 			defer g.Close()
 			req := request("e1", 12)
 			answer := generating(f.ctx, g, req)
@@ -234,7 +235,7 @@ func TestWhateverDiesInBetweenTheTokensAreThoseThatOneEngineWouldHaveSampledEach
 					return nil
 				})(ctx, req, emit)
 			}, WithKeepAlive(time.Hour))
-			g := f.attach(t).Generator(GeneratorOptions{Silence: time.Second})
+			g := NewClient(f.attach(t), ClientOptions{Silence: time.Second})
 			defer g.Close()
 			req := request("e2", 9)
 			got, err := g.Generate(f.ctx, req)
@@ -260,7 +261,7 @@ func TestGenerateOutlivesTheBroker(t *testing.T) {
 			return nil
 		})(ctx, req, emit)
 	})
-	g := f.attach(t).Generator(GeneratorOptions{Silence: time.Second, Retries: 3})
+	g := NewClient(f.attach(t), ClientOptions{Silence: time.Second, Retries: 3})
 	defer g.Close()
 	req := request("e1", 12)
 	answer := generating(f.ctx, g, req)
@@ -277,7 +278,7 @@ func TestLostChunkIsNoticed(t *testing.T) {
 	f := newFixture(t, false)
 	// An engine by hand, whose first answer misses chunk 1.
 	n := new(atomic.Int32)
-	sub, err := f.run.nc.QueueSubscribe(f.run.names.generateSubject(), generateQueue, func(m *nats.Msg) {
+	sub, err := f.run.NATS().QueueSubscribe(f.run.GenerateSubject(), queueGroup, func(m *nats.Msg) {
 		req := new(schemas.GenerateRequest)
 		if err := schemas.Unmarshal(m.Data, req); err != nil {
 			return
@@ -302,7 +303,7 @@ func TestLostChunkIsNoticed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, sub.Unsubscribe()) }()
-	g := f.run.Generator(GeneratorOptions{})
+	g := NewClient(f.run, ClientOptions{})
 	defer g.Close()
 	req := request("e1", 6)
 	got, err := g.Generate(f.ctx, req)
@@ -318,7 +319,7 @@ func TestSlowEngineIsKeptAlive(t *testing.T) {
 		<-release
 		return sampler(0, nil)(ctx, req, emit)
 	}, WithKeepAlive(5*time.Millisecond), WithMaxCalls(1))
-	g := f.run.Generator(GeneratorOptions{Silence: time.Second, Retries: 1})
+	g := NewClient(f.run, ClientOptions{Silence: time.Second, Retries: 1})
 	defer g.Close()
 	var wg sync.WaitGroup
 	for i := range 3 { // one in a handler, two in the queue
@@ -331,14 +332,17 @@ func TestSlowEngineIsKeptAlive(t *testing.T) {
 		})
 	}
 	// Several silences pass before the engine speaks.
-	require.NoError(t, wait(f.ctx, 3*time.Second))
+	select {
+	case <-time.After(3 * time.Second):
+	case <-f.ctx.Done():
+	}
 	close(release)
 	wg.Wait()
 }
 
 func TestGenerateWaitsForTheFirstEngine(t *testing.T) {
 	f := newFixture(t, false)
-	g := f.run.Generator(GeneratorOptions{Retries: 1})
+	g := NewClient(f.run, ClientOptions{Retries: 1})
 	defer g.Close()
 	done := make(chan error, 1)
 	req := request("e1", 3)
@@ -355,7 +359,7 @@ func TestGenerateWaitsForTheFirstEngine(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	f := newFixture(t, false)
-	g := f.run.Generator(GeneratorOptions{Retries: 2})
+	g := NewClient(f.run, ClientOptions{Retries: 2})
 	defer g.Close()
 	calls := new(atomic.Int32)
 	refuse := new(atomic.Pointer[error])
@@ -370,13 +374,13 @@ func TestRefusals(t *testing.T) {
 
 	set(errors.New("context longer than the model's 4096"))
 	_, err := g.Generate(f.ctx, request("e1", 3))
-	require.ErrorIs(t, err, ErrGenerate)
+	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorContains(t, err, "context longer than the model's 4096")
 	require.Equal(t, int32(1), calls.Load(), "no other engine would do better")
 
 	set(fmt.Errorf("loading weights: %w", ErrElsewhere))
 	_, err = g.Generate(f.ctx, request("e1", 3))
-	require.ErrorIs(t, err, ErrGenerate)
+	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorContains(t, err, "loading weights")
 	require.Equal(t, int32(3), calls.Load(), "one call and two retries")
 
@@ -391,10 +395,10 @@ func TestRefusals(t *testing.T) {
 	_, err = g.Generate(f.ctx, foreign)
 	require.ErrorContains(t, err, `request of run "other"`)
 	huge := request("e1", 3)
-	huge.Tokens = make(schemas.Int32s, f.run.nc.MaxPayload())
+	huge.Tokens = make(schemas.Int32s, f.run.NATS().MaxPayload())
 	_, err = g.Generate(f.ctx, huge)
-	require.ErrorIs(t, err, ErrTooLarge)
-	require.ErrorIs(t, f.run.ServeGenerate(f.ctx, "a.b", nil), ErrName)
+	require.ErrorIs(t, err, streams.ErrTooLarge)
+	require.ErrorIs(t, Serve(f.ctx, f.run, "a.b", nil), streams.ErrName)
 }
 
 func TestCancelStopsTheEngine(t *testing.T) {
@@ -407,7 +411,7 @@ func TestCancelStopsTheEngine(t *testing.T) {
 			stopped <- emit(new(schemas.GenerateChunk))
 			return ctx.Err()
 		})
-		g := f.attach(t).Generator(GeneratorOptions{})
+		g := NewClient(f.attach(t), ClientOptions{})
 		defer g.Close()
 		ctx, cancel := context.WithCancel(f.ctx)
 		go func() {
@@ -427,7 +431,7 @@ func TestForgetReachesEveryEngine(t *testing.T) {
 	for _, engine := range []string{"engine-a", "engine-b"} {
 		f.serving(t, engine, sampler(0, nil), WithForget(func(episode string) { forgotten <- engine + " " + episode }))
 	}
-	g := f.run.Generator(GeneratorOptions{})
+	g := NewClient(f.run, ClientOptions{})
 	defer g.Close()
 	_, err := g.Generate(f.ctx, request("e1", 3))
 	require.NoError(t, err)
@@ -446,14 +450,14 @@ func TestEmitAfterTheLastChunkFails(t *testing.T) {
 		late <- emit(new(schemas.GenerateChunk))
 		return nil
 	})
-	g := f.run.Generator(GeneratorOptions{})
+	g := NewClient(f.run, ClientOptions{})
 	defer g.Close()
 	_, err := g.Generate(f.ctx, request("e1", 3))
 	require.NoError(t, err)
-	require.ErrorIs(t, <-late, ErrClosed)
+	require.ErrorIs(t, <-late, streams.ErrClosed)
 	g.Close()
 	_, err = g.Generate(f.ctx, request("e1", 3))
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, streams.ErrClosed)
 }
 
 // BenchmarkGenerate is one call of one token over the in-process connection: what the wire adds to an engine.
@@ -461,8 +465,8 @@ func BenchmarkGenerate(b *testing.B) {
 	f := newFixture(b, false).run
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- f.ServeGenerate(ctx, "engine-a", sampler(0, nil)) }()
-	g := f.Generator(GeneratorOptions{})
+	go func() { done <- Serve(ctx, f, "engine-a", sampler(0, nil)) }()
+	g := NewClient(f, ClientOptions{})
 	req := request("e1", 1)
 	req.Tokens = make(schemas.Int32s, 256)
 	_, err := g.Generate(ctx, req)

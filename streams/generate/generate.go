@@ -1,0 +1,47 @@
+package generate
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Run is what a generate call needs of a run; [streams.Run] is one.
+type Run interface {
+	// Name is the run's name, which every request carries.
+	Name() string
+	// GenerateSubject is the subject that all engines of the run share.
+	GenerateSubject() string
+	NATS() *nats.Conn
+	Log() *slog.Logger
+}
+
+const (
+	queueGroup = "engines"
+	headerOp   = "Weir-Generate"
+	// headerCall names a call for its cancellation: the reply subject that the engine sees may be one that the broker made up.
+	headerCall = "Weir-Call"
+	opCancel   = "cancel" // data: the name of the call
+	opForget   = "forget" // data: the episode
+
+	// unknownEpisode is the episode of a refusal whose request could not be read.
+	unknownEpisode = "?"
+	// brokerReply begins the reply subjects that a broker makes up for calls of another account. An empty message tells the
+	// broker that the call is over.
+	brokerReply = "_R_."
+)
+
+// engineSubject reaches one engine, controlSubject all of them. The latter has one token more than an engine's, so that no
+// engine's name can be equal to it.
+func engineSubject(shared, engine string) string { return shared + "." + engine }
+func controlSubject(shared string) string        { return shared + ".all.control" }
+
+var (
+	// ErrFailed is returned when an engine refused or failed a call, and no other engine would do better.
+	ErrFailed = errors.New("generate call failed")
+	// ErrElsewhere is wrapped by a handler's error when another engine may serve the same call.
+	ErrElsewhere = errors.New("another engine may serve this call")
+	// ErrUnserved is returned when no engine serves a call whose caller is about to stop.
+	ErrUnserved = errors.New("no engine serves the call")
+)
