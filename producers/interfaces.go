@@ -96,3 +96,27 @@ type Score struct {
 
 // ComponentExactMatch is the component, 0 or 1, that evaluation reports as the share of right answers.
 const ComponentExactMatch = "exact_match"
+
+// Opener is an Agent whose episodes of a prompt all begin alike. A trajectory that begins otherwise, or marks one of these
+// tokens as sampled, is refused before it is trained on. Only the first segment is held against it: an agent may write its
+// later contexts anew.
+type Opener interface {
+	Agent
+	// Opening are the tokens that each episode of a prompt begins with.
+	Opening(p schemas.Prompt) []int32
+}
+
+// Formatted is an Agent that says how text reaches the policy and ends, for those who ask the policy without the agent, as the
+// clients of the OpenAI API do.
+type Formatted interface {
+	Agent
+	Format() Format
+}
+
+// Format is how a context of an agent is written.
+type Format struct {
+	// Begin opens every context; "" is nothing.
+	Begin string
+	// Stop are the texts at which a turn of the policy ends.
+	Stop []string
+}

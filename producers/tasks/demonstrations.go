@@ -8,9 +8,9 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
-// Demonstrations are written-out trajectories for the cold start of a task that has no generator of its own:
+// Written are written-out trajectories for the cold start of a task that has no generator of its own:
 // an endless order in which every epoch shows each of them once. Safe for concurrent use.
-type Demonstrations struct {
+type Written struct {
 	tokens [][]int32
 	masks  [][]uint8
 	seed   uint64
@@ -27,8 +27,8 @@ type demonstrationRow struct {
 }
 
 // LoadDemonstrations reads a demonstration file; see [ReadDemonstrations].
-func LoadDemonstrations(path string, tok *tokenizer.Tokenizer, seed uint64) (*Demonstrations, error) {
-	d, err := open(path, func(name string, r io.Reader) (*Demonstrations, error) { return ReadDemonstrations(name, r, tok, seed) })
+func LoadDemonstrations(path string, tok *tokenizer.Tokenizer, seed uint64) (*Written, error) {
+	d, err := open(path, func(name string, r io.Reader) (*Written, error) { return ReadDemonstrations(name, r, tok, seed) })
 	if err != nil {
 		return nil, fmt.Errorf("load demonstrations: %w", err)
 	}
@@ -41,8 +41,8 @@ func LoadDemonstrations(path string, tok *tokenizer.Tokenizer, seed uint64) (*De
 //
 // Steps may be missing. A bad row is refused, naming the file and the line; so is one with a word that the
 // tokenizer does not have.
-func ReadDemonstrations(name string, r io.Reader, tok *tokenizer.Tokenizer, seed uint64) (*Demonstrations, error) {
-	d := &Demonstrations{seed: seed}
+func ReadDemonstrations(name string, r io.Reader, tok *tokenizer.Tokenizer, seed uint64) (*Written, error) {
+	d := &Written{seed: seed}
 	err := rows(name, r, func(data []byte) error {
 		var row demonstrationRow
 		if err := decode(data, &row); err != nil {
@@ -87,7 +87,7 @@ func (r *demonstrationRow) check(tok *tokenizer.Tokenizer) error {
 }
 
 // add writes a row out as the search agent would have recorded it.
-func (d *Demonstrations) add(row *demonstrationRow, tok *tokenizer.Tokenizer) {
+func (d *Written) add(row *demonstrationRow, tok *tokenizer.Tokenizer) {
 	var tokens []int32
 	var mask []uint8
 	write := func(acts uint8, open, text, end string) {
@@ -107,11 +107,11 @@ func (d *Demonstrations) add(row *demonstrationRow, tok *tokenizer.Tokenizer) {
 }
 
 // Len is how many different demonstrations there are.
-func (d *Demonstrations) Len() int { return len(d.tokens) }
+func (d *Written) Len() int { return len(d.tokens) }
 
 // Demonstration returns the tokens of the i-th one and a mask with 1 where the agent, not the prompt or the tool,
 // wrote the token. The caller must not change them.
-func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) {
+func (d *Written) Demonstration(i uint64) (tokens []int32, mask []uint8) {
 	n := uint64(len(d.tokens))
 	at := permuted(i%n, n, mix(d.seed+i/n))
 	return d.tokens[at], d.masks[at]

@@ -95,6 +95,11 @@ func (a *Agent) Opening(p schemas.Prompt) []int32 {
 	return slices.Concat(a.begin, a.tok.Encode(p.Text))
 }
 
+// Format says how contexts are written: after the opening token, until the end of a search or of an answer.
+func (a *Agent) Format() producers.Format {
+	return producers.Format{Begin: a.cfg.Begin, Stop: []string{"</" + a.cfg.Search + ">", "</" + a.cfg.Answer + ">"}}
+}
+
 // Run drives one episode. Without a tool to search with, the answer tag is opened for the policy, which then
 // has nothing but what it knows.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {

@@ -1,0 +1,31 @@
+package rewards
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// Type is a kind of reward that a configuration can name, in the section reward of a task.
+type Type interface {
+	// Name is the type's in a configuration: lower-case letters, digits, - and _.
+	Name() string
+	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for
+	// a task: see tasks.Task. The name type is taken.
+	Config() any
+	// Open makes the reward.
+	Open(ctx context.Context, o Opening) (producers.Reward, error)
+}
+
+// Opening is what a reward is opened with.
+type Opening struct {
+	// Task is the name, in the configuration, of the task that the reward is for.
+	Task string
+	// Config is what [Type.Config] returned, with the values that the user set.
+	Config any
+	// Sources are those of the task's questions, sorted.
+	Sources []string
+	// Log is never nil.
+	Log *slog.Logger
+}

@@ -1,0 +1,101 @@
+package tasks
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Task is something to train an agent on. A configuration names it, in the section tasks, and sets its keys; [Task.Open]
+// makes what the roles of a run need of it.
+type Task interface {
+	// Name is the task's type in a configuration: lower-case letters, digits, - and _.
+	Name() string
+	// Config is a pointer to a new struct that holds the defaults of the task's own keys, or nil where it has none. Each
+	// field with a tag `koanf:"name"` is a key; a tag `usage:"..."` says what it means. A method Validate() error, of the
+	// struct or of its pointer, reports every fault, each beginning with its key. The names type, weight, agent, tools,
+	// reward and limits are taken.
+	Config() any
+	// Open makes the task. The same Opening makes the same Setup, on every machine: the roles of a run each open it.
+	Open(ctx context.Context, o Opening) (*Setup, error)
+}
+
+// Opening is what a task is opened with.
+type Opening struct {
+	// Name is the task's in the configuration: its type's name unless the user chose another.
+	Name string
+	// Config is what [Task.Config] returned, with the values that the user set.
+	Config any
+	// Seed is the run's.
+	Seed uint64
+	// Tokenizer is the run's, which the task must use: a model folder has one, and the tasks of a run share one. It is nil
+	// where the run uses the tokenizer that this task brings. Where several tasks are mixed, each is opened first without
+	// a tokenizer and then again with the one that they share.
+	Tokenizer Tokenizer
+	// Texts are what the agents and tools of the run may show to the policy beside what is in the task itself, for a task
+	// that makes its vocabulary of words.
+	Texts []string
+	// Log is never nil.
+	Log *slog.Logger
+}
+
+// Setup is all that a run asks of a task.
+type Setup struct {
+	// Data are the questions in three splits, and the passages that a search tool finds. Its train split has a question.
+	Data *Dataset
+	// Tokenizer is the one that Demonstrations and Agent were made with: [Opening.Tokenizer] where that is not nil.
+	Tokenizer Tokenizer
+	// Demonstrations are imitated before the reinforcement learning begins; nil where there are none.
+	Demonstrations Demonstrations
+	// Agent, Tools and Reward are what the task brings of its own. nil leaves the choice to the configuration, as do
+	// the names in the task's section, which come first.
+	Agent  producers.Agent
+	Tools  []producers.Tool
+	Reward producers.Reward
+	// About says in a few words what a source of questions asks, for tables: "a country's neighbour". "" says nothing;
+	// nil says nothing of any.
+	About func(source string) string
+	// HeldOut says what the questions of the test split are about, as a continuation of "240 questions": " about countries
+	// that no training question names". It may be "".
+	HeldOut string
+	// Phrase writes what a person asks as the questions of the task are written, such as in lower case. nil leaves it.
+	Phrase func(text string) string
+}
+
+// Tokenizer is a producers.Tokenizer that can be written down.
+type Tokenizer interface {
+	producers.Tokenizer
+	// JSON is the tokenizer.json that checkpoints carry; nil where the tokenizer has none. Two tokenizers with the same
+	// JSON are the same.
+	JSON() []byte
+}
+
+// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens
+// to be imitated; the first token is never one.
+type Demonstrations interface {
+	Demonstration(i uint64) (tokens []int32, mask []uint8)
+}
+
+// Order is an endless order of prompts. The prompt at a cursor is always the same.
+type Order interface {
+	Prompt(cursor uint64) schemas.Prompt
+}
+
+// Presetter is a Task with defaults of its own for a run.
+type Presetter interface {
+	Task
+	Preset() Preset
+}
+
+// Preset are the defaults of a run that trains on a task. Whatever the user sets comes before them.
+type Preset struct {
+	// Agent and Tools name sections of agents and tools, and Reward a type of reward, for a task whose Setup brings none.
+	Agent  string
+	Tools  []string
+	Reward string
+	// Settings are values of other keys, such as {"trainer.cold_start.steps": 1200}. Of several tasks of a run that set the
+	// same key, the greatest number holds.
+	Settings map[string]any
+}

@@ -1,0 +1,33 @@
+package tools
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// Type is a kind of tool that a configuration can name, in the section tools.
+type Type interface {
+	// Name is the type's in a configuration: lower-case letters, digits, - and _.
+	Name() string
+	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for
+	// a task: see [tasks.Task]. The names type, timeout and latency are taken: every tool has a time limit from outside. A
+	// method Texts() []string lists what the tool may say beside the passages, so that a vocabulary of words can hold it.
+	Config() any
+	// Open makes the tool.
+	Open(ctx context.Context, o Opening) (producers.Tool, error)
+}
+
+// Opening is what a tool is opened with.
+type Opening struct {
+	// Name is the tool's in the configuration. An agent calls a tool by the name in its spec, which may be another.
+	Name string
+	// Config is what [Type.Config] returned, with the values that the user set.
+	Config any
+	// Passages are those of the task that the tool is opened for; nil where the task has none.
+	Passages []tasks.Passage
+	// Log is never nil.
+	Log *slog.Logger
+}
