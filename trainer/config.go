@@ -277,7 +277,7 @@ func (c Config) Validate() error {
 	f.section("advantage", c.Advantage.Validate())
 	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
 		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
-	f.check("mask_tools", c.MaskTools || c.Advantage.Name != "gigpo" && c.Advantage.Name != "mt_grpo",
+	f.check("mask_tools", c.MaskTools || !advantage.FactsOf(c.Advantage.Name, c.Advantage.Options).ByTurns,
 		fmt.Sprintf("false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name))
 	f.check("advantage.normalize_process", !c.Advantage.NormalizeProcess || !c.baseline(),
 		fmt.Sprintf("true: it would scale the samples' rewards and not the baseline's of %s: turn it off", c.Advantage.Name))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tasks/library"
+	"github.com/weir-rl/weir/trainer/advantage"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -36,8 +37,8 @@ func (c *Config) unread(key string) string {
 		if why := c.Trainer.Unread(name); why != "" {
 			return why
 		}
-		if name == "advantage.name" && (c.Trainer.Advantage.Name == "mt_grpo" || c.Trainer.Advantage.Name == "prime_rloo") {
-			return "the tools of task " + c.Task.Name + " give no process reward, which is what advantage " + c.Trainer.Advantage.Name +
+		if of := c.Trainer.Advantage; name == "advantage.name" && advantage.FactsOf(of.Name, of.Options).Process {
+			return "the tools of task " + c.Task.Name + " give no process reward, which is what advantage " + of.Name +
 				" is for: only a producer of your own does"
 		}
 	case section == "model" && name != "folder" && name != "max_positions" && c.Model.Folder != "":

@@ -29,8 +29,8 @@ type turns struct {
 	returns, relative    []float64
 }
 
-func newGiGPO(name string, o Options) Estimator {
-	return &gigpo{outcome{name: name, options: o, formula: grpo}}
+func newGiGPO(name string, o Options) (Estimator, error) {
+	return &gigpo{outcome{name: name, options: o, formula: grpo}}, nil
 }
 
 func (e *gigpo) Estimate(b *Batch, out *Result) error {

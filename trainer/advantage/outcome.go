@@ -21,6 +21,16 @@ type group struct {
 	size int
 }
 
+// finite refuses advantages of a foreign formula that are not.
+func (g group) finite(name string) error {
+	for i, a := range g.advantages {
+		if !stats.Finite(a) {
+			return fmt.Errorf("%s: the advantage of reward %v among %v is %v: it must be finite", name, g.rewards[i], g.rewards, a)
+		}
+	}
+	return nil
+}
+
 // totals are taken over the whole batch before any group is compared.
 type totals struct{ trajectories, rewarded int }
 

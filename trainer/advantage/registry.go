@@ -8,127 +8,194 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-type builder func(name string, o Options) Estimator
+// builder makes an estimator and holds its facts.
+type builder struct {
+	make func(name string, o Options) (Estimator, error)
+	// facts are those under the default options; under changes what other options change of them, and may be nil.
+	facts Facts
+	under func(o Options, f *Facts)
+}
 
-// builders make each estimator by its name in configuration.
+// builders are the stock estimators by their names in configuration.
 func builders() map[string]builder {
-	groups := func(formula func(*outcome, group) error) builder {
-		return func(name string, o Options) Estimator { return &outcome{name: name, options: o, formula: formula} }
+	compared := []string{
+		"count_empty", "mask_rewards", "length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns",
 	}
-	tokens := func(e tokenwise) builder {
-		return func(name string, o Options) Estimator { e := e; e.name, e.options = name, o; return &e }
+	std := []string{"divide_by_std", "std_epsilon", "variance_floor"}
+	whitened := []string{"whiten", "whiten_epsilon", "count_epsilon", "mask_advantages"}
+	tokens := []string{"carry_masked", "gamma", "mask_returns"}
+	steps := []string{"count_empty", "mask_rewards", "mask_advantages", "mask_returns", "step_gamma", "whiten", "whiten_epsilon"}
+	ofGroup := func(reads ...[]string) Facts {
+		return Facts{Requires: []string{"Group"}, Reads: slices.Concat(reads...)}
 	}
-	return map[string]builder{
+	needing := func(requires []string, reads ...[]string) Facts {
+		return Facts{Requires: requires, Reads: slices.Concat(reads...)}
+	}
+	all := map[string]builder{
 		// From the rewards of a group.
-		"grpo":       groups(grpo),
-		"dr_grpo":    groups(centred),
-		"grpo_passk": groups(passK),
-		"rloo":       groups(rloo),
-		"opo":        groups(opo),
-		"gpg":        groups(gpg),
-		"max_rl":     groups(maxRL),
-		"rae":        groups(rae),
-		"hierarchical_grpo": func(name string, o Options) Estimator {
-			return &outcome{name: name, options: o, formula: centred, regroup: byAgent}
+		"grpo":    {make: groupwise(grpo), facts: ofGroup(compared, std), under: single},
+		"dr_grpo": {make: groupwise(centred), facts: ofGroup(compared), under: single},
+		"rloo":    {make: groupwise(rloo), facts: ofGroup(compared), under: single},
+		"opo":     {make: groupwise(opo), facts: ofGroup(compared), under: single},
+		"gpg":     {make: groupwise(gpg), facts: ofGroup(compared, []string{"gpg_norm"}), under: single},
+		"max_rl":  {make: groupwise(maxRL), facts: ofGroup(compared).from(2)},
+		"rae":     {make: groupwise(rae), facts: ofGroup(compared, []string{"decay"})},
+		"grpo_passk": {make: groupwise(passK), facts: ofGroup(compared, std).from(2), under: func(_ Options, f *Facts) {
+			f.LeastGroup = 2
+		}},
+		"hierarchical_grpo": {
+			make: func(name string, o Options) (Estimator, error) {
+				return &outcome{name: name, options: o, formula: centred, regroup: byAgent}, nil
+			},
+			facts: ofGroup(compared, []string{"episode_agents"}), under: single,
 		},
-		"reinforce_pp_baseline": func(name string, o Options) Estimator {
-			return &outcome{name: name, options: o, formula: centred, whiten: true}
+		"reinforce_pp_baseline": {
+			make: func(name string, o Options) (Estimator, error) {
+				return &outcome{name: name, options: o, formula: centred, whiten: true}, nil
+			},
+			facts: ofGroup(compared, whitened), under: single,
 		},
 		// From what follows each action token.
-		"gae":          tokens(tokenwise{recursion: gae, values: true, whiten: true}),
-		"reinforce_pp": tokens(tokenwise{recursion: discounted, whiten: true, same: true}),
-		"remax":        tokens(tokenwise{recursion: remax, baselines: true}),
-		"optimal_token_baseline": func(name string, o Options) Estimator {
-			return &tokenBaseline{name: name, options: o, exp: stats.NewExp()}
+		"gae": {
+			make:  tokenByToken(tokenwise{recursion: gae, values: true, whiten: true}),
+			facts: needing([]string{"Values"}, tokens, whitened, []string{"lambda"}),
 		},
-		"prime_rloo": func(name string, o Options) Estimator { return &primeRLOO{name: name, options: o} },
+		"reinforce_pp": {
+			make:  tokenByToken(tokenwise{recursion: discounted, whiten: true, same: true}),
+			facts: needing(nil, tokens, whitened, []string{"reset_at_mask"}),
+		},
+		"remax": {
+			make:  tokenByToken(tokenwise{recursion: remax, baselines: true}),
+			facts: needing([]string{"Baselines"}, []string{"mask_advantages", "mask_returns"}),
+		},
+		"optimal_token_baseline": {
+			make: func(name string, o Options) (Estimator, error) {
+				return &tokenBaseline{name: name, options: o, exp: stats.NewExp()}, nil
+			},
+			facts: Facts{
+				Requires: []string{"Group", "Logprobs"}, Improves: []string{"ProbSquares", "Weights"},
+				Reads: []string{"by_position", "count_empty", "mask_returns", "zero_tail"},
+			},
+			under: single,
+		},
+		"prime_rloo": {
+			make: func(name string, o Options) (Estimator, error) { return &primeRLOO{name: name, options: o}, nil },
+			facts: Facts{
+				Requires: []string{"Group"}, Process: true,
+				Reads: slices.Concat(whitened, []string{"count_empty", "mask_returns", "mask_rewards", "outcome_weight", "process_weight", "single"}),
+			},
+		},
 		// From turns and steps beside the outcome.
-		"mt_grpo": newTurnwise,
-		"gigpo":   newGiGPO,
+		"mt_grpo": {
+			make: newTurnwise,
+			facts: Facts{
+				Requires: []string{"Group"}, ByTurns: true, Process: true,
+				Reads: slices.Concat(std, whitened, []string{"count_empty", "mask_rewards", "turn_weight"}),
+			},
+			under: single,
+		},
+		"gigpo": {make: newGiGPO, facts: Facts{
+			Requires: []string{"Group", "Tokens"}, ByTurns: true,
+			Reads: slices.Concat(compared, std, []string{"anchor", "single", "step_gamma", "step_weight"}),
+		}},
 		// From what follows each step.
-		"gae_step": func(name string, o Options) Estimator { return newStepwise(name, o, true, nil) },
-		"reinforce_step": func(name string, o Options) Estimator {
-			return newStepwise(name, o, false, nil)
+		"gae_step": {
+			make:  func(name string, o Options) (Estimator, error) { return newStepwise(name, o, true, nil), nil },
+			facts: needing([]string{"Values"}, steps, []string{"step_lambda"}),
 		},
-		"bilevel": func(name string, o Options) Estimator {
-			var inner *tokenwise
-			if o.TokenCredit == ByGAE {
-				inner = &tokenwise{name: name, options: o, recursion: gae, values: true, whiten: true}
-			}
-			return newStepwise(name, o, o.StepCredit == ByGAE, inner)
+		"reinforce_step": {
+			make:  func(name string, o Options) (Estimator, error) { return newStepwise(name, o, false, nil), nil },
+			facts: needing(nil, steps),
 		},
+		"bilevel": {
+			make: newBilevel, facts: needing(nil, steps, []string{"step_credit", "token_credit"}),
+			under: func(o Options, f *Facts) {
+				if o.StepCredit == ByGAE {
+					f.Requires, f.Reads = []string{"Values"}, append(f.Reads, "step_lambda")
+				}
+				if o.TokenCredit == ByGAE {
+					f.Requires, f.Reads = []string{"Values"}, append(slices.Concat(f.Reads, tokens), "count_epsilon", "lambda")
+				}
+			},
+		},
+	}
+	return all
+}
+
+// single are the facts of an estimator to which a group of one trajectory teaches nothing, unless Options.Single gives
+// that trajectory its reward.
+func single(o Options, f *Facts) {
+	f.Reads = append(f.Reads, "single")
+	if o.Single == SingleZero {
+		f.LearnsFrom = 2
 	}
 }
 
-// Names are the valid names, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(builders())) }
+// groupwise makes estimators that compare the trajectories of a group by a formula.
+func groupwise(formula func(*outcome, group) error) func(string, Options) (Estimator, error) {
+	return func(name string, o Options) (Estimator, error) {
+		return &outcome{name: name, options: o, formula: formula}, nil
+	}
+}
 
-// New returns the estimator of that name. An unknown name is an error that gives the nearest valid one.
-func New(name string, o Options) (Estimator, error) {
-	if err := stats.Choose("advantage", name, Names()...); err != nil {
+// tokenByToken makes estimators that run a recursion over the action tokens of a trajectory.
+func tokenByToken(e tokenwise) func(string, Options) (Estimator, error) {
+	return func(name string, o Options) (Estimator, error) {
+		e := e
+		e.name, e.options = name, o
+		return &e, nil
+	}
+}
+
+func newBilevel(name string, o Options) (Estimator, error) {
+	var inner *tokenwise
+	if o.TokenCredit == ByGAE {
+		inner = &tokenwise{name: name, options: o, recursion: gae, values: true, whiten: true}
+	}
+	return newStepwise(name, o, o.StepCredit == ByGAE, inner), nil
+}
+
+// find returns the builder of a name among the stock estimators and the foreign ones. An unknown name is an error that
+// gives the nearest valid one.
+func find(name string, foreign []Foreign) (builder, error) {
+	all := builders()
+	for _, f := range foreign {
+		if err := f.validate(all); err != nil {
+			return builder{}, err
+		}
+		all[f.Name] = builder{make: f.make, facts: f.Facts}
+	}
+	b, ok := all[name]
+	if !ok {
+		return builder{}, stats.Choose("advantage", name, slices.Sorted(maps.Keys(all))...)
+	}
+	return b, nil
+}
+
+// Names are the valid names of stock and foreign estimators, sorted.
+func Names(foreign ...Foreign) []string {
+	names := slices.Collect(maps.Keys(builders()))
+	for _, f := range foreign {
+		names = append(names, f.Name)
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// New returns the estimator of that name, stock or foreign. An unknown name is an error that gives the nearest valid one.
+func New(name string, o Options, foreign ...Foreign) (Estimator, error) {
+	b, err := find(name, foreign)
+	if err != nil {
 		return nil, err
 	}
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("advantage %s: %w", name, err)
 	}
-	e := builders()[name](name, o)
+	e, err := b.make(name, o)
+	if err != nil {
+		return nil, fmt.Errorf("advantage %s: %w", name, err)
+	}
 	if o.NormalizeProcess {
 		e = &normalized{Estimator: e}
 	}
 	return e, nil
-}
-
-// Requires names the fields of Batch, beside Offsets, Mask and Rewards, that the named estimator cannot do without
-// under these options: what a trainer checks before it begins.
-func Requires(name string, o Options) []string {
-	switch name {
-	case "gae", "gae_step":
-		return []string{"Values"}
-	case "bilevel":
-		if o.StepCredit == ByGAE || o.TokenCredit == ByGAE {
-			return []string{"Values"}
-		}
-		return nil
-	case "remax":
-		return []string{"Baselines"}
-	case "optimal_token_baseline":
-		return []string{"Group", "Logprobs"}
-	case "gigpo":
-		return []string{"Group", "Tokens"}
-	case "reinforce_pp", "reinforce_step":
-		return nil
-	default:
-		return []string{"Group"}
-	}
-}
-
-// Improves names the fields of Batch that the named estimator reads when there are any and does without when there are not,
-// and that a trainer must compute for it.
-func Improves(name string) []string {
-	if name == "optimal_token_baseline" {
-		return []string{"ProbSquares", "Weights"}
-	}
-	return nil
-}
-
-// LeastGroup is how many trajectories of a group the named estimator cannot do without.
-func LeastGroup(name string) int {
-	if name == "grpo_passk" {
-		return 2
-	}
-	return 1
-}
-
-// LearnsFrom is the size of the smallest groups that the named estimator can learn from under these options: all
-// trajectories of smaller ones get advantage 0, whatever their rewards.
-func LearnsFrom(name string, o Options) int {
-	switch name {
-	case "grpo_passk", "max_rl":
-		return 2
-	case "grpo", "dr_grpo", "rloo", "opo", "gpg", "hierarchical_grpo", "reinforce_pp_baseline", "optimal_token_baseline", "mt_grpo":
-		if o.Single == SingleZero {
-			return 2
-		}
-	}
-	return 1
 }

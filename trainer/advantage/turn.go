@@ -19,8 +19,8 @@ type turnwise struct {
 	spans                 []lastTurn
 }
 
-func newTurnwise(name string, o Options) Estimator {
-	return &turnwise{outcome: outcome{name: name, options: o, formula: grpo}}
+func newTurnwise(name string, o Options) (Estimator, error) {
+	return &turnwise{outcome: outcome{name: name, options: o, formula: grpo}}, nil
 }
 
 func (e *turnwise) Estimate(b *Batch, out *Result) error {

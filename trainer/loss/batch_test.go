@@ -73,7 +73,7 @@ func upTo(n int) []int {
 
 // modes are the aggregations of a loss.
 func modes(name string) []Aggregation {
-	if allowed := builders()[name].modes; allowed != nil {
+	if allowed := FactsOf(name).Modes; allowed != nil {
 		return []Aggregation{{Mode: allowed[0]}}
 	}
 	return []Aggregation{

@@ -11,6 +11,8 @@ import (
 type Config struct {
 	// Name of the policy loss; see Names. Defaults to ppo.
 	Name string `koanf:"name"`
+	// Foreign are losses from outside this package that Name may choose. Defaults to none.
+	Foreign []Foreign `koanf:"-"`
 	// Options of the policy loss.
 	Options Options `koanf:"options"`
 	// KL to the reference policy.
@@ -31,12 +33,12 @@ func DefaultConfig() Config {
 // Validate reports every fault.
 func (c Config) Validate() error {
 	var errs []error
-	if err := stats.Choose("name", c.Name, Names()...); err != nil {
+	if b, err := find("name", c.Name, c.Foreign); err != nil {
 		errs = append(errs, err)
-	} else if o, err := Resolve(c.Name, c.Options); err != nil {
+	} else if o, err := b.resolve(c.Options); err != nil {
 		errs = append(errs, prefixed("options", err))
 	} else {
-		errs = append(errs, prefixed("options", validate(c.Name, o)))
+		errs = append(errs, prefixed("options", b.validate(o)))
 	}
 	errs = append(errs, prefixed("kl", c.KL.Validate()), prefixed("value", c.Value.Validate()),
 		prefixed("duration", c.Duration.Validate()))
@@ -46,16 +48,24 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Resolved are the options with the named loss's defaults in place of zero values.
+func (c Config) Resolved() (Options, error) { return Resolve(c.Name, c.Options, c.Foreign...) }
+
+// Facts are the named loss's.
+func (c Config) Facts() Facts { return FactsOf(c.Name, c.Foreign...) }
+
 // Objective is the whole loss of a micro-batch in one place:
 //
 //	policy loss + KL.Coef KL - EntropyCoef entropy + value loss
 //
 // The KL, entropy and policy terms share one aggregation. One goroutine at a time calls it.
 type Objective struct {
-	config      Config
-	policy      Policy
-	aggregation Aggregation
-	klCoef      float64
+	config Config
+	// options are resolved.
+	options Options
+	facts   Facts
+	policy  Policy
+	klCoef  float64
 }
 
 // NewObjective builds the policy loss and its terms.
@@ -63,21 +73,20 @@ func NewObjective(c Config) (*Objective, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	policy, err := New(c.Name, c.Options)
+	policy, err := New(c.Name, c.Options, c.Foreign...)
 	if err != nil {
 		return nil, err
 	}
-	o, err := Resolve(c.Name, c.Options)
+	o, err := c.Resolved()
 	if err != nil {
 		return nil, err
 	}
-	return &Objective{config: c, policy: policy, aggregation: o.Aggregation, klCoef: c.KL.Coef}, nil
+	return &Objective{config: c, options: o, facts: c.Facts(), policy: policy, klCoef: c.KL.Coef}, nil
 }
 
 // NeedsReference says whether Batch.Reference is read, by the loss or by PenalizeRewards.
 func (o *Objective) NeedsReference() bool {
-	p, ok := o.policy.(*policy)
-	return o.config.KL.Coef > 0 || ok && p.builder.reference
+	return o.config.KL.Coef > 0 || o.facts.Reference
 }
 
 // Span is the policy loss's.
@@ -85,8 +94,7 @@ func (o *Objective) Span() Span { return o.policy.Span() }
 
 // Corrects says whether the policy loss weighs or rejects by how far a policy is from the one that sampled.
 func (o *Objective) Corrects() bool {
-	p, ok := o.policy.(*policy)
-	return ok && p.options.Correction.enabled()
+	return !o.facts.NoCorrection && o.options.Correction.enabled()
 }
 
 // Plan settles what the policy loss spans of a whole mini-batch, for Batch.Plan of its micro-batches.
@@ -109,12 +117,12 @@ func (o *Objective) Loss(b *Batch, out *Result) error {
 	}
 	out.GradEntropies, out.GradValues = out.GradEntropies[:0], out.GradValues[:0]
 	if o.klCoef > 0 && o.config.KL.In == KLInLoss {
-		if err := o.config.KL.AddLoss(o.klCoef, o.aggregation, b, out); err != nil {
+		if err := o.config.KL.AddLoss(o.klCoef, o.options.Aggregation, b, out); err != nil {
 			return err
 		}
 	}
 	if o.config.EntropyCoef != 0 {
-		if err := AddEntropy(o.config.EntropyCoef, o.aggregation, b, out); err != nil {
+		if err := AddEntropy(o.config.EntropyCoef, o.options.Aggregation, b, out); err != nil {
 			return err
 		}
 	}

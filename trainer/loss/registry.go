@@ -9,27 +9,20 @@ import (
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
-// builder is a loss's defaults and its constructor.
+// builder makes a policy loss and holds its defaults and facts.
 type builder struct {
-	defaults Options
+	// make returns what policy runs over the rows of a batch. It is nil for a foreign loss, which whole makes.
 	make     func(o *Options) algorithm
-	// reference: it reads Batch.Reference. noAdvantages: it does not read Batch.Advantages.
-	// noOld: it takes no ratio.
-	reference, noAdvantages, noOld bool
-	// modes are the aggregations that make sense; nil means all.
-	modes []string
-	// reads are the options that it reads, by key, beside those that every loss does.
-	reads []string
+	whole    func(o Options) (Policy, error)
+	defaults Options
+	facts    Facts
+	// wideLow allows clip_low above 1, where it bounds something other than a ratio, which is never below 0.
+	wideLow bool
 }
 
-// builders make each loss by its name in configuration.
+// builders are the stock losses by their names in configuration.
 func builders() map[string]builder {
-	base := Options{
-		Old: OldProximal, Level: LevelToken, ClipLow: 0.2, ClipHigh: 0.2, DualClip: Off, LogRatioClamp: 20,
-		TauPositive: 1, TauNegative: 1.05, MaskLow: 0.2, MaskHigh: 0.2, AdvantageTau: 1, KLTau: Off,
-		CovRatio: 2e-4, CovLow: 1, CovHigh: 5, CovCoef: 1,
-		Aggregation: Aggregation{Mode: TokenMean},
-	}
+	base := base()
 	with := func(change func(o *Options)) Options { o := base; change(&o); return o }
 	behaviour := with(func(o *Options) { o.Old = OldBehaviour })
 	kimi := with(func(o *Options) { o.Old, o.KLTau = OldBehaviour, 1e-3 })
@@ -37,83 +30,146 @@ func builders() map[string]builder {
 	surrogate := []string{"level", "log_ratio_clamp"}
 	clipped := append([]string{"clip_low", "clip_high"}, surrogate...)
 	clippedTwice := append([]string{"dual_clip"}, clipped...)
+	score := Facts{Reads: []string{"kl_tau"}}
 	trust := []string{"advantage_tau", "kl_tau", "log_ratio_clamp", "mask_low", "mask_high"}
 	return map[string]builder{
-		"ppo": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) { o.DualClip = 3 })},
-		"decoupled_ppo": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) {
+		"ppo": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) { o.DualClip = 3 })},
+		"decoupled_ppo": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
 			o.Correction = Correction{Of: OfProximal, Weight: WeightToken, Rules: []string{"mask token ratio - 5"}}
 		})},
-		"m2po": {make: newPPO, reads: clippedTwice, defaults: with(func(o *Options) {
+		"m2po": {make: newPPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
 			o.Correction = Correction{Of: OfProximal, M2Threshold: 0.04}
 		})},
-		"gspo": {make: newGSPO, reads: clippedTwice, defaults: with(func(o *Options) {
+		"gspo": {make: newGSPO, facts: Facts{Reads: clippedTwice}, defaults: with(func(o *Options) {
 			o.Level, o.ClipLow, o.ClipHigh, o.LogRatioClamp = LevelSequenceToken, 3e-4, 4e-4, 10
 			o.Aggregation.Mode = SeqMeanTokenMean
 		})},
-		"gmpo": {make: newGMPO, reads: []string{"clip_low", "clip_high", "aggregation.length_epsilon"}, modes: []string{SeqMeanTokenSum}, defaults: with(func(o *Options) {
-			o.ClipLow, o.ClipHigh, o.Aggregation.Mode = 0.4, 0.4, SeqMeanTokenSum
-		})},
-		"sapo": {make: newSAPO, reads: append([]string{"tau_positive", "tau_negative"}, surrogate...), defaults: with(func(o *Options) { o.Aggregation.Mode = SeqMeanTokenMean })},
-		"cispo": {make: newCISPO, reads: clipped, defaults: with(func(o *Options) {
-			o.Old, o.ClipLow, o.ClipHigh = OldBehaviour, Off, 4
-		})},
-		"clip_cov":  {make: newClipCov, reads: []string{"clip_low", "clip_high", "log_ratio_clamp", "cov_ratio", "cov_low", "cov_high"}, defaults: base},
-		"kl_cov":    {make: newKLCov, reads: []string{"log_ratio_clamp", "cov_ratio", "cov_coef"}, defaults: base},
-		"reinforce": {make: newReinforce, reads: []string{"kl_tau"}, defaults: behaviour},
-		"gpg":       {make: newReinforce, reads: []string{"kl_tau"}, defaults: behaviour},
-		"tis": {make: newReinforce, reads: []string{"kl_tau"}, defaults: with(func(o *Options) {
+		"gmpo": {
+			make: newGMPO, wideLow: true, // its bounds are of a log ratio
+			facts: Facts{Reads: []string{"clip_low", "clip_high", "aggregation.length_epsilon"}, Modes: []string{SeqMeanTokenSum}},
+			defaults: with(func(o *Options) {
+				o.ClipLow, o.ClipHigh, o.Aggregation.Mode = 0.4, 0.4, SeqMeanTokenSum
+			}),
+		},
+		"sapo": {
+			make: newSAPO, facts: Facts{Reads: append([]string{"tau_positive", "tau_negative"}, surrogate...)},
+			defaults: with(func(o *Options) { o.Aggregation.Mode = SeqMeanTokenMean }),
+		},
+		"cispo": {
+			make: newCISPO, wideLow: true, // its authors write 10 for no bound
+			facts: Facts{Reads: clipped},
+			defaults: with(func(o *Options) {
+				o.Old, o.ClipLow, o.ClipHigh = OldBehaviour, Off, 4
+			}),
+		},
+		"clip_cov": {
+			make: newClipCov, defaults: base,
+			facts: Facts{Reads: []string{"clip_low", "clip_high", "log_ratio_clamp", "cov_ratio", "cov_low", "cov_high"}},
+		},
+		"kl_cov":    {make: newKLCov, facts: Facts{Reads: []string{"log_ratio_clamp", "cov_ratio", "cov_coef"}}, defaults: base},
+		"reinforce": {make: newReinforce, facts: score, defaults: behaviour},
+		"gpg":       {make: newReinforce, facts: score, defaults: behaviour},
+		"tis": {make: newReinforce, facts: score, defaults: with(func(o *Options) {
 			o.Old, o.Correction = OldBehaviour, current
 			o.Correction.Cap = 2
 		})},
-		"masked_is": {make: newReinforce, reads: []string{"kl_tau"}, defaults: with(func(o *Options) {
+		"masked_is": {make: newReinforce, facts: score, defaults: with(func(o *Options) {
 			o.Old, o.Correction = OldBehaviour, current
 			o.Correction.Rules = []string{
 				"mask token ratio 0.125 8", "mask min ratio 0 -", "mask max ratio - 100", "mask mean ratio 0.1 10",
 			}
 		})},
-		"dppo":          {make: newDPPO, reads: trust, defaults: kimi},
-		"ipo":           {make: newIPO, reads: trust, defaults: with(func(o *Options) { *o = kimi; o.MaskLow, o.MaskHigh = 0.1, 0.1 })},
-		"ref_kl":        {make: newReferenceKL, reads: trust[:4], defaults: kimi, reference: true, noAdvantages: true},
-		"cross_entropy": {make: newCrossEntropy, defaults: behaviour, noAdvantages: true, noOld: true},
+		"dppo": {make: newDPPO, facts: Facts{Reads: trust}, defaults: kimi},
+		"ipo":  {make: newIPO, facts: Facts{Reads: trust}, defaults: with(func(o *Options) { *o = kimi; o.MaskLow, o.MaskHigh = 0.1, 0.1 })},
+		"ref_kl": {
+			make: newReferenceKL, defaults: kimi,
+			facts: Facts{Reference: true, NoAdvantages: true, Reads: []string{"advantage_tau", "kl_tau", "log_ratio_clamp", "mask_low"}},
+		},
+		"cross_entropy": {make: newCrossEntropy, facts: Facts{NoAdvantages: true, NoOld: true}, defaults: behaviour},
 	}
 }
 
-// Names are the valid names, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(builders())) }
+// base are the defaults that the losses' own ones start from.
+func base() Options {
+	return Options{
+		Old: OldProximal, Level: LevelToken, ClipLow: 0.2, ClipHigh: 0.2, DualClip: Off, LogRatioClamp: 20,
+		TauPositive: 1, TauNegative: 1.05, MaskLow: 0.2, MaskHigh: 0.2, AdvantageTau: 1, KLTau: Off,
+		CovRatio: 2e-4, CovLow: 1, CovHigh: 5, CovCoef: 1,
+		Aggregation: Aggregation{Mode: TokenMean},
+	}
+}
 
-// Resolve fills the options' zero values with the named loss's own defaults.
-func Resolve(name string, o Options) (Options, error) {
-	if err := stats.Choose("loss", name, Names()...); err != nil {
+// find returns the builder of a name among the stock losses and the foreign ones. An unknown name is an error that gives
+// the nearest valid one.
+func find(key, name string, foreign []Foreign) (builder, error) {
+	all := builders()
+	for _, f := range foreign {
+		if err := f.validate(all); err != nil {
+			return builder{}, err
+		}
+		all[f.Name] = builder{whole: f.make, defaults: f.Defaults.over(base()), facts: f.Facts}
+	}
+	b, ok := all[name]
+	if !ok {
+		return builder{}, stats.Choose(key, name, slices.Sorted(maps.Keys(all))...)
+	}
+	return b, nil
+}
+
+// Names are the valid names of stock and foreign losses, sorted.
+func Names(foreign ...Foreign) []string {
+	names := slices.Collect(maps.Keys(builders()))
+	for _, f := range foreign {
+		names = append(names, f.Name)
+	}
+	return slices.Sorted(slices.Values(names))
+}
+
+// Resolve fills the options' zero values with the defaults of the named loss, stock or foreign.
+func Resolve(name string, o Options, foreign ...Foreign) (Options, error) {
+	b, err := find("loss", name, foreign)
+	if err != nil {
 		return Options{}, err
 	}
-	b := builders()[name]
+	return b.resolve(o)
+}
+
+func (b builder) resolve(o Options) (Options, error) {
 	o = o.over(b.defaults)
-	if b.modes != nil {
-		if err := stats.Choose("aggregation.mode", o.Aggregation.Mode, b.modes...); err != nil {
+	if b.facts.Modes != nil {
+		if err := stats.Choose("aggregation.mode", o.Aggregation.Mode, b.facts.Modes...); err != nil {
 			return Options{}, err
 		}
 	}
 	return o, nil
 }
 
-// New returns the policy loss of that name. An unknown name is an error that gives the nearest valid one.
-func New(name string, o Options) (Policy, error) {
-	o, err := Resolve(name, o)
+// New returns the policy loss of that name, stock or foreign. An unknown name is an error that gives the nearest valid one.
+func New(name string, o Options, foreign ...Foreign) (Policy, error) {
+	b, err := find("loss", name, foreign)
 	if err != nil {
 		return nil, err
 	}
-	if err := validate(name, o); err != nil {
+	if o, err = b.resolve(o); err != nil {
+		return nil, err
+	}
+	if err := b.validate(o); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", name, err)
 	}
-	b := builders()[name]
-	return &policy{name: name, options: o, algorithm: b.make(&o), builder: b}, nil
+	if b.whole == nil {
+		return &policy{name: name, options: o, algorithm: b.make(&o), facts: b.facts}, nil
+	}
+	p, err := b.whole(o)
+	if err != nil {
+		return nil, fmt.Errorf("loss %s: %w", name, err)
+	}
+	return p, nil
 }
 
-// validate reports every fault of the named loss's resolved options.
-func validate(name string, o Options) error {
+// validate reports every fault of resolved options.
+func (b builder) validate(o Options) error {
 	err := o.Validate()
-	// gmpo bounds a log ratio, and cispo's authors write 10 for no bound.
-	if o.ClipLow > 1 && name != "gmpo" && name != "cispo" {
+	if o.ClipLow > 1 && !b.wideLow {
 		err = errors.Join(err, fmt.Errorf("clip_low: %v: must be above 0 and at most 1, or -1 for off: no ratio is below 0", o.ClipLow))
 	}
 	return err

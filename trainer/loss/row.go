@@ -59,7 +59,7 @@ type policy struct {
 	name      string
 	options   Options
 	algorithm algorithm
-	builder   builder
+	facts     Facts
 	corrected Corrected
 	own       Plan
 	current   row
@@ -104,7 +104,7 @@ func (p *policy) Loss(b *Batch, out *Result) error {
 			weights: part(weights, lo, hi), chosen: part(plan.Chosen, lo, hi), n: n, scale: d.scale(total), grad: out.Grad[lo:hi],
 			detail: out.Tokens.slice(lo, hi),
 		}
-		if p.builder.reference {
+		if p.facts.Reference {
 			p.current.reference = b.Reference[lo:hi]
 		}
 		rowLoss := p.algorithm.row(&p.current, &p.sums)
@@ -143,7 +143,7 @@ func (p *policy) check(b *Batch) (old []float64, err error) {
 	if err := stats.CheckLength("Logprobs", b.Logprobs, n); err != nil {
 		return nil, err
 	}
-	if !p.builder.noAdvantages {
+	if !p.facts.NoAdvantages {
 		if err := stats.CheckLength("Advantages", b.Advantages, n); err != nil {
 			return nil, err
 		}
@@ -155,12 +155,12 @@ func (p *policy) check(b *Batch) (old []float64, err error) {
 			}
 		}
 	}
-	if p.builder.reference {
+	if p.facts.Reference {
 		if err := stats.CheckLength("Reference", b.Reference, n); err != nil {
 			return nil, err
 		}
 	}
-	if p.builder.noOld {
+	if p.facts.NoOld {
 		return nil, nil
 	}
 	old = b.Proximal
