@@ -42,8 +42,9 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
 	a.keyFlags(root)
 	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.chaosCommand(), a.benchCommand(),
+		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.benchCommand(),
 		a.keysCommand(), a.openCommand(), a.trajectoryCommand(), a.serveCommand())
+	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)
 	helpOfKeys(root)
 	return root

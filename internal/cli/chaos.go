@@ -1,10 +1,11 @@
+//go:build chaos
+
 package cli
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,9 @@ import (
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
 )
+
+// chaosCommands are the commands of a build with the tag "chaos".
+func (a *app) chaosCommands() []*cobra.Command { return []*cobra.Command{a.chaosCommand()} }
 
 func (a *app) chaosCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -94,70 +98,24 @@ the exit status says whether every promise held.`,
 // chaosRun resolves the configuration of the run and writes it where the roles read it.
 func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
 	base := config.TwoHop()
-	small(base)
+	chaos.Small(base)
 	// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
 	// has left REJECTED cannot be accounted for.
 	base.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * base.Streams.MaxTrajectoryBytes
 	base.Run.Dir = home
 	if !cmd.Flags().Changed("broker.listen") {
-		address, err := freeAddress()
+		address, err := chaos.FreeAddress()
 		if err != nil {
 			return nil, "", err
 		}
 		base.Broker.Listen = address
 	}
-	return a.writeRun(cmd, base, home)
-}
-
-func (a *app) writeRun(cmd *cobra.Command, base *config.Config, home string) (*config.Config, string, error) {
 	cfg, _, err := a.loadOver(cmd, base)
 	if err != nil {
 		return nil, "", err
 	}
-	text, err := config.YAML(cfg)
-	if err != nil {
-		return nil, "", err
-	}
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return nil, "", fmt.Errorf("make a folder for the run: %w", err)
-	}
-	file := filepath.Join(home, "chaos.yaml")
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return nil, "", fmt.Errorf("write the configuration of the run: %w", err)
-	}
-	return cfg, file, nil
-}
-
-// small makes the run one whose steps are quick, which does not end, and whose streams fill and forget soon.
-func small(c *config.Config) {
-	c.Run.Name = "chaos"
-	c.Eval.Every = 0
-	c.Trainer.Steps = 1 << 20
-	c.Trainer.ColdStart.Steps = 200
-	c.Trainer.BatchGroups, c.Trainer.GroupSize, c.Trainer.Minibatches = 8, 4, 2
-	c.Trainer.Eta = 2
-	c.Trainer.Optimizer.LearningRate = 1e-5
-	c.Trainer.Limits.Timeout = 20 * time.Second
-	c.Producer.Concurrency = 32
-	c.Producer.RetryDelay, c.Producer.MaxRetryDelay = 200*time.Millisecond, 2*time.Second
-	c.Producer.Grace, c.Producer.Settle = 5*time.Second, 5*time.Second
-	c.Inference.Slots = 64
-	c.Streams.Lease = 5 * time.Second
-	c.Streams.MaxDeliver = 50
-	c.Streams.DedupeWindow = 20 * time.Second
-	c.Streams.MaxTickets, c.Streams.MaxTrajectories = 1024, 2048
-	c.Streams.MaxTrajectoryBytes = 64 << 20
-	c.Streams.RejectedMaxBytes = 256 << 20
-}
-
-// freeAddress is a loopback port that nobody has at the moment.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	address := l.Addr().String()
-	return address, l.Close()
+	file, err := chaos.WriteFile(cfg, home)
+	return cfg, file, err
 }
 
 // killAfter makes the hook that ends this process with SIGKILL at the place that the environment names, such as

@@ -5,12 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
@@ -23,6 +27,57 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
+// buildChaos builds the program with the tag "chaos" beside the one that TestMain has laid out, once for all tests.
+var buildChaos = sync.OnceValues(func() (string, error) {
+	weir, err := exec.LookPath("weir")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(weir), "chaos", "weir")
+	if out, err := exec.Command("go", "build", "-tags", "chaos", "-o", path, "../../cmd/weir").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// chaosBinary is the path of the program with the chaos command, whose trainer can be told to kill itself.
+func chaosBinary(t *testing.T) string {
+	t.Helper()
+	path, err := buildChaos()
+	require.NoError(t, err)
+	return path
+}
+
+// Invariant: the user's program has no command that breaks a run, and no variable makes its trainer kill itself.
+func TestInvariantTheUsersProgramHasNoCommandThatBreaksARun(t *testing.T) {
+	plain := filepath.Join(t.TempDir(), "weir")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", plain, "../../cmd/weir").CombinedOutput()
+	require.NoError(t, err, string(out))
+	for path, has := range map[string]bool{plain: false, chaosBinary(t): true} {
+		program := read(t, path)
+		require.Equal(t, has, bytes.Contains(program, []byte(chaos.KillAfterEnv)), path)
+		require.Equal(t, has, bytes.Contains(program, []byte("internal/chaos")), path)
+		help, err := exec.CommandContext(t.Context(), path, "--help").CombinedOutput()
+		require.NoError(t, err, string(help))
+		require.Equal(t, has, strings.Contains(string(help), "chaos"), path)
+	}
+	out, err = exec.CommandContext(t.Context(), plain, "chaos").CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), `unknown command "chaos"`)
+}
+
+func TestChaosCommandLine(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "chaos"), RequireExplicitExec: true, RequireUniqueNames: true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		Setup: func(env *testscript.Env) error {
+			path, err := buildChaos()
+			env.Setenv("PATH", filepath.Dir(path)+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			return err
+		},
+	})
+}
+
 // These tests share two cores with nothing else: they run one after the other.
 
 // harnessed lays out a run of real processes; change may make it another than weir chaos has.
@@ -30,19 +85,21 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 	t.Helper()
 	home := t.TempDir()
 	base := config.TwoHop()
-	small(base)
+	chaos.Small(base)
 	base.Run.Dir = home
-	address, err := freeAddress()
+	address, err := chaos.FreeAddress()
 	require.NoError(t, err)
 	base.Broker.Listen = address
 	if change != nil {
 		change(base)
 	}
 	a := &app{out: io.Discard, err: io.Discard}
-	cfg, file, err := a.writeRun(&cobra.Command{}, base, home)
+	cfg, _, err := a.loadOver(&cobra.Command{}, base)
+	require.NoError(t, err)
+	file, err := chaos.WriteFile(cfg, home)
 	require.NoError(t, err)
 	return chaos.Config{
-		Binary: binary(t), Dir: filepath.Join(home, "logs"), File: file,
+		Binary: chaosBinary(t), Dir: filepath.Join(home, "logs"), File: file,
 		Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
 		Store: cfg.Broker.StoreDir, Lease: cfg.Streams.Lease,
 		Mode: mode, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,

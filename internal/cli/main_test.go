@@ -16,6 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/chaos"
 )
 
 // TestMain puts this program on the PATH, so that tests run its commands as processes.
@@ -29,7 +31,7 @@ func TestCommandLine(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered, "companies": companies, "eventually": eventually},
 		Setup: func(env *testscript.Env) error {
-			address, err := freeAddress()
+			address, err := chaos.FreeAddress()
 			env.Setenv("ADDRESS", address)
 			return err
 		},

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/chaos"
 )
 
 // Defect F8: every role called itself ready while nothing got done, and while the broker was away.
@@ -18,7 +20,7 @@ func TestReadinessTellsWhetherWorkGetsDone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	address := func() string {
-		a, err := freeAddress()
+		a, err := chaos.FreeAddress()
 		require.NoError(t, err)
 		return a
 	}
