@@ -2,31 +2,71 @@ package gpu
 
 import "context"
 
-// Engine is one policy model, its gradients and its optimizer. Calls are made by one goroutine at a time,
-// but for Decoders, which are independent of the Engine once made. Gradients and moments are allocated on
-// first use, so that an Engine used only to sample holds weights alone.
+// Engine is one policy model, its gradients and its optimizer. Calls are made by one goroutine at a time.
+//
+// Weights and moments never pass through the caller: they leave and come as folders. The callbacks of Evaluate and
+// Accumulate run on the calling goroutine, one at a time, and must not call the Engine. Gradients and moments are
+// allocated on first use, so that an Engine that only imports and evaluates, as a frozen reference policy does, holds
+// weights alone.
 type Engine interface {
 	// Config describes the model.
 	Config() Config
-	// Forward computes the outputs of a packed batch. With keep, what Backward needs is kept until the
-	// next Forward. The outputs are valid until the next Forward.
-	Forward(ctx context.Context, b *Batch, keep bool) (*Outputs, error)
-	// Backward adds the gradient of the loss with respect to the parameters, for the last Forward with keep,
-	// given its gradient with respect to that call's outputs.
-	Backward(ctx context.Context, g *Gradients) error
+	// Limits are those of the engine's calls.
+	Limits() Limits
+	// Evaluate runs parts through the model. each gets the outputs of part i, in the order of i; they are valid during
+	// that call. An error of each ends Evaluate and is returned as it is; one that lies in a part is a [PartError].
+	Evaluate(ctx context.Context, parts []*Batch, each func(i int, o *Outputs) error) error
+	// Accumulate does the same, and adds to the gathered gradient that of the loss with respect to the parameters, given
+	// its gradient with respect to part i's outputs, which each returns; nil stands for zeros. What each returns is valid
+	// until its next call. An error leaves the gathered gradient undefined: Discard or Close.
+	Accumulate(ctx context.Context, parts []*Batch, each func(i int, o *Outputs) (*Gradients, error)) error
 	// Step clips the gathered gradient, takes one optimizer step and clears the gradient.
 	Step(ctx context.Context, o StepOptions) (StepStats, error)
-	// Weights copies the weights out.
+	// Discard clears the gathered gradient: weights, moments and the count of steps stay.
+	Discard(ctx context.Context) error
+
+	// Export writes the weights and config.json, in Hugging Face's form, into dir, a folder that is empty or not there.
+	// It returns when no later call can change what is written; [Pending.Wait] when the files are whole. The same model
+	// and options give the same file names, tensors and offsets in every version, so that one version's file i has the
+	// same numbers in the same places as another's. A value head lies in a file of its own, [ValueHeadFile].
+	Export(ctx context.Context, dir string, o ExportOptions) (Pending, error)
+	// Import replaces the weights by a folder's, in any of the types that Export writes, in files of any sizes. Before
+	// anything is changed it refuses a folder that does not fit the model (ErrMismatch), lacks a file, has a malformed
+	// one, or holds a number that is not finite; the error names the file and the tensor. A value head that the folder's
+	// config.json does not name is set to 0; one that the model lacks is not read. The gathered gradient is cleared;
+	// moments and the count of steps stay. An error of the disk, or the end of ctx, may leave the weights half replaced:
+	// Import again or Close.
+	Import(ctx context.Context, dir string) error
+	// SaveOptimizer writes the optimizer's moments into dir as float32, named like the weights with the suffixes ".m" and
+	// ".v", and returns the count of steps taken, which no file holds: whoever keeps the folder keeps it.
+	SaveOptimizer(ctx context.Context, dir string) (steps int64, err error)
+	// LoadOptimizer replaces the moments by a folder's, and the count of steps. It refuses as Import does.
+	LoadOptimizer(ctx context.Context, dir string, steps int64) error
+	// ResetOptimizer sets the moments and the count of steps to 0.
+	ResetOptimizer(ctx context.Context) error
+
+	// Forward, Backward, Weights, SetWeights, Optimizer, SetOptimizer and NewDecoder are what the methods above and Backend
+	// take the place of.
+	Forward(ctx context.Context, b *Batch, keep bool) (*Outputs, error)
+	Backward(ctx context.Context, g *Gradients) error
 	Weights(ctx context.Context) (*Weights, error)
-	// SetWeights replaces the weights; names and shapes must match the configuration exactly.
 	SetWeights(ctx context.Context, w *Weights) error
-	// Optimizer copies out the optimizer's state: moments named like the weights with the suffixes ".m" and
-	// ".v", and the count of steps taken.
 	Optimizer(ctx context.Context) (*OptimizerState, error)
 	SetOptimizer(ctx context.Context, s *OptimizerState) error
-	// NewDecoder makes a sampler over a copy of the current weights.
 	NewDecoder(o DecoderOptions) (Decoder, error)
+
+	// Close frees what the engine holds; it must not be used after it.
 	Close() error
+}
+
+// Limits are what an engine can do.
+type Limits struct {
+	// Ranks is how many parts run at once, at least 1; a multiple of it keeps all ranks at work.
+	Ranks int
+	// MaxTokens bounds the tokens of a part; 0 is no bound. Sequences are never split, so that none may be longer.
+	MaxTokens int
+	// ProbSquares says that Outputs has them.
+	ProbSquares bool
 }
 
 // Batch is packed sequences: sequence s is Tokens[Offsets[s]:Offsets[s+1]], attended causally within itself.

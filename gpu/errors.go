@@ -1,6 +1,9 @@
 package gpu
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrNoSlot is returned by Decoder.Open when every slot is taken.
@@ -10,3 +13,16 @@ var (
 	// ErrMismatch is returned when weights do not fit the model: a name or a shape differs.
 	ErrMismatch = errors.New("weights do not fit the model")
 )
+
+// PartError is returned, wrapped, by Evaluate and Accumulate for a fault that lies in one of the parts, so that the caller
+// can tell whose rows those are.
+type PartError struct {
+	// Part is its index.
+	Part int
+	Err  error
+}
+
+func (e *PartError) Error() string { return fmt.Sprintf("part %d: %s", e.Part, e.Err) }
+
+// Unwrap returns the fault.
+func (e *PartError) Unwrap() error { return e.Err }

@@ -29,6 +29,15 @@ type Tensor struct {
 	Data  []float32
 }
 
+// Elements is how many numbers the tensor's shape has.
+func (t Tensor) Elements() int {
+	n := 1
+	for _, s := range t.Shape {
+		n *= s
+	}
+	return n
+}
+
 // Names of the tensors that are told apart.
 const (
 	HeadTensor      = "lm_head.weight"

@@ -47,7 +47,7 @@ func testDecoder(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	for i := range b.Mask {
 		b.Mask[i] = 1
 	}
-	want := outputs(t, e, b, false)
+	want := outputs(t, e, b)
 	seqs := len(b.Offsets) - 1
 	together, alone := openDecoder(t, e, seqs, 100), openDecoder(t, e, 1, 100)
 
@@ -138,7 +138,7 @@ func testSlots(t *testing.T, newEngine NewEngine) {
 	require.Zero(t, d.Len(two))
 
 	// New weights: the cache stays, so only a cleared sequence is wholly theirs.
-	w := randomWeights(t, e, 20)
+	w := randomWeights(e, 20)
 	commit, err := d.Prepare(w)
 	require.NoError(t, err)
 	d.Truncate(one, 2)
@@ -148,7 +148,7 @@ func testSlots(t *testing.T, newEngine NewEngine) {
 	d.Truncate(one, 0)
 	fresh := extend(t, d, gpu.Extension{Slot: one, Tokens: []int32{1, 2, 3, 6}})[0]
 	require.NotEqual(t, mixed, fresh)
-	require.NoError(t, e.SetWeights(t.Context(), w))
+	give(t, e, w)
 	other := openDecoder(t, e, 1, 8)
 	slot, err := other.Open()
 	require.NoError(t, err)
@@ -179,17 +179,15 @@ func testPrepare(t *testing.T, newEngine NewEngine) {
 	require.NoError(t, err)
 	tokens := []int32{1, 2, 3, 4, 5}
 	want := func(w *gpu.Weights) []float32 {
-		require.NoError(t, e.SetWeights(t.Context(), w))
+		give(t, e, w)
 		alone := openDecoder(t, e, 1, 8)
 		s, err := alone.Open()
 		require.NoError(t, err)
 		return extend(t, alone, gpu.Extension{Slot: s, Tokens: tokens})[0]
 	}
-	w, err := e.Weights(t.Context())
-	require.NoError(t, err)
-	inUse := want(w)
+	inUse := want(weights(t, e))
 	for version := range uint64(6) {
-		next := randomWeights(t, e, 30+version)
+		next := randomWeights(e, 30+version)
 		ready := make(chan func(), 1)
 		go func() {
 			commit, err := d.Prepare(next)

@@ -2,12 +2,16 @@ package enginetest
 
 import (
 	"math/rand/v2"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
 // NewEngine makes the engine under test. The suite closes it.
@@ -43,16 +47,16 @@ func open(t testing.TB, newEngine NewEngine, cfg gpu.Config) gpu.Engine {
 	t.Helper()
 	e := newEngine(t, cfg)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	require.NoError(t, e.SetWeights(t.Context(), randomWeights(t, e, 1)))
+	give(t, e, randomWeights(e, 1))
 	return e
 }
 
-func randomWeights(t testing.TB, e gpu.Engine, seed uint64) *gpu.Weights {
-	t.Helper()
-	w, err := e.Weights(t.Context())
-	require.NoError(t, err)
+func randomWeights(e gpu.Engine, seed uint64) *gpu.Weights {
+	w := &gpu.Weights{Tensors: e.Config().Layout()}
 	r := rand.New(rand.NewPCG(seed, 7))
-	for _, x := range w.Tensors {
+	for i := range w.Tensors {
+		x := &w.Tensors[i]
+		x.Data = make([]float32, x.Elements())
 		for i := range x.Data {
 			x.Data[i] = float32(r.NormFloat64() * 0.25)
 			if strings.Contains(x.Name, "norm") {
@@ -61,6 +65,52 @@ func randomWeights(t testing.TB, e gpu.Engine, seed uint64) *gpu.Weights {
 		}
 	}
 	return w
+}
+
+// give imports weights.
+func give(t testing.TB, e gpu.Engine, w *gpu.Weights) {
+	t.Helper()
+	dir := t.TempDir()
+	_, err := hf.Export(t.Context(), dir, e.Config(), w.Tensors, gpu.ExportOptions{})
+	require.NoError(t, err)
+	require.NoError(t, e.Import(t.Context(), dir))
+}
+
+// export writes an engine's weights into a new folder.
+func export(t testing.TB, e gpu.Engine, o gpu.ExportOptions) (dir string, files []gpu.File) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "model")
+	pending, err := e.Export(t.Context(), dir, o)
+	require.NoError(t, err)
+	files, err = pending.Wait(t.Context())
+	require.NoError(t, err)
+	return dir, files
+}
+
+// weights are an engine's as it exports them.
+func weights(t testing.TB, e gpu.Engine) *gpu.Weights {
+	t.Helper()
+	dir, _ := export(t, e, gpu.ExportOptions{})
+	m, err := hf.Load(dir)
+	require.NoError(t, err)
+	return m.Weights
+}
+
+// moments are an engine's as it saves them, by name, with the count of steps.
+func moments(t testing.TB, e gpu.Engine) (map[string][]float32, int64) {
+	t.Helper()
+	dir := t.TempDir()
+	steps, err := e.SaveOptimizer(t.Context(), dir)
+	require.NoError(t, err)
+	f, err := safetensors.OpenFolder(dir, gpu.OptimizerFile)
+	require.NoError(t, err)
+	defer f.Close()
+	out := map[string][]float32{}
+	for _, x := range f.Tensors() {
+		out[x.Name] = make([]float32, x.Elements())
+		require.NoError(t, f.Read(t.Context(), x.Name, out[x.Name]))
+	}
+	return out, steps
 }
 
 // packed draws a batch of sequences of the given lengths, two thirds of its tokens masked in.
@@ -99,24 +149,41 @@ func gradient(t testing.TB, e gpu.Engine) map[string][]float32 {
 	stats, err := e.Step(t.Context(), gpu.StepOptions{Beta2: 0.5, Epsilon: 1})
 	require.NoError(t, err)
 	require.False(t, stats.Skipped)
-	s, err := e.Optimizer(t.Context())
-	require.NoError(t, err)
+	all, _ := moments(t, e)
 	g := map[string][]float32{}
-	for _, x := range s.Moments {
-		if name, ok := strings.CutSuffix(x.Name, ".m"); ok {
-			g[name] = x.Data
+	for name, x := range all {
+		if name, ok := strings.CutSuffix(name, ".m"); ok {
+			g[name] = x
 		}
 	}
 	return g
 }
 
-// outputs copies what Forward returned, which is valid only until the next.
-func outputs(t testing.TB, e gpu.Engine, b *gpu.Batch, keep bool) *gpu.Outputs {
+// outputs are those of one part, copied: they are valid only during the call.
+func outputs(t testing.TB, e gpu.Engine, b *gpu.Batch) *gpu.Outputs {
 	t.Helper()
-	o, err := e.Forward(t.Context(), b, keep)
-	require.NoError(t, err)
-	clone := func(xs []float32) []float32 { return append([]float32(nil), xs...) }
+	var out *gpu.Outputs
+	require.NoError(t, e.Evaluate(t.Context(), []*gpu.Batch{b}, func(_ int, o *gpu.Outputs) error {
+		out = copied(o)
+		return nil
+	}))
+	return out
+}
+
+// accumulate is a part's outputs, with the gradient of one part gathered.
+func accumulate(t testing.TB, e gpu.Engine, b *gpu.Batch, g *gpu.Gradients) *gpu.Outputs {
+	t.Helper()
+	var out *gpu.Outputs
+	require.NoError(t, e.Accumulate(t.Context(), []*gpu.Batch{b}, func(_ int, o *gpu.Outputs) (*gpu.Gradients, error) {
+		out = copied(o)
+		return g, nil
+	}))
+	return out
+}
+
+func copied(o *gpu.Outputs) *gpu.Outputs {
 	return &gpu.Outputs{
-		Logprobs: clone(o.Logprobs), Entropies: clone(o.Entropies), ProbSquares: clone(o.ProbSquares), Values: clone(o.Values),
+		Logprobs: slices.Clone(o.Logprobs), Entropies: slices.Clone(o.Entropies),
+		ProbSquares: slices.Clone(o.ProbSquares), Values: slices.Clone(o.Values),
 	}
 }

@@ -1,7 +1,7 @@
 package enginetest
 
 import (
-	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -11,50 +11,6 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-func testWeights(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
-	want := randomWeights(t, e, 9)
-	require.NoError(t, e.SetWeights(t.Context(), want))
-	got, err := e.Weights(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-
-	for name, spoil := range map[string]func(w *gpu.Weights) (tensor string){
-		"missing": func(w *gpu.Weights) string {
-			name := w.Tensors[0].Name
-			w.Tensors = w.Tensors[1:]
-			return name
-		},
-		"extra": func(w *gpu.Weights) string {
-			w.Tensors = append(w.Tensors, gpu.Tensor{Name: "model.extra", Shape: []int{1}, Data: []float32{1}})
-			return "model.extra"
-		},
-		"twice": func(w *gpu.Weights) string {
-			w.Tensors = append(w.Tensors, w.Tensors[2])
-			return w.Tensors[2].Name
-		},
-		"shape": func(w *gpu.Weights) string {
-			w.Tensors[1].Shape = []int{3, 5}
-			return w.Tensors[1].Name
-		},
-		"short": func(w *gpu.Weights) string {
-			w.Tensors[1].Data = w.Tensors[1].Data[1:]
-			return w.Tensors[1].Name
-		},
-	} {
-		w, err := e.Weights(t.Context())
-		require.NoError(t, err)
-		w.Tensors[0].Data[0]++
-		tensor := spoil(w)
-		err = e.SetWeights(t.Context(), w)
-		require.ErrorIs(t, err, gpu.ErrMismatch, name)
-		require.ErrorContains(t, err, tensor, name)
-		after, err := e.Weights(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, want, after, "a mismatch changes nothing: %s", name)
-	}
-}
-
 // testOptimizer checks that an engine given another's weights and optimizer goes on exactly as that one.
 func testOptimizer(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	one, two := open(t, newEngine, cfg), open(t, newEngine, cfg)
@@ -62,31 +18,46 @@ func testOptimizer(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	b := packed(r, cfg.VocabSize, 8, 5)
 	g := gradientsFor(r, b, cfg.ValueHead)
 	step := func(e gpu.Engine) {
-		outputs(t, e, b, true)
-		require.NoError(t, e.Backward(t.Context(), g))
+		accumulate(t, e, b, g)
 		_, err := e.Step(t.Context(), gpu.StepOptions{LearningRate: 1e-3, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, ClipNorm: 1})
 		require.NoError(t, err)
 	}
+	fresh, steps := moments(t, one)
+	require.Zero(t, steps)
+	for _, x := range fresh {
+		require.Equal(t, make([]float32, len(x)), x, "before the first step the moments are zeros")
+	}
 	step(one)
 	step(one)
-	w, err := one.Weights(t.Context())
+	dir, _ := export(t, one, gpu.ExportOptions{ShardBytes: 1000})
+	steps, err := one.SaveOptimizer(t.Context(), dir)
 	require.NoError(t, err)
-	s, err := one.Optimizer(t.Context())
-	require.NoError(t, err)
-	require.EqualValues(t, 2, s.Steps)
-	require.Len(t, s.Moments, 2*len(w.Tensors))
-	require.NoError(t, two.SetWeights(t.Context(), w))
-	require.NoError(t, two.SetOptimizer(t.Context(), s))
+	require.EqualValues(t, 2, steps)
+	require.NoError(t, two.Import(t.Context(), dir))
+	require.NoError(t, two.LoadOptimizer(t.Context(), dir, steps))
 	step(one)
 	step(two)
-	for _, get := range []func(gpu.Engine) any{
-		func(e gpu.Engine) any { w, _ := e.Weights(t.Context()); return w },
-		func(e gpu.Engine) any { s, _ := e.Optimizer(t.Context()); return s },
-	} {
-		require.Equal(t, get(one), get(two))
+	same := func(a, b gpu.Engine) {
+		t.Helper()
+		require.Equal(t, weights(t, a), weights(t, b))
+		m, n := moments(t, a)
+		m2, n2 := moments(t, b)
+		require.Equal(t, m, m2)
+		require.Equal(t, n, n2)
 	}
-	s.Moments = s.Moments[1:]
-	require.ErrorIs(t, two.SetOptimizer(t.Context(), s), gpu.ErrMismatch)
+	same(one, two)
+	all, _ := moments(t, one)
+	require.Len(t, all, 2*len(cfg.Layout()))
+
+	// An optimizer that is reset goes on as a new engine's.
+	three := open(t, newEngine, cfg)
+	require.NoError(t, three.Import(t.Context(), dir))
+	require.NoError(t, two.Import(t.Context(), dir))
+	require.NoError(t, two.ResetOptimizer(t.Context()))
+	step(two)
+	step(three)
+	same(two, three)
+	refusedOptimizers(t, two)
 }
 
 // testStep checks a step against AdamW's equations in float64.
@@ -106,15 +77,12 @@ func checkStep(t *testing.T, newEngine NewEngine, o gpu.StepOptions) {
 	r := rand.New(rand.NewPCG(10, 10))
 	b := packed(r, cfg.VocabSize, 8, 5)
 	up := gradientsFor(r, b, true)
-	before, err := e.Weights(t.Context())
-	require.NoError(t, err)
-	outputs(t, e, b, true)
-	require.NoError(t, e.Backward(t.Context(), up))
+	before := weights(t, e)
+	accumulate(t, e, b, up)
 	g := gradient(t, e)
-	require.NoError(t, e.SetOptimizer(t.Context(), &gpu.OptimizerState{}))
+	require.NoError(t, e.ResetOptimizer(t.Context()))
 
-	outputs(t, e, b, true)
-	require.NoError(t, e.Backward(t.Context(), up))
+	accumulate(t, e, b, up)
 	stats, err := e.Step(t.Context(), o)
 	require.NoError(t, err)
 	norm, scale := 0.0, o.Scale
@@ -132,8 +100,7 @@ func checkStep(t *testing.T, newEngine NewEngine, o gpu.StepOptions) {
 		require.Greater(t, norm, o.ClipNorm, "the step is clipped")
 		scale *= o.ClipNorm / norm
 	}
-	after, err := e.Weights(t.Context())
-	require.NoError(t, err)
+	after := weights(t, e)
 	for i, x := range before.Tensors {
 		lr, decay := o.LearningRate, o.WeightDecay
 		if len(x.Shape) == 1 {
@@ -159,20 +126,16 @@ func testSkip(t *testing.T, newEngine NewEngine) {
 	b := packed(r, cfg.VocabSize, 8)
 	g := gradientsFor(r, b, false)
 	b.Mask[3], g.Logprobs[3] = 1, float32(math.Inf(1))
-	before, err := e.Weights(t.Context())
-	require.NoError(t, err)
+	before := weights(t, e)
 	o := gpu.StepOptions{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, ClipNorm: 1}
-	outputs(t, e, b, true)
-	require.NoError(t, e.Backward(t.Context(), g))
+	accumulate(t, e, b, g)
 	stats, err := e.Step(t.Context(), o)
 	require.NoError(t, err)
 	require.True(t, stats.Skipped)
-	after, err := e.Weights(t.Context())
-	require.NoError(t, err)
+	after := weights(t, e)
 	require.Equal(t, before, after)
-	s, err := e.Optimizer(t.Context())
-	require.NoError(t, err)
-	require.Zero(t, s.Steps)
+	_, steps := moments(t, e)
+	require.Zero(t, steps)
 	stats, err = e.Step(t.Context(), o)
 	require.NoError(t, err)
 	require.False(t, stats.Skipped, "the gradient was cleared")
@@ -181,6 +144,12 @@ func testSkip(t *testing.T, newEngine NewEngine) {
 
 func testBadBatches(t *testing.T, newEngine NewEngine) {
 	e := open(t, newEngine, models()[0].cfg)
+	evaluate := func(parts ...*gpu.Batch) error {
+		return e.Evaluate(t.Context(), parts, func(int, *gpu.Outputs) error { return nil })
+	}
+	down := func(b *gpu.Batch, g *gpu.Gradients) error {
+		return e.Accumulate(t.Context(), []*gpu.Batch{b}, func(int, *gpu.Outputs) (*gpu.Gradients, error) { return g, nil })
+	}
 	good := func() *gpu.Batch {
 		return &gpu.Batch{Tokens: []int32{1, 2, 3}, Offsets: []int{0, 3}, Mask: []uint8{1, 1, 1}}
 	}
@@ -197,19 +166,19 @@ func testBadBatches(t *testing.T, newEngine NewEngine) {
 	} {
 		b := good()
 		spoil(b)
-		_, err := e.Forward(t.Context(), b, true)
+		err := evaluate(b, good())
 		require.Error(t, err, name)
-		require.Error(t, e.Backward(t.Context(), &gpu.Gradients{}), name)
+		at, is := errors.AsType[*gpu.PartError](err)
+		require.True(t, is, "%s: %v", name, err)
+		require.Equal(t, 0, at.Part)
+		require.Error(t, down(b, &gpu.Gradients{}), name)
 	}
 	long := &gpu.Batch{Tokens: make([]int32, 257), Offsets: []int{0, 257}, Mask: make([]uint8, 257)}
-	_, err := e.Forward(t.Context(), long, false)
-	require.ErrorIs(t, err, gpu.ErrTooLong)
-	_, err = e.Forward(t.Context(), good(), true)
-	require.NoError(t, err)
-	require.Error(t, e.Backward(t.Context(), &gpu.Gradients{Logprobs: make([]float32, 2)}))
-	require.Error(t, e.Backward(t.Context(), &gpu.Gradients{Values: make([]float32, 3)}), "there is no value head")
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = e.Forward(ctx, good(), false)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, evaluate(long), gpu.ErrTooLong)
+	second, is := errors.AsType[*gpu.PartError](evaluate(good(), long))
+	require.True(t, is)
+	require.Equal(t, 1, second.Part)
+	require.NoError(t, evaluate(good()))
+	require.Error(t, down(good(), &gpu.Gradients{Logprobs: make([]float32, 2)}))
+	require.Error(t, down(good(), &gpu.Gradients{Values: make([]float32, 3)}), "there is no value head")
 }

@@ -23,7 +23,10 @@ func Run(t *testing.T, newEngine NewEngine) {
 			t.Run("values alone", func(t *testing.T) { testValuesOnly(t, newEngine, m.cfg) })
 			t.Run("a detached gradient ends at the value head", func(t *testing.T) { testDetached(t, newEngine, m.cfg) })
 			t.Run("decoder agrees with forward", func(t *testing.T) { testDecoder(t, newEngine, m.cfg) })
-			t.Run("weights round trip", func(t *testing.T) { testWeights(t, newEngine, m.cfg) })
+			t.Run("parts are what they are alone", func(t *testing.T) { testParts(t, newEngine, m.cfg) })
+			t.Run("weights round trip", func(t *testing.T) { testRoundTrip(t, newEngine, m.cfg) })
+			t.Run("every version has the same files", func(t *testing.T) { testLayout(t, newEngine, m.cfg) })
+			t.Run("folders that do not fit are refused", func(t *testing.T) { testRefusals(t, newEngine, m.cfg) })
 			t.Run("optimizer round trip", func(t *testing.T) { testOptimizer(t, newEngine, m.cfg) })
 		})
 	}
@@ -32,20 +35,22 @@ func Run(t *testing.T, newEngine NewEngine) {
 	t.Run("step is AdamW", func(t *testing.T) { testStep(t, newEngine) })
 	t.Run("a gradient that is not finite is skipped", func(t *testing.T) { testSkip(t, newEngine) })
 	t.Run("bad batches are refused", func(t *testing.T) { testBadBatches(t, newEngine) })
+	t.Run("an error leaves nothing behind", func(t *testing.T) { testErrors(t, newEngine) })
+	t.Run("value heads come and go", func(t *testing.T) { testValueHeads(t, newEngine) })
+	t.Run("a folder that cannot be written is named", func(t *testing.T) { testUnwritable(t, newEngine) })
+	t.Run("an ended context ends a call", func(t *testing.T) { testEnded(t, newEngine) })
 	t.Run("learns a sequence by heart", func(t *testing.T) { testLearning(t, newEngine) })
 }
 
 func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	e := open(t, newEngine, cfg)
-	w, err := e.Weights(t.Context())
-	require.NoError(t, err)
+	w := weights(t, e)
 	ref := NewReference(cfg, w)
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, lengths := range [][]int{{5}, {1, 9, 2, 0, 17}, {70, 3, 130}, {}} {
 		b := packed(r, cfg.VocabSize, lengths...)
-		for _, keep := range []bool{false, true} {
-			got := outputs(t, e, b, keep)
-			logprobs, entropies, squares, values := ref.Forward(b)
+		logprobs, entropies, squares, values := ref.Forward(b)
+		for _, got := range []*gpu.Outputs{outputs(t, e, b), accumulate(t, e, b, nil)} {
 			if got.ProbSquares != nil {
 				requireNear(t, "sums of squared probabilities", squares, got.ProbSquares, 2e-4)
 			}
@@ -57,12 +62,11 @@ func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	b := packed(r, cfg.VocabSize, 6, 6)
 	b.Temperature = nil
 	logprobs, _, _, _ := ref.Forward(b)
-	requireNear(t, "logprobs at no temperature", logprobs, outputs(t, e, b, false).Logprobs, 2e-4)
+	requireNear(t, "logprobs at no temperature", logprobs, outputs(t, e, b).Logprobs, 2e-4)
 	clear(b.Mask)
-	for _, x := range outputs(t, e, b, true).Logprobs {
+	for _, x := range accumulate(t, e, b, &gpu.Gradients{}).Logprobs {
 		require.Zero(t, x, "everything is masked")
 	}
-	require.NoError(t, e.Backward(t.Context(), &gpu.Gradients{}))
 }
 
 func requireNear(t testing.TB, what string, want []float64, got []float32, tolerance float64) {
@@ -79,8 +83,7 @@ func requireNear(t testing.TB, what string, want []float64, got []float32, toler
 // elements of each tensor and along one random direction through all of them.
 func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	e := open(t, newEngine, cfg)
-	w, err := e.Weights(t.Context())
-	require.NoError(t, err)
+	w := weights(t, e)
 	ref := NewReference(cfg, w)
 	r := rand.New(rand.NewPCG(3, 3))
 	b := packed(r, cfg.VocabSize, 4, 7, 1, 3)
@@ -96,8 +99,7 @@ func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		}
 		return sum
 	}
-	outputs(t, e, b, true)
-	require.NoError(t, e.Backward(t.Context(), up))
+	accumulate(t, e, b, up)
 	got := gradient(t, e)
 	require.Len(t, got, len(w.Tensors))
 
@@ -143,10 +145,7 @@ func testAccumulation(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	r := rand.New(rand.NewPCG(4, 4))
 	one, two := packed(r, cfg.VocabSize, 5, 6), packed(r, cfg.VocabSize, 3)
 	gOne, gTwo := gradientsFor(r, one, cfg.ValueHead), gradientsFor(r, two, cfg.ValueHead)
-	backward := func(b *gpu.Batch, g *gpu.Gradients) {
-		outputs(t, e, b, true)
-		require.NoError(t, e.Backward(t.Context(), g))
-	}
+	backward := func(b *gpu.Batch, g *gpu.Gradients) { accumulate(t, e, b, g) }
 	backward(one, gOne)
 	first := gradient(t, e)
 	backward(two, gTwo)
@@ -159,17 +158,6 @@ func testAccumulation(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 			want[i] = float64(first[name][i]) + float64(second[name][i])
 		}
 		requireNear(t, name, want, both, 1e-4)
-	}
-	// What a Forward kept serves any number of Backwards.
-	outputs(t, e, one, true)
-	require.NoError(t, e.Backward(t.Context(), gOne))
-	require.NoError(t, e.Backward(t.Context(), gOne))
-	for name, twice := range gradient(t, e) {
-		want := make([]float64, len(twice))
-		for i := range want {
-			want[i] = 2 * float64(first[name][i])
-		}
-		requireNear(t, name, want, twice, 1e-4)
 	}
 	// What the mask excludes is ignored, whatever its gradient.
 	for i := range one.Mask {
@@ -185,12 +173,14 @@ func testBatchInvariance(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	e := open(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(5, 5))
 	b := packed(r, cfg.VocabSize, 37, 5, 150, 1, 64, 12, 90)
-	all := outputs(t, e, b, false)
+	all := outputs(t, e, b)
 	for s := range len(b.Offsets) - 1 {
 		lo, hi := b.Offsets[s], b.Offsets[s+1]
-		alone := outputs(t, e, &gpu.Batch{
+		part := &gpu.Batch{
 			Tokens: b.Tokens[lo:hi], Offsets: []int{0, hi - lo}, Mask: b.Mask[lo:hi], Temperature: b.Temperature[s : s+1],
-		}, s%2 == 0)
+		}
+		alone := outputs(t, e, part)
+		require.Equal(t, alone, accumulate(t, e, part, nil), "with a gradient or without")
 		require.Equal(t, all.Logprobs[lo:hi], alone.Logprobs)
 		require.Equal(t, all.Entropies[lo:hi], alone.Entropies)
 		if all.ProbSquares != nil {
@@ -208,8 +198,7 @@ func testDeterminism(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		e := open(t, newEngine, cfg)
 		r := rand.New(rand.NewPCG(6, 6))
 		b := packed(r, cfg.VocabSize, 40, 150, 3, 100)
-		outputs(t, e, b, true)
-		require.NoError(t, e.Backward(t.Context(), gradientsFor(r, b, cfg.ValueHead)))
+		accumulate(t, e, b, gradientsFor(r, b, cfg.ValueHead))
 		got := gradient(t, e)
 		if want == nil {
 			want = got
@@ -227,7 +216,7 @@ func testLearning(t *testing.T, newEngine NewEngine) {
 		b.Mask[i], g.Logprobs[i] = 1, -1
 	}
 	loss := func() (sum float64) {
-		for _, x := range outputs(t, e, b, true).Logprobs {
+		for _, x := range accumulate(t, e, b, g).Logprobs {
 			sum -= float64(x)
 		}
 		return sum
@@ -235,7 +224,6 @@ func testLearning(t *testing.T, newEngine NewEngine) {
 	require.Greater(t, loss(), 20.0, "an untrained model knows nothing")
 	for range 150 {
 		loss()
-		require.NoError(t, e.Backward(t.Context(), g))
 		_, err := e.Step(t.Context(), gpu.StepOptions{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1})
 		require.NoError(t, err)
 	}

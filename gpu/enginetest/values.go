@@ -17,24 +17,24 @@ func testValuesOnly(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	alone := *b
 	alone.ValuesOnly = true
 	if !cfg.ValueHead {
-		_, err := e.Forward(t.Context(), &alone, false)
+		err := e.Evaluate(t.Context(), []*gpu.Batch{&alone}, func(int, *gpu.Outputs) error { return nil })
 		require.ErrorContains(t, err, "value head")
 		return
 	}
 	up := &gpu.Gradients{Values: gradientsFor(r, b, true).Values}
-	whole := outputs(t, e, b, true)
-	require.NoError(t, e.Backward(t.Context(), up))
+	whole := accumulate(t, e, b, up)
 	want := gradient(t, e)
-	got, err := e.Forward(t.Context(), &alone, true)
-	require.NoError(t, err)
+	got := accumulate(t, e, &alone, up)
 	require.Nil(t, got.Logprobs)
 	require.Nil(t, got.Entropies)
 	require.Nil(t, got.ProbSquares)
 	require.Equal(t, whole.Values, got.Values)
-	require.NoError(t, e.Backward(t.Context(), up))
 	require.Equal(t, want, gradient(t, e))
-	require.Error(t, e.Backward(t.Context(), gradientsFor(r, b, true)), "there are no log-probabilities")
-	require.Equal(t, whole, outputs(t, e, b, true), "the next batch has them again")
+	require.Equal(t, got, outputs(t, e, &alone))
+	require.Error(t, e.Accumulate(t.Context(), []*gpu.Batch{&alone}, func(int, *gpu.Outputs) (*gpu.Gradients, error) {
+		return gradientsFor(r, b, true), nil
+	}), "there are no log-probabilities")
+	require.Equal(t, whole, outputs(t, e, b), "the next batch has them again")
 }
 
 // testDetached checks that a detached gradient reaches the value head, and nothing below it.
@@ -47,8 +47,7 @@ func testDetached(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	b := packed(r, cfg.VocabSize, 9, 70)
 	up := gradientsFor(r, b, true)
 	backward := func(g *gpu.Gradients) map[string][]float32 {
-		outputs(t, e, b, true)
-		require.NoError(t, e.Backward(t.Context(), g))
+		accumulate(t, e, b, g)
 		return gradient(t, e)
 	}
 	whole := backward(up)

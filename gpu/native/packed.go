@@ -77,6 +77,9 @@ func (l *layout) parts(data []float32) [][]float32 {
 // ordered are the tensors of weights that fit the layout, in its order, else an ErrMismatch.
 func (l *layout) ordered(w *gpu.Weights) ([][]float32, error) {
 	order, err := l.match(w.Tensors, "")
+	if err == nil {
+		err = l.whole(w.Tensors)
+	}
 	if err != nil {
 		return nil, err
 	}

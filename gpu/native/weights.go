@@ -25,6 +25,9 @@ func (e *Engine) SetWeights(ctx context.Context, w *gpu.Weights) error {
 		return err
 	}
 	order, err := e.match(w.Tensors, "")
+	if err == nil {
+		err = e.whole(w.Tensors)
+	}
 	if err != nil {
 		return fmt.Errorf("set weights: %w", err)
 	}
@@ -57,21 +60,11 @@ func (e *Engine) SetOptimizer(ctx context.Context, s *gpu.OptimizerState) error 
 		e.first, e.second, e.steps = nil, nil, 0
 		return nil
 	}
-	var first, second []gpu.Tensor
-	var errs []error
-	for _, t := range s.Moments {
-		switch {
-		case strings.HasSuffix(t.Name, ".m"):
-			first = append(first, t)
-		case strings.HasSuffix(t.Name, ".v"):
-			second = append(second, t)
-		default:
-			errs = append(errs, fmt.Errorf("%w: moment %q ends in neither .m nor .v", gpu.ErrMismatch, t.Name))
-		}
+	first, second, firstOrder, secondOrder, err := e.splitMoments(s.Moments)
+	if err != nil {
+		return fmt.Errorf("set optimizer: %w", err)
 	}
-	firstOrder, err1 := e.match(first, ".m")
-	secondOrder, err2 := e.match(second, ".v")
-	if err := errors.Join(append(errs, err1, err2)...); err != nil {
+	if err := errors.Join(e.whole(first), e.whole(second)); err != nil {
 		return fmt.Errorf("set optimizer: %w", err)
 	}
 	e.needMoments()
@@ -79,6 +72,41 @@ func (e *Engine) SetOptimizer(ctx context.Context, s *gpu.OptimizerState) error 
 	e.fill(e.second, second, secondOrder)
 	e.steps = s.Steps
 	return nil
+}
+
+// matchMoments reports every difference between moments and the model's.
+func (l *layout) matchMoments(moments []gpu.Tensor) error {
+	_, _, _, _, err := l.splitMoments(moments)
+	return err
+}
+
+// splitMoments tells first moments from second ones, each with its order in the layout.
+func (l *layout) splitMoments(moments []gpu.Tensor) (first, second []gpu.Tensor, firstOrder, secondOrder []int, err error) {
+	var errs []error
+	for _, t := range moments {
+		switch {
+		case strings.HasSuffix(t.Name, firstSuffix):
+			first = append(first, t)
+		case strings.HasSuffix(t.Name, secondSuffix):
+			second = append(second, t)
+		default:
+			errs = append(errs, fmt.Errorf("%w: moment %q ends in neither %s nor %s", gpu.ErrMismatch, t.Name, firstSuffix, secondSuffix))
+		}
+	}
+	firstOrder, err1 := l.match(first, firstSuffix)
+	secondOrder, err2 := l.match(second, secondSuffix)
+	return first, second, firstOrder, secondOrder, errors.Join(append(errs, err1, err2)...)
+}
+
+// whole reports tensors whose data is not their shape's.
+func (l *layout) whole(ts []gpu.Tensor) error {
+	var errs []error
+	for _, t := range ts {
+		if n := t.Elements(); len(t.Data) != n {
+			errs = append(errs, fmt.Errorf("%w: %s of shape %v has %d elements, want %d", gpu.ErrMismatch, t.Name, t.Shape, len(t.Data), n))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // tensorsOf copies a flat array out as named tensors.
@@ -116,8 +144,6 @@ func (l *layout) match(ts []gpu.Tensor, suffix string) ([]int, error) {
 		got := ts[j]
 		if !slices.Equal(got.Shape, want.shape) {
 			bad("%s has shape %v, the model's is %v", got.Name, got.Shape, want.shape)
-		} else if len(got.Data) != want.n {
-			bad("%s of shape %v has %d elements, want %d", got.Name, got.Shape, len(got.Data), want.n)
 		}
 		order[i] = j
 	}

@@ -46,47 +46,75 @@ func ReadFile(path string) (w *gpu.Weights, err error) {
 
 // Read is Decode of so many bytes of a reader, a piece at a time. An error of the reader is returned as it is.
 func Read(in io.Reader, size int64) (*gpu.Weights, error) {
-	if size < 8 {
-		return nil, malformed("%d bytes: cut short in the header's length", size)
-	}
-	length := make([]byte, 8)
-	if _, err := io.ReadFull(in, length); err != nil {
-		return nil, err
-	}
-	n := binary.LittleEndian.Uint64(length)
-	if n > maxHeader {
-		return nil, malformed("the header claims %d bytes: at most %d", n, maxHeader)
-	}
-	if n > uint64(size-8) {
-		return nil, malformed("the header claims %d bytes, the file has %d after its length: cut short", n, size-8)
-	}
-	head := make([]byte, n)
-	if _, err := io.ReadFull(in, head); err != nil {
-		return nil, err
-	}
-	found, err := parseHeader(head)
+	found, _, err := readHeader(in, size)
 	if err != nil {
 		return nil, err
 	}
-	if err := arrange(found, size-8-int64(n)); err != nil {
-		return nil, err
-	}
 	w := &gpu.Weights{Tensors: make([]gpu.Tensor, 0, len(found))}
-	piece := make([]byte, min(size, 1<<18))
+	piece := make([]byte, min(size, pieceBytes))
 	for _, t := range found {
-		x := make([]float32, (t.end-t.begin)/int64(t.dtype.size()))
-		for at := 0; at < len(x); {
-			k := min(len(x)-at, len(piece)/t.dtype.size())
-			b := piece[:k*t.dtype.size()]
-			if _, err := io.ReadFull(in, b); err != nil {
-				return nil, err
-			}
-			t.dtype.decode(x[at:at+k], b)
-			at += k
+		x := make([]float32, t.elements())
+		if err := t.read(in, piece, func(at, n int) []float32 { return x[at : at+n] }, nil); err != nil {
+			return nil, err
 		}
 		w.Tensors = append(w.Tensors, gpu.Tensor{Name: t.name, Shape: t.shape, Data: x})
 	}
 	return w, nil
+}
+
+// readHeader reads what comes before the numbers of a file of size bytes: its tensors, in the order of their numbers, and
+// where those begin.
+func readHeader(in io.Reader, size int64) (found []located, body int64, err error) {
+	if size < 8 {
+		return nil, 0, malformed("%d bytes: cut short in the header's length", size)
+	}
+	length := make([]byte, 8)
+	if _, err := io.ReadFull(in, length); err != nil {
+		return nil, 0, err
+	}
+	n := binary.LittleEndian.Uint64(length)
+	if n > maxHeader {
+		return nil, 0, malformed("the header claims %d bytes: at most %d", n, maxHeader)
+	}
+	if n > uint64(size-8) {
+		return nil, 0, malformed("the header claims %d bytes, the file has %d after its length: cut short", n, size-8)
+	}
+	head := make([]byte, n)
+	if _, err := io.ReadFull(in, head); err != nil {
+		return nil, 0, err
+	}
+	if found, err = parseHeader(head); err != nil {
+		return nil, 0, err
+	}
+	body = 8 + int64(n)
+	return found, body, arrange(found, size-body)
+}
+
+// pieceBytes is how much of a file is held as bytes at once.
+const pieceBytes = 1 << 18
+
+// elements is how many numbers a tensor has.
+func (l located) elements() int { return int((l.end - l.begin) / int64(l.dtype.size())) }
+
+// read decodes a tensor's numbers, which in is at, a piece at a time: into(at, n) is where n numbers from the at-th on go, and
+// then, unless nil, is called when they are there.
+func (l located) read(in io.Reader, piece []byte, into func(at, n int) []float32, then func(at int, x []float32) error) error {
+	for at, n := 0, l.elements(); at < n; {
+		k := min(n-at, len(piece)/l.dtype.size())
+		b := piece[:k*l.dtype.size()]
+		if _, err := io.ReadFull(in, b); err != nil {
+			return err
+		}
+		x := into(at, k)
+		l.dtype.decode(x, b)
+		if then != nil {
+			if err := then(at, x); err != nil {
+				return err
+			}
+		}
+		at += k
+	}
+	return nil
 }
 
 // arrange sorts the tensors by their numbers, which must follow one another and fill the body.

@@ -1,0 +1,82 @@
+package gpu
+
+import (
+	"context"
+	"path/filepath"
+)
+
+// DType is how numbers are stored, in config.json's words.
+type DType string
+
+// What an engine writes and reads.
+const (
+	// Float32 keeps every bit.
+	Float32 DType = "float32"
+	// BFloat16 keeps the upper half of a float32, rounded to nearest, ties to even.
+	BFloat16 DType = "bfloat16"
+)
+
+// Bytes is the size of a number, 0 for a type that is neither.
+func (d DType) Bytes() int {
+	switch d {
+	case Float32:
+		return 4
+	case BFloat16:
+		return 2
+	}
+	return 0
+}
+
+// Names of files in a folder that Engine.Export and Engine.SaveOptimizer write. Weights in more than one file have
+// Transformers' names, model-00001-of-00003.safetensors and so on, with an index.
+const (
+	ConfigFile  = "config.json"
+	WeightsFile = "model.safetensors"
+	// ValueHeadFile holds the value head alone: it is the trainer's, and no reader of the policy wants it.
+	ValueHeadFile = "value_head.safetensors"
+	OptimizerFile = "optimizer.safetensors"
+)
+
+// ExportOptions say how weights are written.
+type ExportOptions struct {
+	// DType of the numbers; "" is Float32.
+	DType DType
+	// ShardBytes bounds the numbers in a file, in bytes: tensors are dealt in the order of [Weights], and one that is larger
+	// has a file to itself. 0 is one file.
+	ShardBytes int64
+}
+
+// File is one file that was written.
+type File struct {
+	// Name within the folder.
+	Name string
+	// Size in bytes.
+	Size int64
+}
+
+// Pending is a folder that is being written.
+type Pending interface {
+	// Wait returns when every file is whole, or with what went wrong; the folder is then to be removed. The files of
+	// weights come first, in the order of the tensors, then all others. It may be called more than once.
+	Wait(ctx context.Context) ([]File, error)
+}
+
+// Written is the Pending of an engine that has written everything before Export returns.
+type Written []File
+
+// Wait returns the files.
+func (w Written) Wait(context.Context) ([]File, error) { return w, nil }
+
+// PolicyFiles are those of an export that hold the policy's weights: the value head's and what is not weights are left
+// out.
+func PolicyFiles(files []File) []File {
+	var out []File
+	for _, f := range files {
+		if isWeights(f.Name) && f.Name != ValueHeadFile {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func isWeights(name string) bool { return filepath.Ext(name) == ".safetensors" }

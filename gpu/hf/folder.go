@@ -1,0 +1,196 @@
+package hf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// Folder is an open model folder: its configuration, and its weights in files whose headers are read and fit it. The
+// numbers are read when asked for.
+type Folder struct {
+	Config gpu.Config
+	dir    string
+	files  *safetensors.Folder
+}
+
+// Open opens a folder in Hugging Face's form. Errors name the file; those of weights that do not fit the configuration
+// wrap gpu.ErrMismatch, those of broken weight files safetensors.ErrMalformed.
+func Open(dir string) (*Folder, error) {
+	f, err := open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open model folder %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+func open(dir string) (_ *Folder, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, configName))
+	if err != nil {
+		return nil, err
+	}
+	f := &Folder{dir: dir}
+	if f.Config, err = decodeConfig(b); err != nil {
+		return nil, err
+	}
+	if f.files, err = safetensors.OpenFolder(dir, weightsName); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.files.Close())
+		}
+	}()
+	if f.Config.ValueHead && !f.files.Has(gpu.ValueHeadTensor) { // a build before this one kept it with the others
+		err := f.files.Add(dir, gpu.ValueHeadFile)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	_, err = arrange(f.Config, f.files.Tensors())
+	return f, err
+}
+
+// Close closes the files.
+func (f *Folder) Close() error { return f.files.Close() }
+
+// Tokenizer is tokenizer.json as it is, nil when there is none.
+func (f *Folder) Tokenizer() ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(f.dir, tokenizerName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// Fits reports every difference between the folder's model and c that changes what is computed, wrapping gpu.ErrMismatch. A
+// value head may be there in one and not in the other.
+func (f *Folder) Fits(c gpu.Config) error {
+	var errs []error
+	for _, x := range []struct {
+		key        string
+		have, want any
+	}{
+		{"vocab_size", f.Config.VocabSize, c.VocabSize},
+		{"hidden_size", f.Config.HiddenSize, c.HiddenSize},
+		{"intermediate_size", f.Config.IntermediateSize, c.IntermediateSize},
+		{"num_hidden_layers", f.Config.NumLayers, c.NumLayers},
+		{"num_attention_heads", f.Config.NumHeads, c.NumHeads},
+		{"num_key_value_heads", f.Config.NumKVHeads, c.NumKVHeads},
+		{"head_dim", f.Config.AttentionDim(), c.AttentionDim()},
+		{"rope_theta", f.Config.RopeTheta, c.RopeTheta},
+		{"rms_norm_eps", f.Config.RMSNormEps, c.RMSNormEps},
+		{"tie_word_embeddings", f.Config.TieEmbeddings, c.TieEmbeddings},
+	} {
+		if x.have != x.want {
+			errs = append(errs, fmt.Errorf("%w: %s: %s is %v, the model's is %v", gpu.ErrMismatch, configName, x.key, x.have, x.want))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Read reads the numbers of the tensors of a layout into their data: all must be of the folder's model, and have room. A
+// value head that the folder has not is set to 0. Before any number is written, all are read once and checked.
+func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
+	var names []string
+	for _, t := range layout {
+		if f.files.Has(t.Name) {
+			names = append(names, t.Name)
+		}
+	}
+	if err := f.files.CheckFinite(ctx, names); err != nil {
+		return err
+	}
+	for _, t := range layout {
+		if t.Name == gpu.ValueHeadTensor && !f.Config.ValueHead {
+			clear(t.Data)
+			continue
+		}
+		if err := f.files.Read(ctx, t.Name, t.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Export writes what gpu.Engine's Export does: config.json, generation_config.json, the weights, and the value head in a file
+// of its own. The tensors are the model's, in the order of gpu.Weights; their data is not copied.
+func Export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
+	files, err := export(ctx, dir, c, tensors, o)
+	if err != nil {
+		return nil, fmt.Errorf("export model to %s: %w", dir, err)
+	}
+	return files, nil
+}
+
+func export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
+	if err := empty(dir); err != nil {
+		return nil, err
+	}
+	policy, head := tensors, []gpu.Tensor(nil)
+	if n := len(tensors); n > 0 && tensors[n-1].Name == gpu.ValueHeadTensor {
+		policy, head = tensors[:n-1], tensors[n-1:]
+	}
+	files, err := safetensors.WriteFolder(ctx, dir, weightsName, policy, o)
+	if err != nil {
+		return nil, err
+	}
+	if head != nil {
+		more, err := safetensors.WriteFolder(ctx, dir, gpu.ValueHeadFile, head, gpu.ExportOptions{DType: o.DType})
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	dtype, err := safetensors.Of(o.DType)
+	if err != nil {
+		return nil, err
+	}
+	config, cerr := encodeConfig(c, dtype)
+	generation, gerr := encodeGeneration(c)
+	if err := errors.Join(cerr, gerr); err != nil {
+		return nil, err
+	}
+	for _, x := range []struct {
+		name string
+		data []byte
+	}{{configName, config}, {generationName, generation}} {
+		if err := os.WriteFile(filepath.Join(dir, x.name), x.data, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, gpu.File{Name: x.name, Size: int64(len(x.data))})
+	}
+	return files, nil
+}
+
+// empty refuses a folder with anything in it; one that is not there is empty.
+func empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("the folder holds %s: name an empty one", entries[0].Name())
+	}
+	return nil
+}
+
+// WriteTokenizer writes tokenizer.json and tokenizer_config.json into a model folder.
+func WriteTokenizer(dir string, c gpu.Config, tokenizerJSON []byte) error {
+	config, err := tokenizerConfig(c, tokenizerJSON)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, tokenizerName), tokenizerJSON, 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, tokenizerConfigName), config, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write the tokenizer into %s: %w", dir, err)
+	}
+	return nil
+}
