@@ -3,6 +3,7 @@
 //
 //	go run ./internal/mutants                        # every target
 //	go run ./internal/mutants -target batch -n 100   # a hundred mutants of one
+//	go run ./internal/mutants -target batch -at rows.go:110,ledger.go:62   # every mutant of two lines
 //
 // A mutant is one changed operator, literal or condition, or one statement less. It is killed when a test fails or does not
 // end; it survives when all of the target's tests pass. The mutants are drawn by the seed, so that two trees of the same
@@ -18,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,18 +27,39 @@ func main() {
 	dir := flag.String("dir", ".", "the module whose sources are changed")
 	only := flag.String("target", "", "the only target; empty means all of them")
 	n := flag.Int("n", 60, "mutants a target; 0 means every one")
+	at := flag.String("at", "", "only the mutants of these lines, every one: file:line, with commas between")
 	seed := flag.Uint64("seed", 1, "draws the mutants")
 	patience := flag.Duration("timeout", 2*time.Minute, "how long the tests of a mutant may take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *dir, *only, *n, *seed, *patience); err != nil {
+	if err := run(ctx, *dir, *only, draw{n: *n, seed: *seed, at: *at}, *patience); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, dir, only string, n int, seed uint64, patience time.Duration) error {
+// draw says which mutants of a target are tried.
+type draw struct {
+	n    int
+	seed uint64
+	at   string
+}
+
+// of is the drawn mutants of a list, in the order of trial, and how many that compile are enough; 0 is all.
+func (d draw) of(all []mutant) (drawn []mutant, enough int) {
+	if d.at != "" {
+		lines := strings.Split(d.at, ",")
+		return slices.DeleteFunc(all, func(m mutant) bool {
+			return !slices.Contains(lines, fmt.Sprintf("%s:%d", filepath.Base(m.file), m.line))
+		}), 0
+	}
+	rng := rand.New(rand.NewPCG(d.seed, 0))
+	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all, d.n
+}
+
+func run(ctx context.Context, dir, only string, d draw, patience time.Duration) error {
 	named := targets()
 	if only != "" {
 		named = slices.DeleteFunc(named, func(t target) bool { return t.name != only })
@@ -45,15 +68,15 @@ func run(ctx context.Context, dir, only string, n int, seed uint64, patience tim
 		return fmt.Errorf("no target is named %q", only)
 	}
 	for _, t := range named {
-		if err := attempt(ctx, dir, t, n, seed, patience); err != nil {
+		if err := attempt(ctx, dir, t, d, patience); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
 	return nil
 }
 
-// attempt tries n mutants of a target and prints the survivors.
-func attempt(ctx context.Context, dir string, t target, n int, seed uint64, patience time.Duration) error {
+// attempt tries the drawn mutants of a target and prints the survivors.
+func attempt(ctx context.Context, dir string, t target, d draw, patience time.Duration) error {
 	var all []mutant
 	for _, pattern := range t.files {
 		files, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -71,11 +94,11 @@ func attempt(ctx context.Context, dir string, t target, n int, seed uint64, pati
 	if err := t.passes(ctx, dir, patience); err != nil {
 		return err
 	}
-	rng := rand.New(rand.NewPCG(seed, 0))
-	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	places := len(all)
+	drawn, enough := d.of(all)
 	var tried, killed, timedOut int
-	for _, m := range all {
-		if n > 0 && tried == n {
+	for _, m := range drawn {
+		if enough > 0 && tried == enough {
 			break
 		}
 		verdict, err := t.try(ctx, dir, m, patience)
@@ -99,6 +122,6 @@ func attempt(ctx context.Context, dir string, t target, n int, seed uint64, pati
 		}
 		tried++
 	}
-	fmt.Printf("%s: mutants=%d killed=%d (timed out %d) survived=%d of %d places\n", t.name, tried, killed, timedOut, tried-killed, len(all))
+	fmt.Printf("%s: mutants=%d killed=%d (timed out %d) survived=%d of %d places\n", t.name, tried, killed, timedOut, tried-killed, places)
 	return nil
 }

@@ -77,3 +77,20 @@ func TestEveryTargetHasSources(t *testing.T) {
 		}
 	}
 }
+
+func TestADrawIsTheSeedsOrTheLinesThatAreNamed(t *testing.T) {
+	t.Parallel()
+	list := func() []mutant {
+		return []mutant{
+			{file: "/a/rows.go", line: 1}, {file: "/a/rows.go", line: 2}, {file: "/b/rows.go", line: 2}, {file: "/a/pack.go", line: 3}, {file: "/a/pack.go", line: 2},
+		}
+	}
+	drawn, enough := draw{n: 3, seed: 7}.of(list())
+	again, _ := draw{n: 3, seed: 7}.of(list())
+	require.Equal(t, again, drawn)
+	require.ElementsMatch(t, list(), drawn)
+	require.Equal(t, 3, enough)
+	drawn, enough = draw{n: 3, seed: 7, at: "rows.go:2,pack.go:3"}.of(list())
+	require.Equal(t, list()[1:4], drawn)
+	require.Zero(t, enough)
+}

@@ -166,6 +166,26 @@ func TestWithoutBoundsARewardIsFiniteAllTheSame(t *testing.T) {
 	require.Equal(t, "return is +Inf", e.Verdicts[0].Detail)
 }
 
+func TestWhereATicketHasNoTimeLimitACallMayTakeThirtyDays(t *testing.T) {
+	t.Parallel()
+	ticket := &schemas.Ticket{Sampling: schemas.Sampling{Temperature: 1}, Limits: schemas.Limits{MaxTurns: 1, MaxTokens: 4}}
+	for duration, want := range map[time.Duration]int{0: 0, time.Hour: 0, 30 * 24 * time.Hour: 0, 30*24*time.Hour + 1: 1} {
+		s := newScene(Config{Groups: 1, MinGroup: 1}, Group{Size: 1, Ticket: ticket})
+		in := trajectory(0, 0, 0, 1, 1, 0)
+		in.Turns = []schemas.Turn{{Start: 1, End: 2, Tool: "search", Duration: duration}}
+		e := s.trajectory(in)
+		require.Len(t, e.Verdicts, want, "%s", duration)
+	}
+}
+
+func TestABoundOfLessThanOneIsABound(t *testing.T) {
+	t.Parallel()
+	for reward, want := range map[float64]int{0.5: 0, -0.5: 0, 0.625: 1, -1: 1} {
+		s := newScene(Config{Groups: 1, MinGroup: 1, Bounds: Bounds{Reward: 0.5}}, Group{Size: 1})
+		require.Len(t, s.trajectory(trajectory(0, 0, 0, 1, reward, 0)).Verdicts, want, "reward %g", reward)
+	}
+}
+
 // A baseline is held against the ticket of its group but for the temperature, which is its own.
 func TestABaselineIsHeldAgainstItsTicket(t *testing.T) {
 	t.Parallel()

@@ -141,6 +141,7 @@ func TestACancelledSampleThatComesAfterAllIsUsed(t *testing.T) {
 	b, err := s.Take()
 	require.NoError(t, err)
 	require.Equal(t, 2, b.Trajectories())
+	require.Len(t, s.Commit().Verdicts, 2, "the marker ended when the sample came")
 }
 
 // Defect P7: each marker of an open group stayed pending until the group ended, so that a thousand of them stopped the feed.
@@ -380,6 +381,44 @@ func TestALedgerThatIsReadAgainKeepsWhatMayStillCome(t *testing.T) {
 	a.Add(Delivery{Sequence: 5, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
 	a.Add(Delivery{Sequence: 6, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
 	require.Equal(t, Ledger{Low: 4, Above: []uint64{6, 8}}, a.Ledger(), "5 is pending")
+}
+
+// What the feed refused itself is never given to the Assembler, and would hold the low-water mark down for ever.
+func TestTheLedgerPassesWhatTheFeedRefused(t *testing.T) {
+	t.Parallel()
+	a := New(Config{Run: "r", Groups: 1, MinGroup: 2}, Start{NextCursor: 1})
+	a.Open(Group{Size: 2})
+	a.Pass(7)
+	require.Equal(t, Ledger{Low: 7}, a.Ledger())
+	a.Add(Delivery{Sequence: 9, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	a.Pass(11)
+	require.Equal(t, Ledger{Low: 8}, a.Ledger(), "9 is pending")
+	a.Pass(3)
+	a.Add(Delivery{Sequence: 10, Trajectory: trajectory(0, 0, 1, 2, 1, 0)})
+	_, err := a.Take()
+	require.NoError(t, err)
+	a.Commit()
+	require.Equal(t, Ledger{Low: 11}, a.Ledger())
+}
+
+// A message that has ended is given again where another stands between the low-water mark and it: all below it was given too.
+func TestTheLedgerCountsAMessageThatIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	a := New(Config{Run: "r", Groups: 1, MinGroup: 2}, Start{NextCursor: 1, Ledger: Ledger{Low: 3, Above: []uint64{6}}})
+	require.Equal(t, []Verdict{{Sequence: 6, State: Settled}}, a.Add(Delivery{Sequence: 6, Closed: closed(0, 0, 1)}).Verdicts)
+	require.Equal(t, Ledger{Low: 6}, a.Ledger())
+}
+
+func TestNothingIsKeptForAPromptThatIsNotIssuedAgain(t *testing.T) {
+	t.Parallel()
+	for forget, want := range map[bool]int{false: 0, true: 1} {
+		s := &scene{Assembler: New(Config{Run: "r", Groups: 1, MinGroup: 1, Horizon: 4}, Start{NextCursor: 3})}
+		s.Await(2, 0)
+		if forget {
+			s.Forget(2)
+		}
+		require.Len(t, s.trajectory(trajectory(2, 1, 0, 2, 1, 0)).Verdicts, want)
+	}
 }
 
 func TestCarriedMessagesAreGivenBackAndNotReadAgain(t *testing.T) {

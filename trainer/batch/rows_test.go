@@ -56,6 +56,17 @@ func TestRowsPlaceRewards(t *testing.T) {
 	require.Equal(t, []float64{0, 7, 0, 0, 0, 0, 0, 0, 2.5, 0}, back)
 }
 
+// The first row of a batch begins at token 0, which is a place like any other.
+func TestTheFirstRowOfABatchHasItsProcessRewardAndItsSecondsWhereTheyBelong(t *testing.T) {
+	t.Parallel()
+	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Reward: 1, Trajectory: &schemas.Trajectory{
+		Segments: []schemas.Segment{segment(1, 0, 1, 0, 1)},
+		Turns:    []schemas.Turn{{Segment: 0, Start: 1, End: 2, ProcessReward: 0.25, Duration: time.Second}, {Segment: 0, Start: 3, End: 4}},
+	}}}}}})
+	require.Equal(t, []float64{0, 0.25, 0, 1}, r.Rewards)
+	require.Equal(t, []float64{0, 1, 0, 0}, r.Seconds)
+}
+
 func TestWithoutMasksEveryTokenButTheFirstOfARowIsTrainedOn(t *testing.T) {
 	t.Parallel()
 	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: &schemas.Trajectory{
