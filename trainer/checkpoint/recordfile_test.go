@@ -74,6 +74,71 @@ func TestAnEmptyRecordIsGoneOnFromOnPurpose(t *testing.T) {
 	require.Len(t, records, 3)
 }
 
+// Step 1 is the first that somebody can leave an empty file at: its line names a chain that is gone.
+func TestARecordMayBeginAtAnyStep(t *testing.T) {
+	t.Parallel()
+	for _, step := range []int64{1, 2, 7} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		save(t, s, step-1, step)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, RecordFile), nil, 0o644))
+		_, _, err := s.Load()
+		require.NoError(t, err)
+		records, err := ReadRecords(dir)
+		require.NoError(t, err, "step %d", step)
+		require.Len(t, records, 1)
+	}
+}
+
+// Nothing goes on from the first line, so that its record can be written again: at the first checkpoint, and at that of a
+// build that did not note where the record stood.
+func TestAMissingRecordOfTheFirstCheckpointIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []*Tail{nil, {}} {
+		dir := t.TempDir()
+		s := open(t, dir)
+		save(t, s, 0)
+		c, err := Read(s.Path(0), 0, HuggingFace{})
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(filepath.Join(dir, RecordFile)))
+		c.State.Records = tail
+		require.NoError(t, s.repairRecord(c))
+		records, err := ReadRecords(dir)
+		require.NoError(t, err)
+		require.Equal(t, []Record{c.Record}, records)
+	}
+}
+
+// All checkpoints were removed and the record was kept: a run that begins again adds to it.
+func TestASaveWithoutACheckpointKeepsTheRecordThatIsThere(t *testing.T) {
+	t.Parallel()
+	s, _, data := recorded(t)
+	for _, step := range []int64{2, 3} {
+		require.NoError(t, os.RemoveAll(s.Path(step)))
+	}
+	require.NoError(t, s.Close())
+	again := open(t, s.Dir())
+	c, _, err := again.Load()
+	require.NoError(t, err)
+	require.Nil(t, c)
+	save(t, again, 0)
+	now, err := os.ReadFile(filepath.Join(s.Dir(), RecordFile))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(now, data), "the lines of before")
+	records, err := ReadRecords(s.Dir())
+	require.NoError(t, err)
+	require.Len(t, records, 5)
+}
+
+func TestAStepUsesItsBaselineUpToo(t *testing.T) {
+	t.Parallel()
+	g := RecordGroup{Members: []RecordMember{{ID: "a"}, {ID: "b"}}}
+	require.Equal(t, g.Members, g.Used())
+	g.Baseline = &RecordMember{ID: "c"}
+	require.Equal(t, []RecordMember{{ID: "a"}, {ID: "b"}, {ID: "c"}}, g.Used())
+	require.Len(t, g.Members, 2)
+}
+
 func TestARecordCutWhileTheTrainerRunsEndsIt(t *testing.T) {
 	t.Parallel()
 	s, path, _ := recorded(t)

@@ -2,14 +2,19 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // carrying is a checkpoint with messages that wait for their groups, of a ledger that stands at low.
@@ -119,6 +124,129 @@ func TestADamagedCheckpointHoldsNothingInTheStream(t *testing.T) {
 	require.Zero(t, s.SafePurge("T", time.Unix(100, 5), 0))
 	require.Zero(t, s.SafePurge("S", time.Unix(100, 5), 1))
 	require.Zero(t, open(t, t.TempDir()).SafePurge("S", time.Unix(100, 5), 0), "nothing is known")
+}
+
+// The newer checkpoints are damaged but for their states: nothing goes back to them, and they must not let go of what the
+// checkpoint that was loaded still needs.
+func TestTheCheckpointThatWasLoadedHoldsItsMessages(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	config := Config{Dir: dir, Keep: 1, Every: 1, Messages: 1}
+	s, err := Open(config, HuggingFace{})
+	require.NoError(t, err)
+	save(t, s, 1, 2)
+	require.NoError(t, os.Truncate(filepath.Join(s.Path(2), optimizerFile), 9))
+	c, damage, err := s.Load()
+	require.NoError(t, err)
+	require.Len(t, damage, 1)
+	require.EqualValues(t, 1, c.State.Step)
+	require.EqualValues(t, 10, s.SafePurge("S", time.Unix(100, 5), 0))
+	require.NoError(t, s.Close())
+}
+
+func TestASweepRemovesAllThatIsHalfWrittenAndNothingElse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	save(t, s, 2, 3)
+	require.NoError(t, os.Rename(s.Path(3), filepath.Join(dir, ".old-step_000003")))
+	mine := []string{".gitignore", "tmp-notes", "notes.txt"}
+	half := []string{".tmp-step_000004", "..tmp-step_000004.tmp-12", "purged.json.tmp", ".old-step_000002"}
+	for _, name := range slices.Concat(mine, half) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+	}
+	require.NoError(t, s.Close())
+	s = open(t, dir)
+	for _, name := range mine {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+	for _, name := range half {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		require.ErrorIs(t, err, fs.ErrNotExist, name)
+	}
+	steps, err := Steps(dir)
+	require.NoError(t, err)
+	require.Equal(t, []int64{3, 2}, steps, "put back")
+}
+
+// What weir asks before a run goes on: the settings of the newest state that can be read.
+func TestTheStateOfADamagedCheckpointIsPassedOver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	state, err := ReadState(dir)
+	require.NoError(t, err)
+	require.Nil(t, state)
+	s := open(t, dir)
+	save(t, s, 2, 3)
+	for _, c := range []struct {
+		damage string
+		step   int64
+	}{{"", 3}, {`{"step": 2}`, 2}, {`{"step": 3, "run"`, 2}} {
+		if c.damage != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(s.Path(3), stateFile), []byte(c.damage), 0o644))
+		}
+		state, err := ReadState(dir)
+		require.NoError(t, err)
+		require.Equal(t, c.step, state.Step, c.damage)
+		require.Equal(t, "r", state.Run)
+	}
+	require.NoError(t, os.Remove(filepath.Join(s.Path(2), stateFile)))
+	state, err = ReadState(dir)
+	require.NoError(t, err)
+	require.Nil(t, state)
+}
+
+func TestACheckpointOfAnotherFormatOrStepIsNamed(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*State){
+		"format": func(s *State) { s.Format = Format + 1 },
+		"step":   func(s *State) { s.Step = 4 },
+	} {
+		s := open(t, t.TempDir())
+		save(t, s, 3)
+		var state State
+		path := filepath.Join(s.Path(3), stateFile)
+		require.NoError(t, readJSON(path, &state))
+		change(&state)
+		require.NoError(t, writeJSON(path, state))
+		require.NoError(t, os.Remove(filepath.Join(s.Path(3), manifestFile)))
+		require.NoError(t, seal(s.Path(3), 3))
+		_, err := Read(s.Path(3), 3, HuggingFace{})
+		damage := &Damage{}
+		require.ErrorAs(t, err, &damage, name)
+		require.Equal(t, fmt.Sprintf("format %d, step 3", Format), damage.Want)
+	}
+}
+
+func TestAPurgeThatIsForgottenRefusesNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, t.TempDir())
+	require.NoError(t, s.ForgetPurged(), "nothing was purged")
+	save(t, s, 2, 3)
+	require.NoError(t, s.MarkPurged("S", time.Unix(100, 5), 77))
+	_, _, err := s.Load()
+	require.ErrorIs(t, err, ErrNotResumable)
+	require.NoError(t, s.ForgetPurged())
+	_, _, err = s.Load()
+	require.NoError(t, err)
+}
+
+func TestASinglePendingMessageIsInTheCheckpoint(t *testing.T) {
+	t.Parallel()
+	for n := range 3 {
+		s := open(t, t.TempDir())
+		c := sample(1)
+		for i := range n {
+			seq := uint64(3 + i)
+			c.State.Ledger.Carried = append(c.State.Ledger.Carried, seq)
+			c.Pending = append(c.Pending, batch.Delivery{Sequence: seq, Closed: &schemas.GroupClosed{Run: "r", Group: "g"}})
+		}
+		require.NoError(t, s.Save(c))
+		loaded, damage, err := s.Load()
+		require.NoError(t, err)
+		require.Empty(t, damage)
+		require.Len(t, loaded.Pending, n)
+	}
 }
 
 func TestWhatIsNotKeptOfABatch(t *testing.T) {

@@ -410,14 +410,14 @@ func TestRenewReplacesTheLastCheckpointAndLetsTheOlderOnesGo(t *testing.T) {
 	again.Record.NextCursor = 99
 	require.NoError(t, s.Renew(again))
 	require.EqualValues(t, 77, s.SafePurge("S", created, 0))
+	records, err := ReadRecords(dir) // before Load, which would repair them
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.EqualValues(t, 99, records[1].NextCursor)
 	c, damage, err := s.Load()
 	require.NoError(t, err)
 	require.Empty(t, damage)
 	require.EqualValues(t, 77, c.State.Ledger.Low)
-	records, err := ReadRecords(dir)
-	require.NoError(t, err)
-	require.Len(t, records, 2)
-	require.EqualValues(t, 99, records[1].NextCursor)
 }
 
 func TestAFolderWhoseReplacementNeverCameIsPutBack(t *testing.T) {
