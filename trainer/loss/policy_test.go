@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -165,6 +166,16 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 		require.Equal(t, c.field, fault.Field, "%s: %v", c.name, err)
 		require.Equal(t, c.row, fault.Row, "%s: %v", c.name, err)
 	}
+	for field, spoil := range map[string]func(*Batch){
+		"Behaviour": func(b *Batch) { b.Behaviour[5] = math.Inf(1) },
+		"Proximal":  func(b *Batch) { b.Proximal[5] = math.NaN() },
+	} {
+		b := tiny()
+		spoil(b)
+		p, err := New("decoupled_ppo", Options{})
+		require.NoError(t, err)
+		require.ErrorContains(t, p.Loss(b, &Result{}), field+": row 1: token 1 is", "counted within its row")
+	}
 }
 
 func TestOptionsReportEveryFault(t *testing.T) {
@@ -194,6 +205,85 @@ func TestOptionsReportEveryFault(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, o.Validate(), name)
 	}
+}
+
+func TestEachOptionIsRefusedBelowItsRange(t *testing.T) {
+	t.Parallel()
+	set := map[string]func(o *Options, v float64){
+		"clip_low":        func(o *Options, v float64) { o.ClipLow = v },
+		"clip_high":       func(o *Options, v float64) { o.ClipHigh = v },
+		"log_ratio_clamp": func(o *Options, v float64) { o.LogRatioClamp = v },
+		"tau_positive":    func(o *Options, v float64) { o.TauPositive = v },
+		"tau_negative":    func(o *Options, v float64) { o.TauNegative = v },
+		"mask_low":        func(o *Options, v float64) { o.MaskLow = v },
+		"mask_high":       func(o *Options, v float64) { o.MaskHigh = v },
+		"advantage_tau":   func(o *Options, v float64) { o.AdvantageTau = v },
+		"kl_tau":          func(o *Options, v float64) { o.KLTau = v },
+		"cov_ratio":       func(o *Options, v float64) { o.CovRatio = v },
+		"cov_coef":        func(o *Options, v float64) { o.CovCoef = v },
+		"dual_clip":       func(o *Options, v float64) { o.DualClip = v },
+	}
+	for key, set := range set {
+		for _, bad := range []float64{-2, -0.5, math.NaN(), math.Inf(-1)} {
+			o, err := Resolve("ppo", Options{})
+			require.NoError(t, err)
+			set(&o, bad)
+			require.ErrorContains(t, o.Validate(), fmt.Sprintf("%s: %v", key, bad))
+			set(&o, Off)
+			require.NoError(t, o.Validate(), key)
+		}
+	}
+	for _, share := range []string{"mask_low", "mask_high", "cov_ratio"} {
+		o, err := Resolve("ppo", Options{})
+		require.NoError(t, err)
+		set[share](&o, 1)
+		require.NoError(t, o.Validate())
+		set[share](&o, 1.5)
+		require.ErrorContains(t, o.Validate(), share+": 1.5")
+	}
+}
+
+// A weight of 0 is as little as can be, and no NaN: gmpo takes its logarithm.
+func TestGMPOTakesAWeightOfZero(t *testing.T) {
+	t.Parallel()
+	p, err := New("gmpo", Options{})
+	require.NoError(t, err)
+	b := tiny()
+	b.Weights = []float64{0, 1, 1, 1, 1, 1}
+	var out Result
+	require.NoError(t, p.Loss(b, &out))
+	require.False(t, math.IsNaN(out.Loss))
+	require.NotZero(t, out.Grad[0])
+	b.Weights[0] = 1
+	var whole Result
+	require.NoError(t, p.Loss(b, &whole))
+	require.InEpsilon(t, 1e-10, math.Pow(out.Grad[0]/whole.Grad[0], 3), 1e-6, "the geometric mean over three tokens")
+}
+
+// A token that no advantage pushes is not held by the clip, however far its ratio went.
+func TestGMPOCountsNoClipWithoutAnAdvantage(t *testing.T) {
+	t.Parallel()
+	p, err := New("gmpo", Options{})
+	require.NoError(t, err)
+	b := tiny()
+	for i, a := range []float64{0, 5, 1, 1, 9, -1} {
+		b.Advantages[i] = a
+	}
+	copy(b.Logprobs, []float64{-0.1, 7, -0.9, -1.7, math.NaN(), -3})
+	var out Result
+	require.NoError(t, p.Loss(b, &out))
+	require.Zero(t, out.Metrics["clip_fraction"].Value())
+	require.Equal(t, 0.25, out.Metrics["clip_fraction_low"].Value(), "the last token's")
+	require.Zero(t, out.Grad[5])
+}
+
+func TestTheCovarianceOfASingleTokenIsNothing(t *testing.T) {
+	t.Parallel()
+	var c covariance
+	c.means([]float64{-3, -0.5}, []float64{9, 2}, []uint8{0, 1})
+	require.Zero(t, c.at(-0.5, 2))
+	c.means([]float64{-3, -0.5}, []float64{9, 2}, []uint8{1, 1})
+	require.Equal(t, 3.5*-1.25, c.at(-3, 9))
 }
 
 func TestEveryLossRunsOnItsDefaults(t *testing.T) {
