@@ -126,6 +126,7 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 				}
 				require.Equal(t, low, b.lowest())
 				require.Len(t, b.replies(), replies)
+				require.Equal(t, replies, b.pending())
 				require.Equal(t, naive.floor+1, b.resume(0))
 			},
 		})
@@ -160,6 +161,7 @@ func TestPartsAreCollectedInAnyOrder(t *testing.T) {
 				}
 				require.Equal(t, data, joined)
 			}
+			require.Equal(t, len(came), b.pending())
 			require.Empty(t, b.torn(10, 10), "the first part is its own")
 			if count > 1 && len(came) < count {
 				require.Equal(t, []uint64{10}, b.torn(11, 11))

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -188,6 +189,23 @@ func TestALineThatWasChangedIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, bytes.Join(append(without[:1:1], without[2:]...), nil), 0o644))
 	_, err := ReadRecords(s.Dir())
 	require.ErrorContains(t, err, "line 2, step 2,", "a line was taken out")
+}
+
+// A line cannot be changed by leaving its chain out, nor the first line by giving it any chain.
+func TestALineWhoseChainWasRemovedOrMadeUpIsNamed(t *testing.T) {
+	t.Parallel()
+	s, path, data := recorded(t)
+	for number, change := range map[int]func(plain []byte) string{
+		3: func(plain []byte) string { return string(plain) + "}\n" },
+		1: func(plain []byte) string { return string(plain) + chainKey + chain("elsewhere", plain) + "\"}\n" },
+	} {
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		plain, _ := chainOf(lines[number-1])
+		lines[number-1] = []byte(change(plain))
+		require.NoError(t, os.WriteFile(path, bytes.Join(lines, nil), 0o644))
+		_, err := ReadRecords(s.Dir())
+		require.ErrorContains(t, err, fmt.Sprintf("line %d, step %d,", number, number-1))
+	}
 }
 
 // Defect S1: an error of the disk was taken for the end of the record, and all after it was cut.

@@ -286,6 +286,16 @@ func TestTheCovarianceOfASingleTokenIsNothing(t *testing.T) {
 	require.Equal(t, 3.5*-1.25, c.at(-3, 9))
 }
 
+func TestMetricsOfMicroBatchesAddUp(t *testing.T) {
+	t.Parallel()
+	m := Metrics{}
+	m.Add(Metrics{"a": {Sum: 2, Count: 1}, "b": {Sum: -1, Count: 2}})
+	m.Add(Metrics{"a": {Sum: 4, Count: 5}})
+	require.Equal(t, Metrics{"a": {Sum: 6, Count: 6}, "b": {Sum: -1, Count: 2}}, m)
+	require.InDelta(t, 1, m["a"].Value(), 0)
+	require.Zero(t, Mean{}.Value())
+}
+
 func TestEveryLossRunsOnItsDefaults(t *testing.T) {
 	t.Parallel()
 	for _, name := range Names() {

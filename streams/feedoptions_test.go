@@ -1,0 +1,17 @@
+package streams
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFeedOptionsReportEveryFault(t *testing.T) {
+	require.NoError(t, FeedOptions{Durable: "trainer"}.withDefaults().validate())
+	require.NoError(t, FeedOptions{Durable: "trainer", MaxPending: 1, AckWait: 100 * time.Millisecond}.validate())
+	err := FeedOptions{MaxPending: -1, Prefetch: -2, AckWait: 99 * time.Millisecond, Durable: "a.b"}.validate()
+	for _, fault := range []string{"max_pending: -1", "prefetch: -2", "ack_wait: 99ms", "durable"} {
+		require.ErrorContains(t, err, fault)
+	}
+}
