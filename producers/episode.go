@@ -154,7 +154,7 @@ func (e *Episode) Generate(ctx context.Context, options GenerateOptions) ([]int3
 	if err := checkGeneration(g, room); err != nil {
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
-	e.env.Metrics.generated(time.Since(start))
+	e.env.metrics.generated(time.Since(start))
 	e.sampled(segment, g)
 	return g.Tokens, g.Stop, nil
 }
@@ -218,7 +218,7 @@ func (e *Episode) Call(ctx context.Context, name, arguments string) (Observation
 		turn.ProcessReward = *observation.Reward
 	}
 	e.said[len(e.said)-1] = observation.Text
-	e.env.Metrics.called(name, tool != nil, turn.Duration, err)
+	e.env.metrics.called(name, tool != nil, turn.Duration, err)
 	return observation, nil
 }
 

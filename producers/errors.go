@@ -31,5 +31,9 @@ var (
 // errUnserved marks a rollout whose time passed while it waited for the first token: the engines are full, or away.
 var errUnserved = errors.New("no engine served the episode in time")
 
+// errUnknownTask marks a ticket of a task that this producer has no environment for. Another producer may have one, so the
+// ticket goes back, until it was delivered Config.MaxDeliver times.
+var errUnknownTask = errors.New("no environment for task")
+
 // errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.
 var errNothingSampled = errors.New("no token was sampled")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -108,6 +107,13 @@ type agentFunc func(ctx context.Context, e *producers.Episode) error
 
 func (f agentFunc) Run(ctx context.Context, e *producers.Episode) error { return f(ctx, e) }
 
+// rewardFunc is a reward that is one function of the ticket.
+type rewardFunc func(*schemas.Ticket) producers.Score
+
+func (f rewardFunc) Score(_ context.Context, t *schemas.Ticket, _ *producers.Transcript) (producers.Score, error) {
+	return f(t), nil
+}
+
 func newEnvironment(tb testing.TB, policy producers.Policy) producers.Environment {
 	tb.Helper()
 	tok := newTokenizer(tb)
@@ -119,7 +125,6 @@ func newEnvironment(tb testing.TB, policy producers.Policy) producers.Environmen
 	require.NoError(tb, err)
 	return producers.Environment{
 		Policy: policy, Tokenizer: tok, Agent: agent, Tools: []producers.Tool{tool}, Reward: reward,
-		Metrics: producers.NewMetrics(nil),
 	}
 }
 
@@ -293,12 +298,18 @@ type producer struct {
 	ended  chan error
 }
 
+// start runs a producer whose tickets are all of the task of newTicket.
 func start(t *testing.T, cfg producers.Config, s *stream, env producers.Environment) *producer {
+	t.Helper()
+	return startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: producers.NewMetrics(nil)})
+}
+
+func startWith(t *testing.T, cfg producers.Config, deps producers.Deps) *producer {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &producer{t: t, cancel: cancel, ended: make(chan error, 1)}
 	go func() {
-		p.ended <- producers.Run(ctx, cfg, producers.Deps{Stream: s, Environment: env, Log: slog.New(slog.DiscardHandler)})
+		p.ended <- producers.Run(ctx, cfg, deps)
 	}()
 	return p
 }

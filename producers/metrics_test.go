@@ -16,7 +16,6 @@ import (
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	env := newEnvironment(t, &scripted{tok: newTokenizer(t), lines: rightLines})
-	env.Metrics = producers.NewMetrics(registry)
 	inner := env.Agent
 	env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
 		if err := inner.Run(ctx, e); err != nil {
@@ -26,7 +25,9 @@ func TestMetrics(t *testing.T) {
 		return err
 	})
 	s := newStream(newTicket(0))
-	p := start(t, config(), s, env)
+	p := startWith(t, config(), producers.Deps{
+		Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: producers.NewMetrics(registry),
+	})
 	<-s.idle
 	p.stop()
 	problems, err := testutil.GatherAndLint(registry)

@@ -72,7 +72,7 @@ func (o *outage) produce(concurrency int, policy producers.Policy) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- producers.Run(ctx, cfg, producers.Deps{
-			Stream: producers.OnRun(o.run, source), Environment: newEnvironment(o.T, policy), Log: slog.New(slog.DiscardHandler),
+			Stream: producers.OnRun(o.run, source), Environments: map[string]producers.Environment{"echo": newEnvironment(o.T, policy)},
 		})
 	}()
 	o.Cleanup(func() {

@@ -17,17 +17,18 @@ type Environment struct {
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
-	// Metrics may be nil.
-	Metrics *Metrics
+	// metrics are the producer's; nil counts nothing.
+	metrics *Metrics
 }
 
 func (env Environment) validate() error {
 	var faults []error
-	for name, missing := range map[string]bool{
-		"Policy": env.Policy == nil, "Tokenizer": env.Tokenizer == nil, "Agent": env.Agent == nil, "Reward": env.Reward == nil,
-	} {
-		if missing {
-			faults = append(faults, fmt.Errorf("environment: %s is nil", name))
+	for _, need := range []struct {
+		name   string
+		absent bool
+	}{{"Policy", env.Policy == nil}, {"Tokenizer", env.Tokenizer == nil}, {"Agent", env.Agent == nil}, {"Reward", env.Reward == nil}} {
+		if need.absent {
+			faults = append(faults, fmt.Errorf("environment: %s is nil", need.name))
 		}
 	}
 	names := map[string]bool{}

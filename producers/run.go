@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,17 +15,46 @@ import (
 
 // Deps are what a producer works with.
 type Deps struct {
-	Stream      Stream
-	Environment Environment
-	Log         *slog.Logger
+	Stream Stream
+	// Environments are what episodes run in, by the name of the ticket's task; at least one. A ticket of a task that is not
+	// among them goes back for another producer, and when it was delivered Config.MaxDeliver times its sample is closed, the
+	// task named in the marker's Why and in the log.
+	Environments map[string]Environment
+	// Metrics count what the episodes of all tasks do; nil counts nothing.
+	Metrics *Metrics
+	// Log defaults to none.
+	Log *slog.Logger
+}
+
+// validate reports every fault of every environment.
+func (d Deps) validate() error {
+	var faults []error
+	if d.Stream == nil {
+		faults = append(faults, errors.New("producer needs Stream"))
+	}
+	if len(d.Environments) == 0 {
+		faults = append(faults, errors.New("producer needs Environments: one for each task"))
+	}
+	for _, task := range slices.Sorted(maps.Keys(d.Environments)) {
+		if task == "" {
+			faults = append(faults, errors.New(`task "": an environment needs the name of its task`))
+		}
+		if err := d.Environments[task].validate(); err != nil {
+			faults = append(faults, fmt.Errorf("task %q: %w", task, err))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // Run produces trajectories until ctx ends or the run's control says to drain, and then returns nil once no
 // ticket is left in its hands. It fails only where nothing more can be produced: a wrong configuration, or
 // streams that are gone for good.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
-	if err := errors.Join(cfg.Validate(), deps.Environment.validate()); err != nil {
+	if err := errors.Join(cfg.Validate(), deps.validate()); err != nil {
 		return fmt.Errorf("producer: %w", err)
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	w := newWorker(cfg, deps)
 

@@ -307,7 +307,16 @@ func TestATakeThatFailsEndsTheProducer(t *testing.T) {
 
 func TestRunRefusesAWrongConfiguration(t *testing.T) {
 	err := producers.Run(context.Background(), producers.Config{MaxRetryDelay: -1, Grace: -1}, producers.Deps{})
-	for _, want := range []string{"name", "concurrency: 0", "max_deliver: 0", "max_retry_delay", "grace", "settle", "Policy is nil", "Agent is nil"} {
+	for _, want := range []string{
+		"name", "concurrency: 0", "max_deliver: 0", "max_retry_delay", "grace", "settle", "producer needs Stream", "producer needs Environments",
+	} {
 		require.ErrorContains(t, err, want)
 	}
+	half := newEnvironment(t, fresh(t))
+	half.Agent, half.Reward = nil, nil
+	err = producers.Run(context.Background(), config(), producers.Deps{
+		Stream: newStream(), Environments: map[string]producers.Environment{"": newEnvironment(t, fresh(t)), "quiz": half, "whole": newEnvironment(t, fresh(t))},
+	})
+	require.EqualError(t, err, "producer: task \"\": an environment needs the name of its task\n"+
+		"task \"quiz\": environment: Agent is nil\nenvironment: Reward is nil")
 }

@@ -3,7 +3,6 @@ package producers_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,7 +40,7 @@ func TestProducersOnABroker(t *testing.T) {
 		env := newEnvironment(t, &scripted{tok: newTokenizer(t), lines: rightLines})
 		go func() {
 			ended <- producers.Run(ctx, cfg, producers.Deps{
-				Stream: producers.OnRun(run, source), Environment: env, Log: slog.New(slog.DiscardHandler),
+				Stream: producers.OnRun(run, source), Environments: map[string]producers.Environment{"echo": env},
 			})
 		}()
 	}

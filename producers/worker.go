@@ -3,7 +3,12 @@ package producers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
@@ -15,16 +20,22 @@ import (
 type worker struct {
 	cfg     Config
 	stream  Stream
-	env     Environment
+	envs    map[string]Environment // by task
+	metrics *Metrics
 	log     *slog.Logger
 	running *running
 }
 
 func newWorker(cfg Config, deps Deps) *worker {
-	return &worker{
-		cfg: cfg, stream: deps.Stream, env: deps.Environment, running: newRunning(),
+	w := &worker{
+		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, running: newRunning(),
 		log: deps.Log.With("producer", cfg.Name),
 	}
+	for task, env := range deps.Environments {
+		env.metrics = deps.Metrics
+		w.envs[task] = env
+	}
+	return w
 }
 
 // outlive returns a context that ends, with this cause, so long after ctx does. The returned function ends it at
@@ -94,8 +105,8 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	defer cancel(nil)
 	unwatch := watchLease(ctx, lease, cancel)
 	defer unwatch()
-	w.env.Metrics.episodeRunning(1)
-	defer w.env.Metrics.episodeRunning(-1)
+	w.metrics.episodeRunning(1)
+	defer w.metrics.episodeRunning(-1)
 
 	trajectory, err := w.produce(ctx, ticket, cancel)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -112,28 +123,45 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	case err == nil:
 		w.done(settling, lease, log)
 	case errors.Is(err, errLeaseLost):
-		w.env.Metrics.episodeDropped("lease_lost")
+		w.metrics.episodeDropped("lease_lost")
 		log.Warn("lease lost: the ticket is somebody else's now")
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
-		w.env.Metrics.episodeDropped("cancelled")
+		w.metrics.episodeDropped("cancelled")
 		w.close(settling, lease, err, log)
 	case errors.Is(err, errDraining):
-		w.env.Metrics.episodeDropped("drained")
+		w.metrics.episodeDropped("drained")
 		w.release(settling, lease, 0, log)
 	case errors.Is(err, errUnserved), errors.Is(err, generate.ErrUnserved):
-		w.env.Metrics.episodeDropped("unserved")
+		w.metrics.episodeDropped("unserved")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, hopeless(err):
-		w.env.Metrics.episodeDropped("failed")
+		w.metrics.episodeDropped(why(err, "failed"))
 		log.Error("episode failed for the last time: its sample is closed", "err", err)
 		w.close(settling, lease, err, log)
 	default:
-		w.env.Metrics.episodeDropped("returned")
+		w.metrics.episodeDropped(why(err, "returned"))
 		delay := w.cfg.retryDelay(lease.Delivery())
 		log.Warn("episode failed: the ticket goes back", "err", err, "delay", delay)
 		w.giveBack(settling, lease, delay, log)
 	}
+}
+
+// why is what an episode that came to nothing is counted under.
+func why(err error, otherwise string) string {
+	if errors.Is(err, errUnknownTask) {
+		return "unknown_task"
+	}
+	return otherwise
+}
+
+// quoted lists the names of tasks, sorted.
+func quoted(envs map[string]Environment) string {
+	names := slices.Sorted(maps.Keys(envs))
+	for i, name := range names {
+		names[i] = strconv.Quote(name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // hopeless says that another try, with the same seed, would fail in the same way.
@@ -143,7 +171,11 @@ func hopeless(err error) bool {
 
 // produce runs the episode under the control's watch.
 func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc) (*schemas.Trajectory, error) {
-	entry := w.running.add(ticket, w.env, cancel)
+	env, known := w.envs[ticket.Task]
+	if !known {
+		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoted(w.envs))
+	}
+	entry := w.running.add(ticket, env, cancel)
 	defer w.running.remove(entry)
 	trajectory, _, err := rollout(ctx, entry.episode)
 	if err != nil {
@@ -160,7 +192,7 @@ func (w *worker) publish(ctx context.Context, trajectory *schemas.Trajectory) er
 	if err := w.stream.Publish(ctx, trajectory); err != nil {
 		return err
 	}
-	w.env.Metrics.published(trajectory, time.Since(start))
+	w.metrics.published(trajectory, time.Since(start))
 	return nil
 }
 

@@ -17,8 +17,6 @@ import (
 
 // Config is everything that can be chosen about training.
 type Config struct {
-	// Task names the task that producers run and score; a run's task.name sets it. Defaults to "countries".
-	Task string `koanf:"-"`
 	// Steps is the policy version at which the run is done. Defaults to 60.
 	Steps int64 `koanf:"steps"`
 	// Seed fixes tickets' seeds and the shuffling of minibatches; a run's run.seed sets it. Defaults to 1.
@@ -203,7 +201,7 @@ const ProximalRecompute = "recompute"
 // DefaultConfig are the settings of the demonstration.
 func DefaultConfig() Config {
 	c := Config{
-		Task: "countries", Steps: 60, Seed: 1,
+		Steps: 60, Seed: 1,
 		BatchGroups: 32, GroupSize: 8, MinGroup: 2, MaxDroppedGroups: 128, MaskTools: true, MaxAttempts: 10, GroupTimeout: 15 * time.Minute,
 		Eta: 4, Depth: admission.FollowEta,
 		Epochs: 1, Minibatches: 4, MicroTokens: 8192, Proximal: ProximalRecompute,
@@ -232,7 +230,6 @@ func DefaultConfig() Config {
 // Validate reports every fault.
 func (c Config) Validate() error {
 	var f faults
-	f.check("task", c.Task != "", "empty: name a task")
 	f.positive("steps", c.Steps)
 	f.positive("batch_groups", int64(c.BatchGroups))
 	f.positive("group_size", int64(c.GroupSize))
@@ -385,14 +382,6 @@ func (c Config) groupTickets() int {
 		return c.GroupSize + 1
 	}
 	return c.GroupSize
-}
-
-// groupTimeout is the time limit of what is leased, 0 for none.
-func (c Config) groupTimeout() time.Duration {
-	if c.Deterministic || c.GroupTimeout == 0 || c.Limits.Timeout == 0 {
-		return 0
-	}
-	return max(c.GroupTimeout, 3*c.Limits.Timeout)
 }
 
 // maxPending is how many messages may be delivered and not acked: all that can be of use at once, with room for

@@ -101,11 +101,6 @@ var ErrUnreadable = errors.New("control cannot be read")
 // ErrIdle is what Feed.Next returns, wrapped, when nothing came for a while.
 var ErrIdle = errors.New("nothing came from the trajectory stream")
 
-// Prompts is the endless order of prompts. The prompt at a cursor is always the same.
-type Prompts interface {
-	Prompt(cursor uint64) schemas.Prompt
-}
-
 // Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens
 // to be imitated; the first token is never one.
 type Demonstrations interface {
@@ -133,10 +128,10 @@ type Deps struct {
 	NewEngine func(gpu.Config) (gpu.Engine, error)
 	Stream    Stream
 	Prompts   Prompts
-	// Opening gives the tokens that every rollout of a prompt begins with, so that a trajectory that begins otherwise, or
+	// Opening gives the tokens that every rollout of a ticket begins with, so that a trajectory that begins otherwise, or
 	// marks one of them as sampled, is refused. nil, and no tokens, where the agent's beginning is not known. Only the first
 	// segment is held against it: an agent may write its later contexts anew.
-	Opening func(schemas.Prompt) []int32
+	Opening func(*schemas.Ticket) []int32
 	// Demonstrations may be nil when the configuration has no cold start.
 	Demonstrations Demonstrations
 	// Settings are what the run is configured with, by key: each step's record says with which it was trained, and a run

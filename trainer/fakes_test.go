@@ -176,8 +176,10 @@ func (e *bigram) Close() error { return nil }
 // prompts ask to continue a token; the answer is the token after it.
 type prompts struct{ vocab int }
 
-func (p prompts) Prompt(cursor uint64) schemas.Prompt {
-	return schemas.Prompt{ID: fmt.Sprintf("q%d", cursor), Source: "count", Text: fmt.Sprint(cursor % uint64(p.vocab))}
+func (p prompts) Tasks() []string { return []string{"count"} }
+
+func (p prompts) Prompt(cursor uint64) Prompt {
+	return Prompt{Task: "count", Prompt: schemas.Prompt{ID: fmt.Sprintf("q%d", cursor), Source: "count", Text: fmt.Sprint(cursor % uint64(p.vocab))}}
 }
 
 // world is the rest of a run, in memory: a broker that keeps what it is told over the trainer's crashes, and

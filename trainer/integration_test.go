@@ -254,7 +254,7 @@ func TestMessagesOfOpenAndFutureGroupsDoNotStopTheFeed(t *testing.T) {
 			w := newWorld(vocab)
 			w.weights[0] = newBigram(vocab).table
 			for i := range cfg.maxPending(cfg.Eta) + 50 {
-				tr := w.sample(&schemas.Ticket{Run: "test", Task: cfg.Task, GroupSize: 4, Prompt: schemas.Prompt{ID: "p"}, Sampling: schemas.Sampling{Temperature: 1}}, 0)
+				tr := w.sample(&schemas.Ticket{Run: "test", Task: "count", GroupSize: 4, Prompt: schemas.Prompt{ID: "p"}, Sampling: schemas.Sampling{Temperature: 1}}, 0)
 				tr.Producer = "evil"
 				m, version := message(i, tr)
 				data, err := schemas.Marshal(m)

@@ -16,6 +16,8 @@ const (
 	ReasonGivenUp batch.Reason = "given_up"
 	// ReasonLost ends a group whose trajectories went with a stream that was made anew, or never came.
 	ReasonLost = batch.ReasonLost
+	// ReasonUnknownTask ends a group that a checkpoint left open and whose task the run no longer has.
+	ReasonUnknownTask batch.Reason = "unknown_task"
 )
 
 // issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: what it
@@ -105,15 +107,16 @@ func (i *issuer) capacity() int {
 
 // ticket is the first of a group.
 func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
+	prompt := i.prompts.Prompt(cursor)
+	if prompt.Limits == (schemas.Limits{}) {
+		prompt.Limits = i.cfg.Limits.rollout()
+	}
 	return schemas.Ticket{
 		Run: i.run, ID: batch.TicketID(cursor, attempt, 0), Group: batch.GroupID(cursor, attempt),
-		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.groupTickets(), Task: i.cfg.Task,
-		Prompt: i.prompts.Prompt(cursor), Seed: ticketSeed(i.cfg.Seed, cursor, attempt, 0),
+		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.groupTickets(), Task: prompt.Task,
+		Prompt: prompt.Prompt, Seed: ticketSeed(i.cfg.Seed, cursor, attempt, 0),
 		Sampling: schemas.Sampling{Temperature: i.cfg.Sampling.Temperature, MaxTokens: i.cfg.Sampling.MaxTokens},
-		Limits: schemas.Limits{
-			MaxTurns: i.cfg.Limits.MaxTurns, MaxTokens: i.cfg.Limits.MaxTokens, Timeout: i.cfg.Limits.Timeout,
-		},
-		PolicyVersion: version, MinVersion: max(0, version-int64(i.admission.Limits().Eta)), IssuedAt: now.UTC(),
+		Limits:   prompt.Limits, PolicyVersion: version, MinVersion: max(0, version-int64(i.admission.Limits().Eta)), IssuedAt: now.UTC(),
 	}
 }
 
@@ -199,6 +202,22 @@ func (i *issuer) state(step int64) (checkpoint.Issue, admission.State) {
 	return s, admission.State{
 		Running: len(i.open), Accepted: int(step)*i.cfg.BatchGroups - i.extra, Rejected: a.Rejected, Version: step,
 	}
+}
+
+// timeout is how long nothing may come before the samples of the open groups are given up, though their tickets are leased;
+// 0 is no bound, which holds as soon as one group has no time limit.
+func (i *issuer) timeout() time.Duration {
+	if i.cfg.Deterministic || i.cfg.GroupTimeout == 0 {
+		return 0
+	}
+	longest := time.Duration(0)
+	for _, g := range i.open {
+		if g.Ticket.Limits.Timeout == 0 {
+			return 0
+		}
+		longest = max(longest, g.Ticket.Limits.Timeout)
+	}
+	return max(i.cfg.GroupTimeout, 3*longest)
 }
 
 func (i *issuer) openInOrder() []checkpoint.OpenGroup {

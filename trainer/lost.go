@@ -37,7 +37,7 @@ func (t *trainer) giveUp(ctx context.Context) error {
 			t.deps.Log.Warn("nothing comes from producers", "for", quiet.Round(time.Second), "step", t.step+1, "samples_awaited", awaited,
 				"tickets_waiting", waiting, "tickets_leased", tickets-waiting)
 		}
-		if limit := t.cfg.groupTimeout(); waiting > 0 || limit == 0 || quiet < limit {
+		if limit := t.issuer.timeout(); waiting > 0 || limit == 0 || quiet < limit {
 			return nil
 		}
 		why = "nothing came for trainer.group_timeout, and each ticket is leased"

@@ -81,6 +81,8 @@ func (t *trainer) measure(b *batch.Batch) {
 	stale := math.Inf(-1)
 	components := map[string]*mean{}
 	sources := map[string]*mean{}
+	tasks := map[string]*mean{}
+	several := len(t.deps.Prompts.Tasks()) > 1
 	for _, g := range b.Groups {
 		if g.Baseline != nil {
 			baselines.add(g.Baseline.Return)
@@ -90,7 +92,12 @@ func (t *trainer) measure(b *batch.Batch) {
 			for _, name := range slices.Sorted(maps.Keys(m.Trajectory.Rewards)) {
 				of(components, t.components.of(name, t.deps.Log)).add(m.Trajectory.Rewards[name])
 			}
-			if source := m.Trajectory.Source; source != "" {
+			source := m.Trajectory.Source
+			if several {
+				of(tasks, m.Trajectory.Task).add(m.Return)
+				source = m.Trajectory.Task + "/" + source
+			}
+			if m.Trajectory.Source != "" {
 				of(sources, t.sources.of(source, t.deps.Log)).add(m.Return)
 			}
 			if m.PassedOver {
@@ -117,6 +124,9 @@ func (t *trainer) measure(b *batch.Batch) {
 	}
 	for name, m := range sources {
 		v["reward/source/"+name] = m.value()
+	}
+	for name, m := range tasks {
+		v["reward/task/"+name] = m.value()
 	}
 	v["staleness/mean"], v["staleness/max"] = inFlight.value()+inQueue.value(), stale
 	v["staleness/in_flight"], v["staleness/in_queue"] = inFlight.value(), inQueue.value()

@@ -262,6 +262,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		Check:  batch.Checker(t.deps.Engine.Config().VocabSize, t.deps.Engine.Config().MaxPositions),
 		Spoilt: t.spoilt.reasons, Opening: t.deps.Opening, Bounds: batch.Bounds{Reward: t.cfg.Limits.MaxReward, Segments: t.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
+	t.dropUnknownTasks(s)
 	t.issuer = restoreIssuer(t.cfg, s.Run, t.deps.Prompts, s, t.assembler)
 	t.issuer.admission.SetLimits(t.cfg.limits(t.eta, t.depth))
 	t.issuer.dropped, t.lost = t.lost, nil
@@ -359,6 +360,22 @@ func (t *trainer) openFeed(ctx context.Context, c *checkpoint.Checkpoint) error 
 		t.losses++
 	}
 	return nil
+}
+
+// dropUnknownTasks ends the open groups of tasks that the run no longer has: no producer could roll them out. Their cursors
+// are issued again, for prompts of the tasks that the run has now.
+func (t *trainer) dropUnknownTasks(s *checkpoint.State) {
+	tasks := t.deps.Prompts.Tasks()
+	s.Issue.Open = slices.DeleteFunc(slices.Clone(s.Issue.Open), func(g checkpoint.OpenGroup) bool {
+		if slices.Contains(tasks, g.Ticket.Task) {
+			return false
+		}
+		t.deps.Log.Warn("an open group's task is not among the run's: the group is dropped", "group", g.Group().ID(), "task", g.Ticket.Task, "tasks", tasks)
+		t.lost = append(t.lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonUnknownTask, Reissue: true})
+		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
+		s.Admission.Running--
+		return true
+	})
 }
 
 // close ends what start began.

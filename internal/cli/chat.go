@@ -105,7 +105,7 @@ func (m *trained) ask(ctx context.Context, text string, temperature float32) err
 	if unknown := unknownWords(m.task, text); len(unknown) > 0 {
 		fmt.Fprintf(m.err, "the policy has never seen: %s\n", report.Plain(strings.Join(unknown, ", ")))
 	}
-	env := m.task.environment(m.policy, nil)
+	env := m.task.environment(m.policy)
 	env.Tools = []producers.Tool{watched{m.task.plainTool, m.session}}
 	ticket := &schemas.Ticket{
 		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: m.cfg.Task.Name,

@@ -45,9 +45,10 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "producer", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "producer", cfg.Name)
 	return producers.Run(ctx, cfg, producers.Deps{
-		Stream:      producers.OnRun(run, tickets),
-		Environment: t.environment(generator, metrics),
-		Log:         s.log,
+		Stream:       producers.OnRun(run, tickets),
+		Environments: map[string]producers.Environment{s.cfg.Task.Name: t.environment(generator)},
+		Metrics:      metrics,
+		Log:          s.log,
 	})
 }
 

@@ -68,7 +68,7 @@ func (p *sampler) Forget(episode string) error { //nolint:unparam // producers.F
 
 // score asks n questions of a split and reports the share answered rightly.
 func (p *sampler) score(ctx context.Context, s *session, t *task, q question) (*producers.EvalReport, error) {
-	env := t.environment(p, nil)
+	env := t.environment(p)
 	env.Tools = []producers.Tool{t.plainTool}
 	limits := schemas.Limits{MaxTurns: s.cfg.Trainer.Limits.MaxTurns, MaxTokens: s.cfg.Trainer.Limits.MaxTokens}
 	if q.noTool {

@@ -122,10 +122,10 @@ func (t *task) read(cfg *config.Config) (err error) {
 }
 
 // environment is what episodes run in with a policy to sample from.
-func (t *task) environment(policy producers.Policy, metrics *producers.Metrics) producers.Environment {
+func (t *task) environment(policy producers.Policy) producers.Environment {
 	return producers.Environment{
 		Policy: policy, Tokenizer: t.tokenizer, Agent: t.agent, Tools: []producers.Tool{t.tool},
-		Reward: t.reward, Metrics: metrics,
+		Reward: t.reward,
 	}
 }
 

@@ -65,7 +65,11 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 		return err
 	}
 	defer engine.Close()
-	prompts, err := t.data.Prompts(tasks.Train, s.cfg.Run.Seed)
+	questions, err := t.data.Prompts(tasks.Train, s.cfg.Run.Seed)
+	if err != nil {
+		return err
+	}
+	prompts, err := trainer.Mix(trainer.Task{Name: s.cfg.Task.Name, Prompts: questions})
 	if err != nil {
 		return err
 	}
@@ -106,7 +110,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	group.Go(func() error {
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
-			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: t.agent.Opening, Demonstrations: t.demonstrations,
+			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: func(asked *schemas.Ticket) []int32 { return t.agent.Opening(asked.Prompt) }, Demonstrations: t.demonstrations,
 			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,

@@ -199,7 +199,7 @@ func (c *Config) Finish() error {
 	if c.Trainer.Checkpoint.Dir == "" {
 		c.Trainer.Checkpoint.Dir = filepath.Join(c.Folder(), checkpointFolder)
 	}
-	c.Trainer.Seed, c.Trainer.Task = c.Run.Seed, c.Task.Name
+	c.Trainer.Seed = c.Run.Seed
 	return c.Validate()
 }
 

@@ -22,7 +22,6 @@ func TestDefaultIsValidAndFillsWhatFollows(t *testing.T) {
 	require.Equal(t, "elsewhere/mine/broker", cfg.Broker.StoreDir)
 	require.Equal(t, "elsewhere/mine/checkpoints", cfg.Trainer.Checkpoint.Dir)
 	require.Equal(t, uint64(7), cfg.Trainer.Seed)
-	require.Equal(t, cfg.Task.Name, cfg.Trainer.Task)
 }
 
 // What follows from another key is no key of its own: setting it would do nothing.

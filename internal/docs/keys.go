@@ -20,7 +20,8 @@ func Groups() []Group {
 			{"reward/std", "", "Its standard deviation over trajectories. Near 0: nothing to compare within groups."},
 			{"reward/baseline", "", "Mean reward of the greedy rollouts that trajectories are compared with (remax); no other key counts them."},
 			{"reward/component/<name>", "", "Mean of one component of the reward, such as exact_match or answered. Of names of more than 64 bytes, and beyond the first 64, other is the mean of all."},
-			{"reward/source/<name>", "", "Mean reward of the questions of one source, such as 1-hop; other as for components."},
+			{"reward/source/<name>", "", "Mean reward of the questions of one source, such as 1-hop; other as for components. In a run of several tasks the name is <task>/<source>."},
+			{"reward/task/<name>", "", "Mean reward of the questions of one task, in a run of several."},
 		}},
 		{"Staleness (step_done)", []Key{
 			{"staleness/mean", "versions", "How far the trainer was ahead of a trajectory's oldest token, mean over the batch."},

@@ -21,9 +21,9 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 	}
 	config := Config{
 		Groups: 1, MinGroup: 1, Check: Checker(9, 0), Bounds: Bounds{Reward: 100, Segments: 2},
-		Opening: func(p schemas.Prompt) []int32 {
+		Opening: func(asked *schemas.Ticket) []int32 {
 			var tokens []int32
-			for _, c := range p.Text {
+			for _, c := range asked.Prompt.Text {
 				tokens = append(tokens, c-'a'+1)
 			}
 			return tokens

@@ -48,9 +48,9 @@ type Config struct {
 	MaxEarly int
 	// Check refuses a trajectory that cannot be trained on; nil accepts all.
 	Check func(*schemas.Trajectory) error
-	// Opening gives the tokens that the first segment of a rollout of a prompt begins with, none of them sampled; nil, and no
+	// Opening gives the tokens that the first segment of a rollout of a ticket begins with, none of them sampled; nil, and no
 	// tokens, are not known.
-	Opening func(schemas.Prompt) []int32
+	Opening func(*schemas.Ticket) []int32
 	Bounds  Bounds
 	// Spoilt are trajectories, by sequence, that are known to spoil the step that trains on them, and why: they are refused.
 	Spoilt map[uint64]string
@@ -325,7 +325,7 @@ func (a *Assembler) check(g *assembly, m *Member) error {
 		return nil
 	}
 	if g.opening == nil && a.cfg.Opening != nil {
-		g.opening = append([]int32{}, a.cfg.Opening(g.Ticket.Prompt)...)
+		g.opening = append([]int32{}, a.cfg.Opening(g.Ticket)...)
 	}
 	return answers(t, g.Ticket, greedy, g.opening)
 }

@@ -82,7 +82,7 @@ type assembly struct {
 	ready   bool
 	// lost says that samples of it were given up.
 	lost bool
-	// opening is Config.Opening of the ticket's prompt; nil until it was asked for.
+	// opening is Config.Opening of the ticket; nil until it was asked for.
 	opening []int32
 	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.
 	chosen []Member

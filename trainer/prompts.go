@@ -1,0 +1,29 @@
+package trainer
+
+import (
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Prompts is the endless order of what a run asks for: at each cursor a prompt, its task and the limits of its rollouts.
+// [Mix] makes one from tasks.
+type Prompts interface {
+	// Tasks are the names of the tasks that Prompt asks for, at least one. An open group of a checkpoint whose task is not
+	// among them is dropped.
+	Tasks() []string
+	// Prompt is the prompt at a cursor, always the same.
+	Prompt(cursor uint64) Prompt
+}
+
+// Prompt is one prompt of a task.
+type Prompt struct {
+	schemas.Prompt
+	// Task is the name of the prompt's task, which producers know an environment for.
+	Task string
+	// Limits bound each rollout of the prompt. The zero value stands for those of [Config].
+	Limits schemas.Limits
+}
+
+// rollout are the bounds of rollouts of tasks that have none of their own.
+func (l Limits) rollout() schemas.Limits {
+	return schemas.Limits{MaxTurns: l.MaxTurns, MaxTokens: l.MaxTokens, Timeout: l.Timeout}
+}
