@@ -12,9 +12,9 @@ import (
 )
 
 type nothing struct {
-	next gpu.Slot
-	free []gpu.Slot
-	rows [][]float32
+	next    gpu.Slot
+	free    []gpu.Slot
+	results []gpu.Sampled
 }
 
 func (d *nothing) Config() gpu.Config { return fakeConfig() }
@@ -28,22 +28,18 @@ func (d *nothing) Open() (gpu.Slot, error) {
 	return d.next, nil
 }
 func (d *nothing) Close(s gpu.Slot)                     { d.free = append(d.free, s) }
-func (d *nothing) Len(gpu.Slot) int                     { return 0 }
 func (d *nothing) Truncate(gpu.Slot, int)               {}
 func (d *nothing) Prepare(*gpu.Weights) (func(), error) { return func() {}, nil }
-func (d *nothing) Extend(_ context.Context, in []gpu.Extension) ([][]float32, error) {
-	return d.rows[:len(in)], nil
+func (d *nothing) Extend(_ context.Context, in []gpu.Extension) ([]gpu.Sampled, error) {
+	return d.results[:len(in)], nil
 }
 
 func BenchmarkStep(b *testing.B) {
-	dec := &nothing{}
-	for range 64 {
-		dec.rows = append(dec.rows, make([]float32, 16))
-	}
+	dec := &nothing{results: make([]gpu.Sampled, 64)}
 	cfg := DefaultConfig()
 	model := fakeConfig()
 	model.VocabSize, model.MaxPositions = 16, 1<<30
-	e := NewEngine(cfg, func(gpu.Config, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
+	e := NewEngine(cfg, func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
 		NewMetrics(nil), slog.New(slog.DiscardHandler))
 	sw, err := e.prepare(Snapshot{Config: model, Weights: fakeWeights(0)})
 	require.NoError(b, err)

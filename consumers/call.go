@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -34,9 +35,9 @@ func newCall(ctx context.Context, req *schemas.GenerateRequest, vocab, maxLen in
 		return nil, false, fmt.Errorf("%w: no tokens", ErrBadRequest)
 	case req.MaxTokens <= 0:
 		return nil, false, fmt.Errorf("%w: max_tokens is %d: must be positive", ErrBadRequest, req.MaxTokens)
-	case !(t == 0 || t >= minTemperature && t <= maxTemperature):
+	case !(t == 0 || t >= gpu.MinTemperature && t <= gpu.MaxTemperature):
 		return nil, false, fmt.Errorf("%w: temperature is %g: must be 0, or between %g and %g",
-			ErrBadRequest, t, minTemperature, maxTemperature)
+			ErrBadRequest, t, gpu.MinTemperature, gpu.MaxTemperature)
 	}
 	for i, token := range req.Tokens {
 		if token < 0 || int(token) >= vocab {
@@ -54,12 +55,6 @@ func newCall(ctx context.Context, req *schemas.GenerateRequest, vocab, maxLen in
 	c.context = append(make([]int32, 0, limit), req.Tokens...)
 	return c, true, nil
 }
-
-// Temperatures outside these make softmax lose its meaning in float32.
-const (
-	minTemperature = 1e-3
-	maxTemperature = 1e3
-)
 
 // add records a sampled token and says whether generation ends with it.
 func (c *call) add(token int32, logprob float32, version int32) (stop schemas.GenerateStop, ended bool) {

@@ -38,12 +38,11 @@ type Engine struct {
 	closed  bool     // no more calls are taken
 
 	// Owned by Run.
-	sched   *scheduler
-	sampler sampler
+	sched *scheduler
 }
 
-// NewDecoder makes the decoder of a model; the engine gives it weights before the first Extend.
-type NewDecoder func(gpu.Config, gpu.DecoderOptions) (gpu.Decoder, error)
+// NewDecoder makes the decoder of a model over its first weights; [gpu.Backend] has one.
+type NewDecoder func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error)
 
 // model is what never changes once the first weights have come.
 type model struct {
@@ -325,45 +324,44 @@ func (e *Engine) step(ctx context.Context) error {
 	started := time.Now()
 	s := e.sched
 	s.plan()
-	rows, err := s.dec.Extend(ctx, s.batch)
+	results, err := s.dec.Extend(ctx, s.batch)
 	if err != nil {
 		return fmt.Errorf("extend %d sequences: %w", len(s.batch), err)
 	}
 	version := int32(e.version.Load())
-	var sampled, total int
+	var sampled, prefilled, total int
 	var ended bool
 	for i, seq := range s.owner {
 		n := len(s.batch[i].Tokens)
 		total += n
+		prefilled += max(0, min(seq.cached+n, len(seq.call.req.Tokens))-seq.cached)
 		seq.cached += n
-		if seq.missing() > 0 {
-			continue
+		if s.batch[i].Sample {
+			sampled++
+			ended = e.add(seq, &results[i], version) || ended
 		}
-		sampled++
-		ended = e.sample(seq, rows[i], version) || ended
 	}
 	if ended {
 		s.retire()
 	}
 	e.metrics.sampled.Add(float64(sampled))
-	e.metrics.batchSize.Observe(float64(len(rows)))
+	e.metrics.prefilled.Add(float64(prefilled))
+	e.metrics.batchSize.Observe(float64(len(results)))
 	e.metrics.batchTokens.Observe(float64(total))
 	e.metrics.stepSeconds.Observe(time.Since(started).Seconds())
 	return nil
 }
 
-// sample draws the next token of a sequence and says whether its call has ended.
-func (e *Engine) sample(seq *sequence, logits []float32, version int32) bool {
+// add gives a sequence its next token and says whether its call has ended.
+func (e *Engine) add(seq *sequence, next *gpu.Sampled, version int32) bool {
 	c := seq.call
-	position := len(c.context)
-	token, logprob, err := e.sampler.sample(logits, c.req.Temperature, uniform(c.req.Seed, position))
-	if err != nil {
-		c.fail(fmt.Sprintf("sample token %d with weights of version %d: %v", position, version, err), false)
+	if next.Err != nil {
+		c.fail(fmt.Sprintf("sample token %d with weights of version %d: %v", len(c.context), version, next.Err), false)
 		e.sched.leave(seq, false)
 		e.ended(string(schemas.GenerateError))
 		return true
 	}
-	stop, ended := c.add(token, logprob, version)
+	stop, ended := c.add(next.Token, next.Logprob, version)
 	switch {
 	case ended:
 		c.end(stop)

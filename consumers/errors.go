@@ -8,8 +8,6 @@ var (
 	// ErrBadWeights is returned for a manifest or a shard that cannot become weights: a hash, a decoding, a
 	// configuration or a shape is wrong. The old weights stay.
 	ErrBadWeights = errors.New("bad weights")
-	// ErrNotFinite is returned when the model gave a logit that is not a finite number.
-	ErrNotFinite = errors.New("logits are not finite")
 	// ErrStopped is returned by Swap when the engine has stopped.
 	ErrStopped = errors.New("the engine has stopped")
 )

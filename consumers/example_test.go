@@ -17,16 +17,9 @@ func ExampleEngine() {
 		ModelType: "llama", VocabSize: 100, HiddenSize: 16, IntermediateSize: 32, NumLayers: 1, NumHeads: 2, NumKVHeads: 2,
 		RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 64,
 	}
-	newDecoder := func(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
-		policy, err := native.New(c, native.Options{})
-		if err != nil {
-			return nil, err
-		}
-		return policy.NewDecoder(o)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	engine := consumers.NewEngine(consumers.DefaultConfig(), newDecoder, consumers.NewMetrics(nil), slog.New(slog.DiscardHandler))
+	engine := consumers.NewEngine(consumers.DefaultConfig(), native.Backend{}.NewDecoder, consumers.NewMetrics(nil), slog.New(slog.DiscardHandler))
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx) }()
 

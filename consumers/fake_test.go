@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"math"
 	"slices"
 	"testing"
 
@@ -43,14 +44,34 @@ type entry struct {
 	weights float32
 }
 
-// fakeLogits is the fake model: all that it has seen, and by which weights, decides the logits.
-func fakeLogits(cache []entry, weights float32, row []float32) {
+// fakeSample is the fake model: all that it has seen, and by which weights, decides the logits, from which it draws naively.
+func fakeSample(cache []entry, weights, temperature float32, u float64) gpu.Sampled {
 	h := fnv.New64a()
 	fmt.Fprint(h, weights, cache)
 	seed := h.Sum64()
-	for i := range row {
-		row[i] = float32(6 * uniform(seed, i))
+	var most int
+	var total float64
+	logits, p := make([]float64, fakeVocab), make([]float64, fakeVocab)
+	scale := 1.0
+	if temperature > 0 {
+		scale = 1 / float64(temperature)
 	}
+	for i := range logits {
+		logits[i] = 6 * uniform(seed, i) * scale
+		p[i] = math.Exp(logits[i])
+		total += p[i]
+		if logits[i] > logits[most] {
+			most = i
+		}
+	}
+	token := most
+	if temperature > 0 {
+		u *= total
+		for token = 0; token < fakeVocab-1 && u >= p[token]; token++ {
+			u -= p[token]
+		}
+	}
+	return gpu.Sampled{Token: int32(token), Logprob: float32(logits[token] - math.Log(total))}
 }
 
 // fakeDecoder is exact and strict: it fails where a real one might not notice.
@@ -60,7 +81,7 @@ type fakeDecoder struct {
 	blind    bool
 	weights  float32
 	slots    map[gpu.Slot][]entry
-	row      []float32
+	results  []gpu.Sampled
 	extended int // tokens
 	batches  [][]int
 	faults   []error
@@ -93,20 +114,17 @@ func (d *fakeDecoder) Close(s gpu.Slot) {
 	delete(d.slots, s)
 }
 
-func (d *fakeDecoder) Len(s gpu.Slot) int { return len(d.slots[s]) }
-
 func (d *fakeDecoder) Truncate(s gpu.Slot, n int) { d.slots[s] = d.slots[s][:n] }
 
-func (d *fakeDecoder) Extend(_ context.Context, in []gpu.Extension) ([][]float32, error) {
+func (d *fakeDecoder) Extend(_ context.Context, in []gpu.Extension) ([]gpu.Sampled, error) {
 	if d.broken != nil {
 		return nil, d.broken
 	}
-	// Rows are valid until the next Extend: those of the last are spoilt.
-	for i := range d.row {
-		d.row[i] = -1e9
+	// Results are valid until the next Extend: the last are spoilt.
+	for i := range d.results {
+		d.results[i] = gpu.Sampled{Token: -7, Logprob: 1}
 	}
-	d.row = make([]float32, fakeVocab*len(in))
-	var rows [][]float32
+	d.results = make([]gpu.Sampled, len(in))
 	var sizes []int
 	seen := map[gpu.Slot]bool{}
 	for i, x := range in {
@@ -120,17 +138,19 @@ func (d *fakeDecoder) Extend(_ context.Context, in []gpu.Extension) ([][]float32
 		if len(d.slots[x.Slot]) > d.o.MaxTokens {
 			d.fault("slot %d has %d tokens", x.Slot, len(d.slots[x.Slot]))
 		}
-		row := d.row[i*fakeVocab : (i+1)*fakeVocab]
-		fakeLogits(d.sees(d.slots[x.Slot]), d.weights, row)
-		if d.poison {
-			row[3] /= 0 * row[4]
+		switch {
+		case !x.Sample:
+			d.results[i] = gpu.Sampled{Token: -1}
+		case d.poison:
+			d.results[i] = gpu.Sampled{Token: -1, Err: gpu.ErrNotFinite}
+		default:
+			d.results[i] = fakeSample(d.sees(d.slots[x.Slot]), d.weights, x.Temperature, x.U)
 		}
-		rows = append(rows, row)
 		sizes = append(sizes, len(x.Tokens))
 		d.extended += len(x.Tokens)
 	}
 	d.batches = append(d.batches, sizes)
-	return rows, nil
+	return d.results, nil
 }
 
 func (d *fakeDecoder) sees(cache []entry) []entry {
@@ -157,38 +177,32 @@ func (d *fakeDecoder) Prepare(w *gpu.Weights) (func(), error) {
 
 // replay says what one call must return, generating alone, one token at a time, nothing cached, by the weights of
 // the given versions.
-func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) (*schemas.GenerateChunk, error) {
+func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) *schemas.GenerateChunk {
 	out := &schemas.GenerateChunk{Versions: versions}
 	tokens := append([]int32(nil), req.Tokens...)
 	limit := min(maxLen, len(tokens)+req.MaxTokens)
-	var s sampler
 	for i := 0; ; i++ {
 		if n := len(out.Tokens); n > 0 {
 			if slices.Contains(req.StopTokens, out.Tokens[n-1]) {
 				out.Stop = schemas.GenerateStopToken
-				return out, nil
+				return out
 			}
 		}
 		if len(tokens) >= limit {
 			out.Stop = schemas.GenerateLength
-			return out, nil
+			return out
 		}
 		if i >= len(versions) {
-			return out, nil
+			return out
 		}
 		cache := make([]entry, len(tokens))
 		for j, token := range tokens {
 			cache[j] = entry{token, float32(versions[i])}
 		}
-		row := make([]float32, fakeVocab)
-		fakeLogits(cache, float32(versions[i]), row)
-		token, logprob, err := s.sample(row, req.Temperature, uniform(req.Seed, len(tokens)))
-		if err != nil {
-			return nil, err
-		}
-		tokens = append(tokens, token)
-		out.Tokens = append(out.Tokens, token)
-		out.Logprobs = append(out.Logprobs, logprob)
+		next := fakeSample(cache, float32(versions[i]), req.Temperature, uniform(req.Seed, len(tokens)))
+		tokens = append(tokens, next.Token)
+		out.Tokens = append(out.Tokens, next.Token)
+		out.Logprobs = append(out.Logprobs, next.Logprob)
 	}
 }
 
@@ -201,11 +215,11 @@ type rig struct {
 func newRig(cfg Config, blind bool) *rig {
 	r := &rig{dec: &fakeDecoder{slots: map[gpu.Slot][]entry{}, blind: blind}}
 	cfg.Name = "engine"
-	r.Engine = NewEngine(cfg, func(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
+	r.Engine = NewEngine(cfg, func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 		if c.VocabSize != fakeVocab {
 			return nil, errors.New("wrong config")
 		}
-		r.dec.o = o
+		r.dec.o, r.dec.weights = o, w.Tensors[0].Data[0]
 		return r.dec, nil
 	}, NewMetrics(nil), slog.New(slog.DiscardHandler))
 	return r

@@ -31,14 +31,6 @@ func nativeSnapshot(tb testing.TB, version int64) Snapshot {
 	return Snapshot{Version: version, Config: demoModel(), Weights: w}
 }
 
-func newNativeDecoder(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
-	e, err := native.New(c, native.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return e.NewDecoder(o)
-}
-
 func use(tb testing.TB, dec gpu.Decoder, s Snapshot) {
 	tb.Helper()
 	commit, err := dec.Prepare(s.Weights)
@@ -49,21 +41,20 @@ func use(tb testing.TB, dec gpu.Decoder, s Snapshot) {
 // alone generates with a decoder of its own, the whole context extended anew for every token.
 func alone(tb testing.TB, weights map[int32]Snapshot, req *schemas.GenerateRequest, versions []int32) (tokens []int32, logprobs []float32) {
 	tb.Helper()
-	dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: 1, MaxTokens: 256})
+	dec, err := native.NewDecoder(demoModel(), weights[0].Weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 256}, 0)
 	require.NoError(tb, err)
 	slot, err := dec.Open()
 	require.NoError(tb, err)
-	var s sampler
 	sequence := append([]int32(nil), req.Tokens...)
 	for _, version := range versions {
 		use(tb, dec, weights[version])
 		dec.Truncate(slot, 0)
-		rows, err := dec.Extend(tb.Context(), []gpu.Extension{{Slot: slot, Tokens: sequence}})
+		next, err := dec.Extend(tb.Context(), []gpu.Extension{{
+			Slot: slot, Tokens: sequence, Sample: true, Temperature: req.Temperature, U: uniform(req.Seed, len(sequence)),
+		}})
 		require.NoError(tb, err)
-		token, logprob, err := s.sample(rows[0], req.Temperature, uniform(req.Seed, len(sequence)))
-		require.NoError(tb, err)
-		sequence = append(sequence, token)
-		tokens, logprobs = append(tokens, token), append(logprobs, logprob)
+		sequence = append(sequence, next[0].Token)
+		tokens, logprobs = append(tokens, next[0].Token), append(logprobs, next[0].Logprob)
 	}
 	return tokens, logprobs
 }
@@ -77,7 +68,7 @@ func TestInvariantNativeBatchingChangesNoToken(t *testing.T) {
 	}
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Slots, cfg.StepTokenBudget, cfg.Swap = "engine", 6, 16, SwapRecompute
-	e := NewEngine(cfg, newNativeDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
 	runEngine(t, &rig{Engine: e})
 	_, err := e.Swap(t.Context(), weights[0])
 	require.NoError(t, err)
@@ -126,7 +117,7 @@ func BenchmarkNative(b *testing.B) {
 	s := nativeSnapshot(b, 0)
 	b.Run("engine", func(b *testing.B) {
 		cfg := DefaultConfig()
-		e := NewEngine(cfg, newNativeDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+		e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
 		sw, err := e.prepare(s)
 		require.NoError(b, err)
 		e.enqueue(sw)
@@ -151,32 +142,35 @@ func BenchmarkNative(b *testing.B) {
 		b.ReportMetric(float64(sampled)/b.Elapsed().Seconds(), "tokens/s")
 	})
 	b.Run("decoder", func(b *testing.B) {
-		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
+		dec, err := native.NewDecoder(demoModel(), s.Weights, gpu.DecoderOptions{Slots: batch, MaxTokens: 256}, 0)
 		require.NoError(b, err)
-		use(b, dec, s)
 		in := make([]gpu.Extension, batch)
 		for i := range in {
 			slot, err := dec.Open()
 			require.NoError(b, err)
-			in[i] = gpu.Extension{Slot: slot, Tokens: []int32{1, 2, 3}}
+			in[i] = gpu.Extension{Slot: slot, Tokens: []int32{1, 2, 3}, Sample: true, Temperature: 1, U: float64(i) / batch}
 		}
-		var sampled int
+		var sampled, length int
 		for b.Loop() {
 			_, err := dec.Extend(context.Background(), in)
 			require.NoError(b, err)
 			sampled += batch
+			length += len(in[0].Tokens)
 			for i := range in {
 				in[i].Tokens = []int32{5}
-				if dec.Len(in[i].Slot) >= 51 {
+				if length >= 51 {
 					dec.Truncate(in[i].Slot, 0)
 					in[i].Tokens = []int32{1, 2, 3}
 				}
+			}
+			if length >= 51 {
+				length = 0
 			}
 		}
 		b.ReportMetric(float64(sampled)/b.Elapsed().Seconds(), "tokens/s")
 	})
 	b.Run("swap", func(b *testing.B) {
-		dec, err := newNativeDecoder(demoModel(), gpu.DecoderOptions{Slots: batch, MaxTokens: 256})
+		dec, err := native.NewDecoder(demoModel(), s.Weights, gpu.DecoderOptions{Slots: batch, MaxTokens: 256}, 0)
 		require.NoError(b, err)
 		for b.Loop() {
 			use(b, dec, s)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -79,13 +80,13 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Swap = "engine", SwapRecompute
 	cfg.OpenAI.Listen = freePort(t)
-	ready := make(chan error, 8)
+	ready, registry := make(chan error, 8), prometheus.NewRegistry()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, cfg, Deps{
-			Run: "test", Stream: OnRun(run), Weights: weights, NewDecoder: newNativeDecoder, Tokenizer: numbers{},
-			Registerer: prometheus.NewRegistry(), Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
+			Run: "test", Stream: OnRun(run), Weights: weights, NewDecoder: native.Backend{}.NewDecoder, Tokenizer: numbers{},
+			Registerer: registry, Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
 		})
 	}()
 	applied := make(chan int64, 8)
@@ -123,6 +124,23 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 		tokens = append(append([]int32(nil), tokens...), append(got.Tokens, 9)...)
 	}
 
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	counted := func(name string) float64 {
+		for _, f := range families {
+			if f.GetName() == name {
+				return f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		require.Fail(t, "no metric", name)
+		return 0
+	}
+	// Of contexts of 3, 12, 21 and 30 tokens, the second and the fourth but for what was in the cache: the new version has cleared it
+	// before the third.
+	require.InDelta(t, 3+2+21+2, counted("weir_inference_prefill_tokens_total"), 0)
+	require.InDelta(t, 10+28, counted("weir_inference_cache_hit_tokens_total"), 0)
+	require.InDelta(t, 4*8, counted("weir_inference_tokens_total"), 0)
+
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	body := `{"prompt": [1, 2, 3], "max_tokens": 4, "seed": 5, "return_token_ids": true}`
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, fmt.Sprintf("http://%s/v1/completions", cfg.OpenAI.Listen), strings.NewReader(body))
@@ -159,7 +177,7 @@ type gated struct {
 	steps chan struct{}
 }
 
-func (d gated) Extend(ctx context.Context, in []gpu.Extension) ([][]float32, error) {
+func (d gated) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled, error) {
 	select {
 	case <-d.steps:
 		return d.fakeDecoder.Extend(ctx, in)
@@ -192,8 +210,11 @@ func TestRunDrainsHTTPCalls(t *testing.T) {
 			go func() {
 				done <- Run(ctx, cfg, Deps{
 					Run: "test", Stream: fakeStream{source}, Weights: source, Tokenizer: numbers{},
-					NewDecoder: func(_ gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) { dec.o = o; return dec, nil },
-					Ready:      func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
+					NewDecoder: func(_ gpu.Config, _ *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+						dec.o = o
+						return dec, nil
+					},
+					Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
 				})
 			}()
 			source.manifests <- source.manifest(t, 0)
@@ -244,7 +265,7 @@ func BenchmarkOverTheStream(b *testing.B) {
 	run := streamtest.Open(b, streamtest.Conn(b))
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Slots = "engine", 320
-	e := NewEngine(cfg, newNativeDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(b.Context())
 	var group errgroup.Group
 	group.Go(func() error { return e.Run(ctx) })

@@ -151,7 +151,11 @@ func (s *scheduler) plan() {
 			budget -= n
 		}
 		if n > 0 {
-			s.batch = append(s.batch, gpu.Extension{Slot: seq.slot, Tokens: seq.call.context[seq.cached : seq.cached+n]})
+			c := seq.call
+			s.batch = append(s.batch, gpu.Extension{
+				Slot: seq.slot, Tokens: c.context[seq.cached : seq.cached+n], Sample: n == seq.missing(),
+				Temperature: c.req.Temperature, U: uniform(c.req.Seed, len(c.context)),
+			})
 			s.owner = append(s.owner, seq)
 		}
 	}

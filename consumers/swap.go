@@ -2,6 +2,7 @@ package consumers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -88,16 +89,22 @@ func (e *Engine) prepare(s Snapshot) (*swap, error) {
 		}
 		m = newModel(s, e.cfg.MaxTokens)
 		var err error
-		if m.dec, err = e.newDecoder(s.Config, gpu.DecoderOptions{Slots: e.cfg.Slots, MaxTokens: m.maxLen}); err != nil {
+		m.dec, err = e.newDecoder(s.Config, s.Weights, gpu.DecoderOptions{Slots: e.cfg.Slots, MaxTokens: m.maxLen})
+		switch {
+		case errors.Is(err, gpu.ErrMismatch):
+			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
+		case err != nil:
 			return nil, fmt.Errorf("make a decoder: %w", err)
 		}
-		sw.model, sw.sched = m, newScheduler(e.cfg, m.dec, e.metrics)
-	} else if err := m.accepts(s); err != nil {
-		return nil, err
-	}
-	var err error
-	if sw.commit, err = m.dec.Prepare(s.Weights); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
+		sw.model, sw.sched, sw.commit = m, newScheduler(e.cfg, m.dec, e.metrics), func() {}
+	} else {
+		if err := m.accepts(s); err != nil {
+			return nil, err
+		}
+		var err error
+		if sw.commit, err = m.dec.Prepare(s.Weights); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
+		}
 	}
 	sw.ready = time.Now()
 	sw.took.Prepare = sw.ready.Sub(started)

@@ -2,39 +2,80 @@ package gpu
 
 import "context"
 
-// Decoder samples: it holds weights and key-value caches. Calls are made by one goroutine at a time, but for Prepare.
+// Decoder samples from one model. It holds the model's weights, and a key-value cache for each open sequence. A
+// [Backend] makes it.
+//
+// One goroutine at a time calls its methods; Prepare alone may run beside them.
 type Decoder interface {
+	// Config describes the model.
 	Config() Config
-	// Open makes an empty sequence; Close frees it. ErrNoSlot is returned when all slots are taken.
+	// Open makes an empty sequence; Close frees it. ErrNoSlot is returned when every slot is taken.
 	Open() (Slot, error)
 	Close(Slot)
-	// Len is the number of tokens in the sequence's cache.
-	Len(Slot) int
-	// Truncate forgets the tokens from n on. Truncate(s, 0) clears, for a re-computation under new weights.
+	// Truncate removes the tokens from index n on from the cache. Truncate(s, 0) empties the cache, so that the sequence can
+	// be computed again under new weights. A sequence of at most n tokens stays as it is.
 	Truncate(s Slot, n int)
-	// Extend appends tokens to each named sequence, all in one batch, and returns for each the logits after
-	// its last token: a row of Config().VocabSize float32, valid until the next Extend. A row's numbers
-	// depend on its own sequence alone, never on what else is in the batch.
-	Extend(ctx context.Context, in []Extension) ([][]float32, error)
-	// Prepare readies weights beside those in use: the work and every refusal, an ErrMismatch, are here. commit puts
-	// them to use between two Extends by swapping pointers; caches stay as they are. Prepare may run while other
-	// calls do; commit is one of those, made at most once and before the next Prepare. Weights that are never
-	// committed are forgotten. The decoder keeps w.
+	// Extend appends tokens to each named sequence, all in one batch, and samples the next token of each sequence whose
+	// Extension asks for a sample. Result i is that of in[i]; the results are valid until the next Extend. A sequence's result depends on
+	// the sequence and its Extension alone, never on the rest of the batch. On an error nothing is appended to any sequence.
+	Extend(ctx context.Context, in []Extension) ([]Sampled, error)
+	// Prepare lays new weights out beside those in use: all the work, and every refusal (ErrMismatch), is here. The
+	// returned commit puts the new weights to use between two Extends, by swapping pointers; caches stay as they are. Prepare may
+	// run while other methods do. Call commit like any other method, at most once and before the next Prepare; weights
+	// that are never committed are dropped. The decoder may keep tensors of w: the caller must not write to them.
 	Prepare(w *Weights) (commit func(), err error)
 }
 
 // Slot names one sequence of a Decoder.
 type Slot int
 
-// Extension is one sequence's new tokens, at least one.
+// Extension is the tokens to append to one sequence, and how to sample the token after them.
 type Extension struct {
-	Slot   Slot
+	Slot Slot
+	// Tokens to append, at least one.
 	Tokens []int32
+	// Sample asks for the token after Tokens. Without Sample the tokens only fill the cache, the model's head is not computed, and the
+	// fields below are not read.
+	Sample bool
+	// Temperature divides the logits: the token is drawn from the full softmax of logits / Temperature. 0 takes the
+	// most likely token, the lowest id among equals; log-probabilities are then those of temperature 1. Any other value must be
+	// between MinTemperature and MaxTemperature.
+	Temperature float32
+	// U in [0, 1) draws the token by inverse cumulative distribution: the first token, by id, at which the
+	// cumulative probability exceeds U.
+	U float64
+	// TopLogprobs is how many of the most likely tokens to return, at most the vocabulary's size. 0 returns none.
+	TopLogprobs int
+}
+
+// Temperatures outside these bounds make a softmax in float32 meaningless.
+const (
+	MinTemperature = 1e-3
+	MaxTemperature = 1e3
+)
+
+// Sampled is the result of an Extension.
+type Sampled struct {
+	// Token is the sampled token; -1 if the Extension asked for no sample or Err is not nil.
+	Token int32
+	// Logprob is the natural logarithm of the probability with which Token was drawn.
+	Logprob float32
+	// Top are the most likely tokens, most likely first and by id among equals; nil unless asked for.
+	Top []TokenLogprob
+	// Err wraps ErrNotFinite when a logit of this sequence is infinite or not a number. The tokens are appended nevertheless.
+	Err error
+}
+
+// TokenLogprob is a token and the natural logarithm of its probability.
+type TokenLogprob struct {
+	Token   int32
+	Logprob float32
 }
 
 // DecoderOptions size a Decoder.
 type DecoderOptions struct {
-	// Slots is how many sequences can be open at once. MaxTokens bounds the length of each.
-	Slots     int
+	// Slots is how many sequences can be open at once; it must be positive.
+	Slots int
+	// MaxTokens bounds the length of each sequence. It must be positive and at most Config.MaxPositions.
 	MaxTokens int
 }

@@ -45,15 +45,13 @@ type Engine interface {
 	// ResetOptimizer sets the moments and the count of steps to 0.
 	ResetOptimizer(ctx context.Context) error
 
-	// Forward, Backward, Weights, SetWeights, Optimizer, SetOptimizer and NewDecoder are what the methods above and Backend
-	// take the place of.
+	// Forward, Backward, Weights, SetWeights, Optimizer and SetOptimizer are what the methods above take the place of.
 	Forward(ctx context.Context, b *Batch, keep bool) (*Outputs, error)
 	Backward(ctx context.Context, g *Gradients) error
 	Weights(ctx context.Context) (*Weights, error)
 	SetWeights(ctx context.Context, w *Weights) error
 	Optimizer(ctx context.Context) (*OptimizerState, error)
 	SetOptimizer(ctx context.Context, s *OptimizerState) error
-	NewDecoder(o DecoderOptions) (Decoder, error)
 
 	// Close frees what the engine holds; it must not be used after it.
 	Close() error

@@ -12,6 +12,8 @@ var (
 	ErrTooLong = errors.New("sequence too long")
 	// ErrMismatch is returned when weights do not fit the model: a name or a shape differs.
 	ErrMismatch = errors.New("weights do not fit the model")
+	// ErrNotFinite is returned in Sampled.Err when the model gave a logit that is infinite or not a number.
+	ErrNotFinite = errors.New("logits are not finite")
 )
 
 // PartError is returned, wrapped, by Evaluate and Accumulate for a fault that lies in one of the parts, so that the caller

@@ -168,9 +168,6 @@ func (e *bigram) SetOptimizer(_ context.Context, s *gpu.OptimizerState) error {
 	return nil
 }
 
-func (e *bigram) NewDecoder(gpu.DecoderOptions) (gpu.Decoder, error) {
-	return nil, errors.New("a bigram has no decoder")
-}
 func (e *bigram) Close() error { return nil }
 
 // prompts ask to continue a token; the answer is the token after it.

@@ -51,8 +51,11 @@ func open(t testing.TB, newEngine NewEngine, cfg gpu.Config) gpu.Engine {
 	return e
 }
 
-func randomWeights(e gpu.Engine, seed uint64) *gpu.Weights {
-	w := &gpu.Weights{Tensors: e.Config().Layout()}
+func randomWeights(e gpu.Engine, seed uint64) *gpu.Weights { return drawWeights(e.Config(), seed) }
+
+// drawWeights draws every tensor of a model, norms included.
+func drawWeights(cfg gpu.Config, seed uint64) *gpu.Weights {
+	w := &gpu.Weights{Tensors: cfg.Layout()}
 	r := rand.New(rand.NewPCG(seed, 7))
 	for i := range w.Tensors {
 		x := &w.Tensors[i]

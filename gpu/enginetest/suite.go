@@ -22,7 +22,6 @@ func Run(t *testing.T, newEngine NewEngine) {
 			t.Run("a gradient is the same every time", func(t *testing.T) { testDeterminism(t, newEngine, m.cfg) })
 			t.Run("values alone", func(t *testing.T) { testValuesOnly(t, newEngine, m.cfg) })
 			t.Run("a detached gradient ends at the value head", func(t *testing.T) { testDetached(t, newEngine, m.cfg) })
-			t.Run("decoder agrees with forward", func(t *testing.T) { testDecoder(t, newEngine, m.cfg) })
 			t.Run("parts are what they are alone", func(t *testing.T) { testParts(t, newEngine, m.cfg) })
 			t.Run("weights round trip", func(t *testing.T) { testRoundTrip(t, newEngine, m.cfg) })
 			t.Run("every version has the same files", func(t *testing.T) { testLayout(t, newEngine, m.cfg) })
@@ -30,8 +29,6 @@ func Run(t *testing.T, newEngine NewEngine) {
 			t.Run("optimizer round trip", func(t *testing.T) { testOptimizer(t, newEngine, m.cfg) })
 		})
 	}
-	t.Run("decoder slots", func(t *testing.T) { testSlots(t, newEngine) })
-	t.Run("weights are prepared beside those in use", func(t *testing.T) { testPrepare(t, newEngine) })
 	t.Run("step is AdamW", func(t *testing.T) { testStep(t, newEngine) })
 	t.Run("a gradient that is not finite is skipped", func(t *testing.T) { testSkip(t, newEngine) })
 	t.Run("bad batches are refused", func(t *testing.T) { testBadBatches(t, newEngine) })

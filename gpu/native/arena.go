@@ -25,6 +25,7 @@ func fitZero(buf *[]float32, n int) []float32 {
 // scratch is one worker's buffers, grown on demand.
 type scratch struct {
 	row, norm, hidden, gate, scores, grads, logits []float32
+	sampler                                        sampler
 }
 
 // scratchPool lends scratch to workers; it holds as many as ever worked at once.

@@ -15,7 +15,9 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 		RopeTheta: 1e4, RMSNormEps: 1e-5, TieEmbeddings: true, MaxPositions: 400, ValueHead: true,
 	}, Options{Threads: 1})
 	require.NoError(t, err)
-	d, err := e.NewDecoder(gpu.DecoderOptions{Slots: 1, MaxTokens: 400})
+	weights, err := e.Weights(t.Context())
+	require.NoError(t, err)
+	d, err := NewDecoder(e.Config(), weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 400}, 1)
 	require.NoError(t, err)
 	slot, err := d.Open()
 	require.NoError(t, err)
@@ -34,7 +36,7 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 		require.NoError(t, err)
 		d.Truncate(slot, 0)
 		for _, n := range []int{50, 1} {
-			_, err = d.Extend(t.Context(), []gpu.Extension{{Slot: slot, Tokens: b.Tokens[:n]}})
+			_, err = d.Extend(t.Context(), []gpu.Extension{{Slot: slot, Tokens: b.Tokens[:n], Sample: true, Temperature: 1}})
 			require.NoError(t, err)
 		}
 	}
@@ -54,9 +56,9 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 			add(s.row, s.norm, s.hidden, s.gate, s.scores, s.grads, s.logits)
 		}
 		w := d.(*decoder)
-		add(w.logits, w.slots[0].pages[0])
+		add(w.slots[0].pages[0])
 		for _, k := range w.workers {
-			add(k.x, k.qkv, k.att, k.gateUp, k.act, k.last, k.lastAtt)
+			add(k.x, k.qkv, k.att, k.gateUp, k.act, k.last, k.lastAtt, k.logits, k.norm, k.sampler.probs)
 		}
 		return at
 	}

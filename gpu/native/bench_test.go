@@ -115,41 +115,30 @@ func BenchmarkLargeVocabulary(b *testing.B) {
 	perSecond(b, len(batch.Tokens))
 }
 
-// BenchmarkDecode extends every slot by one token, over sequences 16 to 112 tokens long.
+// BenchmarkDecode extends every slot by one sampled token, over sequences 16 to 112 tokens long.
 func BenchmarkDecode(b *testing.B) {
 	for _, s := range shapes() {
 		for _, slots := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/%d", s.name, slots), func(b *testing.B) {
-				d, err := s.engine(b).NewDecoder(gpu.DecoderOptions{Slots: slots, MaxTokens: 128})
-				require.NoError(b, err)
-				in := make([]gpu.Extension, slots)
+				d, in := s.decoder(b, slots)
 				prompt := make([]int32, 16)
-				open := func() {
-					for i := range in {
-						if d.Len(in[i].Slot) == 0 {
-							in[i].Slot, err = d.Open()
-							require.NoError(b, err)
-						}
-						d.Truncate(in[i].Slot, 0)
-						in[i].Tokens = prompt
-					}
-					_, err = d.Extend(b.Context(), in)
-					require.NoError(b, err)
-					for i := range in {
-						in[i].Tokens = []int32{int32(i)}
-					}
-				}
 				for i := range in {
-					in[i].Slot = -1
+					in[i].Tokens = prompt
 				}
-				open()
+				_, err := d.Extend(b.Context(), in)
+				require.NoError(b, err)
+				for i := range in {
+					in[i].Tokens = []int32{int32(i)}
+				}
+				length := len(prompt)
 				b.ReportAllocs()
 				for b.Loop() {
 					_, err := d.Extend(b.Context(), in)
 					require.NoError(b, err)
-					if d.Len(in[0].Slot) == 112 {
+					if length++; length == 112 {
+						length = len(prompt)
 						for i := range in {
-							d.Truncate(in[i].Slot, 16)
+							d.Truncate(in[i].Slot, length)
 						}
 					}
 				}
@@ -157,4 +146,42 @@ func BenchmarkDecode(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkPrefill fills 16 empty caches with 64 tokens each, with a sample after them and without.
+func BenchmarkPrefill(b *testing.B) {
+	const slots, length = 16, 64
+	for _, s := range shapes() {
+		for _, sample := range []bool{true, false} {
+			b.Run(fmt.Sprintf("%s/sample=%t", s.name, sample), func(b *testing.B) {
+				d, in := s.decoder(b, slots)
+				for i := range in {
+					in[i].Tokens, in[i].Sample = make([]int32, length), sample
+				}
+				for b.Loop() {
+					_, err := d.Extend(b.Context(), in)
+					require.NoError(b, err)
+					for i := range in {
+						d.Truncate(in[i].Slot, 0)
+					}
+				}
+				perSecond(b, slots*length)
+			})
+		}
+	}
+}
+
+// decoder opens slots, and makes an extension that samples for each.
+func (s shape) decoder(b *testing.B, slots int) (gpu.Decoder, []gpu.Extension) {
+	w, err := s.engine(b).Weights(b.Context())
+	require.NoError(b, err)
+	d, err := native.NewDecoder(s.cfg, w, gpu.DecoderOptions{Slots: slots, MaxTokens: 128}, 0)
+	require.NoError(b, err)
+	in := make([]gpu.Extension, slots)
+	for i := range in {
+		slot, err := d.Open()
+		require.NoError(b, err)
+		in[i] = gpu.Extension{Slot: slot, Sample: true, Temperature: 1, U: float64(i) / float64(slots)}
+	}
+	return d, in
 }

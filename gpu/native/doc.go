@@ -1,4 +1,4 @@
-// Package native is the default gpu.Engine: a Llama-family transformer on the processor, in Go, with a
+// Package native is the default gpu.Backend: a Llama-family transformer on the processor, in Go, with a
 // backward pass written by hand. It needs no library and no cgo; the arithmetic is in package kernel.
 //
 // The block is Llama's: RMSNorm before each half, rotary positions in Hugging Face's half-rotation layout,
@@ -13,13 +13,15 @@
 //
 // Invariant: results do not depend on the number of threads.
 //
-// Invariant: a sequence does not depend on its batch. Its outputs in Forward, and its logits in the Decoder, have
+// Invariant: a sequence does not depend on its batch. Its outputs in Forward, and its samples in the Decoder, have
 // the same bits whatever else is in the batch and however its tokens were cut into Extends.
 //
 // Memory. Beside the weights there is a copy of them laid out for the products. Forward with keep holds about
 // 2d+q+qkv+3ff floats a token and layer until the next Forward; without keep, one layer's d+q+qkv. Logits are
-// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer, and the
-// weights laid out for the products, from the second version on twice: those in use, and room for the next.
+// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer. Of the
+// weights that it was given it keeps the embeddings, the gains and the value head as they are, and the matrices (with
+// tied embeddings also the head) once, laid out for the products; from the second version on the matrices twice: those
+// in use, and room for the next version's.
 //
 // Invariant: calls of one shape reuse their buffers.
 package native

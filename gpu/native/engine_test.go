@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
@@ -149,44 +148,4 @@ func TestStartingWeights(t *testing.T) {
 	cfg.VocabSize = 0
 	_, err = native.New(cfg, native.Options{})
 	require.ErrorContains(t, err, "vocab_size")
-}
-
-func TestDecoderIsIndependentOfTheEngine(t *testing.T) {
-	e := newEngine(t, smallConfig(), native.Options{Seed: 1})
-	_, err := e.NewDecoder(gpu.DecoderOptions{Slots: 0, MaxTokens: 1})
-	require.Error(t, err)
-	_, err = e.NewDecoder(gpu.DecoderOptions{Slots: 1, MaxTokens: 513})
-	require.ErrorIs(t, err, gpu.ErrTooLong)
-	d, err := e.NewDecoder(gpu.DecoderOptions{Slots: 1, MaxTokens: 512})
-	require.NoError(t, err)
-	s, err := d.Open()
-	require.NoError(t, err)
-	logits := func() []float32 {
-		d.Truncate(s, 0)
-		rows, err := d.Extend(t.Context(), []gpu.Extension{{Slot: s, Tokens: []int32{1, 2, 3}}})
-		require.NoError(t, err)
-		return append([]float32(nil), rows[0]...)
-	}
-	before := logits()
-	b := randomBatch(300, 30)
-	_, err = e.Forward(t.Context(), b, true)
-	require.NoError(t, err)
-	require.NoError(t, e.Backward(t.Context(), upstream(30)))
-	_, err = e.Step(t.Context(), stepOptions)
-	require.NoError(t, err)
-	require.Equal(t, before, logits())
-	// Both at once: the race detector sees what they share.
-	var g errgroup.Group
-	g.Go(func() error {
-		_, err := e.Forward(t.Context(), b, false)
-		return err
-	})
-	require.Equal(t, before, logits())
-	require.NoError(t, g.Wait())
-	w, err := e.Weights(t.Context())
-	require.NoError(t, err)
-	commit, err := d.Prepare(w)
-	require.NoError(t, err)
-	commit()
-	require.NotEqual(t, before, logits())
 }

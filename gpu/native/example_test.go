@@ -38,7 +38,11 @@ func Example() {
 		}
 	}
 
-	d, err := e.NewDecoder(gpu.DecoderOptions{Slots: 1, MaxTokens: 16})
+	weights, err := e.Weights(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := native.NewDecoder(e.Config(), weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 16}, 0)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,17 +52,12 @@ func Example() {
 	}
 	said := []int32{3}
 	for len(said) < 8 {
-		rows, err := d.Extend(ctx, []gpu.Extension{{Slot: slot, Tokens: said[len(said)-1:]}})
+		// Temperature 0 takes the most likely token.
+		next, err := d.Extend(ctx, []gpu.Extension{{Slot: slot, Tokens: said[len(said)-1:], Sample: true}})
 		if err != nil {
 			log.Fatal(err)
 		}
-		best := 0
-		for token, logit := range rows[0] {
-			if logit > rows[0][best] {
-				best = token
-			}
-		}
-		said = append(said, int32(best))
+		said = append(said, next[0].Token)
 	}
 	fmt.Println(said)
 	// Output: [3 1 4 1 5 9 2 6]

@@ -24,3 +24,11 @@ func TestConformance(t *testing.T) {
 		})
 	}
 }
+
+func TestDecoderConformance(t *testing.T) {
+	for name, threads := range map[string]int{"one thread": 1, "three threads": 3} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.RunDecoder(t, native.Backend{Options: native.Options{Threads: threads}}.NewDecoder)
+		})
+	}
+}

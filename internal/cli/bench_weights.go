@@ -225,6 +225,10 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 
 // ways sends versions whole and as deltas, to one consumer that generates and to several that do not.
 func (b *weightsBench) ways(ctx context.Context, r *weightsbench.Report, name string, model gpu.Config, versions []weightsbench.Version, swaps int) error {
+	engines, err := backend(b.base)
+	if err != nil {
+		return err
+	}
 	for _, to := range []struct{ consumers, callers int }{{1, b.callers}, {b.consumers, 0}} {
 		fmt.Fprintf(b.err, "%s weights to %d consumers, %d callers: %d versions whole, and as deltas\n", name, to.consumers, to.callers, swaps)
 		var ways []weightsbench.SwapConfig
@@ -235,7 +239,7 @@ func (b *weightsBench) ways(ctx context.Context, r *weightsbench.Report, name st
 			}
 			ways = append(ways, weightsbench.SwapConfig{
 				Name: name, Model: model, Versions: versions, BaseEvery: every, Swaps: swaps, Consumers: to.consumers, Callers: to.callers,
-				NewDecoder: newDecoder(b.base), Dir: dir, Log: slog.New(slog.DiscardHandler),
+				NewDecoder: engines.NewDecoder, Dir: dir, Log: slog.New(slog.DiscardHandler),
 			})
 		}
 		measured, err := weightsbench.MeasureSwaps(ctx, rounds, ways...)

@@ -44,9 +44,13 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	if err != nil {
 		return err
 	}
+	engines, err := backend(s.cfg)
+	if err != nil {
+		return err
+	}
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
-		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, NewDecoder: newDecoder(s.cfg),
+		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, NewDecoder: engines.NewDecoder,
 		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Registerer: s.registry, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
@@ -37,19 +38,21 @@ func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, er
 
 // emptyEngine makes an engine of a given shape with starting weights from the run's seed.
 func emptyEngine(cfg *config.Config, model gpu.Config) (gpu.Engine, error) {
-	return native.New(model, native.Options{
-		Seed: cfg.Run.Seed, Threads: cfg.Run.Threads,
-		Init: native.Init{EmbeddingStd: cfg.Model.EmbeddingStd, OutputFromValue: cfg.Model.OutputFromValue},
-	})
+	b, err := backend(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return b.New(model)
 }
 
-// newDecoder makes what an inference consumer samples with, for the model that a manifest describes.
-func newDecoder(cfg *config.Config) func(gpu.Config, gpu.DecoderOptions) (gpu.Decoder, error) {
-	return func(model gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
-		engine, err := emptyEngine(cfg, model)
-		if err != nil {
-			return nil, err
-		}
-		return engine.NewDecoder(o)
+// backend is what model.engine names.
+func backend(cfg *config.Config) (gpu.Backend, error) {
+	switch cfg.Model.Engine {
+	case config.EngineNative:
+		return native.Backend{Options: native.Options{
+			Seed: cfg.Run.Seed, Threads: cfg.Run.Threads,
+			Init: native.Init{EmbeddingStd: cfg.Model.EmbeddingStd, OutputFromValue: cfg.Model.OutputFromValue},
+		}}, nil
 	}
+	return nil, fmt.Errorf("model.engine: %q: want %s", cfg.Model.Engine, strings.Join(config.Engines(), " or "))
 }

@@ -21,7 +21,7 @@ func lasting(key string) bool {
 		"task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries",
 		"task.library.split_seed", "task.library.test_countries", "task.library.validation_countries":
 		return true
-	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens":
+	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens", "model.engine":
 		return false
 	}
 	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")

@@ -27,15 +27,19 @@ type sampler struct {
 }
 
 // newSampler starts one; it ends with ctx. The wait returns when it has.
-func newSampler(ctx context.Context, s *session) (*sampler, func() error) {
+func newSampler(ctx context.Context, s *session) (*sampler, func() error, error) {
+	engines, err := backend(s.cfg)
+	if err != nil {
+		return nil, nil, err
+	}
 	cfg := s.cfg.Inference
 	cfg.Name, cfg.Slots, cfg.MaxRunning = "scores", max(s.cfg.Eval.Concurrency, 8), 0
 	cfg.StepTokenBudget = max(cfg.StepTokenBudget, cfg.Slots)
-	p := &sampler{consumers.NewEngine(cfg, newDecoder(s.cfg), consumers.NewMetrics(nil), s.log)}
+	p := &sampler{consumers.NewEngine(cfg, engines.NewDecoder, consumers.NewMetrics(nil), s.log)}
 	ctx, stop := context.WithCancel(ctx)
 	var group errgroup.Group
 	group.Go(func() error { return p.engine.Run(ctx) })
-	return p, func() error { stop(); return group.Wait() }
+	return p, func() error { stop(); return group.Wait() }, nil
 }
 
 // use loads a version.
@@ -60,8 +64,8 @@ func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*
 	return out, err
 }
 
-// Forget lets go of an episode's cache.
-func (p *sampler) Forget(episode string) error { //nolint:unparam // producers.Forgetter's shape
+// Forget frees the cache of an episode, as a producers.Forgetter does.
+func (p *sampler) Forget(episode string) error {
 	p.engine.Forget(episode)
 	return nil
 }
@@ -104,9 +108,12 @@ func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temp
 
 // scoreVersions follows the published versions and scores every so many on the validation split, until ctx ends.
 func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, book *recordBook) error {
-	policy, wait := newSampler(context.WithoutCancel(ctx), s)
+	policy, wait, err := newSampler(context.WithoutCancel(ctx), s)
+	if err != nil {
+		return err
+	}
 	scored, shown := int64(-1), int64(-1)
-	err := run.FollowWeights(ctx, func(m *schemas.Manifest) error {
+	err = run.FollowWeights(ctx, func(m *schemas.Manifest) error {
 		if scored >= 0 && m.Version < scored+s.cfg.Eval.Every {
 			return nil
 		}

@@ -32,7 +32,10 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	if err != nil {
 		return err
 	}
-	policy, wait := newSampler(ctx, s)
+	policy, wait, err := newSampler(ctx, s)
+	if err != nil {
+		return err
+	}
 	defer wait() //nolint:errcheck // its scores are in hand
 	if err := policy.use(ctx, m.Version, model, weights); err != nil {
 		return err

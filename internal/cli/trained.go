@@ -77,7 +77,10 @@ func (s *session) trained(ctx context.Context, folder string, version int64) (*t
 	if !bytes.Equal(m.Tokenizer, t.tokenizer.JSON()) {
 		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, s.cfg.Task.Name)
 	}
-	policy, wait := newSampler(ctx, s)
+	policy, wait, err := newSampler(ctx, s)
+	if err != nil {
+		return nil, err
+	}
 	stop := func() { _ = wait() } // its work is done
 	if err := policy.use(ctx, version, m.Config, m.Weights); err != nil {
 		stop()

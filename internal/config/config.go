@@ -72,9 +72,12 @@ type Broker struct {
 
 // Model describes the policy. The vocabulary's size is the tokenizer's.
 type Model struct {
+	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor. Defaults to
+	// native, the only engine so far.
+	Engine string `koanf:"engine"`
 	// Folder is a Hugging Face folder to start from, of model_type llama and with a WordLevel tokenizer.json: no other model
 	// or tokenizer is read, so none of the published LLMs is. "" makes the model below with weights from Run.Seed, and
-	// beside a folder the other keys of the section are not read, but max_positions, which bounds trainer.limits.max_tokens.
+	// beside a folder the other keys of the section are not read, but engine, and max_positions, which bounds trainer.limits.max_tokens.
 	// Defaults to "".
 	Folder string `koanf:"folder"`
 	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block. Default to 64 and 128.
@@ -96,6 +99,12 @@ type Model struct {
 	EmbeddingStd    float64 `koanf:"embedding_std"`
 	OutputFromValue float64 `koanf:"output_from_value"`
 }
+
+// EngineNative is gpu/native.
+const EngineNative = "native"
+
+// Engines are the values of model.engine.
+func Engines() []string { return []string{EngineNative} }
 
 // Config is the engine's description of the model, for a vocabulary.
 func (m Model) Config(vocabulary int) gpu.Config {
@@ -166,7 +175,7 @@ func TwoHop() *Config {
 		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
 		Broker: Broker{BrokerConfig: streams.DefaultBrokerConfig()},
 		Model: Model{
-			Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
+			Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
 		Task: Task{
@@ -317,6 +326,7 @@ func (m Model) Validate() error {
 		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
 		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
 	}
+	f.check("engine", slices.Contains(Engines(), m.Engine), fmt.Sprintf("%q: want %s", m.Engine, strings.Join(Engines(), " or ")))
 	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
 	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
 	return errors.Join(f...)

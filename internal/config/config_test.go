@@ -35,7 +35,7 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := load(map[string]string{
 		"run.name": "no spaces", "task.name": "search", "producer.max_deliver": "9", "trainer.limits.max_tokens": "1000",
-		"broker.listen": "0.0.0.0:4222", "broker.url": "nats://a:4222,http://b:4222", "model.heads": "3",
+		"broker.listen": "0.0.0.0:4222", "broker.url": "nats://a:4222,http://b:4222", "model.heads": "3", "model.engine": "cuda",
 		"log.level": "loud", "log.format": "x",
 	})
 	for _, want := range []string{
@@ -49,6 +49,7 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		`broker.url: "http://b:4222": want nats://host:4222, or tls://host:4222`,
 		"model.heads: 3: a head is hidden / heads wide, here 21: must be even",
 		"model.kv_heads: 2: must divide heads, 3",
+		`model.engine: "cuda": want native`,
 		`log.level: "loud": want debug, info, warn or error`,
 		`log.format: "x": want auto, text or json`,
 	} {

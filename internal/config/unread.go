@@ -41,7 +41,7 @@ func (c *Config) unread(key string) string {
 			return "the tools of task " + c.Task.Name + " give no process reward, which is what advantage " + of.Name +
 				" is for: only a producer of your own does"
 		}
-	case section == "model" && name != "folder" && name != "max_positions" && c.Model.Folder != "":
+	case section == "model" && name != "engine" && name != "folder" && name != "max_positions" && c.Model.Folder != "":
 		return "model.folder says what the model is"
 	case section == "task" && c.Task.Name != TaskSearch && slices.Contains([]string{"corpus", "questions", "demonstrations", "tokenizer"}, name):
 		return "task " + c.Task.Name + " has data of its own: set task.name to " + TaskSearch

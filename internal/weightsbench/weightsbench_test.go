@@ -27,13 +27,7 @@ func tiny() gpu.Config {
 	}
 }
 
-func newDecoder(c gpu.Config, o gpu.DecoderOptions) (gpu.Decoder, error) {
-	e, err := native.New(c, native.Options{Threads: 1})
-	if err != nil {
-		return nil, err
-	}
-	return e.NewDecoder(o)
-}
+var newDecoder = native.Backend{Options: native.Options{Threads: 1}}.NewDecoder
 
 func TestSwapsAreMeasuredToTheFirstToken(t *testing.T) {
 	t.Parallel()
@@ -128,9 +122,7 @@ func TestMadeUpVersionsAreWholeModels(t *testing.T) {
 			require.NoError(t, err, "a marked file is still one")
 			w.Tensors = append(w.Tensors, part.Tensors...)
 		}
-		dec, err := newDecoder(tiny(), gpu.DecoderOptions{Slots: 1, MaxTokens: 8})
-		require.NoError(t, err)
-		_, err = dec.Prepare(&w)
+		_, err = newDecoder(tiny(), &w, gpu.DecoderOptions{Slots: 1, MaxTokens: 8})
 		require.NoError(t, err)
 	}
 	require.NotEqual(t, marked(versions[0][0], 1), marked(versions[0][0], 2))

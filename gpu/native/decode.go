@@ -1,0 +1,153 @@
+package native
+
+import (
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// logitFloats bounds the logits that a worker holds at once, in float32: 16 MiB.
+const logitFloats = 4 << 20
+
+// decodeWorker is one share's buffers: the stream x and the attention's output att of its rows, with their
+// positions, and of the sequences that sample their indices in the share, their last rows and their logits.
+type decodeWorker struct {
+	scratch
+	pos                               []int32
+	x, qkv, att, gateUp, act, lastAtt []float32
+	last                              []float32
+	sampling                          []int
+}
+
+// extend takes some extensions through the model and writes their results.
+func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension, out []gpu.Sampled) {
+	if len(in) == 0 {
+		return
+	}
+	d.gather(w, in)
+	rows := len(w.pos)
+	for l := range d.layers {
+		last := l == d.layers-1
+		layer := &d.w.layers[l]
+		qkv, att := fit(&w.qkv, rows*d.qkv), fit(&w.att, rows*d.q)
+		for lo := 0; lo < rows; lo += rowBlock {
+			hi := min(lo+rowBlock, rows)
+			d.project(pool, &w.scratch, layer, &d.rotary, qkv[lo*d.qkv:hi*d.qkv], w.x[lo*d.d:hi*d.d], nil, w.pos[lo:hi])
+		}
+		at := 0
+		for _, x := range in {
+			n := len(x.Tokens)
+			c := &d.slots[x.Slot]
+			d.store(c, l, qkv[at*d.qkv:(at+n)*d.qkv])
+			if !last || x.Sample {
+				d.attendCache(pool, w, l, c, att[at*d.q:(at+n)*d.q], qkv[at*d.qkv:(at+n)*d.qkv], n)
+			}
+			at += n
+		}
+		x := w.x
+		if last && rows > len(w.sampling) {
+			// Of the last block only the tokens that a sample follows are read.
+			x, att = d.lastRows(w, in)
+		}
+		left := len(x) / d.d
+		gateUp, act := fit(&w.gateUp, rowBlock*2*d.ff), fit(&w.act, rowBlock*d.ff)
+		for lo := 0; lo < left; lo += rowBlock {
+			hi := min(lo+rowBlock, left)
+			part := x[lo*d.d : hi*d.d]
+			d.feed(pool, &w.scratch, layer, part, part, part, att[lo*d.q:hi*d.q], nil, gateUp, act, hi-lo)
+		}
+		if last {
+			d.sample(pool, w, x, in, out)
+		}
+	}
+}
+
+// gather lists the sequences that sample, and reads the embeddings and the positions of all tokens.
+func (d *decoder) gather(w *decodeWorker, in []gpu.Extension) {
+	w.pos, w.x, w.sampling = w.pos[:0], w.x[:0], w.sampling[:0]
+	for i, x := range in {
+		if x.Sample {
+			w.sampling = append(w.sampling, i)
+		}
+		for j, t := range x.Tokens {
+			w.pos = append(w.pos, int32(d.slots[x.Slot].len+j))
+			w.x = append(w.x, d.w.embed[int(t)*d.d:(int(t)+1)*d.d]...)
+		}
+	}
+}
+
+// sample draws a token after each row of the last block's output x [sequences that sample, d].
+func (d *decoder) sample(pool *kernel.Pool, w *decodeWorker, x []float32, in []gpu.Extension, out []gpu.Sampled) {
+	for i := range out {
+		out[i] = gpu.Sampled{Token: -1}
+	}
+	h := fit(&w.norm, len(x))
+	d.normalize(h, x, d.w.norm, nil)
+	most := max(1, logitFloats/d.v)
+	for lo := 0; lo < len(w.sampling); lo += most {
+		rows := w.sampling[lo:min(lo+most, len(w.sampling))]
+		logits := fit(&w.logits, len(rows)*d.v)
+		pool.MatMulPacked(logits, h[lo*d.d:(lo+len(rows))*d.d], d.w.head, len(rows), false)
+		draw := func(s *sampler, lo, hi int) {
+			for r := lo; r < hi; r++ {
+				out[rows[r]] = s.sample(logits[r*d.v:(r+1)*d.v], &in[rows[r]])
+			}
+		}
+		if pool == nil || len(rows) == 1 {
+			draw(&w.sampler, 0, len(rows))
+			continue
+		}
+		pool.ParallelFor(len(rows), 1, func(lo, hi int) {
+			s := d.scratch.get()
+			defer d.scratch.put(s)
+			draw(&s.sampler, lo, hi)
+		})
+	}
+}
+
+// attendCache attends from n new rows, whose keys and values are stored, over a slot's cache.
+func (d *decoder) attendCache(pool *kernel.Pool, w *decodeWorker, layer int, c *cache, att, qkv []float32, n int) {
+	if pool == nil || n == 1 {
+		for g := range d.kvHeads {
+			d.attendHead(&w.scratch, layer, c, att, qkv, n, g)
+		}
+		return
+	}
+	pool.ParallelFor(d.kvHeads, 1, func(lo, hi int) {
+		s := d.scratch.get()
+		defer d.scratch.put(s)
+		for g := lo; g < hi; g++ {
+			d.attendHead(s, layer, c, att, qkv, n, g)
+		}
+	})
+}
+
+// attendHead is attendCache's attention of one key head. The query heads of one token lie one after another, so
+// that they are taken at once.
+func (d *decoder) attendHead(s *scratch, layer int, c *cache, att, qkv []float32, n, g int) {
+	at := g * d.reps * d.hd
+	if n == 1 {
+		d.attendPages(s, c, layer, g, att[at:], d.hd, qkv[at:], d.hd, d.reps, c.len+1, 0)
+		return
+	}
+	for r := range d.reps {
+		for lo := 0; lo < n; lo += queryBlock {
+			d.attendPages(s, c, layer, g, att[lo*d.q+at+r*d.hd:], d.q, qkv[lo*d.qkv+at+r*d.hd:], d.qkv,
+				min(queryBlock, n-lo), c.len+lo+1, 1)
+		}
+	}
+}
+
+// lastRows gathers the stream and the attention's output of the last token of each extension that samples.
+func (d *decoder) lastRows(w *decodeWorker, in []gpu.Extension) (x, att []float32) {
+	w.last, w.lastAtt = w.last[:0], w.lastAtt[:0]
+	end := 0
+	for _, e := range in {
+		end += len(e.Tokens)
+		if !e.Sample {
+			continue
+		}
+		w.last = append(w.last, w.x[(end-1)*d.d:end*d.d]...)
+		w.lastAtt = append(w.lastAtt, w.att[(end-1)*d.q:end*d.q]...)
+	}
+	return w.last, w.lastAtt
+}

@@ -1,0 +1,142 @@
+package native
+
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// block is how many probabilities are summed before the search of the inverse cumulative distribution looks inside.
+const block = 64
+
+// sampler draws tokens from logits. One goroutine uses it.
+type sampler struct {
+	probs []float32 // not normalized
+	sums  []float64 // of blocks of probs
+}
+
+// sample draws one token of logits as x asks: from the full softmax of logits / x.Temperature by inverse cumulative
+// distribution at x.U, or, at temperature 0, the most likely token, the lowest id among equals, with its log-probability at
+// temperature 1.
+func (s *sampler) sample(logits []float32, x *gpu.Extension) gpu.Sampled {
+	// A logit that is not finite makes the sum so; finite logits are far from making it overflow.
+	if sum := kernel.Sum(logits); sum-sum != 0 {
+		return gpu.Sampled{Token: -1, Err: gpu.ErrNotFinite}
+	}
+	most := kernel.Max(logits)
+	inverse := float32(1)
+	if x.Temperature > 0 {
+		inverse = 1 / x.Temperature
+	}
+	total := s.exponentials(logits, most, inverse)
+	logTotal := math.Log(total)
+	logprob := func(i int) float32 { return float32(float64((logits[i]-most)*inverse) - logTotal) }
+	token := -1
+	if x.Temperature > 0 {
+		token = s.search(x.U * total)
+	}
+	if token < 0 {
+		token = slices.Index(logits, most)
+	}
+	out := gpu.Sampled{Token: int32(token), Logprob: logprob(token)}
+	if x.TopLogprobs > 0 {
+		out.Top = make([]gpu.TokenLogprob, x.TopLogprobs)
+		for i, token := range mostLikely(logits, x.TopLogprobs) {
+			out.Top[i] = gpu.TokenLogprob{Token: int32(token), Logprob: logprob(token)}
+		}
+	}
+	return out
+}
+
+// mostLikely are the n largest logits' tokens, largest first and by id among equals.
+func mostLikely(logits []float32, n int) []int {
+	least := leastFirst{logits: logits}
+	for i, x := range logits {
+		switch {
+		case len(least.tokens) < n:
+			heap.Push(&least, i)
+		case x > logits[least.tokens[0]]:
+			least.tokens[0] = i
+			heap.Fix(&least, 0)
+		}
+	}
+	slices.SortFunc(least.tokens, least.compare)
+	return least.tokens
+}
+
+// leastFirst is a heap of tokens, the least likely at its root and, among equals, that of the highest id.
+type leastFirst struct {
+	logits []float32
+	tokens []int
+}
+
+// compare orders by falling logit, then by id.
+func (h *leastFirst) compare(a, b int) int {
+	return cmp.Or(cmp.Compare(h.logits[b], h.logits[a]), cmp.Compare(a, b))
+}
+
+func (h *leastFirst) Len() int           { return len(h.tokens) }
+func (h *leastFirst) Less(i, j int) bool { return h.compare(h.tokens[i], h.tokens[j]) > 0 }
+func (h *leastFirst) Swap(i, j int)      { h.tokens[i], h.tokens[j] = h.tokens[j], h.tokens[i] }
+func (h *leastFirst) Push(x any)         { h.tokens = append(h.tokens, x.(int)) }
+
+func (h *leastFirst) Pop() any {
+	last := h.tokens[len(h.tokens)-1]
+	h.tokens = h.tokens[:len(h.tokens)-1]
+	return last
+}
+
+// exponentials fills probs with exp((logits-most)*inverse) and sums with its block sums, and returns their sum, which is
+// at least 1. The exponentials and the sums of blocks are float32, the sum of the blocks is float64: its relative error
+// is a few 1e-7 however large the vocabulary.
+func (s *sampler) exponentials(logits []float32, most, inverse float32) float64 {
+	if cap(s.probs) < len(logits) {
+		s.probs = make([]float32, len(logits))
+		s.sums = make([]float64, (len(logits)+block-1)/block)
+	}
+	probs := s.probs[:len(logits)]
+	if inverse == 1 {
+		kernel.ExpSum(probs, logits, most)
+	} else {
+		for i, x := range logits {
+			probs[i] = (x - most) * inverse
+		}
+		kernel.Exp(probs, probs)
+	}
+	s.probs, s.sums = probs, s.sums[:0]
+	var total float64
+	for start := 0; start < len(probs); start += block {
+		sum := float64(kernel.Sum(probs[start:min(start+block, len(probs))]))
+		s.sums = append(s.sums, sum)
+		total += sum
+	}
+	return total
+}
+
+// search returns the first token at which the cumulative sum exceeds target. Rounding may leave no such token: then it
+// returns the last token with any probability in the block where the search ended, or -1 if that block has none.
+func (s *sampler) search(target float64) int {
+	var before float64
+	for b, sum := range s.sums {
+		if before+sum <= target && b < len(s.sums)-1 {
+			before += sum
+			continue
+		}
+		last := -1
+		for i, p := range s.probs[b*block : min((b+1)*block, len(s.probs))] {
+			if p == 0 {
+				continue
+			}
+			last = b*block + i
+			if before += float64(p); before > target {
+				break
+			}
+		}
+		return last
+	}
+	return -1
+}
