@@ -31,9 +31,6 @@ func CheckName(what, name string) error {
 // CheckRunName says whether a run may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
 func CheckRunName(run string) error { return CheckName("run", run) }
 
-// CheckTaskName says whether a task may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
-func CheckTaskName(task string) error { return checkName("task", task) }
-
 // WorkerName is unique among the processes of a run, and a name that subjects carry: the kind of worker, the machine's
 // name and the process id. kind is short, of the characters of a name.
 func WorkerName(kind string) string {

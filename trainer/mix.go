@@ -29,7 +29,7 @@ type Task struct {
 // validate reports every fault.
 func (t Task) validate() error {
 	var f faults
-	if err := streams.CheckTaskName(t.Name); err != nil {
+	if err := streams.CheckName("task", t.Name); err != nil {
 		f = append(f, err)
 	}
 	f.check("weight", t.Weight >= 0 && t.Weight <= maxWeight, fmt.Sprintf("%d: must be between 1 and %d", t.Weight, maxWeight))
