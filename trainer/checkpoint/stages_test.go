@@ -156,7 +156,7 @@ func TestASweepRemovesAllThatIsHalfWrittenAndNothingElse(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 	}
 	require.NoError(t, s.Close())
-	s = open(t, dir)
+	open(t, dir)
 	for _, name := range mine {
 		require.FileExists(t, filepath.Join(dir, name))
 	}
@@ -214,7 +214,8 @@ func TestACheckpointOfAnotherFormatOrStepIsNamed(t *testing.T) {
 		_, err := Read(s.Path(3), 3, HuggingFace{})
 		damage := &Damage{}
 		require.ErrorAs(t, err, &damage, name)
-		require.Equal(t, fmt.Sprintf("format %d, step 3", Format), damage.Want)
+		want := fmt.Sprintf("format %d, step 3", Format)
+		require.Equal(t, want, damage.Want)
 	}
 }
 

@@ -266,12 +266,11 @@ func TestGMPOCountsNoClipWithoutAnAdvantage(t *testing.T) {
 	p, err := New("gmpo", Options{})
 	require.NoError(t, err)
 	b := tiny()
-	for i, a := range []float64{0, 5, 1, 1, 9, -1} {
-		b.Advantages[i] = a
-	}
+	copy(b.Advantages, []float64{0, 5, 1, 1, 9, -1})
 	copy(b.Logprobs, []float64{-0.1, 7, -0.9, -1.7, math.NaN(), -3})
-	var out Result
+	out := Result{Tokens: &Tokens{}}
 	require.NoError(t, p.Loss(b, &out))
+	require.Equal(t, []uint8{0, 0, 0, 0, 1}, out.Tokens.Clipped[1:])
 	require.Zero(t, out.Metrics["clip_fraction"].Value())
 	require.Equal(t, 0.25, out.Metrics["clip_fraction_low"].Value(), "the last token's")
 	require.Zero(t, out.Grad[5])
@@ -350,6 +349,9 @@ func TestDurationWeightsHaveMeanOne(t *testing.T) {
 	require.InDeltaSlice(t, []float64{0.1, 2, 0, 0.9}, out, 1e-12)
 	require.NoError(t, DefaultDuration().Weights([]int{0, 2, 4}, []uint8{1, 1, 0, 1}, []float64{0, 2, 0, 0.9}, out))
 	require.Equal(t, []float64{1, 1, 0, 1}, out, "off by default")
+	capped := Duration{Share: 1, Floor: 0.1, Cap: 1.25}
+	require.NoError(t, capped.Weights([]int{0, 2}, []uint8{1, 1}, []float64{1, 3}, out[:2]))
+	require.InDeltaSlice(t, []float64{0.5 / 0.875, 1.25 / 0.875}, out[:2], 1e-12, "the mean before the cap is 2")
 	var fault *stats.BatchError
 	require.ErrorAs(t, d.Weights([]int{0, 2}, []uint8{1, 1}, []float64{0, -1}, out[:2]), &fault)
 	require.Equal(t, 0, fault.Row)
