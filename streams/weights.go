@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -40,15 +42,17 @@ func (c WeightsConfig) Validate() error {
 }
 
 // Weights publishes and reads policy versions. It is safe for concurrent use, one publish or load at a time. With
-// deltas it holds one whole copy of the weights.
+// deltas it goes on from the version that it published or read last: a reader holds one whole copy of the weights for that,
+// a publisher asks its source for the shards of that version again.
 type Weights struct {
 	run    *Run
 	config WeightsConfig
 	store  shardStore
 
 	mu     sync.Mutex
-	held   *schemas.Manifest // of the bytes below; nil if none are held
-	whole  [][]byte          // by shard index, decoded
+	held   *schemas.Manifest // the version that the next delta is against; nil if there is none
+	base   ShardSource       // its whole shards
+	own    bool              // base is memory that nobody else writes to
 	length int               // of held's chain: 1 is whole
 	swept  time.Time
 }
@@ -98,55 +102,47 @@ func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[s
 	if err := w.run.own(m.Run, m.Validate()); err != nil {
 		return err
 	}
-	if m.Base != schemas.NoBase {
-		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
-	}
-	for _, s := range m.Shards {
+	own := *m
+	own.Shards = slices.Clone(m.Shards)
+	whole := make([][]byte, len(m.Shards))
+	for i, s := range m.Shards {
 		if err := verify(s, shards[s.Hash]); err != nil {
 			return err
 		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for {
-		published, err := w.publishOnce(ctx, m, shards)
-		if err != nil {
-			return fmt.Errorf("publish version %d: %w", m.Version, err)
-		}
-		if published {
-			return nil
+		whole[i] = shards[s.Hash]
+		if w.config.BaseEvery > 1 {
+			whole[i] = slices.Clone(whole[i]) // the base of the next delta, while the caller may write to his
 		}
 	}
+	return w.publish(ctx, &own, func(i int) ([]byte, error) { return whole[i], nil }, true)
 }
 
-// ShardSource encodes the i-th whole shard of a version. It may be called again for the same shard, and for several at
-// once; what it returns is the caller's.
+// ShardSource is the i-th whole shard of a version, as bytes that nobody changes. It may be called again for the same
+// shard, and for several at once.
 type ShardSource func(i int) ([]byte, error)
 
-// shardsAlive bounds how many shards are encoded and not yet stored.
+// shardsAlive bounds how many shards are asked for and not yet stored.
 func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
 
-// PublishFrom is [Weights.Publish] of shards that are encoded, hashed, stored and let go of one by one, so that a whole
-// copy of their bytes is never held, but for deltas. m has a shard for each, of which the encoding alone is set;
-// PublishFrom sets the rest.
+// PublishFrom is [Weights.Publish] of shards that are read, hashed, stored and let go of one by one, so that a whole copy of
+// their bytes is never held. m has a shard for each, of which the encoding is set, and the size where it is known: with it no
+// more than half of those bytes are ever made into deltas. PublishFrom sets the rest.
+//
+// With deltas the source is called again when the next version is published, as what the deltas are against. Where it then
+// fails, or gives other bytes, that version is published whole.
 func (w *Weights) PublishFrom(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
+	return w.publish(ctx, m, source, false)
+}
+
+// publish is PublishFrom; own says that the source's bytes stay as they are.
+func (w *Weights) publish(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool) error {
 	if m.Base != schemas.NoBase {
 		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
-		var published bool
-		var err error
-		if w.config.BaseEvery == 1 {
-			published, err = w.streamOnce(ctx, m, source)
-		} else {
-			shards := make([][]byte, len(m.Shards))
-			keep := func(i int, data []byte) error { shards[i] = data; return nil }
-			if err = w.encoded(ctx, m, source, keep); err == nil {
-				published, err = w.publishOnce(ctx, m, byHash(m, shards))
-			}
-		}
+		published, err := w.publishOnce(ctx, m, source, own)
 		if err != nil {
 			return fmt.Errorf("publish version %d: %w", m.Version, err)
 		}
@@ -156,8 +152,64 @@ func (w *Weights) PublishFrom(ctx context.Context, m *schemas.Manifest, source S
 	}
 }
 
-// encoded calls the source for each shard, notes its name in m, and hands its bytes over, a few shards at a time.
-func (w *Weights) encoded(ctx context.Context, m *schemas.Manifest, source ShardSource, each func(i int, data []byte) error) error {
+// publishOnce reports false when another publisher came between.
+func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool) (bool, error) {
+	history, latest, revision, err := w.published(ctx)
+	if err != nil {
+		return false, err
+	}
+	if latest != nil && m.Version <= latest.Version {
+		return true, w.publishAgain(ctx, m, source, history, latest)
+	}
+	long := sized(m)
+	if err := w.run.own(long.Run, long.Validate()); err != nil {
+		return false, err
+	}
+	if err := w.run.ManifestFits(long); err != nil {
+		return false, err
+	}
+	stored, blobs, length := m, source, 1
+	if deltas, bytes := w.deltas(ctx, m, source, latest); deltas != nil {
+		stored, length = deltas, w.length+1
+		blobs = func(i int) ([]byte, error) { return bytes[i], nil }
+		for i, s := range stored.Shards {
+			if err := w.store.put(ctx, s.Hash, bytes[i]); err != nil {
+				return false, err
+			}
+		}
+	} else if err := w.each(ctx, m, source, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) }); err != nil {
+		return false, err
+	}
+	if ok, err := w.run.setManifest(ctx, stored, revision); err != nil || !ok {
+		return false, err
+	}
+	if w.config.BaseEvery > 1 {
+		w.hold(stored, source, own, length)
+	}
+	w.tidy(ctx, stored, blobs, append([]*schemas.Manifest{stored}, history...))
+	return true, nil
+}
+
+// publishAgain stores the whole shards of a version that is published already, of a history that ends with latest. It fails
+// with ErrFenced if the version, or a newer one, is of other weights.
+func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source ShardSource, history []*schemas.Manifest, latest *schemas.Manifest) error {
+	if err := w.each(ctx, m, source, func(int, []byte) error { return nil }); err != nil {
+		return err
+	}
+	h, err := publishedAs(history, m, latest)
+	if err != nil {
+		return err
+	}
+	return w.each(ctx, m, source, func(i int, data []byte) error {
+		if h.Shards[i].Hash != m.Shards[i].Hash {
+			return nil // stored as a delta
+		}
+		return w.store.put(ctx, m.Shards[i].Hash, data)
+	})
+}
+
+// each reads the shards from their source, a few at a time, notes their names in m, and hands their bytes over.
+func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, do func(i int, data []byte) error) error {
 	var group errgroup.Group
 	group.SetLimit(shardsAlive())
 	for i := range m.Shards {
@@ -167,12 +219,10 @@ func (w *Weights) encoded(ctx context.Context, m *schemas.Manifest, source Shard
 			}
 			data, err := source(i)
 			if err != nil {
-				return fmt.Errorf("encode shard %d: %w", i, err)
+				return fmt.Errorf("read shard %d: %w", i, err)
 			}
-			s := &m.Shards[i]
-			s.Hash, s.Size = hashOf(data), int64(len(data))
-			s.FullHash = s.Hash
-			return each(i, data)
+			name(&m.Shards[i], data)
+			return do(i, data)
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -181,44 +231,21 @@ func (w *Weights) encoded(ctx context.Context, m *schemas.Manifest, source Shard
 	return w.run.own(m.Run, m.Validate())
 }
 
-func byHash(m *schemas.Manifest, shards [][]byte) map[string][]byte {
-	out := make(map[string][]byte, len(shards))
-	for i, s := range m.Shards {
-		out[s.Hash] = shards[i]
-	}
-	return out
+// name notes what a whole shard's bytes are.
+func name(s *schemas.Shard, data []byte) {
+	s.Hash, s.Size = hashOf(data), int64(len(data))
+	s.FullHash = s.Hash
 }
 
-// streamOnce is publishOnce for whole weights from a source.
-func (w *Weights) streamOnce(ctx context.Context, m *schemas.Manifest, source ShardSource) (bool, error) {
-	history, latest, revision, err := w.published(ctx)
-	if err != nil {
-		return false, err
+// sized is m with hashes and sizes as long as any.
+func sized(m *schemas.Manifest) *schemas.Manifest {
+	long := *m
+	long.Shards = slices.Clone(m.Shards)
+	for i := range long.Shards {
+		s := &long.Shards[i]
+		s.Hash, s.Size, s.FullHash = hashOf(nil), math.MaxInt64, hashOf(nil)
 	}
-	if latest != nil && m.Version <= latest.Version {
-		if err := w.encoded(ctx, m, source, func(int, []byte) error { return nil }); err != nil {
-			return false, err
-		}
-		h, err := publishedAs(history, m, latest)
-		if err != nil {
-			return false, err
-		}
-		return true, w.encoded(ctx, m, source, func(i int, data []byte) error {
-			if h.Shards[i].Hash != m.Shards[i].Hash {
-				return nil // stored as a delta
-			}
-			return w.store.put(ctx, m.Shards[i].Hash, data)
-		})
-	}
-	err = w.encoded(ctx, m, source, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) })
-	if err != nil {
-		return false, err
-	}
-	if ok, err := w.run.setManifest(ctx, m, revision); err != nil || !ok {
-		return false, err
-	}
-	w.tidy(ctx, m, source, append([]*schemas.Manifest{m}, history...))
-	return true, nil
+	return &long
 }
 
 // published is what the bucket holds, newest first, the newest that can be read, nil without one, and the revision that the next
@@ -250,49 +277,6 @@ func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*sch
 	return nil, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
 }
 
-// publishOnce reports false when another publisher came between.
-func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) (bool, error) {
-	history, latest, revision, err := w.published(ctx)
-	if err != nil {
-		return false, err
-	}
-	if latest != nil && m.Version <= latest.Version {
-		h, err := publishedAs(history, m, latest)
-		if err != nil {
-			return false, err
-		}
-		return true, w.putBack(ctx, h, shards)
-	}
-
-	stored, blobs, length := w.encode(m, shards, latest)
-	if err := w.run.ManifestFits(stored); err != nil {
-		return false, err
-	}
-	for _, s := range stored.Shards {
-		if err := w.store.put(ctx, s.Hash, blobs[s.Hash]); err != nil {
-			return false, err
-		}
-	}
-	if ok, err := w.run.setManifest(ctx, stored, revision); err != nil || !ok {
-		return false, err
-	}
-	w.hold(stored, shards, m, length)
-	w.tidy(ctx, stored, func(i int) ([]byte, error) { return blobs[stored.Shards[i].Hash], nil }, append([]*schemas.Manifest{stored}, history...))
-	return true, nil
-}
-
-// putBack stores the shards of a published version that are stored whole.
-func (w *Weights) putBack(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
-	for _, s := range m.Shards {
-		if data, whole := shards[s.Hash]; whole {
-			if err := w.store.put(ctx, s.Hash, data); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // setManifest publishes if revision is still the newest. It reports false too for an attempt that was carried out and
 // not answered; the caller then finds its own version.
 func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (bool, error) {
@@ -309,41 +293,65 @@ func sameWeights(a, b *schemas.Manifest) bool {
 		slices.EqualFunc(a.Shards, b.Shards, func(x, y schemas.Shard) bool { return x.FullHash == y.FullHash })
 }
 
-// encode is m as it is to be stored, its bytes by hash, and the length of its chain: deltas against the newest version
-// where this publisher holds that, the chain is short enough, and they are smaller.
-func (w *Weights) encode(m *schemas.Manifest, shards map[string][]byte, latest *schemas.Manifest) (*schemas.Manifest, map[string][]byte, int) {
+// errNoDelta ends the making of deltas that together are not much smaller than what they stand for.
+var errNoDelta = errors.New("deltas are not worth it")
+
+// deltas are m as deltas against the newest version, with their bytes: nil where this publisher does not go on from that
+// version, the chain is long enough, or whole shards are not twice as large. A few whole shards are held at a time.
+func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, latest *schemas.Manifest) (*schemas.Manifest, [][]byte) {
 	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
-		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.whole) != len(m.Shards) {
-		return m, shards, 1
+		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
+		return nil, nil
 	}
-	deltas := make([][]byte, len(m.Shards))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, s := range m.Shards {
-		group.Go(func() (err error) {
-			deltas[i], err = delta.Encode(w.whole[i], shards[s.Hash], elementSize(m.DType))
-			return err
-		})
-	}
-	if group.Wait() != nil {
-		return m, shards, 1 // another shape: it has no delta
+	known := int64(0)
+	for _, s := range m.Shards {
+		known += s.Size
 	}
 	stored := *m
 	stored.Base = latest.Version
 	stored.Shards = slices.Clone(m.Shards)
-	blobs := make(map[string][]byte)
-	before, after := 0, 0
-	for i, blob := range deltas {
-		s := &stored.Shards[i]
-		before, after = before+int(s.Size), after+len(blob)
-		*s = schemas.Shard{Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: s.FullHash}
-		blobs[s.Hash] = blob
+	blobs := make([][]byte, len(m.Shards))
+	var whole, taken atomic.Int64
+	var group errgroup.Group
+	group.SetLimit(shardsAlive())
+	for i := range m.Shards {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			next, err := source(i)
+			if err != nil {
+				return err
+			}
+			base, err := w.heldShard(i)
+			if err != nil {
+				return err
+			}
+			name(&m.Shards[i], next)
+			blob, err := delta.Encode(base, next, elementSize(m.DType))
+			if err != nil {
+				return err
+			}
+			whole.Add(int64(len(next)))
+			if all := taken.Add(int64(len(blob))); known > 0 && all > known/2 {
+				return errNoDelta
+			}
+			blobs[i] = blob
+			stored.Shards[i] = schemas.Shard{
+				Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: m.Shards[i].FullHash,
+			}
+			return nil
+		})
 	}
-	if after > before/2 {
-		// Not worth the longer way of every reader.
-		return m, shards, 1
+	err := group.Wait()
+	if err == nil && taken.Load() > whole.Load()/2 { // not worth the longer way of every reader
+		err = errNoDelta
 	}
-	return &stored, blobs, w.length + 1
+	if err != nil {
+		w.run.log.Debug("a version is published whole", "version", m.Version, "err", err)
+		return nil, nil
+	}
+	return &stored, blobs
 }
 
 func elementSize(dtype string) int {
@@ -353,19 +361,21 @@ func elementSize(dtype string) int {
 	return 4
 }
 
-// hold keeps a copy of the whole weights as the base of the next delta.
-func (w *Weights) hold(stored *schemas.Manifest, shards map[string][]byte, m *schemas.Manifest, length int) {
-	if w.config.BaseEvery == 1 {
-		return
+// hold goes on from a version.
+func (w *Weights) hold(m *schemas.Manifest, whole ShardSource, own bool, length int) {
+	w.held, w.base, w.own, w.length = m, whole, own, length
+}
+
+// heldShard is a whole shard of the version held, as it was then.
+func (w *Weights) heldShard(i int) ([]byte, error) {
+	data, err := w.base(i)
+	if err != nil {
+		return nil, fmt.Errorf("read shard %d of version %d again: %w", i, w.held.Version, err)
 	}
-	w.held, w.length = stored, length
-	if len(w.whole) != len(m.Shards) {
-		w.whole = make([][]byte, len(m.Shards))
+	if !w.own && hashOf(data) != w.held.Shards[i].FullHash {
+		return nil, fmt.Errorf("shard %d of version %d has changed since it was published", i, w.held.Version)
 	}
-	for i, s := range m.Shards {
-		// A load may have handed the old memory out, so it is not written to again.
-		w.whole[i] = slices.Clone(shards[s.Hash])
-	}
+	return data, nil
 }
 
 // tidy removes what no kept version needs, and puts back what another publisher's tidying took from under the

@@ -583,3 +583,42 @@ func TestPublishFromMakesDeltasToo(t *testing.T) {
 		require.Positive(t, deltas)
 	})
 }
+
+// The base of a delta is read again from its source: nothing of it is kept. What is gone, or another, is no base.
+func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
+	stores(t, func(f *fixture, config WeightsConfig) {
+		t := f.t
+		config.BaseEvery = 16
+		w := weightsWith(t, f.run, config)
+		var bases []int64
+		for v := range int64(6) {
+			whole, blobs := weightsOf(v, 3)
+			m := *whole
+			m.Shards = make([]schemas.Shard, 3)
+			for i := range m.Shards {
+				m.Shards[i] = schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: whole.Shards[i].Size}
+			}
+			published := false
+			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) ([]byte, error) {
+				data := slices.Clone(blobs[whole.Shards[i].Hash])
+				switch {
+				case published && v == 1 && i == 1:
+					return nil, errors.New("the file is gone")
+				case published && v == 3 && i == 1:
+					data[0]++
+				}
+				return data, nil
+			}))
+			published = true
+			got, err := f.run.LatestManifest(f.ctx)
+			require.NoError(t, err)
+			bases = append(bases, got.Base)
+			loaded, err := weightsWith(t, f.attach(t), config).Load(f.ctx, got)
+			require.NoError(t, err)
+			for i, data := range loaded {
+				require.Equal(t, blobs[whole.Shards[i].Hash], data)
+			}
+		}
+		require.Equal(t, []int64{-1, 0, -1, 2, -1, 4}, bases)
+	})
+}

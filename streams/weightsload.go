@@ -31,11 +31,16 @@ func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error
 func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held != nil && w.held.Version == m.Version && sameWeights(w.held, m) {
-		return slices.Clone(w.whole), nil
+	// What is held: the version itself, or what it is a delta against.
+	var whole [][]byte
+	if w.held != nil && (w.held.Version == m.Version && sameWeights(w.held, m) || w.held.Version == m.Base) {
+		whole = w.heldWhole()
+	}
+	if whole != nil && w.held.Version == m.Version {
+		return whole, nil
 	}
 	links := []*schemas.Manifest{m}
-	if m.Base != schemas.NoBase && (w.held == nil || w.held.Version != m.Base) {
+	if m.Base != schemas.NoBase && whole == nil {
 		history, err := w.run.manifests(ctx)
 		if err != nil {
 			return nil, err
@@ -43,10 +48,6 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 		if links, err = chain(m, history); err != nil {
 			return nil, fmt.Errorf("load version %d: %w", m.Version, err)
 		}
-	}
-	var whole [][]byte
-	if links[len(links)-1].Base != schemas.NoBase {
-		whole = w.whole
 	}
 	for _, link := range slices.Backward(links) {
 		next, err := w.step(ctx, link, whole)
@@ -56,13 +57,28 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 		whole = next
 	}
 	if m.Base != schemas.NoBase || w.config.BaseEvery > 1 {
-		w.held, w.whole, w.length = m, whole, len(links)
+		held := whole
+		w.hold(m, func(i int) ([]byte, error) { return held[i], nil }, true, len(links))
 		if links[len(links)-1].Base != schemas.NoBase {
 			// The length below is not known; a publisher that loads starts again with a whole base.
 			w.length = w.config.BaseEvery
 		}
 	}
 	return slices.Clone(whole), nil
+}
+
+// heldWhole are the whole shards of the version held; nil where their source has them no more.
+func (w *Weights) heldWhole() [][]byte {
+	whole := make([][]byte, len(w.held.Shards))
+	for i := range whole {
+		data, err := w.heldShard(i)
+		if err != nil {
+			w.run.log.Debug("the version published last is read from the store", "version", w.held.Version, "err", err)
+			return nil
+		}
+		whole[i] = data
+	}
+	return whole
 }
 
 // step reads one version, with the version before it where it is a delta. Shards are read and verified side by side, as
