@@ -63,7 +63,7 @@ func TestEvaluate(t *testing.T) {
 // The control: the same policy with a tool that finds nothing scores nothing.
 func TestEvaluateWithoutTheTool(t *testing.T) {
 	env := newEnvironment(t, reader(t))
-	env.Tools = []producers.Tool{tools.Empty(env.Tools[0])}
+	env.Tools = []producers.Tool{nothingFound{env.Tools[0]}}
 	report, err := producers.Evaluate(context.Background(), env, evalPrompts(), evalConfig())
 	require.NoError(t, err)
 	require.Zero(t, report.ExactMatch)
@@ -84,4 +84,11 @@ func TestEvaluateSaysWhatWentWrong(t *testing.T) {
 	cancel()
 	_, err = producers.Evaluate(ctx, newEnvironment(t, reader(t)), evalPrompts(), evalConfig())
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+// nothingFound looks like a tool and finds nothing.
+type nothingFound struct{ producers.Tool }
+
+func (nothingFound) Call(context.Context, producers.Call) (producers.Observation, error) {
+	return producers.Observation{Text: tools.NothingFound}, nil
 }

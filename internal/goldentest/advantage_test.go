@@ -1,7 +1,10 @@
 package goldentest
 
 import (
+	"bytes"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/trainer/advantage"
@@ -164,15 +167,41 @@ func bilevel(c *golden) error {
 		b.Trajectory, b.Step = ids(c.Inputs["uuids"]), ints(c.Inputs["step_indexes"])
 		b.Values, b.StepValues = p.tokens("token_level_values"), vector(c.Inputs["step_level_values"])
 		b.StepRewards = vector(c.Inputs["step_level_rewards"])
-		returns, err := advantage.StepReturns(b, o)
+		returns, err := stepReturns(b, o)
 		if err != nil {
 			c.problems = append(c.problems, err.Error())
 			return
 		}
 		rewards := append([]float64{}, b.Rewards...)
-		advantage.PlaceReturns(b, returns, rewards)
+		placeReturns(b, returns, rewards)
 		c.wantTokens(p, "token_level_rewards_after", rewards)
 	})
+}
+
+// stepReturns are those of the estimator of steps that o.StepCredit names, one a row.
+func stepReturns(b *advantage.Batch, o advantage.Options) ([]float64, error) {
+	e, err := advantage.New(map[string]string{advantage.ByGAE: "gae_step", advantage.ByReturn: "reinforce_step"}[o.StepCredit], o)
+	if err != nil {
+		return nil, err
+	}
+	var out advantage.Result
+	if err := e.Estimate(b, &out); err != nil {
+		return nil, err
+	}
+	var returns []float64
+	for _, at := range b.Offsets[:b.Rows()] {
+		returns = append(returns, out.Returns[at]) // each token of a row has them, as o.MaskReturns is off
+	}
+	return returns, nil
+}
+
+// placeReturns puts each row's return in place of the reward of its last action token, where a trajectory's outcome stands.
+func placeReturns(b *advantage.Batch, returns, rewards []float64) {
+	for i, g := range returns {
+		if last := bytes.LastIndexByte(b.Mask[b.Offsets[i]:b.Offsets[i+1]], 1); last >= 0 {
+			rewards[b.Offsets[i]+last] = g
+		}
+	}
 }
 
 func tokenBaseline(c *golden) error {
@@ -196,7 +225,7 @@ func primeRLOO(c *golden) error {
 			b.ProcessRewards = make([]float64, len(b.Mask))
 		}
 		if acc := vector(c.Inputs["acc"]); acc != nil {
-			advantage.PlaceReturns(b, acc, b.Rewards)
+			placeReturns(b, acc, b.Rewards)
 		}
 		b.Group = consecutive(b.Rows(), int(c.num("n_samples", 1)))
 	})
@@ -331,7 +360,7 @@ func primeRL(c *golden) error {
 	each(c.Inputs["groups"], func(_ int, trace map[string]any) {
 		if trains(trace) {
 			one := advantage.Batch{Offsets: b.Offsets[row : row+2], Mask: b.Mask}
-			advantage.PlaceReturns(&one, []float64{number(trace["reward"])}, b.Rewards)
+			placeReturns(&one, []float64{number(trace["reward"])}, b.Rewards)
 			row++
 		}
 	}, nil)
@@ -431,6 +460,32 @@ func primeNorm(c *golden) error {
 	return nil
 }
 
+// markerEnds are the positions, in characters, of the last character of each occurrence of marker in text: where a tool
+// call ends, in Agent-R1. In Weir a producer names the token that ends a turn.
+func markerEnds(text, marker string) []int {
+	var ends []int
+	at := 0
+	for {
+		before, after, found := strings.Cut(text, marker)
+		if !found || marker == "" {
+			return ends
+		}
+		at += utf8.RuneCountInString(before) + utf8.RuneCountInString(marker)
+		ends = append(ends, at-1)
+		text = after
+	}
+}
+
+// placeProcess adds the j-th process reward of a row to the token that ends its j-th tool call. Calls that end outside the
+// row, calls without a reward and rewards without a call are passed over.
+func placeProcess(row []float64, ends []int, rewards []float64) {
+	for j, end := range ends[:min(len(ends), len(rewards))] {
+		if end >= 0 && end < len(row) {
+			row[end] += rewards[j]
+		}
+	}
+}
+
 // processRewards reads one token a character.
 func processRewards(c *golden) error {
 	envRewards, attention := matrix(c.Inputs["env_rewards"]), matrix(c.Inputs["attention_mask"])
@@ -443,7 +498,7 @@ func processRewards(c *golden) error {
 			valid += int(a)
 		}
 		if c.flag("use_process_rewards") {
-			advantage.PlaceProcess(row[:valid], rewards.MarkerEnds(response, c.text("tool_call_end")), envRewards[i])
+			placeProcess(row[:valid], markerEnds(response, c.text("tool_call_end")), envRewards[i])
 		}
 		x = append(x, row...)
 		offsets = append(offsets, len(x))

@@ -100,7 +100,7 @@ func rolloutWeights(c *golden) error {
 		return err
 	}
 	c.wantTokens(p, "rollout_is_weights", out.Weights)
-	metrics, err := loss.WeightMetrics(k, p.offsets, mask, pi, mu)
+	metrics, err := weightMetrics(k, p.offsets, mask, pi, mu)
 	if err != nil {
 		return err
 	}
@@ -109,14 +109,18 @@ func rolloutWeights(c *golden) error {
 	return nil
 }
 
-// rejectionMetrics are those of each rule and of all.
-func rejectionMetrics(c *golden, p packed, mask []uint8, out *loss.Corrected) (map[string]float64, error) {
-	metrics, err := out.RejectionMetrics("rollout_rs", p.offsets, mask)
+// rulesMetrics are those of each rule and of all.
+func rulesMetrics(c *golden, k loss.Correction, b *loss.Batch, pi []float64, out *loss.Corrected) (map[string]float64, error) {
+	metrics, err := rejectionMetrics(out, "rollout_rs", b.Offsets, b.Mask)
+	if err != nil {
+		return nil, err
+	}
+	reports, err := reportsOf(k, b.Offsets, b.Mask, pi, b.Behaviour)
 	if err != nil {
 		return nil, err
 	}
 	for k, option := range verlOptionsOf(c) {
-		maps.Copy(metrics, out.Reports[k].Metrics("rollout_rs_"+option, p.offsets, mask))
+		maps.Copy(metrics, reports[k].metrics("rollout_rs_"+option, b.Offsets, b.Mask))
 	}
 	return metrics, nil
 }
@@ -127,13 +131,14 @@ func rolloutRejection(c *golden) error {
 	if err != nil {
 		return err
 	}
-	mask := p.mask("response_mask")
-	out := loss.Corrected{Detail: true}
-	if err := loss.Correct(k, p.offsets, mask, p.tokens("old_log_prob"), p.tokens("rollout_log_prob"), &out); err != nil {
+	b := &loss.Batch{Offsets: p.offsets, Mask: p.mask("response_mask"), Behaviour: p.tokens("rollout_log_prob")}
+	pi := p.tokens("old_log_prob")
+	var out loss.Corrected
+	if err := loss.Correct(k, b.Offsets, b.Mask, pi, b.Behaviour, &out); err != nil {
 		return err
 	}
 	c.wantTokens(p, "modified_response_mask", floats(out.Mask))
-	metrics, err := rejectionMetrics(c, p, mask, &out)
+	metrics, err := rulesMetrics(c, k, b, pi, &out)
 	if err != nil {
 		return err
 	}
@@ -168,19 +173,19 @@ func bypass(c *golden) error {
 	}
 	maps.Copy(metrics, off)
 	if k.Weight != "" {
-		w, err := loss.WeightMetrics(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour)
+		w, err := weightMetrics(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour)
 		if err != nil {
 			return err
 		}
 		maps.Copy(metrics, w)
 	}
-	detail := loss.Corrected{Detail: true}
-	if err := loss.Correct(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour, &detail); err != nil {
+	var corrected loss.Corrected
+	if err := loss.Correct(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour, &corrected); err != nil {
 		return err
 	}
-	metrics["rollout_is_batch_norm_factor"] = detail.MeanWeight
+	metrics["rollout_is_batch_norm_factor"] = corrected.MeanWeight
 	if len(k.Rules) > 0 {
-		rejected, err := rejectionMetrics(rc, p, b.Mask, &detail)
+		rejected, err := rulesMetrics(rc, k, b, b.Logprobs, &corrected)
 		if err != nil {
 			return err
 		}
@@ -348,12 +353,29 @@ func loggedLoss(c *golden, o loss.Options, b *loss.Batch, tokens *loss.Tokens) [
 		return out
 	}
 	advantages := rowAdvantages(o.Level, b)
+	o.Level, o.Correction = loss.LevelToken, loss.Correction{}
 	for t, m := range b.Mask {
 		if m == 0 {
-			out[t] = loss.ClippedSurrogate(o, 0, advantages[t])
+			out[t] = lossAtRatioZero(o, advantages[t])
 		}
 	}
 	return out
+}
+
+// lossAtRatioZero is ppo's loss of a token that the policy has come to give no probability.
+func lossAtRatioZero(o loss.Options, advantage float64) float64 {
+	l, err := loss.New("ppo", o)
+	if err != nil {
+		panic(err)
+	}
+	var out loss.Result
+	err = l.Loss(&loss.Batch{
+		Offsets: []int{0, 1}, Mask: []uint8{1}, Logprobs: []float64{math.Inf(-1)}, Proximal: []float64{-1}, Advantages: []float64{advantage},
+	}, &out)
+	if err != nil {
+		panic(err)
+	}
+	return out.Loss
 }
 
 // rowAdvantages are AReaL's advantages a token: at level sequence the row's mean, 0 where masked.

@@ -30,21 +30,44 @@ func aggregation(c *golden, p packed) loss.Aggregation {
 
 // counts reads the global denominators.
 func counts(c *golden) loss.Counts {
-	return loss.Counts{
-		Tokens: int(c.num("batch_num_tokens", 0)), Rows: int(c.num("global_batch_size", 0)), Workers: int(c.num("dp_size", 0)),
+	return loss.Counts{Tokens: int(c.num("batch_num_tokens", 0)), Rows: int(c.num("global_batch_size", 0))}
+}
+
+// overWorkers multiplies a loss and its gradients by the number of workers whose gradients verl averages afterwards, where
+// the aggregation divides by all workers' tokens or rows. Weir adds gradients up: this factor is the test's own code.
+func overWorkers(c *golden, a loss.Aggregation, out *loss.Result) {
+	workers := c.num("dp_size", 1)
+	if a.Mode == loss.SeqMeanTokenSumNorm {
+		return
+	}
+	out.Loss *= workers
+	for t := range out.Grad {
+		out.Grad[t] *= workers
 	}
 }
 
+// lossAggregation is the loss whose token losses are any numbers: cross entropy of their negatives.
 func lossAggregation(c *golden) error {
 	p := c.packed("loss_mask")
-	losses := p.tokens("loss_mat")
-	grad := make([]float64, len(losses))
-	total, err := aggregation(c, p).Reduce(counts(c), p.offsets, p.mask("loss_mask"), losses, grad)
+	b := &loss.Batch{Offsets: p.offsets, Mask: p.mask("loss_mask"), Counts: counts(c)}
+	for _, v := range p.tokens("loss_mat") {
+		b.Logprobs = append(b.Logprobs, -v)
+	}
+	a := aggregation(c, p)
+	l, err := loss.New("cross_entropy", loss.Options{Aggregation: a, KeepNonFinite: true})
 	if err != nil {
 		return err
 	}
-	c.want("loss", total)
-	c.wantTokens(p, "grad_loss_mat", grad)
+	var out loss.Result
+	if err := l.Loss(b, &out); err != nil {
+		return err
+	}
+	overWorkers(c, a, &out)
+	c.want("loss", out.Loss)
+	for t := range out.Grad {
+		out.Grad[t] *= -1 // by the token loss, not by the log-probability
+	}
+	c.wantTokens(p, "grad_loss_mat", out.Grad)
 	return nil
 }
 
@@ -102,9 +125,7 @@ func lossAsTrained(l loss.Policy, b *loss.Batch, out *loss.Result) error {
 		b.Plan = plan
 	}
 	if b.Counts.Tokens == 0 && b.Counts.Rows == 0 {
-		workers := b.Counts.Workers
 		b.Counts = loss.Count(b.Offsets, b.Mask)
-		b.Counts.Workers = workers
 	}
 	if err := l.Loss(b, out); err != nil {
 		return err
@@ -129,6 +150,7 @@ func policy(name string, change func(c *golden, o *loss.Options)) func(*golden) 
 		if err := lossAsTrained(l, verlBatch(c, p), &out); err != nil {
 			return err
 		}
+		overWorkers(&golden{Params: c.object("global_batch_info")}, o.Aggregation, &out)
 		c.want("loss", out.Loss)
 		c.wantTokens(p, "grad_log_prob", out.Grad)
 		names := verlNames

@@ -97,24 +97,24 @@ func primeCompute(c *golden) error {
 	for _, v := range c.Inputs["sequences"].([]any) {
 		b, s := sequence(v)
 		all := slices.Repeat([]uint8{1}, len(b.Mask))
-		parts := []*loss.Part{{Policy: rl, Weights: vector(s["rl_weights"]), Counts: loss.Counts{Tokens: int(c.num("rl_scale", 1))}}}
+		parts := []*part{{policy: rl, weights: vector(s["rl_weights"]), counts: loss.Counts{Tokens: int(c.num("rl_scale", 1))}}}
 		kinds := []string{"default"}
 		if w := vector(s["ce_weights"]); w != nil {
-			parts = append(parts, &loss.Part{Policy: ce, Weights: w, Mask: all, Counts: loss.Counts{Tokens: int(c.num("ce_scale", 1))}})
+			parts = append(parts, &part{policy: ce, weights: w, mask: all, counts: loss.Counts{Tokens: int(c.num("ce_scale", 1))}})
 			kinds = append(kinds, "ce")
 		}
 		if w := vector(s["ref_kl_weights"]); w != nil {
-			parts = append(parts, &loss.Part{Policy: reference, Weights: w, Mask: all, Counts: loss.Counts{Tokens: int(c.num("ref_kl_scale", 1))}})
+			parts = append(parts, &part{policy: reference, weights: w, mask: all, counts: loss.Counts{Tokens: int(c.num("ref_kl_scale", 1))}})
 			kinds = append(kinds, "ref_kl")
 		}
 		var out loss.Result
-		if err := loss.Mix(b, parts, &out); err != nil {
+		if err := mix(b, parts, &out); err != nil {
 			return err
 		}
 		total += out.Loss
 		grads = append(grads, out.Grad)
 		for k, p := range parts {
-			for name, value := range primeMetrics(kinds[k], p.Out.Metrics) {
+			for name, value := range primeMetrics(kinds[k], p.out.Metrics) {
 				if kinds[k] == "ref_kl" && !strings.HasPrefix(name, "ref_kl") {
 					continue
 				}
@@ -134,12 +134,54 @@ func primeCompute(c *golden) error {
 	return nil
 }
 
+// part is one loss of a mixture, with the weight of each token in it: some tokens learn by reinforcement, others by
+// imitation or distillation. Weighing and adding them is this package's own code; each part is a loss of a run.
+type part struct {
+	policy loss.Policy
+	// mask is 1 at the tokens that the part may train; nil means the batch's. Of these, a weight of 0 removes a token.
+	mask []uint8
+	// weights a token multiply the loss; nil means 1.
+	weights []float64
+	// counts are the part's own denominators.
+	counts loss.Counts
+	out    loss.Result
+}
+
+// mix fills out with the sum of the parts' losses and gradients.
+func mix(b *loss.Batch, parts []*part, out *loss.Result) error {
+	out.Loss, out.Grad = 0, make([]float64, len(b.Mask))
+	for _, p := range parts {
+		one := *b
+		one.Weights, one.Counts = p.weights, p.counts
+		if p.mask != nil {
+			one.Mask = p.mask
+		}
+		if p.weights != nil {
+			routed := make([]uint8, len(one.Mask))
+			for t, w := range p.weights {
+				if w != 0 {
+					routed[t] = one.Mask[t]
+				}
+			}
+			one.Mask = routed
+		}
+		if err := p.policy.Loss(&one, &p.out); err != nil {
+			return err
+		}
+		out.Loss += p.out.Loss
+		for t, g := range p.out.Grad {
+			out.Grad[t] += g
+		}
+	}
+	return nil
+}
+
 // ran says whether the part has any token; a part without weights runs always.
-func ran(p *loss.Part) bool {
-	if p.Weights == nil {
+func ran(p *part) bool {
+	if p.weights == nil {
 		return true
 	}
-	for _, m := range p.Out.Metrics {
+	for _, m := range p.out.Metrics {
 		if m.Count > 0 {
 			return true
 		}
@@ -196,8 +238,12 @@ func primeMaskedIS(c *golden) error {
 
 // maskedISMetrics reads one sequence's metrics off what each rule saw.
 func maskedISMetrics(k loss.Correction, b *loss.Batch, into map[string][]float64) error {
-	out := loss.Corrected{Detail: true}
+	var out loss.Corrected
 	if err := loss.Correct(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour, &out); err != nil {
+		return err
+	}
+	reports, err := reportsOf(k, b.Offsets, b.Mask, b.Logprobs, b.Behaviour)
+	if err != nil {
 		return err
 	}
 	add := func(name string, v ...float64) { into[name] = append(into[name], v...) }
@@ -208,7 +254,7 @@ func maskedISMetrics(k loss.Correction, b *loss.Batch, into map[string][]float64
 		dropped[t] -= kept
 	}
 	add("masked_mismatch_kl", mismatch(b, dropped))
-	token, least, most, geometric := &out.Reports[0], &out.Reports[1], &out.Reports[2], &out.Reports[3]
+	token, least, most, geometric := &reports[0], &reports[1], &reports[2], &reports[3]
 	for t, m := range b.Mask {
 		if m != 0 {
 			add("is_masked", float64(dropped[t]))
@@ -224,20 +270,20 @@ func maskedISMetrics(k loss.Correction, b *loss.Batch, into map[string][]float64
 	if first < 0 {
 		add("geo_seq_ratio", 1)
 	} else {
-		add("geo_seq_ratio", geometric.Values[first])
+		add("geo_seq_ratio", geometric.values[first])
 	}
 	return nil
 }
 
-func below(r *loss.RuleReport, t int) float64 {
-	if t >= 0 && r.Values[t] < r.Lower {
+func below(r *ruleReport, t int) float64 {
+	if t >= 0 && r.values[t] < r.lower {
 		return 1
 	}
 	return 0
 }
 
-func above(r *loss.RuleReport, t int) float64 {
-	if t >= 0 && r.Values[t] > r.Upper {
+func above(r *ruleReport, t int) float64 {
+	if t >= 0 && r.values[t] > r.upper {
 		return 1
 	}
 	return 0

@@ -1,6 +1,10 @@
 package goldentest
 
 import (
+	"math"
+	"strings"
+	"unicode/utf8"
+
 	"github.com/weir-rl/weir/producers/rewards"
 )
 
@@ -77,17 +81,15 @@ func qaSolutions(c *golden) error {
 	c.want("agentr1_format", agent.Format(solution))
 	c.want("agentr1_answer", agent.Answer(solution, golds))
 	c.want("agentr1_format_answer", agent.Reward(solution, golds))
-	c.want("agentr1_em", agent.Accuracy(solution, golds))
+	// Agent-R1's accuracy is the part of its answer score that is full.
+	c.want("agentr1_em", math.Floor(agent.Answer(solution, golds)))
 	return nil
 }
 
 func stepRewards(c *golden) error {
 	gold, _ := c.Inputs["ground_truth"].(string)
 	weights := c.sub("qa")
-	s := rewards.StepAnswer{
-		F1: weights.num("f1_weight", 0.4), EM: weights.num("em_weight", 0.5), HasAnswer: weights.num("has_answer_weight", 0.1),
-		Range: rewards.Unit(),
-	}
+	s := stepAnswer{f1: weights.num("f1_weight", 0.4), em: weights.num("em_weight", 0.5), hasAnswer: weights.num("has_answer_weight", 0.1)}
 	var answers []*string
 	for _, v := range c.Inputs["final_answers"].([]any) {
 		if answer, ok := v.(string); ok {
@@ -96,12 +98,12 @@ func stepRewards(c *golden) error {
 			answers = append(answers, nil)
 		}
 	}
-	qa, metrics := s.Rewards(gold, answers)
+	qa, metrics := s.rewards(gold, answers)
 	c.want("qa_rewards", qa)
 	c.wantIn("qa_metrics", metrics)
 
 	responses := texts(c.Inputs["full_responses"])
-	format := rewards.StepFormat(responses, rewards.Unit())
+	format := stepFormat(responses)
 	c.want("format_rewards", format)
 	c.want("traj_format_score", total(format))
 
@@ -141,3 +143,54 @@ func total(x []float64) float64 {
 	}
 	return sum
 }
+
+// stepAnswer scores the answers of an agent's steps, of which usually only the last has one (L0). A run of Weir scores
+// whole trajectories: weighing the matches is this package's own code, the matches are those of a run's rewards.
+//
+//	f1 F1 + em EM + hasAnswer
+type stepAnswer struct{ f1, em, hasAnswer float64 }
+
+// rewards has one entry a step; nil stands for a step without an answer. Without a gold answer each step gets one half.
+// metrics are of the last step.
+func (s stepAnswer) rewards(gold string, answers []*string) (out []float64, metrics map[string]float64) {
+	metrics = map[string]float64{"f1_score": 0, "em_score": 0, "core_score": 0, "has_answer_score": 0}
+	golds := []string{gold}
+	for _, answer := range answers {
+		switch {
+		case gold == "":
+			out = append(out, 0.5)
+		case answer == nil:
+			out = append(out, 0)
+		default:
+			f1, em := rewards.F1(rewards.Alphanumeric, *answer, golds, true), rewards.ExactMatch(rewards.Alphanumeric, *answer, golds)
+			out = append(out, s.f1*f1+s.em*em+s.hasAnswer)
+		}
+	}
+	if len(answers) == 0 || gold == "" {
+		return out, metrics
+	}
+	if last := answers[len(answers)-1]; last != nil && *last != "" {
+		em := rewards.ExactMatch(rewards.Alphanumeric, *last, golds)
+		metrics["f1_score"] = rewards.F1(rewards.Alphanumeric, *last, golds, true)
+		metrics["em_score"], metrics["core_score"], metrics["has_answer_score"] = em, em, 1
+	}
+	return out, metrics
+}
+
+// stepFormat is 1 for a step with exactly one thought of more than ten characters and one piece of code of more than five,
+// else 0, divided by the number of steps so that more of them earn no more (L0): this package's own code.
+func stepFormat(responses []string) []float64 {
+	var out []float64
+	for _, response := range responses {
+		thoughts, code := rewards.Blocks(response, "think"), rewards.Blocks(response, "code")
+		score := 0.0
+		if len(thoughts) == 1 && len(code) == 1 && length(thoughts[0]) > 10 && length(code[0]) > 5 {
+			score = 1
+		}
+		out = append(out, score/float64(len(responses)))
+	}
+	return out
+}
+
+// length counts characters without the white space around them.
+func length(s string) int { return utf8.RuneCountInString(strings.TrimSpace(s)) }

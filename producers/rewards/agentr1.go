@@ -50,19 +50,6 @@ func (AgentR1) Answer(transcript string, golds []string) float64 {
 	return 0.2 * SubstringMatch(SQuAD, block, golds)
 }
 
-// Accuracy is 1 if a gold answer stands within the first answer of the last block, else 0: Agent-R1's validation.
-func (AgentR1) Accuracy(transcript string, golds []string) float64 {
-	blocks := assistantBlocks(transcript)
-	if len(blocks) == 0 {
-		return 0
-	}
-	answer, ok := FirstAnswer(blocks[len(blocks)-1])
-	if !ok {
-		return 0
-	}
-	return SubstringMatch(SQuAD, answer, golds)
-}
-
 // assistantBlocks are the assistant's closed turns.
 func assistantBlocks(transcript string) []string {
 	return between(transcript, assistant+"\n", "<|im_end|>")

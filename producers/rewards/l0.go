@@ -3,7 +3,6 @@ package rewards
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Range is that of a reward.
@@ -14,68 +13,6 @@ func (r Range) at(x float64) float64 { return r.Min + (r.Max-r.Min)*x }
 
 // Unit is [0, 1].
 func Unit() Range { return Range{0, 1} }
-
-// StepAnswer scores the answers of an agent's steps, of which usually only the last has one (L0):
-//
-//	f1 F1 + em EM + hasAnswer
-type StepAnswer struct {
-	// F1, EM and HasAnswer are weights.
-	F1        float64 `koanf:"f1"`
-	EM        float64 `koanf:"em"`
-	HasAnswer float64 `koanf:"has_answer"`
-	Range     Range   `koanf:"-"`
-}
-
-// DefaultStepAnswer is 0.9 for an exact match and 0.1 for any answer.
-func DefaultStepAnswer() StepAnswer { return StepAnswer{EM: 0.9, HasAnswer: 0.1, Range: Unit()} }
-
-// Rewards has one entry a step; nil stands for a step without an answer. Without a gold answer each step gets the
-// middle of the range. metrics are of the last step: f1_score, em_score, core_score and has_answer_score.
-func (s StepAnswer) Rewards(gold string, answers []*string) (rewards []float64, metrics map[string]float64) {
-	metrics = map[string]float64{"f1_score": 0, "em_score": 0, "core_score": 0, "has_answer_score": 0}
-	golds := []string{gold}
-	for _, answer := range answers {
-		if gold == "" {
-			rewards = append(rewards, (s.Range.Min+s.Range.Max)/2)
-			continue
-		}
-		if answer == nil {
-			rewards = append(rewards, s.Range.Min)
-			continue
-		}
-		f := F1(Alphanumeric, *answer, golds, true)
-		em := ExactMatch(Alphanumeric, *answer, golds)
-		rewards = append(rewards, s.Range.at(s.F1*f+s.EM*em+s.HasAnswer))
-	}
-	if len(answers) == 0 || gold == "" {
-		return rewards, metrics
-	}
-	if last := answers[len(answers)-1]; last != nil && *last != "" {
-		em := ExactMatch(Alphanumeric, *last, golds)
-		metrics["f1_score"] = F1(Alphanumeric, *last, golds, true)
-		metrics["em_score"], metrics["core_score"], metrics["has_answer_score"] = em, em, 1
-	}
-	return rewards, metrics
-}
-
-// StepFormat is 1 for a step with exactly one thought of more than ten characters and one piece of code of more
-// than five, else 0, divided by the number of steps so that more of them earn no more (L0).
-func StepFormat(responses []string, r Range) []float64 {
-	var out []float64
-	n := float64(len(responses))
-	for _, response := range responses {
-		thoughts, code := Blocks(response, "think"), Blocks(response, "code")
-		score := 0.0
-		if len(thoughts) == 1 && len(code) == 1 && length(thoughts[0]) > 10 && length(code[0]) > 5 {
-			score = 1
-		}
-		out = append(out, r.at(score)/n)
-	}
-	return out
-}
-
-// length counts characters without the white space around them.
-func length(s string) int { return utf8.RuneCountInString(trim(s)) }
 
 // CodeRun is what became of a step's code: how many outputs it had, and how many of them were errors.
 type CodeRun struct{ Outputs, Errors int }

@@ -20,9 +20,6 @@ type SearchR1 struct {
 	TagLimit int `koanf:"tag_limit"`
 }
 
-// DefaultSearchR1 is 1 for an exact match of the last of at least one answer.
-func DefaultSearchR1() SearchR1 { return SearchR1{AtLeast: 1, Score: 1} }
-
 // Reward scores a transcript.
 func (s SearchR1) Reward(transcript string, golds []string) float64 {
 	answer, ok := LastAnswer(transcript, s.AtLeast)

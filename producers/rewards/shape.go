@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 )
 
 // Shape moves and scales a reward, then keeps it within bounds:
@@ -46,23 +45,4 @@ func (s Shape) Apply(r float64) float64 {
 		r = min(max(r, -s.Clip), s.Clip)
 	}
 	return r
-}
-
-// MarkerEnds are the positions, in characters, of the last character of each occurrence of marker in text: where a
-// tool call ends.
-func MarkerEnds(text, marker string) []int {
-	if marker == "" {
-		return nil
-	}
-	var ends []int
-	width, at := len([]rune(marker)), 0
-	for {
-		before, after, found := strings.Cut(text, marker)
-		if !found {
-			return ends
-		}
-		at += len([]rune(before)) + width
-		ends = append(ends, at-1)
-		text = after
-	}
 }

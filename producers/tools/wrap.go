@@ -78,25 +78,6 @@ func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	}}
 }
 
-// Capped returns the tool with a bound on its arguments, in bytes, > 0. Longer ones are refused unread, and
-// the agent is told.
-func Capped(tool producers.Tool, most int) producers.Tool {
-	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
-		if len(call.Arguments) > most {
-			return producers.Observation{}, fmt.Errorf("the arguments have %d bytes: at most %d are read", len(call.Arguments), most)
-		}
-		return tool.Call(ctx, call)
-	}}
-}
-
-// Empty returns a tool that looks like the given one and finds nothing: the control that shows what a policy
-// can do without it.
-func Empty(tool producers.Tool) producers.Tool {
-	return wrapped{tool, func(context.Context, producers.Call) (producers.Observation, error) {
-		return producers.Observation{Text: NothingFound}, nil
-	}}
-}
-
 // wrapped is a tool with another Call.
 type wrapped struct {
 	producers.Tool

@@ -64,22 +64,6 @@ func TestWithinTellsTheAgentOfATimeout(t *testing.T) {
 	})
 }
 
-func TestCapped(t *testing.T) {
-	tool := Capped(newSearch(t, DefaultSearchConfig(), corpus), 6)
-	_, err := tool.Call(t.Context(), producers.Call{Arguments: "sweden"})
-	require.NoError(t, err)
-	_, err = tool.Call(t.Context(), producers.Call{Arguments: "finland"})
-	require.ErrorContains(t, err, "7 bytes: at most 6")
-}
-
-func TestEmptyFindsNothing(t *testing.T) {
-	tool := Empty(newSearch(t, DefaultSearchConfig(), corpus))
-	o, err := tool.Call(t.Context(), producers.Call{Arguments: "sweden"})
-	require.NoError(t, err)
-	require.Equal(t, NothingFound, o.Text)
-	require.Equal(t, SearchName, tool.Spec().Name)
-}
-
 type keeper struct {
 	*Search
 	ended []string
@@ -89,22 +73,9 @@ func (k *keeper) EndEpisode(episode string) { k.ended = append(k.ended, episode)
 
 func TestWrappedToolsLetGoOfEpisodes(t *testing.T) {
 	k := &keeper{Search: newSearch(t, DefaultSearchConfig(), corpus)}
-	tool, ok := Capped(Within(k, time.Second), 5).(producers.EpisodeTool)
+	tool, ok := Within(Within(k, time.Second), time.Second).(producers.EpisodeTool)
 	require.True(t, ok)
 	tool.EndEpisode("e")
 	require.Equal(t, []string{"e"}, k.ended)
-	Capped(k.Search, 5).(producers.EpisodeTool).EndEpisode("e") // keeps nothing: nothing to do
-}
-
-func TestRegistry(t *testing.T) {
-	var r Registry
-	s := newSearch(t, DefaultSearchConfig(), corpus)
-	require.NoError(t, r.Register(s))
-	require.ErrorContains(t, r.Register(s), `"search" is taken`)
-	got, err := r.Tools("search")
-	require.NoError(t, err)
-	require.Equal(t, []producers.Tool{s}, got)
-	_, err = r.Tools("browse", "code")
-	require.ErrorContains(t, err, `no tool named "browse": there are search`)
-	require.ErrorContains(t, err, `no tool named "code"`)
+	Within(k.Search, time.Second).(producers.EpisodeTool).EndEpisode("e") // keeps nothing: nothing to do
 }

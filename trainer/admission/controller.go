@@ -20,9 +20,6 @@ type Limits struct {
 	Depth int `koanf:"depth"`
 }
 
-// DefaultLimits are synchronous: one rollout at a time, each version waiting for its batch.
-func DefaultLimits() Limits { return Limits{Concurrency: 1, Batch: 1, Eta: 0, Depth: FollowEta} }
-
 // Validate reports every fault.
 func (l Limits) Validate() error {
 	var errs []error
@@ -57,9 +54,8 @@ func (l Limits) Pace() int {
 
 // State is everything a controller remembers: what a checkpoint keeps.
 type State struct {
-	// Enqueued rollouts wait to start, Running ones have started and not ended.
-	Enqueued int `msgpack:"enqueued" json:"enqueued"`
-	Running  int `msgpack:"running" json:"running"`
+	// Running rollouts have started and not ended.
+	Running int `msgpack:"running" json:"running"`
 	// Accepted and Rejected count, since the run began, those that ended fit to train on and the others.
 	Accepted int `msgpack:"accepted" json:"accepted"`
 	Rejected int `msgpack:"rejected" json:"rejected"`
@@ -73,10 +69,8 @@ type Controller struct {
 	state  State
 }
 
-// New returns a controller at version 0 with nothing issued.
-func New(l Limits) *Controller { return &Controller{limits: l} }
-
-// Restore returns a controller that goes on from a checkpoint's state.
+// Restore returns a controller that goes on from a checkpoint's state, of which the zero value is a run's beginning: version
+// 0, nothing issued.
 func Restore(l Limits, s State) *Controller { return &Controller{limits: l, state: s} }
 
 // Limits are the ones in force.
@@ -100,19 +94,7 @@ func (c *Controller) Capacity() int {
 	return min(concurrency, staleness)
 }
 
-// PendingLimit is the most rollouts that should wait to start: (pace + 1) * B, with B as it was set.
-func (c *Controller) PendingLimit() int { return (c.limits.Pace() + 1) * c.limits.Batch }
-
-// Enqueue counts a rollout that waits to start. A caller that starts rollouts at once need not call it.
-func (c *Controller) Enqueue() { c.state.Enqueued++ }
-
-// Submit counts the start of an enqueued rollout.
-func (c *Controller) Submit() {
-	c.state.Enqueued--
-	c.state.Running++
-}
-
-// Start counts n rollouts that begin without having waited.
+// Start counts n rollouts that begin.
 func (c *Controller) Start(n int) { c.state.Running += n }
 
 // Accept counts a running rollout that ended fit to train on.

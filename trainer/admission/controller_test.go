@@ -18,7 +18,7 @@ func TestInvariantAcceptedPlusRunningNeverExceeds(t *testing.T) {
 		}
 		l.Depth = rapid.IntRange(FollowEta, l.Eta).Draw(t, "depth")
 		require.NoError(t, l.Validate())
-		c := New(l)
+		c := Restore(l, State{})
 		for range rapid.IntRange(0, 200).Draw(t, "events") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0:
@@ -47,7 +47,7 @@ func TestInvariantAcceptedPlusRunningNeverExceeds(t *testing.T) {
 
 func TestLimitsChangeWhileARunGoesOn(t *testing.T) {
 	t.Parallel()
-	c := New(Limits{Concurrency: 100, Batch: 4, Eta: 3, Depth: 1})
+	c := Restore(Limits{Concurrency: 100, Batch: 4, Eta: 3, Depth: 1}, State{})
 	require.Equal(t, 8, c.Capacity(), "depth paces below eta")
 	c.SetLimits(Limits{Concurrency: 100, Batch: 4, Eta: 3, Depth: FollowEta})
 	require.Equal(t, 16, c.Capacity())
@@ -63,14 +63,14 @@ func TestLimitsChangeWhileARunGoesOn(t *testing.T) {
 
 func TestRecoverDoesNotBurst(t *testing.T) {
 	t.Parallel()
-	c := New(Limits{Concurrency: 1000, Batch: 8, Eta: 2, Depth: FollowEta})
+	c := Restore(Limits{Concurrency: 1000, Batch: 8, Eta: 2, Depth: FollowEta}, State{})
 	c.Recover(50)
 	require.Equal(t, 24, c.Capacity())
 }
 
 func TestValidateReportsEveryFault(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, DefaultLimits().Validate())
+	require.NoError(t, Limits{Concurrency: 1, Batch: 1, Depth: FollowEta}.Validate())
 	err := Limits{Eta: -1, Depth: -2}.Validate()
 	for _, key := range []string{"concurrency", "batch", "eta", "depth"} {
 		require.ErrorContains(t, err, key+": ")

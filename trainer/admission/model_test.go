@@ -49,32 +49,26 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 			return l
 		}
 		m := &naive{limits: draw()}
-		c := New(m.limits)
+		c := Restore(m.limits, State{})
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			n := rapid.IntRange(1, 3).Draw(t, "n")
-			switch rapid.IntRange(0, 8).Draw(t, "event") {
+			switch rapid.IntRange(0, 6).Draw(t, "event") {
 			case 0:
-				c.Enqueue()
-				m.state.Enqueued++
-			case 1:
-				c.Submit()
-				m.state.Enqueued, m.state.Running = m.state.Enqueued-1, m.state.Running+1
-			case 2:
 				c.Start(n)
 				m.state.Running += n
-			case 3:
+			case 1:
 				c.Accept()
 				m.state.Running, m.state.Accepted = m.state.Running-1, m.state.Accepted+1
-			case 4:
+			case 2:
 				c.Reject()
 				m.state.Running, m.state.Rejected = m.state.Running-1, m.state.Rejected+1
-			case 5:
+			case 3:
 				c.Refuse(n)
 				m.state.Accepted, m.state.Rejected = m.state.Accepted-n, m.state.Rejected+n
-			case 6:
+			case 4:
 				c.Forgo(n)
 				m.state.Accepted += n
-			case 7:
+			case 5:
 				m.state.Version += int64(n)
 				if rapid.Bool().Draw(t, "recover") {
 					c.Recover(m.state.Version)
@@ -82,26 +76,20 @@ func TestCapacityIsWhatANaiveCountFinds(t *testing.T) {
 				} else {
 					c.SetVersion(m.state.Version)
 				}
-			case 8:
+			case 6:
 				m.limits = draw()
 				c.SetLimits(m.limits)
 			}
 			require.Equal(t, m.state, c.State())
 			require.Equal(t, m.limits, c.Limits())
 			require.Equal(t, m.capacity(), c.Capacity())
-			// Of none accepted at version 0 and no cap, what may be issued at once may wait.
-			if m.limits.Batch > 0 {
-				free := naive{limits: m.limits}
-				free.limits.Concurrency = 1000
-				require.Equal(t, free.capacity(), c.PendingLimit())
-			}
 		}
 	})
 }
 
-func TestTheDefaultIsOneRolloutAVersion(t *testing.T) {
+func TestSynchronousTrainingIssuesOneBatchAVersion(t *testing.T) {
 	t.Parallel()
-	c := New(DefaultLimits())
+	c := Restore(Limits{Concurrency: 1, Batch: 1, Depth: FollowEta}, State{})
 	for version := range int64(3) {
 		c.SetVersion(version)
 		require.Equal(t, 1, c.Capacity())
@@ -110,9 +98,4 @@ func TestTheDefaultIsOneRolloutAVersion(t *testing.T) {
 		c.Accept()
 		require.Zero(t, c.Capacity(), "the next waits for the version that learns from this")
 	}
-	require.Equal(t, 2, func() int {
-		l := DefaultLimits()
-		l.Eta = 1
-		return New(l).PendingLimit()
-	}(), "the pace follows eta")
 }

@@ -22,15 +22,8 @@ type Batch struct {
 	// Bootstrap a row: the critic's value of the state after a trajectory's last row, where the rollout was cut
 	// off. 0 where it ended; nil means all ended.
 	Bootstrap []float64
-	// StepRewards a row: the step's reward. Nil: the sum of its token rewards.
-	StepRewards []float64
-	// StepValues a row: the critic's value of the state before the row. Nil: the value at its first action token.
-	StepValues []float64
 	// Baselines a row: the reward of the greedy rollout of the same prompt (remax).
 	Baselines []float64
-	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: of Rewards, what does not stand at a
-	// trajectory's last action token.
-	ProcessRewards []float64
 	// Logprobs and ProbSquares a token: log pi of the token, and the sum over the vocabulary of pi squared
 	// (optimal_token_baseline). Without ProbSquares the sum counts as the token's own pi squared, its lower bound.
 	Logprobs, ProbSquares []float64
@@ -38,9 +31,17 @@ type Batch struct {
 	Weights []float64
 	// Tokens are the token ids (gigpo, to tell states apart).
 	Tokens []int32
-	// Anchor a token: id of the state that a turn began in, read at the turn's first token; equal ids in one group are
-	// the same state (gigpo). Nil: the turns that follow equal tokens did, as Options.Anchor has it.
-	Anchor []int
+
+	// The fields from here on are nil in a run of Weir, whose trajectories do not carry them: they are for other callers,
+	// whose trajectories do.
+
+	// StepRewards a row: the step's reward. Nil: the sum of its token rewards.
+	StepRewards []float64
+	// StepValues a row: the critic's value of the state before the row. Nil: the value at its first action token.
+	StepValues []float64
+	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: of Rewards, what does not stand at a
+	// trajectory's last action token.
+	ProcessRewards []float64
 	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
 	// hierarchical_grpo). Nil means one agent, one episode.
 	Agent, Episode []int

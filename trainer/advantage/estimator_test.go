@@ -218,11 +218,9 @@ func TestUnknownNameGivesTheNearest(t *testing.T) {
 	}
 }
 
-func TestProcessRewardsStandAtTheEndOfTheirCall(t *testing.T) {
+func TestProcessRewardsAreDividedByTheirLargestReturn(t *testing.T) {
 	t.Parallel()
-	row := make([]float64, 6)
-	PlaceProcess(row, []int{1, 4, 9}, []float64{0.5, -1, 7, 8})
-	require.Equal(t, []float64{0, 0.5, 0, 0, -1, 0}, row)
+	row := []float64{0, 0.5, 0, 0, -1, 0}
 	require.NoError(t, NormalizeProcess([]int{0, 6}, row, row))
 	require.InDeltaSlice(t, []float64{0, 0.5, 0, 0, -1, 0}, row, 1e-5)
 }

@@ -37,11 +37,7 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 	if err := e.collect(b); err != nil {
 		return err
 	}
-	if b.Anchor == nil {
-		if err := stats.CheckLength("Tokens", b.Tokens, len(b.Mask)); err != nil {
-			return err
-		}
-	} else if err := stats.CheckLength("Anchor", b.Anchor, len(b.Mask)); err != nil {
+	if err := stats.CheckLength("Tokens", b.Tokens, len(b.Mask)); err != nil {
 		return err
 	}
 	out.share(len(b.Mask))
@@ -83,7 +79,7 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
 				hi := lo + n
 				if acts {
-					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b, before, lo))
+					t.add(turn{lo: lo, hi: hi, trajectory: k, value: stats.Total(b.Rewards[lo:hi])}, anchor(b.Tokens[before:lo]))
 					if e.options.Anchor != AnchorContext {
 						before = hi
 					}
@@ -134,13 +130,8 @@ func (t *turns) compare(alone *outcome) error {
 	return nil
 }
 
-// anchor is the state that the turn from token at began in: the caller's name for it, or a hash of the tokens that led
-// there.
-func anchor(b *Batch, before, at int) uint64 {
-	if b.Anchor != nil {
-		return uint64(b.Anchor[at])
-	}
-	ids := b.Tokens[before:at]
+// anchor is the state that a turn began in: a hash of the tokens that led there.
+func anchor(ids []int32) uint64 {
 	h := uint64(0xcbf29ce484222325) + uint64(len(ids))
 	for len(ids) >= 2 { // by two, as each multiplication waits for the one before
 		h = mix(h, uint64(uint32(ids[0]))<<32|uint64(uint32(ids[1])))

@@ -10,16 +10,6 @@ import (
 // processEpsilon is added to the largest process return.
 const processEpsilon = 1e-6
 
-// PlaceProcess adds the j-th process reward of a row to the token that ends its j-th tool call, ends[j]. Calls that
-// end outside the row, calls without a reward and rewards without a call are passed over.
-func PlaceProcess(row []float64, ends []int, rewards []float64) {
-	for j, end := range ends[:min(len(ends), len(rewards))] {
-		if end >= 0 && end < len(row) {
-			row[end] += rewards[j]
-		}
-	}
-}
-
 // NormalizeProcess divides process rewards by their largest return in size over the whole batch (PRIME,
 // arXiv 2502.01456, as in Agent-R1):
 //

@@ -1,7 +1,6 @@
 package advantage
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/weir-rl/weir/trainer/stats"
@@ -118,15 +117,15 @@ func (e *stepwise) whitenSteps(b *Batch) {
 // tokens is the second level: GAE over the tokens of each step, whose return is the reward of its last action.
 func (e *stepwise) tokens(b *Batch, out *Result) error {
 	e.rewards = append(e.rewards[:0], b.Rewards...)
-	PlaceReturns(b, e.steps.returns, e.rewards)
+	placeReturns(b, e.steps.returns, e.rewards)
 	inner := *b
 	inner.Rewards, inner.Trajectory, inner.Step = e.rewards, nil, nil
 	inner.Bootstrap = nil // the steps' returns hold it
 	return e.inner.Estimate(&inner, out)
 }
 
-// PlaceReturns puts each row's return in place of the reward of its last action token.
-func PlaceReturns(b *Batch, returns, rewards []float64) {
+// placeReturns puts each row's return in place of the reward of its last action token.
+func placeReturns(b *Batch, returns, rewards []float64) {
 	for i, g := range returns {
 		for t := b.Offsets[i+1] - 1; t >= b.Offsets[i]; t-- {
 			if b.Mask[t] != 0 {
@@ -135,20 +134,6 @@ func PlaceReturns(b *Batch, returns, rewards []float64) {
 			}
 		}
 	}
-}
-
-// StepReturns are the steps' returns, one a row, by the options' StepCredit: the discounted return, or with GAE
-// advantage plus value.
-func StepReturns(b *Batch, o Options) ([]float64, error) {
-	e, ok := newStepwise("step_returns", o, o.StepCredit == ByGAE, nil).(*stepwise)
-	if !ok {
-		return nil, fmt.Errorf("step returns: %T", e)
-	}
-	var out Result
-	if err := e.Estimate(b, &out); err != nil {
-		return nil, err
-	}
-	return e.steps.returns, nil
 }
 
 func newStepwise(name string, o Options, byGAE bool, inner *tokenwise) Estimator {

@@ -56,8 +56,8 @@ func (a Aggregation) Validate() error {
 
 // denominators are an aggregation made ready for one batch.
 type denominators struct {
-	a                     Aggregation
-	tokens, rows, workers float64
+	a            Aggregation
+	tokens, rows float64
 }
 
 // over takes the counts from c, and those that are zero from the batch itself.
@@ -66,20 +66,20 @@ func (a Aggregation) over(c Counts, offsets []int, mask []uint8) denominators {
 	if a.CountEmptyRows {
 		c.Rows += c.Empty
 	}
-	return denominators{a: a, tokens: float64(c.Tokens), rows: float64(c.Rows), workers: float64(max(1, c.Workers))}
+	return denominators{a: a, tokens: float64(c.Tokens), rows: float64(c.Rows)}
 }
 
 // scale is what a row of n action tokens multiplies each of its token losses by. A mean over nothing is 0/0.
 func (d denominators) scale(n int) float64 {
 	switch d.a.Mode {
 	case SeqMeanTokenSum:
-		return d.workers / d.rows
+		return 1 / d.rows
 	case SeqMeanTokenMean:
-		return d.workers / (d.rows * (float64(n) + d.a.LengthEpsilon))
+		return 1 / (d.rows * (float64(n) + d.a.LengthEpsilon))
 	case SeqMeanTokenSumNorm:
 		return 1 / d.a.Length
 	default:
-		return d.workers / (d.tokens + d.a.TokenEpsilon)
+		return 1 / (d.tokens + d.a.TokenEpsilon)
 	}
 }
 
@@ -95,33 +95,4 @@ func (d denominators) empty(grad []float64) float64 {
 		}
 	}
 	return math.NaN()
-}
-
-// Reduce is the aggregate of token losses, and writes its gradient by each.
-func (a Aggregation) Reduce(c Counts, offsets []int, mask []uint8, losses, grad []float64) (float64, error) {
-	if err := stats.CheckRows(offsets, mask); err != nil {
-		return 0, err
-	}
-	for _, f := range []field{{"losses", losses}, {"grad", grad}} {
-		if err := stats.CheckLength(f.name, f.x, len(mask)); err != nil {
-			return 0, err
-		}
-	}
-	d := a.over(c, offsets, mask)
-	total := 0.0
-	for i := range len(offsets) - 1 {
-		lo, hi := offsets[i], offsets[i+1]
-		sum, n := stats.Sum(losses[lo:hi], mask[lo:hi])
-		clear(grad[lo:hi])
-		if n == 0 {
-			total += d.empty(grad[lo:hi])
-			continue
-		}
-		scale := d.scale(n)
-		total += scale * sum
-		for t := lo; t < hi; t++ {
-			grad[t] = scale * float64(mask[t])
-		}
-	}
-	return total, nil
 }

@@ -99,9 +99,6 @@ type Corrected struct {
 	Tokens, Rejected, Clamped int
 	// MeanWeight is what Normalize divided by: 1 without it.
 	MeanWeight float64
-	// Detail asks for Reports, one a rule.
-	Detail  bool
-	Reports []RuleReport
 
 	d       []float64 // log ratios, 0 where the mask is 0
 	bounded []float64 // a row's, within LogBound
@@ -124,7 +121,7 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 	if err != nil {
 		return err
 	}
-	into.reset(mask, c.Rules, rules)
+	into.reset(mask)
 	var sum, count float64
 	for i := range len(offsets) - 1 {
 		lo, hi := offsets[i], offsets[i+1]
@@ -138,7 +135,7 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 			sum, count = sum+s, count+k
 		}
 		for k := range rules {
-			into.apply(k, &rules[k], mask, lo, hi, float64(n), c.MeanEpsilon)
+			into.apply(&rules[k], mask, lo, hi, float64(n), c.MeanEpsilon)
 		}
 		into.Tokens += n
 	}
@@ -156,21 +153,10 @@ func Correct(c Correction, offsets []int, mask []uint8, pi, behaviour []float64,
 	return nil
 }
 
-func (c *Corrected) reset(mask []uint8, texts []string, rules []rule) {
-	n := len(mask)
+func (c *Corrected) reset(mask []uint8) {
 	c.Mask = append(c.Mask[:0], mask...)
-	c.Weights, c.d = stats.Resize(c.Weights, n), stats.Resize(c.d, n)
+	c.Weights, c.d = stats.Resize(c.Weights, len(mask)), stats.Resize(c.d, len(mask))
 	c.Tokens, c.Rejected, c.Clamped = 0, 0, 0
-	c.Reports = c.Reports[:0]
-	if !c.Detail {
-		return
-	}
-	for k, r := range rules {
-		c.Reports = append(c.Reports, RuleReport{
-			Rule: texts[k], PerRow: r.over != "token", Lower: r.lower, Upper: r.upper,
-			Values: make([]float64, n), Keep: slices.Clone(mask),
-		})
-	}
 }
 
 // logRatios fills d over row i and counts its action tokens.
@@ -244,24 +230,21 @@ func (c *Correction) meanWeight(weights []float64, mask []uint8, n float64) (sum
 	return sum, n
 }
 
-// apply applies the k-th rule to the row [lo, hi) of n action tokens, in mask before any rule.
-func (c *Corrected) apply(k int, r *rule, mask []uint8, lo, hi int, n, epsilon float64) {
-	row, keep := 0.0, true
+// apply applies a rule to the row [lo, hi) of n action tokens, in mask before any rule.
+func (c *Corrected) apply(r *rule, mask []uint8, lo, hi int, n, epsilon float64) {
+	keep := true
 	if r.over != "token" {
 		if n == 0 {
 			return
 		}
-		row = r.aggregate(c.bounded, mask[lo:hi], n+epsilon)
-		keep = r.keeps(row)
+		keep = r.keeps(r.aggregate(c.bounded, mask[lo:hi], n+epsilon))
 	}
 	for t := lo; t < hi; t++ {
 		if mask[t] == 0 {
 			continue
 		}
-		value := row
 		if r.over == "token" {
-			value = r.final(r.value(c.bounded[t-lo]))
-			keep = r.keeps(value)
+			keep = r.keeps(r.final(r.value(c.bounded[t-lo])))
 		}
 		switch {
 		case r.action == "clamp" && (r.over == "token" || !keep):
@@ -272,12 +255,6 @@ func (c *Corrected) apply(k int, r *rule, mask []uint8, lo, hi int, n, epsilon f
 			c.Clamped++
 		case r.action == "mask":
 			c.Mask[t] = 0
-		}
-		if c.Detail {
-			c.Reports[k].Values[t] = value
-			if !keep {
-				c.Reports[k].Keep[t] = 0
-			}
 		}
 	}
 }

@@ -100,9 +100,6 @@ func (o *Objective) Corrects() bool {
 // Plan settles what the policy loss spans of a whole mini-batch, for Batch.Plan of its micro-batches.
 func (o *Objective) Plan(b *Batch) (*Plan, error) { return o.policy.Plan(b) }
 
-// NeedsEntropies says whether Batch.Entropies is read.
-func (o *Objective) NeedsEntropies() bool { return o.config.EntropyCoef != 0 }
-
 // KLCoef is the KL coefficient in force, which adapts when KL.Target is set: a checkpoint keeps it.
 func (o *Objective) KLCoef() float64 { return o.klCoef }
 

@@ -14,7 +14,7 @@ type Batch struct {
 	Logprobs, Proximal, Behaviour []float64
 	Advantages                    []float64
 	// Weights multiply each token's policy loss: importance weights made once for the whole step (Correct), the
-	// share of an action's duration (DurationWeights). Nil means 1.
+	// share of an action's duration (Duration.Weights). Nil means 1.
 	Weights []float64
 	// Reference are the frozen reference policy's log-probabilities, for the KL term and ref_kl.
 	Reference []float64
@@ -34,9 +34,6 @@ type Batch struct {
 type Counts struct {
 	// Tokens is the number of action tokens; Rows the number of rows with at least one; Empty that of rows without.
 	Tokens, Rows, Empty int
-	// Workers is how many workers' gradients are averaged after this loss, each counting all workers' tokens.
-	// 0 means 1: gradients are summed.
-	Workers int
 }
 
 // Count counts the action tokens, and the rows that have any or none.
@@ -65,7 +62,7 @@ func (c Counts) or(offsets []int, mask []uint8) Counts {
 
 // Add is the count over both.
 func (c Counts) Add(d Counts) Counts {
-	return Counts{Tokens: c.Tokens + d.Tokens, Rows: c.Rows + d.Rows, Empty: c.Empty + d.Empty, Workers: max(c.Workers, d.Workers)}
+	return Counts{Tokens: c.Tokens + d.Tokens, Rows: c.Rows + d.Rows, Empty: c.Empty + d.Empty}
 }
 
 // Result is the loss, its gradients and what is worth logging.

@@ -356,19 +356,3 @@ func TestDurationWeightsHaveMeanOne(t *testing.T) {
 	require.ErrorAs(t, d.Weights([]int{0, 2}, []uint8{1, 1}, []float64{0, -1}, out[:2]), &fault)
 	require.Equal(t, 0, fault.Row)
 }
-
-func TestMixRoutesTokens(t *testing.T) {
-	t.Parallel()
-	imitate, err := New("cross_entropy", Options{})
-	require.NoError(t, err)
-	reinforce, err := New("reinforce", Options{})
-	require.NoError(t, err)
-	b := tiny()
-	parts := []*Part{
-		{Policy: reinforce, Weights: []float64{1, 0, 0, 2, 0, 0}, Counts: Counts{Tokens: 2}},
-		{Policy: imitate, Weights: []float64{0, 0, 1, 0, 0, 0}, Counts: Counts{Tokens: 1}},
-	}
-	var out Result
-	require.NoError(t, Mix(b, parts, &out))
-	require.InDeltaSlice(t, []float64{-0.5, 0, -1, -0.5, 0, 0}, out.Grad, 1e-12)
-}

@@ -18,13 +18,6 @@ func newPPO(o *Options) algorithm {
 	return p
 }
 
-// ClippedSurrogate is ppo's loss of one token with the ratio and advantage given.
-func ClippedSurrogate(o Options, ratio, advantage float64) float64 {
-	p := &ppo{band: newBand(&o), dual: o.DualClip}
-	loss, _, _ := p.clipped(0, ratio, ratio, advantage)
-	return loss
-}
-
 // newGSPO is PPO on the row's ratio, whose logarithm is bounded from above alone.
 func newGSPO(o *Options) algorithm {
 	p := &ppo{surrogate: newSurrogate(o), band: newBand(o), dual: o.DualClip}

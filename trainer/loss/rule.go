@@ -107,17 +107,3 @@ func (r *rule) aggregate(d []float64, mask []uint8, length float64) float64 {
 		return r.final(sum)
 	}
 }
-
-// RuleReport is what a rule saw, in as much detail as a diagnosis needs.
-type RuleReport struct {
-	// Rule is its text.
-	Rule string
-	// PerRow says whether the rule looks at rows.
-	PerRow bool
-	// Lower and Upper are its bounds, infinite where there is none.
-	Lower, Upper float64
-	// Values a token: the metric, a row's for each of its action tokens. 0 where the mask is 0.
-	Values []float64
-	// Keep a token: 0 where the rule dropped an action token.
-	Keep []uint8
-}

@@ -33,13 +33,6 @@ func DefaultGroups() Groups {
 	return Groups{DropZeroVariance: true, DropRate: 1, Best: 1, KeepSingle: true}
 }
 
-// L0Groups are L0's: groups that are all wrong or all right are dropped half of the time.
-func L0Groups() Groups {
-	g := DefaultGroups()
-	g.DropRate, g.ExtremesOnly, g.KeepSingle = 0.5, true, false
-	return g
-}
-
 // Validate reports every fault.
 func (g Groups) Validate() error {
 	var errs []error

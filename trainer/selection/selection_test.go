@@ -15,6 +15,8 @@ func TestKeep(t *testing.T) {
 	t.Parallel()
 	solved := DefaultGroups()
 	solved.MaxMean = 0.9
+	halfOfExtremes := DefaultGroups() // L0's: groups that are all wrong or all right are dropped half of the time
+	halfOfExtremes.DropRate, halfOfExtremes.ExtremesOnly, halfOfExtremes.KeepSingle = 0.5, true, false
 	for _, c := range []struct {
 		name    string
 		rule    Groups
@@ -25,9 +27,9 @@ func TestKeep(t *testing.T) {
 		{"unequal", DefaultGroups(), []float64{0, 1}, 0.3, true},
 		{"equal", DefaultGroups(), []float64{0.5, 0.5}, 0.999, false},
 		{"one", DefaultGroups(), []float64{1}, 0, true},
-		{"L0 drops all right below the rate", L0Groups(), []float64{1, 1, 1}, 0.4, false},
-		{"L0 keeps all right above the rate", L0Groups(), []float64{1, 1, 1}, 0.6, true},
-		{"L0 keeps equal rewards between", L0Groups(), []float64{0.4, 0.4}, 0, true},
+		{"L0 drops all right below the rate", halfOfExtremes, []float64{1, 1, 1}, 0.4, false},
+		{"L0 keeps all right above the rate", halfOfExtremes, []float64{1, 1, 1}, 0.6, true},
+		{"L0 keeps equal rewards between", halfOfExtremes, []float64{0.4, 0.4}, 0, true},
 		{"solved", solved, []float64{1, 1, 0.9, 0.8}, 0, false},
 		{"off", Groups{}, []float64{0, 0}, 0, true},
 	} {

@@ -17,12 +17,6 @@ func Divide(a, b float64) float64 {
 	return a / b
 }
 
-// Variance is that of x where the mask is 1, with epsilon in both means. Unbiased multiplies by n/(n-1).
-// Fewer than two entries are an error.
-func Variance(x []float64, mask []uint8, epsilon float64, unbiased bool) (mean, variance float64, err error) {
-	return MomentsOf(x, mask).variance(epsilon, unbiased)
-}
-
 // MeanStd is the mean of x and its unbiased standard deviation, 0 of fewer than two.
 func MeanStd(x []float64) (mean, std float64) {
 	n := float64(len(x))
@@ -100,15 +94,12 @@ func (m Moments) Merge(o Moments) Moments {
 	return Moments{N: n, Mean: m.Mean + d*o.N/n, Squares: m.Squares + o.Squares + d*d*m.N*o.N/n}
 }
 
-// variance is about a mean and with a count that epsilon was added to.
-func (m Moments) variance(epsilon float64, unbiased bool) (mean, variance float64, err error) {
+// variance is unbiased, about a mean and with a count that epsilon was added to.
+func (m Moments) variance(epsilon float64) (mean, variance float64, err error) {
 	if m.N < 2 {
 		return 0, 0, Fault("Mask", -1, "%v action tokens: a variance needs two", m.N)
 	}
 	mean = m.Mean * m.N / (m.N + epsilon)
 	variance = (m.Squares + m.N*(m.Mean-mean)*(m.Mean-mean)) / (m.N + epsilon)
-	if unbiased {
-		variance *= m.N / (m.N - 1)
-	}
-	return mean, variance, nil
+	return mean, variance * m.N / (m.N - 1), nil
 }

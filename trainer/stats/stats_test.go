@@ -47,7 +47,7 @@ func TestMomentsAgainstNaive(t *testing.T) {
 		mean, variance, n := naive(x, mask)
 		require.Equal(t, int(n), Count(mask))
 		require.InDelta(t, mean, Mean(x, mask, 0), 1e-12)
-		gotMean, gotVariance, err := Variance(x, mask, 0, true)
+		gotMean, gotVariance, err := MomentsOf(x, mask).variance(0)
 		require.NoError(t, err)
 		require.InDelta(t, mean, gotMean, 1e-12)
 		require.InDelta(t, variance, gotVariance, 1e-10)
@@ -224,32 +224,6 @@ func TestNormalizationByGroup(t *testing.T) {
 	require.ErrorAs(t, n.Apply([]float64{1, math.NaN()}, []int{0, 1, 2}, nil, []int{0, 0}, y), &fault)
 	require.Equal(t, 1, fault.Row)
 	require.ErrorContains(t, Normalization{Mean: "groups", Std: LevelNone}.Validate(), `did you mean "group"?`)
-}
-
-func TestCategoricalGradientAgainstDifferences(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		x := rapid.SliceOfN(rapid.Float64Range(-4, 4), 2, 6).Draw(t, "logits")
-		label := rapid.IntRange(0, len(x)-1).Draw(t, "label")
-		grad := make([]float64, len(x))
-		CategoricalGrad(x, label, 0.7, -1.3, grad)
-		value := func() float64 {
-			logprob, entropy := Categorical(x, label)
-			return 0.7*logprob - 1.3*entropy
-		}
-		for k := range x {
-			const h = 1e-6
-			x[k] += h
-			up := value()
-			x[k] -= 2 * h
-			down := value()
-			x[k] += h
-			require.InDelta(t, (up-down)/(2*h), grad[k], 1e-6)
-		}
-	})
-	logprob, entropy := Categorical([]float64{0, math.Inf(-1)}, 0)
-	require.Zero(t, logprob)
-	require.Zero(t, entropy)
 }
 
 func TestChooseNamesTheNearest(t *testing.T) {

@@ -27,7 +27,7 @@ func (w Whitening) Apply(x []float64, mask []uint8, out []float64) error {
 
 // Of is the map that whitens a sample of these moments.
 func (w Whitening) Of(m Moments) (Linear, error) {
-	mean, variance, err := m.variance(w.MeanEpsilon, true)
+	mean, variance, err := m.variance(w.MeanEpsilon)
 	if err != nil {
 		return Linear{}, err
 	}

@@ -75,7 +75,7 @@ func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
 			require.Equal(t, map[string]int{"1": 1, "2n": 2, "2r": 2, "3": 3}[q.Source], transcript.Calls())
 		}
 	}
-	env.Tools = []producers.Tool{tools.Empty(tool)}
+	env.Tools = []producers.Tool{nothingFound{tool}}
 	env.Policy = policyThatGuesses{oracle{task}}
 	report, err := producers.Evaluate(t.Context(), env, task.Sample(tasks.Test, 200, 1), cfg)
 	require.NoError(t, err)
@@ -94,4 +94,11 @@ func (p policyThatGuesses) Generate(ctx context.Context, r *schemas.GenerateRequ
 	g := &generate.Result{Tokens: p.task.Tokenizer.Encode("<answer>" + question[strings.LastIndex(question, " of ")+len(" of "):] + "</answer>")}
 	g.Logprobs, g.Versions = make([]float32, len(g.Tokens)), make([]int32, len(g.Tokens))
 	return g, nil
+}
+
+// nothingFound looks like a tool and finds nothing.
+type nothingFound struct{ producers.Tool }
+
+func (nothingFound) Call(context.Context, producers.Call) (producers.Observation, error) {
+	return producers.Observation{Text: tools.NothingFound}, nil
 }

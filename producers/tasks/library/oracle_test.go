@@ -124,7 +124,7 @@ func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
 			require.InDelta(t, 1.1, trajectory.Reward, 1e-12, "%s", transcript)
 			require.Equal(t, q.Source, Kinds()[transcript.Calls()-1])
 			if i%20 == 0 {
-				without, _ := rolloutWith(t, task, tools.Empty(tool), q, say)
+				without, _ := rolloutWith(t, task, nothingFound{tool}, q, say)
 				require.Less(t, without.Reward, 1.0)
 			}
 		}
@@ -166,4 +166,11 @@ func subjectOr(value, subject string) string {
 		return subject
 	}
 	return value
+}
+
+// nothingFound looks like a tool and finds nothing.
+type nothingFound struct{ producers.Tool }
+
+func (nothingFound) Call(context.Context, producers.Call) (producers.Observation, error) {
+	return producers.Observation{Text: tools.NothingFound}, nil
 }
