@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/docs"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // files are the texts of this folder and docker-compose.yml, by path.
@@ -217,9 +218,9 @@ func TestKubernetesManifests(t *testing.T) {
 // requireConsumer asks a broker's monitoring page, as KEDA does, for the consumer that the scaling counts.
 func requireConsumer(t *testing.T, run, stream, consumer string) {
 	t.Helper()
-	c := streams.DefaultBrokerConfig()
+	c := broker.DefaultConfig()
 	c.StoreDir, c.Listen, c.Monitor, c.SyncAlways = t.TempDir(), "", "127.0.0.1:0", false
-	broker, err := streams.StartBroker(t.Context(), c, slog.New(slog.DiscardHandler))
+	broker, err := broker.Start(t.Context(), c, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	defer broker.Shutdown()
 	conn, err := streams.Connect(t.Context(), streams.ConnectConfig{Broker: broker}, nil)

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // The server of deploy/nats/nats.conf, with the keys that weir keys makes: each role is let in over TLS, the admin
@@ -29,7 +30,7 @@ func TestExternalServerTakesTheRoles(t *testing.T) {
 	dir := t.TempDir()
 	conf, err := os.ReadFile(filepath.Join("nats", "nats.conf"))
 	require.NoError(t, err)
-	keys, err := streams.CreateKeys(filepath.Join(dir, "keys"), "demo")
+	keys, err := broker.CreateKeys(filepath.Join(dir, "keys"), "demo")
 	require.NoError(t, err)
 	auth, err := keys.ServerConfig()
 	require.NoError(t, err)
@@ -41,7 +42,7 @@ func TestExternalServerTakesTheRoles(t *testing.T) {
 
 	o, err := server.ProcessConfigFile("nats.conf")
 	require.NoError(t, err)
-	own := streams.DefaultBrokerConfig()
+	own := broker.DefaultConfig()
 	require.Equal(t, own.SyncAlways, o.SyncAlways)
 	require.EqualValues(t, own.MaxPayload, o.MaxPayload)
 	require.Equal(t, own.MaxBufferedBytes, o.StreamMaxBufferedSize)

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
@@ -20,8 +21,8 @@ import (
 // outage is a producer on a broker that goes away, wired as internal/cli does it.
 type outage struct {
 	*testing.T
-	config streams.BrokerConfig
-	broker *streams.Broker
+	config broker.Config
+	broker *broker.Broker
 	conn   *streams.Conn
 	run    *streams.Run
 }
@@ -39,7 +40,7 @@ func newOutage(t *testing.T) *outage {
 
 func (o *outage) start() {
 	var err error
-	o.broker, err = streams.StartBroker(o.Context(), o.config, slog.New(slog.DiscardHandler))
+	o.broker, err = broker.Start(o.Context(), o.config, slog.New(slog.DiscardHandler))
 	require.NoError(o, err)
 }
 

@@ -12,10 +12,11 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-func openBounded(t *testing.T, config streams.BrokerConfig, change func(*streams.Topology)) (*streams.Run, jetstream.JetStream) {
+func openBounded(t *testing.T, config broker.Config, change func(*streams.Topology)) (*streams.Run, jetstream.JetStream) {
 	t.Helper()
 	conn := streamtest.Connect(t, streams.ConnectConfig{Broker: streamtest.StartIn(t, config)})
 	topology := streams.DefaultTopology()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"regexp"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/sparing"
 )
 
 // ConnectConfig says how to reach a broker.
@@ -32,7 +34,15 @@ type ConnectConfig struct {
 	SeedFile string    `koanf:"seed_file"`
 	TLS      TLSConfig `koanf:"tls"`
 	// Broker connects in process when it is set; URL is then not used.
-	Broker *Broker `koanf:"-"`
+	Broker Embedded `koanf:"-"`
+}
+
+// Embedded is a broker in this process; [github.com/weir-rl/weir/streams/broker.Broker] is one.
+type Embedded interface {
+	// InProcessConn connects without a socket.
+	InProcessConn() (net.Conn, error)
+	// SeedFile is the file with the private key of a role, "" where the broker asks for no key.
+	SeedFile(role Role) string
 }
 
 // Validate reports every fault of the configuration.
@@ -41,7 +51,7 @@ func (c ConnectConfig) Validate() error {
 	if c.URL == "" && c.Broker == nil {
 		faults = append(faults, errors.New("url: must name a broker, such as nats://127.0.0.1:4222"))
 	}
-	return errors.Join(append(faults, c.TLS.faults("tls")...)...)
+	return errors.Join(append(faults, c.TLS.Faults("tls")...)...)
 }
 
 // Conn is one connection to a broker. It reconnects for ever and is safe for concurrent use.
@@ -49,7 +59,7 @@ type Conn struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	log     *slog.Logger
-	lines   *kinds
+	lines   sparing.Handler
 	closed  chan struct{}
 	denials denials
 	returns returns
@@ -78,8 +88,11 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure connection: %w", err)
 	}
-	lines := newSparing(orDiscard(log).Handler())
-	c := &Conn{log: slog.New(lines), lines: lines.kinds, closed: make(chan struct{})}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	lines := sparing.New(log.Handler())
+	c := &Conn{log: slog.New(lines), lines: lines, closed: make(chan struct{})}
 	c.encoders.New = func() any { return new(schemas.Encoder) }
 	options, err := c.options(config)
 	if err != nil {
@@ -152,15 +165,15 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 			c.returns.tell()
 		}),
 		nats.ClosedHandler(func(*nats.Conn) {
-			c.lines.close()
+			c.lines.Close()
 			close(c.closed)
 		}),
 	}
 	if config.Broker != nil {
 		o = append(o, nats.InProcessServer(config.Broker))
 	}
-	if config.Broker != nil && config.Broker.keys != nil && config.SeedFile == "" {
-		config.SeedFile = config.Broker.keys.SeedFile(config.Role)
+	if config.Broker != nil && config.SeedFile == "" {
+		config.SeedFile = config.Broker.SeedFile(config.Role)
 	}
 	c.where, c.seed, c.role = config.where(), config.SeedFile, config.Role
 	if config.SeedFile != "" {
@@ -173,7 +186,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		}
 		o = append(o, nkey)
 	}
-	if config.TLS.enabled() && config.Broker == nil {
+	if config.TLS.Enabled() && config.Broker == nil {
 		t, err := config.TLS.client()
 		if err != nil {
 			return nil, err

@@ -24,39 +24,46 @@ func viaTransports(t *testing.T, test func(*fixture)) {
 	}
 }
 
+// StartForTests starts a broker in this process that listens on an address, "" for none, and keeps its streams in a folder. The
+// tests of this package get it from those of streams_test: package broker imports this one.
+var StartForTests func(tb testing.TB, listen, store string) TestBroker
+
+// TestBroker is a broker as the tests of this package use it.
+type TestBroker interface {
+	Embedded
+	URL() string
+	Shutdown()
+}
+
 // fixture is a broker with a run on it.
 type fixture struct {
 	t      *testing.T      // nil in a benchmark
 	ctx    context.Context //nolint:containedctx // it is the test's own
-	broker *Broker
+	broker TestBroker
 	config ConnectConfig
 	run    *Run
 
-	brokerConfig BrokerConfig // with the port it got
+	listen, store string // listen with the port that the broker got
 }
 
 func newFixture(tb testing.TB, tcp bool) *fixture {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	tb.Cleanup(cancel)
-	config := DefaultBrokerConfig()
-	config.StoreDir = tb.TempDir()
-	config.Listen = ""
-	if tcp {
-		config.Listen = "127.0.0.1:-1"
-	}
-	broker, err := StartBroker(ctx, config, slog.New(slog.DiscardHandler))
-	require.NoError(tb, err)
-	tb.Cleanup(broker.Shutdown)
 	t, _ := tb.(*testing.T)
-	f := &fixture{t: t, ctx: ctx, broker: broker, config: ConnectConfig{Broker: broker}}
+	f := &fixture{t: t, ctx: ctx, store: tb.TempDir()}
 	if tcp {
-		f.config = ConnectConfig{URL: broker.URL()}
-		config.Listen = strings.TrimPrefix(broker.URL(), "nats://")
+		f.listen = "127.0.0.1:0"
 	}
-	f.brokerConfig = config
+	f.broker = StartForTests(tb, f.listen, f.store)
+	f.config = ConnectConfig{Broker: f.broker}
+	if tcp {
+		f.config = ConnectConfig{URL: f.broker.URL()}
+		f.listen = strings.TrimPrefix(f.broker.URL(), "nats://")
+	}
 	topology := DefaultTopology()
 	topology.WeightsKeep = 2
+	var err error
 	f.run, err = f.connect(tb).Open(ctx, "run-1", topology)
 	require.NoError(tb, err)
 	return f
@@ -88,8 +95,5 @@ func sha(data []byte) string {
 func (f *fixture) restart(t *testing.T) {
 	t.Helper()
 	f.broker.Shutdown()
-	broker, err := StartBroker(f.ctx, f.brokerConfig, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	f.broker = broker
-	t.Cleanup(broker.Shutdown)
+	f.broker = StartForTests(t, f.listen, f.store)
 }

@@ -28,8 +28,6 @@ var (
 	ErrNotInFlight = errors.New("sequence is not in flight")
 	// ErrTooLarge: a message is larger than even its parts may be together.
 	ErrTooLarge = errors.New("message too large")
-	// ErrBroker: the embedded broker could not start or stopped by itself.
-	ErrBroker = errors.New("broker failed")
 	// ErrClosed: the source, feed or connection was closed.
 	ErrClosed = errors.New("closed")
 	// ErrIdle: nothing has come for as long as the feed was told to wait.

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // lasting is a broker that can be stopped and started again, with its store or without.
 type lasting struct {
-	config streams.BrokerConfig
-	broker *streams.Broker
+	config broker.Config
+	broker *broker.Broker
 }
 
 func newLasting(t *testing.T) *lasting {
@@ -30,7 +31,7 @@ func newLasting(t *testing.T) *lasting {
 func (l *lasting) start(t *testing.T) {
 	t.Helper()
 	var err error
-	l.broker, err = streams.StartBroker(t.Context(), l.config, streamtest.Log(t))
+	l.broker, err = broker.Start(t.Context(), l.config, streamtest.Log(t))
 	require.NoError(t, err)
 }
 

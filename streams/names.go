@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // maxName bounds a run, task, group, producer or engine name, in bytes.
@@ -69,6 +70,11 @@ func newNames(run string) (names, error) {
 	if err := CheckRunName(run); err != nil {
 		return names{}, err
 	}
+	return namesOf(run), nil
+}
+
+// namesOf is newNames of a run whose name is legal.
+func namesOf(run string) names {
 	stream := func(s string) string { return "WEIR_" + run + "_" + s }
 	return names{
 		run:          run,
@@ -80,7 +86,7 @@ func newNames(run string) (names, error) {
 		control:      stream("CONTROL"),
 		shards:       stream("SHARDS"),
 		released:     stream("RELEASED"),
-	}, nil
+	}
 }
 
 func (n names) prefix() string { return "weir." + n.run + "." }
@@ -111,7 +117,14 @@ func (n names) eventSubject() string                 { return n.prefix() + "even
 func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
 
 // generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
-func (n names) generateSubject() string { return n.prefix() + "generate" }
+func (n names) generateSubject() string  { return n.prefix() + "generate" }
+func (n names) generateSubjects() string { return n.prefix() + "generate.>" }
+
+// isCall is whether a subject is that of a call to the engines.
+func isCall(subject string) bool {
+	token := strings.Split(subject, ".")
+	return len(token) >= 3 && token[0] == "weir" && token[2] == "generate"
+}
 
 // trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.
 func (n names) trajectorySubject(oldest int64, producer string) string {

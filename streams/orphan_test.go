@@ -27,12 +27,7 @@ func (a aged) list(ctx context.Context) (map[string]time.Time, error) {
 
 // Defect S8: what a publisher left that died between the shards and the manifest stayed in the broker for ever.
 func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
-	config := DefaultBrokerConfig()
-	config.StoreDir, config.Listen, config.SyncAlways = t.TempDir(), "", false
-	b, err := StartBroker(t.Context(), config, nil)
-	require.NoError(t, err)
-	t.Cleanup(b.Shutdown)
-	conn, err := Connect(t.Context(), ConnectConfig{Broker: b}, nil)
+	conn, err := Connect(t.Context(), ConnectConfig{Broker: StartForTests(t, "", t.TempDir())}, nil)
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	topology := DefaultTopology()

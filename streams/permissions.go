@@ -1,6 +1,10 @@
 package streams
 
-import "slices"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Role is what a connection may do.
 type Role string
@@ -27,46 +31,102 @@ func (r Role) inboxPrefix() string {
 	return "_INBOX_" + string(r)
 }
 
-// responses are the subjects that the server makes up for the answers to a call from another account. They cannot be guessed.
-const responses = "_R_.>"
+// ReplyPrefix begins the reply subjects that a broker makes up for requests from another account. They cannot be guessed.
+const ReplyPrefix = "_R_."
 
-// permissions are the subjects of a role. What is not allowed is denied.
-type permissions struct{ Publish, Subscribe []string }
+// Permissions are the subjects that a role may use, each list sorted. What is not allowed is denied.
+type Permissions struct {
+	// Requests are the subjects that the role may send to and that are answered or stored where the streams are.
+	Requests []string
+	// Calls are the subjects of the inference engines that the role may send to.
+	Calls []string
+	// Replies are the subjects at which the role answers requests.
+	Replies []string
+	// Subscribe are the subjects that the role may listen to.
+	Subscribe []string
+}
 
-func permissionsOf(role Role, runs []string) permissions {
-	p := permissions{Subscribe: []string{role.inboxPrefix() + ".>"}}
+// PermissionsOf are the permissions of a role other than the admin, which may do everything, in runs whose names are legal.
+func PermissionsOf(role Role, runs ...string) Permissions {
+	p := Permissions{Subscribe: []string{role.inboxPrefix() + ".>"}}
 	for _, run := range runs {
-		n, err := newNames(run)
-		if err != nil {
-			continue // Validate has named it
-		}
-		p.allow(role, n)
+		p.allow(role, namesOf(run))
 	}
-	slices.Sort(p.Publish)
-	p.Publish = slices.Compact(p.Publish)
-	slices.Sort(p.Subscribe)
-	p.Subscribe = slices.Compact(p.Subscribe)
+	for _, list := range []*[]string{&p.Requests, &p.Calls, &p.Replies, &p.Subscribe} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
 	return p
 }
 
-func (p *permissions) publish(subjects ...string) { p.Publish = append(p.Publish, subjects...) }
+// StoredSubjects are the subjects at which the broker tells every role what it has stored in these runs.
+func StoredSubjects(runs ...string) []string {
+	var all []string
+	for _, run := range runs {
+		all = append(all, namesOf(run).storedSubject(">"))
+	}
+	return all
+}
+
+// JetStream's own subjects have another name in the accounts of the roles: every account has the usual names already, answered
+// by a JetStream of its own that is off.
+const (
+	jetStreamAPI = "$JS.API"
+	importedAPI  = "_WEIR.API"
+)
+
+// ImportedSubject is the name of a subject in the account of a role.
+func ImportedSubject(subject string) string {
+	if rest, found := strings.CutPrefix(subject, jetStreamAPI+"."); found {
+		return importedAPI + "." + rest
+	}
+	return subject
+}
+
+// Answer is how a request is answered.
+type Answer struct {
+	// Many is whether more than one message may come.
+	Many bool
+	// Within is the longest time until the next message: after it the broker forgets the request.
+	Within time.Duration
+}
+
+// AnswerTo is how a request to a subject is answered.
+func AnswerTo(subject string) Answer {
+	switch {
+	case strings.HasPrefix(subject, "$JS.API.CONSUMER.MSG.NEXT."): // with a heartbeat every second
+		return Answer{Many: true, Within: 10 * time.Second}
+	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET."):
+		return Answer{Many: true, Within: readStall}
+	case isCall(subject): // kept alive by a chunk every second
+		return Answer{Many: true, Within: 30 * time.Second}
+	}
+	return Answer{Within: attemptTimeout}
+}
+
+func (p *Permissions) publish(subjects ...string) { p.Requests = append(p.Requests, subjects...) }
+
+// call lets a role call the engines.
+func (p *Permissions) call(n names) {
+	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects())
+}
 
 // look lets a role see how a stream is configured and what it holds, in numbers.
-func (p *permissions) look(streams ...string) {
+func (p *Permissions) look(streams ...string) {
 	for _, s := range streams {
 		p.publish("$JS.API.STREAM.INFO." + s)
 	}
 }
 
 // read lets a role read a stream's messages by sequence or subject.
-func (p *permissions) read(streams ...string) {
+func (p *Permissions) read(streams ...string) {
 	p.look(streams...)
 	for _, s := range streams {
 		p.publish("$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>")
 	}
 }
 
-func (p *permissions) allow(role Role, n names) {
+func (p *Permissions) allow(role Role, n names) {
 	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
 	p.look(n.tickets, n.trajectories, n.rejected, n.events)
 	p.publish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
@@ -86,8 +146,8 @@ func (p *permissions) allow(role Role, n names) {
 			"$JS.API.STREAM.PURGE."+n.trajectories,
 			"$KV."+n.weights+".>", "$KV."+n.control+".>", "$O."+n.shards+".>",
 			"$JS.API.STREAM.PURGE."+shards, "$JS.API.STREAM.MSG.DELETE."+shards,
-			n.generateSubject(), n.prefix()+"generate.>",
 		)
+		p.call(n)
 	case RoleProducer:
 		p.look("KV_" + n.released)
 		p.publish(
@@ -98,13 +158,13 @@ func (p *permissions) allow(role Role, n names) {
 			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
 			// To count what is given back unworked.
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
-			n.generateSubject(), n.prefix()+"generate.>",
 		)
+		p.call(n)
 	case RoleInference:
 		p.read(weights, shards)
 		p.publish(n.eventSubject())
-		p.publish(responses)
-		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.prefix()+"generate.>")
+		p.Replies = append(p.Replies, ReplyPrefix+">")
+		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.generateSubjects())
 	case RoleViewer:
 		p.read(n.rejected, n.events, weights)
 		p.publish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)

@@ -18,12 +18,14 @@ type TLSConfig struct {
 	Key  string `koanf:"key"`
 }
 
-func (c TLSConfig) enabled() bool { return c.Cert != "" || c.CA != "" }
+// Enabled is whether TLS is used.
+func (c TLSConfig) Enabled() bool { return c.Cert != "" || c.CA != "" }
 
-// mutual is whether both sides can show and check a certificate.
-func (c TLSConfig) mutual() bool { return c.CA != "" && c.Cert != "" && c.Key != "" }
+// Mutual is whether both sides can show and check a certificate.
+func (c TLSConfig) Mutual() bool { return c.CA != "" && c.Cert != "" && c.Key != "" }
 
-func (c TLSConfig) faults(section string) []error {
+// Faults are the faults of the configuration, each with its key below section.
+func (c TLSConfig) Faults(section string) []error {
 	var faults []error
 	if (c.Cert == "") != (c.Key == "") {
 		faults = append(faults, fmt.Errorf("%s: cert and key must be set together", section))
@@ -31,7 +33,8 @@ func (c TLSConfig) faults(section string) []error {
 	return faults
 }
 
-func (c TLSConfig) server() (*tls.Config, error) {
+// Server is the configuration of a side that listens.
+func (c TLSConfig) Server() (*tls.Config, error) {
 	if c.Cert == "" {
 		return nil, errors.New("configure TLS: tls.cert and tls.key must be set")
 	}

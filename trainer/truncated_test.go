@@ -14,6 +14,7 @@ import (
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -32,8 +33,8 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 			t.Parallel()
 			config := streamtest.Config(t)
 			config.Listen = streamtest.FreeAddress(t)
-			start := func() *streams.Broker {
-				b, err := streams.StartBroker(t.Context(), config, streamtest.Log(t))
+			start := func() *broker.Broker {
+				b, err := broker.Start(t.Context(), config, streamtest.Log(t))
 				require.NoError(t, err)
 				return b
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -28,14 +29,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, streamtest.ClientLeak()) 
 // station is a broker that can be restarted, with a run in it.
 type station struct {
 	t      *testing.T
-	config streams.BrokerConfig
-	broker *streams.Broker
+	config broker.Config
+	broker *broker.Broker
 	run    *streams.Run
 }
 
 func newStation(t *testing.T) *station {
 	t.Helper()
-	s := &station{t: t, config: streams.DefaultBrokerConfig()}
+	s := &station{t: t, config: broker.DefaultConfig()}
 	s.config.StoreDir, s.config.Listen, s.config.MaxPayload = t.TempDir(), "127.0.0.1:0", 64<<10
 	s.config.MaxBufferedBytes, s.config.SyncAlways = 1<<20, false
 	s.start()
@@ -53,7 +54,7 @@ func newStation(t *testing.T) *station {
 
 func (s *station) start() {
 	s.t.Helper()
-	b, err := streams.StartBroker(s.t.Context(), s.config, nil)
+	b, err := broker.Start(s.t.Context(), s.config, nil)
 	require.NoError(s.t, err)
 	s.broker = b
 }

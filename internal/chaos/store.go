@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // loseStore kills the broker and brings it back with an empty store.
@@ -104,9 +105,9 @@ func (h *harness) lastOf(ctx context.Context, store string) (last uint64, err er
 func (h *harness) resting(ctx context.Context, store string, look func(jetstream.JetStream, *streams.Run) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	config := streams.DefaultBrokerConfig()
+	config := broker.DefaultConfig()
 	config.StoreDir, config.Listen = store, ""
-	broker, err := streams.StartBroker(ctx, config, nil)
+	broker, err := broker.Start(ctx, config, nil)
 	if err != nil {
 		return fmt.Errorf("open the store at rest: %w", err)
 	}

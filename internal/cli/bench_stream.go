@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/internal/streambench"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 func (a *app) benchStreamCommand() *cobra.Command {
@@ -72,16 +73,16 @@ func (s *session) benchBroker(ctx context.Context) (where string, stop func() er
 	if err != nil {
 		return "", nil, fmt.Errorf("make a folder for the broker: %w", err)
 	}
-	config := s.cfg.Broker.BrokerConfig
+	config := s.cfg.Broker.Config
 	config.StoreDir, config.Listen, config.Monitor = home, "127.0.0.1:0", ""
-	config.TLS, config.Cluster, config.KeysDir = streams.TLSConfig{}, streams.ClusterConfig{}, ""
-	broker, err := streams.StartBroker(ctx, config, s.log)
+	config.TLS, config.Cluster, config.KeysDir = streams.TLSConfig{}, broker.ClusterConfig{}, ""
+	own, err := broker.Start(ctx, config, s.log)
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(home))
 	}
-	s.cfg.Broker.BrokerConfig, s.cfg.Broker.URL, s.cfg.Broker.SeedFile = config, broker.URL(), ""
+	s.cfg.Broker.Config, s.cfg.Broker.URL, s.cfg.Broker.SeedFile = config, own.URL(), ""
 	return fmt.Sprintf("broker in this process, over loopback, sync_always %t", config.SyncAlways), func() error {
-		broker.Shutdown()
+		own.Shutdown()
 		return os.RemoveAll(home)
 	}, nil
 }

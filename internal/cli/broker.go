@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 func (a *app) brokerCommand() *cobra.Command {
@@ -20,15 +21,15 @@ func (a *app) brokerCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			broker, err := s.startBroker(cmd.Context())
+			own, err := s.startBroker(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer broker.Shutdown()
+			defer own.Shutdown()
 			group, ctx := errgroup.WithContext(cmd.Context())
 			group.Go(func() error { return s.server.Run(ctx, s.log) })
 			group.Go(func() error {
-				conn, err := s.connect(ctx, broker, streams.RoleAdmin)
+				conn, err := s.connect(ctx, own, streams.RoleAdmin)
 				if err != nil {
 					return err
 				}
@@ -37,12 +38,12 @@ func (a *app) brokerCommand() *cobra.Command {
 					return err
 				}
 				s.health.Set("streams", nil)
-				fmt.Fprintf(a.out, "broker of run %s on %s\n", s.cfg.Run.Name, broker.URL())
+				fmt.Fprintf(a.out, "broker of run %s on %s\n", s.cfg.Run.Name, own.URL())
 				select {
 				case <-ctx.Done():
 					return nil
-				case <-broker.Done():
-					return errors.Join(errors.New("the broker stopped by itself"), broker.Err())
+				case <-own.Done():
+					return errors.Join(errors.New("the broker stopped by itself"), own.Err())
 				}
 			})
 			return ended(cmd.Context(), group.Wait())
@@ -51,16 +52,16 @@ func (a *app) brokerCommand() *cobra.Command {
 }
 
 // startBroker starts the embedded broker as configured.
-func (s *session) startBroker(ctx context.Context) (*streams.Broker, error) {
-	config := s.cfg.Broker.BrokerConfig
+func (s *session) startBroker(ctx context.Context) (*broker.Broker, error) {
+	config := s.cfg.Broker.Config
 	config.KeysRuns = keysRuns(s.cfg)
-	broker, err := streams.StartBroker(ctx, config, s.log)
+	own, err := broker.Start(ctx, config, s.log)
 	if err != nil {
 		return nil, err
 	}
-	s.health.Check("store", broker.Health)
-	s.registry.MustRegister(streams.NewBrokerMetrics(broker))
-	return broker, nil
+	s.health.Check("store", own.Health)
+	s.registry.MustRegister(broker.NewMetrics(own))
+	return own, nil
 }
 
 // errEnded ends the other parts of a process when the role's own work is done.

@@ -10,15 +10,18 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // connect reaches the run's broker: the one of this process when it is not nil, else the configured one.
-func (s *session) connect(ctx context.Context, broker *streams.Broker, role streams.Role) (*streams.Conn, error) {
+func (s *session) connect(ctx context.Context, own *broker.Broker, role streams.Role) (*streams.Conn, error) {
 	c := streams.ConnectConfig{
 		URL: s.brokerURL(), Name: "weir-" + string(role), Role: role, SeedFile: s.cfg.Broker.SeedFile,
-		TLS: s.cfg.Broker.TLS, Broker: broker,
+		TLS: s.cfg.Broker.TLS,
 	}
-	if broker == nil {
+	if own != nil {
+		c.Broker = own
+	} else {
 		s.log.Info("connecting", "broker", c.URL, "role", role)
 	}
 	conn, err := streams.Connect(ctx, c, s.log)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 func (a *app) keysCommand() *cobra.Command {
@@ -26,7 +27,7 @@ embedded; weir broker --broker.keys_dir takes the folder itself.`,
 		if err != nil {
 			return err
 		}
-		keys, err := streams.CreateKeys(*dir, keysRuns(cfg)...)
+		keys, err := broker.CreateKeys(*dir, keysRuns(cfg)...)
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ type roleKey struct {
 }
 
 // keysAnswer is what keys prints as JSON: no seed, which is private, but where each is.
-func keysAnswer(keys *streams.KeyRing, authorization string) any {
+func keysAnswer(keys *broker.KeyRing, authorization string) any {
 	answer := struct {
 		Runs          []string  `json:"runs"`
 		Roles         []roleKey `json:"roles"`

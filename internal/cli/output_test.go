@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // JSON on a terminal steers it no more than text does, and says the same as before.
@@ -68,7 +69,7 @@ func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
 		"status":        standing{TrainerHeardAt: &at, PublishedVersion: &one, PublishedAt: &at, LastStep: event, LastScore: event},
 		"inspect":       rejectedAnswer{},
 		"config":        originOf{},
-		"keys":          keysAnswer(&streams.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),
+		"keys":          keysAnswer(&broker.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),
 		"bench stream":  streambench.Report{Ways: []streambench.WayReport{{}}},
 		"bench weights": weightsbench.Report{Runs: []*weightsbench.Deltas{{Versions: []weightsbench.Delta{{}}}}, Ways: []*weightsbench.Swaps{{}}},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -29,7 +30,7 @@ eval: {every: 0, test_questions: 1}
 	weir(t, "up", "--config", config)
 
 	ctx := t.Context()
-	broker, err := streams.StartBroker(ctx, streams.BrokerConfig{
+	broker, err := broker.Start(ctx, broker.Config{
 		StoreDir: filepath.Join(dir, "demo", "broker"), SyncAlways: true, MaxPayload: 1 << 20, MaxBufferedBytes: 1 << 26,
 	}, nil)
 	require.NoError(t, err)

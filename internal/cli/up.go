@@ -21,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -125,7 +126,7 @@ func unlessOver(ctx context.Context, err error) error {
 
 // ownBroker starts the embedded broker, or connects to the configured one, and opens the run.
 func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*streams.Conn, *streams.Run, func(), error) {
-	var broker *streams.Broker
+	var own *broker.Broker
 	stop := func() {}
 	if s.cfg.Broker.URL == "" {
 		b, err := s.startBroker(ctx)
@@ -138,7 +139,7 @@ func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*s
 			return nil, nil, nil, err
 		}
 		note := filepath.Join(dir, brokerFile)
-		broker, stop = b, func() {
+		own, stop = b, func() {
 			_ = os.Remove(note) // a stale one is passed over
 			b.Shutdown()
 		}
@@ -147,7 +148,7 @@ func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*s
 			return nil, nil, nil, fmt.Errorf("note where the broker is: %w", err)
 		}
 	}
-	conn, err := s.connect(ctx, broker, streams.RoleAdmin)
+	conn, err := s.connect(ctx, own, streams.RoleAdmin)
 	if err != nil {
 		stop()
 		return nil, nil, nil, err

@@ -8,25 +8,26 @@ import (
 	"path/filepath"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // visit opens a run to look at it: at the named broker, else at the one that its folder on this machine names. The
 // streams of an embedded broker that has ended are read where they lie, and up is false. Call leave at the end.
 func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Run, up bool, leave func(), err error) {
-	broker := s.restingBroker(ctx) // a large store takes a while to open
+	own := s.restingBroker(ctx) // a large store takes a while to open
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if broker != nil {
+	if own != nil {
 		role = streams.RoleAdmin
 	} else if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
 		s.cfg.Broker.URL = url
 	}
 	stop := func() {
-		if broker != nil {
-			broker.Shutdown()
+		if own != nil {
+			own.Shutdown()
 		}
 	}
-	conn, err := s.connect(ctx, broker, role)
+	conn, err := s.connect(ctx, own, role)
 	if err != nil {
 		stop()
 		return nil, false, nil, err
@@ -40,12 +41,12 @@ func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Ru
 		}
 		return nil, false, nil, err
 	}
-	return run, broker == nil, leave, nil
+	return run, own == nil, leave, nil
 }
 
 // restingBroker serves the streams of the run's embedded broker to this process alone, nil if it has none here or
 // some process holds them.
-func (s *session) restingBroker(ctx context.Context) *streams.Broker {
+func (s *session) restingBroker(ctx context.Context) *broker.Broker {
 	if s.cfg.Broker.URL != "" || s.cfg.Broker.Cluster.Name != "" {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (s *session) restingBroker(ctx context.Context) *streams.Broker {
 	if shared, _ := filepath.Glob(filepath.Join(s.cfg.Broker.StoreDir, "jetstream", "*", "_js_")); len(shared) > 0 {
 		return nil // one of a cluster's: alone it does not know what the others agreed on
 	}
-	broker, err := streams.StartBroker(ctx, streams.BrokerConfig{
+	own, err := broker.Start(ctx, broker.Config{
 		StoreDir: s.cfg.Broker.StoreDir, SyncAlways: true, MaxPayload: s.cfg.Broker.MaxPayload,
 		MaxBufferedBytes: s.cfg.Broker.MaxBufferedBytes,
 	}, nil)
@@ -63,5 +64,5 @@ func (s *session) restingBroker(ctx context.Context) *streams.Broker {
 		s.log.Debug("the streams are not at rest", "err", err)
 		return nil
 	}
-	return broker
+	return own
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
 )
 
@@ -66,8 +67,8 @@ type Broker struct {
 	// default. Defaults to "".
 	URL string `koanf:"url"`
 	// SeedFile holds the private nkey of this process's role; "" connects without one. Defaults to "".
-	SeedFile             string `koanf:"seed_file"`
-	streams.BrokerConfig `koanf:",squash"`
+	SeedFile      string `koanf:"seed_file"`
+	broker.Config `koanf:",squash"`
 }
 
 // Model describes the policy. The vocabulary's size is the tokenizer's.
@@ -173,7 +174,7 @@ func Default() *Config {
 func TwoHop() *Config {
 	c := &Config{
 		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
-		Broker: Broker{BrokerConfig: streams.DefaultBrokerConfig()},
+		Broker: Broker{Config: broker.DefaultConfig()},
 		Model: Model{
 			Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
 )
 
@@ -36,7 +36,7 @@ func Collectors() ([]Metric, error) {
 		{"trainer", func(r prometheus.Registerer) error { _, err := trainer.NewMetrics(r); return err }},
 		{"producer", func(r prometheus.Registerer) error { producers.NewMetrics(r); return nil }},
 		{"inference", func(r prometheus.Registerer) error { consumers.NewMetrics(r); return nil }},
-		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{streams.NewBrokerMetrics(nil)}) }},
+		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{broker.NewMetrics(nil)}) }},
 	} {
 		list := recorder{role: role.name}
 		if err := role.make(&list); err != nil {

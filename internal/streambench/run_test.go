@@ -11,10 +11,11 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
-func dialer(tb testing.TB, broker *streams.Broker) Dial {
+func dialer(tb testing.TB, broker *broker.Broker) Dial {
 	tb.Helper()
 	return func(ctx context.Context) (*streams.Conn, error) {
 		return streams.Connect(ctx, streams.ConnectConfig{URL: broker.URL()}, nil)

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/generate"
 )
 
@@ -26,7 +27,7 @@ const runName = "bench"
 type lane struct {
 	cfg       SwapConfig
 	model     []byte // its configuration
-	broker    *streams.Broker
+	broker    *broker.Broker
 	conns     []*streams.Conn
 	run       *streams.Run
 	weights   *streams.Weights
@@ -51,9 +52,9 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	if l.model, err = json.Marshal(cfg.Model); err != nil {
 		return nil, fmt.Errorf("encode model configuration: %w", err)
 	}
-	b := streams.DefaultBrokerConfig()
+	b := broker.DefaultConfig()
 	b.StoreDir, b.Listen = cfg.Dir, "127.0.0.1:0"
-	if l.broker, err = streams.StartBroker(ctx, b, cfg.Log); err != nil {
+	if l.broker, err = broker.Start(ctx, b, cfg.Log); err != nil {
 		return nil, err
 	}
 	conn, err := l.connect(ctx)

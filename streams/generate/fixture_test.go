@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -25,8 +26,8 @@ func viaTransports(t *testing.T, test func(*fixture)) {
 type fixture struct {
 	t            *testing.T      // nil in a benchmark
 	ctx          context.Context //nolint:containedctx // it is the test's own
-	broker       *streams.Broker
-	brokerConfig streams.BrokerConfig // with the port that the broker got
+	broker       *broker.Broker
+	brokerConfig broker.Config // with the port that the broker got
 	config       streams.ConnectConfig
 	run          *streams.Run
 }

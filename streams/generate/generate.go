@@ -27,9 +27,6 @@ const (
 
 	// unknownEpisode is the episode of a refusal whose request could not be read.
 	unknownEpisode = "?"
-	// brokerReply begins the reply subjects that a broker makes up for calls of another account. An empty message tells the
-	// broker that the call is over.
-	brokerReply = "_R_."
 )
 
 // engineSubject reaches one engine, controlSubject all of them. The latter has one token more than an engine's, so that no

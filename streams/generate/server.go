@@ -301,8 +301,9 @@ func (c *serverCall) send(chunk *schemas.GenerateChunk) error {
 	c.index++
 	c.done = chunk.Done
 	c.last = time.Now()
-	if c.done && strings.HasPrefix(c.reply, brokerReply) {
-		_ = c.server.run.NATS().Publish(c.reply, nil) // else the server forgets the call later
+	if c.done && strings.HasPrefix(c.reply, streams.ReplyPrefix) {
+		// An empty message tells the broker that the call is over; else it forgets the call later.
+		_ = c.server.run.NATS().Publish(c.reply, nil)
 	}
 	return nil
 }

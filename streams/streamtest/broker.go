@@ -8,18 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // Start starts an embedded broker on a free loopback port that ends with the test.
-func Start(tb testing.TB) *streams.Broker {
+func Start(tb testing.TB) *broker.Broker {
 	tb.Helper()
 	return StartIn(tb, Config(tb))
 }
 
 // Config is what Start uses: a store in the test's directory, a free port, no syncing.
-func Config(tb testing.TB) streams.BrokerConfig {
+func Config(tb testing.TB) broker.Config {
 	tb.Helper()
-	c := streams.DefaultBrokerConfig()
+	c := broker.DefaultConfig()
 	c.StoreDir = tb.TempDir()
 	c.Listen = "127.0.0.1:0"
 	c.SyncAlways = false
@@ -27,9 +28,9 @@ func Config(tb testing.TB) streams.BrokerConfig {
 }
 
 // StartIn starts an embedded broker with a configuration.
-func StartIn(tb testing.TB, config streams.BrokerConfig) *streams.Broker {
+func StartIn(tb testing.TB, config broker.Config) *broker.Broker {
 	tb.Helper()
-	b, err := streams.StartBroker(tb.Context(), config, Log(tb))
+	b, err := broker.Start(tb.Context(), config, Log(tb))
 	require.NoError(tb, err)
 	tb.Cleanup(b.Shutdown)
 	return b

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 )
 
 // Target is a broker, of any build, that the suite is run on.
@@ -47,8 +48,8 @@ func FreeAddress(tb testing.TB) string {
 
 // embedded is a broker in this process, reached by its port.
 type embedded struct {
-	config streams.BrokerConfig
-	broker *streams.Broker
+	config broker.Config
+	broker *broker.Broker
 }
 
 // Embedded starts a target in this process.
@@ -69,7 +70,7 @@ func (e *embedded) Stop(testing.TB) { e.broker.Shutdown() }
 func (e *embedded) Start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	e.broker, err = streams.StartBroker(tb.Context(), e.config, Log(tb))
+	e.broker, err = broker.Start(tb.Context(), e.config, Log(tb))
 	require.NoError(tb, err)
 }
 
@@ -97,7 +98,7 @@ func ClientLeak() goleak.Option {
 
 // process is a broker in a process of its own.
 type process struct {
-	config  streams.BrokerConfig
+	config  broker.Config
 	command *exec.Cmd
 	stdin   io.Closer
 }
@@ -152,12 +153,12 @@ func (p *process) Stop(tb testing.TB) {
 // beBroker is a broker until it is killed, or until the process that started it ends, which closes the
 // standard input.
 func beBroker(text string) error {
-	var config streams.BrokerConfig
+	var config broker.Config
 	if err := json.Unmarshal([]byte(text), &config); err != nil {
 		return fmt.Errorf("read %s: %w", processEnv, err)
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a test may bound its files, in place of a full disk
-	b, err := streams.StartBroker(context.Background(), config, nil)
+	b, err := broker.Start(context.Background(), config, nil)
 	if err != nil {
 		return err
 	}
@@ -171,8 +172,8 @@ func beBroker(text string) error {
 
 // cluster is three brokers in this process that replicate over loopback.
 type cluster struct {
-	configs []streams.BrokerConfig
-	brokers []*streams.Broker
+	configs []broker.Config
+	brokers []*broker.Broker
 	next    int // the one to stop next
 	stopped int // -1: none
 }
@@ -190,11 +191,11 @@ func Cluster(tb testing.TB) Target {
 		config := Config(tb)
 		config.StoreDir = filepath.Join(dir, fmt.Sprint(i))
 		config.Listen, config.MaxPayload = FreeAddress(tb), payload
-		config.Cluster = streams.ClusterConfig{
+		config.Cluster = broker.ClusterConfig{
 			Name: "weir", Server: fmt.Sprint("weir-", i), Listen: strings.TrimPrefix(route, "nats://"), Routes: routes,
 		}
 		c.configs = append(c.configs, config)
-		b, err := streams.StartBroker(tb.Context(), config, Log(tb))
+		b, err := broker.Start(tb.Context(), config, Log(tb))
 		require.NoError(tb, err)
 		c.brokers = append(c.brokers, b)
 	}
@@ -224,7 +225,7 @@ func (c *cluster) Stop(testing.TB) {
 func (c *cluster) Start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	c.brokers[c.stopped], err = streams.StartBroker(tb.Context(), c.configs[c.stopped], Log(tb))
+	c.brokers[c.stopped], err = broker.Start(tb.Context(), c.configs[c.stopped], Log(tb))
 	require.NoError(tb, err)
 	c.stopped = -1
 }

@@ -1,4 +1,4 @@
-package streams
+package broker
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -37,7 +36,7 @@ func (b *Broker) Health() error {
 // is room again: it is started again on the same store and ports as soon as the disk takes a file. Clients reconnect.
 func (b *Broker) tend() {
 	defer close(b.done)
-	defer b.log.lines.close()
+	defer b.log.lines.Close()
 	defer b.lock.release()
 	for pause := restartPause; ; {
 		s, began := b.server.Load(), time.Now()
@@ -179,18 +178,4 @@ func hasRoom(dir string) (err error) {
 		return err
 	}
 	return f.Sync()
-}
-
-// stands fails when the store directory was removed or replaced below a broker that has its files open.
-func (l *storeLock) stands() error {
-	open, err := l.file.Stat()
-	if err != nil {
-		return fmt.Errorf("look at the lock of the store: %w", err)
-	}
-	named, err := os.Stat(l.file.Name())
-	if err == nil && os.SameFile(open, named) {
-		return nil
-	}
-	return fmt.Errorf("store_dir %q was removed or replaced while the broker runs: what it stores is lost when it ends; "+
-		"stop the broker, bring the store back or do without it, and start the broker", filepath.Dir(l.file.Name()))
 }

@@ -1,4 +1,4 @@
-package streams
+package broker
 
 import (
 	"context"
@@ -8,44 +8,49 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/weir-rl/weir/streams/internal/sparing"
 )
 
-// brokerLog hands the server's log to slog, and catches what the server takes for fatal: by itself it would
+// serverLog hands the server's log to slog, and catches what the server takes for fatal: by itself it would
 // end the process.
-type brokerLog struct {
+type serverLog struct {
 	log   *slog.Logger
-	lines *kinds
+	lines sparing.Handler
 
 	mu   sync.Mutex
 	last error
 }
 
-func newBrokerLog(log *slog.Logger) *brokerLog {
-	lines := newSparing(orDiscard(log).Handler())
-	return &brokerLog{log: slog.New(lines).With("part", "broker"), lines: lines.kinds}
+func newServerLog(log *slog.Logger) *serverLog {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	lines := sparing.New(log.Handler())
+	return &serverLog{log: slog.New(lines).With("part", "broker"), lines: lines}
 }
 
-func (l *brokerLog) lastFatal() error {
+func (l *serverLog) lastFatal() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
 }
 
 // keep remembers why the broker ended by itself.
-func (l *brokerLog) keep(err error) {
+func (l *serverLog) keep(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = err
 }
 
-func (l *brokerLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
 // refused matches what the server says of each operation that it denies, with who asked: client, key and subject are the
 // client's to choose, and may be a million.
 var refused = regexp.MustCompile(`(Publish|Subscription|Reply Subject) Violation|[Aa]uthoriz|[Aa]uthentication|TLS .*handshake error`)
 
 // Errorf lets of what clients are refused one line in a while through, with how many there were.
-func (l *brokerLog) Errorf(format string, v ...any) {
+func (l *serverLog) Errorf(format string, v ...any) {
 	line := printable(fmt.Sprintf(format, v...))
 	if what := refused.FindString(line); what != "" {
 		l.log.Warn("broker refuses a client", "reason", what, "line", line)
@@ -59,14 +64,14 @@ func printable(text string) string {
 	quoted := strconv.QuoteToGraphic(text)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
 }
-func (l *brokerLog) Debugf(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *brokerLog) Tracef(string, ...any)          {}
+func (l *serverLog) Debugf(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *serverLog) Tracef(string, ...any)          {}
 
 // recovery matches what the server says of each stream when the broker before it was killed. It reads the messages
 // themselves then, and nobody has to look.
 var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|errored: prior state file)`)
 
-func (l *brokerLog) Warnf(format string, v ...any) {
+func (l *serverLog) Warnf(format string, v ...any) {
 	line, level := printable(fmt.Sprintf(format, v...)), slog.LevelWarn
 	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend tells of its health
 		level = slog.LevelDebug
@@ -74,7 +79,7 @@ func (l *brokerLog) Warnf(format string, v ...any) {
 	l.log.Log(context.Background(), level, line)
 }
 
-func (l *brokerLog) Fatalf(format string, v ...any) {
+func (l *serverLog) Fatalf(format string, v ...any) {
 	err := &fatalError{text: fmt.Sprintf(format, v...)}
 	for _, arg := range v {
 		if cause, ok := arg.(error); ok {
@@ -94,11 +99,3 @@ type fatalError struct {
 func (e *fatalError) Error() string { return e.text }
 
 func (e *fatalError) Unwrap() error { return e.cause }
-
-// orDiscard is log, or a logger that drops everything where there is none.
-func orDiscard(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}

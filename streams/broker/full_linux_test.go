@@ -1,4 +1,4 @@
-package streams_test
+package broker_test
 
 import (
 	"context"

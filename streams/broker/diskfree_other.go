@@ -1,6 +1,6 @@
 //go:build !unix
 
-package streams
+package broker
 
 import "errors"
 

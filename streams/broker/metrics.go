@@ -1,12 +1,12 @@
-package streams
+package broker
 
 import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// brokerMetrics reads the server's own counters whenever it is asked.
-type brokerMetrics struct {
+// collector reads the server's own counters whenever it is asked.
+type collector struct {
 	// broker is nil where only the descriptions are wanted.
 	broker *Broker
 
@@ -16,13 +16,13 @@ type brokerMetrics struct {
 	pending, unacked, redelivered, pulls                                   *prometheus.Desc
 }
 
-// NewBrokerMetrics collects the counters of an embedded broker: its connections, its store, and each stream and
+// NewMetrics collects the counters of an embedded broker: its connections, its store, and each stream and
 // consumer. A nil broker has descriptions and no values.
-func NewBrokerMetrics(b *Broker) prometheus.Collector {
+func NewMetrics(b *Broker) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("weir_broker_"+name, help, labels, nil)
 	}
-	return &brokerMetrics{
+	return &collector{
 		broker:      b,
 		healthy:     desc("healthy", "1 while the broker stores what it is sent, else 0; the log and /readyz say why."),
 		connections: desc("connections", "Clients connected, those of this process included."),
@@ -52,7 +52,7 @@ func NewBrokerMetrics(b *Broker) prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (m *brokerMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.healthy, m.connections, m.slow, m.inMessages, m.outMessages, m.inBytes, m.outBytes,
 		m.storeBytes, m.storeReserved, m.storeLimit, m.diskFree,
@@ -64,7 +64,7 @@ func (m *brokerMetrics) Describe(to chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector. What the server does not tell at the moment is left out.
-func (m *brokerMetrics) Collect(to chan<- prometheus.Metric) {
+func (m *collector) Collect(to chan<- prometheus.Metric) {
 	if m.broker == nil {
 		return
 	}
@@ -105,7 +105,7 @@ func (m *brokerMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (m *brokerMetrics) collectStream(gauge func(*prometheus.Desc, float64, ...string), s server.StreamDetail) {
+func (m *collector) collectStream(gauge func(*prometheus.Desc, float64, ...string), s server.StreamDetail) {
 	gauge(m.messages, float64(s.State.Msgs), s.Name)
 	gauge(m.bytes, float64(s.State.Bytes), s.Name)
 	gauge(m.first, float64(s.State.FirstSeq), s.Name)

@@ -1,4 +1,5 @@
-package streams
+// Package sparing is a log handler that writes what goes on and on once in a while.
+package sparing
 
 import (
 	"context"
@@ -7,18 +8,18 @@ import (
 	"time"
 )
 
-// sparing is a log handler that lets a line through, and then, of lines that say the same, one in a while with how many
-// there were: a stranger can send a million messages that are refused, and a full stream makes every producer wait. Errors
-// all come through.
-type sparing struct {
+// Handler writes the first line of each kind, and then, once in a while, the last line of the kind with the number of lines that
+// were left out: a stranger can send a million messages that are refused, and a full stream makes every producer wait. Lines of
+// one kind have the same message and the same attribute "reason". Errors are all written.
+type Handler struct {
 	slog.Handler
 	kinds *kinds
 }
 
-// sparingEvery is how often a line that goes on is repeated.
-const sparingEvery = 10 * time.Second
+// every is how often a kind of line is written again while such lines go on.
+const every = 10 * time.Second
 
-// kinds are those that were written not long ago. Lines say the same that have the same message and reason.
+// kinds are the kinds of line that were written not long ago.
 type kinds struct {
 	mu     sync.Mutex
 	recent map[string]*recent
@@ -33,12 +34,16 @@ type recent struct {
 	timer   *time.Timer
 }
 
-func newSparing(h slog.Handler) sparing {
-	return sparing{Handler: h, kinds: &kinds{recent: map[string]*recent{}}}
+// New writes to h. Close it when its log is at its end.
+func New(h slog.Handler) Handler {
+	return Handler{Handler: h, kinds: &kinds{recent: map[string]*recent{}}}
 }
 
-// Handle writes the first of a kind at once. It keeps the others for [kinds.repeat].
-func (s sparing) Handle(ctx context.Context, r slog.Record) error {
+// Close writes what was left out. Every line after it is written.
+func (s Handler) Close() { s.kinds.close() }
+
+// Handle writes the first line of a kind at once. It keeps the later ones for [kinds.repeat].
+func (s Handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelError || r.Level < slog.LevelInfo || !s.kinds.leaveOut(s.Handler, r) {
 		return s.Handler.Handle(ctx, r)
 	}
@@ -46,13 +51,13 @@ func (s sparing) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs is part of slog.Handler.
-func (s sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return sparing{Handler: s.Handler.WithAttrs(attrs), kinds: s.kinds}
+func (s Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return Handler{Handler: s.Handler.WithAttrs(attrs), kinds: s.kinds}
 }
 
 // WithGroup is part of slog.Handler.
-func (s sparing) WithGroup(name string) slog.Handler {
-	return sparing{Handler: s.Handler.WithGroup(name), kinds: s.kinds}
+func (s Handler) WithGroup(name string) slog.Handler {
+	return Handler{Handler: s.Handler.WithGroup(name), kinds: s.kinds}
 }
 
 func (k *kinds) leaveOut(h slog.Handler, r slog.Record) bool {
@@ -73,11 +78,11 @@ func (k *kinds) leaveOut(h slog.Handler, r slog.Record) bool {
 		now.last, now.handler = r.Clone(), h
 		return true
 	}
-	k.recent[key] = &recent{timer: time.AfterFunc(sparingEvery, func() { k.repeat(key) })}
+	k.recent[key] = &recent{timer: time.AfterFunc(every, func() { k.repeat(key) })}
 	return false
 }
 
-// repeat writes the last line of a kind that was left out. A kind of which none was is forgotten.
+// repeat writes the last line of a kind that was left out. A kind of which no line was left out is forgotten.
 func (k *kinds) repeat(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +95,7 @@ func (k *kinds) repeat(key string) {
 		return
 	}
 	now.write()
-	now.timer.Reset(sparingEvery)
+	now.timer.Reset(every)
 }
 
 func (r *recent) write() {
@@ -99,7 +104,6 @@ func (r *recent) write() {
 	_ = r.handler.Handle(context.Background(), r.last) // there is nowhere to say that a log cannot be written
 }
 
-// close writes what was left out; lines after it are let through.
 func (k *kinds) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

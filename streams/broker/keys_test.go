@@ -1,4 +1,4 @@
-package streams_test
+package broker_test
 
 import (
 	"context"
@@ -15,14 +15,15 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // locked is a broker with keys, a run on it, and how to work in the run as a role.
 type locked struct {
-	config streams.BrokerConfig
-	broker *streams.Broker
+	config broker.Config
+	broker *broker.Broker
 	admin  *streams.Run
 }
 
@@ -240,7 +241,7 @@ func TestConnectNeedsTheRightKey(t *testing.T) {
 	require.ErrorIs(t, err, streams.ErrDenied)
 	require.ErrorContains(t, err, seed+" is not the key of role producer")
 	other := filepath.Join(t.TempDir(), "other")
-	_, err = streams.CreateKeys(other, "test")
+	_, err = broker.CreateKeys(other, "test")
 	require.NoError(t, err)
 	_, err = streams.Connect(ctx, streams.ConnectConfig{
 		URL: l.broker.URL(), Role: streams.RoleAdmin, SeedFile: filepath.Join(other, "admin.seed"),
@@ -273,25 +274,25 @@ func TestAKeyThatTheBrokerTakesNoMoreIsNamed(t *testing.T) {
 
 func TestKeysAreMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
-	first, err := streams.CreateKeys(dir, "a", "b")
+	first, err := broker.CreateKeys(dir, "a", "b")
 	require.NoError(t, err)
 	require.Len(t, first.Public, len(streams.Roles()))
-	again, err := streams.CreateKeys(dir, "a", "b")
+	again, err := broker.CreateKeys(dir, "a", "b")
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	info, err := os.Stat(first.SeedFile(streams.RoleTrainer))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	_, err = streams.LoadKeys(dir)
+	_, err = broker.LoadKeys(dir)
 	require.ErrorContains(t, err, "runs: must name")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "viewer.pub"), []byte(first.Public[streams.RoleAdmin][0]), 0o600))
-	_, err = streams.LoadKeys(dir, "a", "b.c")
+	_, err = broker.LoadKeys(dir, "a", "b.c")
 	require.ErrorIs(t, err, streams.ErrName)
 	require.ErrorContains(t, err, "viewer: key is also that of admin")
 }
 
 func TestServerConfigSaysWhatTheEmbeddedBrokerDoes(t *testing.T) {
-	keys, err := streams.CreateKeys(filepath.Join(t.TempDir(), "keys"), "test")
+	keys, err := broker.CreateKeys(filepath.Join(t.TempDir(), "keys"), "test")
 	require.NoError(t, err)
 	text, err := keys.ServerConfig()
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package streams
+package sparing
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func (l *lines) said() []string {
 func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
-		handler := newSparing(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		handler := New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
@@ -53,13 +53,13 @@ func TestALogSaysOnceWhatGoesOnAndCountsTheRest(t *testing.T) {
 			`level=WARN msg="message rejected" run=r reason=foreign sequence=7`,
 			`level=ERROR msg=broken n=1`, `level=ERROR msg=broken n=2`,
 		}, out.said())
-		<-time.After(sparingEvery + time.Second)
+		<-time.After(every + time.Second)
 		synctest.Wait()
 		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=999 times=999`}, out.said())
 		log.Warn("message rejected", "reason", "malformed", "sequence", 1000)
 		log.Warn("message rejected", "reason", "foreign", "sequence", 8)
 		require.Equal(t, []string{`level=WARN msg="message rejected" reason=foreign sequence=8`}, out.said(), "it had stopped")
-		handler.kinds.close()
+		handler.Close()
 		require.Equal(t, []string{`level=WARN msg="message rejected" reason=malformed sequence=1000 times=1`}, out.said())
 		log.Info("at the end")
 		require.Equal(t, []string{`level=INFO msg="at the end"`}, out.said())

@@ -1,4 +1,4 @@
-package streams
+package broker
 
 import (
 	"context"
@@ -33,12 +33,12 @@ func (r *records) Handle(_ context.Context, record slog.Record) error {
 // Defect F9: a client that is denied a subject a thousand times wrote a thousand lines at level ERROR, with what it chose.
 func TestDenialsAreOneLineInAWhile(t *testing.T) {
 	kept := &records{}
-	log := newBrokerLog(slog.New(kept))
+	log := newServerLog(slog.New(kept))
 	for i := range 1000 {
 		log.Errorf("127.0.0.1:1 - cid:9 - %s Violation - Subject %q", "Publish", fmt.Sprint("x", i))
 	}
 	log.Errorf("disk \x1b[2J%s", "full")
-	log.lines.close()
+	log.lines.Close()
 	require.Len(t, kept.lines, 3)
 	require.Contains(t, kept.lines[0], `WARN broker refuses a client reason=Publish Violation line=127.0.0.1:1 - cid:9 - Publish Violation - Subject "x0"`)
 	require.Equal(t, `ERROR disk \x1b[2Jfull`, kept.lines[1])
@@ -50,7 +50,7 @@ func TestABrokerThatCannotListenSaysSoAtOnce(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, listener.Close()) })
-	config := DefaultBrokerConfig()
+	config := DefaultConfig()
 	config.StoreDir, config.Listen = t.TempDir(), listener.Addr().String()
 	lock, err := lockStore(config.StoreDir)
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestABrokerThatCannotListenSaysSoAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout/2)
 	defer cancel()
 	_, err = startLocked(ctx, config, lock, nil)
-	require.ErrorIs(t, err, ErrBroker)
+	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	require.ErrorContains(t, err, config.Listen)
 	require.NoError(t, ctx.Err())

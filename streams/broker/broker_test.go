@@ -1,7 +1,6 @@
-package streams_test
+package broker_test
 
 import (
-	"context"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -10,11 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -28,19 +27,19 @@ func TestBrokerSaysWhatToDo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for name, c := range map[string]struct {
-		change func(*streams.BrokerConfig)
+		change func(*broker.Config)
 		says   []string
 	}{
-		"port in use":         {func(c *streams.BrokerConfig) { c.Listen = taken }, []string{"listen " + taken, "address already in use", "choose another port"}},
-		"monitor port in use": {func(c *streams.BrokerConfig) { c.Monitor = taken }, []string{"monitor " + taken, "choose another port"}},
-		"store in use":        {func(c *streams.BrokerConfig) { c.StoreDir = first.StoreDir }, []string{first.StoreDir, "another broker", "choose another directory"}},
-		"store not writable":  {func(c *streams.BrokerConfig) { c.StoreDir = filepath.Join(file, "store") }, []string{"cannot be made", "choose a directory"}},
+		"port in use":         {func(c *broker.Config) { c.Listen = taken }, []string{"listen " + taken, "address already in use", "choose another port"}},
+		"monitor port in use": {func(c *broker.Config) { c.Monitor = taken }, []string{"monitor " + taken, "choose another port"}},
+		"store in use":        {func(c *broker.Config) { c.StoreDir = first.StoreDir }, []string{first.StoreDir, "another broker", "choose another directory"}},
+		"store not writable":  {func(c *broker.Config) { c.StoreDir = filepath.Join(file, "store") }, []string{"cannot be made", "choose a directory"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := streamtest.Config(t)
 			c.change(&config)
-			_, err := streams.StartBroker(t.Context(), config, nil)
-			require.ErrorIs(t, err, streams.ErrBroker)
+			_, err := broker.Start(t.Context(), config, nil)
+			require.ErrorIs(t, err, broker.ErrFailed)
 			for _, says := range c.says {
 				require.ErrorContains(t, err, says)
 			}
@@ -49,10 +48,10 @@ func TestBrokerSaysWhatToDo(t *testing.T) {
 }
 
 func TestBrokerConfigReportsEveryFault(t *testing.T) {
-	require.NoError(t, streams.DefaultBrokerConfig().Validate())
-	err := streams.BrokerConfig{
+	require.NoError(t, broker.DefaultConfig().Validate())
+	err := broker.Config{
 		Listen: "nowhere", Monitor: "127.0.0.1:http", MaxStoreBytes: -1,
-		TLS: streams.TLSConfig{Cert: "c"}, Cluster: streams.ClusterConfig{Name: "c"},
+		TLS: streams.TLSConfig{Cert: "c"}, Cluster: broker.ClusterConfig{Name: "c"},
 	}.Validate()
 	for _, says := range []string{
 		"store_dir: must name a directory", `listen: "nowhere": must be host:port`, `monitor: "127.0.0.1:http"`, "max_payload: 0: must be",
@@ -60,7 +59,7 @@ func TestBrokerConfigReportsEveryFault(t *testing.T) {
 	} {
 		require.ErrorContains(t, err, says)
 	}
-	open := streams.DefaultBrokerConfig()
+	open := broker.DefaultConfig()
 	open.Listen = "0.0.0.0:4222"
 	require.ErrorContains(t, open.Validate(), "allow_plain")
 	open.AllowPlain = true
@@ -119,7 +118,7 @@ func TestRecoveryIsNoWarning(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = out.Close() })
-	b, err := streams.StartBroker(t.Context(), config, slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	b, err := broker.Start(t.Context(), config, slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	require.NoError(t, err)
 	b.Shutdown()
 	log, err := os.ReadFile(out.Name())
@@ -140,40 +139,4 @@ func TestBrokerWithoutAPortTakesConnectionsOfItsProcess(t *testing.T) {
 	require.Empty(t, b.MonitorURL())
 	r := streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: b}))
 	require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(1, 0, 10, 0)))
-}
-
-func TestConnectWaitsForTheBroker(t *testing.T) {
-	config := streamtest.Config(t)
-	config.Listen = streamtest.FreeAddress(t)
-	url := "nats://" + config.Listen
-	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err := streams.Connect(short, streams.ConnectConfig{URL: url}, nil)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, url)
-	connected := make(chan *streams.Conn, 1)
-	go func() {
-		c, err := streams.Connect(t.Context(), streams.ConnectConfig{URL: url}, nil)
-		if err == nil {
-			connected <- c
-		}
-		close(connected)
-	}()
-	streamtest.StartIn(t, config)
-	c := <-connected
-	require.NotNil(t, c)
-	c.Close()
-	c.Close()
-	_, err = streams.Connect(t.Context(), streams.ConnectConfig{}, nil)
-	require.ErrorContains(t, err, "url: must name a broker")
-	_, err = streams.Connect(t.Context(), streams.ConnectConfig{URL: url, SeedFile: "absent"}, nil)
-	require.ErrorContains(t, err, "seed_file")
-}
-
-func TestOpenNeedsRoomOnTheBroker(t *testing.T) {
-	config := streamtest.Config(t)
-	config.MaxStoreBytes = 64 << 20
-	c := streamtest.Connect(t, streams.ConnectConfig{Broker: streamtest.StartIn(t, config)})
-	_, err := c.Open(t.Context(), "test", streams.DefaultTopology())
-	require.ErrorContains(t, err, "lower max_trajectory_bytes")
 }

@@ -10,26 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/streamtest"
 )
-
-// A broker that is killed while it makes the ticket stream leaves the stream without its checksum; then whatever was stored in
-// it was gone at each later start.
-func TestAStreamThatWasNotMadeWholeIsMadeAgain(t *testing.T) {
-	t.Parallel()
-	b := newLasting(t)
-	openWithLease(t, b.connect(t), time.Minute)
-	b.broker.Shutdown()
-	require.NoError(t, os.Remove(filepath.Join(b.config.StoreDir, "jetstream", "$G", "streams", "WEIR_test_TICKETS", "meta.sum")))
-	b.start(t)
-	r := openWithLease(t, b.connect(t), time.Minute)
-	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(1, 0)))
-	b.broker.Shutdown()
-	b.start(t)
-	counts, err := r.Counts(within(t))
-	require.NoError(t, err)
-	require.Equal(t, 1, counts.Tickets)
-}
 
 // The broker writes a description and its checksum one after the other, and passes over what it was killed between the two of:
 // each trainer that opened its run again had it write those of the buckets, and of the producers' consumer, for nothing.

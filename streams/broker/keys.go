@@ -1,4 +1,4 @@
-package streams
+package broker
 
 import (
 	"crypto/rand"
@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/weir-rl/weir/streams"
 )
 
 // KeyRing holds the public nkeys that may connect to a broker, by role. A role's private key, its seed, is a
@@ -20,7 +22,7 @@ type KeyRing struct {
 	// Runs are the runs that the roles may work in. Admin may do everything.
 	Runs []string
 	// Public maps a role to its user nkeys ("U..."). A role without one cannot connect.
-	Public map[Role][]string
+	Public map[streams.Role][]string
 
 	dir string
 	// secret lets a broker join the others of its cluster; "" where the directory holds none.
@@ -41,7 +43,7 @@ func CreateKeys(dir string, runs ...string) (*KeyRing, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create keys: %w", err)
 	}
-	for _, role := range Roles() {
+	for _, role := range streams.Roles() {
 		if err := createKey(dir, role); err != nil {
 			return nil, fmt.Errorf("create key of %s: %w", role, err)
 		}
@@ -60,7 +62,7 @@ func createSecret(dir string) error {
 	return os.WriteFile(path, []byte(rand.Text()+rand.Text()+"\n"), 0o600)
 }
 
-func createKey(dir string, role Role) error {
+func createKey(dir string, role streams.Role) error {
 	public := filepath.Join(dir, string(role)+publicSuffix)
 	if _, err := os.Stat(public); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -87,8 +89,8 @@ func createKey(dir string, role Role) error {
 
 // LoadKeys reads the public keys of a directory. A role whose file is absent cannot connect.
 func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
-	k := &KeyRing{Runs: runs, Public: make(map[Role][]string), dir: dir}
-	for _, role := range Roles() {
+	k := &KeyRing{Runs: runs, Public: make(map[streams.Role][]string), dir: dir}
+	for _, role := range streams.Roles() {
 		text, err := os.ReadFile(filepath.Join(dir, string(role)+publicSuffix))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -110,7 +112,7 @@ func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
 }
 
 // SeedFile is where the private key of a role is, when its directory is on this machine.
-func (k *KeyRing) SeedFile(role Role) string {
+func (k *KeyRing) SeedFile(role streams.Role) string {
 	if k.dir == "" {
 		return ""
 	}
@@ -124,16 +126,16 @@ func (k *KeyRing) Validate() error {
 		faults = append(faults, errors.New("keys: runs: must name the runs that the roles may work in"))
 	}
 	for _, run := range k.Runs {
-		if err := CheckRunName(run); err != nil {
+		if err := streams.CheckRunName(run); err != nil {
 			faults = append(faults, fmt.Errorf("keys: runs: %w", err))
 		}
 	}
 	if len(k.Public) == 0 {
 		faults = append(faults, errors.New("keys: no public key of any role"))
 	}
-	seen := make(map[string]Role)
+	seen := make(map[string]streams.Role)
 	for _, role := range slices.Sorted(maps.Keys(k.Public)) {
-		if !slices.Contains(Roles(), role) {
+		if !slices.Contains(streams.Roles(), role) {
 			faults = append(faults, fmt.Errorf("keys: %q: no such role", role))
 		}
 		for _, key := range k.Public[role] {

@@ -1,4 +1,4 @@
-package streams_test
+package broker_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
@@ -40,7 +41,7 @@ func (w *watchLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 
 // clusterOf starts brokers of one cluster on loopback and returns their configurations and what tells that one of them
 // refused a route.
-func clusterOf(t *testing.T, n int, change func(*streams.BrokerConfig)) (configs []streams.BrokerConfig, brokers []*streams.Broker, refused chan struct{}) {
+func clusterOf(t *testing.T, n int, change func(*broker.Config)) (configs []broker.Config, brokers []*broker.Broker, refused chan struct{}) {
 	t.Helper()
 	refused = make(chan struct{}, 1)
 	log := slog.New(&watchLog{want: regexp.MustCompile(`broker refuses a client`), seen: refused})
@@ -50,16 +51,16 @@ func clusterOf(t *testing.T, n int, change func(*streams.BrokerConfig)) (configs
 	}
 	for i := range n {
 		config := streamtest.Config(t)
-		config.Cluster = streams.ClusterConfig{
+		config.Cluster = broker.ClusterConfig{
 			Name: "test", Server: string(rune('a' + i)), Listen: routes[i][len("nats://"):], Routes: routes,
 		}
 		change(&config)
 		configs = append(configs, config)
 	}
-	started := make(chan *streams.Broker, n)
+	started := make(chan *broker.Broker, n)
 	for _, config := range configs {
 		go func() {
-			b, err := streams.StartBroker(t.Context(), config, log)
+			b, err := broker.Start(t.Context(), config, log)
 			if err != nil {
 				t.Error(err)
 			}
@@ -78,24 +79,24 @@ func clusterOf(t *testing.T, n int, change func(*streams.BrokerConfig)) (configs
 // Defect F3: a broker that joins a cluster is a client that may do everything. The honest brokers of each case form a
 // cluster and open a run; a stranger's, which has all that a client may have, is shut out and reaches no stream.
 func TestAStrangersBrokerDoesNotJoinTheCluster(t *testing.T) {
-	for name, protect := range map[string]func(*testing.T) (honest, stranger func(*streams.BrokerConfig)){
-		"by keys": func(t *testing.T) (honest, stranger func(*streams.BrokerConfig)) {
+	for name, protect := range map[string]func(*testing.T) (honest, stranger func(*broker.Config)){
+		"by keys": func(t *testing.T) (honest, stranger func(*broker.Config)) {
 			dir, other := filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "keys")
-			_, err := streams.CreateKeys(dir, "test") // before the brokers, which would each make their own
+			_, err := broker.CreateKeys(dir, "test") // before the brokers, which would each make their own
 			require.NoError(t, err)
-			keys := func(dir string) func(*streams.BrokerConfig) {
-				return func(c *streams.BrokerConfig) { c.KeysDir, c.KeysRuns = dir, []string{"test"} }
+			keys := func(dir string) func(*broker.Config) {
+				return func(c *broker.Config) { c.KeysDir, c.KeysRuns = dir, []string{"test"} }
 			}
 			return keys(dir), keys(other)
 		},
-		"by certificates": func(t *testing.T) (honest, stranger func(*streams.BrokerConfig)) {
+		"by certificates": func(t *testing.T) (honest, stranger func(*broker.Config)) {
 			ca, other := newAuthority(t), newAuthority(t)
-			return func(c *streams.BrokerConfig) { c.Cluster.TLS = ca.sign(t, c.Cluster.Server) },
-				func(c *streams.BrokerConfig) { c.Cluster.TLS = other.sign(t, "stranger") }
+			return func(c *broker.Config) { c.Cluster.TLS = ca.sign(t, c.Cluster.Server) },
+				func(c *broker.Config) { c.Cluster.TLS = other.sign(t, "stranger") }
 		},
-		"by the certificates of clients": func(t *testing.T) (honest, stranger func(*streams.BrokerConfig)) {
+		"by the certificates of clients": func(t *testing.T) (honest, stranger func(*broker.Config)) {
 			ca := newAuthority(t)
-			return func(c *streams.BrokerConfig) { c.TLS = ca.sign(t, c.Cluster.Server) }, func(*streams.BrokerConfig) {}
+			return func(c *broker.Config) { c.TLS = ca.sign(t, c.Cluster.Server) }, func(*broker.Config) {}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,13 +110,13 @@ func TestAStrangersBrokerDoesNotJoinTheCluster(t *testing.T) {
 			default:
 			}
 
-			for _, try := range []func(*streams.BrokerConfig){func(*streams.BrokerConfig) {}, stranger} {
+			for _, try := range []func(*broker.Config){func(*broker.Config) {}, stranger} {
 				evil := streamtest.Config(t)
-				evil.Cluster = streams.ClusterConfig{
+				evil.Cluster = broker.ClusterConfig{
 					Name: "test", Server: "evil", Listen: streamtest.FreeAddress(t), Routes: configs[0].Cluster.Routes,
 				}
 				try(&evil)
-				intruder, err := streams.StartBroker(t.Context(), evil, nil)
+				intruder, err := broker.Start(t.Context(), evil, nil)
 				require.NoError(t, err)
 				select {
 				case <-refused:
@@ -161,28 +162,28 @@ func TestAStrangersLeafNodeIsNotTaken(t *testing.T) {
 }
 
 func TestRoutesAreRefusedWithoutProtection(t *testing.T) {
-	cluster := func(change func(*streams.BrokerConfig)) error {
-		c := streams.DefaultBrokerConfig()
-		c.Cluster = streams.ClusterConfig{Name: "c", Server: "s", Listen: "127.0.0.1:6222", Routes: []string{"nats://127.0.0.1:6223"}}
+	cluster := func(change func(*broker.Config)) error {
+		c := broker.DefaultConfig()
+		c.Cluster = broker.ClusterConfig{Name: "c", Server: "s", Listen: "127.0.0.1:6222", Routes: []string{"nats://127.0.0.1:6223"}}
 		change(&c)
 		return c.Validate()
 	}
 	full := streams.TLSConfig{CA: "ca", Cert: "c", Key: "k"}
-	for says, change := range map[string]func(*streams.BrokerConfig){
-		`cluster.listen: "0.0.0.0:6222": other machines reach it`: func(c *streams.BrokerConfig) { c.Cluster.Listen = "0.0.0.0:6222" },
-		`cluster.listen: ":6222": other machines reach it`:        func(c *streams.BrokerConfig) { c.Cluster.Listen, c.KeysDir = ":6222", "keys" },
-		"cluster.tls: clients use TLS":                            func(c *streams.BrokerConfig) { c.TLS = streams.TLSConfig{Cert: "c", Key: "k"} },
-		"cluster.tls: ca, cert and key must be set together":      func(c *streams.BrokerConfig) { c.Cluster.TLS = streams.TLSConfig{Cert: "c", Key: "k"} },
-		`cluster.routes: "nowhere": must be nats://host:port`:     func(c *streams.BrokerConfig) { c.Cluster.Routes = []string{"nowhere"} },
-		`monitor: "0.0.0.0:8222": other machines reach its pages`: func(c *streams.BrokerConfig) { c.Monitor = "0.0.0.0:8222" },
+	for says, change := range map[string]func(*broker.Config){
+		`cluster.listen: "0.0.0.0:6222": other machines reach it`: func(c *broker.Config) { c.Cluster.Listen = "0.0.0.0:6222" },
+		`cluster.listen: ":6222": other machines reach it`:        func(c *broker.Config) { c.Cluster.Listen, c.KeysDir = ":6222", "keys" },
+		"cluster.tls: clients use TLS":                            func(c *broker.Config) { c.TLS = streams.TLSConfig{Cert: "c", Key: "k"} },
+		"cluster.tls: ca, cert and key must be set together":      func(c *broker.Config) { c.Cluster.TLS = streams.TLSConfig{Cert: "c", Key: "k"} },
+		`cluster.routes: "nowhere": must be nats://host:port`:     func(c *broker.Config) { c.Cluster.Routes = []string{"nowhere"} },
+		`monitor: "0.0.0.0:8222": other machines reach its pages`: func(c *broker.Config) { c.Monitor = "0.0.0.0:8222" },
 	} {
 		require.ErrorContains(t, cluster(change), says)
 	}
-	for _, change := range []func(*streams.BrokerConfig){
-		func(*streams.BrokerConfig) {},
-		func(c *streams.BrokerConfig) { c.TLS = full },
-		func(c *streams.BrokerConfig) { c.Cluster.Listen, c.Cluster.TLS = "0.0.0.0:6222", full },
-		func(c *streams.BrokerConfig) { c.Cluster.Listen, c.Monitor, c.AllowPlain = ":6222", ":8222", true },
+	for _, change := range []func(*broker.Config){
+		func(*broker.Config) {},
+		func(c *broker.Config) { c.TLS = full },
+		func(c *broker.Config) { c.Cluster.Listen, c.Cluster.TLS = "0.0.0.0:6222", full },
+		func(c *broker.Config) { c.Cluster.Listen, c.Monitor, c.AllowPlain = ":6222", ":8222", true },
 	} {
 		require.NoError(t, cluster(change))
 	}

@@ -1,0 +1,190 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+// Config says how the broker in this process runs.
+type Config struct {
+	// StoreDir holds the streams. It is made if absent, and belongs to one broker at a time.
+	StoreDir string `koanf:"store_dir"`
+	// Listen is host:port for clients; port 0 takes any free one. "" lets in only connections of this process.
+	Listen string `koanf:"listen"`
+	// Monitor is host:port of the HTTP monitoring pages, which show everybody who reaches them what the broker holds; "" has
+	// none. Off loopback it needs AllowPlain.
+	Monitor string `koanf:"monitor"`
+	// SyncAlways makes an acknowledged message one that is on disk. Without it a loss of power loses up to two
+	// minutes of them; the death of the process loses none either way.
+	SyncAlways bool `koanf:"sync_always"`
+	// MaxPayload bounds one message, in bytes; larger trajectories go in parts.
+	MaxPayload int `koanf:"max_payload"`
+	// MaxBufferedBytes bounds what one stream has received and not stored yet. Beyond it publishes are
+	// refused, and tried again by whoever sent them.
+	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
+	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: three quarters of what is free.
+	MaxStoreBytes int64 `koanf:"max_store_bytes"`
+	// TLS is required off loopback, unless AllowPlain is set.
+	TLS streams.TLSConfig `koanf:"tls"`
+	// AllowPlain lets Listen, Monitor and Cluster.Listen be addresses that other machines reach without TLS, for networks that
+	// are trusted or encrypted below.
+	AllowPlain bool `koanf:"allow_plain"`
+	// Cluster joins this broker with others; its zero value is a broker by itself.
+	Cluster ClusterConfig `koanf:"cluster"`
+	// KeysDir gives each role its own key and permissions: it holds the keys, see [CreateKeys], which are made at
+	// the first start. "" lets everybody do everything.
+	KeysDir string `koanf:"keys_dir"`
+	// KeysRuns are the runs that the roles may work in. `weir` adds its own run.
+	KeysRuns []string `koanf:"keys_runs"`
+	// Keys is used in the place of KeysDir when it is set.
+	Keys *KeyRing `koanf:"-"`
+}
+
+// ClusterConfig makes a broker one of several that replicate streams.
+type ClusterConfig struct {
+	// Name is the same on all of them; "" is no cluster.
+	Name string `koanf:"name"`
+	// Server is this broker's own name, unique in the cluster and the same after a restart.
+	Server string `koanf:"server"`
+	// Listen is host:port for the other brokers. Who is let in there may do everything: off loopback it needs TLS, unless
+	// AllowPlain is set, and where there are keys the secret of the cluster, "cluster.secret" in KeysDir, which all brokers must
+	// have the same.
+	Listen string `koanf:"listen"`
+	// Routes are nats://host:port of the others.
+	Routes []string `koanf:"routes"`
+	// TLS between the brokers: ca, cert and key, since each side shows the other a certificate. Its zero value takes the
+	// broker's own where that has all three. It is required where clients use TLS.
+	TLS streams.TLSConfig `koanf:"tls"`
+}
+
+// routeTLS is what the brokers of a cluster show one another; the zero value is no TLS.
+func (c Config) routeTLS() streams.TLSConfig {
+	if c.Cluster.TLS == (streams.TLSConfig{}) && c.TLS.Mutual() {
+		return c.TLS
+	}
+	return c.Cluster.TLS
+}
+
+// DefaultConfig is a single durable broker on loopback.
+func DefaultConfig() Config {
+	return Config{
+		StoreDir:         "weir-data/broker",
+		Listen:           "127.0.0.1:4222",
+		SyncAlways:       true,
+		MaxPayload:       8 << 20,
+		MaxBufferedBytes: 512 << 20,
+	}
+}
+
+// Validate reports every fault of the configuration.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.StoreDir == "" {
+		fault("store_dir: must name a directory")
+	}
+	for _, a := range []struct{ key, value string }{{"listen", c.Listen}, {"monitor", c.Monitor}, {"cluster.listen", c.Cluster.Listen}} {
+		if a.value == "" {
+			continue
+		}
+		if _, _, err := splitAddress(a.value); err != nil {
+			fault("%s: %q: %w", a.key, a.value, err)
+		}
+	}
+	if reachable(c.Listen) && !c.TLS.Enabled() && !c.AllowPlain {
+		fault("listen: %q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen)
+	}
+	if reachable(c.Monitor) && !c.AllowPlain {
+		fault("monitor: %q: other machines reach its pages, which ask for no key: name a loopback address, or set allow_plain", c.Monitor)
+	}
+	if c.MaxPayload < 64<<10 || c.MaxPayload > 64<<20 {
+		fault("max_payload: %d: must be from 64 KiB to 64 MiB", c.MaxPayload)
+	}
+	if c.MaxBufferedBytes < int64(c.MaxPayload) {
+		fault("max_buffered_bytes: %d: must be at least max_payload", c.MaxBufferedBytes)
+	}
+	if c.MaxStoreBytes < 0 {
+		fault("max_store_bytes: %d: must not be negative", c.MaxStoreBytes)
+	}
+	faults = append(faults, c.TLS.Faults("tls")...)
+	return errors.Join(append(faults, c.clusterFaults()...)...)
+}
+
+func (c Config) clusterFaults() []error {
+	if c.Cluster.Name == "" {
+		return nil
+	}
+	var faults []error
+	if c.Cluster.Server == "" || c.Cluster.Listen == "" {
+		faults = append(faults, errors.New("cluster: server and listen must be set with name"))
+	}
+	routes := c.routeTLS()
+	switch {
+	case routes.Enabled() && !routes.Mutual():
+		faults = append(faults, errors.New("cluster.tls: ca, cert and key must be set together: each broker shows the others a certificate"))
+	case !routes.Enabled() && c.TLS.Enabled():
+		faults = append(faults, errors.New("cluster.tls: clients use TLS, and who joins the cluster may do more than they: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or tls.ca"))
+	case !routes.Enabled() && reachable(c.Cluster.Listen) && !c.AllowPlain:
+		faults = append(faults, fmt.Errorf("cluster.listen: %q: other machines reach it: set cluster.tls.ca, cluster.tls.cert and cluster.tls.key, or allow_plain", c.Cluster.Listen))
+	}
+	for _, r := range c.Cluster.Routes {
+		if u, err := url.Parse(r); err != nil || u.Host == "" || u.User != nil {
+			faults = append(faults, fmt.Errorf("cluster.routes: %q: must be nats://host:port", r))
+		}
+	}
+	return faults
+}
+
+func splitAddress(address string) (host string, port int, err error) {
+	host, p, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("must be host:port: %w", err)
+	}
+	port, err = strconv.Atoi(p)
+	if err != nil || port < -1 || port > 65535 {
+		return "", 0, fmt.Errorf("port %q: must be a number from 0 to 65535", p)
+	}
+	return host, port, nil
+}
+
+// reachable is whether other machines reach an address to listen on; "" is none.
+func reachable(address string) bool {
+	host, _, err := splitAddress(address)
+	return err == nil && !isLoopback(host)
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// checkAddresses tries the ports before the server does, which would only say so in its log.
+func checkAddresses(ctx context.Context, config Config) error {
+	for _, a := range []struct{ key, value string }{{"listen", config.Listen}, {"monitor", config.Monitor}, {"cluster.listen", config.Cluster.Listen}} {
+		if a.value == "" {
+			continue
+		}
+		host, port, err := splitAddress(a.value)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrFailed, a.key, err)
+		}
+		if port <= 0 {
+			continue
+		}
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			return fmt.Errorf("%w: %s %s cannot be used: %w: stop what listens there (another broker?), or choose another port", ErrFailed, a.key, a.value, err)
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("%w: close probe of %s: %w", ErrFailed, a.value, err)
+		}
+	}
+	return nil
+}

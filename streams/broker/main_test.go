@@ -1,0 +1,9 @@
+package broker_test
+
+import (
+	"testing"
+
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+func TestMain(m *testing.M) { streamtest.Main(m) }
