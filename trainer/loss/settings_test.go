@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 func TestEachSettingHasItsRange(t *testing.T) {
@@ -42,4 +44,45 @@ func TestEachSettingHasItsRange(t *testing.T) {
 	require.ErrorContains(t, c.Validate(), "kl.horizon: ", "a target is followed over a horizon")
 	c.KL.Horizon = 1
 	require.NoError(t, c.Validate())
+}
+
+// What a loss is without options decides what a run is trained on: the values of the papers and of the authors' code.
+func TestTheDefaultsOfALossAreItsAuthors(t *testing.T) {
+	t.Parallel()
+	resolved := func(name string) Options {
+		o, err := Resolve(name, Options{})
+		require.NoError(t, err)
+		return o
+	}
+	o := resolved("ppo")
+	require.Equal(t, []any{OldProximal, 0.2, 0.2, 3.0}, []any{o.Old, o.ClipLow, o.ClipHigh, o.DualClip})
+	o = resolved("gspo")
+	require.Equal(t, []any{LevelSequenceToken, 3e-4, 4e-4, 10.0, SeqMeanTokenMean}, []any{o.Level, o.ClipLow, o.ClipHigh, o.LogRatioClamp, o.Aggregation.Mode})
+	o = resolved("cispo")
+	require.Equal(t, []any{OldBehaviour, float64(Off), 4.0}, []any{o.Old, o.ClipLow, o.ClipHigh})
+	o = resolved("m2po")
+	require.Equal(t, []any{OfProximal, 0.04}, []any{o.Correction.Of, o.Correction.M2Threshold})
+	for _, name := range []string{"dppo", "ipo", "ref_kl"} {
+		o = resolved(name)
+		require.Equal(t, []any{OldBehaviour, 1e-3}, []any{o.Old, o.KLTau}, name)
+	}
+	o = resolved("ipo")
+	require.Equal(t, []any{0.1, 0.1}, []any{o.MaskLow, o.MaskHigh})
+}
+
+func TestACriticsClipNeedsTheOldValues(t *testing.T) {
+	t.Parallel()
+	b := &Batch{Offsets: []int{0, 2}, Mask: []uint8{1, 1}, Values: []float64{1, 2}, Returns: []float64{0, 0}}
+	for clip, want := range map[float64]bool{0.5: true, 2: true, Off: false} {
+		v := DefaultValue()
+		v.Clip = clip
+		err := v.Add(b, &Result{})
+		if !want {
+			require.NoError(t, err, "nothing is clipped")
+			continue
+		}
+		var fault *stats.BatchError
+		require.ErrorAs(t, err, &fault, "clip %v", clip)
+		require.Equal(t, "OldValues", fault.Field)
+	}
 }
