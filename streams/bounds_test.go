@@ -50,15 +50,15 @@ func TestEventsAreBounded(t *testing.T) {
 func TestFullShardsNameTheSetting(t *testing.T) {
 	r, _ := openBounded(t, streamtest.Config(t), func(c *streams.Topology) { c.ShardsMaxBytes = 1 << 20 })
 	m, shards := streamtest.Weights("test", 0, make([]byte, 500_000))
-	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+	require.NoError(t, streamtest.PublishWeights(t.Context(), r, m, shards))
 	m, shards = streamtest.Weights("test", 1, bytes.Repeat([]byte{1}, 700_000))
-	err := r.PublishWeights(t.Context(), m, shards)
+	err := streamtest.PublishWeights(t.Context(), r, m, shards)
 	require.ErrorIs(t, err, streams.ErrShardsFull)
 	require.ErrorContains(t, err, "raise streams.shards_max_bytes")
 	latest, err := r.LatestManifest(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, latest.Version, "the version before stays whole")
-	_, err = r.Shard(t.Context(), latest.Shards[0])
+	_, err = streamtest.Shard(t.Context(), r, latest.Shards[0])
 	require.NoError(t, err)
 }
 
@@ -75,7 +75,7 @@ func TestAManifestThatTheBrokerDoesNotTakeStoresNothing(t *testing.T) {
 		m.Shards = append(m.Shards, one.Shards[0])
 		maps.Copy(shards, data)
 	}
-	err := r.PublishWeights(t.Context(), m, shards)
+	err := streamtest.PublishWeights(t.Context(), r, m, shards)
 	require.ErrorIs(t, err, streams.ErrTooLarge)
 	require.ErrorIs(t, r.ManifestFits(m), streams.ErrTooLarge)
 	for _, says := range []string{"600 shards", "trainer.publish.shard_bytes", "broker.max_payload"} {

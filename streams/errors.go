@@ -22,7 +22,7 @@ var (
 	ErrStreamTruncated = errors.New("stream was truncated")
 	// ErrDenied: the broker refuses this subject to this role.
 	ErrDenied = errors.New("permission denied")
-	// ErrLeaseEnded: Done, Return or Refuse was called on a lease before.
+	// ErrLeaseEnded: Done, Return or Release was called on a lease before.
 	ErrLeaseEnded = errors.New("lease already ended")
 	// ErrNotInFlight: a sequence was never returned by this feed, or is acked already.
 	ErrNotInFlight = errors.New("sequence is not in flight")

@@ -74,8 +74,8 @@ func TestWeightsGoThroughTheSmallestPayloadLimit(t *testing.T) {
 		data[i] = byte(i * i >> 8)
 	}
 	m, shards := streamtest.Weights("test", 1, data)
-	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
-	back, err := r.Shard(t.Context(), m.Shards[0])
+	require.NoError(t, streamtest.PublishWeights(t.Context(), r, m, shards))
+	back, err := streamtest.Shard(t.Context(), r, m.Shards[0])
 	require.NoError(t, err)
 	require.Equal(t, data, back)
 }

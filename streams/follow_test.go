@@ -30,7 +30,7 @@ func TestFollowersGoOnInStreamsMadeAnew(t *testing.T) {
 					return &schemas.Control{Run: "test", PolicyVersion: version}
 				}))
 				m, shards := streamtest.Weights("test", version, []byte{byte(version)})
-				require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+				require.NoError(t, streamtest.PublishWeights(t.Context(), r, m, shards))
 				require.NoError(t, r.Emit(t.Context(), &schemas.Event{
 					Run: "test", Type: schemas.EventWorkerJoined, At: time.Unix(1, 0).UTC(), Role: "producer", Worker: "w", Step: version,
 				}))

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Lease is the right to work on a ticket. It is kept alive until one of Done, Return, Release and Refuse has succeeded, or has
+// Lease is the right to work on a ticket. It is kept alive until one of Done, Return and Release has succeeded, or has
 // failed for a reason that trying again does not mend; exactly one of them must be called, unless the lease is lost. A
 // call that failed because its context ended may be made again.
 type Lease struct {
@@ -74,21 +74,6 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 		l.source.log.Warn("a ticket given back unworked counts as a delivery", "ticket", l.Ticket.ID, "err", err)
 	}
 	return l.Return(ctx, delay)
-}
-
-// Refuse gives the ticket up for good: it goes to REJECTED with the reason. The producer must close its sample
-// itself, by CloseGroup.
-func (l *Lease) Refuse(ctx context.Context, detail string) error {
-	if err := l.open(); err != nil {
-		return err
-	}
-	if err := l.source.run.reject(ctx, l.from, ReasonRefused, detail, l.msg.Data()); err != nil {
-		if ctx.Err() == nil {
-			l.close()
-		}
-		return err
-	}
-	return l.end(ctx, "+TERM "+string(ReasonRefused))
 }
 
 func (l *Lease) open() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -20,9 +21,7 @@ type naiveRun struct {
 	issued     map[string]bool // ever: an id is never stored a second time
 	queued     []string        // not leased, in no order
 	leased     map[string]*streams.Lease
-	withdrawn  map[string]*streams.Lease // leased when their group was withdrawn
 	deliveries map[string]int
-	refused    int
 
 	published []sent   // in the order of their first publish
 	next      int      // the index that the feed returns next
@@ -38,7 +37,7 @@ type sent struct {
 
 func (n *naiveRun) outstanding() int { return len(n.queued) + len(n.leased) }
 
-// Whatever the order of issue, take, done, return, refuse, withdraw, publish, ack, checkpoint, purge and restart: a
+// Whatever the order of issue, take, done, return, publish, ack, checkpoint, purge and restart: a
 // ticket is outstanding until its end and never twice, and a feed returns what was published, in order and once.
 func TestRunDoesWhatANaiveOneWould(t *testing.T) {
 	// Each check opens a run on a broker: a few are enough for one go. The flag asks for more.
@@ -64,23 +63,14 @@ func TestRunDoesWhatANaiveOneWould(t *testing.T) {
 		require.NoError(rt, err)
 		defer func() { feed.Close() }()
 		n := &naiveRun{
-			issued: make(map[string]bool), leased: make(map[string]*streams.Lease), withdrawn: make(map[string]*streams.Lease), deliveries: make(map[string]int),
+			issued: make(map[string]bool), leased: make(map[string]*streams.Lease), deliveries: make(map[string]int),
 		}
 		someLease := func(rt *rapid.T) (string, *streams.Lease) {
-			all := make(map[string]*streams.Lease)
-			var ids []string
-			for _, m := range []map[string]*streams.Lease{n.leased, n.withdrawn} {
-				for id, l := range m {
-					all[id] = l
-					ids = append(ids, id)
-				}
-			}
-			if len(ids) == 0 {
+			if len(n.leased) == 0 {
 				rt.Skip("no lease is open")
 			}
-			slices.Sort(ids)
-			id := rapid.SampledFrom(ids).Draw(rt, "lease")
-			return id, all[id]
+			id := rapid.SampledFrom(slices.Sorted(maps.Keys(n.leased))).Draw(rt, "lease")
+			return id, n.leased[id]
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"issue": func(rt *rapid.T) {
@@ -109,35 +99,12 @@ func TestRunDoesWhatANaiveOneWould(t *testing.T) {
 				id, l := someLease(rt)
 				require.NoError(rt, l.Done(ctx))
 				delete(n.leased, id)
-				delete(n.withdrawn, id)
 			},
 			"return": func(rt *rapid.T) {
 				id, l := someLease(rt)
 				require.NoError(rt, l.Return(ctx, 0))
-				if n.leased[id] != nil {
-					n.queued = append(n.queued, id)
-				}
+				n.queued = append(n.queued, id)
 				delete(n.leased, id)
-				delete(n.withdrawn, id)
-			},
-			"refuse": func(rt *rapid.T) {
-				id, l := someLease(rt)
-				require.NoError(rt, l.Refuse(ctx, "no"))
-				n.refused++
-				delete(n.leased, id)
-				delete(n.withdrawn, id)
-			},
-			"withdraw": func(rt *rapid.T) {
-				group := fmt.Sprintf("g%d-0", rapid.IntRange(0, 3).Draw(rt, "group"))
-				require.NoError(rt, r.WithdrawTickets(ctx, group))
-				of := func(id string) bool { return id[:len(group)] == group }
-				n.queued = slices.DeleteFunc(n.queued, of)
-				for id, l := range n.leased {
-					if of(id) {
-						n.withdrawn[id] = l
-						delete(n.leased, id)
-					}
-				}
 			},
 			"publish": func(rt *rapid.T) {
 				tokens := rapid.SampledFrom([]int{2, 100, 5000}).Draw(rt, "tokens")
@@ -187,7 +154,7 @@ func TestRunDoesWhatANaiveOneWould(t *testing.T) {
 				counts, err := r.Counts(ctx)
 				require.NoError(rt, err)
 				require.Equal(rt, n.outstanding(), counts.Tickets)
-				require.Equal(rt, n.refused, counts.Rejected)
+				require.Zero(rt, counts.Rejected)
 				require.Equal(rt, len(n.published)-n.position, counts.Trajectories)
 			},
 		})

@@ -91,13 +91,12 @@ func namesOf(run string) names {
 
 func (n names) prefix() string { return "weir." + n.run + "." }
 
-// ticketSubject carries the group and the sample, so that a ticket that cannot be read can still be closed,
-// a ticket that is outstanding cannot be issued again, and a group can be withdrawn.
+// ticketSubject carries the group and the sample, so that a ticket that cannot be read can still be closed, and
+// a ticket that is outstanding cannot be issued again.
 func (n names) ticketSubject(task, group string, sample int) string {
 	return n.prefix() + "tickets." + task + "." + group + "." + strconv.Itoa(sample)
 }
-func (n names) ticketSubjects() string           { return n.prefix() + "tickets.*.*.*" }
-func (n names) groupTickets(group string) string { return n.prefix() + "tickets.*." + group + ".*" }
+func (n names) ticketSubjects() string { return n.prefix() + "tickets.*.*.*" }
 
 // releasedKey is where RELEASED counts for a ticket, by its subject; "" for one that is not a ticket's.
 func (n names) releasedKey(ticket string) string {

@@ -32,7 +32,6 @@ func TestSubjects(t *testing.T) {
 	require.Equal(t, "weir.r.trajectories.7.p1", n.trajectorySubject(7, "p1"))
 	require.Equal(t, "weir.r.trajectories.none.p1", n.trajectorySubject(-1, "p1"))
 	require.Equal(t, "weir.r.tickets.echo.g1-0.3", n.ticketSubject("echo", "g1-0", 3))
-	require.Equal(t, "weir.r.tickets.*.g1-0.*", n.groupTickets("g1-0"))
 	require.Equal(t, "WEIR_r_TRAJECTORIES", n.trajectories)
 }
 

@@ -137,7 +137,6 @@ func (p *Permissions) allow(role Role, n names) {
 		p.read(n.trajectories, n.rejected, n.events, weights, shards)
 		p.publish(
 			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
-			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
 			// The one right to make consumers: docs/guarantees.md says what it is worth to a thief.
 			"$JS.API.CONSUMER.CREATE."+n.trajectories+".*", "$JS.API.CONSUMER.INFO."+n.trajectories+".*",
 			"$JS.API.CONSUMER.DELETE."+n.trajectories+".*", "$JS.API.CONSUMER.MSG.NEXT."+n.trajectories+".*",

@@ -28,7 +28,6 @@ const (
 	ReasonOversized Reason = "oversized" // it is larger than a reader is ready to hold
 	ReasonDuplicate Reason = "duplicate" // its trajectory was received before
 	ReasonPoisoned  Reason = "poisoned"  // every attempt at it failed
-	ReasonRefused   Reason = "refused"   // its producer cannot do it
 )
 
 // Headers of a rejected message.

@@ -123,36 +123,3 @@ func (r *Run) OutstandingTickets(ctx context.Context) (int, error) {
 	})
 	return n, err
 }
-
-// WithdrawTickets removes the tickets of a group that are not done, leased or not. A producer that has one
-// finds out by the run's control, and its Done does no harm.
-func (r *Run) WithdrawTickets(ctx context.Context, group string) error {
-	if err := CheckName("group", group); err != nil {
-		return err
-	}
-	if err := r.held(ctx); err != nil {
-		return fmt.Errorf("withdraw tickets of %s: %w", group, err)
-	}
-	name := r.names.tickets
-	return r.call(ctx, "withdraw tickets of "+group, name, func(ctx context.Context) error {
-		stream, err := r.js.Stream(ctx, name)
-		if err != nil {
-			return err
-		}
-		// One by one: a purge, even of other subjects, makes the broker forget which returned tickets are to be
-		// handed out again, so that they wait until their lease would have lapsed.
-		for next := uint64(1); ; next++ {
-			m, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.names.groupTickets(group)))
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if err := stream.DeleteMsg(ctx, m.Sequence); err != nil && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) && !hasCode(err, codeNoSequence) {
-				return err
-			}
-			next = m.Sequence
-		}
-	})
-}

@@ -76,16 +76,6 @@ func (r *Run) newWeights(config WeightsConfig) *Weights {
 	return w
 }
 
-// PublishWeights publishes whole weights through the broker: [Weights.Publish] with the default configuration.
-func (r *Run) PublishWeights(ctx context.Context, m *schemas.Manifest, shards map[string][]byte) error {
-	return r.newWeights(DefaultWeightsConfig()).Publish(ctx, m, shards)
-}
-
-// Shard reads the stored bytes of one shard from the broker and verifies them: [Weights.Shard].
-func (r *Run) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
-	return r.newWeights(DefaultWeightsConfig()).Shard(ctx, shard)
-}
-
 // Publish makes a policy version visible: first its shards, where they are not stored yet, then the manifest. shards
 // holds the bytes of each whole shard of m by its hash. As configured, deltas are stored instead where they are
 // smaller, and the manifest that readers see says so; m is not changed.

@@ -57,11 +57,11 @@ func TestAnInterruptedShardIsReadOn(t *testing.T) {
 		data[i] = byte(i * i >> 8)
 	}
 	m, shards := streamtest.Weights("test", 1, data)
-	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+	require.NoError(t, streamtest.PublishWeights(t.Context(), r, m, shards))
 	address, cuts := cutting(t, config.Listen, 3<<20)
 	far, err := streamtest.Connect(t, streams.ConnectConfig{URL: "nats://" + address}).Attach(t.Context(), "test")
 	require.NoError(t, err)
-	got, err := far.Shard(t.Context(), m.Shards[0])
+	got, err := streamtest.Shard(t.Context(), far, m.Shards[0])
 	require.NoError(t, err)
 	require.Equal(t, data, got)
 	require.GreaterOrEqual(t, cuts.Load(), int64(5), "the connection ended while it was read")
@@ -72,13 +72,13 @@ func TestAShardWithoutItsChunksIsCorrupt(t *testing.T) {
 	conn := streamtest.Conn(t)
 	r := streamtest.Open(t, conn)
 	m, shards := streamtest.Weights("test", 1, make([]byte, 3<<20))
-	require.NoError(t, r.PublishWeights(t.Context(), m, shards))
+	require.NoError(t, streamtest.PublishWeights(t.Context(), r, m, shards))
 	js, err := jetstream.New(conn.NATS())
 	require.NoError(t, err)
 	stream, err := js.Stream(t.Context(), "OBJ_WEIR_test_SHARDS")
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(t.Context(), 2))
-	_, err = r.Shard(t.Context(), m.Shards[0])
+	_, err = streamtest.Shard(t.Context(), r, m.Shards[0])
 	require.ErrorIs(t, err, streams.ErrCorruptShard)
 	require.ErrorContains(t, err, "its chunks are not all there")
 }
@@ -88,7 +88,7 @@ func TestAShardWithoutItsChunksIsCorrupt(t *testing.T) {
 func TestAnUnreadableManifestIsWrittenAnew(t *testing.T) {
 	for name, publish := range map[string]func(context.Context, *streams.Run, *schemas.Manifest, map[string][]byte) error{
 		"whole": func(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
-			return r.PublishWeights(ctx, m, shards)
+			return streamtest.PublishWeights(ctx, r, m, shards)
 		},
 		"shard by shard": func(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
 			w, err := r.Weights(streams.DefaultWeightsConfig())

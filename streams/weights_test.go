@@ -125,11 +125,11 @@ func TestPublishRefuses(t *testing.T) {
 	m, blobs := weightsOf(0, 2)
 	foreign := *m
 	foreign.Run = "other"
-	require.ErrorIs(t, f.run.PublishWeights(f.ctx, &foreign, blobs), schemas.ErrInvalid)
+	require.ErrorIs(t, publishWeights(f.ctx, f.run, &foreign, blobs), schemas.ErrInvalid)
 	missing := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[0].Hash]}
-	require.ErrorIs(t, f.run.PublishWeights(f.ctx, m, missing), ErrCorruptShard)
+	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, missing), ErrCorruptShard)
 	wrong := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[1].Hash], m.Shards[1].Hash: blobs[m.Shards[0].Hash]}
-	require.ErrorIs(t, f.run.PublishWeights(f.ctx, m, wrong), ErrCorruptShard)
+	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, wrong), ErrCorruptShard)
 	_, err := f.run.LatestManifest(f.ctx)
 	require.ErrorIs(t, err, ErrNoWeights)
 	_, err = f.run.Weights(WeightsConfig{})
@@ -142,14 +142,14 @@ func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
 	zombie := f.attach(t)
 	for v := range int64(3) {
 		m, blobs := weightsOf(v, 1)
-		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+		require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	}
 	old, blobs := weightsOf(1, 1)
-	require.NoError(t, zombie.PublishWeights(f.ctx, old, blobs), "what is published already is no harm")
+	require.NoError(t, publishWeights(f.ctx, zombie, old, blobs), "what is published already is no harm")
 	for _, version := range []int64{0, 1, 2} {
 		other, blobs := weightsOf(9, 1)
 		other.Version = version
-		require.ErrorIs(t, zombie.PublishWeights(f.ctx, other, blobs), ErrFenced)
+		require.ErrorIs(t, publishWeights(f.ctx, zombie, other, blobs), ErrFenced)
 	}
 	latest, err := f.run.LatestManifest(f.ctx)
 	require.NoError(t, err)
@@ -162,7 +162,7 @@ func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
 			for v := int64(3); v < 12; v++ {
 				m, blobs := weightsOf(v+int64(100*i), 1)
 				m.Version = v
-				if err := run.PublishWeights(f.ctx, m, blobs); err != nil && !errors.Is(err, ErrFenced) {
+				if err := publishWeights(f.ctx, run, m, blobs); err != nil && !errors.Is(err, ErrFenced) {
 					t.Error(err)
 				}
 			}
@@ -174,7 +174,7 @@ func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
 	require.Equal(t, int64(11), history[0].Version)
 	require.True(t, slices.IsSortedFunc(history, func(a, b *schemas.Manifest) int { return int(b.Version - a.Version) }))
 	require.Len(t, slices.CompactFunc(history, func(a, b *schemas.Manifest) bool { return a.Version == b.Version }), len(history))
-	_, err = f.run.Shard(f.ctx, history[0].Shards[0])
+	_, err = shardOf(f.ctx, f.run, history[0].Shards[0])
 	require.NoError(t, err)
 }
 
@@ -189,7 +189,7 @@ func TestAManifestIsVisibleOnlyWhenAllItsShardsAre(t *testing.T) {
 		done <- reader.FollowWeights(ctx, func(m *schemas.Manifest) error {
 			seen = append(seen, m.Version)
 			for _, s := range m.Shards {
-				if _, err := reader.Shard(f.ctx, s); err != nil {
+				if _, err := shardOf(f.ctx, reader, s); err != nil {
 					return err
 				}
 			}
@@ -201,7 +201,7 @@ func TestAManifestIsVisibleOnlyWhenAllItsShardsAre(t *testing.T) {
 	}()
 	for v := range int64(15) {
 		m, blobs := weightsOf(v, 3)
-		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+		require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	}
 	require.NoError(t, <-done)
 	require.True(t, slices.IsSorted(seen))
@@ -211,7 +211,7 @@ func TestAManifestIsVisibleOnlyWhenAllItsShardsAre(t *testing.T) {
 func TestTheVersionsThatFnSeesOnlyRise(t *testing.T) {
 	f := newFixture(t, false)
 	m, blobs := weightsOf(0, 1)
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	ctx, cancel := context.WithCancel(f.ctx)
 	entered, release := make(chan struct{}), make(chan struct{})
 	var seen []int64
@@ -232,7 +232,7 @@ func TestTheVersionsThatFnSeesOnlyRise(t *testing.T) {
 	<-entered
 	for v := int64(1); v <= 5; v++ {
 		m, blobs := weightsOf(v, 1)
-		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+		require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	}
 	// A watch that began now has heard of the five; the first one has too, or hears of the rest later.
 	_, err := f.run.LatestManifest(f.ctx)
@@ -249,26 +249,26 @@ func TestTheVersionsThatFnSeesOnlyRise(t *testing.T) {
 func TestTooSlowForAVersionGoesOnToTheNewest(t *testing.T) {
 	f := newFixture(t, false)
 	m, blobs := weightsOf(0, 1)
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	ctx, cancel := context.WithCancel(f.ctx)
 	err := f.run.FollowWeights(ctx, func(m *schemas.Manifest) error {
 		if m.Version == 0 {
 			for v := int64(1); v <= 4; v++ {
 				next, blobs := weightsOf(v, 1)
-				require.NoError(t, f.run.PublishWeights(f.ctx, next, blobs))
+				require.NoError(t, publishWeights(f.ctx, f.run, next, blobs))
 			}
 		}
 		if m.Version == 4 {
 			cancel()
 		}
-		_, err := f.run.Shard(f.ctx, m.Shards[0])
+		_, err := shardOf(f.ctx, f.run, m.Shards[0])
 		return err
 	})
 	require.NoError(t, err)
 
 	gone, _ := weightsOf(0, 1)
 	err = f.run.FollowWeights(f.ctx, func(*schemas.Manifest) error {
-		_, err := f.run.Shard(f.ctx, gone.Shards[0])
+		_, err := shardOf(f.ctx, f.run, gone.Shards[0])
 		return err
 	})
 	require.ErrorIs(t, err, ErrNoShard, "no newer version: the shard is missing for good")
@@ -374,18 +374,18 @@ func TestEveryLoadedByteWasVerifiedAgainstTheManifest(t *testing.T) {
 	t.Run("broker", func(t *testing.T) {
 		f := newFixture(t, false)
 		m, blobs := weightsOf(0, 1)
-		require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+		require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 		store, err := f.run.js.ObjectStore(f.ctx, f.run.names.shards)
 		require.NoError(t, err)
 		bad := bytes.Clone(blobs[m.Shards[0].Hash])
 		bad[7]++
 		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad)
 		require.NoError(t, err)
-		_, err = f.run.Shard(f.ctx, m.Shards[0])
+		_, err = shardOf(f.ctx, f.run, m.Shards[0])
 		require.ErrorIs(t, err, ErrCorruptShard)
 		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad[:9])
 		require.NoError(t, err)
-		_, err = f.run.Shard(f.ctx, m.Shards[0])
+		_, err = shardOf(f.ctx, f.run, m.Shards[0])
 		require.ErrorIs(t, err, ErrCorruptShard)
 	})
 	t.Run("delta of other weights", func(t *testing.T) {
@@ -413,8 +413,8 @@ func TestLargeShard(t *testing.T) {
 	}
 	m, _ := weightsOf(0, 1)
 	m.Shards[0] = schemas.Shard{Hash: sha(data), FullHash: sha(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, map[string][]byte{sha(data): data}))
-	got, err := f.run.Shard(f.ctx, m.Shards[0])
+	require.NoError(t, publishWeights(f.ctx, f.run, m, map[string][]byte{sha(data): data}))
+	got, err := shardOf(f.ctx, f.run, m.Shards[0])
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(data, got))
 }
@@ -422,7 +422,7 @@ func TestLargeShard(t *testing.T) {
 func TestWeightsOutliveTheBroker(t *testing.T) {
 	f := newFixture(t, true)
 	m, blobs := weightsOf(0, 1)
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	ctx, cancel := context.WithCancel(f.ctx)
 	versions := make(chan int64, 10)
 	done := make(chan error, 1)
@@ -436,7 +436,7 @@ func TestWeightsOutliveTheBroker(t *testing.T) {
 	require.Equal(t, int64(0), <-versions)
 	f.restart(t)
 	m, blobs = weightsOf(1, 1)
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, blobs))
+	require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	require.Equal(t, int64(1), <-versions)
 	cancel()
 	require.NoError(t, <-done)
@@ -487,11 +487,11 @@ func TestObjectWithoutItsChunksIsCorrupt(t *testing.T) {
 	hash := sha(data)
 	m, _ := weightsOf(0, 1)
 	m.Shards[0] = schemas.Shard{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
-	require.NoError(t, f.run.PublishWeights(f.ctx, m, map[string][]byte{hash: data}))
+	require.NoError(t, publishWeights(f.ctx, f.run, m, map[string][]byte{hash: data}))
 	stream, err := f.run.js.Stream(f.ctx, objectShards{run: f.run}.stream())
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(f.ctx, 2))
-	_, err = f.run.Shard(f.ctx, m.Shards[0])
+	_, err = shardOf(f.ctx, f.run, m.Shards[0])
 	require.ErrorIs(t, err, ErrCorruptShard)
 }
 

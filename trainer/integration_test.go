@@ -43,7 +43,7 @@ func produce(ctx context.Context, run *streams.Run, name string, eta int) error 
 			return err
 		}
 		if w.weights[m.Version] == nil {
-			data, err := run.Shard(ctx, m.Shards[0])
+			data, err := streamtest.Shard(ctx, run, m.Shards[0])
 			if err != nil {
 				return err
 			}

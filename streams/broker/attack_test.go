@@ -222,7 +222,7 @@ func prepare(t *testing.T, l *locked, admin *streams.Conn) {
 		require.NoError(t, tell(t.Context(), l.admin, &schemas.Control{Run: "test", Eta: eta, At: time.Unix(1, 0).UTC()}))
 	}
 	manifest, shards := streamtest.Weights("test", 0, []byte("weights"))
-	require.NoError(t, l.admin.PublishWeights(t.Context(), manifest, shards))
+	require.NoError(t, streamtest.PublishWeights(t.Context(), l.admin, manifest, shards))
 	require.NoError(t, l.admin.Issue(t.Context(), streamtest.Ticket(1, 0), streamtest.Ticket(1, 1)))
 	require.NoError(t, l.admin.Publish(t.Context(), streamtest.Trajectory(1, 0, 9, 0)))
 	require.NoError(t, l.admin.Emit(t.Context(), &schemas.Event{Run: "test", Type: schemas.EventWorkerJoined, Role: "producer", Worker: "p", At: time.Unix(1, 0).UTC()}))

@@ -68,6 +68,9 @@ func sampler(version int32, after func(i int) error) Handler {
 	}
 }
 
+// withKeepAlive sets how long a call of an engine is silent before an empty chunk is sent for it.
+func withKeepAlive(d time.Duration) Option { return func(s *server) { s.keepAlive = d } }
+
 // serving starts an engine in a connection of its own and returns how to stop it.
 func (f *fixture) serving(t *testing.T, engine string, h Handler, opts ...Option) (stop func()) {
 	t.Helper()
@@ -234,7 +237,7 @@ func TestWhateverDiesInBetweenTheTokensAreThoseThatOneEngineWouldHaveSampledEach
 					}
 					return nil
 				})(ctx, req, emit)
-			}, WithKeepAlive(time.Hour))
+			}, withKeepAlive(time.Hour))
 			g := NewClient(f.attach(t), ClientOptions{Silence: time.Second})
 			defer g.Close()
 			req := request("e2", 9)
@@ -318,7 +321,7 @@ func TestSlowEngineIsKeptAlive(t *testing.T) {
 	f.serving(t, "engine-a", func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 		<-release
 		return sampler(0, nil)(ctx, req, emit)
-	}, WithKeepAlive(5*time.Millisecond), WithMaxCalls(1))
+	}, withKeepAlive(5*time.Millisecond), WithMaxCalls(1))
 	g := NewClient(f.run, ClientOptions{Silence: time.Second, Retries: 1})
 	defer g.Close()
 	var wg sync.WaitGroup

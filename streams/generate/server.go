@@ -25,31 +25,21 @@ type Handler func(ctx context.Context, req *schemas.GenerateRequest, emit func(*
 // Option changes how [Serve] serves.
 type Option func(*server)
 
+// The usual bounds of an engine.
+const (
+	defaultCalls = 1024
+	// maxQueued bounds the calls that wait for a handler; the next call is told to go elsewhere.
+	maxQueued = 4096
+	// keepAlive is how long a call is silent before an empty chunk is sent for it. Callers give an engine up after
+	// [ClientOptions.Silence], which must be some times longer.
+	keepAlive = time.Second
+)
+
 // WithMaxCalls bounds the calls that are in a handler at once. Zero or less is the default, 1024.
 func WithMaxCalls(n int) Option {
 	return func(s *server) {
 		if n > 0 {
 			s.maxCalls = n
-		}
-	}
-}
-
-// WithMaxQueued bounds the calls that wait for a handler; one more is told to go elsewhere. Zero or less is the
-// default, 4096.
-func WithMaxQueued(n int) Option {
-	return func(s *server) {
-		if n > 0 {
-			s.maxQueued = n
-		}
-	}
-}
-
-// WithKeepAlive sets how long a call may say nothing before an empty chunk is sent for it. Zero or less is the
-// default, 1 s. Callers give an engine up after [ClientOptions.Silence], which must be some times longer.
-func WithKeepAlive(d time.Duration) Option {
-	return func(s *server) {
-		if d > 0 {
-			s.keepAlive = d
 		}
 	}
 }
@@ -66,7 +56,6 @@ type server struct {
 	handle    Handler
 	forget    func(string)
 	maxCalls  int
-	maxQueued int
 	keepAlive time.Duration
 
 	slots chan struct{}
@@ -84,7 +73,7 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 		return err
 	}
 	s := &server{
-		run: run, engine: engine, handle: h, maxCalls: 1024, maxQueued: 4096, keepAlive: time.Second,
+		run: run, engine: engine, handle: h, maxCalls: defaultCalls, keepAlive: keepAlive,
 		calls: make(map[string]*serverCall),
 	}
 	for _, opt := range opts {
@@ -96,7 +85,7 @@ func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Optio
 
 func (s *server) serve(ctx context.Context) error {
 	// One channel for all three subscriptions keeps a caller's cancel behind its request.
-	in := make(chan *nats.Msg, s.maxQueued)
+	in := make(chan *nats.Msg, maxQueued)
 	subs, err := s.subscribe(in)
 	defer s.leave(subs, in)
 	if err != nil {
@@ -206,7 +195,7 @@ func (s *server) begin(ctx context.Context, m *nats.Msg) {
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
-	full := len(s.calls) >= s.maxCalls+s.maxQueued
+	full := len(s.calls) >= s.maxCalls+maxQueued
 	taken := s.calls[name] != nil
 	if !full && !taken {
 		s.calls[name] = c
@@ -219,7 +208,7 @@ func (s *server) begin(ctx context.Context, m *nats.Msg) {
 	}
 	if full {
 		c.cancel()
-		c.end(&schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", s.maxQueued), Retry: true, Busy: true})
+		c.end(&schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", maxQueued), Retry: true, Busy: true})
 		return
 	}
 	s.wg.Go(func() {

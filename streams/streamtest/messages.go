@@ -1,12 +1,14 @@
 package streamtest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // Ticket is a valid ticket of run "test".
@@ -58,6 +60,24 @@ func Weights(run string, version int64, data []byte) (*schemas.Manifest, map[str
 		TokenizerHash: hashOf(nil), DType: "float32", PublishedAt: time.Unix(version, 0).UTC(),
 		Shards: []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}, map[string][]byte{hash: data}
+}
+
+// PublishWeights publishes whole shards, by hash, through the broker.
+func PublishWeights(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
+	w, err := r.Weights(streams.DefaultWeightsConfig())
+	if err != nil {
+		return err
+	}
+	return w.Publish(ctx, m, shards)
+}
+
+// Shard reads the stored bytes of a shard from the broker and verifies them.
+func Shard(ctx context.Context, r *streams.Run, shard schemas.Shard) ([]byte, error) {
+	w, err := r.Weights(streams.DefaultWeightsConfig())
+	if err != nil {
+		return nil, err
+	}
+	return w.Shard(ctx, shard)
 }
 
 func hashOf(data []byte) string {

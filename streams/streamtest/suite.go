@@ -35,7 +35,6 @@ func Run(t *testing.T, start func(testing.TB) Target) {
 		{"an unreadable ticket closes its sample", ticketMalformed},
 		{"a ticket that nobody survives is closed", ticketPoisoned},
 		{"outstanding tickets are bounded", ticketBound},
-		{"a group's tickets are withdrawn", ticketWithdraw},
 		{"a trajectory is stored once and read as it was", trajectoryOnce},
 		{"a trajectory of 100k tokens passes", trajectoryLarge},
 		{"a full stream makes its source wait", trajectoryFull},
@@ -245,15 +244,8 @@ func ticketOwner(b *bench) {
 	require.ErrorIs(b, first.Return(b.ctx, 0), streams.ErrLeaseEnded)
 	require.NoError(b, r.Issue(b.ctx, ticket), "done within the window")
 	b.becomes(r, 1)
-	require.NoError(b, second.Refuse(b.ctx, "no such\ntool"))
+	require.NoError(b, second.Done(b.ctx))
 	b.becomes(r, 0)
-	refused := b.rejected(r)
-	require.Len(b, refused, 1)
-	require.Equal(b, streams.ReasonRefused, refused[0].Reason)
-	require.Equal(b, "no such tool", refused[0].Detail)
-	got := new(schemas.Ticket)
-	require.NoError(b, schemas.Unmarshal(refused[0].Data, got))
-	require.Equal(b, second.Ticket, got)
 }
 
 func ticketReturn(b *bench) {
@@ -369,32 +361,20 @@ func ticketBound(b *bench) {
 	require.Equal(b, 2, b.outstanding(r))
 }
 
-func ticketWithdraw(b *bench) {
-	r := b.open(nil)
-	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0), b.ticket(1, 1), b.ticket(2, 0)))
-	require.NoError(b, r.WithdrawTickets(b.ctx, "g1-0"))
-	require.Equal(b, 1, b.outstanding(r))
-	l := b.take(b.source(r, streams.TicketOptions{}))
-	require.Equal(b, "g2-0-0", l.Ticket.ID)
-	require.NoError(b, r.WithdrawTickets(b.ctx, "g2-0"))
-	require.NoError(b, l.Done(b.ctx))
-	require.ErrorIs(b, r.WithdrawTickets(b.ctx, "*"), streams.ErrName)
-}
-
 func followers(b *bench) {
 	r := b.open(nil)
 	stop := errors.New("seen")
 	_, err := r.LatestManifest(b.ctx)
 	require.ErrorIs(b, err, streams.ErrNoWeights)
 	manifest, shards := Weights(b.name, 0, []byte("weights"))
-	require.NoError(b, r.PublishWeights(b.ctx, manifest, shards))
+	require.NoError(b, PublishWeights(b.ctx, r, manifest, shards))
 	var got *schemas.Manifest
 	require.ErrorIs(b, r.FollowWeights(b.ctx, func(m *schemas.Manifest) error {
 		got = m
 		return stop
 	}), stop)
 	require.Equal(b, int64(0), got.Version)
-	data, err := r.Shard(b.ctx, got.Shards[0])
+	data, err := Shard(b.ctx, r, got.Shards[0])
 	require.NoError(b, err)
 	require.Equal(b, []byte("weights"), data)
 

@@ -28,7 +28,7 @@ func (b *bench) seat(r *streams.Run, from *streams.Position) *streams.Seat {
 func (b *bench) steer(r *streams.Run, version int64) []error {
 	manifest, shards := Weights(b.name, version, []byte{byte(version)})
 	return []error{
-		r.PublishWeights(b.ctx, manifest, shards),
+		PublishWeights(b.ctx, r, manifest, shards),
 		r.UpdateControl(b.ctx, func(*schemas.Control) *schemas.Control {
 			return &schemas.Control{Run: b.name, PolicyVersion: version, At: time.Unix(version, 0).UTC()}
 		}),
@@ -66,7 +66,6 @@ func seatTaken(b *bench) {
 	for _, err := range b.steer(zombie.Run(), 1) {
 		require.ErrorIs(b, err, streams.ErrFenced)
 	}
-	require.ErrorIs(b, zombie.Run().WithdrawTickets(b.ctx, "g0-0"), streams.ErrFenced)
 	require.ErrorIs(b, feed.Purge(b.ctx, 0), streams.ErrFenced)
 	require.ErrorIs(b, feed.Ack(b.ctx, held.Sequence), streams.ErrFenced)
 	_, err := zombie.Run().Feed(b.ctx, streams.FeedOptions{})
