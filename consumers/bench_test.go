@@ -2,7 +2,6 @@ package consumers
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,16 +38,16 @@ func BenchmarkStep(b *testing.B) {
 	cfg := DefaultConfig()
 	model := fakeConfig()
 	model.VocabSize, model.MaxPositions = 16, 1<<30
-	e := NewEngine(cfg, func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
-		NewMetrics(nil), slog.New(slog.DiscardHandler))
+	e := NewBatcher(cfg, func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
+		nil)
 	sw, err := e.prepare(Snapshot{Config: model, Weights: fakeWeights(0)})
 	require.NoError(b, err)
 	e.enqueue(sw)
-	turn := func() {
-		_, err := e.turn(b.Context())
+	step := func() {
+		_, err := e.step(b.Context())
 		require.NoError(b, err)
 	}
-	turn()
+	step()
 	req := &schemas.GenerateRequest{Tokens: []int32{1, 2, 3}, MaxTokens: 256, Temperature: 1}
 	calls := make([]*call, 64)
 	b.ReportAllocs()
@@ -59,7 +58,7 @@ func BenchmarkStep(b *testing.B) {
 				calls[i], _ = e.submit(b.Context(), req)
 			}
 		}
-		turn()
+		step()
 		steps++
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(64*steps), "ns/token")

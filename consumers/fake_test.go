@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"log/slog"
 	"math"
 	"slices"
 	"testing"
@@ -206,22 +205,21 @@ func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) *schemas
 	}
 }
 
-// rig is an engine over a fake decoder, stepped by hand.
+// rig is a Batcher over a fake decoder, stepped by hand.
 type rig struct {
-	*Engine
+	*Batcher
 	dec *fakeDecoder
 }
 
 func newRig(cfg Config, blind bool) *rig {
 	r := &rig{dec: &fakeDecoder{slots: map[gpu.Slot][]entry{}, blind: blind}}
-	cfg.Name = "engine"
-	r.Engine = NewEngine(cfg, func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+	r.Batcher = NewBatcher(cfg, func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 		if c.VocabSize != fakeVocab {
 			return nil, errors.New("wrong config")
 		}
 		r.dec.o, r.dec.weights = o, w.Tensors[0].Data[0]
 		return r.dec, nil
-	}, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	}, nil)
 	return r
 }
 
@@ -246,7 +244,7 @@ func (r *rig) start(tb testing.TB, req *schemas.GenerateRequest) *call {
 func (r *rig) finish(tb testing.TB, c *call) *schemas.GenerateChunk {
 	tb.Helper()
 	for range 10_000 {
-		busy, err := r.turn(tb.Context())
+		busy, err := r.step(tb.Context())
 		require.NoError(tb, err)
 		c.mu.Lock()
 		done := c.out.Done
@@ -276,7 +274,7 @@ func newReady(tb testing.TB, cfg Config, blind bool) *rig {
 	r := newRig(cfg, blind)
 	_, err := r.offer(0)
 	require.NoError(tb, err)
-	_, err = r.turn(tb.Context())
+	_, err = r.step(tb.Context())
 	require.NoError(tb, err)
 	require.Equal(tb, int64(0), r.Version())
 	return r

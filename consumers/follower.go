@@ -2,20 +2,14 @@ package consumers
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -26,30 +20,28 @@ type ManifestSource interface {
 	FollowWeights(ctx context.Context, f func(*schemas.Manifest) error) error
 }
 
-// WeightLoader is where a version's bytes come from; streams.Weights is one.
-type WeightLoader interface {
-	// Load reads the whole safetensors bytes of each of m's shards, verified by their hashes.
-	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)
-}
-
-// Swapper takes decoded weights; Engine is one.
+// Swapper takes decoded weights; a [Sampler] does.
 type Swapper interface {
 	Swap(ctx context.Context, s Snapshot) (Swapped, error)
 }
 
-// Follower keeps a Swapper at the newest policy version. It fetches, verifies and decodes before it swaps. A version
-// that is bad is logged with its reason and left, and the old weights stay; one that could not be fetched is tried
-// again until it is there or a newer one is. One goroutine runs it.
+// Follower keeps a Swapper at the newest policy version. It fetches, verifies and decodes a version before it swaps. A version
+// that is bad is logged with the reason and refused, and the old weights stay; a version that could not be fetched is fetched
+// again until it is there or a newer version is. One goroutine runs it.
 type Follower struct {
 	Manifests ManifestSource
 	Weights   WeightLoader
 	Swapper   Swapper
-	// Applied is told of each version that came into use; nil tells nobody.
+	// TokenizerHash is that of the first version, as in its manifest; "" takes the first version as it is. Every later version must
+	// have the tokenizer of the version in use.
+	TokenizerHash string
+	// Applied is called after each version that came into use, when it is not nil.
 	Applied func(context.Context, Applied)
+	// Metrics may be nil, which counts nothing that anybody sees; Log may be nil, which logs nothing.
 	Metrics *Metrics
 	Log     *slog.Logger
 
-	current *schemas.Manifest // the one in use
+	current *schemas.Manifest // of the version in use
 }
 
 // Applied is a version that came into use.
@@ -65,14 +57,15 @@ type Applied struct {
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
-	// corruptTries is how often a version is read whose bytes are not those of its manifest: what is wrong may be the way, or
-	// a replica, and not the version.
+	// corruptTries is how often a version is read whose bytes are not those of its manifest: the fault may lie in the connection
+	// or in a replica, and not in the version.
 	corruptTries = 4
 )
 
 // Run follows until ctx ends or the source fails.
 func (f *Follower) Run(ctx context.Context) error {
-	// newest holds the latest manifest not yet looked at; an older one gives way to it.
+	f.Metrics, f.Log = orUnseen(f.Metrics), orDiscard(f.Log)
+	// newest holds the latest manifest that was not looked at; a newer manifest takes its place.
 	newest := make(chan *schemas.Manifest, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.watch(ctx, newest) })
@@ -89,7 +82,7 @@ func (f *Follower) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// watch keeps the newest manifest in its channel. One that cannot be read is refused, and the watch goes on.
+// watch keeps the newest manifest in its channel. It refuses a manifest that cannot be read, and goes on.
 func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) error {
 	var refused string
 	for {
@@ -102,7 +95,7 @@ func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) err
 			return nil
 		})
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // what ended the source is that ctx did
+			return nil //nolint:nilerr // the source ended because ctx did
 		}
 		switch {
 		case err == nil:
@@ -124,7 +117,7 @@ func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) err
 	}
 }
 
-// unreadable is whether an error is about a message, and not about how it travels.
+// unreadable says whether an error is about a message, and not about its transport.
 func unreadable(err error) bool {
 	for _, fault := range []error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid} {
 		if errors.Is(err, fault) {
@@ -167,7 +160,11 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		return nil
 	}
 	started := time.Now()
-	s, err := f.fetch(ctx, m)
+	tokenizer := f.TokenizerHash
+	if f.current != nil {
+		tokenizer = f.current.TokenizerHash
+	}
+	s, err := Fetch(ctx, f.Weights, m, tokenizer)
 	if err != nil {
 		return err
 	}
@@ -181,60 +178,12 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 	}
 	f.Metrics.fetchSeconds.Observe(a.Fetch.Seconds())
 	f.Metrics.prepareSeconds.Observe(a.Prepare.Seconds())
+	f.Metrics.swapSeconds.Observe(a.Pause.Seconds())
+	f.Metrics.swaps.Inc()
+	f.Metrics.applied.Set(float64(m.Version))
 	f.Log.Debug("applied weights", "policy_version", m.Version, "fetch", a.Fetch, "prepare", a.Prepare, "pause", a.Pause, "lag", a.Lag)
 	if f.Applied != nil {
 		f.Applied(ctx, a)
 	}
 	return nil
-}
-
-// fetch turns a manifest into weights. What is wrong with the manifest or a shard wraps ErrBadWeights.
-func (f *Follower) fetch(ctx context.Context, m *schemas.Manifest) (Snapshot, error) {
-	s := Snapshot{Version: m.Version, Weights: &gpu.Weights{}}
-	bad := func(format string, args ...any) (Snapshot, error) {
-		return Snapshot{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
-	}
-	if got := hexHash(m.Config); got != m.ConfigHash {
-		return bad("the model configuration has hash %s, the manifest says %s", got, m.ConfigHash)
-	}
-	if f.current != nil && f.current.TokenizerHash != m.TokenizerHash {
-		return bad("they are of tokenizer %s, those in use of %s", m.TokenizerHash, f.current.TokenizerHash)
-	}
-	if err := json.Unmarshal(m.Config, &s.Config); err != nil {
-		return bad("read the model configuration: %w", err)
-	}
-	if err := s.Config.Validate(); err != nil {
-		return bad("%w", err)
-	}
-	files, err := f.Weights.Load(ctx, m)
-	switch {
-	case errors.Is(err, streams.ErrCorruptShard):
-		return bad("%w", err)
-	case err != nil:
-		return Snapshot{}, err
-	}
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	shards := make([]*gpu.Weights, len(files))
-	for i := range files {
-		group.Go(func() (err error) {
-			if shards[i], err = safetensors.Decode(files[i]); err != nil {
-				return fmt.Errorf("decode shard %d: %w", i, err)
-			}
-			files[i] = nil // a whole copy of the bytes is not kept beside the decoded weights
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return bad("%w", err)
-	}
-	for _, w := range shards {
-		s.Weights.Tensors = append(s.Weights.Tensors, w.Tensors...)
-	}
-	return s, nil
-}
-
-func hexHash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -86,13 +86,13 @@ func (s *fakeWeightSource) manifest(tb testing.TB, version int64) *schemas.Manif
 	config, err := json.Marshal(fakeConfig())
 	require.NoError(tb, err)
 	return &schemas.Manifest{
-		Run: "run", Version: version, Base: schemas.NoBase, Config: config, ConfigHash: hexHash(config),
-		TokenizerHash: hexHash(nil), DType: "float32", PublishedAt: time.Now(),
-		Shards: []schemas.Shard{{Hash: hexHash(data), FullHash: hexHash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
+		Run: "run", Version: version, Base: schemas.NoBase, Config: config, ConfigHash: Hash(config),
+		TokenizerHash: Hash(nil), DType: "float32", PublishedAt: time.Now(),
+		Shards: []schemas.Shard{{Hash: Hash(data), FullHash: Hash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
 }
 
-// followRig is a follower of a fake source over an engine with a fake decoder, both running.
+// followRig is a follower of a fake source over a Batcher with a fake decoder, both running.
 type followRig struct {
 	*rig
 	source  *fakeWeightSource
@@ -104,11 +104,13 @@ type followRig struct {
 
 func newFollowRig(t *testing.T) *followRig {
 	t.Helper()
-	f := &followRig{rig: newRig(smallConfig(), false), source: newFakeWeightSource(), log: &bytes.Buffer{}, applied: make(chan Applied, 16)}
-	f.metrics = f.Engine.metrics
-	runEngine(t, f.rig)
+	f := &followRig{
+		rig: newRig(smallConfig(), false), source: newFakeWeightSource(), log: &bytes.Buffer{}, applied: make(chan Applied, 16),
+		metrics: orUnseen(nil),
+	}
+	runBatcher(t, f.rig)
 	follower := &Follower{
-		Manifests: f.source, Weights: f.source, Swapper: f.Engine, Metrics: f.metrics,
+		Manifests: f.source, Weights: f.source, Swapper: f.Batcher, Metrics: f.metrics,
 		Applied: func(_ context.Context, a Applied) { f.applied <- a },
 		Log:     slog.New(slog.NewTextHandler(f.log, nil)),
 	}
@@ -152,22 +154,22 @@ func TestFollowerRefusesBadVersionsAndKeepsTheOld(t *testing.T) {
 		name, why string
 		spoil     func(*fakeWeightSource, *schemas.Manifest)
 	}{
-		{"config hash", "the model configuration has hash", func(_ *fakeWeightSource, m *schemas.Manifest) { m.ConfigHash = hexHash(nil) }},
+		{"config hash", "the model configuration has hash", func(_ *fakeWeightSource, m *schemas.Manifest) { m.ConfigHash = Hash(nil) }},
 		{"config json", "read the model configuration", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			m.Config = []byte("{")
-			m.ConfigHash = hexHash(m.Config)
+			m.ConfigHash = Hash(m.Config)
 		}},
 		{"config values", "must be positive", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			m.Config = []byte("{}")
-			m.ConfigHash = hexHash(m.Config)
+			m.ConfigHash = Hash(m.Config)
 		}},
 		{"another model", "where the one in use is", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			c := fakeConfig()
 			c.NumLayers = 7
 			m.Config, _ = json.Marshal(c)
-			m.ConfigHash = hexHash(m.Config)
+			m.ConfigHash = Hash(m.Config)
 		}},
-		{"tokenizer", "they are of tokenizer", func(_ *fakeWeightSource, m *schemas.Manifest) { m.TokenizerHash = hexHash([]byte{1}) }},
+		{"tokenizer", "they are of tokenizer", func(_ *fakeWeightSource, m *schemas.Manifest) { m.TokenizerHash = Hash([]byte{1}) }},
 		{"corrupt", "corrupt shard", func(s *fakeWeightSource, _ *schemas.Manifest) {
 			s.errors[1] = slices.Repeat([]error{fmt.Errorf("load: %w", streams.ErrCorruptShard)}, 100)
 		}},

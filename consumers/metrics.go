@@ -1,24 +1,37 @@
 package consumers
 
 import (
+	"fmt"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
-// Metrics are what an inference consumer counts.
+// Metrics are the collectors of an inference consumer. Their names begin with weir_inference_.
 type Metrics struct {
-	sampled, prefilled, cacheHits, recomputed, evictions prometheus.Counter
-	running, waiting, idle, applied                      prometheus.Gauge
-	batchSize, batchTokens, stepSeconds                  prometheus.Histogram
-	swapSeconds, fetchSeconds, prepareSeconds            prometheus.Histogram
-	calls                                                *prometheus.CounterVec
-	refused                                              prometheus.Counter
-	swaps                                                prometheus.Counter
+	// Of any Sampler.
+	sampled                                   prometheus.Counter
+	calls                                     *prometheus.CounterVec
+	refused, swaps                            prometheus.Counter
+	applied                                   prometheus.Gauge
+	swapSeconds, fetchSeconds, prepareSeconds prometheus.Histogram
+	// sampler is what the gauges of calls and slots ask; nil before Run has begun.
+	sampler atomic.Pointer[Sampler]
+
+	// Of a Batcher.
+	prefilled, cacheHits, recomputed, evictions prometheus.Counter
+	batchSize, batchTokens, stepSeconds         prometheus.Histogram
 }
 
-// NewMetrics registers the metrics; a nil Registerer registers them nowhere.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	f := promauto.With(reg)
+// NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
+// already.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{}
+	own := prometheus.NewRegistry()
+	f := promauto.With(own)
 	counter := func(name, help string) prometheus.Counter {
 		return f.NewCounter(prometheus.CounterOpts{Name: "weir_inference_" + name, Help: help})
 	}
@@ -28,32 +41,58 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return f.NewHistogram(prometheus.HistogramOpts{Name: "weir_inference_" + name, Help: help, Buckets: buckets})
 	}
-	m := &Metrics{
-		sampled:    counter("tokens_total", "Tokens sampled."),
-		prefilled:  counter("prefill_tokens_total", "Context tokens put through the model, not counting those sampled in the same call."),
-		cacheHits:  counter("cache_hit_tokens_total", "Context tokens found in the cache of an earlier call of the episode."),
-		recomputed: counter("recomputed_tokens_total", "Cached tokens of running calls that a weight swap cleared."),
-		evictions:  counter("cache_evictions_total", "Idle episodes whose cache was given to another."),
-		refused:    counter("weights_refused_total", "Weight versions that were refused; the log says why."),
-		swaps:      counter("swaps_total", "Weight versions applied."),
-		running:    gauge("running", "Calls that are generating."),
-		waiting:    gauge("waiting", "Calls that wait for a slot."),
-		idle:       gauge("idle_slots", "Slots that hold the cache of an episode with no call."),
-		applied:    gauge("applied_version", "Policy version in use; -1 before the first."),
-		batchSize:  histogram("batch_size", "Sequences in a step.", prometheus.ExponentialBuckets(1, 2, 11)),
-		batchTokens: histogram("batch_tokens", "Tokens put through the model in a step.",
-			prometheus.ExponentialBuckets(1, 2, 14)),
-		stepSeconds: histogram("step_seconds", "Duration of a step.", prometheus.ExponentialBuckets(1e-5, 2, 20)),
-		swapSeconds: histogram("swap_seconds", "How long generation paused for a weight swap.",
-			prometheus.ExponentialBuckets(1e-6, 4, 12)),
-		fetchSeconds: histogram("weights_fetch_seconds", "Fetching, verifying and decoding a weight version, while generation went on.",
-			prometheus.ExponentialBuckets(1e-3, 4, 10)),
-		prepareSeconds: histogram("weights_prepare_seconds", "Checking a weight version and laying it out for the decoder, while generation went on.",
-			prometheus.ExponentialBuckets(1e-4, 4, 10)),
-		calls: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_inference_calls_total", Help: "Calls ended, by why: stop_token, length, error or cancelled.",
-		}, []string{"stop"}),
+	load := func(name, help string, value func(Load) int) {
+		f.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_inference_" + name, Help: help}, func() float64 {
+			if s := m.sampler.Load(); s != nil {
+				return float64(value((*s).Load()))
+			}
+			return 0
+		})
+	}
+	load("running", "Calls that are generating.", func(l Load) int { return l.Running })
+	load("waiting", "Calls that wait for a slot.", func(l Load) int { return l.Waiting })
+	load("idle_slots", "Slots that hold the cache of an episode with no call.", func(l Load) int { return l.Idle })
+	m.sampled = counter("tokens_total", "Tokens sampled.")
+	m.prefilled = counter("prefill_tokens_total", "Context tokens put through the model, not counting those sampled in the same call.")
+	m.cacheHits = counter("cache_hit_tokens_total", "Context tokens found in the cache of an earlier call of the episode.")
+	m.recomputed = counter("recomputed_tokens_total", "Cached tokens of running calls that a weight swap cleared.")
+	m.evictions = counter("cache_evictions_total", "Idle episodes whose cache was given to another.")
+	m.refused = counter("weights_refused_total", "Weight versions that were refused; the log says why.")
+	m.swaps = counter("swaps_total", "Weight versions applied.")
+	m.applied = gauge("applied_version", "Policy version in use; -1 before the first.")
+	m.batchSize = histogram("batch_size", "Sequences in a step.", prometheus.ExponentialBuckets(1, 2, 11))
+	m.batchTokens = histogram("batch_tokens", "Tokens put through the model in a step.",
+		prometheus.ExponentialBuckets(1, 2, 14))
+	m.stepSeconds = histogram("step_seconds", "Duration of a step.", prometheus.ExponentialBuckets(1e-5, 2, 20))
+	m.swapSeconds = histogram("swap_seconds", "How long generation paused for a weight swap.",
+		prometheus.ExponentialBuckets(1e-6, 4, 12))
+	m.fetchSeconds = histogram("weights_fetch_seconds", "Fetching, verifying and decoding a weight version, while generation went on.",
+		prometheus.ExponentialBuckets(1e-3, 4, 10))
+	m.prepareSeconds = histogram("weights_prepare_seconds", "Checking a weight version and laying it out for the decoder, while generation went on.",
+		prometheus.ExponentialBuckets(1e-4, 4, 10))
+	m.calls = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_inference_calls_total", Help: "Calls ended, by why: stop_token, length, error or cancelled.",
+	}, []string{"stop"})
+	for _, stop := range []schemas.GenerateStop{schemas.GenerateStopToken, schemas.GenerateLength, schemas.GenerateError, cancelled} {
+		m.calls.WithLabelValues(string(stop))
 	}
 	m.applied.Set(-1)
+	if registerer == nil {
+		return m, nil
+	}
+	if err := registerer.Register(own); err != nil {
+		return nil, fmt.Errorf("register inference metrics: %w", err)
+	}
+	return m, nil
+}
+
+// cancelled is the stop of a call that its caller gave up.
+const cancelled = "cancelled"
+
+// orUnseen is m, or collectors that are registered nowhere.
+func orUnseen(m *Metrics) *Metrics {
+	if m == nil {
+		m, _ = NewMetrics(nil) // nothing can be registered twice
+	}
 	return m
 }

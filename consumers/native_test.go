@@ -3,7 +3,6 @@ package consumers
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 
@@ -68,8 +67,8 @@ func TestInvariantNativeBatchingChangesNoToken(t *testing.T) {
 	}
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Slots, cfg.StepTokenBudget, cfg.Swap = "engine", 6, 16, SwapRecompute
-	e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
-	runEngine(t, &rig{Engine: e})
+	e := NewBatcher(cfg, native.Backend{}.NewDecoder, nil)
+	runBatcher(t, &rig{Batcher: e})
 	_, err := e.Swap(t.Context(), weights[0])
 	require.NoError(t, err)
 
@@ -117,15 +116,15 @@ func BenchmarkNative(b *testing.B) {
 	s := nativeSnapshot(b, 0)
 	b.Run("engine", func(b *testing.B) {
 		cfg := DefaultConfig()
-		e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+		e := NewBatcher(cfg, native.Backend{}.NewDecoder, nil)
 		sw, err := e.prepare(s)
 		require.NoError(b, err)
 		e.enqueue(sw)
-		turn := func() {
-			_, err := e.turn(context.Background())
+		step := func() {
+			_, err := e.step(context.Background())
 			require.NoError(b, err)
 		}
-		turn()
+		step()
 		calls := make([]*call, batch)
 		var sampled int
 		for b.Loop() {
@@ -136,7 +135,7 @@ func BenchmarkNative(b *testing.B) {
 					})
 				}
 			}
-			turn()
+			step()
 			sampled += batch
 		}
 		b.ReportMetric(float64(sampled)/b.Elapsed().Seconds(), "tokens/s")

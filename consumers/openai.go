@@ -24,7 +24,8 @@ type Tokenizer interface {
 	Decode(ids []int32) string
 }
 
-// Generator serves generate calls; Engine is one.
+// Generator serves generate calls: the part of a [Sampler] that the HTTP server needs. A Generator that is a [Streamer] too streams
+// each token when it is sampled.
 type Generator interface {
 	Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
 	// Version is -1 until there are weights.
@@ -45,12 +46,12 @@ type OpenAI struct {
 }
 
 // NewOpenAI makes the handler's parts; cfg must be valid. template turns a chat into the text that is encoded; nil is
-// JoinMessages.
+// JoinMessages, a nil log logs nothing.
 func NewOpenAI(cfg OpenAIConfig, g Generator, t Tokenizer, template func([]Message) string, log *slog.Logger) *OpenAI {
 	if template == nil {
 		template = JoinMessages
 	}
-	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: log}
+	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: orDiscard(log)}
 }
 
 // Handler routes the requests.

@@ -59,15 +59,10 @@ func newAnswer(prefix string) *answer {
 	return &answer{id: prefix + hex.EncodeToString(id), created: time.Now().Unix()}
 }
 
-// streamer is a Generator that can give each token as it is sampled.
-type streamer interface {
-	Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
-}
-
 // generate fills a and gives each piece to emit.
 func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
 	generate := o.generator.Generate
-	if each, ok := o.generator.(streamer); ok && p.stream {
+	if each, ok := o.generator.(Streamer); ok && p.stream {
 		generate = each.Stream
 	}
 	return generate(ctx, p.req, func(c *schemas.GenerateChunk) error {

@@ -45,12 +45,12 @@ func (numbers) Decode(ids []int32) string {
 func api(t *testing.T, cfg OpenAIConfig, ready bool) http.Handler {
 	t.Helper()
 	r := newRig(smallConfig(), false)
-	runEngine(t, r)
+	runBatcher(t, r)
 	if ready {
 		_, err := r.Swap(t.Context(), fakeSnapshot(3))
 		require.NoError(t, err)
 	}
-	return NewOpenAI(cfg, r.Engine, numbers{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	return NewOpenAI(cfg, r.Batcher, numbers{}, nil, slog.New(slog.DiscardHandler)).Handler()
 }
 
 func post(t *testing.T, h http.Handler, path, body string) *httptest.ResponseRecorder {
@@ -448,10 +448,10 @@ func (tags) Decode(ids []int32) string { return strings.Repeat("<search>", len(i
 func TestTagsInAnswersAreNotEscaped(t *testing.T) {
 	t.Parallel()
 	r := newRig(smallConfig(), false)
-	runEngine(t, r)
+	runBatcher(t, r)
 	_, err := r.Swap(t.Context(), fakeSnapshot(3))
 	require.NoError(t, err)
-	h := NewOpenAI(defaultAPI(), r.Engine, tags{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	h := NewOpenAI(defaultAPI(), r.Batcher, tags{}, nil, slog.New(slog.DiscardHandler)).Handler()
 	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2}`).Body.String(), `"text":"<search><search>"`)
 	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2,"stream":true}`).Body.String(), `<search>`)
 }
@@ -480,7 +480,7 @@ func TestAStreamGivesEachTokenAsItIsSampled(t *testing.T) {
 		c, refused := r.submitInChunks(t.Context(), ask("a", 1, 2), chunk)
 		require.Nil(t, refused)
 		for len(c.notify) == 0 {
-			_, err := r.turn(t.Context())
+			_, err := r.step(t.Context())
 			require.NoError(t, err)
 		}
 		return len(c.take().Tokens)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/schemas"
@@ -31,45 +30,49 @@ func (r onRun) ServeGenerate(ctx context.Context, engine string, h generate.Hand
 	return generate.Serve(ctx, r.Run, engine, h, opts...)
 }
 
-// Deps are what Run is given.
+// Deps are what Run works with.
 type Deps struct {
 	// Run is the run's name, for events.
 	Run    string
 	Stream Stream
 	// Weights reads a version's bytes, from the broker or a shared folder.
 	Weights WeightLoader
-	// NewDecoder makes the decoder once the first manifest has told the model's configuration.
-	NewDecoder NewDecoder
+	// Sampler generates; a [Batcher] does so in this process. Run calls its Run.
+	Sampler Sampler
 	// Tokenizer is needed for OpenAI.Listen alone.
 	Tokenizer Tokenizer
 	// ChatTemplate turns the messages of a chat into text; nil is JoinMessages.
 	ChatTemplate func([]Message) string
-	// Registerer takes the metrics; nil registers none.
-	Registerer prometheus.Registerer
-	// Ready is told nil when the first weights are in use; nil tells nobody.
+	// Metrics counts what the consumer does; nil counts nothing that anybody sees.
+	Metrics *Metrics
+	// Ready is called with nil when the first weights are in use, and with an error when the consumer drains; it may be nil.
 	Ready func(error)
-	Log   *slog.Logger
+	// Log may be nil, which logs nothing.
+	Log *slog.Logger
 }
 
 // Run follows the weights and serves generate calls until ctx ends. It takes calls only once the first weights are in
 // use. When ctx ends, calls of the stream are handed over at once: their callers go on elsewhere with what was sampled.
-// Callers over HTTP cannot, so theirs may run on for Config.DrainTimeout.
+// Callers over HTTP cannot, so theirs may run on for Config.DrainTimeout. It fails where cfg or d is at fault, or where
+// nothing can be sampled or served any more.
 func Run(ctx context.Context, cfg Config, d Deps) error {
+	if err := errors.Join(cfg.Validate(), d.complete()); err != nil {
+		return fmt.Errorf("inference: %w", err)
+	}
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("inference")
 	}
-	metrics := NewMetrics(d.Registerer)
-	engine := NewEngine(cfg, d.NewDecoder, metrics, d.Log)
-	server, err := listenOpenAI(NewOpenAI(cfg.OpenAI, engine, d.Tokenizer, d.ChatTemplate, d.Log))
+	calls := newGate(d.Sampler, d.Metrics)
+	server, err := listenOpenAI(NewOpenAI(cfg.OpenAI, calls, d.Tokenizer, d.ChatTemplate, d.Log))
 	if err != nil {
 		return err
 	}
-	// The engine outlives ctx by the time it takes to drain.
+	// The sampler outlives ctx by the time that it takes to drain.
 	hard, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	first := make(chan struct{})
 	follower := &Follower{
-		Manifests: d.Stream, Weights: d.Weights, Swapper: engine, Metrics: metrics, Log: d.Log,
+		Manifests: d.Stream, Weights: d.Weights, Swapper: d.Sampler, Metrics: d.Metrics, Log: d.Log,
 		Applied: func(ctx context.Context, a Applied) {
 			select {
 			case <-first:
@@ -81,9 +84,9 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 	}
 
 	group, soft := errgroup.WithContext(ctx)
-	group.Go(func() error { return engine.Run(hard) })
+	group.Go(func() error { return d.Sampler.Run(hard) })
 	group.Go(func() error { return follower.Run(soft) })
-	// What the engine ends when its time is up still has to be answered.
+	// Calls that the sampler ends when its time is up still have to be answered.
 	group.Go(func() error { return server.Run(soft, cfg.DrainTimeout+lastAnswers) })
 	group.Go(func() error {
 		select {
@@ -91,21 +94,17 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 			return nil
 		case <-first:
 		}
-		if d.Ready != nil {
-			d.Ready(nil)
-		}
-		d.Log.Info("serving generate calls", "engine", cfg.Name, "policy_version", engine.Version())
-		return serve(soft, cfg, d.Stream, engine)
+		d.Ready(nil)
+		d.Log.Info("serving generate calls", "engine", cfg.Name, "policy_version", d.Sampler.Version())
+		return d.serve(soft, cfg, calls)
 	})
 	group.Go(func() error {
 		<-soft.Done()
 		defer stop()
-		if d.Ready != nil {
-			d.Ready(errors.New("draining"))
-		}
+		d.Ready(errors.New("draining"))
 		grace, cancel := context.WithTimeout(hard, cfg.DrainTimeout)
 		defer cancel()
-		if err := engine.Drain(grace); err != nil {
+		if err := calls.drain(grace); err != nil {
 			d.Log.Warn("ending calls that still run", "engine", cfg.Name, "err", err)
 		}
 		return nil
@@ -113,13 +112,37 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 	return group.Wait()
 }
 
-// lastAnswers is how long the answers to HTTP calls that were ended may take to go out.
+// complete fills in what may be left out, and reports what may not.
+func (d *Deps) complete() error {
+	if d.Stream == nil || d.Weights == nil || d.Sampler == nil {
+		return errors.New("Deps need a Stream, Weights and a Sampler")
+	}
+	d.Metrics, d.Log = orUnseen(d.Metrics), orDiscard(d.Log)
+	d.Metrics.sampler.Store(&d.Sampler)
+	if d.Ready == nil {
+		d.Ready = func(error) {}
+	}
+	return nil
+}
+
+// orDiscard is log, or a logger that logs nothing.
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+// lastAnswers is how long the answers to ended HTTP calls may take to go out.
 const lastAnswers = 2 * time.Second
 
-// serve answers the stream's calls with the engine. The engine's own queue bounds those that wait.
-func serve(ctx context.Context, cfg Config, stream Stream, engine *Engine) error {
-	err := stream.ServeGenerate(ctx, cfg.Name, engine.Generate,
-		generate.WithMaxCalls(cfg.running()+cfg.Queue), generate.WithForget(engine.Forget))
+// serve answers the stream's calls with the sampler, whose own queue bounds the calls that wait.
+func (d Deps) serve(ctx context.Context, cfg Config, calls *gate) error {
+	options := []generate.Option{generate.WithMaxCalls(cfg.running() + cfg.Queue)}
+	if f, ok := d.Sampler.(Forgetter); ok {
+		options = append(options, generate.WithForget(f.Forget))
+	}
+	err := d.Stream.ServeGenerate(ctx, cfg.Name, calls.Generate, options...)
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serve generate calls as %s: %w", cfg.Name, err)
 	}

@@ -37,10 +37,10 @@ func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
 	require.NoError(t, err)
 	config, err := json.Marshal(s.Config)
 	require.NoError(t, err)
-	shard := schemas.Shard{Hash: hexHash(data), FullHash: hexHash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
+	shard := schemas.Shard{Hash: Hash(data), FullHash: Hash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
 	require.NoError(t, weights.Publish(t.Context(), &schemas.Manifest{
 		Run: "test", Version: s.Version, Base: schemas.NoBase, Shards: []schemas.Shard{shard}, Config: config,
-		ConfigHash: hexHash(config), TokenizerHash: hexHash(nil), DType: "float32", PublishedAt: time.Now(),
+		ConfigHash: Hash(config), TokenizerHash: Hash(nil), DType: "float32", PublishedAt: time.Now(),
 	}, map[string][]byte{shard.Hash: data}))
 }
 
@@ -81,12 +81,14 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	cfg.Name, cfg.Swap = "engine", SwapRecompute
 	cfg.OpenAI.Listen = freePort(t)
 	ready, registry := make(chan error, 8), prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, cfg, Deps{
-			Run: "test", Stream: OnRun(run), Weights: weights, NewDecoder: native.Backend{}.NewDecoder, Tokenizer: numbers{},
-			Registerer: registry, Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
+			Run: "test", Stream: OnRun(run), Weights: weights, Sampler: NewBatcher(cfg, native.Backend{}.NewDecoder, metrics),
+			Tokenizer: numbers{}, Metrics: metrics, Ready: func(err error) { ready <- err },
 		})
 	}()
 	applied := make(chan int64, 8)
@@ -208,13 +210,13 @@ func TestRunDrainsHTTPCalls(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
+				newDecoder := func(_ gpu.Config, _ *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+					dec.o = o
+					return dec, nil
+				}
 				done <- Run(ctx, cfg, Deps{
 					Run: "test", Stream: fakeStream{source}, Weights: source, Tokenizer: numbers{},
-					NewDecoder: func(_ gpu.Config, _ *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
-						dec.o = o
-						return dec, nil
-					},
-					Ready: func(err error) { ready <- err }, Log: slog.New(slog.DiscardHandler),
+					Sampler: NewBatcher(cfg, newDecoder, nil), Ready: func(err error) { ready <- err },
 				})
 			}()
 			source.manifests <- source.manifest(t, 0)
@@ -265,11 +267,11 @@ func BenchmarkOverTheStream(b *testing.B) {
 	run := streamtest.Open(b, streamtest.Conn(b))
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Slots = "engine", 320
-	e := NewEngine(cfg, native.Backend{}.NewDecoder, NewMetrics(nil), slog.New(slog.DiscardHandler))
+	e := NewBatcher(cfg, native.Backend{}.NewDecoder, nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	var group errgroup.Group
 	group.Go(func() error { return e.Run(ctx) })
-	group.Go(func() error { return serve(ctx, cfg, OnRun(run), e) })
+	group.Go(func() error { return Deps{Stream: OnRun(run), Sampler: e}.serve(ctx, cfg, newGate(e, orUnseen(nil))) })
 	_, err := e.Swap(b.Context(), nativeSnapshot(b, 0))
 	require.NoError(b, err)
 	generator := generate.NewClient(run, generate.ClientOptions{})
@@ -307,9 +309,67 @@ func TestRunNamesAPortInUse(t *testing.T) {
 	defer l.Close()
 	cfg := DefaultConfig()
 	cfg.OpenAI.Listen = l.Addr().String()
-	var log bytes.Buffer
-	deps := Deps{Tokenizer: numbers{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	source := newFakeWeightSource()
+	deps := Deps{Stream: fakeStream{source}, Weights: source, Sampler: NewBatcher(cfg, nil, nil), Tokenizer: numbers{}}
 	require.ErrorContains(t, Run(t.Context(), cfg, deps), "address already in use; choose another openai.listen")
 	deps.Tokenizer = nil
 	require.ErrorContains(t, Run(t.Context(), cfg, deps), "there is no tokenizer")
+}
+
+func TestRunChecksWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	cfg := DefaultConfig()
+	cfg.Slots, cfg.Swap = -1, "never"
+	err := Run(t.Context(), cfg, Deps{})
+	require.ErrorContains(t, err, "inference: slots: -1: must be positive")
+	require.ErrorContains(t, err, `swap: "never": want keep, recompute or drain`)
+	require.ErrorContains(t, err, "Deps need a Stream, Weights and a Sampler")
+}
+
+func TestMetricsAreRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	_, err := NewMetrics(registry)
+	require.NoError(t, err)
+	_, err = NewMetrics(registry)
+	require.ErrorContains(t, err, "register inference metrics")
+}
+
+// calling is a message stream that makes one call, and like streams/generate ends it when it stops serving.
+type calling struct {
+	fakeStream
+	req   *schemas.GenerateRequest
+	began chan struct{}
+}
+
+func (c calling) ServeGenerate(ctx context.Context, _ string, h generate.Handler, _ ...generate.Option) error {
+	var group errgroup.Group
+	group.Go(func() error {
+		close(c.began)
+		err := h(ctx, c.req, func(*schemas.GenerateChunk) error { return errors.New("there is no such version") })
+		if !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+	<-ctx.Done()
+	return group.Wait()
+}
+
+func TestDrainDoesNotWaitForWeights(t *testing.T) {
+	t.Parallel()
+	source := newFakeWeightSource()
+	cfg := smallConfig()
+	cfg.DrainTimeout = time.Hour
+	wants := ask("a", 1)
+	wants.MinVersion = 1
+	stream := calling{fakeStream{source}, wants, make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	r := newRig(cfg, false)
+	go func() { done <- Run(ctx, cfg, Deps{Run: "test", Stream: stream, Weights: source, Sampler: r.Batcher}) }()
+	source.manifests <- source.manifest(t, 0)
+	<-stream.began
+	cancel()
+	require.NoError(t, <-done)
 }

@@ -32,6 +32,7 @@ type scheduler struct {
 	idle     map[*sequence]struct{}
 	episodes map[string]*sequence // running and idle sequences that have an episode's name
 	clock    uint64
+	hits     int64 // context tokens found in a cache
 
 	batch []gpu.Extension // of the step being planned, and whose they are
 	owner []*sequence
@@ -81,6 +82,7 @@ func (s *scheduler) reuse(seq *sequence, c *call) {
 		s.dec.Truncate(seq.slot, n)
 		seq.cached = n
 	}
+	s.hits += int64(n)
 	s.metrics.cacheHits.Add(float64(n))
 }
 

@@ -9,63 +9,44 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// Snapshot is one policy version, decoded and ready to be used.
-type Snapshot struct {
-	// Version is the policy version, from 0.
-	Version int64
-	// Config is the model's; it must be the same in every snapshot that an engine is given.
-	Config gpu.Config
-	// Weights are kept by the decoder.
-	Weights *gpu.Weights
-}
-
-// Swapped says how long the parts of a swap took.
-type Swapped struct {
-	// Prepare is checking the weights and laying them out, while generation went on.
-	Prepare time.Duration
-	// Wait is until no step was under way or, where they drain, until the running calls had ended.
-	Wait time.Duration
-	// Pause is how long generation stood still.
-	Pause time.Duration
-}
-
-// swap is a snapshot on its way into the decoder.
+// swap is a snapshot that the Batcher has not put to use yet.
 type swap struct {
 	version int64
 	commit  func()     // the decoder's
-	sched   *scheduler // of the first snapshot, else nil
-	model   *model     // likewise
-	done    chan error // holds one
+	sched   *scheduler // of the first snapshot; nil for the others
+	model   *model     // of the first snapshot; nil for the others
+	done    chan error // holds one error
 	took    Swapped
 	ready   time.Time // when it was prepared
 }
 
 // Swap puts a version to use between two steps, as Config.Swap says. It prepares the weights first, beside those in
-// use, and all that can be refused is refused then: the pause is a swap of pointers. It returns when the version is
-// in use; on an error, which wraps ErrBadWeights when the snapshot is at fault, the old one stays in use. Swaps come
-// one at a time; a second waits.
+// use, and every refusal comes then: the pause is a swap of pointers. It returns when the version is in use. On an
+// error, which wraps ErrBadWeights when the snapshot is at fault, the old version stays in use. One Swap works at a
+// time; a second waits.
 //
 // Invariant: generation goes on while a version is prepared.
-func (e *Engine) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
+func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	select {
-	case e.swapper <- struct{}{}:
-		defer func() { <-e.swapper }()
+	case b.swapper <- struct{}{}:
+		defer func() { <-b.swapper }()
 	case <-ctx.Done():
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, context.Cause(ctx))
 	}
-	sw, err := e.prepare(s)
+	sw, err := b.prepare(s)
 	if err != nil {
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
 	}
-	if !e.enqueue(sw) {
+	if !b.enqueue(sw) {
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, ErrStopped)
 	}
 	select {
 	case err = <-sw.done:
 	case <-ctx.Done():
-		if err = context.Cause(ctx); !e.withdraw(sw) {
+		if err = context.Cause(ctx); !b.withdraw(sw) {
 			err = <-sw.done
 		}
 	}
@@ -75,28 +56,31 @@ func (e *Engine) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	return sw.took, nil
 }
 
-// prepare does what needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
-func (e *Engine) prepare(s Snapshot) (*swap, error) {
+// prepare does all that needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
+func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 	started := time.Now()
 	if s.Version < 0 || s.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the version is out of range", ErrBadWeights)
 	}
+	if err := s.read(); err != nil {
+		return nil, err
+	}
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
-	m := e.model.Load()
+	m := b.model.Load()
 	if m == nil {
 		if err := s.Config.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 		}
-		m = newModel(s, e.cfg.MaxTokens)
+		m = newModel(s, b.cfg.MaxTokens)
 		var err error
-		m.dec, err = e.newDecoder(s.Config, s.Weights, gpu.DecoderOptions{Slots: e.cfg.Slots, MaxTokens: m.maxLen})
+		m.dec, err = b.newDecoder(s.Config, s.Weights, gpu.DecoderOptions{Slots: b.cfg.Slots, MaxTokens: m.maxLen})
 		switch {
 		case errors.Is(err, gpu.ErrMismatch):
 			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 		case err != nil:
 			return nil, fmt.Errorf("make a decoder: %w", err)
 		}
-		sw.model, sw.sched, sw.commit = m, newScheduler(e.cfg, m.dec, e.metrics), func() {}
+		sw.model, sw.sched, sw.commit = m, newScheduler(b.cfg, m.dec, b.metrics), func() {}
 	} else {
 		if err := m.accepts(s); err != nil {
 			return nil, err
@@ -109,6 +93,22 @@ func (e *Engine) prepare(s Snapshot) (*swap, error) {
 	sw.ready = time.Now()
 	sw.took.Prepare = sw.ready.Sub(started)
 	return sw, nil
+}
+
+// read fills Weights from Dir where there are none.
+func (s *Snapshot) read() error {
+	switch {
+	case s.Weights != nil:
+		return nil
+	case s.Dir == "":
+		return fmt.Errorf("%w: the snapshot has neither weights nor a folder", ErrBadWeights)
+	}
+	m, err := hf.Load(s.Dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadWeights, err)
+	}
+	s.Weights = m.Weights
+	return sameConfig(s.Config, m.Config)
 }
 
 func newModel(s Snapshot, maxTokens int) *model {
@@ -153,48 +153,48 @@ func sameConfig(a, b gpu.Config) error {
 	return nil
 }
 
-func (e *Engine) enqueue(sw *swap) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (b *Batcher) enqueue(sw *swap) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	select {
-	case <-e.stopped:
+	case <-b.stopped:
 		return false
 	default:
 	}
-	e.pending = sw
-	e.stir()
+	b.pending = sw
+	b.wake()
 	return true
 }
 
 // withdraw takes back a swap that has not begun.
-func (e *Engine) withdraw(sw *swap) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.pending != sw {
+func (b *Batcher) withdraw(sw *swap) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pending != sw {
 		return false
 	}
-	e.pending = nil
-	e.stir()
+	b.pending = nil
+	b.wake()
 	return true
 }
 
 // applySwap puts the pending snapshot to use, when its mode allows it now.
-func (e *Engine) applySwap() {
-	e.mu.Lock()
-	sw := e.pending
-	ready := sw != nil && (e.cfg.Swap != SwapDrain || e.sched == nil || len(e.sched.running) == 0)
+func (b *Batcher) applySwap() {
+	b.mu.Lock()
+	sw := b.pending
+	ready := sw != nil && (b.cfg.Swap != SwapDrain || b.sched == nil || len(b.sched.running) == 0)
 	if ready {
-		e.pending = nil
+		b.pending = nil
 	}
-	e.mu.Unlock()
+	b.mu.Unlock()
 	if ready {
-		e.apply(sw)
+		b.apply(sw)
 		sw.done <- nil
 	}
 }
 
-func (e *Engine) apply(sw *swap) {
-	sched := e.sched
+func (b *Batcher) apply(sw *swap) {
+	sched := b.sched
 	if sw.sched != nil {
 		sched = sw.sched
 	}
@@ -205,16 +205,13 @@ func (e *Engine) apply(sw *swap) {
 	started := time.Now()
 	sw.took.Wait = started.Sub(sw.ready)
 	sw.commit()
-	if e.cfg.Swap != SwapKeep {
+	if b.cfg.Swap != SwapKeep {
 		sched.forget()
 	}
-	e.version.Store(sw.version)
+	b.version.Store(sw.version)
 	if sw.model != nil {
-		e.sched = sched
-		e.model.Store(sw.model)
+		b.sched = sched
+		b.model.Store(sw.model)
 	}
 	sw.took.Pause = time.Since(started)
-	e.metrics.swaps.Inc()
-	e.metrics.swapSeconds.Observe(sw.took.Pause.Seconds())
-	e.metrics.applied.Set(float64(sw.version))
 }

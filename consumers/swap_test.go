@@ -30,7 +30,7 @@ func TestSwapModes(t *testing.T) {
 			req := ask("a", 1, 2)
 			c := r.start(t, req)
 			for range 2 {
-				_, err := r.turn(t.Context())
+				_, err := r.step(t.Context())
 				require.NoError(t, err)
 			}
 			before := r.dec.extended
@@ -57,7 +57,7 @@ func TestDrainHoldsNewCallsBack(t *testing.T) {
 	cfg.Swap = SwapDrain
 	r := newReady(t, cfg, false)
 	a := r.start(t, ask("a", 1))
-	_, err := r.turn(t.Context())
+	_, err := r.step(t.Context())
 	require.NoError(t, err)
 	_, err = r.offer(1)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 	r.dec.refuse = gpu.ErrMismatch
 	_, err := r.offer(1)
 	require.ErrorIs(t, err, ErrBadWeights, "before any pause")
-	_, err = r.turn(t.Context())
+	_, err = r.step(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(0), r.Version())
 	req := ask("a", 1, 2)
@@ -106,7 +106,7 @@ func TestInvariantGenerationGoesOnWhileAVersionIsPrepared(t *testing.T) {
 			cfg := smallConfig()
 			cfg.Swap = mode
 			r := newReady(t, cfg, false)
-			runEngine(t, r)
+			runBatcher(t, r)
 			r.dec.hold = make(chan struct{})
 			swapped := make(chan error, 1)
 			go func() {

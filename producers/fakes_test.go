@@ -301,7 +301,7 @@ type producer struct {
 // start runs a producer whose tickets are all of the task of newTicket.
 func start(t *testing.T, cfg producers.Config, s *stream, env producers.Environment) *producer {
 	t.Helper()
-	return startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: producers.NewMetrics(nil)})
+	return startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}})
 }
 
 func startWith(t *testing.T, cfg producers.Config, deps producers.Deps) *producer {

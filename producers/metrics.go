@@ -1,10 +1,10 @@
 package producers
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -22,40 +22,50 @@ type Metrics struct {
 	publishSeconds  prometheus.Histogram
 }
 
-// NewMetrics makes the collectors and registers them; with a nil registerer they are only made. It panics
-// if they are registered already, as the client library does.
-func NewMetrics(registerer prometheus.Registerer) *Metrics {
-	with := promauto.With(registerer)
+// NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
+// already.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	seconds := prometheus.ExponentialBuckets(0.001, 2, 18) // 1 ms to 131 s
-	return &Metrics{
-		episodes: with.NewCounterVec(prometheus.CounterOpts{
+	m := &Metrics{
+		episodes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_episodes_total", Help: "Trajectories published, by stop reason.",
 		}, []string{"stop"}),
-		dropped: with.NewCounterVec(prometheus.CounterOpts{
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_dropped_total", Help: "Episodes that published no trajectory, by why.",
 		}, []string{"why"}),
-		running: with.NewGauge(prometheus.GaugeOpts{
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_producer_episodes_running", Help: "Episodes running now.",
 		}),
-		tokens: with.NewCounterVec(prometheus.CounterOpts{
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_producer_tokens_total", Help: "Tokens of published trajectories, by who wrote them: policy or other.",
 		}, []string{"by"}),
-		reward: with.NewHistogram(prometheus.HistogramOpts{
+		reward: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_reward", Help: "Rewards of published trajectories, greedy baselines left out.", Buckets: prometheus.LinearBuckets(-1, 0.1, 22),
 		}),
-		episodeSeconds: with.NewHistogram(prometheus.HistogramOpts{
+		episodeSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_episode_seconds", Help: "Wall-clock of published trajectories.", Buckets: seconds,
 		}),
-		generateSeconds: with.NewHistogram(prometheus.HistogramOpts{
+		generateSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_generate_seconds", Help: "Wall-clock of calls to the policy.", Buckets: seconds,
 		}),
-		toolSeconds: with.NewHistogramVec(prometheus.HistogramOpts{
+		toolSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_producer_tool_seconds", Help: "Wall-clock of tool calls, by tool and outcome.", Buckets: seconds,
 		}, []string{"tool", "outcome"}),
-		publishSeconds: with.NewHistogram(prometheus.HistogramOpts{
+		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_publish_seconds", Help: "Wall-clock of publishing a trajectory, back-pressure included.", Buckets: seconds,
 		}),
 	}
+	if registerer == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{
+		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds,
+	} {
+		if err := registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register producer metrics: %w", err)
+		}
+	}
+	return m, nil
 }
 
 func (m *Metrics) generated(took time.Duration) {

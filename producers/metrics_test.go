@@ -25,8 +25,12 @@ func TestMetrics(t *testing.T) {
 		return err
 	})
 	s := newStream(newTicket(0))
+	metrics, err := producers.NewMetrics(registry)
+	require.NoError(t, err)
+	_, err = producers.NewMetrics(registry)
+	require.ErrorContains(t, err, "register producer metrics")
 	p := startWith(t, config(), producers.Deps{
-		Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: producers.NewMetrics(registry),
+		Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: metrics,
 	})
 	<-s.idle
 	p.stop()

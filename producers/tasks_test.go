@@ -36,9 +36,11 @@ func TestATicketOfAnUnknownTaskIsClosedWithItsReason(t *testing.T) {
 	ticket.Task = "chess"
 	s := newStream(ticket)
 	cfg := config()
+	metrics, err := producers.NewMetrics(registry)
+	require.NoError(t, err)
 	p := startWith(t, cfg, producers.Deps{
 		Stream: s, Environments: map[string]producers.Environment{"t": newEnvironment(t, fresh(t)), "quiz": newEnvironment(t, fresh(t))},
-		Metrics: producers.NewMetrics(registry),
+		Metrics: metrics,
 	})
 	<-s.idle
 	p.stop()

@@ -202,6 +202,8 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, err)
 	_, err = NewMetrics(registry)
 	require.Error(t, err)
+	_, err = NewMetrics(nil)
+	require.NoError(t, err, "registered nowhere")
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
 	w.noise = true

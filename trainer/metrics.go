@@ -19,7 +19,8 @@ type Metrics struct {
 	last map[string]prometheus.Gauge
 }
 
-// NewMetrics registers the collectors. It fails where they are registered already.
+// NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
+// already.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	own := prometheus.NewRegistry()
 	with := promauto.With(own)
@@ -72,6 +73,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	for _, phase := range []string{"wait", "old_policy", "update", "save", "publish"} {
 		m.phases.WithLabelValues(phase)
+	}
+	if registerer == nil {
+		return m, nil
 	}
 	if err := registerer.Register(own); err != nil {
 		return nil, fmt.Errorf("register trainer metrics: %w", err)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -10,10 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
-	"github.com/weir-rl/weir/schemas"
 )
 
 func (a *app) evalCommand() *cobra.Command {
@@ -88,12 +85,4 @@ func bySource(r *producers.EvalReport) string {
 		parts = append(parts, fmt.Sprintf("%s %.2f", source, r.BySource[source].ExactMatch))
 	}
 	return strings.Join(parts, "  ")
-}
-
-// modelOf reads the model's description in a manifest.
-func modelOf(m *schemas.Manifest) (model gpu.Config, err error) {
-	if err := json.Unmarshal(m.Config, &model); err != nil {
-		return model, fmt.Errorf("read the model's configuration of version %d: %w", m.Version, err)
-	}
-	return model, model.Validate()
 }

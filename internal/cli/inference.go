@@ -48,10 +48,14 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	if err != nil {
 		return err
 	}
+	metrics, err := consumers.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
-		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, NewDecoder: engines.NewDecoder,
-		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Registerer: s.registry, Log: s.log,
+		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: consumers.NewBatcher(cfg, engines.NewDecoder, metrics),
+		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Metrics: metrics, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})
 }

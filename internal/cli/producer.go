@@ -40,7 +40,10 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 	defer generator.Close()
 	s.health.Set("run", nil)
 	s.log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)
-	metrics := producers.NewMetrics(s.registry)
+	metrics, err := producers.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
 	defer s.watchWork(ctx, s.producerWork(run))()
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "producer", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "producer", cfg.Name)

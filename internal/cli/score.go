@@ -10,8 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers"
-	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -23,7 +21,7 @@ import (
 // sampler is a private inference engine: a policy whose version changes only when its owner says so, which
 // makes a score belong to one version.
 type sampler struct {
-	engine *consumers.Engine
+	batcher *consumers.Batcher
 }
 
 // newSampler starts one; it ends with ctx. The wait returns when it has.
@@ -33,29 +31,29 @@ func newSampler(ctx context.Context, s *session) (*sampler, func() error, error)
 		return nil, nil, err
 	}
 	cfg := s.cfg.Inference
-	cfg.Name, cfg.Slots, cfg.MaxRunning = "scores", max(s.cfg.Eval.Concurrency, 8), 0
+	cfg.Slots, cfg.MaxRunning = max(s.cfg.Eval.Concurrency, 8), 0
 	cfg.StepTokenBudget = max(cfg.StepTokenBudget, cfg.Slots)
-	p := &sampler{consumers.NewEngine(cfg, engines.NewDecoder, consumers.NewMetrics(nil), s.log)}
+	p := &sampler{consumers.NewBatcher(cfg, engines.NewDecoder, nil)}
 	ctx, stop := context.WithCancel(ctx)
 	var group errgroup.Group
-	group.Go(func() error { return p.engine.Run(ctx) })
+	group.Go(func() error { return p.batcher.Run(ctx) })
 	return p, func() error { stop(); return group.Wait() }, nil
 }
 
-// use loads a version.
-func (p *sampler) use(ctx context.Context, version int64, model gpu.Config, w *gpu.Weights) error {
-	_, err := p.engine.Swap(ctx, consumers.Snapshot{Version: version, Config: model, Weights: w})
+// use puts a version to use.
+func (p *sampler) use(ctx context.Context, v consumers.Snapshot) error {
+	_, err := p.batcher.Swap(ctx, v)
 	return err
 }
 
 // Generate makes the sampler a producers.Policy.
 func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*generate.Result, error) {
-	out := &generate.Result{}
-	err := p.engine.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
+	out := &generate.Result{Engine: "scores"}
+	err := p.batcher.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
 		out.Tokens = append(out.Tokens, c.Tokens...)
 		out.Logprobs = append(out.Logprobs, c.Logprobs...)
 		out.Versions = append(out.Versions, c.Versions...)
-		out.Engine, out.Stop = c.Engine, c.Stop
+		out.Stop = c.Stop
 		if c.Done && c.Stop == schemas.GenerateError {
 			return errors.New(c.Error)
 		}
@@ -66,7 +64,7 @@ func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*
 
 // Forget frees the cache of an episode, as a producers.Forgetter does.
 func (p *sampler) Forget(episode string) error {
-	p.engine.Forget(episode)
+	p.batcher.Forget(episode)
 	return nil
 }
 
@@ -144,11 +142,11 @@ func showsRollout(every, shown, version int64) bool {
 // scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
 func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, t *task, m *schemas.Manifest, book *recordBook, show bool) error {
 	began := time.Now()
-	model, weights, err := s.loadVersion(ctx, run, m)
+	v, err := s.fetch(ctx, run, t, m)
 	if err != nil {
 		return err
 	}
-	if err := policy.use(ctx, m.Version, model, weights); err != nil {
+	if err := policy.use(ctx, v); err != nil {
 		return err
 	}
 	var asked []*schemas.Trajectory
@@ -177,27 +175,15 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 	return nil
 }
 
-// loadVersion fetches and decodes a published version.
-func (s *session) loadVersion(ctx context.Context, run *streams.Run, m *schemas.Manifest) (gpu.Config, *gpu.Weights, error) {
-	model, err := modelOf(m)
-	if err != nil {
-		return model, nil, err
-	}
+// fetch reads a published version, which must be of the task's tokenizer.
+func (s *session) fetch(ctx context.Context, run *streams.Run, t *task, m *schemas.Manifest) (consumers.Snapshot, error) {
 	source, err := run.Weights(s.cfg.Weights)
 	if err != nil {
-		return model, nil, err
+		return consumers.Snapshot{}, err
 	}
-	shards, err := source.Load(ctx, m)
+	v, err := consumers.Fetch(ctx, source, m, consumers.Hash(t.tokenizer.JSON()))
 	if err != nil {
-		return model, nil, err
+		return v, fmt.Errorf("fetch version %d: %w", m.Version, err)
 	}
-	all := &gpu.Weights{}
-	for _, data := range shards {
-		w, err := safetensors.Decode(data)
-		if err != nil {
-			return model, nil, err
-		}
-		all.Tensors = append(all.Tensors, w.Tensors...)
-	}
-	return model, all, nil
+	return v, nil
 }

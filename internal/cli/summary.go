@@ -28,7 +28,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	if err != nil {
 		return err
 	}
-	model, weights, err := s.loadVersion(ctx, run, m)
+	v, err := s.fetch(ctx, run, t, m)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 		return err
 	}
 	defer wait() //nolint:errcheck // its scores are in hand
-	if err := policy.use(ctx, m.Version, model, weights); err != nil {
+	if err := policy.use(ctx, v); err != nil {
 		return err
 	}
 	scores, err := testScores(ctx, s, t, policy)

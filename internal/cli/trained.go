@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -82,7 +83,7 @@ func (s *session) trained(ctx context.Context, folder string, version int64) (*t
 		return nil, err
 	}
 	stop := func() { _ = wait() } // its work is done
-	if err := policy.use(ctx, version, m.Config, m.Weights); err != nil {
+	if err := policy.use(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
 		stop()
 		return nil, err
 	}

@@ -34,8 +34,8 @@ func Collectors() ([]Metric, error) {
 	}{
 		{"every role", func(r prometheus.Registerer) error { return r.Register(telemetry.NewRegistry("", "")) }},
 		{"trainer", func(r prometheus.Registerer) error { _, err := trainer.NewMetrics(r); return err }},
-		{"producer", func(r prometheus.Registerer) error { producers.NewMetrics(r); return nil }},
-		{"inference", func(r prometheus.Registerer) error { consumers.NewMetrics(r); return nil }},
+		{"producer", func(r prometheus.Registerer) error { _, err := producers.NewMetrics(r); return err }},
+		{"inference", func(r prometheus.Registerer) error { _, err := consumers.NewMetrics(r); return err }},
 		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{broker.NewMetrics(nil)}) }},
 	} {
 		list := recorder{role: role.name}

@@ -122,7 +122,7 @@ func (l *lane) consume(ctx context.Context, t *tap) error {
 	c := consumers.DefaultConfig()
 	c.Name, c.Slots, c.DrainTimeout = t.name, l.cfg.Callers+4, 0
 	return unlessEnded(ctx, consumers.Run(ctx, c, consumers.Deps{
-		Run: runName, Stream: t, Weights: t, NewDecoder: l.cfg.NewDecoder, Log: l.cfg.Log,
+		Run: runName, Stream: t, Weights: t, Sampler: consumers.NewBatcher(c, l.cfg.NewDecoder, nil), Log: l.cfg.Log,
 	}))
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -66,8 +65,8 @@ func interleave(t *rapid.T, mode SwapMode) {
 	_, err := r.offer(0)
 	require.NoError(t, err)
 
-	turn := func() bool {
-		busy, err := r.turn(ctx)
+	step := func() bool {
+		busy, err := r.step(ctx)
 		require.NoError(t, err)
 		require.Empty(t, r.dec.faults)
 		if n := len(r.dec.batches); busy {
@@ -104,7 +103,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 			return true
 		})
 	}
-	turn()
+	step()
 	t.Repeat(map[string]func(*rapid.T){
 		"submit": func(t *rapid.T) {
 			episode := rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}).Draw(t, "episode")
@@ -140,14 +139,14 @@ func interleave(t *rapid.T, mode SwapMode) {
 			}
 			i := rapid.IntRange(0, len(calls)-1).Draw(t, "which")
 			calls[i].cancel()
-			turn()
+			step()
 			// What it sampled before is right too.
 			got := calls[i].c.take()
 			checkReplay(t, calls[i].req, got, cfg.MaxTokens)
 			calls = append(calls[:i], calls[i+1:]...)
 			settle()
 		},
-		"step":   func(*rapid.T) { turn(); settle() },
+		"step":   func(*rapid.T) { step(); settle() },
 		"forget": func(t *rapid.T) { r.Forget(rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "episode")) },
 		"swap": func(t *rapid.T) {
 			if r.pending != nil {
@@ -160,7 +159,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 		},
 	})
 	for r.pending != nil {
-		turn()
+		step()
 		settle()
 	}
 	// Some calls may want a version that was not there yet.
@@ -168,10 +167,10 @@ func interleave(t *rapid.T, mode SwapMode) {
 	last, err := r.offer(version)
 	require.NoError(t, err)
 	swaps = append(swaps, last)
-	for turn() || len(calls) > 0 {
+	for step() || len(calls) > 0 {
 		settle()
 	}
-	turn()
+	step()
 	require.Equal(t, version, r.Version(), "the last version came into use")
 	for _, sw := range swaps {
 		require.NoError(t, <-sw.done)
@@ -199,19 +198,19 @@ func TestChunks(t *testing.T) {
 	req.MaxTokens = 8
 	c := r.start(t, req)
 	pending := func() int { return len(c.out.Tokens) }
-	turn := func() {
-		_, err := r.turn(t.Context())
+	step := func() {
+		_, err := r.step(t.Context())
 		require.NoError(t, err)
 	}
-	turn()
-	turn()
+	step()
+	step()
 	require.Zero(t, pending())
-	turn()
+	step()
 	require.Equal(t, 3, pending())
-	turn()
+	step()
 	_, err := r.offer(1)
 	require.NoError(t, err)
-	turn()
+	step()
 	require.Equal(t, 4, pending(), "what the old version sampled is sent when the version changes")
 	got := r.finish(t, c)
 	require.Equal(t, []int32{0, 0, 0, 0, 1, 1, 1, 1}, []int32(got.Versions))
@@ -272,8 +271,8 @@ func TestLogitsThatAreNotFiniteEndTheCall(t *testing.T) {
 	checkReplay(t, req, r.finish(t, r.start(t, req)), 64)
 }
 
-// runEngine runs the rig's engine until the test ends.
-func runEngine(t *testing.T, r *rig) (stop func() error) {
+// runBatcher runs the rig's Batcher until the test ends.
+func runBatcher(t *testing.T, r *rig) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -283,15 +282,13 @@ func runEngine(t *testing.T, r *rig) (stop func() error) {
 	return stop
 }
 
-// gather collects the chunks of a call and checks that none is missing.
+// gather collects the chunks of a call.
 func gather(ctx context.Context, g Generator, req *schemas.GenerateRequest) (*schemas.GenerateChunk, error) {
 	all := &schemas.GenerateChunk{}
-	index := 0
 	err := g.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
-		if c.Index != index || c.Episode != req.Episode || c.Engine != "engine" {
-			return errors.New("a chunk is out of order or unsigned")
+		if all.Done {
+			return errors.New("a chunk after the last")
 		}
-		index++
 		all.Tokens = append(all.Tokens, c.Tokens...)
 		all.Logprobs = append(all.Logprobs, c.Logprobs...)
 		all.Versions = append(all.Versions, c.Versions...)
@@ -306,7 +303,7 @@ func TestConcurrentCallsSwapsAndCancels(t *testing.T) {
 	cfg := smallConfig()
 	cfg.Swap, cfg.Queue = SwapRecompute, 100
 	r := newRig(cfg, false)
-	stop := runEngine(t, r)
+	stop := runBatcher(t, r)
 	_, err := r.Swap(t.Context(), fakeSnapshot(0))
 	require.NoError(t, err)
 	var wg sync.WaitGroup
@@ -344,32 +341,10 @@ func TestConcurrentCallsSwapsAndCancels(t *testing.T) {
 	require.True(t, got.Retry)
 }
 
-func TestDrainFinishesWhatRunsAndRefusesTheRest(t *testing.T) {
-	t.Parallel()
-	r := newRig(smallConfig(), false)
-	runEngine(t, r)
-	_, err := r.Swap(t.Context(), fakeSnapshot(0))
-	require.NoError(t, err)
-	req := ask("a", 1)
-	var drained error
-	var first sync.Once
-	err = r.Generate(t.Context(), req, func(c *schemas.GenerateChunk) error {
-		first.Do(func() { drained = r.Drain(t.Context()) })
-		require.NotEqual(t, schemas.GenerateError, c.Stop)
-		return nil
-	})
-	require.NoError(t, err)
-	require.NoError(t, drained)
-	got, err := gather(t.Context(), r, req)
-	require.NoError(t, err)
-	require.Equal(t, "the engine is stopping", got.Error)
-	require.True(t, got.Retry)
-}
-
 func TestACallWaitsForTheVersionItWants(t *testing.T) {
 	t.Parallel()
 	r := newRig(smallConfig(), false)
-	runEngine(t, r)
+	runBatcher(t, r)
 	_, err := r.Swap(t.Context(), fakeSnapshot(3))
 	require.NoError(t, err)
 	wants := ask("a", 1)
@@ -390,7 +365,7 @@ func TestACallWaitsForTheVersionItWants(t *testing.T) {
 	require.EqualValues(t, 4, all.Versions[0])
 
 	// Where the weights do not come, another engine may have them.
-	r.behind = 1
+	r.versionWait = 1
 	wants.MinVersion = 5
 	refused, err := gather(t.Context(), r, wants)
 	require.NoError(t, err)
@@ -417,46 +392,27 @@ func TestACallWhoseWeightsCameIsNotGivenUp(t *testing.T) {
 		_, err := r.offer(1)
 		require.NoError(t, err)
 		r.applySwap() // and no step
-		<-time.After(2 * maxBehind)
+		<-time.After(2 * maxVersionWait)
 		synctest.Wait()
 		for busy := true; busy; {
-			busy, err = r.turn(t.Context())
+			busy, err = r.step(t.Context())
 			require.NoError(t, err)
 		}
 		require.NoError(t, <-done)
 	})
 }
 
-// One that is refused has left the queue, and is counted once.
+// A call that is refused has left the queue.
 func TestACallThatIsGivenUpLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	r := newReady(t, smallConfig(), false)
-	r.behind = 1
+	r.versionWait = 1
 	wants := ask("a", 1)
 	wants.MinVersion = 1
 	got, err := gather(t.Context(), r, wants)
 	require.NoError(t, err)
 	require.True(t, got.Retry)
 	require.Empty(t, r.waiting)
-	_, err = r.turn(t.Context())
-	require.NoError(t, err)
-	require.InDelta(t, 1, testutil.ToFloat64(r.metrics.calls.WithLabelValues("error")), 0)
-	require.Zero(t, testutil.ToFloat64(r.metrics.calls.WithLabelValues("cancelled")))
-}
-
-func TestDrainDoesNotWaitForWeights(t *testing.T) {
-	t.Parallel()
-	r := newRig(smallConfig(), false)
-	_, err := r.offer(0)
-	require.NoError(t, err)
-	_, err = r.turn(t.Context())
-	require.NoError(t, err)
-	wants := ask("a", 1)
-	wants.MinVersion = 1
-	c := r.start(t, wants)
-	runEngine(t, r)
-	require.NoError(t, r.Drain(t.Context()))
-	require.True(t, c.take().Retry)
 }
 
 func TestABrokenDecoderEndsEveryCallWithRetry(t *testing.T) {
@@ -473,8 +429,10 @@ func TestABrokenDecoderEndsEveryCallWithRetry(t *testing.T) {
 
 func TestGenerateEndsWhenEmitFails(t *testing.T) {
 	t.Parallel()
-	r := newRig(smallConfig(), false)
-	runEngine(t, r)
+	cfg := smallConfig()
+	cfg.Swap = SwapDrain
+	r := newRig(cfg, false)
+	runBatcher(t, r)
 	_, err := r.Swap(t.Context(), fakeSnapshot(0))
 	require.NoError(t, err)
 	gone := errors.New("the caller is gone")
@@ -484,9 +442,30 @@ func TestGenerateEndsWhenEmitFails(t *testing.T) {
 	require.ErrorIs(t, err, gone)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	require.NoError(t, r.Drain(ctx), "nothing is left running")
+	_, err = r.Swap(ctx, fakeSnapshot(1))
+	require.NoError(t, err, "nothing is left running")
 }
 
 // nothing is a decoder that does no work, so that what remains is the engine's own.
 // BenchmarkStep is a step of 64 sequences over a decoder that does nothing and a vocabulary of 16: scheduling,
 // bookkeeping and metrics, with little sampling.
+
+func TestLoadSaysHowBusyTheBatcherIs(t *testing.T) {
+	t.Parallel()
+	cfg := smallConfig()
+	cfg.MaxRunning = 1
+	r := newReady(t, cfg, false)
+	require.Zero(t, r.Load())
+	r.finish(t, r.start(t, ask("a", 1, 2, 3)))
+	again := ask("a", 1, 2, 3, 4)
+	again.MaxTokens = 2
+	c := r.start(t, again)
+	r.start(t, ask("b", 1))
+	_, err := r.step(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Load{Running: 1, Waiting: 1, CacheUse: 0.25, PrefixHits: 3}, r.Load())
+	r.finish(t, c)
+	_, err = r.step(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Load{Running: 1, Idle: 1, CacheUse: 0.5, PrefixHits: 3}, r.Load())
+}

@@ -1,0 +1,87 @@
+package consumers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// WeightLoader is where a version's bytes come from; streams.Weights is one.
+type WeightLoader interface {
+	// Load reads the whole safetensors bytes of each of m's shards, verified by their hashes.
+	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)
+}
+
+// Fetch loads, verifies and decodes a published version. The manifest must be of the tokenizer with the given hash (see Hash);
+// "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the version is
+// the same however often it is fetched.
+func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
+	s := Snapshot{Version: m.Version, Weights: &gpu.Weights{}}
+	bad := func(format string, args ...any) (Snapshot, error) {
+		return Snapshot{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
+	}
+	if got := Hash(m.Config); got != m.ConfigHash {
+		return bad("the model configuration has hash %s, the manifest says %s", got, m.ConfigHash)
+	}
+	if tokenizerHash != "" && m.TokenizerHash != tokenizerHash {
+		return bad("they are of tokenizer %s, those in use of %s", m.TokenizerHash, tokenizerHash)
+	}
+	if err := json.Unmarshal(m.Config, &s.Config); err != nil {
+		return bad("read the model configuration: %w", err)
+	}
+	if err := s.Config.Validate(); err != nil {
+		return bad("%w", err)
+	}
+	files, err := from.Load(ctx, m)
+	switch {
+	case errors.Is(err, streams.ErrCorruptShard):
+		return bad("%w", err)
+	case err != nil:
+		return Snapshot{}, err
+	}
+	if s.Weights.Tensors, err = decodeShards(files); err != nil {
+		return bad("%w", err)
+	}
+	return s, nil
+}
+
+// decodeShards decodes the shards side by side, and drops the bytes of each when it is decoded.
+func decodeShards(files [][]byte) ([]gpu.Tensor, error) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	shards := make([]*gpu.Weights, len(files))
+	for i := range files {
+		group.Go(func() (err error) {
+			if shards[i], err = safetensors.Decode(files[i]); err != nil {
+				return fmt.Errorf("decode shard %d: %w", i, err)
+			}
+			files[i] = nil
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []gpu.Tensor
+	for _, w := range shards {
+		out = append(out, w.Tensors...)
+	}
+	return out, nil
+}
+
+// Hash is the hex SHA-256 by which a manifest names a model configuration and a tokenizer.json.
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
