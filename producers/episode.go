@@ -235,7 +235,7 @@ func (e *Episode) call(ctx context.Context, tool Tool, name, arguments string) (
 	if tool == nil {
 		return Observation{}, fmt.Errorf("there is no tool named %q", name)
 	}
-	return tool.Call(ctx, Call{Arguments: arguments, Episode: e.ticket.ID, Index: e.calls, Seed: e.ticket.Seed})
+	return tool.Call(ctx, Call{Arguments: arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: e.calls, Seed: e.ticket.Seed})
 }
 
 // Finish ends the episode: with the agent's answer, or with "" and why there is none. The first call counts.

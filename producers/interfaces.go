@@ -64,7 +64,9 @@ type ToolSpec struct {
 type Call struct {
 	// Arguments as the agent wrote them: free text, or JSON where the spec has a schema.
 	Arguments string
-	// Episode names the episode, for tools that keep state.
+	// Run is the run's name.
+	Run string
+	// Episode names the episode within the run, for tools that keep state.
 	Episode string
 	// Index counts the episode's calls from 0.
 	Index int

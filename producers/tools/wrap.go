@@ -64,14 +64,15 @@ func Slow(tool producers.Tool, cfg LatencyConfig) (producers.Tool, error) {
 	}}, nil
 }
 
-// Within returns the tool with a time limit on each call, > 0. What takes longer fails, and the agent is told.
+// Within returns the tool with a time limit on each call, > 0. What takes longer fails, and the agent is told, unless the
+// tool itself says that it was unavailable.
 func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	timedOut := fmt.Errorf("timed out after %s", limit)
 	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
 		limited, cancel := context.WithTimeoutCause(ctx, limit, timedOut)
 		defer cancel()
 		observation, err := tool.Call(limited, call)
-		if err != nil && errors.Is(context.Cause(limited), timedOut) {
+		if err != nil && errors.Is(context.Cause(limited), timedOut) && !errors.Is(err, producers.ErrUnavailable) {
 			return producers.Observation{}, timedOut
 		}
 		return observation, err

@@ -160,8 +160,14 @@ func (a *Agent) search(ctx context.Context, e *producers.Episode, query []int32)
 	return false, a.tell(e, observation.Text)
 }
 
+// tell puts a text into the context as information. A tag that stands in the text itself is left out: what a tool says must
+// not look like the end of the information, or like an answer.
 func (a *Agent) tell(e *producers.Episode, text string) error {
 	tokens := []int32{a.tags.info.open}
-	tokens = append(tokens, a.tok.Encode(text)...)
+	for _, token := range a.tok.Encode(text) {
+		if !a.tags.isTag(token) && !slices.Contains(a.begin, token) {
+			tokens = append(tokens, token)
+		}
+	}
 	return e.Observe(append(tokens, a.tags.info.close))
 }

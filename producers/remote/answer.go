@@ -1,0 +1,156 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// RefusedError is a service's refusal of what it was asked, in the service's words.
+type RefusedError struct {
+	// Status is the answer's, 4xx.
+	Status int
+	// Reason is what the service says, cleaned by [Clean].
+	Reason string
+}
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// awayError is a failure that may be over soon: the call is tried again.
+type awayError struct {
+	err error
+	// after is how long the service asks to be left alone; 0 when it does not say.
+	after time.Duration
+}
+
+func (e *awayError) Error() string { return e.err.Error() }
+func (e *awayError) Unwrap() error { return e.err }
+
+// Refusal is the body of an answer 4xx by which a service refuses what it was asked.
+type Refusal struct {
+	// Error says why, in words that the agent is shown.
+	Error *string `json:"error"`
+}
+
+// maxReason bounds a refusal's words, in bytes.
+const maxReason = 4096
+
+// status is nil where the answer has the body that was asked for. All classes of status are told apart here:
+//
+//	2xx                    the answer
+//	408, 425, 429, 5xx     away: tried again
+//	401, 403, 407          a wrong token: an error
+//	other 4xx              a refusal where the body is one, else an error, such as a wrong path
+//	1xx, 3xx               an error
+func status(res *http.Response, body []byte, whole bool) error {
+	code := res.StatusCode
+	answered := fmt.Errorf("answered %d %s", code, http.StatusText(code))
+	switch {
+	case code >= 200 && code < 300:
+		return nil
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly, code == http.StatusTooManyRequests, code >= 500:
+		return &awayError{answered, retryAfter(res.Header.Get("Retry-After"))}
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
+		return fmt.Errorf("%w: look at token_file or token_env", answered)
+	case code >= 400:
+		var refusal Refusal
+		err := errors.New("the body is too long")
+		if whole {
+			err = Strict(&refusal)(body)
+		}
+		if err == nil && refusal.Error != nil {
+			return &RefusedError{code, Clean(shorten(*refusal.Error, maxReason))}
+		}
+		return fmt.Errorf(`%w, and not with a body {"error": "..."}: look at url`, answered)
+	}
+	return answered
+}
+
+// retryAfter reads the seconds of a Retry-After header; 0 where it is absent, a date or nonsense.
+func retryAfter(text string) time.Duration {
+	seconds, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || seconds < 0 || seconds > 3600 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// shorten cuts a text to so many bytes, between characters.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// Strict decodes one JSON object: a key that into does not have, a key that is there twice, and anything after the object
+// are errors, for a misspelt or doubled key would be lost without a word.
+func Strict(into any) func([]byte) error {
+	return func(data []byte) error {
+		data = bytes.TrimSpace(data)
+		switch {
+		case len(data) == 0:
+			return errors.New("it is empty")
+		case data[0] != '{':
+			return fmt.Errorf("it is no JSON object: it begins with %.20q", data)
+		case !utf8.Valid(data):
+			return errors.New("it is not UTF-8 text")
+		}
+		if err := noneTwice(data); err != nil {
+			return err
+		}
+		decoder := json.NewDecoder(bytes.NewReader(data))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(into); err != nil {
+			return plain(err)
+		}
+		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+			return errors.New("there is more after its JSON object")
+		}
+		return nil
+	}
+}
+
+// plain takes the Go out of a message of encoding/json.
+func plain(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Errorf("%s: %s does not fit", wrong.Field, wrong.Value)
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// noneTwice refuses an object with two equal keys; capitals count as small letters, as they do in decoding.
+func noneTwice(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if _, err := decoder.Token(); err != nil {
+		return plain(err)
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return plain(err)
+		}
+		key, _ := token.(string)
+		folded := strings.ToLower(key)
+		if seen[folded] {
+			return fmt.Errorf("%.40q: the key is there twice", key)
+		}
+		seen[folded] = true
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return plain(err)
+		}
+	}
+	return nil
+}

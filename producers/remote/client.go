@@ -1,0 +1,218 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// HeaderKey is the header that carries a call's idempotency key. A retry has the key of the call: a service that remembers
+// what it answered to a key does the work once.
+const HeaderKey = "Idempotency-Key"
+
+const (
+	maxBackoff    = 5 * time.Second
+	maxRetryAfter = 10 * time.Second
+	maxRedirects  = 3
+	maxHeader     = 64 << 10
+)
+
+// Client calls one service. It is safe for concurrent use.
+type Client struct {
+	cfg   Config
+	url   *url.URL
+	token string
+	http  *http.Client
+	slots chan struct{}
+}
+
+// New makes a client; nothing is sent yet.
+func New(cfg Config) (*Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	token, err := cfg.token()
+	if err != nil {
+		return nil, err
+	}
+	address, err := url.Parse(cfg.URL)
+	if err != nil {
+		return nil, errors.New("url: not an address")
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: maxHeader,
+		MaxIdleConnsPerHost: cfg.Concurrency, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: cfg.AttemptTimeout,
+	}
+	return &Client{
+		cfg: cfg, url: address, token: token, slots: make(chan struct{}, cfg.Concurrency),
+		http: &http.Client{Transport: transport, CheckRedirect: redirect},
+	}, nil
+}
+
+// Close lets go of idle connections. The client can still be used.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// WarnIfPlain logs when the token goes to another machine unencrypted. A nil log is none.
+func (c *Client) WarnIfPlain(log *slog.Logger) {
+	host := c.url.Hostname()
+	if log != nil && c.token != "" && c.url.Scheme == "http" && host != "localhost" && host != "127.0.0.1" && host != "::1" {
+		log.Warn("the service's token goes over the network unencrypted: use https", "service", c.String())
+	}
+}
+
+// String is the service's address without what its query holds.
+func (c *Client) String() string { return c.url.Scheme + "://" + c.url.Host + c.url.Path }
+
+// errRedirect marks a redirect that is not followed.
+var errRedirect = errors.New("a redirect is not followed")
+
+// redirect follows a redirect only to the same host, and only where what is asked stays the same.
+func redirect(req *http.Request, via []*http.Request) error {
+	first := via[0]
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("%w: %d came one after the other", errRedirect, len(via))
+	case req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host:
+		return fmt.Errorf("%w to another host, %s://%s: set url to where the service is", errRedirect, req.URL.Scheme, req.URL.Host)
+	case req.Method != first.Method:
+		return fmt.Errorf("%w that would turn %s into %s: let the service answer 307 or 308", errRedirect, first.Method, req.Method)
+	}
+	return nil
+}
+
+// Post sends a body as JSON and has the answer decoded. key names the call: the same for every attempt at it, and for no
+// other call.
+func (c *Client) Post(ctx context.Context, key string, body any, decode func([]byte) error) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("write the request to %s: %w", c, err)
+	}
+	return c.call(ctx, http.MethodPost, c.url.String(), key, data, decode)
+}
+
+// Get asks with further values in the query and has the answer decoded.
+func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) error) error {
+	address := *c.url
+	values := address.Query()
+	for name := range query {
+		values.Set(name, query.Get(name))
+	}
+	address.RawQuery = values.Encode()
+	return c.call(ctx, http.MethodGet, address.String(), "", nil, decode)
+}
+
+// call tries until the service answers, refuses, or was tried often enough.
+func (c *Client) call(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
+	for attempt := 0; ; attempt++ {
+		err := c.attempt(ctx, method, address, key, body, decode)
+		var refused *RefusedError
+		if err == nil || errors.As(err, &refused) {
+			return err
+		}
+		var away *awayError
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err)
+		}
+		if !errors.As(err, &away) || attempt == c.cfg.Retries {
+			return fmt.Errorf("%w: %s: attempt %d: %w", producers.ErrUnavailable, c, attempt+1, err)
+		}
+		if cause := pause(ctx, c.backoff(attempt, away.after)); cause != nil {
+			return fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err)
+		}
+	}
+}
+
+// backoff is how long to wait after an attempt, counted from 0: half of it at random, so that many callers do not come back
+// together, and at least what the service asked for.
+func (c *Client) backoff(attempt int, asked time.Duration) time.Duration {
+	longest := c.cfg.Backoff
+	for range attempt {
+		longest = min(2*longest, maxBackoff)
+	}
+	wait := time.Duration((0.5 + 0.5*rand.Float64()) * float64(longest))
+	return max(wait, min(asked, maxRetryAfter))
+}
+
+// pause waits, or returns why ctx ended before.
+func pause(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// attempt is one request with its answer.
+func (c *Client) attempt(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return fmt.Errorf("waited for one of %d calls to end: %w", c.cfg.Concurrency, context.Cause(ctx))
+	}
+	late := fmt.Errorf("no whole answer within %s", c.cfg.AttemptTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.AttemptTimeout, late)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make a request: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "weir")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set(HeaderKey, key)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return c.failed(ctx, late, err)
+	}
+	defer func() { _ = res.Body.Close() }() // only read from
+	data, err := io.ReadAll(io.LimitReader(res.Body, int64(c.cfg.MaxBytes)+1))
+	if err != nil {
+		return c.failed(ctx, late, err)
+	}
+	whole := len(data) <= c.cfg.MaxBytes
+	if err := status(res, data, whole); err != nil {
+		return err
+	}
+	if !whole {
+		return fmt.Errorf("the answer has more than max_bytes, %d", c.cfg.MaxBytes)
+	}
+	if err := decode(data); err != nil {
+		return fmt.Errorf("the answer cannot be used: %w", err)
+	}
+	return nil
+}
+
+// failed says why no answer came. The address that net/http puts into its errors is left out: its query may hold a secret.
+func (c *Client) failed(ctx context.Context, late, err error) error {
+	if sent, ok := errors.AsType[*url.Error](err); ok {
+		err = sent.Err
+	}
+	switch {
+	case errors.Is(err, errRedirect):
+		return err
+	case errors.Is(context.Cause(ctx), late):
+		return &awayError{err: late}
+	}
+	return &awayError{err: err}
+}
