@@ -272,8 +272,6 @@ func (c Config) Validate() error {
 		"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct")
 	f.section("selection", c.Selection.Validate())
 	f.section("advantage", c.Advantage.Validate())
-	f.check("advantage.episode_agents", len(c.Advantage.EpisodeAgents) == 0,
-		fmt.Sprintf("%v: a run's trajectories name no agents: leave it empty", c.Advantage.EpisodeAgents))
 	f.check("mask_tools", c.MaskTools || !advantage.FactsOf(c.Advantage.Name, c.Advantage.Options).ByTurns,
 		fmt.Sprintf("false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name))
 	f.check("advantage.normalize_process", !c.Advantage.NormalizeProcess || !c.baseline(),

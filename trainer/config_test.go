@@ -41,7 +41,6 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
-		"advantage.episode_agents: [1]":                      func(c *Config) { c.Advantage.EpisodeAgents = []int{1} },
 		"advantage.normalize_process: true":                  func(c *Config) { c.Advantage.Name, c.Advantage.NormalizeProcess = "remax", true },
 		"critic.network: none: advantage gae needs a critic": func(c *Config) { c.Advantage.Name = "gae" },
 		"critic.warmup_steps: 3: there is no critic":         func(c *Config) { c.Critic.WarmupSteps = 3 },

@@ -76,8 +76,6 @@ func (c Config) unreadLoss(key string) string {
 	switch {
 	case strings.HasPrefix(key, "aggregation."):
 		who += " with mode " + options.Aggregation.Mode
-	case key == "sum_all_advantages":
-		who += " at level " + options.Level
 	case strings.HasPrefix(key, "correction."):
 		who += " without a correction"
 		if options.Correction.Weight == loss.WeightNone {

@@ -20,7 +20,6 @@ func TestUnreadNamesWhatPassesASettingOver(t *testing.T) {
 		{"loss.options.tau_positive", "", func(c *Config) { c.Loss.Name = "sapo" }},
 		{"loss.options.clip_low", "loss reinforce does not read it", func(c *Config) { c.Loss.Name = "reinforce" }},
 		{"loss.options.aggregation.length", "loss decoupled_ppo with mode token-mean does not read it", nil},
-		{"loss.options.sum_all_advantages", "loss decoupled_ppo at level token does not read it", nil},
 		{"loss.options.correction.cap", "loss ppo with correction.weight none does not read it", func(c *Config) { c.Loss.Name = "ppo" }},
 		{"loss.options.correction.cap", "", nil},
 		{"loss.kl.kind", "loss.kl.coef is 0", nil},

@@ -158,6 +158,13 @@ func (l *loader) merge(values map[string]any, origin string) {
 		if from == "" {
 			from = l.origins[key]
 		}
+		if problem, is := passedOver(key, v); is {
+			if problem != "" {
+				l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: problem})
+			}
+			delete(l.origins, key)
+			continue
+		}
 		if !l.isKnown(key) {
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(key, l.known)})
 			delete(l.origins, key)

@@ -39,6 +39,7 @@ func walk(v reflect.Value, path string, leaf func(key string, v reflect.Value)) 
 			key = path + "." + name
 		}
 		switch {
+		case name == "-": // no key
 		case rest == "squash":
 			walk(v.Field(i), path, leaf)
 		case v.Field(i).Kind() == reflect.Struct:

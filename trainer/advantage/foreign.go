@@ -34,7 +34,7 @@ func PerGroup(name string, compare func(rewards, advantages []float64)) Foreign 
 			return groupwise(formula)(name, o)
 		},
 		Facts: Facts{Requires: []string{"Group"}, Reads: []string{
-			"count_empty", "mask_rewards", "length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns",
+			"length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns",
 		}},
 	}
 }

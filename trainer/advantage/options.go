@@ -37,32 +37,14 @@ type Options struct {
 	StepGamma  float64 `koanf:"step_gamma"`
 	StepLambda float64 `koanf:"step_lambda"`
 
-	// MaskRewards ignores rewards at tokens that are not actions. Defaults to true.
-	MaskRewards bool `koanf:"mask_rewards"`
 	// NormalizeProcess divides process rewards, those before a trajectory's last action token, by their largest return in
 	// size over the batch (PRIME, Agent-R1). Defaults to false.
 	NormalizeProcess bool `koanf:"normalize_process"`
-	// CountEmpty counts trajectories and steps without an action token in the statistics of their group or batch, as
-	// verl and Agent-R1 do. By default they contribute nothing.
-	CountEmpty bool `koanf:"count_empty"`
-	// ResetAtMask starts the return anew at every token that is not an action, so that earlier turns get no
-	// credit for a final outcome: verl's REINFORCE++. Defaults to false.
-	ResetAtMask bool `koanf:"reset_at_mask"`
-	// CarryMasked fills a token that is not an action with the value of the recursion there, before whitening
-	// and masking. By default it is 0, and its return the critic's value.
-	CarryMasked bool `koanf:"carry_masked"`
-	// MaskAdvantages and MaskReturns put 0 where the mask is 0, after whitening. Default to true.
-	MaskAdvantages bool `koanf:"mask_advantages"`
-	MaskReturns    bool `koanf:"mask_returns"`
 
 	// DivideByStd divides by the deviation of the group's rewards. False is Dr. GRPO. Defaults to true.
 	DivideByStd bool `koanf:"divide_by_std"`
 	// StdEpsilon is added to that deviation. Larger ones hold back groups of nearly equal rewards. Defaults to 1e-6.
 	StdEpsilon float64 `koanf:"std_epsilon"`
-	// VarianceFloor is the least variance: std = sqrt(max(variance, floor)). Defaults to 0.
-	VarianceFloor float64 `koanf:"variance_floor"`
-	// EmptyNaN makes opo's baseline of a group without action tokens NaN, as verl's is, where the default is 0.
-	EmptyNaN bool `koanf:"empty_nan"`
 	// Single says what a group of one trajectory gets: zero or reward. Defaults to zero.
 	Single string `koanf:"single"`
 
@@ -72,8 +54,6 @@ type Options struct {
 	Whiten bool `koanf:"whiten"`
 	// WhitenEpsilon is added to the variance of whitened tokens, or to the deviation of whitened steps. Defaults to 1e-8.
 	WhitenEpsilon float64 `koanf:"whiten_epsilon"`
-	// CountEpsilon is added to the count in the whitening's means (verl: 1e-8). Defaults to 0.
-	CountEpsilon float64 `koanf:"count_epsilon"`
 
 	// StepCredit and TokenCredit are bilevel's: return or gae over steps, uniform or gae over the tokens of a
 	// step. Default to return and uniform, L0's.
@@ -91,18 +71,42 @@ type Options struct {
 	OutcomeWeight float64 `koanf:"outcome_weight"`
 	// GPGNorm divides gpg's advantages. Defaults to 1.
 	GPGNorm float64 `koanf:"gpg_norm"`
-	// ByPosition aligns the rows of a group by position in optimal_token_baseline, where the default is by
-	// count of action tokens, which tool output does not shift.
-	ByPosition bool `koanf:"by_position"`
 	// ZeroTail takes the baseline from what only the longest trajectory of a group reaches. Defaults to true.
 	ZeroTail bool `koanf:"zero_tail"`
 	// Decay is that of rae's running mean, in [0, 1]. Defaults to 0.95.
 	Decay float64 `koanf:"decay"`
-	// EpisodeAgents are the agents that hierarchical_grpo compares within their episode; others are compared
-	// within the group.
-	EpisodeAgents []int `koanf:"episode_agents"`
 	// LengthPenalty shapes the rewards of a group before it is compared (prime-rl).
 	LengthPenalty LengthPenalty `koanf:"length_penalty"`
+
+	// The options from here on have no key, and in a run their defaults: by them the golden tests compare with the
+	// arithmetic of other projects.
+
+	// MaskRewards ignores rewards at tokens that are not actions. Defaults to true.
+	MaskRewards bool `koanf:"-"`
+	// CountEmpty counts trajectories and steps without an action token in the statistics of their group or batch, as
+	// verl and Agent-R1 do. By default they contribute nothing.
+	CountEmpty bool `koanf:"-"`
+	// ResetAtMask starts the return anew at every token that is not an action, so that earlier turns get no
+	// credit for a final outcome: verl's REINFORCE++. Defaults to false.
+	ResetAtMask bool `koanf:"-"`
+	// CarryMasked fills a token that is not an action with the value of the recursion there, before whitening
+	// and masking. By default it is 0, and its return the critic's value.
+	CarryMasked bool `koanf:"-"`
+	// MaskAdvantages and MaskReturns put 0 where the mask is 0, after whitening. Default to true.
+	MaskAdvantages bool `koanf:"-"`
+	MaskReturns    bool `koanf:"-"`
+	// VarianceFloor is the least variance: std = sqrt(max(variance, floor)). Defaults to 0.
+	VarianceFloor float64 `koanf:"-"`
+	// EmptyNaN makes opo's baseline of a group without action tokens NaN, as verl's is, where the default is 0.
+	EmptyNaN bool `koanf:"-"`
+	// CountEpsilon is added to the count in the whitening's means (verl: 1e-8). Defaults to 0.
+	CountEpsilon float64 `koanf:"-"`
+	// ByPosition aligns the rows of a group by position in optimal_token_baseline, where the default is by
+	// count of action tokens, which tool output does not shift.
+	ByPosition bool `koanf:"-"`
+	// EpisodeAgents are the agents that hierarchical_grpo compares within their episode; others are compared
+	// within the group.
+	EpisodeAgents []int `koanf:"-"`
 }
 
 // LengthPenalty takes from each reward of a group mean(R) * sum of weight * x / max(x) over the group. A weight
@@ -146,9 +150,9 @@ func (o Options) Validate() error {
 	within("step_lambda", o.StepLambda, 1)
 	within("decay", o.Decay, 1)
 	notNegative("std_epsilon", o.StdEpsilon)
-	notNegative("variance_floor", o.VarianceFloor)
+	notNegative("VarianceFloor", o.VarianceFloor)
 	notNegative("whiten_epsilon", o.WhitenEpsilon)
-	notNegative("count_epsilon", o.CountEpsilon)
+	notNegative("CountEpsilon", o.CountEpsilon)
 	notNegative("step_weight", o.StepWeight)
 	notNegative("turn_weight", o.TurnWeight)
 	notNegative("process_weight", o.ProcessWeight)

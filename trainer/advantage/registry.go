@@ -18,13 +18,10 @@ type builder struct {
 
 // builders are the stock estimators by their names in configuration.
 func builders() map[string]builder {
-	compared := []string{
-		"count_empty", "mask_rewards", "length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns",
-	}
-	std := []string{"divide_by_std", "std_epsilon", "variance_floor"}
-	whitened := []string{"whiten", "whiten_epsilon", "count_epsilon", "mask_advantages"}
-	tokens := []string{"carry_masked", "gamma", "mask_returns"}
-	steps := []string{"count_empty", "mask_rewards", "mask_advantages", "mask_returns", "step_gamma", "whiten", "whiten_epsilon"}
+	compared := []string{"length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns"}
+	std := []string{"divide_by_std", "std_epsilon"}
+	whitened := []string{"whiten", "whiten_epsilon"}
+	steps := []string{"step_gamma", "whiten", "whiten_epsilon"}
 	ofGroup := func(reads ...[]string) Facts {
 		return Facts{Requires: []string{"Group"}, Reads: slices.Concat(reads...)}
 	}
@@ -47,7 +44,7 @@ func builders() map[string]builder {
 			make: func(name string, o Options) (Estimator, error) {
 				return &outcome{name: name, options: o, formula: centred, regroup: byAgent}, nil
 			},
-			facts: ofGroup(compared, []string{"episode_agents"}), under: single,
+			facts: ofGroup(compared), under: single,
 		},
 		"reinforce_pp_baseline": {
 			make: func(name string, o Options) (Estimator, error) {
@@ -58,15 +55,15 @@ func builders() map[string]builder {
 		// From what follows each action token.
 		"gae": {
 			make:  tokenByToken(tokenwise{recursion: gae, values: true, whiten: true}),
-			facts: needing([]string{"Values"}, tokens, whitened, []string{"lambda"}),
+			facts: needing([]string{"Values"}, whitened, []string{"gamma", "lambda"}),
 		},
 		"reinforce_pp": {
 			make:  tokenByToken(tokenwise{recursion: discounted, whiten: true, same: true}),
-			facts: needing(nil, tokens, whitened, []string{"reset_at_mask"}),
+			facts: needing(nil, whitened, []string{"gamma"}),
 		},
 		"remax": {
 			make:  tokenByToken(tokenwise{recursion: remax, baselines: true}),
-			facts: needing([]string{"Baselines"}, []string{"mask_advantages", "mask_returns"}),
+			facts: needing([]string{"Baselines"}),
 		},
 		"optimal_token_baseline": {
 			make: func(name string, o Options) (Estimator, error) {
@@ -74,7 +71,7 @@ func builders() map[string]builder {
 			},
 			facts: Facts{
 				Requires: []string{"Group", "Logprobs"}, Improves: []string{"ProbSquares", "Weights"},
-				Reads: []string{"by_position", "count_empty", "mask_returns", "zero_tail"},
+				Reads: []string{"zero_tail"},
 			},
 			under: single,
 		},
@@ -82,7 +79,7 @@ func builders() map[string]builder {
 			make: func(name string, o Options) (Estimator, error) { return &primeRLOO{name: name, options: o}, nil },
 			facts: Facts{
 				Requires: []string{"Group"}, Process: true,
-				Reads: slices.Concat(whitened, []string{"count_empty", "mask_returns", "mask_rewards", "outcome_weight", "process_weight", "single"}),
+				Reads: slices.Concat(whitened, []string{"outcome_weight", "process_weight", "single"}),
 			},
 		},
 		// From turns and steps beside the outcome.
@@ -90,7 +87,7 @@ func builders() map[string]builder {
 			make: newTurnwise,
 			facts: Facts{
 				Requires: []string{"Group"}, ByTurns: true, Process: true,
-				Reads: slices.Concat(std, whitened, []string{"count_empty", "mask_rewards", "turn_weight"}),
+				Reads: slices.Concat(std, whitened, []string{"turn_weight"}),
 			},
 			under: single,
 		},
@@ -114,7 +111,7 @@ func builders() map[string]builder {
 					f.Requires, f.Reads = []string{"Values"}, append(f.Reads, "step_lambda")
 				}
 				if o.TokenCredit == ByGAE {
-					f.Requires, f.Reads = []string{"Values"}, append(slices.Concat(f.Reads, tokens), "count_epsilon", "lambda")
+					f.Requires, f.Reads = []string{"Values"}, append(f.Reads, "gamma", "lambda")
 				}
 			},
 		},

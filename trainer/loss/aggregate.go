@@ -23,15 +23,18 @@ type Aggregation struct {
 	Mode string `koanf:"mode"`
 	// Length is the fixed length of seq-mean-token-sum-norm, in tokens. No default.
 	Length float64 `koanf:"length"`
+
+	// The options from here on have no key, and in a run their defaults: see Options.
+
 	// CountEmptyRows counts rows without an action token in the mean over rows (Agent-R1 legacy): those that a
 	// selection silenced, and with drop_rejected those that lost every token. Defaults to false.
-	CountEmptyRows bool `koanf:"count_empty_rows"`
+	CountEmptyRows bool `koanf:"-"`
 	// TokenEpsilon is added to the number of tokens in token-mean (Agent-R1 legacy: 1e-8). Defaults to 0.
-	TokenEpsilon float64 `koanf:"token_epsilon"`
+	TokenEpsilon float64 `koanf:"-"`
 	// LengthEpsilon is added to a row's length in seq-mean-token-mean (verl: 1e-8). Defaults to 0.
-	LengthEpsilon float64 `koanf:"length_epsilon"`
+	LengthEpsilon float64 `koanf:"-"`
 	// EmptyNaN makes the mean over nothing NaN, as verl's is, where the default is 0.
-	EmptyNaN bool `koanf:"empty_nan"`
+	EmptyNaN bool `koanf:"-"`
 }
 
 // Validate reports every fault.
@@ -46,10 +49,10 @@ func (a Aggregation) Validate() error {
 		errs = append(errs, fmt.Errorf("length: %v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm))
 	}
 	if !(a.TokenEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("token_epsilon: %v: must not be negative", a.TokenEpsilon))
+		errs = append(errs, fmt.Errorf("TokenEpsilon: %v: must not be negative", a.TokenEpsilon))
 	}
 	if !(a.LengthEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("length_epsilon: %v: must not be negative", a.LengthEpsilon))
+		errs = append(errs, fmt.Errorf("LengthEpsilon: %v: must not be negative", a.LengthEpsilon))
 	}
 	return errors.Join(errs...)
 }

@@ -41,14 +41,14 @@ type Correction struct {
 	// row. METRIC is ratio, k1 (d), k2 (d^2/2) or k3 (exp(-d)-1+d), "-k1" and "-k3" being those of -d. "-" is no
 	// bound. A row's ratios are aggregated as logarithms. All rules must hold. ["none"] is no rule.
 	Rules []string `koanf:"rules"`
-	// MeanEpsilon is added to a row's length in means over it (verl: 1e-8). Defaults to 0.
-	MeanEpsilon float64 `koanf:"mean_epsilon"`
 	// M2Threshold drops the tokens with the largest d^2 until the mean of the rest, over the minibatch, is below it
 	// (M2PO, arXiv 2510.01161). -1 means none.
 	M2Threshold float64 `koanf:"m2_threshold"`
 	// DropRejected takes rejected tokens, and rows left without any, out of the policy loss's denominators too, as verl
 	// does. By default they still count, so that rejecting some does not magnify the others (AReaL).
 	DropRejected bool `koanf:"drop_rejected"`
+	// MeanEpsilon is added to a row's length in means over it (verl: 1e-8). Defaults to 0. It has no key: see Options.
+	MeanEpsilon float64 `koanf:"-"`
 }
 
 // enabled says whether there is anything to do.
@@ -81,7 +81,7 @@ func (c Correction) Validate() error {
 		}
 	}
 	if !(c.MeanEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("mean_epsilon: %v: must not be negative", c.MeanEpsilon))
+		errs = append(errs, fmt.Errorf("MeanEpsilon: %v: must not be negative", c.MeanEpsilon))
 	}
 	if _, err := parseRules(c.Rules); err != nil {
 		errs = append(errs, err)

@@ -47,10 +47,8 @@ func Reads(name string, o Options, foreign ...Foreign) []string {
 	if len(f.Modes) != 1 {
 		read = append(read, "aggregation.mode")
 	}
-	read = append(read, o.Aggregation.reads()...)
-	read = append(read, "keep_non_finite")
-	if o.Level == LevelSequence && slices.Contains(read, "level") {
-		read = append(read, "sum_all_advantages")
+	if o.Aggregation.Mode == SeqMeanTokenSumNorm {
+		read = append(read, "aggregation.length")
 	}
 	slices.Sort(read)
 	return slices.Compact(read)
@@ -60,26 +58,10 @@ func Reads(name string, o Options, foreign ...Foreign) []string {
 func (c Correction) reads() []string {
 	read := []string{"correction.weight", "correction.rules", "correction.m2_threshold"}
 	if c.enabled() {
-		read = append(read, "correction.of", "correction.log_bound", "correction.normalize", "correction.mean_epsilon",
-			"correction.drop_rejected")
+		read = append(read, "correction.of", "correction.log_bound", "correction.normalize", "correction.drop_rejected")
 	}
 	if c.Weight != WeightNone {
 		read = append(read, "correction.cap")
 	}
 	return read
-}
-
-// reads names the keys of the aggregation, beside its mode, that change the result in this mode.
-func (a Aggregation) reads() []string {
-	switch a.Mode {
-	case TokenMean:
-		return []string{"aggregation.token_epsilon", "aggregation.empty_nan"}
-	case SeqMeanTokenSum:
-		return []string{"aggregation.count_empty_rows", "aggregation.empty_nan"}
-	case SeqMeanTokenMean:
-		return []string{"aggregation.count_empty_rows", "aggregation.empty_nan", "aggregation.length_epsilon"}
-	case SeqMeanTokenSumNorm:
-		return []string{"aggregation.length"}
-	}
-	return nil
 }

@@ -119,7 +119,7 @@ func TestForeignFactsAndDefaults(t *testing.T) {
 	require.Equal(t, 0.3, o.ClipLow)
 	require.Equal(t, 0.2, o.ClipHigh, "ppo's where its own are zero")
 	reads := Reads("mine", o, own)
-	require.Subset(t, reads, []string{"clip_low", "old", "correction.weight", "aggregation.count_empty_rows"})
+	require.Subset(t, reads, []string{"clip_low", "old", "correction.weight"})
 	require.NotContains(t, reads, "aggregation.mode", "there is only one")
 	require.NotContains(t, reads, "clip_high")
 	_, err = New("mine", Options{Aggregation: Aggregation{Mode: TokenMean}}, own)

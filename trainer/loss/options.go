@@ -31,11 +31,8 @@ const (
 type Options struct {
 	// Old is what ratios are taken against: proximal or behaviour.
 	Old string `koanf:"old"`
-	// Level of the ratio: token or sequence.
+	// Level of the ratio: token, sequence or sequence-token.
 	Level string `koanf:"level"`
-	// SumAllAdvantages lets the masked tokens' advantages into a row's mean at level sequence, as AReaL does for padded
-	// rows. By default they are never read.
-	SumAllAdvantages bool `koanf:"sum_all_advantages"`
 	// ClipLow and ClipHigh bound the ratio to [1 - low, 1 + high]. A larger ClipHigh is DAPO's clip-higher.
 	ClipLow  float64 `koanf:"clip_low"`
 	ClipHigh float64 `koanf:"clip_high"`
@@ -67,8 +64,14 @@ type Options struct {
 	// Correction for tokens sampled by an older policy.
 	Correction Correction `koanf:"correction"`
 
+	// The options from here on have no key, and in a run their defaults: by them, and by those of Aggregation and Correction
+	// that have none, the golden tests compare with the arithmetic of other projects.
+
+	// SumAllAdvantages lets the masked tokens' advantages into a row's mean at level sequence, as AReaL does for padded
+	// rows. By default they are never read.
+	SumAllAdvantages bool `koanf:"-"`
 	// KeepNonFinite lets a loss that is not finite through. By default it is an error that names the row.
-	KeepNonFinite bool `koanf:"keep_non_finite"`
+	KeepNonFinite bool `koanf:"-"`
 }
 
 // Validate reports every fault of resolved options.

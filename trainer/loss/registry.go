@@ -46,7 +46,7 @@ func builders() map[string]builder {
 		})},
 		"gmpo": {
 			make: newGMPO, wideLow: true, // its bounds are of a log ratio
-			facts: Facts{Reads: []string{"clip_low", "clip_high", "aggregation.length_epsilon"}, Modes: []string{SeqMeanTokenSum}},
+			facts: Facts{Reads: []string{"clip_low", "clip_high"}, Modes: []string{SeqMeanTokenSum}},
 			defaults: with(func(o *Options) {
 				o.ClipLow, o.ClipHigh, o.Aggregation.Mode = 0.4, 0.4, SeqMeanTokenSum
 			}),
