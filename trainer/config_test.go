@@ -24,7 +24,7 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 	c.Critic = Critic{Network: "two", Folder: "f", WarmupSteps: -1}
 	err := c.Validate()
 	for _, want := range []string{
-		"task: ", "steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
+		"steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
 		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: ""`,
 		"optimizer.learning_rate: 0", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
 		"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm",
