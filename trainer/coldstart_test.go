@@ -5,8 +5,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // counting demonstrates the token after each.
@@ -17,65 +19,11 @@ func (counting) Demonstration(i uint64) ([]int32, []uint8) {
 	return []int32{0, start, (start + 1) % vocab, (start + 2) % vocab}, []uint8{0, 0, 1, 1}
 }
 
-type broken struct{}
-
-func (broken) Demonstration(uint64) ([]int32, []uint8) { return []int32{0, 1}, []uint8{1, 1} }
-
-func coldConfig() ColdStart {
-	c := DefaultColdStart()
+func coldConfig() learner.ColdStart {
+	c := learner.DefaultColdStart()
 	c.Steps, c.Enough, c.Batch, c.ReportEvery, c.MicroTokens = 40, 0, 8, 10, 12
 	c.Optimizer.LearningRate, c.Optimizer.WarmupSteps = 1, 4
 	return c
-}
-
-func TestImitateLearnsTheDemonstrations(t *testing.T) {
-	t.Parallel()
-	var losses []float64
-	e := newBigram(vocab)
-	require.NoError(t, Imitate(t.Context(), coldConfig(), e, counting{}, func(step int64, loss float64) { losses = append(losses, loss) }))
-	require.Len(t, losses, 4)
-	require.Greater(t, losses[0], losses[3])
-	require.Less(t, losses[3], 0.1)
-	require.Zero(t, e.steps, "moments are cleared")
-	for _, m := range e.momentum {
-		require.Zero(t, m)
-	}
-	again := newBigram(vocab)
-	require.NoError(t, Imitate(t.Context(), coldConfig(), again, counting{}, nil))
-	require.Equal(t, e.table, again.table)
-}
-
-// Newcomer's friction 2: a cold start that goes on until the policy imitates perfectly leaves nothing to compare.
-func TestImitateEndsWhenTheDemonstrationsAreLearnt(t *testing.T) {
-	t.Parallel()
-	steps := func(enough float64) (last int64, loss float64) {
-		c := coldConfig()
-		c.Steps, c.ReportEvery, c.Enough = 400, 1, enough
-		require.NoError(t, Imitate(t.Context(), c, newBigram(vocab), counting{}, func(step int64, l float64) { last, loss = step, l }))
-		return last, loss
-	}
-	all, low := steps(0)
-	require.EqualValues(t, 400, all)
-	require.Less(t, low, 0.05)
-	ended, loss := steps(0.5)
-	require.Less(t, ended, int64(400))
-	require.Less(t, loss, 0.5, "the last step is reported")
-	require.Greater(t, loss, low)
-}
-
-func TestSplittingAStepIntoMicroBatchesChangesNothingButRounding(t *testing.T) {
-	t.Parallel()
-	whole, split := newBigram(vocab), newBigram(vocab)
-	c := coldConfig()
-	require.NoError(t, Imitate(t.Context(), c, split, counting{}, nil))
-	c.MicroTokens = 1 << 20
-	require.NoError(t, Imitate(t.Context(), c, whole, counting{}, nil))
-	require.InDeltaSlice(t, whole.table, split.table, 1e-4)
-}
-
-func TestImitateNamesABadDemonstration(t *testing.T) {
-	t.Parallel()
-	require.ErrorContains(t, Imitate(t.Context(), coldConfig(), newBigram(vocab), broken{}, nil), "demonstration 0")
 }
 
 func TestTheColdStartIsVersionZero(t *testing.T) {
@@ -84,8 +32,8 @@ func TestTheColdStartIsVersionZero(t *testing.T) {
 	cfg.Steps, cfg.ColdStart = 1, coldConfig()
 	w := newWorld(vocab)
 	var cold int
-	run := func() *bigram {
-		e := newBigram(vocab)
+	run := func() *enginetest.Bigram {
+		e := enginetest.NewBigram(vocab)
 		require.NoError(t, Run(t.Context(), cfg, Deps{
 			Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Demonstrations: counting{},
 			Observer: func(ev schemas.Event) {
@@ -98,13 +46,13 @@ func TestTheColdStartIsVersionZero(t *testing.T) {
 	}
 	run()
 	require.Equal(t, 4, cold)
-	want := newBigram(vocab)
-	require.NoError(t, Imitate(t.Context(), coldConfig(), want, counting{}, nil))
-	require.Equal(t, want.table, w.weights[0])
+	want := enginetest.NewBigram(vocab)
+	require.NoError(t, learner.Imitate(t.Context(), coldConfig(), want, counting{}, nil))
+	require.Equal(t, want.Table, w.weights[0])
 	run()
 	require.Equal(t, 4, cold, "a run that goes on does not start cold again")
 
 	cfg.Checkpoint = checkpoint.Config{Dir: t.TempDir(), Keep: 1, Messages: 1}
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, "there are no demonstrations")
 }

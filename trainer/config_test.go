@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
@@ -17,11 +18,11 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 	t.Parallel()
 	c := Config{Eta: -1, Depth: -2, MinGroup: 3, GroupSize: 2}
-	c.Optimizer = Optimizer{Beta1: 1, Beta2: -1, FinalRatio: 2, WeightDecay: -1, ClipNorm: -1, WarmupSteps: -1}
+	c.Optimizer = learner.Optimizer{Beta1: 1, Beta2: -1, FinalRatio: 2, WeightDecay: -1, ClipNorm: -1, WarmupSteps: -1}
 	c.Selection.DropRate, c.Selection.Overlong.Limit = 2, -1
 	c.Limits.Timeout = -time.Second
 	c.Advantage.Name, c.Loss.Name = "grppo", "ppp"
-	c.Critic = Critic{Network: "two", Folder: "f", WarmupSteps: -1}
+	c.Critic = learner.Critic{Network: "two", Folder: "f", WarmupSteps: -1}
 	err := c.Validate()
 	for _, want := range []string{
 		"steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
@@ -45,7 +46,7 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		"critic.network: none: advantage gae needs a critic": func(c *Config) { c.Advantage.Name = "gae" },
 		"critic.warmup_steps: 3: there is no critic":         func(c *Config) { c.Critic.WarmupSteps = 3 },
 		"selection.resample.by: best: a critic": func(c *Config) {
-			c.Critic.Network, c.Selection.Resample.By, c.Selection.Resample.Take = CriticHead, selection.ResampleBest, 4
+			c.Critic.Network, c.Selection.Resample.By, c.Selection.Resample.Take = learner.CriticHead, selection.ResampleBest, 4
 		},
 		// Defect N16: a gradient of 0 in every step.
 		"group_size: 1: advantage grpo is 0 for groups of fewer than 2": func(c *Config) { c.GroupSize, c.MinGroup = 1, 1 },
@@ -90,29 +91,5 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 			have = append(have, e.Error())
 		}
 		require.Equal(t, c.want, have)
-	}
-}
-
-func TestRate(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		schedule            string
-		step, warmup, total int64
-		want                float64
-	}{
-		{ScheduleConstant, 0, 0, 10, 1},
-		{ScheduleConstant, 9, 0, 10, 1},
-		{ScheduleConstant, 0, 4, 10, 0.25},
-		{ScheduleConstant, 3, 4, 10, 1},
-		{ScheduleLinear, 0, 0, 11, 1},
-		{ScheduleLinear, 5, 0, 11, 0.6},
-		{ScheduleLinear, 10, 0, 11, 0.2},
-		{ScheduleLinear, 4, 4, 11, 1},
-		{ScheduleLinear, 20, 0, 11, 0.2},
-		{ScheduleCosine, 5, 0, 11, 0.6},
-		{ScheduleCosine, 10, 0, 11, 0.2},
-		{ScheduleLinear, 0, 0, 1, 1},
-	} {
-		require.InDelta(t, c.want, rate(c.schedule, 1, 0.2, c.step, c.warmup, c.total), 1e-12, "%+v", c)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/loss"
@@ -20,7 +21,7 @@ import (
 func observe(t *testing.T, cfg Config, w *world, after func(e schemas.Event)) {
 	t.Helper()
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
 		Observer: func(e schemas.Event) {
 			if e.Type == schemas.EventStepDone {
 				after(e)
@@ -112,7 +113,7 @@ func TestALostCheckpointFolderIsNotTakenForAFreshRun(t *testing.T) {
 	w := newWorld(vocab)
 	train(t, cfg, w)
 	cfg.Checkpoint.Dir = t.TempDir()
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, "run test has published version 2")
 }
 
@@ -123,7 +124,7 @@ func TestACheckpointOfAnotherRunIsRefused(t *testing.T) {
 	train(t, cfg, newWorld(vocab))
 	w := newWorld(vocab)
 	w.run = "other"
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, `is of run "test", this is run "other"`)
 }
 
@@ -154,7 +155,7 @@ func TestGoneBackToAnOlderCheckpointItTrainsOnTheSameBatches(t *testing.T) {
 				return nil
 			}
 			run := func() error {
-				return Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+				return Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
 			}
 			require.ErrorIs(t, run(), errCrash)
 			require.NoError(t, os.Truncate(filepath.Join(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), "model.safetensors"), 7))
@@ -169,10 +170,10 @@ func TestTheReferencePolicyStaysWhereTheRunBegan(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	cfg.Loss.KL.Coef = 0.1
 	w := newWorld(vocab)
-	run := func(cfg Config) (*bigram, error) {
-		reference := newBigram(vocab)
+	run := func(cfg Config) (*enginetest.Bigram, error) {
+		reference := enginetest.NewBigram(vocab)
 		err := Run(t.Context(), cfg, Deps{
-			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
 			NewEngine: func(gpu.Config) (gpu.Engine, error) { return reference, nil },
 		})
 		return reference, err
@@ -181,9 +182,9 @@ func TestTheReferencePolicyStaysWhereTheRunBegan(t *testing.T) {
 		cfg.Steps = steps
 		reference, err := run(cfg)
 		require.NoError(t, err)
-		require.Equal(t, w.weights[0], reference.table)
+		require.Equal(t, w.weights[0], reference.Table)
 	}
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, "needs a reference policy")
 
 	cfg.Loss.KL.In, cfg.Loss.KL.Target, cfg.Loss.KL.Horizon = loss.KLInReward, 0.01, 100
@@ -207,7 +208,7 @@ func TestMetrics(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
 	w.noise = true
-	require.NoError(t, Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m}))
+	require.NoError(t, Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m}))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)

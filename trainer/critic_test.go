@@ -9,36 +9,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
-
-// small is a native engine whose embeddings are as wide as its vocabulary, so that the world can sample from them: it
-// mostly goes to and fro between 0 and 1, and 2 and 3, and stays at the others, so that a state tells of the reward.
-func small(t *testing.T, seed uint64) func(head bool) gpu.Engine {
-	t.Helper()
-	return func(head bool) gpu.Engine {
-		e, err := native.New(gpu.Config{
-			ModelType: "llama", VocabSize: 8, HiddenSize: 8, IntermediateSize: 12, NumLayers: 1, NumHeads: 2, NumKVHeads: 1,
-			RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 32, ValueHead: head,
-		}, native.Options{Seed: seed, Threads: 1})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, e.Close()) })
-		w, err := e.Weights(t.Context())
-		require.NoError(t, err)
-		for token, next := range []int{1, 0, 3, 2, 4, 5, 6, 7} {
-			w.Tensors[0].Data[token*8+next] = 4
-		}
-		require.NoError(t, e.SetWeights(t.Context(), w))
-		return e
-	}
-}
 
 // Invariant: a critic's warm-up leaves the policy and its optimizer as they were, bit for bit.
 func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 	t.Parallel()
-	for _, network := range []string{CriticHead, CriticOwn} {
+	for _, network := range []string{learner.CriticHead, learner.CriticOwn} {
 		for _, name := range []string{"gae", "gae_step", "bilevel"} {
 			t.Run(network+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -53,7 +34,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				train := func(steps int64) *checkpoint.Checkpoint {
 					cfg.Steps = steps
 					err := Run(t.Context(), cfg, Deps{
-						Engine: make(network == CriticHead), Stream: w, Prompts: prompts{8},
+						Engine: make(network == learner.CriticHead), Stream: w, Prompts: prompts{8},
 						NewEngine: func(c gpu.Config) (gpu.Engine, error) {
 							return native.New(c, native.Options{Seed: 9, Threads: 1})
 						},
@@ -70,7 +51,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 					require.NoError(t, err)
 					return c
 				}
-				start, err := make(network == CriticHead).Weights(t.Context())
+				start, err := make(network == learner.CriticHead).Weights(t.Context())
 				require.NoError(t, err)
 				train(5) // one that is stopped goes on warming up
 				c := train(12)
@@ -81,7 +62,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				for _, m := range c.Optimizer.Moments {
 					require.Equal(t, gpu.Tensor{Name: m.Name, Shape: m.Shape, Data: slices.Repeat([]float32{0}, len(m.Data))}, m)
 				}
-				require.Equal(t, network == CriticOwn, c.Critic != nil)
+				require.Equal(t, network == learner.CriticOwn, c.Critic != nil)
 				require.Greater(t, explained[11], explained[0]+0.1, "%v", explained)
 				for version := range int64(13) {
 					require.Equal(t, start.Tensors[0].Data, w.weights[version], "version %d", version)
@@ -90,7 +71,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				after := train(14)
 				require.NotEqual(t, c.Weights, after.Weights)
 				require.EqualValues(t, 14, w.latest)
-				if network == CriticOwn {
+				if network == learner.CriticOwn {
 					require.NotEqual(t, c.Critic.Weights, after.Critic.Weights)
 				}
 			})
@@ -116,7 +97,7 @@ func TestACriticOfItsOwnStartsFromThePolicyOrAFolder(t *testing.T) {
 	stop := errors.New("seen enough")
 	first := func(folder string) (*gpu.Weights, error) {
 		cfg := testConfig(t.TempDir())
-		critical(&cfg, CriticOwn)
+		critical(&cfg, learner.CriticOwn)
 		cfg.Critic.Folder = folder
 		critic := &watched{}
 		err := Run(t.Context(), cfg, Deps{Engine: policy, Stream: newWorld(8), Prompts: prompts{8}, NewEngine: func(c gpu.Config) (gpu.Engine, error) {
@@ -145,17 +126,12 @@ type watched struct {
 	stop  error
 }
 
-func (w *watched) SetWeights(_ context.Context, given *gpu.Weights) error {
-	w.given = given
-	return w.stop
-}
-
 func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
 	t.Parallel()
-	for network, want := range map[string]string{CriticHead: "has no value head", CriticOwn: "there is no engine for it"} {
+	for network, want := range map[string]string{learner.CriticHead: "has no value head", learner.CriticOwn: "there is no engine for it"} {
 		cfg := testConfig(t.TempDir())
 		critical(&cfg, network)
-		err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+		err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -163,25 +139,41 @@ func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
 func TestAnEngineThatCannotBeMadeIsNamed(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Config){
-		"make the critic":           func(c *Config) { critical(c, CriticOwn) },
+		"make the critic":           func(c *Config) { critical(c, learner.CriticOwn) },
 		"make the reference policy": func(c *Config) { c.Loss.KL.Coef = 0.1 },
 	} {
 		cfg := testConfig(t.TempDir())
 		change(&cfg)
 		err := Run(t.Context(), cfg, Deps{
-			Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{},
+			Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{},
 			NewEngine: func(gpu.Config) (gpu.Engine, error) { return native.New(gpu.Config{}, native.Options{}) },
 		})
 		require.ErrorContains(t, err, want)
 	}
 }
 
-func TestExplainedVariance(t *testing.T) {
-	t.Parallel()
-	returns, mask := []float64{1, 2, 9, 3, 4}, []uint8{1, 1, 0, 1, 1}
-	require.InDelta(t, 1, explainedVariance(returns, returns, mask), 1e-12)
-	require.InDelta(t, 0, explainedVariance([]float64{7, 7, 0, 7, 7}, returns, mask), 1e-12)
-	require.InDelta(t, -3, explainedVariance([]float64{-1, -2, 0, -3, -4}, returns, mask), 1e-12)
-	require.InDelta(t, 0.75, explainedVariance([]float64{0.5, 1, 0, 1.5, 2}, returns, mask), 1e-12)
-	require.Zero(t, explainedVariance(returns, make([]float64, 5), mask))
+// small is a native engine whose embeddings are as wide as its vocabulary, so that the world can sample from them: it
+// mostly goes to and fro between 0 and 1, and 2 and 3, and stays at the others, so that a state tells of the reward.
+func small(t *testing.T, seed uint64) func(head bool) gpu.Engine {
+	t.Helper()
+	return func(head bool) gpu.Engine {
+		e, err := native.New(gpu.Config{
+			ModelType: "llama", VocabSize: 8, HiddenSize: 8, IntermediateSize: 12, NumLayers: 1, NumHeads: 2, NumKVHeads: 1,
+			RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 32, ValueHead: head,
+		}, native.Options{Seed: seed, Threads: 1})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, e.Close()) })
+		w, err := e.Weights(t.Context())
+		require.NoError(t, err)
+		for token, next := range []int{1, 0, 3, 2, 4, 5, 6, 7} {
+			w.Tensors[0].Data[token*8+next] = 4
+		}
+		require.NoError(t, e.SetWeights(t.Context(), w))
+		return e
+	}
+}
+
+func (w *watched) SetWeights(_ context.Context, given *gpu.Weights) error {
+	w.given = given
+	return w.stop
 }

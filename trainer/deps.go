@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // Stream is what the trainer needs of a run's streams. All calls are idempotent by the ids in what they carry.
@@ -101,12 +102,6 @@ var ErrUnreadable = errors.New("control cannot be read")
 // ErrIdle is what Feed.Next returns, wrapped, when nothing came for a while.
 var ErrIdle = errors.New("nothing came from the trajectory stream")
 
-// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens
-// to be imitated; the first token is never one.
-type Demonstrations interface {
-	Demonstration(i uint64) (tokens []int32, mask []uint8)
-}
-
 // Publisher makes a policy version visible to the inference consumers. It is idempotent by version.
 type Publisher interface {
 	Publish(ctx context.Context, v Version) error
@@ -133,7 +128,7 @@ type Deps struct {
 	// segment is held against it: an agent may write its later contexts anew.
 	Opening func(*schemas.Ticket) []int32
 	// Demonstrations may be nil when the configuration has no cold start.
-	Demonstrations Demonstrations
+	Demonstrations learner.Demonstrations
 	// Settings are what the run is configured with, by key: each step's record says with which it was trained, and a run
 	// that goes on with others says so. nil notes none.
 	Settings map[string]string
@@ -152,8 +147,8 @@ type Deps struct {
 	// Reported is the newest step that Observer was told to be done and has kept. A trainer that starts from a later one,
 	// as it was killed before it could tell, tells of that first, with what the checkpoint knows. nil tells of none.
 	Reported func() int64
-	// After is called on the loop's goroutine when a part of a step is done, with its name: renew, batch, update,
-	// commit, the parts of checkpoint.Store, ack, purge, publish, control, issue. It is where a test ends the process; it
+	// After is called on the loop's goroutine when a stage of a step is done, with its name: renew, batch, update,
+	// commit, the parts of checkpoint.Store, save, ack, purge, publish, control, issue. It is where a test ends the process; it
 	// may be nil.
 	After func(stage string)
 	// Now defaults to time.Now. No decision depends on it but that of Config.GroupTimeout.
@@ -189,4 +184,11 @@ func (d Deps) withDefaults() (Deps, error) {
 		d.Observer = func(schemas.Event) {}
 	}
 	return d, errors.Join(errs...)
+}
+
+// learner are what the learner works with.
+func (d Deps) learner() learner.Deps {
+	return learner.Deps{
+		Engine: d.Engine, NewEngine: d.NewEngine, LoadModel: d.Folder.Load, Tokenizer: d.Tokenizer, Log: d.Log, Now: d.Now,
+	}
 }

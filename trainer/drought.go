@@ -24,22 +24,35 @@ const (
 // ErrStuck is returned, wrapped, by a trainer that was told to stop when a step finds nothing to learn from.
 var ErrStuck = errors.New("nothing can be learnt")
 
-// drought is what is known of the rollouts that a step could learn nothing from, as their groups have equal rewards.
+// drought tells of steps that find little to learn from.
 type drought struct {
-	// told is how many groups were dropped when that was looked at last.
-	told        int
+	// before are the groups dropped for the step in hand by an earlier process, whose rewards are not known.
+	before int
+	// sparse counts the steps of this process for which hardly any group was kept.
+	sparse int
+	// step is what is known of the step in hand.
+	step dropped
+}
+
+// dropped is what is known of the rollouts that a step could learn nothing from, as their groups have equal rewards.
+type dropped struct {
+	// reported is how many groups were dropped when that was looked at last.
+	reported    int
 	rollouts    int
 	least, most float64 // rewards
 	// components are the most that each component of the rewards came to.
-	components       map[string]float64
-	logprob, sampled float64 // sum over the sampled tokens, and their number
+	components map[string]float64
+	// logprob is the sum over the sampled tokens, sampled their number.
+	logprob, sampled float64
 }
 
 // maxComponents bounds the reward components that are looked at: their names come from producers.
 const maxComponents = 16
 
 // note takes one rollout of a dropped group.
-func (d *drought) note(t *schemas.Trajectory) {
+func (d *drought) note(t *schemas.Trajectory) { d.step.note(t) }
+
+func (d *dropped) note(t *schemas.Trajectory) {
 	if d.rollouts == 0 {
 		d.least, d.most, d.components = math.Inf(1), math.Inf(-1), map[string]float64{}
 	}
@@ -55,7 +68,8 @@ func (d *drought) note(t *schemas.Trajectory) {
 		s := &t.Segments[i]
 		for k, on := range s.ActionMask {
 			if on != 0 {
-				d.logprob, d.sampled = d.logprob+float64(s.Logprobs[k]), d.sampled+1
+				d.logprob += float64(s.Logprobs[k])
+				d.sampled++
 			}
 		}
 	}
@@ -65,7 +79,7 @@ func (d *drought) note(t *schemas.Trajectory) {
 const certain = 0.02
 
 // diagnosis says what the rewards tell, and what to do.
-func (d *drought) diagnosis() string {
+func (d *dropped) diagnosis() string {
 	if d.rollouts == 0 {
 		return ""
 	}
@@ -103,22 +117,22 @@ func (c Config) stuckAfter() int {
 	return DefaultConfig().MaxDroppedGroups
 }
 
-// manyDrops is how many dropped groups to one that was kept are worth a word.
+// manyDrops is how many groups are dropped for each group kept when the log begins to say so.
 const manyDrops = 32
 
 // lookAtDrops tells of the groups dropped for this step, at each doubling of their number: the run would look as if it
-// stood still. Where none is kept it says why, and fails where the configuration says so.
-func (t *trainer) lookAtDrops() error {
-	d := &t.now.drought
-	before, dropped := d.told, t.assembler.Flat()-t.flatBefore
-	d.told = dropped
-	limit := t.cfg.stuckAfter()
+// stood still. Where no group is kept it says why, and fails where the configuration says so.
+func (i *intake) lookAtDrops() error {
+	d := &i.drought.step
+	before, dropped := d.reported, i.assembler.Flat()-i.drought.before
+	d.reported = dropped
+	limit := i.cfg.stuckAfter()
 	if !doubled(before, dropped, 1) && !doubled(before, dropped, limit) {
 		return nil
 	}
-	_, kept, _ := t.assembler.Counts()
+	version, kept := i.assembler.Version(), i.Counts().ready
 	e := schemas.Event{
-		Run: t.deps.Stream.Run(), Type: EventDropped, At: t.deps.Now().UTC(), Role: "trainer", Step: t.step + 1, PolicyVersion: t.step,
+		Run: i.deps.Stream.Run(), Type: EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
 		Metrics: map[string]float64{KeyDropped: float64(dropped), KeyKept: float64(kept)},
 	}
 	var stuck error
@@ -127,15 +141,15 @@ func (t *trainer) lookAtDrops() error {
 		stuck = fmt.Errorf("%w: the samples of each of %d questions have equal rewards.%s "+
 			"(trainer.selection.drop_zero_variance=false goes on without learning from such questions.)", ErrStuck, dropped, d.diagnosis())
 		e.Message = stuck.Error()
-		t.deps.Log.Warn(e.Message, "step", t.step+1, "dropped", dropped, "kept", kept)
+		i.deps.Log.Warn(e.Message, "step", version+1, "dropped", dropped, "kept", kept)
 	case kept > 0 && kept*manyDrops <= dropped:
-		if t.sparse++; t.sparse&(t.sparse-1) == 0 {
-			t.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
-				"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", t.step+1, "dropped", dropped, "kept", kept)
+		if i.drought.sparse++; i.drought.sparse&(i.drought.sparse-1) == 0 {
+			i.deps.Log.Warn("the samples of nearly every question have equal rewards: the step waits for others; use more questions, "+
+				"easier or harder ones, or set trainer.selection.drop_zero_variance=false", "step", version+1, "dropped", dropped, "kept", kept)
 		}
 	}
-	t.deps.Observer(e)
-	if t.cfg.StopWhenStuck {
+	i.deps.Observer(e)
+	if i.cfg.StopWhenStuck {
 		return stuck
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -94,7 +95,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			var log bytes.Buffer
 			var told []schemas.Event
 			err := Run(t.Context(), cfg, Deps{
-				Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 				Observer: func(e schemas.Event) {
 					if e.Type == EventDropped {
 						told = append(told, e)
@@ -117,7 +118,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			require.Contains(t, told[len(told)-1].Message, c.want[0])
 
 			// A new process knows nothing of what the one before has dropped: it looks for itself.
-			err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+			err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
 			require.ErrorContains(t, err, c.want[0])
 		})
 	}
@@ -135,7 +136,7 @@ func TestARunThatCanLearnNothingYetSaysSoAtEachDoubling(t *testing.T) {
 	var log bytes.Buffer
 	var told []string
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(e schemas.Event) {
 			if e.Type == EventDropped && e.Message != "" {
 				told = append(told, fmt.Sprint(e.Metrics[KeyDropped]))

@@ -6,10 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // Groups that are open when the advantage is changed were issued without a baseline, or with one too many.
@@ -69,7 +71,7 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 	for _, name := range advantage.Names() {
 		cfg := testConfig(t.TempDir())
 		cfg.Steps, cfg.GroupSize, cfg.MinGroup, cfg.Advantage.Name = 2, 1, 1, name
-		cfg.Critic.Network = CriticHead
+		cfg.Critic.Network = learner.CriticHead
 		if err := cfg.Validate(); err != nil {
 			require.Greater(t, advantage.LearnsFrom(name, cfg.Advantage.Options), 1)
 			require.ErrorContains(t, err, "group_size: 1: advantage "+name+" is 0 for groups of fewer than 2")
@@ -84,7 +86,7 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 			}
 			cfg.Loss.Name, cfg.Advantage.Single = DefaultConfig().Loss.Name, advantage.SingleReward
 		}
-		engine := bigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
+		engine := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
 		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}}), name)
 	}
 }

@@ -5,170 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 )
-
-// bigram is the smallest policy: logits of the next token are a row of a table, and the value an entry of another. SGD
-// with momentum stands in for AdamW, so that there is optimizer state to lose.
-type bigram struct {
-	vocab int
-	table []float32
-	// values are nil without a value head.
-	values         []float32
-	grad, momentum []float32 // of the table, then of the values
-	steps          int64
-	kept           *gpu.Batch
-}
-
-func newBigram(vocab int) *bigram { return bigramOf(gpu.Config{VocabSize: vocab}) }
-
-func bigramOf(c gpu.Config) *bigram {
-	e := &bigram{vocab: c.VocabSize, table: make([]float32, c.VocabSize*c.VocabSize)}
-	if c.ValueHead {
-		e.values = make([]float32, c.VocabSize)
-	}
-	size := len(e.table) + len(e.values)
-	e.grad, e.momentum = make([]float32, size), make([]float32, size)
-	return e
-}
-
-func (e *bigram) Config() gpu.Config {
-	return gpu.Config{VocabSize: e.vocab, HiddenSize: e.vocab, MaxPositions: 64, ValueHead: e.values != nil}
-}
-
-// logprobs are those of the token after prev.
-func logprobs(table []float32, vocab int, prev int32) []float64 {
-	row := table[int(prev)*vocab : (int(prev)+1)*vocab]
-	out := make([]float64, vocab)
-	top := math.Inf(-1)
-	for _, v := range row {
-		top = max(top, float64(v))
-	}
-	sum := 0.0
-	for _, v := range row {
-		sum += math.Exp(float64(v) - top)
-	}
-	for i, v := range row {
-		out[i] = float64(v) - top - math.Log(sum)
-	}
-	return out
-}
-
-func (e *bigram) Forward(_ context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
-	out := &gpu.Outputs{Logprobs: make([]float32, len(b.Tokens)), Entropies: make([]float32, len(b.Tokens))}
-	if e.values != nil {
-		out.Values = make([]float32, len(b.Tokens))
-	}
-	for i, m := range b.Mask {
-		if m == 0 {
-			continue
-		}
-		if e.values != nil {
-			out.Values[i] = e.values[b.Tokens[i-1]]
-		}
-		lp := logprobs(e.table, e.vocab, b.Tokens[i-1])
-		out.Logprobs[i] = float32(lp[b.Tokens[i]])
-		for _, v := range lp {
-			out.Entropies[i] -= float32(v * math.Exp(v))
-		}
-	}
-	e.kept = nil
-	if keep {
-		e.kept = b
-	}
-	if b.ValuesOnly {
-		out.Logprobs, out.Entropies = nil, nil
-	}
-	return out, nil
-}
-
-func (e *bigram) Backward(_ context.Context, g *gpu.Gradients) error {
-	for i, m := range e.kept.Mask {
-		if m == 0 {
-			continue
-		}
-		prev := e.kept.Tokens[i-1]
-		if g.Values != nil {
-			e.grad[len(e.table)+int(prev)] += g.Values[i]
-		}
-		if g.Logprobs == nil {
-			continue
-		}
-		for v, lp := range logprobs(e.table, e.vocab, prev) {
-			d := -math.Exp(lp)
-			if int32(v) == e.kept.Tokens[i] {
-				d++
-			}
-			e.grad[int(prev)*e.vocab+v] += float32(float64(g.Logprobs[i]) * d)
-		}
-	}
-	return nil
-}
-
-func (e *bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
-	norm := 0.0
-	for _, g := range e.grad {
-		norm += float64(g) * float64(g)
-	}
-	for i, g := range e.grad {
-		e.momentum[i] = float32(o.Beta1)*e.momentum[i] + g
-		switch at := i - len(e.table); {
-		case at < 0:
-			e.table[i] -= float32(o.LearningRate) * e.momentum[i]
-		case o.ValueLearningRate > 0:
-			e.values[at] -= float32(o.ValueLearningRate) * e.momentum[i]
-		default:
-			e.values[at] -= float32(o.LearningRate) * e.momentum[i]
-		}
-	}
-	clear(e.grad)
-	e.steps++
-	return gpu.StepStats{GradNorm: math.Sqrt(norm)}, nil
-}
-
-func (e *bigram) Weights(context.Context) (*gpu.Weights, error) {
-	w := &gpu.Weights{Tensors: []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: slices.Clone(e.table)}}}
-	if e.values != nil {
-		w.Tensors = append(w.Tensors, gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: slices.Clone(e.values)})
-	}
-	return w, nil
-}
-
-func (e *bigram) SetWeights(_ context.Context, w *gpu.Weights) error {
-	if (len(w.Tensors) == 2) != (e.values != nil) {
-		return gpu.ErrMismatch
-	}
-	copy(e.table, w.Tensors[0].Data)
-	if e.values != nil {
-		copy(e.values, w.Tensors[1].Data)
-	}
-	return nil
-}
-
-func (e *bigram) Optimizer(context.Context) (*gpu.OptimizerState, error) {
-	return &gpu.OptimizerState{Steps: e.steps, Moments: []gpu.Tensor{{Name: "m", Shape: []int{len(e.momentum)}, Data: slices.Clone(e.momentum)}}}, nil
-}
-
-func (e *bigram) SetOptimizer(_ context.Context, s *gpu.OptimizerState) error {
-	e.steps = s.Steps
-	clear(e.momentum)
-	for _, m := range s.Moments {
-		copy(e.momentum, m.Data)
-	}
-	return nil
-}
-
-func (e *bigram) Close() error { return nil }
 
 // prompts ask to continue a token; the answer is the token after it.
 type prompts struct{ vocab int }
@@ -541,39 +388,11 @@ func (w *world) send(d batch.Delivery) {
 
 // sample is a rollout that depends on the ticket and the weights alone.
 func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
-	rng := rand.New(rand.NewPCG(t.Seed, 7))
-	prompt := int32(t.Cursor % uint64(w.vocab))
-	s := schemas.Segment{
-		Tokens: schemas.Int32s{0, prompt}, ActionMask: schemas.Bytes{0, 0}, Logprobs: schemas.Float32s{0, 0},
-		Versions: schemas.Runs{schemas.NoVersion, schemas.NoVersion}, Temperature: t.Sampling.Temperature,
-	}
-	reward := 0.0
-	for range 2 + rng.IntN(3) {
-		prev := s.Tokens[len(s.Tokens)-1]
-		u, next := rng.Float64(), int32(w.vocab-1)
-		lp := logprobs(w.weights[version], w.vocab, prev)
-		for v, l := range lp {
-			if t.Sampling.Temperature == 0 {
-				next = int32(slices.Index(lp, slices.Max(lp)))
-				break
-			}
-			if u -= math.Exp(l); u < 0 {
-				next = int32(v)
-				break
-			}
-		}
-		if next == (prev+1)%int32(w.vocab) {
-			reward++
-		}
-		s.Tokens, s.ActionMask = append(s.Tokens, next), append(s.ActionMask, 1)
-		s.Logprobs, s.Versions = append(s.Logprobs, float32(lp[next])), append(s.Versions, int32(version))
-	}
+	tr := enginetest.BigramRollout(w.weights[version], w.vocab, t, version)
+	tr.Run = w.run
 	if w.flat > 0 && t.Cursor%w.flat != 0 {
-		reward = 0
+		tr.Reward = 0
+		tr.Rewards["next"] = 0
 	}
-	return &schemas.Trajectory{
-		Run: w.run, ID: t.ID, Group: t.Group, Cursor: t.Cursor, Attempt: t.Attempt, Sample: t.Sample, GroupSize: t.GroupSize,
-		Task: t.Task, PromptID: t.Prompt.ID, Source: "count", Producer: "p", Segments: []schemas.Segment{s},
-		Reward: reward, Rewards: map[string]float64{"next": reward}, Stop: schemas.StopAnswer,
-	}
+	return tr
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -40,7 +41,7 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 			times := 0
 			go func() {
 				ended <- Run(t.Context(), cfg, Deps{
-					Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
 					After: func(at string) {
 						if at != stage {
 							return
@@ -124,7 +125,7 @@ func TestATrainerThatFellBehindDoesNotTakeTheRun(t *testing.T) {
 	trainOver(t, cfg, run)
 	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
-	err = Run(t.Context(), behind, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	err = Run(t.Context(), behind, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorIs(t, err, streams.ErrPurged)
 	cfg.Steps = 7
 	trainOver(t, cfg, run)

@@ -13,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
@@ -61,12 +63,12 @@ const pill = vocab - 1
 
 // poisonable is an engine with a fault that nobody has foreseen.
 type poisonable struct {
-	*bigram
+	*enginetest.Bigram
 	always bool
 }
 
 func (e *poisonable) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
-	out, err := e.bigram.Forward(ctx, b, keep)
+	out, err := e.Bigram.Forward(ctx, b, keep)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +92,8 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 		"in the second minibatch":     func(c *Config) { c.Proximal, c.Minibatches, c.MicroTokens = loss.ApproximateRollout, 3, 12 },
 		"stale, and two epochs":       func(c *Config) { c.Eta, c.Depth, c.Epochs = 2, 2, 2 },
 		"over the whole minibatch":    func(c *Config) { c.Loss.Name, c.Minibatches, c.MicroTokens = "m2po", 1, 12 },
-		"with a critic of its own":    func(c *Config) { critical(c, CriticOwn) },
-		"with a critic on its trunk":  func(c *Config) { critical(c, CriticHead) },
+		"with a critic of its own":    func(c *Config) { critical(c, learner.CriticOwn) },
+		"with a critic on its trunk":  func(c *Config) { critical(c, learner.CriticHead) },
 		"in order, and without delay": func(c *Config) { c.Deterministic = true },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,10 +111,10 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 					}
 				}
 				for range 1000 {
-					e := &poisonable{bigram: bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})}
+					e := &poisonable{Bigram: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead})}
 					err := Run(t.Context(), cfg, Deps{
 						Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
-						NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+						NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 					})
 					if errors.Is(err, errCrash) {
 						continue
@@ -131,7 +133,7 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 							}
 						}
 					}
-					return slices.Concat(e.table, e.values), used, poisoned
+					return slices.Concat(e.Table, e.Values), used, poisoned
 				}
 				t.Fatal("the run never ends")
 				return nil, nil, nil
@@ -161,7 +163,7 @@ func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *tes
 	w := newWorld(vocab)
 	broken := func(always bool) error {
 		return Run(t.Context(), cfg, Deps{
-			Engine: &poisonable{newBigram(vocab), always}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Engine: &poisonable{enginetest.NewBigram(vocab), always}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
 		})
 	}
 	for range 2 {
@@ -202,7 +204,7 @@ func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
 		}
 	}
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: &poisonable{bigram: newBigram(vocab)}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+		Engine: &poisonable{Bigram: enginetest.NewBigram(vocab)}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
 	}))
 	require.Greater(t, w.feeds, 2)
 	for _, r := range audit(t, cfg, w.world) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
@@ -20,6 +21,7 @@ import (
 	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // produce rolls out tickets over a real run until ctx ends.
@@ -73,15 +75,15 @@ func produce(ctx context.Context, run *streams.Run, name string, eta int) error 
 // runOver runs a trainer over a real run once, and returns the weights that it ended with.
 func runOver(ctx context.Context, t *testing.T, cfg Config, run *streams.Run, observe func(schemas.Event)) ([]float32, error) {
 	t.Helper()
-	e := newBigram(vocab)
+	e := enginetest.NewBigram(vocab)
 	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
 	err = Run(ctx, cfg, Deps{
 		Engine: e, Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
-		NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+		NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 		Observer:  observe,
 	})
-	return e.table, err
+	return e.Table, err
 }
 
 // trainOver runs a trainer over a real run, stopped at the given steps and started again, and returns the weights.
@@ -115,7 +117,7 @@ func TestOverJetStream(t *testing.T) {
 				cfg := testConfig(t.TempDir())
 				cfg.Eta, cfg.Depth, cfg.Deterministic = eta, -1, eta == 0
 				if strings.HasSuffix(name, "critic of its own") {
-					critical(&cfg, CriticOwn) // the versions of its warm-up have the same weights, and so the same shards
+					critical(&cfg, learner.CriticOwn) // the versions of its warm-up have the same weights, and so the same shards
 				}
 				producing, stop := context.WithCancel(t.Context())
 				var group errgroup.Group
@@ -252,7 +254,7 @@ func TestMessagesOfOpenAndFutureGroupsDoNotStopTheFeed(t *testing.T) {
 			run := streamtest.Open(t, conn)
 			cfg := testConfig(t.TempDir())
 			w := newWorld(vocab)
-			w.weights[0] = newBigram(vocab).table
+			w.weights[0] = enginetest.NewBigram(vocab).Table
 			for i := range cfg.maxPending(cfg.Eta) + 50 {
 				tr := w.sample(&schemas.Ticket{Run: "test", Task: "count", GroupSize: 4, Prompt: schemas.Prompt{ID: "p"}, Sampling: schemas.Sampling{Temperature: 1}}, 0)
 				tr.Producer = "evil"

@@ -20,8 +20,8 @@ const (
 	ReasonUnknownTask batch.Reason = "unknown_task"
 )
 
-// issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: what it
-// plans waits in pending until the loop sends it.
+// issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: the
+// tickets that it plans wait in pending until the intake sends them.
 type issuer struct {
 	cfg       Config
 	run       string
@@ -33,7 +33,10 @@ type issuer struct {
 	cursor    uint64
 	index     uint64
 	extra     int // as checkpoint.Issue.Extra
+	// pending are the tickets that are planned and not sent. Of those that found no room, postponed is how many messages are
+	// read before they are sent again.
 	pending   []*schemas.Ticket
+	postponed int
 	// rejected and dropped gather what the next record will say.
 	rejected []checkpoint.RecordRejection
 	dropped  []checkpoint.RecordDrop
@@ -72,7 +75,7 @@ func (i *issuer) plan(version int64, now time.Time) batch.Effects {
 		} else {
 			i.cursor++
 		}
-		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.baseline()}
+		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.Baseline()}
 		i.index++
 		i.admission.Start(1)
 		i.open[g.Group().ID()] = g
@@ -114,7 +117,7 @@ func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time
 	return schemas.Ticket{
 		Run: i.run, ID: batch.TicketID(cursor, attempt, 0), Group: batch.GroupID(cursor, attempt),
 		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.groupTickets(), Task: prompt.Task,
-		Prompt: prompt.Prompt, Seed: ticketSeed(i.cfg.Seed, cursor, attempt, 0),
+		Prompt: prompt.Prompt, Seed: batch.Seed(i.cfg.Seed, cursor, attempt, 0),
 		Sampling: schemas.Sampling{Temperature: i.cfg.Sampling.Temperature, MaxTokens: i.cfg.Sampling.MaxTokens},
 		Limits:   prompt.Limits, PolicyVersion: version, MinVersion: max(0, version-int64(i.admission.Limits().Eta)), IssuedAt: now.UTC(),
 	}
@@ -128,7 +131,7 @@ func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
 		t := g.Ticket
 		t.Sample = s
 		t.ID = batch.TicketID(t.Cursor, t.Attempt, s)
-		t.Seed = ticketSeed(i.cfg.Seed, t.Cursor, t.Attempt, s)
+		t.Seed = batch.Seed(i.cfg.Seed, t.Cursor, t.Attempt, s)
 		if group.Greedy(s) {
 			t.Sampling.Temperature = 0
 		}
@@ -232,16 +235,4 @@ func (i *issuer) openInOrder() []checkpoint.OpenGroup {
 		return 1
 	})
 	return out
-}
-
-// ticketSeed mixes the run's seed with the ticket's place (splitmix64, Steele et al. 2014).
-func ticketSeed(seed, cursor uint64, attempt, sample int) uint64 {
-	x := seed
-	for _, v := range []uint64{cursor, uint64(attempt), uint64(sample)} {
-		x += 0x9e3779b97f4a7c15 + v
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		x ^= x >> 31
-	}
-	return x
 }

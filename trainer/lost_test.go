@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -141,7 +142,7 @@ func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
 				return err
 			}
 			w := newWorld(vocab)
-			w.weights[0] = newBigram(vocab).table
+			w.weights[0] = enginetest.NewBigram(vocab).Table
 			for range 70 {
 				lease, err := source.Take(ctx)
 				if err != nil {
@@ -232,7 +233,7 @@ func TestLeasesThatNothingComesOfHaveATimeLimit(t *testing.T) {
 			return nil
 		}
 		err = Run(ctx, cfg, Deps{
-			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
 			Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		if err == nil {

@@ -62,7 +62,9 @@ func BenchmarkSaveAndPublish(b *testing.B) {
 	}()
 	step, bytes := int64(0), 0
 	for b.Loop() {
-		w, o, err := snapshot(b.Context(), engine)
+		w, err := engine.Weights(b.Context())
+		require.NoError(b, err)
+		o, err := engine.Optimizer(b.Context())
 		require.NoError(b, err)
 		bytes = 0
 		for _, t := range w.Tensors {

@@ -84,20 +84,22 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 }
 
 // step takes over one step's report.
-func (m *Metrics) step(v map[string]float64, s *measures) {
+func (m *Metrics) step(v map[string]float64, s *stats) {
+	if m == nil {
+		return
+	}
 	m.steps.Inc()
 	m.trajectories.Add(v["batch/trajectories"])
 	m.tokens.Add(v["batch/tokens"])
-	m.skipped.Add(float64(s.skipped))
+	if s.learnt != nil {
+		m.skipped.Add(float64(s.learnt.Skipped))
+	}
 	for reason, n := range s.refusals {
 		m.rejected.WithLabelValues(reason).Add(float64(n))
 	}
 	m.staleness.Observe(v["staleness/mean"])
-	for phase, d := range map[string]float64{
-		"wait": s.wait.Seconds(), "old_policy": s.old.Seconds(), "update": s.update.Seconds(),
-		"save": s.save.Seconds(), "publish": s.publish.Seconds(),
-	} {
-		m.phases.WithLabelValues(phase).Observe(d)
+	for phase, d := range s.phases() {
+		m.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}
 	for name, g := range m.last {
 		if x, ok := v[name]; ok {

@@ -20,11 +20,12 @@ const (
 type names struct {
 	kind  string
 	known map[string]bool
-	told  bool
+	// logged says that the log has said that there are names beyond.
+	logged bool
 }
 
-// of is the name, or "other" when it is too long, not printable or one too many. The log says so once.
-func (n *names) of(name string, log *slog.Logger) string {
+// bound is the name, or "other" when it is too long, not printable or one too many. The log says so once.
+func (n *names) bound(name string, log *slog.Logger) string {
 	if n.known[name] {
 		return name
 	}
@@ -36,8 +37,8 @@ func (n *names) of(name string, log *slog.Logger) string {
 		n.known[name] = true
 		return name
 	}
-	if !n.told {
-		n.told = true
+	if !n.logged {
+		n.logged = true
 		log.Warn("metrics hold so many names of trajectories and so long ones; the others count together", "kind", n.kind,
 			"names", maxNames, "bytes", maxNameBytes, "under", otherName, "first", strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "?"))
 	}

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 )
@@ -18,9 +18,9 @@ import (
 func TestNamesThatTrajectoriesMakeUpAreBounded(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	deps, err := Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()
+	deps, err := Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()
 	require.NoError(t, err)
-	tr := &trainer{cfg: testConfig(t.TempDir()), deps: deps, now: newMeasures(time.Time{})}
+	r := newReport(deps)
 	seen := map[string]bool{}
 	for step := range 20 {
 		b := &batch.Batch{Groups: []batch.Taken{{}}}
@@ -31,15 +31,15 @@ func TestNamesThatTrajectoriesMakeUpAreBounded(t *testing.T) {
 				Trajectory: &schemas.Trajectory{Rewards: rewards, Source: name}, Return: 1,
 			})
 		}
-		tr.measure(b)
-		require.Equal(t, 1.0, tr.now.values["reward/component/honest"])
-		require.Contains(t, tr.now.values, "reward/component/other")
-		for name := range tr.now.values {
+		r.measure(b)
+		require.Equal(t, 1.0, r.stats.values["reward/component/honest"])
+		require.Contains(t, r.stats.values, "reward/component/other")
+		for name := range r.stats.values {
 			seen[name] = true
 			require.Less(t, len(name), 100)
 		}
 	}
-	require.InDelta(t, 7.0/3, tr.now.values["reward/component/other"], 1e-12, "of the last step's names, one of 1 and two of 3 a trajectory")
+	require.InDelta(t, 7.0/3, r.stats.values["reward/component/other"], 1e-12, "of the last step's names, one of 1 and two of 3 a trajectory")
 	require.Less(t, len(seen), 200)
 	require.Equal(t, 2, strings.Count(log.String(), "count together"), "once a kind")
 }

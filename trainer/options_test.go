@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/loss"
 )
 
@@ -21,8 +23,8 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 		w := newWorld(vocab)
 		steps := 0
 		err := Run(t.Context(), cfg, Deps{
-			Engine: bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead}), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
-			NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+			Engine: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 			Observer: func(e schemas.Event) {
 				if e.Type == schemas.EventStepDone {
 					steps++
@@ -50,14 +52,14 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 			}
 			require.NoError(t, err)
 		})
-		for _, network := range []string{CriticHead, CriticOwn} {
+		for _, network := range []string{learner.CriticHead, learner.CriticOwn} {
 			t.Run("advantage "+name+", critic "+network, func(t *testing.T) {
 				t.Parallel()
 				require.NoError(t, run(t, func(c *Config) { c.Advantage.Name, c.Critic.Network, c.Critic.WarmupSteps = name, network, 1 }))
 			})
 		}
 	}
-	for _, name := range []string{ProximalRecompute, loss.ApproximateLogLinear, loss.ApproximateLinear, loss.ApproximateRollout} {
+	for _, name := range []string{learner.ProximalRecompute, loss.ApproximateLogLinear, loss.ApproximateLinear, loss.ApproximateRollout} {
 		t.Run("proximal "+name, func(t *testing.T) {
 			t.Parallel()
 			require.NoError(t, run(t, func(c *Config) { c.Proximal, c.Eta, c.Depth = name, 1, 1 }))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -28,7 +29,7 @@ func TestEachStepIsReportedOnce(t *testing.T) {
 					}
 				}()
 				return Run(t.Context(), cfg, Deps{
-					Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+					Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
 					Observer: func(e schemas.Event) {
 						if e.Type == schemas.EventStepDone {
 							told = append(told, e.Step)

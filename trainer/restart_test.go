@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -63,8 +64,8 @@ func TestTheKLCoefficientOfTheConfigurationWinsWhenItIsChanged(t *testing.T) {
 	run := func(t *testing.T, cfg Config, w *world) {
 		t.Helper()
 		require.NoError(t, Run(t.Context(), cfg, Deps{
-			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
-			NewEngine: func(gpu.Config) (gpu.Engine, error) { return newBigram(vocab), nil },
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			NewEngine: func(gpu.Config) (gpu.Engine, error) { return enginetest.NewBigram(vocab), nil },
 		}))
 	}
 	final := func(t *testing.T, coefs ...float64) []float32 {
@@ -115,7 +116,7 @@ func TestPublishedWeightsAreLetGoOf(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
-	deps := Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}}
+	deps := Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}}
 	p := &weakly{wholePublisher: newWholePublisher(cfg.Publish, deps)}
 	looked := 0
 	deps.Publisher, deps.After = p, func(stage string) {
@@ -141,7 +142,7 @@ func TestTheVersionIsMeasuredFromTheStart(t *testing.T) {
 	cfg.Steps = 4
 	looked := false
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m,
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m,
 		After: func(stage string) {
 			if stage == "batch" {
 				looked = true
@@ -159,7 +160,7 @@ func TestAFaultOfASaveNamesItsStep(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
 	saves := 0
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{func(string) error {
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{func(string) error {
 		if saves++; saves == 4 {
 			return errors.New("no space left")
 		}
@@ -237,7 +238,7 @@ func TestUnreadableControlIsWrittenAnew(t *testing.T) {
 	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+		Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
 		Observer: func(e schemas.Event) {
 			if e.Type == schemas.EventStepDone && e.Step == 2 {
 				spoil()
@@ -252,7 +253,7 @@ func TestUnreadableControlIsWrittenAnew(t *testing.T) {
 	cfg.Checkpoint.Dir = t.TempDir()
 	stream, err = OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
-	err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorContains(t, err, "has published version 6", "a lost folder is not taken for a fresh run without control either")
 }
 
@@ -276,7 +277,7 @@ func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
 	for range 2 {
 		stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 		require.NoError(t, err)
-		err = Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+		err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
 		require.ErrorIs(t, err, ErrAbandoned)
 		require.NotErrorIs(t, err, ErrFenced)
 		require.ErrorContains(t, err, "--model.folder "+checkpoint.StepDir(cfg.Checkpoint.Dir, 4)+" --trainer.cold_start.steps 0")
@@ -309,7 +310,7 @@ func TestWhatWasRefusedBeforeACrashIsNotTrainedOnUnderAHigherEta(t *testing.T) {
 					return nil
 				}
 				run := func() error {
-					return Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}})
+					return Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}})
 				}
 				if err := run(); err != nil {
 					require.ErrorIs(t, err, errCrash)

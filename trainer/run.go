@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
@@ -40,12 +38,12 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err err
 	}
 	defer func() { err = errors.Join(fenced(ctx, err), t.close()) }()
 
-	// What a crash may have left undone: everything after the checkpoint is done again.
+	// A crash may have left undone what follows a checkpoint: it is all done again.
 	if err := t.finish(ctx); err != nil {
 		return err
 	}
 	for t.step < cfg.Steps {
-		step := t.step + 1 // a part that fails late has raised it
+		step := t.step + 1 // a stage that fails late has raised it
 		err := t.trainStep(ctx)
 		if errors.Is(err, errDrained) {
 			break
@@ -54,71 +52,60 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err err
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 	}
-	return t.done(ctx)
+	t.done()
+	return nil
 }
 
 // trainStep is one step of the loop.
 func (t *trainer) trainStep(ctx context.Context) error {
-	// Group-complete, fresh enough, oldest first.
-	b, err := t.nextBatch(ctx)
+	err := t.run(ctx, []stage{
+		// Group-complete, fresh enough, oldest first.
+		{"batch", t.nextBatch},
+		// Advantages, then minibatches: the page is learner.Learn.
+		{"update", t.learn},
+		// From here on the batch is trained on, and the policy is a new version. What that means for the groups in hand and
+		// for new ones is decided before the checkpoint, so that the checkpoint holds the decision.
+		{"commit", t.commit},
+		// Invariant: no ack of a trained trajectory, no version and no ticket leaves before the checkpoint that holds it.
+		{"save", t.save},
+	})
 	if err != nil {
-		return err
-	}
-	t.deps.After("batch")
-	rows := t.rows(b)
-	if err := t.learn(ctx, b, rows); err != nil {
-		return t.blame(ctx, err, b, rows)
-	}
-	t.deps.After("update")
-	// From here on the batch is trained on, and the policy is a new version. Decide what that means for the
-	// groups in hand and for new ones before the checkpoint, so that the checkpoint holds the decision.
-	if err := t.commit(ctx, b); err != nil {
-		return err
-	}
-	t.deps.After("commit")
-
-	// Invariant: no ack of a trained trajectory, no version and no ticket leaves before the checkpoint that holds it.
-	if err := t.save(ctx, b); err != nil {
 		return err
 	}
 	return t.finish(ctx)
 }
 
-// learn is what a batch does to the policy.
-func (t *trainer) learn(ctx context.Context, b *batch.Batch, rows *batch.Rows) error {
-	// The proximal policy of this step: what ratios are taken against.
-	old, err := t.oldPolicy(ctx, rows)
+// finish is what follows a checkpoint. Every stage is idempotent: a trainer that starts again does them all again.
+func (t *trainer) finish(ctx context.Context) error {
+	err := t.run(ctx, []stage{
+		{"ack", t.intake.Ack},
+		{"purge", t.intake.Purge},
+		{"publish", t.publish},
+		// What is too old now.
+		{"control", t.putControl},
+		{"issue", t.intake.Issue},
+	})
 	if err != nil {
 		return err
 	}
-	adv, err := t.advantages(rows, old)
-	if err != nil {
-		return err
-	}
-	rows.Silence(t.cfg.silenced(b))
-
-	// Minibatches within a token budget, packed.
-	return t.update(ctx, rows, old, adv)
+	t.report.step(t.step, t.intake.Counts(), t.control.bounds())
+	t.intake.Forget()
+	return nil
 }
 
-// finish is what follows a checkpoint. Every part is idempotent: a trainer that starts again does it all again.
-func (t *trainer) finish(ctx context.Context) error {
-	if err := t.ack(ctx); err != nil {
-		return err
+// stage is a part of a step, by the name that Deps.After is told.
+type stage struct {
+	name string
+	do   func(context.Context) error
+}
+
+// run does stages in order, up to the first that fails.
+func (t *trainer) run(ctx context.Context, stages []stage) error {
+	for _, s := range stages {
+		if err := s.do(ctx); err != nil {
+			return err
+		}
+		t.deps.After(s.name)
 	}
-	t.deps.After("ack")
-	if err := t.purge(ctx); err != nil {
-		return err
-	}
-	t.deps.After("purge")
-	if err := t.publish(ctx); err != nil {
-		return err
-	}
-	t.deps.After("control")
-	if err := t.issue(ctx); err != nil {
-		return err
-	}
-	t.deps.After("issue")
-	t.report()
 	return nil
 }

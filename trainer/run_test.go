@@ -15,12 +15,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
@@ -47,11 +49,11 @@ func testConfig(dir string) Config {
 func train(t *testing.T, cfg Config, w *world) []float32 {
 	t.Helper()
 	for range 1000 {
-		e, own := bigramOf(gpu.Config{VocabSize: w.vocab, ValueHead: cfg.Critic.Network == CriticHead}), &bigram{}
+		e, own := enginetest.BigramOf(gpu.Config{VocabSize: w.vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), &enginetest.Bigram{}
 		err := Run(t.Context(), cfg, Deps{
 			Engine: e, Stream: w, Prompts: prompts{w.vocab}, Folder: folder{w.crash},
 			NewEngine: func(c gpu.Config) (gpu.Engine, error) {
-				own = bigramOf(c)
+				own = enginetest.BigramOf(c)
 				return own, nil
 			},
 		})
@@ -59,7 +61,7 @@ func train(t *testing.T, cfg Config, w *world) []float32 {
 			continue
 		}
 		require.NoError(t, err)
-		return slices.Concat(e.table, e.values, own.table, own.values)
+		return slices.Concat(e.Table, e.Values, own.Table, own.Values)
 	}
 	t.Fatal("the run never ends")
 	return nil
@@ -134,8 +136,8 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		{"asynchronous", 2, false, func(*Config) {}},
 		{"with a baseline", 2, false, func(c *Config) { c.Advantage.Name = "remax" }},
 		{"with running means", 2, false, func(c *Config) { c.Advantage.Name = "rae" }},
-		{"with a value head", 0, true, func(c *Config) { critical(c, CriticHead) }},
-		{"with a critic of its own", 2, false, func(c *Config) { critical(c, CriticOwn) }},
+		{"with a value head", 0, true, func(c *Config) { critical(c, learner.CriticHead) }},
+		{"with a critic of its own", 2, false, func(c *Config) { critical(c, learner.CriticOwn) }},
 		{"with samples passed over", 2, false, func(c *Config) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
 		}},
@@ -200,7 +202,7 @@ func TestKilledAtRandomAgainAndAgain(t *testing.T) {
 				cfg.Checkpoint.Messages, cfg.MaxDroppedGroups = 10*int(1+seed%5), int(seed%2)*4
 				cfg.Advantage.Name = []string{"grpo", "remax", "rae", "gae"}[seed/4%4]
 				if cfg.Advantage.Name == "gae" {
-					critical(&cfg, []string{CriticHead, CriticOwn}[seed/2%2])
+					critical(&cfg, []string{learner.CriticHead, learner.CriticOwn}[seed/2%2])
 				}
 				cfg.Selection.Resample.By = []string{selection.ResampleOff, selection.ResampleCorrect}[seed%5/4]
 				cfg.Selection.Resample.Take = 2
@@ -265,8 +267,8 @@ func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 		func(c *Config) { c.Advantage.Name = "grpo" },
 		func(c *Config) { c.Advantage.Name = "remax" },
 		func(c *Config) { c.Advantage.Name = "rae" },
-		func(c *Config) { critical(c, CriticHead) },
-		func(c *Config) { critical(c, CriticOwn) },
+		func(c *Config) { critical(c, learner.CriticHead) },
+		func(c *Config) { critical(c, learner.CriticOwn) },
 	} {
 		for _, size := range []int{4, 1} {
 			cfg := testConfig(t.TempDir())
@@ -282,10 +284,10 @@ func TestEtaZeroGivesTheUpdatesOfAPlainLoop(t *testing.T) {
 // plainLoop trains without streams, assembly, packing or checkpoints.
 func plainLoop(t *testing.T, cfg Config) []float32 {
 	ctx := t.Context()
-	w, e := newWorld(vocab), bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})
+	w, e := newWorld(vocab), enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead})
 	critic := e
-	if cfg.Critic.Network == CriticOwn {
-		critic = bigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
+	if cfg.Critic.Network == learner.CriticOwn {
+		critic = enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
 	}
 	estimator, err := advantage.New(cfg.Advantage.Name, cfg.Advantage.Options)
 	require.NoError(t, err)
@@ -294,14 +296,14 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cursor := uint64(0)
 	for step := range cfg.Steps {
-		w.weights[step] = slices.Clone(e.table)
+		w.weights[step] = slices.Clone(e.Table)
 		b := &batch.Batch{}
 		var greedy []float64 // a group
 		for len(b.Groups) < cfg.BatchGroups {
 			group, rewards := batch.Taken{}, map[float64]bool{}
 			roll := func(s int, temperature float32) *schemas.Trajectory {
 				return w.sample(&schemas.Ticket{
-					Cursor: cursor, Sample: s, Seed: ticketSeed(cfg.Seed, cursor, 0, s), Sampling: schemas.Sampling{Temperature: temperature},
+					Cursor: cursor, Sample: s, Seed: batch.Seed(cfg.Seed, cursor, 0, s), Sampling: schemas.Sampling{Temperature: temperature},
 				}, step)
 			}
 			for s := range cfg.GroupSize {
@@ -318,7 +320,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 			}
 		}
 		rows := batch.NewRows(b)
-		forward := func(e *bigram, of []int) *gpu.Outputs {
+		forward := func(e *enginetest.Bigram, of []int) *gpu.Outputs {
 			out, err := e.Forward(ctx, rows.GPU(of), true)
 			require.NoError(t, err)
 			return out
@@ -336,7 +338,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 				Advantages: batch.Gather(rows, of, adv.Advantages), Returns: batch.Gather(rows, of, adv.Returns),
 				OldValues: batch.Gather(rows, of, values),
 			}
-			take := func(e *bigram, result *loss.Result, o gpu.StepOptions) {
+			take := func(e *enginetest.Bigram, result *loss.Result, o gpu.StepOptions) {
 				require.NoError(t, e.Backward(ctx, gradients(result)))
 				_, err := e.Step(ctx, o)
 				require.NoError(t, err)
@@ -347,7 +349,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 				in.Values = widen(forward(critic, of).Values)
 				require.NoError(t, policy.ValueLoss(in, &result))
 				in.Values = nil
-				o := cfg.Critic.Optimizer.options(step, cfg.Steps)
+				o := constantRate(cfg.Critic.Optimizer)
 				if critic == e {
 					o.LearningRate, o.ValueLearningRate = 0, rate
 				}
@@ -356,7 +358,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 			if warming {
 				continue
 			}
-			out, o := forward(e, of), cfg.Optimizer.options(step, cfg.Steps)
+			out, o := forward(e, of), constantRate(cfg.Optimizer)
 			in.Logprobs = widen(out.Logprobs)
 			if critic == e && values != nil {
 				in.Values, o.ValueLearningRate = widen(out.Values), rate
@@ -369,9 +371,9 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 		}
 	}
 	if critic == e {
-		return slices.Concat(e.table, e.values)
+		return slices.Concat(e.Table, e.Values)
 	}
-	return slices.Concat(e.table, critic.table, critic.values)
+	return slices.Concat(e.Table, critic.Table, critic.Values)
 }
 
 func TestAStepThatDropsMoreThanTheStreamHoldsGoesOn(t *testing.T) {
@@ -410,7 +412,7 @@ func TestAStepThatFindsNextToNothingToTrainOnSaysSo(t *testing.T) {
 		w.flat = flat
 		var log bytes.Buffer
 		err := Run(t.Context(), cfg, Deps{
-			Engine: newBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		require.NoError(t, err)
 		said := strings.Contains(log.String(), "set trainer.selection.drop_zero_variance=false")
@@ -422,8 +424,8 @@ func TestItLearns(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
 		"by groups":              func(*Config) {},
-		"by a value head":        func(c *Config) { critical(c, CriticHead) },
-		"by a critic of its own": func(c *Config) { critical(c, CriticOwn) },
+		"by a value head":        func(c *Config) { critical(c, learner.CriticHead) },
+		"by a critic of its own": func(c *Config) { critical(c, learner.CriticOwn) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -432,10 +434,10 @@ func TestItLearns(t *testing.T) {
 			change(&cfg)
 			w := newWorld(vocab)
 			var rewards []float64
-			e := bigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == CriticHead})
+			e := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead})
 			err := Run(t.Context(), cfg, Deps{
 				Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
-				NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+				NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 				Observer: func(ev schemas.Event) {
 					if ev.Type == schemas.EventStepDone {
 						rewards = append(rewards, ev.Metrics["reward/mean"])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/selection"
 )
@@ -65,48 +66,6 @@ func TestTheSelectionTakesRightAndWrongInProportion(t *testing.T) {
 	require.True(t, varied)
 }
 
-// The best of a group are trained on for what they are among all of it.
-func TestTheBestOfAGroupAreTrainedOn(t *testing.T) {
-	t.Parallel()
-	call := [3]int32{2, 3, 4}
-	group := []*schemas.Trajectory{
-		dialogue(1, schemas.StopTurns, 1, call), dialogue(0, schemas.StopAnswer, 1, call),
-		dialogue(1, schemas.StopAnswer, 1, call), dialogue(0, schemas.StopAnswer, 1, call),
-	}
-	for take, want := range map[int][]float64{1: {0, 0, 0.5, 0}, 2: {0.5, 0, 0.5, 0}, 3: {0.5, -0.5, 0.5, 0}} {
-		cfg := testConfig(t.TempDir())
-		rows, _, adv := estimate(t, newBigram(vocab), func(c *Config) {
-			c.Selection.Resample.By, c.Selection.Resample.Take, c.Advantage.Name = selection.ResampleBest, take, "dr_grpo"
-			cfg = *c
-		}, group...)
-		rows.Silence(cfg.silenced(batchOf(group...)))
-		for i, w := range want {
-			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
-				require.InDelta(t, w*float64(group[i].Segments[0].ActionMask[j-rows.Offsets[i]]), adv.Advantages[j]*float64(rows.Mask[j]), 1e-12)
-			}
-		}
-	}
-}
-
-func TestRoughnessOfARollout(t *testing.T) {
-	t.Parallel()
-	call, failed, idle := schemas.Turn{Tool: "search"}, schemas.Turn{Tool: "search", Error: "unknown"}, schemas.Turn{}
-	for _, c := range []struct {
-		turns []schemas.Turn
-		stop  schemas.StopReason
-		want  float64
-	}{
-		{[]schemas.Turn{call, failed, idle}, schemas.StopAnswer, 0.5},
-		{[]schemas.Turn{call, idle}, schemas.StopAnswer, 0},
-		{[]schemas.Turn{idle, call, idle, idle}, schemas.StopAnswer, 0.5},
-		{[]schemas.Turn{idle}, schemas.StopAnswer, 0.5},
-		{[]schemas.Turn{call, call}, schemas.StopTurns, 1},
-		{[]schemas.Turn{failed}, schemas.StopTokens, 2},
-	} {
-		require.InDelta(t, c.want, roughness(&schemas.Trajectory{Turns: c.turns, Stop: c.stop}), 1e-12)
-	}
-}
-
 func TestTheSelectionNamesWhatItCannotTake(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t.TempDir())
@@ -144,7 +103,7 @@ func TestAStepGathersRows(t *testing.T) {
 	}
 	cfg := testConfig(t.TempDir())
 	cfg.Selection.Accumulate = selection.Accumulate{Rows: 100, MaxRounds: 2}
-	err := Run(t.Context(), cfg, Deps{Engine: newBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
 	require.ErrorIs(t, err, selection.ErrTooFew)
 	require.ErrorContains(t, err, "lower rows or raise max_rounds")
 	cfg.Eta, cfg.Depth, cfg.Hold = 2, 2, 1

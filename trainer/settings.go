@@ -40,19 +40,27 @@ func Changes(before, now map[string]string) []checkpoint.RecordChange {
 	return out
 }
 
-// compareSettings finds what has changed since the checkpoint, and says so.
-func (t *trainer) compareSettings(s *checkpoint.State) {
-	t.settings, t.changed = s.Settings, Changes(s.Settings, t.deps.Settings)
-	if len(t.changed) == 0 {
+// settings are those that a run is trained with.
+type settings struct {
+	// inForce are those of the last step; changed are those that the next step is trained with otherwise.
+	inForce map[string]string
+	changed []checkpoint.RecordChange
+}
+
+// compare finds what has changed since the checkpoint, and reports it.
+func (s *settings) compare(c *checkpoint.State, deps Deps) {
+	s.inForce = c.Settings
+	s.changed = Changes(c.Settings, deps.Settings)
+	if len(s.changed) == 0 {
 		return
 	}
 	var text []string
-	for _, c := range t.changed {
-		text = append(text, c.String())
+	for _, change := range s.changed {
+		text = append(text, change.String())
 	}
 	message := strings.Join(text, "; ")
-	t.deps.Log.Info("the run goes on with other settings", "after_step", s.Step, "changed", message)
-	t.deps.Observer(schemas.Event{
-		Run: t.deps.Stream.Run(), Type: EventSettings, At: t.deps.Now().UTC(), Role: "trainer", Step: s.Step, PolicyVersion: s.Step, Message: message,
+	deps.Log.Info("the run goes on with other settings", "after_step", c.Step, "changed", message)
+	deps.Observer(schemas.Event{
+		Run: deps.Stream.Run(), Type: EventSettings, At: deps.Now().UTC(), Role: "trainer", Step: c.Step, PolicyVersion: c.Step, Message: message,
 	})
 }

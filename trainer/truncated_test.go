@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -52,8 +53,8 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 				stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 				require.NoError(t, err)
 				err = Run(ctx, cfg, Deps{
-					Engine: newBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
-					NewEngine: func(c gpu.Config) (gpu.Engine, error) { return bigramOf(c), nil },
+					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+					NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 					Observer: func(ev schemas.Event) {
 						if ev.Type != schemas.EventStepDone {
 							return

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // weightsBench measures how versions are sent and put to use.
@@ -165,7 +165,7 @@ func (b *weightsBench) coldStart(ctx context.Context, t *task) (string, error) {
 	defer engine.Close()
 	fmt.Fprintf(b.err, "cold start: %d steps\n", b.base.Trainer.ColdStart.Steps)
 	if t.demonstrations != nil && b.base.Trainer.ColdStart.Steps > 0 {
-		if err := trainer.Imitate(ctx, b.base.Trainer.ColdStart, engine, t.demonstrations, nil); err != nil {
+		if err := learner.Imitate(ctx, b.base.Trainer.ColdStart, engine, t.demonstrations, nil); err != nil {
 			return "", err
 		}
 	}

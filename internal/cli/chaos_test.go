@@ -23,8 +23,8 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // buildChaos builds the program with the tag "chaos" beside the one that TestMain has laid out, once for all tests.
@@ -194,7 +194,7 @@ func TestCrashedRunEqualsTheSameRunLeftAlone(t *testing.T) {
 			cfg.Trainer.Steps, cfg.Trainer.ColdStart.Steps = steps, 60
 			cfg.Trainer.Optimizer.LearningRate = 1e-3
 			// With a critic of its own there is more to lose.
-			cfg.Trainer.Advantage.Name, cfg.Trainer.Critic.Network, cfg.Trainer.Critic.WarmupSteps = "gae", trainer.CriticOwn, 4
+			cfg.Trainer.Advantage.Name, cfg.Trainer.Critic.Network, cfg.Trainer.Critic.WarmupSteps = "gae", learner.CriticOwn, 4
 			cfg.Eval.TestQuestions = 8
 		})
 		c.Kills, c.Ends, c.Steps = kills, true, 1

@@ -10,13 +10,13 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // newEngine makes the policy: the model folder's when one is named, else fresh weights from the run's seed. It has a value
 // head where that is the critic.
 func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, error) {
-	model, head := cfg.Model.Config(t.tokenizer.Size()), cfg.Trainer.Critic.Network == trainer.CriticHead
+	model, head := cfg.Model.Config(t.tokenizer.Size()), cfg.Trainer.Critic.Network == learner.CriticHead
 	model.ValueHead = head
 	if cfg.Model.Folder == "" {
 		return emptyEngine(cfg, model)

@@ -16,14 +16,14 @@ import (
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/producers/tools"
-	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // task is what the agent is trained on, as the configuration names it.
 type task struct {
 	data           *tasks.Dataset
 	tokenizer      *tokenizer.Tokenizer
-	demonstrations trainer.Demonstrations // nil when the task has none
+	demonstrations learner.Demonstrations // nil when the task has none
 	agent          *search.Agent
 	tool           producers.Tool
 	reward         *tasks.Reward

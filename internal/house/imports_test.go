@@ -24,6 +24,7 @@ var allowed = map[string][]string{
 	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "internal"},
 	"consumers":             {"schemas", "streams", "consumers", "gpu", "internal"},
 	"trainer":               {"schemas", "streams", "trainer", "gpu", "internal"},
+	"trainer/learner":       {"schemas", "gpu", "trainer/advantage", "trainer/batch", "trainer/loss", "trainer/selection", "trainer/stats", "internal/check"},
 	"trainer/advantage":     {"schemas", "trainer/advantage", "trainer/stats"},
 	"trainer/loss":          {"schemas", "trainer/loss", "trainer/stats"},
 	"trainer/stats":         {"schemas"},

@@ -192,6 +192,9 @@ func (a *Assembler) Advance(version int64) Effects {
 	return e
 }
 
+// Version is the trainer's policy version, as Advance was told it.
+func (a *Assembler) Version() int64 { return a.version }
+
 // Awaited counts the samples of open groups that have neither come nor been cancelled.
 func (a *Assembler) Awaited() int {
 	n := 0

@@ -48,3 +48,15 @@ func ParseTicketID(id string) (cursor uint64, attempt, sample int, ok bool) {
 	cursor, attempt, ok = ParseGroupID(id[:at])
 	return cursor, attempt, sample, ok
 }
+
+// Seed mixes the run's seed with the place of a ticket, or of a choice about its group (splitmix64, Steele et al. 2014).
+func Seed(seed, cursor uint64, attempt, sample int) uint64 {
+	x := seed
+	for _, v := range []uint64{cursor, uint64(attempt), uint64(sample)} {
+		x += 0x9e3779b97f4a7c15 + v
+		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+		x = (x ^ x>>27) * 0x94d049bb133111eb
+		x ^= x >> 31
+	}
+	return x
+}

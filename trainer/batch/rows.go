@@ -52,18 +52,47 @@ func NewRows(b *Batch) *Rows {
 	return r
 }
 
-// Unmask makes every token but the first of each row one that is trained on, and returns those that no policy
-// sampled. It is what a trainer without action masks does, for comparison.
-func (r *Rows) Unmask() (tools []int) {
+// Unmasked are the rows with every token but the first of each row trained on, and tools the tokens among them that no
+// policy sampled. It is what a trainer without action masks does, for comparison.
+func (r *Rows) Unmasked() (unmasked *Rows, tools []int) {
+	out := *r
+	out.Mask = slices.Clone(r.Mask)
 	for i := range r.Offsets[1:] {
 		for j := r.Offsets[i] + 1; j < r.Offsets[i+1]; j++ {
 			if r.Mask[j] == 0 {
-				r.Mask[j] = 1
+				out.Mask[j] = 1
 				tools = append(tools, j)
 			}
 		}
 	}
-	return tools
+	return &out, tools
+}
+
+// WithBehaviour are the rows with other log-probabilities of the sampling policy, one entry a token.
+func (r *Rows) WithBehaviour(logprobs []float64) *Rows {
+	out := *r
+	out.Behaviour = logprobs
+	return &out
+}
+
+// WithRewards are the rows with other rewards, one entry a token.
+func (r *Rows) WithRewards(rewards []float64) *Rows {
+	out := *r
+	out.Rewards = rewards
+	return &out
+}
+
+// Silenced are the rows with some trajectories, by their number in the batch, out of the loss: the rows of those have no
+// action any more.
+func (r *Rows) Silenced(trajectories map[int]bool) *Rows {
+	out := *r
+	out.Mask = slices.Clone(r.Mask)
+	for row, t := range r.Trajectory {
+		if trajectories[t] {
+			clear(out.Mask[r.Offsets[row]:r.Offsets[row+1]])
+		}
+	}
+	return &out
 }
 
 func (r *Rows) add(t *schemas.Trajectory, reward float64, group int) {
@@ -127,15 +156,6 @@ func (r *Rows) All() []int {
 		all[i] = i
 	}
 	return all
-}
-
-// Silence takes trajectories, by their number in the batch, out of the loss: their rows have no action any more.
-func (r *Rows) Silence(trajectories map[int]bool) {
-	for row, t := range r.Trajectory {
-		if trajectories[t] {
-			clear(r.Mask[r.Offsets[row]:r.Offsets[row+1]])
-		}
-	}
 }
 
 // Minibatches deals the trajectories that have an action, shuffled, into at most n parts of nearly equal count, and

@@ -1,4 +1,4 @@
-package trainer
+package learner
 
 import (
 	"context"
@@ -51,8 +51,15 @@ func (c ColdStart) Validate() error {
 	return errors.Join(f...)
 }
 
+// Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens to be
+// imitated; the first token is never one of them.
+type Demonstrations interface {
+	Demonstration(i uint64) (tokens []int32, mask []uint8)
+}
+
 // Imitate trains the engine on demonstrations 0, 1, 2, ... by cross-entropy on the masked tokens alone, and
-// clears the optimizer's moments at the end. The same engine and demonstrations give the same weights. report
+// clears the optimizer's moments at the end, since what it gathered on demonstrations says little of the rewards'
+// gradient. The same engine and demonstrations give the same weights. report
 // is called with the mean loss in nats a token since the last call; it may be nil.
 func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstrations, report func(step int64, loss float64)) error {
 	var sum, tokens float64
@@ -124,30 +131,4 @@ func demonstrations(demos Demonstrations, i uint64, n int) (*batch.Rows, error) 
 		return nil, fmt.Errorf("demonstrations %d to %d have no token to imitate", i, i+uint64(n)-1)
 	}
 	return rows, nil
-}
-
-// forgetMoments sets the optimizer back to its start: what it gathered on demonstrations says little of the
-// rewards' gradient.
-func forgetMoments(ctx context.Context, engine gpu.Engine) error {
-	s, err := engine.Optimizer(ctx)
-	if err != nil {
-		return fmt.Errorf("read the optimizer: %w", err)
-	}
-	s.Steps = 0
-	for _, t := range s.Moments {
-		clear(t.Data)
-	}
-	if err := engine.SetOptimizer(ctx, s); err != nil {
-		return fmt.Errorf("clear the optimizer: %w", err)
-	}
-	return nil
-}
-
-// options are those of the engine at a step of total.
-func (o Optimizer) options(step, total int64) gpu.StepOptions {
-	lr := rate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
-	return gpu.StepOptions{
-		LearningRate: lr, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
-		WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
-	}
 }

@@ -1,14 +1,13 @@
-package trainer
+package learner
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -23,7 +22,7 @@ func nativeUpdate(t *testing.T, change func(*Config)) (before, after *gpu.Weight
 }
 
 // nativeStep is nativeUpdate, with what the step measured.
-func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights, measured measures) {
+func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights, measured *Stats) {
 	t.Helper()
 	model := gpu.Config{
 		ModelType: "llama", VocabSize: vocab, HiddenSize: 16, IntermediateSize: 24, NumLayers: 2, NumHeads: 2, NumKVHeads: 1,
@@ -32,7 +31,7 @@ func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights,
 	engine, err := native.New(model, native.Options{Seed: 3, Threads: 1})
 	require.NoError(t, err)
 	defer engine.Close()
-	cfg := testConfig(t.TempDir())
+	cfg := testConfig()
 	cfg.Optimizer.LearningRate, cfg.MicroTokens = 0.01, 1<<20
 	cfg.Advantage.Name, cfg.Critic.Network = "gae", CriticHead
 	change(&cfg)
@@ -40,40 +39,34 @@ func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights,
 	another := func(model gpu.Config) (gpu.Engine, error) {
 		return native.New(model, native.Options{Seed: 4, Threads: 1})
 	}
-	deps, err := Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}, NewEngine: another}.withDefaults()
+	l, err := New(cfg, Deps{Engine: engine, NewEngine: another})
 	require.NoError(t, err)
-	tr := &trainer{cfg: cfg, deps: deps, random: rand.NewPCG(1, 2), now: newMeasures(time.Time{})}
-	require.NoError(t, tr.chooseLoss())
-	if tr.objective.NeedsReference() {
-		tr.reference, err = another(model)
+	defer l.Close()
+	if l.NeedsReference() {
+		other, err := another(model)
 		require.NoError(t, err)
-		defer tr.reference.Close()
+		defer other.Close()
+		w, err := other.Weights(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.OpenReference(t.Context(), w))
 	}
-	require.NoError(t, tr.chooseAdvantage())
-	require.NoError(t, tr.chooseCritic())
-
-	w := newWorld(vocab)
-	w.weights[0] = newBigram(vocab).table
 	b := &batch.Batch{}
 	for g := range uint64(cfg.BatchGroups) {
 		group := batch.Taken{}
-		for s := range cfg.GroupSize {
-			sampled := w.sample(&schemas.Ticket{Cursor: g, Sample: s, Seed: ticketSeed(1, g, 0, s), Sampling: schemas.Sampling{Temperature: 1}}, 0)
+		for s := range 4 {
+			ticket := &schemas.Ticket{Cursor: g, Sample: s, Seed: batch.Seed(1, g, 0, s), Sampling: schemas.Sampling{Temperature: 1}}
+			sampled := enginetest.BigramRollout(enginetest.NewBigram(vocab).Table, vocab, ticket, 0)
 			group.Members = append(group.Members, batch.Member{Trajectory: sampled, Reward: sampled.Reward})
 		}
 		b.Groups = append(b.Groups, group)
 	}
 	before, err = engine.Weights(t.Context())
 	require.NoError(t, err)
-	rows := tr.rows(b)
-	old, err := tr.oldPolicy(t.Context(), rows)
+	measured, err = l.Learn(t.Context(), b)
 	require.NoError(t, err)
-	adv, err := tr.advantages(rows, old)
-	require.NoError(t, err)
-	require.NoError(t, tr.update(t.Context(), rows, old, adv))
 	after, err = engine.Weights(t.Context())
 	require.NoError(t, err)
-	return before, after, tr.now
+	return before, after, measured
 }
 
 // Defect P11: drop_rejected did nothing in a run.

@@ -1,4 +1,4 @@
-package trainer
+package learner
 
 import (
 	"math/rand/v2"
@@ -9,16 +9,16 @@ import (
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
-// keep says whether a group is worth training on. Its random number follows from the run's seed and the group, so
+// Keep says whether a group is worth training on. Its random number follows from the run's seed and the group, so
 // that a trainer that reads the stream again decides the same.
-func (c Config) keep(g batch.Group, rewards []float64) bool {
-	u := float64(ticketSeed(c.Seed, g.Cursor, g.Attempt, -1)>>11) / (1 << 53)
+func (c Config) Keep(g batch.Group, rewards []float64) bool {
+	u := float64(batch.Seed(c.Seed, g.Cursor, g.Attempt, -1)>>11) / (1 << 53)
 	kept, err := c.Selection.Keep(rewards, u)
 	return kept || err != nil // rewards were checked when they came: none is empty or not finite
 }
 
-// choose are the samples of a group that are compared with one another. The best are compared with all.
-func (c Config) choose(g batch.Group, members []batch.Member) []int {
+// Choose gives the indices of the samples of a group that are compared with one another. The best are compared with all.
+func (c Config) Choose(g batch.Group, members []batch.Member) []int {
 	if c.Selection.Resample.By == selection.ResampleCorrect {
 		return c.resample(g, members)
 	}
@@ -29,8 +29,8 @@ func (c Config) choose(g batch.Group, members []batch.Member) []int {
 	return all
 }
 
-// resample are the samples of a group that are trained on. Its random numbers follow from the seed and the group, as those
-// of keep do.
+// resample gives the indices of the samples of a group that are trained on. Its random numbers follow from the seed and the
+// group, as those of Keep do.
 func (c Config) resample(g batch.Group, members []batch.Member) []int {
 	rewards, penalties := make([]float64, len(members)), make([]float64, len(members))
 	for i, m := range members {
@@ -39,7 +39,7 @@ func (c Config) resample(g batch.Group, members []batch.Member) []int {
 			rewards[i] = m.Trajectory.Reward // a right answer stays right however long it took
 		}
 	}
-	taken, _ := c.Selection.Resample.Choose(rewards, penalties, rand.New(rand.NewPCG(ticketSeed(c.Seed, g.Cursor, g.Attempt, -2), 0)))
+	taken, _ := c.Selection.Resample.Choose(rewards, penalties, rand.New(rand.NewPCG(batch.Seed(c.Seed, g.Cursor, g.Attempt, -2), 0)))
 	return taken // rewards were checked when they came: all are finite
 }
 
@@ -70,8 +70,8 @@ func roughness(t *schemas.Trajectory) float64 {
 	return out + float64(idle)/float64(max(1, len(t.Turns)))
 }
 
-// shape is what the length of a rollout adds to its reward.
-func (c Config) shape(t *schemas.Trajectory) float64 {
+// Shape is what the length of a rollout adds to its reward.
+func (c Config) Shape(t *schemas.Trajectory) float64 {
 	return c.Selection.Overlong.Penalty(t.ActionTokens())
 }
 

@@ -1,6 +1,10 @@
-package trainer
+package learner
 
-import "math"
+import (
+	"math"
+
+	"github.com/weir-rl/weir/gpu"
+)
 
 // The schedules of the learning rate.
 const (
@@ -26,5 +30,14 @@ func rate(schedule string, peak, final float64, step, warmup, total int64) float
 		return peak * (final + (1-final)*(1+math.Cos(math.Pi*done))/2)
 	default:
 		return peak
+	}
+}
+
+// options are those of the engine at a step of total.
+func (o Optimizer) options(step, total int64) gpu.StepOptions {
+	lr := rate(o.Schedule, o.LearningRate, o.FinalRatio, step, o.WarmupSteps, total)
+	return gpu.StepOptions{
+		LearningRate: lr, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
+		WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
 	}
 }

@@ -1,4 +1,4 @@
-package trainer
+package enginetest
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// The bigram's folders and its calls over parts.
+// Limits is gpu.Engine\'s.
+func (e *Bigram) Limits() gpu.Limits { return gpu.Limits{Ranks: 1} }
 
-func (e *bigram) Limits() gpu.Limits { return gpu.Limits{Ranks: 1} }
-
-func (e *bigram) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
+// Evaluate is gpu.Engine\'s.
+func (e *Bigram) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
 	for i, b := range parts {
 		o, err := e.Forward(ctx, b, false)
 		if err == nil {
@@ -28,7 +28,8 @@ func (e *bigram) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int
 	return nil
 }
 
-func (e *bigram) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) (*gpu.Gradients, error)) error {
+// Accumulate is gpu.Engine\'s.
+func (e *Bigram) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) (*gpu.Gradients, error)) error {
 	for i, b := range parts {
 		o, err := e.Forward(ctx, b, true)
 		if err != nil {
@@ -48,21 +49,23 @@ func (e *bigram) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i
 	return nil
 }
 
-func (e *bigram) Discard(context.Context) error {
+// Discard is gpu.Engine\'s.
+func (e *Bigram) Discard(context.Context) error {
 	clear(e.grad)
 	return nil
 }
 
 // tensors are the weights, over the engine's own memory.
-func (e *bigram) tensors() (policy, head []gpu.Tensor) {
-	policy = []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: e.table}}
-	if e.values != nil {
-		head = []gpu.Tensor{{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: e.values}}
+func (e *Bigram) tensors() (policy, head []gpu.Tensor) {
+	policy = []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: e.Table}}
+	if e.Values != nil {
+		head = []gpu.Tensor{{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: e.Values}}
 	}
 	return policy, head
 }
 
-func (e *bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+// Export is gpu.Engine\'s.
+func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
 	policy, head := e.tensors()
 	files, err := safetensors.WriteFolder(ctx, dir, gpu.WeightsFile, policy, o)
 	if err == nil && head != nil {
@@ -81,7 +84,8 @@ func (e *bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	return gpu.Written(files), os.WriteFile(filepath.Join(dir, gpu.ConfigFile), data, 0o644)
 }
 
-func (e *bigram) Import(ctx context.Context, dir string) error {
+// Import is gpu.Engine\'s.
+func (e *Bigram) Import(ctx context.Context, dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, gpu.ConfigFile))
 	if err != nil {
 		return err
@@ -95,17 +99,18 @@ func (e *bigram) Import(ctx context.Context, dir string) error {
 	}
 	clear(e.grad)
 	policy, head := e.tensors()
-	if err := read(ctx, dir, gpu.WeightsFile, policy); err != nil {
+	if err := readTensors(ctx, dir, gpu.WeightsFile, policy); err != nil {
 		return err
 	}
 	if !c.ValueHead {
-		clear(e.values)
+		clear(e.Values)
 		return nil
 	}
-	return read(ctx, dir, gpu.ValueHeadFile, head)
+	return readTensors(ctx, dir, gpu.ValueHeadFile, head)
 }
 
-func read(ctx context.Context, dir, name string, tensors []gpu.Tensor) error {
+// readTensors fills tensors from a folder's files of one name.
+func readTensors(ctx context.Context, dir, name string, tensors []gpu.Tensor) error {
 	if len(tensors) == 0 {
 		return nil
 	}
@@ -122,22 +127,25 @@ func read(ctx context.Context, dir, name string, tensors []gpu.Tensor) error {
 	return nil
 }
 
-func (e *bigram) moments() []gpu.Tensor {
-	return []gpu.Tensor{{Name: "m", Shape: []int{len(e.momentum)}, Data: e.momentum}}
+func (e *Bigram) moments() []gpu.Tensor {
+	return []gpu.Tensor{{Name: "m", Shape: []int{len(e.Momentum)}, Data: e.Momentum}}
 }
 
-func (e *bigram) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
+// SaveOptimizer is gpu.Engine\'s.
+func (e *Bigram) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
 	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
-	return e.steps, err
+	return e.Steps, err
 }
 
-func (e *bigram) LoadOptimizer(ctx context.Context, dir string, steps int64) error {
-	e.steps = steps
-	return read(ctx, dir, gpu.OptimizerFile, e.moments())
+// LoadOptimizer is gpu.Engine\'s.
+func (e *Bigram) LoadOptimizer(ctx context.Context, dir string, steps int64) error {
+	e.Steps = steps
+	return readTensors(ctx, dir, gpu.OptimizerFile, e.moments())
 }
 
-func (e *bigram) ResetOptimizer(context.Context) error {
-	e.steps = 0
-	clear(e.momentum)
+// ResetOptimizer is gpu.Engine\'s.
+func (e *Bigram) ResetOptimizer(context.Context) error {
+	e.Steps = 0
+	clear(e.Momentum)
 	return nil
 }

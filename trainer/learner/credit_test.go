@@ -1,4 +1,4 @@
-package trainer
+package learner
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func TestARolloutThatTheClockCutOffGoesOnByTheCriticsValue(t *testing.T) {
 	for option, want := range map[string][]float64{
 		BootstrapNone: {0, 0, 0, 0, 0}, BootstrapTimeout: {0, after, 0, 0, 0}, BootstrapLimits: {0, after, after, after, 0},
 	} {
-		rows, _, adv := estimate(t, engine, func(c *Config) {
+		rows, adv := estimate(t, engine, func(c *Config) {
 			c.Advantage.Name, c.Advantage.Bootstrap, c.Advantage.Whiten, c.Critic.Network = "gae", option, false, CriticHead
 		}, group...)
 		for i, more := range want {
@@ -108,7 +108,7 @@ func TestTheOptimalTokenBaselineOfARunKnowsTheDistribution(t *testing.T) {
 			if !squares {
 				e = withoutSquares{engine}
 			}
-			rows, _, adv := estimate(t, e, func(c *Config) {
+			rows, adv := estimate(t, e, func(c *Config) {
 				c.Advantage.Name, c.Loss.Options.Correction.Weight = "optimal_token_baseline", weight
 				c.Loss.Options.Correction.Cap = 2
 				if weight == "none" {
@@ -154,10 +154,11 @@ func TestARunWeighsActionsByDuration(t *testing.T) {
 	fast, slow := dialogue(1, schemas.StopAnswer, 1, [3]int32{2, 2, 5}), dialogue(0, schemas.StopAnswer, 1, [3]int32{3, 3, 5})
 	fast.Turns[0].Duration, slow.Turns[0].Duration = time.Second, 3*time.Second
 	for share, want := range map[float64][]float64{1: {0.5, 1.5}, 0.5: {0.75, 1.25}} {
-		rows, old, _ := estimate(t, newBigram(vocab), func(c *Config) { c.Loss.Duration.Share = share }, fast, slow)
+		s := stepBeforeUpdate(t, enginetest.NewBigram(vocab), func(c *Config) { c.Loss.Duration.Share = share }, fast, slow)
+		rows := s.rows
 		for i, w := range want {
 			for j := rows.Offsets[i]; j < rows.Offsets[i+1]; j++ {
-				require.InDelta(t, w*float64(rows.Mask[j]), old.weights[j], 1e-12)
+				require.InDelta(t, w*float64(rows.Mask[j]), s.before.durations[j], 1e-12)
 			}
 		}
 	}
@@ -171,7 +172,7 @@ func TestARunNormalizesAdvantagesAsAReaLDoes(t *testing.T) {
 	engine, _ := smallModel(t, 32)
 	var returns []float64
 	for _, mean := range []string{stats.LevelNone, stats.LevelBatch} {
-		rows, _, adv := estimate(t, engine, func(c *Config) {
+		rows, adv := estimate(t, engine, func(c *Config) {
 			c.Advantage.Name, c.Advantage.Normalize.Mean, c.Critic.Network = "dr_grpo", mean, CriticHead
 		}, group...)
 		if returns == nil {

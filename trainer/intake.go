@@ -1,0 +1,224 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// intake turns the trajectory stream into batches. It owns the feed, the assembler, the issuer of tickets, and the account
+// of every message from its delivery to its end.
+type intake struct {
+	cfg   Config
+	deps  Deps
+	store *checkpoint.Store
+	// saveAnew writes the newest checkpoint anew, with the messages in it that wait for their groups.
+	saveAnew func(context.Context) error
+
+	feed      Feed
+	assembler *batch.Assembler
+	issuer    *issuer
+	account   account
+	quiet     quiet
+	drought   drought
+	// refusals counts by reason what was not trained on, until TakeRefusals.
+	refusals map[string]int64
+	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
+	losses int64
+	purged uint64
+}
+
+func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(context.Context) error) *intake {
+	return &intake{cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), refusals: map[string]int64{}}
+}
+
+// Next reads the feed until the assembler has a batch. The deliveries decide, one by one and in order, so that reading the
+// same stream again gives the same batches. wait ends the wait for a message; ctx ends everything else.
+func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
+	for {
+		b, err := i.assembler.Take()
+		if err != nil || b != nil {
+			i.drought.before = 0
+			return b, err
+		}
+		if err := i.gather(ctx); err != nil {
+			return nil, err
+		}
+		if err := i.issueDue(wait); err != nil {
+			return nil, err
+		}
+		d, err := i.feed.Next(wait)
+		switch {
+		case errors.Is(err, ErrIdle) && wait.Err() == nil:
+			err = i.idle(ctx)
+		case err != nil:
+			return nil, fmt.Errorf("next delivery: %w", err)
+		default:
+			err = i.take(ctx, d)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// take takes one delivery.
+func (i *intake) take(ctx context.Context, d *Delivery) error {
+	i.deps.Metrics.delivered()
+	i.quiet.end(i.deps.Now())
+	i.account.deliver(d)
+	if err := i.apply(ctx, i.assembler.Add(d.Delivery)); err != nil {
+		return err
+	}
+	if err := i.plan(ctx); err != nil {
+		return err
+	}
+	if err := i.lookAtDrops(); err != nil {
+		return err
+	}
+	if i.account.ended >= i.cfg.Checkpoint.Messages {
+		return i.renew(ctx)
+	}
+	return nil
+}
+
+// idle is what is done when nothing comes for a while.
+func (i *intake) idle(ctx context.Context) error {
+	i.issuer.postponed = 0
+	if err := i.relieve(ctx); err != nil {
+		return err
+	}
+	return i.giveUp(ctx)
+}
+
+// gather begins another round of prompts when a step counts rows and all that was issued does not have enough.
+func (i *intake) gather(ctx context.Context) error {
+	rule := i.cfg.Selection.Accumulate
+	if rule.Rows == 0 {
+		return nil
+	}
+	rows, groups, all := i.assembler.Gathered()
+	if !all {
+		return nil
+	}
+	enough, err := rule.Enough(rows, (groups+i.cfg.BatchGroups-1)/i.cfg.BatchGroups)
+	if err != nil {
+		return fmt.Errorf("trainer.selection.accumulate: %w: lower rows or raise max_rounds", err)
+	}
+	if enough {
+		return nil
+	}
+	i.issuer.round()
+	return i.plan(ctx)
+}
+
+// plan opens the groups that admission allows; Issue sends their tickets.
+func (i *intake) plan(ctx context.Context) error {
+	return i.dispose(ctx, i.issuer.plan(i.assembler.Version(), i.deps.Now()).Verdicts)
+}
+
+// apply follows what the assembler decided.
+func (i *intake) apply(ctx context.Context, e batch.Effects) error {
+	i.issuer.apply(e)
+	return i.dispose(ctx, e.Verdicts)
+}
+
+// dispose acks messages that have ended and files refused ones. It may happen before the checkpoint that says so: a
+// trainer that starts again from the checkpoint before reads the messages again and comes to the same verdicts.
+// Messages that were trained on are different: their acks wait for Ack, after the checkpoint.
+func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
+	var acks []uint64
+	for _, v := range verdicts {
+		d, inFlight := i.account.end(v)
+		if v.State == batch.Rejected {
+			i.refusals[string(v.Reason)]++
+		}
+		if v.Reason == batch.ReasonZeroVariance && d != nil {
+			i.drought.note(d.Trajectory)
+		}
+		switch {
+		case d != nil && v.State == batch.Rejected && v.Reason.Refusal():
+			i.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
+			if err := i.feed.Reject(ctx, d, v.Reason, v.Detail); err != nil {
+				return fmt.Errorf("reject %s: %w", v.ID, err)
+			}
+		case !inFlight: // acked when the checkpoint took it up
+		case v.State == batch.Trained:
+			i.account.settle(v.Sequence)
+		default:
+			acks = append(acks, v.Sequence)
+		}
+	}
+	if len(acks) == 0 {
+		return nil
+	}
+	if err := i.feed.Ack(ctx, acks...); err != nil {
+		return fmt.Errorf("ack what was not trained on: %w", err)
+	}
+	return nil
+}
+
+// Commit ends the batch in hand, which has been trained on, and goes on to the version that came of it: groups in hand may
+// be too stale for it. before and now are the bounds that the step was begun with and that hold from here on.
+func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, before, now inForce) error {
+	committed := i.assembler.Commit()
+	for _, g := range b.Groups {
+		delete(i.issuer.open, g.ID())
+	}
+	// A short batch uses up the version's whole share, or the next would be issued work that goes stale.
+	i.issuer.consume(len(b.Groups))
+	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
+	i.issuer.admission.SetVersion(version)
+	if now.eta != before.eta {
+		if err := i.feed.SetMaxPending(ctx, i.cfg.maxPending(now.eta)); err != nil {
+			return fmt.Errorf("bound what is pending: %w", err)
+		}
+		i.assembler.SetEarly(i.cfg.horizon(now.eta), i.cfg.maxPending(now.eta))
+	}
+	// What is refused here is filed before the checkpoint. Under the lower bound a process that does the step again, after
+	// an operator has raised eta, refuses the same.
+	i.assembler.SetEta(min(before.eta, now.eta))
+	i.assembler.SetHold(i.cfg.hold(version))
+	advanced := i.assembler.Advance(version)
+	i.assembler.SetEta(now.eta)
+	i.issuer.apply(advanced)
+	if err := i.dispose(ctx, append(committed.Verdicts, advanced.Verdicts...)); err != nil {
+		return err
+	}
+	return i.plan(ctx)
+}
+
+// TakeRefusals counts by reason what was not trained on since it was asked last, with what the feed itself refused.
+func (i *intake) TakeRefusals() map[string]int64 {
+	taken := i.refusals
+	i.refusals = map[string]int64{}
+	for reason, n := range i.feed.Refused() {
+		taken[string(reason)] += int64(n)
+	}
+	return taken
+}
+
+// Forget drops what is counted of one step.
+func (i *intake) Forget() {
+	i.refusals, i.drought.step = map[string]int64{}, dropped{}
+}
+
+// queue is what waits: groups issued and not ready, groups ready, and messages of groups yet to be issued.
+type queue struct{ waiting, ready, early int }
+
+// Counts are of what waits now.
+func (i *intake) Counts() queue {
+	waiting, ready, early := i.assembler.Counts()
+	return queue{waiting, ready, early}
+}
+
+// Close closes the feed.
+func (i *intake) Close() error {
+	if i.feed == nil {
+		return nil
+	}
+	return i.feed.Close()
+}

@@ -1,0 +1,71 @@
+package learner
+
+import (
+	"context"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// After which rollouts the critic's value stands for what would have followed.
+const (
+	BootstrapNone    = "none"
+	BootstrapTimeout = "timeout"
+	BootstrapLimits  = "limits"
+)
+
+// bootstraps says whether a rollout with this reason to stop would have gone on.
+func (a Advantage) bootstraps(stop schemas.StopReason) bool {
+	switch a.Bootstrap {
+	case BootstrapTimeout:
+		return stop == schemas.StopTimeout
+	case BootstrapLimits:
+		return cutOff(stop)
+	default:
+		return false
+	}
+}
+
+// bootstrap asks the critic for the value of the state after each row that ends a rollout which would have gone on. A
+// context that is as long as the model takes could not have gone on.
+func (s *step) bootstrap(ctx context.Context) error {
+	if !s.credit.needs("Values") {
+		return nil
+	}
+	var cut []int
+	for i := range s.rows.Len() {
+		last := i+1 == s.rows.Len() || s.rows.Trajectory[i+1] != s.rows.Trajectory[i]
+		if last && s.cfg.Advantage.bootstraps(s.rows.Stop[i]) && s.rows.Length(i) < s.critic.engine.Config().MaxPositions {
+			cut = append(cut, i)
+		}
+	}
+	if cut == nil {
+		return nil
+	}
+	s.before.bootstrap = make([]float64, s.rows.Len())
+	longer := func(row int) int { return s.rows.Length(row) + 1 }
+	for _, micro := range batch.Pack(cut, longer, s.cfg.MicroTokens) {
+		in := withNextToken(s.rows, micro)
+		out, err := s.critic.engine.Forward(ctx, in, false)
+		if err != nil {
+			return err
+		}
+		for k, row := range micro {
+			s.before.bootstrap[row] = float64(out.Values[in.Offsets[k+1]-1])
+		}
+	}
+	return nil
+}
+
+// withNextToken packs some rows, each with a further token whose outputs alone are asked for: the value there is that of
+// the state before the token, whichever token it is.
+func withNextToken(rows *batch.Rows, of []int) *gpu.Batch {
+	b := &gpu.Batch{Offsets: []int{0}, ValuesOnly: true, Temperature: batch.Pick(of, rows.Temperature)}
+	for _, row := range of {
+		b.Tokens = append(append(b.Tokens, rows.Tokens[rows.Offsets[row]:rows.Offsets[row+1]]...), 0)
+		b.Mask = append(append(b.Mask, make([]uint8, rows.Length(row))...), 1)
+		b.Offsets = append(b.Offsets, len(b.Tokens))
+	}
+	return b
+}

@@ -1,0 +1,187 @@
+package learner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/stats"
+)
+
+// critic is what estimates the values of states. A nil critic is none: all its methods say no.
+type critic struct {
+	Critic
+	// engine is the policy's own where the critic is a head; of a network of its own nil until it is opened.
+	engine gpu.Engine
+}
+
+// newCritic checks that the configured critic can be had; nil where none is configured.
+func newCritic(cfg Config, deps Deps) (*critic, error) {
+	c := &critic{Critic: cfg.Critic}
+	switch cfg.Critic.Network {
+	case CriticHead:
+		if !deps.Engine.Config().ValueHead {
+			return nil, errors.New("critic: network is head, and the policy's engine has no value head")
+		}
+		c.engine = deps.Engine
+	case CriticOwn:
+		if deps.NewEngine == nil {
+			return nil, errors.New("critic: network is own, and there is no engine for it")
+		}
+	default:
+		return nil, nil
+	}
+	return c, nil
+}
+
+// head says that the critic is a value head on the policy's trunk.
+func (c *critic) head() bool { return c != nil && c.Network == CriticHead }
+
+// own says that the critic is a network of its own.
+func (c *critic) own() bool { return c != nil && c.Network == CriticOwn }
+
+// warming says that the step that follows the first n trains the critic alone.
+func (c *critic) warming(n int64) bool { return c != nil && n < c.WarmupSteps }
+
+// apart says that in the step that follows the first n the critic has passes and optimizer steps to itself.
+func (c *critic) apart(n int64) bool { return c.own() || c.warming(n) }
+
+// openCritic makes a network of its own as a state holds it, or as it starts where the state holds none.
+func (l *Learner) openCritic(ctx context.Context, s *State) (err error) {
+	if !l.critic.own() {
+		return nil
+	}
+	start := s.Critic
+	if start == nil {
+		if start, err = l.startingCritic(s.Policy.Weights); err != nil {
+			return fmt.Errorf("start the critic: %w", err)
+		}
+	}
+	e, err := l.deps.NewEngine(start.Config)
+	if err != nil {
+		return fmt.Errorf("make the critic: %w", err)
+	}
+	l.critic.engine = e
+	if err := start.load(ctx, l.critic.engine); err != nil {
+		return fmt.Errorf("load the critic: %w", err)
+	}
+	return nil
+}
+
+// startingCritic is the configured folder's network, else the policy as it stands.
+func (l *Learner) startingCritic(policy *gpu.Weights) (*Network, error) {
+	model, weights := l.deps.Engine.Config(), policy
+	if dir := l.cfg.Critic.Folder; dir != "" {
+		if l.deps.LoadModel == nil {
+			return nil, fmt.Errorf("critic.folder: %s cannot be read: Deps.LoadModel is nil", dir)
+		}
+		like := model
+		var tokenizer []byte
+		var err error
+		if model, weights, tokenizer, err = l.deps.LoadModel(dir); err != nil {
+			return nil, err
+		}
+		switch {
+		case model.VocabSize != like.VocabSize || l.deps.Tokenizer != nil && !bytes.Equal(tokenizer, l.deps.Tokenizer):
+			return nil, fmt.Errorf("critic.folder: %s has another tokenizer than the policy", dir)
+		case model.MaxPositions < like.MaxPositions:
+			return nil, fmt.Errorf("critic.folder: %s takes %d positions, the policy %d", dir, model.MaxPositions, like.MaxPositions)
+		}
+	}
+	model, weights = gpu.WithValueHead(model, weights, true)
+	return &Network{Config: model, Weights: weights, Optimizer: &gpu.OptimizerState{}}, nil
+}
+
+// accumulateCritic gathers the gradient of a critic that is apart over the micro-batches: its own loss alone.
+func (m *minibatch) accumulateCritic(ctx context.Context) error {
+	for _, micro := range m.micros {
+		in := m.rows.GPU(micro)
+		in.ValuesOnly = true
+		out, err := m.critic.engine.Forward(ctx, in, true)
+		if err != nil {
+			return fmt.Errorf("critic: forward: %w", err)
+		}
+		gradients, err := m.valueGradients(micro, out)
+		if err != nil {
+			return inRows(err, micro)
+		}
+		if err := m.critic.engine.Backward(ctx, gradients); err != nil {
+			return fmt.Errorf("critic: backward: %w", err)
+		}
+	}
+	return nil
+}
+
+// valueGradients are those of the critic's loss with respect to what its engine put out for some rows.
+func (m *minibatch) valueGradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error) {
+	b := &loss.Batch{
+		Offsets: m.rows.Lay(of), Mask: batch.Gather(m.rows, of, m.rows.Mask), Values: widen(out.Values), Counts: m.counts,
+		OldValues: batch.Gather(m.rows, of, m.before.values), Returns: batch.Gather(m.rows, of, m.result.Returns),
+	}
+	if err := m.objective.ValueLoss(b, &m.loss); err != nil {
+		return nil, fmt.Errorf("value loss: %w", err)
+	}
+	m.stats.losses.Add(m.loss.Metrics)
+	return &gpu.Gradients{Values: narrow(m.loss.GradValues), Detached: m.critic.head()}, nil
+}
+
+// stepCritic is the optimizer step of a critic that is apart.
+func (m *minibatch) stepCritic(ctx context.Context) error {
+	o := m.cfg.Critic.Optimizer.options(m.version, m.cfg.Steps)
+	m.stats.criticRate.add(o.LearningRate)
+	if m.critic.head() {
+		o.LearningRate, o.ValueLearningRate = 0, o.LearningRate
+	}
+	done, err := m.critic.engine.Step(ctx, o)
+	if err != nil {
+		return fmt.Errorf("critic: optimizer step: %w", err)
+	}
+	if done.Skipped {
+		m.stats.criticSkipped++
+		m.deps.Log.Warn("the critic's optimizer step skipped: the gradient is not finite", "step", m.version+1)
+	} else {
+		m.stats.criticNorm.add(done.GradNorm)
+	}
+	return nil
+}
+
+// policyOptions are those of an optimizer step of the policy: its schedule begins after the critic's warm-up.
+func (s *step) policyOptions() gpu.StepOptions {
+	warmup := s.cfg.Critic.WarmupSteps
+	o := s.cfg.Optimizer.options(s.version-warmup, s.cfg.Steps-warmup)
+	if s.critic.head() {
+		of := s.cfg.Critic.Optimizer.options(s.version, s.cfg.Steps)
+		o.ValueLearningRate = max(of.LearningRate, math.SmallestNonzeroFloat64) // 0 would be the policy's
+		s.stats.criticRate.add(of.LearningRate)
+	}
+	return o
+}
+
+// endWarmup sets the optimizer that a value head shares with its trunk back to its start: the trunk has taken no step.
+//
+// Invariant: a critic's warm-up leaves the policy and its optimizer as they were, bit for bit.
+func (s *step) endWarmup(ctx context.Context) error {
+	if !s.critic.head() || s.version+1 != s.cfg.Critic.WarmupSteps {
+		return nil
+	}
+	return forgetMoments(ctx, s.deps.Engine)
+}
+
+// explainedVariance is 1 - Var(returns - values) / Var(returns) over the masked tokens: 1 for a critic that knows all,
+// 0 for one that knows no more than the mean, and 0 where all returns are the same.
+func explainedVariance(values, returns []float64, mask []uint8) float64 {
+	left := make([]float64, len(values))
+	for i := range left {
+		left[i] = returns[i] - values[i]
+	}
+	all := stats.MomentsOf(returns, mask)
+	if all.Squares == 0 {
+		return 0
+	}
+	return 1 - stats.MomentsOf(left, mask).Squares/all.Squares
+}

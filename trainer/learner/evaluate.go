@@ -1,0 +1,142 @@
+package learner
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// evaluation is what is known of a batch before the step's first update: one entry a token, 0 where the mask is 0, but
+// for bootstrap.
+type evaluation struct {
+	// logprobs are the policy's; nil when nothing reads them, as where the one and only minibatch gives the same.
+	logprobs []float64
+	// squares are the sums of the squared probabilities; nil where the estimator does not read them or the engine does not
+	// give them.
+	squares []float64
+	// values are the critic's; nil without one.
+	values []float64
+	// bootstrap, one entry a row, is the critic's value of the state after a rollout that was cut off, 0 for the other
+	// rows; nil without a critic, or where no row was cut off.
+	bootstrap []float64
+	// reference are the frozen policy's log-probabilities; nil without one.
+	reference []float64
+	// importance are the loss's weights of what an older policy sampled; nil where the estimator does not read them.
+	importance []float64
+	// durations multiply the loss by how long an action took; nil when they are off.
+	durations []float64
+}
+
+// evaluatePolicy runs the batch through the policy, where anything reads what comes out.
+func (s *step) evaluatePolicy(ctx context.Context) error {
+	head := s.critic.head()
+	recomputed := s.objective.proximal && s.cfg.Minibatches*s.cfg.Epochs > 1
+	if !recomputed && !head && !s.objective.penalizes() && !s.credit.needs("Logprobs") {
+		return nil
+	}
+	out := outputs{logprobs: make([]float64, len(s.rows.Tokens))}
+	if head {
+		out.values = make([]float64, len(s.rows.Tokens))
+	}
+	if s.credit.improves("ProbSquares") {
+		out.squares = make([]float64, len(s.rows.Tokens))
+	}
+	err := evaluateRows(ctx, s.deps.Engine, s.rows, s.rows.All(), s.cfg.MicroTokens, &out)
+	s.before.logprobs, s.before.values, s.before.squares = out.logprobs, out.values, out.squares
+	return err
+}
+
+// evaluateCritic runs the batch through a critic that is a network of its own; a value head has answered with the policy.
+func (s *step) evaluateCritic(ctx context.Context) error {
+	if !s.critic.own() {
+		return nil
+	}
+	s.before.values = make([]float64, len(s.rows.Tokens))
+	return evaluateRows(ctx, s.critic.engine, s.rows, s.rows.All(), s.cfg.MicroTokens, &outputs{values: s.before.values})
+}
+
+// evaluateReference runs the batch through the frozen policy, if there is one.
+func (s *step) evaluateReference(ctx context.Context) error {
+	if s.reference == nil {
+		return nil
+	}
+	s.before.reference = make([]float64, len(s.rows.Tokens))
+	return evaluateRows(ctx, s.reference, s.rows, s.rows.All(), s.cfg.MicroTokens, &outputs{logprobs: s.before.reference})
+}
+
+func (s *step) weighDurations(context.Context) error {
+	if s.cfg.Loss.Duration.Share == 0 {
+		return nil
+	}
+	s.before.durations = make([]float64, len(s.rows.Tokens))
+	return s.cfg.Loss.Duration.Weights(s.rows.Offsets, s.rows.Mask, s.rows.Seconds, s.before.durations)
+}
+
+// completeBehaviour gives the tokens that no policy sampled the policy's own log-probability, so that their ratio begins
+// at 1.
+func (s *step) completeBehaviour(context.Context) error {
+	if s.tools == nil {
+		return nil
+	}
+	if s.before.logprobs == nil {
+		return errors.New("mask_tools is off: the loss must know the policy at the start of the step; set minibatches above 1 with a PPO loss")
+	}
+	behaviour := slices.Clone(s.rows.Behaviour)
+	for _, i := range s.tools {
+		behaviour[i] = s.before.logprobs[i]
+	}
+	s.rows = s.rows.WithBehaviour(behaviour)
+	return nil
+}
+
+func (s *step) measureOffPolicy(context.Context) (err error) {
+	if s.before.logprobs == nil {
+		return nil
+	}
+	s.stats.offPolicy, err = loss.OffPolicy(s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour)
+	return err
+}
+
+// weighImportance computes the loss's weights for an estimator that reads them.
+func (s *step) weighImportance(context.Context) error {
+	if !s.credit.improves("Weights") || s.objective.correction.Weight == loss.WeightNone {
+		return nil
+	}
+	var c loss.Corrected
+	err := loss.Correct(s.objective.correction, s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour, &c)
+	s.before.importance = c.Weights
+	return err
+}
+
+// outputs are an engine's, one entry a token of the whole batch; a nil array is not asked for.
+type outputs struct{ logprobs, squares, values []float64 }
+
+// evaluateRows fills the outputs of some rows, in micro-batches of at most budget tokens. squares becomes nil when the engine
+// does not give them.
+func evaluateRows(ctx context.Context, e gpu.Engine, rows *batch.Rows, of []int, budget int, out *outputs) error {
+	for _, micro := range batch.Pack(of, rows.Length, budget) {
+		in := rows.GPU(micro)
+		in.ValuesOnly = out.logprobs == nil
+		got, err := e.Forward(ctx, in, false)
+		if err != nil {
+			return err
+		}
+		if out.logprobs != nil {
+			batch.Scatter(rows, micro, got.Logprobs, out.logprobs)
+		}
+		if got.ProbSquares == nil {
+			out.squares = nil
+		}
+		if out.squares != nil {
+			batch.Scatter(rows, micro, got.ProbSquares, out.squares)
+		}
+		if out.values != nil {
+			batch.Scatter(rows, micro, got.Values, out.values)
+		}
+	}
+	return nil
+}

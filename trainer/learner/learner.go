@@ -1,0 +1,181 @@
+package learner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// Learner trains one policy. One goroutine at a time calls it.
+type Learner struct {
+	cfg  Config
+	deps Deps
+	// credit estimates advantages, objective is the loss.
+	credit    *credit
+	objective *objective
+	// critic is nil without one. reference is the frozen policy of the KL term; nil until OpenReference, and without one.
+	critic    *critic
+	reference gpu.Engine
+	// random shuffles the minibatches.
+	random *rand.PCG
+}
+
+// Deps are what a Learner works with.
+type Deps struct {
+	// Engine is the policy that is trained. It is not closed.
+	Engine gpu.Engine
+	// NewEngine makes an engine of a given shape, which the Learner fills and closes: the frozen reference, and a critic
+	// that is a network of its own. It may be nil where the configuration has neither.
+	NewEngine func(gpu.Config) (gpu.Engine, error)
+	// LoadModel reads a model folder, for Config.Critic.Folder. It may be nil where that is "".
+	LoadModel func(dir string) (c gpu.Config, w *gpu.Weights, tokenizer []byte, err error)
+	// Tokenizer is the policy's tokenizer.json, which a critic from a folder must share; nil is not compared.
+	Tokenizer []byte
+	// Log defaults to none.
+	Log *slog.Logger
+	// Now defaults to time.Now; it measures, and decides nothing.
+	Now func() time.Time
+}
+
+// New makes a learner whose policy is the engine's, and checks that the engine, the estimator and the loss fit together.
+// A critic that is a network of its own, and the reference, are opened by Restore and OpenReference.
+func New(cfg Config, deps Deps) (*Learner, error) {
+	if deps.Engine == nil {
+		return nil, errors.New("a learner needs Deps.Engine")
+	}
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	l := &Learner{cfg: cfg, deps: deps, random: rand.NewPCG(cfg.Seed, 0)}
+	var err error
+	if l.credit, err = newCredit(cfg); err != nil {
+		return nil, err
+	}
+	if l.objective, err = newObjective(cfg); err != nil {
+		return nil, err
+	}
+	if l.objective.NeedsReference() && deps.NewEngine == nil {
+		return nil, errors.New("loss: the KL term needs a reference policy, and there is no engine for it")
+	}
+	if l.critic, err = newCritic(cfg, deps); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// step is one call of Learn: what it knows of its batch so far. Each stage reads what earlier stages set.
+type step struct {
+	*Learner
+	// version counts the steps done before.
+	version int64
+	// rows are the batch laid end to end. A stage that changes an array of it puts a new Rows here.
+	rows *batch.Rows
+	// tools are the tokens that are trained on although no policy sampled them.
+	tools []int
+	// before is what was evaluated before the first update, credit the advantages and the critic's targets.
+	before evaluation
+	result advantage.Result
+	stats  *Stats
+	// loss is the scratch memory of the loss's gradients.
+	loss loss.Result
+}
+
+// Learn trains the policy on a batch: one policy version more. b.Version counts the steps done before, on which the
+// schedules depend. An error whose fault lies in one trajectory of the batch is a *[TrajectoryError]; after any error the
+// engine may hold a part of a gradient, which Discard drops.
+func (l *Learner) Learn(ctx context.Context, b *batch.Batch) (*Stats, error) {
+	s := l.begin(b)
+	if err := s.learn(ctx, b); err != nil {
+		return nil, blame(ctx, err, b, s.rows)
+	}
+	return s.stats, nil
+}
+
+func (s *step) learn(ctx context.Context, b *batch.Batch) error {
+	if err := s.evaluate(ctx); err != nil {
+		return err
+	}
+	if err := s.assignCredit(ctx); err != nil {
+		return err
+	}
+	// A silenced trajectory has counted in its group's advantages, and leaves the loss only now.
+	s.rows = s.rows.Silenced(s.cfg.silenced(b))
+	return s.update(ctx)
+}
+
+// begin lays a batch out.
+func (l *Learner) begin(b *batch.Batch) *step {
+	s := &step{Learner: l, version: b.Version, rows: batch.NewRows(b), stats: newStats()}
+	if !l.cfg.MaskTools {
+		s.rows, s.tools = s.rows.Unmasked()
+	}
+	return s
+}
+
+// evaluate finds out what is known before the first update: the proximal policy, which ratios are taken against, and what
+// the advantages and the loss read of the critic, the reference and the sampling policy.
+func (s *step) evaluate(ctx context.Context) error {
+	began := s.deps.Now()
+	defer func() { s.stats.Before = s.deps.Now().Sub(began) }()
+	return run(ctx, []stage{
+		{"log-probabilities of the old policy", s.evaluatePolicy},
+		{"values of the critic", s.evaluateCritic},
+		{"log-probabilities of the reference policy", s.evaluateReference},
+		{"value of what follows a rollout that was cut off", s.bootstrap},
+		{"weigh actions by duration", s.weighDurations},
+		// The two stages after it read the behaviour that it completes.
+		{"behaviour at the tokens of tools", s.completeBehaviour},
+		{"measure how far sampling and training are apart", s.measureOffPolicy},
+		{"weigh what an older policy sampled", s.weighImportance},
+	})
+}
+
+// assignCredit estimates the advantages once for the whole batch, of rewards less the KL term where it goes into the
+// rewards.
+func (s *step) assignCredit(ctx context.Context) error {
+	return run(ctx, []stage{
+		{"penalize rewards by KL", s.penalizeRewards},
+		{"estimate advantages by " + s.credit.Name(), s.estimate},
+		{"normalize advantages", s.normalize},
+		{"compare the critic with its targets", s.explainVariance},
+	})
+}
+
+// stage is a part of a step, by the name that its errors are told under.
+type stage struct {
+	name string
+	do   func(context.Context) error
+}
+
+// run does stages in order, up to the first that fails.
+func run(ctx context.Context, stages []stage) error {
+	for _, st := range stages {
+		if err := st.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", st.name, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the reference and a critic that is a network of its own.
+func (l *Learner) Close() error {
+	var errs []error
+	if l.reference != nil {
+		errs = append(errs, l.reference.Close())
+	}
+	if l.critic.own() && l.critic.engine != nil {
+		errs = append(errs, l.critic.engine.Close())
+	}
+	return errors.Join(errs...)
+}

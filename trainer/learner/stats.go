@@ -1,0 +1,113 @@
+package learner
+
+import (
+	"math"
+	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/trainer/loss"
+)
+
+// Stats are what one step came to.
+type Stats struct {
+	// Before is the time that the evaluation before the first update took, Update that of the minibatches.
+	Before, Update time.Duration
+	// OptimizerSteps counts those of the policy, skipped ones among them; Skipped those whose gradient was not finite.
+	OptimizerSteps, Skipped int64
+
+	// losses are the loss's own metrics, loss is the sum of the losses of the minibatches; entropy and mismatch are means
+	// over sampled tokens.
+	losses            loss.Metrics
+	loss              float64
+	entropy, mismatch loss.Mean
+	// offPolicy says how far the policy at the start of the step is from the policy that sampled; nil when unknown.
+	offPolicy map[string]float64
+	// gradNorm is a mean over the optimizer steps that were not skipped, rate over all.
+	gradNorm, rate average
+	// explained is the share of the returns' variance that the critic knew before the step; nil without a critic. The
+	// others are of the critic's optimizer steps.
+	explained              *float64
+	criticNorm, criticRate average
+	criticSkipped          int64
+}
+
+func newStats() *Stats { return &Stats{losses: loss.Metrics{}} }
+
+// addStep notes an optimizer step of the policy.
+func (s *Stats) addStep(o gpu.StepOptions, done gpu.StepStats) {
+	s.OptimizerSteps++
+	s.rate.add(o.LearningRate)
+	if done.Skipped {
+		s.Skipped++
+	} else {
+		s.gradNorm.add(done.GradNorm)
+	}
+}
+
+// addLoss notes a micro-batch.
+func (s *Stats) addLoss(b *loss.Batch, r *loss.Result) {
+	s.loss += r.Loss
+	s.losses.Add(r.Metrics)
+	for i, on := range b.Mask {
+		if on != 0 {
+			s.entropy.Sum += b.Entropies[i]
+			s.entropy.Count++
+		}
+	}
+	policy := b.Proximal
+	if policy == nil {
+		policy = b.Logprobs
+	}
+	sum, count := mismatchKL(policy, b.Behaviour, b.Mask)
+	s.mismatch.Sum += sum
+	s.mismatch.Count += count
+}
+
+// Metrics are the numbers by their keys.
+func (s *Stats) Metrics() map[string]float64 {
+	v := map[string]float64{}
+	if s.OptimizerSteps > 0 { // else only the critic was trained
+		v["loss/policy"] = s.loss / float64(s.OptimizerSteps)
+		v["policy/entropy"] = s.entropy.Value()
+		v["policy/mismatch_kl"] = s.mismatch.Value()
+		v["optimizer/grad_norm"] = s.gradNorm.Value()
+		v["optimizer/learning_rate"] = s.rate.Value()
+		v["optimizer/skipped"] = float64(s.Skipped)
+	}
+	if s.explained != nil {
+		v["critic/explained_variance"] = *s.explained
+		v["critic/learning_rate"] = s.criticRate.Value()
+	}
+	if s.criticNorm.Count > 0 || s.criticSkipped > 0 {
+		v["critic/grad_norm"] = s.criticNorm.Value()
+		v["critic/skipped"] = float64(s.criticSkipped)
+	}
+	for name, mean := range s.losses {
+		v["loss/"+name] = mean.Value()
+	}
+	for name, x := range s.offPolicy {
+		v["off_policy/"+name] = x
+	}
+	return v
+}
+
+// average gathers a mean.
+type average struct{ loss.Mean }
+
+func (a *average) add(x float64) {
+	a.Sum += x
+	a.Count++
+}
+
+// mismatchKL estimates KL(behaviour || policy) a token by k3 = exp(d) - 1 - d with d = policy - behaviour
+// (Schulman 2020): never negative, and the measure of how far sampling and training are apart.
+func mismatchKL(policy, behaviour []float64, mask []uint8) (sum, count float64) {
+	for i, m := range mask {
+		if m != 0 {
+			d := max(-20, min(20, policy[i]-behaviour[i]))
+			sum += math.Exp(d) - 1 - d
+			count++
+		}
+	}
+	return sum, count
+}

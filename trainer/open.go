@@ -1,0 +1,131 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Open goes on from a checkpoint: it opens the feed where the checkpoint left off, and gives the assembler and the issuer
+// their state and the messages that the checkpoint carries.
+func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, now inForce) error {
+	lost, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
+	if err != nil {
+		return err
+	}
+	s := &c.State
+	i.account.delivered, i.drought.before = s.Ledger.Low, s.FlatGroups
+	i.quiet.end(i.deps.Now())
+	model := i.deps.Engine.Config()
+	i.assembler = batch.New(batch.Config{
+		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(),
+		Eta: now.eta, Hold: i.cfg.hold(s.Step), InOrder: i.cfg.Deterministic,
+		Choose: i.cfg.Choose, Keep: i.cfg.Keep, Shape: i.cfg.Shape,
+		Rows: i.cfg.Selection.Accumulate.Rows, MaxFlat: i.cfg.MaxDroppedGroups,
+		Horizon: i.cfg.horizon(now.eta), MaxEarly: i.cfg.maxPending(now.eta),
+		Check: batch.Checker(model.VocabSize, model.MaxPositions), Spoilt: known.reasons, Opening: i.deps.Opening,
+		Bounds: batch.Bounds{Reward: i.cfg.Limits.MaxReward, Segments: i.cfg.Limits.MaxSegments},
+	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
+	lost = append(lost, i.dropUnknownTasks(s)...)
+	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, s, i.assembler)
+	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
+	i.issuer.dropped = lost
+	i.issuer.reissue(c)
+	for _, d := range c.Pending {
+		i.account.carried[d.Sequence] = d
+		if err := i.apply(ctx, i.assembler.Add(d)); err != nil {
+			return err
+		}
+	}
+	return i.plan(ctx)
+}
+
+// openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
+// for open groups is lost, so their prompts are issued again, and trained trajectories stay known by their groups having
+// ended. lost are the groups issued again.
+func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, pending int) (lost []checkpoint.RecordDrop, err error) {
+	s := &c.State
+	i.losses = s.Losses
+	i.feed, err = i.deps.Stream.Feed(ctx, position(s), pending)
+	if !errors.Is(err, ErrRecreated) {
+		if err != nil {
+			return nil, fmt.Errorf("open the trajectory feed: %w", err)
+		}
+		return nil, nil
+	}
+	i.deps.Log.Warn("the trajectory stream is a new one, or has lost messages: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
+	lost = loseOpenGroups(c)
+	clear(known.reasons) // their sequences are other trajectories'
+	// What was purged, too, was so of sequences that are used again.
+	if err := i.store.ForgetPurged(); err != nil {
+		return nil, err
+	}
+	if err := i.deps.Stream.Take(ctx, nil); err != nil {
+		return nil, err
+	}
+	if i.feed, err = i.deps.Stream.Feed(ctx, nil, pending); err != nil {
+		return nil, fmt.Errorf("open the trajectory feed: %w", err)
+	}
+	if identity := i.feed.Identity(); identity.Stream == s.Stream && identity.Created.Equal(s.Created) {
+		i.losses++
+	}
+	return lost, nil
+}
+
+// loseOpenGroups makes a checkpoint one whose open groups wait to be issued again, and returns them.
+func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop) {
+	s := &c.State
+	s.Ledger, c.Pending = batch.Ledger{}, nil
+	for _, g := range s.Issue.Open {
+		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonLost, Reissue: true})
+		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
+	}
+	s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
+	return lost
+}
+
+// dropUnknownTasks ends the open groups of tasks that the run no longer has: no producer could roll them out. Their cursors
+// are issued again, for prompts of the tasks that the run has now.
+func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.RecordDrop) {
+	tasks := i.deps.Prompts.Tasks()
+	s.Issue.Open = slices.DeleteFunc(slices.Clone(s.Issue.Open), func(g checkpoint.OpenGroup) bool {
+		if slices.Contains(tasks, g.Ticket.Task) {
+			return false
+		}
+		i.deps.Log.Warn("an open group's task is not among the run's: the group is dropped", "group", g.Group().ID(), "task", g.Ticket.Task, "tasks", tasks)
+		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonUnknownTask, Reissue: true})
+		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
+		s.Admission.Running--
+		return true
+	})
+	return dropped
+}
+
+// position is where a checkpoint stands in the stream, nil where it never read one.
+func position(s *checkpoint.State) *Position {
+	if s.Stream == "" {
+		return nil
+	}
+	p := &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low, Known: s.Known, Stored: s.Stored}
+	if p.Known == 0 {
+		for _, sequences := range [][]uint64{s.Ledger.Above, s.Ledger.Carried, {s.Ledger.Low}} {
+			p.Known = max(p.Known, slices.Max(append(sequences, 0)))
+		}
+	}
+	return p
+}
+
+// save puts the intake's part into a checkpoint.
+func (i *intake) save(c *checkpoint.Checkpoint) {
+	identity := i.feed.Identity()
+	s := &c.State
+	s.Stream, s.Created = identity.Stream, identity.Created
+	s.Known, s.Stored = identity.Known, identity.Stored
+	s.Losses, s.Ledger, s.FlatGroups = i.losses, i.assembler.Ledger(), i.assembler.Flat()
+	s.Issue, s.Admission = i.issuer.state(s.Step)
+	c.Pending = i.assembler.Carried()
+}

@@ -1,0 +1,248 @@
+package trainer
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/learner"
+)
+
+// report tells what each step came to: it owns the numbers of the step in hand and the run's totals.
+type report struct {
+	deps   Deps
+	stats  stats
+	totals checkpoint.Totals
+	// components and sources are the names that became metrics.
+	components, sources names
+	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
+	// report it; else nil.
+	unreported *unreported
+}
+
+// stats are what one step is reported by.
+type stats struct {
+	// began is when the step did: when the one before ended.
+	began time.Time
+	// wait is the time spent waiting for the batch, save that of the checkpoint, publish that of version and control.
+	wait, save, publish time.Duration
+	// refusals counts by reason what was not trained on since the last step.
+	refusals map[string]int64
+	// learnt is the learner's part; nil until a batch was trained on.
+	learnt *learner.Stats
+	// values are the batch's, by metric key; nil until a batch was trained on.
+	values map[string]float64
+}
+
+// unreported is a step that ended in a checkpoint and was not reported.
+type unreported struct {
+	metrics map[string]float64
+	at      time.Time
+}
+
+func newReport(deps Deps) *report {
+	return &report{
+		deps: deps, stats: stats{began: deps.Now()},
+		components: names{kind: "reward component"}, sources: names{kind: "source"},
+	}
+}
+
+// resume goes on from a checkpoint, whose step is reported first if no process has reported it.
+func (r *report) resume(s *checkpoint.State) {
+	r.totals = s.Totals
+	if r.deps.Reported != nil && s.Metrics != nil && s.Step > r.deps.Reported() {
+		r.unreported = &unreported{metrics: s.Metrics, at: s.SavedAt}
+	}
+}
+
+// measure takes the batch's own numbers and adds to the run's totals; b is nil at version 0.
+func (r *report) measure(b *batch.Batch) {
+	if b == nil {
+		return
+	}
+	g := gathered{components: map[string]*mean{}, sources: map[string]*mean{}, tasks: map[string]*mean{}, stalest: math.Inf(-1)}
+	for _, group := range b.Groups {
+		if group.Baseline != nil {
+			g.baselines.add(group.Baseline.Return)
+		}
+		for _, m := range group.Members {
+			r.gather(&g, b.Version, m)
+		}
+	}
+	r.stats.values = g.values(len(b.Groups))
+	for _, n := range r.stats.refusals {
+		r.totals.Rejected += n
+	}
+	if r.stats.learnt != nil {
+		r.totals.OptimizerSteps += r.stats.learnt.OptimizerSteps
+	}
+	r.totals.Wall += r.deps.Now().Sub(r.stats.began)
+	r.totals.Idle += r.stats.wait
+}
+
+// gather adds one member of a batch.
+func (r *report) gather(g *gathered, version int64, m batch.Member) {
+	t := m.Trajectory
+	g.rewards.add(m.Return)
+	for _, name := range slices.Sorted(maps.Keys(t.Rewards)) {
+		meanOf(g.components, r.components.bound(name, r.deps.Log)).add(t.Rewards[name])
+	}
+	source := t.Source
+	if len(r.deps.Prompts.Tasks()) > 1 {
+		meanOf(g.tasks, t.Task).add(m.Return)
+		source = t.Task + "/" + source
+	}
+	if t.Source != "" {
+		meanOf(g.sources, r.sources.bound(source, r.deps.Log)).add(m.Return)
+	}
+	if m.PassedOver {
+		g.passedOver++
+		return
+	}
+	g.lengths.add(float64(t.Tokens()))
+	g.turns.add(float64(len(t.Turns)))
+	flight, queue := m.Staleness(version)
+	g.inFlight.add(float64(flight))
+	g.inQueue.add(float64(queue))
+	g.stalest = max(g.stalest, float64(flight+queue))
+	r.totals.Trajectories++
+	r.totals.Tokens += int64(t.Tokens())
+	r.totals.ActionTokens += int64(t.ActionTokens())
+}
+
+// gathered are sums over a batch.
+type gathered struct {
+	// rewards are of all members, baselines of the greedy rollouts; the others leave out what was passed over.
+	rewards, baselines mean
+	lengths, turns     mean
+	inFlight, inQueue  mean
+	stalest            float64
+	passedOver         int
+	// components, sources and tasks are means of rewards by name; tasks where the run has several.
+	components, sources, tasks map[string]*mean
+}
+
+// values are the metrics of a batch of so many groups.
+func (g *gathered) values(groups int) map[string]float64 {
+	v := map[string]float64{
+		"reward/mean": g.rewards.value(), "reward/std": g.rewards.deviation(),
+		"staleness/mean": g.inFlight.value() + g.inQueue.value(), "staleness/max": g.stalest,
+		"staleness/in_flight": g.inFlight.value(), "staleness/in_queue": g.inQueue.value(),
+		"batch/groups": float64(groups), "batch/trajectories": g.lengths.count, "batch/passed_over": float64(g.passedOver),
+		"batch/tokens": g.lengths.sum, "batch/length": g.lengths.value(), "batch/turns": g.turns.value(),
+	}
+	if g.baselines.count > 0 {
+		v["reward/baseline"] = g.baselines.value()
+	}
+	for name, m := range g.components {
+		v["reward/component/"+name] = m.value()
+	}
+	for name, m := range g.sources {
+		v["reward/source/"+name] = m.value()
+	}
+	for name, m := range g.tasks {
+		v["reward/task/"+name] = m.value()
+	}
+	return v
+}
+
+// step tells of the step that has just ended, and begins the next.
+func (r *report) step(step int64, q queue, b bounds) {
+	now := r.deps.Now()
+	defer func() { r.stats = stats{began: now} }()
+	switch {
+	case r.stats.values != nil:
+		v := r.values(now, q, b)
+		r.deps.Metrics.step(v, &r.stats)
+		r.deps.Log.Debug("step done", "step", step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
+		r.tell(step, v, now)
+	case r.unreported != nil:
+		r.tell(step, r.unreported.metrics, r.unreported.at)
+	}
+	r.unreported = nil
+}
+
+func (r *report) tell(step int64, metrics map[string]float64, at time.Time) {
+	r.deps.Observer(schemas.Event{
+		Run: r.deps.Stream.Run(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
+		Step: step, PolicyVersion: step, Metrics: metrics,
+	})
+}
+
+// values are the metrics of the step so far.
+func (r *report) values(now time.Time, q queue, b bounds) map[string]float64 {
+	s := &r.stats
+	v := maps.Clone(s.values)
+	maps.Copy(v, s.learnt.Metrics())
+	for reason, n := range s.refusals {
+		v["rejected/"+reason] = float64(n)
+	}
+	v["time/wait"] = s.wait.Seconds()
+	v["time/old_policy"] = s.learnt.Before.Seconds()
+	v["time/update"] = s.learnt.Update.Seconds()
+	v["time/save"] = s.save.Seconds()
+	v["time/publish"] = s.publish.Seconds()
+	step := now.Sub(s.began).Seconds()
+	v["time/step"] = step
+	if step > 0 {
+		v["time/idle_ratio"] = s.wait.Seconds() / step
+		v["rate/trajectories"] = v["batch/trajectories"] / step
+		v["rate/tokens"] = v["batch/tokens"] / step
+	}
+	if busy := s.learnt.Before + s.learnt.Update; busy > 0 {
+		v["rate/train_tokens"] = v["batch/tokens"] / busy.Seconds()
+	}
+	v["queue/groups_waiting"] = float64(q.waiting)
+	v["queue/groups_ready"] = float64(q.ready)
+	v["queue/messages_early"] = float64(q.early)
+	v["admission/eta"] = float64(b.eta)
+	v["admission/depth"] = float64(b.depth)
+	v["total/trajectories"] = float64(r.totals.Trajectories)
+	v["total/tokens"] = float64(r.totals.Tokens)
+	v["total/rejected"] = float64(r.totals.Rejected)
+	v["total/optimizer_steps"] = float64(r.totals.OptimizerSteps)
+	return v
+}
+
+// phases are the times of a step's phases, by name.
+func (s *stats) phases() map[string]time.Duration {
+	p := map[string]time.Duration{"wait": s.wait, "save": s.save, "publish": s.publish, "old_policy": 0, "update": 0}
+	if s.learnt != nil {
+		p["old_policy"], p["update"] = s.learnt.Before, s.learnt.Update
+	}
+	return p
+}
+
+// mean gathers count, mean and deviation.
+type mean struct{ sum, squares, count float64 }
+
+func (m *mean) add(x float64) {
+	m.sum += x
+	m.squares += x * x
+	m.count++
+}
+
+func (m *mean) value() float64 {
+	if m.count == 0 {
+		return 0
+	}
+	return m.sum / m.count
+}
+
+func (m *mean) deviation() float64 {
+	if m.count == 0 {
+		return 0
+	}
+	return math.Sqrt(max(0, m.squares/m.count-m.value()*m.value()))
+}
+
+func meanOf(means map[string]*mean, name string) *mean {
+	if means[name] == nil {
+		means[name] = &mean{}
+	}
+	return means[name]
+}

@@ -1,0 +1,216 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// nextBatch waits for a batch, until the run is drained.
+func (t *trainer) nextBatch(ctx context.Context) (err error) {
+	began := t.deps.Now()
+	wait := t.follower.context()
+	t.batch, err = t.intake.Next(ctx, wait)
+	t.report.stats.wait = t.deps.Now().Sub(began)
+	if err != nil && errors.Is(context.Cause(wait), errDrained) {
+		return errDrained
+	}
+	return err
+}
+
+// learn trains on the batch.
+func (t *trainer) learn(ctx context.Context) (err error) {
+	t.report.stats.learnt, err = t.learner.Learn(ctx, t.batch)
+	return err
+}
+
+// commit counts the step as done, adopts the bounds that operators have chosen since, and decides what follows from the
+// new version.
+func (t *trainer) commit(ctx context.Context) error {
+	t.step++
+	t.settings.inForce = t.deps.Settings
+	before := t.control.inForce
+	if err := t.control.adopt(ctx); err != nil {
+		return err
+	}
+	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce)
+}
+
+// save writes the checkpoint of the step.
+func (t *trainer) save(ctx context.Context) error {
+	began := t.deps.Now()
+	t.report.stats.refusals = t.intake.TakeRefusals()
+	t.report.measure(t.batch)
+	if err := t.deps.Stream.Check(ctx); err != nil {
+		return err
+	}
+	c, err := t.checkpoint(ctx, began.UTC())
+	if err != nil {
+		return err
+	}
+	c.Record = t.record(&c.State)
+	c.Record.Changed = t.settings.changed
+	c.Record.Groups = recordGroups(t.batch)
+	c.Batch = t.batch.Deliveries()
+	if t.batch != nil {
+		c.State.Metrics = t.report.values(began, t.intake.Counts(), t.control.bounds())
+		// The checkpoint holds them as JSON, which has no such numbers.
+		maps.DeleteFunc(c.State.Metrics, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	}
+	if err := t.store.Save(c); err != nil {
+		return err
+	}
+	t.recorded = c.Record
+	t.intake.Recorded()
+	t.settings.changed = nil
+	t.version = Version{Version: t.step, Weights: c.Weights, At: c.State.SavedAt}
+	t.report.stats.save = t.deps.Now().Sub(began)
+	return nil
+}
+
+// saveAnew writes the checkpoint of the newest step anew, with what has happened since.
+func (t *trainer) saveAnew(ctx context.Context) error {
+	if err := t.deps.Stream.Check(ctx); err != nil {
+		return err
+	}
+	c, err := t.checkpoint(ctx, t.version.At)
+	if err != nil {
+		return err
+	}
+	c.Record = t.record(&c.State)
+	c.Record.Continue(t.recorded)
+	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
+	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
+	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
+	if err := t.store.Renew(c); err != nil {
+		return err
+	}
+	t.deps.After("renew")
+	t.recorded = c.Record
+	t.intake.Recorded()
+	return nil
+}
+
+// checkpoint is everything as it stands, but for the record.
+func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Checkpoint, error) {
+	l, err := t.learner.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &checkpoint.Checkpoint{
+		State: checkpoint.State{
+			Run: t.deps.Stream.Run(), Step: t.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
+			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
+			Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
+		},
+		Config: l.Policy.Config, Weights: l.Policy.Weights, Optimizer: l.Policy.Optimizer, Tokenizer: t.deps.Tokenizer,
+	}
+	if l.Critic != nil {
+		c.Critic = &checkpoint.Critic{Config: l.Critic.Config, Weights: l.Critic.Weights, Optimizer: l.Critic.Optimizer}
+	}
+	if l.Estimator != nil {
+		c.State.Advantage = &checkpoint.AdvantageState{Name: l.Estimator.Name, State: l.Estimator.State}
+	}
+	t.intake.save(c)
+	return c, nil
+}
+
+// record is what the step leaves for an audit, but for its batch.
+func (t *trainer) record(s *checkpoint.State) checkpoint.Record {
+	r := checkpoint.Record{
+		Step: s.Step, Stream: s.Stream, Created: s.Created, Losses: s.Losses,
+		Rejected: t.intake.issuer.rejected, Dropped: t.intake.issuer.dropped,
+		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again, Settings: settingsHash(s.Settings),
+	}
+	for _, g := range s.Issue.Open {
+		r.Open = append(r.Open, g.Group().ID())
+	}
+	return r
+}
+
+// recordGroups are a batch's, as a record names them; none of a nil batch.
+func recordGroups(b *batch.Batch) (groups []checkpoint.RecordGroup) {
+	if b == nil {
+		return nil
+	}
+	for _, g := range b.Groups {
+		group := checkpoint.RecordGroup{Group: g.ID()}
+		for _, m := range g.Members {
+			group.Members = append(group.Members, recordMember(m))
+		}
+		if g.Baseline != nil {
+			baseline := recordMember(*g.Baseline)
+			group.Baseline = &baseline
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+func recordMember(m batch.Member) checkpoint.RecordMember {
+	return checkpoint.RecordMember{
+		ID: m.Trajectory.ID, Sequence: m.Sequence, Oldest: m.Oldest, Newest: m.Newest, Reward: m.Return,
+		PassedOver: m.PassedOver,
+	}
+}
+
+// publish makes the version visible to the inference consumers.
+func (t *trainer) publish(ctx context.Context) error {
+	began := t.deps.Now()
+	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
+		if errors.Is(err, ErrFenced) && t.deps.Stream.Check(ctx) == nil {
+			// Nobody else has the run: the published version is of a step that this run did before it went back.
+			err = t.abandoned()
+		}
+		return fmt.Errorf("publish version %d: %w", t.version.Version, err)
+	}
+	t.version.Weights = nil // a whole copy of the model, which nothing reads again
+	if t.deps.Metrics != nil {
+		t.deps.Metrics.version.Set(float64(t.step))
+	}
+	t.report.stats.publish = t.deps.Now().Sub(began)
+	return nil
+}
+
+// putControl tells the run what is too old now, and that the version is there.
+func (t *trainer) putControl(ctx context.Context) error {
+	began := t.deps.Now()
+	if err := t.control.put(ctx, t.step, t.intake.assembler.Hopeless()); err != nil {
+		return err
+	}
+	t.report.stats.publish += t.deps.Now().Sub(began)
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventVersionPublished, At: t.deps.Now().UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step,
+	})
+	return nil
+}
+
+// ErrAbandoned is returned by a trainer that went back to an older checkpoint and trained a step otherwise than the version
+// of it that is published.
+var ErrAbandoned = errors.New("it is published with other weights")
+
+// abandoned says what to do then. A version is not replaced: engines sample from it, and trajectories that wait in the
+// stream name it.
+func (t *trainer) abandoned() error {
+	return fmt.Errorf("%w: the run went back to an older checkpoint, and the step came out otherwise than before. "+
+		"A published version is never replaced: go on from here as a new run, with --run.name and --model.folder %s --trainer.cold_start.steps 0; "+
+		"or remove that folder and put back the checkpoints that were newer", ErrAbandoned, t.store.Path(t.step))
+}
+
+// done tells that the run has come to its end.
+func (t *trainer) done() {
+	t.deps.Log.Info("training ended", "step", t.step, "checkpoint", t.store.Path(t.step))
+	t.deps.Observer(schemas.Event{
+		Run: t.deps.Stream.Run(), Type: schemas.EventRunDone, At: t.deps.Now().UTC(), Role: "trainer",
+		Step: t.step, PolicyVersion: t.step, Message: t.store.Path(t.step),
+	})
+}
