@@ -15,11 +15,11 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Handler serves one call. It emits the sampled tokens as they come, the last chunk with Done set;
-// Episode, Engine and Index are filled in. emit fails when the call is over: the caller went away or the chunk
-// could not be sent; the chunk's memory is the handler's again when it returns. ctx ends when the caller cancels
-// or the server stops. An error returned before Done is told to the caller; one that wraps [ErrElsewhere], or
-// that comes of the server's stopping, lets it go on at another engine.
+// Handler serves one call. It emits the sampled tokens as they come, the last chunk with Done set; emit sets Episode, Engine and
+// Index. emit fails when the call is over: the caller cancelled it, or the chunk could not be sent; the chunk's memory is the
+// handler's again when emit returns. ctx ends when the caller cancels or the server stops. An error returned before Done is sent
+// to the caller; an error that wraps [ErrElsewhere], or that comes of the server's stopping, lets the caller go on at another
+// engine.
 type Handler func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
 
 // Option changes how [Serve] serves.
@@ -44,7 +44,7 @@ func WithMaxCalls(n int) Option {
 	}
 }
 
-// WithForget is called when an episode will not call again, so that its cache can go. It must return soon.
+// WithForget sets what is called when an episode will not call again, so that its cache can go. f must return soon.
 func WithForget(f func(episode string)) Option {
 	return func(s *server) { s.forget = f }
 }
@@ -64,10 +64,9 @@ type server struct {
 	calls map[string]*serverCall // by name
 }
 
-// Serve answers the run's generate calls under the name of engine, each in a goroutine of its own, until ctx ends;
-// then it cancels the calls that run, tells their callers to go elsewhere, waits for the handlers and returns nil.
-// It fails if the name is illegal or the subscriptions are refused. Two servers of one name would share calls: names
-// must differ.
+// Serve answers the run's generate calls under the name of an engine, each call in a goroutine of its own, until ctx ends; then it
+// cancels the calls that run, tells their callers to go to another engine, waits for the handlers and returns nil. It fails if the
+// name is illegal or the subscriptions are refused. Two engines of one name would share calls: names must differ.
 func Serve(ctx context.Context, run Run, engine string, h Handler, opts ...Option) error {
 	if err := streams.CheckName("engine", engine); err != nil {
 		return err
@@ -131,11 +130,11 @@ func (s *server) subscribe(in chan *nats.Msg) ([]*nats.Subscription, error) {
 	return subs, nil
 }
 
-// leave gives the subscriptions back and sends the calls that still came elsewhere: an unanswered one would wait
-// until its caller loses patience.
+// leave ends the subscriptions and sends the calls that still came to other engines: without an answer a caller would wait for as
+// long as its Silence.
 func (s *server) leave(subs []*nats.Subscription, in chan *nats.Msg) {
 	for _, sub := range subs {
-		// Unlike Unsubscribe, it still takes what the broker had sent. It fails only when the connection is gone.
+		// Unlike Unsubscribe, Drain still takes what the broker had sent. It fails only when the connection is gone.
 		_ = sub.Drain()
 	}
 	if err := s.run.NATS().FlushTimeout(time.Second); err != nil {
@@ -176,39 +175,22 @@ func (s *server) receive(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-// begin starts a call, or refuses it when too many wait.
+// begin starts a call, or refuses it where its request is bad or too many calls wait.
 func (s *server) begin(ctx context.Context, m *nats.Msg) {
 	c := &serverCall{server: s, reply: m.Reply, episode: unknownEpisode, last: time.Now()}
 	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
-	req := new(schemas.GenerateRequest)
-	err := schemas.Unmarshal(m.Data, req)
-	if err == nil {
+	req, err := s.request(m)
+	if req != nil {
 		c.episode = req.Episode
-		err = req.Validate()
-	}
-	if err == nil && req.Run != s.run.Name() {
-		err = fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.Name())
 	}
 	if err != nil {
 		c.fail(err, false)
 		return
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
-	s.mu.Lock()
-	full := len(s.calls) >= s.maxCalls+maxQueued
-	taken := s.calls[name] != nil
-	if !full && !taken {
-		s.calls[name] = c
-	}
-	s.mu.Unlock()
-	if taken {
+	if refusal := s.enter(name, c); refusal != nil {
 		c.cancel()
-		c.fail(fmt.Errorf("%w: another call has the name %.80q", schemas.ErrInvalid, name), false)
-		return
-	}
-	if full {
-		c.cancel()
-		c.end(&schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", maxQueued), Retry: true, Busy: true})
+		c.end(refusal)
 		return
 	}
 	s.wg.Go(func() {
@@ -220,6 +202,36 @@ func (s *server) begin(ctx context.Context, m *nats.Msg) {
 		}()
 		c.serve(ctx, req)
 	})
+}
+
+// request is the request in a message, nil where it cannot be read, and what is wrong with it.
+func (s *server) request(m *nats.Msg) (*schemas.GenerateRequest, error) {
+	req := new(schemas.GenerateRequest)
+	if err := schemas.Unmarshal(m.Data, req); err != nil {
+		return nil, err
+	}
+	if err := req.Validate(); err != nil {
+		return req, err
+	}
+	if req.Run != s.run.Name() {
+		return req, fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.Name())
+	}
+	return req, nil
+}
+
+// enter adds a call under its name, or says why not.
+func (s *server) enter(name string, c *serverCall) (refusal *schemas.GenerateChunk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[name] != nil {
+		err := fmt.Errorf("%w: another call has the name %.80q", schemas.ErrInvalid, name)
+		return &schemas.GenerateChunk{Error: err.Error()}
+	}
+	if len(s.calls) >= s.maxCalls+maxQueued {
+		return &schemas.GenerateChunk{Error: fmt.Sprintf("%d calls are waiting", maxQueued), Retry: true, Busy: true}
+	}
+	s.calls[name] = c
+	return nil
 }
 
 func (s *server) keepCallsAlive(now time.Time) {
@@ -311,7 +323,7 @@ func (c *serverCall) end(chunk *schemas.GenerateChunk) {
 	}
 }
 
-// keepAlive sends an empty chunk if nothing was sent for long. A call whose handler is just sending needs none.
+// keepAlive sends an empty chunk if nothing was sent for long. A call whose handler is sending at the moment needs none.
 func (c *serverCall) keepAlive(now time.Time) {
 	if !c.mu.TryLock() {
 		return
