@@ -1,0 +1,169 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// accept turns a message into a delivery. It returns nil, nil where there is nothing to return: a part, a
+// message seen before, or one that was refused.
+func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("read metadata: %w", err)
+	}
+	f.book.saw(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
+	d := &Delivery{Sequence: meta.Sequence.Stream, Published: meta.Timestamp.UTC(), subject: msg.Subject()}
+	own := *d
+	d.id = msg.Headers().Get(jetstream.MsgIDHeader)
+	p, split, err := parsePart(msg.Headers())
+	if err == nil && split && uint64(p.index) > d.Sequence {
+		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
+	}
+	if err != nil {
+		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+	}
+	index := 1
+	if split {
+		index, d.Sequence = p.index, p.first(d.Sequence)
+	}
+	if err := f.refuseTorn(ctx, own.Sequence, d.Sequence); err != nil {
+		return nil, err
+	}
+	switch f.book.meet(d.Sequence, index, msg.Reply()) {
+	case isReturned:
+		return nil, nil
+	case isFinished:
+		if !f.book.isDone(own.Sequence) && index > 1 {
+			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
+		}
+		return nil, f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+	case isForged:
+		return nil, f.refuse(ctx, &own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+	}
+	if !split {
+		return f.judge(ctx, d, msg.Data(), msg.Reply())
+	}
+	if p.size > maxJoined {
+		detail := fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined)
+		if err := f.refuse(ctx, d, ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
+			return nil, err
+		}
+		return f.inPlaceOf(d, ReasonOversized), nil
+	}
+	return f.assemble(ctx, d, p, msg)
+}
+
+// passTail handles a later part of a message that is done: of the last one up to a position. A stranger's
+// that only claims to be one is refused.
+func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg jetstream.Msg) error {
+	stored, err := f.part(ctx, first)
+	if err != nil {
+		return err
+	}
+	genuine := false
+	if stored != nil {
+		q, ok, err := parsePart(stored.Header)
+		genuine = err == nil && ok && q.hash == p.hash
+	} else {
+		// A message is purged whole: where its first part is gone and this one is not, it was none of that message's.
+		stored, err := f.part(ctx, own.Sequence)
+		if err != nil {
+			return err
+		}
+		genuine = stored == nil
+	}
+	if !genuine {
+		return f.refuse(ctx, own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+	}
+	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+}
+
+// refuseTorn refuses the messages of which a part is missing, since another message came in its place. The
+// broker stores parts together or not at all, so these are a stranger's.
+func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
+	for _, s := range f.book.torn(sequence, first) {
+		replies, data, subject := f.book.take(s)
+		d := &Delivery{Sequence: s, subject: subject}
+		if err := f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assemble keeps a part and returns the delivery when it was the last that was missing.
+func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
+	whole, missing, mismatch := f.book.collect(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
+	if mismatch {
+		alone := *d
+		alone.Sequence += uint64(p.index - 1)
+		// It stands where a part of the others should: they will never be whole.
+		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
+			return nil, err
+		}
+		return nil, f.refuse(ctx, &alone, ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
+	}
+	// Parts come in order. Where the last is there and another is not, that one was acked by an earlier feed; it
+	// is in the stream still, unless it was purged. And where the rest are more than MaxPending lets the broker
+	// send, waiting for them would be for ever.
+	stuck := f.book.pending()+len(missing) > f.options.MaxPending
+	for _, index := range missing {
+		if p.index != p.count && !stuck {
+			return nil, nil
+		}
+		stored, err := f.part(ctx, d.Sequence+uint64(index-1))
+		if err != nil {
+			return nil, err
+		}
+		q, ok := part{}, false
+		if stored != nil {
+			q, ok, err = parsePart(stored.Header)
+		}
+		if stored == nil || !ok || err != nil || q.index != index || q.hash != p.hash {
+			replies, data, _ := f.book.take(d.Sequence)
+			return nil, f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
+		}
+		whole, _, _ = f.book.collect(q, d.Sequence, d.subject, stored.Data, "")
+	}
+	if whole == nil {
+		return nil, nil
+	}
+	replies, _, _ := f.book.take(d.Sequence)
+	data, err := join(p, whole.data)
+	if err != nil {
+		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), replies...)
+	}
+	return f.judge(ctx, d, data, replies...)
+}
+
+// part reads a stored part; nil if the stream does not hold it any more. A replica that lags behind does not have yet what the
+// stream holds, and is asked again.
+func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+	name := f.run.names.trajectories
+	for try := 1; ; try++ {
+		var m *jetstream.RawStreamMsg
+		held := false
+		err := f.run.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
+			stream, err := f.run.js.Stream(ctx, name)
+			if err == nil {
+				state := stream.CachedInfo().State
+				held = state.FirstSeq <= sequence && sequence <= state.LastSeq
+				m, err = stream.GetMsg(ctx, sequence)
+			}
+			return err
+		})
+		if !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return m, err
+		}
+		if !held || try == maxShortReads { // purged, or removed by hand
+			return nil, nil
+		}
+		if err := wait(ctx, backoffMax); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package streams
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// FeedOptions say how TRAJECTORIES are read.
+type FeedOptions struct {
+	// Durable names the reader at the broker; "" is "trainer", and "trainer-<epoch>" for the holder of a seat.
+	Durable string
+	// From makes the feed begin after a position, whatever was acked before. nil goes on after what was acked.
+	From *Position
+	// Known is the last message that the reader knows to have been in the stream of From, which may be far above it: the
+	// reader settled messages out of order, or holds some itself. Without From it is not looked at.
+	Known Mark
+	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover what is
+	// held between two checkpoints. A trajectory that goes in parts counts once a part. 0 is 1024.
+	MaxPending int
+	// Prefetch bounds the messages that wait in memory for Next; 0 is 32.
+	Prefetch int
+	// AckWait is how long the broker waits for a reader that is not heard from before it sends a message again. The feed
+	// speaks up for what it has held for half of that, so that what is settled sooner costs the broker nothing. A reader
+	// that is gone and opened again without a position waits for it. 0 is 5 minutes.
+	AckWait time.Duration
+	// Idle bounds how long Next waits for a message before it fails with [ErrIdle], after which it may be called
+	// again; 0 is no bound.
+	Idle time.Duration
+}
+
+func (o FeedOptions) withDefaults() FeedOptions {
+	if o.MaxPending == 0 {
+		o.MaxPending = 1024
+	}
+	if o.Prefetch == 0 {
+		o.Prefetch = 32
+	}
+	o.Prefetch = min(o.Prefetch, o.MaxPending)
+	if o.AckWait == 0 {
+		o.AckWait = 5 * time.Minute
+	}
+	return o
+}
+
+func (o FeedOptions) validate() error {
+	var faults []error
+	if o.MaxPending < 0 {
+		faults = append(faults, fmt.Errorf("max_pending: %d: must not be negative", o.MaxPending))
+	}
+	if o.Prefetch < 0 {
+		faults = append(faults, fmt.Errorf("prefetch: %d: must not be negative", o.Prefetch))
+	}
+	if o.AckWait < 100*time.Millisecond {
+		faults = append(faults, fmt.Errorf("ack_wait: %s: must be at least 100ms", o.AckWait))
+	}
+	return errors.Join(append(faults, CheckName("durable", o.Durable))...)
+}

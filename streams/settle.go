@@ -1,0 +1,139 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// finishedKept is how many finished sequences a feed remembers one by one before it asks the broker for its
+// ack floor.
+const finishedKept = 4096
+
+// refuse moves a message that was never returned to REJECTED.
+func (f *Feed) refuse(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+	if err := f.move(ctx, d, reason, detail, data, replies...); err != nil {
+		return err
+	}
+	f.refused[reason]++
+	return nil
+}
+
+// move moves a message to REJECTED.
+func (f *Feed) move(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
+	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
+		return err
+	}
+	if err := f.acknowledge(ctx, "+TERM "+string(reason), replies, d.Sequence+uint64(max(len(replies), 1)-1)); err != nil {
+		return err
+	}
+	f.book.dismiss(d.Sequence, len(replies))
+	return nil
+}
+
+// Reject moves a message that Next returned to REJECTED, with a detail in words. It is then finished, as if
+// acked.
+func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail string) error {
+	replies, _, unknown := f.book.lookup([]uint64{d.Sequence})
+	if len(unknown) > 0 {
+		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
+	}
+	if len(replies) == 0 {
+		return nil // finished before
+	}
+	var message any = d.Trajectory
+	if d.Trajectory == nil {
+		message = d.Closed
+	}
+	data, err := schemas.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("reject sequence %d: encode: %w", d.Sequence, err)
+	}
+	return f.move(ctx, d, reason, detail, data, replies...)
+}
+
+// RejectCarried keeps in REJECTED a trajectory that stood at a sequence, was acked and may be purged: one that a checkpoint
+// has carried since. It is idempotent.
+func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason Reason, detail string) error {
+	data, err := schemas.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("reject sequence %d: encode: %w", sequence, err)
+	}
+	names := f.run.names
+	from := origin{stream: names.trajectories, subject: names.trajectorySubject(t.OldestVersion(), t.Producer), sequence: sequence}
+	return f.run.reject(ctx, from, reason, detail, data)
+}
+
+// Ack says that messages are done: their effect is in a checkpoint. It returns when the broker has confirmed
+// it, or has forgotten in a crash that it ever sent them: it will send those again, and this feed will not return
+// them. Sequences acked before are passed over; one that was never returned is an
+// [ErrNotInFlight], and the others are then acked none the less.
+func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
+	replies, highest, unknown := f.book.lookup(sequences)
+	if err := f.acknowledge(ctx, "+ACK", replies, highest); err != nil {
+		return err
+	}
+	f.book.finish(sequences...)
+	if f.book.remembered() > finishedKept {
+		f.forget(ctx)
+	}
+	if len(unknown) > 0 {
+		return fmt.Errorf("ack sequences %v: %w", unknown, ErrNotInFlight)
+	}
+	return nil
+}
+
+// forget drops from memory what the broker itself knows to be finished. A failure leaves it for the next time.
+func (f *Feed) forget(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	c, err := f.run.js.Consumer(ctx, f.run.names.trajectories, f.options.Durable)
+	if err != nil {
+		f.run.log.Debug("ack floor not read", "err", err)
+		return
+	}
+	f.book.raise(c.CachedInfo().AckFloor.Stream)
+}
+
+// acknowledge sends one body to every reply subject, lowest sequence first, and waits for the broker to confirm
+// the last: it handles the acknowledgements of a connection in order. A reconnection in between starts over.
+//
+// A broker that was killed may have forgotten that it sent the last ones, and then passes over their
+// acknowledgement without an answer. It will send them again, and the book, which has them as finished, acks
+// them then: so that is success too.
+func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, highest uint64) error {
+	replies = sent(replies)
+	if len(replies) == 0 {
+		return nil
+	}
+	name, last := f.run.names.trajectories, len(replies)-1
+	return f.run.call(ctx, "acknowledge messages", name, func(ctx context.Context) error {
+		before := f.run.nc.Stats().Reconnects
+		for _, reply := range replies[:last] {
+			if err := f.run.nc.Publish(reply, []byte(body)); err != nil {
+				return err
+			}
+		}
+		err := f.run.ack(ctx, replies[last], body)
+		if silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders); silent && ctx.Err() == nil {
+			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
+			switch {
+			case errors.Is(lookup, jetstream.ErrConsumerNotFound):
+				// Its next subscription makes it again, unless it went with the seat.
+				return f.run.held(ctx)
+			case lookup == nil && c.CachedInfo().Delivered.Stream < highest:
+				return nil
+			}
+		}
+		if err == nil && f.run.nc.Stats().Reconnects != before {
+			return errInterrupted
+		}
+		return err
+	})
+}
