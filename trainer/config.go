@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/trainer/admission"
-	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
-	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
 
@@ -117,10 +115,10 @@ func (c Config) Validate() error {
 	f.positive("group_size", int64(c.GroupSize))
 	f.positive("min_group", int64(c.MinGroup))
 	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
-	least := advantage.LeastGroup(c.Advantage.Name)
+	facts := c.Advantage.Facts()
+	least, learns := max(1, facts.LeastGroup), max(1, facts.LearnsFrom)
 	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
-	learns := advantage.LearnsFrom(c.Advantage.Name, c.Advantage.Options)
-	f.check("group_size", c.GroupSize < 1 || c.GroupSize >= learns || !loss.ReadsAdvantages(c.Loss.Name),
+	f.check("group_size", c.GroupSize < 1 || c.GroupSize >= learns || c.Loss.Facts().NoAdvantages,
 		fmt.Sprintf("%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt",
 			c.GroupSize, c.Advantage.Name, learns))
 	if r := c.Selection.Resample; r.By != selection.ResampleOff && r.Take >= 1 { // less is the section's own fault

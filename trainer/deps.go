@@ -115,7 +115,8 @@ type Version struct {
 	At time.Time
 }
 
-// Deps are what Run works with.
+// Deps are what Run works with. An estimator or a loss of the program itself is no part of them: it stands in the
+// configuration, Config.Advantage.Foreign and Config.Loss.Foreign, so that the configuration is checked with it.
 type Deps struct {
 	Engine gpu.Engine
 	// NewEngine makes an engine of a given shape, to which the trainer gives its weights and which it closes: the frozen

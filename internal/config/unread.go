@@ -7,7 +7,6 @@ import (
 
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tasks/library"
-	"github.com/weir-rl/weir/trainer/advantage"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -37,7 +36,7 @@ func (c *Config) unread(key string) string {
 		if why := c.Trainer.Unread(name); why != "" {
 			return why
 		}
-		if of := c.Trainer.Advantage; name == "advantage.name" && advantage.FactsOf(of.Name, of.Options).Process {
+		if of := c.Trainer.Advantage; name == "advantage.name" && of.Facts().Process {
 			return "the tools of task " + c.Task.Name + " give no process reward, which is what advantage " + of.Name +
 				" is for: only a producer of your own does"
 		}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// Foreign is an estimator from outside this package: a trainer that is given it (Deps) takes it by its name in
-// trainer.advantage.name, as it takes a stock one.
+// Foreign is an estimator from outside this package: a configuration that has it (learner.Advantage.Foreign) takes it by its
+// name in trainer.advantage.name, as it takes a stock one.
 type Foreign struct {
 	// Name in configuration: not empty, and not that of a stock estimator.
 	Name string
-	// Make returns the estimator under the run's options, which have been validated. It is called once a run.
+	// Make returns the estimator under the run's options, which have been validated. It is called at each start of a trainer.
 	Make func(o Options) (Estimator, error)
 	// Facts are what a trainer must know of the estimator, under all options.
 	Facts Facts

@@ -123,7 +123,13 @@ type Advantage struct {
 	// does not replace the estimator's own whitening: turn that off beside it.
 	Normalize         stats.Normalization `koanf:"normalize"`
 	advantage.Options `koanf:",squash"`
+	// Foreign are the estimators of the program itself, which Name may name as it names the stock ones; no file and no flag
+	// sets it. Defaults to none.
+	Foreign []advantage.Foreign `koanf:"-"`
 }
+
+// Facts are those of the estimator under its options.
+func (a Advantage) Facts() advantage.Facts { return advantage.FactsOf(a.Name, a.Options, a.Foreign...) }
 
 // ProximalRecompute computes the proximal policy's log-probabilities by a forward pass.
 const ProximalRecompute = "recompute"
@@ -158,5 +164,5 @@ func (c Config) minibatches(groups int) int {
 
 // Baseline says that groups have a greedy rollout to be compared with.
 func (c Config) Baseline() bool {
-	return slices.Contains(advantage.Requires(c.Advantage.Name, c.Advantage.Options), "Baselines")
+	return slices.Contains(c.Advantage.Facts().Requires, "Baselines")
 }

@@ -14,33 +14,32 @@ import (
 // credit is the estimator of advantages with what it reads.
 type credit struct {
 	advantage.Estimator
-	// requires and better name fields of advantage.Batch: those that it cannot do without, and those that improve it.
-	requires, better []string
+	facts advantage.Facts
 }
 
 // newCredit makes the estimator and checks that trajectories, the policy and the critic carry what it reads.
 func newCredit(cfg Config) (*credit, error) {
-	name, options := cfg.Advantage.Name, cfg.Advantage.Options
-	e, err := advantage.New(name, options)
+	e, err := advantage.New(cfg.Advantage.Name, cfg.Advantage.Options, cfg.Advantage.Foreign...)
 	if err != nil {
 		return nil, err
 	}
-	c := &credit{Estimator: e, requires: advantage.Requires(name, options), better: advantage.Improves(name)}
-	for _, need := range c.requires {
+	c := &credit{Estimator: e, facts: cfg.Advantage.Facts()}
+	for _, need := range c.facts.Requires {
 		switch need {
-		case "Group", "Tokens", "Baselines", "Logprobs", "Values": // values: the configuration was checked for a critic
+		case "Group", "Trajectory", "Step", "Tokens", "Baselines", "Logprobs":
+		case "Values": // the configuration was checked for a critic
 		default:
-			return nil, fmt.Errorf("advantage %s needs %s, which trajectories do not carry", name, need)
+			return nil, fmt.Errorf("advantage %s needs %s, which trajectories do not carry", cfg.Advantage.Name, need)
 		}
 	}
 	return c, nil
 }
 
 // needs says whether the estimator cannot do without a field of its batch.
-func (c *credit) needs(field string) bool { return slices.Contains(c.requires, field) }
+func (c *credit) needs(field string) bool { return slices.Contains(c.facts.Requires, field) }
 
 // improves says whether the estimator is better for a field of its batch that it can do without.
-func (c *credit) improves(field string) bool { return slices.Contains(c.better, field) }
+func (c *credit) improves(field string) bool { return slices.Contains(c.facts.Improves, field) }
 
 // penalizeRewards subtracts the KL term from the rewards, where it goes there, and adapts its coefficient.
 func (s *step) penalizeRewards(context.Context) error {

@@ -22,7 +22,7 @@ func newObjective(cfg Config) (*objective, error) {
 	if o.Objective, err = loss.NewObjective(cfg.Loss); err != nil {
 		return nil, fmt.Errorf("loss: %w", err)
 	}
-	resolved, err := loss.Resolve(cfg.Loss.Name, cfg.Loss.Options)
+	resolved, err := cfg.Loss.Resolved()
 	if err != nil {
 		return nil, fmt.Errorf("loss: %w", err)
 	}

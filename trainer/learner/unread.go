@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
@@ -27,7 +26,7 @@ func (c Config) Unread(key string) string {
 		return ""
 	case strings.HasPrefix(key, "advantage."):
 		return c.unreadOption("advantage "+c.Advantage.Name, strings.TrimPrefix(key, "advantage."),
-			advantage.Reads(c.Advantage.Name, c.Advantage.Options))
+			c.Advantage.Facts().Reads)
 	case strings.HasPrefix(key, "loss.options."):
 		return c.unreadLoss(strings.TrimPrefix(key, "loss.options."))
 	case section == "loss.kl" && name != "coef" && c.Loss.KL.Coef == 0:
@@ -57,7 +56,7 @@ func cutLast(key string) (section, name string) {
 
 // needsValues says that the advantage reads a critic's values.
 func (c Config) needsValues() bool {
-	return slices.Contains(advantage.Requires(c.Advantage.Name, c.Advantage.Options), "Values")
+	return slices.Contains(c.Advantage.Facts().Requires, "Values")
 }
 
 func (Config) unreadOption(who, key string, reads []string) string {
@@ -68,7 +67,7 @@ func (Config) unreadOption(who, key string, reads []string) string {
 }
 
 func (c Config) unreadLoss(key string) string {
-	options, err := loss.Resolve(c.Loss.Name, c.Loss.Options)
+	options, err := c.Loss.Resolved()
 	if err != nil || key == "aggregation.mode" { // another than the loss's own is refused
 		return ""
 	}
@@ -82,7 +81,7 @@ func (c Config) unreadLoss(key string) string {
 			who = "loss " + c.Loss.Name + " with correction.weight none"
 		}
 	}
-	return c.unreadOption(who, key, loss.Reads(c.Loss.Name, options))
+	return c.unreadOption(who, key, loss.Reads(c.Loss.Name, options, c.Loss.Foreign...))
 }
 
 // unread is Config.Unread of this section's keys.

@@ -32,7 +32,7 @@ func (c Config) Validate() error {
 		"best: a critic that learns from the best samples alone expects too much: set critic.network to none, or by to on_correct")
 	f.section("selection", c.Selection.Validate())
 	f.section("advantage", c.Advantage.Validate())
-	f.check("mask_tools", c.MaskTools || !advantage.FactsOf(c.Advantage.Name, c.Advantage.Options).ByTurns,
+	f.check("mask_tools", c.MaskTools || !c.Advantage.Facts().ByTurns,
 		fmt.Sprintf("false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name))
 	f.check("advantage.normalize_process", !c.Advantage.NormalizeProcess || !c.Baseline(),
 		fmt.Sprintf("true: it would scale the samples' rewards and not the baseline's of %s: turn it off", c.Advantage.Name))
@@ -69,7 +69,7 @@ func (s Selection) Validate() error {
 // Validate reports every fault.
 func (a Advantage) Validate() error {
 	var f faults
-	f.section("", stats.Choose("name", a.Name, advantage.Names()...))
+	f.section("", stats.Choose("name", a.Name, advantage.Names(a.Foreign...)...))
 	f.section("", a.Options.Validate())
 	f.section("", stats.Choose("bootstrap", a.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits))
 	f.section("normalize", a.Normalize.Validate())

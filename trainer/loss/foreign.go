@@ -6,12 +6,12 @@ import (
 	"math"
 )
 
-// Foreign is a policy loss from outside this package: a trainer that is given it (Deps, Config.Foreign) takes it by its
-// name in trainer.loss.name, as it takes a stock one.
+// Foreign is a policy loss from outside this package: a configuration that has it (Config.Foreign) takes it by its name in
+// trainer.loss.name, as it takes a stock one.
 type Foreign struct {
 	// Name in configuration: not empty, and not that of a stock loss.
 	Name string
-	// Make returns the loss under resolved options, which have been validated. It is called once a run.
+	// Make returns the loss under resolved options, which have been validated. It is called at each start of a trainer.
 	Make func(o Options) (Policy, error)
 	// Defaults fill the zero values of the configured options. Their own zero values mean ppo's, without its dual clip.
 	Defaults Options
