@@ -32,7 +32,7 @@ type Passage struct {
 	Text string `json:"text"`
 }
 
-// Dataset is a corpus and the questions asked about it. It is not changed after it is made.
+// Dataset is the questions of a task, and the corpus that they are asked about, if any. It is not changed after it is made.
 type Dataset struct {
 	Name     string
 	Passages []Passage
@@ -40,13 +40,10 @@ type Dataset struct {
 	Questions map[Split][]schemas.Prompt
 }
 
-// Validate reports every fault of the data set: no passage, no training question, a question without text,
+// Validate reports every fault of the data set: no training question, a question without text,
 // id or answer, an id that two questions share (in whichever splits).
 func (d *Dataset) Validate() error {
 	var faults []error
-	if len(d.Passages) == 0 {
-		faults = append(faults, errors.New("the corpus has no passage"))
-	}
 	if len(d.Questions[Train]) == 0 {
 		faults = append(faults, errors.New("the train split has no question"))
 	}

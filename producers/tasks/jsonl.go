@@ -80,13 +80,15 @@ type questionRow struct {
 	Answers  []string `json:"answers"`
 	Source   string   `json:"source"`
 	Split    Split    `json:"split"`
+	// Meta is what the task's own tools and rewards need beside that.
+	Meta map[string]string `json:"meta"`
 }
 
 // ReadQuestions reads questions, one JSON object a line:
 //
 //	{"question": "what is the capital of sweden ?", "answers": ["stockholm"], "source": "1", "split": "train", "id": "q1"}
 //
-// The first two keys are needed. A source is the kind of question, all kinds being asked equally often; without
+// The first two keys are needed. An object "meta" of texts goes to the task's reward as it is. A source is the kind of question, all kinds being asked equally often; without
 // one it is "all". An id without a value is made from the question, so it stays the same when rows move. The
 // split is train, validation or test; if no row names one, the questions are divided by a hash of their ids, 80,
 // 10 and 10 in a hundred. If some rows name one and others do not, the others are refused.
@@ -122,7 +124,7 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 		if split == "" {
 			split = splitOf(row.ID)
 		}
-		out[split] = append(out[split], schemas.Prompt{ID: row.ID, Text: row.Question, Answers: row.Answers, Source: row.Source})
+		out[split] = append(out[split], schemas.Prompt{ID: row.ID, Text: row.Question, Answers: row.Answers, Source: row.Source, Meta: row.Meta})
 		return nil
 	})
 	if err == nil && line == 0 {
@@ -235,6 +237,8 @@ func jsonKind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice:
 		return "a list, each entry " + jsonKind(t.Elem())
+	case reflect.Map:
+		return "an object whose values are strings"
 	case reflect.Struct:
 		return "an object with the keys " + strings.Join(keys(reflect.New(t).Interface()), ", ")
 	default:

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -37,27 +36,33 @@ func serve(t *testing.T, handle http.HandlerFunc) *Reward {
 }
 
 func asked() (*schemas.Ticket, *producers.Transcript) {
-	return &schemas.Ticket{
-			Run: "demo", Task: "quiz", ID: "g1-a0-2",
-			Prompt: schemas.Prompt{ID: "q", Text: "2 + 2 ?", Answers: []string{"4"}, Source: "sums", Meta: map[string]string{"level": "1"}},
-		}, &producers.Transcript{
-			Prompt: "2 + 2 ?", Text: "2 + 2 ? <calc> 2 + 2 </calc> 4", Answer: "4", Stop: schemas.StopAnswer, Sampled: 7,
-			Turns: []producers.TranscriptTurn{{Text: "<calc> 2 + 2 </calc>", Tool: "calc", Arguments: "2 + 2", Observation: "4"}, {Text: "4"}},
-		}
+	ticket := &schemas.Ticket{
+		Run: "demo", Task: "quiz", ID: "g1-a0-2",
+		Prompt: schemas.Prompt{ID: "q", Text: "2 + 2 ?", Answers: []string{"4"}, Source: "sums", Meta: map[string]string{"level": "1"}},
+	}
+	transcript := &producers.Transcript{
+		Prompt: "2 + 2 ?", Text: "2 + 2 ? <calc> 2 + 2 </calc> 4", Answer: "4", Stop: schemas.StopAnswer, Sampled: 7,
+		Turns: []producers.TranscriptTurn{{Text: "<calc> 2 + 2 </calc>", Tool: "calc", Arguments: "2 + 2", Observation: "4"}, {Text: "4"}},
+	}
+	return ticket, transcript
 }
 
 func TestScore(t *testing.T) {
 	t.Parallel()
 	var got Request
+	var header string
+	var decoded error
 	reward := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&got))
-		assert.Equal(t, got.Key, r.Header.Get(remote.HeaderKey))
+		decoded = json.NewDecoder(r.Body).Decode(&got)
+		header = r.Header.Get(remote.HeaderKey)
 		_, _ = io.WriteString(w, `{"reward": 0.9, "components": {"exact_match": 1, "calls": -0.1}}`)
 	})
 	ticket, transcript := asked()
 	score, err := reward.Score(t.Context(), ticket, transcript)
 	require.NoError(t, err)
 	require.Equal(t, producers.Score{Total: 0.9, Components: map[string]float64{"exact_match": 1, "calls": -0.1}}, score)
+	require.NoError(t, decoded)
+	require.Equal(t, header, got.Key)
 	require.True(t, strings.HasPrefix(got.Key, "demo/g1-a0-2/score/"))
 	got.Key = ""
 	require.Equal(t, Request{

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -53,13 +52,15 @@ func TestACall(t *testing.T) {
 	t.Parallel()
 	var request Request
 	var header string
+	var decoded error
 	tool := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
 		header = r.Header.Get(remote.HeaderKey)
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&request))
+		decoded = json.NewDecoder(r.Body).Decode(&request)
 		says(200, `{"text": "4\u001b[2J", "reward": 0.5, "done": true}`)(w, r)
 	})
 	got, err := tool.Call(t.Context(), producers.Call{Run: "demo", Episode: "g1-a0-2", Index: 3, Seed: math.MaxUint64, Arguments: "2 + 2"})
 	require.NoError(t, err)
+	require.NoError(t, decoded)
 	half := 0.5
 	require.Equal(t, producers.Observation{Text: "4", Reward: &half, Done: true}, got, "without the escape sequence")
 	require.Equal(t, "demo/g1-a0-2/3/", request.Key[:len("demo/g1-a0-2/3/")])
@@ -136,14 +137,16 @@ func TestAServiceThatHangsIsUnavailable(t *testing.T) {
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	var got json.RawMessage
+	var decoded error
 	tool := serve(t, func(c *Config) { c.Parameters = `{"type": "object"}` }, func(w http.ResponseWriter, r *http.Request) {
 		var body struct{ Arguments json.RawMessage }
-		assert.NoError(t, json.NewDecoder(r.Body).Decode(&body))
+		decoded = json.NewDecoder(r.Body).Decode(&body)
 		got = body.Arguments
 		says(200, `{"text": ""}`)(w, r)
 	})
 	_, err := tool.Call(t.Context(), producers.Call{Arguments: ` {"n": 12345678901234567890, "a": [1]} `})
 	require.NoError(t, err)
+	require.NoError(t, decoded)
 	require.JSONEq(t, `{"n": 12345678901234567890, "a": [1]}`, string(got))
 	require.Contains(t, string(got), "12345678901234567890", "as it was written")
 	for _, wrong := range []string{"two", "", "[1]", "null", `{"a":`} {
@@ -158,9 +161,12 @@ func TestTheServiceDescribesItself(t *testing.T) {
 	unnamed := func(c *Config) { c.Name = "" }
 	var tries atomic.Int64
 	tool := serve(t, unnamed, func(w http.ResponseWriter, r *http.Request) {
-		assert.Equal(t, http.MethodGet, r.Method)
 		if tries.Add(1) < 3 {
 			says(503, "")(w, r) // it is starting
+			return
+		}
+		if r.Method != http.MethodGet {
+			says(405, "")(w, r)
 			return
 		}
 		says(200, `{"name": "calculator", "description": "adds\u0007", "parameters": {"type": "object"}}`)(w, r)
