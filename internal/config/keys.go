@@ -10,6 +10,8 @@ import (
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 var durationType = reflect.TypeFor[time.Duration]()
@@ -104,7 +106,7 @@ func fieldByTag(v reflect.Value, name string) (reflect.Value, bool) {
 func Nearest(key string, known []string) string {
 	best, bestDistance := "", len(key)/3+2
 	for _, k := range known {
-		d := editDistance(key, k)
+		d := check.Distance(key, k)
 		if last := k[strings.LastIndex(k, ".")+1:]; key == last || strings.HasSuffix(key, "."+last) {
 			d = min(d, 1) // the right name in the wrong section
 		}
@@ -113,25 +115,6 @@ func Nearest(key string, known []string) string {
 		}
 	}
 	return best
-}
-
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			prev, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, prev+cost)
-		}
-	}
-	return row[len(b)]
 }
 
 // Get reads one value by key.

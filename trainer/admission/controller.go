@@ -1,9 +1,6 @@
 package admission
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // FollowEta as a Limits.Depth paces at eta itself.
 const FollowEta = -1
@@ -22,26 +19,13 @@ type Limits struct {
 
 // Validate reports every fault.
 func (l Limits) Validate() error {
-	var errs []error
-	fault := func(key string, value int, problem string) {
-		errs = append(errs, fmt.Errorf("%s: %d: %s", key, value, problem))
-	}
-	if l.Concurrency < 1 {
-		fault("concurrency", l.Concurrency, "must be positive")
-	}
-	if l.Batch < 1 {
-		fault("batch", l.Batch, "must be positive")
-	}
-	if l.Eta < 0 {
-		fault("eta", l.Eta, "must not be negative")
-	}
-	if l.Depth < FollowEta {
-		fault("depth", l.Depth, "must not be negative, or -1 to follow eta")
-	}
-	if l.Depth > l.Eta {
-		fault("depth", l.Depth, fmt.Sprintf("must not exceed eta (%d)", l.Eta))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.Positive("concurrency", l.Concurrency),
+		check.Positive("batch", l.Batch),
+		check.NotNegative("eta", l.Eta),
+		check.That(l.Depth >= FollowEta, "depth", "%d: must not be negative, or -1 to follow eta", l.Depth),
+		check.That(l.Depth <= l.Eta, "depth", "%d: must not exceed eta (%d)", l.Depth, l.Eta),
+	)
 }
 
 // Pace is how many versions ahead work is issued: Depth, and never more than Eta.

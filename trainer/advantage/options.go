@@ -1,11 +1,6 @@
 package advantage
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/weir-rl/weir/trainer/stats"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // What a group of one trajectory gets.
 const (
@@ -133,41 +128,27 @@ func DefaultOptions() Options {
 
 // Validate reports every fault.
 func (o Options) Validate() error {
-	var errs []error
-	within := func(key string, v, high float64) {
-		if !(v >= 0 && v <= high) {
-			errs = append(errs, fmt.Errorf("%s: %v: must be between 0 and %v", key, v, high))
-		}
-	}
-	notNegative := func(key string, v float64) {
-		if !(v >= 0) || !stats.Finite(v) {
-			errs = append(errs, fmt.Errorf("%s: %v: must be finite and not negative", key, v))
-		}
-	}
-	within("gamma", o.Gamma, 1)
-	within("lambda", o.Lambda, 1)
-	within("step_gamma", o.StepGamma, 1)
-	within("step_lambda", o.StepLambda, 1)
-	within("decay", o.Decay, 1)
-	notNegative("std_epsilon", o.StdEpsilon)
-	notNegative("VarianceFloor", o.VarianceFloor)
-	notNegative("whiten_epsilon", o.WhitenEpsilon)
-	notNegative("CountEpsilon", o.CountEpsilon)
-	notNegative("step_weight", o.StepWeight)
-	notNegative("turn_weight", o.TurnWeight)
-	notNegative("process_weight", o.ProcessWeight)
-	notNegative("outcome_weight", o.OutcomeWeight)
-	notNegative("length_penalty.output_tokens", o.LengthPenalty.OutputTokens)
-	notNegative("length_penalty.input_tokens", o.LengthPenalty.InputTokens)
-	notNegative("length_penalty.turns", o.LengthPenalty.Turns)
-	if !(o.GPGNorm > 0) {
-		errs = append(errs, fmt.Errorf("gpg_norm: %v: must be positive", o.GPGNorm))
-	}
-	errs = append(errs,
-		stats.Choose("single", o.Single, SingleZero, SingleReward),
-		stats.Choose("step_credit", o.StepCredit, ByReturn, ByGAE),
-		stats.Choose("token_credit", o.TokenCredit, Broadcast, ByGAE),
-		stats.Choose("anchor", o.Anchor, AnchorObservation, AnchorContext),
+	return check.All(
+		check.Between("gamma", o.Gamma, 0, 1),
+		check.Between("lambda", o.Lambda, 0, 1),
+		check.Between("step_gamma", o.StepGamma, 0, 1),
+		check.Between("step_lambda", o.StepLambda, 0, 1),
+		check.Between("decay", o.Decay, 0, 1),
+		check.NotNegative("std_epsilon", o.StdEpsilon),
+		check.NotNegative("VarianceFloor", o.VarianceFloor),
+		check.NotNegative("whiten_epsilon", o.WhitenEpsilon),
+		check.NotNegative("CountEpsilon", o.CountEpsilon),
+		check.NotNegative("step_weight", o.StepWeight),
+		check.NotNegative("turn_weight", o.TurnWeight),
+		check.NotNegative("process_weight", o.ProcessWeight),
+		check.NotNegative("outcome_weight", o.OutcomeWeight),
+		check.NotNegative("length_penalty.output_tokens", o.LengthPenalty.OutputTokens),
+		check.NotNegative("length_penalty.input_tokens", o.LengthPenalty.InputTokens),
+		check.NotNegative("length_penalty.turns", o.LengthPenalty.Turns),
+		check.Positive("gpg_norm", o.GPGNorm),
+		check.OneOf("single", o.Single, SingleZero, SingleReward),
+		check.OneOf("step_credit", o.StepCredit, ByReturn, ByGAE),
+		check.OneOf("token_credit", o.TokenCredit, Broadcast, ByGAE),
+		check.OneOf("anchor", o.Anchor, AnchorObservation, AnchorContext),
 	)
-	return errors.Join(errs...)
 }

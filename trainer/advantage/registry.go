@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -164,7 +165,7 @@ func find(name string, foreign []Foreign) (builder, error) {
 	}
 	b, ok := all[name]
 	if !ok {
-		return builder{}, stats.Choose("advantage", name, slices.Sorted(maps.Keys(all))...)
+		return builder{}, check.OneOf("advantage", name, slices.Sorted(maps.Keys(all))...)
 	}
 	return b, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Folder writes and reads a model folder.
@@ -67,26 +68,14 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var errs []error
-	if c.Dir == "" {
-		errs = append(errs, errors.New("dir: empty: name a folder"))
-	}
-	if c.Keep < 1 {
-		errs = append(errs, fmt.Errorf("keep: %d: must be positive", c.Keep))
-	}
-	if c.Every < 0 {
-		errs = append(errs, fmt.Errorf("every: %d: must not be negative", c.Every))
-	}
-	if c.Messages < 1 {
-		errs = append(errs, fmt.Errorf("messages: %d: must be positive", c.Messages))
-	}
-	if c.Batches < -1 {
-		errs = append(errs, fmt.Errorf("batches: %d: must be a count, or -1 for all", c.Batches))
-	}
-	if c.BatchBytes < 0 {
-		errs = append(errs, fmt.Errorf("batch_bytes: %d: must be positive, or 0 for no bound", c.BatchBytes))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.Given("dir", c.Dir, "name a folder"),
+		check.Positive("keep", c.Keep),
+		check.NotNegative("every", c.Every),
+		check.Positive("messages", c.Messages),
+		check.That(c.Batches >= -1, "batches", "%d: must be a count, or -1 for all", c.Batches),
+		check.That(c.BatchBytes >= 0, "batch_bytes", "%d: must be positive, or 0 for no bound", c.BatchBytes),
+	)
 }
 
 // Store is a folder of checkpoints, held by one process.

@@ -1,10 +1,9 @@
 package loss
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -39,22 +38,17 @@ type Aggregation struct {
 
 // Validate reports every fault.
 func (a Aggregation) Validate() error {
-	var errs []error
+	var mode error // "" is the algorithm's own
 	if a.Mode != "" {
-		errs = append(errs, stats.Choose("mode", a.Mode, TokenMean, SeqMeanTokenSum, SeqMeanTokenMean, SeqMeanTokenSumNorm))
+		mode = check.OneOf("mode", a.Mode, TokenMean, SeqMeanTokenSum, SeqMeanTokenMean, SeqMeanTokenSumNorm)
 	}
-	if !(a.Length >= 0) {
-		errs = append(errs, fmt.Errorf("length: %v: must not be negative", a.Length))
-	} else if a.Mode == SeqMeanTokenSumNorm && a.Length == 0 {
-		errs = append(errs, fmt.Errorf("length: %v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm))
-	}
-	if !(a.TokenEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("TokenEpsilon: %v: must not be negative", a.TokenEpsilon))
-	}
-	if !(a.LengthEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("LengthEpsilon: %v: must not be negative", a.LengthEpsilon))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		mode,
+		check.NotNegative("length", a.Length),
+		check.That(a.Mode != SeqMeanTokenSumNorm || a.Length != 0, "length", "%v: must be positive with mode %s", a.Length, SeqMeanTokenSumNorm),
+		check.NotNegative("TokenEpsilon", a.TokenEpsilon),
+		check.NotNegative("LengthEpsilon", a.LengthEpsilon),
+	)
 }
 
 // denominators are an aggregation made ready for one batch.

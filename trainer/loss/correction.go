@@ -2,11 +2,10 @@ package loss
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -68,25 +67,16 @@ func (c Correction) over(d Correction) Correction {
 
 // Validate reports every fault.
 func (c Correction) Validate() error {
-	errs := []error{
-		stats.Choose("of", c.Of, OfProximal, OfCurrent),
-		stats.Choose("weight", c.Weight, WeightNone, WeightToken, WeightSequence, WeightGeometric),
-	}
-	for _, f := range []struct {
-		key string
-		v   float64
-	}{{"cap", c.Cap}, {"log_bound", c.LogBound}, {"m2_threshold", c.M2Threshold}} {
-		if !(f.v > 0) && f.v != Off {
-			errs = append(errs, fmt.Errorf("%s: %v: must be positive, or -1 for off", f.key, f.v))
-		}
-	}
-	if !(c.MeanEpsilon >= 0) {
-		errs = append(errs, fmt.Errorf("MeanEpsilon: %v: must not be negative", c.MeanEpsilon))
-	}
-	if _, err := parseRules(c.Rules); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, rules := parseRules(c.Rules)
+	return check.All(
+		check.OneOf("of", c.Of, OfProximal, OfCurrent),
+		check.OneOf("weight", c.Weight, WeightNone, WeightToken, WeightSequence, WeightGeometric),
+		check.PositiveOr(Off, "cap", c.Cap),
+		check.PositiveOr(Off, "log_bound", c.LogBound),
+		check.PositiveOr(Off, "m2_threshold", c.M2Threshold),
+		check.NotNegative("MeanEpsilon", c.MeanEpsilon),
+		rules,
+	)
 }
 
 // Corrected is what a Correction makes of a batch.

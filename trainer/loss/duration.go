@@ -1,9 +1,7 @@
 package loss
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -27,17 +25,11 @@ func DefaultDuration() Duration { return Duration{Floor: 0.01, Cap: 10} }
 
 // Validate reports every fault.
 func (d Duration) Validate() error {
-	var errs []error
-	if !(d.Share >= 0 && d.Share <= 1) {
-		errs = append(errs, fmt.Errorf("share: %v: must be between 0 and 1", d.Share))
-	}
-	if !(d.Floor > 0) {
-		errs = append(errs, fmt.Errorf("floor: %v: must be positive", d.Floor))
-	}
-	if !(d.Cap >= 1) {
-		errs = append(errs, fmt.Errorf("cap: %v: must be at least 1", d.Cap))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.Between("share", d.Share, 0, 1),
+		check.Positive("floor", d.Floor),
+		check.AtLeast("cap", d.Cap, 1),
+	)
 }
 
 // Weights fills out with one weight a token, for Batch.Weights, from the duration of the action that each token

@@ -1,11 +1,10 @@
 package loss
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -46,27 +45,15 @@ func DefaultKL() KL {
 
 // Validate reports every fault.
 func (k KL) Validate() error {
-	errs := []error{
-		stats.Choose("kind", strings.TrimSuffix(k.Kind, "+"), "k1", "abs", "k2", "k3"),
-		stats.Choose("in", k.In, KLInLoss, KLInReward),
-	}
-	for _, f := range []struct {
-		key  string
-		v    float64
-		ok   bool
-		want string
-	}{
-		{"coef", k.Coef, k.Coef >= 0, "not be negative"},
-		{"log_clamp", k.LogClamp, k.LogClamp > 0 || k.LogClamp == Off, "be positive, or -1 for off"},
-		{"clamp", k.Clamp, k.Clamp > 0 || k.Clamp == Off, "be positive, or -1 for off"},
-		{"target", k.Target, k.Target >= 0, "not be negative"},
-		{"horizon", k.Horizon, k.Horizon > 0 || k.Horizon == 0 && k.Target == 0, "be positive"},
-	} {
-		if !f.ok {
-			errs = append(errs, fmt.Errorf("%s: %v: must %s", f.key, f.v, f.want))
-		}
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.OneOf("kind", strings.TrimSuffix(k.Kind, "+"), "k1", "abs", "k2", "k3"),
+		check.OneOf("in", k.In, KLInLoss, KLInReward),
+		check.NotNegative("coef", k.Coef),
+		check.PositiveOr(Off, "log_clamp", k.LogClamp),
+		check.PositiveOr(Off, "clamp", k.Clamp),
+		check.NotNegative("target", k.Target),
+		check.That(k.Horizon > 0 || k.Horizon == 0 && k.Target == 0, "horizon", "%v: must be positive", k.Horizon),
+	)
 }
 
 // At is the estimate at one token and its derivative by the log-probability.

@@ -1,9 +1,7 @@
 package loss
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -32,20 +30,26 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var errs []error
-	if b, err := find("name", c.Name, c.Foreign); err != nil {
-		errs = append(errs, err)
-	} else if o, err := b.resolve(c.Options); err != nil {
-		errs = append(errs, prefixed("options", err))
-	} else {
-		errs = append(errs, prefixed("options", b.validate(o)))
+	return check.All(
+		c.policyFaults(),
+		check.Section("kl", c.KL.Validate()),
+		check.Section("value", c.Value.Validate()),
+		check.Section("duration", c.Duration.Validate()),
+		check.Finite("entropy_coef", c.EntropyCoef),
+	)
+}
+
+// policyFaults are those of the name and the options.
+func (c Config) policyFaults() error {
+	b, err := find("name", c.Name, c.Foreign)
+	if err != nil {
+		return err
 	}
-	errs = append(errs, prefixed("kl", c.KL.Validate()), prefixed("value", c.Value.Validate()),
-		prefixed("duration", c.Duration.Validate()))
-	if !stats.Finite(c.EntropyCoef) {
-		errs = append(errs, fmt.Errorf("entropy_coef: %v: must be finite", c.EntropyCoef))
+	o, err := b.resolve(c.Options)
+	if err == nil {
+		err = b.validate(o)
 	}
-	return errors.Join(errs...)
+	return check.Section("options", err)
 }
 
 // Resolved are the options with the named loss's defaults in place of zero values.

@@ -1,11 +1,6 @@
 package loss
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/weir-rl/weir/trainer/stats"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // Off turns off an option whose zero value means the algorithm's own default.
 const Off = -1
@@ -76,54 +71,25 @@ type Options struct {
 
 // Validate reports every fault of resolved options.
 func (o Options) Validate() error {
-	var errs []error
-	errs = append(errs, stats.Choose("old", o.Old, OldProximal, OldBehaviour))
-	errs = append(errs, stats.Choose("level", o.Level, LevelToken, LevelSequence, LevelSequenceToken))
-	positive := func(key string, v float64) {
-		if !(v > 0) && v != Off {
-			errs = append(errs, fmt.Errorf("%s: %v: must be positive, or -1 for off", key, v))
-		}
-	}
-	share := func(key string, v float64) {
-		if !(v > 0 && v <= 1) && v != Off {
-			errs = append(errs, fmt.Errorf("%s: %v: must be above 0 and at most 1, or -1 for off", key, v))
-		}
-	}
-	positive("clip_low", o.ClipLow)
-	positive("clip_high", o.ClipHigh)
-	positive("log_ratio_clamp", o.LogRatioClamp)
-	positive("tau_positive", o.TauPositive)
-	positive("tau_negative", o.TauNegative)
-	share("mask_low", o.MaskLow)
-	share("mask_high", o.MaskHigh)
-	positive("advantage_tau", o.AdvantageTau)
-	positive("kl_tau", o.KLTau)
-	share("cov_ratio", o.CovRatio)
-	positive("cov_coef", o.CovCoef)
-	if !(o.CovLow < o.CovHigh) {
-		errs = append(errs, fmt.Errorf("cov_low: %v: must be below cov_high (%v)", o.CovLow, o.CovHigh))
-	}
-	if !(o.DualClip > 1) && o.DualClip != Off {
-		errs = append(errs, fmt.Errorf("dual_clip: %v: must exceed 1, or be -1 for off", o.DualClip))
-	}
-	errs = append(errs, prefixed("aggregation", o.Aggregation.Validate()), prefixed("correction", o.Correction.Validate()))
-	return errors.Join(errs...)
-}
-
-// prefixed puts a section's name before each of its faults.
-func prefixed(section string, err error) error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return fmt.Errorf("%s.%w", section, err)
-	}
-	var errs []error
-	for _, e := range joined.Unwrap() {
-		errs = append(errs, prefixed(section, e))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.OneOf("old", o.Old, OldProximal, OldBehaviour),
+		check.OneOf("level", o.Level, LevelToken, LevelSequence, LevelSequenceToken),
+		check.PositiveOr(Off, "clip_low", o.ClipLow),
+		check.PositiveOr(Off, "clip_high", o.ClipHigh),
+		check.PositiveOr(Off, "log_ratio_clamp", o.LogRatioClamp),
+		check.PositiveOr(Off, "tau_positive", o.TauPositive),
+		check.PositiveOr(Off, "tau_negative", o.TauNegative),
+		check.ShareOr(Off, "mask_low", o.MaskLow),
+		check.ShareOr(Off, "mask_high", o.MaskHigh),
+		check.PositiveOr(Off, "advantage_tau", o.AdvantageTau),
+		check.PositiveOr(Off, "kl_tau", o.KLTau),
+		check.ShareOr(Off, "cov_ratio", o.CovRatio),
+		check.PositiveOr(Off, "cov_coef", o.CovCoef),
+		check.That(o.CovLow < o.CovHigh, "cov_low", "%v: must be below cov_high (%v)", o.CovLow, o.CovHigh),
+		check.That(o.DualClip > 1 || o.DualClip == Off, "dual_clip", "%v: must exceed 1, or be -1 for off", o.DualClip),
+		check.Section("aggregation", o.Aggregation.Validate()),
+		check.Section("correction", o.Correction.Validate()),
+	)
 }
 
 // over fills o's zero values from d.

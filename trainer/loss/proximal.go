@@ -3,6 +3,7 @@ package loss
 import (
 	"math"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -20,7 +21,7 @@ const (
 //
 // out may be behaviour.
 func Approximate(method string, current int64, versions []int32, logprobs, behaviour, out []float64) error {
-	if err := stats.Choose("method", method, ApproximateLogLinear, ApproximateLinear, ApproximateRollout); err != nil {
+	if err := check.OneOf("method", method, ApproximateLogLinear, ApproximateLinear, ApproximateRollout); err != nil {
 		return err
 	}
 	n := len(behaviour)

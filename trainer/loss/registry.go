@@ -1,12 +1,11 @@
 package loss
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/weir-rl/weir/trainer/stats"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // builder makes a policy loss and holds its defaults and facts.
@@ -111,7 +110,7 @@ func find(key, name string, foreign []Foreign) (builder, error) {
 	}
 	b, ok := all[name]
 	if !ok {
-		return builder{}, stats.Choose(key, name, slices.Sorted(maps.Keys(all))...)
+		return builder{}, check.OneOf(key, name, slices.Sorted(maps.Keys(all))...)
 	}
 	return b, nil
 }
@@ -137,7 +136,7 @@ func Resolve(name string, o Options, foreign ...Foreign) (Options, error) {
 func (b builder) resolve(o Options) (Options, error) {
 	o = o.over(b.defaults)
 	if b.facts.Modes != nil {
-		if err := stats.Choose("aggregation.mode", o.Aggregation.Mode, b.facts.Modes...); err != nil {
+		if err := check.OneOf("aggregation.mode", o.Aggregation.Mode, b.facts.Modes...); err != nil {
 			return Options{}, err
 		}
 	}
@@ -168,9 +167,8 @@ func New(name string, o Options, foreign ...Foreign) (Policy, error) {
 
 // validate reports every fault of resolved options.
 func (b builder) validate(o Options) error {
-	err := o.Validate()
-	if o.ClipLow > 1 && !b.wideLow {
-		err = errors.Join(err, fmt.Errorf("clip_low: %v: must be above 0 and at most 1, or -1 for off: no ratio is below 0", o.ClipLow))
-	}
-	return err
+	return check.All(
+		o.Validate(),
+		check.That(o.ClipLow <= 1 || b.wideLow, "clip_low", "%v: must be above 0 and at most 1, or -1 for off: no ratio is below 0", o.ClipLow),
+	)
 }

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-rl/weir/trainer/stats"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // rule is a parsed entry of Correction.Rules.
@@ -42,9 +42,9 @@ func parseRule(text string) (rule, error) {
 	upper, upperErr := parseBound(f[4], math.Inf(1))
 	r.lower, r.upper = lower, upper
 	return r, errors.Join(
-		stats.Choose("action", f[0], "mask", "zero", "clamp"),
-		stats.Choose("over", f[1], "token", "sum", "mean", "max", "min"),
-		stats.Choose("metric", f[2], "ratio", "k1", "-k1", "k2", "k3", "-k3"),
+		check.OneOf("action", f[0], "mask", "zero", "clamp"),
+		check.OneOf("over", f[1], "token", "sum", "mean", "max", "min"),
+		check.OneOf("metric", f[2], "ratio", "k1", "-k1", "k2", "k3", "-k3"),
 		lowerErr, upperErr,
 	)
 }

@@ -1,10 +1,9 @@
 package loss
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -31,18 +30,12 @@ func DefaultValue() Value {
 
 // Validate reports every fault.
 func (v Value) Validate() error {
-	var errs []error
-	if !(v.Coef >= 0) {
-		errs = append(errs, fmt.Errorf("coef: %v: must not be negative", v.Coef))
-	}
-	if !(v.Clip > 0) && v.Clip != Off {
-		errs = append(errs, fmt.Errorf("clip: %v: must be positive, or -1 for off", v.Clip))
-	}
-	if !(v.Huber > 0) && v.Huber != Off {
-		errs = append(errs, fmt.Errorf("huber: %v: must be positive, or -1 for off", v.Huber))
-	}
-	errs = append(errs, prefixed("aggregation", v.Aggregation.Validate()))
-	return errors.Join(errs...)
+	return check.All(
+		check.NotNegative("coef", v.Coef),
+		check.PositiveOr(Off, "clip", v.Clip),
+		check.PositiveOr(Off, "huber", v.Huber),
+		check.Section("aggregation", v.Aggregation.Validate()),
+	)
 }
 
 // At is the loss of one token, its derivative by the value, and whether the clip took it.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -35,17 +36,11 @@ func DefaultGroups() Groups {
 
 // Validate reports every fault.
 func (g Groups) Validate() error {
-	var errs []error
-	if !(g.DropRate >= 0 && g.DropRate <= 1) {
-		errs = append(errs, fmt.Errorf("drop_rate: %v: must be between 0 and 1", g.DropRate))
-	}
-	if !(g.Tolerance >= 0) {
-		errs = append(errs, fmt.Errorf("tolerance: %v: must not be negative", g.Tolerance))
-	}
-	if g.ExtremesOnly && g.Worst == g.Best {
-		errs = append(errs, fmt.Errorf("best: %v: must differ from worst", g.Best))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.Between("drop_rate", g.DropRate, 0, 1),
+		check.NotNegative("tolerance", g.Tolerance),
+		check.That(!g.ExtremesOnly || g.Worst != g.Best, "best", "%v: must differ from worst", g.Best),
+	)
 }
 
 // Keep says whether a group with these rewards is trained on. u is a random number in [0, 1).
@@ -101,14 +96,10 @@ func DefaultAccumulate() Accumulate { return Accumulate{MaxRounds: 3} }
 
 // Validate reports every fault.
 func (a Accumulate) Validate() error {
-	var errs []error
-	if a.Rows < 0 {
-		errs = append(errs, fmt.Errorf("rows: %d: must not be negative", a.Rows))
-	}
-	if a.MaxRounds < 1 {
-		errs = append(errs, fmt.Errorf("max_rounds: %d: must be positive", a.MaxRounds))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.NotNegative("rows", a.Rows),
+		check.Positive("max_rounds", a.MaxRounds),
+	)
 }
 
 // Enough says whether to stop, after so many rounds that left so many rows. It wraps ErrTooFew when no more may be

@@ -1,9 +1,6 @@
 package selection
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // Overlong shapes the reward of long rollouts (DAPO, arXiv 2503.14476, equation 13): within Buffer tokens of the limit
 // the reward falls linearly, by Factor at the limit and, unless Bounded, further beyond it.
@@ -28,20 +25,12 @@ func DefaultOverlong() Overlong { return Overlong{Factor: 1, Bounded: true} }
 
 // Validate reports every fault.
 func (o Overlong) Validate() error {
-	var errs []error
-	if o.Limit < 0 {
-		errs = append(errs, fmt.Errorf("limit: %d: must not be negative", o.Limit))
-	}
-	if o.Limit == 0 && o.Buffer < 0 {
-		errs = append(errs, fmt.Errorf("buffer: %d: must not be negative", o.Buffer))
-	}
-	if o.Limit > 0 && (o.Buffer <= 0 || o.Buffer > o.Limit) {
-		errs = append(errs, fmt.Errorf("buffer: %d: must be between 1 and limit (%d)", o.Buffer, o.Limit))
-	}
-	if !(o.Factor >= 0) {
-		errs = append(errs, fmt.Errorf("factor: %v: must not be negative", o.Factor))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.NotNegative("limit", o.Limit),
+		check.That(o.Limit != 0 || o.Buffer >= 0, "buffer", "%d: must not be negative", o.Buffer),
+		check.That(o.Limit <= 0 || o.Buffer > 0 && o.Buffer <= o.Limit, "buffer", "%d: must be between 1 and limit (%d)", o.Buffer, o.Limit),
+		check.NotNegative("factor", o.Factor),
+	)
 }
 
 // Penalty is what is added to the reward of a rollout of so many action tokens: 0 or less.

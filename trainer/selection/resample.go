@@ -3,10 +3,10 @@ package selection
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -35,19 +35,13 @@ func DefaultResample() Resample { return Resample{By: ResampleOff, OnCorrect: De
 
 // Validate reports every fault.
 func (r Resample) Validate() error {
-	errs := []error{stats.Choose("by", r.By, ResampleOff, ResampleBest, ResampleCorrect)}
-	if r.By != ResampleOff && r.Take < 1 {
-		errs = append(errs, fmt.Errorf("take: %d: must be positive", r.Take))
-	} else if r.Take < 0 {
-		errs = append(errs, fmt.Errorf("take: %d: must not be negative", r.Take))
-	}
-	if !stats.Finite(r.Right) {
-		errs = append(errs, fmt.Errorf("right: %v: must be finite", r.Right))
-	}
-	if !(r.Flawless > 0) {
-		errs = append(errs, fmt.Errorf("flawless: %v: must be positive", r.Flawless))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.OneOf("by", r.By, ResampleOff, ResampleBest, ResampleCorrect),
+		check.That(r.By == ResampleOff || r.Take >= 1, "take", "%d: must be positive", r.Take),
+		check.That(r.By != ResampleOff || r.Take >= 0, "take", "%d: must not be negative", r.Take),
+		check.Finite("right", r.Right),
+		check.Positive("flawless", r.Flawless),
+	)
 }
 
 // Choose are the indices of the samples that are trained on, ascending. penalties are as OnCorrect.Choose has them.

@@ -1,9 +1,9 @@
 package stats
 
 import (
-	"errors"
-	"fmt"
 	"math"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Over what a Normalization takes its mean or deviation.
@@ -35,14 +35,11 @@ func DefaultNormalization() Normalization {
 
 // Validate reports every fault.
 func (n Normalization) Validate() error {
-	errs := []error{
-		Choose("mean", n.Mean, LevelNone, LevelBatch, LevelGroup),
-		Choose("std", n.Std, LevelNone, LevelBatch, LevelGroup),
-	}
-	if !(n.Epsilon >= 0) {
-		errs = append(errs, fmt.Errorf("epsilon: %v: must not be negative", n.Epsilon))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.OneOf("mean", n.Mean, LevelNone, LevelBatch, LevelGroup),
+		check.OneOf("std", n.Std, LevelNone, LevelBatch, LevelGroup),
+		check.NotNegative("epsilon", n.Epsilon),
+	)
 }
 
 // set adds up the entries that share a mean or a deviation.

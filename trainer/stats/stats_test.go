@@ -225,11 +225,3 @@ func TestNormalizationByGroup(t *testing.T) {
 	require.Equal(t, 1, fault.Row)
 	require.ErrorContains(t, Normalization{Mean: "groups", Std: LevelNone}.Validate(), `did you mean "group"?`)
 }
-
-func TestChooseNamesTheNearest(t *testing.T) {
-	t.Parallel()
-	require.NoError(t, Choose("mode", "b", "a", "b"))
-	require.EqualError(t, Choose("mode", "tokn", "token", "sequence"), `mode: unknown "tokn": did you mean "token"? (valid: token, sequence)`)
-	require.EqualError(t, Choose("mode", "ebst", "beast", "best"), `mode: unknown "ebst": did you mean "best"? (valid: beast, best)`, "letters that changed places")
-	require.EqualError(t, Choose("mode", "zzzzzzz", "token"), `mode: unknown "zzzzzzz" (valid: token)`)
-}
