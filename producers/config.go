@@ -1,9 +1,9 @@
 package producers
 
 import (
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Config says how a producer works. DefaultConfig has the defaults.
@@ -37,29 +37,15 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var faults []error
-	if c.Name == "" {
-		faults = append(faults, errors.New(`name: "": must not be empty`))
-	}
-	if c.Concurrency <= 0 {
-		faults = append(faults, fmt.Errorf("concurrency: %d: must be positive", c.Concurrency))
-	}
-	if c.MaxDeliver <= 0 {
-		faults = append(faults, fmt.Errorf("max_deliver: %d: must be positive", c.MaxDeliver))
-	}
-	if c.RetryDelay < 0 {
-		faults = append(faults, fmt.Errorf("retry_delay: %s: must not be negative", c.RetryDelay))
-	}
-	if c.MaxRetryDelay < c.RetryDelay {
-		faults = append(faults, fmt.Errorf("max_retry_delay: %s: must not be below retry_delay, %s", c.MaxRetryDelay, c.RetryDelay))
-	}
-	if c.Grace < 0 {
-		faults = append(faults, fmt.Errorf("grace: %s: must not be negative", c.Grace))
-	}
-	if c.Settle <= 0 {
-		faults = append(faults, fmt.Errorf("settle: %s: must be positive", c.Settle))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Given("name", c.Name, "name the producer"),
+		check.Positive("concurrency", c.Concurrency),
+		check.Positive("max_deliver", c.MaxDeliver),
+		check.NotNegative("retry_delay", c.RetryDelay),
+		check.That(c.MaxRetryDelay >= c.RetryDelay, "max_retry_delay", "%s: must not be below retry_delay, %s", c.MaxRetryDelay, c.RetryDelay),
+		check.NotNegative("grace", c.Grace),
+		check.Positive("settle", c.Settle),
+	)
 }
 
 // retryDelay is how long a ticket rests after its n-th delivery failed, n from 1.

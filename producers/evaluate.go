@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -33,20 +34,12 @@ type EvalConfig struct {
 
 // Validate reports every fault.
 func (c EvalConfig) Validate() error {
-	var faults []error
-	if c.Samples < 1 {
-		faults = append(faults, fmt.Errorf("samples: %d: must be positive", c.Samples))
-	}
-	if c.Concurrency < 1 {
-		faults = append(faults, fmt.Errorf("concurrency: %d: must be positive", c.Concurrency))
-	}
-	if !(c.Temperature >= 0) {
-		faults = append(faults, fmt.Errorf("temperature: %v: must be at least 0", c.Temperature))
-	}
-	if c.Limits.MaxTokens < 1 {
-		faults = append(faults, fmt.Errorf("limits.max_tokens: %d: must be positive", c.Limits.MaxTokens))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Positive("samples", c.Samples),
+		check.Positive("concurrency", c.Concurrency),
+		check.NotNegative("temperature", c.Temperature),
+		check.Positive("limits.max_tokens", c.Limits.MaxTokens),
+	)
 }
 
 // EvalReport is what an evaluation found.

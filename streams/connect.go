@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/internal/sparing"
 )
@@ -47,11 +48,10 @@ type Embedded interface {
 
 // Validate reports every fault of the configuration.
 func (c ConnectConfig) Validate() error {
-	var faults []error
-	if c.URL == "" && c.Broker == nil {
-		faults = append(faults, errors.New("url: must name a broker, such as nats://127.0.0.1:4222"))
-	}
-	return errors.Join(append(faults, c.TLS.Faults("tls")...)...)
+	return check.All(
+		check.That(c.URL != "" || c.Broker != nil, "url", "empty: name a broker, such as nats://127.0.0.1:4222"),
+		check.All(c.TLS.Faults("tls")...),
+	)
 }
 
 // Conn is one connection to a broker. It reconnects for ever and is safe for concurrent use.

@@ -34,7 +34,7 @@ func TestConnectWaitsForTheBroker(t *testing.T) {
 	c.Close()
 	c.Close()
 	_, err = streams.Connect(t.Context(), streams.ConnectConfig{}, nil)
-	require.ErrorContains(t, err, "url: must name a broker")
+	require.ErrorContains(t, err, "url: empty: name a broker")
 	_, err = streams.Connect(t.Context(), streams.ConnectConfig{URL: url, SeedFile: "absent"}, nil)
 	require.ErrorContains(t, err, "seed_file")
 }

@@ -1,9 +1,9 @@
 package streams
 
 import (
-	"errors"
-	"fmt"
 	"time"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // FeedOptions say how TRAJECTORIES are read.
@@ -44,15 +44,10 @@ func (o FeedOptions) withDefaults() FeedOptions {
 }
 
 func (o FeedOptions) validate() error {
-	var faults []error
-	if o.MaxPending < 0 {
-		faults = append(faults, fmt.Errorf("max_pending: %d: must not be negative", o.MaxPending))
-	}
-	if o.Prefetch < 0 {
-		faults = append(faults, fmt.Errorf("prefetch: %d: must not be negative", o.Prefetch))
-	}
-	if o.AckWait < 100*time.Millisecond {
-		faults = append(faults, fmt.Errorf("ack_wait: %s: must be at least 100ms", o.AckWait))
-	}
-	return errors.Join(append(faults, CheckName("durable", o.Durable))...)
+	return check.All(
+		check.NotNegative("max_pending", o.MaxPending),
+		check.NotNegative("prefetch", o.Prefetch),
+		check.AtLeast("ack_wait", o.AckWait, 100*time.Millisecond),
+		CheckName("durable", o.Durable),
+	)
 }

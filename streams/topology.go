@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Topology bounds what the broker keeps for a run. Its limits may be changed by opening the run again.
@@ -64,37 +66,21 @@ func DefaultTopology() Topology {
 
 // Validate reports every fault of the topology.
 func (t Topology) Validate() error {
-	var faults []error
-	positive := func(key string, v int64) {
-		if v <= 0 {
-			faults = append(faults, fmt.Errorf("%s: %d: must be positive", key, v))
-		}
-	}
-	atLeast := func(key string, v, least time.Duration) {
-		if v < least {
-			faults = append(faults, fmt.Errorf("%s: %s: must be at least %s", key, v, least))
-		}
-	}
-	positive("max_tickets", int64(t.MaxTickets))
-	positive("max_trajectories", int64(t.MaxTrajectories))
-	positive("max_trajectory_bytes", t.MaxTrajectoryBytes)
-	positive("max_deliver", int64(t.MaxDeliver))
-	positive("rejected_max_bytes", t.RejectedMaxBytes)
-	if t.EventsMaxBytes < 0 { // 0 is what a topology written down before there was a bound says
-		faults = append(faults, fmt.Errorf("events_max_bytes: %d: must not be negative", t.EventsMaxBytes))
-	}
-	if t.ShardsMaxBytes < 0 {
-		faults = append(faults, fmt.Errorf("shards_max_bytes: %d: must not be negative", t.ShardsMaxBytes))
-	}
-	positive("weights_keep", int64(t.WeightsKeep))
-	atLeast("lease", t.Lease, 100*time.Millisecond)
-	atLeast("dedupe_window", t.DedupeWindow, 100*time.Millisecond)
-	atLeast("rejected_max_age", t.RejectedMaxAge, time.Second)
-	atLeast("events_max_age", t.EventsMaxAge, time.Second)
-	if !slices.Contains([]int{1, 3, 5}, t.Replicas) {
-		faults = append(faults, fmt.Errorf("replicas: %d: must be 1, 3 or 5", t.Replicas))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Positive("max_tickets", t.MaxTickets),
+		check.Positive("max_trajectories", t.MaxTrajectories),
+		check.Positive("max_trajectory_bytes", t.MaxTrajectoryBytes),
+		check.Positive("max_deliver", t.MaxDeliver),
+		check.Positive("rejected_max_bytes", t.RejectedMaxBytes),
+		check.NotNegative("events_max_bytes", t.EventsMaxBytes), // 0 is what a topology written down before there was a bound says
+		check.NotNegative("shards_max_bytes", t.ShardsMaxBytes),
+		check.Positive("weights_keep", t.WeightsKeep),
+		check.AtLeast("lease", t.Lease, 100*time.Millisecond),
+		check.AtLeast("dedupe_window", t.DedupeWindow, 100*time.Millisecond),
+		check.AtLeast("rejected_max_age", t.RejectedMaxAge, time.Second),
+		check.AtLeast("events_max_age", t.EventsMaxAge, time.Second),
+		check.That(slices.Contains([]int{1, 3, 5}, t.Replicas), "replicas", "%d: must be 1, 3 or 5", t.Replicas),
+	)
 }
 
 // maxEvent bounds an event as it is stored, in bytes. The largest of ours, a step with its measures, has some ten thousand.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/delta"
 )
@@ -35,10 +36,7 @@ const maxBaseEvery = weightsHistory / 2
 
 // Validate reports every fault of the configuration.
 func (c WeightsConfig) Validate() error {
-	if c.BaseEvery < 1 || c.BaseEvery > maxBaseEvery {
-		return fmt.Errorf("base_every: %d: must be in [1, %d]", c.BaseEvery, maxBaseEvery)
-	}
-	return nil
+	return check.Between("base_every", c.BaseEvery, 1, maxBaseEvery)
 }
 
 // Weights publishes and reads policy versions. It is safe for concurrent use, one publish or load at a time. With

@@ -133,7 +133,7 @@ func TestPublishRefuses(t *testing.T) {
 	_, err := f.run.LatestManifest(f.ctx)
 	require.ErrorIs(t, err, ErrNoWeights)
 	_, err = f.run.Weights(WeightsConfig{})
-	require.ErrorContains(t, err, "base_every: 0: must be in [1, 32]")
+	require.ErrorContains(t, err, "base_every: 0: must be between 1 and 32")
 }
 
 // Invariant: published versions only rise, whoever publishes.

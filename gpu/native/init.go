@@ -1,13 +1,12 @@
 package native
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Init says how starting weights are drawn. Gains start at 1 and the value head at 0. Every other matrix is
@@ -23,14 +22,10 @@ type Init struct {
 }
 
 func (o Init) validate() error {
-	var errs []error
-	if o.EmbeddingStd < 0 || math.IsNaN(o.EmbeddingStd) {
-		errs = append(errs, fmt.Errorf("init.embedding_std: %g: must not be negative", o.EmbeddingStd))
-	}
-	if math.IsNaN(o.OutputFromValue) || math.IsInf(o.OutputFromValue, 0) {
-		errs = append(errs, fmt.Errorf("init.output_from_value: %g: must be finite", o.OutputFromValue))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.NotNegative("init.embedding_std", o.EmbeddingStd),
+		check.Finite("init.output_from_value", o.OutputFromValue),
+	)
 }
 
 // initialize draws the starting weights: one stream of numbers a tensor, so that a tensor does not depend

@@ -51,7 +51,7 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		"model.kv_heads: 2: must divide heads, 3",
 		`model.engine: "cuda": want native`,
 		`log.level: "loud": want debug, info, warn or error`,
-		`log.format: "x": want auto, text or json`,
+		`log.format: unknown "x" (valid: auto, text, json)`,
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -41,25 +42,17 @@ const (
 
 // Validate reports every fault of the configuration.
 func (c Config) Validate() error {
-	var faults []error
-	within := func(key string, v, least, most int) {
-		if v < least || v > most {
-			faults = append(faults, fmt.Errorf("%s: %d: must be from %d to %d", key, v, least, most))
-		}
-	}
-	within("size", c.Size, minSize, maxSize)
-	within("batch", c.Batch, 1, 512)
-	within("producers", c.Producers, 1, 256)
-	within("rounds", c.Rounds, 1, 1000)
-	within("batches", c.Batches, 1, 1000)
-	within("calls", c.Calls, 1, 1<<14)
-	if c.Batch < c.Producers {
-		faults = append(faults, fmt.Errorf("producers: %d: must be at most batch, which is %d", c.Producers, c.Batch))
-	}
-	if held := int64(c.Batches) * int64(c.Batch) * int64(c.Size); held > maxHeld {
-		faults = append(faults, fmt.Errorf("batches: %d: a round of %d bytes; must be at most %d", c.Batches, held, int64(maxHeld)))
-	}
-	return errors.Join(faults...)
+	held := int64(c.Batches) * int64(c.Batch) * int64(c.Size)
+	return check.All(
+		check.Between("size", c.Size, minSize, maxSize),
+		check.Between("batch", c.Batch, 1, 512),
+		check.Between("producers", c.Producers, 1, 256),
+		check.Between("rounds", c.Rounds, 1, 1000),
+		check.Between("batches", c.Batches, 1, 1000),
+		check.Between("calls", c.Calls, 1, 1<<14),
+		check.That(c.Batch >= c.Producers, "producers", "%d: must be at most batch, which is %d", c.Producers, c.Batch),
+		check.That(held <= maxHeld, "batches", "%d: a round of %d bytes; must be at most %d", c.Batches, held, int64(maxHeld)),
+	)
 }
 
 // maxHeld bounds the bytes of one round, all of which the broker may hold at once.

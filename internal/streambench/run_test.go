@@ -82,7 +82,7 @@ func TestConfigNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, Default().Validate())
 	err := Config{Size: 1, Batch: 2, Producers: 3, Rounds: 1, Batches: 1, Calls: 1}.Validate()
-	require.ErrorContains(t, err, "size: 1: must be from 4096")
+	require.ErrorContains(t, err, "size: 1: must be between 4096")
 	require.ErrorContains(t, err, "producers: 3: must be at most batch, which is 2")
 }
 

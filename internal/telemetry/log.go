@@ -1,16 +1,15 @@
 package telemetry
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/lmittmann/tint"
 	"golang.org/x/term"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // LogConfig says how logs are written.
@@ -26,15 +25,11 @@ func DefaultLogConfig() LogConfig { return LogConfig{Level: "info", Format: "aut
 
 // Validate reports a level and a format that do not exist.
 func (c LogConfig) Validate() error {
-	var faults []error
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
-		faults = append(faults, fmt.Errorf("level: %q: want debug, info, warn or error", c.Level))
-	}
-	if !slices.Contains([]string{"auto", "text", "json"}, c.Format) {
-		faults = append(faults, fmt.Errorf("format: %q: want auto, text or json", c.Format))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.That(level.UnmarshalText([]byte(c.Level)) == nil, "level", "%q: want debug, info, warn or error", c.Level),
+		check.OneOf("format", c.Format, "auto", "text", "json"),
+	)
 }
 
 // NewLogger writes to w as c says.

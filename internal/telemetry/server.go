@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // ServerConfig says where a process shows its metrics and health.
@@ -34,14 +36,11 @@ func DefaultServerConfig() ServerConfig {
 
 // Validate reports every fault.
 func (c ServerConfig) Validate() error {
-	var faults []error
-	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
-		faults = append(faults, fmt.Errorf("listen: %q: want host:port such as 127.0.0.1:9090", c.Listen))
-	}
-	if c.StalledAfter < 0 {
-		faults = append(faults, fmt.Errorf("stalled_after: %s: must not be negative", c.StalledAfter))
-	}
-	return errors.Join(faults...)
+	_, _, err := net.SplitHostPort(c.Listen)
+	return check.All(
+		check.That(c.Listen == "" || err == nil, "listen", "%q: want host:port such as 127.0.0.1:9090", c.Listen),
+		check.NotNegative("stalled_after", c.StalledAfter),
+	)
 }
 
 // NewRegistry holds the Go and process collectors and weir_build_info.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Config says how a service is reached. DefaultConfig has the defaults.
@@ -41,20 +43,15 @@ const maxRetries = 20
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var faults []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			faults = append(faults, fmt.Errorf(format, args...))
-		}
-	}
-	faults = append(faults, checkURL(c.URL))
-	check(c.AttemptTimeout > 0, "attempt_timeout: %s: must be positive", c.AttemptTimeout)
-	check(c.Retries >= 0 && c.Retries <= maxRetries, "retries: %d: must be between 0 and %d", c.Retries, maxRetries)
-	check(c.Backoff >= 0, "backoff: %s: must not be negative", c.Backoff)
-	check(c.MaxBytes > 0, "max_bytes: %d: must be positive", c.MaxBytes)
-	check(c.Concurrency > 0, "concurrency: %d: must be positive", c.Concurrency)
-	check(c.TokenFile == "" || c.TokenEnv == "", "token_env: %q: token_file is set too: keep one of them", c.TokenEnv)
-	return errors.Join(faults...)
+	return check.All(
+		checkURL(c.URL),
+		check.Positive("attempt_timeout", c.AttemptTimeout),
+		check.Between("retries", c.Retries, 0, maxRetries),
+		check.NotNegative("backoff", c.Backoff),
+		check.Positive("max_bytes", c.MaxBytes),
+		check.Positive("concurrency", c.Concurrency),
+		check.That(c.TokenFile == "" || c.TokenEnv == "", "token_env", "%q: token_file is set too: keep one of them", c.TokenEnv),
+	)
 }
 
 // checkURL never quotes what may be a password.

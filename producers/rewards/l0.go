@@ -1,9 +1,6 @@
 package rewards
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // Range is that of a reward.
 type Range struct{ Min, Max float64 }
@@ -56,19 +53,11 @@ func DefaultLengthTarget() LengthTarget {
 
 // Validate reports every fault.
 func (l LengthTarget) Validate() error {
-	var faults []error
-	if !finite(l.Tolerance) || l.Tolerance < 0 {
-		faults = append(faults, fmt.Errorf("tolerance: %v: must not be negative", l.Tolerance))
-	}
-	for _, share := range []struct {
-		key   string
-		value float64
-	}{{"too_short", l.TooShort}, {"too_long", l.TooLong}} {
-		if !(share.value >= 0 && share.value <= 1) {
-			faults = append(faults, fmt.Errorf("%s: %v: must be from 0 to 1", share.key, share.value))
-		}
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.NotNegative("tolerance", l.Tolerance),
+		check.Between("too_short", l.TooShort, 0, 1),
+		check.Between("too_long", l.TooLong, 0, 1),
+	)
 }
 
 // Reward of one response.

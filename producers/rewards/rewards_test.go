@@ -75,13 +75,13 @@ func TestFaultsOfShapesAndLengths(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, errors.Join(DefaultShape().Validate(), DefaultLengthTarget().Validate()))
 	err := Shape{Bias: math.NaN(), Clip: -1}.Validate()
-	require.ErrorContains(t, err, "bias: NaN: must be a number")
-	require.ErrorContains(t, err, "scale: 0: must be a number, and not 0")
+	require.ErrorContains(t, err, "bias: NaN: must be finite")
+	require.ErrorContains(t, err, "scale: 0: must not be 0")
 	require.ErrorContains(t, err, "clip: -1: must not be negative")
 	err = LengthTarget{Tolerance: -1, TooShort: 2, TooLong: math.NaN()}.Validate()
 	require.ErrorContains(t, err, "tolerance: -1: must not be negative")
-	require.ErrorContains(t, err, "too_short: 2: must be from 0 to 1")
-	require.ErrorContains(t, err, "too_long: NaN: must be from 0 to 1")
+	require.ErrorContains(t, err, "too_short: 2: must be between 0 and 1")
+	require.ErrorContains(t, err, "too_long: NaN: must be between 0 and 1")
 }
 
 func TestLengthTarget(t *testing.T) {

@@ -1,10 +1,6 @@
 package rewards
 
-import (
-	"errors"
-	"fmt"
-	"math"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // Shape moves and scales a reward, then keeps it within bounds:
 //
@@ -23,20 +19,13 @@ func DefaultShape() Shape { return Shape{Scale: 1} }
 
 // Validate reports every fault.
 func (s Shape) Validate() error {
-	var faults []error
-	if !finite(s.Bias) {
-		faults = append(faults, fmt.Errorf("bias: %v: must be a number", s.Bias))
-	}
-	if !finite(s.Scale) || s.Scale == 0 {
-		faults = append(faults, fmt.Errorf("scale: %v: must be a number, and not 0", s.Scale))
-	}
-	if !finite(s.Clip) || s.Clip < 0 {
-		faults = append(faults, fmt.Errorf("clip: %v: must not be negative", s.Clip))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Finite("bias", s.Bias),
+		check.Finite("scale", s.Scale),
+		check.That(s.Scale != 0, "scale", "%v: must not be 0", s.Scale),
+		check.NotNegative("clip", s.Clip),
+	)
 }
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // Apply shapes one reward.
 func (s Shape) Apply(r float64) float64 {

@@ -2,13 +2,12 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/schemas"
@@ -58,44 +57,30 @@ func DefaultRewardConfig() RewardConfig {
 
 // Validate reports every fault.
 func (c RewardConfig) Validate() error {
-	var faults []error
 	known := c.components()
-	names := func(of map[string]component) string { return strings.Join(slices.Sorted(maps.Keys(of)), ", ") }
-	check := func(section string, weights map[string]float64, known map[string]component) {
+	var faults []error
+	of := func(section string, weights map[string]float64, known map[string]component) {
 		for _, name := range slices.Sorted(maps.Keys(weights)) {
-			switch weight := weights[name]; {
-			case known[name] == nil:
-				faults = append(faults, fmt.Errorf("%s%s: unknown component: want one of %s", section, name, names(known)))
-			case math.IsNaN(weight) || math.IsInf(weight, 0):
-				faults = append(faults, fmt.Errorf("%s%s: %v: must be a number", section, name, weight))
+			fault := check.Finite(name, weights[name])
+			if known[name] == nil {
+				fault = check.That(false, name, "unknown component: want one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 			}
+			faults = append(faults, check.Section(section, fault))
 		}
 	}
-	check("", c.own(), known)
+	of("", c.own(), known)
 	published := maps.Clone(known)
 	maps.DeleteFunc(published, func(name string, _ component) bool { return rewards.Scorers()[name] == nil })
-	check("published.", c.Published, published)
+	of("published", c.Published, published)
 	for _, source := range slices.Sorted(maps.Keys(c.BySource)) {
-		check("by_source."+source+".", c.BySource[source], known)
+		of("by_source."+source, c.BySource[source], known)
 	}
-	if _, ok := rewards.Normalizers()[c.Normalizer]; !ok {
-		names := strings.Join(slices.Sorted(maps.Keys(rewards.Normalizers())), ", ")
-		faults = append(faults, fmt.Errorf("normalizer: %q: want one of %s", c.Normalizer, names))
-	}
-	faults = append(faults, within("length_target", c.LengthTarget.Validate())...)
-	faults = append(faults, within("shape", c.Shape.Validate())...)
-	return errors.Join(faults...)
-}
-
-// within puts a section's name before each of its faults.
-func within(section string, err error) []error {
-	var out []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, fault := range joined.Unwrap() {
-			out = append(out, fmt.Errorf("%s.%w", section, fault))
-		}
-	}
-	return out
+	return check.All(
+		check.All(faults...),
+		check.OneOf("normalizer", c.Normalizer, slices.Sorted(maps.Keys(rewards.Normalizers()))...),
+		check.Section("length_target", c.LengthTarget.Validate()),
+		check.Section("shape", c.Shape.Validate()),
+	)
 }
 
 // own are the weights that have keys of their own.

@@ -102,7 +102,7 @@ func TestRewardFaults(t *testing.T) {
 		BySource: map[string]map[string]float64{"2-hop": {"em": 1, "f1": math.Inf(-1)}}, LengthTarget: rewards.LengthTarget{Tolerance: -1, TooLong: 2},
 	})
 	for _, says := range []string{
-		"exact_match: NaN", "\nf1: +Inf", `normalizer: "loud": want one of alphanumeric, squad, words`,
+		"exact_match: NaN", "\nf1: +Inf", `normalizer: unknown "loud" (valid: alphanumeric, squad, words)`,
 		"published.f1: unknown component: want one of agent_r1, search_r1, search_r1_format, search_r1_subem, verl_search_r1",
 		"published.agent_r1: NaN", "by_source.2-hop.em: unknown component: want one of agent_r1, answered, code_execution, exact_match, f1,",
 		"by_source.2-hop.f1: -Inf", "length_target.tolerance: -1", "length_target.too_long: 2", "shape.scale: 0",

@@ -3,13 +3,13 @@ package tools
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 )
@@ -39,20 +39,12 @@ func DefaultSearchConfig() SearchConfig {
 
 // Validate reports every fault.
 func (c SearchConfig) Validate() error {
-	var faults []error
-	if !(c.K1 >= 0) || math.IsInf(c.K1, 0) {
-		faults = append(faults, fmt.Errorf("k1: %v: must be at least 0", c.K1))
-	}
-	if !(c.B >= 0 && c.B <= 1) {
-		faults = append(faults, fmt.Errorf("b: %v: must be between 0 and 1", c.B))
-	}
-	if c.TitleWeight < 0 {
-		faults = append(faults, fmt.Errorf("title_weight: %d: must not be negative", c.TitleWeight))
-	}
-	if c.TopK <= 0 {
-		faults = append(faults, fmt.Errorf("top_k: %d: must be positive", c.TopK))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.NotNegative("k1", c.K1),
+		check.Between("b", c.B, 0, 1),
+		check.NotNegative("title_weight", c.TitleWeight),
+		check.Positive("top_k", c.TopK),
+	)
 }
 
 // Search finds passages by their words: first those whose title is exactly the query, then by BM25

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 )
 
@@ -22,13 +23,10 @@ type LatencyConfig struct {
 
 // Validate reports every fault.
 func (c LatencyConfig) Validate() error {
-	switch {
-	case c.Median < 0:
-		return fmt.Errorf("median: %s: must not be negative", c.Median)
-	case c.P99 < c.Median:
-		return fmt.Errorf("p99: %s: must not be below the median, %s", c.P99, c.Median)
-	}
-	return nil
+	return check.All(
+		check.NotNegative("median", c.Median),
+		check.That(c.P99 >= c.Median, "p99", "%s: must not be below the median, %s", c.P99, c.Median),
+	)
 }
 
 // z99 is the 99th percentile of the standard normal distribution.

@@ -54,7 +54,7 @@ func TestBrokerConfigReportsEveryFault(t *testing.T) {
 		TLS: streams.TLSConfig{Cert: "c"}, Cluster: broker.ClusterConfig{Name: "c"},
 	}.Validate()
 	for _, says := range []string{
-		"store_dir: must name a directory", `listen: "nowhere": must be host:port`, `monitor: "127.0.0.1:http"`, "max_payload: 0: must be",
+		"store_dir: empty: name a directory", `listen: "nowhere": must be host:port`, `monitor: "127.0.0.1:http"`, "max_payload: 0: must be",
 		"max_store_bytes: -1", "tls: cert and key must be set together", "cluster: server and listen must be set",
 	} {
 		require.ErrorContains(t, err, says)

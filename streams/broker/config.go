@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -84,36 +85,31 @@ func DefaultConfig() Config {
 
 // Validate reports every fault of the configuration.
 func (c Config) Validate() error {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.StoreDir == "" {
-		fault("store_dir: must name a directory")
-	}
-	for _, a := range []struct{ key, value string }{{"listen", c.Listen}, {"monitor", c.Monitor}, {"cluster.listen", c.Cluster.Listen}} {
-		if a.value == "" {
-			continue
+	address := func(key, value string) error {
+		if value == "" {
+			return nil
 		}
-		if _, _, err := splitAddress(a.value); err != nil {
-			fault("%s: %q: %w", a.key, a.value, err)
+		_, _, err := splitAddress(value)
+		if err != nil {
+			return fmt.Errorf("%s: %q: %w", key, value, err)
 		}
+		return nil
 	}
-	if reachable(c.Listen) && !c.TLS.Enabled() && !c.AllowPlain {
-		fault("listen: %q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen)
-	}
-	if reachable(c.Monitor) && !c.AllowPlain {
-		fault("monitor: %q: other machines reach its pages, which ask for no key: name a loopback address, or set allow_plain", c.Monitor)
-	}
-	if c.MaxPayload < 64<<10 || c.MaxPayload > 64<<20 {
-		fault("max_payload: %d: must be from 64 KiB to 64 MiB", c.MaxPayload)
-	}
-	if c.MaxBufferedBytes < int64(c.MaxPayload) {
-		fault("max_buffered_bytes: %d: must be at least max_payload", c.MaxBufferedBytes)
-	}
-	if c.MaxStoreBytes < 0 {
-		fault("max_store_bytes: %d: must not be negative", c.MaxStoreBytes)
-	}
-	faults = append(faults, c.TLS.Faults("tls")...)
-	return errors.Join(append(faults, c.clusterFaults()...)...)
+	return check.All(
+		check.Given("store_dir", c.StoreDir, "name a directory"),
+		address("listen", c.Listen),
+		address("monitor", c.Monitor),
+		address("cluster.listen", c.Cluster.Listen),
+		check.That(!reachable(c.Listen) || c.TLS.Enabled() || c.AllowPlain, "listen",
+			"%q: other machines reach it: set tls.cert and tls.key, or allow_plain", c.Listen),
+		check.That(!reachable(c.Monitor) || c.AllowPlain, "monitor",
+			"%q: other machines reach its pages, which ask for no key: name a loopback address, or set allow_plain", c.Monitor),
+		check.That(c.MaxPayload >= 64<<10 && c.MaxPayload <= 64<<20, "max_payload", "%d: must be between 64 KiB and 64 MiB", c.MaxPayload),
+		check.That(c.MaxBufferedBytes >= int64(c.MaxPayload), "max_buffered_bytes", "%d: must be at least max_payload", c.MaxBufferedBytes),
+		check.NotNegative("max_store_bytes", c.MaxStoreBytes),
+		check.All(c.TLS.Faults("tls")...),
+		check.All(c.clusterFaults()...),
+	)
 }
 
 func (c Config) clusterFaults() []error {

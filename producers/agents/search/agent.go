@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -44,21 +45,14 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var faults []error
-	for _, name := range []struct{ key, value string }{
-		{"tool", c.Tool}, {"search", c.Search}, {"info", c.Info}, {"answer", c.Answer},
-	} {
-		if name.value == "" {
-			faults = append(faults, fmt.Errorf("%s: \"\": must not be empty", name.key))
-		}
-	}
-	if c.Invalid != InvalidEnds && c.Invalid != InvalidIsToldOf {
-		faults = append(faults, fmt.Errorf("invalid: %q: must be %q or %q", c.Invalid, InvalidEnds, InvalidIsToldOf))
-	}
-	if c.MaxInvalid <= 0 {
-		faults = append(faults, fmt.Errorf("max_invalid: %d: must be positive", c.MaxInvalid))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Given("tool", c.Tool, "name the tool that searches"),
+		check.Given("search", c.Search, "name the tag"),
+		check.Given("info", c.Info, "name the tag"),
+		check.Given("answer", c.Answer, "name the tag"),
+		check.OneOf("invalid", c.Invalid, InvalidEnds, InvalidIsToldOf),
+		check.Positive("max_invalid", c.MaxInvalid),
+	)
 }
 
 // Agent is a producers.Agent; it keeps nothing between episodes.

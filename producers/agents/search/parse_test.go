@@ -86,7 +86,7 @@ func TestNewReportsEveryFault(t *testing.T) {
 	cfg.Invalid, cfg.MaxInvalid, cfg.Tool = "shrug", 0, ""
 	_, err := New(cfg, wordless{})
 	for _, want := range []string{
-		`invalid: "shrug"`, "max_invalid: 0", "tool:", `no token "<search>"`, `no token "</answer>"`, `no token "<bos>"`,
+		`invalid: unknown "shrug" (valid: end, feedback)`, "max_invalid: 0", "tool: empty: name the tool", `no token "<search>"`, `no token "</answer>"`, `no token "<bos>"`,
 	} {
 		require.ErrorContains(t, err, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/rewards"
@@ -31,11 +32,7 @@ func DefaultConfig() Config { return Config{Config: remote.DefaultConfig(), MaxR
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	faults := []error{c.Config.Validate()}
-	if !(c.MaxReward > 0) || math.IsInf(c.MaxReward, 0) {
-		faults = append(faults, fmt.Errorf("max_reward: %g: must be positive and finite", c.MaxReward))
-	}
-	return errors.Join(faults...)
+	return check.All(c.Config.Validate(), check.Positive("max_reward", c.MaxReward))
 }
 
 // Reward is a producers.Reward behind a service.

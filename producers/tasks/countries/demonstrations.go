@@ -1,12 +1,11 @@
 package countries
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
@@ -36,16 +35,11 @@ func DefaultDemoConfig() DemoConfig {
 
 // Validate reports every fault.
 func (c DemoConfig) Validate() error {
-	var faults []error
-	for _, rate := range []struct {
-		key   string
-		value float64
-	}{{"stop_early", c.StopEarly}, {"wrong_field", c.WrongField}, {"no_neighbour", c.NoNeighbour}} {
-		if !(rate.value >= 0 && rate.value <= 1) {
-			faults = append(faults, fmt.Errorf("demo.%s: %v: must be between 0 and 1", rate.key, rate.value))
-		}
-	}
-	return errors.Join(faults...)
+	return check.All(
+		check.Between("stop_early", c.StopEarly, 0, 1),
+		check.Between("wrong_field", c.WrongField, 0, 1),
+		check.Between("no_neighbour", c.NoNeighbour, 0, 1),
+	)
 }
 
 // Demonstrations are scripted trajectories in made-up worlds, numbered from 0 without end. Names are random

@@ -1,11 +1,11 @@
 package countries
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/facts"
 	"github.com/weir-rl/weir/schemas"
@@ -68,21 +68,13 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var faults []error
-	if c.ValidationCountries < 10 {
-		faults = append(faults, fmt.Errorf("validation_countries: %d: must be at least 10", c.ValidationCountries))
-	}
-	if c.TestCountries < 10 {
-		faults = append(faults, fmt.Errorf("test_countries: %d: must be at least 10", c.TestCountries))
-	}
-	if c.ValidationCountries+c.TestCountries > 150 {
-		faults = append(faults, fmt.Errorf("validation_countries + test_countries: %d: must leave some 50 to train on: at most 150",
-			c.ValidationCountries+c.TestCountries))
-	}
-	if err := c.Demo.Validate(); err != nil {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
+	sum := c.ValidationCountries + c.TestCountries
+	return check.All(
+		check.AtLeast("validation_countries", c.ValidationCountries, 10),
+		check.AtLeast("test_countries", c.TestCountries, 10),
+		check.That(sum <= 150, "validation_countries + test_countries", "%d: must leave some 50 to train on: at most 150", sum),
+		check.Section("demo", c.Demo.Validate()),
+	)
 }
 
 // Task is the data set, its tokenizer and its demonstrations.

@@ -1,9 +1,6 @@
 package library
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/weir-rl/weir/internal/check"
 
 // Config says how the countries are divided and how demonstrations are made.
 type Config struct {
@@ -24,19 +21,14 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var faults []error
-	// Fewer countries border each other too seldom for questions of four hops.
-	if c.ValidationCountries < 20 {
-		faults = append(faults, fmt.Errorf("validation_countries: %d: must be at least 20", c.ValidationCountries))
-	}
-	if c.TestCountries < 20 {
-		faults = append(faults, fmt.Errorf("test_countries: %d: must be at least 20", c.TestCountries))
-	}
-	if sum := c.ValidationCountries + c.TestCountries; sum > 120 {
-		faults = append(faults, fmt.Errorf("validation_countries + test_countries: %d: must leave some 70 to train on: at most 120", sum))
-	}
-	faults = append(faults, c.Demo.Validate())
-	return errors.Join(faults...)
+	sum := c.ValidationCountries + c.TestCountries
+	return check.All(
+		// Fewer countries border each other too seldom for questions of four hops.
+		check.AtLeast("validation_countries", c.ValidationCountries, 20),
+		check.AtLeast("test_countries", c.TestCountries, 20),
+		check.That(sum <= 120, "validation_countries + test_countries", "%d: must leave some 70 to train on: at most 120", sum),
+		check.Section("demo", c.Demo.Validate()),
+	)
 }
 
 // DemoConfig says how the demonstrations of the cold start are made.
@@ -58,8 +50,5 @@ func DefaultDemoConfig() DemoConfig {
 
 // Validate reports every fault.
 func (c DemoConfig) Validate() error {
-	if c.UsualBooks < 1 || c.UsualBooks > len(books) {
-		return fmt.Errorf("demo.usual_books: %d: must be between 1 and %d", c.UsualBooks, len(books))
-	}
-	return nil
+	return check.Between("usual_books", c.UsualBooks, 1, len(books))
 }

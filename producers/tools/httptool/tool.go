@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tools"
@@ -35,17 +36,17 @@ func DefaultConfig() Config { return Config{Config: remote.DefaultConfig(), MaxR
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	faults := []error{c.Config.Validate()}
-	if c.Name == "" && (c.Description != "" || c.Parameters != "") {
-		faults = append(faults, errors.New(`name: "": description and parameters are asked of the service where it has no name here: set name too`))
+	_, parameters := schema(c.Parameters)
+	if parameters != nil {
+		parameters = fmt.Errorf("parameters: %w", parameters)
 	}
-	if _, err := schema(c.Parameters); err != nil {
-		faults = append(faults, fmt.Errorf("parameters: %w", err))
-	}
-	if !(c.MaxReward >= 0) || math.IsInf(c.MaxReward, 0) {
-		faults = append(faults, fmt.Errorf("max_reward: %g: must not be negative, and finite", c.MaxReward))
-	}
-	return errors.Join(faults...)
+	return check.All(
+		c.Config.Validate(),
+		check.That(c.Name != "" || c.Description == "" && c.Parameters == "", "name",
+			"empty: description and parameters are asked of the service where it has no name here: set name too"),
+		parameters,
+		check.NotNegative("max_reward", c.MaxReward),
+	)
 }
 
 // schema is a JSON object, nil for "".
