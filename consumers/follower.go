@@ -27,14 +27,12 @@ type Swapper interface {
 
 // Follower keeps a Swapper at the newest policy version. It fetches, verifies and decodes a version before it swaps. A version
 // that is bad is logged with the reason and refused, and the old weights stay; a version that could not be fetched is fetched
-// again until it is there or a newer version is. One goroutine runs it.
+// again until it is there or a newer version is. The first version may be of any model and tokenizer; those after it must be of the
+// same. One goroutine runs it.
 type Follower struct {
 	Manifests ManifestSource
 	Weights   WeightLoader
 	Swapper   Swapper
-	// TokenizerHash is that of the first version, as in its manifest; "" takes the first version as it is. Every later version must
-	// have the tokenizer of the version in use.
-	TokenizerHash string
 	// Applied is called after each version that came into use, when it is not nil.
 	Applied func(context.Context, Applied)
 	// Metrics may be nil, which counts nothing that anybody sees; Log may be nil, which logs nothing.
@@ -160,7 +158,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		return nil
 	}
 	started := time.Now()
-	tokenizer := f.TokenizerHash
+	var tokenizer string
 	if f.current != nil {
 		tokenizer = f.current.TokenizerHash
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -107,8 +108,11 @@ func (s *Snapshot) read() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
+	if !sameModel(s.Config, m.Config) {
+		return fmt.Errorf("%w: %s holds a model of configuration %+v, the snapshot's is %+v", ErrBadWeights, s.Dir, m.Config, s.Config)
+	}
 	s.Weights = m.Weights
-	return sameConfig(s.Config, m.Config)
+	return nil
 }
 
 func newModel(s Snapshot, maxTokens int) *model {
@@ -124,8 +128,8 @@ func newModel(s Snapshot, maxTokens int) *model {
 
 // accepts reports a snapshot that is of another model.
 func (m *model) accepts(s Snapshot) error {
-	if err := sameConfig(m.config, s.Config); err != nil {
-		return err
+	if !sameModel(m.config, s.Config) {
+		return fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, s.Config, m.config)
 	}
 	if len(s.Weights.Tensors) != len(m.shapes) {
 		return fmt.Errorf("%w: %d tensors where the model has %d", ErrBadWeights, len(s.Weights.Tensors), len(m.shapes))
@@ -142,15 +146,13 @@ func (m *model) accepts(s Snapshot) error {
 	return nil
 }
 
-// sameConfig compares what makes two models different; how the starting weights were drawn and stored does not.
-func sameConfig(a, b gpu.Config) error {
-	a.Architectures, b.Architectures = nil, nil
-	a.DType, b.DType = "", ""
-	a.InitStd, b.InitStd = 0, 0
-	if fmt.Sprintf("%+v", a) != fmt.Sprintf("%+v", b) {
-		return fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, b, a)
+// sameModel compares what makes two models different; how the starting weights were drawn and stored does not.
+func sameModel(a, b gpu.Config) bool {
+	for _, c := range []*gpu.Config{&a, &b} {
+		c.HeadDim = c.AttentionDim()
+		c.Architectures, c.DType, c.InitStd = nil, "", 0
 	}
-	return nil
+	return reflect.DeepEqual(a, b)
 }
 
 func (b *Batcher) enqueue(sw *swap) bool {

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/streamtest"
+)
+
+// smallModel is a configuration of the easier task with a model that is made at once, and its weights.
+func smallModel(t *testing.T) (*config.Config, *task, gpu.Config, *gpu.Weights) {
+	t.Helper()
+	cfg := config.TwoHop()
+	cfg.Model.Hidden, cfg.Model.Intermediate, cfg.Model.Layers = 8, 8, 1
+	task, err := newTask(cfg)
+	require.NoError(t, err)
+	model := cfg.Model.Config(task.tokenizer.Size())
+	w := &gpu.Weights{Tensors: model.Layout()}
+	for i, x := range w.Tensors {
+		n := 1
+		for _, size := range x.Shape {
+			n *= size
+		}
+		w.Tensors[i].Data = make([]float32, n)
+	}
+	return cfg, task, model, w
+}
+
+// A folder of another model or another tokenizer is refused by each command that samples from one.
+func TestAFolderOfAnotherModelIsRefused(t *testing.T) {
+	t.Parallel()
+	_, task, model, w := smallModel(t)
+	for _, test := range []struct {
+		name, error string
+		spoil       func(dir string)
+	}{
+		{"tokenizer", "has another tokenizer than task countries", func(dir string) {
+			path := filepath.Join(dir, "tokenizer.json")
+			require.NoError(t, os.WriteFile(path, bytes.Replace(read(t, path), []byte(`"sweden"`), []byte(`"narnia"`), 1), 0o644))
+		}},
+		{"no tokenizer", "has another tokenizer than task countries", func(dir string) {
+			require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
+		}},
+		{"model", "weights do not fit the model", func(dir string) {
+			path := filepath.Join(dir, "config.json")
+			require.NoError(t, os.WriteFile(path, bytes.Replace(read(t, path), []byte(`"hidden_size": 8`), []byte(`"hidden_size": 12`), 1), 0o644))
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.NoError(t, hf.Save(dir, model, w, task.tokenizer.JSON(), safetensors.F32))
+			test.spoil(dir)
+			for _, command := range [][]string{{"eval", "--questions", "1"}, {"chat", "what is the capital of sweden ?"}, {"serve"}} {
+				a := &app{out: io.Discard, err: io.Discard}
+				cmd := a.command()
+				cmd.SetArgs(append(command, "--checkpoint", dir, "--run.dir", t.TempDir(), "--config", "../../examples/countries-two-hop.yaml",
+					"--inference.openai.listen", "127.0.0.1:0"))
+				require.ErrorContains(t, cmd.ExecuteContext(t.Context()), test.error, strings.Join(command, " "))
+			}
+		})
+	}
+}
+
+// A published version is scored only if it is of the configuration that its manifest names and of the task's tokenizer.
+func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
+	t.Parallel()
+	cfg, task, model, w := smallModel(t)
+	run := streamtest.Open(t, streamtest.Conn(t))
+	source, err := run.Weights(cfg.Weights)
+	require.NoError(t, err)
+	data, err := safetensors.Encode(w, safetensors.F32)
+	require.NoError(t, err)
+	text, err := json.Marshal(model)
+	require.NoError(t, err)
+	hash := consumers.Hash(data)
+	good := schemas.Manifest{
+		Run: run.Name(), Base: schemas.NoBase, DType: "float32", Config: text, ConfigHash: consumers.Hash(text),
+		TokenizerHash: consumers.Hash(task.tokenizer.JSON()),
+		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
+	}
+	require.NoError(t, source.Publish(t.Context(), &good, map[string][]byte{hash: data}))
+	s := &session{cfg: cfg}
+	v, err := s.fetch(t.Context(), run, task, &good)
+	require.NoError(t, err)
+	require.Equal(t, model, v.Config)
+	require.Equal(t, w, v.Weights)
+	for name, spoil := range map[string]func(*schemas.Manifest){
+		"they are of tokenizer":            func(m *schemas.Manifest) { m.TokenizerHash = consumers.Hash(nil) },
+		"the model configuration has hash": func(m *schemas.Manifest) { m.ConfigHash = consumers.Hash(nil) },
+	} {
+		bad := good
+		spoil(&bad)
+		_, err := s.fetch(t.Context(), run, task, &bad)
+		require.ErrorIs(t, err, consumers.ErrBadWeights)
+		require.ErrorContains(t, err, name)
+	}
+}
