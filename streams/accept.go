@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// accept turns a message into a delivery. It returns nil, nil where there is nothing to return: a part, a
-// message seen before, or one that was refused.
+// accept turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
+// whole, a message that came before, or a refused message.
 func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -57,8 +57,8 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 	return f.assemble(ctx, d, p, msg)
 }
 
-// passTail handles a later part of a message that is done: of the last one up to a position. A stranger's
-// that only claims to be one is refused.
+// passTail acks a later part of a message that is finished, as where a position lies within the message. A stranger's message that
+// only claims to be such a part is refused.
 func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg jetstream.Msg) error {
 	stored, err := f.part(ctx, first)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 		q, ok, err := parsePart(stored.Header)
 		genuine = err == nil && ok && q.hash == p.hash
 	} else {
-		// A message is purged whole: where its first part is gone and this one is not, it was none of that message's.
+		// A message is purged whole: where the first part is gone and this part is not, this is no part of that message.
 		stored, err := f.part(ctx, own.Sequence)
 		if err != nil {
 			return err
@@ -82,8 +82,8 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
 }
 
-// refuseTorn refuses the messages of which a part is missing, since another message came in its place. The
-// broker stores parts together or not at all, so these are a stranger's.
+// refuseTorn refuses the partial messages that can never be whole, since another message stands where their part should. The broker
+// stores the parts of a message together or not at all, so torn messages are a stranger's.
 func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
 	for _, s := range f.book.torn(sequence, first) {
 		replies, data, subject := f.book.take(s)
@@ -95,21 +95,21 @@ func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
 	return nil
 }
 
-// assemble keeps a part and returns the delivery when it was the last that was missing.
+// assemble keeps a part, and returns the delivery when all parts are there.
 func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
 	whole, missing, mismatch := f.book.collect(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
 	if mismatch {
 		alone := *d
 		alone.Sequence += uint64(p.index - 1)
-		// It stands where a part of the others should: they will never be whole.
+		// This message stands where a part of partial messages should: they will never be whole.
 		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
 			return nil, err
 		}
 		return nil, f.refuse(ctx, &alone, ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
 	}
-	// Parts come in order. Where the last is there and another is not, that one was acked by an earlier feed; it
-	// is in the stream still, unless it was purged. And where the rest are more than MaxPending lets the broker
-	// send, waiting for them would be for ever.
+	// Parts come in order. Where the last part is there and an earlier part is not, an earlier feed acked that part; the stream
+	// still holds it, unless it was purged. And where the missing parts are more than MaxPending lets the broker send, they would
+	// never come.
 	stuck := f.book.pending()+len(missing) > f.options.MaxPending
 	for _, index := range missing {
 		if p.index != p.count && !stuck {
@@ -140,7 +140,7 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 	return f.judge(ctx, d, data, replies...)
 }
 
-// part reads a stored part; nil if the stream does not hold it any more. A replica that lags behind does not have yet what the
+// part reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that the
 // stream holds, and is asked again.
 func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	name := f.run.names.trajectories

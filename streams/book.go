@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// book keeps account of the messages of a feed by their first sequence: which are in flight, returned and not
-// acked, and which are finished.
+// book keeps account of the messages of a feed by their first sequence: which are in flight, that is returned and not acked, and
+// which are finished.
 //
 // Invariant: a sequence is returned at most once in the life of a book.
 type book struct {
 	mu sync.Mutex
-	// floor: everything up to it is finished.
+	// floor is the sequence up to which everything is finished.
 	floor    uint64
-	finished map[uint64]int      // how many parts each had
+	finished map[uint64]int      // the number of parts of each
 	inFlight map[uint64][]string // the reply subjects of its parts; "" where the broker did not send one
 	partial  map[uint64]*partial
-	// heard is when the broker last sent a part of a message in flight or partial, or was told that it is worked on.
-	heard map[uint64]time.Time
+	// touched is when the broker last sent a part of a message in flight or partial, or was told that it is worked on.
+	touched map[uint64]time.Time
 	// last is the message of the highest sequence that ever came.
 	last Mark
 }
@@ -27,17 +27,17 @@ type book struct {
 type partial struct {
 	part    part
 	subject string
-	data    [][]byte // by index - 1; nil has not come
+	data    [][]byte // by index - 1; nil where the part has not come
 	replies []string
 }
 
-// verdict is what is to be done with a message that came.
+// verdict is what a message that came is.
 type verdict int
 
 const (
-	isNew      verdict = iota // look at it
-	isReturned                // it is in flight: nothing
-	isFinished                // its ack was lost: ack it again
+	isNew      verdict = iota // it came for the first time
+	isReturned                // it is in flight: nothing is to be done
+	isFinished                // it is finished and its ack was lost: ack it again
 	isForged                  // it claims to be a part of a message that has no such part
 )
 
@@ -47,7 +47,7 @@ func newBook(floor uint64) book {
 		finished: make(map[uint64]int),
 		inFlight: make(map[uint64][]string),
 		partial:  make(map[uint64]*partial),
-		heard:    make(map[uint64]time.Time),
+		touched:  make(map[uint64]time.Time),
 	}
 }
 
@@ -67,8 +67,8 @@ func (b *book) known() Mark {
 	return b.last
 }
 
-// meet says what a message is, by its first sequence. For one in flight it notes the new reply subject of the
-// part at index, counted from 1.
+// meet is what a message is, by its first sequence. Of a message in flight it keeps the new reply subject of the part at index,
+// counted from 1.
 func (b *book) meet(first uint64, index int, reply string) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,14 +82,14 @@ func (b *book) meet(first uint64, index int, reply string) verdict {
 			return isForged
 		}
 		replies[index-1] = reply
-		b.hear(first)
+		b.touch(first)
 		return isReturned
 	}
 	return isNew
 }
 
-// torn returns the first sequences of partial messages that need a part at sequence, where the message that
-// came with that sequence belongs to the one at first: they can never be whole.
+// torn returns the first sequences of the partial messages that can never be whole: they need a part at sequence, where a part of
+// the message at first came.
 func (b *book) torn(sequence, first uint64) (torn []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,14 +101,14 @@ func (b *book) torn(sequence, first uint64) (torn []uint64) {
 	return torn
 }
 
-// isDone says whether everything up to sequence is finished.
+// isDone is whether everything up to sequence is finished.
 func (b *book) isDone(sequence uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return sequence <= b.floor
 }
 
-// isSingle says whether the message at a sequence is known to be finished and to have had one part.
+// isSingle is whether the message at a sequence is known to be finished and to have had one part.
 func (b *book) isSingle(sequence uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,11 +121,11 @@ func (b *book) add(first uint64, replies ...string) {
 	defer b.mu.Unlock()
 	delete(b.partial, first)
 	b.inFlight[first] = replies
-	b.hear(first)
+	b.touch(first)
 }
 
-// collect keeps a part. It returns the message when all its parts are there, and else the indices that are
-// missing; mismatch is true where the part contradicts those that came before.
+// collect keeps a part. It returns the message when all its parts are there, and else the indices of the missing parts; mismatch is
+// true where the part contradicts the parts that came before.
 func (b *book) collect(p part, first uint64, subject string, data []byte, reply string) (whole *partial, missing []int, mismatch bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (b *book) collect(p part, first uint64, subject string, data []byte, reply 
 	if have.part.hash != p.hash || have.part.count != p.count || have.part.size != p.size {
 		return nil, nil, true
 	}
-	b.hear(first)
+	b.touch(first)
 	have.data[p.index-1] = data
 	if reply != "" {
 		have.replies[p.index-1] = reply
@@ -153,8 +153,8 @@ func (b *book) collect(p part, first uint64, subject string, data []byte, reply 
 	return nil, missing, false
 }
 
-// take gives up a partial message and returns the reply subjects of its parts, "" for one that the broker did not
-// send, the first part that came, and the message's subject.
+// take drops a partial message and returns the reply subjects of its parts, "" for a part that the broker did not send, the first
+// part that came, and the message's subject.
 func (b *book) take(first uint64) (replies []string, data []byte, subject string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,15 +163,15 @@ func (b *book) take(first uint64) (replies []string, data []byte, subject string
 		return nil, nil, ""
 	}
 	delete(b.partial, first)
-	delete(b.heard, first)
+	delete(b.touched, first)
 	if i := slices.IndexFunc(have.data, func(d []byte) bool { return d != nil }); i >= 0 {
 		data = have.data[i]
 	}
 	return have.replies, data, have.subject
 }
 
-// lookup returns the reply subjects of what is in flight among the sequences, lowest first, the highest sequence
-// of a part of it, and the sequences that never were in flight. Finished ones are neither.
+// lookup returns the reply subjects of those of the sequences that are in flight, lowest first, the highest sequence of their parts,
+// and the sequences that never were in flight. Finished sequences are in neither list.
 func (b *book) lookup(sequences []uint64) (replies []string, highest uint64, unknown []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,38 +189,37 @@ func (b *book) lookup(sequences []uint64) (replies []string, highest uint64, unk
 	return sent(replies), highest, unknown
 }
 
-// sent are the reply subjects that are not "".
+// sent are the reply subjects of parts that the broker sent.
 func sent(replies []string) []string {
 	return slices.DeleteFunc(slices.Clone(replies), func(s string) bool { return s == "" })
 }
 
-// finish notes messages as finished. Those that never were in flight are passed over.
+// finish marks messages as finished. It ignores sequences that never were in flight.
 func (b *book) finish(sequences ...uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range sequences {
 		if replies, ok := b.inFlight[s]; ok {
 			delete(b.inFlight, s)
-			delete(b.heard, s)
+			delete(b.touched, s)
 			b.finished[s] = len(replies)
 		}
 	}
 }
 
-// dismiss notes a message of so many parts as finished, whether or not it was returned.
+// dismiss marks a message of that many parts as finished, whether or not it was returned.
 func (b *book) dismiss(first uint64, parts int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.inFlight, first)
 	delete(b.partial, first)
-	delete(b.heard, first)
+	delete(b.touched, first)
 	if first > b.floor {
 		b.finished[first] = parts
 	}
 }
 
-// raise says that everything up to floor is finished at the broker too, so that it need not be remembered one
-// by one.
+// raise sets the floor to that of the broker, up to which the sequences need not be kept one by one.
 func (b *book) raise(floor uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,8 +244,8 @@ func (b *book) raise(floor uint64) {
 	}
 }
 
-// resume is the sequence that the broker must send again from, when its own ack floor is at floor: never
-// behind what is known to be finished, never past what is in flight.
+// resume is the sequence from which the broker must send again, when its own ack floor is at floor: never before the finished
+// messages, never after a message in flight.
 func (b *book) resume(floor uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -273,7 +272,7 @@ func (b *book) lowest() uint64 {
 	return low
 }
 
-// pending counts the parts in flight, and those of partial messages that came.
+// pending counts the parts in flight, and the parts of partial messages that came.
 func (b *book) pending() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -304,24 +303,24 @@ func (b *book) firstPartial() uint64 {
 	return first
 }
 
-// hear notes that a part of a message came. The first that came counts, for its time passes first. The lock is held.
-func (b *book) hear(first uint64) {
-	if _, ok := b.heard[first]; !ok {
-		b.heard[first] = time.Now()
+// touch keeps when a part of a message came: of several parts the first, for its time passes first. The lock is held.
+func (b *book) touch(first uint64) {
+	if _, ok := b.touched[first]; !ok {
+		b.touched[first] = time.Now()
 	}
 }
 
-// silent are the reply subjects of what is in flight or partial and was last heard of before a time. They count as heard of
-// now.
-func (b *book) silent(before time.Time) (replies []string) {
+// due are the reply subjects of the messages in flight or partial of which the broker received its last sign before a time. From
+// now on they count as touched.
+func (b *book) due(before time.Time) (replies []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	for s, at := range b.heard {
+	for s, at := range b.touched {
 		if at.After(before) {
 			continue
 		}
-		b.heard[s] = now
+		b.touched[s] = now
 		replies = append(replies, b.inFlight[s]...)
 		if p := b.partial[s]; p != nil {
 			replies = append(replies, p.replies...)
@@ -330,7 +329,7 @@ func (b *book) silent(before time.Time) (replies []string) {
 	return sent(replies)
 }
 
-// replies are the reply subjects of everything in flight or partial.
+// replies are the reply subjects of all messages in flight or partial.
 func (b *book) replies() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

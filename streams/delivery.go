@@ -12,10 +12,10 @@ import (
 
 // Delivery is one message of TRAJECTORIES. Exactly one of Trajectory and Closed is set.
 //
-// A message that was refused is delivered where its message id names the samples that it was of, as a marker that closes
-// them: their tickets are done, so that nothing else would come of them.
+// A refused message whose message id names its samples is delivered as a marker that closes the samples: their tickets are done, so
+// that nothing else would come of them.
 type Delivery struct {
-	// Sequence in the stream; of the first part where there are parts.
+	// Sequence in the stream; that of the first part where the message came in parts.
 	Sequence uint64
 	// Published is when the broker stored it.
 	Published time.Time
@@ -27,7 +27,7 @@ type Delivery struct {
 	Refused Reason
 
 	subject string
-	id      string // of the message, "" where it came without
+	id      string // the message id, "" where the message had none
 }
 
 // judge reads a whole message and returns it, or refuses it.
@@ -43,7 +43,7 @@ func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...s
 	return d, nil
 }
 
-// inPlaceOf is the marker that stands for a refused message; nil where its id does not say which samples it was of.
+// inPlaceOf is the marker that stands for a refused message; nil where the message id does not name samples.
 func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
 	group, samples, ok := samplesOf(d.id)
 	if !ok {
@@ -57,8 +57,8 @@ func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
 	}
 }
 
-// samplesOf reads the samples that a message is of from its id: that of a trajectory, which begins with its ticket's, or of a
-// marker.
+// samplesOf reads the samples of a message from its message id: a trajectory's begins with the id of its ticket, a marker's with
+// "closed".
 func samplesOf(id string) (group string, samples []int, ok bool) {
 	fields := strings.Split(id, "/")
 	if fields[0] == "closed" && len(fields) >= 4 {
@@ -79,8 +79,8 @@ func samplesOf(id string) (group string, samples []int, ok bool) {
 	return fields[0][:at], []int{sample}, err == nil && sample >= 0
 }
 
-// read decodes a message into d and says what is wrong with it. The memory of data becomes the trajectory's, since
-// nobody else has it; what is refused is left as it came.
+// read decodes a message into d and returns what is wrong with it. The memory of data becomes the trajectory's, since nobody else
+// uses it; where the message is refused, data is as it came.
 func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
 	kind, _, err := schemas.Peek(data)
 	if err != nil {
@@ -113,7 +113,7 @@ func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
 	return "", nil
 }
 
-// check says whether a message with that fault, of that run, producer and oldest version, may be where d came from.
+// check is what is wrong with a message of that fault, run, producer and oldest version under the subject of d.
 func (f *Feed) check(d *Delivery, fault error, run, producer string, oldest int64) (Reason, error) {
 	if fault != nil {
 		return ReasonMalformed, fault

@@ -8,43 +8,43 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// The errors that callers tell apart. All others are wrapped as they come.
+// The errors that callers tell apart. Every other error is wrapped as it comes.
 var (
-	// ErrNoRun: the broker holds nothing under this run's name.
+	// ErrNoRun is returned when the broker holds nothing under the run's name.
 	ErrNoRun = errors.New("no such run")
-	// ErrName: a name holds characters that a subject or a stream name cannot carry.
+	// ErrName is returned when a name holds characters that a subject or a stream name cannot carry.
 	ErrName = errors.New("illegal name")
-	// ErrIncompatible: a stream exists with a configuration that this build cannot work with.
+	// ErrIncompatible is returned when a stream exists with a configuration that this build cannot work with.
 	ErrIncompatible = errors.New("incompatible stream configuration")
-	// ErrStreamRecreated: the stream is not the one that a position was taken from.
+	// ErrStreamRecreated is returned when a stream is not the stream that a position was taken from.
 	ErrStreamRecreated = errors.New("stream was recreated")
-	// ErrStreamTruncated: the stream ends before a position that was taken from it: it lost messages.
+	// ErrStreamTruncated is returned when a stream has lost messages: it ends before a position that was taken from it.
 	ErrStreamTruncated = errors.New("stream was truncated")
-	// ErrDenied: the broker refuses this subject to this role.
+	// ErrDenied is returned when the broker refuses a subject to this role.
 	ErrDenied = errors.New("permission denied")
-	// ErrLeaseEnded: Done, Return or Release was called on a lease before.
+	// ErrLeaseEnded is returned when Done, Return or Release is called on a lease that has ended.
 	ErrLeaseEnded = errors.New("lease already ended")
-	// ErrNotInFlight: a sequence was never returned by this feed, or is acked already.
+	// ErrNotInFlight is returned when a feed never returned a sequence, or the sequence is acked already.
 	ErrNotInFlight = errors.New("sequence is not in flight")
-	// ErrTooLarge: a message is larger than even its parts may be together.
+	// ErrTooLarge is returned when a message is larger than all its parts may be together.
 	ErrTooLarge = errors.New("message too large")
-	// ErrClosed: the source, feed or connection was closed.
+	// ErrClosed is returned when the source, the feed or the connection was closed.
 	ErrClosed = errors.New("closed")
-	// ErrIdle: nothing has come for as long as the feed was told to wait.
+	// ErrIdle is returned when no message came for as long as the feed may wait.
 	ErrIdle = errors.New("nothing came")
-	// ErrFenced: another trainer went ahead. It has the run's seat, or it has published other weights.
+	// ErrFenced is returned when another trainer has taken the run, or has published other weights.
 	ErrFenced = errors.New("fenced by another trainer")
-	// ErrNoWeights: no policy version is published, or not the one asked for.
+	// ErrNoWeights is returned when no policy version is published, or the version asked for is not.
 	ErrNoWeights = errors.New("no weights published")
 )
 
-// errInterrupted: the connection was lost and made again while a call was under way.
+// errInterrupted is the error of a call during which the connection was lost and made again.
 var errInterrupted = errors.New("interrupted by a reconnection")
 
 // RecreatedError says which stream was recreated, and when. It is an [ErrStreamRecreated].
 type RecreatedError struct {
 	Stream string
-	// Want is the creation time of the position, Have that of the stream as it is.
+	// Want is when the stream of the position was created, Have when the stream of today was.
 	Want, Have time.Time
 }
 
@@ -56,8 +56,8 @@ func (e *RecreatedError) Error() string {
 // Is says that it is an [ErrStreamRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrStreamRecreated }
 
-// IsLost says whether an error means that a stream is not what it was: made anew, without messages that it held, or not there, as
-// after a loss of the broker's store.
+// IsLost is whether an error means that the broker lost a stream, or messages of it: the stream was made anew, lacks messages that
+// it held, or is absent, as after a loss of the broker's store.
 func IsLost(err error) bool {
 	return errors.Is(err, ErrStreamRecreated) || errors.Is(err, ErrStreamTruncated) || errors.Is(err, jetstream.ErrStreamNotFound)
 }

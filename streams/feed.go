@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however
-// often the broker sends it. Next is for one goroutine; the other methods are safe beside it.
+// Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however often the broker sends
+// it. Next is for one goroutine; the other methods may be called at the same time.
 type Feed struct {
 	run     *Run
 	options FeedOptions
 	start   Position
 
-	// Of Next's goroutine. interrupted: this is not the first subscription.
+	// Used by Next's goroutine alone. interrupted is set from the second subscription on.
 	messages    jetstream.MessagesContext
 	reconnects  uint64
 	interrupted bool
@@ -30,9 +30,8 @@ type Feed struct {
 	close  sync.Once
 }
 
-// Feed opens the reader. ctx is its life. With a position it fails with [ErrStreamRecreated] when the stream is
-// another than the position's, and with [ErrStreamTruncated] when the stream ends before it, or no longer holds what
-// Known says.
+// Feed opens the reader. ctx is its life. With a position it fails with [ErrStreamRecreated] when the stream is not that of the
+// position, and with [ErrStreamTruncated] when the stream ends before the position, or no longer holds the message of Known.
 func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	options = options.withDefaults()
 	if options.Durable == "" {
@@ -73,17 +72,17 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	}
 	life, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
-	f.tasks.Go(func() { f.speakUp(life, options.AckWait) })
+	f.tasks.Go(func() { f.renew(life, options.AckWait) })
 	return f, nil
 }
 
 // Identity is the stream that the feed reads and the position it began after.
 func (f *Feed) Identity() Position { return f.start }
 
-// Known is the last message that the feed, or the one who opened it, knows to have been in the stream.
+// Known is the last message that the feed, or the reader that opened it, knows to have been in the stream.
 func (f *Feed) Known() Mark { return f.book.known() }
 
-// Close ends the feed, once Next has returned for the last time. What was returned and not acked is sent to
+// Close ends the feed, once Next has returned for the last time. The broker sends the messages that were returned and not acked to
 // the next feed of the same name.
 func (f *Feed) Close() {
 	f.close.Do(func() {
@@ -111,7 +110,7 @@ func (f *Feed) drain() (replies []string) {
 	}
 }
 
-// identify finds the stream and compares it with what it must be.
+// identify finds the stream and compares it with the stream that the feed must read.
 func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
 	name := f.run.names.trajectories
 	var info *jetstream.StreamInfo
@@ -137,8 +136,8 @@ func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
 }
 
 // intact fails with [ErrStreamTruncated] where the stream has lost the message at a mark. A broker that comes back with an
-// older copy of its store has the same stream, by name and creation time, and gives the sequences that it lost to other
-// messages; once there are enough of those, nothing but the message itself tells.
+// older copy of its store has the same stream, by name and creation time, and gives the sequences that it lost to other messages;
+// once it has stored enough other messages, only the message at the mark shows the loss.
 func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Mark) error {
 	name := f.run.names.trajectories
 	switch {
@@ -150,7 +149,7 @@ func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Ma
 		return nil
 	}
 	stored, err := f.part(ctx, known.Sequence)
-	if err != nil || stored == nil { // one that was removed by hand
+	if err != nil || stored == nil { // removed by hand
 		return err
 	}
 	if !stored.Time.Equal(known.Stored) {
@@ -160,7 +159,7 @@ func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Ma
 	return nil
 }
 
-// readerUnused is how long the consumer of an epoch stays when nobody uses it. A reader whose consumer is gone makes it
+// readerUnused is how long the consumer of an epoch stays when nobody uses it. A reader whose consumer is gone makes the consumer
 // again.
 const readerUnused = 24 * time.Hour
 
@@ -178,9 +177,9 @@ func (f *Feed) openConsumer(ctx context.Context) error {
 			AckPolicy:     jetstream.AckExplicitPolicy,
 			AckWait:       f.options.AckWait,
 			MaxAckPending: f.options.MaxPending,
-			// What cannot be used is rejected by name; nothing falls out of sight by being sent too often.
+			// A message that cannot be used is rejected with a reason; no message is dropped because it was sent too often.
 			MaxDeliver: -1,
-			// A reader of an epoch that is over is not left behind.
+			// The consumer of an epoch that is over does not stay.
 			InactiveThreshold: unused,
 		})
 		return err
@@ -195,9 +194,9 @@ func (f *Feed) reset(ctx context.Context, sequence uint64) error {
 	})
 }
 
-// Next waits for the next message. What cannot be used goes to REJECTED, and of it no more is returned than which samples it
-// was of. It goes on over a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made anew
-// ([ErrStreamRecreated]) or comes back without messages that it held ([ErrStreamTruncated]), or nothing comes for too long
+// Next waits for the next message. A message that cannot be used goes to REJECTED, and Next returns no more of it than a marker that
+// closes its samples. Next goes on over a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made
+// anew ([ErrStreamRecreated]) or comes back without messages that it held ([ErrStreamTruncated]), or no message comes for too long
 // ([ErrIdle]).
 func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 	for {
@@ -207,7 +206,7 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 		}
 		d, err := f.accept(ctx, msg)
 		if err != nil {
-			// It is neither returned nor refused: have it sent again, before what comes after it.
+			// The message is neither returned nor refused: have it sent again, before the messages after it.
 			f.unsubscribe()
 			return nil, fmt.Errorf("read trajectories: %w", err)
 		}
@@ -220,7 +219,7 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 	}
 }
 
-// pull is the next message from the broker, whatever it is.
+// pull is the next message from the broker, unread.
 func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -269,15 +268,15 @@ func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
 		return nil, ErrIdle
 	}
 	if err == nil && f.reconnects != f.run.nc.Stats().Reconnects {
-		// It may be of a stream that is no longer the same; where it is, the broker sends it again.
+		// The message may be of a stream that is gone; if it is not, the broker sends it again.
 		return nil, context.Canceled
 	}
 	return msg, err
 }
 
-// subscribe asks for messages, for the first time or again. After an interruption the broker may think that it
-// delivered what was lost on the way; sending the consumer back to what is acked has it send that again now
-// and not after AckWait. The book keeps what was returned already from being returned twice.
+// subscribe asks for messages, for the first time or again. After an interruption the broker counts messages as delivered that were
+// lost on the way; resetting the consumer to the acked messages has the broker send the lost messages again at once, and not after
+// AckWait. The book keeps a message from being returned twice.
 func (f *Feed) subscribe(ctx context.Context) error {
 	f.unsubscribe()
 	if err := f.run.held(ctx); err != nil {
@@ -323,11 +322,12 @@ func (f *Feed) unsubscribe() {
 	}
 }
 
-// speakUp keeps the messages that are in flight from being sent again by a broker of this patience. It looks at an eighth of the time, so that a message is
-// spoken up for before five eighths of it have passed.
-func (f *Feed) speakUp(ctx context.Context, patience time.Duration) {
-	for wait(ctx, patience/8) == nil {
-		for _, reply := range f.book.silent(time.Now().Add(-patience / 2)) {
+// renew keeps the broker from sending messages in flight again: it tells the broker that they are being worked on. It looks every
+// eighth of ackWait for messages of which the broker has received no sign for half of it, so that a sign is sent before five
+// eighths have passed.
+func (f *Feed) renew(ctx context.Context, ackWait time.Duration) {
+	for wait(ctx, ackWait/8) == nil {
+		for _, reply := range f.book.due(time.Now().Add(-ackWait / 2)) {
 			_ = f.run.nc.Publish(reply, []byte("+WPI"))
 		}
 	}

@@ -10,19 +10,20 @@ import (
 type FeedOptions struct {
 	// Durable names the reader at the broker; "" is "trainer", and "trainer-<epoch>" for the holder of a seat.
 	Durable string
-	// From makes the feed begin after a position, whatever was acked before. nil goes on after what was acked.
+	// From makes the feed begin after a position, whatever was acked before. nil goes on after the acked messages.
 	From *Position
-	// Known is the last message that the reader knows to have been in the stream of From, which may be far above it: the
-	// reader settled messages out of order, or holds some itself. Without From it is not looked at.
+	// Known is the last message that the reader knows to have been in the stream of From. It may be far above From: the reader
+	// settled messages out of order, or holds some itself. Without From it is not used.
 	Known Mark
-	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover what is
-	// held between two checkpoints. A trajectory that goes in parts counts once a part. 0 is 1024.
+	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover the messages that are held
+	// between two checkpoints. A trajectory in parts counts once for each part. 0 is 1024.
 	MaxPending int
 	// Prefetch bounds the messages that wait in memory for Next; 0 is 32.
 	Prefetch int
-	// AckWait is how long the broker waits for a reader that is not heard from before it sends a message again. The feed
-	// speaks up for what it has held for half of that, so that what is settled sooner costs the broker nothing. A reader
-	// that is gone and opened again without a position waits for it. 0 is 5 minutes.
+	// AckWait is how long the broker waits for an acknowledgement, or a sign that work goes on, before it sends a message again.
+	// The feed sends that sign for each message that it has held for half of AckWait, so that a message that is settled sooner
+	// costs the broker nothing. A reader that dies and is opened again without a position gets its messages after AckWait. 0 is
+	// 5 minutes.
 	AckWait time.Duration
 	// Idle bounds how long Next waits for a message before it fails with [ErrIdle], after which it may be called
 	// again; 0 is no bound.

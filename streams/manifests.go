@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// manifestKey is the one key of WEIGHTS. Its history is the versions, its value the newest: so a version is
-	// published by one compare-and-set, and there is no half-published state to mend.
+	// manifestKey is the one key of WEIGHTS. Its value is the newest manifest and its history the earlier manifests: so a version
+	// is published by one compare-and-set, and there is no half-published state to mend.
 	manifestKey = "manifest"
-	// weightsHistory is how many manifests WEIGHTS holds, the most that a bucket can. Shards are kept for fewer.
+	// weightsHistory is how many manifests WEIGHTS holds, the most that a bucket can. Shards are kept for fewer versions.
 	weightsHistory = 64
 )
 
@@ -23,7 +23,7 @@ func (r *Run) LatestManifest(ctx context.Context) (*schemas.Manifest, error) {
 	return m, err
 }
 
-// latestManifest also returns the revision that a newer one must name, which is set with ErrNoWeights too.
+// latestManifest also returns the revision that a newer manifest must name, which is set with ErrNoWeights too.
 func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, error) {
 	e, err := r.entry(ctx, r.names.weights, manifestKey)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, er
 	return m, e.revision, err
 }
 
-// Manifest is that of a version; [ErrNoWeights] if it was never published or is no longer kept.
+// Manifest is the manifest of a version; [ErrNoWeights] if the version was never published or is no longer kept.
 func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, error) {
 	history, err := r.manifests(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, e
 	return nil, fmt.Errorf("run %s: version %d: %w", r.run, version, ErrNoWeights)
 }
 
-// manifests are those that the bucket still holds, newest first.
+// manifests are the manifests that the bucket still holds, newest first.
 func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
 	for next, more := uint64(1), true; more; {
 		next, more, err = r.readOn(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
@@ -96,9 +96,9 @@ func (r *Run) ManifestFits(m *schemas.Manifest) error {
 	return nil
 }
 
-// FollowWeights calls fn with the newest version, if there is one, and then with each newer one, skipping to the
-// newest of those published while fn ran. It returns fn's error, or nil when ctx ends. An error of fn that wraps
-// [ErrNoShard] is forgiven where a newer version has been published: fn was too slow for what it was given.
+// FollowWeights calls fn with the newest version, if there is a version, and then with each newer version; of several versions
+// that are published while fn runs it calls fn with the newest alone. It returns fn's error, or nil when ctx ends. An error of fn
+// that wraps [ErrNoShard] is forgiven where a newer version has been published: fn was too slow for its version.
 //
 // Invariant: the versions that fn sees only rise.
 func (r *Run) FollowWeights(ctx context.Context, fn func(*schemas.Manifest) error) error {
@@ -118,8 +118,7 @@ func (r *Run) FollowWeights(ctx context.Context, fn func(*schemas.Manifest) erro
 	})
 }
 
-// chain is what m's shards stand on: m and its bases down to a whole one, newest first. It fails with [ErrNoWeights]
-// where a base is not in history.
+// chain is m and its bases down to a whole version, newest first. It fails with [ErrNoWeights] where a base is not in history.
 func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifest, error) {
 	links := []*schemas.Manifest{m}
 	for m.Base != schemas.NoBase {
@@ -133,8 +132,8 @@ func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifes
 	return links, nil
 }
 
-// needed are the hashes that the newest keep versions of history name, or stand on. A version whose bases are no
-// longer all there cannot be read, and needs nothing.
+// needed are the hashes of the shards of the newest keep versions of history and of their bases. A version of which a base is gone
+// cannot be read, and needs no shard.
 func needed(history []*schemas.Manifest, keep int) map[string]bool {
 	hashes := make(map[string]bool)
 	for _, m := range history[:min(keep, len(history))] {

@@ -7,9 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Purge removes the messages up to a sequence from the stream, which makes room for new ones. Nothing up to
-// it may be in flight: purge what is in a checkpoint and acked. A message in parts goes when the sequence has reached its
-// last.
+// Purge removes the messages up to a sequence from the stream, which makes room for new messages. No message up to the sequence may
+// be in flight: purge what is in a checkpoint and acked. A message in parts is removed when the sequence has reached its last part.
 func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 	if low := f.book.lowest(); low != 0 && low <= upTo {
 		return fmt.Errorf("purge up to %d: sequence %d is not acked", upTo, low)
@@ -41,7 +40,7 @@ func (f *Feed) Purge(ctx context.Context, upTo uint64) error {
 	})
 }
 
-// wholeUpTo is the highest sequence, not above upTo, that does not leave a message with a part of its parts.
+// wholeUpTo is the highest sequence, not above upTo, that cuts no message in parts.
 func (f *Feed) wholeUpTo(ctx context.Context, upTo uint64) (uint64, error) {
 	if upTo == 0 || f.book.isSingle(upTo) {
 		return upTo, nil

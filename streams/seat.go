@@ -13,28 +13,28 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// A run has one trainer, and a network cannot tell a dead one from a slow one. So a trainer does not wait for the end of
-// the one before: it takes the run's seat, which raises the epoch, and what a trainer does to the run is then refused to
-// every other, by the broker, at the moment of writing:
+// A run has one trainer, and a network cannot tell a dead trainer from a slow one. So a new trainer does not wait for the end of
+// the trainer before: it takes the run's seat, which raises the epoch, and from then on the broker refuses what any other trainer
+// does to the run, at the moment of writing:
 //
 //   - The holder writes its name into a bucket by compare-and-set, and then the manifest or control on the condition that
-//     nothing was written to the bucket in between. Whoever came between is a new holder, or has to be looked at first.
-//   - Before a purge the holder writes into the seat how far it will go. Who takes the seat so knows the furthest that any
-//     earlier holder may still purge, and does not go on from a checkpoint that needs more.
-//   - Messages are read through a consumer that has the epoch in its name. TRAJECTORIES keeps a message whoever acked it:
-//     another epoch's reader takes nothing away.
+//     nothing was written to the bucket in between. A write in between is that of a new holder, or has to be read first.
+//   - Before a purge the holder writes into the seat how far it will purge. A new holder therefore knows the furthest that any
+//     earlier holder may still purge, and does not go on from a checkpoint that needs purged messages.
+//   - Messages are read through a consumer that has the epoch in its name. TRAJECTORIES keeps a message whichever consumer
+//     acked it: the reader of another epoch takes nothing away.
 //
-// Tickets are issued after a look at the seat, and without a condition. One that comes too late is work that nobody asked
-// for; what comes of it is for the holder to judge.
+// Tickets are issued after a look at the seat, and without a condition. A ticket that an earlier holder issues too late is work
+// that nobody asked for; the holder judges the trajectory that comes of it.
 
-// seatKey, in CONTROL, says who holds the seat, and in WEIGHTS from whom manifests are taken.
+// seatKey names the holder of the seat: in CONTROL as such, in WEIGHTS as the trainer whose manifests are accepted.
 const seatKey = "trainer"
 
-// ErrPurged says that messages after a position are gone: a trainer went on from a later checkpoint.
+// ErrPurged is returned when messages after a position are gone: a trainer went on from a later checkpoint.
 var ErrPurged = errors.New("messages after the position were purged")
 
-// Seat is the place of a run's one trainer, held from [Run.TakeSeat] until another takes it. It is safe for concurrent
-// use and need not be given back.
+// Seat is the place of a run's one trainer, held from [Run.TakeSeat] until another trainer takes it. It is safe for concurrent use
+// and need not be given back.
 //
 // Invariant: once a seat is taken, no earlier holder takes messages away, publishes weights, moves control, or purges what
 // the new one needs.
@@ -48,16 +48,16 @@ type Seat struct {
 // holder is what a seat's key holds.
 type holder struct {
 	Epoch uint64 `json:"epoch"`
-	// Owner is unique among all that ever took a seat: host, process and a random part.
+	// Owner is unique among all trainers that ever took a seat: host, process and a random part.
 	Owner string    `json:"owner"`
 	Taken time.Time `json:"taken"`
-	// Purged is how far this holder or one before has purged TRAJECTORIES, or is about to.
+	// Purged is how far this holder or an earlier holder has purged TRAJECTORIES, or is about to.
 	Purged *Position `json:"purged,omitempty"`
 }
 
-// TakeSeat makes the caller the run's trainer at once, without waiting for the one before, which is fenced: whatever it
-// does fails with [ErrFenced]. from is the position that the caller goes on from, nil for none: where a trainer has purged,
-// or may still purge, messages after it, TakeSeat fails with [ErrPurged] and fences nobody.
+// TakeSeat makes the caller the run's trainer at once. It does not wait for the trainer before, which is fenced: whatever that
+// trainer does fails with [ErrFenced]. from is the position that the caller goes on from, nil for none: where a trainer has
+// purged messages after the position, or may still purge them, TakeSeat fails with [ErrPurged] and fences nobody.
 func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -75,11 +75,11 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 		if err != nil {
 			return nil, err
 		}
-		if before.Owner == s.owner { // an attempt that was carried out and not answered
+		if before.Owner == s.owner { // an earlier attempt was carried out, and its answer was lost
 			break
 		}
 		if p := before.Purged; p != nil && from != nil && p.of(*from) && p.Sequence > from.Sequence {
-			return nil, fmt.Errorf("take run %s: %w: they are needed from %d on, trainer %s has purged up to %d; go on from its checkpoint, or start a new run",
+			return nil, fmt.Errorf("take run %s: %w: the messages are needed from %d on, trainer %s has purged up to %d; go on from its checkpoint, or start a new run",
 				r.run, ErrPurged, from.Sequence+1, before.Owner, p.Sequence)
 		}
 		s.epoch = max(before.Epoch, fence.Epoch) + 1
@@ -94,8 +94,8 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 	return s, nil
 }
 
-// Renew writes the seat down again after [ErrStreamRecreated] and [ErrStreamTruncated]: the broker may have forgotten who
-// holds it, and what was purged was of sequences that are used again. It fails with [ErrFenced] when the seat is another's.
+// Renew writes the seat again after [ErrStreamRecreated] and [ErrStreamTruncated]: the broker may have lost the holder's name, and
+// the purged sequences are used again. It fails with [ErrFenced] when another trainer holds the seat.
 func (s *Seat) Renew(ctx context.Context) error {
 	if _, err := s.mark(ctx, s.run.names.control, new(Position)); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (s *Seat) Renew(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// settle shuts earlier holders out of WEIGHTS, and removes the consumer of the one before. One that a zombie makes again
-// disturbs nobody, and goes when it is not used.
+// settle shuts earlier holders out of WEIGHTS, and removes the consumer of the holder before. If that trainer still runs and makes
+// its consumer again, the consumer disturbs nobody, and the broker removes it when it is unused.
 func (s *Seat) settle(ctx context.Context) error {
 	if _, err := s.mark(ctx, s.run.names.weights, nil); err != nil {
 		return err
@@ -119,13 +119,13 @@ func (s *Seat) settle(ctx context.Context) error {
 	})
 }
 
-// Run is the run as its trainer works in it: once the seat is another's its calls fail with [ErrFenced].
+// Run is the run as its trainer works in it: its calls fail with [ErrFenced] once another trainer holds the seat.
 func (s *Seat) Run() *Run { return s.run }
 
-// Epoch is one more than that of the holder before; the first is 1.
+// Epoch counts the holders of the seat: 1 is the first.
 func (s *Seat) Epoch() uint64 { return s.epoch }
 
-// Check fails with [ErrFenced] when the seat is another's.
+// Check fails with [ErrFenced] when another trainer holds the seat.
 func (s *Seat) Check(ctx context.Context) error {
 	now, _, err := s.read(ctx, s.run.names.control)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Seat) Check(ctx context.Context) error {
 	return s.overtaken(now)
 }
 
-// Watch returns [ErrFenced] as soon as the seat is another's, and nil when ctx ends.
+// Watch returns [ErrFenced] as soon as another trainer holds the seat, and nil when ctx ends.
 func (s *Seat) Watch(ctx context.Context) error {
 	return s.run.follow(ctx, s.run.names.control, seatKey, func(data []byte, _ uint64) error {
 		var now holder
@@ -145,8 +145,8 @@ func (s *Seat) Watch(ctx context.Context) error {
 	})
 }
 
-// overtaken is an error where now is a later holder. An earlier one is what a replica says that lags behind, or a broker
-// that has forgotten.
+// overtaken is an error where now is a later holder. A replica that lags behind, or a broker that came back with an older store,
+// names an earlier holder, which is no error.
 func (s *Seat) overtaken(now holder) error {
 	if now.Epoch < s.epoch || now.Owner == s.owner {
 		return nil
@@ -155,7 +155,7 @@ func (s *Seat) overtaken(now holder) error {
 		ErrFenced, s.run.run, now.Owner, now.Taken.Format(time.RFC3339), now.Epoch, s.owner, s.epoch)
 }
 
-// read is who a bucket says has the seat; the zero holder is nobody.
+// read is the holder of the seat as a bucket names it; the zero holder is nobody.
 func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision uint64, err error) {
 	e, err := s.run.entry(ctx, bucket, seatKey)
 	if err != nil || e.value == nil {
@@ -167,7 +167,7 @@ func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision ui
 	return now, e.revision, nil
 }
 
-// write puts this holder in the place of revision and returns its own; 0 where another came before.
+// write writes this holder over a revision and returns the new revision; 0 where the bucket has a newer revision.
 func (s *Seat) write(ctx context.Context, bucket string, purged *Position, revision uint64) (uint64, error) {
 	data, err := json.Marshal(holder{Epoch: s.epoch, Owner: s.owner, Taken: s.taken, Purged: purged})
 	if err != nil {
@@ -176,8 +176,8 @@ func (s *Seat) write(ctx context.Context, bucket string, purged *Position, revis
 	return s.run.set(ctx, bucket, seatKey, data, at(revision))
 }
 
-// mark writes this holder into a bucket anew and returns the revision. purge, where it is not nil, is how far it will
-// purge; the zero position takes back what was said before.
+// mark writes this holder into a bucket again and returns the revision. purge, where it is not nil, is how far the holder will
+// purge; the zero position takes back an earlier announcement.
 func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64, error) {
 	for {
 		now, revision, err := s.read(ctx, bucket)
@@ -199,8 +199,8 @@ func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64
 	}
 }
 
-// set writes a key in the place of its revision, on the condition that the seat is still this holder's. It returns 0 where
-// another came before: read the key again.
+// set writes a key over a revision, on the condition that this holder still has the seat. It returns 0 where the key has a newer
+// revision: read the key again.
 func (s *Seat) set(ctx context.Context, bucket, key string, value []byte, revision uint64) (uint64, error) {
 	mine, err := s.mark(ctx, bucket, nil)
 	if err != nil {
@@ -209,7 +209,7 @@ func (s *Seat) set(ctx context.Context, bucket, key string, value []byte, revisi
 	return s.run.set(ctx, bucket, key, value, at(revision), jetstream.WithExpectLastSequence(mine))
 }
 
-// readerOf names the consumer of an epoch; 0 is that of readers without a seat.
+// readerOf names the consumer of an epoch; epoch 0 is that of readers without a seat.
 func readerOf(epoch uint64) string {
 	if epoch == 0 {
 		return "trainer"
@@ -217,7 +217,7 @@ func readerOf(epoch uint64) string {
 	return "trainer-" + strconv.FormatUint(epoch, 10)
 }
 
-// of says whether two positions are of the same stream.
+// of is whether two positions are of the same stream.
 func (p Position) of(other Position) bool {
 	return p.Stream == other.Stream && p.Created.Equal(other.Created)
 }

@@ -45,7 +45,7 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail st
 		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
 	}
 	if len(replies) == 0 {
-		return nil // finished before
+		return nil // finished already
 	}
 	var message any = d.Trajectory
 	if d.Trajectory == nil {
@@ -58,8 +58,8 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail st
 	return f.move(ctx, d, reason, detail, data, replies...)
 }
 
-// RejectCarried keeps in REJECTED a trajectory that stood at a sequence, was acked and may be purged: one that a checkpoint
-// has carried since. It is idempotent.
+// RejectCarried stores in REJECTED a trajectory that a checkpoint has carried since it was acked: the stream may have purged it. It
+// is idempotent.
 func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason Reason, detail string) error {
 	data, err := schemas.Marshal(t)
 	if err != nil {
@@ -70,10 +70,9 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 	return f.run.reject(ctx, from, reason, detail, data)
 }
 
-// Ack says that messages are done: their effect is in a checkpoint. It returns when the broker has confirmed
-// it, or has forgotten in a crash that it ever sent them: it will send those again, and this feed will not return
-// them. Sequences acked before are passed over; one that was never returned is an
-// [ErrNotInFlight], and the others are then acked none the less.
+// Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash
+// the record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were
+// acked before are ignored. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	replies, highest, unknown := f.book.lookup(sequences)
 	if err := f.acknowledge(ctx, "+ACK", replies, highest); err != nil {
@@ -89,7 +88,7 @@ func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	return nil
 }
 
-// forget drops from memory what the broker itself knows to be finished. A failure leaves it for the next time.
+// forget drops from memory the sequences up to the broker's own ack floor. Where that fails, the next Ack tries again.
 func (f *Feed) forget(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -101,12 +100,11 @@ func (f *Feed) forget(ctx context.Context) {
 	f.book.raise(c.CachedInfo().AckFloor.Stream)
 }
 
-// acknowledge sends one body to every reply subject, lowest sequence first, and waits for the broker to confirm
-// the last: it handles the acknowledgements of a connection in order. A reconnection in between starts over.
+// acknowledge sends one body to every reply subject, lowest sequence first, and waits for the broker to confirm the last: it
+// handles the acknowledgements of a connection in order. After a reconnection in between it begins again.
 //
-// A broker that was killed may have forgotten that it sent the last ones, and then passes over their
-// acknowledgement without an answer. It will send them again, and the book, which has them as finished, acks
-// them then: so that is success too.
+// A broker that was killed may have lost the record that it sent the last messages. It then ignores their acknowledgement, without
+// an answer, and will send the messages again; the feed, whose book has them as finished, acks them then. So that is success too.
 func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, highest uint64) error {
 	replies = sent(replies)
 	if len(replies) == 0 {
@@ -125,7 +123,7 @@ func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, h
 			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
 			switch {
 			case errors.Is(lookup, jetstream.ErrConsumerNotFound):
-				// Its next subscription makes it again, unless it went with the seat.
+				// The next subscription makes the consumer again, unless another trainer has taken the seat.
 				return f.run.held(ctx)
 			case lookup == nil && c.CachedInfo().Delivered.Stream < highest:
 				return nil

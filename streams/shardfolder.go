@@ -18,10 +18,10 @@ import (
 // folderShards keeps shards as files named by their hash, in a folder that every reader of the run shares.
 type folderShards struct{ dir string }
 
-// tmpPrefix begins the names of files being written.
+// tmpPrefix begins the names of files that are being written.
 const tmpPrefix = "tmp-"
 
-// path refuses what is not a hash: the name comes from a manifest, and must not lead out of the folder.
+// path is the file of a shard. It refuses a name that is no hash: names come from a manifest, and must not lead out of the folder.
 func (f folderShards) path(hash string) (string, error) {
 	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
 		return "", fmt.Errorf("%w: %.80q is no hash", ErrCorruptShard, hash)
@@ -61,7 +61,7 @@ func (f folderShards) put(_ context.Context, hash string, data []byte) (err erro
 	return syncFolder(f.dir)
 }
 
-// syncFolder makes a rename in dir last.
+// syncFolder makes a rename in dir durable.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -19,24 +19,24 @@ import (
 )
 
 var (
-	// ErrCorruptShard says that bytes are not those that their name, a hash, says.
+	// ErrCorruptShard is returned when the bytes of a shard do not have the hash that names the shard.
 	ErrCorruptShard = errors.New("corrupt shard")
-	// ErrNoShard says that no bytes of that hash are stored; the version that named them is no longer kept.
+	// ErrNoShard is returned when no shard of that hash is stored; the version that named it is no longer kept.
 	ErrNoShard = errors.New("no such shard")
-	// ErrShardsFull says that the broker keeps as many bytes of weights as it may.
+	// ErrShardsFull is returned when the broker keeps as many bytes of weights as it may.
 	ErrShardsFull = errors.New("no room for shards")
 )
 
-// shardStore keeps runs of bytes under their hash. Its calls may be made again.
+// shardStore keeps shards under their hashes. Each call is idempotent.
 type shardStore interface {
 	// put stores data unless it is there.
 	put(ctx context.Context, hash string, data []byte) error
 	// get fails with ErrNoShard. It does not verify.
 	get(ctx context.Context, shard schemas.Shard) ([]byte, error)
-	// list says which shards are stored, and since when.
+	// list is the stored shards by hash, with the time since which each is stored.
 	list(ctx context.Context) (map[string]time.Time, error)
 	remove(ctx context.Context, hash string) error
-	// sweep removes what publishers that died in the middle of a put left behind, once it is older than age.
+	// sweep removes what publishers left that died in the middle of a put, once it is older than age.
 	sweep(ctx context.Context, age time.Duration) error
 }
 
@@ -64,15 +64,14 @@ const (
 	objectRoom  = 4096
 )
 
-// maxShortReads is how often an object may end before its size, as it does on a replica that lags, before it counts as
-// damaged.
+// maxShortReads is how often an object may be read short of its size, as on a replica that lags behind, before it counts as damaged.
 const maxShortReads = 3
 
 // objectShards keeps shards in the broker.
 type objectShards struct{ run *Run }
 
-// transfer makes attempts whose time grows with the size: the slowest broker measured moved 77 MB/s to each of
-// four readers.
+// transfer makes attempts whose bound on time grows with the size: the slowest broker measured moved 77 MB/s to each of four
+// readers.
 func (o objectShards) transfer(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
 	limit := 30*time.Second + time.Duration(size)*time.Second/(8<<20)
 	bucket := o.run.names.shards
@@ -99,15 +98,15 @@ func (o objectShards) put(ctx context.Context, hash string, data []byte) error {
 		meta := jetstream.ObjectMeta{Name: hash, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
 		_, err := store.Put(ctx, meta, bytes.NewReader(data))
 		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
-			// As text: it would be tried again, and nothing makes room but a publish that succeeds.
+			// The error as text, since its type would have the call tried again: only a publish that succeeds makes room.
 			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", ErrShardsFull, err.Error())
 		}
 		return err
 	})
 }
 
-// get reads on where it was when the broker goes away meanwhile or is slow: only bytes that the broker says are not there
-// make a shard corrupt.
+// get reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers
+// that bytes of it are not there.
 func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte, err error) {
 	nuid, next := "", uint64(1)
 	for short := 0; ; {
@@ -118,7 +117,7 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte
 		if info.Size != uint64(shard.Size) {
 			return nil, fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
 		}
-		if info.NUID != nuid { // the first look, or it was put anew
+		if info.NUID != nuid { // the first look, or the object was put again
 			nuid, next, data = info.NUID, 1, make([]byte, 0, shard.Size)
 		}
 		for more := true; more && int64(len(data)) < shard.Size; {
@@ -149,22 +148,22 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte
 // shardsInFlight bounds, in bytes, what the readers of one process have asked for and not received, together.
 const shardsInFlight = 64 << 20
 
-// readWindow is one reader's part of it.
+// readWindow is one reader's part of shardsInFlight.
 func readWindow() window {
 	return window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
 }
 
-// chunks begins the subjects of what an object is made of; its NUID follows.
+// chunks begins the subjects of the chunks of an object; its NUID follows.
 func (o objectShards) chunks() string { return "$O." + o.run.names.shards + ".C." }
 
-// metas begins the subjects of what is said of objects; the encoded name follows.
+// metas begins the subjects of the descriptions of objects; the encoded name follows.
 func (o objectShards) metas() string { return "$O." + o.run.names.shards + ".M." }
 
 func (o objectShards) meta(hash string) string {
 	return o.metas() + base64.URLEncoding.EncodeToString([]byte(hash))
 }
 
-// info is what is said of an object; ErrNoShard if it is not there.
+// info is the description of an object; ErrNoShard if the object is not there.
 func (o objectShards) info(ctx context.Context, hash string) (info jetstream.ObjectInfo, err error) {
 	found := false
 	_, _, err = o.run.readOn(ctx, o.stream(), o.meta(hash), 1, window{Messages: 1, Bytes: objectChunk}, func(m storedMessage) error {
@@ -180,7 +179,7 @@ func (o objectShards) info(ctx context.Context, hash string) (info jetstream.Obj
 	return info, nil
 }
 
-// objects are those that are whole.
+// objects are the whole objects of the store.
 func (o objectShards) objects(ctx context.Context) (objects []jetstream.ObjectInfo, err error) {
 	for next, more := uint64(1), true; more; {
 		next, more, err = o.run.readOn(ctx, o.stream(), o.metas()+">", next, window{Messages: 1 << 10, Bytes: 4 << 20}, func(m storedMessage) error {
@@ -227,12 +226,12 @@ func (o objectShards) remove(ctx context.Context, hash string) error {
 	})
 }
 
-// stream is that which the object store keeps its objects in.
+// stream is the stream in which the object store keeps its objects.
 func (o objectShards) stream() string { return "OBJ_" + o.run.names.shards }
 
 func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
 	return o.transfer(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
-		// The chunks first: an object that is finished after that is in the list, and its chunks are no orphans.
+		// The chunks are read first: an object that is finished after that is in the list of objects, so its chunks are no orphans.
 		chunks := o.chunks()
 		stream, err := o.run.js.Stream(ctx, o.stream())
 		if err != nil {

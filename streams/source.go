@@ -19,7 +19,7 @@ import (
 type TicketOptions struct {
 	// MaxLeases bounds the leases that are open at once; Take waits beyond it. 0 is no bound.
 	MaxLeases int
-	// Producer names who takes; it signs the markers that close a poisoned or unreadable ticket's sample. ""
+	// Producer is the name of the taker, which the markers carry that close the sample of a poisoned or unreadable ticket. ""
 	// is "tickets".
 	Producer string
 }
@@ -31,8 +31,8 @@ type TicketSource struct {
 	slots    chan struct{} // nil without a bound
 	log      *slog.Logger
 
-	// life ends with the source; what runs for it runs on its behalf.
-	life   context.Context //nolint:containedctx // handed to what it starts later
+	// life ends with the source. The goroutines of the source run under it.
+	life   context.Context //nolint:containedctx // of the goroutines that the source starts later
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
@@ -45,34 +45,34 @@ type TicketSource struct {
 	known  identity
 }
 
-// identity is what the source knows of the stream that it takes tickets from.
+// identity is what the source last read of the stream that it takes tickets from.
 type identity struct {
 	created time.Time
 	lease   time.Duration
-	// The broker was asked for it at a time, over a connection that had been made anew so often.
+	// at is when the broker was asked, and reconnects how often the connection had been made again by then.
 	at         time.Time
 	reconnects uint64
 }
 
-// identityAge bounds how long a source goes without asking the broker whether its stream is the same, and how long a
-// lease is there. After a reconnection, or a request that failed, it asks at once.
+// identityAge bounds how long a source uses what it read of its stream, and of the length of a lease, before it asks the broker
+// again. After a reconnection, or a request that failed, it asks at once.
 const identityAge = 30 * time.Second
 
-// taken is a message fresh from the broker, and when the stream that it came from was created.
+// taken is a message from the broker, and when the stream that it came from was created.
 type taken struct {
 	msg     jetstream.Msg
 	at      time.Time
 	created time.Time
 }
 
-// How long one request for a ticket stands at the broker, and how often the broker says that it still does.
+// How long one request for a ticket waits at the broker, and how often the broker confirms that it still waits.
 const (
 	pullExpiry    = 5 * time.Second
 	pullHeartbeat = time.Second
 )
 
-// Tickets returns a source of leases. ctx is its life: when it ends, leases are no longer kept alive and are
-// lost, so end it only when the open ones are ended.
+// Tickets returns a source of leases. ctx is its life: when ctx ends, open leases are no longer renewed and are lost, so end them
+// before.
 func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource, error) {
 	if options.Producer == "" {
 		options.Producer = "tickets"
@@ -103,14 +103,14 @@ func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource
 	return s, nil
 }
 
-// Close ends the source; leases that are open are lost. It returns when nothing of it runs any more.
+// Close ends the source; open leases are lost. It returns when every goroutine of the source has ended.
 func (s *TicketSource) Close() {
 	s.cancel()
 	s.tasks.Wait()
 }
 
-// Take waits for a ticket and leases it. Tickets that cannot be read, and those handed out too often, go to
-// REJECTED and their sample is closed; Take goes on to the next. It fails when ctx or the source ends.
+// Take waits for a ticket and leases it. A ticket that cannot be read, or was delivered too often, goes to REJECTED, its sample is
+// closed, and Take goes on to the next ticket. It fails when ctx or the source ends.
 func (s *TicketSource) Take(ctx context.Context) (*Lease, error) {
 	if s.slots != nil {
 		select {
@@ -155,7 +155,7 @@ func (s *TicketSource) identify(ctx context.Context) (jetstream.Consumer, identi
 	return consumer, now, nil
 }
 
-// current is the identity of the stream, asked for again where it may have changed.
+// current is the identity of the stream, read again where it may have changed.
 func (s *TicketSource) current(ctx context.Context) (identity, error) {
 	s.mu.Lock()
 	known := s.known
@@ -167,15 +167,15 @@ func (s *TicketSource) current(ctx context.Context) (identity, error) {
 	return known, err
 }
 
-// doubt has the identity asked for again before it is used.
+// doubt makes the next use of the identity read it again.
 func (s *TicketSource) doubt() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known.at = time.Time{}
 }
 
-// same fails with [ErrStreamRecreated] where the tickets' stream is no longer the one created then. In another stream
-// the reply subject of a ticket is that of another ticket: a word on the one would end the other.
+// same fails with [ErrStreamRecreated] where the tickets' stream was not created at that time. In another stream the reply subject
+// of a ticket belongs to another ticket: an acknowledgement of the old ticket would end the other.
 func (s *TicketSource) same(ctx context.Context, created time.Time) error {
 	now, err := s.current(ctx)
 	if err == nil && !now.created.Equal(created) {
@@ -184,7 +184,7 @@ func (s *TicketSource) same(ctx context.Context, created time.Time) error {
 	return err
 }
 
-// length is how long a lease lasts from when the broker hears of it.
+// length is how long a lease lasts from when the broker receives its renewal.
 func (s *TicketSource) length() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 			return nil, err
 		}
 		l, err := s.admit(ctx, t)
-		if err != nil { // as when ctx has ended: the next taker need not wait until its lease has lapsed
+		if err != nil { // as when ctx has ended: the next taker need not wait until this lease lapses
 			s.putBack(t)
 		}
 		if err != nil || l != nil {
@@ -207,8 +207,8 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// enter counts a taker in, and leave one out that goes without a ticket. One that gets a ticket is counted out by
-// hand, so that the pump never asks for a ticket on its behalf again.
+// enter counts a waiting taker. leave takes off a taker that gives up; deliver takes off a taker that gets a ticket, so that the
+// pump never asks for a second ticket for it.
 func (s *TicketSource) enter() {
 	s.count(1)
 	select {
@@ -254,8 +254,8 @@ func (s *TicketSource) next(ctx context.Context) (taken, error) {
 	}
 }
 
-// pump asks the broker for one ticket at a time, and only while somebody waits for one: a ticket that sits in
-// a buffer is a lease that runs for nobody.
+// pump asks the broker for one ticket at a time, and only while a taker waits: a ticket in a buffer is a lease that runs for
+// nobody.
 func (s *TicketSource) pump(consumer jetstream.Consumer) {
 	for {
 		select {
@@ -265,14 +265,14 @@ func (s *TicketSource) pump(consumer jetstream.Consumer) {
 		}
 		for s.wanted() && s.life.Err() == nil {
 			if t, ok := s.pull(consumer); ok {
-				s.hand(t)
+				s.deliver(t)
 			}
 		}
 	}
 }
 
-// hand gives a ticket to whoever waits, or back to the broker when nobody does any more.
-func (s *TicketSource) hand(t taken) {
+// deliver gives a ticket to a waiting taker, or back to the broker where no taker waits any more.
+func (s *TicketSource) deliver(t taken) {
 	for s.wanted() {
 		select {
 		case s.ready <- t:
@@ -287,7 +287,7 @@ func (s *TicketSource) hand(t taken) {
 	s.putBack(t)
 }
 
-// putBack gives back a ticket that nobody waits for any more, as one that was not worked on.
+// putBack gives a ticket back to the broker without counting the delivery: nobody worked on it.
 func (s *TicketSource) putBack(t taken) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
@@ -362,7 +362,7 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 	return l, nil
 }
 
-// judge reads a ticket and says what is wrong with it.
+// judge decodes a ticket and returns what is wrong with it.
 func (s *TicketSource) judge(msg jetstream.Msg, ticket *schemas.Ticket) (Reason, error) {
 	if err := schemas.Unmarshal(msg.Data(), ticket); err != nil {
 		return decodeReason(err), err
@@ -390,8 +390,8 @@ func decodeReason(err error) Reason {
 	return ReasonMalformed
 }
 
-// refuse moves a ticket to REJECTED and closes its sample, so that nobody waits for it. The subject says which
-// sample it is, even where the ticket cannot be read.
+// refuse moves a ticket to REJECTED and closes its sample, so that the trainer does not wait for it. The subject names the sample,
+// even where the ticket cannot be read.
 func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason Reason, detail string) error {
 	if err := s.run.reject(ctx, from, reason, detail, t.msg.Data()); err != nil {
 		return err
@@ -412,9 +412,9 @@ func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason 
 	return err
 }
 
-// end sends the last word on a ticket and waits until the broker has confirmed it. A broker that was killed may
-// have forgotten that it handed the ticket out, and then passes over a word on it without an answer, until it
-// hands it out again: so a ticket that is done is removed where no answer comes.
+// end acknowledges a ticket for good and waits until the broker has confirmed it. A broker that was killed may have lost the record
+// that it delivered the ticket. It then ignores the acknowledgement, without an answer, and will deliver the ticket again: so a
+// ticket that is done is removed from the stream where no answer comes.
 func (s *TicketSource) end(ctx context.Context, reply string, sequence uint64, created time.Time, body string) error {
 	name := s.run.names.tickets
 	return s.run.call(ctx, "end a ticket", name, func(ctx context.Context) error {

@@ -20,13 +20,13 @@ type Topology struct {
 	MaxTickets int `koanf:"max_tickets"`
 	// MaxTrajectories bounds the messages in TRAJECTORIES and MaxTrajectoryBytes their bytes, together; Publish
 	// waits beyond either. A trajectory that goes in parts is one message a part. The broker sets these bytes
-	// aside when the run is opened, and refuses to open it without.
+	// aside when the run is opened, and refuses to open the run where it lacks the space.
 	MaxTrajectories    int   `koanf:"max_trajectories"`
 	MaxTrajectoryBytes int64 `koanf:"max_trajectory_bytes"`
-	// Lease is how long a ticket stays with a producer that is not heard from.
+	// Lease is how long a ticket stays with a producer that does not renew its lease.
 	Lease time.Duration `koanf:"lease"`
-	// MaxDeliver is how often a ticket is handed out before it is rejected as poisoned and its sample closed. Times that it
-	// came back unworked, from a producer that drains or where no engine served it, are not counted.
+	// MaxDeliver is how often a ticket is delivered before it is rejected as poisoned and its sample closed. A delivery that
+	// ended without work, at a producer that drains or where no engine served the ticket, is not counted.
 	MaxDeliver int `koanf:"max_deliver"`
 	// DedupeWindow is how long a message id is remembered.
 	DedupeWindow time.Duration `koanf:"dedupe_window"`
@@ -36,9 +36,9 @@ type Topology struct {
 	RejectedMaxBytes int64         `koanf:"rejected_max_bytes"`
 	EventsMaxAge     time.Duration `koanf:"events_max_age"`
 	EventsMaxBytes   int64         `koanf:"events_max_bytes"`
-	// ShardsMaxBytes bounds the weights' bytes that the broker keeps, and sets aside: room for weights_keep versions, one more,
-	// and what deltas stand on. 0 leaves it to the broker's whole store (max_store_bytes). A version that does not fit ends the
-	// trainer, with an error that names this key.
+	// ShardsMaxBytes bounds the bytes of weights that the broker keeps, and sets aside: room for weights_keep versions, one more
+	// version, and the bases of deltas. 0 leaves the bound to the broker's whole store (max_store_bytes). A version that does not
+	// fit ends the trainer, with an error that names this key.
 	ShardsMaxBytes int64 `koanf:"shards_max_bytes"`
 	// WeightsKeep is how many policy versions keep their manifest and shards.
 	WeightsKeep int `koanf:"weights_keep"`
@@ -72,7 +72,7 @@ func (t Topology) Validate() error {
 		check.Positive("max_trajectory_bytes", t.MaxTrajectoryBytes),
 		check.Positive("max_deliver", t.MaxDeliver),
 		check.Positive("rejected_max_bytes", t.RejectedMaxBytes),
-		check.NotNegative("events_max_bytes", t.EventsMaxBytes), // 0 is what a topology written down before there was a bound says
+		check.NotNegative("events_max_bytes", t.EventsMaxBytes), // a topology that was stored before there was a bound has 0
 		check.NotNegative("shards_max_bytes", t.ShardsMaxBytes),
 		check.Positive("weights_keep", t.WeightsKeep),
 		check.AtLeast("lease", t.Lease, 100*time.Millisecond),
@@ -83,7 +83,7 @@ func (t Topology) Validate() error {
 	)
 }
 
-// maxEvent bounds an event as it is stored, in bytes. The largest of ours, a step with its measures, has some ten thousand.
+// maxEvent bounds an event as it is stored, in bytes. The largest event, a step with its measures, has some ten thousand.
 const maxEvent = 256 << 10
 
 // topologyKey is where the topology stands in the metadata of TICKETS, so that Attach knows it.
@@ -113,7 +113,7 @@ func (t Topology) streams(n names) []jetstream.StreamConfig {
 	tickets.Retention = jetstream.WorkQueuePolicy
 	tickets.Discard = jetstream.DiscardNew
 	tickets.MaxMsgs = int64(t.MaxTickets)
-	// One message a ticket: what is outstanding cannot be issued again, whatever the dedupe window forgot.
+	// One message for each ticket: an outstanding ticket cannot be issued again, also after the dedupe window.
 	tickets.MaxMsgsPerSubject = 1
 	tickets.DiscardNewPerSubject = true
 	tickets.Duplicates = t.DedupeWindow
@@ -123,7 +123,7 @@ func (t Topology) streams(n names) []jetstream.StreamConfig {
 	trajectories.Name = n.trajectories
 	trajectories.Description = "trajectories of run " + n.run
 	trajectories.Subjects = []string{n.trajectorySubjects()}
-	// Limits and not a work queue: it can be read again from a position, and forgets no message id at a restart.
+	// Limits and not a work queue: the stream can be read again from a position, and forgets no message id at a restart.
 	trajectories.Retention = jetstream.LimitsPolicy
 	trajectories.Discard = jetstream.DiscardNew
 	trajectories.MaxMsgs = int64(t.MaxTrajectories)
@@ -162,17 +162,17 @@ func (t Topology) producers() jetstream.ConsumerConfig {
 		Description: "producers taking tickets",
 		AckPolicy:   jetstream.AckExplicitPolicy,
 		AckWait:     t.Lease,
-		// Unbounded at the broker: a ticket at its bound would stay in the stream, seen by nobody. The source
-		// that takes it one time too many rejects it instead.
+		// Unbounded at the broker: a ticket at the broker's bound would stay in the stream, delivered to nobody. The source that
+		// takes a ticket one time too many rejects it instead.
 		MaxDeliver:    -1,
 		MaxAckPending: t.MaxTickets,
 		MaxWaiting:    1 << 14,
 	}
 }
 
-// Open creates what the run lacks on the broker, brings its limits to those of the topology, and returns a
-// handle on it. It is idempotent. It fails with [ErrIncompatible], naming the field, where something of that
-// name exists that this build did not make so.
+// Open creates what the run lacks on the broker, changes its limits to those of the topology, and returns a handle on the run. It is
+// idempotent. It fails with [ErrIncompatible], naming the field, where a stream of that name exists that this build would make
+// otherwise.
 func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, error) {
 	if err := topology.Validate(); err != nil {
 		return nil, fmt.Errorf("configure topology: %w", err)
@@ -254,9 +254,9 @@ func (r *Run) openRest(ctx context.Context) error {
 	})
 }
 
-// openBucket makes a bucket, or changes one that is otherwise. What is as it should be is left alone: the server writes the
-// description of a stream, or of a consumer, and its checksum one after the other, and one that was killed between the two passes
-// it over at every later start.
+// openBucket makes a bucket, or changes a bucket with another configuration. A bucket that is as it should be is not written again:
+// the server writes the description of a stream, or of a consumer, and its checksum one after the other, and a server that was
+// killed between the two ignores the stream at every later start.
 func (r *Run) openBucket(ctx context.Context, want jetstream.KeyValueConfig) error {
 	return r.call(ctx, "open bucket "+want.Bucket, want.Bucket, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, "KV_"+want.Bucket)
@@ -298,8 +298,8 @@ func (c *Conn) openStream(ctx context.Context, want jetstream.StreamConfig) erro
 	return err
 }
 
-// Attach returns a handle on a run that exists. It fails with [ErrNoRun] if it does not, and with
-// [ErrIncompatible] if it is not as this build needs it.
+// Attach returns a handle on a run that exists. It fails with [ErrNoRun] if the run does not exist, and with [ErrIncompatible] if
+// its streams are not as this build needs them.
 func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	r, err := c.newRun(run, Topology{})
 	if err != nil {
@@ -333,7 +333,7 @@ func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	return r, nil
 }
 
-// compatible names the first field that a limit change cannot bring from have to want.
+// compatible names the first field in which have differs from want and which no change of limits can mend.
 func compatible(have, want jetstream.StreamConfig) error {
 	for _, f := range []struct {
 		name       string

@@ -23,15 +23,15 @@ type WeightsConfig struct {
 	// Dir is a folder that the trainer and all inference consumers share, on one machine or a shared file system. Shards
 	// are then files in it and the broker carries manifests alone. "" keeps them in the broker.
 	Dir string `koanf:"dir"`
-	// BaseEvery is how often whole weights are published; the versions between are deltas against the one before. 1 is
-	// always whole. A late joiner reads up to BaseEvery versions. At most 32.
+	// BaseEvery is how often whole weights are published; the versions between are deltas, each against the version before. 1
+	// publishes every version whole. A consumer that joins late reads up to BaseEvery versions. At most 32.
 	BaseEvery int `koanf:"base_every"`
 }
 
 // DefaultWeightsConfig keeps whole weights in the broker.
 func DefaultWeightsConfig() WeightsConfig { return WeightsConfig{BaseEvery: 1} }
 
-// maxBaseEvery leaves room in the history for the versions kept and what they stand on.
+// maxBaseEvery leaves room in the history for the kept versions and their bases.
 const maxBaseEvery = weightsHistory / 2
 
 // Validate reports every fault of the configuration.
@@ -39,9 +39,9 @@ func (c WeightsConfig) Validate() error {
 	return check.Between("base_every", c.BaseEvery, 1, maxBaseEvery)
 }
 
-// Weights publishes and reads policy versions. It is safe for concurrent use, one publish or load at a time. With
-// deltas it goes on from the version that it published or read last: a reader holds one whole copy of the weights for that,
-// a publisher asks its source for the shards of that version again.
+// Weights publishes and reads policy versions. It is safe for concurrent use, one publish or load at a time. With deltas it goes
+// on from the version that it published or read last: a reader holds a whole copy of that version's weights, a publisher asks its
+// source for that version's shards again.
 type Weights struct {
 	run    *Run
 	config WeightsConfig
@@ -50,12 +50,12 @@ type Weights struct {
 	mu     sync.Mutex
 	held   *schemas.Manifest // the version that the next delta is against; nil if there is none
 	base   ShardSource       // its whole shards
-	own    bool              // base is memory that nobody else writes to
-	length int               // of held's chain: 1 is whole
+	own    bool              // nobody else writes to the memory of base
+	length int               // of the chain of bases that held ends; 1 where held is whole
 	swept  time.Time
 }
 
-// orphanAge is how long a put may be under way before what it left counts as left behind.
+// orphanAge is how long a put may be under way. Older shards that no manifest names count as orphans.
 const orphanAge = 10 * time.Minute
 
 // Weights is a publisher and reader of the run's policy versions.
@@ -74,14 +74,14 @@ func (r *Run) newWeights(config WeightsConfig) *Weights {
 	return w
 }
 
-// Publish makes a policy version visible: first its shards, where they are not stored yet, then the manifest. shards
-// holds the bytes of each whole shard of m by its hash. As configured, deltas are stored instead where they are
-// smaller, and the manifest that readers see says so; m is not changed.
+// Publish makes a policy version visible: first its shards, where they are not stored yet, then the manifest. shards holds the bytes
+// of each whole shard of m by its hash. As configured, deltas are stored instead where they are smaller, and the manifest that
+// readers get names the deltas; m is not changed.
 //
-// Publishing the same weights of a version again succeeds. It stores those whole shards that the store lacks, as it does
-// when the run goes on with another Dir, and changes nothing else. Publish fails with [ErrFenced] if
-// the version is taken by other weights or a newer one is published, and with [ErrCorruptShard] if shards are not m's.
-// Versions that are no longer kept, and shards that none of the kept needs, are removed.
+// Publishing the same weights of a version again succeeds. It stores the whole shards that the store lacks, as when the run goes on
+// with another Dir, and changes nothing else. Publish fails with [ErrFenced] if the version is published with other weights or a
+// newer version is published, and with [ErrCorruptShard] if shards are not those that m names. Versions that are no longer kept,
+// and shards that no kept version needs, are removed.
 //
 // Invariant: a manifest is visible only when all its shards are.
 // Invariant: published versions only rise, whoever publishes.
@@ -99,30 +99,30 @@ func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[s
 		}
 		whole[i] = shards[s.Hash]
 		if w.config.BaseEvery > 1 {
-			whole[i] = slices.Clone(whole[i]) // the base of the next delta, while the caller may write to his
+			whole[i] = slices.Clone(whole[i]) // the base of the next delta, while the caller may write to its own copy
 		}
 	}
 	return w.publish(ctx, &own, func(i int) ([]byte, error) { return whole[i], nil }, true)
 }
 
-// ShardSource is the i-th whole shard of a version, as bytes that nobody changes. It may be called again for the same
-// shard, and for several at once.
+// ShardSource is the i-th whole shard of a version, as bytes that nobody changes. It may be called again for a shard, and for
+// several shards at once.
 type ShardSource func(i int) ([]byte, error)
 
 // shardsAlive bounds how many shards are asked for and not yet stored.
 func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
 
-// PublishFrom is [Weights.Publish] of shards that are read, hashed, stored and let go of one by one, so that a whole copy of
-// their bytes is never held. m has a shard for each, of which the encoding is set, and the size where it is known: with it no
-// more than half of those bytes are ever made into deltas. PublishFrom sets the rest.
+// PublishFrom is [Weights.Publish] of shards that are read, hashed, stored and released one by one, so that a whole copy of their
+// bytes is never held. The caller sets the encoding of each shard of m, and the size where it is known: where all sizes are known,
+// at most half of the bytes are ever made into deltas. PublishFrom sets the rest.
 //
-// With deltas the source is called again when the next version is published, as what the deltas are against. Where it then
-// fails, or gives other bytes, that version is published whole.
+// With deltas the source is called again when the next version is published: its shards are the base of those deltas. Where the
+// source then fails, or gives other bytes, the next version is published whole.
 func (w *Weights) PublishFrom(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
 	return w.publish(ctx, m, source, false)
 }
 
-// publish is PublishFrom; own says that the source's bytes stay as they are.
+// publish is PublishFrom; own is whether the source's bytes stay as they are.
 func (w *Weights) publish(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool) error {
 	if m.Base != schemas.NoBase {
 		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
@@ -140,7 +140,7 @@ func (w *Weights) publish(ctx context.Context, m *schemas.Manifest, source Shard
 	}
 }
 
-// publishOnce reports false when another publisher came between.
+// publishOnce reports false when another publisher has written the manifest in between.
 func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool) (bool, error) {
 	history, latest, revision, err := w.published(ctx)
 	if err != nil {
@@ -178,8 +178,8 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 	return true, nil
 }
 
-// publishAgain stores the whole shards of a version that is published already, of a history that ends with latest. It fails
-// with ErrFenced if the version, or a newer one, is of other weights.
+// publishAgain stores the whole shards of a version that is published already, in a history that ends with latest. It fails with
+// ErrFenced if the version is published with other weights, or a newer version is published.
 func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source ShardSource, history []*schemas.Manifest, latest *schemas.Manifest) error {
 	if err := w.each(ctx, m, source, func(int, []byte) error { return nil }); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source 
 	})
 }
 
-// each reads the shards from their source, a few at a time, notes their names in m, and hands their bytes over.
+// each reads the shards from their source, a few at a time, writes their names into m, and passes their bytes on.
 func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, do func(i int, data []byte) error) error {
 	var group errgroup.Group
 	group.SetLimit(shardsAlive())
@@ -219,13 +219,13 @@ func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSou
 	return w.run.own(m.Run, m.Validate())
 }
 
-// name notes what a whole shard's bytes are.
+// name sets the hash and the size of a whole shard from its bytes.
 func name(s *schemas.Shard, data []byte) {
 	s.Hash, s.Size = hashOf(data), int64(len(data))
 	s.FullHash = s.Hash
 }
 
-// sized is m with hashes and sizes as long as any.
+// sized is m with hashes and sizes that are as long on the wire as any.
 func sized(m *schemas.Manifest) *schemas.Manifest {
 	long := *m
 	long.Shards = slices.Clone(m.Shards)
@@ -236,8 +236,8 @@ func sized(m *schemas.Manifest) *schemas.Manifest {
 	return &long
 }
 
-// published is what the bucket holds, newest first, the newest that can be read, nil without one, and the revision that the next
-// manifest must name. What stands in the newest's place and is no manifest is written over.
+// published is the manifests of the bucket, newest first; the newest that can be read, nil where none can; and the revision that the
+// next manifest must name. A newest value that is no manifest is written over.
 func (w *Weights) published(ctx context.Context) (history []*schemas.Manifest, latest *schemas.Manifest, revision uint64, err error) {
 	if history, err = w.run.manifests(ctx); err != nil {
 		return nil, nil, 0, err
@@ -254,8 +254,8 @@ func (w *Weights) published(ctx context.Context) (history []*schemas.Manifest, l
 	return history, latest, revision, nil
 }
 
-// publishedAs is the manifest under which the weights of m are published already, of a history that ends with latest;
-// ErrFenced if the version, or a newer one, is of others.
+// publishedAs is the manifest under which the weights of m are published already, in a history that ends with latest; ErrFenced if
+// the version is published with other weights, or a newer version is published.
 func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*schemas.Manifest, error) {
 	for _, h := range history {
 		if h.Version == m.Version && sameWeights(h, m) {
@@ -265,8 +265,8 @@ func publishedAs(history []*schemas.Manifest, m, latest *schemas.Manifest) (*sch
 	return nil, fmt.Errorf("%w: version %d is published, and not these weights", ErrFenced, latest.Version)
 }
 
-// setManifest publishes if revision is still the newest. It reports false too for an attempt that was carried out and
-// not answered; the caller then finds its own version.
+// setManifest publishes if revision is still the newest. It also reports false where an earlier attempt was carried out and its
+// answer was lost; the caller then finds its own version.
 func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uint64) (bool, error) {
 	data, err := schemas.Marshal(m)
 	if err != nil {
@@ -281,11 +281,11 @@ func sameWeights(a, b *schemas.Manifest) bool {
 		slices.EqualFunc(a.Shards, b.Shards, func(x, y schemas.Shard) bool { return x.FullHash == y.FullHash })
 }
 
-// errNoDelta ends the making of deltas that together are not much smaller than what they stand for.
+// errNoDelta ends the making of deltas that together are not much smaller than the whole shards.
 var errNoDelta = errors.New("deltas are not worth it")
 
-// deltas are m as deltas against the newest version, with their bytes: nil where this publisher does not go on from that
-// version, the chain is long enough, or whole shards are not twice as large. A few whole shards are held at a time.
+// deltas are m as deltas against the newest version, with their bytes: nil where this publisher does not hold that version, where
+// the chain is long enough, or where the whole shards are not twice as large. A few whole shards are held at a time.
 func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, latest *schemas.Manifest) (*schemas.Manifest, [][]byte) {
 	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
 		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
@@ -332,7 +332,7 @@ func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardS
 		})
 	}
 	err := group.Wait()
-	if err == nil && taken.Load() > whole.Load()/2 { // not worth the longer way of every reader
+	if err == nil && taken.Load() > whole.Load()/2 { // too large to be worth the chain that every reader must follow
 		err = errNoDelta
 	}
 	if err != nil {
@@ -349,12 +349,12 @@ func elementSize(dtype string) int {
 	return 4
 }
 
-// hold goes on from a version.
+// hold makes a version the base of the next delta.
 func (w *Weights) hold(m *schemas.Manifest, whole ShardSource, own bool, length int) {
 	w.held, w.base, w.own, w.length = m, whole, own, length
 }
 
-// heldShard is a whole shard of the version held, as it was then.
+// heldShard is a whole shard of the held version, verified against its hash.
 func (w *Weights) heldShard(i int) ([]byte, error) {
 	data, err := w.base(i)
 	if err != nil {
@@ -366,8 +366,8 @@ func (w *Weights) heldShard(i int) ([]byte, error) {
 	return data, nil
 }
 
-// tidy removes what no kept version needs, and puts back what another publisher's tidying took from under the
-// manifest just set. What it cannot do now the next publish does.
+// tidy removes the shards that no kept version needs, and stores those shards of m again that another publisher's tidy has removed
+// meanwhile. The next publish does what fails here.
 func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSource, history []*schemas.Manifest) {
 	log := w.run.log.With("version", m.Version)
 	present, err := w.store.list(ctx)
@@ -396,8 +396,8 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSourc
 		}
 		w.swept = time.Now()
 	}
-	// An unknown shard may be another publisher's, put and not yet named by its manifest. One that nobody has named for so
-	// long is what a publisher left that died between the two; in a folder, it may be another run's.
+	// A shard that no manifest names may be another publisher's, whose manifest is about to follow. After orphanAge it was left by
+	// a publisher that died between the two; in a folder, it may be another run's.
 	sweep = sweep && w.config.Dir == ""
 	keep, named := needed(history, max(w.run.topology.WeightsKeep, 1)), map[string]bool{}
 	for _, h := range history {

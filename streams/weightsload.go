@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/streams/delta"
 )
 
-// Shard reads the stored bytes of one shard and verifies them: [ErrNoShard] if they are no longer kept,
-// [ErrCorruptShard] if they are not what their name says.
+// Shard reads the stored bytes of one shard and verifies them. It fails with [ErrNoShard] if they are no longer kept, and with
+// [ErrCorruptShard] if they do not have the hash that names them.
 func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
 	data, err := w.store.get(ctx, shard)
 	if err != nil {
@@ -23,15 +23,15 @@ func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error
 }
 
 // Load reads the whole weights of a version: the safetensors bytes of m.Shards in their order, decoded and verified
-// against FullHash. A delta against the version loaded before takes that alone; otherwise the chain is read from its
-// whole base. The bytes are shared with later loads and must not be changed. It fails with [ErrNoShard] or
-// [ErrNoWeights] if the version, or what it stands on, is no longer kept, and with [ErrCorruptShard].
+// against FullHash. Where the version is a delta against the version loaded before, only the delta is read; otherwise the chain is
+// read from its whole base. The bytes are shared with later loads and must not be changed. Load fails with [ErrNoShard] or
+// [ErrNoWeights] if the version, or a base of it, is no longer kept, and with [ErrCorruptShard].
 //
 // Invariant: every loaded byte was verified against the manifest.
 func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// What is held: the version itself, or what it is a delta against.
+	// The held version may be the version itself, or its base.
 	var whole [][]byte
 	if w.held != nil && (w.held.Version == m.Version && sameWeights(w.held, m) || w.held.Version == m.Base) {
 		whole = w.heldWhole()
@@ -60,14 +60,14 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 		held := whole
 		w.hold(m, func(i int) ([]byte, error) { return held[i], nil }, true, len(links))
 		if links[len(links)-1].Base != schemas.NoBase {
-			// The length below is not known; a publisher that loads starts again with a whole base.
+			// The length of the chain below is not known; a publisher that loads begins a new chain.
 			w.length = w.config.BaseEvery
 		}
 	}
 	return slices.Clone(whole), nil
 }
 
-// heldWhole are the whole shards of the version held; nil where their source has them no more.
+// heldWhole are the whole shards of the held version; nil where their source no longer has them.
 func (w *Weights) heldWhole() [][]byte {
 	whole := make([][]byte, len(w.held.Shards))
 	for i := range whole {
@@ -81,8 +81,8 @@ func (w *Weights) heldWhole() [][]byte {
 	return whole
 }
 
-// step reads one version, with the version before it where it is a delta. Shards are read and verified side by side, as
-// many as there are processors: hashing and decoding are most of what a reader waits for.
+// step reads one version, from the whole shards of the version before where it is a delta. As many shards are read and verified at
+// once as there are processors: hashing and decoding take most of the time.
 func (w *Weights) step(ctx context.Context, m *schemas.Manifest, base [][]byte) ([][]byte, error) {
 	whole := make([][]byte, len(m.Shards))
 	group, ctx := errgroup.WithContext(ctx)
@@ -101,7 +101,7 @@ func (w *Weights) step(ctx context.Context, m *schemas.Manifest, base [][]byte) 
 	return whole, group.Wait()
 }
 
-// undo is the whole shard of a delta, verified.
+// undo is the whole shard that a delta stands for, verified.
 func undo(s schemas.Shard, base, stored []byte) ([]byte, error) {
 	data, err := delta.Decode(base, stored)
 	if err != nil {
