@@ -1,11 +1,10 @@
 package trainer
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"time"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/admission"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -110,44 +109,41 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var f faults
-	f.section("", c.Config.Validate())
-	f.positive("group_size", int64(c.GroupSize))
-	f.positive("min_group", int64(c.MinGroup))
-	f.check("min_group", c.MinGroup <= c.GroupSize, fmt.Sprintf("%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize))
-	facts := c.Advantage.Facts()
+	facts, r := c.Advantage.Facts(), c.Selection.Resample
 	least, learns := max(1, facts.LeastGroup), max(1, facts.LearnsFrom)
-	f.check("min_group", least == 1 || c.MinGroup >= least, fmt.Sprintf("%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least))
-	f.check("group_size", c.GroupSize < 1 || c.GroupSize >= learns || c.Loss.Facts().NoAdvantages,
-		fmt.Sprintf("%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt",
-			c.GroupSize, c.Advantage.Name, learns))
-	if r := c.Selection.Resample; r.By != selection.ResampleOff && r.Take >= 1 { // less is the section's own fault
-		f.check("selection.resample.take", r.Take >= least && r.Take <= c.GroupSize,
-			fmt.Sprintf("%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize))
-	}
-	f.notNegative("max_dropped_groups", int64(c.MaxDroppedGroups))
-	f.notNegative("max_attempts", int64(c.MaxAttempts))
-	f.check("group_timeout", c.GroupTimeout >= 0, fmt.Sprintf("%s: must not be negative", c.GroupTimeout))
-	f.notNegative("eta", int64(c.Eta))
-	f.check("depth", c.Depth >= admission.FollowEta && c.Depth <= c.Eta, fmt.Sprintf("%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta))
-	if c.Eta >= 0 && c.Depth >= admission.FollowEta && c.Depth <= c.Eta { // else there is no depth to compare with
-		pace := c.limits(c.Eta, c.Depth).Pace()
-		f.check("hold", c.Hold >= 0 && c.Hold <= pace, fmt.Sprintf("%d: must be between 0 and the depth (%d)", c.Hold, pace))
-	}
-	f.check("hold", c.Hold == 0 || c.Selection.Accumulate.Rows == 0, fmt.Sprintf("%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold))
-	f.notNegative("max_concurrent_groups", int64(c.MaxConcurrentGroups))
-	f.check("sampling.temperature", c.Sampling.Temperature > 0 && !math.IsInf(float64(c.Sampling.Temperature), 0),
-		fmt.Sprintf("%g: must be positive: what is drawn greedily cannot be trained on", c.Sampling.Temperature))
-	f.notNegative("sampling.max_tokens", int64(c.Sampling.MaxTokens))
-	f.notNegative("limits.max_turns", int64(c.Limits.MaxTurns))
-	f.positive("limits.max_tokens", int64(c.Limits.MaxTokens))
-	f.notNegative("limits.max_segments", int64(c.Limits.MaxSegments))
-	f.check("limits.max_reward", c.Limits.MaxReward >= 0 && finite(c.Limits.MaxReward), fmt.Sprintf("%g: must not be negative, and finite", c.Limits.MaxReward))
-	f.check("limits.timeout", c.Limits.Timeout >= 0, fmt.Sprintf("%s: must not be negative", c.Limits.Timeout))
-	f.section("checkpoint", c.Checkpoint.Validate())
-	f.check("publish.dtype", c.Publish.DType == "float32" || c.Publish.DType == "bfloat16", fmt.Sprintf("%q: must be float32 or bfloat16", c.Publish.DType))
-	f.positive("publish.shard_bytes", c.Publish.ShardBytes)
-	return errors.Join(f...)
+	depth := c.Depth >= admission.FollowEta && c.Depth <= c.Eta // else there is no depth to compare with
+	pace := c.limits(c.Eta, c.Depth).Pace()
+	return check.All(
+		c.Config.Validate(),
+		check.Positive("group_size", c.GroupSize),
+		check.Positive("min_group", c.MinGroup),
+		check.That(c.MinGroup <= c.GroupSize, "min_group", "%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize),
+		check.That(least == 1 || c.MinGroup >= least, "min_group", "%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least),
+		check.That(c.GroupSize < 1 || c.GroupSize >= learns || c.Loss.Facts().NoAdvantages, "group_size",
+			"%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt", c.GroupSize, c.Advantage.Name, learns),
+		check.That(r.By == selection.ResampleOff || r.Take < 1 || r.Take >= least && r.Take <= c.GroupSize, "selection.resample.take",
+			"%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize),
+		check.NotNegative("max_dropped_groups", c.MaxDroppedGroups),
+		check.NotNegative("max_attempts", c.MaxAttempts),
+		check.NotNegative("group_timeout", c.GroupTimeout),
+		check.NotNegative("eta", c.Eta),
+		check.That(depth, "depth", "%d: must be -1, or between 0 and eta (%d)", c.Depth, c.Eta),
+		check.That(c.Eta < 0 || !depth || c.Hold >= 0 && c.Hold <= pace, "hold", "%d: must be between 0 and the depth (%d)", c.Hold, pace),
+		check.That(c.Hold == 0 || c.Selection.Accumulate.Rows == 0, "hold",
+			"%d: counts batches of groups: set selection.accumulate.rows to 0", c.Hold),
+		check.NotNegative("max_concurrent_groups", c.MaxConcurrentGroups),
+		check.That(c.Sampling.Temperature > 0 && !math.IsInf(float64(c.Sampling.Temperature), 0), "sampling.temperature",
+			"%v: must be positive: what is drawn greedily cannot be trained on", c.Sampling.Temperature),
+		check.NotNegative("sampling.max_tokens", c.Sampling.MaxTokens),
+		check.NotNegative("limits.max_turns", c.Limits.MaxTurns),
+		check.Positive("limits.max_tokens", c.Limits.MaxTokens),
+		check.NotNegative("limits.max_segments", c.Limits.MaxSegments),
+		check.NotNegative("limits.max_reward", c.Limits.MaxReward),
+		check.NotNegative("limits.timeout", c.Limits.Timeout),
+		check.Section("checkpoint", c.Checkpoint.Validate()),
+		check.OneOf("publish.dtype", c.Publish.DType, "float32", "bfloat16"),
+		check.Positive("publish.shard_bytes", c.Publish.ShardBytes),
+	)
 }
 
 // hold at a step: the last batches of a run have no others behind them.

@@ -26,11 +26,11 @@ func TestValidateReportsEveryFaultByItsKey(t *testing.T) {
 	err := c.Validate()
 	for _, want := range []string{
 		"steps: 0", "batch_groups: 0", "min_group: 3: must not exceed group_size (2)", "eta: -1", "depth: -2",
-		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: ""`,
+		"epochs: 0", "minibatches: 0", "micro_tokens: 0", `proximal: unknown ""`,
 		"optimizer.learning_rate: 0", "optimizer.schedule", "optimizer.warmup_steps", "optimizer.final_ratio",
 		"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon", "optimizer.weight_decay", "optimizer.clip_norm",
 		`advantage.name: unknown "grppo": did you mean "grpo"?`, `loss.name: unknown "ppp": did you mean "ppo"?`,
-		`critic.network: "two"`, `critic.folder: "f"`, "critic.warmup_steps: -1", "critic.optimizer.learning_rate: 0",
+		`critic.network: unknown "two"`, `critic.folder: "f"`, "critic.warmup_steps: -1", "critic.optimizer.learning_rate: 0",
 		"sampling.temperature: 0", "limits.max_tokens: 0", "limits.timeout: -1s",
 		"cold_start.batch: 0", "cold_start.optimizer.learning_rate: 0", "checkpoint.dir", "checkpoint.keep", "checkpoint.messages", "selection.drop_rate: 2", "selection.overlong.limit: -1",
 		"publish.dtype", "publish.shard_bytes",

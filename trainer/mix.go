@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -28,18 +29,20 @@ type Task struct {
 
 // validate reports every fault.
 func (t Task) validate() error {
-	var f faults
-	if err := streams.CheckName("task", t.Name); err != nil {
-		f = append(f, err)
-	}
-	f.check("weight", t.Weight >= 0 && t.Weight <= maxWeight, fmt.Sprintf("%d: must be between 1 and %d", t.Weight, maxWeight))
-	f.check("prompts", t.Prompts != nil, "nil: a task needs prompts")
+	var limits error
 	if t.Limits != (schemas.Limits{}) {
-		f.notNegative("limits.max_turns", int64(t.Limits.MaxTurns))
-		f.positive("limits.max_tokens", int64(t.Limits.MaxTokens))
-		f.check("limits.timeout", t.Limits.Timeout >= 0, fmt.Sprintf("%s: must not be negative", t.Limits.Timeout))
+		limits = check.Section("limits", check.All(
+			check.NotNegative("max_turns", t.Limits.MaxTurns),
+			check.Positive("max_tokens", t.Limits.MaxTokens),
+			check.NotNegative("timeout", t.Limits.Timeout),
+		))
 	}
-	return errors.Join(f...)
+	return check.All(
+		streams.CheckName("task", t.Name),
+		check.That(t.Weight >= 0 && t.Weight <= maxWeight, "weight", "%d: must be between 1 and %d", t.Weight, maxWeight),
+		check.That(t.Prompts != nil, "prompts", "nil: a task needs prompts"),
+		limits,
+	)
 }
 
 // Mix returns the prompts of several tasks in one order: each task's own prompts in their order, the tasks by weight. Of

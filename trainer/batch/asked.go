@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/stats"
 )
 
 // Bounds hold for every trajectory of a run, whatever its ticket asked for. 0 is no bound.
@@ -109,7 +110,7 @@ func (b Bounds) within(m *Member) error {
 	}
 	check := func(what string, x float64) error {
 		switch {
-		case !finite(x):
+		case !stats.Finite(x):
 			return fmt.Errorf("%s is %g", what, x)
 		case b.Reward > 0 && math.Abs(x) > b.Reward:
 			return fmt.Errorf("%s is %g, trainer.limits.max_reward is %g", what, x, b.Reward)

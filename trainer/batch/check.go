@@ -84,5 +84,3 @@ func checkTemperature(t *schemas.Trajectory, greedy bool) error {
 	}
 	return nil
 }
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

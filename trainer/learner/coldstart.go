@@ -2,10 +2,10 @@ package learner
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 )
@@ -41,14 +41,14 @@ func DefaultColdStart() ColdStart {
 
 // Validate reports every fault.
 func (c ColdStart) Validate() error {
-	var f faults
-	f.notNegative("steps", c.Steps)
-	f.check("enough", c.Enough >= 0 && finite(c.Enough), fmt.Sprintf("%g: must not be negative", c.Enough))
-	f.positive("batch", int64(c.Batch))
-	f.positive("micro_tokens", int64(c.MicroTokens))
-	f.positive("report_every", c.ReportEvery)
-	f.section("optimizer", c.Optimizer.Validate())
-	return errors.Join(f...)
+	return check.All(
+		check.NotNegative("steps", c.Steps),
+		check.NotNegative("enough", c.Enough),
+		check.Positive("batch", c.Batch),
+		check.Positive("micro_tokens", c.MicroTokens),
+		check.Positive("report_every", c.ReportEvery),
+		check.Section("optimizer", c.Optimizer.Validate()),
+	)
 }
 
 // Demonstrations are what the supervised start imitates. The i-th is always the same. mask is 1 at the tokens to be

@@ -1,10 +1,5 @@
 package stats
 
-import "github.com/weir-rl/weir/internal/check"
-
-// Choose is check.OneOf.
-func Choose(key, value string, valid ...string) error { return check.OneOf(key, value, valid...) }
-
 // Resize returns x with length n, its array reused when large enough. The contents are not cleared.
 func Resize[T any](x []T, n int) []T {
 	if cap(x) < n {
