@@ -1,0 +1,89 @@
+package bpe
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+// expression splits by a regular expression: each match is a piece, and so is what lies between two.
+type expression struct{ compiled *regexp2.Regexp }
+
+func newExpression(pattern string) (*expression, error) {
+	// Without a bound on its memory, and a time limit, matching cannot fail.
+	compiled, err := regexp2.Compile(pattern, regexp2.OptionMaxBacktrackingStackSize(-1))
+	if err != nil {
+		return nil, fmt.Errorf("pattern %q: %w", pattern, err)
+	}
+	return &expression{compiled}, nil
+}
+
+func (e *expression) split(text string, piece func(string)) {
+	runes := make([]rune, 0, len(text))
+	begins := make([]int, 0, len(text)+1) // where each begins, and where the text ends
+	for i, r := range text {
+		runes, begins = append(runes, r), append(begins, i)
+	}
+	begins = append(begins, len(text))
+	done := 0
+	give := func(end int) {
+		if end > done {
+			piece(text[done:end])
+			done = end
+		}
+	}
+	err := e.compiled.FindRunesMatches(runes, 0, func(m regexp2.MatchView) bool {
+		if first, n, ok := m.GroupRange(0); ok {
+			give(begins[first])
+			give(begins[first+n])
+		}
+		return true
+	})
+	if err != nil {
+		panic(fmt.Sprintf("bpe: split by %q: %v", e.compiled, err))
+	}
+	give(len(text))
+}
+
+// chain splits by one splitter after the other, each within the pieces of the one before.
+type chain []splitter
+
+func (c chain) split(text string, piece func(string)) {
+	if len(c) == 0 {
+		if text != "" {
+			piece(text)
+		}
+		return
+	}
+	c[0].split(text, func(part string) { c[1:].split(part, piece) })
+}
+
+// digits cuts numbers out, one by one or in runs, and leaves the rest whole.
+type digits struct {
+	*classes
+	single bool
+}
+
+func (d digits) split(text string, piece func(string)) {
+	done := 0
+	for i := 0; i < len(text); {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		if have, _ := d.at(text, i); have != number {
+			i += size
+			continue
+		}
+		if i > done {
+			piece(text[done:i])
+		}
+		end := i + size
+		if !d.single {
+			end = d.run(text, i, number)
+		}
+		piece(text[i:end])
+		i, done = end, end
+	}
+	if done < len(text) {
+		piece(text[done:])
+	}
+}

@@ -1,0 +1,297 @@
+package bpe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+// file is tokenizer.json. Parts whose fields depend on their type are read later.
+type file struct {
+	Version       json.RawMessage `json:"version"`
+	Truncation    json.RawMessage `json:"truncation"`
+	Padding       json.RawMessage `json:"padding"`
+	AddedTokens   []AddedToken    `json:"added_tokens"`
+	Normalizer    json.RawMessage `json:"normalizer"`
+	PreTokenizer  json.RawMessage `json:"pre_tokenizer"`
+	PostProcessor json.RawMessage `json:"post_processor"`
+	Decoder       json.RawMessage `json:"decoder"`
+	Model         json.RawMessage `json:"model"`
+}
+
+// AddedToken is a token that is cut out of the text before it is split.
+type AddedToken struct {
+	ID      int32  `json:"id"`
+	Content string `json:"content"`
+	// SingleWord leaves it alone beside a letter, a digit or an underscore.
+	SingleWord bool `json:"single_word"`
+	// LStrip and RStrip take the spaces before and after it in; they are lost.
+	LStrip bool `json:"lstrip"`
+	RStrip bool `json:"rstrip"`
+	// Normalized looks for it in normalized text, after those that are not.
+	Normalized bool `json:"normalized"`
+	// Special is one that controls the model; the others are text that the model was not to see split.
+	Special bool `json:"special"`
+}
+
+// model is the BPE model. Vocab and Merges are read later.
+type model struct {
+	Type                    string          `json:"type"`
+	Dropout                 *float64        `json:"dropout"`
+	UnkToken                *string         `json:"unk_token"` // of no meaning: each byte has a token
+	ContinuingSubwordPrefix *string         `json:"continuing_subword_prefix"`
+	EndOfWordSuffix         *string         `json:"end_of_word_suffix"`
+	FuseUnk                 bool            `json:"fuse_unk"` // of no meaning
+	ByteFallback            bool            `json:"byte_fallback"`
+	IgnoreMerges            bool            `json:"ignore_merges"`
+	Vocab                   json.RawMessage `json:"vocab"`
+	Merges                  json.RawMessage `json:"merges"`
+}
+
+// strict reads one JSON value into v and refuses fields that v does not know.
+func strict(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more follows the value")
+	}
+	return nil
+}
+
+func absent(part json.RawMessage) bool { return len(part) == 0 || bytes.Equal(part, []byte("null")) }
+
+// typeOf is the "type" of a part.
+func typeOf(part json.RawMessage) (string, error) {
+	var t struct {
+		Type *string `json:"type"`
+	}
+	if err := json.Unmarshal(part, &t); err != nil {
+		return "", err
+	}
+	if t.Type == nil {
+		return "", errors.New("has no type")
+	}
+	return *t.Type, nil
+}
+
+func unsupported(what, have, want string) error {
+	return fmt.Errorf("%s: %q is not supported: want %s", what, shorten(have), want)
+}
+
+// shorten keeps messages readable.
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}
+
+// steps are the parts of a Sequence in the field given, or the part itself; none when it is absent.
+func steps(part json.RawMessage, field string) ([]json.RawMessage, error) {
+	if absent(part) {
+		return nil, nil
+	}
+	kind, err := typeOf(part)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "Sequence" {
+		return []json.RawMessage{part}, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(part, &fields); err != nil {
+		return nil, err
+	}
+	for name := range fields {
+		if name != "type" && name != field {
+			return nil, fmt.Errorf("unknown field %q", name)
+		}
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(fields[field], &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", field, err)
+	}
+	return list, nil
+}
+
+// normalizes says whether text is to be brought to NFC.
+func (f *file) normalizes() (bool, error) {
+	list, err := steps(f.Normalizer, "normalizers")
+	if err != nil {
+		return false, fmt.Errorf("normalizer: %w", err)
+	}
+	for _, part := range list {
+		kind, err := typeOf(part)
+		if err != nil {
+			return false, fmt.Errorf("normalizer: %w", err)
+		}
+		if kind != "NFC" {
+			return false, unsupported("normalizer.type", kind, "NFC or null")
+		}
+		if err := strict(part, &struct {
+			Type string `json:"type"`
+		}{}); err != nil {
+			return false, fmt.Errorf("normalizer: %w", err)
+		}
+	}
+	return len(list) > 0, nil
+}
+
+// byteLevel are the fields of ByteLevel, which is a pre-tokenizer, a post-processor and a decoder.
+type byteLevel struct {
+	Type           string `json:"type"`
+	AddPrefixSpace *bool  `json:"add_prefix_space"`
+	TrimOffsets    *bool  `json:"trim_offsets"` // offsets are not told
+	UseRegex       *bool  `json:"use_regex"`
+}
+
+// splitter is the pre-tokenizer.
+func (f *file) splitter(classes *classes) (splitter, error) {
+	list, err := steps(f.PreTokenizer, "pretokenizers")
+	if err != nil {
+		return nil, fmt.Errorf("pre_tokenizer: %w", err)
+	}
+	if len(list) == 0 {
+		return nil, unsupported("pre_tokenizer", "null", "ByteLevel, or a Sequence that ends with it")
+	}
+	var all chain
+	for i, part := range list {
+		s, err := splitStep(part, i == len(list)-1, classes)
+		if err != nil {
+			return nil, fmt.Errorf("pre_tokenizer: %w", err)
+		}
+		if s != nil {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return all, nil
+}
+
+// splitStep is one step of the pre-tokenizer; nil for a ByteLevel that does not split.
+func splitStep(part json.RawMessage, last bool, classes *classes) (splitter, error) {
+	kind, err := typeOf(part)
+	if err != nil {
+		return nil, err
+	}
+	if last != (kind == "ByteLevel") {
+		return nil, unsupported("type", kind, "Split or Digits, and ByteLevel at the end alone")
+	}
+	switch kind {
+	case "ByteLevel":
+		var b byteLevel
+		if err := strict(part, &b); err != nil {
+			return nil, fmt.Errorf("type ByteLevel: %w", err)
+		}
+		if b.AddPrefixSpace == nil || *b.AddPrefixSpace {
+			return nil, unsupported("ByteLevel.add_prefix_space", "true", "false: text would not come back as it was")
+		}
+		if b.UseRegex != nil && !*b.UseRegex {
+			return nil, nil
+		}
+		return newSplitter(PatternGPT2, classes)
+	case "Digits":
+		var d struct {
+			Type             string `json:"type"`
+			IndividualDigits bool   `json:"individual_digits"`
+		}
+		if err := strict(part, &d); err != nil {
+			return nil, fmt.Errorf("type Digits: %w", err)
+		}
+		return digits{classes, d.IndividualDigits}, nil
+	case "Split":
+		return splitPattern(part, classes)
+	}
+	return nil, unsupported("type", kind, "Split, Digits or ByteLevel")
+}
+
+func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
+	var s struct {
+		Type    string `json:"type"`
+		Pattern struct {
+			Regex  *string
+			String *string
+		} `json:"pattern"`
+		Behavior string `json:"behavior"`
+		Invert   bool   `json:"invert"`
+	}
+	if err := strict(part, &s); err != nil {
+		return nil, fmt.Errorf("type Split: %w", err)
+	}
+	switch {
+	case s.Behavior != "Isolated":
+		return nil, unsupported("Split.behavior", s.Behavior, "Isolated")
+	case s.Invert:
+		return nil, unsupported("Split.invert", "true", "false")
+	case (s.Pattern.Regex == nil) == (s.Pattern.String == nil):
+		return nil, errors.New("type Split: pattern: want either Regex or String")
+	case s.Pattern.String != nil:
+		return newSplitter(regexp2.Escape(*s.Pattern.String), classes)
+	}
+	return newSplitter(*s.Pattern.Regex, classes)
+}
+
+// checkRest refuses what of the other parts is not understood.
+func (f *file) checkRest() error {
+	var faults []error
+	for _, part := range []struct {
+		name  string
+		value json.RawMessage
+	}{{"truncation", f.Truncation}, {"padding", f.Padding}} {
+		if !absent(part.value) {
+			faults = append(faults, unsupported(part.name, string(part.value), "null: sequences are cut and filled by whoever uses them"))
+		}
+	}
+	list, err := steps(f.Decoder, "decoders")
+	if err == nil && len(list) != 1 {
+		err = unsupported("type", "null", "ByteLevel")
+	}
+	for _, part := range list {
+		var b byteLevel
+		kind, typeErr := typeOf(part)
+		if typeErr == nil && kind != "ByteLevel" {
+			typeErr = unsupported("type", kind, "ByteLevel")
+		} else if typeErr == nil {
+			typeErr = strict(part, &b)
+		}
+		err = errors.Join(err, typeErr)
+	}
+	if err != nil {
+		faults = append(faults, fmt.Errorf("decoder: %w", err))
+	}
+	return errors.Join(faults...)
+}
+
+// check refuses what of the model is not understood.
+func (m *model) check() error {
+	var faults []error
+	if m.Type != "BPE" && (m.Type != "" || absent(m.Merges)) {
+		faults = append(faults, unsupported("model.type", m.Type, "BPE"))
+	}
+	if m.Dropout != nil && *m.Dropout != 0 {
+		faults = append(faults, unsupported("model.dropout", fmt.Sprint(*m.Dropout), "null: ids must not be random"))
+	}
+	for _, affix := range []struct {
+		name  string
+		value *string
+	}{{"continuing_subword_prefix", m.ContinuingSubwordPrefix}, {"end_of_word_suffix", m.EndOfWordSuffix}} {
+		if affix.value != nil && *affix.value != "" {
+			faults = append(faults, unsupported("model."+affix.name, *affix.value, `null or ""`))
+		}
+	}
+	if m.ByteFallback {
+		faults = append(faults, unsupported("model.byte_fallback", "true", "false: the vocabulary is not one of bytes"))
+	}
+	return errors.Join(faults...)
+}

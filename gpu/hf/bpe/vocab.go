@@ -1,0 +1,172 @@
+package bpe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxSpread bounds how far ids may lie apart: an id may be at most so many times the number of tokens, plus what follows.
+const (
+	maxSpread = 2
+	maxHoles  = 1 << 16
+)
+
+// vocabulary are the tokens of the model and the merges that make them.
+type vocabulary struct {
+	alphabet *alphabet
+	ids      map[string]int32 // by the token as the file spells it
+	texts    []string         // by id: the bytes that a token stands for
+	known    []bool           // by id
+	single   [256]int32       // the token of each byte
+	merges   map[uint64]merge // by the two tokens
+	whole    map[string]int32 // by the bytes; nil unless a piece that is a token is not merged
+}
+
+// merge makes a token of two. The lowest rank goes first.
+type merge struct{ rank, id int32 }
+
+func pairOf(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
+
+func newVocabulary(m *model) (*vocabulary, error) {
+	ids, err := parseVocab(m.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	v := &vocabulary{alphabet: newAlphabet(), ids: ids}
+	if err := v.place(); err != nil {
+		return nil, fmt.Errorf("model.vocab: %w", err)
+	}
+	for b := range v.single {
+		token := v.alphabet.token(string([]byte{byte(b)}))
+		id, ok := ids[token]
+		if !ok {
+			return nil, fmt.Errorf("model.vocab: no token %q for byte 0x%02x: the vocabulary is not one of bytes", token, b)
+		}
+		v.single[b] = id
+	}
+	if v.merges, err = v.parseMerges(m.Merges); err != nil {
+		return nil, fmt.Errorf("model.merges: %w", err)
+	}
+	if m.IgnoreMerges {
+		v.whole = make(map[string]int32, len(ids))
+		for token, id := range ids {
+			if text, ok := v.alphabet.bytes(token); ok {
+				v.whole[text] = id
+			}
+		}
+	}
+	return v, nil
+}
+
+// place fills what is found by id.
+func (v *vocabulary) place() error {
+	for token, id := range v.ids {
+		text, ok := v.alphabet.bytes(token)
+		if !ok { // no text is encoded to it
+			text = token
+		}
+		if err := v.put(id, text); err != nil {
+			return fmt.Errorf("%q: %w", token, err)
+		}
+	}
+	return nil
+}
+
+// put gives an id its text.
+func (v *vocabulary) put(id int32, text string) error {
+	if id < 0 || int(id) >= maxSpread*len(v.ids)+maxHoles {
+		return fmt.Errorf("id %d of a vocabulary of %d tokens", id, len(v.ids))
+	}
+	if more := int(id) + 1 - len(v.texts); more > 0 {
+		v.texts = append(v.texts, make([]string, more)...)
+		v.known = append(v.known, make([]bool, more)...)
+	}
+	if v.known[id] {
+		both := []string{v.texts[id], text}
+		slices.Sort(both)
+		return fmt.Errorf("%q and %q share id %d", both[0], both[1], id)
+	}
+	v.texts[id], v.known[id] = text, true
+	return nil
+}
+
+// parseVocab reads the vocabulary itself, for encoding/json would let a repeated token pass.
+func parseVocab(raw json.RawMessage) (map[string]int32, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+		return nil, fmt.Errorf("got %s: want an object of token to id", shorten(string(raw[:min(len(raw), 200)])))
+	}
+	ids := map[string]int32{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		token, ok := key.(string)
+		if !ok || token == "" {
+			return nil, fmt.Errorf("%v: a token must be a non-empty string", key)
+		}
+		if _, twice := ids[token]; twice {
+			return nil, fmt.Errorf("%q: there twice", token)
+		}
+		var id int32
+		if err := dec.Decode(&id); err != nil {
+			return nil, fmt.Errorf("%q: id: %w", token, err)
+		}
+		ids[token] = id
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// parseMerges reads the merges, each "a b" or ["a", "b"], in the order of their ranks. A pair that is there twice has the later
+// rank, as with Hugging Face.
+func (v *vocabulary) parseMerges(raw json.RawMessage) (map[uint64]merge, error) {
+	if absent(raw) {
+		return nil, errors.New("missing")
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, err
+	}
+	out := make(map[uint64]merge, len(list))
+	for rank, one := range list {
+		pair, err := parseMerge(one)
+		if err != nil {
+			return nil, fmt.Errorf("[%d]: %w", rank, err)
+		}
+		var ids [3]int32
+		for i, token := range []string{pair[0], pair[1], pair[0] + pair[1]} {
+			id, ok := v.ids[token]
+			if !ok {
+				return nil, fmt.Errorf("[%d] %q %q: %q is not in model.vocab", rank, pair[0], pair[1], token)
+			}
+			ids[i] = id
+		}
+		out[pairOf(ids[0], ids[1])] = merge{int32(rank), ids[2]}
+	}
+	return out, nil
+}
+
+func parseMerge(raw json.RawMessage) (pair [2]string, err error) {
+	var list []string
+	if len(raw) > 0 && raw[0] == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return pair, err
+		}
+		list = strings.Split(text, " ")
+	} else if err := json.Unmarshal(raw, &list); err != nil {
+		return pair, err
+	}
+	if len(list) != 2 || list[0] == "" || list[1] == "" {
+		return pair, fmt.Errorf("%s: want two tokens", shorten(string(raw)))
+	}
+	return [2]string{list[0], list[1]}, nil
+}
