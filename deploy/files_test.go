@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/docs"
 	"github.com/weir-rl/weir/streams"
@@ -51,7 +52,7 @@ func files(t *testing.T) map[string]string {
 
 func TestVariablesAreKeysOfTheConfiguration(t *testing.T) {
 	t.Parallel()
-	keys := config.Keys(config.Default())
+	keys := config.Keys(config.Reference(builtin.Doors()))
 	seen := 0
 	for path, text := range files(t) {
 		for _, name := range regexp.MustCompile(`\bWEIR_[A-Z0-9]+(?:_[A-Z0-9]+)*__[A-Z0-9_]+\b`).FindAllString(text, -1) {
@@ -73,8 +74,7 @@ func TestTheConfigurationsOfTheManifestsAreValid(t *testing.T) {
 		for _, m := range assignment.FindAllStringSubmatch(text, -1) {
 			environ = append(environ, m[1]+"="+fallback.ReplaceAllString(m[2], "$1"))
 		}
-		cfg := config.Default()
-		_, err := config.Load(cfg, config.Sources{Environ: environ})
+		cfg, _, err := config.Resolve(builtin.Doors(), config.Sources{Environ: environ})
 		require.NoError(t, err, path)
 		require.NoError(t, cfg.Finish(), path)
 	}

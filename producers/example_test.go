@@ -9,6 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -46,7 +47,7 @@ func ExampleRollout() {
 	if err != nil {
 		panic(err)
 	}
-	reward, err := tasks.NewReward(tasks.DefaultRewardConfig())
+	reward, err := weighted.New(weighted.DefaultConfig())
 	if err != nil {
 		panic(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
@@ -121,7 +122,7 @@ func newEnvironment(tb testing.TB, policy producers.Policy) producers.Environmen
 	require.NoError(tb, err)
 	tool, err := tools.NewSearch(tools.DefaultSearchConfig(), corpus())
 	require.NoError(tb, err)
-	reward, err := tasks.NewReward(tasks.DefaultRewardConfig())
+	reward, err := weighted.New(weighted.DefaultConfig())
 	require.NoError(tb, err)
 	return producers.Environment{
 		Policy: policy, Tokenizer: tok, Agent: agent, Tools: []producers.Tool{tool}, Reward: reward,

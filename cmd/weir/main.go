@@ -2,10 +2,6 @@
 // binary.
 package main
 
-import (
-	"os"
+import "github.com/weir-rl/weir"
 
-	"github.com/weir-rl/weir/internal/cli"
-)
-
-func main() { os.Exit(cli.Main()) }
+func main() { weir.Main() }

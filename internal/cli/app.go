@@ -5,22 +5,47 @@ import (
 	"io"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
 // app is what every subcommand starts from.
 type app struct {
+	// doors are the parts that a configuration can name.
+	doors    parts.Registry
 	out, err io.Writer
 	environ  []string
-	files    []string
+	// args are the command line without the program's name: they hold the names of the user's own sections, each key of
+	// which is a flag.
+	args  []string
+	files []string
+
+	once      sync.Once
+	known     *config.Config // what reference returns
+	knownKeys []string
+}
+
+// reference has every key that there is without a configuration.
+func (a *app) reference() *config.Config {
+	a.once.Do(func() {
+		a.known = config.Reference(a.doors)
+		a.knownKeys = config.Keys(a.known)
+	})
+	return a.known
+}
+
+// keys are those of the reference.
+func (a *app) keys() []string {
+	a.reference()
+	return a.knownKeys
 }
 
 func (a *app) command() *cobra.Command {
@@ -41,12 +66,15 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	root.SetFlagErrorFunc(a.mistyped)
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
 	a.keyFlags(root)
-	root.AddCommand(a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.statusCommand(), a.inspectCommand(), a.configCommand(), a.versionCommand(), a.healthcheckCommand(), a.auditCommand(), a.benchCommand(),
-		a.keysCommand(), a.openCommand(), a.trajectoryCommand(), a.serveCommand())
+	root.AddCommand(
+		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
+		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(),
+		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
+		a.configCommand(), a.keysCommand(), a.openCommand(), a.benchCommand(), a.versionCommand(),
+	)
 	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)
-	helpOfKeys(root)
+	a.helpOfKeys(root)
 	return root
 }
 
@@ -91,7 +119,7 @@ func (a *app) mistyped(cmd *cobra.Command, err error) error {
 		return &exitError{exitUsage, err}
 	}
 	if strings.Contains(name, ".") {
-		if _, near := config.Get(config.Default(), name); near != nil {
+		if _, near := config.Get(a.reference(), name); near != nil {
 			return &exitError{exitConfig, fmt.Errorf("unknown flag --%w", near)}
 		}
 	}
@@ -105,17 +133,17 @@ func (a *app) mistyped(cmd *cobra.Command, err error) error {
 
 // load reads the configuration as the command line asks for it.
 func (a *app) load(cmd *cobra.Command) (*config.Config, map[string]string, error) {
-	return a.loadOver(cmd, config.Default())
+	return a.resolve(a.sources(cmd))
 }
 
-// loadOver is load with other defaults, which it changes.
-func (a *app) loadOver(cmd *cobra.Command, cfg *config.Config) (*config.Config, map[string]string, error) {
-	return a.resolve(cfg, config.Sources{Files: a.files, Environ: a.environ, Flags: typed(cmd)})
+// sources are the places that the command line names.
+func (a *app) sources(cmd *cobra.Command) config.Sources {
+	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.typed(cmd)}
 }
 
-// resolve reads the sources into *cfg, which holds the defaults, and checks what comes of it.
-func (a *app) resolve(cfg *config.Config, from config.Sources) (*config.Config, map[string]string, error) {
-	origins, err := config.Load(cfg, from)
+// resolve reads the sources over the defaults and checks what comes of it.
+func (a *app) resolve(from config.Sources) (*config.Config, map[string]string, error) {
+	cfg, origins, err := config.Resolve(a.doors, from)
 	if err == nil {
 		err = config.Trace(cfg.Finish(), origins)
 	}
@@ -123,23 +151,6 @@ func (a *app) resolve(cfg *config.Config, from config.Sources) (*config.Config, 
 		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
 	}
 	return cfg, origins, nil
-}
-
-// typed are the keys that the command line gives.
-func typed(cmd *cobra.Command) map[string]string {
-	flags := map[string]string{}
-	keys := config.Keys(config.Default())
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if slices.Contains(keys, f.Name) {
-			flags[f.Name] = f.Value.String()
-		}
-		if entries, err := cmd.Flags().GetStringToString(f.Name); err == nil {
-			for k, v := range entries {
-				flags[f.Name+"."+k] = v
-			}
-		}
-	})
-	return flags
 }
 
 // session is one process of a run.

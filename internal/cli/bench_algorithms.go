@@ -39,7 +39,8 @@ type algorithmsBench struct {
 	dir   string
 	seeds int
 	names []string
-	base  *config.Config
+	// from are the sources of every run's configuration.
+	from config.Sources
 }
 
 // learned is what one algorithm learned from the cold start of one seed.
@@ -73,10 +74,12 @@ otherwise, so the figures do not depend on the machine's speed. What is in --dir
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 		}
-		b.base = config.Default()
-		b.base.Trainer.Steps, b.base.Trainer.Eta, b.base.Trainer.Deterministic = 40, 0, true
-		b.base.Eval.Every, b.base.Eval.Show, b.base.Telemetry.Listen, b.base.Broker.Listen = 2, 0, "", ""
-		if b.base, _, err = a.loadOver(cmd, b.base); err != nil {
+		b.from = a.sources(cmd)
+		b.from.Change = func(c *config.Config) {
+			c.Trainer.Steps, c.Trainer.Eta, c.Trainer.Deterministic = 40, 0, true
+			c.Eval.Every, c.Eval.Show, c.Telemetry.Listen, c.Broker.Listen = 2, 0, "", ""
+		}
+		if _, err = b.config(nil); err != nil { // before anything is made
 			return err
 		}
 		all, err := b.measure(cmd.Context())
@@ -133,16 +136,11 @@ func (b *algorithmsBench) start(ctx context.Context, home string, seed int) (str
 	if err := os.MkdirAll(making, 0o755); err != nil {
 		return "", fmt.Errorf("make a folder for the cold start: %w", err)
 	}
-	cfg := *b.base
-	cfg.Run.Seed = uint64(seed)
-	if err := cfg.Finish(); err != nil {
-		return "", &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
-	}
-	t, err := newTask(&cfg)
+	cfg, err := b.config(map[string]string{"run.seed": strconv.Itoa(seed)})
 	if err != nil {
 		return "", err
 	}
-	made, err := (&weightsBench{app: b.app, home: making, base: &cfg}).coldStart(ctx, t)
+	made, err := (&weightsBench{app: b.app, home: making, base: cfg}).coldStart(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -152,19 +150,30 @@ func (b *algorithmsBench) start(ctx context.Context, home string, seed int) (str
 	return start, nil
 }
 
+// config is a run's configuration, with some keys set over what the sources say.
+func (b *algorithmsBench) config(keys map[string]string) (*config.Config, error) {
+	from := b.from
+	from.Flags = maps.Clone(from.Flags)
+	maps.Copy(from.Flags, keys)
+	cfg, _, err := b.resolve(from)
+	return cfg, err
+}
+
 // run trains with one algorithm, or goes on where it was left, and says what was learned.
 func (b *algorithmsBench) run(ctx context.Context, home, start, name string, seed int) (report.Learning, error) {
-	cfg := *b.base
-	cfg.Run.Dir, cfg.Run.Name, cfg.Run.Seed = home, name, uint64(seed)
-	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
-	cfg.Trainer.Checkpoint.Dir, cfg.Broker.StoreDir = "", ""
-	if _, _, err := b.resolve(&cfg, config.Sources{Flags: algorithms()[name]}); err != nil {
+	keys := map[string]string{
+		"run.dir": home, "run.name": name, "run.seed": strconv.Itoa(seed), "model.folder": start, "trainer.cold_start.steps": "0",
+		"trainer.checkpoint.dir": "", "broker.store_dir": "",
+	}
+	maps.Copy(keys, algorithms()[name])
+	cfg, err := b.config(keys)
+	if err != nil {
 		return report.Learning{}, err
 	}
 	metrics := filepath.Join(cfg.Folder(), "metrics.jsonl")
 	records, err := report.ReadMetrics(metrics)
 	if err == nil && !trainedTo(records, cfg.Trainer.Steps) {
-		if err = b.train(ctx, &cfg, fmt.Sprintf("%s, seed %d", name, seed)); err == nil {
+		if err = b.train(ctx, cfg, fmt.Sprintf("%s, seed %d", name, seed)); err == nil {
 			records, err = report.ReadMetrics(metrics)
 		}
 	}
@@ -191,33 +200,7 @@ func (b *algorithmsBench) train(ctx context.Context, cfg *config.Config, title s
 	if err != nil {
 		return err
 	}
-	dir, err := s.folder()
-	if err != nil {
-		return err
-	}
-	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
-	if err != nil {
-		return err
-	}
-	defer closeLog()
-	if err := s.sameRun(); err != nil {
-		return err
-	}
-	t, err := newTask(cfg)
-	if err != nil {
-		return err
-	}
-	conn, run, stop, err := s.ownBroker(ctx, dir, true)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	defer conn.Close()
-	view := s.newProgress(s.err)
-	view.Title(title)
-	err = s.roles(ctx, run, t, view)
-	view.Close()
-	return errors.Join(err, context.Cause(ctx))
+	return s.trainRun(ctx, title, nil)
 }
 
 // printLearned has a line for each algorithm. Differences are from the first algorithm and taken seed by seed, as

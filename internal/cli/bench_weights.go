@@ -59,10 +59,13 @@ and says how long each part takes until a caller has the first token of the vers
 			return fmt.Errorf("make a folder for the runs: %w", err)
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(b.home)) }()
-		b.base = config.TwoHop()
-		b.base.Run.Dir, b.base.Eval.Every, b.base.Telemetry.Listen, b.base.Broker.Listen = b.home, 0, "", ""
-		b.base.Trainer.Publish.DType = "bfloat16"
-		if b.base, _, err = a.loadOver(cmd, b.base); err != nil {
+		from := a.sources(cmd)
+		from.Tasks = []string{a.doors.Quick}
+		from.Change = func(c *config.Config) {
+			c.Run.Dir, c.Eval.Every, c.Telemetry.Listen, c.Broker.Listen = b.home, 0, "", ""
+			c.Trainer.Publish.DType = "bfloat16"
+		}
+		if b.base, _, err = a.resolve(from); err != nil {
 			return err
 		}
 		r, err := b.measure(cmd.Context())
@@ -110,20 +113,20 @@ func (b *weightsBench) validate(rates []string) error {
 }
 
 func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error) {
-	t, err := newTask(b.base)
+	c, err := b.openCourse(ctx, b.base, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	model := b.base.Model.Config(t.tokenizer.Size())
+	model := b.base.Model.Config(c.tokenizer.Size())
 	r := &weightsbench.Report{}
 	var versions []weightsbench.Version
 	if len(b.rates) > 0 {
-		start, err := b.coldStart(ctx, t)
+		start, err := b.coldStart(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, rate := range b.rates {
-			deltas, trained, err := b.run(ctx, t, start, rate)
+			deltas, trained, err := b.run(ctx, start, rate)
 			if err != nil {
 				return nil, err
 			}
@@ -157,15 +160,19 @@ const (
 )
 
 // coldStart makes the policy that every run starts from, in a folder.
-func (b *weightsBench) coldStart(ctx context.Context, t *task) (string, error) {
-	engine, err := newEngine(ctx, b.base, t)
+func (b *weightsBench) coldStart(ctx context.Context) (string, error) {
+	c, err := b.openCourse(ctx, b.base, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	engine, err := newEngine(ctx, b.base, c)
 	if err != nil {
 		return "", err
 	}
 	defer engine.Close()
 	fmt.Fprintf(b.err, "cold start: %d steps\n", b.base.Trainer.ColdStart.Steps)
-	if t.demonstrations != nil && b.base.Trainer.ColdStart.Steps > 0 {
-		if err := learner.Imitate(ctx, b.base.Trainer.ColdStart, engine, t.demonstrations, nil); err != nil {
+	if c.demonstrations != nil && b.base.Trainer.ColdStart.Steps > 0 {
+		if err := learner.Imitate(ctx, b.base.Trainer.ColdStart, engine, c.demonstrations, nil); err != nil {
 			return "", err
 		}
 	}
@@ -174,11 +181,11 @@ func (b *weightsBench) coldStart(ctx context.Context, t *task) (string, error) {
 		return "", err
 	}
 	dir := filepath.Join(b.home, "start")
-	return dir, hf.Save(dir, engine.Config(), w, t.tokenizer.JSON(), safetensors.F32)
+	return dir, hf.Save(dir, engine.Config(), w, c.tokenizer.JSON(), safetensors.F32)
 }
 
 // run trains from the start at one learning rate and reads its versions back.
-func (b *weightsBench) run(ctx context.Context, t *task, start string, rate float64) (*weightsbench.Deltas, []weightsbench.Version, error) {
+func (b *weightsBench) run(ctx context.Context, start string, rate float64) (deltas *weightsbench.Deltas, versions []weightsbench.Version, err error) {
 	cfg := *b.base
 	cfg.Run.Name = "rate-" + strings.ReplaceAll(strconv.FormatFloat(rate, 'f', -1, 64), ".", "-")
 	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
@@ -193,29 +200,10 @@ func (b *weightsBench) run(ctx context.Context, t *task, start string, rate floa
 	if err != nil {
 		return nil, nil, err
 	}
-	dir, err := s.folder()
-	if err != nil {
-		return nil, nil, err
-	}
-	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closeLog()
-	conn, run, stop, err := s.ownBroker(ctx, dir, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer stop()
-	defer conn.Close()
-	view := s.newProgress(s.err)
-	view.Title(fmt.Sprintf("%d versions at learning rate %g", b.steps, rate))
-	err = s.roles(ctx, run, t, view)
-	view.Close()
-	if err = errors.Join(err, context.Cause(ctx)); err != nil {
-		return nil, nil, err
-	}
-	deltas, versions, err := weightsbench.ReadRun(ctx, run, cfg.Trainer.Steps)
+	err = s.trainRun(ctx, fmt.Sprintf("%d versions at learning rate %g", b.steps, rate), func(r *localRun) (err error) {
+		deltas, versions, err = weightsbench.ReadRun(ctx, r.run, cfg.Trainer.Steps)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}

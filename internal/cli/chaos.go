@@ -97,20 +97,26 @@ the exit status says whether every promise held.`,
 
 // chaosRun resolves the configuration of the run and writes it where the roles read it.
 func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
-	base := config.TwoHop()
-	chaos.Small(base)
-	// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
-	// has left REJECTED cannot be accounted for.
-	base.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * base.Streams.MaxTrajectoryBytes
-	base.Run.Dir = home
+	listen := ""
 	if !cmd.Flags().Changed("broker.listen") {
-		address, err := chaos.FreeAddress()
-		if err != nil {
+		var err error
+		if listen, err = chaos.FreeAddress(); err != nil {
 			return nil, "", err
 		}
-		base.Broker.Listen = address
 	}
-	cfg, _, err := a.loadOver(cmd, base)
+	from := a.sources(cmd)
+	from.Tasks = []string{a.doors.Quick}
+	from.Change = func(c *config.Config) {
+		chaos.Small(c)
+		// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
+		// has left REJECTED cannot be accounted for.
+		c.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * c.Streams.MaxTrajectoryBytes
+		c.Run.Dir = home
+		if listen != "" {
+			c.Broker.Listen = listen
+		}
+	}
+	cfg, _, err := a.resolve(from)
 	if err != nil {
 		return nil, "", err
 	}

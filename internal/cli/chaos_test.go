@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
@@ -84,17 +84,16 @@ func TestChaosCommandLine(t *testing.T) {
 func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Config {
 	t.Helper()
 	home := t.TempDir()
-	base := config.TwoHop()
-	chaos.Small(base)
-	base.Run.Dir = home
 	address, err := chaos.FreeAddress()
 	require.NoError(t, err)
-	base.Broker.Listen = address
-	if change != nil {
-		change(base)
-	}
-	a := &app{out: io.Discard, err: io.Discard}
-	cfg, _, err := a.loadOver(&cobra.Command{}, base)
+	a := &app{doors: builtin.Doors(), out: io.Discard, err: io.Discard}
+	cfg, _, err := a.resolve(config.Sources{Tasks: []string{a.doors.Quick}, Change: func(c *config.Config) {
+		chaos.Small(c)
+		c.Run.Dir, c.Broker.Listen = home, address
+		if change != nil {
+			change(c)
+		}
+	}})
 	require.NoError(t, err)
 	file, err := chaos.WriteFile(cfg, home)
 	require.NoError(t, err)
@@ -158,7 +157,9 @@ func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {
 // Five processes learn what one learns, although each of them is killed while it works.
 func TestFiveProcessesLearnThoughEachIsKilled(t *testing.T) {
 	c := harnessed(t, chaos.ModeProcesses, func(cfg *config.Config) {
-		d := config.TwoHop()
+		doors := builtin.Doors()
+		d, _, err := config.Resolve(doors, config.Sources{Tasks: []string{doors.Quick}})
+		require.NoError(t, err)
 		cfg.Trainer.BatchGroups, cfg.Trainer.GroupSize = d.Trainer.BatchGroups, d.Trainer.GroupSize
 		cfg.Trainer.Minibatches, cfg.Trainer.Optimizer = d.Trainer.Minibatches, d.Trainer.Optimizer
 		cfg.Trainer.Eta, cfg.Streams.MaxTrajectories = d.Trainer.Eta, d.Streams.MaxTrajectories

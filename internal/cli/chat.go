@@ -19,12 +19,13 @@ import (
 
 func (a *app) chatCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "chat [question]", Short: "Ask the trained agent, and watch it search",
+		Use: "chat [question]", Short: "Ask the trained agent, and watch it use its tools",
 		Long: `Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each: on a
 terminal with line editing and a history. /help lists what else can be typed there.`,
 		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine",
 	}
 	model := a.chosen(cmd)
+	name := cmd.Flags().String("task", "", "whose agent and tools are used, where the run has several tasks")
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := warmth(*temperature); err != nil {
@@ -35,7 +36,11 @@ terminal with line editing and a history. /help lists what else can be typed the
 			return err
 		}
 		defer m.close()
-		ask := func(question string) error { return m.ask(cmd.Context(), question, *temperature) }
+		t, err := m.course.chosen(*name)
+		if err != nil {
+			return err
+		}
+		ask := func(question string) error { return m.ask(cmd.Context(), t, question, *temperature) }
 		if len(args) > 0 {
 			question := strings.Join(args, " ")
 			if empty(question) {
@@ -43,14 +48,14 @@ terminal with line editing and a history. /help lists what else can be typed the
 			}
 			return ask(question)
 		}
-		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(m.task))
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(t))
 		return a.converse(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
 	}
 	return cmd
 }
 
 // chatHelp is what /help prints.
-const chatHelp = `a question, and Enter   the agent answers it, and its searches are shown
+const chatHelp = `a question, and Enter   the agent answers it, and its tool calls are shown
 /help                   this
 /quit, or Ctrl-D        ends; Ctrl-C does so at once
 `
@@ -92,7 +97,7 @@ func empty(question string) bool { return strings.Trim(question, " \t?") == "" }
 func example(t *task) string {
 	var sample []schemas.Prompt
 	for _, split := range []tasks.Split{tasks.Test, tasks.Train} {
-		if sample = t.data.Sample(split, 4, scoreSeed); len(sample) > 0 {
+		if sample = t.Data.Sample(split, 4, scoreSeed); len(sample) > 0 {
 			break
 		}
 	}
@@ -100,18 +105,23 @@ func example(t *task) string {
 }
 
 // ask runs one episode and prints what the agent did.
-func (m *trained) ask(ctx context.Context, text string, temperature float32) error {
-	text = plainQuestion(text)
-	if unknown := unknownWords(m.task, text); len(unknown) > 0 {
+func (m *trained) ask(ctx context.Context, t *task, text string, temperature float32) error {
+	if t.Phrase != nil {
+		text = t.Phrase(text)
+	}
+	if unknown := tasks.UnknownWords(m.course.tokenizer, text); len(unknown) > 0 {
 		fmt.Fprintf(m.err, "the policy has never seen: %s\n", report.Plain(strings.Join(unknown, ", ")))
 	}
-	env := m.task.environment(m.policy)
-	env.Tools = []producers.Tool{watched{m.task.plainTool, m.session}}
+	env := m.course.environment(t, m.policy)
+	env.Tools = nil
+	for _, tool := range t.plain {
+		env.Tools = append(env.Tools, watched{tool, m.session})
+	}
 	ticket := &schemas.Ticket{
-		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: m.cfg.Task.Name,
+		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: t.name,
 		Prompt: schemas.Prompt{ID: "chat", Text: text, Answers: []string{"?"}, Source: "chat"}, Seed: uint64(os.Getpid()),
 		Sampling: schemas.Sampling{Temperature: temperature},
-		Limits:   schemas.Limits{MaxTurns: m.cfg.Trainer.Limits.MaxTurns, MaxTokens: m.cfg.Trainer.Limits.MaxTokens},
+		Limits:   schemas.Limits{MaxTurns: t.limits.MaxTurns, MaxTokens: t.limits.MaxTokens},
 	}
 	trajectory, _, err := producers.Rollout(ctx, ticket, env)
 	if err != nil {
@@ -133,28 +143,10 @@ type watched struct {
 
 func (w watched) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	o, err := w.Tool.Call(ctx, call)
-	fmt.Fprintf(w.s.out, "search  %s\n        %s\n", report.Plain(strings.TrimSpace(call.Arguments)), report.Plain(o.Text))
-	return o, err
-}
-
-// plainQuestion writes a question as the policy knows them: lower case, with a question mark.
-func plainQuestion(text string) string {
-	text = strings.TrimSpace(strings.ToLower(text))
-	return strings.TrimSpace(strings.TrimSuffix(text, "?")) + " ?"
-}
-
-func unknownWords(t *task, text string) []string {
-	var out []string
-	for _, id := range t.tokenizer.Encode(text) {
-		if id == t.tokenizer.Unknown() {
-			out = nil
-			for word := range strings.FieldsSeq(text) {
-				if ids := t.tokenizer.Encode(word); len(ids) > 0 && ids[0] == t.tokenizer.Unknown() {
-					out = append(out, word)
-				}
-			}
-			return out
-		}
+	said := o.Text
+	if err != nil {
+		said = err.Error()
 	}
-	return out
+	fmt.Fprintf(w.s.out, "%-6s  %s\n        %s\n", w.Spec().Name, report.Plain(strings.TrimSpace(call.Arguments)), report.Plain(said))
+	return o, err
 }

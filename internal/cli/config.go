@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 
@@ -43,9 +44,9 @@ func (a *app) showCommand() *cobra.Command {
 		case *changed:
 			differ := config.Changed(cfg)
 			maps.DeleteFunc(values, func(key string, _ any) bool { return !differ[key] })
-			return a.printOrigins(format, values, origins, true)
+			return a.printOrigins(format, cfg, values, origins, true)
 		case *withOrigins:
-			return a.printOrigins(format, values, origins, false)
+			return a.printOrigins(format, cfg, values, origins, false)
 		case format.json():
 			return a.printJSON(values)
 		}
@@ -60,11 +61,8 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 // printOrigins prints a line for each key: its value, where that came from, and if asked for the default.
-func (a *app) printOrigins(format *outputFormat, values map[string]any, origins map[string]string, beside bool) error {
-	defaults, err := defaultValues()
-	if err != nil {
-		return err
-	}
+func (a *app) printOrigins(format *outputFormat, cfg *config.Config, values map[string]any, origins map[string]string, beside bool) (err error) {
+	defaults := cfg.Defaults()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		from, note := cmp.Or(origins[key], "default"), ""
 		if beside {
@@ -82,13 +80,6 @@ func (a *app) printOrigins(format *outputFormat, values map[string]any, origins 
 	return nil
 }
 
-// defaultValues are what keys are without any source.
-func defaultValues() (map[string]any, error) {
-	def := config.Default()
-	err := def.Finish()
-	return config.Values(def), err
-}
-
 // checkCommand says what is wrong with a configuration without running anything.
 func (a *app) checkCommand() *cobra.Command {
 	return &cobra.Command{
@@ -99,7 +90,7 @@ func (a *app) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			task, err := newTask(cfg)
+			c, err := a.openCourse(cmd.Context(), cfg, slog.New(slog.DiscardHandler))
 			if err != nil {
 				return err
 			}
@@ -109,7 +100,7 @@ func (a *app) checkCommand() *cobra.Command {
 				}
 			}
 			_, err = fmt.Fprintf(a.out, "valid: task %s with %d words, advantage %s, loss %s\n",
-				cfg.Task.Name, task.tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
+				c.names(), c.tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
 			return err
 		},
 	}

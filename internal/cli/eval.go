@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
@@ -22,7 +21,7 @@ func (a *app) evalCommand() *cobra.Command {
 	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
 	questions := cmd.Flags().Int("questions", 240, "how many are asked")
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
-	noTool := cmd.Flags().Bool("no-tool", false, "take the tool away: what the policy knows by itself")
+	noTool := cmd.Flags().Bool("no-tool", false, "take the tools away: what the policy knows by itself")
 	model := a.chosen(cmd)
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +39,7 @@ func (a *app) evalCommand() *cobra.Command {
 			return err
 		}
 		defer m.close()
-		r, err := m.policy.score(cmd.Context(), m.session, m.task, question{
+		r, err := m.policy.score(cmd.Context(), m.session, m.course, question{
 			split: tasks.Split(*split), n: *questions, temperature: *temperature, noTool: *noTool,
 		})
 		if err != nil {
@@ -52,7 +51,7 @@ func (a *app) evalCommand() *cobra.Command {
 		if format.json() {
 			return a.printJSON(evalAnswer{m.cfg.Run.Name, *split, m.version, *temperature, !*noTool, r.StandardError(), r})
 		}
-		fmt.Fprintf(a.out, "%s split, version %d: exact match %.3f ± %.3f over %d questions, %.2f searches each   %s\n",
+		fmt.Fprintf(a.out, "%s split, version %d: exact match %.3f ± %.3f over %d questions, %.2f tool calls each   %s\n",
 			*split, m.version, r.ExactMatch, r.StandardError(), r.N, r.Turns, bySource(r))
 		return nil
 	}
@@ -75,11 +74,11 @@ type evalAnswer struct {
 	Temperature   float32 `json:"temperature"`
 	Tool          bool    `json:"tool"`
 	StandardError float64 `json:"standard_error"`
-	*producers.EvalReport
+	*score
 }
 
 // bySource lists the score of each kind of question.
-func bySource(r *producers.EvalReport) string {
+func bySource(r *score) string {
 	var parts []string
 	for _, source := range slices.Sorted(maps.Keys(r.BySource)) {
 		parts = append(parts, fmt.Sprintf("%s %.2f", source, r.BySource[source].ExactMatch))

@@ -22,7 +22,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Long: `Explain says all of a configuration key: its meaning, type, default, the values it takes, its value here and where that
 came from. Of a section it lists the keys; without an argument, the sections.`,
 		Example: "  weir config explain\n  weir config explain trainer.loss\n  weir config explain trainer.eta --config run.yaml",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: completeTopics,
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTopics,
 	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -30,7 +30,9 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 		if err != nil {
 			return err
 		}
-		e := explainer{app: a, values: config.Values(cfg), origins: origins, changed: config.Changed(cfg)}
+		values := config.Values(a.reference()) // also of what this configuration does not name
+		maps.Copy(values, config.Values(cfg))
+		e := explainer{app: a, cfg: cfg, values: values, origins: origins, changed: config.Changed(cfg)}
 		var topic string
 		if len(args) > 0 {
 			topic = e.topic(args[0])
@@ -49,10 +51,27 @@ came from. Of a section it lists the keys; without an argument, the sections.`,
 // explainer prints what is known of keys, beside their values.
 type explainer struct {
 	*app
+	cfg     *config.Config
 	values  map[string]any
 	origins map[string]string
 	// changed are the keys whose value is not the default.
 	changed map[string]bool
+}
+
+// about describes a key: of this configuration, or else of the reference.
+func (e *explainer) about(key string) (config.Entry, error) {
+	entry, err := e.cfg.Explain(key)
+	if err != nil {
+		if other, err := e.reference().Explain(key); err == nil {
+			return other, nil
+		}
+	}
+	return entry, err
+}
+
+// meaning is what a key or a section is for.
+func (e *explainer) meaning(key string) string {
+	return cmp.Or(e.cfg.Meaning(key), e.reference().Meaning(key))
 }
 
 // keys are those that match, sorted.
@@ -77,7 +96,7 @@ func (e *explainer) matches(topic string) ([]string, error) {
 			return keys, nil
 		}
 	}
-	_, err := config.Explain(topic)
+	_, err := e.about(topic)
 	return nil, &exitError{exitUsage, fmt.Errorf("%w: weir config explain lists the sections", err)}
 }
 
@@ -117,12 +136,10 @@ func (e *explainer) asJSON(topic string) error {
 	if err != nil {
 		return err
 	}
-	defaults, err := defaultValues()
-	if err != nil {
-		return err
-	}
+	defaults := e.reference().Defaults()
+	maps.Copy(defaults, e.cfg.Defaults())
 	for _, key := range keys {
-		about, err := config.Explain(key)
+		about, err := e.about(key)
 		if err != nil {
 			return err
 		}
@@ -139,7 +156,7 @@ func (e *explainer) asJSON(topic string) error {
 
 // key prints all of one key.
 func (e *explainer) key(key string) error {
-	about, err := config.Explain(key)
+	about, err := e.about(key)
 	if err != nil {
 		return err
 	}
@@ -181,7 +198,7 @@ func (e *explainer) key(key string) error {
 // section lists a section's own keys, and the sections in it.
 func (e *explainer) section(name string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", wrapped(config.Meaning(name), ""))
+	fmt.Fprintf(&b, "%s\n\n", wrapped(e.meaning(name), ""))
 	if _, err := fmt.Fprint(e.out, b.String()); err != nil {
 		return err
 	}
@@ -230,7 +247,7 @@ func (e *explainer) summaries(count map[string]int, gap bool) error {
 		if count[name] == 1 {
 			plural = "key"
 		}
-		b.WriteString(cut(fmt.Sprintf("  %-*s  %3d %-4s  %s", width, name, count[name], plural, brief(name))) + "\n")
+		b.WriteString(cut(fmt.Sprintf("  %-*s  %3d %-4s  %s", width, name, count[name], plural, e.brief(name))) + "\n")
 	}
 	_, err := fmt.Fprint(e.out, b.String())
 	return err
@@ -260,7 +277,7 @@ func (e *explainer) list(keys []string, shared string) error {
 			mark, marked = "*", true
 		}
 		head := fmt.Sprintf("%s %-*s  %-*s", mark, width, strings.TrimPrefix(key, shared), values, value)
-		meaning := wrapped(sentence(brief(key)), indent)
+		meaning := wrapped(sentence(e.brief(key)), indent)
 		if beside && utf8.RuneCountInString(head)+2 <= len(indent) {
 			fmt.Fprintf(&b, "%s  %s\n", head, strings.TrimPrefix(meaning, indent))
 		} else {
@@ -275,8 +292,13 @@ func (e *explainer) list(keys []string, shared string) error {
 }
 
 // brief is what a key or section means, without its name at the head.
-func brief(key string) string {
-	text := config.Meaning(key)
+func (a *app) brief(key string) string { return withoutName(key, a.reference().Meaning(key)) }
+
+// brief is what a key or section means, without its name at the head.
+func (e *explainer) brief(key string) string { return withoutName(key, e.meaning(key)) }
+
+// withoutName leaves a key's name at the head of its meaning out.
+func withoutName(key, text string) string {
 	last := key[strings.LastIndexByte(key, '.')+1:]
 	for _, name := range []string{key, last} {
 		for _, verb := range []string{" is ", " are ", " says ", " "} {
@@ -326,14 +348,14 @@ func wrapped(text, indent string) string {
 }
 
 // completeTopics completes keys and sections.
-func completeTopics(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeTopics(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string
-	for _, key := range config.Keys(config.Default()) {
+	for _, key := range a.keys() {
 		if key = strings.TrimSuffix(key, ".*"); strings.HasPrefix(key, begun) {
-			out = append(out, key+"\t"+sentence(brief(key)))
+			out = append(out, key+"\t"+sentence(a.brief(key)))
 		}
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp

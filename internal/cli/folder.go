@@ -47,8 +47,8 @@ func (a *app) loadWritten(cmd *cobra.Command) (*config.Config, error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return named, nil
 	}
-	flags := typed(cmd)
+	flags := a.typed(cmd)
 	flags["run.name"], flags["run.dir"] = named.Run.Name, named.Run.Dir
-	cfg, _, err := a.resolve(config.Default(), config.Sources{Written: file, Files: a.files, Environ: a.environ, Flags: flags})
+	cfg, _, err := a.resolve(config.Sources{Written: file, Files: a.files, Environ: a.environ, Flags: flags})
 	return cfg, err
 }

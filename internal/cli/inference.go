@@ -23,23 +23,23 @@ func (a *app) inferenceCommand() *cobra.Command {
 }
 
 // openAI is how the OpenAI API is served: without stops of its own an answer ends where the agent's turn would.
-func (s *session) openAI() consumers.OpenAIConfig {
+func (s *session) openAI(c *course) consumers.OpenAIConfig {
 	cfg := s.cfg.Inference.OpenAI
 	if len(cfg.Stop) == 0 {
-		cfg.Stop = []string{"</" + s.cfg.Agent.Search + ">", "</" + s.cfg.Agent.Answer + ">"}
+		cfg.Stop = c.format().Stop
 	}
 	return cfg
 }
 
 // infer is the inference consumer's role.
-func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
+func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error {
 	cfg := s.cfg.Inference
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("inference")
 	}
 	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "inference", cfg.Name)
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "inference", cfg.Name)
-	cfg.OpenAI = s.openAI()
+	cfg.OpenAI = s.openAI(c)
 	weights, err := run.Weights(s.cfg.Weights)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, t *task) error {
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
 		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: consumers.NewBatcher(cfg, engines.NewDecoder, metrics),
-		Tokenizer: t.tokenizer, ChatTemplate: t.chat(s.cfg.Agent.Begin), Metrics: metrics, Log: s.log,
+		Tokenizer: c.tokenizer, ChatTemplate: c.chat, Metrics: metrics, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})
 }

@@ -16,18 +16,25 @@ import (
 
 // keyFlags makes a flag of every key, completed with the values that the key takes.
 func (a *app) keyFlags(root *cobra.Command) {
-	flags, values := root.PersistentFlags(), config.Values(config.Default())
-	for _, key := range config.Keys(config.Default()) {
-		if open, ok := strings.CutSuffix(key, ".*"); ok {
-			flags.StringToString(open, nil, sentence(brief(open)))
+	flags, values := root.PersistentFlags(), config.Values(a.reference())
+	add := func(name, like string) {
+		if open, ok := strings.CutSuffix(like, ".*"); ok {
+			flags.StringToString(strings.TrimSuffix(name, ".*"), nil, sentence(a.brief(open)))
+			return
+		}
+		flags.String(name, "", sentence(a.brief(like)))
+		if _, isBool := values[like].(bool); isBool {
+			flags.Lookup(name).NoOptDefVal = "true"
+		}
+	}
+	flags.String(sectionTasks, "", "names of tasks to train on, with commas between, each as if its section were there")
+	for _, key := range a.keys() {
+		add(key, key)
+		if strings.HasSuffix(key, ".*") {
 			continue
 		}
-		flags.String(key, "", sentence(brief(key)))
-		if _, isBool := values[key].(bool); isBool {
-			flags.Lookup(key).NoOptDefVal = "true"
-		}
 		complete := func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			return completeValue(key, begun)
+			return a.completeValue(key, begun)
 		}
 		if key == "run.name" {
 			complete = a.completeRuns
@@ -36,14 +43,69 @@ func (a *app) keyFlags(root *cobra.Command) {
 			panic(err) // the flag was made above
 		}
 	}
+	for _, key := range a.ownKeys() {
+		if flags.Lookup(key) == nil {
+			add(key, a.likeOwn(key))
+		}
+	}
+}
+
+// sectionTasks is the section of the tasks, and the flag that lists them.
+const sectionTasks = "tasks"
+
+// ownKeys are the keys on the command line that are in a section of the user's own: below tasks, agents or tools.
+func (a *app) ownKeys() []string {
+	var out []string
+	for _, arg := range a.args {
+		key, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if parts := strings.SplitN(key, ".", 3); len(arg) > 2 && arg[:2] == "--" && len(parts) == 3 &&
+			slices.Contains([]string{sectionTasks, "agents", "tools"}, parts[0]) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// likeOwn is a key of the reference that takes the same values as a key in a section of the user's own: one that has the same
+// name in a section of any type. It is the key itself where there is none.
+func (a *app) likeOwn(key string) string {
+	own := strings.SplitN(key, ".", 3)
+	for _, known := range a.keys() {
+		if parts := strings.SplitN(known, ".", 3); len(parts) == 3 && parts[0] == own[0] && strings.TrimSuffix(parts[2], ".*") == own[2] {
+			return known
+		}
+	}
+	return key
 }
 
 // isKey says whether a flag is a key's.
-func isKey(f *pflag.Flag) bool { return config.Meaning(f.Name) != "" }
+func (a *app) isKey(f *pflag.Flag) bool {
+	return f.Name == sectionTasks || slices.Contains(a.keys(), f.Name) || slices.Contains(a.keys(), f.Name+".*") ||
+		slices.Contains(a.ownKeys(), f.Name)
+}
+
+// typed are the keys that the command line gives.
+func (a *app) typed(cmd *cobra.Command) map[string]string {
+	flags := map[string]string{}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !a.isKey(f) {
+			return
+		}
+		entries, err := cmd.Flags().GetStringToString(f.Name)
+		if err != nil {
+			flags[f.Name] = f.Value.String()
+			return
+		}
+		for k, v := range entries {
+			flags[f.Name+"."+k] = v
+		}
+	})
+	return flags
+}
 
 // completeValue gives the values that a key takes, or leaves a key that names a file or folder to the shell.
-func completeValue(key, begun string) ([]string, cobra.ShellCompDirective) {
-	e, err := config.Explain(key)
+func (a *app) completeValue(key, begun string) ([]string, cobra.ShellCompDirective) {
+	e, err := a.reference().Explain(key)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -58,7 +120,7 @@ func completeValue(key, begun string) ([]string, cobra.ShellCompDirective) {
 
 // completeRuns gives the runs in run.dir.
 func (a *app) completeRuns(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-	dir := config.Default().Run.Dir
+	dir := a.reference().Run.Dir
 	if cfg, _, err := a.load(cmd); err == nil {
 		dir = cfg.Run.Dir
 	}
@@ -79,12 +141,13 @@ func (a *app) completeRuns(cmd *cobra.Command, _ []string, begun string) ([]stri
 func usedKeys() [][]string {
 	return [][]string{
 		{"run", "name", "dir", "seed"},
-		{"task", "name", "corpus", "questions", "demonstrations"},
+		{"tasks", "NAME.type", "NAME.weight", "NAME.agent", "NAME.tools", "NAME.reward.type"},
 		{"model", "folder", "hidden", "layers", "max_positions"},
 		{"trainer", "steps", "batch_groups", "group_size", "eta", "advantage.name", "loss.name", "cold_start.steps"},
 		{"inference", "slots", "swap", "openai.listen"},
 		{"producer", "concurrency"},
-		{"agent", "max_invalid"},
+		{"agents", "NAME.type"},
+		{"tools", "NAME.type", "NAME.timeout"},
 		{"broker", "url", "listen"},
 		{"streams", "replicas", "max_trajectories"},
 		{"weights", "dir"},
@@ -96,19 +159,19 @@ func usedKeys() [][]string {
 
 // helpOfKeys puts the sections of the configuration into the help of every command that reads it, in place of a flag for
 // each key.
-func helpOfKeys(root *cobra.Command) {
+func (a *app) helpOfKeys(root *cobra.Command) {
 	everyCommand(root, func(cmd *cobra.Command) { cmd.Long = narrow(cmd.Long) })
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", page)))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		keys := root.PersistentFlags()
 		hide := func(hidden bool) {
-			keys.VisitAll(func(f *pflag.Flag) { f.Hidden = hidden && isKey(f) })
+			keys.VisitAll(func(f *pflag.Flag) { f.Hidden = hidden && a.isKey(f) })
 		}
 		hide(true) // for the time of this text alone: completion passes over what is hidden
 		help(cmd, args)
 		hide(false)
-		writeKeyHelp(cmd.OutOrStdout(), len(config.Keys(config.Default())), readBy(cmd))
+		writeKeyHelp(cmd.OutOrStdout(), len(a.keys()), readBy(cmd))
 	})
 }
 
@@ -117,9 +180,9 @@ func readBy(cmd *cobra.Command) func(section string) bool {
 	every := []string{"run", "broker", "log", "telemetry"}
 	own := map[string][]string{
 		"weir broker":    {"streams"},
-		"weir producer":  {"producer", "task", "agent"},
-		"weir inference": {"inference", "weights", "task"},
-		"weir trainer":   {"trainer", "model", "task", "weights", "eval"},
+		"weir producer":  {"producer", "tasks", "agents", "tools"},
+		"weir inference": {"inference", "weights", "tasks"},
+		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval"},
 	}
 	sections, isRole := own[cmd.CommandPath()]
 	all := slices.Contains([]string{"weir", "weir up", "weir config", "weir config show"}, cmd.CommandPath())

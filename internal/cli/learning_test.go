@@ -17,7 +17,7 @@ import (
 func TestTheDemonstrationLearnsFromRewards(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	weir(t, "up", "--run.dir", dir, "--task.library.demo.one_hop_first", "1000000", "--task.library.demo.usual_books", "3",
+	weir(t, "up", "--run.dir", dir, "--tasks.library.demo.one_hop_first", "1000000", "--tasks.library.demo.usual_books", "3",
 		"--trainer.cold_start.steps", "400", "--trainer.steps", "8", "--trainer.minibatches", "4", "--trainer.eta", "0", "--trainer.deterministic",
 		"--eval.every", "8", "--eval.questions", "200", "--eval.test_questions", "4", "--eval.show", "0")
 	records, err := report.ReadMetrics(filepath.Join(dir, "demo", "metrics.jsonl"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/lifecycle"
+	"github.com/weir-rl/weir/internal/parts"
 )
 
 // The exit codes.
@@ -47,8 +48,8 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// Main runs the command line of this process and returns its exit status.
-func Main() int {
+// Main runs the command line of this process, with the parts that a configuration can name, and returns its exit status.
+func Main(doors parts.Registry) int {
 	drain, hard, stop := lifecycle.Signals(context.Background())
 	defer stop()
 	defer context.AfterFunc(hard, func() {
@@ -57,7 +58,7 @@ func Main() int {
 			os.Exit(exitStatus(drain, cause))
 		}
 	})()
-	a := &app{out: os.Stdout, err: os.Stderr, environ: os.Environ()}
+	a := &app{doors: doors, out: os.Stdout, err: os.Stderr, environ: os.Environ(), args: os.Args[1:]}
 	err := a.command().ExecuteContext(drain)
 	if err == nil {
 		return 0

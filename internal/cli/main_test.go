@@ -17,12 +17,13 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/chaos"
 )
 
 // TestMain puts this program on the PATH, so that tests run its commands as processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": func() { os.Exit(Main()) }})
+	testscript.Main(m, map[string]func(){"weir": func() { os.Exit(Main(builtin.Doors())) }})
 }
 
 func TestCommandLine(t *testing.T) {

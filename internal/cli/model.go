@@ -8,15 +8,17 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
 // newEngine makes the policy: the model folder's when one is named, else fresh weights from the run's seed. It has a value
 // head where that is the critic.
-func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, error) {
-	model, head := cfg.Model.Config(t.tokenizer.Size()), cfg.Trainer.Critic.Network == learner.CriticHead
+func newEngine(ctx context.Context, cfg *config.Config, c *course) (gpu.Engine, error) {
+	model, head := cfg.Model.Config(c.tokenizer.Size()), cfg.Trainer.Critic.Network == learner.CriticHead
 	model.ValueHead = head
 	if cfg.Model.Folder == "" {
 		return emptyEngine(cfg, model)
@@ -25,8 +27,8 @@ func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, er
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(folder.Tokenizer, t.tokenizer.JSON()) {
-		return nil, fmt.Errorf("model.folder: %s has another tokenizer than task %s", cfg.Model.Folder, cfg.Task.Name)
+	if !sameTokenizer(folder.Tokenizer, c.tokenizer) {
+		return nil, fmt.Errorf("model.folder: %s has another tokenizer than task %s", cfg.Model.Folder, c.names())
 	}
 	model, weights := gpu.WithValueHead(folder.Config, folder.Weights, head)
 	engine, err := emptyEngine(cfg, model)
@@ -34,6 +36,15 @@ func newEngine(ctx context.Context, cfg *config.Config, t *task) (gpu.Engine, er
 		return nil, err
 	}
 	return engine, engine.SetWeights(ctx, weights)
+}
+
+// sameTokenizer says whether a folder's tokenizer.json is a tokenizer's, however it is laid out.
+func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
+	if bytes.Equal(file, tok.JSON()) {
+		return true
+	}
+	read, err := tokenizer.Parse(file)
+	return err == nil && bytes.Equal(read.JSON(), tok.JSON())
 }
 
 // emptyEngine makes an engine of a given shape with starting weights from the run's seed.

@@ -5,12 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 )
 
 func TestEveryEngineThatCanBeNamedIsThere(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default()
+	cfg := config.Default(builtin.Doors())
 	for _, cfg.Model.Engine = range config.Engines() {
 		b, err := backend(cfg)
 		require.NoError(t, err)

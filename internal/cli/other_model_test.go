@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,19 +16,22 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
 
 // smallModel is a configuration of the easier task with a model that is made at once, and its weights.
-func smallModel(t *testing.T) (*config.Config, *task, gpu.Config, *gpu.Weights) {
+func smallModel(t *testing.T) (*config.Config, *course, gpu.Config, *gpu.Weights) {
 	t.Helper()
-	cfg := config.TwoHop()
-	cfg.Model.Hidden, cfg.Model.Intermediate, cfg.Model.Layers = 8, 8, 1
-	task, err := newTask(cfg)
+	a := &app{doors: builtin.Doors()}
+	cfg, _, err := config.Resolve(a.doors, config.Sources{Tasks: []string{a.doors.Quick}})
 	require.NoError(t, err)
-	model := cfg.Model.Config(task.tokenizer.Size())
+	cfg.Model.Hidden, cfg.Model.Intermediate, cfg.Model.Layers = 8, 8, 1
+	c, err := a.openCourse(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	model := cfg.Model.Config(c.tokenizer.Size())
 	w := &gpu.Weights{Tensors: model.Layout()}
 	for i, x := range w.Tensors {
 		n := 1
@@ -36,13 +40,13 @@ func smallModel(t *testing.T) (*config.Config, *task, gpu.Config, *gpu.Weights) 
 		}
 		w.Tensors[i].Data = make([]float32, n)
 	}
-	return cfg, task, model, w
+	return cfg, c, model, w
 }
 
 // A folder of another model or another tokenizer is refused by each command that samples from one.
 func TestAFolderOfAnotherModelIsRefused(t *testing.T) {
 	t.Parallel()
-	_, task, model, w := smallModel(t)
+	_, c, model, w := smallModel(t)
 	for _, test := range []struct {
 		name, error string
 		spoil       func(dir string)
@@ -62,10 +66,10 @@ func TestAFolderOfAnotherModelIsRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			require.NoError(t, hf.Save(dir, model, w, task.tokenizer.JSON(), safetensors.F32))
+			require.NoError(t, hf.Save(dir, model, w, c.tokenizer.JSON(), safetensors.F32))
 			test.spoil(dir)
 			for _, command := range [][]string{{"eval", "--questions", "1"}, {"chat", "what is the capital of sweden ?"}, {"serve"}} {
-				a := &app{out: io.Discard, err: io.Discard}
+				a := &app{doors: builtin.Doors(), out: io.Discard, err: io.Discard}
 				cmd := a.command()
 				cmd.SetArgs(append(command, "--checkpoint", dir, "--run.dir", t.TempDir(), "--config", "../../examples/countries-two-hop.yaml",
 					"--inference.openai.listen", "127.0.0.1:0"))
@@ -78,7 +82,7 @@ func TestAFolderOfAnotherModelIsRefused(t *testing.T) {
 // A published version is scored only if it is of the configuration that its manifest names and of the task's tokenizer.
 func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	t.Parallel()
-	cfg, task, model, w := smallModel(t)
+	cfg, c, model, w := smallModel(t)
 	run := streamtest.Open(t, streamtest.Conn(t))
 	source, err := run.Weights(cfg.Weights)
 	require.NoError(t, err)
@@ -89,12 +93,12 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	hash := consumers.Hash(data)
 	good := schemas.Manifest{
 		Run: run.Name(), Base: schemas.NoBase, DType: "float32", Config: text, ConfigHash: consumers.Hash(text),
-		TokenizerHash: consumers.Hash(task.tokenizer.JSON()),
+		TokenizerHash: consumers.Hash(c.tokenizer.JSON()),
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
 	require.NoError(t, source.Publish(t.Context(), &good, map[string][]byte{hash: data}))
 	s := &session{cfg: cfg}
-	v, err := s.fetch(t.Context(), run, task, &good)
+	v, err := s.fetch(t.Context(), run, c, &good)
 	require.NoError(t, err)
 	require.Equal(t, model, v.Config)
 	require.Equal(t, w, v.Weights)
@@ -104,7 +108,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	} {
 		bad := good
 		spoil(&bad)
-		_, err := s.fetch(t.Context(), run, task, &bad)
+		_, err := s.fetch(t.Context(), run, c, &bad)
 		require.ErrorIs(t, err, consumers.ErrBadWeights)
 		require.ErrorContains(t, err, name)
 	}

@@ -59,9 +59,9 @@ func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
 	one, at := int64(1), time.Now()
 	event := newEventAnswer(&schemas.Event{Worker: "w", Message: "m"})
 	for name, answer := range map[string]any{
-		"audit": audited{Report: &audit.Report{}}, "chaos": &chaos.Report{Audit: &audit.Report{}}, "eval": evalAnswer{EvalReport: &producers.EvalReport{
+		"audit": audited{Report: &audit.Report{}}, "chaos": &chaos.Report{Audit: &audit.Report{}}, "eval": evalAnswer{score: &score{EvalReport: &producers.EvalReport{
 			BySource: map[string]producers.EvalScore{"s": {}},
-		}},
+		}}},
 		"trajectory": []any{fate{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{
 			Error: "e", Segments: []schemas.Segment{{Tokens: []int32{1}, ActionMask: []byte{1}, Versions: []int32{1}, Logprobs: []float32{0}}},
 			Turns: []schemas.Turn{{End: 1, Tool: "t", Duration: 1, Error: "e", ProcessReward: 1}},

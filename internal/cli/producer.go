@@ -25,7 +25,7 @@ func (a *app) producerCommand() *cobra.Command {
 }
 
 // produce is the producer's role.
-func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error {
+func (s *session) produce(ctx context.Context, run *streams.Run, c *course) error {
 	cfg := s.cfg.Producer
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("producer")
@@ -49,7 +49,7 @@ func (s *session) produce(ctx context.Context, run *streams.Run, t *task) error 
 	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "producer", cfg.Name)
 	return producers.Run(ctx, cfg, producers.Deps{
 		Stream:       producers.OnRun(run, tickets),
-		Environments: map[string]producers.Environment{s.cfg.Task.Name: t.environment(generator)},
+		Environments: c.environments(generator),
 		Metrics:      metrics,
 		Log:          s.log,
 	})

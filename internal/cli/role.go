@@ -19,7 +19,7 @@ type role struct {
 	// reach opens the run, or waits for it.
 	reach func(*session, context.Context, *streams.Conn) (*streams.Run, error)
 	// work does the role's work until it is done or its context ends.
-	work func(*session, context.Context, *streams.Run, *task) error
+	work func(*session, context.Context, *streams.Run, *course) error
 }
 
 // runRole connects to the run's broker and does the role's work, its metrics and health beside it.
@@ -33,7 +33,7 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 			return err
 		}
 	}
-	t, err := newTask(s.cfg)
+	c, err := a.openCourse(cmd.Context(), s.cfg, s.log)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 		if err != nil {
 			return err
 		}
-		return endOf(ctx, r.work(s, ctx, run, t))
+		return endOf(ctx, r.work(s, ctx, run, c))
 	})
 	return ended(cmd.Context(), group.Wait())
 }

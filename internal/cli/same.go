@@ -15,16 +15,25 @@ import (
 
 // lasting says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
 // out, or version 0 was made otherwise, under another value.
-func lasting(key string) bool {
+func (s *session) lasting(key string) bool {
 	switch key {
-	case "run.seed", "trainer.critic.network", "task.name",
-		"task.countries.split_seed", "task.countries.test_countries", "task.countries.validation_countries",
-		"task.library.split_seed", "task.library.test_countries", "task.library.validation_countries":
+	case sectionTasks, "run.seed", "trainer.critic.network":
 		return true
 	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens", "model.engine":
 		return false
 	}
+	if section, name, rest := cutKey(key); section == sectionTasks && s.cfg.Tasks[name] != nil {
+		own, ok := s.cfg.Tasks[name].Own.(interface{ Lasting() []string })
+		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
+	}
 	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
+}
+
+// cutKey cuts the key of a section that the user names: tasks.NAME.rest.
+func cutKey(key string) (section, name, rest string) {
+	section, rest, _ = strings.Cut(key, ".")
+	name, rest, _ = strings.Cut(rest, ".")
+	return section, name, rest
 }
 
 // algorithmic says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
@@ -32,12 +41,19 @@ func lasting(key string) bool {
 func algorithmic(key string) bool {
 	switch key {
 	case "trainer.batch_groups", "trainer.group_size", "trainer.min_group", "trainer.mask_tools", "trainer.epochs", "trainer.minibatches",
-		"trainer.proximal", "trainer.limits.max_turns", "trainer.limits.max_tokens", "task.corpus", "task.questions", "task.tokenizer":
+		"trainer.proximal", "trainer.limits.max_turns", "trainer.limits.max_tokens":
 		return true
+	}
+	switch section, _, rest := cutKey(key); section {
+	case sectionTasks:
+		return rest != "limits.timeout"
+	case "agents":
+		return true
+	case "tools":
+		return rest != "timeout" && !strings.HasPrefix(rest, "latency.")
 	}
 	for _, section := range []string{
 		"trainer.advantage.", "trainer.loss.", "trainer.selection.", "trainer.optimizer.", "trainer.critic.", "trainer.sampling.",
-		"task.reward.", "task.search.", "task.countries.", "task.library.", "agent.",
 	} {
 		if strings.HasPrefix(key, section) {
 			return true
@@ -46,13 +62,13 @@ func algorithmic(key string) bool {
 	return false
 }
 
-// settings are the values of the keys that say how a run is trained, as text.
+// settings are the values of the keys that say how a run is trained, as text, and under the key tasks the names of its tasks.
 func settings(cfg *config.Config) map[string]string {
-	out := map[string]string{}
+	out := map[string]string{sectionTasks: strings.Join(cfg.Active(), ",")}
 	for key, value := range config.Values(cfg) {
 		switch section, _, _ := strings.Cut(key, "."); {
 		case key == "trainer.checkpoint.dir":
-		case key == "run.seed", section == "model", section == "task", section == "agent", section == "trainer":
+		case key == "run.seed", slices.Contains([]string{"model", sectionTasks, "agents", "tools", "trainer"}, section):
 			out[key] = fmt.Sprint(value)
 		}
 	}
@@ -68,8 +84,7 @@ func (s *session) trainedWith() (*checkpoint.State, map[string]string, error) {
 		}
 		return state, state.Settings, err
 	}
-	begun := config.Default()
-	_, err = config.Load(begun, config.Sources{Written: filepath.Join(s.cfg.Folder(), configFile)})
+	begun, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(s.cfg.Folder(), configFile)})
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil, nil
 	}
@@ -89,7 +104,7 @@ func (s *session) sameRun() error {
 	var begun, trained, keys, noted []string
 	for _, c := range trainer.Changes(was, settings(s.cfg)) {
 		switch {
-		case lasting(c.Key):
+		case s.lasting(c.Key):
 			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
 		case algorithmic(c.Key) && !s.mayChange(c.Key):
 			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))

@@ -68,22 +68,85 @@ func (p *sampler) Forget(episode string) error {
 	return nil
 }
 
-// score asks n questions of a split and reports the share answered rightly.
-func (p *sampler) score(ctx context.Context, s *session, t *task, q question) (*producers.EvalReport, error) {
-	env := t.environment(p)
-	env.Tools = []producers.Tool{t.plainTool}
-	limits := schemas.Limits{MaxTurns: s.cfg.Trainer.Limits.MaxTurns, MaxTokens: s.cfg.Trainer.Limits.MaxTokens}
+// score asks n questions of a split, as many of each task as of any other, and reports the share answered rightly. In a run
+// of several tasks a source is named with its task, and the tasks' own scores are in the report by the task's name.
+func (p *sampler) score(ctx context.Context, s *session, c *course, q question) (*score, error) {
+	out := &score{EvalReport: &producers.EvalReport{}}
+	share, several := (q.n+len(c.tasks)-1)/len(c.tasks), len(c.tasks) > 1
+	for _, t := range c.tasks {
+		r, err := p.scoreTask(ctx, s, c, t, q, share)
+		if errors.Is(err, errNoQuestion) && several {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !several {
+			out.EvalReport = r
+			return out, nil
+		}
+		out.add(t.name, r)
+	}
+	if out.N == 0 {
+		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
+	}
+	return out, nil
+}
+
+// scoreTask is score for one task.
+func (p *sampler) scoreTask(ctx context.Context, s *session, c *course, t *task, q question, n int) (*producers.EvalReport, error) {
+	env := c.environment(t, p)
+	env.Tools = t.plain
+	limits := schemas.Limits{MaxTurns: t.limits.MaxTurns, MaxTokens: t.limits.MaxTokens}
 	if q.noTool {
 		env.Tools, limits.MaxTurns = nil, 0
 	}
-	sample := t.data.Sample(q.split, q.n, scoreSeed)
+	sample := t.Data.Sample(q.split, n, scoreSeed)
 	if len(sample) == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
 	}
+	name := q.name()
+	if len(c.tasks) > 1 {
+		name += "-" + t.name
+	}
 	return producers.Evaluate(ctx, env, sample, producers.EvalConfig{
-		Run: s.cfg.Run.Name, Name: q.name(), Temperature: q.temperature, Samples: 1, Limits: limits,
+		Run: s.cfg.Run.Name, Name: name, Temperature: q.temperature, Samples: 1, Limits: limits,
 		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed, Seen: q.seen,
 	})
+}
+
+// score is the report on all tasks of a run.
+type score struct {
+	*producers.EvalReport
+	// ByTask has the score of each task, in a run of several.
+	ByTask map[string]producers.EvalScore `json:"by_task,omitempty"`
+}
+
+// add takes the report on one task into that on several.
+func (s *score) add(task string, r *producers.EvalReport) {
+	if s.ByTask == nil {
+		s.ByTask, s.BySource, s.Stops = map[string]producers.EvalScore{}, map[string]producers.EvalScore{}, map[schemas.StopReason]int{}
+		s.OldestVersion, s.NewestVersion = r.OldestVersion, r.NewestVersion
+	}
+	s.ByTask[task] = r.EvalScore
+	s.EvalScore = pooled(s.EvalScore, r.EvalScore)
+	for source, of := range r.BySource {
+		s.BySource[task+"/"+source] = of
+	}
+	for stop, n := range r.Stops {
+		s.Stops[stop] += n
+	}
+	s.OldestVersion, s.NewestVersion = min(s.OldestVersion, r.OldestVersion), max(s.NewestVersion, r.NewestVersion)
+}
+
+// pooled is the score over the rollouts of two.
+func pooled(a, b producers.EvalScore) producers.EvalScore {
+	n := float64(max(1, a.N+b.N))
+	mean := func(x, y float64) float64 { return (x*float64(a.N) + y*float64(b.N)) / n }
+	return producers.EvalScore{
+		N: a.N + b.N, ExactMatch: mean(a.ExactMatch, b.ExactMatch), Reward: mean(a.Reward, b.Reward),
+		Turns: mean(a.Turns, b.Turns), Tokens: mean(a.Tokens, b.Tokens),
+	}
 }
 
 // errNoQuestion: there is nothing to ask, which is no score of 0.
@@ -105,7 +168,7 @@ type question struct {
 func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temperature, q.noTool) }
 
 // scoreVersions follows the published versions and scores every so many on the validation split, until ctx ends.
-func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, book *recordBook) error {
+func (s *session) scoreVersions(ctx context.Context, run *streams.Run, c *course, book *recordBook) error {
 	policy, wait, err := newSampler(context.WithoutCancel(ctx), s)
 	if err != nil {
 		return err
@@ -116,7 +179,7 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, t *task, 
 			return nil
 		}
 		show := showsRollout(s.cfg.Eval.Show, shown, m.Version)
-		err := s.scoreVersion(ctx, run, policy, t, m, book, show)
+		err := s.scoreVersion(ctx, run, policy, c, m, book, show)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("score a version", "policy_version", m.Version, "err", err)
 			return nil // the next version has its own chance
@@ -140,9 +203,9 @@ func showsRollout(every, shown, version int64) bool {
 }
 
 // scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
-func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, t *task, m *schemas.Manifest, book *recordBook, show bool) error {
+func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, c *course, m *schemas.Manifest, book *recordBook, show bool) error {
 	began := time.Now()
-	v, err := s.fetch(ctx, run, t, m)
+	v, err := s.fetch(ctx, run, c, m)
 	if err != nil {
 		return err
 	}
@@ -150,7 +213,7 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 		return err
 	}
 	var asked []*schemas.Trajectory
-	r, err := policy.score(ctx, s, t, question{
+	r, err := policy.score(ctx, s, c, question{
 		split: tasks.Validation, n: s.cfg.Eval.Questions, seen: func(t *schemas.Trajectory) { asked = append(asked, t) },
 	})
 	if err != nil {
@@ -163,6 +226,9 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 	for source, score := range r.BySource {
 		values["eval/exact_match/"+source] = score.ExactMatch
 	}
+	for task, score := range r.ByTask {
+		values["eval/task/"+task] = score.ExactMatch
+	}
 	book.add(ctx, schemas.Event{
 		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",
 		PolicyVersion: m.Version, Metrics: values,
@@ -170,18 +236,18 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 	// One whose policy sampled nothing has no context to show.
 	asked = slices.DeleteFunc(asked, func(t *schemas.Trajectory) bool { return len(t.Segments) == 0 })
 	if n := int64(len(asked)); show && n > 0 {
-		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], t.tokenizer.Decode))
+		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], c.tokenizer.Decode))
 	}
 	return nil
 }
 
-// fetch reads a published version, which must be of the task's tokenizer.
-func (s *session) fetch(ctx context.Context, run *streams.Run, t *task, m *schemas.Manifest) (consumers.Snapshot, error) {
+// fetch reads a published version, which must be of the run's tokenizer.
+func (s *session) fetch(ctx context.Context, run *streams.Run, c *course, m *schemas.Manifest) (consumers.Snapshot, error) {
 	source, err := run.Weights(s.cfg.Weights)
 	if err != nil {
 		return consumers.Snapshot{}, err
 	}
-	v, err := consumers.Fetch(ctx, source, m, consumers.Hash(t.tokenizer.JSON()))
+	v, err := consumers.Fetch(ctx, source, m, consumers.Hash(c.tokenizer.JSON()))
 	if err != nil {
 		return v, fmt.Errorf("fetch version %d: %w", m.Version, err)
 	}

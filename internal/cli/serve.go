@@ -36,9 +36,9 @@ the versions of a run that trains. It listens where --inference.openai.listen sa
 			return err
 		}
 		defer m.close()
-		cfg := m.openAI()
+		cfg := m.openAI(m.course)
 		cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
-		api := consumers.NewOpenAI(cfg, m.policy.batcher, m.task.tokenizer, m.task.chat(m.cfg.Agent.Begin), m.log)
+		api := consumers.NewOpenAI(cfg, m.policy.batcher, m.course.tokenizer, m.course.chat, m.log)
 		// An end that was asked for is the end of a server.
 		return consumers.ServeOpenAI(ctx, api, serveDrain, func(address string) {
 			fmt.Fprintf(a.out, "serving run %s, version %d, as model %s on http://%s/v1\n", m.cfg.Run.Name, m.version, cfg.Model, address)

@@ -10,12 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
-	"github.com/weir-rl/weir/producers/tasks/countries"
-	"github.com/weir-rl/weir/producers/tasks/library"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -23,12 +20,12 @@ import (
 
 // finalReport scores the last version on the test split, which nothing before has touched, with and without
 // the tool, draws the learning curve, and says where everything is.
-func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, dir string, took time.Duration) error {
+func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, dir string, took time.Duration) error {
 	m, err := run.LatestManifest(ctx)
 	if err != nil {
 		return err
 	}
-	v, err := s.fetch(ctx, run, t, m)
+	v, err := s.fetch(ctx, run, c, m)
 	if err != nil {
 		return err
 	}
@@ -40,22 +37,15 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 	if err := policy.use(ctx, v); err != nil {
 		return err
 	}
-	scores, err := testScores(ctx, s, t, policy)
+	scores, err := testScores(ctx, s, c, policy)
 	if errors.Is(err, errNoQuestion) {
 		fmt.Fprintf(s.out, "\nno test score: %v\n", err)
 	} else if err != nil {
 		return err
 	}
 	values := map[string]float64{"time/total": took.Seconds()}
-	about, kind := "", func(string) string { return "" }
-	switch s.cfg.Task.Name {
-	case library.Name:
-		about, kind = heldOut, library.About
-	case countries.Name:
-		about, kind = heldOut, countries.About
-	}
 	if len(scores) > 0 {
-		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, about, m.Version, scoreTable(scores, kind))
+		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, c.heldOut(), m.Version, scoreTable(scores, c.about))
 	}
 	for _, sc := range scores {
 		values[sc.key] = sc.report.ExactMatch
@@ -95,7 +85,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, t *task, di
 
 // named are the flags that make a command speak of this run.
 func (s *session) named() (flags string) {
-	byDefault := config.Default()
+	byDefault := s.reference()
 	if s.cfg.Run.Name != byDefault.Run.Name {
 		flags += " --run.name " + s.cfg.Run.Name
 	}
@@ -104,9 +94,6 @@ func (s *session) named() (flags string) {
 	}
 	return flags
 }
-
-// heldOut says what the questions of the built-in data's test split are about.
-const heldOut = " about countries and regions\nthat no training question names"
 
 // learntByHeart says, where far fewer held-out answers are right than in training, why that may be.
 func learntByHeart(tested float64, records []report.Record) string {
@@ -130,7 +117,7 @@ knows them (--model.folder).
 // curveTitle says what run a picture is of.
 func (s *session) curveTitle() string {
 	c := &s.cfg.Trainer
-	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.cfg.Run.Name, s.cfg.Task.Name, c.Advantage.Name, c.Loss.Name, c.Eta, s.cfg.Run.Seed)
+	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.cfg.Run.Name, strings.Join(s.cfg.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, s.cfg.Run.Seed)
 }
 
 // marks are the single points of the picture: what the cold start came to, and the test score.
@@ -151,7 +138,7 @@ func (s *session) marks(validation report.Series, scores []titled, version int64
 func scoreTable(scores []titled, kind func(source string) string) string {
 	const first, rest = 32, 15 // columns
 	var b strings.Builder
-	row := func(title string, cell func(*producers.EvalReport) string) {
+	row := func(title string, cell func(*score) string) {
 		line := []string{"  ", fit(title, first)}
 		for _, sc := range scores {
 			line = append(line, fmt.Sprintf("%-*s", rest, cell(sc.report)))
@@ -163,12 +150,12 @@ func scoreTable(scores []titled, kind func(source string) string) string {
 		line = append(line, fmt.Sprintf("%-*s", rest, sc.title))
 	}
 	b.WriteString(strings.TrimRight(strings.Join(line, ""), " ") + "\n")
-	row("all", func(r *producers.EvalReport) string {
+	row("all", func(r *score) string {
 		return fmt.Sprintf("%.3f ± %.3f", r.ExactMatch, r.StandardError())
 	})
 	for _, source := range slices.Sorted(maps.Keys(scores[0].report.BySource)) {
 		title := fmt.Sprintf("%-3s %s", report.Plain(source), kind(source))
-		row(title, func(r *producers.EvalReport) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })
+		row(title, func(r *score) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })
 	}
 	return b.String()
 }
@@ -184,24 +171,30 @@ func fit(text string, width int) string {
 // titled is one column of the report.
 type titled struct {
 	title, key string
-	report     *producers.EvalReport
+	report     *score
 }
 
-// testScores asks the test split greedily, at temperature 1, and with the tool taken away.
-func testScores(ctx context.Context, s *session, t *task, policy *sampler) ([]titled, error) {
+// testScores asks the test split greedily, at temperature 1, and where there are tools with the tools taken away.
+func testScores(ctx context.Context, s *session, c *course, policy *sampler) ([]titled, error) {
 	n := s.cfg.Eval.TestQuestions
-	out := []titled{
-		{"greedy", "test/exact_match_greedy", nil},
-		{"temperature 1", "test/exact_match_sampled", nil},
-		{"without tool", "test/exact_match_no_tool", nil},
+	asked := []struct {
+		title, key string
+		question
+	}{
+		{"greedy", "test/exact_match_greedy", question{split: tasks.Test, n: n}},
+		{"temperature 1", "test/exact_match_sampled", question{split: tasks.Test, n: n, temperature: 1}},
+		{"without tool", "test/exact_match_no_tool", question{split: tasks.Test, n: n, noTool: true}},
 	}
-	for i, q := range []question{
-		{split: tasks.Test, n: n}, {split: tasks.Test, n: n, temperature: 1}, {split: tasks.Test, n: n, noTool: true},
-	} {
-		var err error
-		if out[i].report, err = policy.score(ctx, s, t, q); err != nil {
+	if !c.hasTools() {
+		asked = asked[:2]
+	}
+	var out []titled
+	for _, q := range asked {
+		r, err := policy.score(ctx, s, c, q.question)
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, titled{q.title, q.key, r})
 	}
 	return out, nil
 }

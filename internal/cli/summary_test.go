@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
@@ -17,15 +18,15 @@ import (
 // The report's table names the kinds of question and fits a terminal of 80 columns, whatever the sources are called.
 func TestTheScoresFitATerminal(t *testing.T) {
 	t.Parallel()
-	score := func(x float64) *producers.EvalReport {
-		return &producers.EvalReport{
+	scored := func(x float64) *score {
+		return &score{EvalReport: &producers.EvalReport{
 			EvalScore: producers.EvalScore{N: 240, ExactMatch: x},
 			BySource: map[string]producers.EvalScore{
 				"1": {ExactMatch: x}, "2n": {ExactMatch: x}, "2r": {ExactMatch: x}, "3": {ExactMatch: x}, strings.Repeat("long", 30): {ExactMatch: x},
 			},
-		}
+		}}
 	}
-	table := scoreTable([]titled{{"greedy", "", score(0.988)}, {"temperature 1", "", score(0.963)}, {"without tool", "", score(0)}}, countries.About)
+	table := scoreTable([]titled{{"greedy", "", scored(0.988)}, {"temperature 1", "", scored(0.963)}, {"without tool", "", scored(0)}}, countries.About)
 	for line := range strings.Lines(table) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}
@@ -62,7 +63,7 @@ func TestWhatIsLearntByHeartIsTold(t *testing.T) {
 // The report's next commands name the run only where it is not the default.
 func TestTheReportNamesTheRunInItsCommands(t *testing.T) {
 	t.Parallel()
-	s := &session{cfg: config.Default()}
+	s := &session{app: &app{doors: builtin.Doors()}, cfg: config.Default(builtin.Doors())}
 	require.Empty(t, s.named())
 	s.cfg.Run.Name = "mine"
 	require.Equal(t, " --run.name mine", s.named())

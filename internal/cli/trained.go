@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,10 +12,10 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// trained is a policy out of a model folder, and the task that it was trained on.
+// trained is a policy out of a model folder, and the tasks that it was trained on.
 type trained struct {
 	*session
-	task    *task
+	course  *course
 	policy  *sampler
 	version int64 // 0 for a folder that is no run's
 	close   func()
@@ -67,7 +66,7 @@ func (s *session) checkpoint(step int64) (string, int64, error) {
 
 // trained loads a model folder into a sampler.
 func (s *session) trained(ctx context.Context, folder string, version int64) (*trained, error) {
-	t, err := newTask(s.cfg)
+	c, err := s.openCourse(ctx, s.cfg, s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +74,8 @@ func (s *session) trained(ctx context.Context, folder string, version int64) (*t
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(m.Tokenizer, t.tokenizer.JSON()) {
-		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, s.cfg.Task.Name)
+	if !sameTokenizer(m.Tokenizer, c.tokenizer) {
+		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, c.names())
 	}
 	policy, wait, err := newSampler(ctx, s)
 	if err != nil {
@@ -87,5 +86,5 @@ func (s *session) trained(ctx context.Context, folder string, version int64) (*t
 		stop()
 		return nil, err
 	}
-	return &trained{s, t, policy, version, stop}, nil
+	return &trained{s, c, policy, version, stop}, nil
 }

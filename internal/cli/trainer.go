@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +27,10 @@ func (a *app) trainerCommand() *cobra.Command {
 		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			train := func(s *session, ctx context.Context, run *streams.Run, t *task) error {
+			train := func(s *session, ctx context.Context, run *streams.Run, c *course) error {
 				view := s.newProgress(a.out)
 				defer view.Close()
-				return s.train(ctx, run, t, view)
+				return s.train(ctx, run, c, view)
 			}
 			err := a.runRole(cmd, role{
 				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train,
@@ -44,7 +45,7 @@ func (a *app) trainerCommand() *cobra.Command {
 }
 
 // train is the trainer's role, with the scores on held-out questions beside it.
-func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *report.Progress) error {
+func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *report.Progress) error {
 	dir, err := s.folder()
 	if err != nil {
 		return err
@@ -60,16 +61,12 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	}
 	s.warnUnread()
 	book := &recordBook{session: s, run: run, file: metrics, view: view}
-	engine, err := newEngine(ctx, s.cfg, t)
+	engine, err := newEngine(ctx, s.cfg, c)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	questions, err := t.data.Prompts(tasks.Train, s.cfg.Run.Seed)
-	if err != nil {
-		return err
-	}
-	prompts, err := trainer.Mix(trainer.Task{Name: s.cfg.Task.Name, Prompts: questions})
+	prompts, err := c.prompts(s.cfg.Run.Seed)
 	if err != nil {
 		return err
 	}
@@ -110,8 +107,8 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	group.Go(func() error {
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
-			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: func(asked *schemas.Ticket) []int32 { return t.agent.Opening(asked.Prompt) }, Demonstrations: t.demonstrations,
-			Folder: checkpoint.HuggingFace{}, Tokenizer: t.tokenizer.JSON(), Log: s.log,
+			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: c.opening, Demonstrations: c.demonstrations,
+			Folder: checkpoint.HuggingFace{}, Tokenizer: c.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,
 			Settings:  settings(s.cfg),
@@ -132,10 +129,10 @@ func (s *session) train(ctx context.Context, run *streams.Run, t *task, view *re
 	})
 	switch {
 	case s.cfg.Eval.Every == 0:
-	case len(t.data.Questions[tasks.Validation]) == 0:
-		s.log.Warn("no version is scored: there is no question in the validation split", "task", s.cfg.Task.Name)
+	case !slices.ContainsFunc(c.tasks, func(t *task) bool { return len(t.Data.Questions[tasks.Validation]) > 0 }):
+		s.log.Warn("no version is scored: there is no question in the validation split", "task", c.names())
 	default:
-		group.Go(func() error { return s.scoreVersions(trained, run, t, book) })
+		group.Go(func() error { return s.scoreVersions(trained, run, c, book) })
 	}
 	return group.Wait()
 }

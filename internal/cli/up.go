@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
-	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
@@ -38,7 +37,7 @@ stopped goes on where it was.`,
 				return err
 			}
 			// A port that somebody chose is not changed for another.
-			fixed := cmd.Flags().Changed("broker.listen") || s.cfg.Broker.Listen != config.Default().Broker.Listen
+			fixed := cmd.Flags().Changed("broker.listen") || s.cfg.Broker.Listen != a.reference().Broker.Listen
 			return s.up(cmd.Context(), fixed)
 		},
 	}
@@ -47,41 +46,24 @@ stopped goes on where it was.`,
 // up runs the whole pipeline until the training is done or ctx ends.
 func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	began := time.Now()
-	dir, err := s.folder()
+	r, err := s.openRun(ctx, fixedPort)
 	if err != nil {
 		return err
 	}
-	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
-	if err != nil {
-		return err
-	}
-	defer closeLog()
-	if err := s.sameRun(); err != nil {
-		return err
-	}
-	t, err := newTask(s.cfg)
-	if err != nil {
-		return err
-	}
+	defer r.close()
 	if isTerminal(s.err) { // elsewhere the log says it
 		if err := s.printUnread(s.err); err != nil {
 			return err
 		}
 	}
-	conn, run, stop, err := s.ownBroker(ctx, dir, fixedPort)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	defer conn.Close()
 
 	view := s.newProgress(s.err)
 	defer view.Close()
-	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, s.cfg.Task.Name, dir))
-	failed := s.roles(ctx, run, t, view)
+	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, r.course.names(), r.dir))
+	failed := s.roles(ctx, r.run, r.course, view)
 	view.Close()
 	if failed == nil && ctx.Err() == nil {
-		failed = s.finalReport(ctx, run, t, dir, time.Since(began))
+		failed = s.finalReport(ctx, r.run, r.course, r.dir, time.Since(began))
 	}
 	if stopped := context.Cause(ctx); stopped != nil {
 		dir := s.cfg.Trainer.Checkpoint.Dir
@@ -95,8 +77,67 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	return failed
 }
 
+// localRun is a run whose roles are all in this process.
+type localRun struct {
+	dir    string // its folder
+	course *course
+	run    *streams.Run
+	close  func()
+}
+
+// openRun makes a run ready for its roles: the folder, the log in it, the tasks and the broker. A run that was begun otherwise
+// is refused.
+func (s *session) openRun(ctx context.Context, fixedPort bool) (r *localRun, err error) {
+	dir, err := s.folder()
+	if err != nil {
+		return nil, err
+	}
+	closeLog, err := s.logToFile(filepath.Join(dir, "weir.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			closeLog()
+		}
+	}()
+	if err := s.sameRun(); err != nil {
+		return nil, err
+	}
+	c, err := s.openCourse(ctx, s.cfg, s.log)
+	if err != nil {
+		return nil, err
+	}
+	conn, run, stop, err := s.ownBroker(ctx, dir, fixedPort)
+	if err != nil {
+		return nil, err
+	}
+	return &localRun{dir: dir, course: c, run: run, close: func() {
+		conn.Close()
+		stop()
+		closeLog()
+	}}, nil
+}
+
+// trainRun does all that up does but the report: it opens a run and trains to its end, with a view of its own.
+func (s *session) trainRun(ctx context.Context, title string, after func(r *localRun) error) error {
+	r, err := s.openRun(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	view := s.newProgress(s.err)
+	view.Title(title)
+	err = s.roles(ctx, r.run, r.course, view)
+	view.Close()
+	if err = errors.Join(err, context.Cause(ctx)); err == nil && after != nil {
+		err = after(r)
+	}
+	return err
+}
+
 // roles runs every role but the broker until the training is done.
-func (s *session) roles(ctx context.Context, run *streams.Run, t *task, view *report.Progress) error {
+func (s *session) roles(ctx context.Context, run *streams.Run, c *course, view *report.Progress) error {
 	group, running := errgroup.WithContext(ctx)
 	// They end in this order: training, then the rollouts that are left, then what they sample from.
 	producing, stopProducing := context.WithCancel(running)
@@ -104,14 +145,14 @@ func (s *session) roles(ctx context.Context, run *streams.Run, t *task, view *re
 	sampling, stopSampling := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopSampling()
 	group.Go(func() error { return s.server.Run(sampling, s.log) })
-	group.Go(func() error { return unlessOver(sampling, s.infer(sampling, run, t)) })
+	group.Go(func() error { return unlessOver(sampling, s.infer(sampling, run, c)) })
 	group.Go(func() error {
 		defer stopSampling()
-		return unlessOver(producing, s.produce(producing, run, t))
+		return unlessOver(producing, s.produce(producing, run, c))
 	})
 	group.Go(func() error {
 		defer stopProducing()
-		return s.train(running, run, t, view)
+		return s.train(running, run, c, view)
 	})
 	return group.Wait()
 }

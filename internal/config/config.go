@@ -1,25 +1,18 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"net/url"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
-	"github.com/weir-rl/weir/producers/agents/search"
-	"github.com/weir-rl/weir/producers/tasks"
-	"github.com/weir-rl/weir/producers/tasks/countries"
-	"github.com/weir-rl/weir/producers/tasks/library"
-	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
@@ -27,19 +20,26 @@ import (
 
 // Config is everything that can be chosen about a run. Every role reads the same one.
 type Config struct {
-	Run       Run                    `koanf:"run"`
-	Broker    Broker                 `koanf:"broker"`
-	Streams   streams.Topology       `koanf:"streams"`
-	Weights   streams.WeightsConfig  `koanf:"weights"`
-	Model     Model                  `koanf:"model"`
-	Task      Task                   `koanf:"task"`
-	Agent     search.Config          `koanf:"agent"`
+	Run     Run                   `koanf:"run"`
+	Broker  Broker                `koanf:"broker"`
+	Streams streams.Topology      `koanf:"streams"`
+	Weights streams.WeightsConfig `koanf:"weights"`
+	Model   Model                 `koanf:"model"`
+	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
+	Tasks     map[string]*Task       `koanf:"tasks"`
+	Agents    map[string]*Agent      `koanf:"agents"`
+	Tools     map[string]*Tool       `koanf:"tools"`
 	Producer  producers.Config       `koanf:"producer"`
 	Inference consumers.Config       `koanf:"inference"`
 	Trainer   trainer.Config         `koanf:"trainer"`
 	Eval      Eval                   `koanf:"eval"`
 	Log       telemetry.LogConfig    `koanf:"log"`
 	Telemetry telemetry.ServerConfig `koanf:"telemetry"`
+
+	// doors are the parts that the sections above can name.
+	doors parts.Registry
+	// defaults are the values before any source, by key; of a section that the sources name too.
+	defaults map[string]any
 }
 
 // Run names a run and where it leaves its files.
@@ -117,31 +117,6 @@ func (m Model) Config(vocabulary int) gpu.Config {
 	}
 }
 
-// Task says what the agent is trained on.
-type Task struct {
-	// Name is library or countries, with data of their own, or search, the files below. Defaults to "library".
-	Name string `koanf:"name"`
-	// Corpus is a JSONL file of passages, {"title", "text"}; Questions one of questions, {"question", "answers",
-	// "source", "split", "id"}, the first two needed. For the search task.
-	Corpus    string `koanf:"corpus"`
-	Questions string `koanf:"questions"`
-	// Demonstrations is a JSONL file for the cold start, {"question", "steps": [{"search", "info"}], "answer"}. ""
-	// has none, which needs trainer.cold_start.steps to be 0. For the search task. Defaults to "".
-	Demonstrations string `koanf:"demonstrations"`
-	// Tokenizer is a tokenizer.json; "" makes one of the words of the passages, questions and answers. For the
-	// search task. Defaults to "".
-	Tokenizer string `koanf:"tokenizer"`
-
-	Library   library.Config     `koanf:"library"`
-	Countries countries.Config   `koanf:"countries"`
-	Search    tools.SearchConfig `koanf:"search"`
-	// Latency is added to every search, to stand for a real service's.
-	Latency tools.LatencyConfig `koanf:"latency"`
-	// ToolTimeout bounds one tool call. Defaults to 30s.
-	ToolTimeout time.Duration      `koanf:"tool_timeout"`
-	Reward      tasks.RewardConfig `koanf:"reward"`
-}
-
 // Eval says how the policy is scored on questions it is not trained on.
 type Eval struct {
 	// Every is the number of versions between scores on the validation split; 0 scores none. Defaults to 1.
@@ -157,33 +132,26 @@ type Eval struct {
 	Show int64 `koanf:"show"`
 }
 
-// Default is the demonstration.
-func Default() *Config {
-	c := TwoHop()
-	c.Task.Name = library.Name
-	c.Model.MaxPositions = 192
-	c.Trainer.Limits.MaxTurns, c.Trainer.Limits.MaxTokens = 6, 192
-	c.Trainer.BatchGroups, c.Trainer.Minibatches = 16, 2
-	c.Trainer.Steps = 50
-	c.Trainer.ColdStart.Steps = 2000
-	return c
+// Default is the configuration of a run that sets nothing: the demonstration.
+func Default(doors parts.Registry) *Config {
+	cfg, _, err := Resolve(doors, Sources{})
+	if err != nil {
+		panic(fmt.Sprintf("the defaults: %v", err)) // of the program's own parts, which a test reads
+	}
+	return cfg
 }
 
-// TwoHop is an easier demonstration, which learns its task in a few steps: task countries. examples/countries-two-hop.yaml
-// holds what sets it apart from the default.
-func TwoHop() *Config {
+// base is what every run has, whatever it trains on.
+func base(doors parts.Registry) *Config {
 	c := &Config{
+		doors:  doors,
 		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
 		Broker: Broker{Config: broker.DefaultConfig()},
 		Model: Model{
 			Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
-		Task: Task{
-			Name: countries.Name, Library: library.DefaultConfig(), Countries: countries.DefaultConfig(), Search: tools.DefaultSearchConfig(),
-			ToolTimeout: 30 * time.Second, Reward: tasks.DefaultRewardConfig(),
-		},
-		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(), Agent: search.DefaultConfig(),
+		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},
 		Log:  telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(),
@@ -195,7 +163,6 @@ func TwoHop() *Config {
 	c.Inference.Slots = 320
 	c.Trainer.Steps = 30
 	c.Trainer.Checkpoint.Batches = -1
-	c.Trainer.ColdStart.Steps = 1200
 	return c
 }
 
@@ -233,12 +200,18 @@ func (c *Config) Portable() *Config {
 	return &out
 }
 
-// Changed are the keys whose value is not the default. What follows from the run's name and folder is none.
+// Changed are the keys whose value is not the default. What follows from the run's name and folder is none; the type of a
+// task is one where the tasks are not the default ones.
 func Changed(c *Config) map[string]bool {
-	out, defaults := map[string]bool{}, Values(Default())
+	out := map[string]bool{}
 	for key, v := range Values(c.Portable()) {
-		if !reflect.DeepEqual(v, defaults[key]) && Shown(v) != Shown(defaults[key]) {
+		if !reflect.DeepEqual(v, c.defaults[key]) && Shown(v) != Shown(c.defaults[key]) {
 			out[key] = true
+		}
+	}
+	if names := slices.Collect(maps.Keys(c.Tasks)); len(names) != 1 || names[0] != c.doors.Default {
+		for _, name := range names {
+			out["tasks."+name+".type"] = true
 		}
 	}
 	return out
@@ -246,149 +219,3 @@ func Changed(c *Config) map[string]bool {
 
 // Folder is the run's own.
 func (c *Config) Folder() string { return filepath.Join(c.Run.Dir, c.Run.Name) }
-
-// Validate reports every fault, each with its whole key.
-func (c *Config) Validate() error {
-	var f faults
-	f.check("run.name", runName.MatchString(c.Run.Name), fmt.Sprintf("%q: want up to 64 letters, digits, - or _", c.Run.Name))
-	f.check("run.dir", c.Run.Dir != "", "must name a folder")
-	for _, key := range c.Run.AllowChange {
-		f.check("run.allow_change", isKey(key), fmt.Sprintf("%q: no key and no section of keys", key))
-	}
-	f.check("run.threads", c.Run.Threads >= 0, fmt.Sprintf("%d: must not be negative", c.Run.Threads))
-	f.section("broker", c.Broker.Validate())
-	for url := range strings.SplitSeq(c.Broker.URL, ",") {
-		f.check("broker.url", brokerURL(strings.TrimSpace(url)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", url))
-	}
-	f.section("streams", c.Streams.Validate())
-	f.section("weights", c.Weights.Validate())
-	f.section("model", c.Model.Validate())
-	f.section("task", c.Task.Validate())
-	f.section("agent", c.Agent.Validate())
-	producer := c.Producer
-	if producer.Name == "" {
-		producer.Name = "unnamed" // a role names itself when it starts
-	}
-	f.section("producer", producer.Validate())
-	f.check("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
-		fmt.Sprintf("%d: must not exceed streams.max_deliver, %d", c.Producer.MaxDeliver, c.Streams.MaxDeliver))
-	f.section("inference", c.Inference.Validate())
-	f.section("trainer", c.Trainer.Validate())
-	f.check("trainer.cold_start.steps", c.Trainer.ColdStart.Steps == 0 || c.Task.Name != TaskSearch || c.Task.Demonstrations != "",
-		fmt.Sprintf("%d: the cold start needs task.demonstrations; 0 does without", c.Trainer.ColdStart.Steps))
-	f.check("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
-		fmt.Sprintf("%d: batches of this size, kept and underway, need %d", c.Streams.MaxTrajectories, c.Trainer.StreamMessages()))
-	f.check("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
-		fmt.Sprintf("%d: the groups that may be underway (trainer.batch_groups, group_size, eta, depth, max_concurrent_groups) have %d tickets: raise it to that, or lower those",
-			c.Streams.MaxTickets, c.Trainer.Tickets()))
-	f.check("trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens <= c.Model.MaxPositions,
-		fmt.Sprintf("%d: must not exceed model.max_positions, %d", c.Trainer.Limits.MaxTokens, c.Model.MaxPositions))
-	f.section("eval", c.Eval.Validate())
-	f.section("log", c.Log.Validate())
-	f.section("telemetry", c.Telemetry.Validate())
-	return errors.Join(f...)
-}
-
-// isKey says whether a name is a key's, or a section's of keys.
-func isKey(name string) bool {
-	return slices.ContainsFunc(Keys(Default()), func(key string) bool {
-		key = strings.TrimSuffix(key, ".*")
-		return key == name || strings.HasPrefix(key, name+".")
-	})
-}
-
-// brokerURL says whether a URL, or an address alone, can be a broker's; "" is none.
-func brokerURL(text string) bool {
-	if !strings.Contains(text, "://") {
-		return !strings.ContainsAny(text, "/ ")
-	}
-	u, err := url.Parse(text)
-	return err == nil && u.Hostname() != "" && slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)
-}
-
-// Validate reports every fault, under the keys' own names.
-func (m Model) Validate() error {
-	var f faults
-	for _, size := range []struct {
-		key   string
-		value int
-	}{
-		{"hidden", m.Hidden},
-		{"intermediate", m.Intermediate},
-		{"layers", m.Layers},
-		{"heads", m.Heads},
-		{"kv_heads", m.KVHeads},
-		{"max_positions", m.MaxPositions},
-	} {
-		f.check(size.key, size.value > 0, fmt.Sprintf("%d: must be positive", size.value))
-	}
-	if len(f) == 0 {
-		width := m.Hidden / m.Heads
-		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
-		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
-	}
-	f.check("engine", slices.Contains(Engines(), m.Engine), fmt.Sprintf("%q: want %s", m.Engine, strings.Join(Engines(), " or ")))
-	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
-	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
-	return errors.Join(f...)
-}
-
-// Validate reports every fault.
-func (t Task) Validate() error {
-	var f faults
-	switch t.Name {
-	case library.Name, countries.Name:
-	case TaskSearch:
-		f.check("corpus", t.Corpus != "", "the search task needs a JSONL file of passages")
-		f.check("questions", t.Questions != "", "the search task needs a JSONL file of questions")
-	default:
-		f.check("name", false, fmt.Sprintf("%q: want %s, %s or %s", t.Name, library.Name, countries.Name, TaskSearch))
-	}
-	f.section("library", t.Library.Validate())
-	f.section("countries", t.Countries.Validate())
-	f.section("search", t.Search.Validate())
-	f.section("latency", t.Latency.Validate())
-	f.check("tool_timeout", t.ToolTimeout > 0, fmt.Sprintf("%s: must be positive", t.ToolTimeout))
-	f.section("reward", t.Reward.Validate())
-	return errors.Join(f...)
-}
-
-// TaskSearch is the task whose passages and questions are files.
-const TaskSearch = "search"
-
-// Validate reports every fault.
-func (e Eval) Validate() error {
-	var f faults
-	f.check("every", e.Every >= 0, fmt.Sprintf("%d: must not be negative", e.Every))
-	f.check("questions", e.Questions > 0, fmt.Sprintf("%d: must be positive", e.Questions))
-	f.check("test_questions", e.TestQuestions > 0, fmt.Sprintf("%d: must be positive", e.TestQuestions))
-	f.check("concurrency", e.Concurrency > 0, fmt.Sprintf("%d: must be positive", e.Concurrency))
-	f.check("show", e.Show >= 0, fmt.Sprintf("%d: must not be negative", e.Show))
-	return errors.Join(f...)
-}
-
-// faults gathers what is wrong, each with its key.
-type faults []error
-
-func (f *faults) check(key string, ok bool, problem string) {
-	if !ok {
-		*f = append(*f, &ValueError{Key: key, Problem: problem})
-	}
-}
-
-// section puts a section's name before each of its faults, however they are joined; "" is no name.
-func (f *faults) section(name string, err error) {
-	if err == nil {
-		return
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			f.section(name, e)
-		}
-		return
-	}
-	if name != "" {
-		err = fmt.Errorf("%s.%w", name, err)
-	}
-	*f = append(*f, err)
-}

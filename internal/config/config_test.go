@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/builtin"
 )
 
 func load(flags map[string]string) (*Config, error) {
-	cfg := Default()
-	if _, err := Load(cfg, Sources{Flags: flags}); err != nil {
+	cfg, _, err := Resolve(builtin.Doors(), Sources{Flags: flags})
+	if err != nil {
 		return nil, err
 	}
 	return cfg, cfg.Finish()
@@ -34,15 +36,14 @@ func TestWhatFollowsIsNoKey(t *testing.T) {
 func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	_, err := load(map[string]string{
-		"run.name": "no spaces", "task.name": "search", "producer.max_deliver": "9", "trainer.limits.max_tokens": "1000",
+		"run.name": "no spaces", "tasks.mine.type": "corpus", "producer.max_deliver": "9", "trainer.limits.max_tokens": "1000",
 		"broker.listen": "0.0.0.0:4222", "broker.url": "nats://a:4222,http://b:4222", "model.heads": "3", "model.engine": "cuda",
 		"log.level": "loud", "log.format": "x",
 	})
 	for _, want := range []string{
 		`run.name: "no spaces": want up to 64 letters, digits, - or _`,
-		"task.corpus: the search task needs a JSONL file of passages",
-		"task.questions: the search task needs a JSONL file of questions",
-		"trainer.cold_start.steps: 2000: the cold start needs task.demonstrations; 0 does without",
+		"tasks.mine.corpus: the task needs a JSONL file of passages",
+		"tasks.mine.questions: the task needs a JSONL file of questions",
 		"producer.max_deliver: 9: must not exceed streams.max_deliver, 5",
 		"trainer.limits.max_tokens: 1000: must not exceed model.max_positions, 192",
 		`broker.listen: "0.0.0.0:4222": other machines reach it: set tls.cert and tls.key, or allow_plain`,
@@ -81,12 +82,11 @@ func TestTheTicketStreamHasRoomForWhatIsIssued(t *testing.T) {
 // The file that a run leaves reads back as the same configuration.
 func TestYAMLReadsBack(t *testing.T) {
 	t.Parallel()
-	cfg, err := load(map[string]string{"trainer.eta": "7", "task.latency.median": "100ms", "task.latency.p99": "2s"})
+	cfg, err := load(map[string]string{"trainer.eta": "7", "tools.search.latency.median": "100ms", "tools.search.latency.p99": "2s"})
 	require.NoError(t, err)
 	text, err := YAML(cfg)
 	require.NoError(t, err)
-	again := Default()
-	_, err = Load(again, Sources{Files: []string{writeFile(t, string(text))}})
+	again, _, err := Resolve(builtin.Doors(), Sources{Files: []string{writeFile(t, string(text))}})
 	require.NoError(t, err)
 	require.NoError(t, again.Finish())
 	same, err := YAML(again)
@@ -101,8 +101,7 @@ func TestPortableFollowsAnotherName(t *testing.T) {
 	require.NoError(t, err)
 	text, err := YAML(cfg.Portable())
 	require.NoError(t, err)
-	other := Default()
-	_, err = Load(other, Sources{Files: []string{writeFile(t, string(text))}, Flags: map[string]string{"run.name": "two"}})
+	other, _, err := Resolve(builtin.Doors(), Sources{Files: []string{writeFile(t, string(text))}, Flags: map[string]string{"run.name": "two"}})
 	require.NoError(t, err)
 	require.NoError(t, other.Finish())
 	require.Equal(t, "runs/two/checkpoints", other.Trainer.Checkpoint.Dir)

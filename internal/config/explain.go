@@ -28,8 +28,55 @@ var meanings = sync.OnceValue(func() map[string]string {
 	return m
 })
 
-// Meaning is what a key or a section is for, in a sentence or more; "" for one that there is not.
-func Meaning(key string) string { return meanings()[strings.TrimSuffix(key, ".*")] }
+// Meaning is what a key or a section is for, in a sentence or more; "" for one that there is not, and for a key whose type
+// says nothing of it.
+func (c *Config) Meaning(key string) string {
+	key = strings.TrimSuffix(key, ".*")
+	if about := meanings()[c.general(key)]; about != "" {
+		return about
+	}
+	if at, ok := locate(reflect.ValueOf(c), key); ok {
+		return at.about.Tag.Get("usage")
+	}
+	return ""
+}
+
+// general is the key under which the meanings have a key of a section that a user names: with the section's type in the
+// place of its name, or NAME where every type has the key.
+func (c *Config) general(key string) string {
+	parts := strings.SplitN(key, ".", 3)
+	if len(parts) < 3 {
+		if len(parts) == 2 && meanings()[parts[0]+"."+c.typeOf(parts[0], parts[1])] != "" {
+			return parts[0] + "." + c.typeOf(parts[0], parts[1])
+		}
+		return key
+	}
+	if typ := c.typeOf(parts[0], parts[1]); typ != "" {
+		if own := parts[0] + "." + typ + "." + parts[2]; meanings()[own] != "" {
+			return own
+		}
+		if t := c.Tasks[parts[1]]; parts[0] == "tasks" && t != nil {
+			if of, ok := strings.CutPrefix(parts[2], "reward."); ok && of != "type" {
+				return "tasks." + AnyName + ".reward." + t.Reward.Type + "." + of
+			}
+		}
+		return parts[0] + "." + AnyName + "." + parts[2]
+	}
+	return key
+}
+
+// typeOf is the type of a section that a user has named, "" if there is no such section.
+func (c *Config) typeOf(section, name string) string {
+	switch {
+	case section == "tasks" && c.Tasks[name] != nil:
+		return c.Tasks[name].Type
+	case section == "agents" && c.Agents[name] != nil:
+		return c.Agents[name].Type
+	case section == "tools" && c.Tools[name] != nil:
+		return c.Tools[name].Type
+	}
+	return ""
+}
 
 // Entry is all that is known of a key without a configuration.
 type Entry struct {
@@ -50,22 +97,14 @@ type Entry struct {
 
 // Explain describes a key. What a key accepts is not written down anywhere: it is asked for, with values that cannot be.
 // An unknown key is a *ValueError that gives the nearest valid one.
-func Explain(key string) (Entry, error) {
-	def := Default()
-	if err := def.Finish(); err != nil {
-		return Entry{}, err
+func (c *Config) Explain(key string) (Entry, error) {
+	at, ok := locate(reflect.ValueOf(c), key)
+	if !ok || at.field.Kind() == reflect.Struct {
+		return Entry{}, &ValueError{Key: key, Problem: unknownKey(c, key, Keys(c))}
 	}
-	v, ok := Values(def)[key]
-	if !ok {
-		return Entry{}, &ValueError{Key: key, Problem: unknownKey(key, Keys(def))}
-	}
-	field, err := fieldOf(def, key)
-	if err != nil {
-		return Entry{}, err
-	}
-	e := Entry{Key: key, Type: TypeName(field), Unit: unit(key), Meaning: Meaning(key), Default: Shown(v)}
+	e := Entry{Key: key, Type: TypeName(at.field.Type()), Unit: unit(key), Meaning: c.Meaning(key), Default: Shown(c.Defaults()[key])}
 	for _, text := range absurd(e.Type) {
-		rule, choices := parseRule(refusal(key, text))
+		rule, choices := parseRule(c.refusal(key, text))
 		if choices != nil {
 			e.Choices = choices
 		} else if rule != "" && !slices.Contains(e.Rules, rule) {
@@ -79,17 +118,32 @@ func Explain(key string) (Entry, error) {
 	return e, nil
 }
 
-// fieldOf is the type of a key's value.
-func fieldOf(cfg *Config, key string) (reflect.Type, error) {
-	v := reflect.ValueOf(cfg).Elem()
-	for part := range strings.SplitSeq(key, ".") {
-		f, ok := fieldByTag(v, part)
-		if !ok {
-			return nil, &ValueError{Key: key, Problem: "unknown key"}
-		}
-		v = f
+// Defaults are the values that the keys have before any source, and what follows from them. They depend on the tasks: each has
+// a preset.
+func (c *Config) Defaults() map[string]any {
+	def, _, err := Resolve(c.doors, c.sections())
+	if err == nil {
+		err = def.Finish()
 	}
-	return v.Type(), nil
+	if err != nil {
+		return c.defaults // a task of the user's own that is not valid without his keys
+	}
+	return Values(def)
+}
+
+// sections are sources that name the sections of this configuration and set nothing but their types.
+func (c *Config) sections() Sources {
+	flags := map[string]string{}
+	for name, t := range c.Tasks {
+		flags["tasks."+name+".type"] = t.Type
+	}
+	for name, t := range c.Agents {
+		flags["agents."+name+".type"] = t.Type
+	}
+	for name, t := range c.Tools {
+		flags["tools."+name+".type"] = t.Type
+	}
+	return Sources{Flags: flags}
 }
 
 // TypeName is a type of value in a user's words.
@@ -164,9 +218,10 @@ func absurd(kind string) []string {
 }
 
 // refusal is what is said to a key's value, "" if it is taken.
-func refusal(key, value string) string {
-	cfg := Default()
-	_, err := Load(cfg, Sources{Flags: map[string]string{key: value}})
+func (c *Config) refusal(key, value string) string {
+	src := c.sections()
+	src.Flags[key] = value
+	cfg, _, err := Resolve(c.doors, src)
 	if err == nil {
 		err = cfg.Finish()
 	}

@@ -32,11 +32,16 @@ func Keys(cfg any) []string {
 // Hidden stands for a secret wherever a configuration is shown or written down.
 const Hidden = "(hidden)"
 
+// secret says whether a key's value is one.
+func secret(key string) bool {
+	return strings.HasSuffix(key, "api_key") || key == "token" || strings.HasSuffix(key, ".token")
+}
+
 // Values maps every key to its value, secrets hidden.
 func Values(cfg any) map[string]any {
 	out := map[string]any{}
 	walk(reflect.ValueOf(cfg), "", func(key string, v reflect.Value) {
-		if strings.HasSuffix(key, "api_key") && v.String() != "" {
+		if secret(key) && v.String() != "" {
 			out[key] = Hidden
 			return
 		}
@@ -49,26 +54,44 @@ func Values(cfg any) map[string]any {
 	return out
 }
 
+// walk calls leaf for every key, in no order.
 func walk(v reflect.Value, path string, leaf func(string, reflect.Value)) {
-	for v.Kind() == reflect.Pointer {
+	v, ok := held(v)
+	switch {
+	case !ok: // the keys of a type that has none
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			name, squash, ok := tagOf(v.Type().Field(i))
+			switch {
+			case !ok:
+			case squash:
+				walk(v.Field(i), path, leaf)
+			case path == "":
+				walk(v.Field(i), name, leaf)
+			default:
+				walk(v.Field(i), path+"."+name, leaf)
+			}
+		}
+	case holdsSections(v.Type()):
+		for entry := v.MapRange(); entry.Next(); {
+			walk(entry.Value(), path+"."+entry.Key().String(), leaf)
+		}
+	default:
+		leaf(path, v)
+	}
+}
+
+// held is the value that pointers and interfaces lead to; ok is false where one of them is nil.
+func held(v reflect.Value) (reflect.Value, bool) {
+	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct {
-		leaf(path, v)
-		return
-	}
-	for i := range v.NumField() {
-		name, squash, ok := tagOf(v.Type().Field(i))
-		switch {
-		case !ok:
-		case squash:
-			walk(v.Field(i), path, leaf)
-		case path == "":
-			walk(v.Field(i), name, leaf)
-		default:
-			walk(v.Field(i), path+"."+name, leaf)
-		}
-	}
+	return v, v.IsValid()
+}
+
+// holdsSections says whether a type is a map of sections that a user names, and not a map of values.
+func holdsSections(t reflect.Type) bool {
+	return t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Pointer && t.Elem().Elem().Kind() == reflect.Struct
 }
 
 // tagOf reads a field's koanf tag; ok is false for a field that is not configuration.
@@ -81,25 +104,61 @@ func tagOf(f reflect.StructField) (name string, squash, ok bool) {
 	return name, rest == "squash", true
 }
 
-func fieldByTag(v reflect.Value, name string) (reflect.Value, bool) {
-	for v.Kind() == reflect.Pointer {
-		v = v.Elem()
+// place is where a key's value is kept.
+type place struct {
+	// section is a pointer to the innermost struct that the key leads through, and rest the key in that struct.
+	section any
+	rest    string
+	// field is the value, or the map whose entry the key is, and about its declaration.
+	field reflect.Value
+	about reflect.StructField
+}
+
+// locate finds a key in a configuration struct; ok is false where there is no such key.
+func locate(in reflect.Value, key string) (at place, ok bool) {
+	in, ok = held(in)
+	if !ok || in.Kind() != reflect.Struct {
+		return place{}, false
 	}
-	if v.Kind() != reflect.Struct {
-		return v, v.Kind() == reflect.Map
+	first, rest, more := strings.Cut(key, ".")
+	section, about, ok := declared(in, first)
+	if !ok {
+		return place{}, false
 	}
-	for i := range v.NumField() {
-		tag, squash, ok := tagOf(v.Type().Field(i))
+	field := section.FieldByIndex(about.Index)
+	switch {
+	case holdsSections(field.Type()):
+		name, rest, _ := strings.Cut(rest, ".")
+		entry := field.MapIndex(reflect.ValueOf(name))
+		if !entry.IsValid() {
+			return place{}, false
+		}
+		return locate(entry, rest)
+	case field.Kind() == reflect.Struct:
+		return locate(field, rest)
+	}
+	return place{section.Addr().Interface(), key, field, about}, !more || field.Kind() == reflect.Map
+}
+
+// declared finds the field with a tag, and the struct that declares it: in, or one that is squashed into it.
+func declared(in reflect.Value, name string) (section reflect.Value, about reflect.StructField, ok bool) {
+	for i := range in.NumField() {
+		about := in.Type().Field(i)
+		tag, squash, is := tagOf(about)
 		switch {
-		case ok && squash:
-			if f, found := fieldByTag(v.Field(i), name); found {
-				return f, true
+		case is && squash:
+			inner, there := held(in.Field(i))
+			if !there {
+				continue
 			}
-		case ok && tag == name:
-			return v.Field(i), true
+			if section, about, ok := declared(inner, name); ok {
+				return section, about, true
+			}
+		case is && tag == name:
+			return in, about, true
 		}
 	}
-	return reflect.Value{}, false
+	return reflect.Value{}, reflect.StructField{}, false
 }
 
 // Nearest returns the known key that a mistyped one most likely means, "" when none is close.
@@ -121,7 +180,7 @@ func Nearest(key string, known []string) string {
 func Get(cfg any, key string) (any, error) {
 	v, ok := Values(cfg)[key]
 	if !ok {
-		return nil, &ValueError{Key: key, Problem: unknownKey(key, Keys(cfg))}
+		return nil, &ValueError{Key: key, Problem: unknownKey(cfg, key, Keys(cfg))}
 	}
 	return v, nil
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
+
+	"github.com/weir-rl/weir/internal/parts"
 )
 
 // Prefix begins every environment variable that sets a key: WEIR_TRAINER__ETA is trainer.eta.
@@ -31,8 +33,14 @@ type Sources struct {
 	Files []string
 	// Environ is in the form of os.Environ; nil reads nothing.
 	Environ []string
-	// Flags are key=value as the user typed them.
+	// Flags are key=value as the user typed them. The key tasks, in a file too, is a list of names, each as if it began an
+	// empty section.
 	Flags map[string]string
+
+	// Tasks are the types of the tasks that there are when the sources name none; nil is the default one. Change sets other
+	// defaults than a run's; nil sets none. Both are for [Resolve] alone.
+	Tasks  []string
+	Change func(*Config)
 }
 
 // Variable is the environment variable that sets a key.
@@ -71,7 +79,56 @@ func Trace(err error, origins map[string]string) error {
 // Load fills *into, which holds the defaults, from the sources. It returns where each set key came from.
 // Unknown keys and values of the wrong type are errors, all reported at once with the nearest valid key.
 func Load(into any, src Sources) (origins map[string]string, err error) {
-	l := loader{k: koanf.New("."), known: Keys(into), origins: map[string]string{}}
+	l := gather(src)
+	l.fill(into)
+	return l.origins, errors.Join(l.errs...)
+}
+
+// Resolve reads a run's configuration from the sources, as [Load] does: over the defaults, those that the presets of its
+// tasks change among them.
+func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string]string, err error) {
+	l := gather(src)
+	cfg = base(doors)
+	otherwise := src.Tasks
+	if otherwise == nil && doors.Default != "" {
+		otherwise = []string{doors.Default}
+	}
+	cfg.shape(l, otherwise)
+	preset := newLoader()
+	preset.layers = []layer{{values: cfg.presets(), from: func(string) string { return "the preset of the run's tasks" }}}
+	preset.fill(cfg)
+	if src.Change != nil {
+		src.Change(cfg)
+	}
+	cfg.defaults = Values(cfg)
+	l.fill(cfg)
+	return cfg, l.origins, errors.Join(slices.Concat(preset.errs, l.errs)...)
+}
+
+// loader reads the values of all sources, and then puts them into a configuration.
+type loader struct {
+	layers  []layer
+	singles []string
+	k       *koanf.Koanf
+	known   []string
+	origins map[string]string
+	// refused are the sections whose keys are not looked at.
+	refused []string
+	errs    []error
+}
+
+// layer is one source.
+type layer struct {
+	values map[string]any
+	// from says where a key's value came from.
+	from func(key string) string
+}
+
+func newLoader() *loader { return &loader{k: koanf.New("."), origins: map[string]string{}} }
+
+// gather reads the sources.
+func gather(src Sources) *loader {
+	l := newLoader()
 	if src.Written != "" {
 		l.file(src.Written, true)
 	}
@@ -79,16 +136,12 @@ func Load(into any, src Sources) (origins map[string]string, err error) {
 		l.file(path, false)
 	}
 	l.environ(src.Environ)
-	l.flags(src.Flags)
-	l.decode(into)
-	return l.origins, errors.Join(l.errs...)
-}
-
-type loader struct {
-	k       *koanf.Koanf
-	known   []string
-	origins map[string]string
-	errs    []error
+	flags := map[string]any{}
+	for key, v := range src.Flags {
+		flags[key] = v
+	}
+	l.layers = append(l.layers, layer{flags, func(key string) string { return "--" + key }})
+	return l
 }
 
 func (l *loader) file(path string, written bool) {
@@ -105,21 +158,22 @@ func (l *loader) file(path string, written bool) {
 	if written {
 		maps.DeleteFunc(values, func(_ string, v any) bool { return v == Hidden })
 	}
-	l.merge(values, path)
+	l.layers = append(l.layers, layer{values, func(string) string { return path }})
 }
 
 func (l *loader) environ(environ []string) {
+	origins := map[string]string{}
 	read := env.Provider(".", env.Opt{
 		Prefix:      Prefix,
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, v string) (string, any) {
 			name = strings.TrimPrefix(name, Prefix)
 			if !strings.Contains(name, "__") {
-				l.single(name)
+				l.singles = append(l.singles, name)
 				return "", nil // a variable for another purpose, such as WEIR_GOLDEN_DIR
 			}
 			key := strings.ToLower(strings.ReplaceAll(name, "__", "."))
-			l.origins[key] = Prefix + name
+			origins[key] = Prefix + name
 			return key, v
 		},
 	})
@@ -128,7 +182,104 @@ func (l *loader) environ(environ []string) {
 		l.errs = append(l.errs, fmt.Errorf("read the environment: %w", err))
 		return
 	}
-	l.merge(k.All(), "")
+	l.layers = append(l.layers, layer{k.All(), func(key string) string { return origins[key] }})
+}
+
+// names are the sections that the sources name below a section, sorted. What names a section and sets no key of it is
+// taken out of the sources.
+func (l *loader) names(section string) []string {
+	var out []string
+	for _, layer := range l.layers {
+		for key, v := range layer.values {
+			if key == section {
+				out = append(out, listed(v)...)
+				delete(layer.values, key)
+				continue
+			}
+			below, in := strings.CutPrefix(key, section+".")
+			if !in {
+				continue
+			}
+			name, _, deeper := strings.Cut(below, ".")
+			if !deeper {
+				if entries, isMap := v.(map[string]any); v != nil && (!isMap || len(entries) > 0) {
+					continue // a value where a section belongs, which is refused later
+				}
+				delete(layer.values, key)
+			}
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// text is a key's value in the last source that has one, otherwise unless there is one.
+func (l *loader) text(key, otherwise string) string {
+	for _, layer := range slices.Backward(l.layers) {
+		if text, ok := layer.values[key].(string); ok {
+			return text
+		}
+	}
+	return otherwise
+}
+
+// list is text for a list.
+func (l *loader) list(key string, otherwise []string) []string {
+	for _, layer := range slices.Backward(l.layers) {
+		if v, ok := layer.values[key]; ok {
+			return listed(v)
+		}
+	}
+	return otherwise
+}
+
+// listed is a list of names as a source has it: a list, or text with commas.
+func listed(v any) []string {
+	var out []string
+	switch v := v.(type) {
+	case string:
+		for name := range strings.SplitSeq(v, ",") {
+			out = append(out, strings.TrimSpace(name))
+		}
+	case []any:
+		for _, name := range v {
+			out = append(out, fmt.Sprint(name))
+		}
+	}
+	return slices.DeleteFunc(out, func(name string) bool { return name == "" })
+}
+
+// refuse reports a section that cannot be read, at the source of the key that says so.
+func (l *loader) refuse(section string, err *ValueError) {
+	l.refused = append(l.refused, section)
+	for _, layer := range l.layers {
+		if _, ok := layer.values[err.Key]; ok {
+			err.Origin = layer.from(err.Key)
+		}
+	}
+	if err.Origin == "" {
+		for _, layer := range l.layers {
+			for key := range layer.values {
+				if strings.HasPrefix(key, section+".") {
+					err.Origin = layer.from(key)
+				}
+			}
+		}
+	}
+	l.errs = append(l.errs, err)
+}
+
+// fill puts the values of the sources into *into.
+func (l *loader) fill(into any) {
+	l.known = Keys(into)
+	for _, name := range l.singles {
+		l.single(name)
+	}
+	for _, layer := range l.layers {
+		l.merge(into, layer)
+	}
+	l.decode(into)
 }
 
 // single reports a variable that would be a key if each of its underscores stood for a dot or for itself.
@@ -141,36 +292,24 @@ func (l *loader) single(name string) {
 	}
 }
 
-func (l *loader) flags(flags map[string]string) {
-	values := map[string]any{}
-	for key, v := range flags {
-		values[key] = v
-		l.origins[key] = "--" + key
-	}
-	l.merge(values, "")
-}
-
 // merge takes the known keys of one source and reports the others.
-func (l *loader) merge(values map[string]any, origin string) {
+func (l *loader) merge(into any, source layer) {
 	keep := map[string]any{}
-	for key, v := range values {
-		from := origin
-		if from == "" {
-			from = l.origins[key]
-		}
+	for key, v := range source.values {
+		from := source.from(key)
 		if problem, is := passedOver(key, v); is {
 			if problem != "" {
 				l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: problem})
 			}
-			delete(l.origins, key)
 			continue
 		}
-		if !l.isKnown(key) {
-			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(key, l.known)})
-			delete(l.origins, key)
+		switch {
+		case slices.ContainsFunc(l.refused, func(section string) bool { return strings.HasPrefix(key, section+".") }):
 			continue
-		}
-		if v == Hidden {
+		case !l.isKnown(key):
+			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: unknownKey(into, key, l.known)})
+			continue
+		case v == Hidden:
 			l.errs = append(l.errs, &ValueError{Key: key, Origin: from, Problem: fmt.Sprintf(
 				"was not written down; remove the line, and give the value as %s", Variable(key))})
 			continue
@@ -182,15 +321,23 @@ func (l *loader) merge(values map[string]any, origin string) {
 		}
 	}
 	if err := l.k.Load(confmap.Provider(keep, "."), nil); err != nil {
-		l.errs = append(l.errs, fmt.Errorf("merge %s: %w", origin, err))
+		l.errs = append(l.errs, fmt.Errorf("merge a source: %w", err))
 	}
 }
 
 // unknownKey says what is wrong with a key that is none of the known.
-func unknownKey(key string, known []string) string {
+func unknownKey(into any, key string, known []string) string {
 	for _, k := range known {
 		if strings.HasPrefix(k, key+".") {
 			return fmt.Sprintf("a section, which has no value; its keys stand below it, such as %s", k)
+		}
+	}
+	if cfg, ok := into.(*Config); ok {
+		if now := cfg.gone(key); now != "" {
+			return "this key is gone: use " + now
+		}
+		if slices.Contains([]string{"tasks", "agents", "tools"}, key) {
+			return "a section, which has no value; the sections below it are named by you"
 		}
 	}
 	if near := Nearest(key, known); near != "" {
@@ -224,20 +371,24 @@ func (l *loader) decode(into any) {
 			decoded[open] = true
 			key = open
 		}
+		at, ok := locate(reflect.ValueOf(into), key)
+		if !ok {
+			continue // the keys are those of into
+		}
 		one := koanf.New(".")
-		if err := one.Load(confmap.Provider(map[string]any{key: l.k.Get(key)}, "."), nil); err != nil {
+		if err := one.Load(confmap.Provider(map[string]any{at.rest: l.k.Get(key)}, "."), nil); err != nil {
 			l.errs = append(l.errs, fmt.Errorf("read %s: %w", key, err))
 			continue
 		}
-		err := one.UnmarshalWithConf("", into, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
+		err := one.UnmarshalWithConf("", at.section, koanf.UnmarshalConf{Tag: "koanf", DecoderConfig: &mapstructure.DecoderConfig{
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
 				exactly, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
-			Result: into, WeaklyTypedInput: true, TagName: "koanf",
+			Result: at.section, WeaklyTypedInput: true, TagName: "koanf",
 		}})
 		if err != nil {
 			l.errs = append(l.errs, &ValueError{
 				Key: key, Origin: l.origins[key],
-				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), wanted(into, key)),
+				Problem: fmt.Sprintf("cannot use %v: %s", shown(l.k.Get(key)), "want "+kind(at.field.Type())),
 			})
 		}
 	}
@@ -286,19 +437,6 @@ func finiteText(text string) bool {
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-
-// wanted says what type of value a key takes.
-func wanted(into any, key string) string {
-	v := reflect.ValueOf(into).Elem()
-	for part := range strings.SplitSeq(key, ".") {
-		f, ok := fieldByTag(v, part)
-		if !ok {
-			return "wrong type"
-		}
-		v = f
-	}
-	return "want " + kind(v.Type())
-}
 
 // kind says in words what values a type takes.
 func kind(t reflect.Type) string {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/builtin"
 )
 
 // A configuration that an older build wrote holds every key that it had.
@@ -19,14 +21,13 @@ func TestRetiredKeysAreReadAtTheValueThatEveryRunHas(t *testing.T) {
   loss: {options: {aggregation: {empty_nan: false}}}
 `), 0o600))
 	for _, src := range []Sources{{Written: path}, {Files: []string{path}}} {
-		c := Default()
-		origins, err := Load(c, src)
+		c, origins, err := Resolve(builtin.Doors(), src)
 		require.NoError(t, err)
 		require.Equal(t, 2, c.Trainer.Eta)
 		require.Contains(t, origins, "trainer.eta")
 		require.NotContains(t, origins, "trainer.advantage.count_empty")
 	}
-	_, err := Load(Default(), Sources{Flags: map[string]string{
+	_, _, err := Resolve(builtin.Doors(), Sources{Flags: map[string]string{
 		"trainer.advantage.count_empty": "true", "trainer.advantage.episode_agents": "1",
 	}})
 	require.ErrorContains(t, err, "trainer.advantage.count_empty (from --trainer.advantage.count_empty): true: the key is gone, and every run has false: take it out")
@@ -35,7 +36,7 @@ func TestRetiredKeysAreReadAtTheValueThatEveryRunHas(t *testing.T) {
 
 func TestRetiredKeysAreNoKeys(t *testing.T) {
 	t.Parallel()
-	known := Keys(Default())
+	known := Keys(reference())
 	for key := range retired {
 		require.False(t, slices.Contains(known, key), key)
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/builtin"
 )
 
 // Defect N16: what was set and is passed over is named, with its origin; what was not set, or stands in a file as it is by
@@ -11,8 +13,7 @@ import (
 func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 	t.Parallel()
 	file := writeFile(t, "model:\n  hidden: 64\n  layers: 2\ntrainer:\n  advantage:\n    lambda: 0.9\n    gamma: 1\n")
-	cfg := Default()
-	origins, err := Load(cfg, Sources{Files: []string{file}, Flags: map[string]string{
+	cfg, origins, err := Resolve(builtin.Doors(), Sources{Files: []string{file}, Flags: map[string]string{
 		"model.folder": "somewhere", "trainer.loss.options.tau_positive": "2", "trainer.selection.resample.take": "0", "trainer.eta": "4",
 	}})
 	require.NoError(t, err)
@@ -28,20 +29,19 @@ func TestUnreadNamesWhatWasSetForNothing(t *testing.T) {
 		"trainer.selection.resample.take (from --trainer.selection.resample.take): selection.resample.by is off",
 	}, have)
 
-	cfg = Default()
-	origins, err = Load(cfg, Sources{Flags: map[string]string{"trainer.advantage.name": "mt_grpo", "task.corpus": "c.jsonl"}})
+	cfg, origins, err = Resolve(builtin.Doors(), Sources{Flags: map[string]string{"trainer.advantage.name": "mt_grpo", "tasks.library.reward.length_target.words": "3"}})
 	require.NoError(t, err)
 	unread := cfg.Unread(origins)
 	require.Len(t, unread, 2)
-	require.Contains(t, unread[0].Problem, "task library has data of its own")
-	require.Contains(t, unread[1].Problem, "no process reward")
-	require.Empty(t, Default().Unread(nil))
+	require.Contains(t, unread[0].Problem, "tasks.library.reward.length is 0")
+	require.Contains(t, unread[1].Problem, "the tools of task library give no process reward")
+	require.Empty(t, Default(builtin.Doors()).Unread(nil))
 }
 
 // Everything that the defaults leave out is passed over for a reason that there is; nothing is said of keys in use.
 func TestTheDefaultsUseWhatTheyAreSetTo(t *testing.T) {
 	t.Parallel()
-	cfg := Default()
-	changed := cfg.unread("trainer.eta") + cfg.unread("trainer.advantage.std_epsilon") + cfg.unread("task.name") + cfg.unread("model.hidden")
+	cfg := Default(builtin.Doors())
+	changed := cfg.unread("trainer.eta") + cfg.unread("trainer.advantage.std_epsilon") + cfg.unread("tasks.library.type") + cfg.unread("model.hidden")
 	require.Empty(t, changed)
 }

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/loss"
 )
@@ -58,22 +61,72 @@ func Meanings(root string) ([]byte, error) {
 
 // written is the reference, and what went into it.
 func written(root string) (*configuration, error) {
-	cfg := config.Default()
+	doors := builtin.Doors()
+	cfg := config.Default(doors)
 	if err := cfg.Finish(); err != nil {
 		return nil, err
 	}
 	w := &configuration{
-		source: newSource(root), values: config.Values(cfg), top: reflect.TypeOf(*cfg), meanings: map[string]string{},
+		source: newSource(root), values: config.Values(config.Reference(doors)), top: reflect.TypeOf(*cfg), meanings: map[string]string{},
 	}
+	maps.Copy(w.values, config.Values(cfg))
+	maps.Copy(w.values, config.Values(config.Named()))
 	w.out.WriteString(generated + configurationHead)
 	w.contents()
 	for f := range w.top.Fields() {
 		key := f.Tag.Get("koanf")
-		if err := w.section(key, f.Type, "", w.top); err != nil {
+		var err error
+		switch {
+		case key == "":
+		case f.Type.Kind() == reflect.Map:
+			err = w.named(key, f.Type.Elem().Elem(), doors)
+		default:
+			err = w.section(key, f.Type, "", w.top)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	return w, nil
+}
+
+// named writes a section whose sections the user names: the keys that all of them have, then those of each type.
+func (w *configuration) named(key string, t reflect.Type, doors parts.Registry) error {
+	fmt.Fprintf(&w.out, "## %s\n\n", key)
+	w.meanings[key] = "a section for each of the run's " + key + ", named by you"
+	if err := w.section(key+"."+config.AnyName, t, "", w.top); err != nil {
+		return err
+	}
+	for _, part := range doors.Parts(key) {
+		if own := reflect.TypeOf(part.Config()); own != nil {
+			name := key + "." + part.Name()
+			if err := w.section(name, own.Elem(), fmt.Sprintf("These are the keys of a section of `%s` whose type is %s.", key, part.Name()), w.top); err != nil {
+				return err
+			}
+		}
+	}
+	if key != "tasks" {
+		return nil
+	}
+	for _, part := range doors.Rewards {
+		own := part.Config()
+		if own == nil {
+			continue
+		}
+		// Several types have keys of the same names, so the meanings have the type between.
+		name := "tasks." + config.AnyName + ".reward"
+		for k, v := range config.Values(own) {
+			w.values[name+"."+k] = v
+		}
+		w.between = [2]string{name, part.Name()}
+		why := fmt.Sprintf("These are the keys of a reward whose type is %s.", part.Name())
+		err := w.section(name, reflect.TypeOf(own).Elem(), why, w.top)
+		w.between = [2]string{}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type configuration struct {
@@ -83,10 +136,19 @@ type configuration struct {
 	top    reflect.Type
 	// meanings of keys and sections, without marks.
 	meanings map[string]string
+	// between is a section and the name that comes between it and its keys in the meanings, "" for nothing.
+	between [2]string
 }
 
 // mean notes what a key or a section means.
 func (w *configuration) mean(key, text string) {
+	if section, name := w.between[0], w.between[1]; section != "" {
+		rest, below := strings.CutPrefix(key, section+".")
+		if !below {
+			return
+		}
+		key = section + "." + name + "." + rest
+	}
 	text = linked.ReplaceAllString(strings.ReplaceAll(text, "`", ""), "$1")
 	w.meanings[key] = strings.TrimSpace(w.meanings[key] + " " + text)
 }
@@ -97,6 +159,9 @@ func (w *configuration) contents() {
 	var links []string
 	for f := range w.top.Fields() {
 		key := f.Tag.Get("koanf")
+		if key == "" {
+			continue
+		}
 		links = append(links, fmt.Sprintf("[%s](#%s)", key, key))
 	}
 	w.out.WriteString("Sections: " + strings.Join(links, ", ") + ".\n\n")
@@ -153,6 +218,7 @@ func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sec
 		name, options, _ := strings.Cut(f.Tag.Get("koanf"), ",")
 		text := doc.fields[f.Name]
 		switch {
+		case f.Type.Kind() == reflect.Interface: // the keys of a type, which come below
 		case options == "squash":
 			if err := w.fields(key, f.Type, rows, sections); err != nil {
 				return err
@@ -275,7 +341,7 @@ func renamed(text string, f reflect.StructField) string {
 func (w *configuration) path(name string) string {
 	first, second, _ := strings.Cut(name, ".")
 	f, ok := w.top.FieldByName(first)
-	if !ok || f.Type.Kind() != reflect.Struct {
+	if !ok || f.Tag.Get("koanf") == "" || f.Type.Kind() != reflect.Struct {
 		return name
 	}
 	g, ok := f.Type.FieldByName(second)

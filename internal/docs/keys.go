@@ -121,7 +121,8 @@ func Groups() []Group {
 		}},
 		{"Scores (evaluated)", []Key{
 			{"eval/exact_match", "share", "Validation questions answered rightly, greedily."},
-			{"eval/exact_match/<source>", "share", "The same, of the questions of one source."},
+			{"eval/exact_match/<source>", "share", "The same, of the questions of one source. In a run of several tasks the name is <task>/<source>."},
+			{"eval/task/<name>", "share", "The same, of the questions of one task, in a run of several."},
 			{"eval/reward", "", "Mean reward on them."},
 			{"eval/turns", "calls", "Mean number of tool calls."},
 			{"eval/questions", "questions", "How many were asked."},
@@ -152,7 +153,7 @@ func Advices() []Advice {
 		},
 		{
 			"`weir_trainer_staleness_in_flight_versions` is most of the staleness", "Episodes last longer than steps.",
-			"Usual with slow tools. Shorten the tail (`task.tool_timeout`, `trainer.limits.timeout`) or raise `trainer.batch_groups`.",
+			"Usual with slow tools. Shorten the tail (`tools.search.timeout`, `trainer.limits.timeout`) or raise `trainer.batch_groups`.",
 		},
 		{
 			"`weir_trainer_staleness_in_queue_versions` is most of the staleness", "Finished trajectories wait.",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 )
 
@@ -120,7 +121,7 @@ func TestKeysNamedInPagesExist(t *testing.T) {
 	t.Parallel()
 	keys := map[string]bool{}
 	top := map[string]bool{}
-	for _, key := range config.Keys(config.Default()) {
+	for _, key := range append(config.Keys(config.Reference(builtin.Doors())), config.Keys(config.Named())...) {
 		key = strings.TrimSuffix(key, ".*")
 		for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 			keys[at] = true

@@ -40,11 +40,14 @@ var allowed = map[string][]string{
 	"internal/audit":        {"trainer", "internal"},
 	"internal/docs":         {"streams", "producers", "consumers", "trainer", "internal"},
 	"internal/config":       {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
+	"internal/builtin":      {"producers", "internal/parts"},
+	"internal/parts":        {"producers"},
 	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
 	"internal/streambench":  {"schemas", "streams", "internal"},
 	"internal/weightsbench": {"schemas", "streams", "consumers", "gpu", "internal"},
 	"internal/cli":          {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
-	"cmd":                   {"internal/cli"},
+	".":                     {"producers", "trainer", "consumers", "gpu", "internal/builtin", "internal/cli"},
+	"cmd":                   {"."},
 	"deploy":                {"cmd", "internal"},
 }
 
@@ -93,9 +96,12 @@ func checkFile(t *testing.T, path, room string) {
 	for _, spec := range f.Imports {
 		name, err := strconv.Unquote(spec.Path.Value)
 		require.NoError(t, err)
-		target, ours := strings.CutPrefix(name, module)
+		target, ours := strings.CutPrefix(name+"/", module)
 		if !ours {
 			continue
+		}
+		if target = strings.TrimSuffix(target, "/"); target == "" {
+			target = "." // the root package
 		}
 		ok := target == leaf && rule != "schemas"
 		for _, a := range allowed[rule] {
@@ -106,10 +112,23 @@ func checkFile(t *testing.T, path, room string) {
 				t.Errorf("%s imports %s, which no file of %s may: use the interfaces of gpu", path, target, room)
 			}
 		}
+		if kind := partOf(target); kind != "" && (rule == "internal/cli" || rule == "internal/config") {
+			t.Errorf("%s imports %s: the program's parts are named in internal/builtin alone, and found through the doors", path, target)
+		}
 		if !ok {
 			t.Errorf("%s imports %s, but %s may import only %v", path, target, rule, allowed[rule])
 		}
 	}
+}
+
+// partOf is the kind of part that a package is: a task, an agent, a tool or a reward; "" for any other package.
+func partOf(target string) string {
+	for _, kind := range []string{"producers/tasks", "producers/agents", "producers/tools", "producers/rewards"} {
+		if strings.HasPrefix(target, kind+"/") {
+			return kind
+		}
+	}
+	return ""
 }
 
 func ruleOf(room string) string {

@@ -23,22 +23,8 @@ const maxRowBytes = 1 << 20
 // maxFaults is how many bad rows are reported before the rest of the file is left unread.
 const maxFaults = 10
 
-// SearchTask is the name of a task that is read from files.
-const SearchTask = "search"
-
-// Load reads a data set, named [SearchTask], from a corpus file and a question file; see [ReadCorpus] and
-// [ReadQuestions].
-func Load(corpus, questions string) (*Dataset, error) {
-	passages, corpusErr := open(corpus, ReadCorpus)
-	asked, questionsErr := open(questions, ReadQuestions)
-	if err := errors.Join(corpusErr, questionsErr); err != nil {
-		return nil, fmt.Errorf("load task: %w", err)
-	}
-	d := &Dataset{Name: SearchTask, Passages: passages, Questions: asked}
-	return d, d.Validate()
-}
-
-func open[T any](path string, read func(name string, r io.Reader) (T, error)) (T, error) {
+// ReadFile reads a file with a function that is given its name for faults.
+func ReadFile[T any](path string, read func(name string, r io.Reader) (T, error)) (T, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		var none T
@@ -56,13 +42,13 @@ func open[T any](path string, read func(name string, r io.Reader) (T, error)) (T
 // object is refused, naming the file and the line.
 func ReadCorpus(name string, r io.Reader) ([]Passage, error) {
 	var passages []Passage
-	err := rows(name, r, func(row []byte) error {
+	err := Rows(name, r, func(row []byte) error {
 		var p Passage
-		if err := decode(row, &p); err != nil {
+		if err := DecodeRow(row, &p); err != nil {
 			return err
 		}
 		passages = append(passages, p)
-		return errors.Join(wanted("title", p.Title), wanted("text", p.Text))
+		return errors.Join(Filled("title", p.Title), Filled("text", p.Text))
 	})
 	if err == nil && len(passages) == 0 {
 		err = fmt.Errorf("%s: no passage in it", name)
@@ -96,10 +82,10 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 	out := map[Split][]schemas.Prompt{}
 	lines := map[string]int{} // by id
 	line, without, with := 0, 0, 0
-	err := rows(name, r, func(data []byte) error {
+	err := Rows(name, r, func(data []byte) error {
 		line++
 		var row questionRow
-		if err := decode(data, &row); err != nil {
+		if err := DecodeRow(data, &row); err != nil {
 			return err
 		}
 		if err := row.check(); err != nil {
@@ -137,12 +123,12 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 }
 
 func (r *questionRow) check() error {
-	faults := []error{wanted("question", r.Question)}
+	faults := []error{Filled("question", r.Question)}
 	if len(r.Answers) == 0 {
 		faults = append(faults, errors.New("answers: missing or empty"))
 	}
 	for i, answer := range r.Answers {
-		faults = append(faults, wanted(fmt.Sprintf("answers[%d]", i), answer))
+		faults = append(faults, Filled(fmt.Sprintf("answers[%d]", i), answer))
 	}
 	switch r.Split {
 	case "", Train, Validation, Test:
@@ -179,15 +165,16 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-func wanted(key, value string) error {
+// Filled is an error where a key has no value but space.
+func Filled(key, value string) error {
 	if strings.TrimSpace(value) == "" {
 		return fmt.Errorf("%s: missing or empty", key)
 	}
 	return nil
 }
 
-// decode reads one object and nothing after it. Keys it does not know are refused: a misspelt one would be lost.
-func decode(row []byte, into any) error {
+// DecodeRow reads one JSON object and nothing after it. Keys it does not know are refused: a misspelt one would be lost.
+func DecodeRow(row []byte, into any) error {
 	if !utf8.Valid(row) {
 		return errors.New("not UTF-8 text")
 	}
@@ -246,8 +233,8 @@ func jsonKind(t reflect.Type) string {
 	}
 }
 
-// rows calls fn with every line that is not blank and gathers what it refuses, as file:line: fault.
-func rows(name string, r io.Reader, fn func(row []byte) error) error {
+// Rows calls fn with every line that is not blank and gathers what it refuses, as file:line: fault.
+func Rows(name string, r io.Reader, fn func(row []byte) error) error {
 	var faults []error
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 0, 64<<10), maxRowBytes)

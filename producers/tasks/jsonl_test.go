@@ -2,8 +2,6 @@ package tasks
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -78,26 +76,6 @@ func TestQuestionsWithoutASplitAreDividedStably(t *testing.T) {
 	for _, split := range Splits() {
 		require.Subset(t, whole[split], without[split])
 	}
-}
-
-func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		return path
-	}
-	corpus := write("corpus.jsonl", `{"title": "a", "text": "a is b."}`)
-	questions := write("questions.jsonl", `{"question": "what is a ?", "answers": ["b"], "split": "train", "source": "1", "id": "x"}`)
-	d, err := Load(corpus, questions)
-	require.NoError(t, err)
-	require.Equal(t, "what is a ?", d.Questions[Train][0].Text)
-
-	_, err = Load(filepath.Join(dir, "none"), write("bad.jsonl", "{}"))
-	require.ErrorContains(t, err, "none: no such file")
-	require.ErrorContains(t, err, "bad.jsonl:1: question: missing or empty")
-	_, err = Load(corpus, write("test.jsonl", `{"question": "what is a ?", "answers": ["b"], "split": "test"}`))
-	require.ErrorContains(t, err, "the train split has no question")
 }
 
 func FuzzReadQuestions(f *testing.F) {

@@ -57,5 +57,5 @@ func pools(questions []schemas.Prompt, seed uint64) []*pool {
 // at is the question at a turn: every epoch of turns has each question once, in an order of its own.
 func (p *pool) at(turn uint64) schemas.Prompt {
 	n := uint64(len(p.questions))
-	return p.questions[permuted(turn%n, n, mix(p.seed+turn/n))]
+	return p.questions[Shuffled(turn, n, p.seed)]
 }

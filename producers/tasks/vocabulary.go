@@ -1,9 +1,12 @@
 package tasks
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/producers"
 )
 
 // The special tokens of a task's vocabulary, ids 0, 1, ... in the order of [SpecialTokens].
@@ -30,6 +33,11 @@ func SpecialTokens() []string {
 // passages, questions and answers and of the further texts, lower-cased and sorted. Further texts are what else
 // an agent may be shown, such as a tool's message that nothing was found.
 func NewTokenizer(d *Dataset, further ...string) (*tokenizer.Tokenizer, error) {
+	return tokenizer.New(tokenizer.Config{Special: SpecialTokens(), Words: words(d, further), Unknown: TokenUnknown, Lowercase: true})
+}
+
+// words are those of NewTokenizer.
+func words(d *Dataset, further []string) []string {
 	var words []string
 	add := func(text string) { words = append(words, tokenizer.LowerWords(text)...) }
 	for _, p := range d.Passages {
@@ -47,7 +55,47 @@ func NewTokenizer(d *Dataset, further ...string) (*tokenizer.Tokenizer, error) {
 		add(text)
 	}
 	slices.Sort(words)
-	return tokenizer.New(tokenizer.Config{
-		Special: SpecialTokens(), Words: slices.Compact(words), Unknown: TokenUnknown, Lowercase: true,
-	})
+	return slices.Compact(words)
+}
+
+// WordTokenizer is the tokenizer of a task whose vocabulary is of words: the one that it is opened with, or else
+// [NewTokenizer] of the data set, the opening's texts and the further texts. A tokenizer from outside that lacks one of their
+// words, or a special token, is refused.
+func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) {
+	further = slices.Concat(further, o.Texts)
+	if o.Tokenizer == nil {
+		return NewTokenizer(d, further...)
+	}
+	var missing []string
+	for _, word := range slices.Concat(SpecialTokens(), words(d, further)) {
+		if _, ok := o.Tokenizer.ID(word); !ok {
+			missing = append(missing, word)
+		}
+	}
+	if n := len(missing); n > 0 {
+		return nil, fmt.Errorf("the tokenizer lacks %d of the words, such as %q", n, missing[0])
+	}
+	return o.Tokenizer, nil
+}
+
+// UnknownWords are the words of a text that a tokenizer has no token for, in their order; none for a tokenizer that can write
+// every text.
+func UnknownWords(tok producers.Tokenizer, text string) []string {
+	with, ok := tok.(interface{ Unknown() int32 })
+	if !ok {
+		return nil
+	}
+	var unknown []string
+	for _, word := range tokenizer.Words(text) {
+		if slices.Contains(tok.Encode(word), with.Unknown()) {
+			unknown = append(unknown, word)
+		}
+	}
+	return unknown
+}
+
+// AsQuestion writes a text as the built-in tasks ask: in lower case, with a question mark.
+func AsQuestion(text string) string {
+	text = strings.TrimSpace(strings.ToLower(text))
+	return strings.TrimSpace(strings.TrimSuffix(text, "?")) + " ?"
 }

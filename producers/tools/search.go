@@ -3,6 +3,7 @@ package tools
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -64,6 +65,32 @@ type posting struct {
 	passage int
 	count   float64
 }
+
+// SearchType is the tool's [Type].
+type SearchType struct{}
+
+// Name is the type's in a configuration.
+func (SearchType) Name() string { return SearchName }
+
+// Config holds the defaults.
+func (SearchType) Config() any {
+	c := DefaultSearchConfig()
+	return &c
+}
+
+// Open makes the tool over the task's passages.
+func (SearchType) Open(_ context.Context, o Opening) (producers.Tool, error) {
+	if len(o.Passages) == 0 {
+		return nil, errors.New("search tool: the task has no passage to find")
+	}
+	return NewSearch(*o.Config.(*SearchConfig), o.Passages)
+}
+
+// Texts are what the tool may say beside the passages.
+func (c *SearchConfig) Texts() []string { return []string{NothingFound} }
+
+// NoProcessReward says that a search rewards no turn.
+func (c *SearchConfig) NoProcessReward() {}
 
 // NewSearch indexes a corpus.
 func NewSearch(cfg SearchConfig, passages []tasks.Passage) (*Search, error) {

@@ -148,3 +148,26 @@ func BenchmarkEncode(b *testing.B) {
 		tok.Encode("hello world, <s> hello </s> world ... hello")
 	}
 }
+
+func TestJoinWritesWhatItsPartsWrite(t *testing.T) {
+	t.Parallel()
+	make := func(special, words []string, lower bool) *Tokenizer {
+		tok, err := New(Config{Special: special, Words: words, Unknown: special[0], Lowercase: lower})
+		require.NoError(t, err)
+		return tok
+	}
+	a := make([]string{"<unk>", "<a>", "</a>"}, []string{"sweden", "has", "two"}, true)
+	b := make([]string{"<unk>", "<b>", "<a>"}, []string{"books", "has"}, true)
+	joined, err := Join(a, b)
+	require.NoError(t, err)
+	require.Equal(t, "<unk> <a> </a> <b> books has sweden two", joined.Decode([]int32{0, 1, 2, 3, 4, 5, 6, 7}))
+	require.Equal(t, 8, joined.Size())
+	require.Equal(t, "<a> sweden has two books <b>", joined.Decode(joined.Encode("<a>Sweden has two books<b>")))
+	again, err := Join(a, b)
+	require.NoError(t, err)
+	require.Equal(t, joined.JSON(), again.JSON())
+	_, err = Join(a, make([]string{"<unk>"}, nil, false))
+	require.ErrorContains(t, err, "whether they fold case")
+	_, err = Join()
+	require.ErrorContains(t, err, "there is none")
+}

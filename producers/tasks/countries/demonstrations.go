@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers/tasks"
 )
@@ -56,7 +55,7 @@ type Demonstrations struct {
 	fields                                                     [len(fields)]int32
 }
 
-func newDemonstrations(cfg DemoConfig, tok *tokenizer.Tokenizer, names []string) *Demonstrations {
+func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) *Demonstrations {
 	d := &Demonstrations{cfg: cfg}
 	id := func(token string) int32 {
 		id, _ := tok.ID(token) // the vocabulary holds the fixed words by construction

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tools"
@@ -53,13 +54,13 @@ func (o oracle) next(context string) string {
 
 // With the tool every question of every split can be answered within the limits; without it none.
 func TestEveryQuestionCanBeAnsweredWithTheTool(t *testing.T) {
-	task, err := countries.New(countries.DefaultConfig())
+	task, err := countries.New(countries.DefaultConfig(), tasks.Opening{})
 	require.NoError(t, err)
 	agent, err := search.New(search.DefaultConfig(), task.Tokenizer)
 	require.NoError(t, err)
 	tool, err := tools.NewSearch(tools.DefaultSearchConfig(), task.Passages)
 	require.NoError(t, err)
-	reward, err := tasks.NewReward(tasks.DefaultRewardConfig())
+	reward, err := weighted.New(weighted.DefaultConfig())
 	require.NoError(t, err)
 	env := producers.Environment{
 		Policy: oracle{task}, Tokenizer: task.Tokenizer, Agent: agent, Tools: []producers.Tool{tool}, Reward: reward,

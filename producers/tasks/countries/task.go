@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/facts"
@@ -51,41 +50,31 @@ func field(c *facts.Country, i int) string {
 
 // Config says how the countries are divided and how demonstrations are made.
 type Config struct {
-	// SplitSeed divides the countries. Another seed is another experiment: a policy that saw one division
-	// has no held-out test under another.
-	SplitSeed uint64 `koanf:"split_seed"`
-	// ValidationCountries and TestCountries are held out; the rest, of 198, is for training.
-	ValidationCountries int `koanf:"validation_countries"`
-	TestCountries       int `koanf:"test_countries"`
+	facts.Division `koanf:",squash"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`
 }
 
-// DefaultConfig is 119 countries to train on, 30 to choose by and 49 to report on.
+// DefaultConfig holds out 30 countries to choose by and 49 to report on.
 func DefaultConfig() Config {
-	return Config{SplitSeed: 3, ValidationCountries: 30, TestCountries: 49, Demo: DefaultDemoConfig()}
+	return Config{Division: facts.DefaultDivision(), Demo: DefaultDemoConfig()}
 }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	sum := c.ValidationCountries + c.TestCountries
-	return check.All(
-		check.AtLeast("validation_countries", c.ValidationCountries, 10),
-		check.AtLeast("test_countries", c.TestCountries, 10),
-		check.That(sum <= 150, "validation_countries + test_countries", "%d: must leave some 50 to train on: at most 150", sum),
-		check.Section("demo", c.Demo.Validate()),
-	)
+	return check.All(c.Faults(10, 150, 50), check.Section("demo", c.Demo.Validate()))
 }
 
 // Task is the data set, its tokenizer and its demonstrations.
 type Task struct {
 	*tasks.Dataset
-	Tokenizer *tokenizer.Tokenizer
+	Tokenizer tasks.Tokenizer
 	*Demonstrations
 }
 
-// New makes the task. The same Config makes the same task, byte for byte, on every machine.
-func New(cfg Config) (*Task, error) {
+// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task, byte for byte, on every
+// machine.
+func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
@@ -98,7 +87,7 @@ func New(cfg Config) (*Task, error) {
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
-	tok, err := tasks.NewTokenizer(data, notFound)
+	tok, err := tasks.WordTokenizer(o, data, notFound)
 	if err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}

@@ -1,34 +1,26 @@
 package library
 
-import "github.com/weir-rl/weir/internal/check"
+import (
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers/tasks/facts"
+)
 
 // Config says how the countries are divided and how demonstrations are made.
 type Config struct {
-	// SplitSeed divides the countries. Another seed is another experiment: a policy that saw one division
-	// has no held-out test under another.
-	SplitSeed uint64 `koanf:"split_seed"`
-	// ValidationCountries and TestCountries are held out; the rest, of some 190, is for training.
-	ValidationCountries int `koanf:"validation_countries"`
-	TestCountries       int `koanf:"test_countries"`
+	facts.Division `koanf:",squash"`
 	// Demo says how the demonstrations of the cold start are made.
 	Demo DemoConfig `koanf:"demo"`
 }
 
 // DefaultConfig holds out 30 countries to choose by and 49 to report on.
 func DefaultConfig() Config {
-	return Config{SplitSeed: 3, ValidationCountries: 30, TestCountries: 49, Demo: DefaultDemoConfig()}
+	return Config{Division: facts.DefaultDivision(), Demo: DefaultDemoConfig()}
 }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	sum := c.ValidationCountries + c.TestCountries
-	return check.All(
-		// Fewer countries border each other too seldom for questions of four hops.
-		check.AtLeast("validation_countries", c.ValidationCountries, 20),
-		check.AtLeast("test_countries", c.TestCountries, 20),
-		check.That(sum <= 120, "validation_countries + test_countries", "%d: must leave some 70 to train on: at most 120", sum),
-		check.Section("demo", c.Demo.Validate()),
-	)
+	// Fewer than 20 countries border each other too seldom for questions of four hops.
+	return check.All(c.Faults(20, 120, 70), check.Section("demo", c.Demo.Validate()))
 }
 
 // DemoConfig says how the demonstrations of the cold start are made.

@@ -16,13 +16,13 @@ import (
 // choice, so none can be remembered and only reading and copying helps. Safe for concurrent use.
 type Demonstrations struct {
 	cfg     DemoConfig
-	tok     *tokenizer.Tokenizer
+	tok     tasks.Tokenizer
 	words   []string // what names are made of
 	lengths []int    // words of each real name: made-up ones are as long
 	usual   [len(realShelf)][]string
 }
 
-func newDemonstrations(cfg DemoConfig, tok *tokenizer.Tokenizer, places []*place) *Demonstrations {
+func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, places []*place) *Demonstrations {
 	d := &Demonstrations{cfg: cfg, tok: tok}
 	for fact := range d.usual {
 		d.usual[fact] = usual(fact, cfg.UsualBooks)
@@ -57,7 +57,7 @@ func (d *Demonstrations) Demonstration(i uint64) (tokens []int32, mask []uint8) 
 	}
 	write := func(acts uint8, text string) {
 		from := len(tokens)
-		tokens = d.tok.Append(tokens, text)
+		tokens = append(tokens, d.tok.Encode(text)...)
 		for range tokens[from:] {
 			mask = append(mask, acts)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/schemas"
@@ -43,7 +44,7 @@ func rolloutWith(t *testing.T, task *Task, tool producers.Tool, q schemas.Prompt
 	t.Helper()
 	agent, err := search.New(search.DefaultConfig(), task.Tokenizer)
 	require.NoError(t, err)
-	reward, err := tasks.NewReward(tasks.DefaultRewardConfig())
+	reward, err := weighted.New(weighted.DefaultConfig())
 	require.NoError(t, err)
 	trajectory, transcript, err := producers.Rollout(t.Context(), &schemas.Ticket{ID: "t", Prompt: q, Limits: limits, GroupSize: 1},
 		producers.Environment{Policy: policy{task, say}, Tokenizer: task.Tokenizer, Agent: agent, Tools: []producers.Tool{tool}, Reward: reward})
@@ -58,7 +59,7 @@ func TestEveryDemonstrationIsRightInItsWorld(t *testing.T) {
 	for _, usual := range []int{1, DefaultDemoConfig().UsualBooks, len(books)} {
 		cfg := DefaultConfig()
 		cfg.Demo.UsualBooks, cfg.Demo.OneHopFirst = usual, 100
-		task, err := New(cfg)
+		task, err := New(cfg, tasks.Opening{})
 		require.NoError(t, err)
 		searches := map[int]int{}
 		for i := range uint64(500) {
@@ -75,7 +76,7 @@ func TestEveryDemonstrationIsRightInItsWorld(t *testing.T) {
 				})
 			require.InDelta(t, 1.1, trajectory.Reward, 1e-12, "demonstration %d: %s", i, transcript)
 			require.Equal(t, len(q.searches), transcript.Calls())
-			require.NotContains(t, tokens, task.Tokenizer.Unknown())
+			require.NotContains(t, tokens, unknown(task))
 			if i >= 100 {
 				searches[len(q.searches)]++
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/facts"
 	"github.com/weir-rl/weir/schemas"
@@ -18,12 +17,13 @@ const notFound = "nothing found." // what the search tool says
 // Task is the data set, its tokenizer and its demonstrations.
 type Task struct {
 	*tasks.Dataset
-	Tokenizer *tokenizer.Tokenizer
+	Tokenizer tasks.Tokenizer
 	*Demonstrations
 }
 
-// New makes the task. The same Config makes the same task, byte for byte, on every machine.
-func New(cfg Config) (*Task, error) {
+// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task, byte for byte, on every
+// machine.
+func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}
@@ -42,7 +42,7 @@ func New(cfg Config) (*Task, error) {
 	if err := data.Validate(); err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}
-	tok, err := tasks.NewTokenizer(data, notFound, wording)
+	tok, err := tasks.WordTokenizer(o, data, notFound, wording)
 	if err != nil {
 		return nil, fmt.Errorf("task library: %w", err)
 	}

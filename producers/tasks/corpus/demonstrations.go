@@ -1,11 +1,11 @@
-package tasks
+package corpus
 
 import (
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/producers/tasks"
 )
 
 // Written are written-out trajectories for the cold start of a task that has no generator of its own:
@@ -27,8 +27,8 @@ type demonstrationRow struct {
 }
 
 // LoadDemonstrations reads a demonstration file; see [ReadDemonstrations].
-func LoadDemonstrations(path string, tok *tokenizer.Tokenizer, seed uint64) (*Written, error) {
-	d, err := open(path, func(name string, r io.Reader) (*Written, error) { return ReadDemonstrations(name, r, tok, seed) })
+func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written, error) {
+	d, err := tasks.ReadFile(path, func(name string, r io.Reader) (*Written, error) { return ReadDemonstrations(name, r, tok, seed) })
 	if err != nil {
 		return nil, fmt.Errorf("load demonstrations: %w", err)
 	}
@@ -41,11 +41,11 @@ func LoadDemonstrations(path string, tok *tokenizer.Tokenizer, seed uint64) (*Wr
 //
 // Steps may be missing. A bad row is refused, naming the file and the line; so is one with a word that the
 // tokenizer does not have.
-func ReadDemonstrations(name string, r io.Reader, tok *tokenizer.Tokenizer, seed uint64) (*Written, error) {
+func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
-	err := rows(name, r, func(data []byte) error {
+	err := tasks.Rows(name, r, func(data []byte) error {
 		var row demonstrationRow
-		if err := decode(data, &row); err != nil {
+		if err := tasks.DecodeRow(data, &row); err != nil {
 			return err
 		}
 		if err := row.check(tok); err != nil {
@@ -63,16 +63,13 @@ func ReadDemonstrations(name string, r io.Reader, tok *tokenizer.Tokenizer, seed
 	return d, nil
 }
 
-func (r *demonstrationRow) check(tok *tokenizer.Tokenizer) error {
+func (r *demonstrationRow) check(tok tasks.Tokenizer) error {
 	var faults []error
 	check := func(key, text string) {
-		err := wanted(key, text)
+		err := tasks.Filled(key, text)
 		if err == nil {
-			for _, word := range tokenizer.LowerWords(text) {
-				if _, known := tok.ID(word); !known {
-					err = fmt.Errorf("%s: the vocabulary has no word %q", key, word)
-					break
-				}
+			if unknown := tasks.UnknownWords(tok, text); len(unknown) > 0 {
+				err = fmt.Errorf("%s: the vocabulary has no word %q", key, unknown[0])
 			}
 		}
 		faults = append(faults, err)
@@ -87,22 +84,22 @@ func (r *demonstrationRow) check(tok *tokenizer.Tokenizer) error {
 }
 
 // add writes a row out as the search agent would have recorded it.
-func (d *Written) add(row *demonstrationRow, tok *tokenizer.Tokenizer) {
+func (d *Written) add(row *demonstrationRow, tok tasks.Tokenizer) {
 	var tokens []int32
 	var mask []uint8
 	write := func(acts uint8, open, text, end string) {
 		from := len(tokens)
-		tokens = tok.Append(tokens, open+" "+text+" "+end)
+		tokens = append(tokens, tok.Encode(open+" "+text+" "+end)...)
 		for range tokens[from:] {
 			mask = append(mask, acts)
 		}
 	}
-	write(0, TokenBegin, row.Question, "")
+	write(0, tasks.TokenBegin, row.Question, "")
 	for _, step := range row.Steps {
-		write(1, TokenSearch, step.Search, TokenSearchEnd)
-		write(0, TokenInfo, step.Info, TokenInfoEnd)
+		write(1, tasks.TokenSearch, step.Search, tasks.TokenSearchEnd)
+		write(0, tasks.TokenInfo, step.Info, tasks.TokenInfoEnd)
 	}
-	write(1, TokenAnswer, row.Answer, TokenAnswerEnd)
+	write(1, tasks.TokenAnswer, row.Answer, tasks.TokenAnswerEnd)
 	d.tokens, d.masks = append(d.tokens, tokens), append(d.masks, mask)
 }
 
@@ -112,26 +109,6 @@ func (d *Written) Len() int { return len(d.tokens) }
 // Demonstration returns the tokens of the i-th one and a mask with 1 where the agent, not the prompt or the tool,
 // wrote the token. The caller must not change them.
 func (d *Written) Demonstration(i uint64) (tokens []int32, mask []uint8) {
-	n := uint64(len(d.tokens))
-	at := permuted(i%n, n, mix(d.seed+i/n))
+	at := tasks.Shuffled(i, uint64(len(d.tokens)), d.seed)
 	return d.tokens[at], d.masks[at]
-}
-
-// permuted is the image of i under a permutation of 0..n-1 that key chooses: a Feistel network over the next
-// power of four, walked until it lands below n. It needs no memory, so any index of any epoch costs the same.
-func permuted(i, n, key uint64) uint64 {
-	half := uint(1)
-	for uint64(1)<<(2*half) < n {
-		half++
-	}
-	low := uint64(1)<<half - 1
-	for {
-		left, right := i>>half, i&low
-		for round := range uint64(4) {
-			left, right = right, left^(mix(right^key+round)&low)
-		}
-		if i = left<<half | right; i < n {
-			return i
-		}
-	}
 }

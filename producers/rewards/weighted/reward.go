@@ -1,4 +1,4 @@
-package tasks
+package weighted
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// RewardConfig says what an episode is worth: the sum of its components, each by its weight, then shaped. All components
+// Config says what an episode is worth: the sum of its components, each by its weight, then shaped. All components
 // but those of published work are from 0 to 1. A weight of 0 does not compute its component.
-type RewardConfig struct {
+type Config struct {
 	// ExactMatch weighs 1 for an answer that is one of the accepted ones, else 0.
 	ExactMatch float64 `koanf:"exact_match"`
 	// SubstringMatch weighs 1 for an answer that holds one of the accepted ones, else 0; F1 the share of words that
@@ -47,16 +47,16 @@ type RewardConfig struct {
 	Shape rewards.Shape `koanf:"shape"`
 }
 
-// DefaultRewardConfig is 1 for the right answer and 0.1 for any.
-func DefaultRewardConfig() RewardConfig {
-	return RewardConfig{
+// DefaultConfig is 1 for the right answer and 0.1 for any.
+func DefaultConfig() Config {
+	return Config{
 		ExactMatch: 1, Answered: 0.1, Normalizer: "words",
 		LengthTarget: rewards.DefaultLengthTarget(), Shape: rewards.DefaultShape(),
 	}
 }
 
 // Validate reports every fault.
-func (c RewardConfig) Validate() error {
+func (c Config) Validate() error {
 	known := c.components()
 	var faults []error
 	of := func(section string, weights map[string]float64, known map[string]component) {
@@ -84,7 +84,7 @@ func (c RewardConfig) Validate() error {
 }
 
 // own are the weights that have keys of their own.
-func (c RewardConfig) own() map[string]float64 {
+func (c Config) own() map[string]float64 {
 	return map[string]float64{
 		producers.ComponentExactMatch: c.ExactMatch, ComponentSubstringMatch: c.SubstringMatch, ComponentF1: c.F1,
 		ComponentAnswered: c.Answered, ComponentFormat: c.Format, ComponentCodeExecution: c.CodeExecution, ComponentLength: c.Length,
@@ -100,8 +100,8 @@ type Reward struct {
 	shape    rewards.Shape
 }
 
-// NewReward makes the reward.
-func NewReward(cfg RewardConfig) (*Reward, error) {
+// New makes the reward.
+func New(cfg Config) (*Reward, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("reward: %w", err)
 	}

@@ -1,4 +1,4 @@
-package tasks
+package weighted
 
 import (
 	"math"
@@ -13,7 +13,7 @@ import (
 
 func TestReward(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultRewardConfig()
+	cfg := DefaultConfig()
 	cfg.ExactMatch, cfg.Answered = 2, 0.5
 	for _, tc := range []struct {
 		answer string
@@ -39,7 +39,7 @@ func TestReward(t *testing.T) {
 
 func TestRewardsForPartsOfAnAnswer(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultRewardConfig()
+	cfg := DefaultConfig()
 	cfg.ExactMatch, cfg.Answered, cfg.SubstringMatch, cfg.F1, cfg.Normalizer = 0, 0, 1, 3, "squad"
 	got := score(t, cfg, "the Port-au-Prince of Haiti", schemas.StopAnswer)
 	require.Equal(t, map[string]float64{"exact_match": 0, "answered": 1, "substring_match": 1, "f1": 0.5}, got.Components)
@@ -59,7 +59,7 @@ func episode(answer string) *producers.Transcript {
 
 func TestRewardsForHowAnAnswerWasFound(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultRewardConfig()
+	cfg := DefaultConfig()
 	cfg.Format, cfg.CodeExecution, cfg.Length, cfg.Published = 1, 1, 1, map[string]float64{"verl_search_r1": 2, "agent_r1": 0}
 	cfg.LengthTarget.Words, cfg.LengthTarget.Tolerance = 10, 0
 	got := scoreOf(t, cfg, "", episode("Port-au-Prince"))
@@ -78,7 +78,7 @@ func TestRewardsForHowAnAnswerWasFound(t *testing.T) {
 
 func TestRewardsAreChosenBySource(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultRewardConfig()
+	cfg := DefaultConfig()
 	cfg.BySource = map[string]map[string]float64{"2-hop": {"f1": 4, "answered": 0}, "3-hop": {"verl_search_r1": 3}}
 	for source, want := range map[string]float64{"": 0.1, "1-hop": 0.1, "2-hop": 4 * 4.0 / 7, "3-hop": 0} {
 		got := scoreOf(t, cfg, source, episode("the port of prince"))
@@ -89,7 +89,7 @@ func TestRewardsAreChosenBySource(t *testing.T) {
 
 func TestRewardsAreShaped(t *testing.T) {
 	t.Parallel()
-	cfg := DefaultRewardConfig()
+	cfg := DefaultConfig()
 	cfg.Shape = rewards.Shape{Bias: -0.1, Scale: 5, Clip: 2}
 	require.InDelta(t, 2, scoreOf(t, cfg, "", episode("P.A.P.")).Total, 1e-12)
 	require.InDelta(t, 0, scoreOf(t, cfg, "", episode("London")).Total, 1e-12)
@@ -97,7 +97,7 @@ func TestRewardsAreShaped(t *testing.T) {
 
 func TestRewardFaults(t *testing.T) {
 	t.Parallel()
-	_, err := NewReward(RewardConfig{
+	_, err := New(Config{
 		ExactMatch: math.NaN(), F1: math.Inf(1), Normalizer: "loud", Published: map[string]float64{"f1": 1, "agent_r1": math.NaN()},
 		BySource: map[string]map[string]float64{"2-hop": {"em": 1, "f1": math.Inf(-1)}}, LengthTarget: rewards.LengthTarget{Tolerance: -1, TooLong: 2},
 	})
@@ -111,14 +111,14 @@ func TestRewardFaults(t *testing.T) {
 	}
 }
 
-func score(t *testing.T, cfg RewardConfig, answer string, stop schemas.StopReason) producers.Score {
+func score(t *testing.T, cfg Config, answer string, stop schemas.StopReason) producers.Score {
 	t.Helper()
 	return scoreOf(t, cfg, "", &producers.Transcript{Answer: answer, Stop: stop})
 }
 
-func scoreOf(t *testing.T, cfg RewardConfig, source string, transcript *producers.Transcript) producers.Score {
+func scoreOf(t *testing.T, cfg Config, source string, transcript *producers.Transcript) producers.Score {
 	t.Helper()
-	reward, err := NewReward(cfg)
+	reward, err := New(cfg)
 	require.NoError(t, err)
 	ticket := &schemas.Ticket{Prompt: schemas.Prompt{Source: source, Answers: []string{"port-au-prince", "P.A.P."}}}
 	got, err := reward.Score(t.Context(), ticket, transcript)

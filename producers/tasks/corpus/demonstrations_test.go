@@ -1,4 +1,4 @@
-package tasks
+package corpus
 
 import (
 	"slices"
@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/producers/tasks"
 )
 
 const demonstrationRows = `{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "Stockholm"}
@@ -14,8 +15,7 @@ const demonstrationRows = `{"question": "what is the capital of sweden ?", "step
 `
 
 func TestReadDemonstrations(t *testing.T) {
-	d := dataset(1)
-	tok, err := NewTokenizer(d, "what is the capital of sweden ? sweden has capital stockholm .")
+	tok, err := tasks.NewTokenizer(&tasks.Dataset{}, "what is the capital of sweden ? sweden has capital stockholm .")
 	require.NoError(t, err)
 	demos, err := ReadDemonstrations("d.jsonl", strings.NewReader(demonstrationRows), tok, 1)
 	require.NoError(t, err)
@@ -42,18 +42,4 @@ func TestReadDemonstrations(t *testing.T) {
 	require.ErrorContains(t, err, `d.jsonl:3: question: the vocabulary has no word "norway"; steps[0].search: missing or empty; steps[0].info: missing or empty`)
 	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(""), tok, 1)
 	require.ErrorContains(t, err, "no demonstration")
-}
-
-func TestPermuted(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		n := rapid.Uint64Range(1, 300).Draw(rt, "n")
-		key := rapid.Uint64().Draw(rt, "key")
-		seen := map[uint64]bool{}
-		for i := range n {
-			at := permuted(i, n, key)
-			require.Less(rt, at, n)
-			seen[at] = true
-		}
-		require.Len(rt, seen, int(n))
-	})
 }

@@ -1,4 +1,4 @@
-package tasks
+package weighted
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ const (
 type component func(t *producers.Transcript, golds []string) float64
 
 // components are all that the configuration can weigh, by name.
-func (c RewardConfig) components() map[string]component {
+func (c Config) components() map[string]component {
 	normalize := rewards.Normalizers()[c.Normalizer]
 	// An answer that normalises to nothing matches nothing.
 	matched := func(score func(answer string, golds []string) float64) component {

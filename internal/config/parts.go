@@ -1,0 +1,186 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/trainer"
+)
+
+// Task is something that the run trains on, with the agent, tools, reward and limits of its episodes. Its name is part of
+// the subjects of its tickets and of the names of its metrics: lower-case letters, digits, - and _. A run with several tasks
+// trains one policy on all of them.
+type Task struct {
+	// Type says what the task is; the keys of each type are listed below. Defaults to the section's name.
+	Type string `koanf:"type"`
+	// Weight is how many of the run's questions are the task's, relative to the weights of the other tasks: a whole number, at
+	// most 10000. 0 leaves the task out. Defaults to 1.
+	Weight int `koanf:"weight"`
+	// Agent names a section of agents, or a type of agent with its defaults. "" is the agent that the task brings.
+	Agent string `koanf:"agent"`
+	// Tools name sections of tools, or types of tools with their defaults. None is the tools that the task brings.
+	Tools []string `koanf:"tools"`
+	// Limits bound an episode of the task.
+	Limits TaskLimits `koanf:"limits"`
+	// Reward says what an episode is worth.
+	Reward Reward `koanf:"reward"`
+	// Own holds the keys of the type.
+	Own any `koanf:",squash"`
+}
+
+// TaskLimits bound the episodes of one task, where its bounds are not those of trainer.limits.
+type TaskLimits struct {
+	// MaxTurns bounds the tool calls; -1 takes trainer.limits.max_turns. Defaults to -1.
+	MaxTurns int `koanf:"max_turns"`
+	// MaxTokens bounds the tokens of a segment; 0 takes trainer.limits.max_tokens. Defaults to 0.
+	MaxTokens int `koanf:"max_tokens"`
+	// Timeout bounds the wall-clock of an episode; 0 takes trainer.limits.timeout. Defaults to 0.
+	Timeout time.Duration `koanf:"timeout"`
+}
+
+// Reward says what an episode of a task is worth.
+type Reward struct {
+	// Type says how it is found; the keys of each type are listed below. "" is the reward that the task brings.
+	Type string `koanf:"type"`
+	// Own holds the keys of the type.
+	Own any `koanf:",squash"`
+}
+
+// Agent is the way in which the policy is asked and its words are understood. Several tasks may name one section.
+type Agent struct {
+	// Type says what the agent is; the keys of each type are listed below. Defaults to the section's name.
+	Type string `koanf:"type"`
+	// Own holds the keys of the type.
+	Own any `koanf:",squash"`
+}
+
+// Tool is something that agents call. Several tasks may name one section.
+type Tool struct {
+	// Type says what the tool is; the keys of each type are listed below. Defaults to the section's name.
+	Type string `koanf:"type"`
+	// Timeout bounds one call. Defaults to 30s.
+	Timeout time.Duration `koanf:"timeout"`
+	// Latency is added to every call in training, to stand for a real service's.
+	Latency tools.LatencyConfig `koanf:"latency"`
+	// Own holds the keys of the type.
+	Own any `koanf:",squash"`
+}
+
+// maxWeight is the greatest weight that trainer.Mix takes.
+const maxWeight = 10_000
+
+// AnyName stands, where keys are explained, for the name that a user gives a section.
+const AnyName = "NAME"
+
+// Named has a section of each kind under AnyName, with the keys that every type has and their defaults.
+func Named() any {
+	return &struct {
+		Tasks  map[string]*Task  `koanf:"tasks"`
+		Agents map[string]*Agent `koanf:"agents"`
+		Tools  map[string]*Tool  `koanf:"tools"`
+	}{
+		map[string]*Task{AnyName: newTask()},
+		map[string]*Agent{AnyName: {}},
+		map[string]*Tool{AnyName: newTool()},
+	}
+}
+
+func newTask() *Task { return &Task{Weight: 1, Limits: TaskLimits{MaxTurns: -1}} }
+
+func newTool() *Tool { return &Tool{Timeout: defaultTimeout} }
+
+const defaultTimeout = 30 * time.Second
+
+// partName is what a section of tasks, agents or tools may be called: a part of a key, a variable and a subject.
+var partName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+
+// Active are the names of the tasks that the run trains on, sorted.
+func (c *Config) Active() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
+		if c.Tasks[name].Weight > 0 {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Limits are those of a task's episodes.
+func (c *Config) Limits(task string) trainer.Limits {
+	limits := c.Trainer.Limits
+	if t := c.Tasks[task]; t != nil {
+		if t.Limits.MaxTurns >= 0 {
+			limits.MaxTurns = t.Limits.MaxTurns
+		}
+		if t.Limits.MaxTokens > 0 {
+			limits.MaxTokens = t.Limits.MaxTokens
+		}
+		if t.Limits.Timeout > 0 {
+			limits.Timeout = t.Limits.Timeout
+		}
+	}
+	return limits
+}
+
+// validateParts reports every fault of the tasks, agents and tools.
+func (c *Config) validateParts(f *faults) {
+	f.check("tasks", len(c.Active()) > 0, "no task has a weight: the run would train on nothing")
+	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
+		key := "tasks." + name
+		f.check(key, partName.MatchString(name), wantName)
+		f.section(key, c.validateTask(c.Tasks[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		f.check("agents."+name, partName.MatchString(name), wantName)
+		f.section("agents."+name, validateOwn(c.Agents[name].Own))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		key, t := "tools."+name, c.Tools[name]
+		f.check(key, partName.MatchString(name), wantName)
+		f.check(key+".timeout", t.Timeout > 0, fmt.Sprintf("%s: must be positive", t.Timeout))
+		f.section(key+".latency", t.Latency.Validate())
+		f.section(key, validateOwn(t.Own))
+	}
+}
+
+const wantName = "want up to 32 lower-case letters, digits, - or _"
+
+// validateTask reports every fault of a task, under the keys' own names.
+func (c *Config) validateTask(t *Task) error {
+	var f faults
+	f.check("weight", t.Weight >= 0 && t.Weight <= maxWeight, fmt.Sprintf("%d: must be between 0 and %d", t.Weight, maxWeight))
+	f.check("agent", t.Agent == "" || c.Agents[t.Agent] != nil, noSection(t.Agent, "agents", slices.Concat(parts.Names(c.doors.Agents), sectionsOf(c.Agents))))
+	for _, tool := range t.Tools {
+		f.check("tools", c.Tools[tool] != nil, noSection(tool, "tools", slices.Concat(parts.Names(c.doors.Tools), sectionsOf(c.Tools))))
+	}
+	f.check("limits.max_turns", t.Limits.MaxTurns >= -1, fmt.Sprintf("%d: must not be negative, but for -1", t.Limits.MaxTurns))
+	f.check("limits.max_tokens", t.Limits.MaxTokens >= 0, fmt.Sprintf("%d: must not be negative", t.Limits.MaxTokens))
+	f.check("limits.max_tokens", t.Limits.MaxTokens <= c.Model.MaxPositions,
+		fmt.Sprintf("%d: must not exceed model.max_positions, %d", t.Limits.MaxTokens, c.Model.MaxPositions))
+	f.check("limits.timeout", t.Limits.Timeout >= 0, fmt.Sprintf("%s: must not be negative", t.Limits.Timeout))
+	f.section("reward", validateOwn(t.Reward.Own))
+	f.section("", validateOwn(t.Own))
+	return errors.Join(f...)
+}
+
+// noSection says that a task names an agent or a tool that there is not.
+func noSection(name, section string, known []string) string {
+	slices.Sort(known)
+	return fmt.Sprintf("%q: no section of %s and no type of them has this name: want %s", name, section, oneOf(slices.Compact(known)))
+}
+
+func sectionsOf[T any](parts map[string]T) []string { return slices.Collect(maps.Keys(parts)) }
+
+// validateOwn asks the keys of a type for their faults.
+func validateOwn(own any) error {
+	if v, ok := own.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Validate reports every fault, each with its whole key.
+func (c *Config) Validate() error {
+	var f faults
+	f.check("run.name", runName.MatchString(c.Run.Name), fmt.Sprintf("%q: want up to 64 letters, digits, - or _", c.Run.Name))
+	f.check("run.dir", c.Run.Dir != "", "must name a folder")
+	for _, key := range c.Run.AllowChange {
+		f.check("run.allow_change", c.isKey(key), fmt.Sprintf("%q: no key and no section of keys", key))
+	}
+	f.check("run.threads", c.Run.Threads >= 0, fmt.Sprintf("%d: must not be negative", c.Run.Threads))
+	f.section("broker", c.Broker.Validate())
+	for address := range strings.SplitSeq(c.Broker.URL, ",") {
+		f.check("broker.url", brokerURL(strings.TrimSpace(address)), fmt.Sprintf("%q: want nats://host:4222, or tls://host:4222", address))
+	}
+	f.section("streams", c.Streams.Validate())
+	f.section("weights", c.Weights.Validate())
+	f.section("model", c.Model.Validate())
+	c.validateParts(&f)
+	producer := c.Producer
+	if producer.Name == "" {
+		producer.Name = "unnamed" // a role names itself when it starts
+	}
+	f.section("producer", producer.Validate())
+	f.check("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
+		fmt.Sprintf("%d: must not exceed streams.max_deliver, %d", c.Producer.MaxDeliver, c.Streams.MaxDeliver))
+	f.section("inference", c.Inference.Validate())
+	f.section("trainer", c.Trainer.Validate())
+	f.check("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
+		fmt.Sprintf("%d: batches of this size, kept and underway, need %d", c.Streams.MaxTrajectories, c.Trainer.StreamMessages()))
+	f.check("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
+		fmt.Sprintf("%d: the groups that may be underway (trainer.batch_groups, group_size, eta, depth, max_concurrent_groups) have %d tickets: raise it to that, or lower those",
+			c.Streams.MaxTickets, c.Trainer.Tickets()))
+	f.check("trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens <= c.Model.MaxPositions,
+		fmt.Sprintf("%d: must not exceed model.max_positions, %d", c.Trainer.Limits.MaxTokens, c.Model.MaxPositions))
+	f.section("eval", c.Eval.Validate())
+	f.section("log", c.Log.Validate())
+	f.section("telemetry", c.Telemetry.Validate())
+	return errors.Join(f...)
+}
+
+// isKey says whether a name is a key's, or a section's of keys, in this configuration.
+func (c *Config) isKey(name string) bool {
+	return slices.ContainsFunc(Keys(c), func(key string) bool {
+		key = strings.TrimSuffix(key, ".*")
+		return key == name || strings.HasPrefix(key, name+".")
+	})
+}
+
+// brokerURL says whether a URL, or an address alone, can be a broker's; "" is none.
+func brokerURL(text string) bool {
+	if !strings.Contains(text, "://") {
+		return !strings.ContainsAny(text, "/ ")
+	}
+	u, err := url.Parse(text)
+	return err == nil && u.Hostname() != "" && slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme)
+}
+
+// Validate reports every fault, under the keys' own names.
+func (m Model) Validate() error {
+	var f faults
+	for _, size := range []struct {
+		key   string
+		value int
+	}{
+		{"hidden", m.Hidden},
+		{"intermediate", m.Intermediate},
+		{"layers", m.Layers},
+		{"heads", m.Heads},
+		{"kv_heads", m.KVHeads},
+		{"max_positions", m.MaxPositions},
+	} {
+		f.check(size.key, size.value > 0, fmt.Sprintf("%d: must be positive", size.value))
+	}
+	if len(f) == 0 {
+		width := m.Hidden / m.Heads
+		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
+		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
+	}
+	f.check("engine", slices.Contains(Engines(), m.Engine), fmt.Sprintf("%q: want %s", m.Engine, strings.Join(Engines(), " or ")))
+	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
+	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
+	return errors.Join(f...)
+}
+
+// Validate reports every fault.
+func (e Eval) Validate() error {
+	var f faults
+	f.check("every", e.Every >= 0, fmt.Sprintf("%d: must not be negative", e.Every))
+	f.check("questions", e.Questions > 0, fmt.Sprintf("%d: must be positive", e.Questions))
+	f.check("test_questions", e.TestQuestions > 0, fmt.Sprintf("%d: must be positive", e.TestQuestions))
+	f.check("concurrency", e.Concurrency > 0, fmt.Sprintf("%d: must be positive", e.Concurrency))
+	f.check("show", e.Show >= 0, fmt.Sprintf("%d: must not be negative", e.Show))
+	return errors.Join(f...)
+}
+
+// faults gathers what is wrong, each with its key.
+type faults []error
+
+func (f *faults) check(key string, ok bool, problem string) {
+	if !ok {
+		*f = append(*f, &ValueError{Key: key, Problem: problem})
+	}
+}
+
+// section puts a section's name before each of its faults, however they are joined; "" is no name.
+func (f *faults) section(name string, err error) {
+	if err == nil {
+		return
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			f.section(name, e)
+		}
+		return
+	}
+	if name != "" {
+		err = fmt.Errorf("%s.%w", name, err)
+	}
+	*f = append(*f, err)
+}

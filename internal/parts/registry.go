@@ -1,0 +1,90 @@
+// Package parts holds what a configuration can name: tasks, agents, tools and rewards by the names of their types.
+package parts
+
+import (
+	"slices"
+
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Registry holds the parts that a configuration can name. Each kind has its names to itself.
+type Registry struct {
+	Tasks   []tasks.Task
+	Agents  []agents.Type
+	Tools   []tools.Type
+	Rewards []rewards.Type
+	// Default is the type of the task that a run trains on when its configuration names none.
+	Default string
+	// Quick is the type of the task that benchmarks and fault tests train on: one that is learnt in a few steps.
+	Quick string
+}
+
+// named finds a part by its type's name; ok is false where there is none.
+func named[P Part](parts []P, name string) (p P, ok bool) {
+	for _, p := range parts {
+		if p.Name() == name {
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// Names are the types' names, sorter.
+func Names[P Part](parts []P) []string {
+	var out []string
+	for _, p := range parts {
+		out = append(out, p.Name())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Task finds a type of task; ok is false where there is none.
+func (r Registry) Task(name string) (tasks.Task, bool) { return named(r.Tasks, name) }
+
+// Agent finds a type of agent; ok is false where there is none.
+func (r Registry) Agent(name string) (agents.Type, bool) { return named(r.Agents, name) }
+
+// Tool finds a type of tool; ok is false where there is none.
+func (r Registry) Tool(name string) (tools.Type, bool) { return named(r.Tools, name) }
+
+// Reward finds a type of reward; ok is false where there is none.
+func (r Registry) Reward(name string) (rewards.Type, bool) { return named(r.Rewards, name) }
+
+// Part is what every kind of part has: see [tasks.Task].
+type Part interface {
+	Name() string
+	Config() any
+}
+
+// Parts are the types of a section: tasks, agents or tools.
+func (r Registry) Parts(section string) []Part {
+	var out []Part
+	switch section {
+	case "tasks":
+		for _, p := range r.Tasks {
+			out = append(out, p)
+		}
+	case "agents":
+		for _, p := range r.Agents {
+			out = append(out, p)
+		}
+	case "tools":
+		for _, p := range r.Tools {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Preset is what a type of task brings for a run.
+func (r Registry) Preset(taskType string) tasks.Preset {
+	task, _ := r.Task(taskType)
+	if with, ok := task.(tasks.Presetter); ok {
+		return with.Preset()
+	}
+	return tasks.Preset{}
+}

@@ -1,0 +1,48 @@
+// Package weighted is a reward that compares the answer with the accepted ones and looks at how it was come to: a sum of
+// components, each by its weight.
+package weighted
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards"
+)
+
+// Name is the type's in a configuration.
+const Name = "weighted"
+
+// Type is the reward's [rewards.Type].
+type Type struct{}
+
+// Name is the type's in a configuration.
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Open makes the reward. Weights for a source that no question is of are refused: nothing would read them.
+func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
+	cfg := *o.Config.(*Config)
+	for _, source := range slices.Sorted(maps.Keys(cfg.BySource)) {
+		if !slices.Contains(o.Sources, source) {
+			return nil, fmt.Errorf("by_source.%s: no question is of this source; there are %s", source, strings.Join(o.Sources, ", "))
+		}
+	}
+	return New(cfg)
+}
+
+// Unread says why nothing depends on a key, "" if something does.
+func (c *Config) Unread(key string) string {
+	if strings.HasPrefix(key, "length_target.") && c.Length == 0 {
+		return "length is 0"
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package countries
+
+import (
+	"context"
+
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// Type is the task's [tasks.Task].
+type Type struct{}
+
+// Name is the type's in a configuration.
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Preset is a run that learns the task in a few steps.
+func (Type) Preset() tasks.Preset {
+	return tasks.Preset{
+		Agent: "search", Tools: []string{"search"}, Reward: "weighted",
+		Settings: map[string]any{
+			"model.max_positions": 160, "trainer.limits.max_turns": 4, "trainer.limits.max_tokens": 96,
+			"trainer.steps": 30, "trainer.batch_groups": 32, "trainer.minibatches": 4, "trainer.cold_start.steps": 1200,
+		},
+	}
+}
+
+// Open makes the task.
+func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
+	t, err := New(*o.Config.(*Config), o)
+	if err != nil {
+		return nil, err
+	}
+	return &tasks.Setup{
+		Data: t.Dataset, Tokenizer: t.Tokenizer, Demonstrations: t.Demonstrations, About: About, Phrase: tasks.AsQuestion,
+		HeldOut: " about countries and regions\nthat no training question names",
+	}, nil
+}

@@ -1,0 +1,42 @@
+package library
+
+import (
+	"context"
+
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// Type is the task's [tasks.Task].
+type Type struct{}
+
+// Name is the type's in a configuration.
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Preset is a run that learns the task in some 50 steps.
+func (Type) Preset() tasks.Preset {
+	return tasks.Preset{
+		Agent: "search", Tools: []string{"search"}, Reward: "weighted",
+		Settings: map[string]any{
+			"model.max_positions": 192, "trainer.limits.max_turns": 6, "trainer.limits.max_tokens": 192,
+			"trainer.steps": 50, "trainer.batch_groups": 16, "trainer.minibatches": 2, "trainer.cold_start.steps": 2000,
+		},
+	}
+}
+
+// Open makes the task.
+func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
+	t, err := New(*o.Config.(*Config), o)
+	if err != nil {
+		return nil, err
+	}
+	return &tasks.Setup{
+		Data: t.Dataset, Tokenizer: t.Tokenizer, Demonstrations: t.Demonstrations, About: About, Phrase: tasks.AsQuestion,
+		HeldOut: " about countries and regions\nthat no training question names",
+	}, nil
+}

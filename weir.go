@@ -1,0 +1,69 @@
+// Package weir trains LLM agents by reinforcement learning over a message stream. It is the front door for those who bring
+// parts of their own: a program that calls [Main] is the whole command line of weir with these parts in it.
+//
+//	func main() { weir.Main(sums{}) }
+//
+// Here sums is a [Task]: it makes questions, a tokenizer, and what else its episodes need. `go run . up` then trains an agent
+// on it, `go run . eval` scores it and `go run . chat` asks it; each of its keys is a line of a file, a variable and a flag.
+package weir
+
+import (
+	"os"
+
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/cli"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Task is something to train an agent on.
+type Task = tasks.Task
+
+// Opening is what a [Task] is opened with.
+type Opening = tasks.Opening
+
+// Setup is what a [Task] makes when it is opened.
+type Setup = tasks.Setup
+
+// AgentType is a kind of agent that a configuration can name.
+type AgentType = agents.Type
+
+// ToolType is a kind of tool that a configuration can name.
+type ToolType = tools.Type
+
+// RewardType is a kind of reward that a configuration can name.
+type RewardType = rewards.Type
+
+// App is the command line with parts of the user's own beside the built-in ones. A part with the name of a built-in one takes
+// its place.
+type App struct {
+	// Tasks are named in the section tasks of a configuration. The first is what a run trains on whose configuration names no
+	// task; without any it is the built-in demonstration.
+	Tasks []Task
+	// Agents and Tools are named in the sections agents and tools, Rewards in the section reward of a task. A task need not
+	// name any: its Setup may bring them.
+	Agents  []AgentType
+	Tools   []ToolType
+	Rewards []RewardType
+}
+
+// Main runs the command line of this process with tasks of the user's own, and exits with its status.
+func Main(own ...Task) { App{Tasks: own}.Main() }
+
+// Main runs the command line of this process and exits with its status.
+func (a App) Main() { os.Exit(a.Run()) }
+
+// Run runs the command line of this process and returns its exit status.
+func (a App) Run() int {
+	doors := builtin.Doors()
+	if len(a.Tasks) > 0 {
+		doors.Default = a.Tasks[0].Name()
+	}
+	doors.Tasks = append(a.Tasks, doors.Tasks...)
+	doors.Agents = append(a.Agents, doors.Agents...)
+	doors.Tools = append(a.Tools, doors.Tools...)
+	doors.Rewards = append(a.Rewards, doors.Rewards...)
+	return cli.Main(doors)
+}
