@@ -30,8 +30,8 @@ type ConnectConfig struct {
 	Name string `koanf:"name"`
 	// Role chooses the inbox that a broker with keys lets this client use; "" on a broker without.
 	Role Role `koanf:"role"`
-	// SeedFile holds the private nkey of the role; "" connects without one, or, in process, with the one in the
-	// broker's key directory.
+	// SeedFile holds the private nkey of the role; "" connects without a key, or, in process, with the key in the broker's key
+	// directory.
 	SeedFile string    `koanf:"seed_file"`
 	TLS      TLSConfig `koanf:"tls"`
 	// Broker connects in process when it is set; URL is then not used.
@@ -82,8 +82,8 @@ const (
 	drainTimeout  = 5 * time.Second
 )
 
-// Connect connects to a broker. It tries until ctx ends while the broker is absent, and fails at once where
-// trying again cannot help: bad credentials, another role's key, or a fault of the configuration.
+// Connect connects to a broker. While the broker is absent it tries until ctx ends; it fails at once where another try cannot help:
+// bad credentials, another role's key, or a fault of the configuration.
 func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure connection: %w", err)
@@ -151,7 +151,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		nats.DrainTimeout(drainTimeout),
 		nats.CustomInboxPrefix(config.Role.inboxPrefix()),
 		nats.PermissionErrOnSubscribe(true),
-		// A server that restarts may refuse a client for a moment; only the first connection gives up on that.
+		// A server that restarts may refuse a client for a moment; only the first connection gives up then.
 		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(c.asyncError),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -196,7 +196,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 	return o, nil
 }
 
-// ownKey refuses the key of another role at once: with it the process could ask, and would never hear an answer.
+// ownKey refuses the key of another role at once: with it the process could send requests and would receive no answer.
 func (c *Conn) ownKey(ctx context.Context) error {
 	if c.seed == "" {
 		return nil
@@ -207,7 +207,7 @@ func (c *Conn) ownKey(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = replies.Unsubscribe() }() // one that was denied is gone already
+		defer func() { _ = replies.Unsubscribe() }() // a denied subscription is gone already
 		if err := c.nc.FlushWithContext(ctx); err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (c *Conn) ownKey(ctx context.Context) error {
 	return err
 }
 
-// Close lets what was sent reach the broker, then ends the connection. Runs of this connection fail after it.
+// Close waits until the broker has received what was sent, then ends the connection. Runs of this connection fail after it.
 func (c *Conn) Close() {
 	if c.nc.IsClosed() {
 		<-c.closed
@@ -242,12 +242,12 @@ func (c *Conn) Ready() error {
 	return fmt.Errorf("%s is away: trying to connect again", c.where)
 }
 
-// NATS is the connection itself, for measurements and for tests that play the stranger.
+// NATS is the connection itself, for measurements and for tests that act as a stranger.
 func (c *Conn) NATS() *nats.Conn { return c.nc }
 
 var deniedSubject = regexp.MustCompile(`(?i)permissions violation for (?:publish|subscription) to "([^"]+)"`)
 
-// asyncError hears what the broker says outside of any call. A denied publish is told only here.
+// asyncError takes the errors that the broker sends outside of any call. A denied publish is reported only here.
 func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if m := deniedSubject.FindStringSubmatch(err.Error()); m != nil {
 		c.log.Error("broker denies this role a subject", "subject", m[1])
@@ -265,7 +265,7 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.Warn("broker connection error", attrs...)
 }
 
-// refused says whose key the broker does not take, and what to do.
+// refused names the key that the broker refuses, and what to do.
 func (c *Conn) refused(err error) error {
 	if c.seed == "" {
 		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file", c.where, err, c.role)
@@ -274,9 +274,9 @@ func (c *Conn) refused(err error) error {
 		c.where, c.seed, err)
 }
 
-// guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies
-// this connection a subject that contains needle, with errInterrupted when the connection was lost and is back.
-// Without it both look like a slow broker.
+// guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies this connection a
+// subject that contains needle, with errInterrupted when the connection was lost and made again. Without guard both would look like
+// a slow broker.
 func (c *Conn) guard(ctx context.Context, needle string, call func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -292,7 +292,7 @@ func (c *Conn) guard(ctx context.Context, needle string, call func(context.Conte
 	return err
 }
 
-// returns tells those who wait for messages that the connection was lost and made again.
+// returns calls its watchers when the connection was lost and made again.
 type returns struct {
 	mu       sync.Mutex
 	next     int
@@ -323,7 +323,7 @@ func (r *returns) tell() {
 	}
 }
 
-// denials carries permission errors to the calls that caused them.
+// denials brings permission errors to the calls that caused them.
 type denials struct {
 	mu       sync.Mutex
 	next     int

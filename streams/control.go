@@ -11,12 +11,12 @@ import (
 // controlKey is the one key of CONTROL.
 const controlKey = "control"
 
-// ErrNoControl says that nothing was ever written to the run's control.
+// ErrNoControl is returned when nothing was ever written to the run's control.
 var ErrNoControl = errors.New("no control written")
 
-// UpdateControl changes what the whole run is told. change gets what holds now, nil if nothing does or if it cannot be
-// read, and returns what is to hold, or nil to leave everything as it is. When somebody else wrote in between it is called
-// again with that: so the trainer and an operator never undo each other's changes, as long as each changes its own fields.
+// UpdateControl changes the run's control. change gets the control of now, nil if there is none or it cannot be read, and returns the
+// new control, or nil to leave the control as it is. When another process wrote in between, change is called again with the newer
+// control: so the trainer and an operator never undo each other's changes, as long as each changes its own fields.
 func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error {
 	for {
 		e, err := r.entry(ctx, r.names.control, controlKey)
@@ -47,7 +47,7 @@ func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Contro
 	}
 }
 
-// Control is what was told last; [ErrNoControl] if nothing was.
+// Control is the control that was written last; [ErrNoControl] if there is none.
 func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
 	e, err := r.entry(ctx, r.names.control, controlKey)
 	if err != nil {
@@ -59,8 +59,8 @@ func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
 	return r.readControl(e.value)
 }
 
-// FollowControl calls fn with what holds now, if anything does, and with whatever is told later; what was
-// overtaken while fn ran is skipped. It returns nil when ctx ends. Control that cannot be read is logged and skipped.
+// FollowControl calls fn with the control of now, if there is one, and with each newer control; of several that are written while fn
+// runs it calls fn with the newest alone. It returns nil when ctx ends. Control that cannot be read is logged and skipped.
 func (r *Run) FollowControl(ctx context.Context, fn func(*schemas.Control)) error {
 	return r.follow(ctx, r.names.control, controlKey, func(data []byte, revision uint64) error {
 		control, err := r.readControl(data)
@@ -81,7 +81,7 @@ func (r *Run) readControl(data []byte) (*schemas.Control, error) {
 	return control, r.own(control.Run, control.Validate())
 }
 
-// own is fault, or that a message names another run.
+// own is fault, or an error where a message names another run.
 func (r *Run) own(run string, fault error) error {
 	if fault == nil && run != r.run {
 		return fmt.Errorf("%w: a message of run %q in run %q", schemas.ErrInvalid, run, r.run)

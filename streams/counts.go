@@ -4,7 +4,7 @@ import "context"
 
 // Counts are how many messages a run's streams hold.
 type Counts struct {
-	// Tickets are issued and not done, leased ones included.
+	// Tickets are issued and not done, leased tickets included.
 	Tickets int
 	// Trajectories are stored and not purged; Rejected are refused and not yet too old.
 	Trajectories, Rejected int
@@ -12,9 +12,9 @@ type Counts struct {
 
 // TicketCounts say where a run's outstanding tickets are.
 type TicketCounts struct {
-	// Waiting were not handed out yet, or were handed back. Leased are being worked on, or were by a producer that has died.
+	// Waiting tickets are at no producer. Leased tickets are being worked on, or were by a producer that has died.
 	Waiting, Leased int
-	// Takers are producers' requests that wait for a ticket, a few at most from each.
+	// Takers are requests of producers that wait for a ticket, at most a few of each producer.
 	Takers int
 }
 

@@ -13,14 +13,14 @@ import (
 // entry is what a key of a bucket holds.
 type entry struct {
 	value []byte // nil where the key holds nothing
-	// revision is what a compare-and-set must name. It is not 0 for a key that was deleted.
+	// revision is the revision that a compare-and-set must name. It is not 0 for a deleted key.
 	revision uint64
 	// created is when the bucket was made, stored when the value was written.
 	created, stored time.Time
 }
 
-// newer says whether e was written after another entry of its key. A bucket that came back as an older copy gives the revisions
-// that it lost to other values; a replica that lags behind shows an earlier value, with its earlier time.
+// newer is whether e was written after another entry of its key. A bucket that came back as an older copy gives the revisions that it
+// lost to other values; a replica that lags behind shows an earlier value, with its earlier time.
 func (e entry) newer(than entry) bool {
 	return !e.created.Equal(than.created) || e.revision > than.revision || e.stored.After(than.stored)
 }
@@ -52,13 +52,13 @@ func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error
 	return e, err
 }
 
-// set writes a key if what the conditions name still holds, and returns its revision: 0 if it does not. An attempt that
-// was carried out and not answered may look like one that came too late.
+// set writes a key if the conditions hold, and returns the key's revision: 0 if they do not. Where an attempt was carried out and its
+// answer was lost, the next attempt may find that the conditions no longer hold.
 func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt) (revision uint64, err error) {
 	options := append(conditions, jetstream.WithRetryAttempts(0))
 	err = r.call(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
 		ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, key), Header: nats.Header{}, Data: value}, options...)
-		// A replicated stream has an error code of its own for it.
+		// A replicated stream has an error code of its own for a failed condition.
 		if hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)) || hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)) {
 			revision = 0
 			return nil
@@ -71,13 +71,13 @@ func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditi
 	return revision, err
 }
 
-// at is the condition that the key that is written is at a revision; 0: that nobody ever wrote it.
+// at is the condition that the key is at a revision; 0 is that of a key that nobody ever wrote.
 func at(revision uint64) jetstream.PublishOpt {
 	return jetstream.WithExpectLastSequencePerSubject(revision)
 }
 
-// replace writes a key in the place of its revision, and reports false where another came before. Where the run is held by
-// a seat, the seat must be its holder's still.
+// replace writes a key over a revision, and reports false where the key has a newer revision. Where this handle has a seat, it also
+// fails where another trainer has taken the seat.
 func (r *Run) replace(ctx context.Context, bucket, key string, value []byte, revision uint64) (ok bool, err error) {
 	if r.seat != nil {
 		revision, err = r.seat.set(ctx, bucket, key, value, revision)

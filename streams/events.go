@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// emitTimeout bounds how long an event may hold up the work that it tells of.
+// emitTimeout bounds how long an event may hold up the work that emits it.
 const emitTimeout = time.Second
 
 // Emit stores an event. Nothing depends on events, so it tries once, for a second at most, and the caller may log the
@@ -43,12 +43,12 @@ type EventsFrom int
 
 // Where following begins.
 const (
-	EventsFromNow   EventsFrom = iota // those stored from now on
-	EventsFromStart                   // all that are kept, oldest first
+	EventsFromNow   EventsFrom = iota // the events stored from now on
+	EventsFromStart                   // all events that are kept, oldest first
 )
 
-// FollowEvents calls fn with each event in the order stored, once each, also across a broker's restart; a stream that was made
-// anew is read from its beginning. It returns nil when ctx ends. An event that cannot be read is logged and skipped.
+// FollowEvents calls fn once with each event, in the order in which they were stored, also over a restart of the broker; a stream
+// that was made anew is read from its beginning. It returns nil when ctx ends. An event that cannot be read is logged and skipped.
 func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schemas.Event)) error {
 	told, err := r.listen("events")
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	next, created := uint64(1), time.Time{}
-	var newest, read time.Time // when the newest event that was read was stored; up to where it has been read in an older copy
+	var newest, read time.Time // when the newest event that was read was stored; the time up to which an older copy was read already
 	unread := func(at time.Time) bool {
 		if !at.After(read) {
 			return false
@@ -83,7 +83,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 				next, newest = info.State.LastSeq+1, info.State.LastTime
 			case !created.Equal(info.Created):
 				next = 1
-			case next > info.State.LastSeq+1: // it came back as an older copy, which may hold newer events already
+			case next > info.State.LastSeq+1: // the stream came back as an older copy, which may hold newer events already
 				next, read = 1, newest
 			}
 			created, look = info.Created, false
@@ -98,7 +98,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 		select {
 		case <-ctx.Done():
 		case sequence := <-told.again:
-			// It begins anew, or may while nothing was read of it, or the connection was lost.
+			// The stream begins anew, or may begin anew while nothing was read of it, or the connection was lost.
 			look = sequence+1 < next || next == 1 || told.back.Swap(false)
 		case <-poll.C:
 			look = true
@@ -118,8 +118,8 @@ func (r *Run) eventsInfo(ctx context.Context) (info *jetstream.StreamInfo, err e
 	return info, err
 }
 
-// PastEvents calls fn with the newest events that are stored, at most so many, oldest first, as far as the stream reached
-// when the call began. An event that cannot be read is logged and skipped.
+// PastEvents calls fn with the newest stored events, at most the number given, oldest first, as far as the stream reached when the
+// call began. An event that cannot be read is logged and skipped.
 func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Event)) error {
 	info, err := r.eventsInfo(ctx)
 	if err != nil || info.State.Msgs == 0 {
@@ -136,8 +136,8 @@ func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Even
 	return nil
 }
 
-// readEvents reads the events from a sequence on that are there, and none after until, of those that wanted takes by when they
-// were stored. It returns the sequence to go on from.
+// readEvents reads the events from a sequence to until that the stream holds, and of these the events whose time of storing wanted
+// accepts. It returns the sequence to go on from.
 func (r *Run) readEvents(ctx context.Context, next, until uint64, wanted func(stored time.Time) bool, fn func(*schemas.Event)) (uint64, error) {
 	for more := true; more && next <= until; {
 		w := window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
@@ -155,7 +155,7 @@ func (r *Run) readEvents(ctx context.Context, next, until uint64, wanted func(st
 				r.log.Warn("unreadable event skipped", "sequence", m.sequence, "err", err)
 				return nil
 			}
-			// A stranger's may hold what a terminal obeys.
+			// A stranger's event may hold control characters for a terminal.
 			event.Worker, event.Message = cleanDetail(event.Worker), cleanDetail(event.Message)
 			fn(event)
 			return ctx.Err()

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// followPoll is how often a followed key is also read untold: a word that was lost then costs a delay and no more.
+	// followPoll is how often a followed key is read without a notice: a lost notice then costs no more than a delay.
 	followPoll = 10 * time.Second
 	// followAbsent is how often a bucket that is gone is looked for.
 	followAbsent = 500 * time.Millisecond
 )
 
-// follow calls fn with the newest value of a key, and with every newer one, skipping those that were overtaken
-// while fn ran. A bucket that was made anew, or came back as an older copy, has values that are new however often it was written
-// to. It returns fn's error, or nil when ctx ends.
+// follow calls fn with the newest value of a key and with each newer value; of several that are written while fn runs it calls fn
+// with the newest alone. The values of a bucket that was made anew, or came back as an older copy, count as new at any revision.
+// follow returns fn's error, or nil when ctx ends.
 func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []byte, revision uint64) error) error {
 	told, err := r.listen(bucket + "." + key)
 	if err != nil {
@@ -27,7 +27,7 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	var last entry
-	want, tries := uint64(0), 0 // a replica that lags may not have yet what was told
+	want, tries := uint64(0), 0 // a replica that lags behind may lack the revision of the notice
 	for ctx.Err() == nil {
 		e, err := r.entry(ctx, bucket, key)
 		switch {
@@ -67,5 +67,5 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 	return nil
 }
 
-// followTries bounds the looks for what was told and is not there, as where the bucket has gone since.
+// followTries bounds the reads for a revision of which a notice came and which is not there, as where the bucket is gone.
 const followTries = 100

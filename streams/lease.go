@@ -12,20 +12,20 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Lease is the right to work on a ticket. It is kept alive until one of Done, Return and Release has succeeded, or has
-// failed for a reason that trying again does not mend; exactly one of them must be called, unless the lease is lost. A
-// call that failed because its context ended may be made again.
+// Lease is the right to work on a ticket. It is renewed until Done, Return or Release has succeeded, or has failed for a reason that
+// another try does not mend. Exactly one of the three must be called, unless the lease is lost. A call that failed because its
+// context ended may be made again.
 type Lease struct {
 	Ticket *schemas.Ticket
-	// Delivery counts how often the ticket was handed out to be worked on, this time included: 1 the first time. Those that
-	// ended with Release are not counted.
+	// Delivery counts the deliveries of the ticket, this delivery included: 1 the first time. Deliveries that ended with Release
+	// are not counted.
 	Delivery int
 
 	source  *TicketSource
 	msg     jetstream.Msg
 	from    origin
 	created time.Time // of the stream that the ticket came from
-	handed  int       // how often the broker handed the ticket out
+	sent    int       // how often the broker delivered the ticket, released deliveries included
 	lost    chan struct{}
 
 	mu     sync.Mutex
@@ -35,18 +35,16 @@ type Lease struct {
 	free func()
 }
 
-// Lost is closed when the broker has not been heard from for so long that the ticket may now be another
-// producer's, when the ticket went with a stream that was made anew, or when the source has ended. Stop working on
-// it then: the source may already have leased another ticket in its place.
+// Lost is closed when no renewal was answered for so long that another producer may now have the ticket, when the ticket's stream was
+// made anew, or when the source has ended. Stop the work on the ticket then: the source may already have leased another ticket in
+// its place.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Done says that the ticket's trajectory, or a group-closed marker in its place, is published. It returns when
-// the broker has confirmed that nobody else will get the ticket, and does so after Lost too: what is published
-// stays published.
+// Done ends the ticket: its trajectory, or a group-closed marker in its place, is published. It returns when the broker has confirmed
+// that no other producer will get the ticket. It works after Lost too, since a published trajectory stays published.
 func (l *Lease) Done(ctx context.Context) error { return l.end(ctx, "+ACK") }
 
-// Return gives the ticket back, to be handed out again after delay. After Lost it does nothing: the ticket is not this
-// lease's to give.
+// Return gives the ticket back, to be delivered again after delay. After Lost it does nothing: the ticket may be another producer's.
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 	select {
 	case <-l.lost:
@@ -59,8 +57,8 @@ func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 	return l.end(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
 }
 
-// Release gives the ticket back like Return, where nothing was wrong with it: it does not count as a delivery. What is noted for
-// that comes first: a ticket whose owner dies in between is tried once more often, never less.
+// Release gives the ticket back like Return, and its delivery is not counted: nothing was wrong with the ticket. The count is
+// corrected before the ticket goes back, so that a ticket whose producer dies in between is tried once more, and never once less.
 func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	select {
 	case <-l.lost:
@@ -70,7 +68,7 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	if err := l.source.run.release(ctx, l.from.subject, l.handed-l.Delivery+1); err != nil {
+	if err := l.source.run.release(ctx, l.from.subject, l.sent-l.Delivery+1); err != nil {
 		l.source.log.Warn("a ticket given back unworked counts as a delivery", "ticket", l.Ticket.ID, "err", err)
 	}
 	return l.Return(ctx, delay)
@@ -99,7 +97,7 @@ func (l *Lease) end(ctx context.Context, body string) error {
 	return nil
 }
 
-// close ends the lease on this side: nothing renews it any more.
+// close ends the lease on this side: it is no longer renewed.
 func (l *Lease) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +108,7 @@ func (l *Lease) close() {
 	}
 }
 
-// lose gives the lease up. The slot is free at once, for nobody need end a lost lease.
+// lose gives the lease up. Its slot is free at once, since nobody need end a lost lease.
 func (l *Lease) lose(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +120,8 @@ func (l *Lease) lose(why string) {
 	l.free()
 }
 
-// keep renews the lease, at a third of its length, until it is ended. The broker counts from when it hears a
-// renewal, which is after we sent it: so the lease has surely not lapsed before sent + length.
+// keep renews the lease, every third of its length, until the lease ends. The broker counts from when it receives a renewal, which
+// is after the renewal was sent: so the lease has not lapsed before sent + length.
 func (l *Lease) keep(deadline time.Time) {
 	renewed := true
 	for {
@@ -142,7 +140,7 @@ func (l *Lease) keep(deadline time.Time) {
 		}
 		sent := time.Now()
 		if !sent.Before(deadline) {
-			l.lose("the broker was not heard from")
+			l.lose("the broker answered no renewal")
 			return
 		}
 		err := l.renew(min(length/3, deadline.Sub(sent)))

@@ -10,8 +10,8 @@ import (
 // maxName bounds a run, task, group, producer or engine name, in bytes.
 const maxName = 64
 
-// CheckName says whether a name can be one token of a subject and part of a stream name: letters, digits,
-// '_' and '-', 1 to 64 bytes.
+// CheckName fails with [ErrName] where a name cannot be a token of a subject and part of a stream name: letters, digits, '_' and '-', 1
+// to 64 bytes. what is the kind of name, for the error.
 func CheckName(what, name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: %s is empty", ErrName, what)
@@ -29,11 +29,11 @@ func CheckName(what, name string) error {
 	return nil
 }
 
-// CheckRunName says whether a run may have this name: letters, digits, '_' and '-', 1 to 64 bytes.
+// CheckRunName is [CheckName] of the name of a run.
 func CheckRunName(run string) error { return CheckName("run", run) }
 
-// WorkerName is unique among the processes of a run, and a name that subjects carry: the kind of worker, the machine's
-// name and the process id. kind is short, of the characters of a name.
+// WorkerName is a legal name that is unique among the processes of a run: the kind of worker, the machine's name and the process id.
+// kind is short and itself a legal name.
 func WorkerName(kind string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -98,7 +98,7 @@ func (n names) ticketSubject(task, group string, sample int) string {
 }
 func (n names) ticketSubjects() string { return n.prefix() + "tickets.*.*.*" }
 
-// releasedKey is where RELEASED counts for a ticket, by its subject; "" for one that is not a ticket's.
+// releasedKey is the key of RELEASED that counts for the ticket of a subject; "" where the subject is not that of a ticket.
 func (n names) releasedKey(ticket string) string {
 	group, sample, ok := sampleOf(ticket)
 	if !ok || CheckName("group", group) != nil {
@@ -112,7 +112,7 @@ func (n names) rejectedSubject(reason string) string { return n.prefix() + "reje
 func (n names) rejectedSubjects() string             { return n.prefix() + "rejected.*" }
 func (n names) eventSubject() string                 { return n.prefix() + "events" }
 
-// storedSubject is where the broker tells that it has stored something, without the data: "events", or a bucket and a key.
+// storedSubject is the subject of the broker's notices that it has stored a message, without the data: "events", or a bucket and a key.
 func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
 
 // generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.

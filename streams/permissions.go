@@ -23,7 +23,7 @@ func Roles() []Role {
 	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleViewer}
 }
 
-// inboxPrefix is where replies to a role arrive, so that no role can listen to another's.
+// inboxPrefix begins the subjects of the replies to a role, so that no role can listen to the replies of another.
 func (r Role) inboxPrefix() string {
 	if r == "" {
 		return "_INBOX"
@@ -111,7 +111,7 @@ func (p *Permissions) call(n names) {
 	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects())
 }
 
-// look lets a role see how a stream is configured and what it holds, in numbers.
+// look lets a role read how a stream is configured and how many messages and bytes it holds.
 func (p *Permissions) look(streams ...string) {
 	for _, s := range streams {
 		p.publish("$JS.API.STREAM.INFO." + s)
@@ -137,7 +137,7 @@ func (p *Permissions) allow(role Role, n names) {
 		p.read(n.trajectories, n.rejected, n.events, weights, shards)
 		p.publish(
 			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
-			// The one right to make consumers: docs/guarantees.md says what it is worth to a thief.
+			// The one right to make consumers: docs/guarantees.md says what a thief could do with it.
 			"$JS.API.CONSUMER.CREATE."+n.trajectories+".*", "$JS.API.CONSUMER.INFO."+n.trajectories+".*",
 			"$JS.API.CONSUMER.DELETE."+n.trajectories+".*", "$JS.API.CONSUMER.MSG.NEXT."+n.trajectories+".*",
 			"$JS.API.CONSUMER.RESET."+n.trajectories+".*",
@@ -152,10 +152,10 @@ func (p *Permissions) allow(role Role, n names) {
 		p.publish(
 			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
 			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
-			// To end a ticket that a killed broker has forgotten to have handed out.
+			// To end a ticket of whose delivery a killed broker has lost the record.
 			"$JS.API.DIRECT.GET."+n.tickets, "$JS.API.STREAM.MSG.DELETE."+n.tickets,
 			n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
-			// To count what is given back unworked.
+			// To count the tickets that are given back unworked.
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
 		)
 		p.call(n)

@@ -7,8 +7,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Passed is the sequence up to which every message has been returned or refused: a reader that keeps what was
-// returned elsewhere can purge up to there. It is of Next's goroutine.
+// Passed is the sequence up to which every message has been returned or refused: a reader that stores the returned messages elsewhere
+// can purge up to it. Call it from Next's goroutine.
 func (f *Feed) Passed() uint64 {
 	if first := f.book.firstPartial(); first != 0 {
 		return min(f.passed, first-1)
@@ -16,7 +16,7 @@ func (f *Feed) Passed() uint64 {
 	return f.passed
 }
 
-// Behind says whether the stream holds a message that Next has not looked at yet. It is of Next's goroutine.
+// Behind is whether the stream holds a message that Next has not read yet. Call it from Next's goroutine.
 func (f *Feed) Behind(ctx context.Context) (bool, error) {
 	name := f.run.names.trajectories
 	behind := false
@@ -30,7 +30,7 @@ func (f *Feed) Behind(ctx context.Context) (bool, error) {
 		if behind = next <= state.LastSeq; !behind {
 			return nil
 		}
-		// What was deleted at the end of the stream still counts as its last.
+		// The last sequence of a stream stays when the message there is deleted.
 		info, err := s.Info(ctx, jetstream.WithDeletedDetails(true))
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (f *Feed) Behind(ctx context.Context) (bool, error) {
 	return behind, err
 }
 
-// Refused counts the messages that the feed has refused by itself since it was asked last, by reason. It is of Next's
+// Refused counts the messages that the feed has refused by itself since the last call of Refused, by reason. Call it from Next's
 // goroutine.
 func (f *Feed) Refused() map[Reason]int {
 	refused := f.refused
@@ -55,7 +55,7 @@ func (f *Feed) Refused() map[Reason]int {
 	return refused
 }
 
-// SetMaxPending bounds the messages returned and not acked anew, from now on. It is of Next's goroutine.
+// SetMaxPending changes the bound on the messages returned and not acked. Call it from Next's goroutine.
 func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 	options := f.options
 	options.MaxPending = n
@@ -66,8 +66,8 @@ func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 	return f.openConsumer(ctx)
 }
 
-// Fullness is how full the stream is by messages or by bytes, or how near this reader is to MaxPending, whichever is the
-// most: at 1 nothing more can come.
+// Fullness is how full the stream is, by messages or by bytes, or how near this reader is to MaxPending, whichever is the largest: at
+// 1 no more messages can come.
 func (f *Feed) Fullness(ctx context.Context) (float64, error) {
 	name := f.run.names.trajectories
 	var full float64

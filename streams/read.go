@@ -11,16 +11,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Streams are read by direct requests and never through a consumer, but for the tickets' and the trainer's own. A consumer
-// is the server's to publish for, wherever who made it says: a role that may make one may do whatever the server may.
+// Streams are read by direct requests and not through consumers; the producers' consumer and the trainer's are the only two. The
+// server publishes the messages of a consumer to any subject that its maker names, with the server's own rights: a role that may
+// make a consumer may do whatever the server may.
 
-// window bounds what one request asks for.
+// window bounds the messages of one request.
 type window struct {
 	Messages int
 	Bytes    int
 }
 
-// readStall is how long a request may go without a message before it is made again.
+// readStall is how long a request waits for its next message before it is made again.
 const readStall = 30 * time.Second
 
 // storedMessage is a message as a stream holds it.
@@ -31,15 +32,15 @@ type storedMessage struct {
 	data     []byte
 }
 
-// readOn calls see with the messages of a stream under a subject, from a sequence on, in their order and at most a window of
-// them. It returns the sequence to go on from, and whether there was more. What came before a connection was lost is not asked
-// for again. It fails with the error of see, too.
+// readOn calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
+// returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next
+// message. It also fails with the error of see.
 func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w window, see func(storedMessage) error) (next uint64, more bool, err error) {
 	next = max(from, 1)
 	var seen error
 	messages, bytes := w.Messages, w.Bytes
 	what := fmt.Sprintf("read %s of %s", subject, stream)
-	// The bound is on silence, not on the whole: a slow link is no failure while something comes.
+	// The time between two messages is bounded, not the time of all: a slow link is no failure while messages come.
 	err = retryWithin(ctx, r.log, what, 10*time.Minute, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, stream, func(ctx context.Context) (err error) {
 			more, err = r.ask(ctx, stream, subject, next, window{Messages: messages, Bytes: bytes}, func(m storedMessage) bool {
@@ -116,18 +117,18 @@ func nextWithin(ctx context.Context, sub *nats.Subscription, d time.Duration) (*
 	return sub.NextMsgWithContext(ctx)
 }
 
-// told is heard when a stream has stored something under a subject, or when the connection was lost and is back. It is a
-// hint: what is stored is read.
+// told gets a notice when a stream has stored a message under a subject, or when the connection was lost and made again. A notice is a
+// hint: the reader reads the stream itself.
 type told struct {
 	sub  *nats.Subscription
 	stop func()
-	// again holds a value when there may be more than was read; highest is the sequence last told.
+	// again holds a value when there may be unread messages; highest is the highest sequence of a notice.
 	again chan uint64
-	// back says that the connection was lost and is back since somebody looked.
+	// back is whether the connection was lost and made again since the last look.
 	back atomic.Bool
 }
 
-// listen begins to be told of what a stream stores. what is "events", or a bucket and a key with a dot between.
+// listen subscribes to the notices of a stream. what is "events", or a bucket and a key with a dot between.
 func (r *Run) listen(what string) (*told, error) {
 	t := &told{again: make(chan uint64, 1)}
 	var err error

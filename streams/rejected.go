@@ -41,14 +41,14 @@ const (
 	maxDetail = 1 << 10
 )
 
-// RejectedMessage is one refused message as REJECTED keeps it.
+// RejectedMessage is a refused message as REJECTED keeps it.
 type RejectedMessage struct {
 	// Sequence in REJECTED.
 	Sequence uint64
 	Reason   Reason
 	// Detail says in words what is wrong.
 	Detail string
-	// Subject, Stream and Original say where it was: its subject, stream and sequence there.
+	// Subject, Stream and Original are the subject, the stream and the sequence that the message came from.
 	Subject  string
 	Stream   string
 	Original uint64
@@ -57,13 +57,13 @@ type RejectedMessage struct {
 	Data []byte
 }
 
-// origin says where a refused message came from.
+// origin is where a refused message came from.
 type origin struct {
 	stream, subject string
 	sequence        uint64
 }
 
-// reject copies a message to REJECTED. It is idempotent: the same message is kept once for a reason.
+// reject copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
 func (r *Run) reject(ctx context.Context, from origin, reason Reason, detail string, data []byte) error {
 	if err := CheckName("reason", string(reason)); err != nil {
 		return err
@@ -93,8 +93,8 @@ func cleanDetail(detail string) string {
 	return strings.TrimSpace(detail)
 }
 
-// Rejected walks what REJECTED holds, oldest first, as far as it reached when the walk began. It ends after
-// the first error.
+// Rejected are the messages of REJECTED, oldest first, as far as the stream reached when the walk began. The walk ends after the
+// first error.
 func (r *Run) Rejected(ctx context.Context) iter.Seq2[*RejectedMessage, error] {
 	return func(yield func(*RejectedMessage, error) bool) {
 		name := r.names.rejected
@@ -133,7 +133,7 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 		p, split := rejectedPart(raw.Header)
 		m := &RejectedMessage{
 			Sequence: raw.Sequence,
-			// A stranger's headers may hold what a terminal obeys.
+			// A stranger's headers may hold control characters for a terminal.
 			Reason:  Reason(cleanDetail(raw.Header.Get(headerReason))),
 			Detail:  cleanDetail(raw.Header.Get(headerDetail)),
 			Subject: cleanDetail(raw.Header.Get(headerSubject)),
@@ -141,13 +141,13 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 			At:      raw.Time,
 			Data:    raw.Data,
 		}
-		// A stranger's message without the headers is shown as it is, with 0 here.
+		// A stranger's message without the header is shown with 0.
 		m.Original, _ = strconv.ParseUint(raw.Header.Get(headerSequence), 10, 64)
 		switch {
 		case !split:
 			return m, raw.Sequence + 1, nil
 		case len(parts) == 0 && p.index != 1, len(parts) > 0 && (p.hash != whole.hash || p.index != len(parts)+1):
-			// The rest of a message whose beginning has aged out.
+			// The rest of a message whose first part is too old and gone.
 			return m, raw.Sequence + 1, nil
 		}
 		whole, parts = p, append(parts, raw.Data)
@@ -162,14 +162,14 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 	}
 }
 
-// rejectedPart reads the part headers that publish writes; a stranger's that make no sense are none.
+// rejectedPart reads the part headers that publish writes; a stranger's headers that make no sense count as none.
 func rejectedPart(h nats.Header) (part, bool) {
 	p, ok, err := parsePart(h)
 	return p, ok && err == nil
 }
 
-// message reads one stored message: the first at or after sequence under subject, or, with subject "", the one
-// at sequence. It fails with jetstream.ErrMsgNotFound if there is none.
+// message reads a stored message: the first at or after sequence under subject, or, with subject "", the message at sequence. It fails
+// with jetstream.ErrMsgNotFound if there is none.
 func (r *Run) message(ctx context.Context, stream jetstream.Stream, sequence uint64, subject string) (*jetstream.RawStreamMsg, error) {
 	var options []jetstream.GetMsgOpt
 	if subject != "" {
@@ -184,9 +184,8 @@ func (r *Run) message(ctx context.Context, stream jetstream.Stream, sequence uin
 	return m, err
 }
 
-// Replay publishes what was rejected from TRAJECTORIES there once more; a feed judges it anew. It is
-// idempotent by the rejected message's sequence. Rejected tickets are issued again by the trainer and cannot be
-// replayed.
+// Replay publishes a message that was rejected from TRAJECTORIES there again; a feed judges it again. It is idempotent by the sequence
+// of the rejected message. Rejected tickets are issued again by the trainer and cannot be replayed.
 func (r *Run) Replay(ctx context.Context, m *RejectedMessage) error {
 	if m.Stream != r.names.trajectories {
 		return fmt.Errorf("replay rejected message %d: it was in stream %q, only trajectories can be replayed", m.Sequence, m.Stream)

@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// The broker counts how often it hands a ticket out, and not why the ticket came back. A ticket that comes back from a producer
-// that drains, or that no engine served, has not failed: how often that was so stands in the bucket RELEASED, under the
-// ticket's group and sample, and is taken off. Whatever is not noted there counts as a failure, so that a ticket that kills its
-// producers is closed in the end.
+// The broker counts how often it delivers a ticket, and not why the ticket came back. A ticket that comes back from a producer that
+// drains, or that no engine served, has not failed: the bucket RELEASED counts such deliveries, under the ticket's group and sample,
+// and they are subtracted. Every other delivery counts as a failure, so that a ticket that kills its producers is closed in the end.
 const (
 	// releasedAge is how long a count is kept: a ticket is given back and taken again within minutes.
 	releasedAge = 24 * time.Hour
@@ -18,10 +17,10 @@ const (
 	releasedBytes = 8 << 20
 )
 
-// released is how many of a ticket's deliveries are not to be counted: fewer than it was handed out.
-func (r *Run) released(ctx context.Context, ticket string, handed int) (int, error) {
+// released is the number of a ticket's deliveries that are not to be counted, less than that of all deliveries.
+func (r *Run) released(ctx context.Context, ticket string, sent int) (int, error) {
 	key := r.names.releasedKey(ticket)
-	if handed <= 1 || key == "" {
+	if sent <= 1 || key == "" {
 		return 0, nil
 	}
 	e, err := r.entry(ctx, r.names.released, key)
@@ -33,13 +32,13 @@ func (r *Run) released(ctx context.Context, ticket string, handed int) (int, err
 		return 0, err
 	}
 	n, err := strconv.Atoi(string(e.value))
-	if err != nil { // none, or a stranger's
+	if err != nil { // no number, or a stranger's value
 		return 0, nil //nolint:nilerr // nothing was released
 	}
-	return min(max(n, 0), handed-1), nil
+	return min(max(n, 0), sent-1), nil
 }
 
-// release notes how many of a ticket's deliveries are not to be counted.
+// release stores the number of a ticket's deliveries that are not to be counted.
 func (r *Run) release(ctx context.Context, ticket string, n int) error {
 	key := r.names.releasedKey(ticket)
 	if key == "" {

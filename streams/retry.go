@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// How often and how long one attempt at the broker is made.
+// The bounds on the time of an attempt and on the pause between two.
 const (
 	attemptTimeout = 5 * time.Second
 	backoffMin     = 10 * time.Millisecond
@@ -37,9 +37,9 @@ func retry(ctx context.Context, log *slog.Logger, what string, transient func(er
 	return retryWithin(ctx, log, what, attemptTimeout, transient, attempt)
 }
 
-// retryWithin makes attempts, each bounded by timeout, with jittered back-off between, until one succeeds,
-// one fails for good, or ctx ends; then the error names the last failure. It warns when failures go on, at every
-// doubling of their number; the first few are a full stream's or a restart's usual course.
+// retryWithin makes attempts, each bounded by timeout, with a jittered pause between, until an attempt succeeds, an attempt fails for
+// good, or ctx ends; then the error names the last failure. It logs a warning at every doubling of the number of failures from
+// quietAttempts on: a few failures are usual while a stream is full or the broker restarts.
 func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout time.Duration, transient func(error) bool, attempt func(context.Context) error) error {
 	delay := backoffMin
 	var last error
@@ -65,7 +65,7 @@ func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout tim
 			return nil
 		}
 		if ctx.Err() != nil {
-			last = cmp.Or(last, err) // the one before says more than that ctx ended
+			last = cmp.Or(last, err) // the failure before says more than that ctx ended
 			return ended()
 		}
 		last = err
@@ -119,7 +119,7 @@ func IsTransient(err error) bool {
 			return true
 		}
 	}
-	// A write that met the end of the connection before the client did.
+	// A write that failed at the end of the connection before the client noticed the end.
 	_, broken := errors.AsType[*net.OpError](err)
 	return broken
 }

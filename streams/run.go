@@ -9,8 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Run is a handle on the resources of one run. It is safe for concurrent use and needs no closing: it lives
-// as long as its [Conn].
+// Run is a handle on the streams of one run. It is safe for concurrent use and needs no closing: it works as long as its [Conn].
 type Run struct {
 	conn     *Conn
 	nc       *nats.Conn
@@ -19,7 +18,7 @@ type Run struct {
 	names    names
 	topology Topology
 	log      *slog.Logger
-	// seat is the trainer's, nil for everybody else.
+	// seat is that of the run's trainer, nil for every other handle.
 	seat *Seat
 }
 
@@ -43,10 +42,10 @@ func (r *Run) NATS() *nats.Conn { return r.nc }
 // Log is where the run's connection logs.
 func (r *Run) Log() *slog.Logger { return r.log }
 
-// Topology is what the run was opened with, by whoever did.
+// Topology is the topology that the run was last opened with.
 func (r *Run) Topology() Topology { return r.topology }
 
-// held fails with [ErrFenced] where this handle is that of a trainer that was overtaken.
+// held fails with [ErrFenced] where this handle has a seat that another trainer has taken.
 func (r *Run) held(ctx context.Context) error {
 	if r.seat == nil {
 		return nil
@@ -54,7 +53,7 @@ func (r *Run) held(ctx context.Context) error {
 	return r.seat.Check(ctx)
 }
 
-// epoch is that of the seat, 0 without one.
+// epoch is that of the seat, 0 without a seat.
 func (r *Run) epoch() uint64 {
 	if r.seat == nil {
 		return 0
@@ -62,8 +61,8 @@ func (r *Run) epoch() uint64 {
 	return r.seat.epoch
 }
 
-// Await returns when the broker has every stream of the run. A broker whose store was lost is without them until its own process, or
-// an operator, has made them anew.
+// Await returns when the broker has every stream of the run. A broker whose store was lost lacks them until its own process, or an
+// operator, has made them anew.
 func (r *Run) Await(ctx context.Context) error {
 	absent := func(err error) bool { return IsTransient(err) || errors.Is(err, jetstream.ErrStreamNotFound) }
 	for _, name := range []string{
@@ -83,8 +82,8 @@ func (r *Run) Await(ctx context.Context) error {
 	return nil
 }
 
-// call makes attempts at a broker call until one succeeds, ctx ends, or it fails for good: see retry. A denial
-// of a subject that contains needle is such an end.
+// call makes attempts at a call to the broker until an attempt succeeds or fails for good, or ctx ends: see retry. The denial of a
+// subject that contains needle is a failure for good.
 func (r *Run) call(ctx context.Context, what, needle string, attempt func(context.Context) error) error {
 	return retry(ctx, r.log, what, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, needle, attempt)

@@ -344,17 +344,17 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 	if reason, err := s.judge(t.msg, ticket); err != nil {
 		return nil, s.refuse(ctx, t, from, reason, err.Error())
 	}
-	handed := int(meta.NumDelivered)
-	released, err := s.run.released(ctx, t.msg.Subject(), handed)
+	sent := int(meta.NumDelivered)
+	released, err := s.run.released(ctx, t.msg.Subject(), sent)
 	if err != nil {
 		return nil, err
 	}
-	delivery := handed - released
+	delivery := sent - released
 	if limit := s.run.topology.MaxDeliver; limit > 0 && delivery > limit {
-		return nil, s.refuse(ctx, t, from, ReasonPoisoned, fmt.Sprintf("handed out %d times", limit))
+		return nil, s.refuse(ctx, t, from, ReasonPoisoned, fmt.Sprintf("delivered %d times", limit))
 	}
 	l := &Lease{
-		Ticket: ticket, Delivery: delivery, handed: handed,
+		Ticket: ticket, Delivery: delivery, sent: sent,
 		source: s, msg: t.msg, from: from, created: t.created, lost: make(chan struct{}), ended: make(chan struct{}),
 		free: sync.OnceFunc(s.freeSlot),
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all of
-// them, next to one another, or none. So the parts share the fate of the message in every respect: they fill
-// the stream's limits, wait when it is full, are purged together, need no other permission, and leave no
-// orphans, which bytes in an object store with a reference to them would. The sequence of the first part is that
-// of the message; its own header says which part it is, so the others are found by counting.
+// A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all parts, next to one
+// another, or none. So the parts behave as one message: they fill the stream's limits, wait while the stream is full, are purged
+// together, need no other permission, and leave no orphans, as bytes in an object store with a reference to them would. The
+// sequence of the first part is that of the message; a header of each part says which part it is, so the other parts are found by
+// counting.
 const (
 	headerPart = "Weir-Part" // "2/3"
 	headerSize = "Weir-Size" // bytes of the whole
@@ -36,20 +36,20 @@ const (
 	headerRoom = 8 << 10
 	// maxParts is the broker's bound on a batch.
 	maxParts = 1000
-	// maxJoined bounds a message that was split, in bytes: what a reader is ready to hold.
+	// maxJoined bounds a message in parts, in bytes: a reader holds the whole in memory.
 	maxJoined = 256 << 20
-	// minRate, bytes a second, is the slowest transfer that is not taken for a failure.
+	// minRate, in bytes a second, is the slowest transfer that does not count as a failure.
 	minRate = 4 << 20
 )
 
-// part is where a stored message stands in the one that it is part of.
+// part is the place of a stored message within the message that it is a part of.
 type part struct {
 	index, count int // 1 <= index <= count
 	size         int
 	hash         string
 }
 
-// first is the sequence of the first part, of the one at sequence.
+// first is the sequence of the first part of the message whose part p is at sequence.
 func (p part) first(sequence uint64) uint64 { return sequence - uint64(p.index-1) }
 
 // parsePart reads the part headers; ok is false, without an error, where there are none.
@@ -77,7 +77,7 @@ func parsePart(h nats.Header) (p part, ok bool, err error) {
 	return p, true, nil
 }
 
-// join puts parts together and checks them against what their headers say.
+// join puts parts together and checks the whole against the headers of its parts.
 func join(p part, parts [][]byte) ([]byte, error) {
 	whole := make([]byte, 0, p.size)
 	for _, b := range parts {
@@ -95,16 +95,16 @@ func join(p part, parts [][]byte) ([]byte, error) {
 	return whole, nil
 }
 
-// messageID is what the broker knows a message by within the dedupe window: an id and the bytes. The same bytes sent again
-// are stored once. Who does not have the bytes cannot take the id before them, so that the broker would answer that they are
-// stored and drop them: a fast hash is enough, as it need not withstand somebody who has them.
+// messageID is the id by which the broker recognizes a message within the dedupe window: an id and a hash of the bytes. The same bytes
+// sent again are stored once. A stranger who does not have the bytes cannot store another message under the id first, after which
+// the broker would drop the bytes as stored already. A fast hash is enough, as it need not withstand a stranger who has the bytes.
 func messageID(id string, data []byte) string {
 	return id + "/" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(data)))
 }
 
-// publish stores data in stream under subject exactly once, whatever the retries, and in parts where it must: data that was
-// published under id before is not stored again within the dedupe window. It waits, backing off, while the stream is full or
-// the broker away, until ctx ends.
+// publish stores data in stream under subject exactly once, whatever the retries, and in parts where data is too large for one
+// message: data that was published under id before is not stored again within the dedupe window. It waits while the stream is full
+// or the broker away, until ctx ends.
 func (r *Run) publish(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
 	what := fmt.Sprintf("publish %s to %s", id, stream)
 	room := int(r.nc.MaxPayload()) - headerRoom

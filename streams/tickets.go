@@ -17,12 +17,13 @@ import (
 // issueInFlight bounds the publishes of one Issue that wait for their acknowledgement.
 const issueInFlight = 16
 
-// Issue stores tickets for producers to take, in their order as long as the broker takes them at the first
-// attempt. It is idempotent by a ticket's id: a ticket that is outstanding is never stored twice, and one that is done is
-// not stored again within the dedupe window, so that who starts again issues what is open without having it rolled out
-// twice. That it succeeds says that each ticket was stored once, and not that each is outstanding: a sample whose
-// trajectory was lost is issued under another attempt, which is another id. It waits while MaxTickets are outstanding. When
-// it fails some of the tickets may be stored; issue all of them again.
+// Issue stores tickets for producers to take, in the order of the arguments as long as the broker takes them at the first attempt.
+// It waits while MaxTickets are outstanding. When it fails, some of the tickets may be stored: issue all of them again.
+//
+// Issue is idempotent by the id of a ticket: an outstanding ticket is never stored twice, and a ticket that is done is not stored
+// again within the dedupe window. A trainer that starts again may therefore issue its open tickets again, and none is rolled out
+// twice. After Issue has succeeded each ticket has been stored once, but need not be outstanding still. A sample whose trajectory
+// was lost is issued again under another attempt, which gives its ticket another id.
 func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 	for _, t := range tickets {
 		if err := r.checkTicket(t); err != nil {
@@ -40,8 +41,8 @@ func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 	return nil
 }
 
-// issueTogether sends tickets one behind the other without waiting in between, and then sends those again, one
-// by one, that the broker did not take.
+// issueTogether sends tickets one after the other without waiting in between. Then it sends the tickets that the broker did not take
+// again, one by one.
 func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) error {
 	sent := make([]jetstream.PubAckFuture, len(tickets))
 	messages := make([]*nats.Msg, len(tickets))

@@ -9,11 +9,10 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Publish stores the trajectory in TRAJECTORIES and returns when the broker has acknowledged it. Within the dedupe window
-// the same trajectory is stored once, however often it is published. Another one of the same ticket is stored beside it, and
-// its reader takes the first. While the stream is full it waits: that is how a
-// trainer that falls behind slows its producers. A trajectory that is not valid, is of another run or is larger
-// than [ErrTooLarge] allows is refused here.
+// Publish stores the trajectory in TRAJECTORIES and returns when the broker has acknowledged it. Within the dedupe window the same
+// trajectory is stored once, however often it is published. Another trajectory of the same ticket is stored beside it, and the
+// trainer takes the first. While the stream is full Publish waits: so a trainer that falls behind slows its producers. Publish
+// refuses a trajectory that is not valid or is of another run, and fails with [ErrTooLarge] where the trajectory is too large.
 func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if err := t.Validate(); err != nil {
 		return fmt.Errorf("publish trajectory %s: %w", t.ID, err)
@@ -24,8 +23,8 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if err := CheckName("producer", t.Producer); err != nil {
 		return fmt.Errorf("publish trajectory %s: %w", t.ID, err)
 	}
-	// The buffers are large and short-lived: making each anew costs as much as filling it. The connection copies
-	// what it sends.
+	// The buffers are large and short-lived: making a new buffer costs as much as filling it. The connection copies what it
+	// sends.
 	e := r.conn.encoders.Get().(*schemas.Encoder)
 	defer r.conn.encoders.Put(e)
 	data, err := e.Encode(t)
@@ -35,7 +34,7 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(t.OldestVersion(), t.Producer), t.ID+"/"+t.Producer, nil, data)
 }
 
-// CloseGroup says that samples of a group will not come. Within the dedupe window the same marker is stored once.
+// CloseGroup publishes a marker that samples of a group will not come. Within the dedupe window the same marker is stored once.
 func (r *Run) CloseGroup(ctx context.Context, g *schemas.GroupClosed) error {
 	if err := g.Validate(); err != nil {
 		return fmt.Errorf("close group %s: %w", g.Group, err)
