@@ -131,15 +131,14 @@ func (v *vocabulary) parseMerges(raw json.RawMessage) (map[uint64]merge, error) 
 	if absent(raw) {
 		return nil, errors.New("missing")
 	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(raw, &list); err != nil {
+	list, err := mergeList(raw)
+	if err != nil {
 		return nil, err
 	}
 	out := make(map[uint64]merge, len(list))
-	for rank, one := range list {
-		pair, err := parseMerge(one)
-		if err != nil {
-			return nil, fmt.Errorf("[%d]: %w", rank, err)
+	for rank, pair := range list {
+		if len(pair) != 2 || pair[0] == "" || pair[1] == "" {
+			return nil, fmt.Errorf("[%d]: %q: want two tokens", rank, pair)
 		}
 		var ids [3]int32
 		for i, token := range []string{pair[0], pair[1], pair[0] + pair[1]} {
@@ -154,19 +153,18 @@ func (v *vocabulary) parseMerges(raw json.RawMessage) (map[uint64]merge, error) 
 	return out, nil
 }
 
-func parseMerge(raw json.RawMessage) (pair [2]string, err error) {
-	var list []string
-	if len(raw) > 0 && raw[0] == '"' {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return pair, err
-		}
-		list = strings.Split(text, " ")
-	} else if err := json.Unmarshal(raw, &list); err != nil {
-		return pair, err
+// mergeList reads either form; all merges of a file have the same.
+func mergeList(raw json.RawMessage) (list [][]string, err error) {
+	if err := json.Unmarshal(raw, &list); err == nil {
+		return list, nil
 	}
-	if len(list) != 2 || list[0] == "" || list[1] == "" {
-		return pair, fmt.Errorf("%s: want two tokens", shorten(string(raw)))
+	var lines []string
+	if err := json.Unmarshal(raw, &lines); err != nil {
+		return nil, err
 	}
-	return [2]string{list[0], list[1]}, nil
+	list = make([][]string, len(lines))
+	for i, line := range lines {
+		list[i] = strings.Split(line, " ")
+	}
+	return list, nil
 }

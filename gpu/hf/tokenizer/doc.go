@@ -6,5 +6,7 @@
 // normalizer, pre-tokenizer, post-processor or decoder is refused by name, never approximated: a tokenizer
 // that is almost right trains a policy on contexts that it will not meet.
 //
+// [Open] reads a tokenizer.json of either model, this one or the byte-level BPE of package bpe, and returns a [Codec].
+//
 // A [Tokenizer] is immutable after it is made and safe for concurrent use.
 package tokenizer

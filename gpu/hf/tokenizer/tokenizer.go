@@ -96,7 +96,7 @@ func (t *Tokenizer) Encode(text string) []int32 {
 func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	for text != "" {
 		start, end, id := t.matcher.next(text)
-		dst = t.appendPlain(dst, text[:start])
+		dst = t.appendPlain(dst, text[:start], true)
 		if id >= 0 {
 			dst = append(dst, id)
 		}
@@ -105,7 +105,15 @@ func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	return dst
 }
 
-func (t *Tokenizer) appendPlain(dst []int32, text string) []int32 {
+// EncodeText returns the ids of text that may be a stranger's, such as what a tool returned: added tokens are not looked for, and
+// no id is one's but the unknown token's.
+func (t *Tokenizer) EncodeText(text string) []int32 { return t.appendPlain(nil, text, false) }
+
+// Wrap returns ids: a word-level tokenizer puts nothing around a text.
+func (t *Tokenizer) Wrap(ids []int32) []int32 { return ids }
+
+// appendPlain appends the ids of the words of text; a word that is an added token is unknown unless added is set.
+func (t *Tokenizer) appendPlain(dst []int32, text string, added bool) []int32 {
 	if t.lowercase {
 		text = strings.ToLower(text)
 	}
@@ -116,7 +124,7 @@ func (t *Tokenizer) appendPlain(dst []int32, text string) []int32 {
 			break
 		}
 		id, ok := t.ids[word]
-		if !ok {
+		if !ok || !added && t.special[id] {
 			id = t.unknown
 		}
 		dst = append(dst, id)
