@@ -48,7 +48,7 @@ var (
 // NewDecoder makes the decoder of a model over its first weights; [gpu.Backend] has one.
 type NewDecoder func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error)
 
-// model is what never changes once the first weights have come.
+// model is the part of a Batcher that never changes after the first weights.
 type model struct {
 	config gpu.Config
 	maxLen int

@@ -10,24 +10,24 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// call is one generate request on its way. The engine's goroutine owns everything above mu.
+// call is one generate request that has not ended. The goroutine of Batcher.Run owns everything above mu.
 type call struct {
-	ctx     context.Context //nolint:containedctx // a call carries its caller's context across to the engine's goroutine
+	ctx     context.Context //nolint:containedctx // a call carries its caller's context across to Batcher.Run
 	req     *schemas.GenerateRequest
 	context []int32 // the request's tokens and those sampled
 	limit   int     // the length at which generation ends
-	chunk   int     // tokens that are handed over at a time
+	chunk   int     // tokens that are delivered at a time
 
-	tokens   []int32 // sampled and not yet handed over
+	tokens   []int32 // sampled and not yet delivered
 	logprobs []float32
 	versions []int32
 
 	mu     sync.Mutex
-	out    schemas.GenerateChunk // handed over, not yet taken
-	notify chan struct{}         // holds one: out has something to send
+	out    schemas.GenerateChunk // delivered, not yet taken
+	notify chan struct{}         // holds one item: out has something to send
 }
 
-// newCall checks the request against the model's vocabulary and length. room is false when the context leaves none for
+// newCall checks the request against the model's vocabulary and length. room is false when the context leaves no room for
 // another token.
 func newCall(ctx context.Context, req *schemas.GenerateRequest, vocab, maxLen int) (c *call, room bool, err error) {
 	switch t := req.Temperature; {
@@ -68,26 +68,26 @@ func (c *call) add(token int32, logprob float32, version int32) (stop schemas.Ge
 	return schemas.GenerateLength, len(c.context) >= c.limit
 }
 
-// flush hands over what was sampled.
+// flush delivers the tokens sampled so far.
 func (c *call) flush() {
 	if len(c.tokens) > 0 {
-		c.hand(func(*schemas.GenerateChunk) {})
+		c.deliver(func(*schemas.GenerateChunk) {})
 	}
 }
 
-// end hands over what was sampled and why there is no more.
+// end delivers the tokens sampled so far, and why there are no more.
 func (c *call) end(stop schemas.GenerateStop) {
-	c.hand(func(out *schemas.GenerateChunk) { out.Done, out.Stop = true, stop })
+	c.deliver(func(out *schemas.GenerateChunk) { out.Done, out.Stop = true, stop })
 }
 
 // fail ends the call with a reason.
 func (c *call) fail(reason string, retry bool) {
-	c.hand(func(out *schemas.GenerateChunk) {
+	c.deliver(func(out *schemas.GenerateChunk) {
 		out.Done, out.Stop, out.Error, out.Retry = true, schemas.GenerateError, reason, retry
 	})
 }
 
-func (c *call) hand(set func(*schemas.GenerateChunk)) {
+func (c *call) deliver(set func(*schemas.GenerateChunk)) {
 	c.mu.Lock()
 	c.out.Tokens = append(c.out.Tokens, c.tokens...)
 	c.out.Logprobs = append(c.out.Logprobs, c.logprobs...)
@@ -101,7 +101,7 @@ func (c *call) hand(set func(*schemas.GenerateChunk)) {
 	}
 }
 
-// take empties out into a chunk of the caller's own.
+// take empties out into a chunk that is the caller's.
 func (c *call) take() *schemas.GenerateChunk {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,8 +25,8 @@ const (
 
 // Config sizes an inference consumer. The zero value is not usable: start from DefaultConfig.
 type Config struct {
-	// Name is the engine's, unique in the run; producers send an episode's next call to the engine that served the
-	// last. Defaults to "", which makes one of the host's name and the process id.
+	// Name is the consumer's, unique in the run; producers send an episode's next call to the consumer that served its
+	// last. Defaults to "", which makes a name of the host's name and the process id.
 	Name string `koanf:"name"`
 	// Slots is how many sequences have a cache at once, running and idle. Defaults to 128.
 	Slots int `koanf:"slots"`
@@ -35,8 +35,8 @@ type Config struct {
 	MaxRunning int `koanf:"max_running"`
 	// MaxTokens bounds a sequence, context and sampled tokens together. Defaults to 0, the model's own limit.
 	MaxTokens int `koanf:"max_tokens"`
-	// StepTokenBudget bounds the tokens of one step, so that a long prompt is taken in pieces and does not hold up
-	// those that sample. At least Slots. Defaults to 512.
+	// StepTokenBudget bounds the tokens of one step, so that a long prompt is taken in pieces and does not delay the
+	// sequences that sample. At least Slots. Defaults to 512.
 	StepTokenBudget int `koanf:"step_token_budget"`
 	// Queue bounds the calls that wait for a slot; more are refused with Retry. Defaults to 1024.
 	Queue int `koanf:"queue"`

@@ -3,11 +3,11 @@ package consumers
 import "errors"
 
 var (
-	// ErrBadRequest is returned for a request that no engine can serve.
+	// ErrBadRequest is returned for a request that no consumer can serve.
 	ErrBadRequest = errors.New("bad request")
-	// ErrBadWeights is returned for a manifest or a shard that cannot become weights: a hash, a decoding, a
+	// ErrBadWeights is returned when a manifest, a shard or a snapshot cannot become weights: a hash, a decoding, a
 	// configuration or a shape is wrong. The old weights stay.
 	ErrBadWeights = errors.New("bad weights")
-	// ErrStopped is returned by Swap when the engine has stopped.
+	// ErrStopped is returned by Batcher.Swap when the Batcher has stopped.
 	ErrStopped = errors.New("the engine has stopped")
 )

@@ -33,10 +33,10 @@ type Generator interface {
 }
 
 // OpenAI serves a Generator over HTTP as the OpenAI API does: POST /v1/completions and /v1/chat/completions, whole
-// or streamed as server-sent events, GET /v1/models and /health. What it adds: a prompt may be token ids;
+// or streamed as server-sent events, GET /v1/models and /health. Additions to that API: a prompt may be token ids;
 // return_token_ids gives the ids and the policy version of every token (the ids as vLLM names them), and episode keeps
-// the cache from call to call. What it does not do, and what it does not know, is refused by name, not ignored: top_p,
-// penalties, n above 1, top_logprobs, tools.
+// the cache from call to call. A setting that the server does not have (top_p, penalties, n above 1, top_logprobs, tools) or
+// does not know is refused by name, not ignored.
 type OpenAI struct {
 	cfg       OpenAIConfig
 	generator Generator
@@ -85,7 +85,7 @@ func (o *OpenAI) Handler() http.Handler {
 	return mux
 }
 
-// methodOf is the method that a path takes, "" for a path that is none.
+// methodOf is the method that a path takes, "" for an unknown path.
 func methodOf(path string) string {
 	switch path {
 	case "/v1/completions", "/v1/chat/completions":
@@ -99,7 +99,7 @@ func methodOf(path string) string {
 	return ""
 }
 
-// guard checks the key, bounds the body and the time, and writes what the handler returns as an error body.
+// guard checks the key, bounds the body and the time, and writes the error that the handler returns as an error body.
 func (o *OpenAI) guard(h func(*OpenAI, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	want := sha256.Sum256([]byte("Bearer " + o.cfg.APIKey))
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -262,8 +262,8 @@ func (o *OpenAI) checkModel(name string) error {
 	}
 }
 
-// ServeOpenAI serves a generator over HTTP, without a stream, until ctx ends; then requests that run may go on for a while.
-// listening is told the address.
+// ServeOpenAI serves a generator over HTTP, without a stream, until ctx ends; then running requests may go on for drain.
+// listening is called with the address.
 func ServeOpenAI(ctx context.Context, o *OpenAI, drain time.Duration, listening func(address string)) error {
 	server, err := listenOpenAI(o)
 	if err != nil {
@@ -279,7 +279,7 @@ func ServeOpenAI(ctx context.Context, o *OpenAI, drain time.Duration, listening 
 type openAIServer struct {
 	listener net.Listener
 	http     *http.Server
-	keyed    bool // an API key is asked for
+	keyed    bool // requests need an API key
 	log      *slog.Logger
 }
 
@@ -310,7 +310,7 @@ func listenOpenAI(o *OpenAI) (*openAIServer, error) {
 	}}, nil
 }
 
-// Run serves until ctx ends, then waits up to grace for the requests that run.
+// Run serves until ctx ends, then waits up to grace for the running requests.
 func (s *openAIServer) Run(ctx context.Context, grace time.Duration) error {
 	if s.listener == nil {
 		return nil

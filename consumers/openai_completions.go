@@ -12,7 +12,7 @@ const defaultCompletionTokens = 16
 type completionBody struct {
 	samplingBody
 	Prompt json.RawMessage `json:"prompt"`
-	// Logprobs is how many alternatives to tell beside the sampled token; only the sampled one's are known, so 0 or 1.
+	// Logprobs is how many alternatives to tell beside the sampled token; only the sampled token's log-probability is told, so 0 or 1.
 	Logprobs *int `json:"logprobs"`
 }
 
@@ -87,7 +87,7 @@ func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	return out.end(err)
 }
 
-// completionLogprobs tells the tokens from one on; their text begins at the given offset of the answer's text.
+// completionLogprobs tells the tokens from index from on; their text begins at the given offset of the answer's text.
 func (o *OpenAI) completionLogprobs(a *answer, from, offset int) *completionLogprobs {
 	l := &completionLogprobs{TokenLogprobs: a.logprobs[from:], Tokens: []string{}, TextOffset: []int{}}
 	for _, id := range a.tokens[from:] {

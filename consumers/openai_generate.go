@@ -87,7 +87,7 @@ func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(p
 	})
 }
 
-// refusal words an engine's refusal for HTTP.
+// refusal words a Sampler's refusal for HTTP.
 func refusal(c *schemas.GenerateChunk) *apiError {
 	switch {
 	case c.Retry:
@@ -118,7 +118,7 @@ type tokenIDs struct {
 	TokenLogprobs  []float32 `json:"token_logprobs,omitempty"`
 }
 
-// ids tells the tokens from one on; the prompt's with the first.
+// ids tells the tokens from index from on; the prompt's with the first.
 func (a *answer) ids(b *samplingBody, p *prompt, from int) tokenIDs {
 	if !b.ReturnTokenIDs {
 		return tokenIDs{}

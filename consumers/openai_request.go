@@ -104,7 +104,7 @@ func (b *samplingBody) refused() error {
 	return nil
 }
 
-// prompt is one request made ready: what the engine is asked, and what of the answer is not text.
+// prompt is one request made ready: what the Sampler is asked, and which stop tokens are left out of the text.
 type prompt struct {
 	req *schemas.GenerateRequest
 	// silent are the stop tokens that came as stop strings; they are left out of the text.
@@ -113,7 +113,7 @@ type prompt struct {
 	stream bool
 }
 
-// prepare makes the engine's request of a context.
+// prepare makes the Sampler's request of a context.
 func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
 	if err := o.checkModel(b.Model); err != nil {
 		return nil, err

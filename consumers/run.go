@@ -52,8 +52,8 @@ type Deps struct {
 }
 
 // Run follows the weights and serves generate calls until ctx ends. It takes calls only once the first weights are in
-// use. When ctx ends, calls of the stream are handed over at once: their callers go on elsewhere with what was sampled.
-// Callers over HTTP cannot, so theirs may run on for Config.DrainTimeout. It fails where cfg or d is at fault, or where
+// use. When ctx ends, calls of the stream end at once: their callers go on at another consumer with the tokens sampled so far.
+// Callers over HTTP cannot do that, so their calls may run on for Config.DrainTimeout. It fails where cfg or d is at fault, or where
 // nothing can be sampled or served any more.
 func Run(ctx context.Context, cfg Config, d Deps) error {
 	if err := errors.Join(cfg.Validate(), d.complete()); err != nil {
@@ -149,7 +149,7 @@ func (d Deps) serve(ctx context.Context, cfg Config, calls *gate) error {
 	return nil
 }
 
-// tell emits the event that a version came into use. Nothing depends on it, so a failure is logged alone.
+// tell emits the event that a version came into use. Nothing depends on the event, so that a failure is only logged.
 func (d Deps) tell(ctx context.Context, name string, a Applied) {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

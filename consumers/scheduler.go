@@ -6,13 +6,12 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// sequence is one slot of the decoder: the cache of an episode, or of one call that names none.
+// sequence is one slot of the decoder: the cache of an episode, or of one call that names no episode.
 type sequence struct {
 	episode string
 	slot    gpu.Slot
 	call    *call // nil when idle
-	// tokens are those of the episode; the first cached of them are in the cache. While a call runs they are its
-	// context, which grows.
+	// tokens are the episode's while no call runs; the first cached tokens of the context are in the cache.
 	tokens []int32
 	cached int
 	used   uint64 // when it was last used, in admissions
@@ -34,8 +33,8 @@ type scheduler struct {
 	clock    uint64
 	hits     int64 // context tokens found in a cache
 
-	batch []gpu.Extension // of the step being planned, and whose they are
-	owner []*sequence
+	batch []gpu.Extension // of the step being planned
+	owner []*sequence     // of each extension
 }
 
 func newScheduler(cfg Config, dec gpu.Decoder, m *Metrics) *scheduler {
@@ -45,7 +44,7 @@ func newScheduler(cfg Config, dec gpu.Decoder, m *Metrics) *scheduler {
 }
 
 // admit gives the call a sequence: its episode's own when that is idle, else a free slot, else the slot of the idle
-// episode that was used longest ago, of those for which no call waits if there are any. It returns false when there is none.
+// episode that was used longest ago, preferably an episode for which no call waits. It returns false when there is no slot.
 func (s *scheduler) admit(c *call) (bool, error) {
 	if len(s.running) >= s.cfg.running() {
 		return false, nil
@@ -59,8 +58,8 @@ func (s *scheduler) admit(c *call) (bool, error) {
 		if err != nil || !ok {
 			return false, err
 		}
-		// An episode with a call still running, as when a producer has given up on an engine and asks it again, gets
-		// a sequence that goes when the call ends.
+		// A second call of an episode whose first still runs, as when a producer gave up waiting and asks again, gets
+		// a sequence that is freed when the call ends.
 		seq = &sequence{slot: slot}
 		if name := c.req.Episode; name != "" && s.episodes[name] == nil {
 			seq.episode, s.episodes[name] = name, seq
@@ -115,7 +114,7 @@ func (s *scheduler) open() (gpu.Slot, bool, error) {
 	return slot, true, nil
 }
 
-// oldest is the idle sequence to evict: the least recently used of those that nobody waits for, else of all.
+// oldest is the idle sequence to evict: the least recently used sequence that no call waits for, else the least recently used.
 func (s *scheduler) oldest() *sequence {
 	var oldest *sequence
 	for seq := range s.idle {
@@ -182,7 +181,7 @@ func (s *scheduler) retire() {
 	s.running = kept
 }
 
-// leave ends the sequence's call. Without keep its cache will go too.
+// leave ends the sequence's call. Without keep its cache is freed too.
 func (s *scheduler) leave(seq *sequence, keep bool) {
 	seq.tokens = seq.call.context[:seq.cached]
 	if seq.call.req.Last || !keep {
