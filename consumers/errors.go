@@ -3,7 +3,7 @@ package consumers
 import "errors"
 
 var (
-	// ErrBadRequest is returned for a request that no consumer can serve.
+	// ErrBadRequest is returned when no consumer can serve a request.
 	ErrBadRequest = errors.New("bad request")
 	// ErrBadWeights is returned when a manifest, a shard or a snapshot cannot become weights: a hash, a decoding, a
 	// configuration or a shape is wrong. The old weights stay.

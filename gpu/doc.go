@@ -1,9 +1,21 @@
-// Package gpu defines the Engine: the policy model and its optimizer step. The engine knows the model, Go
-// knows the learning: a packed micro-batch goes up, log-probabilities, entropies and values come back, the
-// gradients of the loss with respect to those go down. Advantages and losses are therefore written once, in
-// trainer/advantage and trainer/loss, for every engine.
+// Package gpu defines what a model's implementation offers: an [Engine] trains the policy, a [Decoder] samples from it,
+// and a [Backend] makes both. The engine knows the model, Go knows the learning: a packed micro-batch goes up,
+// log-probabilities, entropies and values come back, the gradients of the loss with respect to those go down. Advantages and
+// losses are therefore written once, in trainer/advantage and trainer/loss, for every engine.
 //
-// Engines: gpu/native (pure Go, the default). Checkpoints are Hugging Face folders.
+// Backends: gpu/native (pure Go, the only one so far). Checkpoints are Hugging Face folders.
+//
+// A decoder is made over weights that the caller has, and samples inside the engine:
+//
+//	model, err := hf.Load(dir)
+//	...
+//	var backend gpu.Backend = native.Backend{}
+//	decoder, err := backend.NewDecoder(model.Config, model.Weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 128})
+//	...
+//	slot, err := decoder.Open()
+//	...
+//	next, err := decoder.Extend(ctx, []gpu.Extension{{Slot: slot, Tokens: prompt, Sample: true, Temperature: 1, U: rand.Float64()}})
+//	// next[0].Token, next[0].Logprob
 //
 // Alignment, everywhere: entry i of an output speaks of token i given the tokens before it in its sequence.
 // It comes from the hidden state at i-1. The first token of a sequence has none: its entries are 0.
