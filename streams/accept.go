@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // accept turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
@@ -16,7 +18,10 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
 	f.book.saw(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
-	d := &Delivery{Sequence: meta.Sequence.Stream, Published: meta.Timestamp.UTC(), subject: msg.Subject()}
+	d := &Delivery{
+		Delivery:  schemas.Delivery{Sequence: meta.Sequence.Stream},
+		Published: meta.Timestamp.UTC(), subject: msg.Subject(),
+	}
 	own := *d
 	d.id = msg.Headers().Get(jetstream.MsgIDHeader)
 	p, split, err := parsePart(msg.Headers())
@@ -24,7 +29,7 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
 	}
 	if err != nil {
-		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+		return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
 	}
 	index := 1
 	if split {
@@ -42,17 +47,17 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		}
 		return nil, f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
 	case isForged:
-		return nil, f.refuse(ctx, &own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return nil, f.refuse(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
 	if !split {
 		return f.judge(ctx, d, msg.Data(), msg.Reply())
 	}
 	if p.size > maxJoined {
 		detail := fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined)
-		if err := f.refuse(ctx, d, ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
+		if err := f.refuse(ctx, d, schemas.ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
 			return nil, err
 		}
-		return f.inPlaceOf(d, ReasonOversized), nil
+		return f.inPlaceOf(d, schemas.ReasonOversized), nil
 	}
 	return f.assemble(ctx, d, p, msg)
 }
@@ -77,7 +82,7 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 		genuine = stored == nil
 	}
 	if !genuine {
-		return f.refuse(ctx, own, ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return f.refuse(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
 	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
 }
@@ -87,8 +92,8 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
 	for _, s := range f.book.torn(sequence, first) {
 		replies, data, subject := f.book.take(s)
-		d := &Delivery{Sequence: s, subject: subject}
-		if err := f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
+		d := &Delivery{Delivery: schemas.Delivery{Sequence: s}, subject: subject}
+		if err := f.refuse(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
 			return err
 		}
 	}
@@ -105,7 +110,7 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
 			return nil, err
 		}
-		return nil, f.refuse(ctx, &alone, ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
+		return nil, f.refuse(ctx, &alone, schemas.ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
 	}
 	// Parts come in order. Where the last part is there and an earlier part is not, an earlier feed acked that part; the stream
 	// still holds it, unless it was purged. And where the missing parts are more than MaxPending lets the broker send, they would
@@ -125,7 +130,7 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 		}
 		if stored == nil || !ok || err != nil || q.index != index || q.hash != p.hash {
 			replies, data, _ := f.book.take(d.Sequence)
-			return nil, f.refuse(ctx, d, ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
+			return nil, f.refuse(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
 		}
 		whole, _, _ = f.book.collect(q, d.Sequence, d.subject, stored.Data, "")
 	}
@@ -135,7 +140,7 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 	replies, _, _ := f.book.take(d.Sequence)
 	data, err := join(p, whole.data)
 	if err != nil {
-		return nil, f.refuse(ctx, d, ReasonMalformed, err.Error(), msg.Data(), replies...)
+		return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), replies...)
 	}
 	return f.judge(ctx, d, data, replies...)
 }

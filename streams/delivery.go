@@ -15,16 +15,13 @@ import (
 // A refused message whose message id names its samples is delivered as a marker that closes the samples: their tickets are done, so
 // that nothing else would come of them.
 type Delivery struct {
-	// Sequence in the stream; that of the first part where the message came in parts.
-	Sequence uint64
+	schemas.Delivery
 	// Published is when the broker stored it.
 	Published time.Time
 	// Bytes on the wire, without headers.
-	Bytes      int
-	Trajectory *schemas.Trajectory
-	Closed     *schemas.GroupClosed
+	Bytes int
 	// Refused is why the message was refused, "" where it was not.
-	Refused Reason
+	Refused schemas.Reason
 
 	subject string
 	id      string // the message id, "" where the message had none
@@ -44,16 +41,17 @@ func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...s
 }
 
 // inPlaceOf is the marker that stands for a refused message; nil where the message id does not name samples.
-func (f *Feed) inPlaceOf(d *Delivery, reason Reason) *Delivery {
+func (f *Feed) inPlaceOf(d *Delivery, reason schemas.Reason) *Delivery {
 	group, samples, ok := samplesOf(d.id)
 	if !ok {
 		return nil
 	}
+	closed := &schemas.GroupClosed{
+		Run: f.run.run, Group: group, Cancelled: samples, Why: "refused: " + string(reason), Producer: "feed", ClosedAt: d.Published,
+	}
 	return &Delivery{
-		Sequence: d.Sequence, Published: d.Published, Refused: reason, subject: d.subject,
-		Closed: &schemas.GroupClosed{
-			Run: f.run.run, Group: group, Cancelled: samples, Why: "refused: " + string(reason), Producer: "feed", ClosedAt: d.Published,
-		},
+		Delivery:  schemas.Delivery{Sequence: d.Sequence, Closed: closed},
+		Published: d.Published, Refused: reason, subject: d.subject,
 	}
 }
 
@@ -81,7 +79,7 @@ func samplesOf(id string) (group string, samples []int, ok bool) {
 
 // read decodes a message into d and returns what is wrong with it. The memory of data becomes the trajectory's, since nobody else
 // uses it; where the message is refused, data is as it came.
-func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
+func (f *Feed) read(d *Delivery, data []byte) (schemas.Reason, error) {
 	kind, _, err := schemas.Peek(data)
 	if err != nil {
 		return decodeReason(err), err
@@ -108,21 +106,21 @@ func (f *Feed) read(d *Delivery, data []byte) (Reason, error) {
 		}
 		d.Closed = g
 	default:
-		return ReasonForeign, fmt.Errorf("a %s does not belong here", kind)
+		return schemas.ReasonForeign, fmt.Errorf("a %s does not belong here", kind)
 	}
 	return "", nil
 }
 
 // check is what is wrong with a message of that fault, run, producer and oldest version under the subject of d.
-func (f *Feed) check(d *Delivery, fault error, run, producer string, oldest int64) (Reason, error) {
+func (f *Feed) check(d *Delivery, fault error, run, producer string, oldest int64) (schemas.Reason, error) {
 	if fault != nil {
-		return ReasonMalformed, fault
+		return schemas.ReasonMalformed, fault
 	}
 	if run != f.run.run {
-		return ReasonForeign, fmt.Errorf("it is of run %.80q", run)
+		return schemas.ReasonForeign, fmt.Errorf("it is of run %.80q", run)
 	}
 	if want := f.run.names.trajectorySubject(oldest, producer); d.subject != want {
-		return ReasonForeign, fmt.Errorf("it came under subject %s, what it says belongs under %.200s", d.subject, want)
+		return schemas.ReasonForeign, fmt.Errorf("it came under subject %s, what it says belongs under %.200s", d.subject, want)
 	}
 	return "", nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
@@ -43,13 +44,13 @@ func TestFeedPassesNothingThatItCouldNotRefuse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "g2-0-0", d.Trajectory.ID)
 	require.Equal(t, uint64(3), f.Passed())
-	var reasons []streams.Reason
+	var reasons []schemas.Reason
 	for m, err := range r.Rejected(t.Context()) {
 		require.NoError(t, err)
 		require.Equal(t, uint64(2), m.Original)
 		reasons = append(reasons, m.Reason)
 	}
-	require.Equal(t, []streams.Reason{streams.ReasonMalformed}, reasons)
+	require.Equal(t, []schemas.Reason{schemas.ReasonMalformed}, reasons)
 }
 
 // A lone first part is refused as soon as a part that contradicts it stands in the place of its second.
@@ -75,12 +76,12 @@ func TestAPartWhoseNextContradictsItIsRefused(t *testing.T) {
 	d, err := f.Next(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "g1-0-0", d.Trajectory.ID)
-	refused := map[uint64]streams.Reason{}
+	refused := map[uint64]schemas.Reason{}
 	for m, err := range r.Rejected(t.Context()) {
 		require.NoError(t, err)
 		refused[m.Original] = m.Reason
 	}
-	require.Equal(t, map[uint64]streams.Reason{
-		1: streams.ReasonMalformed, 2: streams.ReasonMalformed, 3: streams.ReasonMalformed,
+	require.Equal(t, map[uint64]schemas.Reason{
+		1: schemas.ReasonMalformed, 2: schemas.ReasonMalformed, 3: schemas.ReasonMalformed,
 	}, refused)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however often the broker sends
@@ -22,7 +24,7 @@ type Feed struct {
 	reconnects  uint64
 	interrupted bool
 	passed      uint64
-	refused     map[Reason]int
+	refused     map[schemas.Reason]int
 
 	book   book
 	cancel context.CancelFunc
@@ -43,7 +45,7 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	if err := r.held(ctx); err != nil {
 		return nil, fmt.Errorf("open feed: %w", err)
 	}
-	f := &Feed{run: r, options: options, refused: map[Reason]int{}}
+	f := &Feed{run: r, options: options, refused: map[schemas.Reason]int{}}
 	state, err := f.identify(ctx)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
 )
@@ -127,14 +128,14 @@ func TestARefusedMessageClosesTheSamplesThatItsIDNames(t *testing.T) {
 		header  nats.Header
 		group   string
 		samples []int
-		reason  streams.Reason
+		reason  schemas.Reason
 	}{
-		{id: "g000001-a0-3", group: "g000001-a0", samples: []int{3}, reason: streams.ReasonMalformed},
-		{id: "g000001-a0-4/p1/0123", group: "g000001-a0", samples: []int{4}, reason: streams.ReasonMalformed},
-		{id: "closed/g000002-a1/0 2/p1/0123", group: "g000002-a1", samples: []int{0, 2}, reason: streams.ReasonMalformed},
+		{id: "g000001-a0-3", group: "g000001-a0", samples: []int{3}, reason: schemas.ReasonMalformed},
+		{id: "g000001-a0-4/p1/0123", group: "g000001-a0", samples: []int{4}, reason: schemas.ReasonMalformed},
+		{id: "closed/g000002-a1/0 2/p1/0123", group: "g000002-a1", samples: []int{0, 2}, reason: schemas.ReasonMalformed},
 		{id: "g000001-a0-5", header: nats.Header{
 			"Weir-Part": {"1/2"}, "Weir-Size": {"1099511627776"}, "Weir-Hash": {strings.Repeat("0", 64)},
-		}, group: "g000001-a0", samples: []int{5}, reason: streams.ReasonOversized},
+		}, group: "g000001-a0", samples: []int{5}, reason: schemas.ReasonOversized},
 		{id: ""},
 		{id: "junk"},
 		{id: "g000001-a0-x"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Passed is the sequence up to which every message has been returned or refused: a reader that stores the returned messages elsewhere
@@ -49,9 +51,9 @@ func (f *Feed) Behind(ctx context.Context) (bool, error) {
 
 // Refused counts the messages that the feed has refused by itself since the last call of Refused, by reason. Call it from Next's
 // goroutine.
-func (f *Feed) Refused() map[Reason]int {
+func (f *Feed) Refused() map[schemas.Reason]int {
 	refused := f.refused
-	f.refused = map[Reason]int{}
+	f.refused = map[schemas.Reason]int{}
 	return refused
 }
 

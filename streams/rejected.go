@@ -16,20 +16,6 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Reason says why a message was refused. It is part of a subject: letters, digits, '_' and '-' only.
-type Reason string
-
-// The reasons.
-const (
-	ReasonStale     Reason = "stale"     // its oldest token is more than eta versions behind
-	ReasonMalformed Reason = "malformed" // it cannot be read, or what it says contradicts itself
-	ReasonVersion   Reason = "version"   // its wire version is not this build's
-	ReasonForeign   Reason = "foreign"   // it is readable and does not belong here: another run, kind or producer
-	ReasonOversized Reason = "oversized" // it is larger than a reader is ready to hold
-	ReasonDuplicate Reason = "duplicate" // its trajectory was received before
-	ReasonPoisoned  Reason = "poisoned"  // every attempt at it failed
-)
-
 // Headers of a rejected message.
 const (
 	headerReason   = "Weir-Reason"
@@ -45,7 +31,7 @@ const (
 type RejectedMessage struct {
 	// Sequence in REJECTED.
 	Sequence uint64
-	Reason   Reason
+	Reason   schemas.Reason
 	// Detail says in words what is wrong.
 	Detail string
 	// Subject, Stream and Original are the subject, the stream and the sequence that the message came from.
@@ -64,7 +50,7 @@ type origin struct {
 }
 
 // reject copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
-func (r *Run) reject(ctx context.Context, from origin, reason Reason, detail string, data []byte) error {
+func (r *Run) reject(ctx context.Context, from origin, reason schemas.Reason, detail string, data []byte) error {
 	if err := CheckName("reason", string(reason)); err != nil {
 		return err
 	}
@@ -134,7 +120,7 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 		m := &RejectedMessage{
 			Sequence: raw.Sequence,
 			// A stranger's headers may hold control characters for a terminal.
-			Reason:  Reason(cleanDetail(raw.Header.Get(headerReason))),
+			Reason:  schemas.Reason(cleanDetail(raw.Header.Get(headerReason))),
 			Detail:  cleanDetail(raw.Header.Get(headerDetail)),
 			Subject: cleanDetail(raw.Header.Get(headerSubject)),
 			Stream:  cleanDetail(raw.Header.Get(headerStream)),

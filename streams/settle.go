@@ -16,7 +16,7 @@ import (
 const finishedKept = 4096
 
 // refuse moves a message that was never returned to REJECTED.
-func (f *Feed) refuse(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+func (f *Feed) refuse(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
 	if err := f.move(ctx, d, reason, detail, data, replies...); err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (f *Feed) refuse(ctx context.Context, d *Delivery, reason Reason, detail st
 }
 
 // move moves a message to REJECTED.
-func (f *Feed) move(ctx context.Context, d *Delivery, reason Reason, detail string, data []byte, replies ...string) error {
+func (f *Feed) move(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
 	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
 	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (f *Feed) move(ctx context.Context, d *Delivery, reason Reason, detail stri
 
 // Reject moves a message that Next returned to REJECTED, with a detail in words. It is then finished, as if
 // acked.
-func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail string) error {
+func (f *Feed) Reject(ctx context.Context, d *Delivery, reason schemas.Reason, detail string) error {
 	replies, _, unknown := f.book.lookup([]uint64{d.Sequence})
 	if len(unknown) > 0 {
 		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
@@ -60,7 +60,7 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason Reason, detail st
 
 // RejectCarried stores in REJECTED a trajectory that a checkpoint has carried since it was acked: the stream may have purged it. It
 // is idempotent.
-func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason Reason, detail string) error {
+func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason schemas.Reason, detail string) error {
 	data, err := schemas.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("reject sequence %d: encode: %w", sequence, err)

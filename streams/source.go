@@ -351,7 +351,7 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 	}
 	delivery := sent - released
 	if limit := s.run.topology.MaxDeliver; limit > 0 && delivery > limit {
-		return nil, s.refuse(ctx, t, from, ReasonPoisoned, fmt.Sprintf("delivered %d times", limit))
+		return nil, s.refuse(ctx, t, from, schemas.ReasonPoisoned, fmt.Sprintf("delivered %d times", limit))
 	}
 	l := &Lease{
 		Ticket: ticket, Delivery: delivery, sent: sent,
@@ -363,36 +363,36 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 }
 
 // judge decodes a ticket and returns what is wrong with it.
-func (s *TicketSource) judge(msg jetstream.Msg, ticket *schemas.Ticket) (Reason, error) {
+func (s *TicketSource) judge(msg jetstream.Msg, ticket *schemas.Ticket) (schemas.Reason, error) {
 	if err := schemas.Unmarshal(msg.Data(), ticket); err != nil {
 		return decodeReason(err), err
 	}
 	if ticket.Run != s.run.run {
-		return ReasonForeign, fmt.Errorf("ticket of run %q in run %q", ticket.Run, s.run.run)
+		return schemas.ReasonForeign, fmt.Errorf("ticket of run %q in run %q", ticket.Run, s.run.run)
 	}
 	if err := s.run.checkTicket(ticket); err != nil {
-		return ReasonMalformed, err
+		return schemas.ReasonMalformed, err
 	}
 	if want := s.run.names.ticketSubject(ticket.Task, ticket.Group, ticket.Sample); msg.Subject() != want {
-		return ReasonForeign, fmt.Errorf("ticket %s came under subject %s, not %s", ticket.ID, msg.Subject(), want)
+		return schemas.ReasonForeign, fmt.Errorf("ticket %s came under subject %s, not %s", ticket.ID, msg.Subject(), want)
 	}
 	return "", nil
 }
 
 // decodeReason is the reason for a message that schemas.Unmarshal refused.
-func decodeReason(err error) Reason {
+func decodeReason(err error) schemas.Reason {
 	switch {
 	case errors.Is(err, schemas.ErrVersion):
-		return ReasonVersion
+		return schemas.ReasonVersion
 	case errors.Is(err, schemas.ErrKind):
-		return ReasonForeign
+		return schemas.ReasonForeign
 	}
-	return ReasonMalformed
+	return schemas.ReasonMalformed
 }
 
 // refuse moves a ticket to REJECTED and closes its sample, so that the trainer does not wait for it. The subject names the sample,
 // even where the ticket cannot be read.
-func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason Reason, detail string) error {
+func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason schemas.Reason, detail string) error {
 	if err := s.run.reject(ctx, from, reason, detail, t.msg.Data()); err != nil {
 		return err
 	}

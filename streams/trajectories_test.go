@@ -42,7 +42,7 @@ func TestAStrangerDoesNotTakeAMessageID(t *testing.T) {
 	for _, id := range junk { // it is refused, which closes the samples that it names, and hides nothing
 		d, err := f.Next(within(t))
 		require.NoError(t, err)
-		require.Equal(t, streams.ReasonMalformed, d.Refused, id)
+		require.Equal(t, schemas.ReasonMalformed, d.Refused, id)
 	}
 	for _, want := range []*schemas.Trajectory{other, small, large} {
 		d, err := f.Next(within(t))

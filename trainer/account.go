@@ -1,13 +1,17 @@
 package trainer
 
-import "github.com/weir-rl/weir/trainer/batch"
+import (
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/batch"
+)
 
 // account says of each message that was delivered what is still to be done about it.
 type account struct {
 	// deliveries are the messages in flight, by sequence: Reject needs them.
-	deliveries map[uint64]*Delivery
+	deliveries map[uint64]*streams.Delivery
 	// carried are the messages that the checkpoint holds itself, by sequence, until they have ended.
-	carried map[uint64]batch.Delivery
+	carried map[uint64]schemas.Delivery
 	// settled are the sequences to ack once the checkpoint is written.
 	settled []uint64
 	// ended counts the messages that ended otherwise than in a batch since the last checkpoint.
@@ -17,36 +21,45 @@ type account struct {
 }
 
 func newAccount() account {
-	return account{deliveries: map[uint64]*Delivery{}, carried: map[uint64]batch.Delivery{}}
+	return account{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}}
 }
 
 // deliver notes a message. Sequences passed over are messages that the feed refused: they fill the stream too.
-func (a *account) deliver(d *Delivery) {
+func (a *account) deliver(d *streams.Delivery) {
 	a.deliveries[d.Sequence] = d
 	a.ended += int(max(d.Sequence, a.delivered+1) - (a.delivered + 1))
 	a.delivered = max(a.delivered, d.Sequence)
 }
 
-// end notes a verdict and returns its message, nil where that is neither in flight nor carried. A carried message is not
-// in flight: the stream knows it no more, and without an Origin it is only filed.
-func (a *account) end(v batch.Verdict) (d *Delivery, inFlight bool) {
-	d, inFlight = a.deliveries[v.Sequence]
-	delete(a.deliveries, v.Sequence)
-	if carried, ok := a.carried[v.Sequence]; ok {
-		d = &Delivery{Delivery: carried}
+// message is one that has ended: in flight, or carried by the checkpoint, in which case the stream knows it no more.
+type message struct {
+	schemas.Delivery
+	// inFlight is nil of a carried message.
+	inFlight *streams.Delivery
+}
+
+// end notes a verdict and returns its message; ok is false where the message is neither in flight nor carried, as after a
+// redelivery.
+func (a *account) end(v batch.Verdict) (m message, ok bool) {
+	if d := a.deliveries[v.Sequence]; d != nil {
+		m, ok = message{d.Delivery, d}, true
+		delete(a.deliveries, v.Sequence)
+	}
+	if d, carried := a.carried[v.Sequence]; carried {
+		m.Delivery, ok = d, true
 		delete(a.carried, v.Sequence)
 	}
 	if v.State != batch.Trained {
 		a.ended++
 	}
-	return d, inFlight
+	return m, ok
 }
 
 // settle leaves the ack of a sequence to the next checkpoint.
 func (a *account) settle(sequence uint64) { a.settled = append(a.settled, sequence) }
 
 // carry notes that a checkpoint holds messages: those in flight are settled.
-func (a *account) carry(messages []batch.Delivery) {
+func (a *account) carry(messages []schemas.Delivery) {
 	for _, d := range messages {
 		a.carried[d.Sequence] = d
 		if _, inFlight := a.deliveries[d.Sequence]; inFlight {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/admission"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -67,13 +68,25 @@ func (c *control) choose(ctx context.Context, s *checkpoint.State) error {
 func (c *control) read(ctx context.Context) (*schemas.Control, error) {
 	now, err := c.deps.Stream.Control(ctx)
 	switch {
-	case errors.Is(err, ErrUnreadable):
+	case errors.Is(err, streams.ErrNoControl):
+		return nil, nil
+	case unreadable(err):
 		c.deps.Log.Warn("control is written anew with the next version", "err", err)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read control: %w", err)
 	}
 	return now, nil
+}
+
+// unreadable is whether an error is about a message, and not about how it travels.
+func unreadable(err error) bool {
+	for _, fault := range []error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
 }
 
 // adopt takes over what an operator has written since the trainer last wrote. It asks the broker: what a watch tells may be
@@ -107,7 +120,7 @@ func (c *control) put(ctx context.Context, version int64, hopeless []string) err
 	var put bounds
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
 		if now == nil {
-			now = &schemas.Control{Run: c.deps.Stream.Run(), Eta: c.written.eta, Depth: c.written.depth}
+			now = &schemas.Control{Run: c.deps.Stream.Name(), Eta: c.written.eta, Depth: c.written.depth}
 		}
 		put = c.written
 		// What differs from the last put is an operator's, to be adopted at the next step.

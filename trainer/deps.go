@@ -9,37 +9,38 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
-// Stream is what the trainer needs of a run's streams. All calls are idempotent by the ids in what they carry.
+// Stream is what the trainer needs of a run's streams. All calls are idempotent by the ids in what they carry. OverStreams
+// makes one of a streams.Run, whose types and errors it speaks.
 type Stream interface {
-	// Run is the run's name.
-	Run() string
-	// Take makes this trainer the run's only one, at once: whatever an earlier one does then fails with ErrFenced, and so
-	// does what this one does once a later one has taken the run. from is the position that the checkpoint goes on from,
-	// nil for none; a run whose messages after it are purged is not taken. It is called again after ErrRecreated.
-	Take(ctx context.Context, from *Position) error
-	// Check fails with ErrFenced when another trainer has taken the run.
+	// Name is the run's name.
+	Name() string
+	// Take makes this trainer the run's only one, at once: whatever an earlier trainer does then fails with
+	// streams.ErrFenced, and so does what this trainer does once a later one has taken the run. from is the position that
+	// the checkpoint goes on from, nil for none; a run whose messages after it are purged is not taken. It is called again
+	// after an error that streams.IsLost knows.
+	Take(ctx context.Context, from *streams.Position) error
+	// Check fails with streams.ErrFenced when another trainer has taken the run.
 	Check(ctx context.Context) error
-	// Watch returns ErrFenced as soon as another trainer has taken the run, and nil when ctx ends.
+	// Watch returns streams.ErrFenced as soon as another trainer has taken the run, and nil when ctx ends.
 	Watch(ctx context.Context) error
 	Issue(ctx context.Context, tickets ...*schemas.Ticket) error
 	// OutstandingTickets counts the tickets that were issued and are not done, leased ones included.
 	OutstandingTickets(ctx context.Context) (int, error)
-	// WaitingTickets counts those of them that nobody has leased.
-	WaitingTickets(ctx context.Context) (int, error)
-	// Feed opens the trajectories from just after a position; nil is the beginning. The error is
-	// ErrRecreated when the stream is not the one the position was taken from, or has lost messages that it held.
-	Feed(ctx context.Context, from *Position, maxPending int) (Feed, error)
+	// TicketCounts says how many of them wait to be leased.
+	TicketCounts(ctx context.Context) (streams.TicketCounts, error)
+	// Feed opens the trajectories from just after a position; nil is the beginning. The error is one that streams.IsLost
+	// knows when the stream is not that of the position, or has lost messages that it held: known is the last of them.
+	Feed(ctx context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error)
 	// PublishWeights publishes the whole shards of m, of which the encoding alone is set.
 	PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error
 	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
 	// is nil. It calls again where somebody else put one in between.
 	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error
-	// Control is the last one put, nil if there is none. The error is ErrUnreadable where what is there is no control.
+	// Control is the last one put. The error is streams.ErrNoControl if there is none.
 	Control(ctx context.Context) (*schemas.Control, error)
 	// Published is the newest version that was published, 0 if there is none.
 	Published(ctx context.Context) (int64, error)
@@ -47,60 +48,35 @@ type Stream interface {
 	FollowControl(ctx context.Context, changed func(*schemas.Control)) error
 }
 
-// Feed delivers trajectories and group-closed markers in the order of the stream.
+// Feed delivers trajectories and group-closed markers in the order of the stream. A *streams.Feed is one.
 type Feed interface {
-	// Next blocks until there is a delivery. It may fail with ErrIdle when there is none for a while, and be called
+	// Next blocks until there is a delivery. It may fail with streams.ErrIdle when there is none for a while, and be called
 	// again.
-	Next(ctx context.Context) (*Delivery, error)
+	Next(ctx context.Context) (*streams.Delivery, error)
 	// Passed is the sequence up to which every message was delivered, or refused by the feed itself.
 	Passed() uint64
 	// Behind says whether the stream holds a message that Next has not come to.
 	Behind(ctx context.Context) (bool, error)
 	// Refused counts the messages that the feed itself refused since it was asked last.
-	Refused() map[batch.Reason]int
+	Refused() map[schemas.Reason]int
 	// Fullness is how full the stream is, or how near the feed is to its bound of pending messages, from 0 to 1.
 	Fullness(ctx context.Context) (float64, error)
 	// SetMaxPending changes the bound of pending messages that Stream.Feed was given.
 	SetMaxPending(ctx context.Context, n int) error
 	// Ack says that messages need not be delivered again to this feed. It removes nothing.
 	Ack(ctx context.Context, sequences ...uint64) error
-	// Reject files a message with the rejected ones and acks it. One without an Origin is of an earlier feed and only filed.
-	Reject(ctx context.Context, d *Delivery, reason batch.Reason, detail string) error
+	// Reject files a message of this feed with the rejected ones and acks it.
+	Reject(ctx context.Context, d *streams.Delivery, reason schemas.Reason, detail string) error
+	// RejectCarried files a trajectory that an earlier feed delivered and a checkpoint has carried since.
+	RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason schemas.Reason, detail string) error
 	// Purge removes every message up to a sequence.
 	Purge(ctx context.Context, upTo uint64) error
-	// Identity names the stream, and the last message that the feed knows of.
-	Identity() Position
+	// Identity names the stream, and Known the last message that the feed knows of.
+	Identity() streams.Position
+	Known() streams.Mark
 	// Close ends the feed; what is not acked stays.
-	Close() error
+	Close()
 }
-
-// Position is a place in one particular stream: everything up to Sequence has ended.
-type Position struct {
-	Stream   string
-	Created  time.Time
-	Sequence uint64
-	// Known is the last message that the stream is known to have held, which may be above Sequence, and Stored when it was
-	// stored there; 0 and the zero time where that is not known.
-	Known  uint64
-	Stored time.Time
-}
-
-// Delivery is one message and what the feed needs to reject it.
-type Delivery struct {
-	batch.Delivery
-	// Origin is the feed's own; the trainer hands it back untouched.
-	Origin any
-}
-
-// ErrRecreated is what Stream.Feed returns, wrapped, when the stream is not the one of the position, and what the methods of
-// Feed return when it is no longer the one that they read: then it was made anew, or has lost messages.
-var ErrRecreated = errors.New("the trajectory stream was recreated")
-
-// ErrUnreadable is what Stream.Control returns, wrapped, when somebody wrote what is no control.
-var ErrUnreadable = errors.New("control cannot be read")
-
-// ErrIdle is what Feed.Next returns, wrapped, when nothing came for a while.
-var ErrIdle = errors.New("nothing came from the trajectory stream")
 
 // Publisher makes a policy version visible to the inference consumers. It is idempotent by version.
 type Publisher interface {

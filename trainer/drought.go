@@ -132,7 +132,7 @@ func (i *intake) lookAtDrops() error {
 	}
 	version, kept := i.assembler.Version(), i.Counts().ready
 	e := schemas.Event{
-		Run: i.deps.Stream.Run(), Type: EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
+		Run: i.deps.Stream.Name(), Type: EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
 		Metrics: map[string]float64{KeyDropped: float64(dropped), KeyKept: float64(kept)},
 	}
 	var stuck error

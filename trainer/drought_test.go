@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // judged is a world whose rollouts are rewarded otherwise, with the policy's certainty of its tokens.
@@ -27,15 +28,15 @@ type judgedFeed struct {
 	j *judged
 }
 
-func (j *judged) Feed(ctx context.Context, from *Position, n int) (Feed, error) {
-	f, err := j.world.Feed(ctx, from, n)
+func (j *judged) Feed(ctx context.Context, from *streams.Position, known streams.Mark, n int) (Feed, error) {
+	f, err := j.world.Feed(ctx, from, known, n)
 	if err != nil {
 		return nil, err
 	}
 	return &judgedFeed{f.(*worldFeed), j}, nil
 }
 
-func (f *judgedFeed) Next(ctx context.Context) (*Delivery, error) {
+func (f *judgedFeed) Next(ctx context.Context) (*streams.Delivery, error) {
 	d, err := f.worldFeed.Next(ctx)
 	if err != nil || d.Trajectory == nil {
 		return d, err

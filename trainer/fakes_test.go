@@ -33,7 +33,7 @@ type world struct {
 	run      string
 	vocab    int
 	created  time.Time
-	messages []batch.Delivery // by sequence - 1
+	messages []schemas.Delivery // by sequence - 1
 	acked    map[uint64]bool
 	purged   uint64
 	tickets  []*schemas.Ticket // outstanding
@@ -43,7 +43,7 @@ type world struct {
 	latest   int64
 	control  *schemas.Control
 	watchers map[chan *schemas.Control]bool
-	rejected map[uint64]batch.Reason
+	rejected map[uint64]schemas.Reason
 	// noise spoils some deliveries, by the ticket's seed: cancelled, duplicated, foreign, poisoned.
 	noise bool
 	// shuffle delivers outstanding tickets in an order of its own.
@@ -76,14 +76,14 @@ var errCrash = errors.New("killed")
 func newWorld(vocab int) *world {
 	return &world{
 		run: "test", vocab: vocab, created: time.Unix(1000, 0).UTC(), acked: map[uint64]bool{}, issued: map[string]int{},
-		weights: map[int64][]float32{}, names: map[int64]string{}, rejected: map[uint64]batch.Reason{},
+		weights: map[int64][]float32{}, names: map[int64]string{}, rejected: map[uint64]schemas.Reason{},
 		watchers: map[chan *schemas.Control]bool{}, crash: func(string) error { return nil }, latest: -1,
 	}
 }
 
-func (w *world) Run() string { return w.run }
+func (w *world) Name() string { return w.run }
 
-func (w *world) Take(context.Context, *Position) error {
+func (w *world) Take(context.Context, *streams.Position) error {
 	w.taken++
 	return nil
 }
@@ -129,10 +129,10 @@ func (w *world) OutstandingTickets(context.Context) (int, error) {
 	return len(w.tickets) + w.hoarded, nil
 }
 
-func (w *world) WaitingTickets(context.Context) (int, error) {
+func (w *world) TicketCounts(context.Context) (streams.TicketCounts, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.tickets), nil
+	return streams.TicketCounts{Waiting: len(w.tickets), Leased: w.hoarded}, nil
 }
 
 func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
@@ -181,7 +181,7 @@ func (w *world) Control(context.Context) (*schemas.Control, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.control == nil {
-		return nil, nil
+		return nil, streams.ErrNoControl
 	}
 	c := *w.control
 	return &c, nil
@@ -215,13 +215,13 @@ func (w *world) FollowControl(ctx context.Context, changed func(*schemas.Control
 	}
 }
 
-func (w *world) Feed(_ context.Context, from *Position, maxPending int) (Feed, error) {
+func (w *world) Feed(_ context.Context, from *streams.Position, _ streams.Mark, maxPending int) (Feed, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := &worldFeed{w: w, inFlight: map[uint64]bool{}, maxPending: maxPending}
 	if from != nil {
 		if !from.Created.Equal(w.created) {
-			return nil, ErrRecreated
+			return nil, streams.ErrStreamRecreated
 		}
 		f.next = from.Sequence
 	}
@@ -236,14 +236,15 @@ type worldFeed struct {
 	pending, maxPending int
 }
 
-func (f *worldFeed) Identity() Position {
-	return Position{Stream: "TRAJECTORIES", Created: f.w.created}
+func (f *worldFeed) Known() streams.Mark { return streams.Mark{} }
+func (f *worldFeed) Identity() streams.Position {
+	return streams.Position{Stream: "TRAJECTORIES", Created: f.w.created}
 }
-func (f *worldFeed) Close() error { return nil }
+func (f *worldFeed) Close() {}
 
 func (f *worldFeed) Passed() uint64 { return f.next }
 
-func (f *worldFeed) Refused() map[batch.Reason]int { return nil }
+func (f *worldFeed) Refused() map[schemas.Reason]int { return nil }
 
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
 
@@ -258,8 +259,8 @@ func (f *worldFeed) SetMaxPending(_ context.Context, n int) error {
 	return nil
 }
 
-func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
-	var out *Delivery
+func (f *worldFeed) Next(ctx context.Context) (*streams.Delivery, error) {
+	var out *streams.Delivery
 	err := f.w.around("next", func() error {
 		f.next = max(f.next, f.w.purged)
 		if f.pending >= f.maxPending {
@@ -270,7 +271,7 @@ func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 				return context.Cause(ctx)
 			}
 			if f.w.idle && len(f.w.tickets) == 0 {
-				return ErrIdle
+				return streams.ErrIdle
 			}
 			if !f.w.rollOut() {
 				return errors.New("the trainer waits, but nobody has work")
@@ -279,7 +280,7 @@ func (f *worldFeed) Next(ctx context.Context) (*Delivery, error) {
 		f.next++
 		f.inFlight[f.next] = true
 		f.pending++
-		out = &Delivery{Delivery: f.w.messages[f.next-1]}
+		out = &streams.Delivery{Delivery: f.w.messages[f.next-1]}
 		return nil
 	})
 	return out, err
@@ -297,10 +298,18 @@ func (f *worldFeed) Ack(_ context.Context, sequences ...uint64) error {
 	})
 }
 
-func (f *worldFeed) Reject(_ context.Context, d *Delivery, reason batch.Reason, _ string) error {
+func (f *worldFeed) Reject(_ context.Context, d *streams.Delivery, reason schemas.Reason, _ string) error {
 	return f.w.around("reject", func() error {
 		f.w.rejected[d.Sequence] = reason
 		f.ack(d.Sequence)
+		return nil
+	})
+}
+
+func (f *worldFeed) RejectCarried(_ context.Context, sequence uint64, _ *schemas.Trajectory, reason schemas.Reason, _ string) error {
+	return f.w.around("reject", func() error {
+		f.w.rejected[sequence] = reason
+		f.ack(sequence)
 		return nil
 	})
 }
@@ -350,7 +359,7 @@ func (w *world) rollOut() bool {
 	_, _ = noise.Write([]byte(t.ID))
 	n := noise.Sum64() % 32
 	if w.noise && n == 0 {
-		w.send(batch.Delivery{Closed: &schemas.GroupClosed{Run: w.run, Group: t.Group, Cancelled: []int{t.Sample}}})
+		w.send(schemas.Delivery{Closed: &schemas.GroupClosed{Run: w.run, Group: t.Group, Cancelled: []int{t.Sample}}})
 		return true
 	}
 	version := max(0, w.latest-int64(t.Seed%uint64(w.lag+1)))
@@ -358,11 +367,11 @@ func (w *world) rollOut() bool {
 	if w.noise {
 		switch n {
 		case 1:
-			defer w.send(batch.Delivery{Trajectory: tr})
+			defer w.send(schemas.Delivery{Trajectory: tr})
 		case 2:
 			foreign := *tr
 			foreign.Run = "another"
-			w.send(batch.Delivery{Trajectory: &foreign})
+			w.send(schemas.Delivery{Trajectory: &foreign})
 		case 3:
 			tr.Segments[0].Tokens[2] = int32(w.vocab)
 		case 4:
@@ -371,14 +380,14 @@ func (w *world) rollOut() bool {
 			stranger.Group = batch.GroupID(stranger.Cursor, 0)
 			stranger.ID = batch.TicketID(stranger.Cursor, 0, stranger.Sample)
 			stranger.Attempt = 0
-			w.send(batch.Delivery{Trajectory: &stranger})
+			w.send(schemas.Delivery{Trajectory: &stranger})
 		}
 	}
-	w.send(batch.Delivery{Trajectory: tr})
+	w.send(schemas.Delivery{Trajectory: tr})
 	return true
 }
 
-func (w *world) send(d batch.Delivery) {
+func (w *world) send(d schemas.Delivery) {
 	d.Sequence = uint64(len(w.messages) + 1)
 	if w.change != nil && d.Trajectory != nil {
 		w.change(d.Sequence, d.Trajectory)

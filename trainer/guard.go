@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/weir-rl/weir/streams"
 )
 
 // guard ends the trainer's context when another trainer takes the run, so that one that waits learns of it too. That
@@ -22,7 +24,7 @@ func watch(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *sl
 		defer close(g.ended)
 		keepOn(ctx, func() error {
 			err := s.Watch(ctx)
-			if errors.Is(err, ErrFenced) {
+			if errors.Is(err, streams.ErrFenced) {
 				fence(err)
 				return nil
 			}
@@ -42,7 +44,7 @@ func (g *guard) stop() {
 
 // fenced is err, or that another trainer has taken the run where that is why ctx ended.
 func fenced(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrFenced) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, streams.ErrFenced) {
 		return cause
 	}
 	return err

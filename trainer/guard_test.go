@@ -68,7 +68,7 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 			held, err := run.Counts(t.Context())
 			require.NoError(t, err)
 			close(resumed)
-			require.ErrorIs(t, <-ended, ErrFenced)
+			require.ErrorIs(t, <-ended, streams.ErrFenced)
 
 			after, err := checkpoint.Steps(cfg.Checkpoint.Dir)
 			require.NoError(t, err)

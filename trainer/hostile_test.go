@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/loss"
 )
@@ -47,7 +47,7 @@ func TestOneWellFormedTrajectoryDoesNotStopTheTrainer(t *testing.T) {
 			refused := 0
 			for _, r := range audit(t, cfg, w) {
 				for _, x := range r.Rejected {
-					if x.Reason == batch.ReasonPoisoned || x.Reason == batch.ReasonForeign {
+					if x.Reason == schemas.ReasonPoisoned || x.Reason == schemas.ReasonForeign {
 						require.Contains(t, []uint64{1, 6, 20}, x.Sequence)
 						refused++
 					}
@@ -128,7 +128,7 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 					for _, r := range audit(t, cfg, w) {
 						used = append(used, ids(r))
 						for _, x := range r.Rejected {
-							if x.Reason == batch.ReasonPoisoned {
+							if x.Reason == schemas.ReasonPoisoned {
 								poisoned = append(poisoned, fmt.Sprint(x.ID, " at ", x.Sequence))
 							}
 						}
@@ -172,7 +172,7 @@ func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *tes
 	require.NoError(t, broken(false))
 	for _, r := range audit(t, cfg, w) {
 		for _, x := range r.Rejected {
-			require.NotEqual(t, batch.ReasonPoisoned, x.Reason, "once the machine is mended, nothing is held against what came")
+			require.NotEqual(t, schemas.ReasonPoisoned, x.Reason, "once the machine is mended, nothing is held against what came")
 		}
 	}
 }
@@ -183,13 +183,13 @@ type forgetful struct {
 	feeds int
 }
 
-func (f *forgetful) Feed(ctx context.Context, from *Position, maxPending int) (Feed, error) {
+func (f *forgetful) Feed(ctx context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error) {
 	if f.feeds++; f.feeds == 2 {
 		f.mu.Lock()
 		f.created, f.messages, f.purged, f.tickets, f.issued = f.created.Add(time.Hour), nil, 0, nil, map[string]int{}
 		f.mu.Unlock()
 	}
-	return f.world.Feed(ctx, from, maxPending)
+	return f.world.Feed(ctx, from, known, maxPending)
 }
 
 // What spoiled a step is known by its sequence: in a stream that was made anew while the step was begun anew, that sequence is
@@ -209,7 +209,7 @@ func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
 	require.Greater(t, w.feeds, 2)
 	for _, r := range audit(t, cfg, w.world) {
 		for _, x := range r.Rejected {
-			require.NotEqual(t, batch.ReasonPoisoned, x.Reason, "%s at %d was honest", x.ID, x.Sequence)
+			require.NotEqual(t, schemas.ReasonPoisoned, x.Reason, "%s at %d was honest", x.ID, x.Sequence)
 		}
 	}
 }

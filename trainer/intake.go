@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -25,14 +27,14 @@ type intake struct {
 	quiet     quiet
 	drought   drought
 	// refusals counts by reason what was not trained on, until TakeRefusals.
-	refusals map[string]int64
+	refusals map[schemas.Reason]int64
 	// losses counts how often the stream had lost messages, purged is the sequence up to which it was purged.
 	losses int64
 	purged uint64
 }
 
 func newIntake(cfg Config, deps Deps, store *checkpoint.Store, saveAnew func(context.Context) error) *intake {
-	return &intake{cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), refusals: map[string]int64{}}
+	return &intake{cfg: cfg, deps: deps, store: store, saveAnew: saveAnew, account: newAccount(), refusals: map[schemas.Reason]int64{}}
 }
 
 // Next reads the feed until the assembler has a batch. The deliveries decide, one by one and in order, so that reading the
@@ -52,7 +54,7 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 		}
 		d, err := i.feed.Next(wait)
 		switch {
-		case errors.Is(err, ErrIdle) && wait.Err() == nil:
+		case errors.Is(err, streams.ErrIdle) && wait.Err() == nil:
 			err = i.idle(ctx)
 		case err != nil:
 			return nil, fmt.Errorf("next delivery: %w", err)
@@ -66,7 +68,7 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 }
 
 // take takes one delivery.
-func (i *intake) take(ctx context.Context, d *Delivery) error {
+func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
 	i.deps.Metrics.delivered()
 	i.quiet.end(i.deps.Now())
 	i.account.deliver(d)
@@ -132,20 +134,19 @@ func (i *intake) apply(ctx context.Context, e batch.Effects) error {
 func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 	var acks []uint64
 	for _, v := range verdicts {
-		d, inFlight := i.account.end(v)
+		m, known := i.account.end(v)
 		if v.State == batch.Rejected {
-			i.refusals[string(v.Reason)]++
+			i.refusals[v.Reason]++
 		}
-		if v.Reason == batch.ReasonZeroVariance && d != nil {
-			i.drought.note(d.Trajectory)
+		if v.Reason == schemas.ReasonZeroVariance && known {
+			i.drought.note(m.Trajectory)
 		}
 		switch {
-		case d != nil && v.State == batch.Rejected && v.Reason.Refusal():
-			i.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
-			if err := i.feed.Reject(ctx, d, v.Reason, v.Detail); err != nil {
+		case known && v.State == batch.Rejected && v.Reason.Refusal():
+			if err := i.reject(ctx, m, v); err != nil {
 				return fmt.Errorf("reject %s: %w", v.ID, err)
 			}
-		case !inFlight: // acked when the checkpoint took it up
+		case m.inFlight == nil: // acked when the checkpoint took it up
 		case v.State == batch.Trained:
 			i.account.settle(v.Sequence)
 		default:
@@ -159,6 +160,15 @@ func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 		return fmt.Errorf("ack what was not trained on: %w", err)
 	}
 	return nil
+}
+
+// reject files a message with the rejected ones.
+func (i *intake) reject(ctx context.Context, m message, v batch.Verdict) error {
+	i.deps.Log.Debug("trajectory refused", "trajectory", v.ID, "reason", v.Reason, "detail", v.Detail)
+	if m.inFlight == nil {
+		return i.feed.RejectCarried(ctx, m.Sequence, m.Trajectory, v.Reason, v.Detail)
+	}
+	return i.feed.Reject(ctx, m.inFlight, v.Reason, v.Detail)
 }
 
 // Commit ends the batch in hand, which has been trained on, and goes on to the version that came of it: groups in hand may
@@ -192,18 +202,18 @@ func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, befo
 }
 
 // TakeRefusals counts by reason what was not trained on since it was asked last, with what the feed itself refused.
-func (i *intake) TakeRefusals() map[string]int64 {
+func (i *intake) TakeRefusals() map[schemas.Reason]int64 {
 	taken := i.refusals
-	i.refusals = map[string]int64{}
+	i.refusals = map[schemas.Reason]int64{}
 	for reason, n := range i.feed.Refused() {
-		taken[string(reason)] += int64(n)
+		taken[reason] += int64(n)
 	}
 	return taken
 }
 
 // Forget drops what is counted of one step.
 func (i *intake) Forget() {
-	i.refusals, i.drought.step = map[string]int64{}, dropped{}
+	i.refusals, i.drought.step = map[schemas.Reason]int64{}, dropped{}
 }
 
 // queue is what waits: groups issued and not ready, groups ready, and messages of groups yet to be issued.
@@ -216,9 +226,8 @@ func (i *intake) Counts() queue {
 }
 
 // Close closes the feed.
-func (i *intake) Close() error {
-	if i.feed == nil {
-		return nil
+func (i *intake) Close() {
+	if i.feed != nil {
+		i.feed.Close()
 	}
-	return i.feed.Close()
 }

@@ -192,7 +192,7 @@ func TestANewBrokerWithoutTheOldStreamIsGoneOnWith(t *testing.T) {
 		}
 		for _, d := range r.Dropped {
 			issued = append(issued, d.Group)
-			if d.Reason == ReasonLost {
+			if d.Reason == schemas.ReasonLost {
 				require.True(t, d.Reissue)
 				lost = append(lost, d.Group)
 			}

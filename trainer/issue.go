@@ -10,16 +10,6 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// The reasons for which the trainer itself ends a group.
-const (
-	// ReasonGivenUp ends a prompt that was issued max_attempts times and never came to a usable group.
-	ReasonGivenUp batch.Reason = "given_up"
-	// ReasonLost ends a group whose trajectories went with a stream that was made anew, or never came.
-	ReasonLost = batch.ReasonLost
-	// ReasonUnknownTask ends a group that a checkpoint left open and whose task the run no longer has.
-	ReasonUnknownTask batch.Reason = "unknown_task"
-)
-
 // issuer decides what is issued: admission, the order of prompts, the open groups. It does no I/O: the
 // tickets that it plans wait in pending until the intake sends them.
 type issuer struct {
@@ -177,7 +167,7 @@ func (i *issuer) apply(e batch.Effects) {
 		switch {
 		case !d.Reissue:
 		case i.cfg.MaxAttempts > 0 && d.Group.Attempt+1 >= i.cfg.MaxAttempts:
-			drop.Reason, drop.Reissue = ReasonGivenUp, false
+			drop.Reason, drop.Reissue = schemas.ReasonGivenUp, false
 			i.assembler.Forget(d.Group.Cursor)
 		default:
 			i.again = append(i.again, checkpoint.Again{Cursor: d.Group.Cursor, Attempt: d.Group.Attempt})
@@ -185,7 +175,7 @@ func (i *issuer) apply(e batch.Effects) {
 		i.dropped = append(i.dropped, drop)
 	}
 	for _, id := range e.Lost {
-		i.rejected = append(i.rejected, checkpoint.RecordRejection{ID: id, Reason: ReasonLost})
+		i.rejected = append(i.rejected, checkpoint.RecordRejection{ID: id, Reason: schemas.ReasonLost})
 	}
 	for _, v := range e.Verdicts {
 		if v.State == batch.Rejected {

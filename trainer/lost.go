@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // quietReport is after how long without a delivery the log says so; then again each time that it has doubled.
@@ -52,7 +54,7 @@ func (i *intake) giveUp(ctx context.Context) error {
 	}
 	i.quiet.end(i.deps.Now())
 	e := i.assembler.GiveUp()
-	i.refusals[string(ReasonLost)] += int64(len(e.Lost))
+	i.refusals[schemas.ReasonLost] += int64(len(e.Lost))
 	i.deps.Log.Warn("samples are lost and given up; look at the rejected messages (weir inspect rejected) for producers of another "+
 		"version, and at who else has a producer's key", "why", why, "step", i.assembler.Version()+1, "samples", len(e.Lost), "first", e.Lost[0],
 		"groups_dropped", len(e.Drops))
@@ -74,16 +76,16 @@ func (i *intake) hopeless(ctx context.Context, awaited int) (why string, err err
 	if tickets == 0 {
 		return "no ticket is outstanding and no trajectory on its way", nil
 	}
-	waiting, err := i.deps.Stream.WaitingTickets(ctx)
+	counts, err := i.deps.Stream.TicketCounts(ctx)
 	if err != nil {
 		return "", fmt.Errorf("count the tickets: %w", err)
 	}
 	lasted := i.deps.Now().Sub(i.quiet.since)
 	if i.quiet.due(lasted) {
 		i.deps.Log.Warn("nothing comes from producers", "for", lasted.Round(time.Second), "step", i.assembler.Version()+1, "samples_awaited", awaited,
-			"tickets_waiting", waiting, "tickets_leased", tickets-waiting)
+			"tickets_waiting", counts.Waiting, "tickets_leased", tickets-counts.Waiting)
 	}
-	if limit := i.issuer.timeout(); waiting > 0 || limit == 0 || lasted < limit {
+	if limit := i.issuer.timeout(); counts.Waiting > 0 || limit == 0 || lasted < limit {
 		return "", nil
 	}
 	return "nothing came for trainer.group_timeout, and each ticket is leased", nil

@@ -29,7 +29,7 @@ func lost(records []checkpoint.Record) []string {
 	var ids []string
 	for _, r := range records {
 		for _, x := range r.Rejected {
-			if x.Reason == batch.ReasonLost {
+			if x.Reason == schemas.ReasonLost {
 				ids = append(ids, x.ID)
 			}
 		}
@@ -189,14 +189,14 @@ func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
 			incomplete := 0
 			for _, r := range records {
 				for _, d := range r.Dropped {
-					if d.Reason == batch.ReasonIncomplete {
+					if d.Reason == schemas.ReasonIncomplete {
 						incomplete++
 					}
 				}
 			}
 			for rejected, err := range run.Rejected(t.Context()) {
 				require.NoError(t, err)
-				require.Equal(t, streams.ReasonVersion, rejected.Reason)
+				require.Equal(t, schemas.ReasonVersion, rejected.Reason)
 				require.True(t, strings.HasSuffix(rejected.Subject, ".newer"))
 			}
 			if name == "a thief" {
@@ -265,4 +265,33 @@ func TestLeasesThatNothingComesOfHaveATimeLimit(t *testing.T) {
 		require.Contains(t, said, "nothing comes from producers", name)
 		require.Less(t, strings.Count(said, "nothing comes from producers"), 8, name)
 	}
+}
+
+// A trainer that starts while each ticket is leased waits trainer.group_timeout for the first trajectory too.
+func TestATrainerThatStartsGivesLeasesTheirTime(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	cfg.Limits.Timeout, cfg.GroupTimeout = time.Minute, time.Hour
+	w := newWorld(vocab)
+	w.idle, w.hoard = true, func(*schemas.Ticket) bool { return true }
+	now, idles := time.Unix(0, 0), 100
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.crash = func(at string) error {
+		if at == "before next" {
+			if idles--; idles == 0 {
+				cancel()
+			}
+			now = now.Add(time.Second)
+		}
+		return nil
+	}
+	var said bytes.Buffer
+	err := Run(ctx, cfg, Deps{
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
+		Log: slog.New(slog.NewTextHandler(&said, nil)),
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, said.String(), "samples are lost and given up")
+	require.Contains(t, said.String(), "nothing comes from producers")
 }

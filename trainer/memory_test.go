@@ -71,7 +71,7 @@ func BenchmarkSaveAndPublish(b *testing.B) {
 			bytes += 4 * len(t.Data)
 		}
 		c := &checkpoint.Checkpoint{Config: model, Weights: w, Optimizer: o}
-		c.State.Step, c.Record.Step, c.State.Run = step, step, stream.Run()
+		c.State.Step, c.Record.Step, c.State.Run = step, step, stream.Name()
 		require.NoError(b, store.Save(c))
 		v := Version{Version: step, Weights: c.Weights, At: time.Unix(step, 0)}
 		require.NoError(b, publisher.Publish(b.Context(), v))

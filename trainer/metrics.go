@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Metrics are the trainer's collectors. Their names begin with weir_trainer_.
@@ -68,8 +70,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			"admission/depth":         gauge("depth_versions", "Pipeline depth in force."),
 		},
 	}
-	for _, reason := range reasons() {
-		m.rejected.WithLabelValues(reason)
+	for _, reason := range schemas.Reasons() {
+		m.rejected.WithLabelValues(string(reason))
 	}
 	for _, phase := range []string{"wait", "old_policy", "update", "save", "publish"} {
 		m.phases.WithLabelValues(phase)
@@ -95,7 +97,7 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 		m.skipped.Add(float64(s.learnt.Skipped))
 	}
 	for reason, n := range s.refusals {
-		m.rejected.WithLabelValues(reason).Add(float64(n))
+		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
 	}
 	m.staleness.Observe(v["staleness/mean"])
 	for phase, d := range s.phases() {

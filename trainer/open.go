@@ -2,10 +2,11 @@ package trainer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -50,8 +51,9 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoi
 func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, pending int) (lost []checkpoint.RecordDrop, err error) {
 	s := &c.State
 	i.losses = s.Losses
-	i.feed, err = i.deps.Stream.Feed(ctx, position(s), pending)
-	if !errors.Is(err, ErrRecreated) {
+	from, last := position(s)
+	i.feed, err = i.deps.Stream.Feed(ctx, from, last, pending)
+	if !streams.IsLost(err) {
 		if err != nil {
 			return nil, fmt.Errorf("open the trajectory feed: %w", err)
 		}
@@ -67,7 +69,7 @@ func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *
 	if err := i.deps.Stream.Take(ctx, nil); err != nil {
 		return nil, err
 	}
-	if i.feed, err = i.deps.Stream.Feed(ctx, nil, pending); err != nil {
+	if i.feed, err = i.deps.Stream.Feed(ctx, nil, streams.Mark{}, pending); err != nil {
 		return nil, fmt.Errorf("open the trajectory feed: %w", err)
 	}
 	if identity := i.feed.Identity(); identity.Stream == s.Stream && identity.Created.Equal(s.Created) {
@@ -81,7 +83,7 @@ func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop) {
 	s := &c.State
 	s.Ledger, c.Pending = batch.Ledger{}, nil
 	for _, g := range s.Issue.Open {
-		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonLost, Reissue: true})
+		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonLost, Reissue: true})
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 	}
 	s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
@@ -97,7 +99,7 @@ func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.Rec
 			return false
 		}
 		i.deps.Log.Warn("an open group's task is not among the run's: the group is dropped", "group", g.Group().ID(), "task", g.Ticket.Task, "tasks", tasks)
-		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: ReasonUnknownTask, Reissue: true})
+		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonUnknownTask, Reissue: true})
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 		s.Admission.Running--
 		return true
@@ -105,18 +107,19 @@ func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.Rec
 	return dropped
 }
 
-// position is where a checkpoint stands in the stream, nil where it never read one.
-func position(s *checkpoint.State) *Position {
+// position is where a checkpoint stands in the stream, nil where it never read one, and the last message that the stream is
+// known to have held.
+func position(s *checkpoint.State) (*streams.Position, streams.Mark) {
 	if s.Stream == "" {
-		return nil
+		return nil, streams.Mark{}
 	}
-	p := &Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low, Known: s.Known, Stored: s.Stored}
-	if p.Known == 0 {
+	known := streams.Mark{Sequence: s.Known, Stored: s.Stored}
+	if known.Sequence == 0 {
 		for _, sequences := range [][]uint64{s.Ledger.Above, s.Ledger.Carried, {s.Ledger.Low}} {
-			p.Known = max(p.Known, slices.Max(append(sequences, 0)))
+			known.Sequence = max(known.Sequence, slices.Max(append(sequences, 0)))
 		}
 	}
-	return p
+	return &streams.Position{Stream: s.Stream, Created: s.Created, Sequence: s.Ledger.Low}, known
 }
 
 // save puts the intake's part into a checkpoint.
@@ -124,7 +127,8 @@ func (i *intake) save(c *checkpoint.Checkpoint) {
 	identity := i.feed.Identity()
 	s := &c.State
 	s.Stream, s.Created = identity.Stream, identity.Created
-	s.Known, s.Stored = identity.Known, identity.Stored
+	known := i.feed.Known()
+	s.Known, s.Stored = known.Sequence, known.Stored
 	s.Losses, s.Ledger, s.FlatGroups = i.losses, i.assembler.Ledger(), i.assembler.Flat()
 	s.Issue, s.Admission = i.issuer.state(s.Step)
 	c.Pending = i.assembler.Carried()

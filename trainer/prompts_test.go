@@ -116,7 +116,7 @@ func TestATaskThatIsTakenOutOfARun(t *testing.T) {
 	dropped := 0
 	for _, r := range audit(t, cfg, w) {
 		for _, d := range r.Dropped {
-			if d.Reason == ReasonUnknownTask {
+			if d.Reason == schemas.ReasonUnknownTask {
 				require.True(t, d.Reissue)
 				dropped++
 			}

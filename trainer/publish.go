@@ -33,7 +33,7 @@ func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 		return fmt.Errorf("encode model configuration: %w", err)
 	}
 	m := &schemas.Manifest{
-		Run: p.stream.Run(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
+		Run: p.stream.Name(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
 		Config: config, ConfigHash: hash(config), TokenizerHash: hash(p.tokenizer),
 	}
 	dtype := safetensors.F32
@@ -63,7 +63,7 @@ func (p *wholePublisher) fits(w *gpu.Weights) error {
 		return fmt.Errorf("encode model configuration: %w", err)
 	}
 	m := &schemas.Manifest{
-		Run: p.stream.Run(), Version: math.MaxInt64, Base: math.MaxInt64, DType: p.cfg.DType, PublishedAt: time.Now(),
+		Run: p.stream.Name(), Version: math.MaxInt64, Base: math.MaxInt64, DType: p.cfg.DType, PublishedAt: time.Now(),
 		Config: config, ConfigHash: hash(nil), TokenizerHash: hash(nil),
 	}
 	for range split(w.Tensors, p.cfg.ShardBytes, p.cfg.DType) {

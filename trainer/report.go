@@ -31,7 +31,7 @@ type stats struct {
 	// wait is the time spent waiting for the batch, save that of the checkpoint, publish that of version and control.
 	wait, save, publish time.Duration
 	// refusals counts by reason what was not trained on since the last step.
-	refusals map[string]int64
+	refusals map[schemas.Reason]int64
 	// learnt is the learner's part; nil until a batch was trained on.
 	learnt *learner.Stats
 	// values are the batch's, by metric key; nil until a batch was trained on.
@@ -168,7 +168,7 @@ func (r *report) step(step int64, q queue, b bounds) {
 
 func (r *report) tell(step int64, metrics map[string]float64, at time.Time) {
 	r.deps.Observer(schemas.Event{
-		Run: r.deps.Stream.Run(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
+		Run: r.deps.Stream.Name(), Type: schemas.EventStepDone, At: at.UTC(), Role: "trainer",
 		Step: step, PolicyVersion: step, Metrics: metrics,
 	})
 }
@@ -179,7 +179,7 @@ func (r *report) values(now time.Time, q queue, b bounds) map[string]float64 {
 	v := maps.Clone(s.values)
 	maps.Copy(v, s.learnt.Metrics())
 	for reason, n := range s.refusals {
-		v["rejected/"+reason] = float64(n)
+		v["rejected/"+string(reason)] = float64(n)
 	}
 	v["time/wait"] = s.wait.Seconds()
 	v["time/old_policy"] = s.learnt.Before.Seconds()

@@ -22,7 +22,6 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
-	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -211,12 +210,12 @@ func TestControlIsFollowedAgainAfterAnError(t *testing.T) {
 func TestTheSeatIsWatchedAgainAfterAnError(t *testing.T) {
 	t.Parallel()
 	d := &deaf{world: newWorld(vocab), taken: make(chan error, 1)}
-	d.taken <- ErrFenced
+	d.taken <- streams.ErrFenced
 	ctx, fence := context.WithCancelCause(t.Context())
 	g := watch(ctx, d, fence, slog.New(slog.DiscardHandler))
 	defer g.stop()
 	<-ctx.Done()
-	require.ErrorIs(t, context.Cause(ctx), ErrFenced)
+	require.ErrorIs(t, context.Cause(ctx), streams.ErrFenced)
 }
 
 // Defect F9: a stranger's bytes in the control key ended the trainer.
@@ -279,7 +278,7 @@ func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
 		require.NoError(t, err)
 		err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
 		require.ErrorIs(t, err, ErrAbandoned)
-		require.NotErrorIs(t, err, ErrFenced)
+		require.NotErrorIs(t, err, streams.ErrFenced)
 		require.ErrorContains(t, err, "--model.folder "+checkpoint.StepDir(cfg.Checkpoint.Dir, 4)+" --trainer.cold_start.steps 0")
 	}
 	now, err := run.LatestManifest(t.Context())
@@ -332,7 +331,7 @@ func TestWhatWasRefusedBeforeACrashIsNotTrainedOnUnderAHigherEta(t *testing.T) {
 				}
 				require.Positive(t, trained)
 				if point == "after reject" {
-					require.Contains(t, slices.Collect(maps.Values(w.rejected)), batch.ReasonStale)
+					require.Contains(t, slices.Collect(maps.Values(w.rejected)), schemas.ReasonStale)
 				}
 			})
 		}

@@ -4,21 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/weir-rl/weir/streams"
 )
 
 // Run trains until the configured number of steps is done, the run is drained, or ctx ends. It goes on from the
 // newest checkpoint if there is one; otherwise it makes version 0, by the cold start if one is configured.
 // A drained or finished run returns nil. When ctx ends, the step in progress is lost, and nothing else. A run has one
-// trainer: when another takes it over, this one ends with [ErrFenced], and has done nothing to the run since.
+// trainer: when another takes it over, this one ends with [streams.ErrFenced], and has done nothing to the run since.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	known := &spoilt{reasons: map[uint64]string{}}
 	for {
-		err := recreated(runOnce(ctx, cfg, deps, known))
+		err := runOnce(ctx, cfg, deps, known)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
-		case errors.Is(err, ErrRecreated):
-			// What was in the old stream is lost: go back to the checkpoint and have it rolled out again.
+		case streams.IsLost(err):
+			// The stream was made anew, or has lost messages: go back to the checkpoint and have what was in the old stream rolled
+			// out again.
 			clear(known.reasons)
 			known.anew = false
 		default:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/weir-rl/weir/streams"
 )
 
 // How tickets are sent.
@@ -41,7 +43,7 @@ func (i *intake) Issue(ctx context.Context) error {
 		switch {
 		case err == nil:
 			i.issuer.pending = i.issuer.pending[len(some):]
-		case late && ctx.Err() == nil && !errors.Is(err, ErrFenced):
+		case late && ctx.Err() == nil && !errors.Is(err, streams.ErrFenced):
 			i.deps.Log.Debug("tickets wait for room", "tickets", len(i.issuer.pending), "err", err)
 			i.issuer.postponed = issueAfter
 			return nil

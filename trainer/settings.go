@@ -61,6 +61,6 @@ func (s *settings) compare(c *checkpoint.State, deps Deps) {
 	message := strings.Join(text, "; ")
 	deps.Log.Info("the run goes on with other settings", "after_step", c.Step, "changed", message)
 	deps.Observer(schemas.Event{
-		Run: deps.Stream.Run(), Type: EventSettings, At: deps.Now().UTC(), Role: "trainer", Step: c.Step, PolicyVersion: c.Step, Message: message,
+		Run: deps.Stream.Name(), Type: EventSettings, At: deps.Now().UTC(), Role: "trainer", Step: c.Step, PolicyVersion: c.Step, Message: message,
 	})
 }

@@ -126,7 +126,7 @@ func (t *trainer) refuseOrphan(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("run %s has published version %d, but %s holds no checkpoint: name the run's own checkpoint folder, or a new run",
-		t.deps.Stream.Run(), published, t.store.Dir())
+		t.deps.Stream.Name(), published, t.store.Dir())
 }
 
 // versionZero is the starting weights: the engine's, after the cold start if there is one.
@@ -145,7 +145,7 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	}
 	return &checkpoint.Checkpoint{
 		State: checkpoint.State{
-			Run: t.deps.Stream.Run(), Random: s.Random, SavedAt: t.deps.Now().UTC(),
+			Run: t.deps.Stream.Name(), Random: s.Random, SavedAt: t.deps.Now().UTC(),
 			Eta: t.cfg.Eta, Depth: t.cfg.Depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth, Settings: t.deps.Settings,
 		},
 		Weights: s.Policy.Weights, Optimizer: s.Policy.Optimizer,
@@ -164,7 +164,7 @@ func (t *trainer) coldStart(ctx context.Context) error {
 	began := t.deps.Now()
 	report := func(step, steps int64, loss float64) {
 		t.deps.Observer(schemas.Event{
-			Run: t.deps.Stream.Run(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
+			Run: t.deps.Stream.Name(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
 			Metrics: map[string]float64{
 				"cold_start/loss": loss, "cold_start/step": float64(step), "cold_start/steps": float64(steps),
 				"time/cold_start": t.deps.Now().Sub(began).Seconds(),
@@ -191,8 +191,8 @@ func (t *trainer) coldStart(ctx context.Context) error {
 // resume takes up a checkpoint's state, and with it the run.
 func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *checkpoint.Checkpoint) error {
 	s := &c.State
-	if s.Run != t.deps.Stream.Run() {
-		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Run())
+	if s.Run != t.deps.Stream.Name() {
+		return fmt.Errorf("checkpoint %s is of run %q, this is run %q: name another checkpoint folder or the same run", t.store.Path(s.Step), s.Run, t.deps.Stream.Name())
 	}
 	if t.spoilt.anew {
 		// The engine may have gathered a part of a gradient. All else that this changes is loaded now.
@@ -226,7 +226,8 @@ func (t *trainer) takeRun(ctx context.Context, s *checkpoint.State) error {
 	if t.spoilt.anew {
 		return t.deps.Stream.Check(ctx)
 	}
-	return t.deps.Stream.Take(ctx, position(s))
+	from, _ := position(s)
+	return t.deps.Stream.Take(ctx, from)
 }
 
 // learnt is the learner's part of a checkpoint.
@@ -257,7 +258,7 @@ func (t *trainer) close() error {
 		errs = append(errs, t.learner.Close())
 	}
 	if t.intake != nil {
-		errs = append(errs, t.intake.Close())
+		t.intake.Close()
 	}
 	if t.store != nil {
 		errs = append(errs, t.store.Close())

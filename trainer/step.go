@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -107,7 +108,7 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 	}
 	c := &checkpoint.Checkpoint{
 		State: checkpoint.State{
-			Run: t.deps.Stream.Run(), Step: t.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
+			Run: t.deps.Stream.Name(), Step: t.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
 			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 			Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
 		},
@@ -166,7 +167,7 @@ func recordMember(m batch.Member) checkpoint.RecordMember {
 func (t *trainer) publish(ctx context.Context) error {
 	began := t.deps.Now()
 	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
-		if errors.Is(err, ErrFenced) && t.deps.Stream.Check(ctx) == nil {
+		if errors.Is(err, streams.ErrFenced) && t.deps.Stream.Check(ctx) == nil {
 			// Nobody else has the run: the published version is of a step that this run did before it went back.
 			err = t.abandoned()
 		}
@@ -188,7 +189,7 @@ func (t *trainer) putControl(ctx context.Context) error {
 	}
 	t.report.stats.publish += t.deps.Now().Sub(began)
 	t.deps.Observer(schemas.Event{
-		Run: t.deps.Stream.Run(), Type: schemas.EventVersionPublished, At: t.deps.Now().UTC(), Role: "trainer",
+		Run: t.deps.Stream.Name(), Type: schemas.EventVersionPublished, At: t.deps.Now().UTC(), Role: "trainer",
 		Step: t.step, PolicyVersion: t.step,
 	})
 	return nil
@@ -210,7 +211,7 @@ func (t *trainer) abandoned() error {
 func (t *trainer) done() {
 	t.deps.Log.Info("training ended", "step", t.step, "checkpoint", t.store.Path(t.step))
 	t.deps.Observer(schemas.Event{
-		Run: t.deps.Stream.Run(), Type: schemas.EventRunDone, At: t.deps.Now().UTC(), Role: "trainer",
+		Run: t.deps.Stream.Name(), Type: schemas.EventRunDone, At: t.deps.Now().UTC(), Role: "trainer",
 		Step: t.step, PolicyVersion: t.step, Message: t.store.Path(t.step),
 	})
 }

@@ -90,7 +90,7 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 			reissued := 0
 			for _, r := range records {
 				for _, d := range r.Dropped {
-					if d.Reason == ReasonLost && d.Reissue {
+					if d.Reason == schemas.ReasonLost && d.Reissue {
 						reissued++
 					}
 				}
@@ -103,11 +103,20 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 // Defect P2: a message settled above the ledger's mark, or carried, must be in the stream too, and not the mark alone.
 func TestThePositionKnowsWhatWasSettledAboveIt(t *testing.T) {
 	ledger := batch.Ledger{Low: 5, Above: []uint64{8, 11}, Carried: []uint64{2, 9}}
-	p := position(&checkpoint.State{Stream: "S", Ledger: ledger})
-	require.Equal(t, &Position{Stream: "S", Sequence: 5, Known: 11}, p)
-	ledger.Carried = []uint64{2, 14}
-	require.Equal(t, uint64(14), position(&checkpoint.State{Stream: "S", Ledger: ledger}).Known)
-	require.Equal(t, uint64(5), position(&checkpoint.State{Stream: "S", Ledger: batch.Ledger{Low: 5}}).Known)
-	require.Equal(t, uint64(20), position(&checkpoint.State{Stream: "S", Ledger: ledger, Known: 20}).Known)
-	require.Nil(t, position(&checkpoint.State{}))
+	p, known := position(&checkpoint.State{Stream: "S", Ledger: ledger})
+	require.Equal(t, &streams.Position{Stream: "S", Sequence: 5}, p)
+	require.Equal(t, streams.Mark{Sequence: 11}, known)
+	for _, c := range []struct {
+		state checkpoint.State
+		want  uint64
+	}{
+		{checkpoint.State{Stream: "S", Ledger: batch.Ledger{Low: 5, Above: ledger.Above, Carried: []uint64{2, 14}}}, 14},
+		{checkpoint.State{Stream: "S", Ledger: batch.Ledger{Low: 5}}, 5},
+		{checkpoint.State{Stream: "S", Ledger: ledger, Known: 20}, 20},
+	} {
+		_, known := position(&c.state)
+		require.Equal(t, c.want, known.Sequence)
+	}
+	p, _ = position(&checkpoint.State{})
+	require.Nil(t, p)
 }

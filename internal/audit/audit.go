@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -20,11 +21,11 @@ type Report struct {
 	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
 	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected those
 	// refused or dropped.
-	Steps      int64                `json:"steps"`
-	Trained    int                  `json:"trained"`
-	Baselines  int                  `json:"baselines"`
-	PassedOver int                  `json:"passed_over"`
-	Rejected   map[batch.Reason]int `json:"not_trained_on"`
+	Steps      int64                  `json:"steps"`
+	Trained    int                    `json:"trained"`
+	Baselines  int                    `json:"baselines"`
+	PassedOver int                    `json:"passed_over"`
+	Rejected   map[schemas.Reason]int `json:"not_trained_on"`
 	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
 	// Unwitnessed the trajectories used that it did not see: they were purged before it came to them.
 	Witnessed   int `json:"witnessed"`
@@ -167,7 +168,7 @@ type life struct {
 }
 
 func newAuditor(eta int, witnessed bool) *auditor {
-	a := &auditor{r: &Report{Rejected: map[batch.Reason]int{}}, eta: int64(eta), samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{}}
+	a := &auditor{r: &Report{Rejected: map[schemas.Reason]int{}}, eta: int64(eta), samples: map[[2]int]*table{}, others: map[string]int64{}, places: map[life]*table{}}
 	for _, l := range []*List{&a.r.Settings, &a.r.Twice, &a.r.Lost, &a.r.Contradicted, &a.r.Stale, &a.r.Skipped, &a.r.Gaps, &a.r.Lines} {
 		l.First = []string{}
 	}

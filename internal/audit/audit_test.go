@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -26,15 +27,15 @@ func honest() []checkpoint.Record {
 		{
 			Step: 1, Created: born, NextCursor: 4,
 			Groups:   []checkpoint.RecordGroup{{Group: "g000000-a0", Members: []checkpoint.RecordMember{member("g000000-a0-0", 1, 0)}}},
-			Rejected: []checkpoint.RecordRejection{{ID: "g000001-a0-0", Sequence: 2, Reason: batch.ReasonZeroVariance}},
-			Dropped:  []checkpoint.RecordDrop{{Group: "g000001-a0", Cursor: 1, Reason: batch.ReasonZeroVariance}},
+			Rejected: []checkpoint.RecordRejection{{ID: "g000001-a0-0", Sequence: 2, Reason: schemas.ReasonZeroVariance}},
+			Dropped:  []checkpoint.RecordDrop{{Group: "g000001-a0", Cursor: 1, Reason: schemas.ReasonZeroVariance}},
 			Open:     []string{"g000002-a0", "g000003-a0"},
 		},
 		{
 			Step: 2, Created: born, NextCursor: 5,
 			Groups:   []checkpoint.RecordGroup{{Group: "g000003-a0", Members: []checkpoint.RecordMember{member("g000003-a0-0", 4, 0)}}},
-			Rejected: []checkpoint.RecordRejection{{ID: "g000002-a0-0", Sequence: 3, Reason: batch.ReasonStale}},
-			Dropped:  []checkpoint.RecordDrop{{Group: "g000002-a0", Cursor: 2, Reason: batch.ReasonStale, Reissue: true}},
+			Rejected: []checkpoint.RecordRejection{{ID: "g000002-a0-0", Sequence: 3, Reason: schemas.ReasonStale}},
+			Dropped:  []checkpoint.RecordDrop{{Group: "g000002-a0", Cursor: 2, Reason: schemas.ReasonStale, Reissue: true}},
 			Again:    []checkpoint.Again{{Cursor: 2, Attempt: 1}},
 			Open:     []string{"g000004-a0"},
 		},

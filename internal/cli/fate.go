@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -62,7 +62,7 @@ func fatesOf(rec *checkpoint.Record) []fate {
 }
 
 // endedAs is the state of a trajectory that was not trained on.
-func endedAs(reason batch.Reason) string {
+func endedAs(reason schemas.Reason) string {
 	if reason.Refusal() {
 		return fateRefused
 	}

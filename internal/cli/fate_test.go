@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Newcomer's friction 14: refused and dropped mean the same in the record's words as in those of a step's metrics.
 func TestRefusedAndDroppedMeanTheSameEverywhere(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []batch.Reason{
-		batch.ReasonStale, batch.ReasonDuplicate, batch.ReasonForeign, batch.ReasonPoisoned, batch.ReasonIncomplete, batch.ReasonZeroVariance,
+	for _, reason := range []schemas.Reason{
+		schemas.ReasonStale, schemas.ReasonDuplicate, schemas.ReasonForeign, schemas.ReasonPoisoned, schemas.ReasonIncomplete, schemas.ReasonZeroVariance,
 	} {
 		dropped, refused := report.Untrained(map[string]float64{"rejected/" + string(reason): 3, "reward/mean": 1})
 		require.Equal(t, endedAs(reason) == fateDropped, dropped == 3, reason)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -43,7 +44,7 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		if len(*replay) > 0 {
 			return s.replay(ctx, run, *replay, format.json())
 		}
-		return s.listRejected(ctx, run, streams.Reason(*reason), format.json())
+		return s.listRejected(ctx, run, schemas.Reason(*reason), format.json())
 	}
 	cmd.AddCommand(rejected)
 	return cmd
@@ -53,7 +54,7 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 type rejectedAnswer struct {
 	Number   uint64         `json:"number"`
 	At       time.Time      `json:"at"`
-	Reason   streams.Reason `json:"reason"`
+	Reason   schemas.Reason `json:"reason"`
 	Detail   string         `json:"detail"`
 	Subject  string         `json:"subject"`
 	Stream   string         `json:"stream"`
@@ -61,7 +62,7 @@ type rejectedAnswer struct {
 	Bytes    int            `json:"bytes"`
 }
 
-func (s *session) listRejected(ctx context.Context, run *streams.Run, reason streams.Reason, asJSON bool) error {
+func (s *session) listRejected(ctx context.Context, run *streams.Run, reason schemas.Reason, asJSON bool) error {
 	w := table.NewWriter()
 	w.SetOutputMirror(s.out)
 	w.SetStyle(table.StyleLight)

@@ -51,7 +51,7 @@ eval: {every: 0, test_questions: 1}
 		}
 		require.NoError(t, err)
 		if rejected = d.Trajectory != nil && d.Trajectory.ID == stranger.ID; rejected {
-			require.NoError(t, feed.Reject(ctx, d, streams.ReasonForeign, "of no group that was issued \u009b31m"))
+			require.NoError(t, feed.Reject(ctx, d, schemas.ReasonForeign, "of no group that was issued \u009b31m"))
 		}
 	}
 	feed.Close()

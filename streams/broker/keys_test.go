@@ -134,7 +134,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	require.NoError(t, err)
 	d, err := feed.Next(ctx)
 	require.NoError(t, err)
-	require.NoError(t, feed.Reject(ctx, d, streams.ReasonStale, "old"))
+	require.NoError(t, feed.Reject(ctx, d, schemas.ReasonStale, "old"))
 	d, err = feed.Next(ctx)
 	require.NoError(t, err)
 	require.NoError(t, feed.Ack(ctx, d.Sequence))
@@ -153,12 +153,12 @@ func TestRolesDoTheirWork(t *testing.T) {
 		require.Equal(t, "p1", e.Worker)
 		stop()
 	}))
-	reasons := make(map[streams.Reason]int)
+	reasons := make(map[schemas.Reason]int)
 	for m, err := range viewer.Rejected(ctx) {
 		require.NoError(t, err)
 		reasons[m.Reason]++
 	}
-	require.Equal(t, map[streams.Reason]int{streams.ReasonStale: 1}, reasons)
+	require.Equal(t, map[schemas.Reason]int{schemas.ReasonStale: 1}, reasons)
 	counts, err := viewer.Counts(ctx)
 	require.NoError(t, err)
 	require.Equal(t, 1, counts.Tickets)

@@ -317,10 +317,10 @@ func ticketMalformed(b *bench) {
 	b.becomes(r, 0)
 	rejected := b.rejected(r)
 	require.Len(b, rejected, 2)
-	require.Equal(b, streams.ReasonMalformed, rejected[0].Reason)
+	require.Equal(b, schemas.ReasonMalformed, rejected[0].Reason)
 	require.Equal(b, []byte("garbage"), rejected[0].Data)
 	require.Equal(b, "weir."+b.name+".tickets.echo.g4-0.2", rejected[0].Subject)
-	require.Equal(b, streams.ReasonForeign, rejected[1].Reason)
+	require.Equal(b, schemas.ReasonForeign, rejected[1].Reason)
 	f := b.feed(r, streams.FeedOptions{})
 	closed := b.next(f).Closed
 	require.Equal(b, "g4-0", closed.Group)
@@ -345,7 +345,7 @@ func ticketPoisoned(b *bench) {
 	require.Equal(b, []int{7}, closed.Cancelled)
 	rejected := b.rejected(r)
 	require.Len(b, rejected, 1)
-	require.Equal(b, streams.ReasonPoisoned, rejected[0].Reason)
+	require.Equal(b, schemas.ReasonPoisoned, rejected[0].Reason)
 }
 
 func ticketBound(b *bench) {

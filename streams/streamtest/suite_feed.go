@@ -194,7 +194,7 @@ func feedFrom(b *bench) {
 	position.Sequence = 4
 	f = b.feed(r, streams.FeedOptions{From: &position})
 	b.nothing(r, f)
-	require.Equal(b, streams.ReasonMalformed, b.rejected(r)[0].Reason)
+	require.Equal(b, schemas.ReasonMalformed, b.rejected(r)[0].Reason)
 	f.Close()
 	// And another, of one that is purged, whose parts nobody can count any more.
 	_, err = b.jetstream().PublishMsg(b.ctx, &nats.Msg{
@@ -209,7 +209,7 @@ func feedFrom(b *bench) {
 	rejected := b.rejected(r)
 	require.Len(b, rejected, 2)
 	require.Equal(b, uint64(7), rejected[1].Original)
-	require.Equal(b, streams.ReasonMalformed, rejected[1].Reason)
+	require.Equal(b, schemas.ReasonMalformed, rejected[1].Reason)
 }
 
 func feedRecreated(b *bench) {
@@ -263,22 +263,22 @@ func feedRejects(b *bench) {
 		name, subject string
 		data          []byte
 		header        nats.Header
-		reason        streams.Reason
+		reason        schemas.Reason
 	}{
-		{"garbage", "trajectories.3.p1", []byte("garbage"), nil, streams.ReasonMalformed},
-		{"empty", "trajectories.3.p1", nil, nil, streams.ReasonMalformed},
-		{"cut off", "trajectories.3.p1", encode(good)[:100], nil, streams.ReasonMalformed},
-		{"another wire version", "trajectories.3.p1", version, nil, streams.ReasonVersion},
-		{"another kind", "trajectories.3.p1", encode(b.ticket(1, 0)), nil, streams.ReasonForeign},
-		{"another run", "trajectories.3.p1", encode(foreign), nil, streams.ReasonForeign},
-		{"another producer's subject", "trajectories.3.p2", encode(good), nil, streams.ReasonForeign},
-		{"another version's subject", "trajectories.4.p1", encode(good), nil, streams.ReasonForeign},
-		{"contradicting itself", "trajectories.3.p1", encode(broken), nil, streams.ReasonMalformed},
-		{"bad part header", "trajectories.3.p1", encode(good), partHeader("x/y", 10, good.ID), streams.ReasonMalformed},
-		{"a part before the first sequence", "trajectories.3.p1", encode(good), partHeader("900/1000", 5000, good.ID), streams.ReasonMalformed},
-		{"a part whose rest never comes", "trajectories.3.p1", encode(good), partHeader("1/3", 5000, good.ID), streams.ReasonMalformed},
-		{"a part without the others", "trajectories.3.p1", encode(good), partHeader("2/2", 5000, good.ID), streams.ReasonMalformed},
-		{"more than a reader holds", "trajectories.3.p1", encode(good), partHeader("1/2", 1<<40, good.ID), streams.ReasonOversized},
+		{"garbage", "trajectories.3.p1", []byte("garbage"), nil, schemas.ReasonMalformed},
+		{"empty", "trajectories.3.p1", nil, nil, schemas.ReasonMalformed},
+		{"cut off", "trajectories.3.p1", encode(good)[:100], nil, schemas.ReasonMalformed},
+		{"another wire version", "trajectories.3.p1", version, nil, schemas.ReasonVersion},
+		{"another kind", "trajectories.3.p1", encode(b.ticket(1, 0)), nil, schemas.ReasonForeign},
+		{"another run", "trajectories.3.p1", encode(foreign), nil, schemas.ReasonForeign},
+		{"another producer's subject", "trajectories.3.p2", encode(good), nil, schemas.ReasonForeign},
+		{"another version's subject", "trajectories.4.p1", encode(good), nil, schemas.ReasonForeign},
+		{"contradicting itself", "trajectories.3.p1", encode(broken), nil, schemas.ReasonMalformed},
+		{"bad part header", "trajectories.3.p1", encode(good), partHeader("x/y", 10, good.ID), schemas.ReasonMalformed},
+		{"a part before the first sequence", "trajectories.3.p1", encode(good), partHeader("900/1000", 5000, good.ID), schemas.ReasonMalformed},
+		{"a part whose rest never comes", "trajectories.3.p1", encode(good), partHeader("1/3", 5000, good.ID), schemas.ReasonMalformed},
+		{"a part without the others", "trajectories.3.p1", encode(good), partHeader("2/2", 5000, good.ID), schemas.ReasonMalformed},
+		{"more than a reader holds", "trajectories.3.p1", encode(good), partHeader("1/2", 1<<40, good.ID), schemas.ReasonOversized},
 	}
 	js := b.jetstream()
 	for _, c := range cases {
@@ -289,7 +289,7 @@ func feedRejects(b *bench) {
 	f := b.feed(r, streams.FeedOptions{})
 	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
 	b.nothing(r, f)
-	refused := map[streams.Reason]int{}
+	refused := map[schemas.Reason]int{}
 	for _, c := range cases {
 		refused[c.reason]++
 	}
@@ -320,20 +320,20 @@ func feedReject(b *bench) {
 	b.publish(r, 2)
 	f := b.feed(r, streams.FeedOptions{})
 	d := b.next(f)
-	require.NoError(b, f.Reject(b.ctx, d, streams.ReasonStale, "3 versions behind, at most 1"))
-	require.NoError(b, f.Reject(b.ctx, d, streams.ReasonStale, "again"))
-	require.ErrorIs(b, f.Reject(b.ctx, &streams.Delivery{Sequence: 500}, streams.ReasonStale, ""), streams.ErrNotInFlight)
+	require.NoError(b, f.Reject(b.ctx, d, schemas.ReasonStale, "3 versions behind, at most 1"))
+	require.NoError(b, f.Reject(b.ctx, d, schemas.ReasonStale, "again"))
+	require.ErrorIs(b, f.Reject(b.ctx, &streams.Delivery{Delivery: schemas.Delivery{Sequence: 500}}, schemas.ReasonStale, ""), streams.ErrNotInFlight)
 	require.Equal(b, "g2-0-0", b.next(f).Trajectory.ID)
 	rejected := b.rejected(r)
 	require.Len(b, rejected, 1)
-	require.Equal(b, streams.ReasonStale, rejected[0].Reason)
+	require.Equal(b, schemas.ReasonStale, rejected[0].Reason)
 	require.Equal(b, "3 versions behind, at most 1", rejected[0].Detail)
 	require.Equal(b, d.Sequence, rejected[0].Original)
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
 	require.NoError(b, r.Replay(b.ctx, rejected[0]))
 	// One that a checkpoint has carried is no longer the feed's: it is kept all the same, once, and can be replayed.
 	for range 2 {
-		require.NoError(b, f.RejectCarried(b.ctx, 2, b.trajectory(2, 100), streams.ReasonStale, "later"))
+		require.NoError(b, f.RejectCarried(b.ctx, 2, b.trajectory(2, 100), schemas.ReasonStale, "later"))
 	}
 	rejected = b.rejected(r)
 	require.Len(b, rejected, 2)

@@ -47,7 +47,7 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*schemas.Trajectory)
-		want   Reason
+		want   schemas.Reason
 		detail string
 	}{
 		{"as asked", func(*schemas.Trajectory) {}, "", ""},
@@ -73,68 +73,68 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 			}
 			t.Reward, t.Turns[0].ProcessReward, t.Turns[1].ProcessReward = 100, -100, 100
 		}, "", ""},
-		{"a little more than as asked", func(t *schemas.Trajectory) { t.Turns[0].Duration = 3*time.Minute + 1 }, ReasonPoisoned, "turn 0: duration"},
-		{"a call that ends before it began", func(t *schemas.Trajectory) { t.Turns[0].Duration = -1 }, ReasonPoisoned, "turn 0: duration"},
+		{"a little more than as asked", func(t *schemas.Trajectory) { t.Turns[0].Duration = 3*time.Minute + 1 }, schemas.ReasonPoisoned, "turn 0: duration"},
+		{"a call that ends before it began", func(t *schemas.Trajectory) { t.Turns[0].Duration = -1 }, schemas.ReasonPoisoned, "turn 0: duration"},
 		{"a byte too much", func(t *schemas.Trajectory) {
 			t.Answer, t.Error = strings.Repeat("x", 1<<20), strings.Repeat("y", 256*6-len("search")-2)
 			t.Turns[0].Arguments, t.Turns[1].Error = "{}", "e"
-		}, ReasonPoisoned, "bytes of text"},
-		{"a token that is not in the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[3] = 9 }, ReasonPoisoned, "vocabulary of 9"},
+		}, schemas.ReasonPoisoned, "bytes of text"},
+		{"a token that is not in the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[3] = 9 }, schemas.ReasonPoisoned, "vocabulary of 9"},
 		{"257 components", func(t *schemas.Trajectory) {
 			t.Rewards = map[string]float64{}
 			for i := range 257 {
 				t.Rewards[strings.Repeat("x", i)] = 1
 			}
-		}, ReasonPoisoned, "257 components"},
-		{"ended by its producer", func(t *schemas.Trajectory) { t.Stop = schemas.StopCancelled }, ReasonPoisoned, "cancelled"},
-		{"another task", func(t *schemas.Trajectory) { t.Task = "x" }, ReasonForeign, `task is "x", wanted "quiz"`},
-		{"another prompt", func(t *schemas.Trajectory) { t.PromptID = "q8" }, ReasonForeign, `prompt_id is "q8", wanted "q7"`},
-		{"another source", func(t *schemas.Trajectory) { t.Source = "hard" }, ReasonForeign, `source is "hard", wanted "easy"`},
-		{"other prompt tokens", func(t *schemas.Trajectory) { t.Segments[0].Tokens[1] = 3 }, ReasonForeign, "does not begin with the 2 tokens of the prompt"},
+		}, schemas.ReasonPoisoned, "257 components"},
+		{"ended by its producer", func(t *schemas.Trajectory) { t.Stop = schemas.StopCancelled }, schemas.ReasonPoisoned, "cancelled"},
+		{"another task", func(t *schemas.Trajectory) { t.Task = "x" }, schemas.ReasonForeign, `task is "x", wanted "quiz"`},
+		{"another prompt", func(t *schemas.Trajectory) { t.PromptID = "q8" }, schemas.ReasonForeign, `prompt_id is "q8", wanted "q7"`},
+		{"another source", func(t *schemas.Trajectory) { t.Source = "hard" }, schemas.ReasonForeign, `source is "hard", wanted "easy"`},
+		{"other prompt tokens", func(t *schemas.Trajectory) { t.Segments[0].Tokens[1] = 3 }, schemas.ReasonForeign, "does not begin with the 2 tokens of the prompt"},
 		{"shorter than the prompt", func(t *schemas.Trajectory) {
 			t.Segments[0] = schemas.Segment{Tokens: schemas.Int32s{1}, ActionMask: schemas.Bytes{0}, Logprobs: schemas.Float32s{0}, Versions: schemas.Runs{schemas.NoVersion}}
 			t.Segments = append(t.Segments, answered().Segments[0])
 			t.Turns = nil
-		}, ReasonForeign, "does not begin with"},
+		}, schemas.ReasonForeign, "does not begin with"},
 		{"the prompt marked as sampled", func(t *schemas.Trajectory) {
 			s := &t.Segments[0]
 			s.ActionMask[1], s.Versions[1] = 1, 0
-		}, ReasonPoisoned, "token 1 is marked as sampled"},
-		{"a tiny temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 1e-20 }, ReasonPoisoned, "temperature is 1e-20, the ticket's is 0.5"},
-		{"a denormal temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 1e-42 }, ReasonPoisoned, "temperature"},
-		{"a huge temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 2e30 }, ReasonPoisoned, "temperature is 2e+30"},
+		}, schemas.ReasonPoisoned, "token 1 is marked as sampled"},
+		{"a tiny temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 1e-20 }, schemas.ReasonPoisoned, "temperature is 1e-20, the ticket's is 0.5"},
+		{"a denormal temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 1e-42 }, schemas.ReasonPoisoned, "temperature"},
+		{"a huge temperature", func(t *schemas.Trajectory) { t.Segments[0].Temperature = 2e30 }, schemas.ReasonPoisoned, "temperature is 2e+30"},
 		{"too many tokens", func(t *schemas.Trajectory) {
 			s := &t.Segments[0]
 			for range 3 {
 				s.Tokens, s.ActionMask = append(s.Tokens, 2), append(s.ActionMask, 1)
 				s.Logprobs, s.Versions = append(s.Logprobs, -1), append(s.Versions, 0)
 			}
-		}, ReasonPoisoned, "7 tokens, the ticket's limits.max_tokens is 6"},
+		}, schemas.ReasonPoisoned, "7 tokens, the ticket's limits.max_tokens is 6"},
 		{"too many segments", func(t *schemas.Trajectory) {
 			t.Segments = append(t.Segments, t.Segments[0], t.Segments[0])
-		}, ReasonPoisoned, "3 segments, trainer.limits.max_segments is 2"},
-		{"too many tool calls", func(t *schemas.Trajectory) { t.Turns[1].Tool = "search" }, ReasonPoisoned, "2 tool calls, the ticket's limits.max_turns is 1"},
-		{"one turn twice", func(t *schemas.Trajectory) { t.Turns[1] = t.Turns[0] }, ReasonPoisoned, "turn 1: begins at token 2"},
-		{"turns out of order", func(t *schemas.Trajectory) { t.Turns[0], t.Turns[1] = t.Turns[1], t.Turns[0] }, ReasonPoisoned, "turn 1: begins at token 2"},
-		{"an endless call", func(t *schemas.Trajectory) { t.Turns[0].Duration = math.MaxInt64 }, ReasonPoisoned, "turn 0: duration"},
-		{"a book for an answer", func(t *schemas.Trajectory) { t.Answer = strings.Repeat("x", 2<<20) }, ReasonPoisoned, "2097158 bytes of text"},
+		}, schemas.ReasonPoisoned, "3 segments, trainer.limits.max_segments is 2"},
+		{"too many tool calls", func(t *schemas.Trajectory) { t.Turns[1].Tool = "search" }, schemas.ReasonPoisoned, "2 tool calls, the ticket's limits.max_turns is 1"},
+		{"one turn twice", func(t *schemas.Trajectory) { t.Turns[1] = t.Turns[0] }, schemas.ReasonPoisoned, "turn 1: begins at token 2"},
+		{"turns out of order", func(t *schemas.Trajectory) { t.Turns[0], t.Turns[1] = t.Turns[1], t.Turns[0] }, schemas.ReasonPoisoned, "turn 1: begins at token 2"},
+		{"an endless call", func(t *schemas.Trajectory) { t.Turns[0].Duration = math.MaxInt64 }, schemas.ReasonPoisoned, "turn 0: duration"},
+		{"a book for an answer", func(t *schemas.Trajectory) { t.Answer = strings.Repeat("x", 2<<20) }, schemas.ReasonPoisoned, "2097158 bytes of text"},
 		{"many components", func(t *schemas.Trajectory) {
 			t.Rewards = map[string]float64{}
 			for i := range 1000 {
 				t.Rewards[strings.Repeat("x", i)] = 1
 			}
-		}, ReasonPoisoned, "1000 components, at most 256"},
+		}, schemas.ReasonPoisoned, "1000 components, at most 256"},
 		{"a component of a long name", func(t *schemas.Trajectory) {
 			t.Rewards = map[string]float64{strings.Repeat("x", 257): 1}
-		}, ReasonPoisoned, "name has 257 bytes"},
-		{"a huge component", func(t *schemas.Trajectory) { t.Rewards = map[string]float64{"f1": -1e9} }, ReasonPoisoned, "rewards[f1] is -1e+09"},
-		{"a huge reward", func(t *schemas.Trajectory) { t.Reward = 1.7e308 }, ReasonPoisoned, "reward is 1.7e+308, trainer.limits.max_reward is 100"},
-		{"a huge process reward", func(t *schemas.Trajectory) { t.Turns[0].ProcessReward = -101 }, ReasonPoisoned, "turn 0: process reward is -101"},
+		}, schemas.ReasonPoisoned, "name has 257 bytes"},
+		{"a huge component", func(t *schemas.Trajectory) { t.Rewards = map[string]float64{"f1": -1e9} }, schemas.ReasonPoisoned, "rewards[f1] is -1e+09"},
+		{"a huge reward", func(t *schemas.Trajectory) { t.Reward = 1.7e308 }, schemas.ReasonPoisoned, "reward is 1.7e+308, trainer.limits.max_reward is 100"},
+		{"a huge process reward", func(t *schemas.Trajectory) { t.Turns[0].ProcessReward = -101 }, schemas.ReasonPoisoned, "turn 0: process reward is -101"},
 		{"rewards that are too much together", func(t *schemas.Trajectory) {
 			t.Reward, t.Turns[0].ProcessReward, t.Turns[1].ProcessReward = 90, 9, 9
-		}, ReasonPoisoned, "return is 107"},
-		{"a reward that its shaping makes too large", func(t *schemas.Trajectory) { t.Answer = "long" }, ReasonPoisoned, "reward with what its length adds"},
-		{"what no sampler draws", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[3] = -math.MaxFloat32 }, ReasonPoisoned, "log-probability is -3.4"},
+		}, schemas.ReasonPoisoned, "return is 107"},
+		{"a reward that its shaping makes too large", func(t *schemas.Trajectory) { t.Answer = "long" }, schemas.ReasonPoisoned, "reward with what its length adds"},
+		{"what no sampler draws", func(t *schemas.Trajectory) { t.Segments[0].Logprobs[3] = -math.MaxFloat32 }, schemas.ReasonPoisoned, "log-probability is -3.4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -162,7 +162,7 @@ func TestWithoutBoundsARewardIsFiniteAllTheSame(t *testing.T) {
 	in := trajectory(0, 0, 0, 1, math.MaxFloat64, 0)
 	in.Turns = []schemas.Turn{{Start: 1, End: 2, ProcessReward: math.MaxFloat64}}
 	e := s.trajectory(in)
-	require.Equal(t, ReasonPoisoned, e.Verdicts[0].Reason)
+	require.Equal(t, schemas.ReasonPoisoned, e.Verdicts[0].Reason)
 	require.Equal(t, "return is +Inf", e.Verdicts[0].Detail)
 }
 

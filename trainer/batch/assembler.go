@@ -82,7 +82,7 @@ type Assembler struct {
 	// attempts holds, for every cursor that is open or waits to be issued again, its last attempt.
 	attempts map[uint64]int
 	// early are messages of groups yet to be issued, kept the ids of the trajectories among them.
-	early []Delivery
+	early []schemas.Delivery
 	kept  map[string]bool
 	taken *Batch
 	flat  int // as Start.Flat
@@ -109,7 +109,7 @@ func (a *Assembler) Open(g Group) Effects {
 	a.attempts[g.Cursor] = g.Attempt
 	a.next = max(a.next, g.Cursor+1)
 	// What is of later prompts waits on.
-	due := a.unkept(func(d Delivery) bool { return d.cursor() <= g.Cursor })
+	due := a.unkept(func(d schemas.Delivery) bool { return cursorOf(d) <= g.Cursor })
 	for _, d := range due {
 		a.place(d, &e)
 	}
@@ -149,7 +149,7 @@ func (a *Assembler) Refused() []Refused {
 func (a *Assembler) Forget(cursor uint64) { delete(a.attempts, cursor) }
 
 // Add takes one delivery. A redelivery of a pending message has no effect.
-func (a *Assembler) Add(d Delivery) Effects {
+func (a *Assembler) Add(d schemas.Delivery) Effects {
 	var e Effects
 	if a.ledger.ended(d.Sequence) {
 		a.ledger.highest = max(a.ledger.highest, d.Sequence)
@@ -183,7 +183,7 @@ func (a *Assembler) Advance(version int64) Effects {
 		case a.cfg.InOrder && a.cfg.Eta == 0:
 			g.refuseUnusable(version, 0, &e)
 			a.abandoned = append(a.abandoned, g.ID())
-			a.drop(g, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true}, &e)
+			a.drop(g, Drop{Group: g.Group, Reason: schemas.ReasonStale, Reissue: true}, &e)
 		}
 	}
 	a.expireEarly(&e)
@@ -241,13 +241,13 @@ func (a *Assembler) SetHold(n int) { a.cfg.Hold = n }
 
 // place puts a new delivery where it belongs, or refuses it. It returns the open group that the delivery is of, nil for
 // none.
-func (a *Assembler) place(d Delivery, e *Effects) *assembly {
+func (a *Assembler) place(d schemas.Delivery, e *Effects) *assembly {
 	if d.Closed != nil {
 		return a.placeMarker(d, e)
 	}
 	t := d.Trajectory
 	if problem := a.identity(t); problem != "" {
-		e.reject(d.Sequence, t.ID, ReasonForeign, problem)
+		e.reject(d.Sequence, t.ID, schemas.ReasonForeign, problem)
 		return nil
 	}
 	g, ok := a.open[t.Group]
@@ -256,31 +256,31 @@ func (a *Assembler) place(d Delivery, e *Effects) *assembly {
 		a.await(d, e)
 		return nil
 	case !ok && t.Cursor >= a.next:
-		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("group %s was never issued", t.Group))
+		e.reject(d.Sequence, t.ID, schemas.ReasonForeign, fmt.Sprintf("group %s was never issued", t.Group))
 		return nil
 	case !ok && t.Attempt < a.attempts[t.Cursor]:
-		e.reject(d.Sequence, t.ID, ReasonStale, fmt.Sprintf("group %s was given up and its prompt issued again", t.Group))
+		e.reject(d.Sequence, t.ID, schemas.ReasonStale, fmt.Sprintf("group %s was given up and its prompt issued again", t.Group))
 		return nil
 	case !ok:
-		e.reject(d.Sequence, t.ID, ReasonDuplicate, fmt.Sprintf("group %s has ended", t.Group))
+		e.reject(d.Sequence, t.ID, schemas.ReasonDuplicate, fmt.Sprintf("group %s has ended", t.Group))
 		return nil
 	case t.GroupSize != g.Size || t.Sample >= g.Size:
-		e.reject(d.Sequence, t.ID, ReasonForeign, fmt.Sprintf("sample %d of %d in a group of %d", t.Sample, t.GroupSize, g.Size))
+		e.reject(d.Sequence, t.ID, schemas.ReasonForeign, fmt.Sprintf("sample %d of %d in a group of %d", t.Sample, t.GroupSize, g.Size))
 		return g
 	}
 	if _, delivered := g.members[t.Sample]; delivered {
-		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was delivered before")
+		e.reject(d.Sequence, t.ID, schemas.ReasonDuplicate, "the sample was delivered before")
 		return g
 	}
 	if g.ready {
-		e.reject(d.Sequence, t.ID, ReasonDuplicate, "the sample was given up before and its group is complete")
+		e.reject(d.Sequence, t.ID, schemas.ReasonDuplicate, "the sample was given up before and its group is complete")
 		return g
 	}
 	m := newMember(d, a.cfg.Shape)
 	if err := a.check(g, &m); err != nil {
-		reason := ReasonPoisoned
+		reason := schemas.ReasonPoisoned
 		if errors.Is(err, errForeign) {
-			reason = ReasonForeign
+			reason = schemas.ReasonForeign
 		}
 		e.reject(d.Sequence, t.ID, reason, err.Error())
 		g.refuse(t.Sample)
@@ -335,10 +335,10 @@ func (a *Assembler) check(g *assembly, m *Member) error {
 
 // placeMarker notes the samples that will not come. A marker that says nothing new ends at once: what is kept until its
 // group ends is no more than a marker a sample.
-func (a *Assembler) placeMarker(d Delivery, e *Effects) *assembly {
+func (a *Assembler) placeMarker(d schemas.Delivery, e *Effects) *assembly {
 	m := d.Closed
 	if m.Run != a.cfg.Run {
-		e.reject(d.Sequence, "", ReasonForeign, fmt.Sprintf("of run %q", m.Run))
+		e.reject(d.Sequence, "", schemas.ReasonForeign, fmt.Sprintf("of run %q", m.Run))
 		return nil
 	}
 	g, ok := a.open[m.Group]

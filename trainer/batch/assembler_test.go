@@ -56,12 +56,12 @@ func newScene(c Config, groups ...Group) *scene {
 
 func (s *scene) trajectory(t *schemas.Trajectory) Effects {
 	s.seq++
-	return s.Add(Delivery{Sequence: s.seq, Trajectory: t})
+	return s.Add(schemas.Delivery{Sequence: s.seq, Trajectory: t})
 }
 
 func (s *scene) marker(m *schemas.GroupClosed) Effects {
 	s.seq++
-	return s.Add(Delivery{Sequence: s.seq, Closed: m})
+	return s.Add(schemas.Delivery{Sequence: s.seq, Closed: m})
 }
 
 func TestVerdicts(t *testing.T) {
@@ -78,19 +78,19 @@ func TestVerdicts(t *testing.T) {
 		name   string
 		before []*schemas.Trajectory
 		in     *schemas.Trajectory
-		want   Reason
+		want   schemas.Reason
 	}{
 		{"in order", nil, trajectory(0, 0, 0, 2, 1, 0), ""},
-		{"duplicate", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), ReasonDuplicate},
-		{"of another run", nil, foreignRun, ReasonForeign},
-		{"id of another sample", nil, wrongID, ReasonForeign},
-		{"never issued", nil, trajectory(99, 0, 0, 2, 1, 0), ReasonForeign},
+		{"duplicate", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), schemas.ReasonDuplicate},
+		{"of another run", nil, foreignRun, schemas.ReasonForeign},
+		{"id of another sample", nil, wrongID, schemas.ReasonForeign},
+		{"never issued", nil, trajectory(99, 0, 0, 2, 1, 0), schemas.ReasonForeign},
 		{"soon to be issued", nil, trajectory(2, 0, 0, 2, 1, 0), ""},
-		{"sample beyond the group", nil, trajectory(0, 0, 2, 3, 1, 0), ReasonForeign},
-		{"ended by an error", nil, failed, ReasonPoisoned},
-		{"nothing sampled", nil, trajectory(0, 0, 0, 2, 1), ReasonPoisoned},
-		{"greedy", nil, greedy(trajectory(0, 0, 0, 2, 1, 0)), ReasonPoisoned},
-		{"group ended", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), ReasonDuplicate},
+		{"sample beyond the group", nil, trajectory(0, 0, 2, 3, 1, 0), schemas.ReasonForeign},
+		{"ended by an error", nil, failed, schemas.ReasonPoisoned},
+		{"nothing sampled", nil, trajectory(0, 0, 0, 2, 1), schemas.ReasonPoisoned},
+		{"greedy", nil, greedy(trajectory(0, 0, 0, 2, 1, 0)), schemas.ReasonPoisoned},
+		{"group ended", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), schemas.ReasonDuplicate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,8 +121,8 @@ func TestGroupsWithCancelledMembers(t *testing.T) {
 
 	s.trajectory(trajectory(1, 0, 0, 4, 1, 0))
 	e = s.marker(closed(1, 0, 1, 2, 3))
-	require.Equal(t, []Drop{{Group: Group{Index: 1, Cursor: 1, Size: 4}, Reason: ReasonIncomplete, Reissue: true}}, e.Drops)
-	require.Equal(t, ReasonIncomplete, e.Verdicts[0].Reason)
+	require.Equal(t, []Drop{{Group: Group{Index: 1, Cursor: 1, Size: 4}, Reason: schemas.ReasonIncomplete, Reissue: true}}, e.Drops)
+	require.Equal(t, schemas.ReasonIncomplete, e.Verdicts[0].Reason)
 
 	b, err := s.Take()
 	require.NoError(t, err)
@@ -161,9 +161,9 @@ func TestWhatComesBeforeItsGroupIsKeptOnceAndNotWithoutABound(t *testing.T) {
 	t.Parallel()
 	s := newScene(Config{Groups: 1, MinGroup: 1, Horizon: 4, MaxEarly: 2}, Group{Size: 1})
 	require.Empty(t, s.trajectory(trajectory(1, 0, 0, 2, 1, 0)).Verdicts)
-	require.Equal(t, ReasonDuplicate, s.trajectory(trajectory(1, 0, 0, 2, 1, 0)).Verdicts[0].Reason)
+	require.Equal(t, schemas.ReasonDuplicate, s.trajectory(trajectory(1, 0, 0, 2, 1, 0)).Verdicts[0].Reason)
 	require.Empty(t, s.marker(closed(2, 0, 0)).Verdicts)
-	require.Equal(t, ReasonForeign, s.trajectory(trajectory(1, 0, 1, 2, 1, 0)).Verdicts[0].Reason)
+	require.Equal(t, schemas.ReasonForeign, s.trajectory(trajectory(1, 0, 1, 2, 1, 0)).Verdicts[0].Reason)
 	s.Open(Group{Index: 1, Cursor: 1, Size: 2})
 	require.Empty(t, s.trajectory(trajectory(3, 0, 0, 1, 1, 0)).Verdicts, "there is room again")
 	require.Len(t, s.trajectory(trajectory(1, 0, 1, 2, 1, 0)).Ready, 1, "what was kept is of its group")
@@ -187,12 +187,12 @@ func TestStalenessAtUse(t *testing.T) {
 	e := s.Advance(2)
 	require.Len(t, e.Verdicts, 1)
 	require.Equal(t, TicketID(0, 0, 0), e.Verdicts[0].ID)
-	require.Equal(t, ReasonStale, e.Verdicts[0].Reason)
+	require.Equal(t, schemas.ReasonStale, e.Verdicts[0].Reason)
 	require.Empty(t, e.Drops, "two fresh samples are left of the first group")
 	require.Equal(t, []string{GroupID(1, 0)}, s.Hopeless(), "one stale, one awaited: never two")
 
 	e = s.Advance(3)
-	require.Equal(t, []Drop{{Group: Group{Index: 0, Cursor: 0, Size: 3}, Reason: ReasonStale, Reissue: true, Accepted: true}}, e.Drops)
+	require.Equal(t, []Drop{{Group: Group{Index: 0, Cursor: 0, Size: 3}, Reason: schemas.ReasonStale, Reissue: true, Accepted: true}}, e.Drops)
 	e = s.trajectory(trajectory(0, 1, 0, 3, 1, 3))
 	require.Empty(t, e.Verdicts, "the next attempt may come before it is issued anew")
 	s.Open(Group{Index: 2, Cursor: 0, Attempt: 1, Size: 1})
@@ -212,7 +212,7 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 		config func(*Config)
 		before []*schemas.Trajectory
 		last   func(s *scene) Effects
-		want   Reason // of the drop; "" if the group is ready
+		want   schemas.Reason // of the drop; "" if the group is ready
 	}{
 		{"whole", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
 			return s.trajectory(greedy(sample(2)))
@@ -221,36 +221,36 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 			e := s.marker(closed(0, 0, 2))
 			require.Empty(t, s.Hopeless(), "it is dropped, nothing is awaited")
 			return e
-		}, ReasonIncomplete},
+		}, schemas.ReasonIncomplete},
 		{"cancelled while a sample is awaited", group, nil, []*schemas.Trajectory{sample(0)}, func(s *scene) Effects {
 			s.marker(closed(0, 0, 2))
 			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
 			return s.trajectory(sample(1))
-		}, ReasonIncomplete},
+		}, schemas.ReasonIncomplete},
 		{"not greedy", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
 			e := s.trajectory(sample(2))
-			require.Equal(t, ReasonPoisoned, e.Verdicts[0].Reason)
+			require.Equal(t, schemas.ReasonPoisoned, e.Verdicts[0].Reason)
 			return e
-		}, ReasonIncomplete},
+		}, schemas.ReasonIncomplete},
 		{"stale", group, nil, []*schemas.Trajectory{greedy(sample(2))}, func(s *scene) Effects {
 			s.Advance(2)
 			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
 			s.trajectory(trajectory(0, 0, 0, 3, 0, 2))
 			return s.trajectory(trajectory(0, 0, 1, 3, 1, 2))
-		}, ReasonStale},
+		}, schemas.ReasonStale},
 		{"stale once it was ready", group, nil, []*schemas.Trajectory{greedy(sample(2)), trajectory(0, 0, 0, 3, 0, 1), trajectory(0, 0, 1, 3, 1, 1)}, func(s *scene) Effects {
 			return s.Advance(2)
-		}, ReasonStale},
+		}, schemas.ReasonStale},
 		{"too few samples beside it", group, func(c *Config) { c.MinGroup = 2 }, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {
 			require.Empty(t, s.Hopeless())
 			return s.marker(closed(0, 0, 1))
-		}, ReasonIncomplete},
+		}, schemas.ReasonIncomplete},
 		{"samples equal, baseline not", group, nil, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {
 			return s.trajectory(trajectory(0, 0, 1, 3, 0, 0))
-		}, ReasonZeroVariance},
+		}, schemas.ReasonZeroVariance},
 		{"issued before the run needed one", Group{Size: 2}, nil, []*schemas.Trajectory{trajectory(0, 0, 0, 2, 0, 0)}, func(s *scene) Effects {
 			return s.trajectory(trajectory(0, 0, 1, 2, 1, 0))
-		}, ReasonIncomplete},
+		}, schemas.ReasonIncomplete},
 		{"no longer needed", group, func(c *Config) { c.Baseline = false }, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
 			return s.marker(closed(0, 0, 2))
 		}, ""},
@@ -275,7 +275,7 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 			}
 			require.Len(t, e.Drops, 1)
 			require.Equal(t, c.want, e.Drops[0].Reason)
-			require.Equal(t, c.want != ReasonZeroVariance, e.Drops[0].Reissue)
+			require.Equal(t, c.want != schemas.ReasonZeroVariance, e.Drops[0].Reissue)
 			low := s.Ledger().Low
 			require.Equal(t, s.seq, low, "every message has ended, the baseline's too")
 		})
@@ -333,7 +333,7 @@ func TestZeroVarianceCountsProcessRewards(t *testing.T) {
 	a, b := trajectory(0, 0, 0, 2, 1, 0), trajectory(0, 0, 1, 2, 1, 0)
 	s.trajectory(a)
 	e := s.trajectory(b)
-	require.Equal(t, ReasonZeroVariance, e.Drops[0].Reason)
+	require.Equal(t, schemas.ReasonZeroVariance, e.Drops[0].Reason)
 	require.False(t, e.Drops[0].Reissue, "another prompt takes its place")
 	require.Len(t, e.Verdicts, 2)
 
@@ -376,10 +376,10 @@ func TestALedgerThatIsReadAgainKeepsWhatMayStillCome(t *testing.T) {
 	a := New(Config{Run: "r", Groups: 1, MinGroup: 2}, Start{NextCursor: 1, Ledger: Ledger{Low: 3, Above: []uint64{6, 8}}})
 	a.Open(Group{Size: 2})
 	require.Equal(t, Ledger{Low: 3, Above: []uint64{6, 8}}, a.Ledger(), "4, 5 and 7 are yet to be delivered")
-	a.Add(Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 0, 3, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 0, 3, 1, 0)})
 	require.Equal(t, Ledger{Low: 4, Above: []uint64{6, 8}}, a.Ledger())
-	a.Add(Delivery{Sequence: 5, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
-	a.Add(Delivery{Sequence: 6, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 5, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 6, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
 	require.Equal(t, Ledger{Low: 4, Above: []uint64{6, 8}}, a.Ledger(), "5 is pending")
 }
 
@@ -390,11 +390,11 @@ func TestTheLedgerPassesWhatTheFeedRefused(t *testing.T) {
 	a.Open(Group{Size: 2})
 	a.Pass(7)
 	require.Equal(t, Ledger{Low: 7}, a.Ledger())
-	a.Add(Delivery{Sequence: 9, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 9, Trajectory: trajectory(0, 0, 0, 2, 1, 0)})
 	a.Pass(11)
 	require.Equal(t, Ledger{Low: 8}, a.Ledger(), "9 is pending")
 	a.Pass(3)
-	a.Add(Delivery{Sequence: 10, Trajectory: trajectory(0, 0, 1, 2, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 10, Trajectory: trajectory(0, 0, 1, 2, 1, 0)})
 	_, err := a.Take()
 	require.NoError(t, err)
 	a.Commit()
@@ -405,7 +405,7 @@ func TestTheLedgerPassesWhatTheFeedRefused(t *testing.T) {
 func TestTheLedgerCountsAMessageThatIsGivenAgain(t *testing.T) {
 	t.Parallel()
 	a := New(Config{Run: "r", Groups: 1, MinGroup: 2}, Start{NextCursor: 1, Ledger: Ledger{Low: 3, Above: []uint64{6}}})
-	require.Equal(t, []Verdict{{Sequence: 6, State: Settled}}, a.Add(Delivery{Sequence: 6, Closed: closed(0, 0, 1)}).Verdicts)
+	require.Equal(t, []Verdict{{Sequence: 6, State: Settled}}, a.Add(schemas.Delivery{Sequence: 6, Closed: closed(0, 0, 1)}).Verdicts)
 	require.Equal(t, Ledger{Low: 6}, a.Ledger())
 }
 
@@ -428,9 +428,9 @@ func TestCarriedMessagesAreGivenBackAndNotReadAgain(t *testing.T) {
 	a.Open(Group{Size: 4})
 	poisoned := trajectory(0, 0, 3, 4, 1, 0)
 	poisoned.Stop = schemas.StopError
-	a.Add(Delivery{Sequence: 1, Trajectory: trajectory(0, 0, 0, 4, 1, 0)})
-	a.Add(Delivery{Sequence: 2, Closed: closed(0, 0, 1)})
-	a.Add(Delivery{Sequence: 3, Trajectory: poisoned})
+	a.Add(schemas.Delivery{Sequence: 1, Trajectory: trajectory(0, 0, 0, 4, 1, 0)})
+	a.Add(schemas.Delivery{Sequence: 2, Closed: closed(0, 0, 1)})
+	a.Add(schemas.Delivery{Sequence: 3, Trajectory: poisoned})
 	require.Empty(t, a.Carried())
 	carried := a.Carry()
 	require.Len(t, carried, 2)
@@ -445,7 +445,7 @@ func TestCarriedMessagesAreGivenBackAndNotReadAgain(t *testing.T) {
 	for _, d := range carried {
 		require.Empty(t, b.Add(d).Verdicts)
 	}
-	require.Len(t, b.Add(Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 2, 4, 1, 0)}).Ready, 1)
+	require.Len(t, b.Add(schemas.Delivery{Sequence: 4, Trajectory: trajectory(0, 0, 2, 4, 1, 0)}).Ready, 1)
 	taken, err := b.Take()
 	require.NoError(t, err)
 	require.Equal(t, 2, taken.Trajectories())
@@ -462,7 +462,7 @@ func TestARestartDropsNoGroupForAMarkerThatItsSampleOverruled(t *testing.T) {
 		config := Config{Run: "r", Groups: 2, MinGroup: 2}
 		a := New(config, Start{})
 		a.Open(Group{Size: 4})
-		stream := []Delivery{
+		stream := []schemas.Delivery{
 			{Sequence: 1, Closed: closed(0, 0, 2, 3)},
 			{Sequence: 2, Trajectory: trajectory(0, 0, 0, 4, 1, 0)},
 			{Sequence: 3, Trajectory: trajectory(0, 0, 1, 4, 1, 9)},

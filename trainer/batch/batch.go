@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Batch is what one step trains on.
@@ -21,7 +23,7 @@ type Taken struct {
 	Members []Member
 	// Baseline is the greedy rollout of the same prompt; nil for a group without one.
 	Baseline *Member
-	markers  []Delivery
+	markers  []schemas.Delivery
 }
 
 // Used are the members, then the baseline: all that the step uses up.
@@ -47,14 +49,14 @@ func (b *Batch) Trajectories() int {
 
 // Deliveries are the batch's trajectories, baselines included, as they were delivered, in its order; none for a nil
 // batch.
-func (b *Batch) Deliveries() []Delivery {
+func (b *Batch) Deliveries() []schemas.Delivery {
 	if b == nil {
 		return nil
 	}
-	var out []Delivery
+	var out []schemas.Delivery
 	for _, g := range b.Groups {
 		for _, m := range g.Used() {
-			out = append(out, Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
+			out = append(out, schemas.Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
 		}
 	}
 	return out
@@ -150,26 +152,26 @@ func (a *Assembler) Ledger() Ledger { return a.ledger.compact() }
 // Carry lists what is pending, by sequence, and from now on takes it not to be read from the stream again: whoever
 // calls keeps it, and gives it to the Assembler that goes on from the ledger before anything else. It must not be
 // called while a batch is taken.
-func (a *Assembler) Carry() []Delivery {
+func (a *Assembler) Carry() []schemas.Delivery {
 	a.ledger.carry()
 	return a.Carried()
 }
 
 // Carried lists what is carried and has not ended, by sequence.
-func (a *Assembler) Carried() []Delivery {
-	var out []Delivery
+func (a *Assembler) Carried() []schemas.Delivery {
+	var out []schemas.Delivery
 	for _, g := range a.order {
 		for _, m := range g.members {
-			out = append(out, Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
+			out = append(out, schemas.Delivery{Sequence: m.Sequence, Trajectory: m.Trajectory})
 		}
 		out = append(out, g.markers...)
 	}
 	out = append(out, a.early...)
-	out = slices.DeleteFunc(out, func(d Delivery) bool {
+	out = slices.DeleteFunc(out, func(d schemas.Delivery) bool {
 		_, carried := a.ledger.carried[d.Sequence]
 		return !carried
 	})
-	slices.SortFunc(out, func(x, y Delivery) int { return cmp.Compare(x.Sequence, y.Sequence) })
+	slices.SortFunc(out, func(x, y schemas.Delivery) int { return cmp.Compare(x.Sequence, y.Sequence) })
 	return out
 }
 

@@ -25,7 +25,7 @@ func TestAGroupIsLookedAtWhenItEndsAndNotAtEachDelivery(t *testing.T) {
 	for i := range groups * samples {
 		require.Nil(t, batch)
 		g, sample := uint64(i/samples), i%samples
-		a.Add(Delivery{Sequence: uint64(i + 1), Trajectory: trajectory(g, 0, sample, samples, float64(sample), 0, 0, 0, 0)})
+		a.Add(schemas.Delivery{Sequence: uint64(i + 1), Trajectory: trajectory(g, 0, sample, samples, float64(sample), 0, 0, 0, 0)})
 		var err error
 		batch, err = a.Take()
 		require.NoError(t, err)
@@ -56,7 +56,7 @@ func BenchmarkABatchAskedForAfterEachDelivery(b *testing.B) {
 				}
 				var batch *Batch
 				for i, t := range all {
-					a.Add(Delivery{Sequence: uint64(i + 1), Trajectory: t})
+					a.Add(schemas.Delivery{Sequence: uint64(i + 1), Trajectory: t})
 					var err error
 					batch, err = a.Take()
 					require.NoError(b, err)

@@ -53,7 +53,7 @@ func differ(rt *rapid.T) {
 		size++
 	}
 	a, r := New(cfg, Start{}), newReference(cfg)
-	var sent []Delivery
+	var sent []schemas.Delivery
 	var again []Group
 	seq, index, cursor := uint64(0), uint64(0), uint64(0)
 	agree := func(got, want Effects) {
@@ -71,7 +71,7 @@ func differ(rt *rapid.T) {
 		index++
 		agree(a.Open(g), r.Open(g))
 	}
-	send := func(d Delivery) {
+	send := func(d schemas.Delivery) {
 		seq++
 		d.Sequence = seq
 		sent = append(sent, d)
@@ -112,7 +112,7 @@ func differ(rt *rapid.T) {
 			if pick("run", 0, 7) == 0 {
 				m.Run = "another"
 			}
-			send(Delivery{Closed: m})
+			send(schemas.Delivery{Closed: m})
 		case 9: // what is wrong
 			tr := rollout(rapid.Uint64Range(0, cursor).Draw(rt, "cursor"), 0, pick("sample", 0, size-1), version(r.version))
 			switch pick("fault", 0, 6) {
@@ -131,14 +131,14 @@ func differ(rt *rapid.T) {
 			case 6:
 				tr.Sample, tr.ID = size, TicketID(tr.Cursor, tr.Attempt, size)
 			}
-			send(Delivery{Trajectory: tr})
+			send(schemas.Delivery{Trajectory: tr})
 		case 10, 11, 12: // a whole group, for the most part of use
 			if len(r.open) > 0 {
 				g := rapid.SampledFrom(r.open).Draw(rt, "group").Group
 				of := int32(r.version)
 				for s := range size {
 					if pick("lacks", 0, 9) > 0 {
-						send(Delivery{Trajectory: rollout(g.Cursor, g.Attempt, s, of)})
+						send(schemas.Delivery{Trajectory: rollout(g.Cursor, g.Attempt, s, of)})
 					}
 				}
 			}
@@ -163,7 +163,7 @@ func differ(rt *rapid.T) {
 				agree(e, want)
 			}
 		default:
-			send(Delivery{Trajectory: rollout(rapid.Uint64Range(0, cursor+3).Draw(rt, "cursor"), pick("attempt", 0, 1), pick("sample", 0, size-1), version(r.version-2))})
+			send(schemas.Delivery{Trajectory: rollout(rapid.Uint64Range(0, cursor+3).Draw(rt, "cursor"), pick("attempt", 0, 1), pick("sample", 0, size-1), version(r.version-2))})
 		}
 		compare(rt, a, r, seq)
 		b, err := a.Take()

@@ -3,6 +3,8 @@ package batch
 import (
 	"fmt"
 	"slices"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // future says that a group may still be issued.
@@ -15,17 +17,17 @@ func (a *Assembler) future(cursor uint64, attempt int) bool {
 }
 
 // await keeps what is of a group yet to be issued, a trajectory once.
-func (a *Assembler) await(d Delivery, e *Effects) {
+func (a *Assembler) await(d schemas.Delivery, e *Effects) {
 	id := ""
 	if d.Trajectory != nil {
 		id = d.Trajectory.ID
 	}
 	switch {
 	case id != "" && a.kept[id]:
-		e.reject(d.Sequence, id, ReasonDuplicate, "the sample was delivered before")
+		e.reject(d.Sequence, id, schemas.ReasonDuplicate, "the sample was delivered before")
 		return
 	case a.cfg.MaxEarly > 0 && len(a.early) >= a.cfg.MaxEarly:
-		e.reject(d.Sequence, id, ReasonForeign, fmt.Sprintf("its group is yet to be issued, as are those of %d messages that are kept", len(a.early)))
+		e.reject(d.Sequence, id, schemas.ReasonForeign, fmt.Sprintf("its group is yet to be issued, as are those of %d messages that are kept", len(a.early)))
 		return
 	case id != "":
 		a.kept[id] = true
@@ -34,8 +36,8 @@ func (a *Assembler) await(d Delivery, e *Effects) {
 }
 
 // unkept takes out of what await kept all that a condition is true of.
-func (a *Assembler) unkept(where func(Delivery) bool) (out []Delivery) {
-	a.early = slices.DeleteFunc(a.early, func(d Delivery) bool {
+func (a *Assembler) unkept(where func(schemas.Delivery) bool) (out []schemas.Delivery) {
+	a.early = slices.DeleteFunc(a.early, func(d schemas.Delivery) bool {
 		if !where(d) {
 			return false
 		}
@@ -50,9 +52,9 @@ func (a *Assembler) unkept(where func(Delivery) bool) (out []Delivery) {
 
 // expireEarly refuses the messages whose group was not issued while they could be used.
 func (a *Assembler) expireEarly(e *Effects) {
-	for _, d := range a.unkept(func(d Delivery) bool {
+	for _, d := range a.unkept(func(d schemas.Delivery) bool {
 		return d.Trajectory != nil && a.version-d.Trajectory.OldestVersion() > int64(a.cfg.Eta)
 	}) {
-		e.reject(d.Sequence, d.Trajectory.ID, ReasonStale, "its group was not issued again in time")
+		e.reject(d.Sequence, d.Trajectory.ID, schemas.ReasonStale, "its group was not issued again in time")
 	}
 }

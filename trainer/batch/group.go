@@ -49,7 +49,7 @@ type Member struct {
 	PassedOver bool
 }
 
-func newMember(d Delivery, shape func(*schemas.Trajectory) float64) Member {
+func newMember(d schemas.Delivery, shape func(*schemas.Trajectory) float64) Member {
 	m := Member{
 		Sequence: d.Sequence, Trajectory: d.Trajectory,
 		Oldest: d.Trajectory.OldestVersion(), Newest: d.Trajectory.NewestVersion(),
@@ -78,7 +78,7 @@ type assembly struct {
 	cancelled map[int]bool
 	// refused are those of the cancelled samples that no message tells of any more: theirs came and was refused, or ended.
 	refused map[int]bool
-	markers []Delivery
+	markers []schemas.Delivery
 	ready   bool
 	// lost says that samples of it were given up.
 	lost bool
@@ -102,7 +102,7 @@ func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] =
 func (g *assembly) overrule(sample int, e *Effects) {
 	delete(g.cancelled, sample)
 	delete(g.refused, sample)
-	g.markers = slices.DeleteFunc(g.markers, func(d Delivery) bool {
+	g.markers = slices.DeleteFunc(g.markers, func(d schemas.Delivery) bool {
 		if !slices.Contains(d.Closed.Cancelled, sample) {
 			return false
 		}
@@ -141,13 +141,13 @@ func (g *assembly) sorted() []Member {
 // refuseUnusable takes out the members that a trainer at the version may not use.
 func (g *assembly) refuseUnusable(version int64, eta int, e *Effects) (stale int) {
 	for _, m := range g.sorted() {
-		var reason Reason
+		var reason schemas.Reason
 		var detail string
 		switch {
 		case m.Newest > version:
-			reason, detail = ReasonForeign, fmt.Sprintf("sampled by version %d, which version %d does not know", m.Newest, version)
+			reason, detail = schemas.ReasonForeign, fmt.Sprintf("sampled by version %d, which version %d does not know", m.Newest, version)
 		case version-m.Oldest > int64(eta):
-			reason, detail = ReasonStale, fmt.Sprintf("oldest token of version %d, trainer at %d, bound %d", m.Oldest, version, eta)
+			reason, detail = schemas.ReasonStale, fmt.Sprintf("oldest token of version %d, trainer at %d, bound %d", m.Oldest, version, eta)
 			stale++
 		default:
 			continue

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Without staleness and in order, the batches follow from what each rollout comes to under each version, and not from
@@ -63,7 +65,7 @@ func TestInOrderTheOrderOfArrivalChangesNothing(t *testing.T) {
 				if g.Greedy(sample) {
 					greedy(rollout)
 				}
-				follow(a.Add(Delivery{Sequence: seq, Trajectory: rollout}))
+				follow(a.Add(schemas.Delivery{Sequence: seq, Trajectory: rollout}))
 				for b := take(rt, a); b != nil; b = take(rt, a) {
 					for _, g := range b.Groups {
 						for _, m := range g.Used() {
@@ -104,13 +106,13 @@ func TestInOrderWithoutStalenessWhatIsLeftIsIssuedAgain(t *testing.T) {
 	s.Commit()
 	e := s.Advance(1)
 	left := Group{Index: 2, Cursor: 2, Size: 2}
-	require.Equal(t, []Drop{{Group: left, Reason: ReasonStale, Reissue: true}}, e.Drops)
-	require.Equal(t, ReasonStale, e.Verdicts[0].Reason)
+	require.Equal(t, []Drop{{Group: left, Reason: schemas.ReasonStale, Reissue: true}}, e.Drops)
+	require.Equal(t, schemas.ReasonStale, e.Verdicts[0].Reason)
 	require.Equal(t, []string{left.ID()}, s.Hopeless(), "its other rollout is to be cancelled")
 
 	s.Open(Group{Index: 3, Cursor: 2, Attempt: 1, Size: 2})
 	e = s.trajectory(trajectory(2, 0, 1, 2, 0, 1))
-	require.Equal(t, ReasonStale, e.Verdicts[0].Reason, "fresh, but of the issue that was given up")
+	require.Equal(t, schemas.ReasonStale, e.Verdicts[0].Reason, "fresh, but of the issue that was given up")
 }
 
 func take(t *rapid.T, a *Assembler) *Batch {

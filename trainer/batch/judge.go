@@ -3,6 +3,8 @@ package batch
 import (
 	"fmt"
 	"slices"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // judge looks at the group that something came of, for no other can have become complete, or at all with nil. In order,
@@ -35,12 +37,12 @@ func (a *Assembler) judge(touched *assembly, e *Effects) {
 func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 	stale := g.refuseUnusable(a.version, a.cfg.Eta, e)
 	if len(g.samples()) < a.cfg.MinGroup || a.cfg.Baseline && g.baseline() == nil {
-		reason := ReasonIncomplete
+		reason := schemas.ReasonIncomplete
 		switch {
 		case stale > 0:
-			reason = ReasonStale
+			reason = schemas.ReasonStale
 		case g.lost:
-			reason = ReasonLost
+			reason = schemas.ReasonLost
 		}
 		a.drop(g, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
 		return
@@ -48,7 +50,7 @@ func (a *Assembler) judgeGroup(g *assembly, accepted bool, e *Effects) {
 	chosen := a.choose(g)
 	if !a.keep(g, chosen) {
 		a.flat++
-		a.drop(g, Drop{Group: g.Group, Reason: ReasonZeroVariance, Accepted: accepted}, e)
+		a.drop(g, Drop{Group: g.Group, Reason: schemas.ReasonZeroVariance, Accepted: accepted}, e)
 		return
 	}
 	g.ready, g.chosen, g.rows = true, chosen, trainedRows(chosen)
@@ -92,8 +94,8 @@ func (a *Assembler) choose(g *assembly) []Member {
 
 func (a *Assembler) drop(g *assembly, d Drop, e *Effects) {
 	reason := d.Reason
-	if reason == ReasonStale || reason == ReasonLost {
-		reason = ReasonIncomplete // the members left are neither themselves
+	if reason == schemas.ReasonStale || reason == schemas.ReasonLost {
+		reason = schemas.ReasonIncomplete // the members left are neither themselves
 	}
 	for _, m := range g.sorted() {
 		e.reject(m.Sequence, m.Trajectory.ID, reason, fmt.Sprintf("group %s was dropped: %s", g.ID(), d.Reason))

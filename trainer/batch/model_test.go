@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Invariant: a delivered message is in exactly one state, and leaves pending once.
@@ -31,7 +33,7 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 		a := New(cfg, Start{})
 		n := newNaive(cfg)
 		version, seq, cursor, index := int64(0), uint64(0), uint64(0), uint64(0)
-		var sent []Delivery
+		var sent []schemas.Delivery
 		var opened []Group
 		note := func(e Effects) {
 			for _, v := range e.Verdicts {
@@ -50,7 +52,7 @@ func TestInvariantsAgainstANaiveModel(t *testing.T) {
 		}
 		deliver := func(c uint64, attempt, sample int, oldest int64) {
 			seq++
-			d := Delivery{Sequence: seq}
+			d := schemas.Delivery{Sequence: seq}
 			if rapid.IntRange(0, 5).Draw(rt, "kind") == 0 {
 				d.Closed = closed(c, attempt, sample)
 				n.markers[seq] = true
@@ -129,7 +131,7 @@ type naive struct {
 	cfg       Config
 	version   int64
 	groups    map[string]Group
-	delivered map[uint64]Delivery
+	delivered map[uint64]schemas.Delivery
 	markers   map[uint64]bool
 	ended     map[uint64]Verdict
 	trained   map[string]bool
@@ -137,7 +139,7 @@ type naive struct {
 
 func newNaive(c Config) *naive {
 	return &naive{
-		cfg: c, groups: map[string]Group{}, delivered: map[uint64]Delivery{}, markers: map[uint64]bool{},
+		cfg: c, groups: map[string]Group{}, delivered: map[uint64]schemas.Delivery{}, markers: map[uint64]bool{},
 		ended: map[uint64]Verdict{}, trained: map[string]bool{},
 	}
 }

@@ -14,20 +14,20 @@ type reference struct {
 	flat    int
 	open    []*refGroup // by Index
 	last    map[uint64]int
-	early   []Delivery
+	early   []schemas.Delivery
 	ended   map[uint64]bool
-	seen    []Delivery // that have not ended, by arrival
-	gone    []string   // dropped by the last Advance while awaited
+	seen    []schemas.Delivery // that have not ended, by arrival
+	gone    []string           // dropped by the last Advance while awaited
 	givenUp []string
 }
 
 // refGroup has one entry a sample in each list.
 type refGroup struct {
 	Group
-	have      []*Delivery
+	have      []*schemas.Delivery
 	cancelled []bool
 	refused   []bool
-	markers   []Delivery
+	markers   []schemas.Delivery
 	ready     bool
 	lost      bool
 }
@@ -50,25 +50,25 @@ func (r *reference) future(cursor uint64, attempt int) bool {
 	return cursor >= r.next && cursor < r.next+r.cfg.Horizon || cursor < r.next && awaited && attempt > last
 }
 
-func (r *reference) ends(e *Effects, seq uint64, id string, reason Reason) {
+func (r *reference) ends(e *Effects, seq uint64, id string, reason schemas.Reason) {
 	v := Verdict{Sequence: seq, ID: id, State: Settled, Reason: reason}
 	if reason != "" {
 		v.State = Rejected
 	}
 	e.Verdicts = append(e.Verdicts, v)
 	r.ended[seq] = true
-	r.seen = slices.DeleteFunc(r.seen, func(d Delivery) bool { return d.Sequence == seq })
+	r.seen = slices.DeleteFunc(r.seen, func(d schemas.Delivery) bool { return d.Sequence == seq })
 }
 
 func (r *reference) Open(g Group) (e Effects) {
-	opened := &refGroup{Group: g, have: make([]*Delivery, g.Size), cancelled: make([]bool, g.Size), refused: make([]bool, g.Size)}
+	opened := &refGroup{Group: g, have: make([]*schemas.Delivery, g.Size), cancelled: make([]bool, g.Size), refused: make([]bool, g.Size)}
 	r.open = append(r.open, opened)
 	slices.SortFunc(r.open, func(a, b *refGroup) int { return int(a.Index) - int(b.Index) })
 	r.last[g.Cursor], r.next = g.Attempt, max(r.next, g.Cursor+1)
 	early := r.early
 	r.early = nil
 	for _, d := range early {
-		if d.cursor() <= g.Cursor {
+		if cursorOf(d) <= g.Cursor {
 			r.place(d, &e)
 		} else {
 			r.early = append(r.early, d)
@@ -78,11 +78,11 @@ func (r *reference) Open(g Group) (e Effects) {
 	return e
 }
 
-func (r *reference) Add(d Delivery) (e Effects) {
+func (r *reference) Add(d schemas.Delivery) (e Effects) {
 	if r.ended[d.Sequence] {
 		return Effects{Verdicts: []Verdict{{Sequence: d.Sequence, State: Settled}}}
 	}
-	if slices.ContainsFunc(r.seen, func(s Delivery) bool { return s.Sequence == d.Sequence }) {
+	if slices.ContainsFunc(r.seen, func(s schemas.Delivery) bool { return s.Sequence == d.Sequence }) {
 		return e
 	}
 	r.seen = append(r.seen, d)
@@ -91,27 +91,27 @@ func (r *reference) Add(d Delivery) (e Effects) {
 	return e
 }
 
-func (r *reference) keep(d Delivery, id string, e *Effects) {
+func (r *reference) keep(d schemas.Delivery, id string, e *Effects) {
 	for _, k := range r.early {
 		if id != "" && k.Trajectory != nil && k.Trajectory.ID == id {
-			r.ends(e, d.Sequence, id, ReasonDuplicate)
+			r.ends(e, d.Sequence, id, schemas.ReasonDuplicate)
 			return
 		}
 	}
 	if r.cfg.MaxEarly > 0 && len(r.early) >= r.cfg.MaxEarly {
-		r.ends(e, d.Sequence, id, ReasonForeign)
+		r.ends(e, d.Sequence, id, schemas.ReasonForeign)
 		return
 	}
 	r.early = append(r.early, d)
 }
 
-func (r *reference) place(d Delivery, e *Effects) {
+func (r *reference) place(d schemas.Delivery, e *Effects) {
 	if m := d.Closed; m != nil {
 		g := r.find(m.Group)
 		cursor, attempt, named := ParseGroupID(m.Group)
 		switch {
 		case m.Run != r.cfg.Run:
-			r.ends(e, d.Sequence, "", ReasonForeign)
+			r.ends(e, d.Sequence, "", schemas.ReasonForeign)
 		case g == nil && named && len(m.Cancelled) > 0 && r.future(cursor, attempt):
 			r.keep(d, "", e)
 		case g == nil:
@@ -134,24 +134,24 @@ func (r *reference) place(d Delivery, e *Effects) {
 	t := d.Trajectory
 	g := r.find(t.Group)
 	last, awaited := r.last[t.Cursor]
-	refuse := func(reason Reason) { r.ends(e, d.Sequence, t.ID, reason) }
+	refuse := func(reason schemas.Reason) { r.ends(e, d.Sequence, t.ID, reason) }
 	switch {
 	case t.Run != r.cfg.Run || t.ID != TicketID(t.Cursor, t.Attempt, t.Sample) || t.Group != GroupID(t.Cursor, t.Attempt) || t.Attempt < 0 || t.Sample < 0:
-		refuse(ReasonForeign)
+		refuse(schemas.ReasonForeign)
 	case g == nil && r.future(t.Cursor, t.Attempt):
 		r.keep(d, t.ID, e)
 	case g == nil && t.Cursor >= r.next:
-		refuse(ReasonForeign)
+		refuse(schemas.ReasonForeign)
 	case g == nil && awaited && t.Attempt < last:
-		refuse(ReasonStale)
+		refuse(schemas.ReasonStale)
 	case g == nil:
-		refuse(ReasonDuplicate)
+		refuse(schemas.ReasonDuplicate)
 	case t.GroupSize != g.Size || t.Sample >= g.Size:
-		refuse(ReasonForeign)
+		refuse(schemas.ReasonForeign)
 	case g.have[t.Sample] != nil || g.ready:
-		refuse(ReasonDuplicate)
+		refuse(schemas.ReasonDuplicate)
 	case t.Stop == schemas.StopError || t.ActionTokens() == 0 || (t.Segments[0].Temperature == 0) != g.Greedy(t.Sample):
-		refuse(ReasonPoisoned)
+		refuse(schemas.ReasonPoisoned)
 		g.cancelled[t.Sample], g.refused[t.Sample] = true, true
 	default:
 		g.have[t.Sample], g.cancelled[t.Sample], g.refused[t.Sample] = &d, false, false
@@ -163,7 +163,7 @@ func (r *reference) place(d Delivery, e *Effects) {
 				g.refused[s] = g.refused[s] || g.cancelled[s] && slices.Contains(m.Closed.Cancelled, s)
 			}
 			r.ends(e, m.Sequence, "", "")
-			g.markers = slices.DeleteFunc(g.markers, func(o Delivery) bool { return o.Sequence == m.Sequence })
+			g.markers = slices.DeleteFunc(g.markers, func(o schemas.Delivery) bool { return o.Sequence == m.Sequence })
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (g *refGroup) awaited() (n int) {
 }
 
 // samples are those that came, without the baseline.
-func (g *refGroup) samples() (out []*Delivery) {
+func (g *refGroup) samples() (out []*schemas.Delivery) {
 	for s, d := range g.have {
 		if d != nil && !g.Greedy(s) {
 			out = append(out, d)
@@ -227,12 +227,12 @@ func (r *reference) unusable(g *refGroup, e *Effects) (stale bool) {
 		if d == nil {
 			continue
 		}
-		reason := Reason("")
+		reason := schemas.Reason("")
 		if r.version-d.Trajectory.OldestVersion() > int64(r.cfg.Eta) {
-			reason, stale = ReasonStale, true
+			reason, stale = schemas.ReasonStale, true
 		}
 		if d.Trajectory.NewestVersion() > r.version {
-			reason = ReasonForeign
+			reason = schemas.ReasonForeign
 		}
 		if reason != "" {
 			r.ends(e, d.Sequence, d.Trajectory.ID, reason)
@@ -245,14 +245,14 @@ func (r *reference) unusable(g *refGroup, e *Effects) (stale bool) {
 func (r *reference) decide(g *refGroup, accepted bool, e *Effects) {
 	stale := r.unusable(g, e)
 	if len(g.samples()) < r.cfg.MinGroup || r.cfg.Baseline && (!g.HasBaseline || g.have[g.Size-1] == nil) {
-		reason := ReasonIncomplete
+		reason := schemas.ReasonIncomplete
 		if g.lost {
-			reason = ReasonLost
+			reason = schemas.ReasonLost
 		}
 		if stale {
-			reason = ReasonStale
+			reason = schemas.ReasonStale
 		}
-		r.drop(g, ReasonIncomplete, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
+		r.drop(g, schemas.ReasonIncomplete, Drop{Group: g.Group, Reason: reason, Reissue: true, Accepted: accepted}, e)
 		return
 	}
 	var rewards []float64
@@ -263,7 +263,7 @@ func (r *reference) decide(g *refGroup, accepted bool, e *Effects) {
 	}
 	if r.cfg.Keep != nil && slices.Min(rewards) == slices.Max(rewards) {
 		r.flat++
-		r.drop(g, ReasonZeroVariance, Drop{Group: g.Group, Reason: ReasonZeroVariance, Accepted: accepted}, e)
+		r.drop(g, schemas.ReasonZeroVariance, Drop{Group: g.Group, Reason: schemas.ReasonZeroVariance, Accepted: accepted}, e)
 		return
 	}
 	g.ready = true
@@ -272,7 +272,7 @@ func (r *reference) decide(g *refGroup, accepted bool, e *Effects) {
 	}
 }
 
-func (r *reference) drop(g *refGroup, reason Reason, d Drop, e *Effects) {
+func (r *reference) drop(g *refGroup, reason schemas.Reason, d Drop, e *Effects) {
 	for _, m := range g.have {
 		if m != nil {
 			r.ends(e, m.Sequence, m.Trajectory.ID, reason)
@@ -302,13 +302,13 @@ func (r *reference) Advance(version int64) (e Effects) {
 		case r.cfg.InOrder && r.cfg.Eta == 0:
 			r.unusable(g, &e)
 			r.gone = append(r.gone, g.ID())
-			r.drop(g, ReasonIncomplete, Drop{Group: g.Group, Reason: ReasonStale, Reissue: true}, &e)
+			r.drop(g, schemas.ReasonIncomplete, Drop{Group: g.Group, Reason: schemas.ReasonStale, Reissue: true}, &e)
 		}
 	}
 	for _, d := range slices.Clone(r.early) {
 		if d.Trajectory != nil && version-d.Trajectory.OldestVersion() > int64(r.cfg.Eta) {
-			r.early = slices.DeleteFunc(r.early, func(k Delivery) bool { return k.Sequence == d.Sequence })
-			r.ends(&e, d.Sequence, d.Trajectory.ID, ReasonStale)
+			r.early = slices.DeleteFunc(r.early, func(k schemas.Delivery) bool { return k.Sequence == d.Sequence })
+			r.ends(&e, d.Sequence, d.Trajectory.ID, schemas.ReasonStale)
 		}
 	}
 	r.judge(&e)
@@ -355,7 +355,7 @@ func (r *reference) Take() (batch [][]string, e Effects) {
 				ids = append(ids, d.Trajectory.ID)
 				e.Verdicts = append(e.Verdicts, Verdict{Sequence: d.Sequence, ID: d.Trajectory.ID, State: Trained})
 				r.ended[d.Sequence] = true
-				r.seen = slices.DeleteFunc(r.seen, func(s Delivery) bool { return s.Sequence == d.Sequence })
+				r.seen = slices.DeleteFunc(r.seen, func(s schemas.Delivery) bool { return s.Sequence == d.Sequence })
 			}
 		}
 		batch = append(batch, ids)

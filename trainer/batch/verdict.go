@@ -19,35 +19,8 @@ func (s State) String() string {
 	return [...]string{"pending", "trained", "rejected", "settled"}[s]
 }
 
-// Reason says why a trajectory was not trained on.
-type Reason string
-
-// The reasons. The first four mean that the message itself was refused; the next two that it was in order
-// but its group could not be used; the last that there is none.
-const (
-	ReasonStale        Reason = "stale"         // its oldest token is more than eta versions behind
-	ReasonDuplicate    Reason = "duplicate"     // its sample was delivered before, or its group has ended
-	ReasonForeign      Reason = "foreign"       // another run's, or of a group that was never issued
-	ReasonPoisoned     Reason = "poisoned"      // its content cannot be trained on
-	ReasonIncomplete   Reason = "incomplete"    // too few samples of its group can be used, or not its baseline
-	ReasonZeroVariance Reason = "zero_variance" // its group is not worth training on: as a rule, all its rewards are equal
-	ReasonLost         Reason = "lost"          // it never came, and nothing is left that it could come from
-)
-
-// Refusal says whether the message belongs with the rejected ones, for people to look at.
-func (r Reason) Refusal() bool {
-	return r != ReasonIncomplete && r != ReasonZeroVariance && r != ReasonLost
-}
-
-// Delivery is one message of the stream: a trajectory or a group-closed marker, the other being nil.
-type Delivery struct {
-	Sequence   uint64
-	Trajectory *schemas.Trajectory
-	Closed     *schemas.GroupClosed
-}
-
-// cursor is that of the group that it names; 0 where that is none that GroupID writes.
-func (d Delivery) cursor() uint64 {
+// cursorOf is that of the group that a message names; 0 where the group's id is not of GroupID's form.
+func cursorOf(d schemas.Delivery) uint64 {
 	if d.Trajectory != nil {
 		return d.Trajectory.Cursor
 	}
@@ -62,14 +35,14 @@ type Verdict struct {
 	ID    string
 	State State
 	// Reason and Detail are set when State is Rejected.
-	Reason Reason
+	Reason schemas.Reason
 	Detail string
 }
 
 // Drop is the end of a group that is not trained on.
 type Drop struct {
 	Group  Group
-	Reason Reason
+	Reason schemas.Reason
 	// Reissue asks for the same prompt again; else another takes its place.
 	Reissue bool
 	// Accepted is true when the group had been counted as ready.
@@ -91,6 +64,6 @@ func (e *Effects) settle(seq uint64) {
 	e.Verdicts = append(e.Verdicts, Verdict{Sequence: seq, State: Settled})
 }
 
-func (e *Effects) reject(seq uint64, id string, reason Reason, detail string) {
+func (e *Effects) reject(seq uint64, id string, reason schemas.Reason, detail string) {
 	e.Verdicts = append(e.Verdicts, Verdict{Sequence: seq, ID: id, State: Rejected, Reason: reason, Detail: detail})
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/schemas"
 )
 
 const batchesDir = "batches"
@@ -120,7 +120,7 @@ func (s *Store) dropBatches(newest keptFile) error {
 
 // ReadBatch reads the batch of a step as it was trained on, and checks it against the step's record. It is
 // ErrNoBatch where it is not kept; a file that was changed is a *Damage.
-func ReadBatch(dir string, r *Record) ([]batch.Delivery, error) {
+func ReadBatch(dir string, r *Record) ([]schemas.Delivery, error) {
 	path := batchPath(dir, r.Step)
 	if r.Batch == nil {
 		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, ErrNoBatch)

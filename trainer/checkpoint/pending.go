@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // errPending is wrapped by the faults of a pending file.
@@ -14,7 +13,7 @@ var errPending = errors.New("malformed pending messages")
 
 // encodePending lays out messages one after the other: sequence, 8 bytes; length, 4 bytes, both little-endian; the
 // message in its wire form.
-func encodePending(pending []batch.Delivery) ([]byte, error) {
+func encodePending(pending []schemas.Delivery) ([]byte, error) {
 	var out []byte
 	for _, d := range pending {
 		var message any = d.Closed
@@ -32,13 +31,13 @@ func encodePending(pending []batch.Delivery) ([]byte, error) {
 	return out, nil
 }
 
-func decodePending(data []byte) ([]batch.Delivery, error) {
-	var out []batch.Delivery
+func decodePending(data []byte) ([]schemas.Delivery, error) {
+	var out []schemas.Delivery
 	for len(data) > 0 {
 		if len(data) < 12 {
 			return nil, fmt.Errorf("%w: %d bytes where a message should begin", errPending, len(data))
 		}
-		d := batch.Delivery{Sequence: binary.LittleEndian.Uint64(data)}
+		d := schemas.Delivery{Sequence: binary.LittleEndian.Uint64(data)}
 		size := binary.LittleEndian.Uint32(data[8:])
 		if data = data[12:]; uint64(size) > uint64(len(data)) {
 			return nil, fmt.Errorf("%w: message %d has %d bytes, %d are left", errPending, d.Sequence, size, len(data))

@@ -6,11 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/batch"
 )
 
-func pendingMessages() []batch.Delivery {
-	return []batch.Delivery{
+func pendingMessages() []schemas.Delivery {
+	return []schemas.Delivery{
 		{Sequence: 3, Trajectory: &schemas.Trajectory{
 			Run: "r", ID: "g000001-a0-0", Group: "g000001-a0", Cursor: 1, GroupSize: 2, Reward: 0.5, Stop: schemas.StopAnswer,
 			Segments: []schemas.Segment{{

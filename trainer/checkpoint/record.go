@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Record says what one step used and what became of everything else around it: what ended before the checkpoint of
@@ -95,8 +95,8 @@ type RecordMember struct {
 type RecordRejection struct {
 	ID string `json:"id"`
 	// Sequence is 0 of a sample that was lost: it never came.
-	Sequence uint64       `json:"seq"`
-	Reason   batch.Reason `json:"reason"`
+	Sequence uint64         `json:"seq"`
+	Reason   schemas.Reason `json:"reason"`
 	// Created and Losses say which stream Sequence is of, where that is another than the record's: the step's checkpoint was
 	// written anew after the stream was. Nil where it is the record's.
 	Created *time.Time `json:"created,omitempty"`
@@ -105,8 +105,8 @@ type RecordRejection struct {
 
 // RecordDrop is a group that was not trained on.
 type RecordDrop struct {
-	Group   string       `json:"group"`
-	Cursor  uint64       `json:"cursor"`
-	Reason  batch.Reason `json:"reason"`
-	Reissue bool         `json:"reissue"`
+	Group   string         `json:"group"`
+	Cursor  uint64         `json:"cursor"`
+	Reason  schemas.Reason `json:"reason"`
+	Reissue bool           `json:"reissue"`
 }

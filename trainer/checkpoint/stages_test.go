@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // carrying is a checkpoint with messages that wait for their groups, of a ledger that stands at low.
@@ -240,7 +239,7 @@ func TestASinglePendingMessageIsInTheCheckpoint(t *testing.T) {
 		for i := range n {
 			seq := uint64(3 + i)
 			c.State.Ledger.Carried = append(c.State.Ledger.Carried, seq)
-			c.Pending = append(c.Pending, batch.Delivery{Sequence: seq, Closed: &schemas.GroupClosed{Run: "r", Group: "g"}})
+			c.Pending = append(c.Pending, schemas.Delivery{Sequence: seq, Closed: &schemas.GroupClosed{Run: "r", Group: "g"}})
 		}
 		require.NoError(t, s.Save(c))
 		loaded, damage, err := s.Load()

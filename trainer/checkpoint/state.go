@@ -25,9 +25,9 @@ type Checkpoint struct {
 	// Tokenizer is tokenizer.json; nil when the model has none.
 	Tokenizer []byte
 	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
-	Pending []batch.Delivery
+	Pending []schemas.Delivery
 	// Batch is what the step trained on, to be kept beside the checkpoint. Read does not fill it.
-	Batch []batch.Delivery
+	Batch []schemas.Delivery
 }
 
 // State is the part that is neither weights nor moments.
