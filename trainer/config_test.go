@@ -75,7 +75,7 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 		},
 		{
 			func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },
-			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must be finite and not negative"},
+			[]string{"advantage.gamma: 2: must be between 0 and 1", "advantage.std_epsilon: -1: must not be negative"},
 		},
 		{
 			func(c *Config) { c.Loss.Name, c.Loss.Options.Aggregation.Mode = "gmpo", "token-mean" },
