@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"trainer/learner":       {"schemas", "gpu", "trainer/advantage", "trainer/batch", "trainer/loss", "trainer/selection", "trainer/stats", "internal/check"},
 	"trainer/advantage":     {"schemas", "trainer/advantage", "trainer/stats"},
 	"trainer/loss":          {"schemas", "trainer/loss", "trainer/stats"},
-	"trainer/batch":         {"schemas", "gpu"},
+	"trainer/batch":         {"schemas", "gpu", "trainer/stats"},
 	"trainer/stats":         {"schemas"},
 	"trainer/admission":     {"schemas"},
 	"trainer/selection":     {"schemas", "trainer/stats"},
