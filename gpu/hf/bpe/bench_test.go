@@ -3,6 +3,8 @@
 package bpe
 
 import (
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,8 +33,22 @@ func benchTexts(b *testing.B) map[string]string {
 	return map[string]string{
 		"prose": read("../../../docs/*.md"), "code": read("../../../trainer/*/*.go"),
 		"scripts": strings.Repeat(read("testdata/corpus.txt"), 64),
+		"chinese": sentences(),
 		"noise":   strings.Join(texts(1, 5000), ""), // seldom the same piece twice
 	}
+}
+
+// sentences are of three thousand Han characters, the first ones the most frequent, no two alike: pieces are long and never come again.
+func sentences() string {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b strings.Builder
+	for range 20_000 {
+		for range 4 + rng.IntN(16) {
+			b.WriteRune(rune(0x4e00 + int(3000*math.Pow(rng.Float64(), 3))))
+		}
+		b.WriteString([]string{"，", "。", "、"}[rng.IntN(3)])
+	}
+	return b.String()
 }
 
 // benchTokenizer is the file that WEIR_TOKENIZER names, such as a published model's, or the fixture.
@@ -80,6 +96,14 @@ func BenchmarkEncode(b *testing.B) {
 				perCore(b, len(text), func() { with.EncodeText(text) })
 			})
 		}
+		b.Run(name+"/by-hand-without-memory", func(b *testing.B) {
+			with := *t
+			b.ReportAllocs()
+			perCore(b, len(text), func() {
+				with.cache = newCache()
+				with.EncodeText(text)
+			})
+		})
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 const (
 	cacheSlots  = 1 << 16
-	cachedPiece = 48 // bytes; longer pieces seldom come again
+	cachedPiece = 24 // bytes; longer pieces seldom come again
 )
 
 // cache remembers the tokens of pieces. A piece has one place, which it takes from the piece that was there.

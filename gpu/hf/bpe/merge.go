@@ -1,40 +1,110 @@
 package bpe
 
-import "container/heap"
+import (
+	"math"
+	"math/bits"
+	"slices"
+)
 
-// short is how many tokens a piece may have for its pairs to be looked through at each merge; a longer one has a heap.
-const short = 24
+// merge makes a token of two. The lowest rank goes first.
+type merge struct{ rank, id int32 }
 
-// encodePiece appends the tokens of a piece, merged in the order of rank, leftmost first. barred are tokens that may not be made;
-// nil bars none.
-func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int32 {
-	begin := len(dst)
-	for i := range len(piece) {
-		dst = append(dst, v.single[piece[i]])
-	}
-	if len(piece) > short {
-		return dst[:begin+v.mergeLong(dst[begin:], barred)]
-	}
-	ids := dst[begin:]
-	for len(ids) > 1 {
-		best, at := merge{}, -1
-		for i := range len(ids) - 1 {
-			if m, ok := v.pair(ids[i], ids[i+1], barred); ok && (at < 0 || m.rank < best.rank) {
-				best, at = m, i
-			}
-		}
-		if at < 0 {
-			break
-		}
-		ids[at] = best.id
-		ids = append(ids[:at+1], ids[at+2:]...)
-	}
-	return dst[:begin+len(ids)]
+// unranked is the rank of two tokens that do not merge.
+const unranked = math.MaxInt32
+
+// merges are found by the two tokens, in a table with open addressing: a key is where its hash points, or at the next free place.
+type merges struct {
+	places []entry
+	shift  uint // the hash's upper bits are the place
+	// ofBytes are the merges of the tokens of two bytes, which every piece begins with.
+	ofBytes []merge
 }
 
-func (v *vocabulary) pair(a, b int32, barred []bool) (merge, bool) {
-	m, ok := v.merges[pairOf(a, b)]
-	return m, ok && (barred == nil || !barred[m.id])
+type entry struct {
+	key uint64
+	merge
+}
+
+// free is no pair of tokens: ids are not negative.
+const free = math.MaxUint64
+
+func pairOf(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
+
+func newMerges(of map[uint64]merge, single *[256]int32) *merges {
+	width := uint(bits.Len(uint(len(of) + len(of)/2 + 1)))
+	m := &merges{places: make([]entry, 1<<width), shift: 64 - width, ofBytes: make([]merge, 1<<16)}
+	for i := range m.places {
+		m.places[i] = entry{free, merge{rank: unranked}}
+	}
+	for key, value := range of {
+		*m.place(key) = entry{key, value}
+	}
+	for i := range m.ofBytes {
+		m.ofBytes[i] = m.of(single[i>>8], single[i&0xff])
+	}
+	return m
+}
+
+// place is where a key is, or belongs. Some place is always free.
+func (m *merges) place(key uint64) *entry {
+	at := key * 0x9e3779b97f4a7c15 >> m.shift
+	for m.places[at].key != key && m.places[at].key != free {
+		at = (at + 1) & uint64(len(m.places)-1)
+	}
+	return &m.places[at]
+}
+
+// of is the merge of two tokens.
+func (m *merges) of(a, b int32) merge { return m.place(pairOf(a, b)).merge }
+
+// shortPiece is how many bytes a piece may have for the lowest rank to be looked for in a list; a longer piece has a heap.
+const shortPiece = 128
+
+// encodePiece appends the tokens of a piece, which is not empty: its bytes', merged in the order of rank, leftmost first. barred are
+// tokens that may not be made; nil bars none.
+func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int32 {
+	if len(piece) > shortPiece {
+		return v.encodeLong(dst, piece, barred)
+	}
+	begin := len(dst)
+	var room [shortPiece]merge
+	next := room[:len(piece)] // what a token and the one after it merge to
+	for i := range len(piece) - 1 {
+		dst = append(dst, v.single[piece[i]])
+		next[i] = v.merges.ofBytes[int(piece[i])<<8|int(piece[i+1])].unless(barred)
+	}
+	dst = append(dst, v.single[piece[len(piece)-1]])
+	next[len(piece)-1].rank = unranked
+	ids := dst[begin:]
+	for {
+		at, least := 0, int32(unranked)
+		for i := range next {
+			if next[i].rank < least {
+				at, least = i, next[i].rank
+			}
+		}
+		if least == unranked {
+			return dst[:begin+len(ids)]
+		}
+		ids[at] = next[at].id
+		copy(ids[at+1:], ids[at+2:])
+		copy(next[at:], next[at+1:])
+		ids, next = ids[:len(ids)-1], next[:len(next)-1]
+		if at > 0 {
+			next[at-1] = v.merges.of(ids[at-1], ids[at]).unless(barred)
+		}
+		if at+1 < len(ids) {
+			next[at] = v.merges.of(ids[at], ids[at+1]).unless(barred)
+		}
+	}
+}
+
+// unless is the merge, or none where it makes a barred token.
+func (m merge) unless(barred []bool) merge {
+	if barred != nil && m.rank != unranked && barred[m.id] {
+		m.rank = unranked
+	}
+	return m
 }
 
 // candidate is a merge of the token at a place with the one after it, as they were when it was found.
@@ -44,59 +114,88 @@ type candidate struct {
 	left, right int32
 }
 
-type candidates []candidate
-
-func (c candidates) Len() int { return len(c) }
-func (c candidates) Less(i, j int) bool {
-	return c[i].rank < c[j].rank || c[i].rank == c[j].rank && c[i].at < c[j].at
-}
-func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
-func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
-func (c *candidates) Pop() any {
-	last := (*c)[len(*c)-1]
-	*c = (*c)[:len(*c)-1]
-	return last
+func (c *candidate) before(d *candidate) bool {
+	return c.rank < d.rank || c.rank == d.rank && c.at < d.at
 }
 
-// mergeLong merges ids in place and returns how many are left. Its time is n log n of the length.
-func (v *vocabulary) mergeLong(ids []int32, barred []bool) int {
-	n := int32(len(ids))
-	before, after := make([]int32, n), make([]int32, n) // -1 and n are none; before is -2 where a token was merged away
-	var queue candidates
+// heap holds candidates, the next one first.
+type heap []candidate
+
+func (h *heap) push(c candidate) {
+	*h = append(*h, c)
+	list := *h
+	for i := len(list) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !list[i].before(&list[parent]) {
+			break
+		}
+		list[i], list[parent] = list[parent], list[i]
+		i = parent
+	}
+}
+
+func (h *heap) pop() candidate {
+	list := *h
+	first := list[0]
+	list[0] = list[len(list)-1]
+	list = list[:len(list)-1]
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= len(list) {
+			break
+		}
+		if child+1 < len(list) && list[child+1].before(&list[child]) {
+			child++
+		}
+		if !list[child].before(&list[i]) {
+			break
+		}
+		list[i], list[child] = list[child], list[i]
+		i = child
+	}
+	*h = list
+	return first
+}
+
+// encodeLong is encodePiece in time n log n of the length.
+func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int32 {
+	n := int32(len(piece))
+	ids := make([]int32, n)
+	before, after := make([]int32, n), make([]int32, n) // -1 and n are none; before is merged where a token was merged away
+	const merged = -2
+	var queue heap
 	find := func(at int32) {
 		if at < 0 || after[at] >= n {
 			return
 		}
 		left, right := ids[at], ids[after[at]]
-		if m, ok := v.pair(left, right, barred); ok {
-			heap.Push(&queue, candidate{m, at, left, right})
+		if m := v.merges.of(left, right).unless(barred); m.rank != unranked {
+			queue.push(candidate{m, at, left, right})
 		}
 	}
 	for i := range n {
-		before[i], after[i] = i-1, i+1
+		ids[i], before[i], after[i] = v.single[piece[i]], i-1, i+1
 	}
 	for i := range n {
 		find(i)
 	}
 	for len(queue) > 0 {
-		c := heap.Pop(&queue).(candidate)
+		c := queue.pop()
 		gone := after[c.at]
-		if before[c.at] == -2 || gone >= n || ids[c.at] != c.left || ids[gone] != c.right {
+		if before[c.at] == merged || gone >= n || ids[c.at] != c.left || ids[gone] != c.right {
 			continue // a merge before it took one of the two
 		}
-		ids[c.at] = c.id
-		after[c.at] = after[gone]
+		ids[c.at], after[c.at] = c.id, after[gone]
 		if next := after[gone]; next < n {
 			before[next] = c.at
 		}
-		before[gone] = -2
+		before[gone] = merged
 		find(before[c.at])
 		find(c.at)
 	}
-	left := 0
+	dst = slices.Grow(dst, len(piece)/bytesPerToken)
 	for i := int32(0); i < n; i = after[i] {
-		ids[left] = ids[i]
-		left++
+		dst = append(dst, ids[i])
 	}
-	return left
+	return dst
 }

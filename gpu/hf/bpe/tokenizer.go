@@ -139,8 +139,8 @@ func (t *Tokenizer) mark(tokens []AddedToken) {
 	for _, token := range tokens {
 		t.added[token.ID], t.special[token.ID] = true, token.Special
 	}
-	for _, m := range t.vocab.merges {
-		t.guarded = t.guarded || t.added[m.id]
+	for _, e := range t.vocab.merges.places {
+		t.guarded = t.guarded || e.key != free && t.added[e.id]
 	}
 	for _, id := range t.vocab.whole {
 		t.guarded = t.guarded || t.added[id]

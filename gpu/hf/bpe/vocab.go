@@ -22,14 +22,9 @@ type vocabulary struct {
 	texts    []string         // by id: the bytes that a token stands for
 	known    []bool           // by id
 	single   [256]int32       // the token of each byte
-	merges   map[uint64]merge // by the two tokens
+	merges   *merges
 	whole    map[string]int32 // by the bytes; nil unless a piece that is a token is not merged
 }
-
-// merge makes a token of two. The lowest rank goes first.
-type merge struct{ rank, id int32 }
-
-func pairOf(a, b int32) uint64 { return uint64(uint32(a))<<32 | uint64(uint32(b)) }
 
 func newVocabulary(m *model) (*vocabulary, error) {
 	ids, err := parseVocab(m.Vocab)
@@ -48,9 +43,11 @@ func newVocabulary(m *model) (*vocabulary, error) {
 		}
 		v.single[b] = id
 	}
-	if v.merges, err = v.parseMerges(m.Merges); err != nil {
+	merges, err := v.parseMerges(m.Merges)
+	if err != nil {
 		return nil, fmt.Errorf("model.merges: %w", err)
 	}
+	v.merges = newMerges(merges, &v.single)
 	if m.IgnoreMerges {
 		v.whole = make(map[string]int32, len(ids))
 		for token, id := range ids {
