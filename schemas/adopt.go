@@ -5,9 +5,9 @@ import (
 	"unsafe"
 )
 
-// Adopt is [Unmarshal] into a fresh message without the copies: the arrays of v lie in data, which belongs to v from then
-// on, and lives as long. Arrays of words are moved within data by up to three bytes, to where words may lie; undo moves
-// them back, and v is then undefined. Where Adopt fails, data is as it was.
+// Adopt is [Unmarshal] into a fresh message without the copies: the arrays of v lie in data, which belongs to v from then on and lives
+// as long as v. Arrays of words are moved within data by up to three bytes, to an address that words may have; undo moves them
+// back, and v is then undefined. Where Adopt fails, data is as it was.
 func Adopt(data []byte, v any) (undo func(), err error) {
 	c := coder{adopt: true}
 	err = c.decode(data, v)
@@ -18,15 +18,15 @@ func Adopt(data []byte, v any) (undo func(), err error) {
 	return undo, err
 }
 
-// moved is an array that lies some bytes nearer to the front than it came.
+// moved is an array that was moved some bytes towards the front of the input.
 type moved struct {
-	at, size int // as it came
+	at, size int // in the input as it came
 	by       int
-	over     [3]byte // what lay where it begins now
+	over     [3]byte // the bytes that the moved array begins over
 }
 
-// align moves raw, which was just taken from the input, to the nearest address below at which words may lie. Before it
-// are its header and its key, at least three bytes that have been read.
+// align moves raw, which was just taken from the input, to the nearest lower address that words may have. Before raw are its header
+// and its key, at least three bytes that have been read.
 func (c *coder) align(raw []byte) []byte {
 	by := int(uintptr(unsafe.Pointer(unsafe.SliceData(raw))) % unsafe.Alignof(int32(0)))
 	if by == 0 || len(raw) == 0 {
@@ -40,7 +40,7 @@ func (c *coder) align(raw []byte) []byte {
 	return to
 }
 
-// restore moves back, the last first.
+// restore moves the arrays back, the array that was moved last first.
 func restore(data []byte, all []moved) {
 	for _, m := range slices.Backward(all) {
 		copy(data[m.at:m.at+m.size], data[m.at-m.by:])
@@ -48,7 +48,7 @@ func restore(data []byte, all []moved) {
 	}
 }
 
-// wordsIn is raw, which lies where words may, as words. Nothing can be appended in place: other fields follow.
+// wordsIn is raw, whose address words may have, as words. They have no room to grow: other fields follow in the input.
 func wordsIn[T word](raw []byte) []T {
 	if len(raw) == 0 {
 		return nil

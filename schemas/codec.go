@@ -14,7 +14,7 @@ import (
 type message interface {
 	object
 	kind() Kind
-	// wireSize is about how many bytes it takes, so that the output grows once.
+	// wireSize is about how many bytes the message takes, so that the output grows once.
 	wireSize() int
 }
 
@@ -46,7 +46,7 @@ func (t *Trajectory) wireSize() int {
 	return n
 }
 
-// asMessage is the message in v, a pointer to one or one by value.
+// asMessage is the message in v, which is a message or a pointer to a message.
 func asMessage(v any) (message, error) {
 	switch v := v.(type) {
 	case message:
@@ -73,11 +73,11 @@ func asMessage(v any) (message, error) {
 }
 
 // Marshal is the wire form of v, a message of this package or a pointer to one. It does not validate v.
-// Strings that are not UTF-8 are written with U+FFFD where they break it. It fails only for other types.
+// Strings that are not UTF-8 are written with U+FFFD in place of the bytes that break it. Marshal fails only for other types.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
-// Append appends the wire form of v to dst, as [Marshal] makes it. With room in dst it copies v's arrays once
-// and allocates next to nothing.
+// Append appends the wire form of v to dst, as [Marshal] makes it. Where dst has room it copies v's arrays once and allocates next to
+// nothing.
 func Append(dst []byte, v any) ([]byte, error) { return new(coder).encode(dst, v) }
 
 // Encoder writes messages into one buffer that it keeps. The zero value is ready. It is not safe for use by
@@ -110,18 +110,17 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	return c.out, c.err
 }
 
-// Unmarshal reads the message in data into v, a pointer to a message of this package, and overwrites all of
-// it. The memory of v's slices and maps is used again, nothing of v points into data. Empty slices and maps come
-// out nil where v had none.
+// Unmarshal reads the message in data into v, a pointer to a message of this package, and overwrites every field of v. The memory of
+// v's slices and maps is used again, and nothing of v points into data. Empty slices and maps become nil where v had none.
 //
-// It fails with [ErrVersion], [ErrKind] or [ErrMalformed], and v is then undefined. Keys may come in any order
-// after the first two, each once. A key that this version does not have is refused, not skipped: adding a field is a
-// new version, so a stranger's key means that the writer and the reader disagree on what the message says.
-// Bytes after the message are refused. Memory taken is at most a small multiple of len(data).
+// It fails with [ErrVersion], [ErrKind] or [ErrMalformed], and v is then undefined. Keys may come in any order after the first two,
+// each once. A key that this version does not have is refused, not skipped: a new field is a new version, so an unknown key means
+// that the writer and the reader disagree on the meaning of the message. Bytes after the message are refused. Unmarshal takes at
+// most a small multiple of len(data) of memory.
 func Unmarshal(data []byte, v any) error { return new(coder).decode(data, v) }
 
-// Decoder reads messages one after the other and keeps what that needs. The zero value is ready. It is not safe
-// for use by several goroutines.
+// Decoder reads messages one after the other and uses its memory again. The zero value is ready. It is not safe for use by several
+// goroutines.
 type Decoder struct{ c coder }
 
 // Decode is [Unmarshal].
@@ -149,7 +148,7 @@ func (c *coder) decode(data []byte, v any) error {
 	return c.err
 }
 
-// begin makes c read data, with the memory it has.
+// begin makes c read data, in the memory that c has.
 func (c *coder) begin(data []byte) {
 	*c = coder{mode: reading, little: nativeLittle(), dec: msgpack.GetDecoder(), in: input{b: data}, path: c.path[:0], adopt: c.adopt}
 	c.dec.Reset(&c.in)
@@ -161,9 +160,8 @@ func (c *coder) end() {
 	c.dec, c.in, c.key, c.runs = nil, input{}, nil, nil
 }
 
-// Peek is the kind and the wire version of the message that data begins with; the rest is not looked at.
-// It fails with [ErrMalformed] if there is none, and with [ErrVersion] or [ErrKind], naming what it found, if this
-// build cannot read it.
+// Peek is the kind and the wire version of the message at the beginning of data; it reads no more. It fails with [ErrMalformed] if data
+// does not begin with a message, and with [ErrVersion] or [ErrKind], naming the version or kind, if this build cannot read it.
 func Peek(data []byte) (Kind, int, error) {
 	var c coder
 	c.begin(data)
@@ -172,7 +170,7 @@ func Peek(data []byte) (Kind, int, error) {
 	return kind, version, err
 }
 
-// header reads the map header and the first two keys, and leaves the number of the other keys.
+// header reads the map header and the first two keys, and returns the number of the other keys.
 func (c *coder) header() (kind Kind, version, n int, err error) {
 	c.field = "header"
 	n = c.readMapLen()
@@ -181,14 +179,14 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 	}
 	c.open = n
 	c.field = "schema"
-	if c.turn("schema", false, false) != now {
+	if c.step("schema", false, false) != now {
 		c.fail("not the first key")
 	}
 	if integerValue(c, &version); version < 0 || version > math.MaxInt32 {
 		c.fail("integer out of range")
 	}
 	c.field = "kind"
-	if c.err == nil && c.turn("kind", false, false) != now {
+	if c.err == nil && c.step("kind", false, false) != now {
 		c.fail("not the second key")
 	}
 	name := c.readText()
@@ -205,7 +203,7 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 	return kind, version, n - 2, nil
 }
 
-// kindOf is the kind of that name, and whether this build knows it.
+// kindOf is the kind of a name, and whether this build knows the kind.
 func kindOf(name []byte) (Kind, bool) {
 	for _, kind := range [...]Kind{
 		KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,

@@ -8,7 +8,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// object is a struct that lists its fields. One list serves writing and reading, so they cannot part.
+// object is a struct that lists its fields. One list serves writing and reading, so that the two cannot come to differ.
 type object interface {
 	// fields calls one method or function of c for every field, always in the same order.
 	fields(c *coder)
@@ -20,7 +20,7 @@ type mode uint8
 const (
 	writing   mode = iota // append key and value
 	reading               // take the value if the pending key is this field's
-	finishing             // every key has been read: refuse what did not come, unpack runs
+	finishing             // every key has been read: refuse missing fields, unpack runs
 )
 
 // coder is the state of writing or reading one message.
@@ -36,18 +36,18 @@ type coder struct {
 	dec   *msgpack.Decoder // reading: from in
 	in    input            // reading: the message
 	open  int              // reading: keys of the map at hand not yet taken
-	key   []byte           // reading: the pending key, nil if the next is not yet read
+	key   []byte           // reading: the pending key, nil if the next key is not yet read
 	ord   int              // reading, finishing: ordinal of the field call
 	seen  uint64           // reading, finishing: ordinals that came
-	late  uint64           // reading: ordinals of required fields that had not come at their turn
+	late  uint64           // reading: ordinals of required fields whose key had not come at their call
 	runs  []byte           // reading: packed runs, unpacked when their number is known
 	path  []byte           // reading: where the map at hand is, "segments[3]."
 	field string           // reading: the field at hand
 	adopt bool             // reading: arrays stay in the input
-	moved []moved          // reading: which of them were moved there
+	moved []moved          // reading: the arrays that were moved within the input
 }
 
-// output is where the library writes to, and arrays are copied to.
+// output takes the bytes that the library writes, and the arrays, which are copied.
 type output []byte
 
 func (o *output) Write(p []byte) (int, error) {
@@ -66,18 +66,17 @@ func (c *coder) fail(fault string) {
 	}
 }
 
-// turn is what a field call is to do.
-type turn uint8
+// step is what a field call is to do.
+type step uint8
 
 const (
-	skip    turn = iota // nothing
+	skip    step = iota // nothing
 	now                 // write or read the value
-	lacking             // set it to zero: it did not come
+	lacking             // set the value to zero: its key did not come
 )
 
-// turn writes or takes the key of a field. An optional one is not written when it is empty, and is lacking
-// until its key has come.
-func (c *coder) turn(name string, optional, empty bool) turn {
+// step writes or takes the key of a field. An optional field is not written when it is empty, and is lacking until its key has come.
+func (c *coder) step(name string, optional, empty bool) step {
 	if c.mode == writing {
 		if optional && empty {
 			return skip
@@ -111,10 +110,10 @@ func (c *coder) turn(name string, optional, empty bool) turn {
 	return skip
 }
 
-// takeKey takes the next key if it is name. One that is not is kept for the fields to come.
+// takeKey takes the next key if it is name. Another key is kept for the fields to come.
 func (c *coder) takeKey(name string) bool {
 	if c.key == nil {
-		// As the writer here has it, it need not be read to be told.
+		// A key as this package writes it is compared in place, without being read.
 		if n := len(name) + 1; n <= c.in.left() && c.in.b[c.in.at] == msgpcode.FixedStrLow|byte(n-1) &&
 			string(c.in.b[c.in.at+1:c.in.at+n]) == name {
 			c.in.at += n
@@ -135,7 +134,7 @@ func (c *coder) takeKey(name string) bool {
 	return true
 }
 
-// readObject reads the fields of a map of n keys. Keys come in any order; the writer's own takes one pass.
+// readObject reads the fields of a map of n keys. Keys come in any order; the order of this package's writer takes one pass.
 func (c *coder) readObject(o object, n int) {
 	open, ord, seen, late, runs := c.open, c.ord, c.seen, c.late, c.runs
 	c.open, c.key, c.seen, c.late, c.runs = n, nil, 0, 0, nil
@@ -184,7 +183,7 @@ func (c *coder) nested(name string, i int, o object) {
 
 // structure is a nested struct.
 func (c *coder) structure(name string, o object) {
-	if c.turn(name, false, false) == now {
+	if c.step(name, false, false) == now {
 		c.nested(name, -1, o)
 	}
 }

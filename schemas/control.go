@@ -2,12 +2,12 @@ package schemas
 
 import "time"
 
-// Control is what the trainer, or an operator, tells the whole run. The last one written holds.
+// Control holds for the whole run; the trainer and operators write it. The control written last holds.
 type Control struct {
 	Run string `msgpack:"run"`
-	// Paused stops the taking of new tickets; running rollouts go on.
+	// Paused stops producers from taking new tickets; running rollouts go on.
 	Paused bool `msgpack:"paused"`
-	// Draining asks every role to finish what it has and stop.
+	// Draining asks every role to finish its work and stop.
 	Draining bool `msgpack:"draining"`
 	// PolicyVersion is the trainer's newest published version.
 	PolicyVersion int64 `msgpack:"policy_version"`

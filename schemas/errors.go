@@ -2,14 +2,14 @@ package schemas
 
 import "errors"
 
-// What can be wrong with received bytes. Errors of this package wrap exactly one of them and name the field.
+// The errors of this package. Every other error of it wraps exactly one of these and names the field.
 var (
-	// ErrVersion refuses a message of another wire version.
+	// ErrVersion is returned when a message has another wire version than this build reads.
 	ErrVersion = errors.New("wire version not readable")
-	// ErrKind refuses a message of another kind than asked for, or of no kind known here.
+	// ErrKind is returned when a message has another kind than asked for, or a kind that this build does not know.
 	ErrKind = errors.New("wrong kind of message")
-	// ErrMalformed refuses what is not a message, is cut short, or has a field that breaks the format.
+	// ErrMalformed is returned when bytes are no message, are cut short, or have a field that breaks the format.
 	ErrMalformed = errors.New("malformed message")
-	// ErrInvalid refuses a message that reads well but breaks an invariant. Every Validate wraps it.
+	// ErrInvalid is returned when a message can be decoded and breaks an invariant. Every Validate wraps it.
 	ErrInvalid = errors.New("invalid message")
 )

@@ -1,10 +1,10 @@
 package schemas
 
-// GenerateRequest asks an inference consumer to continue a context. It always carries the whole context, so
-// that any engine can serve it; the one that served the episode before finds most of it in its cache.
+// GenerateRequest asks an inference consumer to continue a context. It always carries the whole context, so that any engine can serve
+// it; the engine that served the episode before has most of the context in its cache.
 type GenerateRequest struct {
 	Run string `msgpack:"run"`
-	// Episode keeps calls of one rollout together: engines keep its cache under this name.
+	// Episode keeps the calls of one rollout together: engines keep the cache of the rollout under this name.
 	Episode string `msgpack:"episode"`
 	// Tokens is the whole context so far.
 	Tokens Int32s `msgpack:"tokens"`
@@ -14,12 +14,12 @@ type GenerateRequest struct {
 	Temperature float32 `msgpack:"temperature"`
 	// Seed and the absolute position of a token in the context fix the random number that draws it.
 	Seed uint64 `msgpack:"seed"`
-	// StopTokens end the generation; the one sampled is included in the output.
+	// StopTokens end the generation; the sampled stop token is included in the output.
 	StopTokens Int32s `msgpack:"stop_tokens"`
-	// Last says that the episode will not call again, so its cache can go.
+	// Last is whether the episode will not call again, so that its cache can go.
 	Last bool `msgpack:"last"`
-	// MinVersion is the oldest policy version that may sample: an engine with an older one lets the call wait for its
-	// next weights. 0 is any.
+	// MinVersion is the oldest policy version that may sample: at an engine with an older version the call waits for the next
+	// weights. 0 is any.
 	MinVersion int64 `msgpack:"min_version,omitempty"`
 }
 
@@ -28,21 +28,21 @@ type GenerateChunk struct {
 	Episode string `msgpack:"episode"`
 	// Engine names the inference consumer, so that the next call of the episode can go to it directly.
 	Engine string `msgpack:"engine"`
-	// Index counts the chunks of a call from 0, so that a lost one is noticed.
+	// Index counts the chunks of a call from 0, so that a lost chunk is noticed.
 	Index    int      `msgpack:"index"`
 	Tokens   Int32s   `msgpack:"tokens"`
 	Logprobs Float32s `msgpack:"logprobs"`
-	// Versions has one entry a token.
+	// Versions has one entry for each token.
 	Versions Runs `msgpack:"versions"`
 	Done     bool `msgpack:"done"`
 	// Stop is set with Done: why generation ended.
 	Stop GenerateStop `msgpack:"stop,omitempty"`
 	// Error is set with Done when Stop is GenerateError: what was refused and why.
 	Error string `msgpack:"error,omitempty"`
-	// Retry says that another engine, or this one later, may serve the same call.
+	// Retry is whether another engine, or this engine later, may serve the same call.
 	Retry bool `msgpack:"retry,omitempty"`
-	// Busy is set with Retry where nothing failed: the engine is full, or has no weights yet. A caller waits as long as it
-	// takes, and does not count it against the engines.
+	// Busy is set with Retry where nothing failed: the engine is full, or has no weights yet. A caller waits for as long as that
+	// lasts, and does not count the refusal as a failure.
 	Busy bool `msgpack:"busy,omitempty"`
 }
 

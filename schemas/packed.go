@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// nativeLittle is whether memory already holds values as the wire does.
+// nativeLittle is whether this machine holds values in memory as they are on the wire.
 func nativeLittle() bool { return binary.NativeEndian.Uint16([]byte{1, 0}) == 1 }
 
 // word is a value of four bytes that is packed as it lies in memory.
@@ -18,11 +18,11 @@ func memory[T word](v []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 4*len(v))
 }
 
-// block is the most that is copied at once. What lies in a message is seldom aligned, and the runtime copies 2 KB and
-// more of that byte by byte, at half the speed.
+// block is the number of bytes that are copied at once. Arrays in a message are seldom aligned, and the runtime copies 2 KB or more of
+// unaligned memory byte by byte, at half the speed.
 const block = 1 << 10
 
-// move copies src to dst, which is as long and apart from it.
+// move copies src to dst, which is as long and does not overlap src.
 func move(dst, src []byte) {
 	for len(src) > block {
 		copy(dst[:block], src[:block])
@@ -75,8 +75,8 @@ func appendRuns(b []byte, v []int32) []byte {
 	return b
 }
 
-// runEnd is the end of the run of equal values that begins at i. A part that equals itself moved by one value
-// is all one value, and comparing memory is far faster than comparing values.
+// runEnd is the end of the run of equal values that begins at i. Values that equal themselves moved by one value are all equal, and
+// comparing memory is far faster than comparing values.
 func runEnd(v []int32, i int) int {
 	const near = 16
 	x, j := v[i], i+1
@@ -125,7 +125,7 @@ func readRuns(dst []int32, raw []byte, want int) ([]int32, string) {
 	return dst, ""
 }
 
-// fill sets every value of dst: a few, then by copies of doubling length.
+// fill sets every value of dst: a few values one by one, the others by copies of doubling length.
 func fill(dst []int32, v int32) {
 	const most = block / 4
 	first := min(len(dst), 16)

@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Every trajectory is looked through twice on its way, and nearly every one is sound. So the first look does not go token
-// by token: it compares memory, and reads eight bytes at a time.
+// Every trajectory is checked twice on its way, and nearly every trajectory is sound. So the first check does not go token by token:
+// it compares memory, and reads eight bytes at a time.
 
-// consistent says whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes
-// from one run of equal mask to the next.
+// consistent is whether mask, log-probabilities and versions, which are equally long, agree at every token. It goes from one run of
+// equal mask to the next.
 func (s *Segment) consistent() bool {
 	for at := 0; at < len(s.ActionMask); {
 		m, end := s.ActionMask[at], len(s.ActionMask)
@@ -20,7 +20,7 @@ func (s *Segment) consistent() bool {
 		if n := bytes.IndexByte(s.ActionMask[at:], 1-m); n >= 0 {
 			end = at + n
 		}
-		// Up to there can be values that are neither.
+		// Before the end there may be values that are neither 0 nor 1.
 		if bytes.Count(s.ActionMask[at:end], []byte{m}) != end-at {
 			return false
 		}
@@ -39,7 +39,7 @@ func (s *Segment) consistent() bool {
 // signs is the sign bits of two values of four bytes.
 const signs = 1<<63 | 1<<31
 
-// sampled says whether each is finite and at most logprobSlack.
+// sampled is whether each value is finite and at most logprobSlack.
 func sampled(logprobs []float32) bool {
 	const lot = 64
 	for ; len(logprobs) >= lot; logprobs = logprobs[lot:] {
@@ -50,7 +50,7 @@ func sampled(logprobs []float32) bool {
 	return each(logprobs)
 }
 
-// each is sampled, one by one.
+// each is sampled, value by value.
 func each(logprobs []float32) bool {
 	for _, lp := range logprobs {
 		// Written so that NaN fails too.
@@ -61,8 +61,8 @@ func each(logprobs []float32) bool {
 	return true
 }
 
-// below says whether each of a multiple of eight is negative and finite: the sign is set, and still is when one is added
-// to the exponent, which overflows where all its bits are.
+// below is whether each value of b, whose length is a multiple of eight bytes, is negative and finite: its sign bit is set, and is
+// still set after 1 is added to the exponent, which overflows into the sign where all bits of the exponent are set.
 func below(logprobs []float32) bool {
 	const one = 1<<55 | 1<<23
 	all := uint64(signs)
@@ -74,13 +74,13 @@ func below(logprobs []float32) bool {
 	return all == signs
 }
 
-// zero says whether each is 0, of either sign.
+// zero is whether each value is 0, of either sign.
 func zero(logprobs []float32) bool { return either(memory(logprobs))&^signs == 0 }
 
-// negative says whether one is.
+// negative is whether a value has its sign bit set.
 func negative(v []int32) bool { return either(memory(v))&signs != 0 }
 
-// known says whether each is a policy version.
+// known is whether each value is a policy version.
 func known(versions []int32) bool {
 	for at := 0; at < len(versions); at = runEnd(versions, at) {
 		if versions[at] < 0 {
@@ -90,7 +90,7 @@ func known(versions []int32) bool {
 	return true
 }
 
-// either is the bits that are set in any of the values of four bytes in b, in one half or the other.
+// either is the bits that are set in any of the four-byte values of b, those at even places in one half and the others in the other.
 func either(b []byte) uint64 {
 	bits := uint64(0)
 	for ; len(b) >= 32; b = b[32:] {

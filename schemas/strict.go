@@ -11,13 +11,13 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// The library reads leniently: nil as anything, bytes as text, integers that wrap around, lengths as claimed. So
-// every value is read through this file, which looks at its code first and holds its length against the input. Integers
-// and short texts, of which a message is full, are read here and not by the library.
+// The library reads leniently: nil as anything, bytes as text, integers that wrap around, lengths as claimed. So every value is read
+// through this file, which checks the code of the value first and compares its length with the input. Integers and short texts,
+// which most values are, are read here and not by the library.
 
 const cutShort = "cut short"
 
-// input is what the library reads from. It is looked ahead in, and bytes are taken out of it without a copy.
+// input is the message that the library reads. This package also looks ahead in it, and takes bytes out of it without a copy.
 type input struct {
 	b  []byte
 	at int
@@ -31,7 +31,7 @@ func (in *input) take(n int) []byte {
 	return in.b[in.at-n : in.at]
 }
 
-// Read, ReadByte and UnreadByte make it what the library reads from without a buffer of its own.
+// Read, ReadByte and UnreadByte let the library read the input without a buffer of its own.
 func (in *input) Read(p []byte) (int, error) {
 	if in.left() == 0 {
 		return 0, io.EOF
@@ -52,7 +52,7 @@ func (in *input) UnreadByte() error {
 	return nil
 }
 
-// check takes what the library returned.
+// check keeps an error that the library returned.
 func (c *coder) check(err error) {
 	if err != nil {
 		c.refuse(err)
@@ -67,7 +67,7 @@ func (c *coder) refuse(err error) {
 	}
 }
 
-// next is the code of the next value, if it is one that is allowed. It is not yet read.
+// next is the code of the next value, if the code is allowed. The value is not read.
 func (c *coder) next(allowed func(code byte) bool, fault string) (code byte, ok bool) {
 	switch {
 	case c.err != nil:
@@ -168,7 +168,7 @@ func (c *coder) readBool() bool {
 	return v
 }
 
-// readInteger reads any integer that fits int64, or uint64 if it is not signed; then the bits are returned.
+// readInteger reads any integer that fits int64 or, where signed is false, uint64, of which it returns the bits.
 func (c *coder) readInteger(signed bool) int64 {
 	code, ok := c.next(isInteger, "not an integer")
 	if !ok {
@@ -216,8 +216,8 @@ func (c *coder) readFloat() float64 {
 	return v
 }
 
-// readTime takes the three forms of msgpack's own timestamp; the library knows others. It carries too many
-// nanoseconds over into the seconds, so they are looked at first.
+// readTime takes the three forms of msgpack's own timestamp; the library takes others too. The library carries excess nanoseconds over
+// into the seconds, so the nanoseconds are checked first.
 func (c *coder) readTime() time.Time {
 	if c.err != nil {
 		return time.Time{}

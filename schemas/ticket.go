@@ -2,11 +2,11 @@ package schemas
 
 import "time"
 
-// Ticket is one leased prompt: the right, and the duty, to produce one trajectory. It belongs to one
-// producer until that producer has published the trajectory (or a group-closed marker) or its lease lapses.
+// Ticket is a leased prompt: the right, and the duty, to produce one trajectory. It belongs to one producer until that producer has
+// published the trajectory, or a group-closed marker in its place, or the producer's lease lapses.
 type Ticket struct {
 	Run string `msgpack:"run"`
-	// ID is unique in the run and is also the id of the trajectory it asks for: "<group>-<sample>".
+	// ID is unique in the run, and is also the id of the ticket's trajectory: "<group>-<sample>".
 	ID string `msgpack:"id"`
 	// Group is the id of the group: the samples of one prompt at one issue, "g<cursor>-a<attempt>".
 	Group string `msgpack:"group"`
@@ -16,10 +16,10 @@ type Ticket struct {
 	Attempt int `msgpack:"attempt"`
 	// Sample is the index within the group, 0 <= Sample < GroupSize.
 	Sample int `msgpack:"sample"`
-	// GroupSize counts the group's tickets. Where the run compares samples with a greedy rollout, the last of them asks
-	// for it, by its temperature.
+	// GroupSize counts the group's tickets. Where the run compares samples with a greedy rollout, the last ticket asks for that
+	// rollout, by its temperature.
 	GroupSize int `msgpack:"group_size"`
-	// Task names the task that scores it.
+	// Task names the task that scores the trajectory.
 	Task   string `msgpack:"task"`
 	Prompt Prompt `msgpack:"prompt"`
 	// Seed fixes every random choice of the rollout: the same seed, weights and tools give the same tokens.
@@ -28,12 +28,12 @@ type Ticket struct {
 	Limits   Limits   `msgpack:"limits"`
 	// PolicyVersion is the newest published version when the ticket was issued.
 	PolicyVersion int64 `msgpack:"policy_version"`
-	// MinVersion is the oldest version whose tokens can still be trained on by then; 0 is any.
+	// MinVersion is the oldest version whose tokens can still be trained on when the trajectory is used; 0 is any.
 	MinVersion int64     `msgpack:"min_version,omitempty"`
 	IssuedAt   time.Time `msgpack:"issued_at"`
 }
 
-// Prompt is what the agent is asked and what its answer is scored against.
+// Prompt is the question to the agent, and the answers against which its answer is scored.
 type Prompt struct {
 	// ID is stable over epochs and runs: the same question has the same id.
 	ID   string `msgpack:"id"`
@@ -50,7 +50,7 @@ type Prompt struct {
 type Sampling struct {
 	// Temperature divides the logits; 0 is greedy. Log-probabilities are those of the tempered distribution.
 	Temperature float32 `msgpack:"temperature"`
-	// MaxTokens bounds one generate call; 0 leaves the trajectory's limit alone to bound it.
+	// MaxTokens bounds one generate call; with 0 the limit of the trajectory alone bounds the call.
 	MaxTokens int `msgpack:"max_tokens"`
 }
 
@@ -64,7 +64,7 @@ type Limits struct {
 	Timeout time.Duration `msgpack:"timeout"`
 }
 
-// GroupClosed says that samples of a group will not be delivered, so that nobody waits for them.
+// GroupClosed is a marker that samples of a group will not be delivered, so that the trainer does not wait for them.
 type GroupClosed struct {
 	Run   string `msgpack:"run"`
 	Group string `msgpack:"group"`

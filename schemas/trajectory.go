@@ -2,9 +2,8 @@ package schemas
 
 import "time"
 
-// Trajectory is one finished rollout: the contexts as the model saw them, what was sampled, and how it was
-// scored. Its tokens come from the engine that sampled them and are never made again from text; only
-// observations are tokenized.
+// Trajectory is a finished rollout: the contexts as the model saw them, the sampled tokens, and the score. Its tokens come from the
+// engine that sampled them and are never made again from text; only observations are tokenized.
 type Trajectory struct {
 	Run string `msgpack:"run"`
 	// ID equals the ticket's: one ticket, one trajectory.
@@ -19,16 +18,16 @@ type Trajectory struct {
 	Source    string `msgpack:"source"`
 	Producer  string `msgpack:"producer"`
 
-	// Segments are the contexts in order. An append-only agent has one; an agent that rewrites its context
-	// starts a new one when the old is no longer a prefix.
+	// Segments are the contexts in order. An append-only agent has one segment; an agent that rewrites its context begins a new
+	// segment when the old context is no longer a prefix.
 	Segments []Segment `msgpack:"segments"`
 	Turns    []Turn    `msgpack:"turns"`
 
 	// Reward is the outcome reward: the weighted sum of Rewards.
 	Reward float64 `msgpack:"reward"`
-	// Rewards are its components by name, before weighting.
+	// Rewards are the components of the reward by name, before weighting.
 	Rewards map[string]float64 `msgpack:"rewards"`
-	// Answer is the final answer as text; "" if there was none.
+	// Answer is the final answer as text; "" if there was no answer.
 	Answer string     `msgpack:"answer"`
 	Stop   StopReason `msgpack:"stop"`
 	// Error says what ended the rollout when Stop is StopError.
@@ -37,7 +36,7 @@ type Trajectory struct {
 	FinishedAt time.Time `msgpack:"finished_at"`
 }
 
-// Segment is one context as the model saw it. All four arrays have one entry a token.
+// Segment is a context as the model saw it. All four arrays have one entry for each token.
 type Segment struct {
 	Tokens Int32s `msgpack:"tokens"`
 	// ActionMask is 1 where the policy sampled the token, else 0. The first token of a segment is never an action.
@@ -45,14 +44,14 @@ type Segment struct {
 	// Logprobs are the log-probabilities, natural logarithm, under the distribution that sampled the token
 	// (after temperature); 0 where ActionMask is 0.
 	Logprobs Float32s `msgpack:"logprobs"`
-	// Versions name the policy version that sampled each token; NoVersion where ActionMask is 0. On the wire
-	// they are runs of equal values.
+	// Versions are the policy versions that sampled the tokens; NoVersion where ActionMask is 0. On the wire they are runs of equal
+	// values.
 	Versions Runs `msgpack:"versions"`
 	// Temperature the tokens were sampled at.
 	Temperature float32 `msgpack:"temperature"`
 }
 
-// Turn is one move of the agent: what it sampled and, if that called a tool, what came of it.
+// Turn is a move of the agent: the tokens that it sampled and, if they called a tool, the result of the call.
 type Turn struct {
 	// Segment, Start and End delimit the sampled tokens: Segments[Segment].Tokens[Start:End].
 	Segment int `msgpack:"segment"`
@@ -120,8 +119,8 @@ func (t *Trajectory) NewestVersion() int64 {
 	return newest
 }
 
-// Greedy says that the tokens were drawn at temperature 0: in training that is a baseline, which others are compared with
-// and which is not trained on itself.
+// Greedy is whether the tokens were drawn at temperature 0: in training such a trajectory is a baseline, with which the other samples
+// are compared and on which the policy is not trained.
 func (t *Trajectory) Greedy() bool { return len(t.Segments) > 0 && t.Segments[0].Temperature == 0 }
 
 // Tokens counts all tokens; ActionTokens those that the policy sampled.

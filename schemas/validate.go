@@ -12,10 +12,10 @@ import (
 // logprobSlack is how far above 0 a log-probability may lie: float32 softmax sums are not exactly 1.
 const logprobSlack = 1e-3
 
-// faults gathers what is wrong with a message, each named by its field's path.
+// faults gathers the faults of a message, each with the path of its field.
 type faults struct {
 	path  string
-	list  string // of which the part is an item, "" where it is none
+	list  string // the list of which the part is an item, "" where the part is no item
 	index int
 	errs  []error
 }
@@ -34,19 +34,19 @@ func (f *faults) where() string {
 
 func (f *faults) err() error { return errors.Join(f.errs...) }
 
-// within is the faults of a part; they are taken over by its done.
+// within gathers the faults of a part; done adds them to those of the whole.
 func (f *faults) within(path string) *faults {
 	return &faults{path: f.where() + "." + path, errs: f.errs}
 }
 
-// item is within for an item of a list. Its path is written only when it has a fault: most have none.
+// item is within for an item of a list. The path of the item is written only when it has a fault: most items have none.
 func (f *faults) item(list string, i int) faults {
 	return faults{path: f.where(), list: list, index: i, errs: f.errs}
 }
 
 func (f *faults) done(part *faults) { f.errs = part.errs }
 
-// name wants an identifier: not empty, UTF-8.
+// name checks an identifier: not empty, UTF-8.
 func (f *faults) name(field, v string) {
 	switch {
 	case v == "":
@@ -91,7 +91,7 @@ func (f *faults) sampleOf(attempt, sample, size int) {
 	}
 }
 
-// sha256 wants a hex SHA-256.
+// sha256 checks a hex SHA-256.
 func (f *faults) sha256(field, v string) {
 	ok := len(v) == 64
 	for i := 0; ok && i < len(v); i++ {
@@ -158,7 +158,7 @@ func (t *Trajectory) Validate() error {
 	return f.err()
 }
 
-// validate names the first token of each kind of fault: a broken array would otherwise fill the log.
+// validate names the first token of each kind of fault: all faults of a broken array would fill the log.
 func (s *Segment) validate(f *faults) {
 	n := len(s.Tokens)
 	if n == 0 {
@@ -244,7 +244,7 @@ func (t *Trajectory) validateTurn(f *faults, turn *Turn) {
 	}
 }
 
-// Known is whether it is one of the stop reasons.
+// Known is whether r is one of the stop reasons.
 func (r StopReason) Known() bool {
 	switch r {
 	case StopAnswer, StopTurns, StopTokens, StopTimeout, StopFormat, StopError, StopCancelled:
@@ -328,8 +328,8 @@ func (k *Control) Validate() error {
 	return f.err()
 }
 
-// Validate names every broken invariant of the event; nil if there is none. A metric may be any number: that a
-// loss became NaN is worth telling. Errors wrap [ErrInvalid].
+// Validate names every broken invariant of the event; nil if there is none. A metric may be any number: a loss that became NaN must be
+// reported. Errors wrap [ErrInvalid].
 func (e *Event) Validate() error {
 	f := &faults{path: "event"}
 	f.name("run", e.Run)

@@ -17,7 +17,7 @@ import (
 
 func textValue[T ~string](c *coder, v *T) {
 	if c.mode == writing {
-		// Valid always: what a tool printed must not make a message that no reader takes.
+		// Always valid UTF-8: the output of a tool must not make a message that every reader refuses.
 		s := string(*v)
 		if !utf8.ValidString(s) {
 			s = strings.ToValidUTF8(s, "\uFFFD")
@@ -25,7 +25,7 @@ func textValue[T ~string](c *coder, v *T) {
 		c.check(c.enc.EncodeString(s))
 		return
 	}
-	// What came before is kept where it is the same, which saves the copy.
+	// The value of before is kept where it is equal, which saves the copy.
 	if b := c.readText(); string(b) != string(*v) {
 		*v = T(b)
 	}
@@ -51,7 +51,7 @@ func float64Value(c *coder, v *float64) {
 }
 
 func text[T ~string](c *coder, name string, v *T, optional bool) {
-	switch c.turn(name, optional, *v == "") {
+	switch c.step(name, optional, *v == "") {
 	case now:
 		textValue(c, v)
 	case lacking:
@@ -60,7 +60,7 @@ func text[T ~string](c *coder, name string, v *T, optional bool) {
 }
 
 func integer[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
-	switch c.turn(name, optional, *v == 0) {
+	switch c.step(name, optional, *v == 0) {
 	case now:
 		integerValue(c, v)
 	case lacking:
@@ -69,7 +69,7 @@ func integer[T ~int | ~int64](c *coder, name string, v *T, optional bool) {
 }
 
 func (c *coder) boolean(name string, v *bool, optional bool) {
-	switch turn := c.turn(name, optional, !*v); {
+	switch turn := c.step(name, optional, !*v); {
 	case turn == lacking:
 		*v = false
 	case turn != now:
@@ -81,8 +81,8 @@ func (c *coder) boolean(name string, v *bool, optional bool) {
 }
 
 func (c *coder) float64(name string, v *float64, optional bool) {
-	// Negative zero is a value too, and equals 0.
-	switch c.turn(name, optional, math.Float64bits(*v) == 0) {
+	// Negative zero is a value of its own on the wire, and equals 0 in Go.
+	switch c.step(name, optional, math.Float64bits(*v) == 0) {
 	case now:
 		float64Value(c, v)
 	case lacking:
@@ -92,7 +92,7 @@ func (c *coder) float64(name string, v *float64, optional bool) {
 
 func (c *coder) float32(name string, v *float32) {
 	switch {
-	case c.turn(name, false, false) != now:
+	case c.step(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeFloat32(*v))
 	default:
@@ -102,7 +102,7 @@ func (c *coder) float32(name string, v *float32) {
 
 func (c *coder) uint64(name string, v *uint64) {
 	switch {
-	case c.turn(name, false, false) != now:
+	case c.step(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeUint(*v))
 	default:
@@ -112,7 +112,7 @@ func (c *coder) uint64(name string, v *uint64) {
 
 func (c *coder) time(name string, v *time.Time) {
 	switch {
-	case c.turn(name, false, false) != now:
+	case c.step(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeTime(*v))
 	default:
@@ -120,9 +120,9 @@ func (c *coder) time(name string, v *time.Time) {
 	}
 }
 
-// list is an array, element by element. Elements are read in place, so their memory is used again.
+// list is an array, element by element. Elements are read in place, so that their memory is used again.
 func list[T any](c *coder, name string, v *[]T, optional bool, element func(i int, e *T)) {
-	switch turn := c.turn(name, optional, len(*v) == 0); {
+	switch turn := c.step(name, optional, len(*v) == 0); {
 	case turn == lacking:
 		*v = (*v)[:0]
 	case turn != now:
@@ -135,7 +135,7 @@ func list[T any](c *coder, name string, v *[]T, optional bool, element func(i in
 		n := c.readArrayLen()
 		*v = (*v)[:0]
 		for i := 0; i < n && c.err == nil; i++ {
-			// Grown as elements come: the memory follows what was read, not what was claimed.
+			// The list grows as elements come: its memory follows the elements that were read, not the claimed length.
 			if i < cap(*v) {
 				*v = (*v)[:i+1]
 			} else {
@@ -162,9 +162,9 @@ func structures[T any, P interface {
 	list(c, name, v, false, func(i int, e *T) { c.nested(name, i, P(e)) })
 }
 
-// mapped is a map by name. It is written in the order of its keys, so that equal messages are equal bytes.
+// mapped is a map by name. It is written in the order of its keys, so that equal messages have equal bytes.
 func mapped[V string | float64](c *coder, name string, m *map[string]V, optional bool) {
-	switch turn := c.turn(name, optional, len(*m) == 0); {
+	switch turn := c.step(name, optional, len(*m) == 0); {
 	case turn == lacking:
 		clear(*m)
 	case turn != now:
@@ -210,7 +210,7 @@ func mappedValue[V string | float64](c *coder, v *V) {
 // octets is bytes as they are.
 func octets[T ~[]byte](c *coder, name string, v *T) {
 	switch {
-	case c.turn(name, false, false) != now:
+	case c.step(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeBytesLen(len(*v)))
 		c.out = appendBytes(c.out, *v)
@@ -226,7 +226,7 @@ func octets[T ~[]byte](c *coder, name string, v *T) {
 // words is an array of four-byte values.
 func words[S ~[]T, T word](c *coder, name string, v *S) {
 	switch {
-	case c.turn(name, false, false) != now:
+	case c.step(name, false, false) != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeBytesLen(4 * len(*v)))
 		c.out = appendWords(c.out, []T(*v), c.little)
@@ -245,12 +245,12 @@ func words[S ~[]T, T word](c *coder, name string, v *S) {
 	}
 }
 
-// runLengths is an array of want values packed as runs. A struct has at most one; want is asked for only
-// when every other field has been read.
+// runLengths is an array of want values packed as runs. A struct has at most one such array; want is called only when every other field
+// has been read.
 func (c *coder) runLengths(name string, v *Runs, want int) {
-	switch turn := c.turn(name, false, false); {
+	switch turn := c.step(name, false, false); {
 	case turn == now && c.mode == writing:
-		// The length is 32-bit and set last: counting the runs beforehand would read the array twice.
+		// The length has 32 bits and is written last: counting the runs first would read the array twice.
 		at := len(c.out)
 		c.out = appendRuns(append(c.out, msgpcode.Bin32, 0, 0, 0, 0), *v)
 		binary.BigEndian.PutUint32(c.out[at+1:], uint32(len(c.out)-at-5))

@@ -1,9 +1,9 @@
 package schemas
 
-// Version is the wire version that this build writes. It is the only one it reads.
+// Version is the wire version that this build writes, and the only version that it reads.
 const Version = 1
 
-// Kind names what a message is, so that a foreign one is refused and never half-read.
+// Kind names what a message is, so that a message of another kind is refused and never half-read.
 type Kind string
 
 // The kinds of message.

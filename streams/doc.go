@@ -1,24 +1,39 @@
-// Package streams is the data plane of a run: everything that the roles say to one another goes through it,
-// over NATS JetStream.
+// Package streams is the data plane of a run: everything that the roles send to one another goes through it, over NATS JetStream.
+//
+// A trainer opens the run, issues tickets and reads trajectories; a producer takes a ticket, publishes its trajectory and ends the
+// ticket:
+//
+//	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: "nats://127.0.0.1:4222"}, log)
+//	run, err := conn.Open(ctx, "demo", streams.DefaultTopology())
+//	err = run.Issue(ctx, ticket)
+//
+//	source, err := run.Tickets(ctx, streams.TicketOptions{Producer: "p1"})
+//	lease, err := source.Take(ctx)
+//	err = run.Publish(ctx, trajectoryOf(lease.Ticket))
+//	err = lease.Done(ctx)
+//
+//	feed, err := run.Feed(ctx, streams.FeedOptions{})
+//	delivery, err := feed.Next(ctx)
+//	err = feed.Ack(ctx, delivery.Sequence)
 //
 // A run named R has these resources, all created by [Conn.Open] and verified by [Conn.Attach]:
 //
 //	stream        kind                    holds
-//	TICKETS       work queue              one message a ticket, until its producer is done with it
+//	TICKETS       work queue              a message for each ticket, until its producer ends the ticket
 //	TRAJECTORIES  limits, discards new    trajectories and group-closed markers, until the trainer purges them
-//	REJECTED      limits, discards old    what was refused, with the reason, until it is too old
-//	EVENTS        limits, discards old    what happened, for people
+//	REJECTED      limits, discards old    refused messages with the reason, until they are too old
+//	EVENTS        limits, discards old    events, for people to follow
 //	WEIGHTS       key-value, history      the manifests of policy versions
-//	CONTROL       key-value               what the trainer or an operator tells the run, and who the trainer is
+//	CONTROL       key-value               what holds for the whole run, and the holder of the trainer's seat
 //	SHARDS        object store            the bytes of weights, named by their hash
-//	RELEASED      key-value               how often a ticket came back unworked: those deliveries do not count
+//	RELEASED      key-value               how often a ticket came back unworked: those deliveries are not counted
 //
 // One trainer at a time works in a run: the holder of its [Seat].
 //
-// Delivery is at least once everywhere. What makes it exactly once stands in three places: a message id for
-// every publish, so that a retry stores nothing twice; the [Feed], which returns a stored message once in its
-// life; and the position that the trainer keeps in its checkpoint and hands back in [FeedOptions].
+// Delivery is at least once everywhere. Three things make it exactly once: a message id for every publish, so that a retry stores
+// nothing twice; the [Feed], which returns a stored message once in its life; and the position that the trainer keeps in its
+// checkpoint and passes to [FeedOptions] when it starts again.
 //
-// A call that talks to the broker retries what a restart or a full stream can cause until its context ends,
-// and returns at once what no retry can mend, such as a permission that the role lacks.
+// A call to the broker retries until its context ends what a restart or a full stream can cause, and returns at once a failure
+// that no retry can mend, such as a permission that the role lacks.
 package streams
