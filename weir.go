@@ -12,10 +12,13 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/cli"
+	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // Task is something to train an agent on.
@@ -36,6 +39,18 @@ type ToolType = tools.Type
 // RewardType is a kind of reward that a configuration can name.
 type RewardType = rewards.Type
 
+// Estimator is an advantage of the program's own: [advantage.PerGroup] makes one of a function.
+type Estimator = advantage.Foreign
+
+// Loss is a policy loss of the program's own: [loss.PerToken] makes one of a function.
+type Loss = loss.Foreign
+
+// Engine is a backend that trains and samples a model, and EngineOpening what it is opened with.
+type (
+	Engine        = parts.Engine
+	EngineOpening = parts.EngineOpening
+)
+
 // App is the command line with parts of the user's own beside the built-in ones. A part with the name of a built-in one takes
 // its place.
 type App struct {
@@ -47,6 +62,11 @@ type App struct {
 	Agents  []AgentType
 	Tools   []ToolType
 	Rewards []RewardType
+	// Estimators are named by trainer.advantage.name and Losses by trainer.loss.name, beside the stock ones.
+	Estimators []Estimator
+	Losses     []Loss
+	// Engines are named by model.engine.
+	Engines []Engine
 }
 
 // Main runs the command line of this process with tasks of the user's own, and exits with its status.
@@ -65,5 +85,7 @@ func (a App) Run() int {
 	doors.Agents = append(a.Agents, doors.Agents...)
 	doors.Tools = append(a.Tools, doors.Tools...)
 	doors.Rewards = append(a.Rewards, doors.Rewards...)
+	doors.Estimators, doors.Losses = a.Estimators, a.Losses
+	doors.Engines = append(a.Engines, doors.Engines...)
 	return cli.Main(doors)
 }

@@ -2,26 +2,40 @@
 package builtin
 
 import (
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/agents"
 	searchagent "github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/rewards/httpreward"
 	"github.com/weir-rl/weir/producers/rewards/weighted"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tasks/corpus"
 	"github.com/weir-rl/weir/producers/tasks/countries"
 	"github.com/weir-rl/weir/producers/tasks/library"
+	"github.com/weir-rl/weir/producers/tasks/questions"
 	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/producers/tools/httptool"
 )
 
 // Doors are the built-in parts.
 func Doors() parts.Registry {
 	return parts.Registry{
-		Tasks:   []tasks.Task{library.Type{}, countries.Type{}, corpus.Type{}},
+		Tasks:   []tasks.Task{library.Type{}, countries.Type{}, corpus.Type{}, questions.FileType{}, questions.ServiceType{}},
 		Agents:  []agents.Type{searchagent.Type{}},
-		Tools:   []tools.Type{tools.SearchType{}},
-		Rewards: []rewards.Type{weighted.Type{}},
+		Tools:   []tools.Type{tools.SearchType{}, httptool.Type{}},
+		Rewards: []rewards.Type{weighted.Type{}, httpreward.Type{}},
+		Engines: []parts.Engine{{Name: "native", Open: nativeEngine}},
 		Default: library.Name,
 		Quick:   countries.Name,
 	}
+}
+
+// nativeEngine is the engine in Go.
+func nativeEngine(o parts.EngineOpening) (gpu.Backend, error) {
+	return native.Backend{Options: native.Options{
+		Seed: o.Seed, Threads: o.Threads,
+		Init: native.Init{EmbeddingStd: o.EmbeddingStd, OutputFromValue: o.OutputFromValue},
+	}}, nil
 }

@@ -213,7 +213,7 @@ func (b *weightsBench) run(ctx context.Context, start string, rate float64) (del
 
 // ways sends versions whole and as deltas, to one consumer that generates and to several that do not.
 func (b *weightsBench) ways(ctx context.Context, r *weightsbench.Report, name string, model gpu.Config, versions []weightsbench.Version, swaps int) error {
-	engines, err := backend(b.base)
+	engines, err := b.base.Backend()
 	if err != nil {
 		return err
 	}

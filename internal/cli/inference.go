@@ -44,7 +44,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error 
 	if err != nil {
 		return err
 	}
-	engines, err := backend(s.cfg)
+	engines, err := s.cfg.Backend()
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
-	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -49,21 +47,9 @@ func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
 
 // emptyEngine makes an engine of a given shape with starting weights from the run's seed.
 func emptyEngine(cfg *config.Config, model gpu.Config) (gpu.Engine, error) {
-	b, err := backend(cfg)
+	b, err := cfg.Backend()
 	if err != nil {
 		return nil, err
 	}
 	return b.New(model)
-}
-
-// backend is what model.engine names.
-func backend(cfg *config.Config) (gpu.Backend, error) {
-	switch cfg.Model.Engine {
-	case config.EngineNative:
-		return native.Backend{Options: native.Options{
-			Seed: cfg.Run.Seed, Threads: cfg.Run.Threads,
-			Init: native.Init{EmbeddingStd: cfg.Model.EmbeddingStd, OutputFromValue: cfg.Model.OutputFromValue},
-		}}, nil
-	}
-	return nil, fmt.Errorf("model.engine: %q: want %s", cfg.Model.Engine, strings.Join(config.Engines(), " or "))
 }

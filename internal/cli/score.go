@@ -26,7 +26,7 @@ type sampler struct {
 
 // newSampler starts one; it ends with ctx. The wait returns when it has.
 func newSampler(ctx context.Context, s *session) (*sampler, func() error, error) {
-	engines, err := backend(s.cfg)
+	engines, err := s.cfg.Backend()
 	if err != nil {
 		return nil, nil, err
 	}

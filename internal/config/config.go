@@ -104,9 +104,6 @@ type Model struct {
 // EngineNative is gpu/native.
 const EngineNative = "native"
 
-// Engines are the values of model.engine.
-func Engines() []string { return []string{EngineNative} }
-
 // Config is the engine's description of the model, for a vocabulary.
 func (m Model) Config(vocabulary int) gpu.Config {
 	return gpu.Config{
@@ -156,6 +153,7 @@ func base(doors parts.Registry) *Config {
 		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},
 		Log:  telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(),
 	}
+	c.Trainer.Advantage.Foreign, c.Trainer.Loss.Foreign = doors.Estimators, doors.Losses
 	// Everything that belongs to a run lies in its folder unless it is put elsewhere.
 	c.Broker.StoreDir, c.Trainer.Checkpoint.Dir = "", ""
 	c.Producer.Name = ""

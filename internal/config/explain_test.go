@@ -59,7 +59,7 @@ func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 	for key, want := range map[string][]string{
 		"trainer.loss.options.old": {"proximal", "behaviour"}, "inference.swap": {"keep", "recompute", "drain"},
 		"agents.search.invalid": {"end", "feedback"}, "tasks.library.reward.normalizer": {"alphanumeric", "squad", "words"},
-		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"corpus", "countries", "library"},
+		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"corpus", "countries", "http", "jsonl", "library"},
 	} {
 		e, err := reference().Explain(key)
 		require.NoError(t, err)

@@ -24,6 +24,7 @@ func (c *Config) Validate() error {
 	f.section("streams", c.Streams.Validate())
 	f.section("weights", c.Weights.Validate())
 	f.section("model", c.Model.Validate())
+	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
 	c.validateParts(&f)
 	producer := c.Producer
 	if producer.Name == "" {
@@ -85,7 +86,6 @@ func (m Model) Validate() error {
 		f.check("heads", width > 0 && width%2 == 0, fmt.Sprintf("%d: a head is hidden / heads wide, here %d: must be even", m.Heads, width))
 		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
 	}
-	f.check("engine", slices.Contains(Engines(), m.Engine), fmt.Sprintf("%q: want %s", m.Engine, strings.Join(Engines(), " or ")))
 	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
 	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
 	return errors.Join(f...)

@@ -4,10 +4,13 @@ package parts
 import (
 	"slices"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/loss"
 )
 
 // Registry holds the parts that a configuration can name. Each kind has its names to itself.
@@ -16,10 +19,51 @@ type Registry struct {
 	Agents  []agents.Type
 	Tools   []tools.Type
 	Rewards []rewards.Type
+	// Estimators and Losses are named by trainer.advantage.name and trainer.loss.name beside the stock ones.
+	Estimators []advantage.Foreign
+	Losses     []loss.Foreign
+	// Engines are named by model.engine.
+	Engines []Engine
 	// Default is the type of the task that a run trains on when its configuration names none.
 	Default string
 	// Quick is the type of the task that benchmarks and fault tests train on: one that is learnt in a few steps.
 	Quick string
+}
+
+// Engine is a backend that model.engine can name.
+type Engine struct {
+	Name string
+	// Open makes the backend.
+	Open func(o EngineOpening) (gpu.Backend, error)
+}
+
+// EngineOpening is what a backend is opened with.
+type EngineOpening struct {
+	// Seed fixes the starting weights, and Threads bounds the cores that an engine uses; 0 is all.
+	Seed    uint64
+	Threads int
+	// EmbeddingStd and OutputFromValue are the keys of these names of the section model.
+	EmbeddingStd, OutputFromValue float64
+}
+
+// Engine finds a backend; ok is false where there is none.
+func (r Registry) Engine(name string) (e Engine, ok bool) {
+	for _, e := range r.Engines {
+		if e.Name == name {
+			return e, true
+		}
+	}
+	return Engine{}, false
+}
+
+// EngineNames are the values of model.engine, sorted.
+func (r Registry) EngineNames() []string {
+	var out []string
+	for _, e := range r.Engines {
+		out = append(out, e.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // named finds a part by its type's name; ok is false where there is none.

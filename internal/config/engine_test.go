@@ -1,4 +1,4 @@
-package cli
+package config
 
 import (
 	"testing"
@@ -6,18 +6,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/builtin"
-	"github.com/weir-rl/weir/internal/config"
 )
 
 func TestEveryEngineThatCanBeNamedIsThere(t *testing.T) {
 	t.Parallel()
-	cfg := config.Default(builtin.Doors())
-	for _, cfg.Model.Engine = range config.Engines() {
-		b, err := backend(cfg)
+	cfg := Default(builtin.Doors())
+	for _, cfg.Model.Engine = range builtin.Doors().EngineNames() {
+		b, err := cfg.Backend()
 		require.NoError(t, err)
 		require.NotNil(t, b)
 	}
 	cfg.Model.Engine = "cuda"
-	_, err := backend(cfg)
+	_, err := cfg.Backend()
 	require.EqualError(t, err, `model.engine: "cuda": want native`)
+	require.ErrorContains(t, cfg.Finish(), `model.engine: "cuda": want native`)
 }
