@@ -42,6 +42,9 @@ type RewardType = rewards.Type
 // Estimator is an advantage of the program's own: [advantage.PerGroup] makes one of a function.
 type Estimator = advantage.Foreign
 
+// Tokenizer is what a [Setup] writes text with.
+type Tokenizer = tasks.Tokenizer
+
 // Loss is a policy loss of the program's own: [loss.PerToken] makes one of a function.
 type Loss = loss.Foreign
 

@@ -32,7 +32,11 @@ var meanings = sync.OnceValue(func() map[string]string {
 // says nothing of it.
 func (c *Config) Meaning(key string) string {
 	key = strings.TrimSuffix(key, ".*")
-	if about := meanings()[c.general(key)]; about != "" {
+	general := c.general(key)
+	if about := meanings()[general]; about != "" {
+		if section, name, named := c.named(key); named {
+			about = strings.ReplaceAll(about, section+"."+AnyName, section+"."+name)
+		}
 		return about
 	}
 	if at, ok := locate(reflect.ValueOf(c), key); ok {
@@ -41,28 +45,28 @@ func (c *Config) Meaning(key string) string {
 	return ""
 }
 
+// named cuts the name that a user gave a section out of a key; ok is false for a key of another section.
+func (c *Config) named(key string) (section, name string, ok bool) {
+	section, rest, _ := strings.Cut(key, ".")
+	name, _, _ = strings.Cut(rest, ".")
+	return section, name, c.typeOf(section, name) != ""
+}
+
 // general is the key under which the meanings have a key of a section that a user names: with the section's type in the
 // place of its name, or NAME where every type has the key.
 func (c *Config) general(key string) string {
-	parts := strings.SplitN(key, ".", 3)
-	if len(parts) < 3 {
-		if len(parts) == 2 && meanings()[parts[0]+"."+c.typeOf(parts[0], parts[1])] != "" {
-			return parts[0] + "." + c.typeOf(parts[0], parts[1])
-		}
+	section, name, ok := c.named(key)
+	if !ok {
 		return key
 	}
-	if typ := c.typeOf(parts[0], parts[1]); typ != "" {
-		if own := parts[0] + "." + typ + "." + parts[2]; meanings()[own] != "" {
-			return own
-		}
-		if t := c.Tasks[parts[1]]; parts[0] == "tasks" && t != nil {
-			if of, ok := strings.CutPrefix(parts[2], "reward."); ok && of != "type" {
-				return "tasks." + AnyName + ".reward." + t.Reward.Type + "." + of
-			}
-		}
-		return parts[0] + "." + AnyName + "." + parts[2]
+	rest := strings.TrimPrefix(key, section+"."+name)
+	if own := section + "." + c.typeOf(section, name) + rest; meanings()[own] != "" {
+		return own
 	}
-	return key
+	if of, in := strings.CutPrefix(rest, ".reward."); in && of != "type" && section == "tasks" {
+		return "tasks." + AnyName + ".reward." + c.Tasks[name].Reward.Type + "." + of
+	}
+	return section + "." + AnyName + rest
 }
 
 // typeOf is the type of a section that a user has named, "" if there is no such section.

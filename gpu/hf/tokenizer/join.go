@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 )
 
@@ -17,7 +18,8 @@ func Join(parts ...*Tokenizer) (*Tokenizer, error) {
 	special := map[string]bool{}
 	for _, t := range parts {
 		if t.words[t.unknown] != cfg.Unknown || t.lowercase != cfg.Lowercase {
-			return nil, errors.New("join tokenizers: they differ in the token for unknown words, or in whether they fold case")
+			return nil, fmt.Errorf("join tokenizers: %q stands for unknown words in one and %q in another, and they fold case: %t and %t: want the same",
+				cfg.Unknown, t.words[t.unknown], cfg.Lowercase, t.lowercase)
 		}
 		for id, word := range t.words {
 			if t.special[id] && !special[word] {

@@ -167,7 +167,7 @@ func TestJoinWritesWhatItsPartsWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, joined.JSON(), again.JSON())
 	_, err = Join(a, make([]string{"<unk>"}, nil, false))
-	require.ErrorContains(t, err, "whether they fold case")
+	require.ErrorContains(t, err, "they fold case: true and false: want the same")
 	_, err = Join()
 	require.ErrorContains(t, err, "there is none")
 }
