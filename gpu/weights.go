@@ -38,7 +38,7 @@ func (t Tensor) Elements() int {
 	return n
 }
 
-// Names of the tensors that are told apart.
+// Names of the tensors that code treats apart from the others.
 const (
 	HeadTensor      = "lm_head.weight"
 	ValueHeadTensor = "value_head.weight"
@@ -74,8 +74,8 @@ func (c Config) Layout() []Tensor {
 	return out
 }
 
-// WithValueHead is a model with a value head, one of zeros if it had none, or without one. The other tensors are
-// shared with w.
+// WithValueHead adds a value head of zeros to a model that has none, or, where on is false, removes the value head. The other
+// tensors are shared with w.
 func WithValueHead(c Config, w *Weights, on bool) (Config, *Weights) {
 	at := slices.IndexFunc(w.Tensors, func(t Tensor) bool { return t.Name == ValueHeadTensor })
 	c.ValueHead = on
