@@ -21,7 +21,7 @@ var ErrFailed = errors.New("broker failed")
 
 // Broker is a NATS server in this process.
 type Broker struct {
-	// config is what every start of the server is made from; its ports are those of the first start.
+	// config is the configuration of every start of the server, with the ports that the first start took.
 	config   Config
 	server   atomic.Pointer[server.Server]
 	health   atomic.Pointer[error]
@@ -101,7 +101,7 @@ func (b *Broker) startServer(ctx context.Context) error {
 	return nil
 }
 
-// keepPorts writes the ports that the server took into the configuration, so that another start has the same.
+// keepPorts writes the ports that the server took into the configuration, so that another start takes the same ports.
 func (b *Broker) keepPorts() {
 	s := b.server.Load()
 	if b.config.Listen != "" {
@@ -125,7 +125,7 @@ func withPort(address string, taken net.Addr) string {
 	return address
 }
 
-// readySlice is how long the server waits for itself before it is asked whether it failed.
+// readySlice is how long the server may wait for itself before the broker checks whether it failed.
 const readySlice = 100 * time.Millisecond
 
 // ready waits until the server takes connections, has failed, or ctx ends.
@@ -174,7 +174,7 @@ func (b *Broker) Shutdown() {
 // Done is closed when the broker has stopped, by Shutdown or by itself.
 func (b *Broker) Done() <-chan struct{} { return b.done }
 
-// Err says why the broker stopped by itself; nil while it runs and after Shutdown.
+// Err is why the broker stopped by itself; nil while it runs and after Shutdown.
 func (b *Broker) Err() error {
 	if err := b.log.lastFatal(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)

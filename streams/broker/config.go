@@ -12,29 +12,29 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Config says how the broker in this process runs.
+// Config configures a broker in this process.
 type Config struct {
-	// StoreDir holds the streams. It is made if absent, and belongs to one broker at a time.
+	// StoreDir holds the streams. It is made if absent, and one broker uses it at a time.
 	StoreDir string `koanf:"store_dir"`
-	// Listen is host:port for clients; port 0 takes any free one. "" lets in only connections of this process.
+	// Listen is host:port for clients; port 0 takes any free port. "" lets in only connections of this process.
 	Listen string `koanf:"listen"`
 	// Monitor is host:port of the HTTP monitoring pages, which show everybody who reaches them what the broker holds; "" has
 	// none. Off loopback it needs AllowPlain.
 	Monitor string `koanf:"monitor"`
-	// SyncAlways makes an acknowledged message one that is on disk. Without it a loss of power loses up to two
-	// minutes of them; the death of the process loses none either way.
+	// SyncAlways acknowledges a message when it is on disk. Without it a loss of power loses up to two minutes of acknowledged
+	// messages; the death of the process loses none either way.
 	SyncAlways bool `koanf:"sync_always"`
 	// MaxPayload bounds one message, in bytes; larger trajectories go in parts.
 	MaxPayload int `koanf:"max_payload"`
-	// MaxBufferedBytes bounds what one stream has received and not stored yet. Beyond it publishes are
-	// refused, and tried again by whoever sent them.
+	// MaxBufferedBytes bounds the bytes that one stream has received and not stored yet. Beyond it publishes are refused, and their
+	// senders try again.
 	MaxBufferedBytes int64 `koanf:"max_buffered_bytes"`
 	// MaxStoreBytes bounds the disk space of all streams; 0 leaves it to the disk: three quarters of what is free.
 	MaxStoreBytes int64 `koanf:"max_store_bytes"`
 	// TLS is required off loopback, unless AllowPlain is set.
 	TLS streams.TLSConfig `koanf:"tls"`
 	// AllowPlain lets Listen, Monitor and Cluster.Listen be addresses that other machines reach without TLS, for networks that
-	// are trusted or encrypted below.
+	// are trusted or encrypted by other means.
 	AllowPlain bool `koanf:"allow_plain"`
 	// Cluster joins this broker with others; its zero value is a broker by itself.
 	Cluster ClusterConfig `koanf:"cluster"`
@@ -53,18 +53,17 @@ type ClusterConfig struct {
 	Name string `koanf:"name"`
 	// Server is this broker's own name, unique in the cluster and the same after a restart.
 	Server string `koanf:"server"`
-	// Listen is host:port for the other brokers. Who is let in there may do everything: off loopback it needs TLS, unless
-	// AllowPlain is set, and where there are keys the secret of the cluster, "cluster.secret" in KeysDir, which all brokers must
-	// have the same.
+	// Listen is host:port for the other brokers, which may do everything: off loopback it needs TLS, unless AllowPlain is set. Where
+	// there are keys, it needs the secret of the cluster, "cluster.secret" in KeysDir, which must be the same for all brokers.
 	Listen string `koanf:"listen"`
-	// Routes are nats://host:port of the others.
+	// Routes are nats://host:port of the other brokers.
 	Routes []string `koanf:"routes"`
 	// TLS between the brokers: ca, cert and key, since each side shows the other a certificate. Its zero value takes the
 	// broker's own where that has all three. It is required where clients use TLS.
 	TLS streams.TLSConfig `koanf:"tls"`
 }
 
-// routeTLS is what the brokers of a cluster show one another; the zero value is no TLS.
+// routeTLS is the TLS between the brokers of a cluster; the zero value is no TLS.
 func (c Config) routeTLS() streams.TLSConfig {
 	if c.Cluster.TLS == (streams.TLSConfig{}) && c.TLS.Mutual() {
 		return c.TLS
@@ -149,7 +148,7 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-// reachable is whether other machines reach an address to listen on; "" is none.
+// reachable is whether other machines reach an address to listen on; "" is no address.
 func reachable(address string) bool {
 	host, _, err := splitAddress(address)
 	return err == nil && !isLoopback(host)
@@ -160,7 +159,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// checkAddresses tries the ports before the server does, which would only say so in its log.
+// checkAddresses tries the ports before the server does: the server would report a taken port in its log alone.
 func checkAddresses(ctx context.Context, config Config) error {
 	for _, a := range []struct{ key, value string }{{"listen", config.Listen}, {"monitor", config.Monitor}, {"cluster.listen", config.Cluster.Listen}} {
 		if a.value == "" {

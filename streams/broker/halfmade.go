@@ -15,9 +15,9 @@ const (
 	streamChecksum    = "meta.sum"
 )
 
-// sweepHalfMade removes the streams that a killed broker was about to make: described, and without the checksum of the
-// description. The server passes over such a stream at each start, and does not mend it when the stream is made again, so that
-// everything that is stored in it is gone at the next start. No stream was told to be made before it had both.
+// sweepHalfMade removes the streams that a killed broker was about to make: they have a description, and no checksum of it. The server
+// ignores such a stream at each start, and does not mend it when the stream is made again, so that every message in it is gone at
+// the next start. The server confirms that a stream is made only after it has written both, so nothing confirmed is removed.
 func sweepHalfMade(store string, log *slog.Logger) error {
 	descriptions, err := filepath.Glob(filepath.Join(store, "jetstream", "*", "streams", "*", streamDescription))
 	if err != nil {

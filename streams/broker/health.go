@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// How often the broker's store is looked at, and the longest pause between two starts of a server whose store failed.
+// How often the broker's store is examined, and the pauses between two starts of a server whose store failed.
 const (
 	examineEvery  = time.Second
 	restartPause  = time.Second
@@ -24,7 +24,7 @@ const (
 // roomNeeded is how many bytes must fit on the store's disk before a server whose store failed is started again.
 const roomNeeded = 4 << 20
 
-// Health says why the broker does not store what it is sent; nil while it does. It is at most a second old.
+// Health is why the broker does not store messages; nil while it does. It is at most a second old.
 func (b *Broker) Health() error {
 	if err := b.health.Load(); err != nil {
 		return *err
@@ -32,8 +32,8 @@ func (b *Broker) Health() error {
 	return nil
 }
 
-// tend looks after the server until it ends. A server whose disk was full refuses every later write, also when there
-// is room again: it is started again on the same store and ports as soon as the disk takes a file. Clients reconnect.
+// tend watches the server until it ends. A server whose disk was full refuses every later write, also when there is room again: tend
+// starts it again on the same store and ports as soon as a file can be written to the disk. Clients reconnect.
 func (b *Broker) tend() {
 	defer close(b.done)
 	defer b.log.lines.Close()
@@ -89,7 +89,7 @@ func (b *Broker) startAgain() error {
 	return b.startServer(ctx)
 }
 
-// watch returns true when the server is to be started again, and false when it ends.
+// watch returns true when the server must be started again, and false when it ends.
 func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Duration) bool {
 	tick := time.NewTicker(examineEvery)
 	defer tick.Stop()
@@ -117,7 +117,7 @@ func (b *Broker) watch(s *server.Server, ended <-chan struct{}, pause time.Durat
 	}
 }
 
-// noteHealth keeps what an examination found, and logs it when it changes.
+// noteHealth keeps the result of an examination, and logs it when it changes.
 func (b *Broker) noteHealth(err error) {
 	before := b.Health()
 	b.health.Store(&err)
@@ -132,7 +132,7 @@ func (b *Broker) noteHealth(err error) {
 // errStoreFailed is a store that refuses every write until the server is started again.
 var errStoreFailed = errors.New("the store failed")
 
-// examine asks the server how it is, and the disk whether the store is still there.
+// examine reads the health of the server, and checks that the store is still on the disk.
 func (b *Broker) examine(s *server.Server) error {
 	if err := b.lock.stands(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (b *Broker) examine(s *server.Server) error {
 	return errors.New(status.Error)
 }
 
-// healthAnswer takes what the server would answer over HTTP.
+// healthAnswer takes the answer that the server would send over HTTP.
 type healthAnswer struct {
 	header http.Header
 	body   bytes.Buffer

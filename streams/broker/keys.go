@@ -16,10 +16,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// KeyRing holds the public nkeys that may connect to a broker, by role. A role's private key, its seed, is a
-// file of its own, given to the processes of that role only.
+// KeyRing holds the public nkeys that may connect to a broker, by role. The private key of a role, its seed, is a file of its own, for
+// the processes of that role only.
 type KeyRing struct {
-	// Runs are the runs that the roles may work in. Admin may do everything.
+	// Runs are the runs that the roles may work in. The admin may do everything.
 	Runs []string
 	// Public maps a role to its user nkeys ("U..."). A role without one cannot connect.
 	Public map[streams.Role][]string
@@ -37,8 +37,8 @@ const (
 	secretFile   = "cluster.secret"
 )
 
-// CreateKeys makes the keys that the directory lacks, one for each role, and reads them all. It changes no key
-// that is there, so it may be called at every start.
+// CreateKeys makes the keys that the directory lacks, one for each role, and reads all keys. It changes no key that is there, so that
+// it may be called at every start.
 func CreateKeys(dir string, runs ...string) (*KeyRing, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create keys: %w", err)
@@ -80,7 +80,7 @@ func createKey(dir string, role streams.Role) error {
 	if err != nil {
 		return err
 	}
-	// The seed first: a public key without one would never be made again.
+	// The seed is written first: a public key without its seed would never be made again.
 	if err := os.WriteFile(filepath.Join(dir, string(role)+seedSuffix), append(seed, '\n'), 0o600); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func LoadKeys(dir string, runs ...string) (*KeyRing, error) {
 	return k, k.Validate()
 }
 
-// SeedFile is where the private key of a role is, when its directory is on this machine.
+// SeedFile is the file with the private key of a role, "" where the key ring was not read from a directory.
 func (k *KeyRing) SeedFile(role streams.Role) string {
 	if k.dir == "" {
 		return ""

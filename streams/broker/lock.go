@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// lockName is the file in the store directory whose lock says that a broker uses it.
+// lockName is the file in the store directory that a broker locks while it uses the store.
 const lockName = "weir.lock"
 
 // storeLock holds the store directory for this process.

@@ -36,7 +36,7 @@ func (l *serverLog) lastFatal() error {
 	return l.last
 }
 
-// keep remembers why the broker ended by itself.
+// keep keeps why the broker ended by itself.
 func (l *serverLog) keep(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,11 +45,11 @@ func (l *serverLog) keep(err error) {
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
-// refused matches what the server says of each operation that it denies, with who asked: client, key and subject are the
-// client's to choose, and may be a million.
+// refused matches the line that the server logs for each operation that it denies. The line names client, key and subject, which the
+// client chooses, so that there may be a million different lines.
 var refused = regexp.MustCompile(`(Publish|Subscription|Reply Subject) Violation|[Aa]uthoriz|[Aa]uthentication|TLS .*handshake error`)
 
-// Errorf lets of what clients are refused one line in a while through, with how many there were.
+// Errorf logs the refusals of clients once in a while, with their number, and every other error.
 func (l *serverLog) Errorf(format string, v ...any) {
 	line := printable(fmt.Sprintf(format, v...))
 	if what := refused.FindString(line); what != "" {
@@ -59,7 +59,7 @@ func (l *serverLog) Errorf(format string, v ...any) {
 	l.log.Error(line)
 }
 
-// printable is text with its control characters shown and not obeyed: a stranger chose part of it.
+// printable is text with its control characters escaped: a stranger chose part of the text.
 func printable(text string) string {
 	quoted := strconv.QuoteToGraphic(text)
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(quoted[1 : len(quoted)-1])
@@ -67,13 +67,13 @@ func printable(text string) string {
 func (l *serverLog) Debugf(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *serverLog) Tracef(string, ...any)          {}
 
-// recovery matches what the server says of each stream when the broker before it was killed. It reads the messages
-// themselves then, and nobody has to look.
+// recovery matches the line that the server logs for each stream when the broker before it was killed. The server then reads the
+// messages themselves, and nobody has to act.
 var recovery = regexp.MustCompile(`^Filestore \[.*\] .*(state (is )?outdated|errored: prior state file)`)
 
 func (l *serverLog) Warnf(format string, v ...any) {
 	line, level := printable(fmt.Sprintf(format, v...)), slog.LevelWarn
-	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend tells of its health
+	if recovery.MatchString(line) || strings.HasPrefix(line, "Healthcheck failed") { // tend logs the health
 		level = slog.LevelDebug
 	}
 	l.log.Log(context.Background(), level, line)
@@ -90,7 +90,7 @@ func (l *serverLog) Fatalf(format string, v ...any) {
 	l.keep(err)
 }
 
-// fatalError is what the server could not go on after. The server prints its cause, which callers tell apart.
+// fatalError is an error after which the server could not go on. The server prints only the text; callers need the cause.
 type fatalError struct {
 	text  string
 	cause error
