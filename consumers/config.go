@@ -1,10 +1,10 @@
 package consumers
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"time"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // SwapMode says what becomes of the caches when the weights change.
@@ -76,63 +76,38 @@ func DefaultConfig() Config {
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, f := range []struct {
-		key string
-		v   int
-	}{{"slots", c.Slots}, {"queue", c.Queue}, {"chunk_tokens", c.ChunkTokens}} {
-		if f.v <= 0 {
-			bad("%s: %d: must be positive", f.key, f.v)
-		}
-	}
-	if c.MaxRunning < 0 || c.MaxRunning > c.Slots {
-		bad("max_running: %d: must be between 0 and slots, %d", c.MaxRunning, c.Slots)
-	}
-	if c.MaxTokens < 0 {
-		bad("max_tokens: %d: must not be negative", c.MaxTokens)
-	}
-	if c.StepTokenBudget < c.Slots {
-		bad("step_token_budget: %d: must be at least slots, %d", c.StepTokenBudget, c.Slots)
-	}
-	switch c.Swap {
-	case SwapKeep, SwapRecompute, SwapDrain:
-	default:
-		bad("swap: %q: want keep, recompute or drain", c.Swap)
-	}
-	if c.DrainTimeout < 0 {
-		bad("drain_timeout: %s: must not be negative", c.DrainTimeout)
-	}
+	openai := c.OpenAI.bounds(0)
 	if c.OpenAI.Listen != "" {
-		errs = append(errs, c.OpenAI.validate())
-	} else {
-		errs = append(errs, c.OpenAI.bounds(0))
+		openai = c.OpenAI.validate()
 	}
-	return errors.Join(errs...)
+	return check.All(
+		check.Positive("slots", c.Slots),
+		check.Positive("queue", c.Queue),
+		check.Positive("chunk_tokens", c.ChunkTokens),
+		check.That(c.MaxRunning >= 0 && c.MaxRunning <= c.Slots, "max_running", "%d: must be between 0 and slots, %d", c.MaxRunning, c.Slots),
+		check.NotNegative("max_tokens", c.MaxTokens),
+		check.That(c.StepTokenBudget >= c.Slots, "step_token_budget", "%d: must be at least slots, %d", c.StepTokenBudget, c.Slots),
+		check.OneOf("swap", string(c.Swap), string(SwapKeep), string(SwapRecompute), string(SwapDrain)),
+		check.NotNegative("drain_timeout", c.DrainTimeout),
+		check.Section("openai", openai),
+	)
 }
 
 func (c OpenAIConfig) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("openai."+format, args...)) }
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		bad("listen: %q: want host:port such as 127.0.0.1:8000", c.Listen)
-	}
-	if c.Model == "" {
-		bad("model: must not be empty")
-	}
-	return errors.Join(append(errs, c.bounds(1))...)
+	_, _, err := net.SplitHostPort(c.Listen)
+	return check.All(
+		check.That(err == nil, "listen", "%q: want host:port such as 127.0.0.1:8000", c.Listen),
+		check.Given("model", c.Model, "name the model"),
+		c.bounds(1),
+	)
 }
 
 // bounds reports bounds of a request below least, which is 0 where there is no listener.
 func (c OpenAIConfig) bounds(least int64) error {
-	var errs []error
-	if c.MaxBodyBytes < least {
-		errs = append(errs, fmt.Errorf("openai.max_body_bytes: %d: must be positive", c.MaxBodyBytes))
-	}
-	if int64(c.RequestTimeout) < least {
-		errs = append(errs, fmt.Errorf("openai.request_timeout: %s: must be positive", c.RequestTimeout))
-	}
-	return errors.Join(errs...)
+	return check.All(
+		check.That(c.MaxBodyBytes >= least, "max_body_bytes", "%d: must be positive", c.MaxBodyBytes),
+		check.That(int64(c.RequestTimeout) >= least, "request_timeout", "%s: must be positive", c.RequestTimeout),
+	)
 }
 
 // running is how many calls run at once.

@@ -21,10 +21,10 @@ chunk_tokens: 0: must be positive
 max_running: 5: must be between 0 and slots, 4
 max_tokens: -2: must not be negative
 step_token_budget: 3: must be at least slots, 4
-swap: "later": want keep, recompute or drain
+swap: unknown "later" (valid: keep, recompute, drain)
 drain_timeout: -1s: must not be negative
 openai.listen: "nowhere": want host:port such as 127.0.0.1:8000
-openai.model: must not be empty
+openai.model: empty: name the model
 openai.max_body_bytes: 0: must be positive
 openai.request_timeout: 0s: must be positive`)
 }

@@ -2,8 +2,6 @@ package consumers
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +29,7 @@ func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenize
 	bad := func(format string, args ...any) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
 	}
-	if got := Hash(m.Config); got != m.ConfigHash {
+	if got := schemas.ContentHash(m.Config); got != m.ConfigHash {
 		return bad("the model configuration has hash %s, the manifest says %s", got, m.ConfigHash)
 	}
 	if tokenizerHash != "" && m.TokenizerHash != tokenizerHash {
@@ -78,10 +76,4 @@ func decodeShards(files [][]byte) ([]gpu.Tensor, error) {
 		out = append(out, w.Tensors...)
 	}
 	return out, nil
-}
-
-// Hash is the hex SHA-256 by which a manifest names a model configuration and a tokenizer.json.
-func Hash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

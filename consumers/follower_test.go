@@ -86,9 +86,9 @@ func (s *fakeWeightSource) manifest(tb testing.TB, version int64) *schemas.Manif
 	config, err := json.Marshal(fakeConfig())
 	require.NoError(tb, err)
 	return &schemas.Manifest{
-		Run: "run", Version: version, Base: schemas.NoBase, Config: config, ConfigHash: Hash(config),
-		TokenizerHash: Hash(nil), DType: "float32", PublishedAt: time.Now(),
-		Shards: []schemas.Shard{{Hash: Hash(data), FullHash: Hash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
+		Run: "run", Version: version, Base: schemas.NoBase, Config: config, ConfigHash: schemas.ContentHash(config),
+		TokenizerHash: schemas.ContentHash(nil), DType: "float32", PublishedAt: time.Now(),
+		Shards: []schemas.Shard{{Hash: schemas.ContentHash(data), FullHash: schemas.ContentHash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
 }
 
@@ -154,22 +154,22 @@ func TestFollowerRefusesBadVersionsAndKeepsTheOld(t *testing.T) {
 		name, why string
 		spoil     func(*fakeWeightSource, *schemas.Manifest)
 	}{
-		{"config hash", "the model configuration has hash", func(_ *fakeWeightSource, m *schemas.Manifest) { m.ConfigHash = Hash(nil) }},
+		{"config hash", "the model configuration has hash", func(_ *fakeWeightSource, m *schemas.Manifest) { m.ConfigHash = schemas.ContentHash(nil) }},
 		{"config json", "read the model configuration", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			m.Config = []byte("{")
-			m.ConfigHash = Hash(m.Config)
+			m.ConfigHash = schemas.ContentHash(m.Config)
 		}},
 		{"config values", "must be positive", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			m.Config = []byte("{}")
-			m.ConfigHash = Hash(m.Config)
+			m.ConfigHash = schemas.ContentHash(m.Config)
 		}},
 		{"another model", "where the one in use is", func(_ *fakeWeightSource, m *schemas.Manifest) {
 			c := fakeConfig()
 			c.NumLayers = 7
 			m.Config, _ = json.Marshal(c)
-			m.ConfigHash = Hash(m.Config)
+			m.ConfigHash = schemas.ContentHash(m.Config)
 		}},
-		{"tokenizer", "they are of tokenizer", func(_ *fakeWeightSource, m *schemas.Manifest) { m.TokenizerHash = Hash([]byte{1}) }},
+		{"tokenizer", "they are of tokenizer", func(_ *fakeWeightSource, m *schemas.Manifest) { m.TokenizerHash = schemas.ContentHash([]byte{1}) }},
 		{"corrupt", "corrupt shard", func(s *fakeWeightSource, _ *schemas.Manifest) {
 			s.errors[1] = slices.Repeat([]error{fmt.Errorf("load: %w", streams.ErrCorruptShard)}, 100)
 		}},

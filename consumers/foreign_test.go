@@ -161,10 +161,10 @@ func publishStep(t *testing.T, weights *streams.Weights, version int64, step flo
 		RopeTheta: 1e4, RMSNormEps: 1e-6, MaxPositions: 16,
 	})
 	require.NoError(t, err)
-	hash := consumers.Hash(data)
+	hash := schemas.ContentHash(data)
 	err = weights.Publish(t.Context(), &schemas.Manifest{
-		Run: "test", Version: version, Base: schemas.NoBase, DType: "float32", Config: config, ConfigHash: consumers.Hash(config),
-		TokenizerHash: consumers.Hash(nil),
+		Run: "test", Version: version, Base: schemas.NoBase, DType: "float32", Config: config, ConfigHash: schemas.ContentHash(config),
+		TokenizerHash: schemas.ContentHash(nil),
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}, map[string][]byte{hash: data})
 	require.NoError(t, err)

@@ -37,10 +37,10 @@ func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
 	require.NoError(t, err)
 	config, err := json.Marshal(s.Config)
 	require.NoError(t, err)
-	shard := schemas.Shard{Hash: Hash(data), FullHash: Hash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
+	shard := schemas.Shard{Hash: schemas.ContentHash(data), FullHash: schemas.ContentHash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
 	require.NoError(t, weights.Publish(t.Context(), &schemas.Manifest{
 		Run: "test", Version: s.Version, Base: schemas.NoBase, Shards: []schemas.Shard{shard}, Config: config,
-		ConfigHash: Hash(config), TokenizerHash: Hash(nil), DType: "float32", PublishedAt: time.Now(),
+		ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(nil), DType: "float32", PublishedAt: time.Now(),
 	}, map[string][]byte{shard.Hash: data}))
 }
 
@@ -322,7 +322,7 @@ func TestRunChecksWhatItIsGiven(t *testing.T) {
 	cfg.Slots, cfg.Swap = -1, "never"
 	err := Run(t.Context(), cfg, Deps{})
 	require.ErrorContains(t, err, "inference: slots: -1: must be positive")
-	require.ErrorContains(t, err, `swap: "never": want keep, recompute or drain`)
+	require.ErrorContains(t, err, `swap: unknown "never" (valid: keep, recompute, drain)`)
 	require.ErrorContains(t, err, "Deps need a Stream, Weights and a Sampler")
 }
 

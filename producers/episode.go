@@ -186,7 +186,7 @@ func (e *Episode) sampled(segment int, g *generate.Result) {
 }
 
 // segmentSeed keeps the random numbers of one segment apart from those at the same positions of another.
-func segmentSeed(seed uint64, segment int) uint64 { return seed + uint64(segment)*0x9E3779B97F4A7C15 }
+func segmentSeed(seed uint64, segment int) uint64 { return seed + uint64(segment)*schemas.SeedStep }
 
 // Call calls a tool for the last turn and records it there. A failure of the tool comes back as an
 // observation that says so; a call beyond the turn limit ends the episode.

@@ -141,7 +141,7 @@ func (c EvalConfig) ticket(prompt schemas.Prompt, cursor, sample int) *schemas.T
 	return &schemas.Ticket{
 		Run: c.Run, ID: fmt.Sprintf("%s-%d", group, sample), Group: group, Cursor: uint64(cursor),
 		Sample: sample, GroupSize: c.Samples, Prompt: prompt,
-		Seed:     c.Seed + uint64(cursor*c.Samples+sample)*0x9E3779B97F4A7C15,
+		Seed:     c.Seed + uint64(cursor*c.Samples+sample)*schemas.SeedStep,
 		Sampling: schemas.Sampling{Temperature: c.Temperature}, Limits: c.Limits,
 	}
 }

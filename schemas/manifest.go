@@ -1,6 +1,10 @@
 package schemas
 
-import "time"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
 
 // Manifest describes one immutable policy version. It becomes visible only when all its shards are.
 type Manifest struct {
@@ -30,6 +34,12 @@ type Shard struct {
 	Encoding string `msgpack:"encoding"`
 	// FullHash is the hex SHA-256 of the safetensors bytes after decoding; equal to Hash when whole.
 	FullHash string `msgpack:"full_hash"`
+}
+
+// ContentHash is the hex SHA-256 by which a manifest names shards, a model's config.json and its tokenizer.json.
+func ContentHash(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 // The encodings of a shard.

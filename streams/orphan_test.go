@@ -38,20 +38,20 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	store := objectShards{run: r}
 	old, fresh, used := []byte("left behind"), []byte("being published"), []byte("weights")
 	for _, data := range [][]byte{old, fresh, used} {
-		require.NoError(t, store.put(t.Context(), hashOf(data), data))
+		require.NoError(t, store.put(t.Context(), schemas.ContentHash(data), data))
 	}
 	w := r.newWeights(DefaultWeightsConfig())
-	w.store = aged{shardStore: store, by: map[string]time.Duration{hashOf(old): orphanAge, hashOf(used): orphanAge}}
+	w.store = aged{shardStore: store, by: map[string]time.Duration{schemas.ContentHash(old): orphanAge, schemas.ContentHash(used): orphanAge}}
 	hash := strings.Repeat("0", 64)
 	m := &schemas.Manifest{
 		Run: "test", Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: hash, TokenizerHash: hash, DType: "float32",
-		Shards: []schemas.Shard{{Hash: hashOf(used), FullHash: hashOf(used), Size: int64(len(used)), Encoding: schemas.EncodingSafetensors}},
+		Shards: []schemas.Shard{{Hash: schemas.ContentHash(used), FullHash: schemas.ContentHash(used), Size: int64(len(used)), Encoding: schemas.EncodingSafetensors}},
 	}
-	m.ConfigHash = hashOf(m.Config)
-	require.NoError(t, w.Publish(t.Context(), m, map[string][]byte{hashOf(used): used}))
+	m.ConfigHash = schemas.ContentHash(m.Config)
+	require.NoError(t, w.Publish(t.Context(), m, map[string][]byte{schemas.ContentHash(used): used}))
 	left, err := store.list(t.Context())
 	require.NoError(t, err)
-	require.Contains(t, left, hashOf(used))
-	require.Contains(t, left, hashOf(fresh), "another publisher may be about to name it")
-	require.NotContains(t, left, hashOf(old))
+	require.Contains(t, left, schemas.ContentHash(used))
+	require.Contains(t, left, schemas.ContentHash(fresh), "another publisher may be about to name it")
+	require.NotContains(t, left, schemas.ContentHash(old))
 }

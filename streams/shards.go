@@ -3,9 +3,7 @@ package streams
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,18 +38,12 @@ type shardStore interface {
 	sweep(ctx context.Context, age time.Duration) error
 }
 
-// hashOf is the hex SHA-256 that names data.
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
 // verify checks stored bytes against their name.
 func verify(shard schemas.Shard, data []byte) error {
 	if int64(len(data)) != shard.Size {
 		return fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, shard.Hash, len(data), shard.Size)
 	}
-	if hash := hashOf(data); hash != shard.Hash {
+	if hash := schemas.ContentHash(data); hash != shard.Hash {
 		return fmt.Errorf("%w: %s: its bytes hash to %s", ErrCorruptShard, shard.Hash, hash)
 	}
 	return nil

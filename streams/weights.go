@@ -221,7 +221,7 @@ func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSou
 
 // name sets the hash and the size of a whole shard from its bytes.
 func name(s *schemas.Shard, data []byte) {
-	s.Hash, s.Size = hashOf(data), int64(len(data))
+	s.Hash, s.Size = schemas.ContentHash(data), int64(len(data))
 	s.FullHash = s.Hash
 }
 
@@ -231,7 +231,7 @@ func sized(m *schemas.Manifest) *schemas.Manifest {
 	long.Shards = slices.Clone(m.Shards)
 	for i := range long.Shards {
 		s := &long.Shards[i]
-		s.Hash, s.Size, s.FullHash = hashOf(nil), math.MaxInt64, hashOf(nil)
+		s.Hash, s.Size, s.FullHash = schemas.ContentHash(nil), math.MaxInt64, schemas.ContentHash(nil)
 	}
 	return &long
 }
@@ -326,7 +326,7 @@ func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardS
 			}
 			blobs[i] = blob
 			stored.Shards[i] = schemas.Shard{
-				Hash: hashOf(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: m.Shards[i].FullHash,
+				Hash: schemas.ContentHash(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: m.Shards[i].FullHash,
 			}
 			return nil
 		})
@@ -360,7 +360,7 @@ func (w *Weights) heldShard(i int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read shard %d of version %d again: %w", i, w.held.Version, err)
 	}
-	if !w.own && hashOf(data) != w.held.Shards[i].FullHash {
+	if !w.own && schemas.ContentHash(data) != w.held.Shards[i].FullHash {
 		return nil, fmt.Errorf("shard %d of version %d has changed since it was published", i, w.held.Version)
 	}
 	return data, nil

@@ -107,7 +107,7 @@ func undo(s schemas.Shard, base, stored []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
 	}
-	if hash := hashOf(data); hash != s.FullHash {
+	if hash := schemas.ContentHash(data); hash != s.FullHash {
 		return nil, fmt.Errorf("%w: %s: decodes to %s, the manifest says %s", ErrCorruptShard, s.Hash, hash, s.FullHash)
 	}
 	return data, nil

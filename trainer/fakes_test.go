@@ -141,7 +141,7 @@ func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards st
 		if err != nil {
 			return err
 		}
-		m.Shards[0].Hash, m.Shards[0].FullHash, m.Shards[0].Size = hash(data), hash(data), int64(len(data))
+		m.Shards[0].Hash, m.Shards[0].FullHash, m.Shards[0].Size = schemas.ContentHash(data), schemas.ContentHash(data), int64(len(data))
 		if err := m.Validate(); err != nil {
 			return err
 		}

@@ -2,8 +2,6 @@ package trainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -34,7 +32,7 @@ func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 	}
 	m := &schemas.Manifest{
 		Run: p.stream.Name(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
-		Config: config, ConfigHash: hash(config), TokenizerHash: hash(p.tokenizer),
+		Config: config, ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(p.tokenizer),
 	}
 	dtype := safetensors.F32
 	if p.cfg.DType == "bfloat16" {
@@ -64,10 +62,10 @@ func (p *wholePublisher) fits(w *gpu.Weights) error {
 	}
 	m := &schemas.Manifest{
 		Run: p.stream.Name(), Version: math.MaxInt64, Base: math.MaxInt64, DType: p.cfg.DType, PublishedAt: time.Now(),
-		Config: config, ConfigHash: hash(nil), TokenizerHash: hash(nil),
+		Config: config, ConfigHash: schemas.ContentHash(nil), TokenizerHash: schemas.ContentHash(nil),
 	}
 	for range split(w.Tensors, p.cfg.ShardBytes, p.cfg.DType) {
-		m.Shards = append(m.Shards, schemas.Shard{Hash: hash(nil), Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors, FullHash: hash(nil)})
+		m.Shards = append(m.Shards, schemas.Shard{Hash: schemas.ContentHash(nil), Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors, FullHash: schemas.ContentHash(nil)})
 	}
 	return stream.ManifestFits(m)
 }
@@ -89,9 +87,4 @@ func split(tensors []gpu.Tensor, limit int64, dtype string) [][]gpu.Tensor {
 		size += n
 	}
 	return out
-}
-
-func hash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -319,5 +319,5 @@ func TestReportSaysWhatWentWrong(t *testing.T) {
 
 func TestConfigNamesEveryFault(t *testing.T) {
 	_, err := Run(t.Context(), Config{Mode: "odd"})
-	require.EqualError(t, err, "mode: \"odd\": want processes or embedded\nminutes: 0: must be positive\nevery: 0s: must be positive")
+	require.EqualError(t, err, "mode: unknown \"odd\" (valid: processes, embedded)\nminutes: 0: must be positive\nevery: 0s: must be positive")
 }

@@ -1,13 +1,14 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // The modes.
@@ -67,15 +68,11 @@ type Config struct {
 // Validate reports every fault.
 func (c *Config) Validate() error {
 	var errs []error
-	if c.Mode != ModeProcesses && c.Mode != ModeEmbedded {
-		errs = append(errs, fmt.Errorf("mode: %q: want %s or %s", c.Mode, ModeProcesses, ModeEmbedded))
-	}
-	if c.Duration <= 0 {
-		errs = append(errs, fmt.Errorf("minutes: %g: must be positive", c.Duration.Minutes()))
-	}
-	if c.Every <= 0 {
-		errs = append(errs, fmt.Errorf("every: %s: must be positive", c.Every))
-	}
+	errs = append(errs,
+		check.OneOf("mode", c.Mode, ModeProcesses, ModeEmbedded),
+		check.Positive("minutes", c.Duration.Minutes()),
+		check.Positive("every", c.Every),
+	)
 	for _, kill := range c.Kills {
 		name, at, staged := strings.Cut(kill, "@")
 		if !slices.Contains(roles(c.Mode), name) {
@@ -86,7 +83,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("kill: %q: after the @ want one of %s, a colon and a number from 1 on", kill, strings.Join(Stages(), ", ")))
 		}
 	}
-	return errors.Join(errs...)
+	return check.All(errs...)
 }
 
 // roles are the names of the processes of a run.

@@ -90,10 +90,10 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	require.NoError(t, err)
 	text, err := json.Marshal(model)
 	require.NoError(t, err)
-	hash := consumers.Hash(data)
+	hash := schemas.ContentHash(data)
 	good := schemas.Manifest{
-		Run: run.Name(), Base: schemas.NoBase, DType: "float32", Config: text, ConfigHash: consumers.Hash(text),
-		TokenizerHash: consumers.Hash(c.tokenizer.JSON()),
+		Run: run.Name(), Base: schemas.NoBase, DType: "float32", Config: text, ConfigHash: schemas.ContentHash(text),
+		TokenizerHash: schemas.ContentHash(c.tokenizer.JSON()),
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
 	require.NoError(t, source.Publish(t.Context(), &good, map[string][]byte{hash: data}))
@@ -103,8 +103,8 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	require.Equal(t, model, v.Config)
 	require.Equal(t, w, v.Weights)
 	for name, spoil := range map[string]func(*schemas.Manifest){
-		"they are of tokenizer":            func(m *schemas.Manifest) { m.TokenizerHash = consumers.Hash(nil) },
-		"the model configuration has hash": func(m *schemas.Manifest) { m.ConfigHash = consumers.Hash(nil) },
+		"they are of tokenizer":            func(m *schemas.Manifest) { m.TokenizerHash = schemas.ContentHash(nil) },
+		"the model configuration has hash": func(m *schemas.Manifest) { m.ConfigHash = schemas.ContentHash(nil) },
 	} {
 		bad := good
 		spoil(&bad)

@@ -247,7 +247,7 @@ func (s *session) fetch(ctx context.Context, run *streams.Run, c *course, m *sch
 	if err != nil {
 		return consumers.Snapshot{}, err
 	}
-	v, err := consumers.Fetch(ctx, source, m, consumers.Hash(c.tokenizer.JSON()))
+	v, err := consumers.Fetch(ctx, source, m, schemas.ContentHash(c.tokenizer.JSON()))
 	if err != nil {
 		return v, fmt.Errorf("fetch version %d: %w", m.Version, err)
 	}

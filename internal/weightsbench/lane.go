@@ -2,8 +2,6 @@ package weightsbench
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,12 +227,12 @@ func (l *lane) publish(ctx context.Context) (took time.Duration, taken time.Time
 	version := l.cfg.Versions[min(at, 2*last-at)]
 	m := &schemas.Manifest{
 		Run: runName, Version: l.version, Base: schemas.NoBase, DType: "bfloat16", PublishedAt: time.Now(),
-		Config: l.model, ConfigHash: hexHash(l.model), TokenizerHash: hexHash(nil),
+		Config: l.model, ConfigHash: schemas.ContentHash(l.model), TokenizerHash: schemas.ContentHash(nil),
 	}
 	shards := map[string][]byte{}
 	for _, file := range version {
 		file = marked(file, l.version)
-		name := hexHash(file)
+		name := schemas.ContentHash(file)
 		shards[name] = file
 		m.Shards = append(m.Shards, schemas.Shard{
 			Hash: name, Size: int64(len(file)), Encoding: schemas.EncodingSafetensors, FullHash: name,
@@ -306,9 +304,4 @@ func marked(file []byte, version int64) []byte {
 		*low = *low&^1 | byte(version>>bit)&1
 	}
 	return out
-}
-
-func hexHash(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

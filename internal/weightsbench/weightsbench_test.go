@@ -80,13 +80,13 @@ func TestARunIsReadBackAsItWasPublished(t *testing.T) {
 	publish := func(version int64, dtype string, v Version) {
 		m := &schemas.Manifest{
 			Run: "test", Version: version, Base: schemas.NoBase, DType: dtype, PublishedAt: time.Now(),
-			Config: []byte("{}"), ConfigHash: hexHash([]byte("{}")), TokenizerHash: hexHash(nil),
+			Config: []byte("{}"), ConfigHash: schemas.ContentHash([]byte("{}")), TokenizerHash: schemas.ContentHash(nil),
 		}
 		shards := map[string][]byte{}
 		for _, file := range v {
-			shards[hexHash(file)] = file
+			shards[schemas.ContentHash(file)] = file
 			m.Shards = append(m.Shards, schemas.Shard{
-				Hash: hexHash(file), Size: int64(len(file)), Encoding: schemas.EncodingSafetensors, FullHash: hexHash(file),
+				Hash: schemas.ContentHash(file), Size: int64(len(file)), Encoding: schemas.EncodingSafetensors, FullHash: schemas.ContentHash(file),
 			})
 		}
 		require.NoError(t, weights.Publish(t.Context(), m, shards))

@@ -2,8 +2,6 @@ package streamtest
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -54,10 +52,10 @@ func Closed(group int, samples ...int) *schemas.GroupClosed {
 
 // Weights is a valid manifest of a run's version with one whole shard of these bytes, and the shard by its hash.
 func Weights(run string, version int64, data []byte) (*schemas.Manifest, map[string][]byte) {
-	hash := hashOf(data)
+	hash := schemas.ContentHash(data)
 	return &schemas.Manifest{
-		Run: run, Version: version, Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: hashOf([]byte("{}")),
-		TokenizerHash: hashOf(nil), DType: "float32", PublishedAt: time.Unix(version, 0).UTC(),
+		Run: run, Version: version, Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: schemas.ContentHash([]byte("{}")),
+		TokenizerHash: schemas.ContentHash(nil), DType: "float32", PublishedAt: time.Unix(version, 0).UTC(),
 		Shards: []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}, map[string][]byte{hash: data}
 }
@@ -78,9 +76,4 @@ func Shard(ctx context.Context, r *streams.Run, shard schemas.Shard) ([]byte, er
 		return nil, err
 	}
 	return w.Shard(ctx, shard)
-}
-
-func hashOf(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

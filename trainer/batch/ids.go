@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // GroupID names the group of the prompt at a cursor, issued for the attempt-th time: "g000012-a0".
@@ -49,14 +51,11 @@ func ParseTicketID(id string) (cursor uint64, attempt, sample int, ok bool) {
 	return cursor, attempt, sample, ok
 }
 
-// Seed mixes the run's seed with the place of a ticket, or of a choice about its group (splitmix64, Steele et al. 2014).
+// Seed mixes the run's seed with the place of a ticket, or of a choice about its group.
 func Seed(seed, cursor uint64, attempt, sample int) uint64 {
 	x := seed
 	for _, v := range []uint64{cursor, uint64(attempt), uint64(sample)} {
-		x += 0x9e3779b97f4a7c15 + v
-		x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-		x = (x ^ x>>27) * 0x94d049bb133111eb
-		x ^= x >> 31
+		x = schemas.MixSeed(x + v)
 	}
 	return x
 }

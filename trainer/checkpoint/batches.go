@@ -2,8 +2,6 @@ package checkpoint
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,8 +59,7 @@ func (s *Store) keepBatch(c *Checkpoint) error {
 	if err := os.Rename(path+tmpSuffix, path); err != nil {
 		return err
 	}
-	sum := sha256.Sum256(data)
-	c.Record.Batch = &KeptBatch{SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	c.Record.Batch = &KeptBatch{SHA256: schemas.ContentHash(data), Size: int64(len(data))}
 	if err := s.dropBatches(keptFile{c.State.Step, int64(len(data))}); err != nil {
 		return err
 	}
@@ -132,10 +129,10 @@ func ReadBatch(dir string, r *Record) ([]schemas.Delivery, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read batch of step %d: %w", r.Step, err)
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != r.Batch.SHA256 {
+	if hash := schemas.ContentHash(data); hash != r.Batch.SHA256 {
 		return nil, &Damage{
 			Dir: filepath.Dir(path), File: filepath.Base(path),
-			Want: "SHA-256 " + r.Batch.SHA256, Have: "SHA-256 " + hex.EncodeToString(sum[:]),
+			Want: "SHA-256 " + r.Batch.SHA256, Have: "SHA-256 " + hash,
 		}
 	}
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBatchBytes))

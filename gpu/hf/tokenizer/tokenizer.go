@@ -1,12 +1,12 @@
 package tokenizer
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Tokenizer is a word-level tokenizer. Its ids are 0 to Size()-1 without holes.
@@ -82,8 +82,7 @@ func (t *Tokenizer) finish() error {
 		return fmt.Errorf("write tokenizer: %w", err)
 	}
 	t.json = data
-	sum := sha256.Sum256(data)
-	t.hash = hex.EncodeToString(sum[:])
+	t.hash = schemas.ContentHash(data)
 	return nil
 }
 
