@@ -9,17 +9,13 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // EventDropped is the type of the events that tell, while a step gathers its batch, how many groups the selection has
-// dropped for it because the rewards of their samples were equal. Message says what is wrong where nothing was kept.
+// dropped for it because the rewards of their samples were equal. Its metrics are metrics.GatherDropped and
+// metrics.GatherKept; Message says what is wrong where nothing was kept.
 const EventDropped schemas.EventType = "dropped"
-
-// The metrics of EventDropped: how many groups were dropped since the last step, and how many were kept.
-const (
-	KeyDropped = "gather/dropped"
-	KeyKept    = "gather/kept"
-)
 
 // ErrStuck is returned, wrapped, by a trainer that was told to stop when a step finds nothing to learn from.
 var ErrStuck = errors.New("nothing can be learnt")
@@ -133,7 +129,7 @@ func (i *intake) lookAtDrops() error {
 	version, kept := i.assembler.Version(), i.Counts().ready
 	e := schemas.Event{
 		Run: i.deps.Stream.Name(), Type: EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
-		Metrics: map[string]float64{KeyDropped: float64(dropped), KeyKept: float64(kept)},
+		Metrics: map[string]float64{metrics.GatherDropped.Name: float64(dropped), metrics.GatherKept.Name: float64(kept)},
 	}
 	var stuck error
 	switch {

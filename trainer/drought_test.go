@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // judged is a world whose rollouts are rewarded otherwise, with the policy's certainty of its tokens.
@@ -111,8 +112,8 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			require.Contains(t, log.String(), c.want[0])
 			var dropped []float64
 			for _, e := range told {
-				dropped = append(dropped, e.Metrics[KeyDropped])
-				require.Zero(t, e.Metrics[KeyKept])
+				dropped = append(dropped, e.Metrics[metrics.GatherDropped.Name])
+				require.Zero(t, e.Metrics[metrics.GatherKept.Name])
 				require.NoError(t, e.Validate())
 			}
 			require.Equal(t, []float64{1, 2, 4, 8, 16, 20}, dropped)
@@ -140,7 +141,7 @@ func TestARunThatCanLearnNothingYetSaysSoAtEachDoubling(t *testing.T) {
 		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(e schemas.Event) {
 			if e.Type == EventDropped && e.Message != "" {
-				told = append(told, fmt.Sprint(e.Metrics[KeyDropped]))
+				told = append(told, fmt.Sprint(e.Metrics[metrics.GatherDropped.Name]))
 			}
 		},
 	}))

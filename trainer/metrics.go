@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Metrics are the trainer's collectors. Their names begin with weir_trainer_.
@@ -17,7 +18,7 @@ type Metrics struct {
 	rejected                             *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
-	// last are set from the step's report, by its names.
+	// last show the last step's report, by its keys.
 	last map[string]prometheus.Gauge
 }
 
@@ -50,25 +51,14 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_trainer_phase_seconds", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
 			Help: "Time of each phase of a step: wait, old_policy, update, save, publish.",
 		}, []string{"phase"}),
-		last: map[string]prometheus.Gauge{
-			"reward/mean":             gauge("reward_mean", "Mean reward of the last batch."),
-			"staleness/max":           gauge("staleness_max_versions", "Largest staleness in the last batch."),
-			"staleness/in_flight":     gauge("staleness_in_flight_versions", "Mean staleness of the last batch that came about while sampling."),
-			"staleness/in_queue":      gauge("staleness_in_queue_versions", "Mean staleness of the last batch that came about while waiting."),
-			"loss/policy":             gauge("policy_loss", "Mean policy loss of the last step's minibatches."),
-			"loss/approx_kl":          gauge("approx_kl_nats", "Mean of old minus new log-probability over the last step."),
-			"loss/clip_fraction":      gauge("clip_ratio", "Share of tokens whose gradient the clip took in the last step."),
-			"policy/entropy":          gauge("entropy_nats", "Mean entropy at the sampled tokens of the last step."),
-			"policy/mismatch_kl":      gauge("mismatch_kl_nats", "Divergence of the sampling from the training policy in the last batch (k3)."),
-			"optimizer/grad_norm":     gauge("grad_norm", "Mean gradient norm before clipping in the last step."),
-			"optimizer/learning_rate": gauge("learning_rate", "Learning rate of the last step."),
-			"time/idle_ratio":         gauge("idle_ratio", "Share of the last step spent waiting for its batch. High: add producers or raise eta."),
-			"rate/tokens":             gauge("tokens_per_second", "Tokens trained on a second over the last step, waiting included."),
-			"queue/groups_waiting":    gauge("groups_waiting", "Groups issued and not complete."),
-			"queue/groups_ready":      gauge("groups_ready", "Groups ready for a batch."),
-			"admission/eta":           gauge("eta_versions", "Staleness bound in force."),
-			"admission/depth":         gauge("depth_versions", "Pipeline depth in force."),
-		},
+		last: map[string]prometheus.Gauge{},
+	}
+	for _, group := range metrics.Groups() {
+		for _, k := range group.Keys {
+			if k.Gauge.Name != "" {
+				m.last[k.Name] = gauge(k.Gauge.Name, k.Gauge.Help)
+			}
+		}
 	}
 	for _, reason := range schemas.Reasons() {
 		m.rejected.WithLabelValues(string(reason))
@@ -91,15 +81,15 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 		return
 	}
 	m.steps.Inc()
-	m.trajectories.Add(v["batch/trajectories"])
-	m.tokens.Add(v["batch/tokens"])
+	m.trajectories.Add(v[metrics.BatchTrajectories.Name])
+	m.tokens.Add(v[metrics.BatchTokens.Name])
 	if s.learnt != nil {
 		m.skipped.Add(float64(s.learnt.Skipped))
 	}
 	for reason, n := range s.refusals {
 		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
 	}
-	m.staleness.Observe(v["staleness/mean"])
+	m.staleness.Observe(v[metrics.StalenessMean.Name])
 	for phase, d := range s.phases() {
 		m.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}

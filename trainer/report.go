@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // report tells what each step came to: it owns the numbers of the step in hand and the run's totals.
@@ -129,23 +130,23 @@ type gathered struct {
 // values are the metrics of a batch of so many groups.
 func (g *gathered) values(groups int) map[string]float64 {
 	v := map[string]float64{
-		"reward/mean": g.rewards.value(), "reward/std": g.rewards.deviation(),
-		"staleness/mean": g.inFlight.value() + g.inQueue.value(), "staleness/max": g.stalest,
-		"staleness/in_flight": g.inFlight.value(), "staleness/in_queue": g.inQueue.value(),
-		"batch/groups": float64(groups), "batch/trajectories": g.lengths.count, "batch/passed_over": float64(g.passedOver),
-		"batch/tokens": g.lengths.sum, "batch/length": g.lengths.value(), "batch/turns": g.turns.value(),
+		metrics.RewardMean.Name: g.rewards.value(), metrics.RewardStd.Name: g.rewards.deviation(),
+		metrics.StalenessMean.Name: g.inFlight.value() + g.inQueue.value(), metrics.StalenessMax.Name: g.stalest,
+		metrics.StalenessInFlight.Name: g.inFlight.value(), metrics.StalenessInQueue.Name: g.inQueue.value(),
+		metrics.BatchGroups.Name: float64(groups), metrics.BatchTrajectories.Name: g.lengths.count, metrics.BatchPassedOver.Name: float64(g.passedOver),
+		metrics.BatchTokens.Name: g.lengths.sum, metrics.BatchLength.Name: g.lengths.value(), metrics.BatchTurns.Name: g.turns.value(),
 	}
 	if g.baselines.count > 0 {
-		v["reward/baseline"] = g.baselines.value()
+		v[metrics.RewardBaseline.Name] = g.baselines.value()
 	}
 	for name, m := range g.components {
-		v["reward/component/"+name] = m.value()
+		v[metrics.RewardComponent.Of(name)] = m.value()
 	}
 	for name, m := range g.sources {
-		v["reward/source/"+name] = m.value()
+		v[metrics.RewardSource.Of(name)] = m.value()
 	}
 	for name, m := range g.tasks {
-		v["reward/task/"+name] = m.value()
+		v[metrics.RewardTask.Of(name)] = m.value()
 	}
 	return v
 }
@@ -158,7 +159,7 @@ func (r *report) step(step int64, q queue, b bounds) {
 	case r.stats.values != nil:
 		v := r.values(now, q, b)
 		r.deps.Metrics.step(v, &r.stats)
-		r.deps.Log.Debug("step done", "step", step, "reward", v["reward/mean"], "staleness", v["staleness/mean"], "idle", v["time/idle_ratio"])
+		r.deps.Log.Debug("step done", "step", step, "reward", v[metrics.RewardMean.Name], "staleness", v[metrics.StalenessMean.Name], "idle", v[metrics.TimeIdleRatio.Name])
 		r.tell(step, v, now)
 	case r.unreported != nil:
 		r.tell(step, r.unreported.metrics, r.unreported.at)
@@ -179,32 +180,32 @@ func (r *report) values(now time.Time, q queue, b bounds) map[string]float64 {
 	v := maps.Clone(s.values)
 	maps.Copy(v, s.learnt.Metrics())
 	for reason, n := range s.refusals {
-		v["rejected/"+string(reason)] = float64(n)
+		v[metrics.Rejected.Of(string(reason))] = float64(n)
 	}
-	v["time/wait"] = s.wait.Seconds()
-	v["time/old_policy"] = s.learnt.Before.Seconds()
-	v["time/update"] = s.learnt.Update.Seconds()
-	v["time/save"] = s.save.Seconds()
-	v["time/publish"] = s.publish.Seconds()
+	v[metrics.TimeWait.Name] = s.wait.Seconds()
+	v[metrics.TimeOldPolicy.Name] = s.learnt.Before.Seconds()
+	v[metrics.TimeUpdate.Name] = s.learnt.Update.Seconds()
+	v[metrics.TimeSave.Name] = s.save.Seconds()
+	v[metrics.TimePublish.Name] = s.publish.Seconds()
 	step := now.Sub(s.began).Seconds()
-	v["time/step"] = step
+	v[metrics.TimeStep.Name] = step
 	if step > 0 {
-		v["time/idle_ratio"] = s.wait.Seconds() / step
-		v["rate/trajectories"] = v["batch/trajectories"] / step
-		v["rate/tokens"] = v["batch/tokens"] / step
+		v[metrics.TimeIdleRatio.Name] = s.wait.Seconds() / step
+		v[metrics.RateTrajectories.Name] = v[metrics.BatchTrajectories.Name] / step
+		v[metrics.RateTokens.Name] = v[metrics.BatchTokens.Name] / step
 	}
 	if busy := s.learnt.Before + s.learnt.Update; busy > 0 {
-		v["rate/train_tokens"] = v["batch/tokens"] / busy.Seconds()
+		v[metrics.RateTrainTokens.Name] = v[metrics.BatchTokens.Name] / busy.Seconds()
 	}
-	v["queue/groups_waiting"] = float64(q.waiting)
-	v["queue/groups_ready"] = float64(q.ready)
-	v["queue/messages_early"] = float64(q.early)
-	v["admission/eta"] = float64(b.eta)
-	v["admission/depth"] = float64(b.depth)
-	v["total/trajectories"] = float64(r.totals.Trajectories)
-	v["total/tokens"] = float64(r.totals.Tokens)
-	v["total/rejected"] = float64(r.totals.Rejected)
-	v["total/optimizer_steps"] = float64(r.totals.OptimizerSteps)
+	v[metrics.QueueGroupsWaiting.Name] = float64(q.waiting)
+	v[metrics.QueueGroupsReady.Name] = float64(q.ready)
+	v[metrics.QueueMessagesEarly.Name] = float64(q.early)
+	v[metrics.AdmissionEta.Name] = float64(b.eta)
+	v[metrics.AdmissionDepth.Name] = float64(b.depth)
+	v[metrics.TotalTrajectories.Name] = float64(r.totals.Trajectories)
+	v[metrics.TotalTokens.Name] = float64(r.totals.Tokens)
+	v[metrics.TotalRejected.Name] = float64(r.totals.Rejected)
+	v[metrics.TotalOptimizerSteps.Name] = float64(r.totals.OptimizerSteps)
 	return v
 }
 

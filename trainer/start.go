@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // trainer is what the loop holds: the rooms, and what goes from one stage of a step to the next.
@@ -166,8 +167,8 @@ func (t *trainer) coldStart(ctx context.Context) error {
 		t.deps.Observer(schemas.Event{
 			Run: t.deps.Stream.Name(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
 			Metrics: map[string]float64{
-				"cold_start/loss": loss, "cold_start/step": float64(step), "cold_start/steps": float64(steps),
-				"time/cold_start": t.deps.Now().Sub(began).Seconds(),
+				metrics.ColdStartLoss.Name: loss, metrics.ColdStartStep.Name: float64(step), metrics.ColdStartSteps.Name: float64(steps),
+				metrics.TimeColdStart.Name: t.deps.Now().Sub(began).Seconds(),
 			},
 		})
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/internal/docs"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // root is the module's folder: the examples' paths are relative to it.
@@ -85,7 +85,7 @@ func TestOwnCorpusTrains(t *testing.T) {
 }
 
 func documented(key string) bool {
-	for _, g := range docs.Groups() {
+	for _, g := range metrics.Groups() {
 		for _, k := range g.Keys {
 			name, _, open := strings.Cut(k.Name, "<")
 			if key == name || open && strings.HasPrefix(key, name) {

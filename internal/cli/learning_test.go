@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Issue 7, item 4: the demonstration has something to learn from rewards. A small part of it: after a short cold start on
@@ -22,7 +23,7 @@ func TestTheDemonstrationLearnsFromRewards(t *testing.T) {
 		"--eval.every", "8", "--eval.questions", "200", "--eval.test_questions", "4", "--eval.show", "0")
 	records, err := report.ReadMetrics(filepath.Join(dir, "demo", "metrics.jsonl"))
 	require.NoError(t, err)
-	start := report.Collect(records, string(schemas.EventEvaluated), report.KeyExactMatch+"/1-hop", "")
+	start := report.Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name+"/1-hop", "")
 	require.NotEmpty(t, start.X)
 	require.Zero(t, start.X[0])
 	var end producers.EvalReport

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // sampler is a private inference engine: a policy whose version changes only when its owner says so, which
@@ -220,14 +221,14 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 		return err
 	}
 	values := map[string]float64{
-		"eval/exact_match": r.ExactMatch, "eval/reward": r.Reward, "eval/turns": r.Turns, "eval/questions": float64(r.N),
-		"time/eval": time.Since(began).Seconds(),
+		metrics.EvalExactMatch.Name: r.ExactMatch, metrics.EvalReward.Name: r.Reward, metrics.EvalTurns.Name: r.Turns, metrics.EvalQuestions.Name: float64(r.N),
+		metrics.TimeEval.Name: time.Since(began).Seconds(),
 	}
 	for source, score := range r.BySource {
-		values["eval/exact_match/"+source] = score.ExactMatch
+		values[metrics.EvalExactMatchBySource.Of(source)] = score.ExactMatch
 	}
 	for task, score := range r.ByTask {
-		values["eval/task/"+task] = score.ExactMatch
+		values[metrics.EvalTask.Of(task)] = score.ExactMatch
 	}
 	book.add(ctx, schemas.Event{
 		Run: run.Name(), Type: schemas.EventEvaluated, At: time.Now().UTC(), Role: "trainer",

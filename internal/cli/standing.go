@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // The states of a run.
@@ -162,7 +163,7 @@ func (o *standing) tell(t *story, now time.Time) {
 	case stateRunning:
 		quiet := quietLeast
 		if t.lastStep != nil {
-			quiet = max(quiet, time.Duration(quietSteps*t.lastStep.Metrics["time/step"]*float64(time.Second)))
+			quiet = max(quiet, time.Duration(quietSteps*t.lastStep.Metrics[metrics.TimeStep.Name]*float64(time.Second)))
 		}
 		o.Detail = "last heard of " + ago(t.step)
 		if now.Sub(t.step) > quiet {
@@ -265,11 +266,11 @@ func eventText(e *schemas.Event) string {
 	case schemas.EventStepDone:
 		dropped, refused := report.Untrained(m)
 		return fmt.Sprintf("step %d: reward %.3f, staleness %.2f mean, %.0f max, %.0f trajectories, dropped %.0f, refused %.0f, idle %.2f",
-			e.Step, m[report.KeyReward], m[report.KeyStaleMean], m[report.KeyStaleMax], m["batch/trajectories"], dropped, refused, m[report.KeyIdle])
+			e.Step, m[metrics.RewardMean.Name], m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], m[metrics.BatchTrajectories.Name], dropped, refused, m[metrics.TimeIdleRatio.Name])
 	case schemas.EventEvaluated:
-		return fmt.Sprintf("version %d: exact match %.3f over %.0f held-out questions", e.PolicyVersion, m[report.KeyExactMatch], m["eval/questions"])
+		return fmt.Sprintf("version %d: exact match %.3f over %.0f held-out questions", e.PolicyVersion, m[metrics.EvalExactMatch.Name], m[metrics.EvalQuestions.Name])
 	case trainer.EventColdStart:
-		return fmt.Sprintf("step %.0f of %.0f, loss %.3f", m["cold_start/step"], m["cold_start/steps"], m[report.KeyColdLoss])
+		return fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name])
 	case schemas.EventVersionApplied:
 		return fmt.Sprintf("version %d by %s, %.0f ms after it was published", e.PolicyVersion, e.Worker, 1000*m["weights_lag_seconds"])
 	case schemas.EventVersionPublished:

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // finalReport scores the last version on the test split, which nothing before has touched, with and without
@@ -43,22 +44,22 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 	} else if err != nil {
 		return err
 	}
-	values := map[string]float64{"time/total": took.Seconds()}
+	values := map[string]float64{metrics.TimeTotal.Name: took.Seconds()}
 	if len(scores) > 0 {
 		fmt.Fprintf(s.out, "\ntest split, %d questions%s (version %d)\n\n%s", scores[0].report.N, c.heldOut(), m.Version, scoreTable(scores, c.about))
 	}
 	for _, sc := range scores {
 		values[sc.key] = sc.report.ExactMatch
 	}
-	metrics := filepath.Join(dir, "metrics.jsonl")
-	records, err := report.ReadMetrics(metrics)
+	written := filepath.Join(dir, "written.jsonl")
+	records, err := report.ReadMetrics(written)
 	if err != nil {
 		return err
 	}
 	if len(scores) > 0 {
 		fmt.Fprint(s.out, learntByHeart(scores[0].report.ExactMatch, records))
 	}
-	book, err := report.NewRecorder(metrics)
+	book, err := report.NewRecorder(written)
 	if err != nil {
 		return err
 	}
@@ -69,8 +70,8 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 		return err
 	}
 	curves := []report.Series{
-		report.Collect(records, string(schemas.EventEvaluated), report.KeyExactMatch, "exact match, validation, greedy"),
-		report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "exact match, groups trained on"),
+		report.Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name, "exact match, validation, greedy"),
+		report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "exact match, groups trained on"),
 	}
 	picture := filepath.Join(dir, "curve.png")
 	if err := report.SaveCurve(picture, s.curveTitle(), "policy version", "exact match", append(curves, s.marks(curves[0], scores, m.Version)...)...); err != nil {
@@ -78,7 +79,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 	}
 	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
 	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\n",
-		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, metrics,
+		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, written,
 		s.named(), s.named(), m.Version)
 	return nil
 }
@@ -97,7 +98,7 @@ func (s *session) named() (flags string) {
 
 // learntByHeart says, where far fewer held-out answers are right than in training, why that may be.
 func learntByHeart(tested float64, records []report.Record) string {
-	trained := report.Collect(records, string(schemas.EventStepDone), "reward/component/"+producers.ComponentExactMatch, "")
+	trained := report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "")
 	if len(trained.Y) == 0 {
 		return ""
 	}
@@ -181,9 +182,9 @@ func testScores(ctx context.Context, s *session, c *course, policy *sampler) ([]
 		title, key string
 		question
 	}{
-		{"greedy", "test/exact_match_greedy", question{split: tasks.Test, n: n}},
-		{"temperature 1", "test/exact_match_sampled", question{split: tasks.Test, n: n, temperature: 1}},
-		{"without tool", "test/exact_match_no_tool", question{split: tasks.Test, n: n, noTool: true}},
+		{"greedy", metrics.TestExactMatchGreedy.Name, question{split: tasks.Test, n: n}},
+		{"temperature 1", metrics.TestExactMatchSampled.Name, question{split: tasks.Test, n: n, temperature: 1}},
+		{"without tool", metrics.TestExactMatchNoTool.Name, question{split: tasks.Test, n: n, noTool: true}},
 	}
 	if !c.hasTools() {
 		asked = asked[:2]

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 func (a *app) trainerCommand() *cobra.Command {
@@ -165,7 +166,7 @@ func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 	case e.Type == trainer.EventColdStart:
 		b.view.ColdStart(e.Metrics)
 	case e.Type == trainer.EventDropped:
-		b.view.Dropped(e.Step, int(e.Metrics[trainer.KeyDropped]), int(e.Metrics[trainer.KeyKept]), e.Message)
+		b.view.Dropped(e.Step, int(e.Metrics[metrics.GatherDropped.Name]), int(e.Metrics[metrics.GatherKept.Name]), e.Message)
 		if e.Message == "" {
 			return
 		}

@@ -1,14 +1,10 @@
 package docs_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -99,122 +95,64 @@ func TestAdvicesNameMetricsAndKeysThatExist(t *testing.T) {
 	}
 }
 
-// The keys of metrics.jsonl in the code and in the table are the same.
-func TestEveryMetricKeyIsOnThePage(t *testing.T) {
+// A key that nothing writes would stand on the page, and in a dashboard, and stay at 0.
+func TestEveryMetricKeyHasAWriter(t *testing.T) {
 	t.Parallel()
-	key := regexp.MustCompile(`^(reward|staleness|batch|policy|optimizer|rejected|time|rate|queue|admission|total|eval|test|loss|critic)/[a-z_/]*$`)
 	written := map[string]bool{}
 	for path, text := range sources(t) {
-		inLoss := strings.HasPrefix(path, "trainer/loss/")
-		if !inLoss && !strings.HasPrefix(path, "trainer/") && !strings.HasPrefix(path, "internal/cli/") {
+		if strings.HasPrefix(path, "trainer/metrics/") || !strings.HasPrefix(path, "trainer/") && !strings.HasPrefix(path, "internal/cli/") {
 			continue
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
-		require.NoError(t, err)
-		if path == "trainer/loss/diagnostics.go" {
-			for _, name := range keysOf(file, "OffPolicy") {
-				written["off_policy/"+name] = true
-			}
-			continue // the rest are measures for people who ask for them, not part of a step's report
-		}
-		if inLoss {
-			for _, name := range lossMetrics(file) {
-				written["loss/"+name] = true
-			}
-			continue
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if text, ok := literal(n); ok && key.MatchString(text) {
-				written[text] = true
-			}
-			return true
-		})
-	}
-	// These are shown as they happen and not written down; the other begins the keys that follow from names.
-	for _, name := range []string{"time/cold_start", "loss/"} {
-		require.True(t, written[name], name)
-		delete(written, name)
-	}
-	documented := map[string]bool{}
-	for _, g := range docs.Groups() {
-		for _, k := range g.Keys {
-			name, _, _ := strings.Cut(k.Name, "<")
-			require.False(t, documented[name], "%s twice", name)
-			documented[name] = true
+		for _, m := range regexp.MustCompile(`\bmetrics\.([A-Z]\w*)(\.Name\]? *(:|=[^=])|\.Of\([^\n]*?\)\] *=|\.Set\(|\.Name, question)`).FindAllStringSubmatch(text, -1) {
+			written[m[1]] = true
 		}
 	}
-	for name := range written {
-		require.True(t, documented[name], "%s: say in internal/docs/keys.go what it means", name)
+	declared := regexp.MustCompile(`(?m)^\t([A-Z]\w*)\s+= Key\{"([^"]+)"`).FindAllStringSubmatch(sources(t)["trainer/metrics/keys.go"], -1)
+	require.Greater(t, len(declared), 50)
+	names := map[string]bool{}
+	for _, d := range declared {
+		require.True(t, written[d[1]], "%s: nothing writes %s", d[1], d[2])
+		require.False(t, names[d[2]], "%s twice", d[2])
+		names[d[2]] = true
 	}
-	for name := range documented {
-		require.True(t, written[name], "%s: nothing writes it", name)
+	literal := regexp.MustCompile(`"(reward|staleness|batch|policy|optimizer|rejected|time|rate|queue|admission|total|eval|test|loss|critic|off_policy|cold_start|gather)/[a-z_/]*"`)
+	for path, text := range sources(t) {
+		if strings.HasPrefix(path, "trainer/") && !strings.HasPrefix(path, "trainer/metrics/") || strings.HasPrefix(path, "internal/") {
+			require.Empty(t, literal.FindAllString(text, -1), "%s: use the keys of trainer/metrics", path)
+		}
 	}
 }
 
-// keysOf are the literal keys that a function writes into maps.
-func keysOf(file *ast.File, function string) []string {
-	var names []string
-	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Name.Name != function {
-			continue
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			if index, ok := n.(*ast.IndexExpr); ok {
-				if name, ok := literal(index.Index); ok {
-					names = append(names, name)
-				}
+// A collector that nothing sets would be drawn as 0 for ever.
+func TestEveryCollectorHasAWriter(t *testing.T) {
+	t.Parallel()
+	collector := regexp.MustCompile(`^(prometheus\.(Counter|Gauge|Histogram)|\*prometheus\.(Counter|Gauge|Histogram)Vec|map\[string\]prometheus\.Gauge)$`)
+	all := sources(t)
+	for _, room := range []string{"consumers", "producers", "trainer"} {
+		text := all[room+"/metrics.go"]
+		begins := strings.Index(text, "type Metrics struct {")
+		require.GreaterOrEqual(t, begins, 0, room)
+		fields, _, _ := strings.Cut(text[begins:], "\n}\n")
+		found := 0
+		for line := range strings.Lines(fields) {
+			at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
+			line = strings.TrimSpace(line)
+			if at < 0 || !collector.MatchString(line[at+1:]) {
+				continue
 			}
-			return true
-		})
-	}
-	return names
-}
-
-// lossMetrics are the names that a loss reports: what a metrics method returns, and what is put into Metrics.
-func lossMetrics(file *ast.File) []string {
-	var names []string
-	strings := func(n ast.Node) {
-		ast.Inspect(n, func(n ast.Node) bool {
-			if text, ok := literal(n); ok {
-				names = append(names, text)
-			}
-			return true
-		})
-	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			if n.Name.Name == "metrics" && n.Body != nil {
-				strings(n.Body)
-				return false
-			}
-		case *ast.AssignStmt:
-			for _, left := range n.Lhs {
-				index, ok := left.(*ast.IndexExpr)
-				if !ok {
-					continue
+			for name := range strings.SplitSeq(line[:at], ",") {
+				found++
+				name = strings.TrimSpace(name)
+				set := regexp.MustCompile(`\.` + name + `(\.WithLabelValues\([^\n]*\))?\.(Inc|Dec|Add|Set|Observe)\(|range \w+\.` + name + `\b`)
+				written := false
+				for path, text := range all {
+					written = written || strings.HasPrefix(path, room+"/") && set.MatchString(text)
 				}
-				if s, ok := index.X.(*ast.SelectorExpr); ok && s.Sel.Name == "Metrics" {
-					strings(index.Index)
-				}
-				if id, ok := index.X.(*ast.Ident); ok && id.Name == "m" {
-					strings(index.Index)
-				}
+				require.True(t, written, "%s: nothing sets the collector %s", room, name)
 			}
 		}
-		return true
-	})
-	return names
-}
-
-func literal(n ast.Node) (string, bool) {
-	l, ok := n.(*ast.BasicLit)
-	if !ok || l.Kind != token.STRING {
-		return "", false
+		require.Greater(t, found, 5, room)
 	}
-	text, err := strconv.Unquote(l.Value)
-	return text, err == nil
 }
 
 // sources are the module's Go files that are not tests, by path.

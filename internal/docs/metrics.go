@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Metric is one Prometheus metric.
@@ -204,11 +205,11 @@ func Metrics() ([]byte, error) {
 		}
 	}
 	b.WriteString(jsonHead)
-	for _, g := range Groups() {
+	for _, g := range metrics.Groups() {
 		fmt.Fprintf(&b, "### %s\n\n", g.Title)
 		rows = nil
 		for _, k := range g.Keys {
-			rows = append(rows, []string{"`" + k.Name + "`", k.Unit, k.Meaning})
+			rows = append(rows, []string{"`" + k.Name + "`", k.Unit, k.Help})
 		}
 		table(&b, []string{"key", "unit", "what it is"}, rows)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Learning is how soon and how far a run learned, by its greedy score on the validation split.
@@ -21,7 +22,7 @@ type Learning struct {
 
 // ReadLearning takes it from a run's records; false when fewer than two versions were scored.
 func ReadLearning(records []Record) (Learning, bool) {
-	s := Collect(records, string(schemas.EventEvaluated), KeyExactMatch, "")
+	s := Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name, "")
 	n := len(s.X)
 	if n < 2 || s.X[n-1] <= s.X[0] {
 		return Learning{}, false

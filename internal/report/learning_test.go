@@ -4,13 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 func TestReadLearning(t *testing.T) {
 	t.Parallel()
 	var records []Record
 	score := func(version int64, exact float64) {
-		records = append(records, Record{Type: "evaluated", PolicyVersion: version, Metrics: map[string]float64{KeyExactMatch: exact}})
+		records = append(records, Record{Type: "evaluated", PolicyVersion: version, Metrics: map[string]float64{metrics.EvalExactMatch.Name: exact}})
 	}
 	_, ok := ReadLearning(records)
 	require.False(t, ok)
@@ -19,7 +21,7 @@ func TestReadLearning(t *testing.T) {
 	require.False(t, ok)
 	score(2, 0.8)
 	score(8, 0.6)
-	records = append(records, Record{Type: "step_done", PolicyVersion: 9, Metrics: map[string]float64{KeyExactMatch: 1}})
+	records = append(records, Record{Type: "step_done", PolicyVersion: 9, Metrics: map[string]float64{metrics.EvalExactMatch.Name: 1}})
 	l, ok := ReadLearning(records)
 	require.True(t, ok)
 	require.InDelta(t, (2*0.5+6*0.7)/8, l.Area, 1e-12)

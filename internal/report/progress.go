@@ -9,18 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
-)
 
-// The metrics that the progress view shows, by their keys in metrics.jsonl.
-const (
-	KeyReward       = "reward/mean"
-	KeyExactMatch   = "eval/exact_match"
-	KeyStaleMean    = "staleness/mean"
-	KeyStaleMax     = "staleness/max"
-	KeyTrajectories = "rate/trajectories"
-	KeyTokens       = "rate/tokens"
-	KeyIdle         = "time/idle_ratio"
-	KeyColdLoss     = "cold_start/loss"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Progress shows a run as it goes: a live view on a terminal, a line a step elsewhere. It is safe for
@@ -86,7 +76,7 @@ func (p *Progress) Add(r Record) {
 	case "evaluated":
 		p.scored = r
 		if !p.live {
-			fmt.Fprintf(p.out, "version %d: held-out exact match %.3f\n", r.PolicyVersion, r.Metrics[KeyExactMatch])
+			fmt.Fprintf(p.out, "version %d: held-out exact match %.3f\n", r.PolicyVersion, r.Metrics[metrics.EvalExactMatch.Name])
 		}
 	case "step_done":
 		if p.started.IsZero() {
@@ -122,7 +112,7 @@ func (p *Progress) History(records []Record) {
 // reward notes a step's. A run that went back does later steps again: they count once.
 func (p *Progress) reward(r Record) {
 	p.rewards = slices.DeleteFunc(p.rewards, func(e rewardOf) bool { return e.step >= r.Step })
-	p.rewards = append(p.rewards, rewardOf{r.Step, r.Metrics[KeyReward]})
+	p.rewards = append(p.rewards, rewardOf{r.Step, r.Metrics[metrics.RewardMean.Name]})
 }
 
 // Title heads everything.
@@ -152,7 +142,7 @@ func (p *Progress) Rollout(version int64, r *Rollout) {
 
 // ColdStart shows the supervised start by its metrics. Where there is no terminal it prints a line each tenth of the way.
 func (p *Progress) ColdStart(m map[string]float64) {
-	tenth := 1 + int64(10*m["cold_start/step"]/max(1, m["cold_start/steps"]))
+	tenth := 1 + int64(10*m[metrics.ColdStartStep.Name]/max(1, m[metrics.ColdStartSteps.Name]))
 	p.mu.Lock()
 	passed := tenth > p.cold
 	p.cold = tenth
@@ -160,7 +150,7 @@ func (p *Progress) ColdStart(m map[string]float64) {
 	if !passed && !p.live {
 		return
 	}
-	p.Phase("cold start", fmt.Sprintf("step %.0f of %.0f, loss %.3f", m["cold_start/step"], m["cold_start/steps"], m[KeyColdLoss]))
+	p.Phase("cold start", fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name]))
 }
 
 // Dropped shows that groups are dropped while a step gathers its batch, as their samples have equal rewards, and how many
@@ -189,15 +179,15 @@ func (p *Progress) line() string {
 	m := p.last.Metrics
 	dropped, refused := Untrained(m)
 	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f left %s",
-		p.last.Step, p.Steps, p.last.PolicyVersion, m[KeyReward], p.score(), m[KeyStaleMean], m[KeyStaleMax],
-		m[KeyTrajectories], m[KeyTokens], m[KeyIdle], dropped, refused, p.left())
+		p.last.Step, p.Steps, p.last.PolicyVersion, m[metrics.RewardMean.Name], p.score(), m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name],
+		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, p.left())
 }
 
 // Untrained counts the trajectories that ended during a step without being trained on, by the step's metrics: those in
 // order whose group could not be used, and those at fault themselves.
 func Untrained(m map[string]float64) (dropped, refused float64) {
 	for name, n := range m {
-		switch reason, ok := strings.CutPrefix(name, "rejected/"); {
+		switch reason, ok := strings.CutPrefix(name, metrics.Rejected.Prefix()); {
 		case !ok:
 		case reason == "zero_variance", reason == "incomplete":
 			dropped += n
@@ -212,7 +202,7 @@ func (p *Progress) score() string {
 	if p.scored.Metrics == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.3f (version %d)", p.scored.Metrics[KeyExactMatch], p.scored.PolicyVersion)
+	return fmt.Sprintf("%.3f (version %d)", p.scored.Metrics[metrics.EvalExactMatch.Name], p.scored.PolicyVersion)
 }
 
 // left is the time the remaining steps take at the pace so far.
@@ -234,11 +224,11 @@ func (p *Progress) draw() {
 	if m != nil {
 		lines = append(lines,
 			fmt.Sprintf("  step         %d/%d  %s  %s left", p.last.Step, p.Steps, bar(p.last.Step, p.Steps, 30), p.left()),
-			fmt.Sprintf("  reward       %.3f  %s", m[KeyReward], spark(p.rewards, max(1, min(40, width-22)))),
+			fmt.Sprintf("  reward       %.3f  %s", m[metrics.RewardMean.Name], spark(p.rewards, max(1, min(40, width-22)))),
 			fmt.Sprintf("  exact match  %s  held out, greedy", p.score()),
-			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[KeyStaleMean], m[KeyStaleMax], p.Eta),
+			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], p.Eta),
 			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
-				m[KeyTrajectories], m[KeyTokens], 100*m[KeyIdle]),
+				m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 	}
 	if m == nil && p.scored.Metrics != nil {

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 func TestProgressPrintsALineAStepWhereThereIsNoTerminal(t *testing.T) {
@@ -17,9 +19,9 @@ func TestProgressPrintsALineAStepWhereThereIsNoTerminal(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := NewProgress(&out, false, 10, 4, func() time.Time { return now })
 	p.Phase("learning", "")
-	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
+	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{metrics.EvalExactMatch.Name: 0.25}})
 	metrics := map[string]float64{
-		KeyReward: 0.5, KeyStaleMean: 0.5, KeyStaleMax: 2, KeyTrajectories: 100, KeyTokens: 5000, KeyIdle: 0.25,
+		metrics.RewardMean.Name: 0.5, metrics.StalenessMean.Name: 0.5, metrics.StalenessMax.Name: 2, metrics.RateTrajectories.Name: 100, metrics.RateTokens.Name: 5000, metrics.TimeIdleRatio.Name: 0.25,
 		"rejected/zero_variance": 64, "rejected/incomplete": 3, "rejected/stale": 2,
 	}
 	p.Add(Record{Type: "step_done", Step: 1, PolicyVersion: 1, Metrics: metrics})
@@ -40,7 +42,7 @@ func TestProgressRedrawsInPlaceOnATerminal(t *testing.T) {
 	p.Phase("cold start", "step 10 of 100")
 	require.Equal(t, "\x1b[2Kcold start: step 10 of 100\n\x1b[J", out.String())
 	out.Reset()
-	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{KeyReward: 1.1}})
+	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{metrics.RewardMean.Name: 1.1}})
 	require.Contains(t, out.String(), "\x1b[1A")
 	require.Contains(t, out.String(), "[===============...............]")
 	require.Equal(t, "▁▅█", spark([]rewardOf{{1, 0}, {2, 0.5}, {3, 1}}, 5))
@@ -52,7 +54,7 @@ func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {
 	p := NewProgress(&out, true, 20, 4, time.Now)
 	width := 24
 	p.Width = func() int { return width }
-	metrics := map[string]float64{KeyReward: 0.5, KeyTokens: 123456}
+	metrics := map[string]float64{metrics.RewardMean.Name: 0.5, metrics.RateTokens.Name: 123456}
 	for step := range int64(20) {
 		p.Add(Record{Type: "step_done", Step: step, Metrics: metrics})
 	}
@@ -88,10 +90,10 @@ func TestProgressGoesOnWithTheHistoryOfTheRun(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(&out, true, 20, 4, time.Now)
 	step := func(n int64, reward float64) Record {
-		return Record{Type: "step_done", Step: n, Metrics: map[string]float64{KeyReward: reward}}
+		return Record{Type: "step_done", Step: n, Metrics: map[string]float64{metrics.RewardMean.Name: reward}}
 	}
 	p.History([]Record{
-		step(1, 0), step(2, 0.25), {Type: "evaluated", PolicyVersion: 2, Metrics: map[string]float64{KeyExactMatch: 0.5}}, step(3, 1),
+		step(1, 0), step(2, 0.25), {Type: "evaluated", PolicyVersion: 2, Metrics: map[string]float64{metrics.EvalExactMatch.Name: 0.5}}, step(3, 1),
 	})
 	require.Empty(t, out.String(), "nothing is shown before something happens")
 	p.Add(step(3, 0.5))
@@ -105,7 +107,7 @@ func TestTheColdStartIsFewLinesWhereThereIsNoTerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(&out, false, 20, 4, time.Now)
 	for step := 20.0; step <= 1200; step += 20 {
-		p.ColdStart(map[string]float64{"cold_start/step": step, "cold_start/steps": 1200, KeyColdLoss: 1})
+		p.ColdStart(map[string]float64{"cold_start/step": step, "cold_start/steps": 1200, metrics.ColdStartLoss.Name: 1})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 11)
@@ -139,7 +141,7 @@ func TestProgressShowsThatGroupsAreDropped(t *testing.T) {
 	var out bytes.Buffer
 	p := NewProgress(&out, true, 2, 4, time.Now)
 	p.Width = func() int { return 40 }
-	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{KeyExactMatch: 0.25}})
+	p.Add(Record{Type: "evaluated", PolicyVersion: 0, Metrics: map[string]float64{metrics.EvalExactMatch.Name: 0.25}})
 	require.Contains(t, out.String(), "exact match  0.250 (version 0)")
 	p.Dropped(1, 64, 0, "")
 	require.Contains(t, out.String(), "gathering    step 1: 0 groups kept, 64\n", "both numbers show on a narrow screen")
@@ -149,7 +151,7 @@ func TestProgressShowsThatGroupsAreDropped(t *testing.T) {
 	require.Contains(t, out.String(), "  ! nothing can be learnt: the policy\n")
 	require.Contains(t, out.String(), "    never succeeds: ask easier questions\n")
 	out.Reset()
-	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{KeyReward: 1.1}})
+	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{metrics.RewardMean.Name: 1.1}})
 	require.NotContains(t, out.String(), "nothing can be learnt")
 	require.NotContains(t, out.String(), "gathering")
 	quiet := NewProgress(&out, false, 2, 4, time.Now)

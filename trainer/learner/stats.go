@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/trainer/loss"
+	"github.com/weir-rl/weir/trainer/metrics"
 )
 
 // Stats are what one step came to.
@@ -67,26 +68,26 @@ func (s *Stats) addLoss(b *loss.Batch, r *loss.Result) {
 func (s *Stats) Metrics() map[string]float64 {
 	v := map[string]float64{}
 	if s.OptimizerSteps > 0 { // else only the critic was trained
-		v["loss/policy"] = s.loss / float64(s.OptimizerSteps)
-		v["policy/entropy"] = s.entropy.Value()
-		v["policy/mismatch_kl"] = s.mismatch.Value()
-		v["optimizer/grad_norm"] = s.gradNorm.Value()
-		v["optimizer/learning_rate"] = s.rate.Value()
-		v["optimizer/skipped"] = float64(s.Skipped)
+		v[metrics.LossPolicy.Name] = s.loss / float64(s.OptimizerSteps)
+		v[metrics.PolicyEntropy.Name] = s.entropy.Value()
+		v[metrics.PolicyMismatchKL.Name] = s.mismatch.Value()
+		v[metrics.OptimizerGradNorm.Name] = s.gradNorm.Value()
+		v[metrics.OptimizerLearningRate.Name] = s.rate.Value()
+		v[metrics.OptimizerSkipped.Name] = float64(s.Skipped)
 	}
 	if s.explained != nil {
-		v["critic/explained_variance"] = *s.explained
-		v["critic/learning_rate"] = s.criticRate.Value()
+		v[metrics.CriticExplainedVariance.Name] = *s.explained
+		v[metrics.CriticLearningRate.Name] = s.criticRate.Value()
 	}
 	if s.criticNorm.Count > 0 || s.criticSkipped > 0 {
-		v["critic/grad_norm"] = s.criticNorm.Value()
-		v["critic/skipped"] = float64(s.criticSkipped)
+		v[metrics.CriticGradNorm.Name] = s.criticNorm.Value()
+		v[metrics.CriticSkipped.Name] = float64(s.criticSkipped)
 	}
 	for name, mean := range s.losses {
-		v["loss/"+name] = mean.Value()
+		v[metrics.Loss(name)] = mean.Value()
 	}
 	for name, x := range s.offPolicy {
-		v["off_policy/"+name] = x
+		v[metrics.OffPolicy(name)] = x
 	}
 	return v
 }
