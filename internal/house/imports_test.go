@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"internal/config":       {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
 	"internal/builtin":      {"producers", "gpu", "internal/parts"},
 	"internal/parts":        {"producers", "gpu", "trainer/advantage", "trainer/loss"},
+	"examples":              {".", "schemas", "producers", "consumers", "trainer", "gpu"},
 	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
 	"internal/streambench":  {"schemas", "streams", "internal"},
 	"internal/weightsbench": {"schemas", "streams", "consumers", "gpu", "internal"},

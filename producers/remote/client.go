@@ -24,6 +24,7 @@ const (
 	maxBackoff    = 5 * time.Second
 	maxRetryAfter = 10 * time.Second
 	maxRedirects  = 3
+	startRetries  = 6
 	maxHeader     = 64 << 10
 )
 
@@ -97,10 +98,11 @@ func (c *Client) Post(ctx context.Context, key string, body any, decode func([]b
 	if err != nil {
 		return fmt.Errorf("write the request to %s: %w", c, err)
 	}
-	return c.call(ctx, http.MethodPost, c.url.String(), key, data, decode)
+	return c.call(ctx, c.cfg.Retries, http.MethodPost, c.url.String(), key, data, decode)
 }
 
-// Get asks with further values in the query and has the answer decoded.
+// Get asks with further values in the query and has the answer decoded. It is for what is asked at the start, when the service
+// may be starting too: it tries at least startRetries times more.
 func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) error) error {
 	address := *c.url
 	values := address.Query()
@@ -108,11 +110,11 @@ func (c *Client) Get(ctx context.Context, query url.Values, decode func([]byte) 
 		values.Set(name, query.Get(name))
 	}
 	address.RawQuery = values.Encode()
-	return c.call(ctx, http.MethodGet, address.String(), "", nil, decode)
+	return c.call(ctx, max(c.cfg.Retries, startRetries), http.MethodGet, address.String(), "", nil, decode)
 }
 
-// call tries until the service answers, refuses, or was tried often enough.
-func (c *Client) call(ctx context.Context, method, address, key string, body []byte, decode func([]byte) error) error {
+// call tries until the service answers, refuses, or was tried so often and once more.
+func (c *Client) call(ctx context.Context, retries int, method, address, key string, body []byte, decode func([]byte) error) error {
 	for attempt := 0; ; attempt++ {
 		err := c.attempt(ctx, method, address, key, body, decode)
 		var refused *RefusedError
@@ -123,7 +125,7 @@ func (c *Client) call(ctx context.Context, method, address, key string, body []b
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("%w: %s: %w (the last attempt: %w)", producers.ErrUnavailable, c, cause, err)
 		}
-		if !errors.As(err, &away) || attempt == c.cfg.Retries {
+		if !errors.As(err, &away) || attempt == retries {
 			return fmt.Errorf("%w: %s: attempt %d: %w", producers.ErrUnavailable, c, attempt+1, err)
 		}
 		if cause := pause(ctx, c.backoff(attempt, away.after)); cause != nil {

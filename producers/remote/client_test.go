@@ -343,6 +343,8 @@ func TestGetKeepsTheQuery(t *testing.T) {
 		body(`{"text": "`+r.Method+" "+r.URL.RawQuery+`"}`)(n, w, r)
 	})
 	var got answer
+	require.Contains(t, client.String(), "/tool", "without the query")
+	require.NotContains(t, client.String(), "secret")
 	require.NoError(t, client.Get(t.Context(), url.Values{"page": {"a b&c"}}, Strict(&got)))
 	require.Equal(t, "GET page=a+b%26c&secret=in-the-query", *got.Text)
 }

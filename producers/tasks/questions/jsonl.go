@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/corpus"
 )
 
 // JSONL is the type of the task whose questions are a file.
@@ -18,6 +19,9 @@ type FileConfig struct {
 	// Questions is a JSONL file of questions, `{"question", "answers", "source", "split", "id", "meta"}`, the first two
 	// needed.
 	Questions string `koanf:"questions"`
+	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`: info is what
+	// the tool says. "" has none, which needs trainer.cold_start.steps to be 0. Defaults to "".
+	Demonstrations string `koanf:"demonstrations"`
 	// Tokenizer is a tokenizer.json; "" makes one of the words of the questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
 }
@@ -59,7 +63,16 @@ func (FileType) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task %s: %w", o.Name, err)
 	}
-	return setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
+	s, err := setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
+	if err != nil || cfg.Demonstrations == "" {
+		return s, err
+	}
+	shown, err := corpus.LoadDemonstrations(cfg.Demonstrations, s.Tokenizer, o.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+	}
+	s.Demonstrations = shown
+	return s, nil
 }
 
 // setup checks the questions and finds the tokenizer: the run's, else the file's, else one of the questions' words.
@@ -67,14 +80,14 @@ func setup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, err
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}
-	s := &tasks.Setup{Data: data, Tokenizer: o.Tokenizer}
-	if o.Tokenizer != nil {
-		return s, nil
-	}
+	s := &tasks.Setup{Data: data, Phrase: tasks.AsQuestion}
 	var err error
-	if file == "" {
-		s.Tokenizer, err = tasks.NewTokenizer(data, o.Texts...)
-	} else {
+	switch {
+	case file == "":
+		s.Tokenizer, err = tasks.WordTokenizer(o, data)
+	case o.Tokenizer != nil:
+		s.Tokenizer = o.Tokenizer
+	default:
 		s.Tokenizer, err = tokenizer.Load(file)
 	}
 	if err != nil {

@@ -1,0 +1,113 @@
+// Package examples_test runs what stands in this folder.
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards/httpreward"
+	"github.com/weir-rl/weir/producers/tools/httptool"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// A module outside the tree brings a task, an agent, a tool, a reward and a loss in one file of at most 150 lines. It builds with
+// no network, in a folder elsewhere, and trains.
+func TestAModuleOfItsOwnTrains(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and runs a program")
+	}
+	tree, err := filepath.Abs("..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join("own-agent", name))
+		require.NoError(t, err)
+		text := string(data)
+		switch name {
+		case "main.go":
+			require.LessOrEqual(t, strings.Count(text, "\n"), 150)
+		case "go.mod":
+			require.Contains(t, text, "=> ../..")
+			text = strings.ReplaceAll(text, "=> ../..", "=> "+tree)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	run := func(name string, args ...string) string {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s %v: %s\nWhere go.mod is stale: cd examples/own-agent && cp ../../go.sum . && GOFLAGS=-mod=mod go build -o /dev/null .", name, args, out)
+		return string(out)
+	}
+	run("go", "vet", ".")
+	run("go", "build", "-o", "own-agent", ".")
+	out := run(filepath.Join(dir, "own-agent"), "up", "--run.dir", filepath.Join(dir, "runs"), "--trainer.steps", "3", "--trainer.batch_groups", "4",
+		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0")
+	require.Contains(t, out, "step 3/3")
+	require.Regexp(t, `(?m)^ *boxes +\d`, out, "the score of the task's own questions")
+}
+
+// The service in Python answers as a tool and as a reward.
+func TestAToolAndARewardInPython(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 on this machine: the service in Python was not run")
+	}
+	code, err := os.ReadFile(filepath.Join("http-tool", "service.py"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, strings.Count(string(code), "\n"), 30)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	service := exec.CommandContext(t.Context(), python, filepath.Join("http-tool", "service.py"), port)
+	service.Stderr = io.Discard
+	require.NoError(t, service.Start())
+	t.Cleanup(func() { _ = service.Wait() }) // the test's context ends it
+
+	config := httptool.DefaultConfig()
+	config.URL = "http://" + address + "/calculator"
+	tool, err := httptool.New(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, tool.Close()) })
+	require.Equal(t, "calculator", tool.Spec().Name)
+	for i, want := range map[int]string{1: "7", 12: "40"} {
+		got, err := tool.Call(t.Context(), producers.Call{Episode: "e", Index: i, Arguments: fmt.Sprintf("%s + 2 * 3", strconv.Itoa(map[int]int{1: 1, 12: 34}[i]))})
+		require.NoError(t, err)
+		require.Equal(t, want, got.Text)
+	}
+	_, err = tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: "__import__('os')"})
+	require.EqualError(t, err, "want numbers with + and *")
+	require.NotErrorIs(t, err, producers.ErrUnavailable, "the agent is told")
+
+	rewarding := httpreward.DefaultConfig()
+	rewarding.URL = "http://" + address + "/score"
+	reward, err := httpreward.New(rewarding)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, reward.Close()) })
+	score, err := reward.Score(t.Context(), &schemas.Ticket{Prompt: schemas.Prompt{Answers: []string{"7"}}}, &producers.Transcript{
+		Answer: "7", Turns: []producers.TranscriptTurn{{Tool: "calculator"}, {}},
+	})
+	require.NoError(t, err)
+	require.InDelta(t, 0.98, score.Total, 1e-12)
+	require.Equal(t, map[string]float64{"exact_match": 1, "calls": 1}, score.Components)
+}
