@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/streams"
@@ -201,4 +202,32 @@ func TestATicketThatIsReleasedHasNotFailed(t *testing.T) {
 	d, err := f.Next(within(t))
 	require.NoError(t, err)
 	require.Equal(t, []int{4}, d.Closed.Cancelled)
+}
+
+// A lease that has ended leaves its ticket alone: nothing of it runs on.
+func TestAnEndedLeaseIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	conn := streamtest.Conn(t)
+	r := openWithLease(t, conn, time.Second)
+	require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(1, 0)))
+	s, err := r.Tickets(t.Context(), streams.TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	lease, err := s.Take(within(t))
+	require.NoError(t, err)
+	words, err := conn.NATS().SubscribeSync("$JS.ACK.>")
+	require.NoError(t, err)
+	renewed, err := words.NextMsg(time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, "+WPI", string(renewed.Data))
+	require.NoError(t, lease.Done(within(t)))
+	for err == nil { // up to the word that ended it
+		var last *nats.Msg
+		if last, err = words.NextMsg(time.Minute); err == nil && string(last.Data) == "+ACK" {
+			break
+		}
+	}
+	require.NoError(t, err)
+	_, err = words.NextMsg(1500 * time.Millisecond) // four renewals long
+	require.ErrorIs(t, err, nats.ErrTimeout)
 }

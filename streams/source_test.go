@@ -73,3 +73,26 @@ func TestATicketWhoseTakerGivesUpIsHandedOutAgain(t *testing.T) {
 	require.Equal(t, 2, lease.Delivery, "the hasty taker's does not count")
 	require.NoError(t, lease.Done(within(t)))
 }
+
+// A source that nobody waits at any more takes no ticket: it would be leased to nobody until its lease lapses.
+func TestASourceWhoseTakersGaveUpTakesNoTicket(t *testing.T) {
+	t.Parallel()
+	r := openWithLease(t, streamtest.Conn(t), 10*time.Minute)
+	left, err := r.Tickets(t.Context(), streams.TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(left.Close)
+	other, err := r.Tickets(t.Context(), streams.TicketOptions{})
+	require.NoError(t, err)
+	t.Cleanup(other.Close)
+	for i := range 3 {
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err = left.Take(short)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, r.Issue(t.Context(), streamtest.Ticket(i, 0)))
+		lease, err := other.Take(within(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, lease.Delivery)
+		require.NoError(t, lease.Done(within(t)))
+	}
+}
