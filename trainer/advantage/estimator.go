@@ -93,7 +93,7 @@ func (r *Result) raw(tokens int) []float64 {
 // large enough. A fault in the batch is a *stats.BatchError that names the field and the row. An estimator
 // reuses scratch memory from call to call, so one goroutine at a time calls it.
 type Estimator interface {
-	// Name is the one used in configuration.
+	// Name in configuration.
 	Name() string
 	Estimate(b *Batch, out *Result) error
 }
@@ -101,9 +101,9 @@ type Estimator interface {
 // Stateful is an estimator that learns from batch to batch, whose state a checkpoint keeps.
 type Stateful interface {
 	Estimator
-	// State is what it has learnt, as JSON; nil when that is nothing.
+	// State is what the estimator has learnt, as JSON; nil when it has learnt nothing.
 	State() ([]byte, error)
-	// Restore forgets what it has learnt and goes on from such a state; nil is none.
+	// Restore replaces what the estimator has learnt by a state that State returned; nil is the state of a new estimator.
 	Restore(state []byte) error
 }
 

@@ -39,7 +39,7 @@ func (e *normalized) Estimate(b *Batch, out *Result) error {
 	return e.Estimator.Estimate(&scaled, out)
 }
 
-// State is that of the estimator beneath, nil if it keeps none.
+// State is the inner estimator's, nil where it keeps no state.
 func (e *normalized) State() ([]byte, error) {
 	if s, ok := e.Estimator.(Stateful); ok {
 		return s.State()
@@ -47,7 +47,7 @@ func (e *normalized) State() ([]byte, error) {
 	return nil, nil
 }
 
-// Restore gives it back.
+// Restore passes a state on to the inner estimator.
 func (e *normalized) Restore(state []byte) error {
 	if s, ok := e.Estimator.(Stateful); ok {
 		return s.Restore(state)

@@ -38,7 +38,7 @@ type Options struct {
 
 	// DivideByStd divides by the deviation of the group's rewards. False is Dr. GRPO. Defaults to true.
 	DivideByStd bool `koanf:"divide_by_std"`
-	// StdEpsilon is added to that deviation. Larger ones hold back groups of nearly equal rewards. Defaults to 1e-6.
+	// StdEpsilon is added to that deviation. A larger epsilon holds back groups of nearly equal rewards. Defaults to 1e-6.
 	StdEpsilon float64 `koanf:"std_epsilon"`
 	// Single says what a group of one trajectory gets: zero or reward. Defaults to zero.
 	Single string `koanf:"single"`
@@ -68,7 +68,7 @@ type Options struct {
 	GPGNorm float64 `koanf:"gpg_norm"`
 	// ZeroTail takes the baseline from what only the longest trajectory of a group reaches. Defaults to true.
 	ZeroTail bool `koanf:"zero_tail"`
-	// Decay is that of rae's running mean, in [0, 1]. Defaults to 0.95.
+	// Decay of rae's running mean, in [0, 1]: the share of the mean that each new reward leaves. Defaults to 0.95.
 	Decay float64 `koanf:"decay"`
 	// LengthPenalty shapes the rewards of a group before it is compared (prime-rl).
 	LengthPenalty LengthPenalty `koanf:"length_penalty"`
@@ -113,7 +113,7 @@ type LengthPenalty struct {
 	Turns        float64 `koanf:"turns"`
 }
 
-// DefaultOptions are the sound ones.
+// DefaultOptions honour the masks everywhere and let an outcome reward reach every earlier turn.
 func DefaultOptions() Options {
 	return Options{
 		Gamma: 1, Lambda: 1, StepGamma: 1, StepLambda: 1,
@@ -126,7 +126,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate reports every fault.
+// Validate reports every fault, each under its key.
 func (o Options) Validate() error {
 	return check.All(
 		check.Between("gamma", o.Gamma, 0, 1),

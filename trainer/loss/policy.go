@@ -115,7 +115,7 @@ func (m Metrics) Add(other Metrics) {
 // in the batch is a *stats.BatchError that names the field and the row. A policy reuses scratch memory from
 // call to call, so one goroutine at a time calls it.
 type Policy interface {
-	// Name is the one used in configuration.
+	// Name in configuration.
 	Name() string
 	// Span is what of a mini-batch Plan must see: with SpanRow no plan is needed.
 	Span() Span

@@ -87,7 +87,7 @@ func (r *rule) final(v float64) float64 {
 // keeps says whether a final value is within bounds.
 func (r *rule) keeps(v float64) bool { return v >= r.lower && v <= r.upper }
 
-// aggregate is the rule's final value over a row of so many action tokens.
+// aggregate is the rule's final value over a row of length action tokens.
 func (r *rule) aggregate(d []float64, mask []uint8, length float64) float64 {
 	sum, largest, least := 0.0, math.Inf(-1), math.Inf(1)
 	for t, m := range mask {

@@ -81,7 +81,7 @@ var ErrTooFew = errors.New("too few samples are left after selection")
 // Accumulate gathers what several rounds of generation leave until there is enough (L0: twice the batch, in rows,
 // within three rounds).
 type Accumulate struct {
-	// Rows makes a step wait for so many rows, not for batch_groups groups: contexts with sampled tokens, of which an
+	// Rows makes a step wait for this number of rows, not for batch_groups groups: contexts with sampled tokens, of which an
 	// append-only rollout is one, after selection. Whole groups are taken until they have as many, or with eta 0 all that
 	// have come; batch_groups further prompts are issued when all that were have come and do not. 0, the default, counts
 	// groups.
@@ -102,7 +102,7 @@ func (a Accumulate) Validate() error {
 	)
 }
 
-// Enough says whether to stop, after so many rounds that left so many rows. It wraps ErrTooFew when no more may be
+// Enough says whether to stop after this number of rounds, which left this number of rows. It wraps ErrTooFew when no more may be
 // asked for.
 func (a Accumulate) Enough(rows, rounds int) (bool, error) {
 	if rows >= a.Rows {

@@ -33,7 +33,7 @@ func (o Overlong) Validate() error {
 	)
 }
 
-// Penalty is what is added to the reward of a rollout of so many action tokens: 0 or less.
+// Penalty is what is added to the reward of a rollout of length action tokens: 0 or less.
 func (o Overlong) Penalty(length int) float64 {
 	if o.Limit == 0 {
 		return 0

@@ -45,8 +45,8 @@ func MomentsOf(x []float64, mask []uint8) (m Moments) {
 	return m
 }
 
-// chunk is how many entries are summed about one of them. The fewer, the nearer that one is to their mean, and the less
-// is lost in the difference of the sums.
+// chunk is how many entries are summed about their first entry. The fewer they are, the nearer the first is to their mean,
+// and the less precision is lost in the difference of the sums.
 const chunk = 1 << 10
 
 // MomentsOfAll are those of all of x, which it goes over once.
