@@ -121,8 +121,9 @@ type Deps struct {
 	// Observer is called once a step, during the cold start and while groups are dropped, on the loop's goroutine; it may
 	// be nil.
 	Observer func(schemas.Event)
-	// Reported is the newest step that Observer was told to be done and has kept. A trainer that starts from a later one,
-	// as it was killed before it could tell, tells of that first, with what the checkpoint knows. nil tells of none.
+	// Reported is the newest step whose end Observer was called with and has kept. A trainer that starts from a later step,
+	// because it was killed before it called Observer, reports that step first, with the numbers in the checkpoint. nil
+	// reports none.
 	Reported func() int64
 	// After is called on the loop's goroutine when a stage of a step is done, with its name: renew, batch, update,
 	// commit, the parts of checkpoint.Store, save, ack, purge, publish, control, issue. It is where a test ends the process; it

@@ -1,15 +1,24 @@
 // Package trainer consumes trajectories and makes policy versions.
 //
-// Run is the loop, on one page: the next batch, the policy's log-probabilities at the start of the step, masked
-// advantages, the update, a checkpoint, and only then the acks, the new version and new tickets.
+// Run is the loop, on one page: the next batch, what it teaches, a checkpoint, and only then the acks, the new version and
+// new tickets.
 //
-// What is pure is apart: batch assembles groups, admission bounds how far ahead work is issued, advantage and
-// loss are the maths. What must survive a crash is in checkpoint. The trainer itself remembers nothing that is
-// not in the checkpoint or cannot be read from the stream again: killed at any instant and started again, it
-// trains on the same batches. Between the checkpoint and the end of a step everything (ack, purge, publish,
+//	stream, err := trainer.OverStreams(run, streams.DefaultWeightsConfig()) // run is a *streams.Run
+//	if err != nil {
+//		return err
+//	}
+//	return trainer.Run(ctx, trainer.DefaultConfig(), trainer.Deps{Engine: engine, Stream: stream, Prompts: prompts})
+//
+// Each room has one owner. intake turns the stream into batches and keeps the account of every message; learner turns a
+// batch into a better policy, and is the package to read for the algorithm; control has the bounds that operators change;
+// report the numbers, whose keys are in metrics; checkpoint what must survive a crash. Pure packages are below: batch
+// assembles groups, admission bounds how far ahead work is issued, advantage and loss are the maths.
+//
+// The trainer remembers nothing that is not in the checkpoint or cannot be read from the stream again: killed at any
+// instant and started again, it trains on the same batches. Between the checkpoint and the end of a step everything (ack, purge, publish,
 // issue) is idempotent and is done again on start. A step that drops more than the stream can hold writes the last
 // checkpoint anew while it waits, with the messages that wait for their groups in it, so that the stream can be purged.
 //
-// One goroutine drives the loop and the engine; another follows the control key. There is no clock in any
-// decision: Deps.Now feeds metrics and time stamps.
+// One goroutine drives the loop and the engine; others follow the control key and the run's seat. No decision depends on a
+// clock but that of Config.GroupTimeout: else Deps.Now feeds metrics and time stamps.
 package trainer

@@ -17,7 +17,7 @@ import (
 // metrics.GatherKept; Message says what is wrong where nothing was kept.
 const EventDropped schemas.EventType = "dropped"
 
-// ErrStuck is returned, wrapped, by a trainer that was told to stop when a step finds nothing to learn from.
+// ErrStuck is returned when a step finds nothing to learn from and Config.StopWhenStuck is set.
 var ErrStuck = errors.New("nothing can be learnt")
 
 // drought tells of steps that find little to learn from.

@@ -47,7 +47,7 @@ const (
 	lastAgain  = 10 * time.Second
 )
 
-// keepOn calls until it returns nil or ctx ends, with a wait after each error that warn is told of before.
+// keepOn repeats a call until it returns nil or ctx ends, with a wait after each error, of which warn is called first.
 func keepOn(ctx context.Context, call func() error, warn func(err error, wait time.Duration)) {
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
 		err := call()

@@ -30,7 +30,7 @@ func watch(ctx context.Context, s Stream, fence context.CancelCauseFunc, log *sl
 			}
 			return err
 		}, func(err error, wait time.Duration) {
-			log.Warn("nobody watches whether another trainer takes the run: until it is watched again that is noticed at the next write only",
+			log.Warn("the watch for another trainer that takes the run has ended: until it is made again, only the next write finds out",
 				"again_in", wait, "err", err)
 		})
 	}()

@@ -85,7 +85,7 @@ func (i *issuer) round() {
 	}
 }
 
-// consume counts a batch of so many groups as the version's share.
+// consume counts a batch of this many groups as the version's share.
 func (i *issuer) consume(groups int) {
 	i.admission.Forgo(i.cfg.BatchGroups + i.extra - groups)
 	i.extra = 0

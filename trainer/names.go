@@ -39,7 +39,7 @@ func (n *names) bound(name string, log *slog.Logger) string {
 	}
 	if !n.logged {
 		n.logged = true
-		log.Warn("metrics hold so many names of trajectories and so long ones; the others count together", "kind", n.kind,
+		log.Warn("trajectories name more metrics, or longer names, than are kept; the rest count together", "kind", n.kind,
 			"names", maxNames, "bytes", maxNameBytes, "under", otherName, "first", strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "?"))
 	}
 	return otherName

@@ -47,7 +47,7 @@ func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
 	})
 }
 
-// fits fails where the stream takes no manifest of so many shards as these weights make: better before they are trained and
+// fits fails where the stream takes no manifest of as many shards as these weights make: better before they are trained and
 // kept than when they are to be published.
 func (p *wholePublisher) fits(w *gpu.Weights) error {
 	stream, ok := p.stream.(interface {

@@ -127,7 +127,7 @@ type gathered struct {
 	components, sources, tasks map[string]*mean
 }
 
-// values are the metrics of a batch of so many groups.
+// values are the metrics of a batch of this many groups.
 func (g *gathered) values(groups int) map[string]float64 {
 	v := map[string]float64{
 		metrics.RewardMean.Name: g.rewards.value(), metrics.RewardStd.Name: g.rewards.deviation(),

@@ -96,7 +96,7 @@ func (t *trainer) finish(ctx context.Context) error {
 	return nil
 }
 
-// stage is a part of a step, by the name that Deps.After is told.
+// stage is a part of a step, by the name that Deps.After is called with.
 type stage struct {
 	name string
 	do   func(context.Context) error

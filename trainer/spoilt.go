@@ -19,14 +19,14 @@ type spoilt struct {
 	reasons map[uint64]string
 }
 
-// leastSpoilt and shareSpoilt bound the trajectories of one step that are refused for its faults, to so many or to one in so
-// many of the batch: beyond that the fault is the machine's, or the weights'.
+// leastSpoilt and shareSpoilt bound the trajectories of one step that are refused for its faults: at most
+// leastSpoilt, or one in shareSpoilt of the batch where that is more. Beyond that the machine or the weights are at fault.
 const (
 	leastSpoilt = 8
 	shareSpoilt = 4
 )
 
-// refuse notes the trajectory that an error blames; it returns an error where another try of the step is no use.
+// refuse notes the trajectory that an error blames; it returns an error where trying the step again would not help.
 func (s *spoilt) refuse(err error, log *slog.Logger) error {
 	var e *learner.TrajectoryError
 	if !errors.As(err, &e) {

@@ -195,8 +195,8 @@ func (t *trainer) putControl(ctx context.Context) error {
 	return nil
 }
 
-// ErrAbandoned is returned by a trainer that went back to an older checkpoint and trained a step otherwise than the version
-// of it that is published.
+// ErrAbandoned is returned when the trainer went back to an older checkpoint and trained a step otherwise than the version
+// of the step that is published.
 var ErrAbandoned = errors.New("it is published with other weights")
 
 // abandoned says what to do then. A version is not replaced: engines sample from it, and trajectories that wait in the

@@ -10,13 +10,13 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Config is what an Assembler is told.
+// Config is how an Assembler makes batches.
 type Config struct {
 	// Run is the name that every message must carry.
 	Run string
 	// Groups is how many groups make a batch, > 0.
 	Groups int
-	// Rows makes a batch of the oldest groups that have so many rows, segments with a sampled token of samples that are
+	// Rows makes a batch of the oldest groups that together have this many rows, segments with a sampled token of samples that are
 	// trained on, however many groups that is; with Eta 0, of all that are open. 0 counts groups.
 	Rows int
 	// MinGroup is how many usable samples a group needs, > 0, its baseline not counted; a group with fewer is dropped.
@@ -38,7 +38,7 @@ type Config struct {
 	// MaxFlat bounds the groups that Keep drops while a batch fills: from then on the batch may be short, of one
 	// group at least, so that a policy that has learnt its prompts does not wait for ever. 0 is no bound.
 	MaxFlat int
-	// Hold is how many further batches must be ready before one is taken, which makes what is taken so many
+	// Hold is how many further batches must be ready before one is taken, which makes the batch that many
 	// versions old whatever the speeds.
 	Hold int
 	// Horizon is how many cursors beyond the last one issued a message may be of and still be kept for a
@@ -192,7 +192,7 @@ func (a *Assembler) Advance(version int64) Effects {
 	return e
 }
 
-// Version is the trainer's policy version, as Advance was told it.
+// Version is the policy version that the last Advance moved to.
 func (a *Assembler) Version() int64 { return a.version }
 
 // Awaited counts the samples of open groups that have neither come nor been cancelled.

@@ -95,7 +95,7 @@ func (a *Assembler) Take() (*Batch, error) {
 	return b, nil
 }
 
-// full says whether so many groups with so many rows are all that a batch takes. Without staleness the others could not be
+// full says whether a batch of these groups, with this many rows, takes no more. Without staleness the others could not be
 // used later: all are taken.
 func (a *Assembler) full(groups, rows int) bool {
 	if a.cfg.Rows > 0 {
@@ -180,15 +180,15 @@ func (a *Assembler) Carried() []schemas.Delivery {
 func (a *Assembler) Hopeless() []string {
 	ids := slices.Clone(a.abandoned)
 	for _, g := range a.order {
-		if !g.ready && !g.complete() && a.hopeless(g) {
+		if !g.ready && !g.complete() && a.unfillable(g) {
 			ids = append(ids, g.ID())
 		}
 	}
 	return ids
 }
 
-// hopeless says that a group cannot come to enough usable samples, or not to its baseline.
-func (a *Assembler) hopeless(g *assembly) bool {
+// unfillable says that a group cannot come to enough usable samples, or not to its baseline.
+func (a *Assembler) unfillable(g *assembly) bool {
 	samples, baseline := 0, false
 	for s := range g.Size {
 		m, came := g.members[s]

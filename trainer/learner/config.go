@@ -11,7 +11,7 @@ import (
 
 // Config is everything that can be chosen about learning from a batch.
 type Config struct {
-	// Steps is the policy version at which the run is done. Defaults to 60; a run's default is 30.
+	// Steps is the policy version at which the run is done. Defaults to 60.
 	Steps int64 `koanf:"steps"`
 	// Seed fixes the shuffling of minibatches, the choices of the selection, and tickets' seeds; a run's run.seed sets it.
 	// Defaults to 1.

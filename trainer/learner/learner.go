@@ -152,7 +152,7 @@ func (s *step) assignCredit(ctx context.Context) error {
 	})
 }
 
-// stage is a part of a step, by the name that its errors are told under.
+// stage is a part of a step, by the name that its errors begin with.
 type stage struct {
 	name string
 	do   func(context.Context) error
