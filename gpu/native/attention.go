@@ -15,73 +15,100 @@ func softmax(row []float32) (top, inverse float32) {
 	return top, inverse
 }
 
-// attend is causal attention of one head within a sequence: queries [n, hd] in rows ldq apart, which carry 1/sqrt(hd),
-// over keys and values [n, hd] in rows ldkv apart. Query i sees keys [0, i]; out has rows ldo apart. sums, when
-// not nil, gets what softmax returns of each row, in pairs sumStride apart.
+// matrix is rows within a larger array: row i begins at data[i*stride].
+type matrix struct {
+	data   []float32
+	stride int
+}
+
+// from is the rows from the i-th on.
+func (m matrix) from(i int) matrix { return matrix{m.data[i*m.stride:], m.stride} }
+
+// row is the first n numbers of row i.
+func (m matrix) row(i, n int) []float32 { return m.data[i*m.stride : i*m.stride+n] }
+
+// head is one head of attention within a sequence of n tokens, or the gradient of one: queries, which carry 1/sqrt(hd), keys,
+// values and output, all [n, hd].
+type head struct {
+	q, k, v, out matrix
+	n            int
+	// sums has what softmax returns of each row, [n, 2]; no data where that is not kept.
+	sums matrix
+}
+
+// attend is causal attention: it sets h.out and, where they are kept, h.sums. Query i sees keys [0, i].
 //
 // Keys that a query must not see have weight 0, and adding 0 changes no bit.
-func (m *model) attend(
-	s *scratch, out []float32, ldo int, q []float32, ldq int, k, v []float32, ldkv, n int, sums []float32, sumStride int,
-) {
-	for lo := 0; lo < n; lo += queryBlock {
-		rows := min(queryBlock, n-lo)
+func (m *model) attend(s *scratch, h *head) {
+	for lo := 0; lo < h.n; lo += queryBlock {
+		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
 		p := fit(&s.scores, rows*count)
-		kernel.MatMulNTStrided(p, count, q[lo*ldq:], ldq, k, ldkv, rows, m.hd, count, false)
+		q, out := h.q.from(lo), h.out.from(lo)
+		kernel.MatMulNTStrided(p, count, q.data, q.stride, h.k.data, h.k.stride, rows, m.hd, count, false)
 		for i := range rows {
 			own := i*count + lo + i + 1
 			top, inverse := softmax(p[i*count : own])
 			clear(p[own : (i+1)*count])
-			if sums != nil {
-				sums[(lo+i)*sumStride], sums[(lo+i)*sumStride+1] = top, inverse
+			if h.sums.data != nil {
+				sums := h.sums.row(lo+i, 2)
+				sums[0], sums[1] = top, inverse
 			}
 		}
-		kernel.MatMulStrided(out[lo*ldo:], ldo, p, count, v, ldkv, rows, count, m.hd, false)
+		kernel.MatMulStrided(out.data, out.stride, p, count, h.v.data, h.v.stride, rows, count, m.hd, false)
 	}
 }
 
-// attendGrad is the gradient of attend. dq has rows ldq apart and is set; dk and
-// dv, rows ldkv apart, are added to.
-func (m *model) attendGrad(
-	s *scratch, dq, dk, dv, dout, out []float32, ldo int, q []float32, ldq int, k, v []float32, ldkv, n int, sums []float32, sumStride int,
-) {
+// attendGrad is the gradient of attend for a head h, given d.out, the gradient of its output: d.q is set, d.k and d.v are
+// added to.
+func (m *model) attendGrad(s *scratch, h, d *head) {
 	hd := m.hd
-	for lo := 0; lo < n; lo += queryBlock {
-		rows := min(queryBlock, n-lo)
+	for lo := 0; lo < h.n; lo += queryBlock {
+		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
 		p, dp := fit(&s.scores, rows*count), fit(&s.grads, rows*count)
-		kernel.MatMulNTStrided(p, count, q[lo*ldq:], ldq, k, ldkv, rows, hd, count, false)
-		kernel.MatMulNTStrided(dp, count, dout[lo*ldo:], ldo, v, ldkv, rows, hd, count, false)
+		q, dq, dout := h.q.from(lo), d.q.from(lo), d.out.from(lo)
+		kernel.MatMulNTStrided(p, count, q.data, q.stride, h.k.data, h.k.stride, rows, hd, count, false)
+		kernel.MatMulNTStrided(dp, count, dout.data, dout.stride, h.v.data, h.v.stride, rows, hd, count, false)
 		for i := range rows {
 			seen := lo + i + 1
 			row, grad := p[i*count:i*count+seen], dp[i*count:i*count+seen]
-			kernel.ExpSum(row, row, sums[(lo+i)*sumStride])
-			kernel.Scale(row, sums[(lo+i)*sumStride+1])
+			sums := h.sums.row(lo+i, 2)
+			kernel.ExpSum(row, row, sums[0])
+			kernel.Scale(row, sums[1])
 			// The scores' gradient is row (grad - mean), mean being the sum of row grad.
-			at := (lo + i) * ldo
-			mean := kernel.Dot(dout[at:at+hd], out[at:at+hd])
+			mean := kernel.Dot(dout.row(i, hd), h.out.row(lo+i, hd))
 			kernel.Mul(grad, grad, row)
 			kernel.Axpy(grad, -mean, row)
 			clear(p[i*count+seen : (i+1)*count])
 			clear(dp[i*count+seen : (i+1)*count])
 		}
-		kernel.MatMulTNStrided(dv, ldkv, p, count, dout[lo*ldo:], ldo, count, rows, hd, true)
-		kernel.MatMulStrided(dq[lo*ldq:], ldq, dp, count, k, ldkv, rows, count, hd, false)
-		kernel.MatMulTNStrided(dk, ldkv, dp, count, q[lo*ldq:], ldq, count, rows, hd, true)
+		kernel.MatMulTNStrided(d.v.data, d.v.stride, p, count, dout.data, dout.stride, count, rows, hd, true)
+		kernel.MatMulStrided(dq.data, dq.stride, dp, count, h.k.data, h.k.stride, rows, count, hd, false)
+		kernel.MatMulTNStrided(d.k.data, d.k.stride, dp, count, q.data, q.stride, count, rows, hd, true)
 	}
+}
+
+// headOf is head h, of key head g, of the sequence [lo, hi) of the batch, within queries, keys and values qkv [n, qkv] and out
+// [n, q]; sums [n, heads, 2] may be nil.
+func (e *Engine) headOf(lo, hi, g, h int, qkv, out, sums []float32) head {
+	rows := qkv[lo*e.qkv:]
+	at := head{
+		q: matrix{rows[h*e.hd:], e.qkv}, k: matrix{rows[e.q+g*e.hd:], e.qkv}, v: matrix{rows[e.q+e.kv+g*e.hd:], e.qkv},
+		out: matrix{out[lo*e.q+h*e.hd:], e.q}, n: hi - lo,
+	}
+	if sums != nil {
+		at.sums = matrix{sums[2*(lo*e.heads+h):], 2 * e.heads}
+	}
+	return at
 }
 
 // attendAll attends within every sequence of the batch: out [n, q] from qkv [n, qkv].
 func (e *Engine) attendAll(out, qkv, sums []float32) {
 	e.eachHead(func(s *scratch, lo, hi, g int) {
-		k, v := qkv[lo*e.qkv+e.q+g*e.hd:], qkv[lo*e.qkv+e.q+e.kv+g*e.hd:]
 		for h := g * e.reps; h < (g+1)*e.reps; h++ {
-			var keep []float32
-			if sums != nil {
-				keep = sums[2*(lo*e.heads+h):]
-			}
-			e.attend(s, out[lo*e.q+h*e.hd:], e.q, qkv[lo*e.qkv+h*e.hd:], e.qkv,
-				k, v, e.qkv, hi-lo, keep, 2*e.heads)
+			one := e.headOf(lo, hi, g, h, qkv, out, sums)
+			e.attend(s, &one)
 		}
 	})
 }
@@ -94,11 +121,9 @@ func (e *Engine) attendAllGrad(dqkv, dout, out, qkv, sums []float32) {
 			clear(dqkv[i*e.qkv+kOff : i*e.qkv+kOff+e.hd])
 			clear(dqkv[i*e.qkv+vOff : i*e.qkv+vOff+e.hd])
 		}
-		base := lo * e.qkv
 		for h := g * e.reps; h < (g+1)*e.reps; h++ {
-			e.attendGrad(s, dqkv[base+h*e.hd:], dqkv[base+kOff:], dqkv[base+vOff:],
-				dout[lo*e.q+h*e.hd:], out[lo*e.q+h*e.hd:], e.q,
-				qkv[base+h*e.hd:], e.qkv, qkv[base+kOff:], qkv[base+vOff:], e.qkv, hi-lo, sums[2*(lo*e.heads+h):], 2*e.heads)
+			one, grad := e.headOf(lo, hi, g, h, qkv, out, sums), e.headOf(lo, hi, g, h, dqkv, dout, nil)
+			e.attendGrad(s, &one, &grad)
 		}
 		for i := lo; i < hi; i++ {
 			row, pos := dqkv[i*e.qkv:(i+1)*e.qkv], i-lo
