@@ -66,6 +66,8 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 	if err := s.read(); err != nil {
 		return nil, err
 	}
+	// A value head is the trainer's. A build before 2026-11-22 published it with the policy.
+	s.Config, s.Weights = gpu.WithValueHead(s.Config, s.Weights, false)
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
 	m := b.model.Load()
 	if m == nil {

@@ -97,6 +97,19 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 	checkReplay(t, req, got, 64)
 }
 
+// A build before 2026-11-22 published a value head with the policy: versions with one and without are of the same model.
+func TestAValueHeadIsNoPartOfWhatIsSampledFrom(t *testing.T) {
+	t.Parallel()
+	r := newReady(t, smallConfig(), false)
+	headed := fakeSnapshot(1)
+	headed.Config, headed.Weights = gpu.WithValueHead(headed.Config, headed.Weights, true)
+	for _, s := range []Snapshot{headed, fakeSnapshot(2)} {
+		_, err := r.prepare(s)
+		require.NoError(t, err)
+	}
+	require.Len(t, headed.Weights.Tensors, 2, "the caller's stay as they are")
+}
+
 // Invariant: generation goes on while a version is prepared.
 func TestInvariantGenerationGoesOnWhileAVersionIsPrepared(t *testing.T) {
 	t.Parallel()

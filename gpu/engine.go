@@ -45,14 +45,6 @@ type Engine interface {
 	// ResetOptimizer sets the moments and the count of steps to 0.
 	ResetOptimizer(ctx context.Context) error
 
-	// Forward, Backward, Weights, SetWeights, Optimizer and SetOptimizer are what the methods above take the place of.
-	Forward(ctx context.Context, b *Batch, keep bool) (*Outputs, error)
-	Backward(ctx context.Context, g *Gradients) error
-	Weights(ctx context.Context) (*Weights, error)
-	SetWeights(ctx context.Context, w *Weights) error
-	Optimizer(ctx context.Context) (*OptimizerState, error)
-	SetOptimizer(ctx context.Context, s *OptimizerState) error
-
 	// Close frees what the engine holds; it must not be used after it.
 	Close() error
 }
@@ -113,13 +105,11 @@ type StepOptions struct {
 	WeightDecay float64
 	// ClipNorm bounds the global L2 norm of the gradient; 0 does not clip.
 	ClipNorm float64
-	// Scale multiplies the gathered gradient first; 0 is 1.
-	Scale float64
 }
 
 // StepStats is what one optimizer step did.
 type StepStats struct {
-	// GradNorm is the global L2 norm before clipping, after Scale.
+	// GradNorm is the global L2 norm before clipping.
 	GradNorm float64
 	// Skipped is true when the gradient was not finite: nothing was changed but the gradient cleared.
 	Skipped bool

@@ -88,9 +88,3 @@ func WithValueHead(c Config, w *Weights, on bool) (Config, *Weights) {
 	}
 	return c, w
 }
-
-// OptimizerState is AdamW's: first and second moments and the number of steps taken.
-type OptimizerState struct {
-	Steps   int64
-	Moments []Tensor
-}

@@ -53,6 +53,9 @@ func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, s
 	return s.weights.PublishFrom(ctx, m, shards)
 }
 
+// Deltas says whether a version's shards are asked for again when the next one is published.
+func (s *overStreams) Deltas() bool { return s.config.BaseEvery > 1 }
+
 func (s *overStreams) Published(ctx context.Context) (int64, error) {
 	m, err := s.LatestManifest(ctx)
 	if errors.Is(err, streams.ErrNoWeights) {

@@ -35,7 +35,7 @@ func TestTheColdStartIsVersionZero(t *testing.T) {
 	run := func() *enginetest.Bigram {
 		e := enginetest.NewBigram(vocab)
 		require.NoError(t, Run(t.Context(), cfg, Deps{
-			Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Demonstrations: counting{},
+			Engine: e, Stream: w, Prompts: prompts{vocab}, Demonstrations: counting{},
 			Observer: func(ev schemas.Event) {
 				if ev.Type == EventColdStart {
 					cold++
@@ -53,6 +53,6 @@ func TestTheColdStartIsVersionZero(t *testing.T) {
 	require.Equal(t, 4, cold, "a run that goes on does not start cold again")
 
 	cfg.Checkpoint = checkpoint.Config{Dir: t.TempDir(), Keep: 1, Messages: 1}
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, "there are no demonstrations")
 }

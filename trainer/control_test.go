@@ -21,7 +21,7 @@ import (
 func observe(t *testing.T, cfg Config, w *world, after func(e schemas.Event)) {
 	t.Helper()
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+		Engine: dying{enginetest.NewBigram(vocab), w.crash}, Stream: w, Prompts: prompts{vocab},
 		Observer: func(e schemas.Event) {
 			if e.Type == schemas.EventStepDone {
 				after(e)
@@ -113,7 +113,7 @@ func TestALostCheckpointFolderIsNotTakenForAFreshRun(t *testing.T) {
 	w := newWorld(vocab)
 	train(t, cfg, w)
 	cfg.Checkpoint.Dir = t.TempDir()
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, "run test has published version 2")
 }
 
@@ -124,7 +124,7 @@ func TestACheckpointOfAnotherRunIsRefused(t *testing.T) {
 	train(t, cfg, newWorld(vocab))
 	w := newWorld(vocab)
 	w.run = "other"
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, `is of run "test", this is run "other"`)
 }
 
@@ -155,7 +155,7 @@ func TestGoneBackToAnOlderCheckpointItTrainsOnTheSameBatches(t *testing.T) {
 				return nil
 			}
 			run := func() error {
-				return Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+				return Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 			}
 			require.ErrorIs(t, run(), errCrash)
 			require.NoError(t, os.Truncate(filepath.Join(checkpoint.StepDir(cfg.Checkpoint.Dir, 4), "model.safetensors"), 7))
@@ -173,7 +173,7 @@ func TestTheReferencePolicyStaysWhereTheRunBegan(t *testing.T) {
 	run := func(cfg Config) (*enginetest.Bigram, error) {
 		reference := enginetest.NewBigram(vocab)
 		err := Run(t.Context(), cfg, Deps{
-			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab},
 			NewEngine: func(gpu.Config) (gpu.Engine, error) { return reference, nil },
 		})
 		return reference, err
@@ -184,14 +184,14 @@ func TestTheReferencePolicyStaysWhereTheRunBegan(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, w.weights[0], reference.Table)
 	}
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, "needs a reference policy")
 
 	cfg.Loss.KL.In, cfg.Loss.KL.Target, cfg.Loss.KL.Horizon = loss.KLInReward, 0.01, 100
 	cfg.Steps = 8
 	_, err = run(cfg)
 	require.NoError(t, err)
-	c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, 8), 8, folder{})
+	c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, 8), 8)
 	require.NoError(t, err)
 	require.NotEqual(t, 0.1, *c.State.KLCoef, "the coefficient adapts, and the checkpoint keeps it")
 }
@@ -208,7 +208,7 @@ func TestMetrics(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
 	w.noise = true
-	require.NoError(t, Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Metrics: m}))
+	require.NoError(t, Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Metrics: m}))
 	problems, err := testutil.GatherAndLint(registry)
 	require.NoError(t, err)
 	require.Empty(t, problems)

@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -10,7 +11,9 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
+	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -32,6 +35,7 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				w := newWorld(8)
 				var explained []float64
 				train := func(steps int64) *checkpoint.Checkpoint {
+					t.Helper()
 					cfg.Steps = steps
 					err := Run(t.Context(), cfg, Deps{
 						Engine: make(network == learner.CriticHead), Stream: w, Prompts: prompts{8},
@@ -47,32 +51,39 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 						},
 					})
 					require.NoError(t, err)
-					c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, steps), steps, checkpoint.HuggingFace{})
+					c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, steps), steps)
 					require.NoError(t, err)
 					return c
 				}
-				start, err := make(network == learner.CriticHead).Weights(t.Context())
-				require.NoError(t, err)
+				start := weightsOf(t, make(network == learner.CriticHead))
 				train(5) // one that is stopped goes on warming up
 				c := train(12)
+				warm := weightsIn(t, c.Dir)
 				for i, x := range start.Tensors {
-					require.Equal(t, x.Name == gpu.ValueHeadTensor, !slices.Equal(x.Data, c.Weights.Tensors[i].Data), x.Name)
+					require.Equal(t, x.Name == gpu.ValueHeadTensor, !slices.Equal(x.Data, warm.Tensors[i].Data), x.Name)
 				}
-				require.Zero(t, c.Optimizer.Steps)
-				for _, m := range c.Optimizer.Moments {
+				require.Zero(t, c.State.OptimizerSteps)
+				moments, err := safetensors.ReadFile(filepath.Join(c.Dir, gpu.OptimizerFile))
+				require.NoError(t, err)
+				require.Len(t, moments.Tensors, 2*len(start.Tensors))
+				for _, m := range moments.Tensors {
 					require.Equal(t, gpu.Tensor{Name: m.Name, Shape: m.Shape, Data: slices.Repeat([]float32{0}, len(m.Data))}, m)
 				}
-				require.Equal(t, network == learner.CriticOwn, c.Critic != nil)
+				require.Equal(t, network == learner.CriticOwn, c.CriticDir != "")
+				var critic *gpu.Weights
+				if network == learner.CriticOwn {
+					critic = weightsIn(t, c.CriticDir)
+				}
 				require.Greater(t, explained[11], explained[0]+0.1, "%v", explained)
 				for version := range int64(13) {
 					require.Equal(t, start.Tensors[0].Data, w.weights[version], "version %d", version)
 				}
 
 				after := train(14)
-				require.NotEqual(t, c.Weights, after.Weights)
+				require.NotEqual(t, warm, weightsIn(t, after.Dir))
 				require.EqualValues(t, 14, w.latest)
 				if network == learner.CriticOwn {
-					require.NotEqual(t, c.Critic.Weights, after.Critic.Weights)
+					require.NotEqual(t, critic, weightsIn(t, after.CriticDir))
 				}
 			})
 		}
@@ -83,17 +94,17 @@ func TestACriticOfItsOwnStartsFromThePolicyOrAFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/model"
 	other := small(t, 4)(false)
-	start, err := other.Weights(t.Context())
+	start := weightsOf(t, other)
+	_, err := other.Export(t.Context(), dir, gpu.ExportOptions{})
 	require.NoError(t, err)
-	require.NoError(t, checkpoint.HuggingFace{}.Save(dir, other.Config(), start, nil))
 	narrow := other.Config()
 	narrow.MaxPositions = 7
 	short := t.TempDir() + "/model"
-	require.NoError(t, checkpoint.HuggingFace{}.Save(short, narrow, start, nil))
+	_, err = hf.Export(t.Context(), short, narrow, start.Tensors, gpu.ExportOptions{})
+	require.NoError(t, err)
 
 	policy := small(t, 3)(false)
-	began, err := policy.Weights(t.Context())
-	require.NoError(t, err)
+	began := weightsOf(t, policy)
 	stop := errors.New("seen enough")
 	first := func(folder string) (*gpu.Weights, error) {
 		cfg := testConfig(t.TempDir())
@@ -102,7 +113,7 @@ func TestACriticOfItsOwnStartsFromThePolicyOrAFolder(t *testing.T) {
 		critic := &watched{}
 		err := Run(t.Context(), cfg, Deps{Engine: policy, Stream: newWorld(8), Prompts: prompts{8}, NewEngine: func(c gpu.Config) (gpu.Engine, error) {
 			e, err := native.New(c, native.Options{Threads: 1})
-			*critic = watched{Engine: e, stop: stop}
+			*critic = watched{Engine: e, t: t, stop: stop}
 			return critic, err
 		}})
 		return critic.given, err
@@ -122,8 +133,31 @@ func TestACriticOfItsOwnStartsFromThePolicyOrAFolder(t *testing.T) {
 // watched stops the run once it has weights.
 type watched struct {
 	gpu.Engine
+	t     *testing.T
 	given *gpu.Weights
 	stop  error
+}
+
+func (w *watched) Import(ctx context.Context, dir string) error {
+	require.NoError(w.t, w.Engine.Import(ctx, dir))
+	w.given = weightsOf(w.t, w.Engine)
+	return w.stop
+}
+
+// weightsOf are a native engine's.
+func weightsOf(t *testing.T, e gpu.Engine) *gpu.Weights {
+	t.Helper()
+	w, err := e.(*native.Engine).Weights(t.Context())
+	require.NoError(t, err)
+	return w
+}
+
+// weightsIn are a folder's.
+func weightsIn(t *testing.T, dir string) *gpu.Weights {
+	t.Helper()
+	m, err := hf.Load(dir)
+	require.NoError(t, err)
+	return m.Weights
 }
 
 func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
@@ -131,7 +165,7 @@ func TestACriticThatCannotBeHadIsNamed(t *testing.T) {
 	for network, want := range map[string]string{learner.CriticHead: "has no value head", learner.CriticOwn: "there is no engine for it"} {
 		cfg := testConfig(t.TempDir())
 		critical(&cfg, network)
-		err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+		err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}})
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -145,7 +179,7 @@ func TestAnEngineThatCannotBeMadeIsNamed(t *testing.T) {
 		cfg := testConfig(t.TempDir())
 		change(&cfg)
 		err := Run(t.Context(), cfg, Deps{
-			Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{},
+			Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab},
 			NewEngine: func(gpu.Config) (gpu.Engine, error) { return native.New(gpu.Config{}, native.Options{}) },
 		})
 		require.ErrorContains(t, err, want)
@@ -171,9 +205,4 @@ func small(t *testing.T, seed uint64) func(head bool) gpu.Engine {
 		require.NoError(t, e.SetWeights(t.Context(), w))
 		return e
 	}
-}
-
-func (w *watched) SetWeights(_ context.Context, given *gpu.Weights) error {
-	w.given = given
-	return w.stop
 }

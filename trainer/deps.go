@@ -9,7 +9,6 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
@@ -78,17 +77,11 @@ type Feed interface {
 	Close()
 }
 
-// Publisher makes a policy version visible to the inference consumers. It is idempotent by version.
-type Publisher interface {
-	Publish(ctx context.Context, v Version) error
-}
-
-// Version is a policy version to publish.
-type Version struct {
-	Version int64
-	Weights *gpu.Weights
-	// At is when its checkpoint was saved, so that publishing it again sends the same manifest.
-	At time.Time
+// version is a policy version to publish: the engine holds it.
+type version struct {
+	number int64
+	// at is when its checkpoint was saved, so that publishing it again sends the same manifest.
+	at time.Time
 }
 
 // Deps are what Run works with. An estimator or a loss of the program itself is no part of them: it stands in the
@@ -111,10 +104,6 @@ type Deps struct {
 	Settings map[string]string
 	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
 	Tokenizer []byte
-	// Folder writes the models of checkpoints; it defaults to checkpoint.HuggingFace.
-	Folder checkpoint.Folder
-	// Publisher defaults to whole versions over Stream.
-	Publisher Publisher
 	Log       *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -149,9 +138,6 @@ func (d Deps) withDefaults() (Deps, error) {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
-	if d.Folder == nil {
-		d.Folder = checkpoint.HuggingFace{}
-	}
 	if d.Now == nil {
 		d.Now = time.Now
 	}
@@ -164,9 +150,9 @@ func (d Deps) withDefaults() (Deps, error) {
 	return d, errors.Join(errs...)
 }
 
-// learner are what the learner works with.
-func (d Deps) learner() learner.Deps {
+// learner are what the learner works with, and a folder for what it writes.
+func (d Deps) learner(scratch string) learner.Deps {
 	return learner.Deps{
-		Engine: d.Engine, NewEngine: d.NewEngine, LoadModel: d.Folder.Load, Tokenizer: d.Tokenizer, Log: d.Log, Now: d.Now,
+		Engine: d.Engine, NewEngine: d.NewEngine, Scratch: scratch, Tokenizer: d.Tokenizer, Log: d.Log, Now: d.Now,
 	}
 }

@@ -97,7 +97,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			var log bytes.Buffer
 			var told []schemas.Event
 			err := Run(t.Context(), cfg, Deps{
-				Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+				Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 				Observer: func(e schemas.Event) {
 					if e.Type == EventDropped {
 						told = append(told, e)
@@ -120,7 +120,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			require.Contains(t, told[len(told)-1].Message, c.want[0])
 
 			// A new process knows nothing of what the one before has dropped: it looks for itself.
-			err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}})
+			err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}})
 			require.ErrorContains(t, err, c.want[0])
 		})
 	}
@@ -138,7 +138,7 @@ func TestARunThatCanLearnNothingYetSaysSoAtEachDoubling(t *testing.T) {
 	var log bytes.Buffer
 	var told []string
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(e schemas.Event) {
 			if e.Type == EventDropped && e.Message != "" {
 				told = append(told, fmt.Sprint(e.Metrics[metrics.GatherDropped.Name]))

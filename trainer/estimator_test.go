@@ -24,7 +24,7 @@ func TestTheAdvantageCanBeChangedBetweenStarts(t *testing.T) {
 	for i, name := range []string{"grpo", "remax", "rae", "remax", "grpo"} {
 		cfg.Advantage.Name, cfg.Steps = name, int64(3*(i+1))
 		train(t, cfg, w)
-		c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, cfg.Steps), cfg.Steps, folder{})
+		c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, cfg.Steps), cfg.Steps)
 		require.NoError(t, err)
 		require.Equal(t, name == "rae", c.State.Advantage != nil, "what was learnt is kept for as long as it is used")
 		records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
@@ -87,6 +87,6 @@ func TestAGroupOfOneTrainsOrIsRefusedBeforeTheRun(t *testing.T) {
 			cfg.Loss.Name, cfg.Advantage.Single = DefaultConfig().Loss.Name, advantage.SingleReward
 		}
 		engine := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: true})
-		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}}), name)
+		require.NoError(t, Run(t.Context(), cfg, Deps{Engine: engine, Stream: newWorld(vocab), Prompts: prompts{vocab}}), name)
 	}
 }

@@ -41,7 +41,7 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 			times := 0
 			go func() {
 				ended <- Run(t.Context(), cfg, Deps{
-					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),
 					After: func(at string) {
 						if at != stage {
 							return
@@ -125,7 +125,7 @@ func TestATrainerThatFellBehindDoesNotTakeTheRun(t *testing.T) {
 	trainOver(t, cfg, run)
 	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
-	err = Run(t.Context(), behind, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	err = Run(t.Context(), behind, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}})
 	require.ErrorIs(t, err, streams.ErrPurged)
 	cfg.Steps = 7
 	trainOver(t, cfg, run)

@@ -63,23 +63,36 @@ const pill = vocab - 1
 
 // poisonable is an engine with a fault that nobody has foreseen.
 type poisonable struct {
-	*enginetest.Bigram
+	dying
 	always bool
 }
 
-func (e *poisonable) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
-	out, err := e.Bigram.Forward(ctx, b, keep)
-	if err != nil {
-		return nil, err
-	}
+func poisoned(e *enginetest.Bigram, always bool) *poisonable {
+	return &poisonable{dying{e, func(string) error { return nil }}, always}
+}
+
+func (e *poisonable) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
+	return e.dying.Evaluate(ctx, parts, func(i int, o *gpu.Outputs) error {
+		e.spoil(parts[i], o)
+		return each(i, o)
+	})
+}
+
+func (e *poisonable) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) (*gpu.Gradients, error)) error {
+	return e.dying.Accumulate(ctx, parts, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) {
+		e.spoil(parts[i], o)
+		return each(i, o)
+	})
+}
+
+func (e *poisonable) spoil(b *gpu.Batch, out *gpu.Outputs) {
 	for i := range len(b.Offsets) - 1 {
 		if b.Tokens[b.Offsets[i]] == pill || e.always {
-			for t := b.Offsets[i]; t < b.Offsets[i+1]; t++ {
+			for t := b.Offsets[i]; t < b.Offsets[i+1] && out.Logprobs != nil; t++ {
 				out.Logprobs[t] = float32(math.NaN())
 			}
 		}
 	}
-	return out, nil
 }
 
 // Defect P3: a fault of a step that lies in one trajectory takes that trajectory out of the run, as if it had been refused when
@@ -111,9 +124,9 @@ func TestATrajectoryThatSpoilsAStepIsRefusedAndTheStepBegunAnew(t *testing.T) {
 					}
 				}
 				for range 1000 {
-					e := &poisonable{Bigram: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead})}
+					e := &poisonable{dying: dying{enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), w.crash}}
 					err := Run(t.Context(), cfg, Deps{
-						Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+						Engine: e, Stream: w, Prompts: prompts{vocab},
 						NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 					})
 					if errors.Is(err, errCrash) {
@@ -163,7 +176,7 @@ func TestAMachineThatSpoilsEverythingEndsTheRunAndNothingIsRefusedForGood(t *tes
 	w := newWorld(vocab)
 	broken := func(always bool) error {
 		return Run(t.Context(), cfg, Deps{
-			Engine: &poisonable{enginetest.NewBigram(vocab), always}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Engine: poisoned(enginetest.NewBigram(vocab), always), Stream: w, Prompts: prompts{vocab},
 		})
 	}
 	for range 2 {
@@ -204,7 +217,7 @@ func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
 		}
 	}
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: &poisonable{Bigram: enginetest.NewBigram(vocab)}, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+		Engine: poisoned(enginetest.NewBigram(vocab), false), Stream: w, Prompts: prompts{vocab},
 	}))
 	require.Greater(t, w.feeds, 2)
 	for _, r := range audit(t, cfg, w.world) {

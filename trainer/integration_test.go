@@ -79,7 +79,7 @@ func runOver(ctx context.Context, t *testing.T, cfg Config, run *streams.Run, ob
 	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 	require.NoError(t, err)
 	err = Run(ctx, cfg, Deps{
-		Engine: e, Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+		Engine: e, Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),
 		NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 		Observer:  observe,
 	})

@@ -48,7 +48,7 @@ func TestADrainEndsTheRunWhileTicketsAreFull(t *testing.T) {
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t)})
+		ended <- Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t)})
 	}()
 	require.Eventually(t, func() bool {
 		n, err := run.OutstandingTickets(t.Context())

@@ -233,7 +233,7 @@ func TestLeasesThatNothingComesOfHaveATimeLimit(t *testing.T) {
 			return nil
 		}
 		err = Run(ctx, cfg, Deps{
-			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
+			Engine: dying{enginetest.NewBigram(vocab), w.crash}, Stream: w, Prompts: prompts{vocab}, Now: func() time.Time { return now },
 			Log: slog.New(slog.NewTextHandler(&said, nil)),
 		})
 		if err == nil {
@@ -288,7 +288,7 @@ func TestATrainerThatStartsGivesLeasesTheirTime(t *testing.T) {
 	}
 	var said bytes.Buffer
 	err := Run(ctx, cfg, Deps{
-		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash}, Now: func() time.Time { return now },
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Now: func() time.Time { return now },
 		Log: slog.New(slog.NewTextHandler(&said, nil)),
 	})
 	require.ErrorIs(t, err, context.Canceled)

@@ -30,12 +30,12 @@ func BenchmarkSaveAndPublish(b *testing.B) {
 	stream, err := OverStreams(run, streams.WeightsConfig{Dir: b.TempDir(), BaseEvery: 1})
 	require.NoError(b, err)
 	require.NoError(b, stream.Take(b.Context(), nil))
-	deps, err := Deps{Engine: engine, Stream: stream, Prompts: prompts{vocab}, Folder: checkpoint.HuggingFace{}}.withDefaults()
+	deps, err := Deps{Engine: engine, Stream: stream, Prompts: prompts{vocab}}.withDefaults()
 	require.NoError(b, err)
 	cfg := DefaultConfig()
 	cfg.Publish.ShardBytes = 4 << 20
-	publisher := newWholePublisher(cfg.Publish, deps)
-	store, err := checkpoint.Open(checkpoint.Config{Dir: b.TempDir(), Keep: 1, Messages: 1}, checkpoint.HuggingFace{})
+	publisher := newPublisher(cfg.Publish, deps, b.TempDir())
+	store, err := checkpoint.Open(checkpoint.Config{Dir: b.TempDir(), Keep: 1, Messages: 1})
 	require.NoError(b, err)
 	defer store.Close()
 
@@ -61,20 +61,14 @@ func BenchmarkSaveAndPublish(b *testing.B) {
 		}
 	}()
 	step, bytes := int64(0), 0
+	for _, t := range model.Layout() {
+		bytes += 4 * t.Elements()
+	}
 	for b.Loop() {
-		w, err := engine.Weights(b.Context())
-		require.NoError(b, err)
-		o, err := engine.Optimizer(b.Context())
-		require.NoError(b, err)
-		bytes = 0
-		for _, t := range w.Tensors {
-			bytes += 4 * len(t.Data)
-		}
-		c := &checkpoint.Checkpoint{Config: model, Weights: w, Optimizer: o}
+		c := &checkpoint.Checkpoint{Policy: engine}
 		c.State.Step, c.Record.Step, c.State.Run = step, step, stream.Name()
-		require.NoError(b, store.Save(c))
-		v := Version{Version: step, Weights: c.Weights, At: time.Unix(step, 0)}
-		require.NoError(b, publisher.Publish(b.Context(), v))
+		require.NoError(b, store.Save(b.Context(), c))
+		require.NoError(b, publisher.publish(b.Context(), version{number: step, at: time.Unix(step, 0)}))
 		step++
 	}
 	close(stop)

@@ -22,13 +22,17 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoi
 	i.account.delivered, i.drought.before = s.Ledger.Low, s.FlatGroups
 	i.quiet.end(i.deps.Now())
 	model := i.deps.Engine.Config()
+	longest := model.MaxPositions
+	if most := i.deps.Engine.Limits().MaxTokens; most > 0 {
+		longest = min(longest, most) // a sequence is never split
+	}
 	i.assembler = batch.New(batch.Config{
 		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(),
 		Eta: now.eta, Hold: i.cfg.hold(s.Step), InOrder: i.cfg.Deterministic,
 		Choose: i.cfg.Choose, Keep: i.cfg.Keep, Shape: i.cfg.Shape,
 		Rows: i.cfg.Selection.Accumulate.Rows, MaxFlat: i.cfg.MaxDroppedGroups,
 		Horizon: i.cfg.horizon(now.eta), MaxEarly: i.cfg.maxPending(now.eta),
-		Check: batch.Checker(model.VocabSize, model.MaxPositions), Spoilt: known.reasons, Opening: i.deps.Opening,
+		Check: batch.Checker(model.VocabSize, longest), Spoilt: known.reasons, Opening: i.deps.Opening,
 		Bounds: batch.Bounds{Reward: i.cfg.Limits.MaxReward, Segments: i.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	lost = append(lost, i.dropUnknownTasks(s)...)

@@ -23,7 +23,7 @@ func TestEveryLossAndAdvantageTrainsOrSaysWhatItLacks(t *testing.T) {
 		w := newWorld(vocab)
 		steps := 0
 		err := Run(t.Context(), cfg, Deps{
-			Engine: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+			Engine: enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), Stream: w, Prompts: prompts{vocab},
 			NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 			Observer: func(e schemas.Event) {
 				if e.Type == schemas.EventStepDone {

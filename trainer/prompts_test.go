@@ -51,7 +51,7 @@ func TestARunMixesTasks(t *testing.T) {
 	stream := &issues{world: newWorld(vocab), tickets: map[string]*schemas.Ticket{}}
 	var steps []schemas.Event
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: mixed, Folder: folder{},
+		Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: mixed,
 		Observer: func(e schemas.Event) {
 			if e.Type == schemas.EventStepDone {
 				steps = append(steps, e)
@@ -104,12 +104,12 @@ func TestATaskThatIsTakenOutOfARun(t *testing.T) {
 		stop()
 		return true
 	}
-	require.ErrorIs(t, Run(stopped, cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: both, Folder: folder{}}), context.Canceled)
+	require.ErrorIs(t, Run(stopped, cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: both}), context.Canceled)
 
 	w.hoard, w.steal, w.hoarded = nil, nil, 0
 	var log strings.Builder
 	require.NoError(t, Run(t.Context(), cfg, Deps{
-		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}))
 	require.Contains(t, log.String(), "the group is dropped")
 	require.Contains(t, log.String(), "task=old tasks=[count]")

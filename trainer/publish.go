@@ -3,88 +3,189 @@ package trainer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
-// wholePublisher publishes every version whole, in shards named by their content.
-type wholePublisher struct {
+// publisher makes policy versions visible to the inference consumers: the engine writes each to a folder, whose files are
+// the version's shards.
+type publisher struct {
 	cfg       Publish
 	stream    Stream
-	config    gpu.Config
+	engine    gpu.Engine
 	tokenizer []byte
+	// dir holds a folder for each version that is still read from.
+	dir string
+	// made is the newest that was exported, published the one published last; either may be nil.
+	made, published *exported
 }
 
-func newWholePublisher(cfg Publish, deps Deps) *wholePublisher {
-	return &wholePublisher{cfg: cfg, stream: deps.Stream, config: deps.Engine.Config(), tokenizer: deps.Tokenizer}
+// exported is a version's folder.
+type exported struct {
+	version int64
+	dir     string
+	// shards are the files that are published: a value head is none.
+	shards []gpu.File
 }
 
-// Publish sends the shards, each encoded when it is its turn, then the manifest.
-func (p *wholePublisher) Publish(ctx context.Context, v Version) error {
-	config, err := json.Marshal(p.config)
+func (e *exported) path(i int) string { return filepath.Join(e.dir, e.shards[i].Name) }
+
+func newPublisher(cfg Publish, deps Deps, dir string) *publisher {
+	return &publisher{cfg: cfg, stream: deps.Stream, engine: deps.Engine, tokenizer: deps.Tokenizer, dir: dir}
+}
+
+// export has the engine write what it holds, which is the version of that number.
+func (p *publisher) export(ctx context.Context, number int64) (*exported, error) {
+	if p.made != nil && p.made.version == number {
+		return p.made, nil
+	}
+	e := &exported{version: number, dir: filepath.Join(p.dir, fmt.Sprintf("v%06d", number))}
+	if err := os.RemoveAll(e.dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(e.dir, 0o755); err != nil {
+		return nil, err
+	}
+	pending, err := p.engine.Export(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
 	if err != nil {
-		return fmt.Errorf("encode model configuration: %w", err)
+		return nil, err
 	}
-	m := &schemas.Manifest{
-		Run: p.stream.Name(), Version: v.Version, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.At,
-		Config: config, ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(p.tokenizer),
+	files, err := pending.Wait(ctx)
+	if err != nil {
+		return nil, err
 	}
-	dtype := safetensors.F32
-	if p.cfg.DType == "bfloat16" {
-		dtype = safetensors.BF16
-	}
-	parts := split(v.Weights.Tensors, p.cfg.ShardBytes, p.cfg.DType)
-	for range parts {
-		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors})
-	}
-	return p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) {
-		return safetensors.Encode(&gpu.Weights{Tensors: parts[i]}, dtype)
-	})
+	e.shards = gpu.PolicyFiles(files)
+	p.made = e
+	return e, nil
 }
 
-// fits fails where the stream takes no manifest of as many shards as these weights make: better before they are trained and
-// kept than when they are to be published.
-func (p *wholePublisher) fits(w *gpu.Weights) error {
+// publish sends the shards, each read when it is its turn, then the manifest. The engine holds that version until it returns.
+func (p *publisher) publish(ctx context.Context, v version) error {
+	e, err := p.export(ctx, v.number)
+	if err != nil {
+		return err
+	}
+	m, err := p.manifest(v, e)
+	if err != nil {
+		return err
+	}
+	err = p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) { return os.ReadFile(e.path(i)) })
+	if errors.Is(err, streams.ErrFenced) && p.engine.Config().ValueHead {
+		if p.publishAsBefore(ctx, v, e) == nil {
+			err = nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return p.tidy(e)
+}
+
+// tidy removes the folders that nothing reads again: with deltas, the next version asks for this one's files.
+func (p *publisher) tidy(e *exported) error {
+	before := p.published
+	p.published = e
+	if before != nil && before.dir != e.dir {
+		if err := os.RemoveAll(before.dir); err != nil {
+			return err
+		}
+	}
+	if s, ok := p.stream.(interface{ Deltas() bool }); ok && s.Deltas() {
+		return nil
+	}
+	p.made, p.published = nil, nil
+	return os.RemoveAll(e.dir)
+}
+
+// manifest is a version's, of which PublishWeights sets the hashes. Readers get no value head.
+func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) {
+	model := p.engine.Config()
+	model.ValueHead = false
+	m, err := p.manifestOf(v, model)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range e.shards {
+		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
+	}
+	return m, nil
+}
+
+func (p *publisher) manifestOf(v version, model gpu.Config) (*schemas.Manifest, error) {
+	config, err := json.Marshal(model)
+	if err != nil {
+		return nil, fmt.Errorf("encode model configuration: %w", err)
+	}
+	return &schemas.Manifest{
+		Run: p.stream.Name(), Version: v.number, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.at,
+		Config: config, ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(p.tokenizer),
+	}, nil
+}
+
+// fits fails where the stream takes no manifest of as many shards as the engine's weights make: better before they are
+// trained and kept than when they are to be published. The engine holds the version of that number.
+func (p *publisher) fits(ctx context.Context, number int64) error {
 	stream, ok := p.stream.(interface {
 		ManifestFits(m *schemas.Manifest) error
 	})
 	if !ok {
 		return nil
 	}
-	config, err := json.Marshal(p.config)
+	e, err := p.export(ctx, number)
 	if err != nil {
-		return fmt.Errorf("encode model configuration: %w", err)
+		return err
 	}
-	m := &schemas.Manifest{
-		Run: p.stream.Name(), Version: math.MaxInt64, Base: math.MaxInt64, DType: p.cfg.DType, PublishedAt: time.Now(),
-		Config: config, ConfigHash: schemas.ContentHash(nil), TokenizerHash: schemas.ContentHash(nil),
+	m, err := p.manifest(version{number: math.MaxInt64, at: time.Now()}, e)
+	if err != nil {
+		return err
 	}
-	for range split(w.Tensors, p.cfg.ShardBytes, p.cfg.DType) {
-		m.Shards = append(m.Shards, schemas.Shard{Hash: schemas.ContentHash(nil), Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors, FullHash: schemas.ContentHash(nil)})
+	m.Base = math.MaxInt64
+	for i := range m.Shards {
+		m.Shards[i].Hash, m.Shards[i].FullHash, m.Shards[i].Size = schemas.ContentHash(nil), schemas.ContentHash(nil), math.MaxInt64
 	}
 	return stream.ManifestFits(m)
 }
 
-// split deals tensors, in order, into runs of at most limit bytes; a larger tensor is alone.
-func split(tensors []gpu.Tensor, limit int64, dtype string) [][]gpu.Tensor {
-	width := int64(4)
-	if dtype == "bfloat16" {
-		width = 2
+// publishAsBefore publishes a version as a build before 2026-11-22 did: with its value head, after the last tensor of the
+// policy. A run that goes on from such a build's checkpoint finds its version published in that form.
+func (p *publisher) publishAsBefore(ctx context.Context, v version, e *exported) error {
+	m, err := p.manifestOf(v, p.engine.Config())
+	if err != nil {
+		return err
 	}
-	var out [][]gpu.Tensor
-	var size int64
-	for _, t := range tensors {
-		n := int64(len(t.Data)) * width
-		if len(out) == 0 || size+n > limit {
-			out, size = append(out, nil), 0
+	dtype, err := safetensors.Of(gpu.DType(p.cfg.DType))
+	if err != nil {
+		return err
+	}
+	last := len(e.shards) - 1
+	tensors, err := safetensors.ReadFile(e.path(last))
+	if err != nil {
+		return err
+	}
+	head, err := safetensors.ReadFile(filepath.Join(e.dir, gpu.ValueHeadFile))
+	if err != nil {
+		return err
+	}
+	ends := safetensors.Deal(append(tensors.Tensors, head.Tensors...), dtype, p.cfg.ShardBytes)
+	for range last + len(ends) {
+		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors})
+	}
+	return p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) {
+		if i < last {
+			return os.ReadFile(e.path(i))
 		}
-		out[len(out)-1] = append(out[len(out)-1], t)
-		size += n
-	}
-	return out
+		return safetensors.Encode(&gpu.Weights{Tensors: ends[i-last]}, dtype)
+	})
 }
+
+// close removes the folders.
+func (p *publisher) close() error { return os.RemoveAll(p.dir) }

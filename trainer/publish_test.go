@@ -28,7 +28,7 @@ func TestAModelThatCannotBePublishedIsNotKept(t *testing.T) {
 	cfg := testConfig(t.TempDir())
 	w := newWorld(vocab)
 	stream := &refusing{world: w}
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, "publish version 0: a manifest of")
 	require.Positive(t, stream.shards)
 	require.NoDirExists(t, checkpoint.StepDir(cfg.Checkpoint.Dir, 0))

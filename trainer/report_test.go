@@ -29,7 +29,7 @@ func TestEachStepIsReportedOnce(t *testing.T) {
 					}
 				}()
 				return Run(t.Context(), cfg, Deps{
-					Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{w.crash},
+					Engine: dying{enginetest.NewBigram(vocab), w.crash}, Stream: w, Prompts: prompts{vocab},
 					Observer: func(e schemas.Event) {
 						if e.Type == schemas.EventStepDone {
 							told = append(told, e.Step)

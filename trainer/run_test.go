@@ -51,7 +51,7 @@ func train(t *testing.T, cfg Config, w *world) []float32 {
 	for range 1000 {
 		e, own := enginetest.BigramOf(gpu.Config{VocabSize: w.vocab, ValueHead: cfg.Critic.Network == learner.CriticHead}), &enginetest.Bigram{}
 		err := Run(t.Context(), cfg, Deps{
-			Engine: e, Stream: w, Prompts: prompts{w.vocab}, Folder: folder{w.crash},
+			Engine: dying{e, w.crash}, Stream: w, Prompts: prompts{w.vocab},
 			NewEngine: func(c gpu.Config) (gpu.Engine, error) {
 				own = enginetest.BigramOf(c)
 				return own, nil
@@ -321,8 +321,11 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 		}
 		rows := batch.NewRows(b)
 		forward := func(e *enginetest.Bigram, of []int) *gpu.Outputs {
-			out, err := e.Forward(ctx, rows.GPU(of), true)
-			require.NoError(t, err)
+			var out *gpu.Outputs
+			require.NoError(t, e.Evaluate(ctx, []*gpu.Batch{rows.GPU(of)}, func(_ int, o *gpu.Outputs) error {
+				out = o // a Bigram's stay valid
+				return nil
+			}))
 			return out
 		}
 		old, values := widen(forward(e, rows.All()).Logprobs), widen(forward(critic, rows.All()).Values)
@@ -339,7 +342,9 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 				OldValues: batch.Gather(rows, of, values),
 			}
 			take := func(e *enginetest.Bigram, result *loss.Result, o gpu.StepOptions) {
-				require.NoError(t, e.Backward(ctx, gradients(result)))
+				require.NoError(t, e.Accumulate(ctx, []*gpu.Batch{rows.GPU(of)}, func(int, *gpu.Outputs) (*gpu.Gradients, error) {
+					return gradients(result), nil
+				}))
 				_, err := e.Step(ctx, o)
 				require.NoError(t, err)
 			}
@@ -367,7 +372,7 @@ func plainLoop(t *testing.T, cfg Config) []float32 {
 			take(e, &result, o)
 		}
 		if critic == e && step+1 == cfg.Critic.WarmupSteps {
-			require.NoError(t, e.SetOptimizer(ctx, &gpu.OptimizerState{}))
+			require.NoError(t, e.ResetOptimizer(ctx))
 		}
 	}
 	if critic == e {
@@ -412,7 +417,7 @@ func TestAStepThatFindsNextToNothingToTrainOnSaysSo(t *testing.T) {
 		w.flat = flat
 		var log bytes.Buffer
 		err := Run(t.Context(), cfg, Deps{
-			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		require.NoError(t, err)
 		said := strings.Contains(log.String(), "set trainer.selection.drop_zero_variance=false")
@@ -436,7 +441,7 @@ func TestItLearns(t *testing.T) {
 			var rewards []float64
 			e := enginetest.BigramOf(gpu.Config{VocabSize: vocab, ValueHead: cfg.Critic.Network == learner.CriticHead})
 			err := Run(t.Context(), cfg, Deps{
-				Engine: e, Stream: w, Prompts: prompts{vocab}, Folder: folder{},
+				Engine: e, Stream: w, Prompts: prompts{vocab},
 				NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 				Observer: func(ev schemas.Event) {
 					if ev.Type == schemas.EventStepDone {

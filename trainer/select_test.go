@@ -103,7 +103,7 @@ func TestAStepGathersRows(t *testing.T) {
 	}
 	cfg := testConfig(t.TempDir())
 	cfg.Selection.Accumulate = selection.Accumulate{Rows: 100, MaxRounds: 2}
-	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}, Folder: folder{}})
+	err := Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: newWorld(vocab), Prompts: prompts{vocab}})
 	require.ErrorIs(t, err, selection.ErrTooFew)
 	require.ErrorContains(t, err, "lower rows or raise max_rounds")
 	cfg.Eta, cfg.Depth, cfg.Hold = 2, 2, 1

@@ -28,7 +28,7 @@ func TestTheRecordSaysWithWhatEachStepWasTrained(t *testing.T) {
 			run := func(steps int64, settings map[string]string) error {
 				cfg.Steps = steps
 				return Run(t.Context(), cfg, Deps{
-					Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Folder: folder{}, Settings: settings,
+					Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Settings: settings,
 					Observer: func(e schemas.Event) {
 						if e.Type == EventSettings {
 							told = append(told, e)

@@ -33,8 +33,9 @@ type trainer struct {
 	step int64
 	// batch is the batch in hand; nil at version 0.
 	batch *batch.Batch
-	// version is the newest, published or about to be; its weights are dropped once they are published.
-	version Version
+	// version is the newest, published or about to be.
+	version   version
+	publisher *publisher
 	// recorded is the record of the newest checkpoint.
 	recorded checkpoint.Record
 	settings settings
@@ -50,35 +51,24 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("trainer configuration: %w", err)
 	}
-	if deps.Publisher == nil {
-		deps.Publisher = newWholePublisher(cfg.Publish, deps)
-	}
 	t := &trainer{cfg: cfg, deps: deps, spoilt: known, control: newControl(cfg, deps), report: newReport(deps)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
 		}
 	}()
-	if t.learner, err = learner.New(cfg.Config, deps.learner()); err != nil {
-		return nil, err
-	}
-	if t.store, err = checkpoint.Open(cfg.Checkpoint, deps.Folder); err != nil {
+	if t.store, err = checkpoint.Open(cfg.Checkpoint); err != nil {
 		return nil, err
 	}
 	t.store.After = deps.After
+	if t.learner, err = learner.New(cfg.Config, deps.learner(t.store.Scratch("learner"))); err != nil {
+		return nil, err
+	}
+	t.publisher = newPublisher(cfg.Publish, deps, t.store.Scratch("publish"))
 	t.intake = newIntake(cfg, deps, t.store, t.saveAnew)
 	c, fresh, err := t.newest(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if t.learner.NeedsReference() {
-		w, err := t.store.Reference(deps.Engine.Config(), c)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.learner.OpenReference(ctx, w); err != nil {
-			return nil, err
-		}
 	}
 	if err := t.resume(ctx, fence, c); err != nil {
 		return nil, err
@@ -135,21 +125,18 @@ func (t *trainer) versionZero(ctx context.Context) (*checkpoint.Checkpoint, erro
 	if err := t.coldStart(ctx); err != nil {
 		return nil, err
 	}
-	s, err := t.learner.Snapshot(ctx)
+	s, err := t.learner.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	if p, ok := t.deps.Publisher.(*wholePublisher); ok {
-		if err := p.fits(s.Policy.Weights); err != nil {
-			return nil, fmt.Errorf("publish version 0: %w", err)
-		}
+	if err := t.publisher.fits(ctx, 0); err != nil {
+		return nil, fmt.Errorf("publish version 0: %w", err)
 	}
 	return &checkpoint.Checkpoint{
 		State: checkpoint.State{
 			Run: t.deps.Stream.Name(), Random: s.Random, SavedAt: t.deps.Now().UTC(),
 			Eta: t.cfg.Eta, Depth: t.cfg.Depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth, Settings: t.deps.Settings,
 		},
-		Weights: s.Policy.Weights, Optimizer: s.Policy.Optimizer,
 	}, nil
 }
 
@@ -201,12 +188,19 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 			return err
 		}
 	}
-	if err := t.learner.Restore(ctx, learnt(c, t.deps.Engine.Config())); err != nil {
+	if err := t.learner.Restore(ctx, learnt(c)); err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
 	}
-	c.Optimizer, c.Critic = nil, nil // the engines have them
+	if t.learner.NeedsReference() {
+		err := t.learner.OpenReference(func(reference gpu.Engine) error {
+			return t.store.Reference(ctx, s.Step, t.deps.Engine, t.deps.Tokenizer, reference)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	t.step = s.Step
-	t.version = Version{Version: s.Step, Weights: c.Weights, At: s.SavedAt}
+	t.version = version{number: s.Step, at: s.SavedAt}
 	t.recorded = c.Record
 	t.settings.compare(s, t.deps)
 	t.report.resume(s)
@@ -232,13 +226,15 @@ func (t *trainer) takeRun(ctx context.Context, s *checkpoint.State) error {
 }
 
 // learnt is the learner's part of a checkpoint.
-func learnt(c *checkpoint.Checkpoint, policy gpu.Config) *learner.State {
+func learnt(c *checkpoint.Checkpoint) *learner.State {
 	s := &learner.State{
-		Policy: learner.Network{Config: policy, Weights: c.Weights, Optimizer: c.Optimizer},
 		Random: c.State.Random, KLCoef: c.State.KLCoef, ConfiguredKLCoef: c.State.ConfiguredKLCoef,
 	}
-	if c.Critic != nil {
-		s.Critic = &learner.Network{Config: c.Critic.Config, Weights: c.Critic.Weights, Optimizer: c.Critic.Optimizer}
+	if c.Dir != "" { // else it is version 0, which the engine holds
+		s.Policy = &learner.Network{Dir: c.Dir, OptimizerSteps: c.State.OptimizerSteps}
+	}
+	if c.CriticDir != "" {
+		s.Critic = &learner.Network{Dir: c.CriticDir, OptimizerSteps: c.State.CriticOptimizerSteps}
 	}
 	if a := c.State.Advantage; a != nil {
 		s.Estimator = &learner.EstimatorState{Name: a.Name, State: a.State}
@@ -260,6 +256,9 @@ func (t *trainer) close() error {
 	}
 	if t.intake != nil {
 		t.intake.Close()
+	}
+	if t.publisher != nil {
+		errs = append(errs, t.publisher.close())
 	}
 	if t.store != nil {
 		errs = append(errs, t.store.Close())

@@ -53,7 +53,7 @@ func (t *trainer) save(ctx context.Context) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
-	c, err := t.checkpoint(ctx, began.UTC())
+	c, err := t.checkpoint(began.UTC())
 	if err != nil {
 		return err
 	}
@@ -66,13 +66,13 @@ func (t *trainer) save(ctx context.Context) error {
 		// The checkpoint holds them as JSON, which has no such numbers.
 		maps.DeleteFunc(c.State.Metrics, func(_ string, x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
 	}
-	if err := t.store.Save(c); err != nil {
+	if err := t.store.Save(ctx, c); err != nil {
 		return err
 	}
 	t.recorded = c.Record
 	t.intake.Recorded()
 	t.settings.changed = nil
-	t.version = Version{Version: t.step, Weights: c.Weights, At: c.State.SavedAt}
+	t.version = version{number: t.step, at: c.State.SavedAt}
 	t.report.stats.save = t.deps.Now().Sub(began)
 	return nil
 }
@@ -82,7 +82,7 @@ func (t *trainer) saveAnew(ctx context.Context) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
-	c, err := t.checkpoint(ctx, t.version.At)
+	c, err := t.checkpoint(t.version.at)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (t *trainer) saveAnew(ctx context.Context) error {
 	c.Record.Groups, c.Record.Batch, c.Record.Changed = t.recorded.Groups, t.recorded.Batch, t.recorded.Changed
 	c.Record.Rejected = append(slices.Clone(t.recorded.Rejected), c.Record.Rejected...)
 	c.Record.Dropped = append(slices.Clone(t.recorded.Dropped), c.Record.Dropped...)
-	if err := t.store.Renew(c); err != nil {
+	if err := t.store.Renew(ctx, c); err != nil {
 		return err
 	}
 	t.deps.After("renew")
@@ -101,8 +101,8 @@ func (t *trainer) saveAnew(ctx context.Context) error {
 }
 
 // checkpoint is everything as it stands, but for the record.
-func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Checkpoint, error) {
-	l, err := t.learner.Snapshot(ctx)
+func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
+	l, err := t.learner.Snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -112,10 +112,10 @@ func (t *trainer) checkpoint(ctx context.Context, at time.Time) (*checkpoint.Che
 			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 			Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
 		},
-		Config: l.Policy.Config, Weights: l.Policy.Weights, Optimizer: l.Policy.Optimizer, Tokenizer: t.deps.Tokenizer,
+		Policy: t.deps.Engine, Tokenizer: t.deps.Tokenizer,
 	}
-	if l.Critic != nil {
-		c.Critic = &checkpoint.Critic{Config: l.Critic.Config, Weights: l.Critic.Weights, Optimizer: l.Critic.Optimizer}
+	if critic := t.learner.Critic(); critic != nil {
+		c.Critic = critic
 	}
 	if l.Estimator != nil {
 		c.State.Advantage = &checkpoint.AdvantageState{Name: l.Estimator.Name, State: l.Estimator.State}
@@ -166,14 +166,13 @@ func recordMember(m batch.Member) checkpoint.RecordMember {
 // publish makes the version visible to the inference consumers.
 func (t *trainer) publish(ctx context.Context) error {
 	began := t.deps.Now()
-	if err := t.deps.Publisher.Publish(ctx, t.version); err != nil {
+	if err := t.publisher.publish(ctx, t.version); err != nil {
 		if errors.Is(err, streams.ErrFenced) && t.deps.Stream.Check(ctx) == nil {
 			// Nobody else has the run: the published version is of a step that this run did before it went back.
 			err = t.abandoned()
 		}
-		return fmt.Errorf("publish version %d: %w", t.version.Version, err)
+		return fmt.Errorf("publish version %d: %w", t.version.number, err)
 	}
-	t.version.Weights = nil // a whole copy of the model, which nothing reads again
 	if t.deps.Metrics != nil {
 		t.deps.Metrics.version.Set(float64(t.step))
 	}

@@ -53,7 +53,7 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 				stream, err := OverStreams(run, streams.DefaultWeightsConfig())
 				require.NoError(t, err)
 				err = Run(ctx, cfg, Deps{
-					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Folder: folder{}, Log: streamtest.Log(t),
+					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),
 					NewEngine: func(c gpu.Config) (gpu.Engine, error) { return enginetest.BigramOf(c), nil },
 					Observer: func(ev schemas.Event) {
 						if ev.Type != schemas.EventStepDone {

@@ -22,7 +22,6 @@ type Bigram struct {
 
 	vocab int
 	grad  []float32
-	kept  *gpu.Batch
 }
 
 // NewBigram makes one without a value head, whose next tokens are all equally likely.
@@ -40,7 +39,7 @@ func BigramOf(c gpu.Config) *Bigram {
 	return e
 }
 
-// Config is gpu.Engine\'s.
+// Config is gpu.Engine's.
 func (e *Bigram) Config() gpu.Config {
 	return gpu.Config{VocabSize: e.vocab, HiddenSize: e.vocab, MaxPositions: 64, ValueHead: e.Values != nil}
 }
@@ -63,8 +62,8 @@ func BigramLogprobs(table []float32, vocab int, prev int32) []float64 {
 	return out
 }
 
-// Forward is gpu.Engine\'s.
-func (e *Bigram) Forward(_ context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
+// forward is one part's pass.
+func (e *Bigram) forward(b *gpu.Batch) *gpu.Outputs {
 	out := &gpu.Outputs{Logprobs: make([]float32, len(b.Tokens)), Entropies: make([]float32, len(b.Tokens))}
 	if e.Values != nil {
 		out.Values = make([]float32, len(b.Tokens))
@@ -82,23 +81,19 @@ func (e *Bigram) Forward(_ context.Context, b *gpu.Batch, keep bool) (*gpu.Outpu
 			out.Entropies[i] -= float32(v * math.Exp(v))
 		}
 	}
-	e.kept = nil
-	if keep {
-		e.kept = b
-	}
 	if b.ValuesOnly {
 		out.Logprobs, out.Entropies = nil, nil
 	}
-	return out, nil
+	return out
 }
 
-// Backward is gpu.Engine\'s.
-func (e *Bigram) Backward(_ context.Context, g *gpu.Gradients) error {
-	for i, m := range e.kept.Mask {
+// backward gathers one part's gradient.
+func (e *Bigram) backward(b *gpu.Batch, g *gpu.Gradients) {
+	for i, m := range b.Mask {
 		if m == 0 {
 			continue
 		}
-		prev := e.kept.Tokens[i-1]
+		prev := b.Tokens[i-1]
 		if g.Values != nil {
 			e.grad[len(e.Table)+int(prev)] += g.Values[i]
 		}
@@ -107,16 +102,15 @@ func (e *Bigram) Backward(_ context.Context, g *gpu.Gradients) error {
 		}
 		for v, lp := range BigramLogprobs(e.Table, e.vocab, prev) {
 			d := -math.Exp(lp)
-			if int32(v) == e.kept.Tokens[i] {
+			if int32(v) == b.Tokens[i] {
 				d++
 			}
 			e.grad[int(prev)*e.vocab+v] += float32(float64(g.Logprobs[i]) * d)
 		}
 	}
-	return nil
 }
 
-// Step is gpu.Engine\'s.
+// Step is gpu.Engine's.
 func (e *Bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
 	norm := 0.0
 	for _, g := range e.grad {
@@ -138,43 +132,7 @@ func (e *Bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, erro
 	return gpu.StepStats{GradNorm: math.Sqrt(norm)}, nil
 }
 
-// Weights is gpu.Engine\'s.
-func (e *Bigram) Weights(context.Context) (*gpu.Weights, error) {
-	w := &gpu.Weights{Tensors: []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: slices.Clone(e.Table)}}}
-	if e.Values != nil {
-		w.Tensors = append(w.Tensors, gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: slices.Clone(e.Values)})
-	}
-	return w, nil
-}
-
-// SetWeights is gpu.Engine\'s.
-func (e *Bigram) SetWeights(_ context.Context, w *gpu.Weights) error {
-	if (len(w.Tensors) == 2) != (e.Values != nil) {
-		return gpu.ErrMismatch
-	}
-	copy(e.Table, w.Tensors[0].Data)
-	if e.Values != nil {
-		copy(e.Values, w.Tensors[1].Data)
-	}
-	return nil
-}
-
-// Optimizer is gpu.Engine\'s.
-func (e *Bigram) Optimizer(context.Context) (*gpu.OptimizerState, error) {
-	return &gpu.OptimizerState{Steps: e.Steps, Moments: []gpu.Tensor{{Name: "m", Shape: []int{len(e.Momentum)}, Data: slices.Clone(e.Momentum)}}}, nil
-}
-
-// SetOptimizer is gpu.Engine\'s.
-func (e *Bigram) SetOptimizer(_ context.Context, s *gpu.OptimizerState) error {
-	e.Steps = s.Steps
-	clear(e.Momentum)
-	for _, m := range s.Moments {
-		copy(e.Momentum, m.Data)
-	}
-	return nil
-}
-
-// Close is gpu.Engine\'s.
+// Close is gpu.Engine's.
 func (e *Bigram) Close() error { return nil }
 
 // BigramRollout is a rollout of a ticket by a Bigram's table, of two to four sampled tokens: the reward counts those that are

@@ -11,45 +11,40 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// Limits is gpu.Engine\'s.
+// Limits is gpu.Engine's.
 func (e *Bigram) Limits() gpu.Limits { return gpu.Limits{Ranks: 1} }
 
-// Evaluate is gpu.Engine\'s.
+// Evaluate is gpu.Engine's.
 func (e *Bigram) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
 	for i, b := range parts {
-		o, err := e.Forward(ctx, b, false)
-		if err == nil {
-			err = each(i, o)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if err != nil {
+		if err := each(i, e.forward(b)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Accumulate is gpu.Engine\'s.
+// Accumulate is gpu.Engine's.
 func (e *Bigram) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) (*gpu.Gradients, error)) error {
 	for i, b := range parts {
-		o, err := e.Forward(ctx, b, true)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		g, err := each(i, e.forward(b))
 		if err != nil {
 			return err
 		}
-		g, err := each(i, o)
-		if err != nil {
-			return err
-		}
-		if g == nil {
-			continue
-		}
-		if err := e.Backward(ctx, g); err != nil {
-			return err
+		if g != nil {
+			e.backward(b, g)
 		}
 	}
 	return nil
 }
 
-// Discard is gpu.Engine\'s.
+// Discard is gpu.Engine's.
 func (e *Bigram) Discard(context.Context) error {
 	clear(e.grad)
 	return nil
@@ -64,7 +59,7 @@ func (e *Bigram) tensors() (policy, head []gpu.Tensor) {
 	return policy, head
 }
 
-// Export is gpu.Engine\'s.
+// Export is gpu.Engine's.
 func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
 	policy, head := e.tensors()
 	files, err := safetensors.WriteFolder(ctx, dir, gpu.WeightsFile, policy, o)
@@ -84,7 +79,7 @@ func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	return gpu.Written(files), os.WriteFile(filepath.Join(dir, gpu.ConfigFile), data, 0o644)
 }
 
-// Import is gpu.Engine\'s.
+// Import is gpu.Engine's.
 func (e *Bigram) Import(ctx context.Context, dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, gpu.ConfigFile))
 	if err != nil {
@@ -131,19 +126,19 @@ func (e *Bigram) moments() []gpu.Tensor {
 	return []gpu.Tensor{{Name: "m", Shape: []int{len(e.Momentum)}, Data: e.Momentum}}
 }
 
-// SaveOptimizer is gpu.Engine\'s.
+// SaveOptimizer is gpu.Engine's.
 func (e *Bigram) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
 	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
 	return e.Steps, err
 }
 
-// LoadOptimizer is gpu.Engine\'s.
+// LoadOptimizer is gpu.Engine's.
 func (e *Bigram) LoadOptimizer(ctx context.Context, dir string, steps int64) error {
 	e.Steps = steps
 	return readTensors(ctx, dir, gpu.OptimizerFile, e.moments())
 }
 
-// ResetOptimizer is gpu.Engine\'s.
+// ResetOptimizer is gpu.Engine's.
 func (e *Bigram) ResetOptimizer(context.Context) error {
 	e.Steps = 0
 	clear(e.Momentum)

@@ -23,18 +23,15 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	}
 	e.needGradient()
 	e.needMoments()
-	scale := o.Scale
-	if scale == 0 {
-		scale = 1
-	}
-	stats := gpu.StepStats{GradNorm: math.Abs(scale) * e.gradNorm()}
+	stats := gpu.StepStats{GradNorm: e.gradNorm()}
 	defer clear(e.grad)
 	if math.IsNaN(stats.GradNorm) || math.IsInf(stats.GradNorm, 0) {
 		stats.Skipped = true
 		return stats, nil
 	}
+	scale := 1.0
 	if o.ClipNorm > 0 && stats.GradNorm > o.ClipNorm {
-		scale *= o.ClipNorm / stats.GradNorm
+		scale = o.ClipNorm / stats.GradNorm
 	}
 	e.steps++
 	corr1 := 1 - math.Pow(o.Beta1, float64(e.steps))

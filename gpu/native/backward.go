@@ -24,8 +24,8 @@ type gradients struct {
 
 var errNothingKept = errors.New("backward: no forward pass was kept since the weights last changed")
 
-// Backward adds the gradient of the loss with respect to the parameters.
-func (e *Engine) Backward(ctx context.Context, g *gpu.Gradients) error {
+// backward adds the gradient of the loss with respect to the parameters, for the last forward with keep.
+func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	if !e.kept {
 		return errNothingKept
 	}

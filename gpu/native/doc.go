@@ -13,11 +13,12 @@
 //
 // Invariant: results do not depend on the number of threads.
 //
-// Invariant: a sequence does not depend on its batch. Its outputs in Forward, and its samples in the Decoder, have
+// Invariant: a sequence does not depend on its batch. Its outputs in Evaluate, and its samples in the Decoder, have
 // the same bits whatever else is in the batch and however its tokens were cut into Extends.
 //
-// Memory. Beside the weights there is a copy of them laid out for the products. Forward with keep holds about
-// 2d+q+qkv+3ff floats a token and layer until the next Forward; without keep, one layer's d+q+qkv. Logits are
+// Memory. Beside the weights there is a copy of them laid out for the products; Export and SaveOptimizer write from the
+// engine's own memory. Accumulate holds about 2d+q+qkv+3ff floats a token and layer of one part; Evaluate one layer's
+// d+q+qkv. The gradient and the moments are allocated by the first Accumulate and the first Step. Logits are
 // never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer. Of the
 // weights that it was given it keeps the embeddings, the gains and the value head as they are, and the matrices (with
 // tied embeddings also the head) once, laid out for the products; from the second version on the matrices twice: those

@@ -13,7 +13,7 @@ func (e *Engine) Limits() gpu.Limits { return gpu.Limits{Ranks: 1, ProbSquares: 
 // Evaluate runs parts through the model one after another.
 func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) error) error {
 	for i, b := range parts {
-		o, err := e.Forward(ctx, b, false)
+		o, err := e.forward(ctx, b, false)
 		if err != nil {
 			return fmt.Errorf("evaluate: %w", ofPart(ctx, i, err))
 		}
@@ -28,7 +28,7 @@ func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i i
 // activations are held at a time.
 func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
 	for i, b := range parts {
-		o, err := e.Forward(ctx, b, true)
+		o, err := e.forward(ctx, b, true)
 		if err != nil {
 			return fmt.Errorf("accumulate: %w", ofPart(ctx, i, err))
 		}
@@ -39,7 +39,7 @@ func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i
 		if g == nil {
 			continue
 		}
-		if err := e.Backward(ctx, g); err != nil {
+		if err := e.backward(ctx, g); err != nil {
 			return fmt.Errorf("accumulate: %w", ofPart(ctx, i, err))
 		}
 	}

@@ -27,10 +27,8 @@ func Example() {
 	}
 	g := &gpu.Gradients{Logprobs: []float32{0, -1, -1, -1, -1, -1, -1, -1}}
 	for range 100 {
-		if _, err := e.Forward(ctx, b, true); err != nil {
-			log.Fatal(err)
-		}
-		if err := e.Backward(ctx, g); err != nil {
+		err := e.Accumulate(ctx, []*gpu.Batch{b}, func(int, *gpu.Outputs) (*gpu.Gradients, error) { return g, nil })
+		if err != nil {
 			log.Fatal(err)
 		}
 		if _, err := e.Step(ctx, gpu.StepOptions{LearningRate: 0.01, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, ClipNorm: 1}); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// activations are what Forward computes on the way. The last block, after its attention, is computed only at
+// activations are what forward computes on the way. The last block, after its attention, is computed only at
 // the m rows that the head reads; its arrays then have m rows where the others have n.
 type activations struct {
 	layers []layerActivations
@@ -29,8 +29,9 @@ type layerActivations struct {
 	mid, midInv, gateUp, act []float32
 }
 
-// Forward computes the outputs of a packed batch.
-func (e *Engine) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
+// forward computes the outputs of a packed batch, valid until the next forward. With keep, what backward needs is kept until
+// then.
+func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
 	e.kept = false
 	if err := e.plan.read(e.model, b); err != nil {
 		return nil, fmt.Errorf("forward: %w", err)

@@ -36,52 +36,9 @@ func (e *Engine) SetWeights(ctx context.Context, w *gpu.Weights) error {
 	return nil
 }
 
-// Optimizer copies out AdamW's state; before the first step the moments are zeros.
-func (e *Engine) Optimizer(ctx context.Context) (*gpu.OptimizerState, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	e.needMoments()
-	return &gpu.OptimizerState{
-		Steps:   e.steps,
-		Moments: append(e.tensorsOf(e.first, ".m"), e.tensorsOf(e.second, ".v")...),
-	}, nil
-}
-
-// SetOptimizer replaces AdamW's state. A state of no moments and no steps starts afresh.
-func (e *Engine) SetOptimizer(ctx context.Context, s *gpu.OptimizerState) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if s.Steps < 0 {
-		return fmt.Errorf("set optimizer: steps %d: must not be negative", s.Steps)
-	}
-	if s.Steps == 0 && len(s.Moments) == 0 {
-		e.first, e.second, e.steps = nil, nil, 0
-		return nil
-	}
-	first, second, firstOrder, secondOrder, err := e.splitMoments(s.Moments)
-	if err != nil {
-		return fmt.Errorf("set optimizer: %w", err)
-	}
-	if err := errors.Join(e.whole(first), e.whole(second)); err != nil {
-		return fmt.Errorf("set optimizer: %w", err)
-	}
-	e.needMoments()
-	e.fill(e.first, first, firstOrder)
-	e.fill(e.second, second, secondOrder)
-	e.steps = s.Steps
-	return nil
-}
-
 // matchMoments reports every difference between moments and the model's.
 func (l *layout) matchMoments(moments []gpu.Tensor) error {
-	_, _, _, _, err := l.splitMoments(moments)
-	return err
-}
-
-// splitMoments tells first moments from second ones, each with its order in the layout.
-func (l *layout) splitMoments(moments []gpu.Tensor) (first, second []gpu.Tensor, firstOrder, secondOrder []int, err error) {
+	var first, second []gpu.Tensor
 	var errs []error
 	for _, t := range moments {
 		switch {
@@ -93,9 +50,9 @@ func (l *layout) splitMoments(moments []gpu.Tensor) (first, second []gpu.Tensor,
 			errs = append(errs, fmt.Errorf("%w: moment %q ends in neither %s nor %s", gpu.ErrMismatch, t.Name, firstSuffix, secondSuffix))
 		}
 	}
-	firstOrder, err1 := l.match(first, firstSuffix)
-	secondOrder, err2 := l.match(second, secondSuffix)
-	return first, second, firstOrder, secondOrder, errors.Join(append(errs, err1, err2)...)
+	_, err1 := l.match(first, firstSuffix)
+	_, err2 := l.match(second, secondSuffix)
+	return errors.Join(append(errs, err1, err2)...)
 }
 
 // whole reports tensors whose data is not their shape's.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -101,12 +102,12 @@ func TestALineThatWasChangedIsAmongTheFaults(t *testing.T) {
 	t.Parallel()
 	cfg := checkpoint.DefaultConfig()
 	cfg.Dir = t.TempDir()
-	s, err := checkpoint.Open(cfg, models{})
+	s, err := checkpoint.Open(cfg)
 	require.NoError(t, err)
 	for step := range int64(5) {
 		r := stepOf(step)
-		require.NoError(t, s.Save(&checkpoint.Checkpoint{
-			State: checkpoint.State{Step: step, Run: "test"}, Record: *r, Weights: &gpu.Weights{}, Optimizer: &gpu.OptimizerState{},
+		require.NoError(t, s.Save(t.Context(), &checkpoint.Checkpoint{
+			State: checkpoint.State{Step: step, Run: "test"}, Record: *r, Policy: models{},
 		}))
 	}
 	require.NoError(t, s.Close())
@@ -134,11 +135,16 @@ func TestALineThatWasChangedIsAmongTheFaults(t *testing.T) {
 }
 
 // models stands for the files of a model.
-type models struct{ checkpoint.HuggingFace }
+type models struct{}
 
-func (models) Save(dir string, _ gpu.Config, _ *gpu.Weights, _ []byte) error {
-	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte("m"), 0o644))
+func (models) Config() gpu.Config { return gpu.Config{} }
+
+func (models) Export(_ context.Context, dir string, _ gpu.ExportOptions) (gpu.Pending, error) {
+	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, gpu.ConfigFile), []byte("{}"), 0o644))
+	return gpu.Written(nil), err
 }
+
+func (models) SaveOptimizer(context.Context, string) (int64, error) { return 0, nil }
 
 func TestATableIsAsAMap(t *testing.T) {
 	t.Parallel()

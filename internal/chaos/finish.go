@@ -74,7 +74,7 @@ func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
 		return nil, err
 	}
 	for _, step := range steps {
-		c, err := checkpoint.Read(checkpoint.StepDir(h.cfg.Checkpoints, step), step, checkpoint.HuggingFace{})
+		c, err := checkpoint.Read(checkpoint.StepDir(h.cfg.Checkpoints, step), step)
 		if err != nil {
 			h.say("checkpoint of step %d is passed over: %v", step, err)
 			continue

@@ -14,7 +14,6 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
-	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
@@ -176,12 +175,15 @@ func (b *weightsBench) coldStart(ctx context.Context) (string, error) {
 			return "", err
 		}
 	}
-	w, err := engine.Weights(ctx)
+	dir := filepath.Join(b.home, "start")
+	pending, err := engine.Export(ctx, dir, gpu.ExportOptions{})
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(b.home, "start")
-	return dir, hf.Save(dir, engine.Config(), w, c.tokenizer.JSON(), safetensors.F32)
+	if _, err := pending.Wait(ctx); err != nil {
+		return "", err
+	}
+	return dir, hf.WriteTokenizer(dir, engine.Config(), c.tokenizer.JSON())
 }
 
 // run trains from the start at one learning rate and reads its versions back.

@@ -21,19 +21,25 @@ func newEngine(ctx context.Context, cfg *config.Config, c *course) (gpu.Engine, 
 	if cfg.Model.Folder == "" {
 		return emptyEngine(cfg, model)
 	}
-	folder, err := hf.Load(cfg.Model.Folder)
+	folder, err := hf.Open(cfg.Model.Folder)
 	if err != nil {
 		return nil, err
 	}
-	if !sameTokenizer(folder.Tokenizer, c.tokenizer) {
+	defer func() { _ = folder.Close() }() // read only
+	file, err := folder.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	if !sameTokenizer(file, c.tokenizer) {
 		return nil, fmt.Errorf("model.folder: %s has another tokenizer than task %s", cfg.Model.Folder, c.names())
 	}
-	model, weights := gpu.WithValueHead(folder.Config, folder.Weights, head)
+	model = folder.Config
+	model.ValueHead = head
 	engine, err := emptyEngine(cfg, model)
 	if err != nil {
 		return nil, err
 	}
-	return engine, engine.SetWeights(ctx, weights)
+	return engine, engine.Import(ctx, cfg.Model.Folder)
 }
 
 // sameTokenizer says whether a folder's tokenizer.json is a tokenizer's, however it is laid out.

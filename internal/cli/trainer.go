@@ -109,7 +109,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
 			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: c.opening, Demonstrations: c.demonstrations,
-			Folder: checkpoint.HuggingFace{}, Tokenizer: c.tokenizer.JSON(), Log: s.log,
+			Tokenizer: c.tokenizer.JSON(), Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,
 			Settings:  settings(s.cfg),

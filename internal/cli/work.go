@@ -126,7 +126,16 @@ type passCounter struct {
 	passes *atomic.Int64
 }
 
-func (e passCounter) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
-	e.passes.Add(1)
-	return e.Engine.Forward(ctx, b, keep)
+func (e passCounter) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
+	return e.Engine.Evaluate(ctx, parts, func(i int, o *gpu.Outputs) error {
+		e.passes.Add(1)
+		return each(i, o)
+	})
+}
+
+func (e passCounter) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) (*gpu.Gradients, error)) error {
+	return e.Engine.Accumulate(ctx, parts, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) {
+		e.passes.Add(1)
+		return each(i, o)
+	})
 }

@@ -5,6 +5,7 @@
 //
 //	step_000012/            one checkpoint
 //	  config.json, model.safetensors, tokenizer.json   a Hugging Face model folder
+//	  value_head.safetensors the value head of a critic that shares the policy's trunk; if any
 //	  optimizer.safetensors  the moments
 //	  critic/                the same files for a critic that is a network of its own; if any
 //	  state.json             [State]: versions, counters, open groups, ledger, random state
@@ -15,6 +16,9 @@
 //	batches/                the batches of the newest steps, as they were trained on
 //	purged.json             how far the stream was purged
 //	LOCK                    held by the trainer that uses the folder
+//
+// Models and moments are written by their engines and read by them: no copy of them passes through this package but to be
+// hashed, a piece at a time.
 //
 // A checkpoint is written beside, synced, renamed into place and its parent synced, in that order. One that is
 // cut short or changed is recognised, named and passed over; an older one is used in its place only while the

@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	manifestFile  = "MANIFEST.json"
-	stateFile     = "state.json"
-	recordFile    = "record.json"
-	optimizerFile = "optimizer.safetensors"
-	pendingFile   = "pending.bin"
-	criticDir     = "critic"
-	purgedFile    = "purged.json"
-	lockFile      = "LOCK"
+	manifestFile = "MANIFEST.json"
+	stateFile    = "state.json"
+	recordFile   = "record.json"
+	pendingFile  = "pending.bin"
+	criticDir    = "critic"
+	purgedFile   = "purged.json"
+	lockFile     = "LOCK"
 
 	// A folder that is being written, and one whose replacement is being put into place.
 	tmpPrefix = ".tmp-"

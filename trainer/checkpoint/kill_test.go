@@ -3,6 +3,7 @@
 package checkpoint
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,10 +30,11 @@ func TestMain(m *testing.M) {
 // dieWithinSave saves again and again, and kills the process once a part of a model is on the disk.
 func dieWithinSave(dir string) {
 	c := sample(0)
-	c.Weights.Tensors[0].Data = make([]float32, 1<<22)
-	c.Weights.Tensors[0].Shape = []int{1 << 20, 4}
-	c.Config.VocabSize = 1 << 20
-	s, err := Open(Config{Dir: dir, Keep: 1}, HuggingFace{})
+	policy := c.Policy.(*network)
+	policy.tensors[0].Data = make([]float32, 1<<22)
+	policy.tensors[0].Shape = []int{1 << 20, 4}
+	policy.config.VocabSize = 1 << 20
+	s, err := Open(Config{Dir: dir, Keep: 1})
 	if err != nil {
 		panic(err)
 	}
@@ -45,9 +47,9 @@ func dieWithinSave(dir string) {
 	}()
 	for err == nil {
 		if os.Getenv(killedWithin) == "reference" {
-			_, err = s.Reference(c.Config, c)
+			err = s.Reference(context.Background(), 0, policy, nil, new(network))
 		} else {
-			err = s.Save(c)
+			err = s.Save(context.Background(), c)
 		}
 	}
 	panic(err)

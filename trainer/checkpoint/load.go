@@ -22,7 +22,7 @@ func (s *Store) Load() (c *Checkpoint, damage []*Damage, err error) {
 		return nil, nil, err
 	}
 	for _, step := range steps {
-		c, err = Read(s.Path(step), step, s.folder)
+		c, err = Read(s.Path(step), step)
 		if d, ok := errors.AsType[*Damage](err); ok {
 			damage = append(damage, d)
 			continue
@@ -109,12 +109,13 @@ func (s *Store) findMarks(steps []int64, now *Checkpoint) {
 	}
 }
 
-// Read reads and verifies one checkpoint. The error is a *Damage when it is cut short or changed.
-func Read(dir string, step int64, folder Folder) (*Checkpoint, error) {
-	if err := verify(dir, step, stateFile, recordFile, optimizerFile); err != nil {
+// Read reads one checkpoint and verifies all of its files; those of the models are left to their engines. The error is a
+// *Damage when it is cut short or changed.
+func Read(dir string, step int64) (*Checkpoint, error) {
+	if err := verify(dir, step, stateFile, recordFile, gpu.ConfigFile); err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Optimizer: &gpu.OptimizerState{}}
+	c := &Checkpoint{Dir: dir}
 	damaged := func(file string, err error) error {
 		return &Damage{Dir: dir, File: file, Want: "a readable file", Have: err.Error()}
 	}
@@ -130,15 +131,10 @@ func Read(dir string, step int64, folder Folder) (*Checkpoint, error) {
 	if err := readJSON(filepath.Join(dir, recordFile), &c.Record); err != nil {
 		return nil, damaged(recordFile, err)
 	}
-	var err error
-	if c.Config, c.Weights, c.Tokenizer, err = folder.Load(dir); err != nil {
-		return nil, damaged("model folder", err)
-	}
-	if c.Optimizer.Moments, err = readMoments(dir); err != nil {
-		return nil, damaged(optimizerFile, err)
-	}
-	c.Optimizer.Steps = c.State.OptimizerSteps
-	if c.Critic, err = readCritic(dir, c.State.CriticOptimizerSteps, folder); err != nil {
+	switch info, err := os.Stat(filepath.Join(dir, criticDir)); {
+	case err == nil && info.IsDir():
+		c.CriticDir = filepath.Join(dir, criticDir)
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, damaged(criticDir, err)
 	}
 	if len(c.State.Ledger.Carried) == 0 {

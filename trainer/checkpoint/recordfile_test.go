@@ -99,7 +99,7 @@ func TestAMissingRecordOfTheFirstCheckpointIsWrittenAgain(t *testing.T) {
 		dir := t.TempDir()
 		s := open(t, dir)
 		save(t, s, 0)
-		c, err := Read(s.Path(0), 0, HuggingFace{})
+		c, err := Read(s.Path(0), 0)
 		require.NoError(t, err)
 		require.NoError(t, os.Remove(filepath.Join(dir, RecordFile)))
 		c.State.Records = tail
@@ -144,7 +144,7 @@ func TestARecordCutWhileTheTrainerRunsEndsIt(t *testing.T) {
 	t.Parallel()
 	s, path, _ := recorded(t)
 	require.NoError(t, os.Truncate(path, 10))
-	require.ErrorIs(t, s.Save(sample(4)), ErrRecord)
+	require.ErrorIs(t, s.Save(t.Context(), sample(4)), ErrRecord)
 }
 
 // Defect P16: a start and a renew read the whole record.
@@ -159,7 +159,8 @@ func TestAStartReadsNoOlderLines(t *testing.T) {
 	require.NoError(t, f.Close())
 	c, _, err := s.Load()
 	require.NoError(t, err, "a start asks for the end of the record alone")
-	require.NoError(t, s.Renew(c))
+	c.Policy = sample(c.State.Step).Policy
+	require.NoError(t, s.Renew(t.Context(), c))
 	_, err = ReadRecords(s.Dir())
 	require.ErrorContains(t, err, "line 1", "a reader of all finds it")
 }
@@ -230,7 +231,7 @@ func TestARecordWithoutChainsIsGoneOnFrom(t *testing.T) {
 		plain = append(append(plain, head...), "}\n"...)
 	}
 	require.NoError(t, os.WriteFile(path, plain, 0o644))
-	c, err := Read(s.Path(3), 3, HuggingFace{})
+	c, err := Read(s.Path(3), 3)
 	require.NoError(t, err)
 	c.State.Records = nil
 	require.NoError(t, s.repairRecord(c))

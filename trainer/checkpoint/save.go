@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
 )
 
 // Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it
@@ -16,14 +20,14 @@ import (
 // machine.
 //
 // Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.
-func (s *Store) Save(c *Checkpoint) error {
+func (s *Store) Save(ctx context.Context, c *Checkpoint) error {
 	step := c.State.Step
 	if err := s.keepBatch(c); err != nil {
 		return fmt.Errorf("keep the batch of step %d: %w", step, err)
 	}
 	end, err := s.end()
 	if err == nil {
-		err = s.write(c, end)
+		err = s.write(ctx, c, end)
 	}
 	if err == nil {
 		err = s.writeRecord(end, &c.Record)
@@ -48,10 +52,10 @@ func (s *Store) after(stage string) {
 
 // Renew writes the last checkpoint anew, with more messages ended since and the same step, and its record in place of
 // the one before. Afterwards the run goes back to no older one, so that the stream can be purged up to here.
-func (s *Store) Renew(c *Checkpoint) error {
+func (s *Store) Renew(ctx context.Context, c *Checkpoint) error {
 	step := c.State.Step
 	after := s.before
-	err := s.write(c, after)
+	err := s.write(ctx, c, after)
 	if err == nil {
 		err = s.writeRecord(after, &c.Record)
 	}
@@ -64,22 +68,32 @@ func (s *Store) Renew(c *Checkpoint) error {
 }
 
 // write writes a checkpoint whose line of the record comes after a tail.
-func (s *Store) write(c *Checkpoint, after Tail) error {
+func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 	step := c.State.Step
 	final := s.Path(step)
 	tmp := filepath.Join(s.cfg.Dir, tmpPrefix+filepath.Base(final))
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
 	}
-	if err := s.folder.Save(tmp, c.Config, c.Weights, c.Tokenizer); err != nil {
+	state := c.State
+	state.Format, state.Records = Format, &after
+	var err error
+	if err = writeModel(ctx, tmp, c.Policy, c.Tokenizer); err != nil {
 		return err
 	}
 	s.after("model")
-	if err := writeMoments(tmp, c.Optimizer); err != nil {
+	if state.OptimizerSteps, err = c.Policy.SaveOptimizer(ctx, tmp); err != nil {
 		return err
 	}
-	if err := s.writeCritic(tmp, c); err != nil {
-		return err
+	if c.Critic != nil {
+		dir := filepath.Join(tmp, criticDir)
+		if err := writeModel(ctx, dir, c.Critic, c.Tokenizer); err != nil {
+			return fmt.Errorf("critic: %w", err)
+		}
+		if state.CriticOptimizerSteps, err = c.Critic.SaveOptimizer(ctx, dir); err != nil {
+			return fmt.Errorf("critic: %w", err)
+		}
+		s.after("critic")
 	}
 	if len(c.Pending) > 0 {
 		pending, err := encodePending(c.Pending)
@@ -89,11 +103,6 @@ func (s *Store) write(c *Checkpoint, after Tail) error {
 		if err := os.WriteFile(filepath.Join(tmp, pendingFile), pending, 0o644); err != nil {
 			return err
 		}
-	}
-	state := c.State
-	state.Format, state.OptimizerSteps, state.Records = Format, c.Optimizer.Steps, &after
-	if c.Critic != nil {
-		state.CriticOptimizerSteps = c.Critic.Optimizer.Steps
 	}
 	if _, err := c.Record.line(after.Chain); err != nil { // which gives it its chain
 		return err
@@ -112,9 +121,24 @@ func (s *Store) write(c *Checkpoint, after Tail) error {
 		return err
 	}
 	s.after("seal")
-	err := s.replace(tmp, final)
+	err = s.replace(tmp, final)
 	s.after("rename")
 	return err
+}
+
+// writeModel writes a whole model folder.
+func writeModel(ctx context.Context, dir string, n Network, tokenizer []byte) error {
+	pending, err := n.Export(ctx, dir, gpu.ExportOptions{})
+	if err != nil {
+		return err
+	}
+	if _, err := pending.Wait(ctx); err != nil {
+		return err
+	}
+	if tokenizer == nil {
+		return nil
+	}
+	return hf.WriteTokenizer(dir, n.Config(), tokenizer)
 }
 
 // replace renames a finished folder into place. One that is there already was damaged, or the run went back

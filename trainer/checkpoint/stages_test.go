@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -34,15 +35,15 @@ func TestACopyTakenAtEachStageOfASaveIsGoneOnFrom(t *testing.T) {
 		old, now uint64 // the marks before and after
 		stages   []string
 	}{
-		{"save", func(s *Store) error { return s.Save(carrying(3, 44)) }, 33, 44, []string{"model", "critic", "state", "seal", "rename", "record", "prune"}},
-		{"renew", func(s *Store) error { return s.Renew(carrying(2, 44)) }, 33, 44, []string{"model", "state", "seal", "rename"}},
+		{"save", func(s *Store) error { return s.Save(t.Context(), carrying(3, 44)) }, 33, 44, []string{"model", "critic", "state", "seal", "rename", "record", "prune"}},
+		{"renew", func(s *Store) error { return s.Renew(t.Context(), carrying(2, 44)) }, 33, 44, []string{"model", "state", "seal", "rename"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			s := open(t, filepath.Join(dir, "live"))
 			for step, low := range []uint64{11, 22, 33} {
-				require.NoError(t, s.Save(carrying(int64(step), low)))
+				require.NoError(t, s.Save(t.Context(), carrying(int64(step), low)))
 			}
 			var stages []string
 			s.After = func(stage string) {
@@ -81,7 +82,7 @@ func goOn(t *testing.T, dir string, low uint64) {
 	require.NoError(t, err)
 	require.Equal(t, want, have)
 	for step := c.State.Step + 1; step <= c.State.Step+2; step++ {
-		require.NoError(t, s.Save(carrying(step, 50)))
+		require.NoError(t, s.Save(t.Context(), carrying(step, 50)))
 	}
 	records, err := ReadRecords(dir)
 	require.NoError(t, err)
@@ -131,10 +132,10 @@ func TestTheCheckpointThatWasLoadedHoldsItsMessages(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	config := Config{Dir: dir, Keep: 1, Every: 1, Messages: 1}
-	s, err := Open(config, HuggingFace{})
+	s, err := Open(config)
 	require.NoError(t, err)
 	save(t, s, 1, 2)
-	require.NoError(t, os.Truncate(filepath.Join(s.Path(2), optimizerFile), 9))
+	require.NoError(t, os.Truncate(filepath.Join(s.Path(2), gpu.OptimizerFile), 9))
 	c, damage, err := s.Load()
 	require.NoError(t, err)
 	require.Len(t, damage, 1)
@@ -210,7 +211,7 @@ func TestACheckpointOfAnotherFormatOrStepIsNamed(t *testing.T) {
 		require.NoError(t, writeJSON(path, state))
 		require.NoError(t, os.Remove(filepath.Join(s.Path(3), manifestFile)))
 		require.NoError(t, seal(s.Path(3), 3))
-		_, err := Read(s.Path(3), 3, HuggingFace{})
+		_, err := Read(s.Path(3), 3)
 		damage := &Damage{}
 		require.ErrorAs(t, err, &damage, name)
 		want := fmt.Sprintf("format %d, step 3", Format)
@@ -241,7 +242,7 @@ func TestASinglePendingMessageIsInTheCheckpoint(t *testing.T) {
 			c.State.Ledger.Carried = append(c.State.Ledger.Carried, seq)
 			c.Pending = append(c.Pending, schemas.Delivery{Sequence: seq, Closed: &schemas.GroupClosed{Run: "r", Group: "g"}})
 		}
-		require.NoError(t, s.Save(c))
+		require.NoError(t, s.Save(t.Context(), c))
 		loaded, damage, err := s.Load()
 		require.NoError(t, err)
 		require.Empty(t, damage)
@@ -257,13 +258,13 @@ func TestWhatIsNotKeptOfABatch(t *testing.T) {
 		kept    bool
 	}{{0, true, false}, {-1, false, false}, {-1, true, true}, {1, true, true}} {
 		dir := t.TempDir()
-		s, err := Open(Config{Dir: dir, Keep: 1, Batches: c.batches}, HuggingFace{})
+		s, err := Open(Config{Dir: dir, Keep: 1, Batches: c.batches})
 		require.NoError(t, err)
 		now := carrying(1, 5)
 		if !c.batch {
 			now.Batch = nil
 		}
-		require.NoError(t, s.Save(now))
+		require.NoError(t, s.Save(t.Context(), now))
 		_, err = ReadBatch(dir, &now.Record)
 		require.Equal(t, !c.kept, errors.Is(err, ErrNoBatch))
 		require.Equal(t, c.kept, now.Record.Batch != nil)

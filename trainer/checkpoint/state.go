@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/admission"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -15,14 +14,15 @@ const Format = 1
 
 // Checkpoint is everything a trainer goes on from.
 type Checkpoint struct {
-	State     State
-	Record    Record
-	Config    gpu.Config
-	Weights   *gpu.Weights
-	Optimizer *gpu.OptimizerState
-	// Critic is nil where the policy has no critic that is a network of its own.
-	Critic *Critic
-	// Tokenizer is tokenizer.json; nil when the model has none.
+	State  State
+	Record Record
+	// Policy and Critic are what Save writes; Critic is nil where there is none that is a network of its own. Read does not
+	// fill them.
+	Policy, Critic Network
+	// Dir is the folder of the policy and its optimizer, and CriticDir the critic's, "" where there is none. Read fills
+	// them.
+	Dir, CriticDir string
+	// Tokenizer is tokenizer.json, for Save; nil when the model has none.
 	Tokenizer []byte
 	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
 	Pending []schemas.Delivery

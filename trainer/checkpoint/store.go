@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,33 +14,14 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/hf"
-	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Folder writes and reads a model folder.
-type Folder interface {
-	// Save makes the folder; its parent is there.
-	Save(dir string, c gpu.Config, w *gpu.Weights, tokenizer []byte) error
-	Load(dir string) (c gpu.Config, w *gpu.Weights, tokenizer []byte, err error)
-}
-
-// HuggingFace is the Folder of Hugging Face's layout, in float32.
-type HuggingFace struct{}
-
-// Save makes the folder.
-func (HuggingFace) Save(dir string, c gpu.Config, w *gpu.Weights, tokenizer []byte) error {
-	return hf.Save(dir, c, w, tokenizer, safetensors.F32)
-}
-
-// Load reads one.
-func (HuggingFace) Load(dir string) (gpu.Config, *gpu.Weights, []byte, error) {
-	m, err := hf.Load(dir)
-	if err != nil {
-		return gpu.Config{}, nil, nil, err
-	}
-	return m.Config, m.Weights, m.Tokenizer, nil
+// Network is a model with its optimizer, which writes its own files; a gpu.Engine is one.
+type Network interface {
+	Config() gpu.Config
+	Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error)
+	SaveOptimizer(ctx context.Context, dir string) (steps int64, err error)
 }
 
 // Config says what is kept, and where.
@@ -81,7 +63,6 @@ func (c Config) Validate() error {
 // Store is a folder of checkpoints, held by one process.
 type Store struct {
 	cfg    Config
-	folder Folder
 	unlock func() error
 	// After is called when a part of Save is done, with its name: model, critic, state, seal, rename, record, prune.
 	// It is where a test ends the process; it may be nil.
@@ -109,7 +90,7 @@ func markOf(s *State) mark { return mark{s.Stream, s.Created, s.Losses, s.Ledger
 var ErrLocked = errors.New("the checkpoint folder is in use by another trainer")
 
 // Open takes the folder, making it if need be. What an earlier process left half-written is removed.
-func Open(cfg Config, folder Folder) (*Store, error) {
+func Open(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open checkpoints: %w", err)
 	}
@@ -117,7 +98,7 @@ func Open(cfg Config, folder Folder) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open checkpoints %s: %w", cfg.Dir, err)
 	}
-	s := &Store{cfg: cfg, folder: folder, unlock: unlock, marks: map[int64]mark{}}
+	s := &Store{cfg: cfg, unlock: unlock, marks: map[int64]mark{}}
 	err = s.sweep()
 	if err == nil {
 		s.kept, err = keptFiles(cfg.Dir)
@@ -133,6 +114,10 @@ func (s *Store) Close() error { return s.unlock() }
 
 // Dir is the store's folder.
 func (s *Store) Dir() string { return s.cfg.Dir }
+
+// Scratch is a folder of a name within the store for files that only this process needs: it may be there or not, and the next
+// Open removes it.
+func (s *Store) Scratch(name string) string { return filepath.Join(s.cfg.Dir, tmpPrefix+name) }
 
 // Path is the folder of one step's checkpoint.
 func (s *Store) Path(step int64) string { return StepDir(s.cfg.Dir, step) }
@@ -199,8 +184,8 @@ func (s *Store) sweep() error {
 	return syncDir(s.cfg.Dir)
 }
 
-// halfWritten says that an entry of the store is a file or a folder that was being written: by the store, or by a model
-// folder's Save, which writes "..tmp-step_000007.tmp-123" beside ".tmp-step_000007".
+// halfWritten says that an entry of the store is a file or a folder that was being written. A build before this one wrote
+// "..tmp-step_000007.tmp-123" beside ".tmp-step_000007".
 func halfWritten(name string) bool {
 	return strings.HasPrefix(strings.TrimLeft(name, "."), strings.TrimLeft(tmpPrefix, ".")) && strings.HasPrefix(name, ".") ||
 		strings.HasSuffix(name, tmpSuffix)

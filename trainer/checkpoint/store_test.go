@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 )
@@ -52,11 +55,57 @@ func tensors(step int64, suffix string) []gpu.Tensor {
 	return out
 }
 
+// network is a model as it is in memory.
+type network struct {
+	config  gpu.Config
+	tensors []gpu.Tensor
+	moments []gpu.Tensor
+	steps   int64
+}
+
+func (n *network) Config() gpu.Config { return n.config }
+
+func (n *network) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+	return hf.Export(ctx, dir, n.config, n.tensors, o)
+}
+
+func (n *network) Import(_ context.Context, dir string) error {
+	m, err := hf.Load(dir)
+	if err == nil {
+		n.config, n.tensors = m.Config, m.Weights.Tensors
+	}
+	return err
+}
+
+func (n *network) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
+	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, n.moments, gpu.ExportOptions{})
+	return n.steps, err
+}
+
+// read is a network as a checkpoint keeps it.
+func read(t *testing.T, dir string, steps int64) *network {
+	t.Helper()
+	n := &network{steps: steps}
+	require.NoError(t, n.Import(t.Context(), dir))
+	moments, err := safetensors.ReadFile(filepath.Join(dir, gpu.OptimizerFile))
+	require.NoError(t, err)
+	n.moments = moments.Tensors
+	return n
+}
+
+// equal compares all that a checkpoint keeps.
+func equal(t *testing.T, want, got *network) {
+	t.Helper()
+	require.Equal(t, want.tensors, got.tensors)
+	require.Equal(t, want.moments, got.moments)
+	require.Equal(t, want.steps, got.steps)
+	require.Equal(t, want.config.ValueHead, got.config.ValueHead)
+}
+
 func sample(step int64) *Checkpoint {
 	created := time.Unix(100, 5).UTC()
 	c := &Checkpoint{
-		Config: model, Weights: &gpu.Weights{Tensors: tensors(step, "")},
-		Optimizer: &gpu.OptimizerState{Steps: 4 * step, Moments: append(tensors(step, ".m"), tensors(step, ".v")...)},
+		Policy: &network{model, tensors(step, ""), append(tensors(step, ".m"), tensors(step, ".v")...), 4 * step},
 		State: State{
 			Run: "r", Step: step, Random: []byte{1, 2, byte(step)}, Eta: 3, Depth: -1, Stream: "S", Created: created,
 			Ledger: batch.Ledger{Low: uint64(10 * step), Above: []uint64{uint64(10*step) + 2}},
@@ -70,10 +119,7 @@ func sample(step int64) *Checkpoint {
 		critic := model
 		critic.ValueHead = true
 		head := gpu.Tensor{Name: gpu.ValueHeadTensor, Shape: []int{1, 4}, Data: []float32{1, 2, 3, float32(step)}}
-		c.Critic = &Critic{
-			Config: critic, Weights: &gpu.Weights{Tensors: append(tensors(step+50, ""), head)},
-			Optimizer: &gpu.OptimizerState{Steps: step + 2, Moments: append(tensors(step+50, ".m"), tensors(step+50, ".v")...)},
-		}
+		c.Critic = &network{critic, append(tensors(step+50, ""), head), append(tensors(step+50, ".m"), tensors(step+50, ".v")...), step + 2}
 	}
 	if step > 0 {
 		c.Record.Groups = []RecordGroup{{Group: batch.GroupID(uint64(step), 0), Members: []RecordMember{{ID: batch.TicketID(uint64(step), 0, 0), Sequence: uint64(10 * step), Reward: 1}}}}
@@ -83,7 +129,7 @@ func sample(step int64) *Checkpoint {
 
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := Open(Config{Dir: dir, Keep: 2, Messages: 1}, HuggingFace{})
+	s, err := Open(Config{Dir: dir, Keep: 2, Messages: 1})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
@@ -92,7 +138,7 @@ func open(t *testing.T, dir string) *Store {
 func save(t *testing.T, s *Store, steps ...int64) {
 	t.Helper()
 	for _, step := range steps {
-		require.NoError(t, s.Save(sample(step)))
+		require.NoError(t, s.Save(t.Context(), sample(step)))
 	}
 }
 
@@ -121,11 +167,13 @@ func TestSaveAndLoad(t *testing.T) {
 	require.Equal(t, records[2].Chain, c.State.Records.Chain)
 	require.Equal(t, want.State, c.State)
 	require.Equal(t, want.Record, c.Record)
-	require.Equal(t, want.Weights, c.Weights)
-	require.Equal(t, want.Optimizer, c.Optimizer)
-	require.Equal(t, want.Critic.Weights, c.Critic.Weights)
-	require.Equal(t, want.Critic.Optimizer, c.Critic.Optimizer)
-	require.True(t, c.Critic.Config.ValueHead)
+	require.Equal(t, s.Path(3), c.Dir)
+	equal(t, want.Policy.(*network), read(t, c.Dir, c.State.OptimizerSteps))
+	equal(t, want.Critic.(*network), read(t, c.CriticDir, c.State.CriticOptimizerSteps))
+	require.FileExists(t, filepath.Join(c.CriticDir, gpu.ValueHeadFile))
+	bare, err := Read(s.Path(2), 2)
+	require.NoError(t, err)
+	require.Empty(t, bare.CriticDir)
 
 	steps, err := Steps(dir)
 	require.NoError(t, err)
@@ -136,7 +184,7 @@ func TestSaveAndLoad(t *testing.T) {
 
 func TestEveryKeepsCheckpointsForGood(t *testing.T) {
 	t.Parallel()
-	s, err := Open(Config{Dir: t.TempDir(), Keep: 1, Every: 3}, HuggingFace{})
+	s, err := Open(Config{Dir: t.TempDir(), Keep: 1, Every: 3})
 	require.NoError(t, err)
 	defer s.Close()
 	save(t, s, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -334,23 +382,30 @@ func TestTheFolderIsHeldByOne(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	_, err := Open(Config{Dir: dir, Keep: 1}, HuggingFace{})
+	_, err := Open(Config{Dir: dir, Keep: 1})
 	require.ErrorIs(t, err, ErrLocked)
 	require.ErrorContains(t, err, dir)
 	require.NoError(t, s.Close())
 	open(t, dir)
 }
 
+// reference is the policy that a run at some step compares with.
+func reference(t *testing.T, s *Store, step int64) ([]gpu.Tensor, error) {
+	t.Helper()
+	var into network
+	err := s.Reference(t.Context(), step, sample(step).Policy, nil, &into)
+	return into.tensors, err
+}
+
 func TestTheReferenceIsTheFirstPolicy(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
-	w, err := s.Reference(model, sample(0))
-	require.NoError(t, err)
-	require.Equal(t, sample(0).Weights, w)
-	w, err = s.Reference(model, sample(7))
-	require.NoError(t, err)
-	require.Equal(t, sample(0).Weights, w)
-	_, err = open(t, t.TempDir()).Reference(model, sample(7))
+	for _, step := range []int64{0, 7} {
+		w, err := reference(t, s, step)
+		require.NoError(t, err)
+		require.Equal(t, tensors(0, ""), w)
+	}
+	_, err := reference(t, open(t, t.TempDir()), 7)
 	require.ErrorContains(t, err, "began without a reference policy")
 }
 
@@ -359,7 +414,7 @@ func TestADamagedReferenceIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
-	_, err := s.Reference(model, sample(0))
+	_, err := reference(t, s, 0)
 	require.NoError(t, err)
 	path := filepath.Join(dir, "reference", "model.safetensors")
 	flip := func() {
@@ -369,23 +424,23 @@ func TestADamagedReferenceIsRefused(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, data, 0o644))
 	}
 	flip()
-	_, err = s.Reference(model, sample(7))
+	_, err = reference(t, s, 7)
 	var damage *Damage
 	require.ErrorAs(t, err, &damage)
 	require.Equal(t, "model.safetensors", damage.File)
 	require.ErrorContains(t, err, "put the folder back from a copy")
 	flip()
-	w, err := s.Reference(model, sample(7))
+	w, err := reference(t, s, 7)
 	require.NoError(t, err)
-	require.Equal(t, sample(0).Weights, w)
+	require.Equal(t, tensors(0, ""), w)
 
 	// One that was put there by hand is taken as it is at first, and held to that.
 	require.NoError(t, os.Remove(filepath.Join(dir, "reference", "MANIFEST.json")))
-	w, err = s.Reference(model, sample(7))
+	w, err = reference(t, s, 7)
 	require.NoError(t, err)
-	require.Equal(t, sample(0).Weights, w)
+	require.Equal(t, tensors(0, ""), w)
 	flip()
-	_, err = s.Reference(model, sample(7))
+	_, err = reference(t, s, 7)
 	require.ErrorAs(t, err, &damage)
 }
 
@@ -408,7 +463,7 @@ func TestRenewReplacesTheLastCheckpointAndLetsTheOlderOnesGo(t *testing.T) {
 	again := sample(3)
 	again.State.Ledger = batch.Ledger{Low: 77}
 	again.Record.NextCursor = 99
-	require.NoError(t, s.Renew(again))
+	require.NoError(t, s.Renew(t.Context(), again))
 	require.EqualValues(t, 77, s.SafePurge("S", created, 0))
 	records, err := ReadRecords(dir) // before Load, which would repair them
 	require.NoError(t, err)
@@ -441,7 +496,7 @@ func TestWhatIsPurgedStaysPurged(t *testing.T) {
 	created := time.Unix(100, 5)
 	again := sample(3)
 	again.State.Ledger = batch.Ledger{Low: 77}
-	require.NoError(t, s.Renew(again))
+	require.NoError(t, s.Renew(t.Context(), again))
 	require.NoError(t, s.MarkPurged("S", created, 77))
 	// A trainer that starts again knows the marks of both and purges up to the lower.
 	require.NoError(t, s.MarkPurged("S", created, 20))
@@ -459,14 +514,14 @@ func TestWhatIsPurgedStaysPurged(t *testing.T) {
 func TestABatchIsReadAgainAsItWasTrainedOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: 2}, HuggingFace{})
+	s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: 2})
 	require.NoError(t, err)
 	defer s.Close()
 	want := pendingMessages()[:1]
 	for step := int64(1); step < 5; step++ {
 		c := sample(step)
 		c.Batch = want
-		require.NoError(t, s.Save(c))
+		require.NoError(t, s.Save(t.Context(), c))
 	}
 	records, err := ReadRecords(dir)
 	require.NoError(t, err)
@@ -504,7 +559,7 @@ func TestKeptBatchesStayWithinTheirBytes(t *testing.T) {
 		return sum
 	}
 	open := func(bound int64) *Store {
-		s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: -1, BatchBytes: bound}, HuggingFace{})
+		s, err := Open(Config{Dir: dir, Keep: 1, Messages: 1, Batches: -1, BatchBytes: bound})
 		require.NoError(t, err)
 		return s
 	}
@@ -512,7 +567,7 @@ func TestKeptBatchesStayWithinTheirBytes(t *testing.T) {
 		for _, step := range steps {
 			c := sample(step)
 			c.Batch = pendingMessages()[:1]
-			require.NoError(t, s.Save(c))
+			require.NoError(t, s.Save(t.Context(), c))
 		}
 	}
 	s := open(0)

@@ -45,17 +45,17 @@ func (s *step) bootstrap(ctx context.Context) error {
 	}
 	s.before.bootstrap = make([]float64, s.rows.Len())
 	longer := func(row int) int { return s.rows.Length(row) + 1 }
-	for _, micro := range batch.Pack(cut, longer, s.cfg.MicroTokens) {
-		in := withNextToken(s.rows, micro)
-		out, err := s.critic.engine.Forward(ctx, in, false)
-		if err != nil {
-			return err
-		}
-		for k, row := range micro {
-			s.before.bootstrap[row] = float64(out.Values[in.Offsets[k+1]-1])
-		}
+	micros := batch.Pack(cut, longer, within(s.cfg.MicroTokens, s.critic.engine))
+	parts := make([]*gpu.Batch, len(micros))
+	for i, micro := range micros {
+		parts[i] = withNextToken(s.rows, micro)
 	}
-	return nil
+	return s.critic.engine.Evaluate(ctx, parts, func(i int, out *gpu.Outputs) error {
+		for k, row := range micros[i] {
+			s.before.bootstrap[row] = float64(out.Values[parts[i].Offsets[k+1]-1])
+		}
+		return nil
+	})
 }
 
 // withNextToken packs some rows, each with a further token whose outputs alone are asked for: the value there is that of

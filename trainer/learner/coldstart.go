@@ -82,29 +82,26 @@ func Imitate(ctx context.Context, c ColdStart, engine gpu.Engine, demos Demonstr
 			break
 		}
 	}
-	return forgetMoments(ctx, engine)
+	return engine.ResetOptimizer(ctx)
 }
 
 // imitateStep is one optimizer step: loss = -sum(mask * logprob) / sum(mask) over the whole batch.
 func imitateStep(ctx context.Context, c ColdStart, engine gpu.Engine, rows *batch.Rows, step int64) (total, count float64, err error) {
 	all := rows.All()
 	count = float64(rows.ActionTokens(all))
-	for _, micro := range batch.Pack(all, rows.Length, c.MicroTokens) {
-		b := rows.GPU(micro)
-		out, err := engine.Forward(ctx, b, true)
-		if err != nil {
-			return 0, 0, fmt.Errorf("forward: %w", err)
-		}
-		grad := make([]float32, len(b.Tokens))
-		for i, m := range b.Mask {
+	parts := partsOf(rows, batch.Pack(all, rows.Length, within(c.MicroTokens, engine)))
+	err = engine.Accumulate(ctx, parts, func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
+		grad := make([]float32, len(parts[i].Tokens))
+		for k, m := range parts[i].Mask {
 			if m != 0 {
-				total -= float64(out.Logprobs[i])
-				grad[i] = float32(-1 / count)
+				total -= float64(out.Logprobs[k])
+				grad[k] = float32(-1 / count)
 			}
 		}
-		if err := engine.Backward(ctx, &gpu.Gradients{Logprobs: grad}); err != nil {
-			return 0, 0, fmt.Errorf("backward: %w", err)
-		}
+		return &gpu.Gradients{Logprobs: grad}, nil
+	})
+	if err != nil {
+		return 0, 0, err
 	}
 	if _, err := engine.Step(ctx, c.Optimizer.options(step, c.Steps)); err != nil {
 		return 0, 0, fmt.Errorf("optimizer step: %w", err)

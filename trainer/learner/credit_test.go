@@ -81,14 +81,12 @@ func TestARolloutThatTheClockCutOffGoesOnByTheCriticsValue(t *testing.T) {
 // withoutSquares is an engine that does not give the sums of squared probabilities.
 type withoutSquares struct{ *native.Engine }
 
-func (e withoutSquares) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
-	out, err := e.Engine.Forward(ctx, b, keep)
-	if err != nil {
-		return nil, err
-	}
-	short := *out
-	short.ProbSquares = nil
-	return &short, nil
+func (e withoutSquares) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
+	return e.Engine.Evaluate(ctx, parts, func(i int, o *gpu.Outputs) error {
+		short := *o
+		short.ProbSquares = nil
+		return each(i, &short)
+	})
 }
 
 // The baseline of a run weighs by the whole distribution and by how far the policy is from the one that sampled, as the

@@ -3,11 +3,15 @@ package learner
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/stats"
@@ -51,68 +55,49 @@ func (c *critic) warming(n int64) bool { return c != nil && n < c.WarmupSteps }
 // apart says that in the step that follows the first n the critic has passes and optimizer steps to itself.
 func (c *critic) apart(n int64) bool { return c.own() || c.warming(n) }
 
-// openCritic makes a network of its own as a state holds it, or as it starts where the state holds none.
-func (l *Learner) openCritic(ctx context.Context, s *State) (err error) {
-	if !l.critic.own() {
-		return nil
-	}
-	start := s.Critic
-	if start == nil {
-		if start, err = l.startingCritic(s.Policy.Weights); err != nil {
-			return fmt.Errorf("start the critic: %w", err)
-		}
-	}
-	e, err := l.deps.NewEngine(start.Config)
+// startingModel is the shape of the network in the configured folder, which must fit the policy.
+func (l *Learner) startingModel(dir string) (gpu.Config, error) {
+	folder, err := hf.Open(dir)
 	if err != nil {
-		return fmt.Errorf("make the critic: %w", err)
+		return gpu.Config{}, err
 	}
-	l.critic.engine = e
-	if err := start.load(ctx, l.critic.engine); err != nil {
-		return fmt.Errorf("load the critic: %w", err)
+	defer func() { _ = folder.Close() }() // read only
+	tokenizer, err := folder.Tokenizer()
+	if err != nil {
+		return gpu.Config{}, err
 	}
-	return nil
+	policy := l.deps.Engine.Config()
+	switch model := folder.Config; {
+	case model.VocabSize != policy.VocabSize || l.deps.Tokenizer != nil && !bytes.Equal(tokenizer, l.deps.Tokenizer):
+		return model, fmt.Errorf("critic.folder: %s has another tokenizer than the policy", dir)
+	case model.MaxPositions < policy.MaxPositions:
+		return model, fmt.Errorf("critic.folder: %s takes %d positions, the policy %d", dir, model.MaxPositions, policy.MaxPositions)
+	default:
+		return model, nil
+	}
 }
 
-// startingCritic is the configured folder's network, else the policy as it stands.
-func (l *Learner) startingCritic(policy *gpu.Weights) (*Network, error) {
-	model, weights := l.deps.Engine.Config(), policy
-	if dir := l.cfg.Critic.Folder; dir != "" {
-		if l.deps.LoadModel == nil {
-			return nil, fmt.Errorf("critic.folder: %s cannot be read: Deps.LoadModel is nil", dir)
-		}
-		like := model
-		var tokenizer []byte
-		var err error
-		if model, weights, tokenizer, err = l.deps.LoadModel(dir); err != nil {
-			return nil, err
-		}
-		switch {
-		case model.VocabSize != like.VocabSize || l.deps.Tokenizer != nil && !bytes.Equal(tokenizer, l.deps.Tokenizer):
-			return nil, fmt.Errorf("critic.folder: %s has another tokenizer than the policy", dir)
-		case model.MaxPositions < like.MaxPositions:
-			return nil, fmt.Errorf("critic.folder: %s takes %d positions, the policy %d", dir, model.MaxPositions, like.MaxPositions)
-		}
+// savedModel is the shape of a network that an engine has exported.
+func savedModel(dir string) (c gpu.Config, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, gpu.ConfigFile))
+	if err == nil {
+		err = json.Unmarshal(data, &c)
 	}
-	model, weights = gpu.WithValueHead(model, weights, true)
-	return &Network{Config: model, Weights: weights, Optimizer: &gpu.OptimizerState{}}, nil
+	return c, err
 }
 
 // accumulateCritic gathers the gradient of a critic that is apart over the micro-batches: its own loss alone.
 func (m *minibatch) accumulateCritic(ctx context.Context) error {
-	for _, micro := range m.micros {
-		in := m.rows.GPU(micro)
-		in.ValuesOnly = true
-		out, err := m.critic.engine.Forward(ctx, in, true)
-		if err != nil {
-			return fmt.Errorf("critic: forward: %w", err)
-		}
-		gradients, err := m.valueGradients(micro, out)
-		if err != nil {
-			return inRows(err, micro)
-		}
-		if err := m.critic.engine.Backward(ctx, gradients); err != nil {
-			return fmt.Errorf("critic: backward: %w", err)
-		}
+	parts := partsOf(m.rows, m.micros)
+	for _, b := range parts {
+		b.ValuesOnly = true
+	}
+	err := m.critic.engine.Accumulate(ctx, parts, func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
+		gradients, err := m.valueGradients(m.micros[i], out)
+		return gradients, inRows(err, m.micros[i])
+	})
+	if err != nil {
+		return fmt.Errorf("critic: %w", err)
 	}
 	return nil
 }
@@ -169,7 +154,7 @@ func (s *step) endWarmup(ctx context.Context) error {
 	if !s.critic.head() || s.version+1 != s.cfg.Critic.WarmupSteps {
 		return nil
 	}
-	return forgetMoments(ctx, s.deps.Engine)
+	return s.deps.Engine.ResetOptimizer(ctx)
 }
 
 // explainedVariance is 1 - Var(returns - values) / Var(returns) over the masked tokens: 1 for a critic that knows all,

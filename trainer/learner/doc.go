@@ -3,8 +3,9 @@
 //
 // Learn is the page to open. One call trains the policy on one batch, in this order: what the policy, the critic and the
 // frozen reference say of the batch before the first update; advantages; minibatches with one optimizer step each.
-// Imitate is the supervised start before the first batch. Snapshot and Restore carry everything that the next batch
-// depends on, so that a learner that goes on from a snapshot gives the same weights bit for bit.
+// Imitate is the supervised start before the first batch. Snapshot, the folders that the engines write (SaveNetwork) and
+// Restore carry everything that the next batch depends on, so that a learner that goes on from them gives the same weights
+// bit for bit.
 //
 //	l, err := learner.New(learner.DefaultConfig(), learner.Deps{Engine: engine})
 //	if err != nil {

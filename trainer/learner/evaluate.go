@@ -118,25 +118,43 @@ type outputs struct{ logprobs, squares, values []float64 }
 // evaluateRows fills the outputs of some rows, in micro-batches of at most budget tokens. squares becomes nil when the engine
 // does not give them.
 func evaluateRows(ctx context.Context, e gpu.Engine, rows *batch.Rows, of []int, budget int, out *outputs) error {
-	for _, micro := range batch.Pack(of, rows.Length, budget) {
-		in := rows.GPU(micro)
-		in.ValuesOnly = out.logprobs == nil
-		got, err := e.Forward(ctx, in, false)
-		if err != nil {
-			return err
-		}
+	micros := batch.Pack(of, rows.Length, within(budget, e))
+	parts := partsOf(rows, micros)
+	for _, b := range parts {
+		b.ValuesOnly = out.logprobs == nil
+	}
+	return e.Evaluate(ctx, parts, func(i int, got *gpu.Outputs) error {
 		if out.logprobs != nil {
-			batch.Scatter(rows, micro, got.Logprobs, out.logprobs)
+			batch.Scatter(rows, micros[i], got.Logprobs, out.logprobs)
 		}
 		if got.ProbSquares == nil {
 			out.squares = nil
 		}
 		if out.squares != nil {
-			batch.Scatter(rows, micro, got.ProbSquares, out.squares)
+			batch.Scatter(rows, micros[i], got.ProbSquares, out.squares)
 		}
 		if out.values != nil {
-			batch.Scatter(rows, micro, got.Values, out.values)
+			batch.Scatter(rows, micros[i], got.Values, out.values)
+		}
+		return nil
+	})
+}
+
+// partsOf lays micro-batches out for an engine.
+func partsOf(rows *batch.Rows, micros [][]int) []*gpu.Batch {
+	parts := make([]*gpu.Batch, len(micros))
+	for i, micro := range micros {
+		parts[i] = rows.GPU(micro)
+	}
+	return parts
+}
+
+// within is a budget of tokens that none of the engines' limits is below.
+func within(budget int, engines ...gpu.Engine) int {
+	for _, e := range engines {
+		if most := e.Limits().MaxTokens; most > 0 {
+			budget = min(budget, most)
 		}
 	}
-	return nil
+	return budget
 }

@@ -130,7 +130,9 @@ func TestAForeignEstimatorGoesOnFromASnapshot(t *testing.T) {
 	defer first.Close()
 	_, err = first.Learn(t.Context(), rollouts(policies[0], 0))
 	require.NoError(t, err)
-	state, err := first.Snapshot(t.Context())
+	state, err := first.Snapshot()
+	require.NoError(t, err)
+	state.Policy, err = learner.SaveNetwork(t.Context(), policies[0], t.TempDir())
 	require.NoError(t, err)
 	require.Positive(t, made[0].best)
 

@@ -35,8 +35,9 @@ type Deps struct {
 	// NewEngine makes an engine of a given shape, which the Learner fills and closes: the frozen reference, and a critic
 	// that is a network of its own. It may be nil where the configuration has neither.
 	NewEngine func(gpu.Config) (gpu.Engine, error)
-	// LoadModel reads a model folder, for Config.Critic.Folder. It may be nil where that is "".
-	LoadModel func(dir string) (c gpu.Config, w *gpu.Weights, tokenizer []byte, err error)
+	// Scratch is a folder for what one engine writes and another reads at once, not there or empty, and removed again; "" is one
+	// of the system's for temporary files.
+	Scratch string
 	// Tokenizer is the policy's tokenizer.json, which a critic from a folder must share; nil is not compared.
 	Tokenizer []byte
 	// Log defaults to none.

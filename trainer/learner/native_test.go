@@ -46,9 +46,10 @@ func nativeStep(t *testing.T, change func(*Config)) (before, after *gpu.Weights,
 		other, err := another(model)
 		require.NoError(t, err)
 		defer other.Close()
-		w, err := other.Weights(t.Context())
+		dir := t.TempDir()
+		_, err = other.Export(t.Context(), dir, gpu.ExportOptions{})
 		require.NoError(t, err)
-		require.NoError(t, l.OpenReference(t.Context(), w))
+		require.NoError(t, l.OpenReference(func(reference gpu.Engine) error { return reference.Import(t.Context(), dir) }))
 	}
 	b := &batch.Batch{}
 	for g := range uint64(cfg.BatchGroups) {

@@ -2,7 +2,9 @@ package learner
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/weir-rl/weir/gpu"
 )
@@ -10,9 +12,9 @@ import (
 // State is everything that a learner goes on from. The counters of the schedules are not in it: they follow from the
 // version of the next batch.
 type State struct {
-	Policy Network
-	// Critic is nil where the critic is not a network of its own, or has not been opened.
-	Critic *Network
+	// Policy and Critic are for Restore; Snapshot leaves them nil, since the engines write their own files. A nil Policy
+	// leaves the engine as it stands, a nil Critic has a critic that is a network of its own start as configured.
+	Policy, Critic *Network
 	// Random is the state of the generator that shuffles minibatches; nil is its start.
 	Random []byte
 	// Estimator is what the estimator has learnt from the batches so far; nil for one that learns nothing.
@@ -22,27 +24,19 @@ type State struct {
 	KLCoef, ConfiguredKLCoef *float64
 }
 
-// Network is a model with its optimizer.
+// Network is a model with its optimizer, as its engine wrote them into a folder.
 type Network struct {
-	Config    gpu.Config
-	Weights   *gpu.Weights
-	Optimizer *gpu.OptimizerState
+	// Dir has the weights and the optimizer's moments.
+	Dir string
+	// OptimizerSteps is the count that gpu.Engine.SaveOptimizer returned.
+	OptimizerSteps int64
 }
 
-// Snapshot copies the state out.
-func (l *Learner) Snapshot(ctx context.Context) (*State, error) {
+// Snapshot is the state as it stands, but for the networks.
+func (l *Learner) Snapshot() (*State, error) {
 	klCoef, configured := l.objective.KLCoef(), l.cfg.Loss.KL.Coef
 	s := &State{KLCoef: &klCoef, ConfiguredKLCoef: &configured}
-	policy, err := networkOf(ctx, l.deps.Engine)
-	if err != nil {
-		return nil, err
-	}
-	s.Policy = *policy
-	if l.critic.own() && l.critic.engine != nil {
-		if s.Critic, err = networkOf(ctx, l.critic.engine); err != nil {
-			return nil, fmt.Errorf("critic: %w", err)
-		}
-	}
+	var err error
 	if s.Random, err = l.random.MarshalBinary(); err != nil {
 		return nil, fmt.Errorf("save random state: %w", err)
 	}
@@ -50,14 +44,23 @@ func (l *Learner) Snapshot(ctx context.Context) (*State, error) {
 	return s, err
 }
 
-// Restore goes on from a state, whose weights and optimizers the engines copy. Of a state without a critic, a critic that
-// is a network of its own starts as configured. It is called once, before the first Learn.
-func (l *Learner) Restore(ctx context.Context, s *State) error {
-	if err := l.openCritic(ctx, s); err != nil {
-		return err
+// Critic is the engine of a critic that is a network of its own; nil without one.
+func (l *Learner) Critic() gpu.Engine {
+	if !l.critic.own() {
+		return nil
 	}
-	if err := s.Policy.load(ctx, l.deps.Engine); err != nil {
-		return fmt.Errorf("load the policy: %w", err)
+	return l.critic.engine
+}
+
+// Restore goes on from a state. It is called once, before the first Learn.
+func (l *Learner) Restore(ctx context.Context, s *State) error {
+	if s.Policy != nil {
+		if err := s.Policy.load(ctx, l.deps.Engine); err != nil {
+			return fmt.Errorf("load the policy: %w", err)
+		}
+	}
+	if err := l.openCritic(ctx, s.Critic); err != nil {
+		return err
 	}
 	if s.Random != nil {
 		if err := l.random.UnmarshalBinary(s.Random); err != nil {
@@ -68,67 +71,106 @@ func (l *Learner) Restore(ctx context.Context, s *State) error {
 	return l.credit.restore(s.Estimator, l.deps.Log)
 }
 
+// openCritic makes a network of its own as its files say, or as it starts where there are none.
+func (l *Learner) openCritic(ctx context.Context, files *Network) error {
+	if !l.critic.own() {
+		return nil
+	}
+	model, err := l.deps.Engine.Config(), error(nil)
+	switch {
+	case files != nil:
+		model, err = savedModel(files.Dir)
+	case l.cfg.Critic.Folder != "":
+		model, err = l.startingModel(l.cfg.Critic.Folder)
+	}
+	if err != nil {
+		return fmt.Errorf("start the critic: %w", err)
+	}
+	model.ValueHead = true
+	e, err := l.deps.NewEngine(model)
+	if err != nil {
+		return fmt.Errorf("make the critic: %w", err)
+	}
+	l.critic.engine = e
+	switch {
+	case files != nil:
+		err = files.load(ctx, e)
+	case l.cfg.Critic.Folder != "":
+		err = e.Import(ctx, l.cfg.Critic.Folder)
+	default:
+		err = l.copyPolicy(ctx, e)
+	}
+	if err != nil {
+		return fmt.Errorf("load the critic: %w", err)
+	}
+	return nil
+}
+
+// copyPolicy gives an engine the policy's weights as they stand.
+func (l *Learner) copyPolicy(ctx context.Context, e gpu.Engine) (err error) {
+	dir := l.deps.Scratch
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "policy-"); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	pending, err := l.deps.Engine.Export(ctx, dir, gpu.ExportOptions{})
+	if err != nil {
+		return err
+	}
+	if _, err := pending.Wait(ctx); err != nil {
+		return err
+	}
+	return e.Import(ctx, dir)
+}
+
 // NeedsReference says whether the loss reads a frozen reference policy, which OpenReference must be given before Learn.
 func (l *Learner) NeedsReference() bool { return l.objective.NeedsReference() }
 
-// OpenReference makes the frozen reference policy.
-func (l *Learner) OpenReference(ctx context.Context, w *gpu.Weights) error {
+// OpenReference makes the engine of the frozen reference policy, to which load gives its weights.
+func (l *Learner) OpenReference(load func(reference gpu.Engine) error) error {
 	e, err := l.deps.NewEngine(l.deps.Engine.Config())
 	if err != nil {
 		return fmt.Errorf("make the reference policy: %w", err)
 	}
 	l.reference = e
-	if err := l.reference.SetWeights(ctx, w); err != nil {
-		return fmt.Errorf("load the reference policy: %w", err)
-	}
-	return nil
+	return load(e)
 }
 
-// Discard drops what a step that was broken off has gathered of a gradient. It changes the weights and the optimizer,
-// which Restore sets again.
+// Discard drops what a step that was broken off has gathered of gradients.
 func (l *Learner) Discard(ctx context.Context) error {
-	if _, err := l.deps.Engine.Step(ctx, l.cfg.Optimizer.options(0, l.cfg.Steps)); err != nil {
-		return fmt.Errorf("drop the gradient of a step that was broken off: %w", err)
+	for _, e := range []gpu.Engine{l.deps.Engine, l.Critic()} {
+		if e == nil {
+			continue
+		}
+		if err := e.Discard(ctx); err != nil {
+			return fmt.Errorf("drop the gradient of a step that was broken off: %w", err)
+		}
 	}
 	return nil
 }
 
-// networkOf copies an engine's model and optimizer out.
-func networkOf(ctx context.Context, e gpu.Engine) (*Network, error) {
-	w, err := e.Weights(ctx)
+// SaveNetwork has an engine write its weights and its optimizer into an empty folder.
+func SaveNetwork(ctx context.Context, e gpu.Engine, dir string) (*Network, error) {
+	pending, err := e.Export(ctx, dir, gpu.ExportOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read weights: %w", err)
+		return nil, err
 	}
-	o, err := e.Optimizer(ctx)
+	if _, err := pending.Wait(ctx); err != nil {
+		return nil, err
+	}
+	steps, err := e.SaveOptimizer(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("read optimizer: %w", err)
+		return nil, err
 	}
-	return &Network{Config: e.Config(), Weights: w, Optimizer: o}, nil
+	return &Network{Dir: dir, OptimizerSteps: steps}, nil
 }
 
 // load gives an engine the network's weights and optimizer.
 func (n *Network) load(ctx context.Context, e gpu.Engine) error {
-	if err := e.SetWeights(ctx, n.Weights); err != nil {
-		return fmt.Errorf("load weights: %w", err)
+	if err := e.Import(ctx, n.Dir); err != nil {
+		return err
 	}
-	if err := e.SetOptimizer(ctx, n.Optimizer); err != nil {
-		return fmt.Errorf("load optimizer: %w", err)
-	}
-	return nil
-}
-
-// forgetMoments sets an engine's optimizer back to its start.
-func forgetMoments(ctx context.Context, e gpu.Engine) error {
-	s, err := e.Optimizer(ctx)
-	if err != nil {
-		return fmt.Errorf("read the optimizer: %w", err)
-	}
-	s.Steps = 0
-	for _, t := range s.Moments {
-		clear(t.Data)
-	}
-	if err := e.SetOptimizer(ctx, s); err != nil {
-		return fmt.Errorf("clear the optimizer: %w", err)
-	}
-	return nil
+	return e.LoadOptimizer(ctx, n.Dir, n.OptimizerSteps)
 }

@@ -49,7 +49,11 @@ type minibatch struct {
 func (s *step) minibatch(of []int, silenced int) *minibatch {
 	counts := loss.Count(s.rows.Lay(of), batch.Gather(s.rows, of, s.rows.Mask))
 	counts.Empty += silenced
-	return &minibatch{step: s, of: of, micros: batch.Pack(of, s.rows.Length, s.cfg.MicroTokens), counts: counts}
+	budget := within(s.cfg.MicroTokens, s.deps.Engine)
+	if critic := s.Critic(); critic != nil {
+		budget = within(budget, critic)
+	}
+	return &minibatch{step: s, of: of, micros: batch.Pack(of, s.rows.Length, budget), counts: counts}
 }
 
 // train gathers the gradient over the micro-batches and takes one optimizer step: of the policy and, where it is apart,
@@ -130,20 +134,10 @@ func (m *minibatch) planFor(micro []int, b *loss.Batch) (*loss.Plan, error) {
 
 // accumulatePolicy gathers the policy's gradient over the micro-batches.
 func (m *minibatch) accumulatePolicy(ctx context.Context) error {
-	for _, micro := range m.micros {
-		out, err := m.deps.Engine.Forward(ctx, m.rows.GPU(micro), true)
-		if err != nil {
-			return fmt.Errorf("forward: %w", err)
-		}
-		gradients, err := m.gradients(micro, out)
-		if err != nil {
-			return inRows(err, micro)
-		}
-		if err := m.deps.Engine.Backward(ctx, gradients); err != nil {
-			return fmt.Errorf("backward: %w", err)
-		}
-	}
-	return nil
+	return m.deps.Engine.Accumulate(ctx, partsOf(m.rows, m.micros), func(i int, out *gpu.Outputs) (*gpu.Gradients, error) {
+		gradients, err := m.gradients(m.micros[i], out)
+		return gradients, inRows(err, m.micros[i])
+	})
 }
 
 // gradients are those of the loss with respect to what the policy's engine put out for some rows.
