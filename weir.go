@@ -48,11 +48,11 @@ type Tokenizer = tasks.Tokenizer
 // Loss is a policy loss of the program's own: [loss.PerToken] makes one of a function.
 type Loss = loss.Foreign
 
-// Engine is a backend that trains and samples a model, and EngineOpening what it is opened with.
-type (
-	Engine        = parts.Engine
-	EngineOpening = parts.EngineOpening
-)
+// Engine is a backend that trains and samples a model.
+type Engine = parts.Engine
+
+// EngineOpening is what an [Engine] is opened with.
+type EngineOpening = parts.EngineOpening
 
 // App is the command line with parts of the user's own beside the built-in ones. A part with the name of a built-in one takes
 // its place.

@@ -47,7 +47,7 @@ func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
 	if bytes.Equal(file, tok.JSON()) {
 		return true
 	}
-	read, err := tokenizer.Parse(file)
+	read, err := tokenizer.Read(file)
 	return err == nil && bytes.Equal(read.JSON(), tok.JSON())
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
@@ -154,8 +155,14 @@ func scoreTable(scores []titled, kind func(source string) string) string {
 	row("all", func(r *score) string {
 		return fmt.Sprintf("%.3f ± %.3f", r.ExactMatch, r.StandardError())
 	})
-	for _, source := range slices.Sorted(maps.Keys(scores[0].report.BySource)) {
-		title := fmt.Sprintf("%-3s %s", report.Plain(source), kind(source))
+	sources, widest := slices.Sorted(maps.Keys(scores[0].report.BySource)), 3
+	for _, source := range sources {
+		if n := utf8.RuneCountInString(report.Plain(source)); n < first/2 {
+			widest = max(widest, n)
+		}
+	}
+	for _, source := range sources {
+		title := fmt.Sprintf("%-*s %s", widest, report.Plain(source), kind(source))
 		row(title, func(r *score) string { return fmt.Sprintf("%.2f", r.BySource[source].ExactMatch) })
 	}
 	return b.String()

@@ -64,7 +64,7 @@ its store, is at hand. Of one that was dropped with its group only the record is
 type runRecord struct {
 	*session
 	dir       string
-	tokenizer *tokenizer.Tokenizer // nil until it is read
+	tokenizer tokenizer.Codec // nil until it is read
 }
 
 // told is what is known of one trajectory: what became of it, and the trajectory itself where that is kept.
@@ -301,7 +301,7 @@ func (r *runRecord) decoder() (func([]int32) string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.tokenizer, err = tokenizer.Load(filepath.Join(folder, "tokenizer.json")); err != nil {
+		if r.tokenizer, err = tokenizer.Open(filepath.Join(folder, "tokenizer.json")); err != nil {
 			return nil, err
 		}
 	}

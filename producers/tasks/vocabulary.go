@@ -67,13 +67,16 @@ func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) 
 		return NewTokenizer(d, further...)
 	}
 	var missing []string
-	for _, word := range slices.Concat(SpecialTokens(), words(d, further)) {
-		if _, ok := o.Tokenizer.ID(word); !ok {
-			missing = append(missing, word)
+	for _, token := range SpecialTokens() {
+		if _, ok := o.Tokenizer.ID(token); !ok && token != TokenPad && token != TokenUnknown {
+			missing = append(missing, token)
 		}
 	}
+	for _, word := range words(d, further) {
+		missing = append(missing, UnknownWords(o.Tokenizer, word)...)
+	}
 	if n := len(missing); n > 0 {
-		return nil, fmt.Errorf("the tokenizer lacks %d of the words, such as %q", n, missing[0])
+		return nil, fmt.Errorf("the tokenizer lacks %d of the task's tokens and words, such as %q", n, missing[0])
 	}
 	return o.Tokenizer, nil
 }

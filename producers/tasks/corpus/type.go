@@ -88,7 +88,7 @@ func (c *Config) tokenizer(o tasks.Opening, data *tasks.Dataset) (tasks.Tokenize
 	case o.Tokenizer != nil:
 		return o.Tokenizer, nil
 	}
-	return tokenizer.Load(c.Tokenizer)
+	return tokenizer.Open(c.Tokenizer)
 }
 
 // Load reads a data set from a corpus file and a question file; see [tasks.ReadCorpus] and [tasks.ReadQuestions].

@@ -1,6 +1,7 @@
 package countries
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -55,10 +56,14 @@ type Demonstrations struct {
 	fields                                                     [len(fields)]int32
 }
 
-func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) *Demonstrations {
+func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) (*Demonstrations, error) {
 	d := &Demonstrations{cfg: cfg}
+	var missing []string
 	id := func(token string) int32 {
-		id, _ := tok.ID(token) // the vocabulary holds the fixed words by construction
+		id, ok := tok.ID(token)
+		if !ok {
+			missing = append(missing, token)
+		}
 		return id
 	}
 	d.begin, d.search, d.searchEnd = id(tasks.TokenBegin), id(tasks.TokenSearch), id(tasks.TokenSearchEnd)
@@ -82,7 +87,10 @@ func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) *Dem
 	}
 	slices.Sort(d.words)
 	d.words = slices.Compact(d.words)
-	return d
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("demonstrations: the tokenizer has no single token for %q: want one of whole words", missing[0])
+	}
+	return d, nil
 }
 
 // kinds in the order in which a demonstration draws them.

@@ -91,7 +91,11 @@ func New(cfg Config, o tasks.Opening) (*Task, error) {
 	if err != nil {
 		return nil, fmt.Errorf("task countries: %w", err)
 	}
-	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: newDemonstrations(cfg.Demo, tok, names(countries))}, nil
+	demonstrations, err := newDemonstrations(cfg.Demo, tok, names(countries))
+	if err != nil {
+		return nil, fmt.Errorf("task countries: %w", err)
+	}
+	return &Task{Dataset: data, Tokenizer: tok, Demonstrations: demonstrations}, nil
 }
 
 func passages(countries []*facts.Country) []tasks.Passage {

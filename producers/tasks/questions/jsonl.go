@@ -88,7 +88,7 @@ func setup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, err
 	case o.Tokenizer != nil:
 		s.Tokenizer = o.Tokenizer
 	default:
-		s.Tokenizer, err = tokenizer.Load(file)
+		s.Tokenizer, err = tokenizer.Open(file)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)

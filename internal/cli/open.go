@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/streams"
+)
+
+func (a *app) openCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "open", Short: "Make a run's streams on a broker that is there already", Args: cobra.NoArgs,
+		Long: `Open makes the run's streams, or brings their limits to the configured ones. weir broker and weir up do it by
+themselves. A broker with keys that is not embedded needs it once for each run, with the admin's key.`,
+		Example: "  weir open --broker.url tls://broker:4222 --broker.seed_file keys/admin.seed --broker.tls.ca ca.pem",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.session(cmd)
+			if err != nil {
+				return err
+			}
+			conn, err := s.connectSoon(cmd.Context(), streams.RoleAdmin)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			run, err := conn.Open(cmd.Context(), s.cfg.Run.Name, s.cfg.Streams)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "run %s is open on %s\n", run.Name(), s.brokerURL())
+			return nil
+		},
+	}
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// openCourse opens the tasks of a configuration. What is wrong with them, or with the data that they name, is a fault of the
+// configuration.
+func (a *app) openCourse(ctx context.Context, cfg *config.Config, log *slog.Logger) (*course, error) {
+	o := opener{app: a, cfg: cfg, log: log, agents: map[string]producers.Agent{}}
+	c, err := o.course(ctx)
+	if err == nil {
+		err = errors.Join(c.fit(), c.imitates(cfg))
+	}
+	if err != nil {
+		return nil, &exitError{exitConfig, err}
+	}
+	return c, nil
+}
+
+// opener opens the parts that a configuration names.
+type opener struct {
+	*app
+	cfg *config.Config
+	log *slog.Logger
+	// agents are those opened so far, by the name of their section.
+	agents map[string]producers.Agent
+}
+
+func (o *opener) course(ctx context.Context) (*course, error) {
+	shared, err := folderTokenizer(o.cfg.Model.Folder)
+	if err != nil {
+		return nil, err
+	}
+	setups, err := o.setups(ctx, shared)
+	if err != nil {
+		return nil, err
+	}
+	c := &course{tokenizer: setups[0].Tokenizer}
+	if len(setups) > 1 && shared == nil {
+		if c.tokenizer, err = join(o.cfg.Active(), setups); err != nil {
+			return nil, err
+		}
+		if setups, err = o.setups(ctx, c.tokenizer); err != nil {
+			return nil, err
+		}
+	}
+	var imitated []tasks.Demonstrations
+	for i, name := range o.cfg.Active() {
+		t, err := o.task(ctx, name, setups[i], c.tokenizer)
+		if err != nil {
+			return nil, err
+		}
+		c.tasks = append(c.tasks, t)
+		if t.Demonstrations != nil {
+			imitated = append(imitated, t.Demonstrations)
+		}
+	}
+	if len(imitated) > 0 {
+		c.demonstrations = inTurn(imitated)
+	}
+	return c, nil
+}
+
+// folderTokenizer is the tokenizer of a model folder; nil where there is no folder, or none in it.
+func folderTokenizer(folder string) (tasks.Tokenizer, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	tok, err := tokenizer.Open(filepath.Join(folder, "tokenizer.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // reading the model tells what is missing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("model.folder: %w", err)
+	}
+	return tok, nil
+}
+
+// setups opens each task with a tokenizer, which is nil for the task's own.
+func (o *opener) setups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.Setup, error) {
+	var out []*tasks.Setup
+	for _, name := range o.cfg.Active() {
+		section := o.cfg.Tasks[name]
+		door, _ := o.doors.Task(section.Type)
+		setup, err := door.Open(ctx, tasks.Opening{
+			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.texts(), Log: o.log.With("task", name),
+		})
+		if err == nil {
+			err = complete(setup)
+		}
+		if err != nil {
+			if shared != nil && o.cfg.Model.Folder != "" {
+				err = fmt.Errorf("with the tokenizer of model.folder, %s: %w", o.cfg.Model.Folder, err)
+			}
+			return nil, fmt.Errorf("task %s: %w", name, err)
+		}
+		out = append(out, setup)
+	}
+	return out, nil
+}
+
+// complete refuses a setup without what every run needs.
+func complete(s *tasks.Setup) error {
+	switch {
+	case s == nil || s.Data == nil:
+		return errors.New("its Setup has no Data")
+	case s.Tokenizer == nil:
+		return errors.New("its Setup has no Tokenizer")
+	}
+	return s.Data.Validate()
+}
+
+// texts are what the agents and tools of the run may say.
+func (o *opener) texts() []string {
+	type speaker interface{ Texts() []string }
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
+		if s, ok := o.cfg.Agents[name].Own.(speaker); ok {
+			out = append(out, s.Texts()...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.cfg.Tools)) {
+		if s, ok := o.cfg.Tools[name].Own.(speaker); ok {
+			out = append(out, s.Texts()...)
+		}
+	}
+	return out
+}
+
+// join is one tokenizer for several tasks.
+func join(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
+	same := true
+	var words []*tokenizer.Tokenizer
+	for _, s := range setups {
+		same = same && s.Tokenizer.JSON() != nil && bytes.Equal(s.Tokenizer.JSON(), setups[0].Tokenizer.JSON())
+		if w, ok := s.Tokenizer.(*tokenizer.Tokenizer); ok {
+			words = append(words, w)
+		}
+	}
+	if same {
+		return setups[0].Tokenizer, nil
+	}
+	if len(words) < len(setups) {
+		return nil, fmt.Errorf("tasks %s: their tokenizers cannot be joined: name a model with one for all by model.folder", strings.Join(names, ", "))
+	}
+	tok, err := tokenizer.Join(words...)
+	if err != nil {
+		return nil, fmt.Errorf("tasks %s: %w", strings.Join(names, ", "), err)
+	}
+	return tok, nil
+}
+
+// task opens the parts of one task.
+func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok tasks.Tokenizer) (*task, error) {
+	section, limits := o.cfg.Tasks[name], o.cfg.Limits(name)
+	t := &task{
+		name: name, weight: section.Weight, Setup: setup, agent: setup.Agent, tools: setup.Tools, plain: setup.Tools, reward: setup.Reward,
+		limits: schemas.Limits{MaxTurns: limits.MaxTurns, MaxTokens: limits.MaxTokens, Timeout: limits.Timeout},
+	}
+	var err error
+	if section.Agent != "" {
+		if t.agent, err = o.agent(ctx, section.Agent, tok); err != nil {
+			return nil, err
+		}
+	}
+	if len(section.Tools) > 0 {
+		t.tools, t.plain = nil, nil
+	}
+	for _, tool := range section.Tools {
+		if err := o.tool(ctx, t, tool); err != nil {
+			return nil, err
+		}
+	}
+	if section.Reward.Type != "" {
+		door, _ := o.doors.Reward(section.Reward.Type)
+		t.reward, err = door.Open(ctx, rewards.Opening{Task: name, Config: section.Reward.Own, Sources: t.sources(), Log: o.log.With("task", name)})
+		if err != nil {
+			return nil, fmt.Errorf("tasks.%s.reward: %w", name, err)
+		}
+	}
+	switch {
+	case t.agent == nil:
+		return nil, fmt.Errorf("task %s brings no agent: name one in tasks.%s.agent", name, name)
+	case t.reward == nil:
+		return nil, fmt.Errorf("task %s brings no reward: name a type in tasks.%s.reward.type", name, name)
+	}
+	return t, nil
+}
+
+func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer) (producers.Agent, error) {
+	if made := o.agents[name]; made != nil {
+		return made, nil
+	}
+	section := o.cfg.Agents[name]
+	door, _ := o.doors.Agent(section.Type)
+	made, err := door.Open(ctx, agents.Opening{Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name)})
+	if err != nil {
+		return nil, fmt.Errorf("agents.%s: %w", name, err)
+	}
+	o.agents[name] = made
+	return made, nil
+}
+
+// tool opens a tool for a task, with its time limit, and also with its latency.
+func (o *opener) tool(ctx context.Context, t *task, name string) error {
+	section := o.cfg.Tools[name]
+	door, _ := o.doors.Tool(section.Type)
+	made, err := door.Open(ctx, tools.Opening{Name: name, Config: section.Own, Passages: t.Data.Passages, Log: o.log.With("tool", name)})
+	if err != nil {
+		return fmt.Errorf("tools.%s: %w", name, err)
+	}
+	slow, err := tools.Slow(made, section.Latency)
+	if err != nil {
+		return err
+	}
+	t.plain = append(t.plain, tools.Within(made, section.Timeout))
+	t.tools = append(t.tools, tools.Within(slow, section.Timeout))
+	return nil
+}
