@@ -52,7 +52,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 	for _, sc := range scores {
 		values[sc.key] = sc.report.ExactMatch
 	}
-	written := filepath.Join(dir, "written.jsonl")
+	written := filepath.Join(dir, "metrics.jsonl")
 	records, err := report.ReadMetrics(written)
 	if err != nil {
 		return err
