@@ -104,7 +104,7 @@ func (s *Seat) Renew(ctx context.Context) error {
 }
 
 // settle shuts earlier holders out of WEIGHTS, and removes the consumer of the holder before. If that trainer still runs and makes
-// its consumer again, the consumer disturbs nobody, and the broker removes it when it is unused.
+// its consumer again, the consumer has no effect on the new trainer, and the broker removes it when it is unused.
 func (s *Seat) settle(ctx context.Context) error {
 	if _, err := s.mark(ctx, s.run.names.weights, nil); err != nil {
 		return err

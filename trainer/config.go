@@ -46,8 +46,8 @@ type Config struct {
 	// Depth is how many versions ahead work is issued, at most Eta; -1 follows Eta. It can be changed while the
 	// run goes on. Defaults to -1.
 	Depth int `koanf:"depth"`
-	// Hold makes a step wait until so many further batches are ready, at most Depth: what it trains on is then Hold
-	// versions old whatever the speeds. It is for studies of staleness. Defaults to 0.
+	// Hold is how many further batches must be ready before a step begins, at most Depth: the step then trains on
+	// trajectories that are Hold versions old whatever the speeds. It is for studies of staleness. Defaults to 0.
 	Hold int `koanf:"hold"`
 	// MaxConcurrentGroups bounds the groups in flight. 0 leaves Depth alone to bound them. Defaults to 0.
 	MaxConcurrentGroups int `koanf:"max_concurrent_groups"`

@@ -44,7 +44,7 @@ func ReadFile(path string) (w *gpu.Weights, err error) {
 	return Read(f, info.Size())
 }
 
-// Read is Decode of so many bytes of a reader, a piece at a time. An error of the reader is returned as it is.
+// Read is Decode of the next size bytes of a reader, a piece at a time. An error of the reader is returned as it is.
 func Read(in io.Reader, size int64) (*gpu.Weights, error) {
 	found, _, err := readHeader(in, size)
 	if err != nil {

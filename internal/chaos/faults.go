@@ -109,7 +109,7 @@ func (h *harness) lose(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// burst sends strangers' messages of so many kinds.
+// burst sends strangers' messages of that number of kinds.
 func (h *harness) burst(ctx context.Context, rng *rand.Rand, kinds int) {
 	h.stranger.send(ctx, rng, kinds)
 	h.stranger.shout(ctx, rng)

@@ -177,7 +177,7 @@ func (h *harness) step() int64 {
 	return records[len(records)-1].Step
 }
 
-// advance waits until the run has done so many steps more.
+// advance waits until the run has done that number of further steps.
 func (h *harness) advance(ctx context.Context, when string, steps int64) bool {
 	from := max(h.step(), 0)
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)

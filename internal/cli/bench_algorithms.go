@@ -187,7 +187,7 @@ func (b *algorithmsBench) run(ctx context.Context, home, start, name string, see
 	return l, nil
 }
 
-// trainedTo says whether a run has done so many steps.
+// trainedTo says whether a run has done that number of steps.
 func trainedTo(records []report.Record, steps int64) bool {
 	return slices.ContainsFunc(records, func(r report.Record) bool {
 		return r.Type == string(schemas.EventStepDone) && r.Step >= steps

@@ -168,7 +168,7 @@ type question struct {
 
 func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temperature, q.noTool) }
 
-// scoreVersions follows the published versions and scores every so many on the validation split, until ctx ends.
+// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until ctx ends.
 func (s *session) scoreVersions(ctx context.Context, run *streams.Run, c *course, book *recordBook) error {
 	policy, wait, err := newSampler(context.WithoutCancel(ctx), s)
 	if err != nil {
@@ -197,8 +197,8 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, c *course
 	return errors.Join(err, wait())
 }
 
-// showsRollout says whether a rollout of a version is printed: every so many versions, 0 for never, where shown is the last
-// version of which one was printed, -1 if none was.
+// showsRollout says whether a rollout of a version is printed: after every versions, 0 for never. shown is the last version of
+// which a rollout was printed, -1 before the first.
 func showsRollout(every, shown, version int64) bool {
 	return every > 0 && (shown < 0 || version >= shown+every)
 }

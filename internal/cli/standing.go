@@ -180,7 +180,7 @@ func (o *standing) tell(t *story, now time.Time) {
 	o.Trainer += ", " + o.Detail
 }
 
-// print shows it on a terminal of so many columns, 0 where w is none.
+// print writes the run's state for a terminal that is width columns wide; 0 where w is no terminal.
 func (o *standing) print(w io.Writer, width int) {
 	state := o.State
 	if o.Detail != "" {

@@ -168,7 +168,7 @@ func scoreTable(scores []titled, kind func(source string) string) string {
 	return b.String()
 }
 
-// fit makes a text so many characters wide.
+// fit makes a text width characters wide.
 func fit(text string, width int) string {
 	if runes := []rune(text); len(runes) > width-2 {
 		text = string(runes[:width-3]) + "…"

@@ -82,7 +82,7 @@ func retryAfter(text string) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// shorten cuts a text to so many bytes, between characters.
+// shorten cuts a text to at most that number of bytes, between characters.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -22,8 +22,8 @@ func between(text, open, closing string) []string {
 	}
 }
 
-// LastAnswer is the content of the last <answer> block, trimmed, when the text has at least so many of them. Search-R1
-// asks for two, as its prompt shows one as an example.
+// LastAnswer is the content of the last <answer> block, trimmed, when the text has at least atLeast such blocks. Search-R1
+// asks for two, as its prompt shows a block as an example.
 func LastAnswer(text string, atLeast int) (answer string, ok bool) {
 	blocks := Blocks(text, "answer")
 	if len(blocks) < max(1, atLeast) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Save writes a checkpoint and the record of its step, then removes the checkpoints no longer kept. When it
-// returns, the checkpoint outlives a crash of the process and, as far as the disk keeps its word, of the
+// returns, the checkpoint outlives a crash of the process and, where the disk stores what it says that it has synced, of the
 // machine.
 //
 // Invariant: at every instant the newest complete checkpoint is the one saved last, or the one before it.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxSpread bounds how far ids may lie apart: an id may be at most so many times the number of tokens, plus what follows.
+// maxSpread bounds how far ids may lie apart: an id may be at most maxSpread times the number of tokens, plus maxHoles.
 const (
 	maxSpread = 2
 	maxHoles  = 1 << 16

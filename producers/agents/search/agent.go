@@ -31,7 +31,7 @@ type Config struct {
 	Invalid string `koanf:"invalid"`
 	// Feedback is what the policy is shown after an invalid action, between info tags.
 	Feedback string `koanf:"feedback"`
-	// MaxInvalid ends the episode after so many invalid actions, > 0; it counts only with "feedback".
+	// MaxInvalid is the number of invalid actions that ends the episode, > 0; it is read only with "feedback".
 	MaxInvalid int `koanf:"max_invalid"`
 }
 

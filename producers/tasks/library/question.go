@@ -17,7 +17,7 @@ type question struct {
 	answer   string
 }
 
-// Kinds are the kinds of question, found in Prompt.Source: so many searches lead to the answer.
+// Kinds are the kinds of question, found in Prompt.Source. The number in a kind is how many searches lead to the answer.
 func Kinds() []string { return []string{"1-hop", "2-hop", "3-hop", "4-hop"} }
 
 // About says how far a kind of question leads; "" of any other.
@@ -35,7 +35,7 @@ func About(kind string) string {
 	return ""
 }
 
-// ask draws a question about places that takes so many searches; false when the draw led to none.
+// ask draws a question about places whose answer takes that number of searches; false when the draw found no such question.
 func ask(rng *rand.Rand, searches int, places []*place, in shelf) (question, bool) {
 	var q question
 	field, p := rng.IntN(len(fields)), pick(rng, places)
