@@ -24,7 +24,7 @@ func example(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	config := broker.DefaultConfig()
 	config.StoreDir, config.Listen = dir, ""
 	b, err := broker.Start(ctx, config, nil)
