@@ -70,5 +70,5 @@ func TestLogFormats(t *testing.T) {
 	NewLogger(&out, LogConfig{Level: "warn", Format: "auto"}).Warn("loud", "step", 3)
 	require.Contains(t, out.String(), `"step":3`)
 	require.ErrorContains(t, LogConfig{Level: "loud", Format: "auto"}.Validate(), `level: "loud"`)
-	require.ErrorContains(t, LogConfig{Level: "info", Format: "xml"}.Validate(), `format: "xml"`)
+	require.ErrorContains(t, LogConfig{Level: "info", Format: "xml"}.Validate(), `format: unknown "xml"`)
 }
