@@ -1,5 +1,5 @@
 """A tool and a reward for Weir, with nothing but the standard library: python3 service.py 8900"""
-import json, math, sys
+import contextlib, json, math, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Service(BaseHTTPRequestHandler):
@@ -21,7 +21,8 @@ class Service(BaseHTTPRequestHandler):
     def answer(self, status, body):
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
+        with contextlib.suppress(BrokenPipeError):  # Weir hangs up where it cancels a rollout
+            self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, *_):  # no line for each call
         pass
