@@ -122,7 +122,7 @@ func (w *Weights) PublishFrom(ctx context.Context, m *schemas.Manifest, source S
 	return w.publish(ctx, m, source, false)
 }
 
-// publish is PublishFrom; own is whether the source's bytes stay as they are.
+// publish is PublishFrom. own is whether the source's bytes stay as they are and the shards of m name them already.
 func (w *Weights) publish(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool) error {
 	if m.Base != schemas.NoBase {
 		return fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
@@ -147,7 +147,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 		return false, err
 	}
 	if latest != nil && m.Version <= latest.Version {
-		return true, w.publishAgain(ctx, m, source, history, latest)
+		return true, w.publishAgain(ctx, m, source, own, history, latest)
 	}
 	long := sized(m)
 	if err := w.run.own(long.Run, long.Validate()); err != nil {
@@ -157,7 +157,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 		return false, err
 	}
 	stored, blobs, length := m, source, 1
-	if deltas, bytes := w.deltas(ctx, m, source, latest); deltas != nil {
+	if deltas, bytes := w.deltas(ctx, m, source, own, latest); deltas != nil {
 		stored, length = deltas, w.length+1
 		blobs = func(i int) ([]byte, error) { return bytes[i], nil }
 		for i, s := range stored.Shards {
@@ -165,7 +165,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 				return false, err
 			}
 		}
-	} else if err := w.each(ctx, m, source, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) }); err != nil {
+	} else if err := w.each(ctx, m, source, own, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) }); err != nil {
 		return false, err
 	}
 	if ok, err := w.run.setManifest(ctx, stored, revision); err != nil || !ok {
@@ -180,15 +180,15 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 
 // publishAgain stores the whole shards of a version that is published already, in a history that ends with latest. It fails with
 // ErrFenced if the version is published with other weights, or a newer version is published.
-func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source ShardSource, history []*schemas.Manifest, latest *schemas.Manifest) error {
-	if err := w.each(ctx, m, source, func(int, []byte) error { return nil }); err != nil {
+func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, history []*schemas.Manifest, latest *schemas.Manifest) error {
+	if err := w.each(ctx, m, source, own, func(int, []byte) error { return nil }); err != nil {
 		return err
 	}
 	h, err := publishedAs(history, m, latest)
 	if err != nil {
 		return err
 	}
-	return w.each(ctx, m, source, func(i int, data []byte) error {
+	return w.each(ctx, m, source, own, func(i int, data []byte) error {
 		if h.Shards[i].Hash != m.Shards[i].Hash {
 			return nil // stored as a delta
 		}
@@ -197,7 +197,7 @@ func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source 
 }
 
 // each reads the shards from their source, a few at a time, writes their names into m, and passes their bytes on.
-func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, do func(i int, data []byte) error) error {
+func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, do func(i int, data []byte) error) error {
 	var group errgroup.Group
 	group.SetLimit(shardsAlive())
 	for i := range m.Shards {
@@ -209,7 +209,9 @@ func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSou
 			if err != nil {
 				return fmt.Errorf("read shard %d: %w", i, err)
 			}
-			name(&m.Shards[i], data)
+			if !own {
+				name(&m.Shards[i], data)
+			}
 			return do(i, data)
 		})
 	}
@@ -286,7 +288,7 @@ var errNoDelta = errors.New("deltas are not worth it")
 
 // deltas are m as deltas against the newest version, with their bytes: nil where this publisher does not hold that version, where
 // the chain is long enough, or where the whole shards are not twice as large. A few whole shards are held at a time.
-func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, latest *schemas.Manifest) (*schemas.Manifest, [][]byte) {
+func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, latest *schemas.Manifest) (*schemas.Manifest, [][]byte) {
 	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
 		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
 		return nil, nil
@@ -315,7 +317,9 @@ func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardS
 			if err != nil {
 				return err
 			}
-			name(&m.Shards[i], next)
+			if !own {
+				name(&m.Shards[i], next)
+			}
 			blob, err := delta.Encode(base, next, elementSize(m.DType))
 			if err != nil {
 				return err
