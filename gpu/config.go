@@ -5,7 +5,9 @@ import (
 	"fmt"
 )
 
-// Config describes a decoder-only transformer of the Llama family; the JSON is Hugging Face's config.json.
+// Config describes a decoder-only transformer of the shape that Llama, Qwen2 and Qwen3 share: RMSNorm before each block,
+// rotary positions, grouped-query attention and SwiGLU. What the families differ in are settings of their own, so that no
+// engine asks for a family's name. The JSON is Hugging Face's config.json where it has a key for the setting.
 type Config struct {
 	Architectures []string `json:"architectures,omitempty"`
 	ModelType     string   `json:"model_type"`
@@ -18,8 +20,14 @@ type Config struct {
 	// NumKVHeads divides NumHeads: grouped-query attention.
 	NumKVHeads int `json:"num_key_value_heads"`
 	// HeadDim is even; 0 is HiddenSize / NumHeads.
-	HeadDim    int     `json:"head_dim,omitempty"`
-	RopeTheta  float64 `json:"rope_theta"`
+	HeadDim   int     `json:"head_dim,omitempty"`
+	RopeTheta float64 `json:"rope_theta"`
+	// RopeScaling slows the rotary angles for contexts longer than the model was first trained on; nil leaves them.
+	RopeScaling *RopeScaling `json:"rope_scaling,omitempty"`
+	// QKVBias adds a bias to the q, k and v projections (Qwen2).
+	QKVBias bool `json:"qkv_bias,omitempty"`
+	// QKNorm applies RMSNorm, with weights of its own, to each head of q and k before the rotation (Qwen3).
+	QKNorm     bool    `json:"qk_norm,omitempty"`
 	RMSNormEps float64 `json:"rms_norm_eps"`
 	// TieEmbeddings uses the embedding matrix as the head.
 	TieEmbeddings bool `json:"tie_word_embeddings"`
@@ -28,6 +36,8 @@ type Config struct {
 	DType        string `json:"torch_dtype,omitempty"`
 	BOSToken     int32  `json:"bos_token_id"`
 	EOSToken     int32  `json:"eos_token_id"`
+	// StopTokens end a generation as EOSToken does; EOSToken need not be among them.
+	StopTokens []int32 `json:"stop_token_ids,omitempty"`
 	// ValueHead adds a linear critic on the last hidden state ("value_head.weight" [1, hidden]).
 	ValueHead bool `json:"value_head,omitempty"`
 	// InitStd is the standard deviation of the starting weights; HF calls it initializer_range.
@@ -62,6 +72,11 @@ func (c Config) Validate() error {
 	}
 	if c.RopeTheta <= 0 {
 		bad("rope_theta is %g: must be positive", c.RopeTheta)
+	}
+	if c.RopeScaling != nil {
+		if err := c.RopeScaling.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("model config: %w", err))
+		}
 	}
 	if c.RMSNormEps <= 0 {
 		bad("rms_norm_eps is %g: must be positive", c.RMSNormEps)

@@ -10,7 +10,9 @@ import (
 //	model.embed_tokens.weight                        [vocab, hidden]
 //	model.layers.N.input_layernorm.weight            [hidden]
 //	model.layers.N.self_attn.{q,k,v}_proj.weight     [heads or kv heads * head_dim, hidden]
+//	model.layers.N.self_attn.{q,k,v}_proj.bias       [heads or kv heads * head_dim], after its weight, with QKVBias
 //	model.layers.N.self_attn.o_proj.weight           [hidden, heads * head_dim]
+//	model.layers.N.self_attn.{q,k}_norm.weight       [head_dim], with QKNorm
 //	model.layers.N.post_attention_layernorm.weight   [hidden]
 //	model.layers.N.mlp.{gate,up}_proj.weight         [intermediate, hidden]
 //	model.layers.N.mlp.down_proj.weight              [hidden, intermediate]
@@ -49,20 +51,28 @@ func (c Config) Layout() []Tensor {
 	d, ff, q, kv := c.HiddenSize, c.IntermediateSize, c.NumHeads*c.AttentionDim(), c.NumKVHeads*c.AttentionDim()
 	out := []Tensor{{Name: "model.embed_tokens.weight", Shape: []int{c.VocabSize, d}}}
 	for i := range c.NumLayers {
-		for _, t := range []Tensor{
-			{Name: "input_layernorm.weight", Shape: []int{d}},
-			{Name: "self_attn.q_proj.weight", Shape: []int{q, d}},
-			{Name: "self_attn.k_proj.weight", Shape: []int{kv, d}},
-			{Name: "self_attn.v_proj.weight", Shape: []int{kv, d}},
-			{Name: "self_attn.o_proj.weight", Shape: []int{d, q}},
-			{Name: "post_attention_layernorm.weight", Shape: []int{d}},
-			{Name: "mlp.gate_proj.weight", Shape: []int{ff, d}},
-			{Name: "mlp.up_proj.weight", Shape: []int{ff, d}},
-			{Name: "mlp.down_proj.weight", Shape: []int{d, ff}},
-		} {
-			t.Name = fmt.Sprintf("model.layers.%d.%s", i, t.Name)
-			out = append(out, t)
+		add := func(name string, shape ...int) {
+			out = append(out, Tensor{Name: fmt.Sprintf("model.layers.%d.%s", i, name), Shape: shape})
 		}
+		project := func(name string, rows int) {
+			add("self_attn."+name+"_proj.weight", rows, d)
+			if c.QKVBias {
+				add("self_attn."+name+"_proj.bias", rows)
+			}
+		}
+		add("input_layernorm.weight", d)
+		project("q", q)
+		project("k", kv)
+		project("v", kv)
+		add("self_attn.o_proj.weight", d, q)
+		if c.QKNorm {
+			add("self_attn.q_norm.weight", c.AttentionDim())
+			add("self_attn.k_norm.weight", c.AttentionDim())
+		}
+		add("post_attention_layernorm.weight", d)
+		add("mlp.gate_proj.weight", ff, d)
+		add("mlp.up_proj.weight", ff, d)
+		add("mlp.down_proj.weight", d, ff)
 	}
 	out = append(out, Tensor{Name: "model.norm.weight", Shape: []int{d}})
 	if !c.TieEmbeddings {

@@ -56,7 +56,7 @@ func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 	d := &decoder{
 		model: m, pool: kernel.NewPool(threads), options: o,
 		w:      newForwardWeights(&m.layout),
-		rotary: rotary{theta: cfg.RopeTheta, half: m.hd / 2},
+		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(m), used: make([]bool, o.Slots),
 	}
 	d.w.load(&d.layout, d.pool, tensors)

@@ -60,7 +60,7 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	m := newModel(cfg)
 	e := &Engine{
 		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
-		rotary: rotary{theta: cfg.RopeTheta, half: m.hd / 2},
+		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 	}
 	e.w = m.view(e.data)
 	m.initialize(e.data, opts.Seed, opts.Init)

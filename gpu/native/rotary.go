@@ -5,18 +5,14 @@ import "math"
 // rotary holds the cosines and sines of rotary position embeddings (Su et al. 2021) for the positions seen
 // so far: [positions, hd/2] each. Pair j of a head is elements j and j+hd/2, Hugging Face's layout.
 type rotary struct {
-	theta    float64
 	half     int
 	cos, sin []float32
-	// speeds are the pairs' angles a position.
+	// speeds are the pairs' angles a position, [half]: gpu.Config.RopeSpeeds.
 	speeds []float64
 }
 
 // grow makes the tables cover positions [0, n).
 func (r *rotary) grow(n int) {
-	for len(r.speeds) < r.half {
-		r.speeds = append(r.speeds, math.Pow(r.theta, -float64(len(r.speeds))/float64(r.half)))
-	}
 	for pos := len(r.cos) / r.half; pos < n; pos++ {
 		for _, speed := range r.speeds {
 			s, c := math.Sincos(float64(pos) * speed)
