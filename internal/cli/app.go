@@ -68,7 +68,7 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	a.keyFlags(root)
 	root.AddCommand(
 		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(),
+		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(),
 		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
 		a.configCommand(), a.keysCommand(), a.openCommand(), a.benchCommand(), a.versionCommand(),
 	)
