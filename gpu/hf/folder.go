@@ -97,13 +97,7 @@ func (f *Folder) Fits(c gpu.Config) error {
 // Read reads the numbers of the tensors of a layout into their data: all must be of the folder's model, and have room. A
 // value head that the folder has not is set to 0. Before any number is written, all are read once and checked.
 func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
-	var names []string
-	for _, t := range layout {
-		if f.files.Has(t.Name) {
-			names = append(names, t.Name)
-		}
-	}
-	if err := f.files.CheckFinite(ctx, names); err != nil {
+	if err := f.Check(ctx, layout); err != nil {
 		return err
 	}
 	for _, t := range layout {
@@ -118,54 +112,18 @@ func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
 	return nil
 }
 
-// Export writes what gpu.Engine's Export does: config.json, generation_config.json, the weights, and the value head in a file
-// of its own. The tensors are the model's, in the order of gpu.Weights; their data is not copied.
-func Export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
-	files, err := export(ctx, dir, c, tensors, o)
-	if err != nil {
-		return nil, fmt.Errorf("export model to %s: %w", dir, err)
-	}
-	return files, nil
-}
+// Files are the names of the files that hold the weights.
+func (f *Folder) Files() []string { return f.files.Names() }
 
-func export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
-	if err := empty(dir); err != nil {
-		return nil, err
-	}
-	policy, head := tensors, []gpu.Tensor(nil)
-	if n := len(tensors); n > 0 && tensors[n-1].Name == gpu.ValueHeadTensor {
-		policy, head = tensors[:n-1], tensors[n-1:]
-	}
-	files, err := safetensors.WriteFolder(ctx, dir, weightsName, policy, o)
-	if err != nil {
-		return nil, err
-	}
-	if head != nil {
-		more, err := safetensors.WriteFolder(ctx, dir, gpu.ValueHeadFile, head, gpu.ExportOptions{DType: o.DType})
-		if err != nil {
-			return nil, err
+// Check reads the numbers of the tensors of a layout that the folder has and reports one that is not finite.
+func (f *Folder) Check(ctx context.Context, layout []gpu.Tensor) error {
+	var names []string
+	for _, t := range layout {
+		if f.files.Has(t.Name) {
+			names = append(names, t.Name)
 		}
-		files = append(files, more...)
 	}
-	dtype, err := safetensors.Of(o.DType)
-	if err != nil {
-		return nil, err
-	}
-	config, cerr := encodeConfig(c, dtype)
-	generation, gerr := encodeGeneration(c)
-	if err := errors.Join(cerr, gerr); err != nil {
-		return nil, err
-	}
-	for _, x := range []struct {
-		name string
-		data []byte
-	}{{configName, config}, {generationName, generation}} {
-		if err := os.WriteFile(filepath.Join(dir, x.name), x.data, 0o644); err != nil {
-			return nil, err
-		}
-		files = append(files, gpu.File{Name: x.name, Size: int64(len(x.data))})
-	}
-	return files, nil
+	return f.files.CheckFinite(ctx, names)
 }
 
 // empty refuses a folder with anything in it; one that is not there is empty.

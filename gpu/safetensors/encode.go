@@ -62,6 +62,16 @@ func Write(out io.Writer, w *gpu.Weights, dtype DType) error {
 
 // header is everything before the numbers, and the numbers' size in bytes.
 func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
+	for _, t := range w.Tensors {
+		if err := checkData(t); err != nil {
+			return nil, 0, fmt.Errorf("encode tensor %q: %w", t.Name, err)
+		}
+	}
+	return headerOf(w.Tensors, dtype)
+}
+
+// headerOf is header for tensors whose data need not be there.
+func headerOf(tensors []gpu.Tensor, dtype DType) ([]byte, int, error) {
 	if dtype.size() == 0 {
 		return nil, 0, fmt.Errorf("encode safetensors: type %q is not supported: want %s or %s", dtype, F32, BF16)
 	}
@@ -69,10 +79,10 @@ func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 		name string
 		json []byte
 	}
-	entries := make([]named, 0, len(w.Tensors))
-	seen := make(map[string]bool, len(w.Tensors))
+	entries := make([]named, 0, len(tensors))
+	seen := make(map[string]bool, len(tensors))
 	size := 0
-	for _, t := range w.Tensors {
+	for _, t := range tensors {
 		if err := checkTensor(t); err != nil {
 			return nil, 0, fmt.Errorf("encode tensor %q: %w", t.Name, err)
 		}
@@ -84,7 +94,7 @@ func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 		for i, s := range t.Shape {
 			e.Shape[i] = int64(s)
 		}
-		end := size + len(t.Data)*dtype.size()
+		end := size + t.Elements()*dtype.size()
 		e.Offsets = &[2]int64{int64(size), int64(end)}
 		size = end
 		j, err := json.Marshal(e)
@@ -130,12 +140,20 @@ func checkTensor(t gpu.Tensor) error {
 	case !utf8.ValidString(t.Name):
 		return fmt.Errorf("the name is not UTF-8")
 	}
-	n := 1
 	for _, s := range t.Shape {
 		if s < 0 {
 			return fmt.Errorf("shape %v has a negative size", t.Shape)
 		}
 	}
+	return nil
+}
+
+// checkData reports a shape that is not its data's.
+func checkData(t gpu.Tensor) error {
+	if err := checkTensor(t); err != nil {
+		return err
+	}
+	n := 1
 	if slices.Contains(t.Shape, 0) {
 		n = 0
 	}

@@ -127,6 +127,15 @@ func (f *Folder) Close() error {
 	return errors.Join(errs...)
 }
 
+// Names are the names of the open files.
+func (f *Folder) Names() []string {
+	var out []string
+	for _, o := range f.files {
+		out = append(out, o.name)
+	}
+	return out
+}
+
 // Tensors lists the tensors, without data, file after file in the order of their numbers.
 func (f *Folder) Tensors() []gpu.Tensor {
 	var out []gpu.Tensor

@@ -28,11 +28,82 @@ func Of(d gpu.DType) (DType, error) {
 	return "", fmt.Errorf("type %q is not supported: want %s or %s", d, gpu.Float32, gpu.BFloat16)
 }
 
-// WriteFolder writes tensors into new files of dir, which is made if need be: into the one of a name such as
-// model.safetensors, or, where o.ShardBytes needs more, into model-00001-of-00003.safetensors and so on with an index. What
-// is written is a function of the tensors and o alone, and the files' names and offsets one of the tensors' shapes and o.
-// The numbers are encoded a piece at a time.
+// FilePlan is a file to be written: Head, and then the numbers of Tensors, one tensor after another.
+type FilePlan struct {
+	// Name within the folder.
+	Name string
+	Head []byte
+	// Tensors need no data.
+	Tensors []gpu.Tensor
+	// Size is the whole file's, in bytes.
+	Size int64
+}
+
+// FolderPlan is what a folder of tensors will hold.
+type FolderPlan struct {
+	Files []FilePlan
+	// Index is the index file's content, under IndexName of the plan's name; nil where there is one file.
+	Index []byte
+}
+
+// Plan lays tensors out in files: those of a name such as model.safetensors or, where o.ShardBytes needs more,
+// model-00001-of-00003.safetensors and so on with an index. The plan is a function of the tensors' names and shapes and of o
+// alone; the tensors need no data.
+func Plan(name string, tensors []gpu.Tensor, o gpu.ExportOptions) (*FolderPlan, error) {
+	dtype, err := Of(o.DType)
+	if err != nil {
+		return nil, err
+	}
+	parts := Deal(tensors, dtype, o.ShardBytes)
+	plan := &FolderPlan{}
+	where := index{WeightMap: map[string]string{}}
+	for i, part := range parts {
+		file := FilePlan{Name: name, Tensors: part}
+		if len(parts) > 1 {
+			ext := filepath.Ext(name)
+			file.Name = fmt.Sprintf("%s-%05d-of-%05d%s", strings.TrimSuffix(name, ext), i+1, len(parts), ext)
+		}
+		head, size, err := headerOf(part, dtype)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		file.Head, file.Size = head, int64(len(head)+size)
+		plan.Files = append(plan.Files, file)
+		for _, t := range part {
+			where.WeightMap[t.Name] = file.Name
+			where.Metadata.TotalSize += int64(t.Elements() * dtype.size())
+		}
+	}
+	if len(parts) <= 1 {
+		return plan, nil
+	}
+	plan.Index, err = json.MarshalIndent(where, "", "  ")
+	plan.Index = append(plan.Index, '\n')
+	return plan, err
+}
+
+// Written are the planned files, and the index, which it writes into dir.
+func (p *FolderPlan) Written(dir, name string) ([]gpu.File, error) {
+	var files []gpu.File
+	for _, f := range p.Files {
+		files = append(files, gpu.File{Name: f.Name, Size: f.Size})
+	}
+	if p.Index == nil {
+		return files, nil
+	}
+	if err := os.WriteFile(filepath.Join(dir, IndexName(name)), p.Index, 0o644); err != nil {
+		return nil, err
+	}
+	return append(files, gpu.File{Name: IndexName(name), Size: int64(len(p.Index))}), nil
+}
+
+// WriteFolder writes tensors into new files of dir, which is made if need be, as Plan lays them out. The numbers are encoded a
+// piece at a time.
 func WriteFolder(ctx context.Context, dir, name string, tensors []gpu.Tensor, o gpu.ExportOptions) ([]gpu.File, error) {
+	plan, err := Plan(name, tensors, o)
+	if err != nil {
+		return nil, err
+	}
 	dtype, err := Of(o.DType)
 	if err != nil {
 		return nil, err
@@ -40,37 +111,12 @@ func WriteFolder(ctx context.Context, dir, name string, tensors []gpu.Tensor, o 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	parts := Deal(tensors, dtype, o.ShardBytes)
-	var files []gpu.File
-	where := index{WeightMap: map[string]string{}}
-	for i, part := range parts {
-		file := name
-		if len(parts) > 1 {
-			ext := filepath.Ext(name)
-			file = fmt.Sprintf("%s-%05d-of-%05d%s", strings.TrimSuffix(name, ext), i+1, len(parts), ext)
-		}
-		written, err := writeFile(ctx, filepath.Join(dir, file), part, dtype)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		files = append(files, written)
-		for _, t := range part {
-			where.WeightMap[t.Name] = file
-			where.Metadata.TotalSize += int64(len(t.Data) * dtype.size())
+	for _, file := range plan.Files {
+		if _, err := writeFile(ctx, filepath.Join(dir, file.Name), file.Tensors, dtype); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
 		}
 	}
-	if len(parts) <= 1 {
-		return files, nil
-	}
-	data, err := json.MarshalIndent(where, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	data = append(data, '\n')
-	if err := os.WriteFile(filepath.Join(dir, IndexName(name)), data, 0o644); err != nil {
-		return nil, err
-	}
-	return append(files, gpu.File{Name: IndexName(name), Size: int64(len(data))}), nil
+	return plan.Written(dir, name)
 }
 
 // Deal cuts tensors, in order, into runs of at most limit bytes of numbers; a larger tensor is alone. A limit of 0 or less is
