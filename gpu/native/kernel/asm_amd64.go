@@ -19,6 +19,8 @@ type tile struct {
 	load int
 	// mask is that of the panel's last vector: bits for AVX-512, lanes for AVX2.
 	mask [8]uint32
+	// half is whether B is bfloat16: for the caller's choice of kernel.
+	half bool
 }
 
 //go:noescape
@@ -41,6 +43,29 @@ func gemm2AVX2(t *tile)
 
 //go:noescape
 func gemmFullAVX2(t *tile)
+
+// Those of B in bfloat16.
+
+//go:noescape
+func gemm1HalfAVX512(t *tile)
+
+//go:noescape
+func gemm2HalfAVX512(t *tile)
+
+//go:noescape
+func gemm3HalfAVX512(t *tile)
+
+//go:noescape
+func gemm4HalfAVX512(t *tile)
+
+//go:noescape
+func gemm1HalfAVX2(t *tile)
+
+//go:noescape
+func gemm2HalfAVX2(t *tile)
+
+//go:noescape
+func gemmFullHalfAVX2(t *tile)
 
 // gather48 copies k > 0 rows of 48 floats, step bytes apart, to one place.
 //
@@ -144,3 +169,15 @@ func sumSquaresAVX2(x *float32, n int) float64
 
 //go:noescape
 func maxAVX2(x *float32, n int) float32
+
+//go:noescape
+func widenAVX512(dst *float32, src *uint16, n int)
+
+//go:noescape
+func roundAVX512(dst *uint16, src *float32, n int)
+
+//go:noescape
+func widenAVX2(dst *float32, src *uint16, n int)
+
+//go:noescape
+func roundAVX2(dst *uint16, src *float32, n int)

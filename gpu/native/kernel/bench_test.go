@@ -86,6 +86,42 @@ func BenchmarkPacked(b *testing.B) {
 	}
 }
 
+// BenchmarkDecodeShapes reports GB/s of weights that a decoder's product reads from memory, at the shapes of Qwen2.5-0.5B: enough
+// copies of each matrix to leave the caches cold.
+func BenchmarkDecodeShapes(b *testing.B) {
+	pool := NewPool(0)
+	for _, s := range [][2]int{{896, 9728}, {4864, 896}} {
+		k, n := s[0], s[1]
+		for _, bf16 := range []bool{false, true} {
+			name, bytes := "float32", 4
+			if bf16 {
+				name, bytes = "bfloat16", 2
+			}
+			var ws []*Packed
+			rng := rand.New(rand.NewPCG(1, 1))
+			x := random(rng, n*k)
+			for range 768 << 20 / (bytes * n * k) {
+				w := &Packed{k: k, n: n, set: best, bf16: bf16}
+				w.Repack(x)
+				ws = append(ws, w)
+			}
+			for _, m := range []int{1, 4, 8, 16, 64} {
+				a, out := random(rng, m*k), make([]float32, m*n)
+				b.Run(fmt.Sprintf("%s/%s", name, shapeName(m, k, n)), func(b *testing.B) {
+					i := 0
+					for b.Loop() {
+						pool.MatMulPacked(out, a, ws[i%len(ws)], m, false)
+						i++
+					}
+					seconds := b.Elapsed().Seconds() / float64(b.N)
+					b.ReportMetric(float64(bytes*n*k)/seconds/1e9, "GB/s")
+					b.ReportMetric(2*float64(m)*float64(k)*float64(n)/seconds/1e9, "GFLOP/s")
+				})
+			}
+		}
+	}
+}
+
 // BenchmarkVectors reports elements a nanosecond of each elementwise function.
 func BenchmarkVectors(b *testing.B) {
 	const n = 4096

@@ -7,6 +7,9 @@
 // the number of rows and the number of threads change which element is computed when, never how: the bits
 // of a row are its own. The elementwise functions compute each element the same way wherever it stands.
 //
+// Packed weights may be held as bfloat16: each number is widened, exactly, where it is used, and a product has the bits that it
+// would have with the widened numbers.
+//
 // On amd64 the kernels are AVX-512 or AVX2 assembly, chosen at run time; the build tag purego, and other
 // processors, leave the portable Go ones.
 package kernel

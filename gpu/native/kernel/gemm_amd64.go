@@ -92,6 +92,9 @@ func (w *work) panel(j, p0 int) (t tile, vectors int) {
 		t.load = 1
 	}
 	switch {
+	case p.packed != nil && p.packed.bf16:
+		t.b, t.brs, t.half = unsafe.Pointer(&p.packed.half[col*p.k+p0*width]), uintptr(2*width), true
+		return t, vectors
 	case p.packed != nil:
 		t.b, t.brs = unsafe.Pointer(&p.packed.data[col*p.k+p0*width]), uintptr(4*width)
 		return t, vectors
@@ -177,6 +180,10 @@ func (s isa) setMask(t *tile, lanes int) {
 
 // call runs the kernel of that width.
 func (s isa) call(t *tile, vectors int) {
+	if t.half {
+		s.callHalf(t, vectors)
+		return
+	}
 	if s == avx2 {
 		switch {
 		case vectors == 1:
@@ -197,6 +204,31 @@ func (s isa) call(t *tile, vectors int) {
 		gemm3AVX512(t)
 	default:
 		gemm4AVX512(t)
+	}
+}
+
+// callHalf is call where B is bfloat16.
+func (s isa) callHalf(t *tile, vectors int) {
+	if s == avx2 {
+		switch {
+		case vectors == 1:
+			gemm1HalfAVX2(t)
+		case t.mask[7] != 0:
+			gemmFullHalfAVX2(t)
+		default:
+			gemm2HalfAVX2(t)
+		}
+		return
+	}
+	switch vectors {
+	case 1:
+		gemm1HalfAVX512(t)
+	case 2:
+		gemm2HalfAVX512(t)
+	case 3:
+		gemm3HalfAVX512(t)
+	default:
+		gemm4HalfAVX512(t)
 	}
 }
 
@@ -228,4 +260,9 @@ func aligned(n int) []float32 {
 	x := make([]float32, n+16)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(x))) / 4 % 16)
 	return x[skip : skip+n : skip+n]
+}
+
+// alignedHalf is aligned for bfloat16.
+func alignedHalf(n int) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(aligned((n+1)/2)))), n)
 }

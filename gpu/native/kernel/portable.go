@@ -13,9 +13,12 @@ func gemmPortable(p *product, lo, hi int) {
 		if !p.acc {
 			clear(row)
 		}
-		if p.bcs == 1 {
+		switch {
+		case p.half != nil:
+			p.addHalfDots(row, p.a[i*p.ars:i*p.ars+p.k])
+		case p.bcs == 1:
 			p.addRows(row, i)
-		} else {
+		default:
 			p.addDots(row, p.a[i*p.ars:i*p.ars+p.k])
 		}
 	}

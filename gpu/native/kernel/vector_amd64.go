@@ -166,3 +166,32 @@ func (s isa) adamw(w, m, v, g []float32, k adamwScalars) {
 		adamwPortable(w, m, v, g, k)
 	}
 }
+
+// widen and round do whole vectors and return how many elements they did.
+func (s isa) widen(dst []float32, src []uint16) int {
+	n := len(dst) / 16 * 16
+	switch {
+	case n == 0:
+	case s == avx512:
+		widenAVX512(&dst[0], &src[0], n)
+	case s == avx2:
+		widenAVX2(&dst[0], &src[0], n)
+	default:
+		return 0
+	}
+	return n
+}
+
+func (s isa) round(dst []uint16, src []float32) int {
+	n := len(dst) / 16 * 16
+	switch {
+	case n == 0:
+	case s == avx512:
+		roundAVX512(&dst[0], &src[0], n)
+	case s == avx2:
+		roundAVX2(&dst[0], &src[0], n)
+	default:
+		return 0
+	}
+	return n
+}

@@ -22,6 +22,10 @@ func (isa) swigluGrad(dgate, dup, gate, up, dout []float32) {
 }
 func (isa) adamw(w, m, v, g []float32, k adamwScalars) { adamwPortable(w, m, v, g, k) }
 
+func (isa) widen([]float32, []uint16) int { return 0 }
+
+func (isa) round([]uint16, []float32) int { return 0 }
+
 func (isa) panelWidth() int { return 0 }
 
 func (isa) compute(*product, int, int, int, int) {}
@@ -29,3 +33,5 @@ func (isa) compute(*product, int, int, int, int) {}
 func (isa) packNT([]float32, []float32, int, int, int) {}
 
 func aligned(n int) []float32 { return make([]float32, n) }
+
+func alignedHalf(n int) []uint16 { return make([]uint16, n) }

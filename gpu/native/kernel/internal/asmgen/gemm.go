@@ -3,22 +3,25 @@ package main
 import "fmt"
 
 // gemm writes one function for each width of a column panel in vectors: it walks down the rows of A and C
-// in tiles that fill the registers. Offsets are those of kernel.tile.
+// in tiles that fill the registers. Offsets are those of kernel.tile. Half is a panel of bfloat16, whose rows are whole
+// whatever the mask of C.
 func (m *machine) gemm() {
 	heights := map[int]int{1: 12, 2: 6}
 	if m.wide() {
 		heights = map[int]int{1: 12, 2: 12, 3: 8, 4: 6}
 	}
 	for nv := 1; nv <= len(heights); nv++ {
-		m.panel(fmt.Sprintf("gemm%d", nv), nv, heights[nv], true)
+		m.panel(fmt.Sprintf("gemm%d", nv), nv, heights[nv], true, false)
+		m.panel(fmt.Sprintf("gemm%dHalf", nv), nv, heights[nv], true, true)
 	}
 	if !m.wide() {
 		// Masked stores are slow on some processors; with AVX-512 they are as fast as others.
-		m.panel("gemmFull", 2, heights[2], false)
+		m.panel("gemmFull", 2, heights[2], false, false)
+		m.panel("gemmFullHalf", 2, heights[2], false, true)
 	}
 }
 
-func (m *machine) panel(name string, nv, height int, masked bool) {
+func (m *machine) panel(name string, nv, height int, masked, half bool) {
 	at := m.text(name, 0, ptrs("t")...)
 	m.op("MOVQ", at["t"], "CX")
 	for i, r := range []string{"R8", "R9", "R10", "SI", "R11", "DI", "R12", "R13"} {
@@ -42,7 +45,7 @@ func (m *machine) panel(name string, nv, height int, masked bool) {
 	m.op("JMP", done)
 	for h := height; h >= 1; h-- {
 		m.mark(tiles[h])
-		m.tile(nv, h, at["t"], masked)
+		m.tile(nv, h, at["t"], masked, half)
 		m.op("SUBQ", fmt.Sprintf("$%d", h), "R13")
 		m.op("JMP", loop)
 	}
@@ -52,7 +55,7 @@ func (m *machine) panel(name string, nv, height int, masked bool) {
 
 // tile computes h rows of nv vectors. R8 A, R9 its row step, R10 its step along k, SI B, R11 its row step,
 // DI C, R12 its row step, all in bytes; R13 the rows left. R8 and DI move on.
-func (m *machine) tile(nv, h int, args string, masked bool) {
+func (m *machine) tile(nv, h int, args string, masked, half bool) {
 	acc := func(i, v int) string { return m.v(i*nv + v) }
 	b := func(v int) string { return m.v(h*nv + v) }
 	mask := m.v(15)
@@ -110,6 +113,10 @@ func (m *machine) tile(nv, h int, args string, masked bool) {
 	m.raw("\tPCALIGN $32\n")
 	m.mark(next)
 	for v := range nv {
+		if half {
+			m.widenLoad("R14", v, b(v))
+			continue
+		}
 		load(m.at("R14", v), b(v), v)
 	}
 	m.op("ADDQ", "R11", "R14")
@@ -136,6 +143,12 @@ func (m *machine) tile(nv, h int, args string, masked bool) {
 		m.op("ADDQ", "R12", "DI")
 		m.op("ADDQ", "R9", "R8")
 	}
+}
+
+// widenLoad reads vector v of bfloat16 numbers at p as float32.
+func (m *machine) widenLoad(p string, v int, dst string) {
+	m.op("VPMOVZXWD", fmt.Sprintf("%d(%s)", v*m.bytes()/2, p), dst)
+	m.op("VPSLLD", "$16", dst, dst)
 }
 
 // gather writes the copy of k rows of 48 floats, step bytes apart, to one place.

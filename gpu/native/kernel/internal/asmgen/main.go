@@ -38,6 +38,7 @@ func files() map[string]string {
 		m.gemm()
 		m.gather()
 		m.vectors()
+		m.conversions()
 		if !m.wide() {
 			m.transpose()
 		}
@@ -75,6 +76,8 @@ func (m *machine) constant(name string) string {
 }
 
 func (m *machine) broadcast(src, dst string) { m.op("VBROADCASTSS", src, dst) }
+
+func (m *machine) imm(n int) string { return fmt.Sprintf("$%d", n) }
 
 func (m *machine) zero(dst string) {
 	if m.wide() {
@@ -178,6 +181,9 @@ var constants = []struct {
 	{"negInf", 0xff800000},
 	{"nan", 0x7fc00000},
 	{"sign", 0x80000000},
+	{"roundHalf", 0x7fff},
+	{"lowBit", 1},
+	{"quiet", 0x40},
 }
 
 func (m *machine) header() {
