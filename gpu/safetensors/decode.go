@@ -21,6 +21,9 @@ var ErrMalformed = errors.New("malformed safetensors")
 // maxHeader is the format's own bound on the header, in bytes.
 const maxHeader = 100_000_000
 
+// lfsPrefix begins the text that Git LFS leaves in a file's place.
+const lfsPrefix = "version "
+
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
@@ -73,6 +76,9 @@ func readHeader(in io.Reader, size int64) (found []located, body int64, err erro
 		return nil, 0, err
 	}
 	n := binary.LittleEndian.Uint64(length)
+	if string(length) == lfsPrefix {
+		return nil, 0, malformed("it is a pointer of Git LFS, not the file: run git lfs pull in the folder")
+	}
 	if n > maxHeader {
 		return nil, 0, malformed("the header claims %d bytes: at most %d", n, maxHeader)
 	}
@@ -200,7 +206,7 @@ func (e entry) locate(name string) (located, error) {
 	size := int64(l.dtype.size())
 	switch {
 	case size == 0:
-		return l, malformed("tensor %q: type %q is not supported: want %s or %s", name, e.DType, F32, BF16)
+		return l, malformed("tensor %q: type %q is not supported: want %s; convert the model to one of them", name, e.DType, known)
 	case e.Shape == nil:
 		return l, malformed("tensor %q: it has no shape", name)
 	case e.Offsets == nil:

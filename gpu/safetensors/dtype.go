@@ -13,14 +13,19 @@ const (
 	F32 DType = "F32"
 	// BF16 keeps the upper half of a float32, rounded to nearest, ties to even.
 	BF16 DType = "BF16"
+	// F16 is IEEE 754's half precision, rounded to nearest, ties to even; a number above 65504 becomes infinite.
+	F16 DType = "F16"
 )
+
+// known says which types are read and written, for refusals.
+const known = "F32, BF16 or F16"
 
 // size of one number in bytes, 0 for a type that is not supported.
 func (d DType) size() int {
 	switch d {
 	case F32:
 		return 4
-	case BF16:
+	case BF16, F16:
 		return 2
 	}
 	return 0
@@ -28,28 +33,38 @@ func (d DType) size() int {
 
 // append adds the numbers to b.
 func (d DType) append(b []byte, x []float32) []byte {
-	if d == BF16 {
+	switch d {
+	case BF16:
 		for _, v := range x {
 			b = binary.LittleEndian.AppendUint16(b, toBF16(v))
 		}
-		return b
-	}
-	for _, v := range x {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	case F16:
+		for _, v := range x {
+			b = binary.LittleEndian.AppendUint16(b, toF16(v))
+		}
+	default:
+		for _, v := range x {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		}
 	}
 	return b
 }
 
 // decode reads all of b into x.
 func (d DType) decode(x []float32, b []byte) {
-	if d == BF16 {
+	switch d {
+	case BF16:
 		for i := range x {
 			x[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(b[2*i:])) << 16)
 		}
-		return
-	}
-	for i := range x {
-		x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	case F16:
+		for i := range x {
+			x[i] = fromF16(binary.LittleEndian.Uint16(b[2*i:]))
+		}
+	default:
+		for i := range x {
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
 	}
 }
 
@@ -64,3 +79,34 @@ func toBF16(v float32) uint16 {
 
 // RoundBF16 is the value that a float32 has after being stored as BF16.
 func RoundBF16(v float32) float32 { return math.Float32frombits(uint32(toBF16(v)) << 16) }
+
+// fromF16 is exact.
+func fromF16(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exponent, fraction := uint32(h>>10)&0x1f, uint32(h&0x3ff)
+	switch exponent {
+	case 0: // zero, or a number below 2^-14 in steps of 2^-24
+		small := float32(fraction) * (1.0 / (1 << 24))
+		return math.Float32frombits(sign | math.Float32bits(small))
+	case 31:
+		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
+	}
+	return math.Float32frombits(sign | (exponent+112)<<23 | fraction<<13)
+}
+
+// toF16 rounds to nearest, ties to even; NaN stays NaN and keeps its sign.
+func toF16(v float32) uint16 {
+	bits := math.Float32bits(v)
+	sign, magnitude := uint16(bits>>16)&0x8000, bits&0x7fffffff
+	switch {
+	case magnitude > 0x7f800000:
+		return sign | 0x7e00 | uint16(magnitude>>13)&0x3ff
+	case magnitude >= 0x477ff000: // halfway from 65504 to what would come next
+		return sign | 0x7c00
+	case magnitude < 0x38800000: // below 2^-14: the sum has steps of 2^-24 and rounds so
+		shifted := math.Float32frombits(magnitude) + 0.5
+		return sign | uint16(math.Float32bits(shifted)-math.Float32bits(0.5))
+	}
+	rounded := magnitude - 112<<23 + 0xfff + magnitude>>13&1
+	return sign | uint16(rounded>>13)
+}

@@ -73,7 +73,7 @@ func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 // headerOf is header for tensors whose data need not be there.
 func headerOf(tensors []gpu.Tensor, dtype DType) ([]byte, int, error) {
 	if dtype.size() == 0 {
-		return nil, 0, fmt.Errorf("encode safetensors: type %q is not supported: want %s or %s", dtype, F32, BF16)
+		return nil, 0, fmt.Errorf("encode safetensors: type %q is not supported: want %s", dtype, known)
 	}
 	type named struct {
 		name string

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +13,8 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// Folder is the tensors of a model folder's files, their headers read and checked; the numbers are read when asked for.
+// Folder is the tensors of a model folder's files, their headers read and checked. The files are mapped into memory where
+// the system can, and their numbers read when asked for. Its methods may be called by several goroutines, but for Add and Close.
 type Folder struct {
 	files []*openFile
 	// at says where a tensor lies.
@@ -25,6 +24,9 @@ type Folder struct {
 type openFile struct {
 	*os.File
 	name string
+	size int64
+	// data is the whole file, mapped; nil where it is not.
+	data []byte
 	body int64
 	list []located
 }
@@ -62,7 +64,10 @@ func (f *Folder) open(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	var parsed index
+	// The metadata says nothing that the files do not: others write what they like there.
+	var parsed struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
 	if err := json.Unmarshal(data, &parsed); err != nil {
 		return fmt.Errorf("parse %s: %w", IndexName(name), err)
 	}
@@ -73,24 +78,50 @@ func (f *Folder) open(dir, name string) error {
 	for _, file := range parsed.WeightMap {
 		files[file] = true
 	}
+	if _, err := os.Stat(filepath.Join(dir, name)); err == nil && !files[name] {
+		return fmt.Errorf("the folder has %s and %s, which names other files: remove the one that is not the model", name, IndexName(name))
+	}
+	var faults []error
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		if !filepath.IsLocal(file) || filepath.Base(file) != file {
 			return fmt.Errorf("%s: %q is not the name of a file in the folder", IndexName(name), file)
 		}
-		if err := f.Add(dir, file); err != nil {
-			return err
+		err := f.Add(dir, file)
+		if errors.Is(err, os.ErrNotExist) {
+			err = fmt.Errorf("%s is missing, which %s names: copy it into the folder: %w", file, IndexName(name), os.ErrNotExist)
 		}
-		for _, t := range f.files[len(f.files)-1].list {
-			if parsed.WeightMap[t.name] != file {
-				return fmt.Errorf("%s: tensor %q is not where %s says: %q", file, t.name, IndexName(name), parsed.WeightMap[t.name])
+		if err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
+	}
+	return f.agree(IndexName(name), parsed.WeightMap)
+}
+
+// agree reports every difference between what the files hold and what an index says that they do.
+func (f *Folder) agree(index string, says map[string]string) error {
+	var faults []error
+	for _, o := range f.files {
+		for _, t := range o.list {
+			switch file, ok := says[t.name]; {
+			case !ok:
+				faults = append(faults, fmt.Errorf("%s: tensor %q is not where %s says: it names no file for it", o.name, t.name, index))
+			case file != o.name:
+				faults = append(faults, fmt.Errorf("%s: tensor %q is not where %s says: %q", o.name, t.name, index, file))
 			}
-			delete(parsed.WeightMap, t.name)
 		}
 	}
-	for _, tensor := range slices.Sorted(maps.Keys(parsed.WeightMap)) {
-		return fmt.Errorf("%s: tensor %q is missing, which %s says is there", parsed.WeightMap[tensor], tensor, IndexName(name))
+	for _, tensor := range slices.Sorted(maps.Keys(says)) {
+		if !f.Has(tensor) {
+			faults = append(faults, fmt.Errorf("%s: tensor %q is missing, which %s says is there", says[tensor], tensor, index))
+		}
 	}
-	return nil
+	if len(faults) > 0 {
+		faults = append(faults, fmt.Errorf("%s and the files are not of one model: copy them all from the same place", index))
+	}
+	return errors.Join(faults...)
 }
 
 // Add opens one file more. A tensor that another file has is refused.
@@ -105,9 +136,13 @@ func (f *Folder) Add(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if o.list, o.body, err = readHeader(file, info.Size()); err != nil {
+	if o.size = info.Size(); !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a plain file", name)
+	}
+	if o.list, o.body, err = readHeader(file, o.size); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	o.data = mapFile(file, o.size)
 	for i, t := range o.list {
 		if other, twice := f.at[t.name]; twice {
 			return fmt.Errorf("%s: tensor %q is in %s too", name, t.name, f.files[other.file].name)
@@ -117,11 +152,12 @@ func (f *Folder) Add(dir, name string) error {
 	return nil
 }
 
-// Close closes the files.
+// Close closes the files; nothing may be read after it.
 func (f *Folder) Close() error {
 	var errs []error
 	for _, o := range f.files {
-		errs = append(errs, o.Close())
+		errs = append(errs, unmapFile(o.data), o.File.Close())
+		o.data = nil
 	}
 	f.files = nil
 	return errors.Join(errs...)
@@ -132,6 +168,34 @@ func (f *Folder) Names() []string {
 	var out []string
 	for _, o := range f.files {
 		out = append(out, o.name)
+	}
+	return out
+}
+
+// Stored is one file of a folder.
+type Stored struct {
+	Name string
+	// Size in bytes; Body of them are before the numbers.
+	Size, Body int64
+	// Tensors in the order of their numbers.
+	Tensors []StoredTensor
+}
+
+// StoredTensor is one tensor of a file.
+type StoredTensor struct {
+	Name  string
+	Shape []int
+	DType DType
+}
+
+// Files lists the files in the order of their names, with what is in them.
+func (f *Folder) Files() []Stored {
+	out := make([]Stored, len(f.files))
+	for i, o := range f.files {
+		out[i] = Stored{Name: o.name, Size: o.size, Body: o.body}
+		for _, t := range o.list {
+			out[i].Tensors = append(out[i].Tensors, StoredTensor{t.name, t.shape, t.dtype})
+		}
 	}
 	return out
 }
@@ -164,52 +228,25 @@ func (f *Folder) DType(name string) DType {
 
 // Read reads a tensor's numbers into data, which has as many.
 func (f *Folder) Read(ctx context.Context, name string, data []float32) error {
-	return f.read(ctx, name, func(at, n int) []float32 { return data[at : at+n] }, nil)
-}
-
-// ErrNotFinite is returned by CheckFinite for a number that is infinite or none.
-var ErrNotFinite = errors.New("a number is not finite")
-
-// CheckFinite reads the named tensors and reports the first number that is not finite.
-func (f *Folder) CheckFinite(ctx context.Context, names []string) error {
-	room := make([]float32, pieceBytes)
-	for _, name := range names {
-		err := f.read(ctx, name, func(_, n int) []float32 { return room[:n] }, func(at int, x []float32) error {
-			for i, v := range x {
-				if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
-					return fmt.Errorf("%w: entry %d is %g", ErrNotFinite, at+i, v)
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	t, err := f.find(name)
+	if err != nil {
+		return err
 	}
-	return nil
+	if n := t.elements(); n != len(data) {
+		return fmt.Errorf("tensor %q has %d numbers, there is room for %d", name, n, len(data))
+	}
+	size := t.dtype.size()
+	return f.Raw(ctx, name, func(at int, b []byte) error {
+		t.dtype.decode(data[at:at+len(b)/size], b)
+		return nil
+	})
 }
 
-func (f *Folder) read(ctx context.Context, name string, into func(at, n int) []float32, then func(at int, x []float32) error) error {
+// find is a tensor's entry.
+func (f *Folder) find(name string) (located, error) {
 	p, ok := f.at[name]
 	if !ok {
-		return fmt.Errorf("tensor %q is missing", name)
+		return located{}, fmt.Errorf("tensor %q is missing", name)
 	}
-	o := f.files[p.file]
-	t := o.list[p.tensor]
-	numbers := io.NewSectionReader(o, o.body+t.begin, t.end-t.begin)
-	in := func(b []byte) (int, error) {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		return numbers.Read(b)
-	}
-	if err := t.read(reader(in), make([]byte, pieceBytes), into, then); err != nil {
-		return fmt.Errorf("%s: tensor %q: %w", o.name, name, err)
-	}
-	return nil
+	return f.files[p.file].list[p.tensor], nil
 }
-
-// reader is a function as an io.Reader.
-type reader func(b []byte) (int, error)
-
-func (r reader) Read(b []byte) (int, error) { return r(b) }

@@ -141,8 +141,8 @@ func TestEncodeRefuses(t *testing.T) {
 	require.NoError(t, err)
 	_, err = Decode(empty)
 	require.NoError(t, err)
-	_, err = Encode(&gpu.Weights{}, "F16")
-	require.EqualError(t, err, `encode safetensors: type "F16" is not supported: want F32 or BF16`)
+	_, err = Encode(&gpu.Weights{}, "F64")
+	require.EqualError(t, err, `encode safetensors: type "F64" is not supported: want F32, BF16 or F16`)
 }
 
 func TestDecodeRefuses(t *testing.T) {
@@ -180,6 +180,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{file(`{`+x+`,"y":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`, 16), `tensor "y": its numbers begin at byte 12, 4 after those before it`},
 		{file(`{`+x+`}`, 9), "1 bytes follow the last tensor's numbers"},
 		{file(`{"__metadata__":{"a":1},`+x+`}`, 8), "__metadata__"},
+		{[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"), "git lfs pull"},
 	} {
 		_, err := Decode(c.data)
 		require.ErrorIs(t, err, ErrMalformed)
@@ -191,7 +192,7 @@ func TestDecodeRefuses(t *testing.T) {
 // and decodes to itself.
 func FuzzDecode(f *testing.F) {
 	w := &gpu.Weights{Tensors: []gpu.Tensor{{Name: "a", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}, {Name: "b", Data: []float32{5}}}}
-	for _, d := range []DType{F32, BF16} {
+	for _, d := range []DType{F32, BF16, F16} {
 		b, err := Encode(w, d)
 		if err != nil {
 			f.Fatal(err)
