@@ -23,6 +23,9 @@ func RunDecoder(t *testing.T, newDecoder NewDecoder) {
 			t.Run("tokens are drawn by their probability", func(t *testing.T) { testDraws(t, newDecoder, m.cfg) })
 		})
 	}
+	for _, m := range TorchModels(t) {
+		t.Run("PyTorch's "+m.Name, func(t *testing.T) { testTorchDecoder(t, newDecoder, &m) })
+	}
 	t.Run("slots", func(t *testing.T) { testSlots(t, newDecoder) })
 	t.Run("bad extensions append nothing", func(t *testing.T) { testBadExtensions(t, newDecoder) })
 	t.Run("weights are prepared beside those in use", func(t *testing.T) { testPrepare(t, newDecoder) })

@@ -24,7 +24,7 @@ type model struct {
 }
 
 // models cover what a configuration can vary: grouped queries, a head width of its own, tied and untied heads,
-// a value head.
+// a value head, and the families' own: biases, norms of the heads, scaled angles, heads as wide as they come.
 func models() []model {
 	base := gpu.Config{
 		ModelType: "llama", VocabSize: 23, HiddenSize: 16, IntermediateSize: 20, NumLayers: 2, NumHeads: 2,
@@ -39,7 +39,25 @@ func models() []model {
 	wide.VocabSize, wide.HiddenSize, wide.IntermediateSize, wide.NumLayers = 130, 72, 100, 3
 	wide.NumHeads, wide.NumKVHeads, wide.HeadDim, wide.ValueHead = 6, 3, 12, true
 	wide.TieEmbeddings = false
-	return []model{{"tied", base}, {"grouped untied", grouped}, {"value head", value}, {"wide", wide}}
+	all := []model{{"tied", base}, {"grouped untied", grouped}, {"value head", value}, {"wide", wide}}
+	return append(all, families()...)
+}
+
+// families are small models of each family.
+func families() []model {
+	qwen2 := gpu.Config{
+		ModelType: "qwen2", VocabSize: 29, HiddenSize: 24, IntermediateSize: 28, NumLayers: 2, NumHeads: 4, NumKVHeads: 2,
+		RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 256, QKVBias: true, ValueHead: true,
+	}
+	qwen3 := qwen2
+	qwen3.ModelType, qwen3.QKVBias, qwen3.QKNorm, qwen3.HeadDim, qwen3.TieEmbeddings = "qwen3", false, true, 10, false
+	llama := qwen2
+	// Within 64 positions the first pair turns more than 4 times, the last three less than once.
+	llama.ModelType, llama.QKVBias, llama.HeadDim, llama.ValueHead, llama.RopeTheta = "llama", false, 12, false, 500
+	llama.RopeScaling = &gpu.RopeScaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalMaxPositions: 64}
+	broad := qwen3
+	broad.NumLayers, broad.NumHeads, broad.NumKVHeads, broad.HeadDim, broad.TieEmbeddings = 1, 2, 1, 256, true
+	return []model{{"qwen2", qwen2}, {"qwen3", qwen3}, {"llama3", llama}, {"heads of 256", broad}}
 }
 
 // open makes an engine with random weights in every tensor, norms included.

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -110,6 +111,7 @@ func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		}
 	}
 	norm := other.Tensors[1].Name
+	theta := fmt.Sprintf(`"rope_theta": %g`, cfg.RopeTheta)
 	for name, c := range map[string]struct {
 		change   func(*gpu.Weights)
 		spoil    func(file string)
@@ -129,8 +131,8 @@ func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		"gone":         {asItIs, func(file string) { require.NoError(t, os.Remove(file)) }, []string{"model.safetensors"}, false},
 		"another type": {asItIs, func(file string) { retype(t, file, "F64") }, []string{"model.safetensors", `"F64" is not supported`}, false},
 		"another configuration": {asItIs, func(file string) {
-			rewrite(t, filepath.Join(filepath.Dir(file), gpu.ConfigFile), `"rope_theta": 100`, `"rope_theta": 200`)
-		}, []string{"config.json", "rope_theta", "200"}, true},
+			rewrite(t, filepath.Join(filepath.Dir(file), gpu.ConfigFile), theta, `"rope_theta": 123`)
+		}, []string{"config.json", "rope_theta", "123"}, true},
 		"no configuration": {asItIs, func(file string) {
 			require.NoError(t, os.Remove(filepath.Join(filepath.Dir(file), gpu.ConfigFile)))
 		}, []string{"config.json"}, false},

@@ -92,8 +92,23 @@ func (r *Reference) Hidden(tokens []int32) [][]float64 {
 		keys, values := make([][]float64, len(tokens)), make([][]float64, len(tokens))
 		for i, x := range xs {
 			h := r.norm(x, w("input_layernorm"))
-			q := apply(w("self_attn.q_proj"), h)
-			keys[i], values[i] = apply(w("self_attn.k_proj"), h), apply(w("self_attn.v_proj"), h)
+			project := func(name string) []float64 {
+				y := apply(w("self_attn."+name+"_proj"), h)
+				if c.QKVBias {
+					add(y, r.Params[fmt.Sprintf("model.layers.%d.self_attn.%s_proj.bias", l, name)])
+				}
+				return y
+			}
+			q := project("q")
+			keys[i], values[i] = project("k"), project("v")
+			if c.QKNorm {
+				for at := 0; at < len(q); at += hd {
+					copy(q[at:], r.norm(q[at:at+hd], w("self_attn.q_norm")))
+				}
+				for at := 0; at < len(keys[i]); at += hd {
+					copy(keys[i][at:], r.norm(keys[i][at:at+hd], w("self_attn.k_norm")))
+				}
+			}
 			r.rotate(q, i)
 			r.rotate(keys[i], i)
 			att := make([]float64, len(q))
@@ -137,11 +152,31 @@ func (r *Reference) rotate(x []float64, pos int) {
 	hd := r.cfg.AttentionDim()
 	for ; len(x) > 0; x = x[hd:] {
 		for j := range hd / 2 {
-			sin, cos := math.Sincos(float64(pos) * math.Pow(r.cfg.RopeTheta, -2*float64(j)/float64(hd)))
+			sin, cos := math.Sincos(float64(pos) * r.speed(j))
 			a, b := x[j], x[j+hd/2]
 			x[j], x[j+hd/2] = a*cos-b*sin, b*cos+a*sin
 		}
 	}
+}
+
+// speed is the angle a position of pair j.
+func (r *Reference) speed(j int) float64 {
+	speed := math.Pow(r.cfg.RopeTheta, -2*float64(j)/float64(r.cfg.AttentionDim()))
+	s := r.cfg.RopeScaling
+	if s == nil {
+		return speed
+	}
+	wavelength, original := 2*math.Pi/speed, float64(s.OriginalMaxPositions)
+	longest, shortest := original/s.LowFreqFactor, original/s.HighFreqFactor
+	switch {
+	case wavelength > longest:
+		return speed / s.Factor
+	case wavelength < shortest:
+		return speed
+	}
+	// Linear in the turns made within the original positions: 0 at the longest wavelength, 1 at the shortest.
+	mix := (original/wavelength - s.LowFreqFactor) / (s.HighFreqFactor - s.LowFreqFactor)
+	return speed * (mix + (1-mix)/s.Factor)
 }
 
 // LogSoftmax of xs / temp.

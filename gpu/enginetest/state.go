@@ -65,18 +65,19 @@ func testStep(t *testing.T, newEngine NewEngine) {
 	o := gpu.StepOptions{
 		LearningRate: 1e-2, ValueLearningRate: 3e-2, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-3, WeightDecay: 0.1, ClipNorm: 0.5,
 	}
-	checkStep(t, newEngine, o)
+	for _, m := range append(families(), models()[3]) {
+		checkStep(t, newEngine, m.cfg, o)
+	}
 	o.ValueLearningRate, o.ClipNorm = 0, 0
-	checkStep(t, newEngine, o)
+	checkStep(t, newEngine, models()[3].cfg, o)
 }
 
-func checkStep(t *testing.T, newEngine NewEngine, o gpu.StepOptions) {
+func checkStep(t *testing.T, newEngine NewEngine, cfg gpu.Config, o gpu.StepOptions) {
 	t.Helper()
-	cfg := models()[3].cfg
 	e := open(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(10, 10))
 	b := packed(r, cfg.VocabSize, 8, 5)
-	up := gradientsFor(r, b, true)
+	up := gradientsFor(r, b, cfg.ValueHead)
 	before := weights(t, e)
 	accumulate(t, e, b, up)
 	g := gradient(t, e)

@@ -29,6 +29,9 @@ func Run(t *testing.T, newEngine NewEngine) {
 			t.Run("optimizer round trip", func(t *testing.T) { testOptimizer(t, newEngine, m.cfg) })
 		})
 	}
+	for _, m := range TorchModels(t) {
+		t.Run("PyTorch's "+m.Name, func(t *testing.T) { testTorch(t, newEngine, &m) })
+	}
 	t.Run("step is AdamW", func(t *testing.T) { testStep(t, newEngine) })
 	t.Run("a gradient that is not finite is skipped", func(t *testing.T) { testSkip(t, newEngine) })
 	t.Run("bad batches are refused", func(t *testing.T) { testBadBatches(t, newEngine) })

@@ -38,7 +38,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	corr2 := 1 - math.Pow(o.Beta2, float64(e.steps))
 	for _, t := range e.tensors {
 		lr, decay := o.LearningRate, o.WeightDecay
-		if t.norm {
+		if t.kind != table {
 			decay = 0
 		}
 		if t.name == gpu.ValueHeadTensor && o.ValueLearningRate > 0 {

@@ -16,8 +16,8 @@ type gradients struct {
 	out, outRows, att, attRows []float32
 	// gateUp [n, 2ff], qkv [n, qkv] and norm [n, d], the normalized rows, are what the weights' gradients need.
 	gateUp, qkv, norm []float32
-	// gains are the partial sums of a gain's gradient, one row a block.
-	gains []float32
+	// partial are partial sums of the vectors' gradients, one row a block.
+	partial []float32
 	// hidden is the gradient of the head's input, [m, d], logits of a chunk of logits.
 	hidden, logits []float32
 }
@@ -70,7 +70,7 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
 	dgu, norm := fit(&e.back.gateUp, rows*2*ff), fit(&e.back.norm, rows*d)
 	e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
-	e.gainBlocks(g.mlpNorm, rows, func(s *scratch, dgain []float32, lo, hi int) {
+	e.sumBlocks(rows, func(s *scratch, dgain []float32, lo, hi int) {
 		k := hi - lo
 		dact, dh := fit(&s.hidden, k*ff), fit(&s.norm, k*d)
 		kernel.MatMul(dact, dout[lo*d:hi*d], w.down, k, d, ff, false)
@@ -83,7 +83,7 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
 		kernel.MatMul(datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], w.o, k, d, e.q, false)
-	})
+	}, g.mlpNorm)
 	e.pool.MatMulTN(g.gateUp, dgu, norm, 2*ff, rows, d, true)
 	e.pool.MatMulTN(g.o, dout, att, d, rows, e.q, true)
 }
@@ -92,14 +92,34 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
 	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
 	norm := fit(&e.back.norm, n*d)
-	e.gainBlocks(g.attnNorm, n, func(s *scratch, dgain []float32, lo, hi int) {
+	e.sumBlocks(n, func(s *scratch, sums []float32, lo, hi int) {
+		dgain, sums := sums[:d], sums[d:]
+		for i := lo; i < hi; i++ {
+			row := dqkv[i*e.qkv : (i+1)*e.qkv]
+			if e.cfg.QKNorm {
+				e.normalizeHeadsGrad(s, row, sums[len(sums)-2*e.hd:], w, a.kept.rows(e.model, i, i+1))
+			}
+			if e.cfg.QKVBias {
+				kernel.Add(sums[:e.qkv], sums[:e.qkv], row)
+			}
+		}
 		dh := fit(&s.norm, (hi-lo)*d)
 		kernel.MatMul(dh, dqkv[lo*e.qkv:hi*e.qkv], w.qkv, hi-lo, e.qkv, d, false)
-		x, inv := a.x[lo*d:hi*d], a.inv[lo:hi]
+		x, inv := a.x[lo*d:hi*d], a.kept.inv[lo:hi]
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], x, w.attnNorm, inv)
-	})
+	}, g.attnNorm, g.bias, g.qNorm, g.kNorm)
 	e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
+}
+
+// normalizeHeadsGrad is the gradient of normalizeHeads: row, that of its output, becomes that of its input, and the gains' is added
+// to dgains, [2, hd].
+func (e *Engine) normalizeHeadsGrad(s *scratch, row, dgains []float32, w *layerView, kept projected) {
+	up := fit(&s.gate, e.q+e.kv)
+	copy(up, row)
+	clear(row[:e.q+e.kv])
+	e.normalizeGrad(s, row[:e.q], dgains[:e.hd], up[:e.q], kept.raw[:e.q], w.qNorm, kept.heads[:e.heads])
+	e.normalizeGrad(s, row[e.q:e.q+e.kv], dgains[e.hd:], up[e.q:], kept.raw[e.q:], w.kNorm, kept.heads[e.heads:])
 }
 
 // spread takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
@@ -126,16 +146,25 @@ func (e *Engine) embedGrad(dx []float32) {
 	})
 }
 
-// gainBlocks calls f for each row block with a zeroed partial sum, and adds the sums to dgain in order.
-func (e *Engine) gainBlocks(dgain []float32, n int, f func(s *scratch, dgain []float32, lo, hi int)) {
+// sumBlocks calls f for each row block with zeroed partial sums, as wide as the vectors to together, and adds them to those
+// in the blocks' order.
+func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int), to ...[]float32) {
+	width := 0
+	for _, x := range to {
+		width += len(x)
+	}
 	count := (n + rowBlock - 1) / rowBlock
-	partial := fitZero(&e.back.gains, count*e.d)
+	partial := fitZero(&e.back.partial, count*width)
 	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
 		b := lo / rowBlock
-		f(s, partial[b*e.d:(b+1)*e.d], lo, hi)
+		f(s, partial[b*width:(b+1)*width], lo, hi)
 	})
 	for b := range count {
-		kernel.Axpy(dgain, 1, partial[b*e.d:(b+1)*e.d])
+		sums := partial[b*width:]
+		for _, x := range to {
+			kernel.Axpy(x, 1, sums[:len(x)])
+			sums = sums[len(x):]
+		}
 	}
 }
 

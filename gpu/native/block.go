@@ -2,18 +2,53 @@ package native
 
 import "github.com/weir-rl/weir/gpu/native/kernel"
 
+// projected is what project leaves for the backward pass: the inverse norms of its input, [rows], and of a model that
+// normalizes its heads their queries and keys before that, [rows, q+kv], with their inverse norms, [rows, heads+kvHeads]. Each
+// is nil where it is not kept.
+type projected struct {
+	inv, raw, heads []float32
+}
+
+// rows are [lo, hi) of what is kept.
+func (k projected) rows(m *model, lo, hi int) projected {
+	part := func(x []float32, width int) []float32 {
+		if x == nil {
+			return nil
+		}
+		return x[lo*width : hi*width]
+	}
+	return projected{inv: part(k.inv, 1), raw: part(k.raw, m.q+m.kv), heads: part(k.heads, m.heads+m.kvHeads)}
+}
+
 // project computes rows of a block's queries, keys and values, [rows, qkv], from its input x [rows, d]. The queries
 // and keys are rotated to their positions; the queries carry 1/sqrt(hd). pool may be nil.
-func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotary, qkv, x, inv []float32, pos []int32) {
+func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotary, qkv, x []float32, keep projected, pos []int32) {
 	rows := len(pos)
 	h := fit(&s.norm, rows*m.d)
-	m.normalize(h, x, w.attnNorm, inv)
+	m.normalize(h, x, w.attnNorm, keep.inv)
 	pool.MatMulPacked(qkv, h, w.qkv, rows, false)
 	for i, p := range pos {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
+		if len(w.bias) > 0 {
+			kernel.Add(row, row, w.bias)
+		}
+		if w.qNorm != nil {
+			m.normalizeHeads(row, w, keep.rows(m, i, i+1))
+		}
 		r.turn(row[:m.q], int(p), m.scale)
 		r.turn(row[m.q:m.q+m.kv], int(p), 1)
 	}
+}
+
+// normalizeHeads is RMSNorm of each query and key head of one row, in place.
+func (m *model) normalizeHeads(row []float32, w *forwardLayer, keep projected) {
+	var q, k []float32
+	if keep.raw != nil {
+		copy(keep.raw, row)
+		q, k = keep.heads[:m.heads], keep.heads[m.heads:]
+	}
+	m.normalize(row[:m.q], row[:m.q], w.qNorm, q)
+	m.normalize(row[m.q:m.q+m.kv], row[m.q:m.q+m.kv], w.kNorm, k)
 }
 
 // feed computes rows of the rest of a block from its input x [rows, d] and the attention's output att [rows, q]:

@@ -31,7 +31,7 @@ func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension,
 		qkv, att := fit(&w.qkv, rows*d.qkv), fit(&w.att, rows*d.q)
 		for lo := 0; lo < rows; lo += rowBlock {
 			hi := min(lo+rowBlock, rows)
-			d.project(pool, &w.scratch, layer, &d.rotary, qkv[lo*d.qkv:hi*d.qkv], w.x[lo*d.d:hi*d.d], nil, w.pos[lo:hi])
+			d.project(pool, &w.scratch, layer, &d.rotary, qkv[lo*d.qkv:hi*d.qkv], w.x[lo*d.d:hi*d.d], projected{}, w.pos[lo:hi])
 		}
 		at := 0
 		for _, x := range in {

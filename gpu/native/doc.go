@@ -1,9 +1,10 @@
-// Package native is the default gpu.Backend: a Llama-family transformer on the processor, in Go, with a
-// backward pass written by hand. It needs no library and no cgo; the arithmetic is in package kernel.
+// Package native is the default gpu.Backend: a transformer of the Llama, Qwen2 or Qwen3 family on the processor, in Go, with
+// a backward pass written by hand. It needs no library and no cgo; the arithmetic is in package kernel.
 //
-// The block is Llama's: RMSNorm before each half, rotary positions in Hugging Face's half-rotation layout,
-// grouped-query causal attention, SwiGLU, a tied or untied head. A Hugging Face Llama checkpoint gives the
-// same numbers. The value head, when there is one, reads the same normalized last hidden state as the head.
+// The block is Llama's: RMSNorm before each half, rotary positions in Hugging Face's half-rotation layout, their angles scaled as
+// Llama 3 does or not, grouped-query causal attention with heads of any even width, SwiGLU, a tied or untied head; with
+// biases on queries, keys and values as in Qwen2, or RMSNorm of each query and key head as in Qwen3. A Hugging Face checkpoint
+// gives the same numbers. The value head, when there is one, reads the same normalized last hidden state as the head.
 //
 // Shapes, by the names used in the code: n tokens of a packed batch, m of them masked in, d the hidden size,
 // ff the intermediate size, hd the width of a head, q = heads*hd, kv = kvHeads*hd, qkv = q+2kv, v the

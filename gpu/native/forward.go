@@ -23,8 +23,9 @@ type activations struct {
 
 // layerActivations are one block's. All layers share one set when nothing is kept.
 type layerActivations struct {
-	// x is the block's input [n, d], inv its inverse norms, qkv as project leaves it, att [n, q], sums [n, heads, 2].
-	x, inv, qkv, att, sums []float32
+	// x is the block's input [n, d], qkv and kept as project leaves them, att [n, q], sums [n, heads, 2].
+	x, qkv, att, sums []float32
+	kept              projected
 	// mid is the stream after attention, midInv its inverse norms, gateUp and act as feed leaves them.
 	mid, midInv, gateUp, act []float32
 }
@@ -77,11 +78,8 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 // projectRows is project on rows [lo, hi) of layer l.
 func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
 	a := &e.acts.layers[l]
-	var inv []float32
-	if a.inv != nil {
-		inv = a.inv[lo:hi]
-	}
-	e.project(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d], inv, e.plan.pos[lo:hi])
+	e.project(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d],
+		a.kept.rows(e.model, lo, hi), e.plan.pos[lo:hi])
 }
 
 // feedRows is feed on rows [lo, hi) of layer l.
@@ -147,7 +145,11 @@ func (e *Engine) reserve(n, m int, keep bool) {
 			rows = m
 		}
 		stream(l)
-		fit(&l.inv, n)
+		fit(&l.kept.inv, n)
+		if e.cfg.QKNorm {
+			fit(&l.kept.raw, n*(e.q+e.kv))
+			fit(&l.kept.heads, n*(e.heads+e.kvHeads))
+		}
 		fit(&l.sums, 2*n*e.heads)
 		fit(&l.mid, rows*e.d)
 		fit(&l.midInv, rows)

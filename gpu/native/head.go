@@ -75,9 +75,9 @@ func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 		}
 	}
 	clear(dlast)
-	e.gainBlocks(e.g.norm, m, func(s *scratch, dgain []float32, lo, hi int) {
+	e.sumBlocks(m, func(s *scratch, dgain []float32, lo, hi int) {
 		e.normalizeGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
-	})
+	}, e.g.norm)
 }
 
 // logitsBackward adds the head's gradient and sets that of its input. Logits are computed again, at most gradScratch

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Init says how starting weights are drawn. Gains start at 1 and the value head at 0. Every other matrix is
+// Init says how starting weights are drawn. Gains start at 1, biases and the value head at 0. Every other matrix is
 // normal with mean 0 and standard deviation Config.InitStd or, when that is 0, 1/sqrt(inputs), the two
 // matrices that write to the residual stream (o_proj, down_proj) divided by sqrt(2 layers).
 type Init struct {
@@ -34,10 +34,12 @@ func (m *model) initialize(data []float32, seed uint64, o Init) {
 	for i, t := range m.tensors {
 		out := data[t.off : t.off+t.n]
 		switch {
-		case t.norm:
+		case t.kind == gain:
 			for j := range out {
 				out[j] = 1
 			}
+		case t.kind == bias:
+			clear(out)
 		case t.name == gpu.ValueHeadTensor:
 			clear(out)
 		default:

@@ -1,14 +1,20 @@
 package native
 
-import "github.com/weir-rl/weir/gpu"
+import (
+	"strings"
 
-// layout places every tensor in one flat array, in the order of gpu.Weights. Query, key and value matrices
-// lie one after another, as do gate and up, so that each group is one matrix to multiply by.
+	"github.com/weir-rl/weir/gpu"
+)
+
+// layout places every tensor in one flat array. Query, key and value matrices lie one after another, as do gate and up,
+// so that each group is one matrix to multiply by, and so do the biases of the former: whatever only some families have
+// comes after what all have.
 type layout struct {
 	cfg gpu.Config
 	// Sizes, as package native's documentation names them; reps is the query heads to a key head.
 	d, ff, hd, v, heads, kvHeads, reps, q, kv, qkv, layers int
 
+	// tensors in the order of gpu.Weights.
 	tensors []spec
 	size    int
 }
@@ -18,8 +24,22 @@ type spec struct {
 	name   string
 	shape  []int
 	off, n int
-	// norm is true of gains, which weight decay leaves alone.
-	norm bool
+	kind   kind
+}
+
+// kind tells apart what starts and decays differently.
+type kind uint8
+
+const (
+	table kind = iota
+	// gain starts as ones, bias as zeros; weight decay leaves both alone.
+	gain
+	bias
+)
+
+// own says whether only some families have the tensor.
+func (t *spec) own() bool {
+	return t.kind == bias || strings.HasSuffix(t.name, ".q_norm.weight") || strings.HasSuffix(t.name, ".k_norm.weight")
 }
 
 func newLayout(cfg gpu.Config) layout {
@@ -31,12 +51,22 @@ func newLayout(cfg gpu.Config) layout {
 	}
 	l.qkv = l.q + 2*l.kv
 	for _, t := range cfg.Layout() {
-		n := 1
-		for _, s := range t.Shape {
-			n *= s
+		s := spec{name: t.Name, shape: t.Shape, n: t.Elements()}
+		switch {
+		case strings.HasSuffix(t.Name, ".bias"):
+			s.kind = bias
+		case len(t.Shape) == 1:
+			s.kind = gain
 		}
-		l.tensors = append(l.tensors, spec{name: t.Name, shape: t.Shape, off: l.size, n: n, norm: len(t.Shape) == 1})
-		l.size += n
+		l.tensors = append(l.tensors, s)
+	}
+	for _, own := range []bool{false, true} {
+		for i := range l.tensors {
+			if t := &l.tensors[i]; t.own() == own {
+				t.off = l.size
+				l.size += t.n
+			}
+		}
 	}
 	return l
 }
@@ -48,9 +78,11 @@ type view struct {
 	layers                   []layerView
 }
 
-// layerView is one block's matrices, stored [out, in].
+// layerView is one block's matrices, stored [out, in], and its vectors. bias, [qkv], and the gains of the heads, [hd],
+// are nil where the model has none.
 type layerView struct {
 	attnNorm, qkv, o, mlpNorm, gateUp, down []float32
+	bias, qNorm, kNorm                      []float32
 }
 
 func (l *layout) view(data []float32) view {
@@ -73,6 +105,14 @@ func (l *layout) view(data []float32) view {
 	}
 	if l.cfg.ValueHead {
 		w.value = take(l.d)
+	}
+	for i := range w.layers {
+		if l.cfg.QKVBias {
+			w.layers[i].bias = take(l.qkv)
+		}
+		if l.cfg.QKNorm {
+			w.layers[i].qNorm, w.layers[i].kNorm = take(l.hd), take(l.hd)
+		}
 	}
 	return w
 }

@@ -25,6 +25,18 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+func TestAgreesWithTheMachinesPyTorch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Python")
+	}
+	b := native.Backend{Options: native.Options{Threads: 2}}
+	enginetest.RunTorch(t, func(t testing.TB, cfg gpu.Config) gpu.Engine {
+		e, err := b.New(cfg)
+		require.NoError(t, err)
+		return e
+	}, b.NewDecoder)
+}
+
 func TestDecoderConformance(t *testing.T) {
 	for name, threads := range map[string]int{"one thread": 1, "three threads": 3} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,8 @@ type forwardWeights struct {
 type forwardLayer struct {
 	attnNorm, mlpNorm    []float32
 	qkv, o, gateUp, down *kernel.Packed
+	// bias and the gains of the heads are nil where the model has none.
+	bias, qNorm, kNorm []float32
 }
 
 func newForwardWeights(l *layout) *forwardWeights {
@@ -28,8 +30,8 @@ func newForwardWeights(l *layout) *forwardWeights {
 	return f
 }
 
-// load takes tensors, one for each of the layout's and in its order: matrices are copied, gains, embeddings and the
-// value head kept.
+// load takes tensors, one for each of the layout's and in its order: matrices and biases are copied, gains, embeddings
+// and the value head kept.
 func (f *forwardWeights) load(l *layout, pool *kernel.Pool, tensors [][]float32) {
 	type job struct {
 		to   *kernel.Packed
@@ -45,7 +47,18 @@ func (f *forwardWeights) load(l *layout, pool *kernel.Pool, tensors [][]float32)
 	for i := range f.layers {
 		t := &f.layers[i]
 		t.attnNorm = take(1)[0]
-		jobs = append(jobs, job{t.qkv, take(3)}, job{t.o, take(1)})
+		var qkv [][]float32
+		t.bias = t.bias[:0]
+		for range 3 {
+			qkv = append(qkv, take(1)...)
+			if l.cfg.QKVBias {
+				t.bias = append(t.bias, take(1)[0]...)
+			}
+		}
+		jobs = append(jobs, job{t.qkv, qkv}, job{t.o, take(1)})
+		if l.cfg.QKNorm {
+			t.qNorm, t.kNorm = take(1)[0], take(1)[0]
+		}
 		t.mlpNorm = take(1)[0]
 		jobs = append(jobs, job{t.gateUp, take(2)}, job{t.down, take(1)})
 	}
