@@ -19,8 +19,8 @@ type tile struct {
 	load int
 	// mask is that of the panel's last vector: bits for AVX-512, lanes for AVX2.
 	mask [8]uint32
-	// half is whether B is bfloat16: for the caller's choice of kernel.
-	half bool
+	// half and pairs say that B is bfloat16, and that A is too: for the caller's choice of kernel.
+	half, pairs bool
 }
 
 //go:noescape
@@ -66,6 +66,20 @@ func gemm2HalfAVX2(t *tile)
 
 //go:noescape
 func gemmFullHalfAVX2(t *tile)
+
+// Those of pairs of bfloat16.
+
+//go:noescape
+func gemm1PairsAVX512(t *tile)
+
+//go:noescape
+func gemm2PairsAVX512(t *tile)
+
+//go:noescape
+func gemm3PairsAVX512(t *tile)
+
+//go:noescape
+func gemm4PairsAVX512(t *tile)
 
 // gather48 copies k > 0 rows of 48 floats, step bytes apart, to one place.
 //

@@ -92,16 +92,20 @@ func BenchmarkDecodeShapes(b *testing.B) {
 	pool := NewPool(0)
 	for _, s := range [][2]int{{896, 9728}, {4864, 896}} {
 		k, n := s[0], s[1]
-		for _, bf16 := range []bool{false, true} {
-			name, bytes := "float32", 4
-			if bf16 {
-				name, bytes = "bfloat16", 2
+		for _, kind := range []storage{floats, halves, pairs} {
+			bytes := 2
+			switch {
+			case kind == floats:
+				bytes = 4
+			case kind == pairs && !HasDot():
+				continue
 			}
+			name := [...]string{"float32", "bfloat16", "dot"}[kind]
 			var ws []*Packed
 			rng := rand.New(rand.NewPCG(1, 1))
 			x := random(rng, n*k)
 			for range 768 << 20 / (bytes * n * k) {
-				w := &Packed{k: k, n: n, set: best, bf16: bf16}
+				w := &Packed{k: k, n: n, set: best, kind: kind}
 				w.Repack(x)
 				ws = append(ws, w)
 			}

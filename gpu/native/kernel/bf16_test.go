@@ -26,7 +26,7 @@ func (s isa) roundAll(src []float32) []uint16 {
 	return dst
 }
 
-func halves(x []float32) []uint16 { return portable.roundAll(x) }
+func allHalves(x []float32) []uint16 { return portable.roundAll(x) }
 
 func TestRoundingToBF16IsToNearestEven(t *testing.T) {
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestPublicConversions(t *testing.T) {
 		x := random(rng, n)
 		h, back := make([]uint16, n), make([]float32, n)
 		RoundBF16(h, x)
-		require.Equal(t, halves(x), h)
+		require.Equal(t, allHalves(x), h)
 		WidenBF16(back, h)
 		require.Equal(t, portable.widenAll(h), back)
 	}
@@ -117,9 +117,12 @@ func TestInvariantProductsWithAPackedHaveTheBitsOfMatMulNTsWithTheNumbersThatItH
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 5))
 			a, b, c := random(rng, span(m, k, k+pad)), random(rng, n*k), random(rng, span(m, n, n+pad))
 
-			w := &Packed{k: k, n: n, set: s, bf16: bf16}
+			w := &Packed{k: k, n: n, set: s}
+			if bf16 {
+				w.kind = halves
+			}
 			cut := k * (n / 3)
-			half := halves(b)
+			half := allHalves(b)
 			if raw {
 				w.RepackBF16(half[:cut], nil, half[cut:])
 			} else {
@@ -156,7 +159,7 @@ func TestABF16ProductHasTheSameBitsOnBothVectorWidths(t *testing.T) {
 			if s == portable && len(supported()) > 1 {
 				continue
 			}
-			w, c := &Packed{k: k, n: n, set: s, bf16: true}, make([]float32, m*n)
+			w, c := &Packed{k: k, n: n, set: s, kind: halves}, make([]float32, m*n)
 			w.Repack(b)
 			MatMulPacked(c, a, w, m, false)
 			if want == nil {
@@ -176,7 +179,7 @@ func TestABF16ProductPassesNaNAndInf(t *testing.T) {
 			b[i] = 1
 		}
 		b[2*k+69], b[66*k] = nan, inf
-		w := &Packed{k: k, n: n, set: s, bf16: true}
+		w := &Packed{k: k, n: n, set: s, kind: halves}
 		w.Repack(b)
 		for _, m := range []int{1, 30} {
 			a, c := make([]float32, m*k), make([]float32, m*n)

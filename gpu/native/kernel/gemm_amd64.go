@@ -92,11 +92,11 @@ func (w *work) panel(j, p0 int) (t tile, vectors int) {
 		t.load = 1
 	}
 	switch {
-	case p.packed != nil && p.packed.bf16:
+	case p.packed != nil && p.packed.kind == halves:
 		t.b, t.brs, t.half = unsafe.Pointer(&p.packed.half[col*p.k+p0*width]), uintptr(2*width), true
 		return t, vectors
 	case p.packed != nil:
-		t.b, t.brs = unsafe.Pointer(&p.packed.data[col*p.k+p0*width]), uintptr(4*width)
+		t.b, t.brs, t.pairs = unsafe.Pointer(&p.packed.data[col*p.k+p0*width]), uintptr(4*width), p.packed.kind == pairs
 		return t, vectors
 	case !w.copied:
 		t.b, t.brs = unsafe.Pointer(&p.b[p0*p.brs+col]), uintptr(4*p.brs)
@@ -180,8 +180,12 @@ func (s isa) setMask(t *tile, lanes int) {
 
 // call runs the kernel of that width.
 func (s isa) call(t *tile, vectors int) {
-	if t.half {
+	switch {
+	case t.half:
 		s.callHalf(t, vectors)
+		return
+	case t.pairs:
+		callPairs(t, vectors)
 		return
 	}
 	if s == avx2 {
@@ -229,6 +233,20 @@ func (s isa) callHalf(t *tile, vectors int) {
 		gemm3HalfAVX512(t)
 	default:
 		gemm4HalfAVX512(t)
+	}
+}
+
+// callPairs is call where A and B are bfloat16.
+func callPairs(t *tile, vectors int) {
+	switch vectors {
+	case 1:
+		gemm1PairsAVX512(t)
+	case 2:
+		gemm2PairsAVX512(t)
+	case 3:
+		gemm3PairsAVX512(t)
+	default:
+		gemm4PairsAVX512(t)
 	}
 }
 

@@ -10,11 +10,22 @@ import "fmt"
 type Packed struct {
 	k, n int
 	set  isa
-	// bf16 says which of the two below there is.
-	bf16 bool
+	// kind says which of the two below there is; pairs are in data, two bfloat16 in the room of a float32.
+	kind storage
 	data []float32
 	half []uint16
 }
+
+// storage is how a Packed holds its numbers.
+type storage uint8
+
+const (
+	floats storage = iota
+	// halves are bfloat16, widened where they are used.
+	halves
+	// pairs are bfloat16, two along k together, as are then those of A. A last one alone has a zero beside it.
+	pairs
+)
 
 // PackNT copies B[n,k], weights stored [out, in], for MatMulPacked.
 func PackNT(b []float32, k, n int) *Packed {
@@ -27,7 +38,21 @@ func PackNT(b []float32, k, n int) *Packed {
 func NewPacked(k, n int) *Packed { return &Packed{k: k, n: n, set: best} }
 
 // NewPackedBF16 is NewPacked with half the memory: every number is rounded to bfloat16, to nearest, ties to even.
-func NewPackedBF16(k, n int) *Packed { return &Packed{k: k, n: n, set: best, bf16: true} }
+func NewPackedBF16(k, n int) *Packed { return &Packed{k: k, n: n, set: best, kind: halves} }
+
+// NewPackedDot is NewPackedBF16 for products that round A to bfloat16 too, twice as fast on a processor that has an instruction
+// for it; where there is none it is NewPackedBF16. So the numbers of the products depend on the processor: results that must not
+// take the others.
+func NewPackedDot(k, n int) *Packed {
+	w := NewPackedBF16(k, n)
+	if hasDot {
+		w.kind = pairs
+	}
+	return w
+}
+
+// HasDot says whether NewPackedDot's products round A.
+func HasDot() bool { return hasDot }
 
 // Shape is the k and n of the products.
 func (w *Packed) Shape() (k, n int) { return w.k, w.n }
@@ -37,7 +62,7 @@ func (w *Packed) Repack(parts ...[]float32) {
 	w.check("Repack", total(parts))
 	w.reserve()
 	if w.set == portable {
-		if w.bf16 {
+		if w.kind == halves {
 			at := w.half
 			for _, b := range parts {
 				RoundBF16(at[:len(b)], b)
@@ -55,8 +80,8 @@ func (w *Packed) Repack(parts ...[]float32) {
 	for j := 0; j < w.n; j += width {
 		rows := min(width, w.n-j)
 		src := window(parts, j*w.k, rows*w.k)
-		if w.bf16 {
-			w.packHalf(buf, w.half[j*w.k:], rows, func(dst []float32, row, at int) { copy(dst, src[row*w.k+at:]) })
+		if w.kind != floats {
+			w.packHalf(buf, j, rows, func(dst []float32, row, at int) { copy(dst, src[row*w.k+at:]) })
 			continue
 		}
 		w.set.packNT(w.data[j*w.k:], src, w.k, w.k, rows)
@@ -70,7 +95,7 @@ func (w *Packed) RepackBF16(parts ...[]uint16) {
 	if w.set == portable {
 		at := 0
 		for _, b := range parts {
-			if w.bf16 {
+			if w.kind == halves {
 				copy(w.half[at:], b)
 			} else {
 				WidenBF16(w.data[at:at+len(b)], b)
@@ -83,8 +108,8 @@ func (w *Packed) RepackBF16(parts ...[]uint16) {
 	for j := 0; j < w.n; j += width {
 		rows := min(width, w.n-j)
 		src := window(parts, j*w.k, rows*w.k)
-		if w.bf16 {
-			w.packHalf(buf, w.half[j*w.k:], rows, func(dst []float32, row, at int) { WidenBF16(dst, src[row*w.k+at:][:len(dst)]) })
+		if w.kind != floats {
+			w.packHalf(buf, j, rows, func(dst []float32, row, at int) { WidenBF16(dst, src[row*w.k+at:][:len(dst)]) })
 			continue
 		}
 		if len(buf) < len(src) {
@@ -100,14 +125,14 @@ const packDepth = 64
 
 // packing is the room in which packHalf lays a panel out: its rows, and their transpose.
 func (w *Packed) packing() []float32 {
-	if !w.bf16 {
+	if w.kind == floats {
 		return nil
 	}
 	return make([]float32, 2*w.set.panelWidth()*packDepth)
 }
 
-// packHalf fills one panel of some rows, read by row in stretches along k.
-func (w *Packed) packHalf(buf []float32, dst []uint16, rows int, read func(dst []float32, row, at int)) {
+// packHalf fills the panel at column j with some rows of B, read by row in stretches along k.
+func (w *Packed) packHalf(buf []float32, j, rows int, read func(dst []float32, row, at int)) {
 	width := w.set.panelWidth()
 	in, out := buf[:width*packDepth], buf[width*packDepth:]
 	for at := 0; at < w.k; at += packDepth {
@@ -116,8 +141,25 @@ func (w *Packed) packHalf(buf []float32, dst []uint16, rows int, read func(dst [
 			read(in[row*packDepth:row*packDepth+steps], row, at)
 		}
 		w.set.packNT(out, in, packDepth, steps, rows)
-		RoundBF16(dst[at*width:(at+steps)*width], out[:steps*width])
+		if w.kind == halves {
+			RoundBF16(w.half[j*w.k+at*width:][:steps*width], out[:steps*width])
+			continue
+		}
+		clear(out[steps*width : (steps+steps%2)*width])
+		dst := w.data[j*w.steps()+at/2*width:][:(steps+1)/2*width]
+		for i := range dst {
+			first, second := i/width*2*width+i%width, (i/width*2+1)*width+i%width
+			dst[i] = pair(round(out[first]), round(out[second]))
+		}
 	}
+}
+
+// steps is how many numbers, or pairs, there are along k.
+func (w *Packed) steps() int {
+	if w.kind == pairs {
+		return (w.k + 1) / 2
+	}
+	return w.k
 }
 
 // reserve makes the room, zeros.
@@ -125,12 +167,12 @@ func (w *Packed) reserve() {
 	size := w.n * w.k
 	if w.set != portable {
 		width := w.set.panelWidth()
-		size = ceil(w.n, width) * width * w.k
+		size = ceil(w.n, width) * width * w.steps()
 	}
 	switch {
-	case w.bf16 && w.half == nil:
+	case w.kind == halves && w.half == nil:
 		w.half = alignedHalf(size)
-	case !w.bf16 && w.data == nil:
+	case w.kind != halves && w.data == nil:
 		w.data = aligned(size)
 	}
 }
@@ -149,16 +191,17 @@ func (w *Packed) Row(dst []float32, j int) {
 	at, step := j*w.k, 1
 	if w.set != portable {
 		step = w.set.panelWidth()
-		at = j/step*step*w.k + j%step
-	}
-	if w.bf16 {
-		for q := range dst {
-			dst[q] = widen(w.half[at+q*step])
-		}
-		return
+		at = j/step*step*w.steps() + j%step
 	}
 	for q := range dst {
-		dst[q] = w.data[at+q*step]
+		switch w.kind {
+		case floats:
+			dst[q] = w.data[at+q*step]
+		case halves:
+			dst[q] = widen(w.half[at+q*step])
+		case pairs:
+			dst[q] = widen(half(w.data[at+q/2*step], q%2))
+		}
 	}
 }
 
@@ -207,6 +250,12 @@ func (p *Pool) MatMulPackedStrided(c []float32, ldc int, a []float32, lda int, w
 	pr := &product{c: c, ldc: ldc, a: a, ars: lda, acs: 1, m: m, k: w.k, n: w.n, acc: acc, packed: w}
 	if w.set == portable {
 		pr.packed, pr.b, pr.half, pr.brs, pr.bcs = nil, w.data, w.half, 1, w.k
+	}
+	if w.kind == pairs && w.k > 0 {
+		buf := rounded.Get().(*[]float32)
+		defer rounded.Put(buf)
+		pr.k = w.steps()
+		pr.a, pr.ars = roundRows(buf, a, lda, m, w.k), pr.k
 	}
 	w.set.run(p, pr)
 }

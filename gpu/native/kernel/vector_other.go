@@ -2,6 +2,8 @@
 
 package kernel
 
+const hasDot = false
+
 func supported() []isa { return []isa{portable} }
 
 func (isa) dot(a, b []float32) float32                       { return dotPortable(a, b) }

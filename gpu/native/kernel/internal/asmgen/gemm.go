@@ -2,26 +2,38 @@ package main
 
 import "fmt"
 
+// storage is what a panel of B holds: float32, bfloat16 that is widened, or pairs of bfloat16 along k, which meet such pairs of A.
+// The last two are packed, so that their rows are whole whatever the mask of C.
+type storage int
+
+const (
+	floats storage = iota
+	halves
+	pairs
+)
+
 // gemm writes one function for each width of a column panel in vectors: it walks down the rows of A and C
-// in tiles that fill the registers. Offsets are those of kernel.tile. Half is a panel of bfloat16, whose rows are whole
-// whatever the mask of C.
+// in tiles that fill the registers. Offsets are those of kernel.tile.
 func (m *machine) gemm() {
 	heights := map[int]int{1: 12, 2: 6}
 	if m.wide() {
 		heights = map[int]int{1: 12, 2: 12, 3: 8, 4: 6}
 	}
 	for nv := 1; nv <= len(heights); nv++ {
-		m.panel(fmt.Sprintf("gemm%d", nv), nv, heights[nv], true, false)
-		m.panel(fmt.Sprintf("gemm%dHalf", nv), nv, heights[nv], true, true)
+		m.panel(fmt.Sprintf("gemm%d", nv), nv, heights[nv], true, floats)
+		m.panel(fmt.Sprintf("gemm%dHalf", nv), nv, heights[nv], true, halves)
+		if m.wide() {
+			m.panel(fmt.Sprintf("gemm%dPairs", nv), nv, heights[nv], true, pairs)
+		}
 	}
 	if !m.wide() {
 		// Masked stores are slow on some processors; with AVX-512 they are as fast as others.
-		m.panel("gemmFull", 2, heights[2], false, false)
-		m.panel("gemmFullHalf", 2, heights[2], false, true)
+		m.panel("gemmFull", 2, heights[2], false, floats)
+		m.panel("gemmFullHalf", 2, heights[2], false, halves)
 	}
 }
 
-func (m *machine) panel(name string, nv, height int, masked, half bool) {
+func (m *machine) panel(name string, nv, height int, masked bool, b storage) {
 	at := m.text(name, 0, ptrs("t")...)
 	m.op("MOVQ", at["t"], "CX")
 	for i, r := range []string{"R8", "R9", "R10", "SI", "R11", "DI", "R12", "R13"} {
@@ -45,7 +57,7 @@ func (m *machine) panel(name string, nv, height int, masked, half bool) {
 	m.op("JMP", done)
 	for h := height; h >= 1; h-- {
 		m.mark(tiles[h])
-		m.tile(nv, h, at["t"], masked, half)
+		m.tile(nv, h, at["t"], masked, b)
 		m.op("SUBQ", fmt.Sprintf("$%d", h), "R13")
 		m.op("JMP", loop)
 	}
@@ -55,7 +67,7 @@ func (m *machine) panel(name string, nv, height int, masked, half bool) {
 
 // tile computes h rows of nv vectors. R8 A, R9 its row step, R10 its step along k, SI B, R11 its row step,
 // DI C, R12 its row step, all in bytes; R13 the rows left. R8 and DI move on.
-func (m *machine) tile(nv, h int, args string, masked, half bool) {
+func (m *machine) tile(nv, h int, args string, masked bool, holds storage) {
 	acc := func(i, v int) string { return m.v(i*nv + v) }
 	b := func(v int) string { return m.v(h*nv + v) }
 	mask := m.v(15)
@@ -113,11 +125,14 @@ func (m *machine) tile(nv, h int, args string, masked, half bool) {
 	m.raw("\tPCALIGN $32\n")
 	m.mark(next)
 	for v := range nv {
-		if half {
+		switch holds {
+		case halves:
 			m.widenLoad("R14", v, b(v))
-			continue
+		case pairs:
+			m.op("VMOVUPS", m.at("R14", v), b(v))
+		default:
+			load(m.at("R14", v), b(v), v)
 		}
-		load(m.at("R14", v), b(v), v)
 	}
 	m.op("ADDQ", "R11", "R14")
 	for i := range h {
@@ -128,6 +143,10 @@ func (m *machine) tile(nv, h int, args string, masked, half bool) {
 		src := []string{"(%s)", "(%s)(R9*1)", "(%s)(R9*2)"}[i%3]
 		m.broadcast(fmt.Sprintf(src, rows[i/3]), x)
 		for v := range nv {
+			if holds == pairs {
+				m.dotPairs(b(v), x, acc(i, v))
+				continue
+			}
 			m.op("VFMADD231PS", b(v), x, acc(i, v))
 		}
 	}

@@ -1,5 +1,7 @@
 package main
 
+import "fmt"
+
 // conversions between float32 and bfloat16, of a number of elements that 16 divides.
 func (m *machine) conversions() {
 	v := m.v
@@ -55,4 +57,34 @@ func (m *machine) conversions() {
 		m.op("VPACKUSDW", "X2", "X1", "X1")
 		m.op("VMOVDQU", "X1", mem(0))
 	})
+}
+
+// dotPairs adds to each lane of acc the products of the two bfloat16 in that lane of x and y: VDPBF16PS, which the
+// assembler does not know.
+func (m *machine) dotPairs(y, x, acc string) {
+	number := func(reg string) (n byte) {
+		_, _ = fmt.Sscanf(reg, "Z%d", &n)
+		return n
+	}
+	d, v, r := number(acc), number(x), number(y)
+	low := func(n byte, bit int) byte { return ^n >> bit & 1 } // the prefix has the upper bits inverted
+	code := []byte{
+		0x62,
+		low(d, 3)<<7 | low(r, 4)<<6 | low(r, 3)<<5 | low(d, 4)<<4 | 2,
+		^v&15<<3 | 1<<2 | 2,
+		2<<5 | low(v, 4)<<3,
+		0x52,
+		3<<6 | d&7<<3 | r&7,
+	}
+	for i, c := range code {
+		code := fmt.Sprintf("BYTE $%#02x", c)
+		if i < 5 {
+			code += "; "
+		}
+		if i == 0 {
+			code = "\t" + code
+		}
+		m.raw(code)
+	}
+	m.raw(fmt.Sprintf(" // VDPBF16PS %s, %s, %s\n", y, x, acc))
 }
