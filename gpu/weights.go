@@ -22,6 +22,9 @@ import (
 type Weights struct {
 	// Tensors in the order above.
 	Tensors []Tensor
+	// Source has the numbers of the tensors without Data; nil where all have theirs. It serves until the call that was given
+	// the weights returns.
+	Source Source
 }
 
 // Tensor is one named array.
@@ -92,9 +95,9 @@ func WithValueHead(c Config, w *Weights, on bool) (Config, *Weights) {
 	switch {
 	case on && at < 0:
 		head := Tensor{Name: ValueHeadTensor, Shape: []int{1, c.HiddenSize}, Data: make([]float32, c.HiddenSize)}
-		w = &Weights{Tensors: append(slices.Clip(w.Tensors), head)}
+		w = &Weights{Tensors: append(slices.Clip(w.Tensors), head), Source: w.Source}
 	case !on && at >= 0:
-		w = &Weights{Tensors: slices.Delete(slices.Clone(w.Tensors), at, at+1)}
+		w = &Weights{Tensors: slices.Delete(slices.Clone(w.Tensors), at, at+1), Source: w.Source}
 	}
 	return c, w
 }

@@ -38,7 +38,8 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	store := objectShards{run: r}
 	old, fresh, used := []byte("left behind"), []byte("being published"), []byte("weights")
 	for _, data := range [][]byte{old, fresh, used} {
-		require.NoError(t, store.put(t.Context(), schemas.ContentHash(data), data))
+		_, err := store.put(t.Context(), schemas.ContentHash(data), Bytes(data))
+		require.NoError(t, err)
 	}
 	w := r.newWeights(DefaultWeightsConfig())
 	w.store = aged{shardStore: store, by: map[string]time.Duration{schemas.ContentHash(old): orphanAge, schemas.ContentHash(used): orphanAge}}

@@ -2,11 +2,11 @@ package streams
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -29,36 +29,95 @@ func (f folderShards) path(hash string) (string, error) {
 	return filepath.Join(f.dir, hash), nil
 }
 
-func (f folderShards) put(_ context.Context, hash string, data []byte) (err error) {
-	path, err := f.path(hash)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(path); err == nil && info.Size() == int64(len(data)) {
-		return nil
-	}
-	if err := os.MkdirAll(f.dir, 0o755); err != nil {
-		return fmt.Errorf("put shard: %w", err)
-	}
-	tmp, err := os.CreateTemp(f.dir, tmpPrefix+"*")
-	if err != nil {
-		return fmt.Errorf("put shard: %w", err)
+// put links the blob where it is a file on the same disk, else it copies it; either way it hashes what then lies in the folder.
+func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string, err error) {
+	if hash != "" {
+		path, err := f.path(hash)
+		if err != nil {
+			return "", err
+		}
+		if info, err := os.Stat(path); err == nil && info.Size() == blob.Size() {
+			return hash, nil
+		}
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(tmp.Name())
-			err = fmt.Errorf("put shard %s: %w", hash, err)
+			err = fmt.Errorf("put shard in %s: %w", f.dir, err)
 		}
 	}()
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return "", err
+	}
+	tmp, found, err := f.bring(ctx, blob)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp)
+		}
+	}()
+	if hash == "" {
+		hash = found
 	}
-	return syncFolder(f.dir)
+	if err := named(hash, found); err != nil {
+		return "", err
+	}
+	path, err := f.path(hash)
+	if err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return "", err
+	}
+	_ = os.Remove(tmp) // renaming a link to its own file leaves both names
+	return hash, syncFolder(f.dir)
+}
+
+// bring makes a file of the folder that holds a blob's bytes and is synced, and hashes them.
+func (f folderShards) bring(ctx context.Context, blob Blob) (tmp, hash string, err error) {
+	if from, ok := blob.(*file); ok {
+		tmp = filepath.Join(f.dir, tmpPrefix+rand.Text())
+		if os.Link(from.Name(), tmp) == nil {
+			hash, err = hashLinked(ctx, tmp, blob.Size())
+			if err != nil {
+				_ = os.Remove(tmp)
+			}
+			return tmp, hash, err
+		}
+	}
+	out, err := os.CreateTemp(f.dir, tmpPrefix+"*")
+	if err != nil {
+		return "", "", err
+	}
+	to := newInFile(out)
+	_, err = copyAll(to, all(ctx, blob))
+	err = errors.Join(err, out.Chmod(0o644), out.Sync(), out.Close())
+	if err != nil {
+		_ = os.Remove(out.Name())
+	}
+	return out.Name(), to.sum(), err
+}
+
+// hashLinked syncs a file, makes it readable for all, and hashes it. The name may stand for another file than the blob's, where
+// that was replaced: what counts is what lies in the folder.
+func hashLinked(ctx context.Context, path string, size int64) (hash string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if info.Size() != size {
+		return "", fmt.Errorf("%w: %d bytes, and %d before: it was changed while it was published", ErrCorruptShard, info.Size(), size)
+	}
+	if err := errors.Join(f.Chmod(0o644), f.Sync()); err != nil {
+		return "", err
+	}
+	return hashOf(ctx, &file{f, info.Size()})
 }
 
 // syncFolder makes a rename in dir durable.
@@ -70,31 +129,38 @@ func syncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (f folderShards) get(_ context.Context, shard schemas.Shard) ([]byte, error) {
+// open is a stored shard of the size in the manifest.
+func (f folderShards) open(shard schemas.Shard) (Blob, error) {
 	path, err := f.path(shard.Hash)
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
+	blob, err := OpenBlob(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker", ErrNoShard, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get shard: %w", err)
 	}
-	defer func() { _ = file.Close() }() // read only
-	info, err := file.Stat()
+	if blob.Size() != shard.Size {
+		return nil, errors.Join(fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, path, blob.Size(), shard.Size), blob.Close())
+	}
+	return blob, nil
+}
+
+func (f folderShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
+	blob, err := f.open(shard)
 	if err != nil {
-		return nil, fmt.Errorf("get shard: %w", err)
+		return err
 	}
-	if info.Size() != shard.Size {
-		return nil, fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, path, info.Size(), shard.Size)
+	defer func() { _ = blob.Close() }() // read only
+	if err := to.restart(); err != nil {
+		return err
 	}
-	data := make([]byte, shard.Size)
-	if _, err := io.ReadFull(file, data); err != nil {
-		return nil, fmt.Errorf("get shard: %w", err)
+	if _, err := copyAll(to, all(ctx, blob)); err != nil {
+		return fmt.Errorf("get shard %s: %w", shard.Hash, err)
 	}
-	return data, nil
+	return nil
 }
 
 func (f folderShards) list(context.Context) (map[string]time.Time, error) {
@@ -138,7 +204,7 @@ func (f folderShards) sweep(_ context.Context, age time.Duration) error {
 	for _, tmp := range tmps {
 		info, err := os.Stat(tmp)
 		if err == nil && time.Since(info.ModTime()) >= age {
-			err = os.Remove(tmp)
+			err = os.RemoveAll(tmp) // deltas that were being made are a folder
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("sweep shards: %w", err)

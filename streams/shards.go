@@ -1,9 +1,9 @@
 package streams
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,10 +27,11 @@ var (
 
 // shardStore keeps shards under their hashes. Each call is idempotent.
 type shardStore interface {
-	// put stores data unless it is there.
-	put(ctx context.Context, hash string, data []byte) error
-	// get fails with ErrNoShard. It does not verify.
-	get(ctx context.Context, shard schemas.Shard) ([]byte, error)
+	// put stores a blob unless it is there, and fails with ErrCorruptShard where its bytes do not have the hash. Where the hash is
+	// "", it is found and returned.
+	put(ctx context.Context, hash string, blob Blob) (string, error)
+	// get reads a shard into a sink, and fails with ErrNoShard. It does not verify.
+	get(ctx context.Context, shard schemas.Shard, to sink) error
 	// list is the stored shards by hash, with the time since which each is stored.
 	list(ctx context.Context) (map[string]time.Time, error)
 	remove(ctx context.Context, hash string) error
@@ -39,12 +40,17 @@ type shardStore interface {
 }
 
 // verify checks stored bytes against their name.
-func verify(shard schemas.Shard, data []byte) error {
-	if int64(len(data)) != shard.Size {
-		return fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, shard.Hash, len(data), shard.Size)
+func verify(shard schemas.Shard, size int64, hash string) error {
+	if size != shard.Size {
+		return fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, shard.Hash, size, shard.Size)
 	}
-	if hash := schemas.ContentHash(data); hash != shard.Hash {
-		return fmt.Errorf("%w: %s: its bytes hash to %s", ErrCorruptShard, shard.Hash, hash)
+	return named(shard.Hash, hash)
+}
+
+// named checks a hash that was found against the one in a name.
+func named(want, hash string) error {
+	if hash != want {
+		return fmt.Errorf("%w: %s: its bytes hash to %s", ErrCorruptShard, want, hash)
 	}
 	return nil
 }
@@ -78,61 +84,94 @@ func (o objectShards) transfer(ctx context.Context, what string, size int64, att
 	})
 }
 
-func (o objectShards) put(ctx context.Context, hash string, data []byte) error {
-	return o.transfer(ctx, "put shard "+hash, int64(len(data)), func(ctx context.Context, store jetstream.ObjectStore) error {
+// put verifies by the digest of the object, which is made of the bytes as they are sent.
+func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, error) {
+	if hash == "" {
+		var err error
+		if hash, err = hashOf(ctx, blob); err != nil {
+			return "", err
+		}
+	}
+	err := o.transfer(ctx, "put shard "+hash, blob.Size(), func(ctx context.Context, store jetstream.ObjectStore) error {
 		switch info, err := store.GetInfo(ctx, hash); {
-		case err == nil && info.Size == uint64(len(data)):
+		case err == nil && info.Size == uint64(blob.Size()):
 			return nil
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
 			return err
 		}
 		chunk := uint32(min(objectChunk, max(o.run.nc.MaxPayload()-objectRoom, 1)))
 		meta := jetstream.ObjectMeta{Name: hash, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
-		_, err := store.Put(ctx, meta, bytes.NewReader(data))
+		info, err := store.Put(ctx, meta, all(ctx, blob))
 		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
 			// The error as text, since its type would have the call tried again: only a publish that succeeds makes room.
 			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", ErrShardsFull, err.Error())
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		sent, err := digest(info.Digest)
+		if err == nil {
+			err = named(hash, sent)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w; the shard was changed while it was sent", err), o.drop(ctx, store, hash))
+		}
+		return nil
 	})
+	return hash, err
+}
+
+// digest is an object's digest as a content hash.
+func digest(of string) (string, error) {
+	const algorithm = "SHA-256="
+	text, found := strings.CutPrefix(of, algorithm)
+	raw, err := base64.URLEncoding.DecodeString(text)
+	if !found || err != nil {
+		return "", fmt.Errorf("the digest of an object is %q: want %s", of, algorithm)
+	}
+	return hex.EncodeToString(raw), nil
 }
 
 // get reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers
 // that bytes of it are not there.
-func (o objectShards) get(ctx context.Context, shard schemas.Shard) (data []byte, err error) {
-	nuid, next := "", uint64(1)
+func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
+	nuid, next, have := "", uint64(1), int64(0)
 	for short := 0; ; {
 		info, err := o.info(ctx, shard.Hash)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if info.Size != uint64(shard.Size) {
-			return nil, fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
+			return fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
 		}
 		if info.NUID != nuid { // the first look, or the object was put again
-			nuid, next, data = info.NUID, 1, make([]byte, 0, shard.Size)
-		}
-		for more := true; more && int64(len(data)) < shard.Size; {
-			next, more, err = o.run.readOn(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m storedMessage) error {
-				if int64(len(data)+len(m.data)) > shard.Size {
-					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", ErrCorruptShard, shard.Hash, shard.Size)
-				}
-				data = append(data, m.data...)
-				return nil
-			})
-			if err != nil {
-				return nil, err
+			nuid, next, have = info.NUID, 1, 0
+			if err := to.restart(); err != nil {
+				return err
 			}
 		}
-		if int64(len(data)) == shard.Size {
-			return data, nil
+		for more := true; more && have < shard.Size; {
+			next, more, err = o.run.readOn(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m storedMessage) error {
+				have += int64(len(m.data))
+				if have > shard.Size {
+					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", ErrCorruptShard, shard.Hash, shard.Size)
+				}
+				_, err := to.Write(m.data)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if have == shard.Size {
+			return nil
 		}
 		if short++; short >= maxShortReads {
-			return nil, fmt.Errorf("%w: %s: its chunks are not all there: %d bytes of %d", ErrCorruptShard, shard.Hash, len(data), shard.Size)
+			return fmt.Errorf("%w: %s: its chunks are not all there: %d bytes of %d", ErrCorruptShard, shard.Hash, have, shard.Size)
 		}
 		nuid = ""
 		if err := wait(ctx, backoffMax); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -206,16 +245,20 @@ func (o objectShards) list(ctx context.Context) (map[string]time.Time, error) {
 
 func (o objectShards) remove(ctx context.Context, hash string) error {
 	return o.transfer(ctx, "remove shard "+hash, 0, func(ctx context.Context, store jetstream.ObjectStore) error {
-		if err := store.Delete(ctx, hash); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-			return err
-		}
-		// Delete leaves a marker, which would make every later listing longer.
-		stream, err := o.run.js.Stream(ctx, o.stream())
-		if err != nil {
-			return err
-		}
-		return stream.Purge(ctx, jetstream.WithPurgeSubject(o.meta(hash)))
+		return o.drop(ctx, store, hash)
 	})
+}
+
+func (o objectShards) drop(ctx context.Context, store jetstream.ObjectStore, hash string) error {
+	if err := store.Delete(ctx, hash); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return err
+	}
+	// Delete leaves a marker, which would make every later listing longer.
+	stream, err := o.run.js.Stream(ctx, o.stream())
+	if err != nil {
+		return err
+	}
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(o.meta(hash)))
 }
 
 // stream is the stream in which the object store keeps its objects.

@@ -8,14 +8,12 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams/delta"
 )
 
 // WeightsConfig says where shards are kept and how they are sent.
@@ -53,6 +51,10 @@ type Weights struct {
 	own    bool              // nobody else writes to the memory of base
 	length int               // of the chain of bases that held ends; 1 where held is whole
 	swept  time.Time
+	// spool is a folder for deltas until they are stored; "" is that of the shards, or the system's own.
+	spool string
+	// seen has the stamp of each file that Files has verified, by path.
+	seen sync.Map
 }
 
 // orphanAge is how long a put may be under way. Older shards that no manifest names count as orphans.
@@ -94,27 +96,32 @@ func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[s
 	own.Shards = slices.Clone(m.Shards)
 	whole := make([][]byte, len(m.Shards))
 	for i, s := range m.Shards {
-		if err := verify(s, shards[s.Hash]); err != nil {
+		data := shards[s.Hash]
+		if err := verify(s, int64(len(data)), schemas.ContentHash(data)); err != nil {
 			return err
 		}
-		whole[i] = shards[s.Hash]
+		whole[i] = data
 		if w.config.BaseEvery > 1 {
 			whole[i] = slices.Clone(whole[i]) // the base of the next delta, while the caller may write to its own copy
 		}
 	}
-	return w.publish(ctx, &own, func(i int) ([]byte, error) { return whole[i], nil }, true)
+	return w.publish(ctx, &own, func(i int) (Blob, error) { return Bytes(whole[i]), nil }, true)
 }
-
-// ShardSource is the i-th whole shard of a version, as bytes that nobody changes. It may be called again for a shard, and for
-// several shards at once.
-type ShardSource func(i int) ([]byte, error)
 
 // shardsAlive bounds how many shards are asked for and not yet stored.
 func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
 
-// PublishFrom is [Weights.Publish] of shards that are read, hashed, stored and released one by one, so that a whole copy of their
-// bytes is never held. The caller sets the encoding of each shard of m, and the size where it is known: where all sizes are known,
-// at most half of the bytes are ever made into deltas. PublishFrom sets the rest.
+// SpoolIn names a folder for what lies on the disk while a version is published.
+func (w *Weights) SpoolIn(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spool = dir
+}
+
+// PublishFrom is [Weights.Publish] of shards that are read in pieces, hashed and stored, a few side by side, so that some
+// megabytes of them are in memory, however large a shard is. Deltas wait on the disk until all are made: see [Weights.SpoolIn].
+// The caller sets the encoding of each shard of m, and the size where it is known: where all sizes are known, at most half of
+// the bytes are ever made into deltas. PublishFrom sets the rest.
 //
 // With deltas the source is called again when the next version is published: its shards are the base of those deltas. Where the
 // source then fails, or gives other bytes, the next version is published whole.
@@ -157,15 +164,18 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 		return false, err
 	}
 	stored, blobs, length := m, source, 1
-	if deltas, bytes := w.deltas(ctx, m, source, own, latest); deltas != nil {
-		stored, length = deltas, w.length+1
-		blobs = func(i int) ([]byte, error) { return bytes[i], nil }
-		for i, s := range stored.Shards {
-			if err := w.store.put(ctx, s.Hash, bytes[i]); err != nil {
-				return false, err
-			}
-		}
-	} else if err := w.each(ctx, m, source, own, func(i int, data []byte) error { return w.store.put(ctx, m.Shards[i].Hash, data) }); err != nil {
+	spooled, deltas, err := w.deltas(ctx, m, source, own, latest)
+	if err != nil {
+		return false, err
+	}
+	defer spooled.remove()
+	if deltas != nil {
+		stored, blobs, length = deltas, spooled.open, w.length+1
+		err = w.each(ctx, stored, blobs, true)
+	} else {
+		err = w.each(ctx, m, source, own)
+	}
+	if err != nil {
 		return false, err
 	}
 	if ok, err := w.run.setManifest(ctx, stored, revision); err != nil || !ok {
@@ -181,51 +191,90 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 // publishAgain stores the whole shards of a version that is published already, in a history that ends with latest. It fails with
 // ErrFenced if the version is published with other weights, or a newer version is published.
 func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, history []*schemas.Manifest, latest *schemas.Manifest) error {
-	if err := w.each(ctx, m, source, own, func(int, []byte) error { return nil }); err != nil {
-		return err
+	if !own {
+		if err := w.names(ctx, m, source); err != nil {
+			return err
+		}
 	}
 	h, err := publishedAs(history, m, latest)
 	if err != nil {
 		return err
 	}
-	return w.each(ctx, m, source, own, func(i int, data []byte) error {
+	return parallel(ctx, len(m.Shards), func(i int) error {
 		if h.Shards[i].Hash != m.Shards[i].Hash {
 			return nil // stored as a delta
 		}
-		return w.store.put(ctx, m.Shards[i].Hash, data)
+		return w.storeOne(ctx, m, source, i, true)
 	})
 }
 
-// each reads the shards from their source, a few at a time, writes their names into m, and passes their bytes on.
-func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, do func(i int, data []byte) error) error {
-	var group errgroup.Group
+// parallel calls do for each of n shards, a few at a time, until one fails or ctx ends.
+func parallel(ctx context.Context, n int, do func(i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(shardsAlive())
-	for i := range m.Shards {
+	for i := range n {
 		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
 			}
-			data, err := source(i)
-			if err != nil {
-				return fmt.Errorf("read shard %d: %w", i, err)
-			}
-			if !own {
-				name(&m.Shards[i], data)
-			}
-			return do(i, data)
+			return do(i)
 		})
 	}
-	if err := group.Wait(); err != nil {
+	return group.Wait()
+}
+
+// each stores the shards of m. Unless they are named already it finds their names and writes them into m.
+func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSource, named bool) error {
+	err := parallel(ctx, len(m.Shards), func(i int) error { return w.storeOne(ctx, m, source, i, named) })
+	if err != nil {
 		return err
 	}
 	return w.run.own(m.Run, m.Validate())
 }
 
-// name sets the hash and the size of a whole shard from its bytes.
-func name(s *schemas.Shard, data []byte) {
-	s.Hash, s.Size = schemas.ContentHash(data), int64(len(data))
-	s.FullHash = s.Hash
+// storeOne stores one shard.
+func (w *Weights) storeOne(ctx context.Context, m *schemas.Manifest, source ShardSource, i int, named bool) error {
+	blob, err := source(i)
+	if err != nil {
+		return fmt.Errorf("read shard %d: %w", i, err)
+	}
+	defer func() { _ = blob.Close() }() // read only
+	hash := ""
+	if named {
+		hash = m.Shards[i].Hash
+	}
+	if hash, err = w.store.put(ctx, hash, blob); err != nil {
+		return fmt.Errorf("store shard %d: %w", i, err)
+	}
+	if !named {
+		name(&m.Shards[i], hash, blob.Size())
+	}
+	return nil
 }
+
+// names finds the names of the shards of m and stores nothing.
+func (w *Weights) names(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
+	err := parallel(ctx, len(m.Shards), func(i int) error {
+		blob, err := source(i)
+		if err != nil {
+			return fmt.Errorf("read shard %d: %w", i, err)
+		}
+		defer func() { _ = blob.Close() }() // read only
+		hash, err := hashOf(ctx, blob)
+		if err != nil {
+			return fmt.Errorf("read shard %d: %w", i, err)
+		}
+		name(&m.Shards[i], hash, blob.Size())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return w.run.own(m.Run, m.Validate())
+}
+
+// name sets the hash and the size of a whole shard.
+func name(s *schemas.Shard, hash string, size int64) { s.Hash, s.FullHash, s.Size = hash, hash, size }
 
 // sized is m with hashes and sizes that are as long on the wire as any.
 func sized(m *schemas.Manifest) *schemas.Manifest {
@@ -283,93 +332,6 @@ func sameWeights(a, b *schemas.Manifest) bool {
 		slices.EqualFunc(a.Shards, b.Shards, func(x, y schemas.Shard) bool { return x.FullHash == y.FullHash })
 }
 
-// errNoDelta ends the making of deltas that together are not much smaller than the whole shards.
-var errNoDelta = errors.New("deltas are not worth it")
-
-// deltas are m as deltas against the newest version, with their bytes: nil where this publisher does not hold that version, where
-// the chain is long enough, or where the whole shards are not twice as large. A few whole shards are held at a time.
-func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, latest *schemas.Manifest) (*schemas.Manifest, [][]byte) {
-	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
-		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
-		return nil, nil
-	}
-	known := int64(0)
-	for _, s := range m.Shards {
-		known += s.Size
-	}
-	stored := *m
-	stored.Base = latest.Version
-	stored.Shards = slices.Clone(m.Shards)
-	blobs := make([][]byte, len(m.Shards))
-	var whole, taken atomic.Int64
-	var group errgroup.Group
-	group.SetLimit(shardsAlive())
-	for i := range m.Shards {
-		group.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			next, err := source(i)
-			if err != nil {
-				return err
-			}
-			base, err := w.heldShard(i)
-			if err != nil {
-				return err
-			}
-			if !own {
-				name(&m.Shards[i], next)
-			}
-			blob, err := delta.Encode(base, next, elementSize(m.DType))
-			if err != nil {
-				return err
-			}
-			whole.Add(int64(len(next)))
-			if all := taken.Add(int64(len(blob))); known > 0 && all > known/2 {
-				return errNoDelta
-			}
-			blobs[i] = blob
-			stored.Shards[i] = schemas.Shard{
-				Hash: schemas.ContentHash(blob), Size: int64(len(blob)), Encoding: schemas.EncodingDelta, FullHash: m.Shards[i].FullHash,
-			}
-			return nil
-		})
-	}
-	err := group.Wait()
-	if err == nil && taken.Load() > whole.Load()/2 { // too large to be worth the chain that every reader must follow
-		err = errNoDelta
-	}
-	if err != nil {
-		w.run.log.Debug("a version is published whole", "version", m.Version, "err", err)
-		return nil, nil
-	}
-	return &stored, blobs
-}
-
-func elementSize(dtype string) int {
-	if dtype == "bfloat16" {
-		return 2
-	}
-	return 4
-}
-
-// hold makes a version the base of the next delta.
-func (w *Weights) hold(m *schemas.Manifest, whole ShardSource, own bool, length int) {
-	w.held, w.base, w.own, w.length = m, whole, own, length
-}
-
-// heldShard is a whole shard of the held version, verified against its hash.
-func (w *Weights) heldShard(i int) ([]byte, error) {
-	data, err := w.base(i)
-	if err != nil {
-		return nil, fmt.Errorf("read shard %d of version %d again: %w", i, w.held.Version, err)
-	}
-	if !w.own && schemas.ContentHash(data) != w.held.Shards[i].FullHash {
-		return nil, fmt.Errorf("shard %d of version %d has changed since it was published", i, w.held.Version)
-	}
-	return data, nil
-}
-
 // tidy removes the shards that no kept version needs, and stores those shards of m again that another publisher's tidy has removed
 // meanwhile. The next publish does what fails here.
 func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSource, history []*schemas.Manifest) {
@@ -384,10 +346,7 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSourc
 	}
 	for i, s := range m.Shards {
 		if _, there := present[s.Hash]; !there {
-			data, err := blob(i)
-			if err == nil {
-				err = w.store.put(ctx, s.Hash, data)
-			}
+			err := w.storeOne(ctx, m, blob, i, true)
 			if err != nil {
 				log.Error("a shard of the newest version was removed by another publisher", "shard", s.Hash, "err", err)
 			}

@@ -96,7 +96,7 @@ func TestAnUnreadableManifestIsWrittenAnew(t *testing.T) {
 				return err
 			}
 			data := shards[m.Shards[0].Hash]
-			return w.PublishFrom(ctx, m, func(int) ([]byte, error) { return data, nil })
+			return w.PublishFrom(ctx, m, func(int) (streams.Blob, error) { return streams.Bytes(data), nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testUnreadableManifest(t, publish) })

@@ -501,7 +501,7 @@ type counted struct {
 	done func()
 }
 
-func (c counted) put(ctx context.Context, hash string, data []byte) error {
+func (c counted) put(ctx context.Context, hash string, data Blob) (string, error) {
 	defer c.done()
 	return c.shardStore.put(ctx, hash, data)
 }
@@ -528,7 +528,7 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 			for i := range m.Shards {
 				m.Shards[i].Encoding = schemas.EncodingSafetensors
 			}
-			return &m, func(i int) ([]byte, error) { count(1); return slices.Clone(blobs[whole.Shards[i].Hash]), nil }, whole
+			return &m, func(i int) (Blob, error) { count(1); return Bytes(slices.Clone(blobs[whole.Shards[i].Hash])), nil }, whole
 		}
 		for v := range int64(2) {
 			m, source, want := from(v)
@@ -553,7 +553,7 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
 		broken := errors.New("cannot encode")
 		m, _, _ = from(2)
-		require.ErrorIs(t, w.PublishFrom(f.ctx, m, func(int) ([]byte, error) { return nil, broken }), broken)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, func(int) (Blob, error) { return nil, broken }), broken)
 		latest, err := f.run.LatestManifest(f.ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, latest.Version)
@@ -570,7 +570,7 @@ func TestPublishFromMakesDeltasToo(t *testing.T) {
 			whole, blobs := weightsOf(v, 2)
 			m := *whole
 			m.Shards = []schemas.Shard{{Encoding: schemas.EncodingSafetensors}, {Encoding: schemas.EncodingSafetensors}}
-			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) ([]byte, error) { return blobs[whole.Shards[i].Hash], nil }))
+			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) (Blob, error) { return Bytes(blobs[whole.Shards[i].Hash]), nil }))
 			got, err := f.run.LatestManifest(f.ctx)
 			require.NoError(t, err)
 			if got.Base != schemas.NoBase {
@@ -599,7 +599,7 @@ func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
 				m.Shards[i] = schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: whole.Shards[i].Size}
 			}
 			published := false
-			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) ([]byte, error) {
+			require.NoError(t, w.PublishFrom(f.ctx, &m, func(i int) (Blob, error) {
 				data := slices.Clone(blobs[whole.Shards[i].Hash])
 				switch {
 				case published && v == 1 && i == 1:
@@ -607,7 +607,7 @@ func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
 				case published && v == 3 && i == 1:
 					data[0]++
 				}
-				return data, nil
+				return Bytes(data), nil
 			}))
 			published = true
 			got, err := f.run.LatestManifest(f.ctx)

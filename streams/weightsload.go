@@ -15,11 +15,11 @@ import (
 // Shard reads the stored bytes of one shard and verifies them. It fails with [ErrNoShard] if they are no longer kept, and with
 // [ErrCorruptShard] if they do not have the hash that names them.
 func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error) {
-	data, err := w.store.get(ctx, shard)
-	if err != nil {
+	to := &inMemory{data: make([]byte, 0, shard.Size)}
+	if err := w.store.get(ctx, shard, to); err != nil {
 		return nil, err
 	}
-	return data, verify(shard, data)
+	return to.data, verify(shard, int64(len(to.data)), to.sum())
 }
 
 // Load reads the whole weights of a version: the safetensors bytes of m.Shards in their order, decoded and verified
@@ -34,7 +34,7 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 	// The held version may be the version itself, or its base.
 	var whole [][]byte
 	if w.held != nil && (w.held.Version == m.Version && sameWeights(w.held, m) || w.held.Version == m.Base) {
-		whole = w.heldWhole()
+		whole = w.heldWhole(ctx)
 	}
 	if whole != nil && w.held.Version == m.Version {
 		return whole, nil
@@ -58,7 +58,7 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 	}
 	if m.Base != schemas.NoBase || w.config.BaseEvery > 1 {
 		held := whole
-		w.hold(m, func(i int) ([]byte, error) { return held[i], nil }, true, len(links))
+		w.hold(m, func(i int) (Blob, error) { return Bytes(held[i]), nil }, true, len(links))
 		if links[len(links)-1].Base != schemas.NoBase {
 			// The length of the chain below is not known; a publisher that loads begins a new chain.
 			w.length = w.config.BaseEvery
@@ -68,10 +68,10 @@ func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, erro
 }
 
 // heldWhole are the whole shards of the held version; nil where their source no longer has them.
-func (w *Weights) heldWhole() [][]byte {
+func (w *Weights) heldWhole(ctx context.Context) [][]byte {
 	whole := make([][]byte, len(w.held.Shards))
 	for i := range whole {
-		data, err := w.heldShard(i)
+		data, err := w.heldShard(ctx, i)
 		if err != nil {
 			w.run.log.Debug("the version published last is read from the store", "version", w.held.Version, "err", err)
 			return nil
@@ -79,6 +79,20 @@ func (w *Weights) heldWhole() [][]byte {
 		whole[i] = data
 	}
 	return whole
+}
+
+// heldShard is a whole shard of the held version, verified against its hash.
+func (w *Weights) heldShard(ctx context.Context, i int) ([]byte, error) {
+	blob, err := w.base(i)
+	if err != nil {
+		return nil, fmt.Errorf("read shard %d of version %d again: %w", i, w.held.Version, err)
+	}
+	defer func() { _ = blob.Close() }() // read only
+	data, err := bytesOf(ctx, blob)
+	if err == nil && !w.own && schemas.ContentHash(data) != w.held.Shards[i].FullHash {
+		err = fmt.Errorf("shard %d of version %d has changed since it was published", i, w.held.Version)
+	}
+	return data, err
 }
 
 // step reads one version, from the whole shards of the version before where it is a delta. As many shards are read and verified at

@@ -24,6 +24,7 @@ type overStreams struct {
 	weights *streams.Weights
 	config  streams.WeightsConfig
 	seat    *streams.Seat
+	spool   string
 }
 
 func (s *overStreams) Take(ctx context.Context, from *streams.Position) error {
@@ -50,8 +51,12 @@ func (s *overStreams) Check(ctx context.Context) error { return s.seat.Check(ctx
 func (s *overStreams) Watch(ctx context.Context) error { return s.seat.Watch(ctx) }
 
 func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
+	s.weights.SpoolIn(s.spool)
 	return s.weights.PublishFrom(ctx, m, shards)
 }
+
+// SpoolIn names a folder for what lies on the disk while a version is published.
+func (s *overStreams) SpoolIn(dir string) { s.spool = dir }
 
 // Deltas says whether a version's shards are asked for again when the next one is published.
 func (s *overStreams) Deltas() bool { return s.config.BaseEvery > 1 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -137,8 +138,12 @@ func (w *world) TicketCounts(context.Context) (streams.TicketCounts, error) {
 
 func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
 	return w.around("publish", func() error {
-		data, err := shards(0)
+		blob, err := shards(0)
 		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(io.NewSectionReader(blob, 0, blob.Size()))
+		if err = errors.Join(err, blob.Close()); err != nil {
 			return err
 		}
 		m.Shards[0].Hash, m.Shards[0].FullHash, m.Shards[0].Size = schemas.ContentHash(data), schemas.ContentHash(data), int64(len(data))

@@ -68,7 +68,7 @@ func (p *publisher) export(ctx context.Context, number int64) (*exported, error)
 	return e, nil
 }
 
-// publish sends the shards, each read when it is its turn, then the manifest. The engine holds that version until it returns.
+// publish sends the shards, each read from its file when it is its turn, then the manifest. The engine holds that version until it returns.
 func (p *publisher) publish(ctx context.Context, v version) error {
 	e, err := p.export(ctx, v.number)
 	if err != nil {
@@ -78,7 +78,10 @@ func (p *publisher) publish(ctx context.Context, v version) error {
 	if err != nil {
 		return err
 	}
-	err = p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) { return os.ReadFile(e.path(i)) })
+	if s, ok := p.stream.(interface{ SpoolIn(dir string) }); ok {
+		s.SpoolIn(p.dir)
+	}
+	err = p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) { return streams.OpenBlob(e.path(i)) })
 	if errors.Is(err, streams.ErrFenced) && p.engine.Config().ValueHead {
 		if p.publishAsBefore(ctx, v, e) == nil {
 			err = nil
@@ -179,11 +182,12 @@ func (p *publisher) publishAsBefore(ctx context.Context, v version, e *exported)
 	for range last + len(ends) {
 		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors})
 	}
-	return p.stream.PublishWeights(ctx, m, func(i int) ([]byte, error) {
+	return p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) {
 		if i < last {
-			return os.ReadFile(e.path(i))
+			return streams.OpenBlob(e.path(i))
 		}
-		return safetensors.Encode(&gpu.Weights{Tensors: ends[i-last]}, dtype)
+		data, err := safetensors.Encode(&gpu.Weights{Tensors: ends[i-last]}, dtype)
+		return streams.Bytes(data), err
 	})
 }
 

@@ -17,6 +17,8 @@ type Folder struct {
 	Config gpu.Config
 	dir    string
 	files  *safetensors.Folder
+	// tensors are the model's, in its order, without numbers.
+	tensors []gpu.Tensor
 }
 
 // Open opens a folder in Hugging Face's form. Errors name the file; those of weights that do not fit the configuration
@@ -52,9 +54,16 @@ func open(dir string) (_ *Folder, err error) {
 			return nil, err
 		}
 	}
-	_, err = arrange(f.Config, f.files.Tensors())
-	return f, err
+	w, err := arrange(f.Config, f.files.Tensors())
+	if err != nil {
+		return nil, err
+	}
+	f.tensors = w.Tensors
+	return f, nil
 }
+
+// Weights are the model's tensors in its order, read from the files when asked for: until Close.
+func (f *Folder) Weights() *gpu.Weights { return &gpu.Weights{Tensors: f.tensors, Source: f.files} }
 
 // Close closes the files.
 func (f *Folder) Close() error { return f.files.Close() }

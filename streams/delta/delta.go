@@ -26,54 +26,62 @@ var (
 	ErrCorrupt = errors.New("corrupt delta")
 )
 
-// The layout: format, width, mode, uvarint size; sparse only: uvarint count, gaps; planes; tail. Gaps and planes
-// are each a uvarint length and a zstd frame. The tail is the bytes after the last whole number, as they are.
+// The layout of format 1: format, width, mode, uvarint size; sparse only: uvarint count, gaps; planes; tail. Gaps and
+// planes are each a uvarint length and a zstd frame. The tail is the bytes after the last whole number, as they are.
+// Of format 2, for files of more than a block: format, width, uvarint size, uvarint size of a block; then of each block
+// a uvarint length and its delta of format 1.
 const (
-	format = 1
-	sparse = 0
-	dense  = 1
+	format   = 1
+	inBlocks = 2
+	sparse   = 0
+	dense    = 1
 )
 
-// Encode is next as its difference from base, both a whole file of numbers of width bytes (2 or 4). Bytes that
-// are no such numbers, as a header, cost a little more and are kept just as well.
-func Encode(base, next []byte, width int) ([]byte, error) {
-	if len(base) != len(next) {
-		return nil, fmt.Errorf("%w: %d and %d bytes", ErrSize, len(base), len(next))
-	}
-	if width != 2 && width != 4 {
-		return nil, fmt.Errorf("%w: numbers of %d bytes", ErrSize, width)
-	}
+// encoder encodes whole deltas one after another, in the same room.
+type encoder struct {
+	zstd   *zstd.Encoder
+	gaps   []byte
+	values []uint32
+	plane  []byte
+}
+
+func newEncoder() (*encoder, error) {
 	// The faster levels give gaps up as incompressible.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
 		zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, fmt.Errorf("start zstd: %w", err)
 	}
-	defer func() { _ = enc.Close() }() // nothing is buffered
+	return &encoder{zstd: enc}, nil
+}
 
+func (e *encoder) close() { _ = e.zstd.Close() } // nothing is buffered
+
+// encode appends a delta of format 1.
+func (e *encoder) encode(out, base, next []byte, width int) []byte {
 	words := len(next) / width
-	gaps, values := differences(base, next, width)
+	e.differences(base, next, width)
 	mode := byte(sparse)
-	if len(values) > words/2 {
-		mode, gaps = dense, nil
-		values = values[:0]
+	if len(e.values) > words/2 {
+		mode = dense
+		e.values = e.values[:0]
 		for i := range words {
-			values = append(values, difference(base, next, i, width))
+			e.values = append(e.values, difference(base, next, i, width))
 		}
 	}
-	out := binary.AppendUvarint([]byte{format, byte(width), mode}, uint64(len(next)))
+	out = binary.AppendUvarint(append(out, format, byte(width), mode), uint64(len(next)))
 	if mode == sparse {
-		out = binary.AppendUvarint(out, uint64(len(values)))
-		out = section(out, enc, gaps)
+		out = binary.AppendUvarint(out, uint64(len(e.values)))
+		out = section(out, e.zstd, e.gaps)
 	}
-	plane := make([]byte, len(values))
+	e.plane = slices.Grow(e.plane[:0], len(e.values))[:len(e.values)]
 	for b := range width {
-		for i, v := range values {
-			plane[i] = byte(v >> (8 * b))
+		for i, v := range e.values {
+			e.plane[i] = byte(v >> (8 * b))
 		}
-		out = section(out, enc, plane)
+		out = section(out, e.zstd, e.plane)
 	}
-	return append(out, next[words*width:]...), nil
+	return append(out, next[words*width:]...)
 }
 
 func section(out []byte, enc *zstd.Encoder, data []byte) []byte {
@@ -82,12 +90,13 @@ func section(out []byte, enc *zstd.Encoder, data []byte) []byte {
 }
 
 // differences lists the numbers that differ: how many equal ones come before each, and by how much it moved.
-func differences(base, next []byte, width int) (gaps []byte, values []uint32) {
+func (e *encoder) differences(base, next []byte, width int) {
 	words, prev := len(next)/width, -1
+	e.gaps, e.values = e.gaps[:0], e.values[:0]
 	see := func(i int) {
 		if d := difference(base, next, i, width); d != 0 {
-			gaps = binary.AppendUvarint(gaps, uint64(i-prev-1))
-			values = append(values, d)
+			e.gaps = binary.AppendUvarint(e.gaps, uint64(i-prev-1))
+			e.values = append(e.values, d)
 			prev = i
 		}
 	}
@@ -104,7 +113,6 @@ func differences(base, next []byte, width int) (gaps []byte, values []uint32) {
 	for ; i < words; i++ {
 		see(i)
 	}
-	return gaps, values
 }
 
 // difference is how far number i moved, as an unsigned number that is small for a small move either way.
@@ -128,10 +136,19 @@ func move(data []byte, i, width int, d uint32) {
 	binary.LittleEndian.PutUint32(data[4*i:], binary.LittleEndian.Uint32(data[4*i:])+back)
 }
 
-// Decode is what [Encode] was given as next, with the same base. It fails with [ErrCorrupt] on anything else that
-// it can tell apart; memory taken is a small multiple of base, whatever the delta claims.
-func Decode(base, encoded []byte) ([]byte, error) {
-	r := &reader{in: encoded}
+// newDecoder unpacks deltas of up to size bytes.
+func newDecoder(size int) (*zstd.Decoder, error) {
+	// A gap takes at most five bytes a number; no zstd frame takes less than the other bound.
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(5*size/2, 1<<20))))
+	if err != nil {
+		return nil, fmt.Errorf("start zstd: %w", err)
+	}
+	return dec, nil
+}
+
+// decode undoes encode. It writes to base, which it returns.
+func decode(dec *zstd.Decoder, base, encoded []byte) ([]byte, error) {
+	r := &reader{in: encoded, dec: dec}
 	head := r.take(3)
 	size := r.uvarint(uint64(len(base)))
 	if r.bad || head[0] != format || head[1] != 2 && head[1] != 4 || head[2] > dense || size != len(base) {
@@ -140,13 +157,6 @@ func Decode(base, encoded []byte) ([]byte, error) {
 	width, mode := int(head[1]), head[2]
 	words := size / width
 	count := words
-	// A gap takes at most five bytes; no zstd frame takes less than the other bound.
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(5*words, 1<<20))))
-	if err != nil {
-		return nil, fmt.Errorf("start zstd: %w", err)
-	}
-	defer dec.Close()
-	r.dec = dec
 
 	var gaps []byte
 	if mode == sparse {
@@ -172,7 +182,7 @@ func Decode(base, encoded []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: wrong length", ErrCorrupt)
 	}
 
-	next := slices.Clone(base)
+	next := base
 	copy(next[words*width:], tail)
 	if mode == dense {
 		for i, d := range values {

@@ -1,0 +1,275 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/delta"
+)
+
+// Files brings the whole shards of a version into a folder that nobody else writes to, as files named by their hashes, and
+// returns their paths in the order of m.Shards. A few shards are read side by side, each in pieces, so that some megabytes of
+// them are in memory. A file that is there already, as after a cut or from the version before, is verified and not read again; a
+// delta is put on its base's file, or the chain is read from its whole base. When all are there, everything else in the folder is
+// removed. Files fails with [ErrNoShard] or [ErrNoWeights] if the version, or a base of it, is no longer kept, and with
+// [ErrCorruptShard]; the shards that it has finished stay, and the next call finds them.
+//
+// Invariant: every file was verified against the manifest.
+func (w *Weights) Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	paths, err := w.files(ctx, m, dir)
+	if err != nil {
+		return nil, fmt.Errorf("load version %d: %w", m.Version, err)
+	}
+	return paths, nil
+}
+
+func (w *Weights) files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	links := []*schemas.Manifest{m}
+	if m.Base != schemas.NoBase {
+		history, err := w.run.manifests(ctx)
+		if err != nil {
+			return nil, err
+		}
+		links = bases(m, history)
+	}
+	paths := make([]string, len(m.Shards))
+	err := parallel(ctx, len(m.Shards), func(i int) (err error) {
+		paths[i], err = w.file(ctx, links, i, folderShards{dir})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return paths, w.keepOnly(dir, paths)
+}
+
+// bases is m and its bases, newest first, as far down as history has them.
+func bases(m *schemas.Manifest, history []*schemas.Manifest) []*schemas.Manifest {
+	links := []*schemas.Manifest{m}
+	for m.Base != schemas.NoBase {
+		i := slices.IndexFunc(history, func(h *schemas.Manifest) bool { return h.Version == m.Base })
+		if i < 0 || len(history[i].Shards) != len(m.Shards) {
+			return links
+		}
+		m = history[i]
+		links = append(links, m)
+	}
+	return links
+}
+
+// file brings shard i of the first of links into a folder: from the newest of links of which the shard is there, or is whole.
+func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in folderShards) (string, error) {
+	var have string
+	first := -1
+	for at, link := range links {
+		s := link.Shards[i]
+		path, err := in.path(s.FullHash)
+		if err != nil {
+			return "", err
+		}
+		there, err := w.there(ctx, path, s.FullHash)
+		if err != nil {
+			return "", err
+		}
+		if there {
+			have, first = path, at
+			break
+		}
+		if s.Encoding != schemas.EncodingDelta {
+			if have, err = w.whole(ctx, s, in); err != nil {
+				return "", err
+			}
+			first = at
+			break
+		}
+	}
+	if first < 0 {
+		last := links[len(links)-1]
+		return "", fmt.Errorf("version %d stands on version %d: %w", last.Version, last.Base, ErrNoWeights)
+	}
+	for at := first - 1; at >= 0; at-- {
+		s := links[at].Shards[i]
+		next, err := w.bring(ctx, s, s.FullHash, in, func(ctx context.Context, s schemas.Shard, to *os.File) (string, error) {
+			return w.apply(ctx, s, have, in, to)
+		})
+		if err != nil {
+			return "", fmt.Errorf("version %d: %w", links[at].Version, err)
+		}
+		have = next
+	}
+	return have, nil
+}
+
+// stamp tells a file that was written to since from one that was not.
+type stamp struct {
+	size    int64
+	changed time.Time
+}
+
+func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime()} }
+
+// there says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
+// has changed.
+func (w *Weights) there(ctx context.Context, path, hash string) (bool, error) {
+	blob, err := OpenBlob(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = blob.Close() }() // read only
+	info, err := blob.(*file).Stat()
+	if err != nil {
+		return false, err
+	}
+	if now, ok := w.seen.Load(path); ok && now == stampOf(info) {
+		return true, nil
+	}
+	found, err := hashOf(ctx, blob)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	if found != hash {
+		w.run.log.Warn("a file of weights has changed and is read again", "file", path, "hash", found)
+		return false, os.Remove(path)
+	}
+	w.seen.Store(path, stampOf(info))
+	return true, nil
+}
+
+// bring makes the file of a hash by a function that fills a new file and returns the hash of what it wrote.
+func (w *Weights) bring(ctx context.Context, s schemas.Shard, hash string, in folderShards,
+	fill func(ctx context.Context, s schemas.Shard, to *os.File) (string, error),
+) (_ string, err error) {
+	path, err := in.path(hash)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp(in.dir, tmpPrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // what is left is removed with the next version
+		}
+	}()
+	found, err := fill(ctx, s, f)
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		return "", err
+	}
+	if err := named(hash, found); err != nil {
+		return "", err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	w.seen.Store(path, stampOf(info))
+	return path, nil
+}
+
+// whole makes the file of a whole shard: a link where it lies in a folder on the same disk, else a copy.
+func (w *Weights) whole(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
+	from, ok := w.store.(folderShards)
+	if !ok {
+		return w.bring(ctx, s, s.FullHash, in, w.fetch)
+	}
+	stored, err := from.path(s.Hash)
+	if err != nil {
+		return "", err
+	}
+	path, err := in.path(s.FullHash)
+	if err != nil {
+		return "", err
+	}
+	if os.Link(stored, path) != nil {
+		return w.bring(ctx, s, s.FullHash, in, w.fetch)
+	}
+	there, err := w.there(ctx, path, s.FullHash)
+	if err == nil && !there {
+		err = fmt.Errorf("%w: %s: its bytes have another hash", ErrCorruptShard, stored)
+	}
+	return path, err
+}
+
+// fetch reads a stored shard into a file.
+func (w *Weights) fetch(ctx context.Context, s schemas.Shard, f *os.File) (string, error) {
+	to := newInFile(f)
+	if err := w.store.get(ctx, s, to); err != nil {
+		return "", err
+	}
+	size, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return "", err
+	}
+	return s.Hash, verify(s, size, to.sum())
+}
+
+// apply writes what the file of a base becomes by a stored delta.
+func (w *Weights) apply(ctx context.Context, s schemas.Shard, base string, in folderShards, f *os.File) (_ string, err error) {
+	packed, err := os.CreateTemp(in.dir, tmpPrefix+"*")
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, packed.Close(), os.Remove(packed.Name())) }()
+	if _, err := w.fetch(ctx, s, packed); err != nil {
+		return "", err
+	}
+	if _, err := packed.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	before, err := OpenBlob(base)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = before.Close() }() // read only
+	to := newInFile(f)
+	if err := delta.Apply(to, all(ctx, before), before.Size(), packed); err != nil {
+		if errors.Is(err, delta.ErrCorrupt) {
+			err = fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+		}
+		return "", err
+	}
+	return to.sum(), nil
+}
+
+// keepOnly removes everything in a folder but the files of a version.
+func (w *Weights) keepOnly(dir string, paths []string) error {
+	keep := map[string]bool{}
+	for _, path := range paths {
+		keep[filepath.Base(path)] = true
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			path := filepath.Join(dir, e.Name())
+			w.seen.Delete(path)
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
