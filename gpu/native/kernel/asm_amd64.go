@@ -2,26 +2,7 @@
 
 package kernel
 
-import "unsafe"
-
 //go:generate go run ./internal/asmgen
-
-// tile is one column panel for the assembly: m rows of A times a panel of B, steps in bytes.
-type tile struct {
-	a        unsafe.Pointer
-	ars, acs uintptr
-	b        unsafe.Pointer
-	brs      uintptr
-	c        unsafe.Pointer
-	ldc      uintptr
-	m, k     int
-	// load is 1 to add to C, 0 to overwrite it.
-	load int
-	// mask is that of the panel's last vector: bits for AVX-512, lanes for AVX2.
-	mask [8]uint32
-	// half and pairs say that B is bfloat16, and that A is too: for the caller's choice of kernel.
-	half, pairs bool
-}
 
 //go:noescape
 func gemm1AVX512(t *tile)

@@ -1,6 +1,9 @@
 package kernel
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -75,17 +78,15 @@ func TestConversionsOfEveryBF16(t *testing.T) {
 	want := portable.roundAll(anything)
 	onEach(t, func(t *testing.T, s isa) {
 		wide := s.widenAll(every)
+		wantWide, wantBack := make([]uint32, len(every)), make([]uint16, len(every))
 		for i, x := range wide {
-			require.Equal(t, uint32(i)<<16, math.Float32bits(x))
-		}
-		back := s.roundAll(wide)
-		for i, h := range back {
-			if x := wide[i]; x == x {
-				require.Equal(t, uint16(i), h)
-			} else {
-				require.Equal(t, uint16(i)|0x40, h, "NaN stays one")
+			wantWide[i], wantBack[i] = uint32(i)<<16, uint16(i)
+			if x != x {
+				wantBack[i] |= 0x40 // NaN stays one
 			}
 		}
+		require.Equal(t, wantWide, bits(wide))
+		require.Equal(t, wantBack, s.roundAll(wide))
 		require.Equal(t, want, s.roundAll(anything))
 	})
 }
@@ -147,6 +148,40 @@ func TestInvariantProductsWithAPackedHaveTheBitsOfMatMulNTsWithTheNumbersThatItH
 			}
 		})
 	})
+}
+
+// plain is numbers that every processor makes alike.
+func plain(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(int32(rng.Uint32())>>8) / (1 << 22)
+	}
+	return x
+}
+
+// The sum is that of AVX2, AVX-512 and NEON: each takes the products of an element in order and rounds each once.
+func TestProductsHaveTheSameBitsOnEveryProcessorWithFusedMultiplyAdd(t *testing.T) {
+	const want = "53fa6147b5aa57d26343afd4816c3ab8c5c3dd3cf3b0879490f07729676d765c"
+	for _, s := range supported() {
+		if s == portable {
+			continue
+		}
+		rng, sum := rand.New(rand.NewPCG(8, 8)), sha256.New()
+		for _, c := range [][3]int{{1, 300, 147}, {5, 64, 33}, {50, 129, 130}} {
+			m, k, n := c[0], c[1], c[2]
+			a, b, at := plain(rng, m*k), plain(rng, n*k), plain(rng, k*m)
+			for _, kind := range []storage{floats, halves} {
+				w, c := &Packed{k: k, n: n, set: s, kind: kind}, make([]float32, m*n)
+				w.Repack(b)
+				MatMulPacked(c, a, w, m, false)
+				require.NoError(t, binary.Write(sum, binary.LittleEndian, c))
+			}
+			out := make([]float32, m*n)
+			s.run(nil, tn.product(out, n, at, m, b, n, m, k, n, false))
+			require.NoError(t, binary.Write(sum, binary.LittleEndian, out))
+		}
+		require.Equal(t, want, hex.EncodeToString(sum.Sum(nil)), s.String())
+	}
 }
 
 func TestABF16ProductHasTheSameBitsOnBothVectorWidths(t *testing.T) {

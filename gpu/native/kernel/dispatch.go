@@ -7,12 +7,13 @@ const (
 	portable isa = iota
 	avx2
 	avx512
+	neon
 )
 
-func (s isa) String() string { return [...]string{"portable", "avx2", "avx512"}[s] }
+func (s isa) String() string { return [...]string{"portable", "avx2", "avx512", "neon"}[s] }
 
 // best is the widest instruction set of this processor; it is never changed.
 var best = supported()[0]
 
-// InstructionSet names what the kernels of this process run on: "avx512", "avx2" or "portable".
+// InstructionSet names what the kernels of this process run on: "avx512", "avx2", "neon" or "portable".
 func InstructionSet() string { return best.String() }

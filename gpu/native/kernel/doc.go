@@ -10,6 +10,8 @@
 // Packed weights may be held as bfloat16: each number is widened, exactly, where it is used, and a product has the bits that it
 // would have with the widened numbers. NewPackedDot alone gives that up for speed.
 //
-// On amd64 the kernels are AVX-512 or AVX2 assembly, chosen at run time; the build tag purego, and other
-// processors, leave the portable Go ones.
+// On amd64 the kernels are AVX-512 or AVX2 assembly, chosen at run time, on arm64 NEON; the build tag purego, and other
+// processors, leave the portable Go ones. Where there is no arm64, its tests run in an emulator:
+//
+//	GOARCH=arm64 go test -exec qemu-aarch64 ./gpu/native/kernel
 package kernel

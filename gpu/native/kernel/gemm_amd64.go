@@ -2,10 +2,8 @@
 
 package kernel
 
-import (
-	"sync"
-	"unsafe"
-)
+// masks is whether the kernels read and write a part of a vector.
+const masks = true
 
 // panelWidth is how many columns one panel of B has; depth how many of its rows fit the first-level cache.
 func (s isa) panelWidth() int {
@@ -29,133 +27,7 @@ func (s isa) lanes() int {
 	return 8
 }
 
-// buffers hold one panel of B, depth rows deep, and 48 rows of a transposed A, for either instruction set.
-type buffers struct {
-	b [128 * 64]float32
-	a [256 * gathered]float32
-}
-
-// gathered is how many rows of a transposed A are copied together: read in place, each tile's six floats would
-// take a cache line of their own at every step along k.
-const gathered = 48
-
-// maxRows is how many rows of A stay in the second-level cache while one panel after another uses them.
-const maxRows = 576
-
-var free = sync.Pool{New: func() any { return new(buffers) }}
-
-// compute fills the panels [jlo, jhi) of C in the rows [lo, hi).
-func (s isa) compute(p *product, jlo, jhi, lo, hi int) {
-	w := work{isa: s, product: p, copied: p.copies() && (p.bcs != 1 || hi-lo >= 24)}
-	gather := p.acs != 1 && hi-lo >= gathered
-	if w.copied || gather {
-		buf := free.Get().(*buffers)
-		defer free.Put(buf) // not w.buf: p would then escape to the heap at every product
-		w.buf = buf
-	}
-	depth := s.depth()
-	if gather {
-		// C is small and k long: what is copied of A is used by one panel after another.
-		for p0 := 0; p0 < p.k; p0 += depth {
-			w.gathered(p0, jlo, jhi, lo, hi)
-		}
-		return
-	}
-	for ; lo < hi; lo += maxRows {
-		for j := jlo; j < jhi; j++ {
-			for p0 := 0; p0 < p.k; p0 += depth {
-				t, vectors := w.panel(j, p0)
-				w.rows(&t, vectors, j, p0, lo, min(lo+maxRows, hi))
-			}
-		}
-	}
-}
-
-// work is one goroutine's part of a product.
-type work struct {
-	isa
-	*product
-	buf *buffers
-	// copied is whether panels of B are copied to buf.
-	copied bool
-}
-
-// panel prepares depth steps along k, from p0 on, of panel j, and says how many vectors wide it is.
-func (w *work) panel(j, p0 int) (t tile, vectors int) {
-	p, width, lanes := w.product, w.panelWidth(), w.lanes()
-	col := j * width
-	n := min(width, p.n-col)
-	vectors = ceil(n, lanes)
-	t = tile{ldc: uintptr(4 * p.ldc), k: min(w.depth(), p.k-p0)}
-	w.setMask(&t, n-(vectors-1)*lanes)
-	if p.acc || p0 > 0 {
-		t.load = 1
-	}
-	switch {
-	case p.packed != nil && p.packed.kind == halves:
-		t.b, t.brs, t.half = unsafe.Pointer(&p.packed.half[col*p.k+p0*width]), uintptr(2*width), true
-		return t, vectors
-	case p.packed != nil:
-		t.b, t.brs, t.pairs = unsafe.Pointer(&p.packed.data[col*p.k+p0*width]), uintptr(4*width), p.packed.kind == pairs
-		return t, vectors
-	case !w.copied:
-		t.b, t.brs = unsafe.Pointer(&p.b[p0*p.brs+col]), uintptr(4*p.brs)
-		return t, vectors
-	case p.bcs == 1:
-		for q := range t.k {
-			from := (p0+q)*p.brs + col
-			copy(w.buf.b[q*width:q*width+n], p.b[from:from+n])
-		}
-	default:
-		w.packNT(w.buf.b[:], p.b[col*p.bcs+p0:], p.bcs, t.k, n)
-	}
-	t.b, t.brs = unsafe.Pointer(&w.buf.b), uintptr(4*width)
-	return t, vectors
-}
-
-// rows computes the rows [lo, hi) of a panel, reading A in place.
-func (w *work) rows(t *tile, vectors, j, p0, lo, hi int) {
-	p := w.product
-	t.a, t.ars, t.acs = unsafe.Pointer(&p.a[lo*p.ars+p0*p.acs]), uintptr(4*p.ars), uintptr(4*p.acs)
-	t.c, t.m = unsafe.Pointer(&p.c[lo*p.ldc+j*w.panelWidth()]), hi-lo
-	w.call(t, vectors)
-}
-
-// gathered computes rows and panels from copies of A, whose rows lie along its columns. Panels of B that are
-// copied too are copied once for all rows, others used in turn by each block of rows.
-func (w *work) gathered(p0, jlo, jhi, lo, hi int) {
-	if w.copied && jhi-jlo > 1 {
-		for j := jlo; j < jhi; j++ {
-			w.gathered(p0, j, j+1, lo, hi)
-		}
-		return
-	}
-	p := w.product
-	var t tile
-	var vectors int
-	if w.copied {
-		t, vectors = w.panel(jlo, p0)
-	}
-	for i := lo; i < hi; i += gathered {
-		whole := i+gathered <= hi
-		if whole {
-			w.gather(&w.buf.a[0], p.a[i+p0*p.acs:], p.acs, min(w.depth(), p.k-p0))
-		}
-		for j := jlo; j < jhi; j++ {
-			if !w.copied {
-				t, vectors = w.panel(j, p0)
-			}
-			if !whole {
-				w.rows(&t, vectors, j, p0, i, hi)
-				continue
-			}
-			t.a, t.ars, t.acs = unsafe.Pointer(&w.buf.a), 4, 4*gathered
-			t.c, t.m = unsafe.Pointer(&p.c[i*p.ldc+j*w.panelWidth()]), gathered
-			w.call(&t, vectors)
-		}
-	}
-}
-
+// gather copies k rows of floats, step apart, to one place.
 func (s isa) gather(dst *float32, src []float32, step, k int) {
 	_ = src[(k-1)*step+gathered-1]
 	if s == avx2 {
@@ -248,39 +120,4 @@ func callPairs(t *tile, vectors int) {
 	default:
 		gemm4PairsAVX512(t)
 	}
-}
-
-// packNT writes the transpose of n rows of k floats, ld apart, as k rows of one panel's width. The columns
-// from n on are left as they are: the kernels mask them.
-func (s isa) packNT(dst, src []float32, ld, k, n int) {
-	width := s.panelWidth()
-	k8, n8 := k/8*8, n/8*8
-	if k8 > 0 {
-		for j := 0; j < n8; j += 8 {
-			_ = src[(j+7)*ld+k8-1]
-			_ = dst[(k8-1)*width+j+7]
-			transpose8(&dst[j], uintptr(4*width), &src[j*ld], uintptr(4*ld), k8/8)
-		}
-	}
-	for j := range n {
-		from := 0
-		if j < n8 {
-			from = k8
-		}
-		for q := from; q < k; q++ {
-			dst[q*width+j] = src[j*ld+q]
-		}
-	}
-}
-
-// aligned makes n floats that begin on a cache line.
-func aligned(n int) []float32 {
-	x := make([]float32, n+16)
-	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(x))) / 4 % 16)
-	return x[skip : skip+n : skip+n]
-}
-
-// alignedHalf is aligned for bfloat16.
-func alignedHalf(n int) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(aligned((n+1)/2)))), n)
 }

@@ -1,5 +1,5 @@
-// Asmgen writes the assembly of package kernel: one generator for both vector widths, so that the two do
-// the same operations in the same order. Run it by go generate in gpu/native/kernel.
+// Asmgen writes the assembly of package kernel: one generator for both vector widths of amd64, so that the two do
+// the same operations in the same order, and one for NEON, which repeats them. Run it by go generate in gpu/native/kernel.
 package main
 
 import (
@@ -44,6 +44,7 @@ func files() map[string]string {
 		}
 		out[strings.ToLower(m.name)+"_amd64.s"] = m.file.String()
 	}
+	out["neon_arm64.s"] = newNEON().write()
 	return out
 }
 

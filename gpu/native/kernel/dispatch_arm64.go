@@ -1,0 +1,9 @@
+//go:build !purego
+
+package kernel
+
+// supported lists the instruction sets of this processor, the widest first: every arm64 has NEON.
+func supported() []isa { return []isa{neon, portable} }
+
+// hasDot is false: products of bfloat16 pairs are there for amd64 alone.
+const hasDot = false
