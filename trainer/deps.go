@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -104,7 +105,10 @@ type Deps struct {
 	Settings map[string]string
 	// Tokenizer is the tokenizer.json that checkpoints carry; nil if there is none.
 	Tokenizer []byte
-	Log       *slog.Logger
+	// Files are those of the model folder that the policy began with, which every checkpoint carries as they are; nil if it
+	// began with none.
+	Files *hf.Files
+	Log   *slog.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Observer is called once a step, during the cold start and while groups are dropped, on the loop's goroutine; it may

@@ -112,7 +112,7 @@ func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
 			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
 			Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
 		},
-		Policy: t.deps.Engine, Tokenizer: t.deps.Tokenizer,
+		Policy: t.deps.Engine, Tokenizer: t.deps.Tokenizer, Files: t.deps.Files,
 	}
 	if critic := t.learner.Critic(); critic != nil {
 		c.Critic = critic

@@ -1,7 +1,15 @@
-// Package hf saves and loads a policy as a Hugging Face folder that Transformers' AutoModelForCausalLM and
-// vLLM read: config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json.
-// Load also reads weights cut into several files with model.safetensors.index.json.
+// Package hf reads and writes models as Hugging Face folders, which Transformers, vLLM and SGLang read too:
 //
-// A saved folder appears whole or not at all: it is written beside its place, each file and the folder synced
-// to disk, then renamed.
+//	f, err := hf.Open("Qwen2.5-1.5B-Instruct") // config.json and the headers of the weights; numbers are read when asked for
+//	files, err := hf.OpenFiles("Qwen2.5-1.5B-Instruct") // everything beside the weights, byte for byte
+//
+// Read are Llama, Qwen2 and Qwen3, in the dialects of Transformers 4 and 5, with weights in one file or several, as F32, BF16 or
+// F16. Whatever the engines do not compute is refused by its name, before a number is read: a model that is almost right is
+// another model.
+//
+// [Export] writes what an engine holds; with [Files] beside it the folder is the source's with other numbers. [Reproduce] writes
+// it in the source's own form: the same files, headers and types.
+//
+// A folder that [Save] or [Reproduce] writes appears whole or not at all: it is written beside its place, each file and the
+// folder synced to disk, then renamed.
 package hf

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
@@ -34,13 +35,16 @@ func Open(dir string) (*Folder, error) {
 func open(dir string) (_ *Folder, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, configName))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, otherForm(dir))
 	}
 	f := &Folder{dir: dir}
 	if f.Config, err = decodeConfig(b); err != nil {
 		return nil, err
 	}
 	if f.files, err = safetensors.OpenFolder(dir, weightsName); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			err = errors.Join(err, otherForm(dir))
+		}
 		return nil, err
 	}
 	defer func() {
@@ -48,9 +52,11 @@ func open(dir string) (_ *Folder, err error) {
 			err = errors.Join(err, f.files.Close())
 		}
 	}()
-	if f.Config.ValueHead && !f.files.Has(gpu.ValueHeadTensor) { // a build before this one kept it with the others
-		err := f.files.Add(dir, gpu.ValueHeadFile)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if !f.files.Has(gpu.ValueHeadTensor) { // a build before 2026-11-22 kept it with the others
+		switch err := f.files.Add(dir, gpu.ValueHeadFile); {
+		case err == nil: // a config.json from elsewhere does not name it
+			f.Config.ValueHead = true
+		case !errors.Is(err, os.ErrNotExist):
 			return nil, err
 		}
 	}
@@ -64,6 +70,26 @@ func open(dir string) (_ *Folder, err error) {
 
 // Weights are the model's tensors in its order, read from the files when asked for: until Close.
 func (f *Folder) Weights() *gpu.Weights { return &gpu.Weights{Tensors: f.tensors, Source: f.files} }
+
+// otherForm says what to do with a folder that has a model in a form that is not read; nil where nothing is seen of one.
+func otherForm(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		switch {
+		case name == "adapter_config.json":
+			return errors.New("the folder has an adapter alone: merge it into its model and name that folder")
+		case filepath.Ext(name) == ".gguf":
+			return fmt.Errorf("%s is not read: take the model's safetensors", name)
+		case strings.HasPrefix(name, "pytorch_model") && filepath.Ext(name) == ".bin":
+			return fmt.Errorf("%s is not read: save the model anew as safetensors, which save_pretrained of Transformers does", name)
+		}
+	}
+	return nil
+}
 
 // Close closes the files.
 func (f *Folder) Close() error { return f.files.Close() }
@@ -93,6 +119,9 @@ func (f *Folder) Fits(c gpu.Config) error {
 		{"num_key_value_heads", f.Config.NumKVHeads, c.NumKVHeads},
 		{"head_dim", f.Config.AttentionDim(), c.AttentionDim()},
 		{"rope_theta", f.Config.RopeTheta, c.RopeTheta},
+		{"rope_scaling", scalingOf(f.Config), scalingOf(c)},
+		{"qkv_bias", f.Config.QKVBias, c.QKVBias},
+		{"qk_norm", f.Config.QKNorm, c.QKNorm},
 		{"rms_norm_eps", f.Config.RMSNormEps, c.RMSNormEps},
 		{"tie_word_embeddings", f.Config.TieEmbeddings, c.TieEmbeddings},
 	} {
@@ -101,6 +130,14 @@ func (f *Folder) Fits(c gpu.Config) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// scalingOf is a model's rope_scaling, comparable.
+func scalingOf(c gpu.Config) any {
+	if c.RopeScaling == nil {
+		return nil
+	}
+	return *c.RopeScaling
 }
 
 // Read reads the numbers of the tensors of a layout into their data: all must be of the folder's model, and have room. A
@@ -124,7 +161,8 @@ func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
 // Files are the names of the files that hold the weights.
 func (f *Folder) Files() []string { return f.files.Names() }
 
-// Check reads the numbers of the tensors of a layout that the folder has and reports one that is not finite.
+// Check reads the numbers of the tensors of a layout that the folder has and reports one that is not finite, and a head that is
+// stored beside the embeddings it is tied to and is not the same.
 func (f *Folder) Check(ctx context.Context, layout []gpu.Tensor) error {
 	var names []string
 	for _, t := range layout {
@@ -132,8 +170,28 @@ func (f *Folder) Check(ctx context.Context, layout []gpu.Tensor) error {
 			names = append(names, t.Name)
 		}
 	}
+	if err := f.tied(ctx); err != nil {
+		return err
+	}
 	return f.files.CheckFinite(ctx, names)
 }
+
+// tied refuses a head of its own in a model that takes the embeddings for it: one of the two says something else than the folder
+// was trained as.
+func (f *Folder) tied(ctx context.Context) error {
+	if !f.Config.TieEmbeddings || !f.files.Has(gpu.HeadTensor) {
+		return nil
+	}
+	same, err := f.files.Equal(ctx, gpu.HeadTensor, embeddings)
+	if err == nil && !same {
+		err = fmt.Errorf("%w: tensor %q differs from %q although tie_word_embeddings is true: set it to false in %s, or remove the tensor",
+			gpu.ErrMismatch, gpu.HeadTensor, embeddings, configName)
+	}
+	return err
+}
+
+// embeddings is the name of the embedding matrix.
+const embeddings = "model.embed_tokens.weight"
 
 // empty refuses a folder with anything in it; one that is not there is empty.
 func empty(dir string) error {

@@ -246,15 +246,11 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	for fault, change := range map[string]string{
-		`parse config.json`:                            `{"vocab_size":`,
-		`model_type is "qwen2"`:                        `{"model_type":"qwen2"}`,
-		`hidden_act is "gelu"`:                         `{"model_type":"llama","hidden_act":"gelu"}`,
-		`biases are not read`:                          `{"model_type":"llama","attention_bias":true}`,
-		`rope_scaling is {"factor":8}`:                 `{"model_type":"llama","rope_scaling":{"factor":8}}`,
-		`rope_type is "llama3"`:                        `{"model_type":"llama","rope_parameters":{"rope_type":"llama3"}}`,
-		`vocab_size is 0: must be positive`:            `{"model_type":"llama"}`,
-		`bos_token_id: "x" is not a token id`:          `{"model_type":"llama","bos_token_id":"x"}`,
-		`tensor "model.norm.weight" has shape [8], th`: `{"model_type":"llama","vocab_size":11,"hidden_size":16,"intermediate_size":12,"num_hidden_layers":2,"num_attention_heads":4}`,
+		`parse config.json`: `{"vocab_size":`,
+		`tensor "model.norm.weight" has shape [8], th`: `{"model_type":"llama","vocab_size":11,"hidden_size":16,"intermediate_size":12,"num_hidden_layers":2,
+			"num_attention_heads":4,"rope_theta":10000}`,
+		`config.json and the weights are not of one model`: `{"model_type":"qwen2","vocab_size":11,"hidden_size":8,"intermediate_size":12,"num_hidden_layers":2,
+			"num_attention_heads":4,"num_key_value_heads":2,"rope_theta":10000}`,
 	} {
 		dir := filepath.Join(t.TempDir(), "m")
 		require.NoError(t, Save(dir, config(), weights(config()), nil, safetensors.F32))
@@ -262,16 +258,4 @@ func TestLoadNamesWhatIsWrong(t *testing.T) {
 		_, err := Load(dir)
 		require.ErrorContains(t, err, fault)
 	}
-}
-
-func TestConfigsAsTransformersWritesThem(t *testing.T) {
-	c, err := decodeConfig([]byte(`{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":8,"hidden_size":8,
-		"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":null,"head_dim":null,
-		"bos_token_id":null,"eos_token_id":[3,4],"rope_parameters":{"rope_theta":500000.0,"rope_type":"default"},"dtype":"bfloat16"}`))
-	require.NoError(t, err)
-	require.Equal(t, gpu.Config{
-		Architectures: []string{"LlamaForCausalLM"}, ModelType: "llama", VocabSize: 8, HiddenSize: 8, IntermediateSize: 8,
-		NumLayers: 1, NumHeads: 2, NumKVHeads: 2, RopeTheta: 500000, RMSNormEps: 1e-6, MaxPositions: 2048, DType: "bfloat16",
-		BOSToken: NoToken, EOSToken: 3, InitStd: 0.02,
-	}, c)
 }

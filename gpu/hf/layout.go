@@ -40,13 +40,26 @@ func arrange(c gpu.Config, tensors []gpu.Tensor) (*gpu.Weights, error) {
 	}
 	for _, t := range tensors {
 		_, left := byName[t.Name]
-		derived := strings.HasSuffix(t.Name, ".rotary_emb.inv_freq") || t.Name == gpu.HeadTensor && c.TieEmbeddings
+		derived := strings.HasSuffix(t.Name, derivedAngles) || t.Name == gpu.HeadTensor && c.TieEmbeddings
 		if left && !derived {
 			bad("tensor %q is not the model's", t.Name)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
+	if len(errs) == 0 {
+		return w, nil
 	}
-	return w, nil
+	if left := len(errs) - mostFaults; left > 1 {
+		errs = append(errs[:mostFaults], fmt.Errorf("and %d more", left))
+	}
+	what := fmt.Errorf("%s and the weights are not of one model: take both from the same place", configName)
+	if bare := strings.TrimPrefix(embeddings, "model."); slices.ContainsFunc(tensors, func(t gpu.Tensor) bool { return t.Name == bare }) {
+		what = fmt.Errorf("the tensors lack the prefix model.: the folder was saved without its language model's head; save it with")
+	}
+	return nil, errors.Join(append(errs, what)...)
 }
+
+// derivedAngles ends the names of the rotary angles' frequencies, which some files store.
+const derivedAngles = ".rotary_emb.inv_freq"
+
+// mostFaults is how many tensors one refusal names.
+const mostFaults = 40

@@ -31,6 +31,9 @@ func load(dir string) (*Model, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
+	if err := f.tied(context.Background()); err != nil {
+		return nil, err
+	}
 	m := &Model{Config: f.Config, Weights: &gpu.Weights{Tensors: f.Config.Layout()}}
 	for i := range m.Weights.Tensors {
 		t := &m.Weights.Tensors[i]

@@ -42,6 +42,14 @@ func newEngine(ctx context.Context, cfg *config.Config, c *course) (gpu.Engine, 
 	return engine, engine.Import(ctx, cfg.Model.Folder)
 }
 
+// modelFiles are what the model folder has beside its weights; nil without a folder.
+func modelFiles(cfg *config.Config) (*hf.Files, error) {
+	if cfg.Model.Folder == "" {
+		return nil, nil
+	}
+	return hf.OpenFiles(cfg.Model.Folder)
+}
+
 // sameTokenizer says whether a folder's tokenizer.json is a tokenizer's, however it is laid out.
 func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
 	if bytes.Equal(file, tok.JSON()) {

@@ -67,6 +67,10 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 		return err
 	}
 	defer engine.Close()
+	files, err := modelFiles(s.cfg)
+	if err != nil {
+		return err
+	}
 	prompts, err := c.prompts(s.cfg.Run.Seed)
 	if err != nil {
 		return err
@@ -109,7 +113,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 		defer done()
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
 			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: c.opening, Demonstrations: c.demonstrations,
-			Tokenizer: c.tokenizer.JSON(), Log: s.log,
+			Tokenizer: c.tokenizer.JSON(), Files: files, Log: s.log,
 			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
 			Metrics:   collectors,
 			Settings:  settings(s.cfg),

@@ -4,7 +4,8 @@
 // A store is a folder:
 //
 //	step_000012/            one checkpoint
-//	  config.json, model.safetensors, tokenizer.json   a Hugging Face model folder
+//	  config.json, model.safetensors, tokenizer.json   a Hugging Face model folder; where the policy came from one, its
+//	                         files but the weights are that folder's as they were, and source.json says how its weights lay
 //	  value_head.safetensors the value head of a critic that shares the policy's trunk; if any
 //	  optimizer.safetensors  the moments
 //	  critic/                the same files for a critic that is a network of its own; if any

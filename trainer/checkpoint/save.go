@@ -81,6 +81,9 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 	if err = writeModel(ctx, tmp, c.Policy, c.Tokenizer); err != nil {
 		return err
 	}
+	if err = c.Files.Write(tmp); err != nil {
+		return err
+	}
 	s.after("model")
 	if state.OptimizerSteps, err = c.Policy.SaveOptimizer(ctx, tmp); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/admission"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -24,6 +25,9 @@ type Checkpoint struct {
 	Dir, CriticDir string
 	// Tokenizer is tokenizer.json, for Save; nil when the model has none.
 	Tokenizer []byte
+	// Files are those of the folder that the policy came from, for Save, which puts them beside the policy's weights as they
+	// are; nil for a policy from nowhere.
+	Files *hf.Files
 	// Pending are the messages that the ledger says are carried: they are delivered first, and not by the stream.
 	Pending []schemas.Delivery
 	// Batch is what the step trained on, to be kept beside the checkpoint. Read does not fill it.

@@ -3,12 +3,9 @@ package learner
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
@@ -78,13 +75,7 @@ func (l *Learner) startingModel(dir string) (gpu.Config, error) {
 }
 
 // savedModel is the shape of a network that an engine has exported.
-func savedModel(dir string) (c gpu.Config, err error) {
-	data, err := os.ReadFile(filepath.Join(dir, gpu.ConfigFile))
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	return c, err
-}
+func savedModel(dir string) (gpu.Config, error) { return hf.ReadConfig(dir) }
 
 // accumulateCritic gathers the gradient of a critic that is apart over the micro-batches: its own loss alone.
 func (m *minibatch) accumulateCritic(ctx context.Context) error {

@@ -1,0 +1,28 @@
+package hf
+
+import "strings"
+
+// harmless marks the keys that change nothing of what a model of the families computes: what Transformers writes of every
+// model, and what others leave behind.
+func (o *object) harmless() {
+	for key := range o.keys {
+		if strings.HasPrefix(key, "_") || strings.HasPrefix(key, "unsloth_") || strings.HasPrefix(key, "transformers") {
+			o.read[key] = true
+		}
+	}
+	for _, key := range []string{
+		// Where the model is from, and how it is run.
+		"use_cache", "pretraining_tp", "pad_token_id", "sep_token_id", "decoder_start_token_id", "unk_token_id", "name_or_path",
+		"tokenizer_class", "torchscript", "return_dict", "output_attentions", "output_hidden_states", "model_name",
+		"tf_legacy_loss", "finetuning_task",
+		"id2label", "label2id", "problem_type", "prefix", "task_specific_params", "attn_implementation", "bad_words_ids",
+		// How Transformers 4 generates, which generation_config.json says today.
+		"max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
+		"temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+		"encoder_no_repeat_ngram_size", "num_return_sequences", "output_scores", "return_dict_in_generate",
+		"forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "exponential_decay_length_penalty",
+		"suppress_tokens", "begin_suppress_tokens",
+	} {
+		o.read[key] = true
+	}
+}
