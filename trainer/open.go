@@ -14,7 +14,7 @@ import (
 // Open goes on from a checkpoint: it opens the feed where the checkpoint left off, and gives the assembler and the issuer
 // their state and the messages that the checkpoint carries.
 func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, now inForce) error {
-	lost, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
+	lost, gone, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,8 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoi
 	lost = append(lost, i.dropUnknownTasks(s)...)
 	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, s, i.assembler)
 	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
-	i.issuer.dropped = lost
+	i.issuer.dropped, i.issuer.rejected = lost, gone
+	i.refusals[schemas.ReasonLost] += int64(len(gone))
 	i.issuer.reissue(c)
 	for _, d := range c.Pending {
 		i.account.carried[d.Sequence] = d
@@ -51,47 +52,58 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoi
 
 // openFeed opens the feed at the ledger's mark. On a recreated stream the old marks mean nothing: what was delivered
 // for open groups is lost, so their prompts are issued again, and trained trajectories stay known by their groups having
-// ended. lost are the groups issued again.
-func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, pending int) (lost []checkpoint.RecordDrop, err error) {
+// ended. lost are the groups issued again, gone the trajectories of theirs that the checkpoint carried.
+func (i *intake) openFeed(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, pending int) (
+	lost []checkpoint.RecordDrop, gone []checkpoint.RecordRejection, err error,
+) {
 	s := &c.State
 	i.losses = s.Losses
 	from, last := position(s)
 	i.feed, err = i.deps.Stream.Feed(ctx, from, last, pending)
 	if !streams.IsLost(err) {
 		if err != nil {
-			return nil, fmt.Errorf("open the trajectory feed: %w", err)
+			return nil, nil, fmt.Errorf("open the trajectory feed: %w", err)
 		}
-		return nil, nil
+		return nil, nil, nil
 	}
 	i.deps.Log.Warn("the trajectory stream is a new one, or has lost messages: open groups are rolled out again", "groups", len(s.Issue.Open), "err", err)
-	lost = loseOpenGroups(c)
+	lost, gone = loseOpenGroups(c)
 	clear(known.reasons) // their sequences are other trajectories'
 	// What was purged, too, was so of sequences that are used again.
 	if err := i.store.ForgetPurged(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := i.deps.Stream.Take(ctx, nil); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if i.feed, err = i.deps.Stream.Feed(ctx, nil, streams.Mark{}, pending); err != nil {
-		return nil, fmt.Errorf("open the trajectory feed: %w", err)
+		return nil, nil, fmt.Errorf("open the trajectory feed: %w", err)
 	}
 	if identity := i.feed.Identity(); identity.Stream == s.Stream && identity.Created.Equal(s.Created) {
 		i.losses++
 	}
-	return lost, nil
+	return lost, gone, nil
 }
 
-// loseOpenGroups makes a checkpoint one whose open groups wait to be issued again, and returns them.
-func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop) {
+// loseOpenGroups makes a checkpoint one whose open groups wait to be issued again, and returns them, and the trajectories that
+// it carried: they are of these groups, and of the stream that was lost.
+func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop, gone []checkpoint.RecordRejection) {
 	s := &c.State
+	created, losses := s.Created, s.Losses
+	for _, d := range c.Pending {
+		if d.Trajectory != nil {
+			gone = append(gone, checkpoint.RecordRejection{
+				ID: d.Trajectory.ID, Sequence: d.Sequence, Reason: schemas.ReasonLost, Created: &created, Losses: &losses,
+			})
+		}
+	}
 	s.Ledger, c.Pending = batch.Ledger{}, nil
 	for _, g := range s.Issue.Open {
 		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonLost, Reissue: true})
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 	}
 	s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
-	return lost
+	return lost, gone
 }
 
 // dropUnknownTasks ends the open groups of tasks that the run no longer has: no producer could roll them out. Their cursors

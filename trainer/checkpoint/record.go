@@ -51,14 +51,16 @@ func (c RecordChange) String() string {
 }
 
 // Continue makes a record go on from the record of the same step that was written before: it is of that record's stream, and its
-// own rejections name theirs where that is another.
+// own rejections name theirs where that is another and they do not yet.
 func (r *Record) Continue(before Record) {
 	if r.Created.Equal(before.Created) && r.Losses == before.Losses {
 		return
 	}
 	created, losses := r.Created, r.Losses
-	for i := range r.Rejected {
-		r.Rejected[i].Created, r.Rejected[i].Losses = &created, &losses
+	for i, m := range r.Rejected {
+		if m.Created == nil {
+			r.Rejected[i].Created, r.Rejected[i].Losses = &created, &losses
+		}
 	}
 	r.Stream, r.Created, r.Losses = before.Stream, before.Created, before.Losses
 }
@@ -97,8 +99,8 @@ type RecordRejection struct {
 	// Sequence is 0 of a sample that was lost: it never came.
 	Sequence uint64         `json:"seq"`
 	Reason   schemas.Reason `json:"reason"`
-	// Created and Losses say which stream Sequence is of, where that is another than the record's: the step's checkpoint was
-	// written anew after the stream was. Nil where it is the record's.
+	// Created and Losses say which stream Sequence is of, where that is another than the record's: the stream was made anew, and
+	// then the step's checkpoint was, or the checkpoint before had carried the trajectory. Nil where it is the record's.
 	Created *time.Time `json:"created,omitempty"`
 	Losses  *int64     `json:"losses,omitempty"`
 }
