@@ -440,7 +440,7 @@ func TestGenerateEndsWhenEmitFails(t *testing.T) {
 	req.MaxTokens = 60
 	err = r.Generate(t.Context(), req, func(*schemas.GenerateChunk) error { return gone })
 	require.ErrorIs(t, err, gone)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err = r.Swap(ctx, fakeSnapshot(1))
 	require.NoError(t, err, "nothing is left running")

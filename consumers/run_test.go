@@ -62,14 +62,6 @@ func TestAnEventThatIsNotTakenIsAWarningUnlessTheRunEnds(t *testing.T) {
 	require.Empty(t, log.String())
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	t.Parallel()
 	run := streamtest.Open(t, streamtest.Conn(t))
@@ -79,7 +71,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 
 	cfg := DefaultConfig()
 	cfg.Name, cfg.Swap = "engine", SwapRecompute
-	cfg.OpenAI.Listen = freePort(t)
+	cfg.OpenAI.Listen = streamtest.FreeAddress(t)
 	ready, registry := make(chan error, 8), prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)
 	require.NoError(t, err)
@@ -205,7 +197,7 @@ func TestRunDrainsHTTPCalls(t *testing.T) {
 			source := newFakeWeightSource()
 			dec := gated{&fakeDecoder{slots: map[gpu.Slot][]entry{}}, make(chan struct{})}
 			cfg := smallConfig()
-			cfg.OpenAI.Listen, cfg.DrainTimeout = freePort(t), test.grace
+			cfg.OpenAI.Listen, cfg.DrainTimeout = streamtest.FreeAddress(t), test.grace
 			ready := make(chan error, 2)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)

@@ -159,7 +159,7 @@ func TestFollowersOutliveTheBroker(t *testing.T) {
 	f.restart(t)
 	require.NoError(t, put(f.ctx, f.run, controlAt(1)))
 	require.Equal(t, controlAt(1), <-controls)
-	require.Eventually(t, func() bool { return f.run.Emit(f.ctx, eventAt(1)) == nil }, 20*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return f.run.Emit(f.ctx, eventAt(1)) == nil }, 2*time.Minute, 50*time.Millisecond)
 	for e := range events {
 		if e.Step == 1 {
 			break

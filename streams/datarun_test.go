@@ -5,12 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -45,7 +45,7 @@ type fixture struct {
 	config ConnectConfig
 	run    *Run
 
-	listen, store string // listen with the port that the broker got
+	listen, store string
 }
 
 func newFixture(tb testing.TB, tcp bool) *fixture {
@@ -55,13 +55,15 @@ func newFixture(tb testing.TB, tcp bool) *fixture {
 	t, _ := tb.(*testing.T)
 	f := &fixture{t: t, ctx: ctx, store: tb.TempDir()}
 	if tcp {
-		f.listen = "127.0.0.1:0"
+		port, err := ports.Reserve()
+		require.NoError(tb, err)
+		tb.Cleanup(func() { require.NoError(tb, port.Release()) })
+		f.listen = port.Address
 	}
 	f.broker = StartForTests(tb, f.listen, f.store)
 	f.config = ConnectConfig{Broker: f.broker}
 	if tcp {
 		f.config = ConnectConfig{URL: f.broker.URL()}
-		f.listen = strings.TrimPrefix(f.broker.URL(), "nats://")
 	}
 	topology := DefaultTopology()
 	topology.WeightsKeep = 2

@@ -37,10 +37,9 @@ type station struct {
 func newStation(t *testing.T) *station {
 	t.Helper()
 	s := &station{t: t, config: broker.DefaultConfig()}
-	s.config.StoreDir, s.config.Listen, s.config.MaxPayload = t.TempDir(), "127.0.0.1:0", 64<<10
+	s.config.StoreDir, s.config.Listen, s.config.MaxPayload = t.TempDir(), streamtest.FreeAddress(t), 64<<10
 	s.config.MaxBufferedBytes, s.config.SyncAlways = 1<<20, false
 	s.start()
-	s.config.Listen = s.broker.URL()[len("nats://"):]
 	t.Cleanup(func() { s.broker.Shutdown() })
 	conn, err := streams.Connect(t.Context(), streams.ConnectConfig{URL: s.broker.URL(), Name: "test"}, nil)
 	require.NoError(t, err)
@@ -293,8 +292,8 @@ func TestProcessTellsWhatWasAskedForFromWhatWasNot(t *testing.T) {
 
 	p.args = []string{"-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"}
 	require.NoError(t, p.start(""))
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(p.lastWords()), []byte("ready")) }, 20*time.Second, 5*time.Millisecond)
-	require.NoError(t, p.stop(t.Context(), 20*time.Second))
+	require.Eventually(t, func() bool { return bytes.Contains([]byte(p.lastWords()), []byte("ready")) }, time.Minute, 5*time.Millisecond)
+	require.NoError(t, p.stop(t.Context(), time.Minute))
 	require.NoError(t, p.stop(t.Context(), time.Second), "it has ended")
 }
 

@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -47,14 +46,4 @@ func WriteFile(cfg *config.Config, home string) (string, error) {
 		return "", fmt.Errorf("write the configuration of the run: %w", err)
 	}
 	return file, nil
-}
-
-// FreeAddress is a loopback host:port on which nothing listens at the moment.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	address := l.Addr().String()
-	return address, l.Close()
 }

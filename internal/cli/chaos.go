@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/ports"
 )
 
 // chaosCommands are the commands of a build with the tag "chaos".
@@ -61,7 +62,12 @@ the exit status says whether every promise held.`,
 				return fmt.Errorf("make a folder for the run: %w", err)
 			}
 		}
-		cfg, file, err := a.chaosRun(cmd, home, *minutes)
+		port, err := ports.Reserve()
+		if err != nil {
+			return err
+		}
+		defer port.Release() //nolint:errcheck // the process ends soon
+		cfg, file, err := a.chaosRun(cmd, home, port.Address, *minutes)
 		if err != nil {
 			return err
 		}
@@ -95,15 +101,9 @@ the exit status says whether every promise held.`,
 	return cmd
 }
 
-// chaosRun resolves the configuration of the run and writes it where the roles read it.
-func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*config.Config, string, error) {
-	listen := ""
-	if !cmd.Flags().Changed("broker.listen") {
-		var err error
-		if listen, err = chaos.FreeAddress(); err != nil {
-			return nil, "", err
-		}
-	}
+// chaosRun resolves the configuration of the run, whose broker listens on an address unless the command names one, and writes it
+// where the roles read it.
+func (a *app) chaosRun(cmd *cobra.Command, home, listen string, minutes float64) (*config.Config, string, error) {
 	from := a.sources(cmd)
 	from.Tasks = []string{a.doors.Quick}
 	from.Change = func(c *config.Config) {
@@ -112,7 +112,7 @@ func (a *app) chaosRun(cmd *cobra.Command, home string, minutes float64) (*confi
 		// has left REJECTED cannot be accounted for.
 		c.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * c.Streams.MaxTrajectoryBytes
 		c.Run.Dir = home
-		if listen != "" {
+		if !cmd.Flags().Changed("broker.listen") {
 			c.Broker.Listen = listen
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/streamtest"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 )
@@ -84,8 +85,7 @@ func TestChaosCommandLine(t *testing.T) {
 func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Config {
 	t.Helper()
 	home := t.TempDir()
-	address, err := chaos.FreeAddress()
-	require.NoError(t, err)
+	address := streamtest.FreeAddress(t)
 	a := &app{doors: builtin.Doors(), out: io.Discard, err: io.Discard}
 	cfg, _, err := a.resolve(config.Sources{Tasks: []string{a.doors.Quick}, Change: func(c *config.Config) {
 		chaos.Small(c)

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/builtin"
-	"github.com/weir-rl/weir/internal/chaos"
+	"github.com/weir-rl/weir/internal/ports"
 )
 
 // TestMain puts this program on the PATH, so that tests run its commands as processes.
@@ -32,9 +32,13 @@ func TestCommandLine(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status, "shorten": shorten, "answered": answered, "companies": companies, "eventually": eventually},
 		Setup: func(env *testscript.Env) error {
-			address, err := chaos.FreeAddress()
-			env.Setenv("ADDRESS", address)
-			return err
+			port, err := ports.Reserve()
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { _ = port.Release() })
+			env.Setenv("ADDRESS", port.Address)
+			return nil
 		},
 	})
 }
@@ -76,7 +80,7 @@ func answered(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for range 1000 {
+	for range 10_000 {
 		if c, err := net.Dial("tcp", args[0]); err == nil {
 			ts.Check(c.Close())
 			return
@@ -143,7 +147,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for range 300 {
+	for range 2000 {
 		if ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout")) {
 			return
 		}

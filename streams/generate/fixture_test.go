@@ -2,7 +2,6 @@ package generate
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ type fixture struct {
 	t            *testing.T      // nil in a benchmark
 	ctx          context.Context //nolint:containedctx // it is the test's own
 	broker       *broker.Broker
-	brokerConfig broker.Config // with the port that the broker got
+	brokerConfig broker.Config
 	config       streams.ConnectConfig
 	run          *streams.Run
 }
@@ -38,14 +37,14 @@ func newFixture(tb testing.TB, tcp bool) *fixture {
 	tb.Cleanup(cancel)
 	t, _ := tb.(*testing.T)
 	f := &fixture{t: t, ctx: ctx, brokerConfig: streamtest.Config(tb)}
-	if !tcp {
-		f.brokerConfig.Listen = ""
+	f.brokerConfig.Listen = ""
+	if tcp {
+		f.brokerConfig.Listen = streamtest.FreeAddress(tb)
 	}
 	f.start(tb)
 	f.config.Broker = f.broker
 	if tcp {
 		f.config = streams.ConnectConfig{URL: f.broker.URL()}
-		f.brokerConfig.Listen = strings.TrimPrefix(f.broker.URL(), "nats://")
 	}
 	f.run = streamtest.Open(tb, streamtest.Connect(tb, f.config))
 	return f

@@ -188,9 +188,7 @@ func (b *bench) jetstream() jetstream.JetStream {
 // stranger publishes to the run's streams as anybody might.
 func (b *bench) stranger(subject string, data []byte) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
-	defer cancel()
-	_, err := b.jetstream().Publish(ctx, "weir."+b.name+"."+subject, data)
+	_, err := b.jetstream().Publish(b.ctx, "weir."+b.name+"."+subject, data)
 	require.NoError(b, err)
 }
 
@@ -267,7 +265,7 @@ func ticketReturn(b *bench) {
 }
 
 func ticketDead(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.Lease = 500 * time.Millisecond })
+	r := b.open(func(t *streams.Topology) { t.Lease = time.Second })
 	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
 	other := b.connect()
 	doomed, err := other.Attach(b.ctx, b.name)
@@ -276,7 +274,7 @@ func ticketDead(b *bench) {
 	other.NATS().Close()
 	l := b.take(b.source(r, streams.TicketOptions{}))
 	require.Equal(b, lost.Ticket, l.Ticket)
-	require.Equal(b, 2, l.Delivery)
+	require.Greater(b, l.Delivery, lost.Delivery)
 	select {
 	case <-lost.Lost():
 	case <-b.ctx.Done():
@@ -287,10 +285,10 @@ func ticketDead(b *bench) {
 }
 
 func ticketHeartbeat(b *bench) {
-	r := b.open(func(t *streams.Topology) { t.Lease = 2 * time.Second })
+	r := b.open(func(t *streams.Topology) { t.Lease = 6 * time.Second })
 	require.NoError(b, r.Issue(b.ctx, b.ticket(1, 0)))
 	l := b.take(b.source(r, streams.TicketOptions{}))
-	other, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	other, cancel := context.WithTimeout(b.ctx, 9*time.Second)
 	defer cancel()
 	_, err := b.source(r, streams.TicketOptions{}).Take(other)
 	require.ErrorIs(b, err, context.DeadlineExceeded, "nobody else gets it")

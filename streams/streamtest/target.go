@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 )
@@ -37,13 +37,14 @@ type Target interface {
 // payload is small, so that the suite's messages need not be large to go in parts.
 const payload = 128 << 10
 
-// FreeAddress is a loopback address that nobody listens on.
+// FreeAddress is a loopback address that nobody listens on, and nobody else gets until the test ends: a broker may be stopped
+// and started again there.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := ports.Reserve()
 	require.NoError(tb, err)
-	require.NoError(tb, l.Close())
-	return l.Addr().String()
+	tb.Cleanup(func() { require.NoError(tb, port.Release()) })
+	return port.Address
 }
 
 // embedded is a broker in this process, reached by its port.
