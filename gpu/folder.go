@@ -37,6 +37,9 @@ const (
 	OptimizerFile = "optimizer.safetensors"
 )
 
+// LargeFile is the ShardBytes of folders that are kept: files of that size can be copied, hashed and read side by side.
+const LargeFile = 4 << 30
+
 // ExportOptions say how weights are written.
 type ExportOptions struct {
 	// DType of the numbers; "" is Float32.

@@ -42,7 +42,7 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 // SaveOptimizer writes AdamW's moments; before the first step they are zeros.
 func (e *Engine) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
 	e.needMoments()
-	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
+	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments(), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
 	if err != nil {
 		return 0, fmt.Errorf("save optimizer to %s: %w", dir, err)
 	}

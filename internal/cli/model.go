@@ -67,3 +67,11 @@ func emptyEngine(cfg *config.Config, model gpu.Config) (gpu.Engine, error) {
 	}
 	return b.New(model)
 }
+
+// weightBytes is the size of a model's weights in float32.
+func weightBytes(c gpu.Config) (n int64) {
+	for _, t := range c.Layout() {
+		n += 4 * int64(t.Elements())
+	}
+	return n
+}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
@@ -71,6 +72,8 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 	if err != nil {
 		return err
 	}
+	// Weights, their layout for the products, gradient and two moments.
+	defer memory.Bound(5 * weightBytes(engine.Config()))()
 	prompts, err := c.prompts(s.cfg.Run.Seed)
 	if err != nil {
 		return err

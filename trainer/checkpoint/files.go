@@ -11,7 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -70,12 +73,16 @@ func seal(dir string, step int64) error {
 			return fmt.Errorf("%s is not a plain file", path)
 		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		entry, err := describe(path, true)
-		entry.Name = filepath.ToSlash(name)
-		m.Files = append(m.Files, entry)
+		m.Files = append(m.Files, fileEntry{Name: filepath.ToSlash(name)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = parallel(len(m.Files), func(i int) error {
+		entry, err := describe(filepath.Join(dir, m.Files[i].Name), true)
+		entry.Name = m.Files[i].Name
+		m.Files[i] = entry
 		return err
 	})
 	if err != nil {
@@ -86,6 +93,21 @@ func seal(dir string, step int64) error {
 		return err
 	}
 	return syncDir(dir)
+}
+
+// parallel does n things, as many at a time as there are processors, and at most four: the disk is shared. It returns the error
+// of the first that failed.
+func parallel(n int, do func(i int) error) error {
+	var group errgroup.Group
+	group.SetLimit(min(runtime.GOMAXPROCS(0), 4))
+	errs := make([]error, n)
+	for i := range n {
+		group.Go(func() error {
+			errs[i] = do(i)
+			return nil
+		})
+	}
+	return cmp.Or(group.Wait(), cmp.Or(errs...))
 }
 
 func describe(path string, sync bool) (fileEntry, error) {
@@ -135,25 +157,29 @@ func verify(dir string, step int64, required ...string) error {
 	if err := m.complete(dir, required); err != nil {
 		return err
 	}
-	for _, want := range m.Files {
-		path := filepath.Join(dir, want.Name)
-		info, err := os.Stat(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return &Damage{Dir: dir, File: want.Name, Want: fmt.Sprintf("%d bytes", want.Size), Have: "no such file"}
-		}
-		if err != nil {
-			return err
-		}
-		if info.Size() != want.Size {
-			return &Damage{Dir: dir, File: want.Name, Want: fmt.Sprintf("%d bytes", want.Size), Have: fmt.Sprintf("%d bytes", info.Size())}
-		}
-		have, err := describe(path, false)
-		if err != nil {
-			return err
-		}
-		if have.SHA256 != want.SHA256 {
-			return &Damage{Dir: dir, File: want.Name, Want: "SHA-256 " + want.SHA256, Have: "SHA-256 " + have.SHA256}
-		}
+	return parallel(len(m.Files), func(i int) error { return m.Files[i].verify(dir) })
+}
+
+// verify compares a file of a folder with its entry.
+func (f fileEntry) verify(dir string) error {
+	damage := func(want, have string) error { return &Damage{Dir: dir, File: f.Name, Want: want, Have: have} }
+	path := filepath.Join(dir, f.Name)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return damage(fmt.Sprintf("%d bytes", f.Size), "no such file")
+	}
+	if err != nil {
+		return err
+	}
+	if info.Size() != f.Size {
+		return damage(fmt.Sprintf("%d bytes", f.Size), fmt.Sprintf("%d bytes", info.Size()))
+	}
+	have, err := describe(path, false)
+	if err != nil {
+		return err
+	}
+	if have.SHA256 != f.SHA256 {
+		return damage("SHA-256 "+f.SHA256, "SHA-256 "+have.SHA256)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (s *Store) write(ctx context.Context, c *Checkpoint, after Tail) error {
 
 // writeModel writes a whole model folder.
 func writeModel(ctx context.Context, dir string, n Network, tokenizer []byte) error {
-	pending, err := n.Export(ctx, dir, gpu.ExportOptions{})
+	pending, err := n.Export(ctx, dir, gpu.ExportOptions{ShardBytes: gpu.LargeFile})
 	if err != nil {
 		return err
 	}
