@@ -20,6 +20,7 @@ type Tokenizer struct {
 	added     []bool   // by id
 	special   []bool   // by id
 	ids       map[string]int32
+	list      []AddedToken
 	// guarded says that a piece may come to an added token without being one, so that EncodeText must look.
 	guarded  bool
 	template template
@@ -90,7 +91,7 @@ func parse(data []byte) (*Tokenizer, error) {
 
 // addTokens adds the added tokens to the vocabulary and to the matchers.
 func (t *Tokenizer) addTokens(tokens []AddedToken) error {
-	t.raw, t.late, t.ids = newMatcher(), newMatcher(), map[string]int32{}
+	t.raw, t.late, t.ids, t.list = newMatcher(), newMatcher(), map[string]int32{}, tokens
 	spaced := false
 	for i, token := range tokens {
 		if token.Content == "" {
@@ -177,6 +178,35 @@ func (t *Tokenizer) EncodeText(text string) []int32 {
 	}
 	return t.appendPieces(dst, text, nil)
 }
+
+// EncodeMarked is Encode of a text in which a mark, a character that no token holds, stands within whatever spells an added token and
+// is not to be one, such as in the words of a user within a rendered conversation. The marks are left out, and what stood around them
+// is encoded as EncodeText does.
+func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
+	var dst []int32
+	found := func(id int32) { dst = append(dst, id) }
+	var barred []bool
+	if t.guarded {
+		barred = t.added
+	}
+	t.raw.cut(text, func(part string) {
+		if t.normalize {
+			part = nfc(part)
+		}
+		t.late.cut(part, func(plain string) {
+			if bare := strings.ReplaceAll(plain, string(mark), ""); bare != plain {
+				if plain = bare; t.normalize {
+					plain = nfc(plain)
+				}
+			}
+			dst = t.appendPieces(dst, plain, barred)
+		}, found)
+	}, found)
+	return dst
+}
+
+// AddedTokens are the added tokens, in the order of the file.
+func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.list) }
 
 // appendPieces appends the ids of text without added tokens. With barred, the ids marked there are never among them.
 func (t *Tokenizer) appendPieces(dst []int32, text string, barred []bool) []int32 {

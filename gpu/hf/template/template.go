@@ -35,6 +35,9 @@ type Data struct {
 	More map[string]any
 }
 
+// maxSource bounds a template, in bytes: what is nested in it takes the interpreter's stack.
+const maxSource = 128 << 10
+
 // blockStart is what a block begins with: gonja wants the block's name on the same line.
 var blockStart = regexp.MustCompile(`({%[-+]?)\s+`)
 
@@ -44,6 +47,9 @@ func Parse(source string) (*Template, error) { return ParseAt(source, time.Now) 
 // ParseAt is Parse with another clock.
 func ParseAt(source string, now func() time.Time) (t *Template, err error) {
 	defer contain("parse the template", &err)
+	if len(source) > maxSource {
+		return nil, fmt.Errorf("parse the template: %d bytes: more than %d are not read", len(source), maxSource)
+	}
 	env, err := environment(now)
 	if err != nil {
 		return nil, err

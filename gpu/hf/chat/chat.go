@@ -1,0 +1,140 @@
+package chat
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu/hf/template"
+)
+
+// Chat is how a model converses. It is not changed after it is made, and safe for concurrent use.
+type Chat struct {
+	codec          marked
+	plain, tooled  *template.Template // without tools and with them
+	vars           map[string]any
+	format         Format
+	added, special []string // the spellings of added tokens, and of those that control the model
+	ends           []int32
+	opener         string // what the generation prompt begins of the turn itself, such as <think>
+	toolFault      error
+	rewrites       []string
+}
+
+// Stop are the ids that end a turn.
+func (c *Chat) Stop() []int32 { return slices.Clone(c.ends) }
+
+// StopText are the spellings of Stop.
+func (c *Chat) StopText() []string {
+	var out []string
+	for _, id := range c.ends {
+		out = append(out, c.codec.Token(id))
+	}
+	return out
+}
+
+// Format is how the model writes calls of tools.
+func (c *Chat) Format() Format { return c.format }
+
+// Tools is nil where the model can call tools and be told what they said, else why not.
+func (c *Chat) Tools() error {
+	switch {
+	case c.toolFault != nil:
+		return c.toolFault
+	case c.format == FormatNone:
+		return errors.New("the template shows no format of tool calls that is known: want <tool_call>{json}</tool_call> as Qwen and Hermes have it, or Llama 3's JSON")
+	}
+	return nil
+}
+
+// Rewrites says after which messages the template writes earlier turns in another way than before, so that a conversation goes on as a
+// new context: none, "tool" or "user", or both.
+func (c *Chat) Rewrites() []string { return slices.Clone(c.rewrites) }
+
+// Prompt is the whole of a conversation up to where the assistant's turn begins.
+func (c *Chat) Prompt(messages []Message, tools []Tool) ([]int32, error) {
+	text, mark, err := c.render(messages, tools, true)
+	if err != nil {
+		return nil, err
+	}
+	return c.codec.EncodeMarked(text, mark), nil
+}
+
+// Turn are the ids of an assistant's turn with the token that ends it, as the model would sample them. Tokens of its format in the
+// text, such as <tool_call>, become their ids, those that control the model do not.
+func (c *Chat) Turn(content string) ([]int32, error) {
+	mark, err := markFor(content)
+	if err != nil {
+		return nil, err
+	}
+	content = strings.TrimPrefix(content, c.opener)
+	return append(c.codec.EncodeMarked(guard(content, c.special, mark), mark), c.ends[0]), nil
+}
+
+// errMarks says that a text holds all characters that may mark it.
+var errMarks = errors.New("the text holds every one of the characters U+FDD0 to U+FDEF, which no text has a use for: leave one out")
+
+// markFor is a character that none of the texts holds.
+func markFor(texts ...string) (rune, error) {
+	for mark := rune(0xfdd0); mark <= 0xfdef; mark++ {
+		if !slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsRune(s, mark) }) {
+			return mark, nil
+		}
+	}
+	return 0, errMarks
+}
+
+// guard puts the mark into each spelling in a text, so that it is none.
+func guard(text string, spellings []string, mark rune) string {
+	for _, s := range spellings {
+		if !strings.Contains(text, s) {
+			continue
+		}
+		first := 1
+		for first < len(s) && s[first]&0xc0 == 0x80 {
+			first++
+		}
+		if first < len(s) { // what is one character stays a token
+			text = strings.ReplaceAll(text, s, s[:first]+string(mark)+s[first:])
+		}
+	}
+	return text
+}
+
+// render is the text of a conversation, with marks in what must not become a control token.
+func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, rune, error) {
+	var texts []string
+	for _, m := range messages {
+		texts = append(texts, m.Content, m.Name, m.CallID)
+		for _, call := range m.Calls {
+			texts = append(texts, call.ID, call.Name, string(call.Arguments))
+		}
+	}
+	for _, t := range tools {
+		texts = append(texts, t.Name, t.Description, string(t.Parameters))
+	}
+	mark, err := markFor(texts...)
+	if err != nil {
+		return "", 0, err
+	}
+	// What the model itself said, and what it is told by whoever set it up, may hold tokens of the format.
+	guarded := func(role, text string) string {
+		if role == System || role == Assistant {
+			return guard(text, c.special, mark)
+		}
+		return guard(text, c.added, mark)
+	}
+	data := template.Data{AddGenerationPrompt: prompt, More: c.vars}
+	if data.Messages, err = messagesJSON(messages, guarded); err != nil {
+		return "", 0, err
+	}
+	if data.Tools, err = toolsJSON(tools, guarded); err != nil {
+		return "", 0, err
+	}
+	tpl := c.plain
+	if len(tools) > 0 {
+		tpl = c.tooled
+	}
+	text, err := tpl.Render(data)
+	return text, mark, err
+}
