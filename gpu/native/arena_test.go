@@ -67,3 +67,32 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 	run()
 	require.Equal(t, want, buffers())
 }
+
+// Of four layers, three inputs and one whole layer less than without.
+func TestLayersComputedAgainKeepTheirInputsAlone(t *testing.T) {
+	held := func(recompute bool) (floats int) {
+		cfg := gpu.Config{
+			ModelType: "llama", VocabSize: 30, HiddenSize: 16, IntermediateSize: 24, NumLayers: 4, NumHeads: 2, NumKVHeads: 1,
+			RopeTheta: 1e4, RMSNormEps: 1e-5, TieEmbeddings: true, MaxPositions: 400,
+		}
+		e, err := New(cfg, Options{Threads: 1, Recompute: recompute})
+		require.NoError(t, err)
+		b := &gpu.Batch{Tokens: make([]int32, 300), Offsets: []int{0, 300}, Mask: make([]uint8, 300)}
+		for i := range b.Mask {
+			b.Mask[i] = 1
+		}
+		_, err = e.Forward(t.Context(), b, true)
+		require.NoError(t, err)
+		for _, l := range append(e.acts.full, e.acts.shared, e.acts.once) {
+			for _, xs := range [][]float32{l.x, l.kept.inv, l.kept.raw, l.kept.heads, l.qkv, l.att, l.sums, l.mid, l.midInv, l.gateUp, l.act} {
+				floats += cap(xs)
+			}
+		}
+		return floats
+	}
+	const d, q, qkv, heads, ff = 16, 16, 32, 2, 24
+	const input, rest = d, qkv + q + 2*heads + 1 + d + 1 + 3*ff
+	const room = 1.125 // of fit
+	require.InDelta(t, 300*4*(input+rest)*room, held(false), 300)
+	require.InDelta(t, 300*(4*input+rest)*room, held(true), 300)
+}

@@ -47,6 +47,7 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 		return nil // nothing goes further down
 	}
 	for l := e.layers - 1; l >= 0; l-- {
+		e.again(l)
 		a, rows, att := &e.acts.layers[l], n, e.acts.layers[l].att
 		if l == e.layers-1 {
 			rows, att = m, e.acts.lastAtt

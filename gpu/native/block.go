@@ -53,7 +53,8 @@ func (m *model) normalizeHeads(row []float32, w *forwardLayer, keep projected) {
 
 // feed computes rows of the rest of a block from its input x [rows, d] and the attention's output att [rows, q]:
 // mid = x + att Wo^T, out = mid + (silu(gate) * up) Wd^T with gate, up from normalized mid. gateUp [rows, 2ff],
-// act [rows, ff] and inv are kept for the backward pass by a caller that needs them. mid and out may be x.
+// act [rows, ff] and inv are kept for the backward pass by a caller that needs them. mid and out may be x; without out
+// all but out is computed.
 func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x, att, inv, gateUp, act []float32, rows int) {
 	if &mid[0] != &x[0] {
 		copy(mid, x)
@@ -65,6 +66,9 @@ func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x
 	for i := range rows {
 		gu := gateUp[i*2*m.ff : (i+1)*2*m.ff]
 		kernel.SwiGLU(act[i*m.ff:(i+1)*m.ff], gu[:m.ff], gu[m.ff:])
+	}
+	if out == nil {
+		return
 	}
 	if &out[0] != &mid[0] {
 		copy(out, mid)

@@ -18,7 +18,8 @@
 // the same bits whatever else is in the batch and however its tokens were cut into Extends.
 //
 // Memory. Beside the weights there is a copy of them laid out for the products; Export and SaveOptimizer write from the
-// engine's own memory. Accumulate holds about 2d+q+qkv+3ff floats a token and layer of one part; Evaluate one layer's
+// engine's own memory. Accumulate holds about 2d+q+qkv+3ff floats a token and layer of one part; with Options.Recompute d of them,
+// and the rest of one layer; Evaluate one layer's
 // d+q+qkv. The gradient and the moments are allocated by the first Accumulate and the first Step. Logits are
 // never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer. Of the
 // weights that it was given it keeps the embeddings, the gains and the value head as they are, and the matrices (with

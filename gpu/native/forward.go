@@ -11,9 +11,10 @@ import (
 // the m rows that the head reads; its arrays then have m rows where the others have n.
 type activations struct {
 	layers []layerActivations
-	// full and once are the storage of layers: with keep, and without.
-	full []layerActivations
-	once layerActivations
+	// full and once are the storage of layers: with keep, and without. Where blocks are computed again, full has their inputs
+	// alone, and shared has what a block's gradient needs, of the block whose turn it is.
+	full         []layerActivations
+	once, shared layerActivations
 	// lastAtt is the last block's attention at the head's rows, [m, q]. last is that block's output, [m, d],
 	// inv its inverse norms, hidden its normalized rows.
 	lastAtt, last, inv, hidden []float32
@@ -21,7 +22,8 @@ type activations struct {
 	logZ, entropy []float32
 }
 
-// layerActivations are one block's. All layers share one set when nothing is kept.
+// layerActivations are one block's. All layers share one set when nothing is kept, and all but the inputs when blocks are
+// computed again.
 type layerActivations struct {
 	// x is the block's input [n, d], qkv and kept as project leaves them, att [n, q], sums [n, heads, 2].
 	x, qkv, att, sums []float32
@@ -82,7 +84,7 @@ func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
 		a.kept.rows(e.model, lo, hi), e.plan.pos[lo:hi])
 }
 
-// feedRows is feed on rows [lo, hi) of layer l.
+// feedRows is feed on rows [lo, hi) of layer l; without out the block's output is left out.
 func (e *Engine) feedRows(s *scratch, l int, out, x, att []float32, keep bool, lo, hi int) {
 	a, rows := &e.acts.layers[l], hi-lo
 	mid := x[lo*e.d : hi*e.d]
@@ -93,7 +95,22 @@ func (e *Engine) feedRows(s *scratch, l int, out, x, att []float32, keep bool, l
 	} else {
 		gateUp, act = fit(&s.gate, rows*2*e.ff), fit(&s.hidden, rows*e.ff)
 	}
-	e.feed(nil, s, &e.fast.layers[l], out[lo*e.d:hi*e.d], mid, x[lo*e.d:hi*e.d], att[lo*e.q:hi*e.q], inv, gateUp, act, rows)
+	if out != nil {
+		out = out[lo*e.d : hi*e.d]
+	}
+	e.feed(nil, s, &e.fast.layers[l], out, mid, x[lo*e.d:hi*e.d], att[lo*e.q:hi*e.q], inv, gateUp, act, rows)
+}
+
+// again computes what the gradient of layer l needs from the block's input, by the steps of forward. What the last block
+// left is there.
+func (e *Engine) again(l int) {
+	if !e.recompute || l == e.layers-1 {
+		return
+	}
+	a, n := &e.acts.layers[l], len(e.plan.tokens)
+	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
+	e.attendAll(a.att, a.qkv, a.sums)
+	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) { e.feedRows(s, l, nil, a.x, a.att, true, lo, hi) })
 }
 
 // finish computes the last block after its attention, at the head's rows.
@@ -128,11 +145,11 @@ func (e *Engine) reserve(n, m int, keep bool) {
 		a.layers, a.full = make([]layerActivations, e.layers), make([]layerActivations, e.layers)
 	}
 	stream := func(l *layerActivations) {
-		fit(&l.x, n*e.d)
 		fit(&l.qkv, n*e.qkv)
 		fit(&l.att, n*e.q)
 	}
 	if !keep {
+		fit(&a.once.x, n*e.d)
 		stream(&a.once)
 	}
 	for i := range a.layers {
@@ -141,7 +158,12 @@ func (e *Engine) reserve(n, m int, keep bool) {
 			continue
 		}
 		l, rows := &a.full[i], n
-		if i == e.layers-1 {
+		fit(&l.x, n*e.d)
+		x := l.x
+		switch {
+		case e.recompute:
+			l = &a.shared
+		case i == e.layers-1:
 			rows = m
 		}
 		stream(l)
@@ -156,6 +178,7 @@ func (e *Engine) reserve(n, m int, keep bool) {
 		fit(&l.gateUp, rows*2*e.ff)
 		fit(&l.act, rows*e.ff)
 		a.layers[i] = *l
+		a.layers[i].x = x
 	}
 	fit(&a.lastAtt, m*e.q)
 	fit(&a.last, m*e.d)

@@ -14,6 +14,9 @@ type Options struct {
 	Seed uint64
 	// Threads that share the work; 0 is GOMAXPROCS. Results do not depend on it.
 	Threads int
+	// Recompute has Accumulate keep a block's input alone, and compute the block again for its gradient: the same
+	// bits, for a third more work and a fraction of the memory.
+	Recompute bool
 	// Init says how the starting weights are drawn.
 	Init Init
 }
@@ -43,8 +46,8 @@ type Engine struct {
 	rotary  rotary
 	scratch scratchPool
 	out     gpu.Outputs
-	// kept is true when acts is what Backward needs.
-	kept bool
+	// kept is true when acts is what Backward needs; recompute is Options.Recompute.
+	kept, recompute bool
 }
 
 var _ gpu.Engine = (*Engine)(nil)
@@ -60,7 +63,8 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	m := newModel(cfg)
 	e := &Engine{
 		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
-		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
+		rotary:    rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
+		recompute: opts.Recompute,
 	}
 	e.w = m.view(e.data)
 	m.initialize(e.data, opts.Seed, opts.Init)

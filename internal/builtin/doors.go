@@ -35,7 +35,7 @@ func Doors() parts.Registry {
 // nativeEngine is the engine in Go.
 func nativeEngine(o parts.EngineOpening) (gpu.Backend, error) {
 	return native.Backend{Options: native.Options{
-		Seed: o.Seed, Threads: o.Threads,
+		Seed: o.Seed, Threads: o.Threads, Recompute: o.Native.Recompute,
 		Init: native.Init{EmbeddingStd: o.EmbeddingStd, OutputFromValue: o.OutputFromValue},
 	}}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
@@ -25,6 +26,7 @@ type Config struct {
 	Streams streams.Topology      `koanf:"streams"`
 	Weights streams.WeightsConfig `koanf:"weights"`
 	Model   Model                 `koanf:"model"`
+	Native  native.Config         `koanf:"native"`
 	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
 	Tasks     map[string]*Task       `koanf:"tasks"`
 	Agents    map[string]*Agent      `koanf:"agents"`
@@ -148,6 +150,7 @@ func base(doors parts.Registry) *Config {
 			Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
+		Native:  native.DefaultConfig(),
 		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},

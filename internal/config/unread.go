@@ -39,6 +39,8 @@ func (c *Config) unread(key string) string {
 		}
 	case section == "model" && name != "engine" && name != "folder" && name != "max_positions" && c.Model.Folder != "":
 		return "model.folder says what the model is"
+	case section == "native" && c.Model.Engine != EngineNative:
+		return "model.engine is " + c.Model.Engine
 	case section == "tasks":
 		return c.unreadOfTask(name)
 	case section == "agents":

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -44,6 +45,8 @@ type EngineOpening struct {
 	Threads int
 	// EmbeddingStd and OutputFromValue are the keys of these names of the section model.
 	EmbeddingStd, OutputFromValue float64
+	// Native is the section of that name.
+	Native native.Config
 }
 
 // Engine finds a backend; ok is false where there is none.
