@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/rewards/httpreward"
 	"github.com/weir-rl/weir/producers/tools/httptool"
@@ -73,16 +74,20 @@ func TestAToolAndARewardInPython(t *testing.T) {
 	code, err := os.ReadFile(filepath.Join("http-tool", "service.py"))
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(code), "\n"), 30)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	reserved, err := ports.Reserve()
 	require.NoError(t, err)
-	address := listener.Addr().String()
+	t.Cleanup(func() { require.NoError(t, reserved.Release()) })
+	address := reserved.Address
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
 	service := exec.CommandContext(t.Context(), python, filepath.Join("http-tool", "service.py"), port)
 	service.Stderr = io.Discard
 	require.NoError(t, service.Start())
 	t.Cleanup(func() { _ = service.Wait() }) // the test's context ends it
+	require.Eventually(t, func() bool { // a loaded machine starts Python slowly
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, 2*time.Minute, 20*time.Millisecond)
 
 	config := httptool.DefaultConfig()
 	config.URL = "http://" + address + "/calculator"

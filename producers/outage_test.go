@@ -46,7 +46,7 @@ func (o *outage) start() {
 
 func (o *outage) open() {
 	topology := streams.DefaultTopology()
-	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes, topology.Lease = 64<<20, 8<<20, time.Second
+	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes, topology.Lease = 64<<20, 8<<20, 3*time.Second
 	var err error
 	o.run, err = o.conn.Open(o.Context(), "test", topology)
 	require.NoError(o, err)

@@ -168,14 +168,15 @@ type question struct {
 
 func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temperature, q.noTool) }
 
-// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until ctx ends.
-func (s *session) scoreVersions(ctx context.Context, run *streams.Run, c *course, book *recordBook) error {
+// scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score
+// that is under way then is brought to its end, unless ctx ends too: a short run has one at least.
+func (s *session) scoreVersions(ctx, trained context.Context, run *streams.Run, c *course, book *recordBook) error {
 	policy, wait, err := newSampler(context.WithoutCancel(ctx), s)
 	if err != nil {
 		return err
 	}
 	scored, shown := int64(-1), int64(-1)
-	err = run.FollowWeights(ctx, func(m *schemas.Manifest) error {
+	err = run.FollowWeights(trained, func(m *schemas.Manifest) error {
 		if scored >= 0 && m.Version < scored+s.cfg.Eval.Every {
 			return nil
 		}
@@ -191,7 +192,7 @@ func (s *session) scoreVersions(ctx context.Context, run *streams.Run, c *course
 		}
 		return nil
 	})
-	if ctx.Err() != nil {
+	if trained.Err() != nil {
 		err = nil
 	}
 	return errors.Join(err, wait())

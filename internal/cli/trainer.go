@@ -140,7 +140,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 	case !slices.ContainsFunc(c.tasks, func(t *task) bool { return len(t.Data.Questions[tasks.Validation]) > 0 }):
 		s.log.Warn("no version is scored: there is no question in the validation split", "task", c.names())
 	default:
-		group.Go(func() error { return s.scoreVersions(trained, run, c, book) })
+		group.Go(func() error { return s.scoreVersions(ctx, trained, run, c, book) })
 	}
 	return group.Wait()
 }
