@@ -84,7 +84,7 @@ func TestAToolAndARewardInPython(t *testing.T) {
 	service.Stderr = io.Discard
 	require.NoError(t, service.Start())
 	t.Cleanup(func() { _ = service.Wait() }) // the test's context ends it
-	require.Eventually(t, func() bool { // a loaded machine starts Python slowly
+	require.Eventually(t, func() bool {      // a loaded machine starts Python slowly
 		c, err := net.Dial("tcp", address)
 		return err == nil && c.Close() == nil
 	}, 2*time.Minute, 20*time.Millisecond)
