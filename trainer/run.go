@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -19,11 +20,16 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
+		case errors.Is(err, gpu.ErrLost):
+			// The engine's processes have ended, and with them what was done since the checkpoint.
+			if err := known.lose(ctx, err, deps); err != nil {
+				return err
+			}
 		case streams.IsLost(err):
 			// The stream was made anew, or has lost messages: go back to the checkpoint and have what was in the old stream rolled
 			// out again.
 			clear(known.reasons)
-			known.anew = false
+			known.anew, known.held = false, false
 		default:
 			if err := known.refuse(err, deps.Log); err != nil {
 				return err
@@ -54,6 +60,7 @@ func runOnce(ctx context.Context, cfg Config, deps Deps, known *spoilt) (err err
 		if err != nil {
 			return fmt.Errorf("step %d: %w", step, err)
 		}
+		known.losses = 0
 	}
 	t.done()
 	return nil

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,9 +15,27 @@ import (
 type spoilt struct {
 	step  int64
 	found int // in that step
-	// anew says that this start begins a step anew in a run that the trainer holds.
-	anew    bool
-	reasons map[uint64]string
+	// held says that the trainer has taken the run, anew that this start begins a step anew in a run that it holds.
+	held, anew bool
+	reasons    map[uint64]string
+	// losses counts how often the engine was lost since a step was done.
+	losses int
+}
+
+// maxLosses bounds how often in a row the engine may be lost within one step.
+const maxLosses = 3
+
+// lose has the trainer begin anew with an engine that has lost its processes; it returns an error where that has not helped.
+func (s *spoilt) lose(ctx context.Context, err error, deps Deps) error {
+	s.losses++
+	if s.losses > maxLosses {
+		return fmt.Errorf("the engine was lost %d times before a step was done: %w", s.losses, err)
+	}
+	if deps.Log != nil {
+		deps.Log.Warn("the engine was lost: it is begun anew from the newest checkpoint", "err", err)
+	}
+	s.anew = s.held
+	return deps.Engine.Discard(ctx)
 }
 
 // leastSpoilt and shareSpoilt bound the trajectories of one step that are refused for its faults: at most

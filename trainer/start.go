@@ -222,7 +222,11 @@ func (t *trainer) takeRun(ctx context.Context, s *checkpoint.State) error {
 		return t.deps.Stream.Check(ctx)
 	}
 	from, _ := position(s)
-	return t.deps.Stream.Take(ctx, from)
+	if err := t.deps.Stream.Take(ctx, from); err != nil {
+		return err
+	}
+	t.spoilt.held = true
+	return nil
 }
 
 // learnt is the learner's part of a checkpoint.

@@ -4,6 +4,7 @@ package builtin
 import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/agents"
 	searchagent "github.com/weir-rl/weir/producers/agents/search"
@@ -26,7 +27,7 @@ func Doors() parts.Registry {
 		Agents:  []agents.Type{searchagent.Type{}},
 		Tools:   []tools.Type{tools.SearchType{}, httptool.Type{}},
 		Rewards: []rewards.Type{weighted.Type{}, httpreward.Type{}},
-		Engines: []parts.Engine{{Name: "native", Open: nativeEngine}},
+		Engines: []parts.Engine{{Name: "native", Open: nativeEngine}, {Name: "torch", Open: torchEngine}},
 		Default: library.Name,
 		Quick:   countries.Name,
 	}
@@ -34,8 +35,17 @@ func Doors() parts.Registry {
 
 // nativeEngine is the engine in Go.
 func nativeEngine(o parts.EngineOpening) (gpu.Backend, error) {
-	return native.Backend{Options: native.Options{
+	return native.Backend{Options: startingWeights(o)}, nil
+}
+
+// torchEngine is the engine over PyTorch, which draws the same starting weights.
+func torchEngine(o parts.EngineOpening) (gpu.Backend, error) {
+	return torch.Backend{Config: o.Torch, Threads: o.Threads, Start: startingWeights(o)}, nil
+}
+
+func startingWeights(o parts.EngineOpening) native.Options {
+	return native.Options{
 		Seed: o.Seed, Threads: o.Threads, Recompute: o.Native.Recompute,
 		Init: native.Init{EmbeddingStd: o.EmbeddingStd, OutputFromValue: o.OutputFromValue},
-	}}, nil
+	}
 }

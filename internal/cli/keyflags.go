@@ -142,7 +142,8 @@ func usedKeys() [][]string {
 	return [][]string{
 		{"run", "name", "dir", "seed"},
 		{"tasks", "NAME.type", "NAME.weight", "NAME.agent", "NAME.tools", "NAME.reward.type"},
-		{"model", "folder", "hidden", "layers", "max_positions"},
+		{"model", "engine", "folder", "hidden", "layers", "max_positions"},
+		{"torch", "python", "ranks", "device", "recompute"},
 		{"trainer", "steps", "batch_groups", "group_size", "eta", "advantage.name", "loss.name", "cold_start.steps"},
 		{"inference", "slots", "swap", "openai.listen"},
 		{"producer", "concurrency"},
@@ -181,8 +182,8 @@ func readBy(cmd *cobra.Command) func(section string) bool {
 	own := map[string][]string{
 		"weir broker":    {"streams"},
 		"weir producer":  {"producer", "tasks", "agents", "tools"},
-		"weir inference": {"inference", "weights", "tasks"},
-		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval"},
+		"weir inference": {"inference", "weights", "tasks", "torch"},
+		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "torch"},
 	}
 	sections, isRole := own[cmd.CommandPath()]
 	all := slices.Contains([]string{"weir", "weir up", "weir config", "weir config show"}, cmd.CommandPath())

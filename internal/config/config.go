@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
@@ -27,6 +28,7 @@ type Config struct {
 	Weights streams.WeightsConfig `koanf:"weights"`
 	Model   Model                 `koanf:"model"`
 	Native  native.Config         `koanf:"native"`
+	Torch   torch.Config          `koanf:"torch"`
 	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
 	Tasks     map[string]*Task       `koanf:"tasks"`
 	Agents    map[string]*Agent      `koanf:"agents"`
@@ -75,8 +77,8 @@ type Broker struct {
 
 // Model describes the policy. The vocabulary's size is the tokenizer's.
 type Model struct {
-	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor. Defaults to
-	// native, the only engine so far.
+	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch,
+	// in processes of its own, on GPUs where there are any, with the section torch. Defaults to native.
 	Engine string `koanf:"engine"`
 	// Folder is a Hugging Face folder to start from, of model_type llama and with a WordLevel tokenizer.json: no other model
 	// or tokenizer is read, so none of the published LLMs is. "" makes the model below with weights from Run.Seed, and
@@ -151,6 +153,7 @@ func base(doors parts.Registry) *Config {
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
 		Native:  native.DefaultConfig(),
+		Torch:   torch.DefaultConfig(),
 		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},

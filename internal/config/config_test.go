@@ -50,7 +50,7 @@ func TestFaultsAcrossSectionsAreReportedTogether(t *testing.T) {
 		`broker.url: "http://b:4222": want nats://host:4222, or tls://host:4222`,
 		"model.heads: 3: a head is hidden / heads wide, here 21: must be even",
 		"model.kv_heads: 2: must divide heads, 3",
-		`model.engine: "cuda": want native`,
+		`model.engine: "cuda": want native or torch`,
 		`log.level: "loud": want debug, info, warn or error`,
 		`log.format: unknown "x" (valid: auto, text, json)`,
 	} {

@@ -16,5 +16,6 @@ func (c *Config) Backend() (gpu.Backend, error) {
 	return engine.Open(parts.EngineOpening{
 		Seed: c.Run.Seed, Threads: c.Run.Threads, EmbeddingStd: c.Model.EmbeddingStd, OutputFromValue: c.Model.OutputFromValue,
 		Native: c.Native,
+		Torch:  c.Torch,
 	})
 }

@@ -18,6 +18,6 @@ func TestEveryEngineThatCanBeNamedIsThere(t *testing.T) {
 	}
 	cfg.Model.Engine = "cuda"
 	_, err := cfg.Backend()
-	require.EqualError(t, err, `model.engine: "cuda": want native`)
-	require.ErrorContains(t, cfg.Finish(), `model.engine: "cuda": want native`)
+	require.EqualError(t, err, `model.engine: "cuda": want native or torch`)
+	require.ErrorContains(t, cfg.Finish(), `model.engine: "cuda": want native or torch`)
 }

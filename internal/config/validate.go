@@ -25,6 +25,7 @@ func (c *Config) Validate() error {
 	f.section("weights", c.Weights.Validate())
 	f.section("model", c.Model.Validate())
 	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
+	f.section("torch", c.Torch.Validate())
 	c.validateParts(&f)
 	producer := c.Producer
 	if producer.Name == "" {

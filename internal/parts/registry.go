@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -47,6 +48,8 @@ type EngineOpening struct {
 	EmbeddingStd, OutputFromValue float64
 	// Native is the section of that name.
 	Native native.Config
+	// Torch is the section torch.
+	Torch torch.Config
 }
 
 // Engine finds a backend; ok is false where there is none.

@@ -1,0 +1,48 @@
+package torch
+
+import (
+	"log/slog"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native"
+)
+
+// Backend makes engines and decoders over PyTorch.
+type Backend struct {
+	Config Config
+	// Threads that a rank on the processor uses; 0 shares all cores among the ranks.
+	Threads int
+	// Start says how the starting weights of an engine are drawn that is given none: as gpu/native draws them.
+	Start native.Options
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+var _ gpu.Backend = Backend{}
+
+// New makes an engine. Its processes start with the first call that needs them.
+func (b Backend) New(cfg gpu.Config) (gpu.Engine, error) { return b.open(cfg) }
+
+func (b Backend) open(cfg gpu.Config) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := b.Config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Engine{backend: b, cfg: cfg, layout: cfg.Layout()}, nil
+}
+
+// shapeOf is the model as the worker reads it.
+func shapeOf(c gpu.Config) map[string]any {
+	return map[string]any{
+		"vocab": c.VocabSize, "hidden": c.HiddenSize, "intermediate": c.IntermediateSize, "layers": c.NumLayers,
+		"heads": c.NumHeads, "kv_heads": c.NumKVHeads, "head_dim": c.AttentionDim(), "eps": c.RMSNormEps, "tied": c.TieEmbeddings,
+		"value_head": c.ValueHead, "qkv_bias": c.QKVBias, "qk_norm": c.QKNorm, "rope_speeds": c.RopeSpeeds(),
+	}
+}
+
+// NewDecoder makes a decoder in Go.
+func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+	return native.NewDecoder(cfg, w, o, b.Start.Threads)
+}

@@ -1,0 +1,48 @@
+// Package torch is a gpu.Backend over a group of PyTorch processes, the ranks: the model, its gradient and its optimizer live
+// there, on GPUs or on the processor, and Go keeps the learning. One Python program, which the binary carries, runs in each; it
+// needs PyTorch and nothing else: no transformers, no torchrun, no pickle.
+//
+// # Frames
+//
+// Each rank has one connection: its end of a socket pair, which the process inherits as file descriptor 3, or, from another
+// machine, a TLS connection that `weir torch-worker` holds. Both directions carry frames:
+//
+//	u32 little-endian     length of the header
+//	header                JSON: {"id":7,"op":"forward","keep":true,"bufs":[["tokens","i32",2048],["mask","u8",2048]]}
+//	buffers               little-endian numbers, in the order of "bufs": i32, f32, f64 or u8
+//
+// An answer has its request's id. A rank does one operation after another, in order. Beside the answers it sends, with id 0,
+// {"op":"backward","done":118}: that it is alive, and how many pieces of work it has done, so that slow is told from stuck. An
+// error is {"id":7,"error":{"kind":"oom","message":...,"trace":...}}. What a process prints is no part of this, and is kept for the
+// error that names its end.
+//
+// # The flow
+//
+//	Go, to rank i                        the rank                                  back
+//	(sources)                            the program itself                        -
+//	greet                                -                                         versions, devices
+//	meet   rank, world, options          rank 0 opens the store                    port
+//	open   port                          the ranks join; the model is made         attention, device
+//	load   dir, files                    reads its part of the files               -
+//	forward  tokens, offsets, mask,      one part through the model; with keep     log-probabilities, entropies,
+//	         temperature                 the graph is held                         sums of squares, values
+//	backward gradients of those          adds to the gradient                      -
+//	step   AdamW's options               gradients are added up over the ranks,    norm, skipped
+//	                                     clipped, and a step is taken
+//	save   dir, files and headers        copies, answers, then writes              steps; later: written
+//	discard, reset, memory               -                                         -
+//
+// Parts are dealt in rounds: round k has parts k*R to k*R+R-1, a rank each, and a round that is short is filled with parts of no
+// tokens, so that all ranks do the same operations in the same order, as collective operations need. Gradients are sums over the
+// parts: nothing is divided by the number of ranks.
+//
+// Weights and moments pass through folders alone. Go checks a folder before a rank reads it, and lays an export out, headers
+// included, so that the files are, byte for byte, what gpu/native writes of the same numbers.
+//
+// # When a rank fails
+//
+// A rank that dies, runs out of memory, is silent for longer than it may be, or does not come on within an operation, ends the
+// group: the others are killed, and every call fails with gpu.ErrLost and the first cause. The trainer goes back to its newest
+// checkpoint; Import makes a new group. A rank whose connection closes ends itself, so that nothing outlives the process that
+// started it, however that ended.
+package torch

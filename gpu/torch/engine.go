@@ -1,0 +1,248 @@
+package torch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+)
+
+// Engine is a gpu.Engine whose model lies in a group of PyTorch processes. They start with the first call that needs them.
+type Engine struct {
+	backend Backend
+	cfg     gpu.Config
+	layout  []gpu.Tensor
+
+	group *group
+	// whole says that the group has weights.
+	whole bool
+	// origin is the folder of the first Import, whose weights are the starting weights; "" draws them.
+	origin string
+	// gone is why the last group ended, until Discard or Import.
+	gone error
+}
+
+var _ gpu.Engine = (*Engine)(nil)
+
+// Config describes the model.
+func (e *Engine) Config() gpu.Config { return e.cfg }
+
+// Limits of the engine: a part a rank at once.
+func (e *Engine) Limits() gpu.Limits {
+	return gpu.Limits{Ranks: e.backend.Config.Ranks, MaxTokens: e.backend.Config.MaxTokens, ProbSquares: true}
+}
+
+// Describe says what the engine runs on, "" before it has started.
+func (e *Engine) Describe() string {
+	if e.group == nil {
+		return ""
+	}
+	return e.group.String()
+}
+
+// Evaluate runs parts through the model, a round at a time.
+func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) error) error {
+	err := e.run(ctx, parts, false, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) { return nil, each(i, o) })
+	return named("evaluate", err)
+}
+
+// Accumulate runs parts through the model and back, a round at a time.
+func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
+	return named("accumulate", e.run(ctx, parts, true, each))
+}
+
+// callbackError is an error of the caller's own, which goes back as it is.
+type callbackError struct{ err error }
+
+func (e callbackError) Error() string { return e.err.Error() }
+
+func named(what string, err error) error {
+	var own callbackError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &own):
+		return own.err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (e *Engine) run(ctx context.Context, parts []*gpu.Batch, keep bool, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i, b := range parts {
+		if err := checkPart(e.cfg, b); err != nil {
+			return &gpu.PartError{Part: i, Err: err}
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	g, err := e.ready(ctx)
+	if err != nil {
+		return err
+	}
+	for from := 0; from < len(parts); from += len(g.ranks) {
+		r, err := e.begin(g, parts, from, keep)
+		if err != nil {
+			return e.lose(err)
+		}
+		out, err := e.end(ctx, r, parts)
+		if err != nil {
+			return e.lose(err)
+		}
+		gradients := make([]*gpu.Gradients, len(out))
+		for i, o := range out {
+			if gradients[i], err = each(from+i, o); err != nil {
+				return callbackError{err}
+			}
+			if gradients[i] == nil {
+				continue
+			}
+			if err := checkGradients(e.cfg, parts[from+i], gradients[i]); err != nil {
+				return &gpu.PartError{Part: from + i, Err: err}
+			}
+			gradients[i] = owned(gradients[i], i < len(out)-1)
+		}
+		if keep {
+			if err := e.down(ctx, g, gradients); err != nil {
+				return e.lose(err)
+			}
+		}
+	}
+	return nil
+}
+
+// owned copies gradients that the caller may write to again before they are sent.
+func owned(g *gpu.Gradients, needed bool) *gpu.Gradients {
+	if !needed {
+		return g
+	}
+	return &gpu.Gradients{
+		Logprobs: cloned(g.Logprobs), Entropies: cloned(g.Entropies), Values: cloned(g.Values), Detached: g.Detached,
+	}
+}
+
+func cloned(x []float32) []float32 {
+	if x == nil {
+		return nil
+	}
+	return append(make([]float32, 0, len(x)), x...)
+}
+
+// Step adds the ranks' gradients up, clips, and takes a step of AdamW.
+func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
+	if err := ctx.Err(); err != nil {
+		return gpu.StepStats{}, err
+	}
+	if err := checkStep(o); err != nil {
+		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
+	}
+	header := map[string]any{"shapes": e.shapes(), "options": map[string]float64{
+		"learning_rate": o.LearningRate, "value_learning_rate": o.ValueLearningRate, "beta1": o.Beta1, "beta2": o.Beta2,
+		"epsilon": o.Epsilon, "weight_decay": o.WeightDecay, "clip_norm": o.ClipNorm,
+	}}
+	frames, err := e.all(ctx, "step", header)
+	if err != nil {
+		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
+	}
+	return stepped(frames[0])
+}
+
+// Discard clears the gathered gradient. After the loss of a group it is the word that the caller knows of it.
+func (e *Engine) Discard(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.group == nil {
+		e.gone = nil
+		return nil
+	}
+	if _, err := e.all(ctx, "discard", nil); err != nil {
+		if !errors.Is(err, gpu.ErrLost) {
+			return fmt.Errorf("discard: %w", err)
+		}
+		e.gone = nil
+	}
+	return nil
+}
+
+// ResetOptimizer lets go of the moments.
+func (e *Engine) ResetOptimizer(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := e.all(ctx, "reset", nil); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	return nil
+}
+
+// Close ends the processes.
+func (e *Engine) Close() error {
+	if e.group != nil {
+		e.group.close()
+		e.group = nil
+	}
+	e.gone = fmt.Errorf("%w: it is closed", gpu.ErrLost)
+	return nil
+}
+
+// all has every rank do an operation on a model with weights.
+func (e *Engine) all(ctx context.Context, op string, header map[string]any) ([]*frame, error) {
+	g, err := e.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	frames, err := g.all(ctx, op, func(int) (map[string]any, []buffer) { return header, nil })
+	return frames, e.lose(err)
+}
+
+// ready is the group, with weights: it is started, and given the starting weights, where there is none.
+func (e *Engine) ready(ctx context.Context) (*group, error) {
+	if err := e.started(ctx); err != nil {
+		return nil, err
+	}
+	if e.whole {
+		return e.group, nil
+	}
+	if err := e.begins(ctx); err != nil {
+		return nil, e.lose(err)
+	}
+	return e.group, nil
+}
+
+// started makes sure that there is a group.
+func (e *Engine) started(ctx context.Context) (err error) {
+	if e.gone != nil {
+		return e.gone
+	}
+	if e.group == nil {
+		e.group, err = startGroup(ctx, e.backend.Config, e.backend.Threads, roleTrainer, shapeOf(e.cfg))
+		e.whole = false
+		if err == nil && e.backend.Log != nil {
+			e.backend.Log.Info("torch is ready", "engine", e.group.String())
+		}
+	}
+	return err
+}
+
+// lose ends the group after an error that left it unusable, and passes the error on.
+func (e *Engine) lose(err error) error {
+	if err != nil && errors.Is(err, gpu.ErrLost) && e.group != nil {
+		e.group.close()
+		e.group, e.whole, e.gone = nil, false, err
+	}
+	return err
+}
+
+// shapes are the tensors' by name.
+func (e *Engine) shapes() map[string][]int {
+	out := make(map[string][]int, len(e.layout))
+	for _, t := range e.layout {
+		out[t.Name] = t.Shape
+	}
+	return out
+}

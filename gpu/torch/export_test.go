@@ -1,0 +1,33 @@
+package torch
+
+import "time"
+
+// PIDs are the processes of the engine's ranks, none while there is no group.
+func (e *Engine) PIDs() []int {
+	if e.group == nil {
+		return nil
+	}
+	return e.group.pids()
+}
+
+func (g *group) pids() []int {
+	var out []int
+	for _, r := range g.ranks {
+		out = append(out, r.process.pid)
+	}
+	return out
+}
+
+// Exported for tests.
+var (
+	ReadFrame   = readFrame
+	AppendFrame = appendFrame
+)
+
+// SetStalledAfter changes how long a rank of the engine may not come on, now and in later groups.
+func SetStalledAfter(e *Engine, d time.Duration) {
+	e.backend.Config.StalledAfter = d
+	if e.group != nil {
+		e.group.stalledAfter.Store(int64(d))
+	}
+}

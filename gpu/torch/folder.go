@@ -1,0 +1,273 @@
+package torch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// Names of the moments: a weight's with a suffix.
+const (
+	firstSuffix  = ".m"
+	secondSuffix = ".v"
+)
+
+// Export has the ranks copy the weights, and write them while later calls are served.
+func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	plan, err := hf.BeginExport(dir, e.cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err := e.save(ctx, dir, plan.Files, o.DType)
+	if err != nil {
+		return nil, fmt.Errorf("export model to %s: %w", dir, err)
+	}
+	p.finish = plan.Finish
+	p.what = "export model to " + dir
+	return p, nil
+}
+
+// SaveOptimizer has the ranks write the moments.
+func (e *Engine) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
+	steps, err := e.saveOptimizer(ctx, dir)
+	if err != nil {
+		return 0, fmt.Errorf("save optimizer to %s: %w", dir, err)
+	}
+	return steps, nil
+}
+
+func (e *Engine) saveOptimizer(ctx context.Context, dir string) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	plan, err := safetensors.Plan(gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
+	if err != nil {
+		return 0, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, err
+	}
+	p, steps, err := e.save(ctx, dir, plan.Files, gpu.Float32)
+	if err != nil {
+		return 0, err
+	}
+	p.finish = func() (gpu.Written, error) {
+		files, err := plan.Written(dir, gpu.OptimizerFile)
+		return files, err
+	}
+	_, err = p.Wait(ctx)
+	return steps, err
+}
+
+// save has the ranks copy tensors and begin to write them. steps is how many the optimizer has taken.
+func (e *Engine) save(ctx context.Context, dir string, files []safetensors.FilePlan, dtype gpu.DType) (p *pending, steps int64, err error) {
+	stored, err := safetensors.Of(dtype)
+	if err != nil {
+		return nil, 0, err
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, 0, err
+	}
+	var heads []byte
+	listed := make([]map[string]any, len(files))
+	for i, f := range files {
+		names := make([]string, len(f.Tensors))
+		for j, t := range f.Tensors {
+			names[j] = t.Name
+		}
+		listed[i] = map[string]any{"name": f.Name, "head": len(f.Head), "tensors": names}
+		heads = append(heads, f.Head...)
+	}
+	g, err := e.ready(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	calls, err := g.sendAll("save", func(int) (map[string]any, []buffer) {
+		return map[string]any{"dir": dir, "files": listed, "dtype": stored}, []buffer{{"heads", heads}}
+	})
+	if err != nil {
+		return nil, 0, e.lose(err)
+	}
+	p = &pending{calls: calls}
+	for i, c := range calls {
+		f, err := c.wait(ctx)
+		if err != nil {
+			p.end()
+			return nil, 0, e.lose(err)
+		}
+		var answer struct {
+			Steps int64 `json:"steps"`
+		}
+		if err := f.read(&answer); err != nil {
+			return nil, 0, err
+		}
+		if i == 0 {
+			steps = answer.Steps
+		}
+	}
+	return p, steps, nil
+}
+
+// Import replaces the weights by a folder's, which is read and checked before.
+func (e *Engine) Import(ctx context.Context, dir string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e.gone = nil
+	if err := e.load(ctx, dir); err != nil {
+		return fmt.Errorf("import %s: %w", dir, err)
+	}
+	if e.origin == "" {
+		e.origin = dir
+	}
+	return nil
+}
+
+func (e *Engine) load(ctx context.Context, dir string) error {
+	f, err := hf.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	if err := f.Fits(e.cfg); err != nil {
+		return err
+	}
+	if err := f.Check(ctx, e.layout); err != nil {
+		return err
+	}
+	if err := e.started(ctx); err != nil {
+		return err
+	}
+	zeros := []string{}
+	if e.cfg.ValueHead && !f.Config.ValueHead {
+		zeros = append(zeros, gpu.ValueHeadTensor)
+	}
+	if err := e.read(ctx, dir, f.Files(), zeros, false, 0); err != nil {
+		return err
+	}
+	e.whole = true
+	return nil
+}
+
+// LoadOptimizer replaces the moments and the count of steps by a folder's, which is read and checked before.
+func (e *Engine) LoadOptimizer(ctx context.Context, dir string, steps int64) error {
+	if err := e.loadOptimizer(ctx, dir, steps); err != nil {
+		return fmt.Errorf("load optimizer from %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if steps < 0 {
+		return fmt.Errorf("steps %d: must not be negative", steps)
+	}
+	f, err := safetensors.OpenFolder(dir, gpu.OptimizerFile)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	if err := checkMoments(f, e.moments()); err != nil {
+		return err
+	}
+	var names []string
+	for _, t := range e.moments() {
+		names = append(names, t.Name)
+	}
+	if err := f.CheckFinite(ctx, names); err != nil {
+		return err
+	}
+	if _, err := e.ready(ctx); err != nil {
+		return err
+	}
+	return e.read(ctx, dir, f.Names(), []string{}, true, steps)
+}
+
+// read has the ranks read files.
+func (e *Engine) read(ctx context.Context, dir string, files, zeros []string, moments bool, steps int64) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	header := map[string]any{"dir": dir, "files": files, "zeros": zeros, "moments": moments, "steps": steps, "shapes": e.shapes()}
+	_, err = e.group.all(ctx, "load", func(int) (map[string]any, []buffer) { return header, nil })
+	return e.lose(err)
+}
+
+// moments are the optimizer's tensors, without data: first all first moments, then all second ones.
+func (e *Engine) moments() []gpu.Tensor {
+	var out []gpu.Tensor
+	for _, suffix := range []string{firstSuffix, secondSuffix} {
+		for _, t := range e.layout {
+			out = append(out, gpu.Tensor{Name: t.Name + suffix, Shape: t.Shape})
+		}
+	}
+	return out
+}
+
+// checkMoments reports every difference between the tensors of a folder and those that a model's optimizer has.
+func checkMoments(f *safetensors.Folder, want []gpu.Tensor) error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{gpu.ErrMismatch}, args...)...))
+	}
+	have := map[string]gpu.Tensor{}
+	for _, t := range f.Tensors() {
+		have[t.Name] = t
+	}
+	for _, t := range want {
+		got, ok := have[t.Name]
+		delete(have, t.Name)
+		switch {
+		case !ok:
+			bad("%s %v is missing", t.Name, t.Shape)
+		case !slices.Equal(got.Shape, t.Shape):
+			bad("%s has shape %v, the model's is %v", t.Name, got.Shape, t.Shape)
+		case f.DType(t.Name) != safetensors.F32:
+			bad("%s is stored as %s: moments are %s", t.Name, f.DType(t.Name), safetensors.F32)
+		}
+	}
+	for _, t := range f.Tensors() {
+		if _, left := have[t.Name]; left {
+			bad("%s %v is no moment of the model's", t.Name, t.Shape)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// begins gives the group the starting weights: those of the first folder that was imported, or weights that are drawn.
+func (e *Engine) begins(ctx context.Context) error {
+	if e.origin != "" {
+		if err := e.load(ctx, e.origin); err != nil {
+			return fmt.Errorf("the weights that the engine began with: %w", err)
+		}
+		return nil
+	}
+	dir, err := os.MkdirTemp(e.backend.Config.Scratch, "weir-torch-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // what is left over does no harm
+	model, err := native.New(e.cfg, e.backend.Start)
+	if err != nil {
+		return err
+	}
+	if _, err := model.Export(ctx, dir, gpu.ExportOptions{}); err != nil {
+		return errors.Join(err, model.Close())
+	}
+	return errors.Join(e.load(ctx, dir), model.Close())
+}

@@ -1,0 +1,16 @@
+//go:build !unix
+
+package torch
+
+import (
+	"errors"
+	"os"
+)
+
+func spawn(string, []string, *tail) (*process, error) {
+	return nil, errors.New("the engine torch needs Linux or another Unix: its processes inherit a socket")
+}
+
+func killGroup(int) {}
+
+func signalled(*os.ProcessState) int { return 0 }

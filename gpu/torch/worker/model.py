@@ -1,0 +1,133 @@
+"""The transformer that Llama, Qwen2 and Qwen3 share, in plain operations, with parameters of Hugging Face's names."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from weir_attention import Packing, Rotary, rotate
+from weir_head import Distribution
+
+
+class Linear(nn.Module):
+    """A product with a matrix [out, in], in the type of its input."""
+
+    def __init__(self, out, inputs, bias=False, **at):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(out, inputs, **at))
+        self.bias = nn.Parameter(torch.empty(out, **at)) if bias else None
+
+    def forward(self, x):
+        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+
+
+class Norm(nn.Module):
+    """RMSNorm (Zhang and Sennrich 2019), computed in float32."""
+
+    def __init__(self, width, eps, **at):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width, **at))
+        self.eps = eps
+
+    def forward(self, x):
+        h = x.float()
+        h = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + self.eps)
+        return (h * self.weight.float()).to(x.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, s, **at):
+        super().__init__()
+        d, width = s["hidden"], s["head_dim"]
+        self.width = width
+        self.q_proj = Linear(s["heads"] * width, d, s["qkv_bias"], **at)
+        self.k_proj = Linear(s["kv_heads"] * width, d, s["qkv_bias"], **at)
+        self.v_proj = Linear(s["kv_heads"] * width, d, s["qkv_bias"], **at)
+        self.o_proj = Linear(d, s["heads"] * width, **at)
+        self.q_norm = Norm(width, s["eps"], **at) if s["qk_norm"] else None
+        self.k_norm = Norm(width, s["eps"], **at) if s["qk_norm"] else None
+
+    def forward(self, x, cos, sin, attend):
+        q, k, v = (
+            p(x).view(x.shape[0], -1, self.width) for p in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        if self.q_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        out = attend(rotate(q, cos, sin), rotate(k, cos, sin), v)
+        return self.o_proj(out.reshape(x.shape[0], -1))
+
+
+class FeedForward(nn.Module):
+    def __init__(self, s, **at):
+        super().__init__()
+        self.gate_proj = Linear(s["intermediate"], s["hidden"], **at)
+        self.up_proj = Linear(s["intermediate"], s["hidden"], **at)
+        self.down_proj = Linear(s["hidden"], s["intermediate"], **at)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, s, **at):
+        super().__init__()
+        self.input_layernorm = Norm(s["hidden"], s["eps"], **at)
+        self.self_attn = Attention(s, **at)
+        self.post_attention_layernorm = Norm(s["hidden"], s["eps"], **at)
+        self.mlp = FeedForward(s, **at)
+
+    def forward(self, x, cos, sin, attend):
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, attend)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+
+class Embedding(nn.Module):
+    def __init__(self, rows, width, **at):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(rows, width, **at))
+
+
+class Trunk(nn.Module):
+    def __init__(self, s, **at):
+        super().__init__()
+        self.embed_tokens = Embedding(s["vocab"], s["hidden"], **at)
+        self.layers = nn.ModuleList(Block(s, **at) for _ in range(s["layers"]))
+        self.norm = Norm(s["hidden"], s["eps"], **at)
+
+
+class Policy(nn.Module):
+    """The whole model. The value head is no parameter: it is kept whole on every rank, and its gradient is given by hand."""
+
+    def __init__(self, shape, compute, attention, recompute, progress, **at):
+        super().__init__()
+        self.shape, self.compute, self.attention = shape, compute, attention
+        self.recompute, self.progress = recompute, progress
+        self.rotary = Rotary(shape["rope_speeds"], at["device"])
+        self.model = Trunk(shape, **at)
+        if not shape["tied"]:
+            self.lm_head = Linear(shape["vocab"], shape["hidden"], **at)
+
+    def head(self):
+        return self.model.embed_tokens.weight if self.shape["tied"] else self.lm_head.weight
+
+    def forward(self, tokens, lengths, rows, targets, temperature, logits):
+        """Returns log-probabilities, entropies and sums of squares of targets after rows, or nothing without logits, and the
+        normalized hidden states at rows."""
+        packing = Packing(lengths, tokens.device)
+        cos, sin = self.rotary.at(packing.positions, packing.longest)
+
+        def attend(q, k, v):
+            return self.attention(q, k, v, packing)
+
+        x = F.embedding(tokens, self.model.embed_tokens.weight).to(self.compute)
+        for block in self.model.layers:
+            if self.recompute and torch.is_grad_enabled():
+                x = checkpoint(block, x, cos, sin, attend, use_reentrant=False, preserve_rng_state=False)
+            else:
+                x = block(x, cos, sin, attend)
+            self.progress()
+        # A row that nothing reads keeps the graph whole, so that every rank's backward pass meets every parameter.
+        x = x[rows] if rows.numel() else x[:0]
+        hidden = self.model.norm(x)
+        if not logits:
+            return (), hidden
+        return Distribution.apply(hidden, self.head(), targets, temperature, self.progress), hidden

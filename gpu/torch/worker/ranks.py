@@ -1,0 +1,128 @@
+"""What the ranks of a group do together: they meet, share the model's parameters out, and add their gradients up."""
+
+import datetime
+
+import torch
+import torch.distributed as dist
+
+BUCKET = 1 << 26
+
+
+def meet(hello, device):
+    """Joins the other ranks. Rank 0 keeps the store in which they find each other."""
+    if hello["world"] == 1:
+        return
+    patience = datetime.timedelta(seconds=hello["patience"])
+    store = hello.pop("_store", None) or dist.TCPStore(
+        hello["host"], hello["port"], hello["world"], False, timeout=patience
+    )
+    dist.init_process_group(
+        "nccl" if device.type == "cuda" else "gloo", store=store, rank=hello["rank"], world_size=hello["world"], timeout=patience
+    )
+
+
+def open_store(hello):
+    """Rank 0's store, on a port that the system picks."""
+    patience = datetime.timedelta(seconds=hello["patience"])
+    store = dist.TCPStore(hello["host"], 0, hello["world"], True, timeout=patience, wait_for_workers=False)
+    hello["_store"] = store
+    return store.port
+
+
+def dtype_of(name, device):
+    """The type of the products."""
+    if name == "auto":
+        name = "bfloat16" if device.type == "cuda" else "float32"
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
+
+
+def build(make, options, world, compute, device):
+    """Makes the model on the device: whole on every rank, or cut by fully_shard. Returns it, and whether it is cut."""
+    wanted = options["shard"]
+    if wanted == "none" or wanted == "auto" and (world == 1 or device.type != "cuda"):
+        return compiled(make(device), options), False
+    try:
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    except Exception as e:  # an old PyTorch on a new Python fails in ways of its own
+        if wanted == "fsdp":
+            raise ValueError(f"torch.shard: fsdp: this PyTorch has no fully_shard: {e}") from None
+        return compiled(make(device), options), False
+    policy = make(torch.device("meta"))
+    compiled(policy, options)
+    mixed = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for block in policy.model.layers:
+        fully_shard(block, mp_policy=mixed)
+    fully_shard(policy, mp_policy=mixed)
+    policy.to_empty(device=device)
+    policy.rotary.device = device
+    policy.rotary.cos = policy.rotary.sin = torch.empty(0, len(policy.rotary.speeds), device=device)
+    for module in policy.modules():
+        # Gradients are sums: what they are divided by is in the loss already.
+        for name in ("set_gradient_divide_factor", "set_reduce_scatter_divide_factor"):
+            if hasattr(module, name):
+                getattr(module, name)(1.0)
+                break
+    return policy, True
+
+
+def compiled(policy, options):
+    if options["compile"]:
+        if not hasattr(policy.model.layers[0], "compile"):
+            raise ValueError("torch.compile: this PyTorch cannot compile a module in place")
+        policy.attention = torch.compiler.disable(policy.attention)
+        for block in policy.model.layers:
+            block.compile()
+    return policy
+
+
+def local(x):
+    """This rank's part of a tensor that is cut, or the tensor."""
+    return x.to_local() if hasattr(x, "to_local") else x
+
+
+def part(whole, rank, world):
+    """Rank's rows, as fully_shard cuts them."""
+    size = -(-whole.shape[0] // world)
+    return whole[min(rank * size, whole.shape[0]) : min((rank + 1) * size, whole.shape[0])]
+
+
+def gather(x, like, world):
+    """The whole of a tensor that is cut as the parameter like is."""
+    size = -(-like.shape[0] // world)
+    room = x.new_zeros(size, *x.shape[1:])
+    room[: x.shape[0]] = x
+    parts = [torch.empty_like(room) for _ in range(world)]
+    dist.all_gather(parts, room)
+    return torch.cat(parts)[: like.shape[0]]
+
+
+def add_up(tensors, world, tick):
+    """Sums tensors over the ranks, in place, in buckets that are the same on each."""
+    if world == 1:
+        return
+    bucket, size = [], 0
+    for x in [*tensors, None]:
+        if bucket and (x is None or size + x.numel() > BUCKET or x.dtype != bucket[0].dtype):
+            flat = torch.cat([y.reshape(-1) for y in bucket])
+            dist.all_reduce(flat)
+            at = 0
+            for y in bucket:
+                y.copy_(flat[at : at + y.numel()].view_as(y))
+                at += y.numel()
+            bucket, size = [], 0
+            tick()
+        if x is not None:
+            bucket.append(x)
+            size += x.numel()
+
+
+def norm(grads, whole, sharded, device):
+    """The global L2 norm of gradients that may be cut, and of such as are whole on every rank."""
+    total = torch.zeros((), dtype=torch.float64, device=device)
+    for g in grads:
+        total += g.double().square().sum() if g.device.type == "cpu" else g.float().square().sum(dtype=torch.float64)
+    if sharded:
+        dist.all_reduce(total)
+    for g in whole:
+        total += g.double().square().sum()
+    return total.sqrt().item()

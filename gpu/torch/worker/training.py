@@ -1,0 +1,241 @@
+"""A rank's part of the engine: the model, its gradient and its optimizer."""
+
+import math
+import os
+import threading
+
+import torch
+import torch.distributed as dist
+import weir_attention
+import weir_folders
+import weir_ranks
+from weir_model import Policy
+from weir_optimizer import Optimizer
+
+VALUE_HEAD = "value_head.weight"
+
+
+class Trainer:
+    def __init__(self, hello, device, channel, progress):
+        self.shape, self.options = hello["shape"], hello["options"]
+        self.device, self.channel, self.progress = device, channel, progress
+        self.rank, self.world = hello["rank"], hello["world"]
+        self.compute = weir_ranks.dtype_of(self.options["dtype"], device)
+        self.stored = torch.float32 if self.options["masters"] else self.compute
+        self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
+        self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
+        self.params = dict(self.policy.named_parameters())
+        self.value = None
+        if self.shape["value_head"]:
+            self.value = torch.zeros(1, self.shape["hidden"], dtype=torch.float32, device=device)
+        self.value_grad = None if self.value is None else torch.zeros_like(self.value)
+        self.optimizer = Optimizer(device, self.stored)
+        self.kept = []
+
+    def _make(self, attention):
+        def make(where):
+            return Policy(
+                self.shape, self.compute, attention, self.options["recompute"], self.progress.tick, device=where,
+                dtype=self.stored,
+            )  # fmt: skip
+
+        return make
+
+    def describe(self):
+        return {
+            "attention": self.name, "passed_over": self.passed, "optimizer": self.optimizer.name, "sharded": self.sharded,
+            "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
+        }  # fmt: skip
+
+    # Forward and backward.
+
+    def forward(self, header, bufs):
+        """Runs a part. With keep its graph is held for backward."""
+        self.kept = []
+        keep, logits = header["keep"], not header["values_only"]
+        tokens, mask = bufs["tokens"], bufs["mask"]
+        bounds, temps = bufs["offsets"].tolist(), bufs["temperature"]
+        n = tokens.numel()
+        outputs = {k: torch.zeros(n) for k in (("logprobs", "entropies", "squares") if logits else ())}
+        if self.value is not None:
+            outputs["values"] = torch.zeros(n)
+        spans = [(lo, hi, s) for s, (lo, hi) in enumerate(zip(bounds, bounds[1:])) if hi > lo]
+        groups = [[x] for x in spans] if self.options["deterministic"] else [spans]
+        for group in groups:
+            self._pack(group, tokens, mask, temps, outputs, keep, logits)
+        return [(k, v) for k, v in outputs.items()]
+
+    def _pack(self, spans, tokens, mask, temps, outputs, keep, logits):
+        chosen, rows, temperature, lengths, at, pieces = [], [], [], [], 0, []
+        for lo, hi, s in spans:
+            picked = mask[lo + 1 : hi].nonzero()[:, 0]
+            rows.append(picked + at)
+            chosen.append(picked + lo + 1)
+            temperature.append(temps[s].expand(len(picked)))
+            lengths.append(hi - lo)
+            pieces.append(tokens[lo:hi])
+            at += hi - lo
+        if not spans:  # a part of no tokens takes its turn like any other
+            pieces, lengths = [torch.zeros(1, dtype=torch.int32)], [1]
+            chosen = rows = [torch.zeros(0, dtype=torch.int64)]
+            temperature = [torch.ones(0)]
+        extra = -sum(lengths) % 1024 if self.options["compile"] else 0
+        if extra:  # as few shapes as may be
+            pieces.append(torch.zeros(extra, dtype=torch.int32))
+            lengths.append(extra)
+        chosen, rows = torch.cat(chosen), torch.cat(rows)
+        inputs = torch.cat(pieces).to(self.device).long()
+        targets = tokens[chosen].to(self.device).long()
+        with torch.set_grad_enabled(keep):
+            out, hidden = self.policy(
+                inputs, lengths, rows.to(self.device), targets, torch.cat(temperature).to(self.device), logits
+            )
+        for name, x in zip(("logprobs", "entropies", "squares"), out):
+            outputs[name][chosen] = x.detach().float().cpu()
+        if self.value is not None:
+            # Row by row, so that a row does not depend on its company.
+            outputs["values"][chosen] = (hidden.detach().float() * self.value[0]).sum(1).cpu()
+        if keep:
+            self.kept.append((chosen, out, hidden))
+
+    def backward(self, header, bufs):
+        """Adds the gradient of the loss, given its gradient with respect to the outputs of the part that was kept. Absent
+        ones are zeros."""
+        kept, self.kept = self.kept, []
+        values = bufs.get("values")
+        for chosen, out, hidden in kept:
+            heads, grads = [], []
+            for x, name in zip(out, ("logprobs", "entropies")):
+                if name in bufs:
+                    heads.append(x)
+                    grads.append(bufs[name][chosen].to(self.device))
+            if values is not None:
+                up = values[chosen].to(self.device)
+                self.value_grad.add_(up[None] @ hidden.detach().float())
+                if not header["detached"]:
+                    heads.append(hidden)
+                    grads.append((up[:, None] * self.value).to(hidden.dtype))
+            if heads:
+                torch.autograd.backward(heads, grads)
+            elif self.sharded:  # other ranks wait for this one
+                torch.autograd.backward([hidden], [torch.zeros_like(hidden)])
+        return {}
+
+    def discard(self, header, bufs):
+        self.kept = []
+        for p in self.params.values():
+            p.grad = None
+        if self.value is not None:
+            self.value_grad.zero_()
+        return {}
+
+    # The optimizer.
+
+    def locals(self):
+        """This rank's part of each parameter, by name, in the model's order."""
+        out = {name: weir_ranks.local(p.data) for name, p in self.params.items()}
+        if self.value is not None:
+            out[VALUE_HEAD] = self.value
+        return out
+
+    def step(self, header, bufs):
+        grads = {}
+        for name, p in self.params.items():
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            grads[name] = weir_ranks.local(p.grad)
+        whole = [self.value_grad] if self.value is not None else []
+        weir_ranks.add_up(whole + ([] if self.sharded else list(grads.values())), self.world, self.progress.tick)
+        norm = weir_ranks.norm(list(grads.values()), whole, self.sharded, self.device)
+        if self.value is not None:
+            grads[VALUE_HEAD] = self.value_grad
+        options = dict(header["options"], matrices={k: len(v) == 2 for k, v in header["shapes"].items()})
+        taken = self.optimizer.step(self.locals(), grads, norm, options, self.progress.tick)
+        self.discard({}, {})
+        return {"norm": norm if math.isfinite(norm) else None, "skipped": not taken}
+
+    def reset(self, header, bufs):
+        self.optimizer.reset()
+        return {}
+
+    # Folders.
+
+    def load(self, header, bufs):
+        """Replaces weights, or moments, by those of files."""
+        files = weir_folders.Files(header["dir"], header["files"])
+        moments = header["moments"]
+        if moments:
+            self.optimizer.reset()
+        for name, p in self.locals().items():
+            targets = [(name, p)] if not moments else list(zip((name + ".m", name + ".v"), self.optimizer.of(name, p)))
+            for stored, to in targets:
+                if stored in header["zeros"]:
+                    to.zero_()
+                    continue
+                whole = files.read(stored).view(header["shapes"][name])
+                to.copy_(weir_ranks.part(whole, self.rank, self.world) if self._cut(name) else whole)
+            self.progress.tick()
+        if moments:
+            self.optimizer.steps = header["steps"]
+        else:
+            self.discard({}, {})
+        return {}
+
+    def save(self, header, bufs):
+        """Copies what is to be written, answers, and writes in a thread, which answers again. File i is written by rank i modulo
+        their number."""
+        mine, heads, at = [], bufs["heads"], 0
+        for i, file in enumerate(header["files"]):
+            head = bytes(heads[at : at + file["head"]].tolist())
+            at += file["head"]
+            owner, numbers = i % self.world == self.rank, []
+            for name in file["tensors"]:
+                whole = self._whole(name)
+                if owner:
+                    numbers.append(whole.to(weir_folders.TYPES[header["dtype"]]).cpu() if whole is not None else None)
+                self.progress.tick()
+            if owner:
+                numbers = [x.clone() if x.device == self.device else x for x in numbers]
+                mine.append(({"name": file["name"], "head": head}, numbers))
+        number, folder = header["id"], header["dir"]
+
+        def write():
+            answer = {"id": number, "written": True}
+            try:
+                weir_folders.write(folder, [f for f, _ in mine], [n for _, n in mine])
+            except OSError as e:
+                answer["error"] = {"kind": "io", "message": str(e)}
+            except Exception as e:  # the thread has nobody else to tell
+                answer["error"] = {"kind": "internal", "message": f"{type(e).__name__}: {e}"}
+            self.channel.send(answer)
+
+        # The answer goes out before the thread's.
+        return {"steps": self.optimizer.steps, "after": threading.Thread(target=write, daemon=True).start}
+
+    def _whole(self, name):
+        """A tensor of the model or a moment, put together from all ranks."""
+        for suffix, i in ((".m", 0), (".v", 1)):
+            if name.endswith(suffix):
+                base = name[: -len(suffix)]
+                p = self.locals()[base]
+                x = self.optimizer.of(base, p)[i]
+                return weir_ranks.gather(x, self.params[base], self.world) if self._cut(base) else x
+        if name == VALUE_HEAD:
+            return self.value
+        p = self.params[name].data
+        return p.full_tensor() if self._cut(name) else p
+
+    def _cut(self, name):
+        return self.sharded and name != VALUE_HEAD
+
+    def memory(self, header, bufs):
+        if self.device.type != "cuda":
+            return {"peak": 0, "reserved": 0}
+        peak = torch.cuda.max_memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return {"peak": peak, "reserved": torch.cuda.memory_reserved(self.device)}
+
+    def barrier(self, header, bufs):
+        if self.world > 1:
+            dist.barrier()
+        return {"pid": os.getpid()}
