@@ -143,6 +143,7 @@ func usedKeys() [][]string {
 		{"run", "name", "dir", "seed"},
 		{"tasks", "NAME.type", "NAME.weight", "NAME.agent", "NAME.tools", "NAME.reward.type"},
 		{"model", "engine", "folder", "hidden", "layers", "max_positions"},
+		{"native", "recompute"},
 		{"torch", "python", "ranks", "device", "recompute"},
 		{"trainer", "steps", "batch_groups", "group_size", "eta", "advantage.name", "loss.name", "cold_start.steps"},
 		{"inference", "slots", "swap", "openai.listen"},
@@ -183,7 +184,7 @@ func readBy(cmd *cobra.Command) func(section string) bool {
 		"weir broker":    {"streams"},
 		"weir producer":  {"producer", "tasks", "agents", "tools"},
 		"weir inference": {"inference", "weights", "tasks", "torch"},
-		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "torch"},
+		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "native", "torch"},
 	}
 	sections, isRole := own[cmd.CommandPath()]
 	all := slices.Contains([]string{"weir", "weir up", "weir config", "weir config show"}, cmd.CommandPath())
