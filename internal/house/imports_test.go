@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"examples":              {".", "schemas", "producers", "consumers", "trainer", "gpu"},
 	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
 	"internal/streambench":  {"schemas", "streams", "internal"},
-	"internal/weightsbench": {"schemas", "streams", "consumers", "gpu", "internal"},
+	"internal/weightsbench": {"schemas", "streams", "consumers", "trainer", "gpu", "internal"},
 	"internal/cli":          {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
 	".":                     {"producers", "trainer", "gpu", "internal/builtin", "internal/cli", "internal/parts"},
 	"cmd":                   {"."},
