@@ -25,7 +25,7 @@ var allowed = map[string][]string{
 	"schemas":               {},
 	"streams":               {"schemas", "streams"},
 	"streams/streamtest":    {"schemas", "streams", "internal"},
-	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "internal"},
+	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "gpu/hf/chat", "internal"},
 	"consumers":             {"schemas", "streams", "consumers", "gpu", "internal"},
 	"trainer":               {"schemas", "streams", "trainer", "gpu", "internal"},
 	"trainer/learner":       {"schemas", "gpu", "trainer/advantage", "trainer/batch", "trainer/loss", "trainer/metrics", "trainer/selection", "trainer/stats", "internal/check"},
