@@ -194,6 +194,10 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 	if t.Setup, err = t.spoken(); err != nil {
 		return nil, fmt.Errorf("task %s: demonstrations: %w", name, err)
 	}
+	if d, ok := t.Demonstrations.(interface{ Longest() int }); ok && o.cfg.Trainer.ColdStart.Steps > 0 && d.Longest() > o.cfg.Model.MaxPositions {
+		return nil, fmt.Errorf("task %s: a demonstration has %d tokens, and model.max_positions is %d: raise it, or leave the demonstration out",
+			name, d.Longest(), o.cfg.Model.MaxPositions)
+	}
 	if section.Reward.Type != "" {
 		door, _ := o.doors.Reward(section.Reward.Type)
 		t.reward, err = door.Open(ctx, rewards.Opening{Task: name, Config: section.Reward.Own, Sources: t.sources(), Log: o.log.With("task", name)})

@@ -133,6 +133,15 @@ func (d *Written) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, error) {
 	return out, nil
 }
 
+// Longest is how many tokens the longest demonstration has.
+func (d *Written) Longest() int {
+	most := 0
+	for _, tokens := range d.tokens {
+		most = max(most, len(tokens))
+	}
+	return most
+}
+
 // Len is how many different demonstrations there are.
 func (d *Written) Len() int { return len(d.tokens) }
 
