@@ -129,10 +129,10 @@ func (e *Engine) finish(a *layerActivations, keep bool) {
 // refresh brings the forward pass's copy of the weights up to date.
 func (e *Engine) refresh() {
 	if e.fast == nil {
-		e.fast = new(forwardWeights)
+		e.fast = newForwardWeights(&e.layout)
 	}
 	if e.stale {
-		e.fast.load(&e.layout, e.pool, e.parts(e.data), gpu.Float32)
+		e.fast.load(&e.layout, e.pool, e.parts(e.data))
 		e.stale = false
 	}
 	e.rotary.grow(e.plan.longest())
