@@ -46,7 +46,13 @@ type Config struct {
 	Swap SwapMode `koanf:"swap"`
 	// DrainTimeout bounds how long running calls may go on when the process stops. Defaults to 5s.
 	DrainTimeout time.Duration `koanf:"drain_timeout"`
-	OpenAI       OpenAIConfig  `koanf:"openai"`
+	// Engine is what samples: "" is this process, by model.engine; vllm and sglang are servers, which are started here or run
+	// already where Servers says. Defaults to "".
+	Engine string `koanf:"engine"`
+	// Servers are the URLs of running servers of that engine. Defaults to none, which starts them: Server says how.
+	Servers []string     `koanf:"servers"`
+	Server  ServerConfig `koanf:"server"`
+	OpenAI  OpenAIConfig `koanf:"openai"`
 }
 
 // OpenAIConfig says where the OpenAI-compatible HTTP server listens.
@@ -70,6 +76,7 @@ type OpenAIConfig struct {
 func DefaultConfig() Config {
 	return Config{
 		Slots: 128, StepTokenBudget: 512, Queue: 1024, ChunkTokens: 32, Swap: SwapKeep, DrainTimeout: 5 * time.Second,
+		Server: defaultServerConfig(),
 		OpenAI: OpenAIConfig{Model: "weir", MaxBodyBytes: 4 << 20, RequestTimeout: 5 * time.Minute},
 	}
 }
@@ -89,6 +96,7 @@ func (c Config) Validate() error {
 		check.That(c.StepTokenBudget >= c.Slots, "step_token_budget", "%d: must be at least slots, %d", c.StepTokenBudget, c.Slots),
 		check.OneOf("swap", string(c.Swap), string(SwapKeep), string(SwapRecompute), string(SwapDrain)),
 		check.NotNegative("drain_timeout", c.DrainTimeout),
+		c.validateServers(),
 		check.Section("openai", openai),
 	)
 }

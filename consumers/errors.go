@@ -10,4 +10,6 @@ var (
 	ErrBadWeights = errors.New("bad weights")
 	// ErrStopped is returned by Batcher.Swap when the Batcher has stopped.
 	ErrStopped = errors.New("the engine has stopped")
+	// ErrTaken is returned by OpenFolder when another process has the folder.
+	ErrTaken = errors.New("another process has the folder")
 )

@@ -25,9 +25,28 @@ type WeightLoader interface {
 // "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the version is
 // the same however often it is fetched.
 func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
-	s := Snapshot{Version: m.Version, Weights: &gpu.Weights{}}
-	bad := func(format string, args ...any) (Snapshot, error) {
-		return Snapshot{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
+	config, err := described(m, tokenizerHash)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	s := Snapshot{Version: m.Version, Config: config, Weights: &gpu.Weights{}}
+	files, err := from.Load(ctx, m)
+	switch {
+	case errors.Is(err, streams.ErrCorruptShard):
+		return Snapshot{}, fmt.Errorf("%w: %w", ErrBadWeights, err)
+	case err != nil:
+		return Snapshot{}, err
+	}
+	if s.Weights.Tensors, err = decodeShards(files); err != nil {
+		return Snapshot{}, fmt.Errorf("%w: %w", ErrBadWeights, err)
+	}
+	return s, nil
+}
+
+// described is the model that a manifest is of. It refuses a manifest that does not say so, or is of another tokenizer.
+func described(m *schemas.Manifest, tokenizerHash string) (c gpu.Config, err error) {
+	bad := func(format string, args ...any) (gpu.Config, error) {
+		return gpu.Config{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
 	}
 	if got := schemas.ContentHash(m.Config); got != m.ConfigHash {
 		return bad("the model configuration has hash %s, the manifest says %s", got, m.ConfigHash)
@@ -35,23 +54,13 @@ func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenize
 	if tokenizerHash != "" && m.TokenizerHash != tokenizerHash {
 		return bad("they are of tokenizer %s, those in use of %s", m.TokenizerHash, tokenizerHash)
 	}
-	if err := json.Unmarshal(m.Config, &s.Config); err != nil {
+	if err := json.Unmarshal(m.Config, &c); err != nil {
 		return bad("read the model configuration: %w", err)
 	}
-	if err := s.Config.Validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return bad("%w", err)
 	}
-	files, err := from.Load(ctx, m)
-	switch {
-	case errors.Is(err, streams.ErrCorruptShard):
-		return bad("%w", err)
-	case err != nil:
-		return Snapshot{}, err
-	}
-	if s.Weights.Tensors, err = decodeShards(files); err != nil {
-		return bad("%w", err)
-	}
-	return s, nil
+	return c, nil
 }
 
 // decodeShards decodes the shards side by side, and drops the bytes of each when it is decoded.

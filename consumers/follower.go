@@ -33,6 +33,8 @@ type Follower struct {
 	Manifests ManifestSource
 	Weights   WeightLoader
 	Swapper   Swapper
+	// Folder gives the Swapper each version as a folder; nil gives it the weights in memory.
+	Folder *Folder
 	// Applied is called after each version that came into use, when it is not nil.
 	Applied func(context.Context, Applied)
 	// Metrics may be nil, which counts nothing that anybody sees; Log may be nil, which logs nothing.
@@ -162,7 +164,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 	if f.current != nil {
 		tokenizer = f.current.TokenizerHash
 	}
-	s, err := Fetch(ctx, f.Weights, m, tokenizer)
+	s, err := f.land(ctx, m, tokenizer)
 	if err != nil {
 		return err
 	}
@@ -171,6 +173,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		return err
 	}
 	f.current = m
+	f.tidied()
 	if !m.PublishedAt.IsZero() {
 		a.Lag = time.Since(m.PublishedAt)
 	}

@@ -21,6 +21,8 @@ type Metrics struct {
 	// sampler is what the gauges of calls and slots ask; nil before Run has begun.
 	sampler atomic.Pointer[Sampler]
 
+	servers ServerMetrics
+
 	// Of a Batcher.
 	prefilled, cacheHits, recomputed, evictions prometheus.Counter
 	batchSize, batchTokens, stepSeconds         prometheus.Histogram
@@ -76,6 +78,12 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	for _, stop := range []schemas.GenerateStop{schemas.GenerateStopToken, schemas.GenerateLength, schemas.GenerateError, cancelled} {
 		m.calls.WithLabelValues(string(stop))
 	}
+	m.servers = ServerMetrics{
+		Fit:      gauge("servers", "Inference servers that take calls; 0 where this process samples by itself."),
+		Restarts: counter("server_restarts_total", "Inference servers that were found unfit and started again."),
+		Cut:      counter("cut_calls_total", "Calls that an inference server cut, at a swap for example; they went on with the tokens so far."),
+		Failed:   counter("failed_calls_total", "Calls that failed at an inference server; they went on at another, and what the server said of them was dropped."),
+	}
 	m.applied.Set(-1)
 	if registerer == nil {
 		return m, nil
@@ -85,6 +93,17 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	}
 	return m, nil
 }
+
+// ServerMetrics are the collectors of a Sampler over inference servers.
+type ServerMetrics struct {
+	// Fit is how many servers take calls.
+	Fit prometheus.Gauge
+	// Restarts counts servers that were started again, Cut calls that a server cut, Failed calls that failed at one.
+	Restarts, Cut, Failed prometheus.Counter
+}
+
+// ForServers are those of m; a nil m counts nothing that anybody sees.
+func (m *Metrics) ForServers() *ServerMetrics { return &orUnseen(m).servers }
 
 // cancelled is the stop of a call that its caller gave up.
 const cancelled = "cancelled"

@@ -39,6 +39,8 @@ type Deps struct {
 	Weights WeightLoader
 	// Sampler generates; a [Batcher] does so in this process. Run calls its Run.
 	Sampler Sampler
+	// Folder gives the Sampler each version as a folder; nil gives it the weights in memory.
+	Folder *Folder
 	// Tokenizer is needed for OpenAI.Listen alone.
 	Tokenizer Tokenizer
 	// ChatTemplate turns the messages of a chat into text; nil is JoinMessages.
@@ -72,7 +74,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 	defer stop()
 	first := make(chan struct{})
 	follower := &Follower{
-		Manifests: d.Stream, Weights: d.Weights, Swapper: d.Sampler, Metrics: d.Metrics, Log: d.Log,
+		Manifests: d.Stream, Weights: d.Weights, Swapper: d.Sampler, Folder: d.Folder, Metrics: d.Metrics, Log: d.Log,
 		Applied: func(ctx context.Context, a Applied) {
 			select {
 			case <-first:

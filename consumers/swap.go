@@ -110,7 +110,7 @@ func (s *Snapshot) read() error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
-	if !sameModel(s.Config, m.Config) {
+	if !SameModel(s.Config, m.Config) {
 		return fmt.Errorf("%w: %s holds a model of configuration %+v, the snapshot's is %+v", ErrBadWeights, s.Dir, m.Config, s.Config)
 	}
 	s.Weights = m.Weights
@@ -130,7 +130,7 @@ func newModel(s Snapshot, maxTokens int) *model {
 
 // accepts reports a snapshot that is of another model.
 func (m *model) accepts(s Snapshot) error {
-	if !sameModel(m.config, s.Config) {
+	if !SameModel(m.config, s.Config) {
 		return fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, s.Config, m.config)
 	}
 	if len(s.Weights.Tensors) != len(m.shapes) {
@@ -148,8 +148,8 @@ func (m *model) accepts(s Snapshot) error {
 	return nil
 }
 
-// sameModel compares what makes two models different; how the starting weights were drawn and stored does not.
-func sameModel(a, b gpu.Config) bool {
+// SameModel compares what makes two models different; how the starting weights were drawn and stored does not.
+func SameModel(a, b gpu.Config) bool {
 	for _, c := range []*gpu.Config{&a, &b} {
 		c.HeadDim = c.AttentionDim()
 		c.Architectures, c.DType, c.InitStd = nil, "", 0

@@ -44,17 +44,18 @@ func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error 
 	if err != nil {
 		return err
 	}
-	engines, err := s.cfg.Backend()
-	if err != nil {
-		return err
-	}
 	metrics, err := consumers.NewMetrics(s.registry)
 	if err != nil {
 		return err
 	}
+	sampler, folder, closeFolder, err := s.openSampler(&cfg, c, metrics)
+	if err != nil {
+		return err
+	}
+	defer closeFolder()
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
-		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: consumers.NewBatcher(cfg, engines.NewDecoder, metrics),
+		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Folder: folder,
 		Tokenizer: c.tokenizer, ChatTemplate: c.chat, Metrics: metrics, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +42,9 @@ type Source struct {
 func Open(dir string, codec tokenizer.Codec, vars map[string]any) (*Chat, error) {
 	s, err := read(dir, codec)
 	if err == nil {
-		maps.Copy(s.Vars, vars)
+		for name, v := range vars {
+			s.Vars[name] = v
+		}
 		var c *Chat
 		if c, err = New(s, codec); err == nil {
 			return c, nil

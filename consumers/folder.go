@@ -1,0 +1,358 @@
+package consumers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// Folder keeps the newest policy versions on disk, each as a Hugging Face folder DIR/vN, for a [Sampler] that reads
+// weights from there. A version is written to DIR/vN.tmp, checked, and renamed: a folder without .tmp is whole. Files that are
+// the same as the version's before are hard links of that version's. The newest version and the one before it are kept. Make it
+// with OpenFolder; one goroutine calls Land.
+type Folder struct {
+	dir    string
+	beside func(dir string, c gpu.Config, dtype gpu.DType) error
+	unlock func() error
+
+	mu     sync.Mutex
+	landed []*landed // oldest first
+	used   *landed   // the newest that came into use; nil before the first
+}
+
+// landed is a version's folder that is whole.
+type landed struct {
+	manifest *schemas.Manifest
+	snapshot Snapshot
+	// files say what was written for each shard, so that a file which somebody changed is not linked.
+	files []os.FileInfo
+}
+
+// keptVersions is how many folders stay: a server that fails to load the newest goes back to the one before.
+const keptVersions = 2
+
+// OpenFolder takes a folder for one process, makes it if need be, and removes the versions that an earlier process left. beside
+// writes config.json and the tokenizer's files into each version's folder.
+func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DType) error) (*Folder, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of weights %s: %w", dir, err)
+	}
+	f := &Folder{dir: absolute, beside: beside}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of weights: %w", err)
+	}
+	if f.unlock, err = lockFile(filepath.Join(f.dir, ".lock")); err != nil {
+		return nil, fmt.Errorf("folder of weights %s: %w; name another by inference.server.dir", f.dir, err)
+	}
+	if err := f.sweep(); err != nil {
+		return nil, errors.Join(fmt.Errorf("sweep the folder of weights: %w", err), f.unlock())
+	}
+	return f, nil
+}
+
+// Close gives the folder to the next process. What it holds stays.
+func (f *Folder) Close() error { return f.unlock() }
+
+// Dir is the folder's whole path.
+func (f *Folder) Dir() string { return f.dir }
+
+// ours are the names of folders that Land makes. Nothing else is removed.
+var ours = regexp.MustCompile(`^v[0-9]+(\.tmp)?$`)
+
+// sweep removes what an earlier process left: what it wrote is not known to have reached the disk.
+func (f *Folder) sweep() error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() && ours.MatchString(e.Name()) {
+			if err := os.RemoveAll(filepath.Join(f.dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Land fetches and verifies a published version and gives its folder. The tokenizer is as Fetch says. A version that has landed
+// is not fetched again. An error wraps ErrBadWeights when the manifest or a shard is at fault; it leaves nothing behind.
+func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
+	config, err := described(m, tokenizerHash)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if at := f.find(m); at != nil {
+		return at.snapshot, nil
+	}
+	at := &landed{manifest: m, snapshot: Snapshot{
+		Version: m.Version, Config: config, Dir: filepath.Join(f.dir, fmt.Sprintf("v%d", m.Version)),
+	}}
+	if err := f.forsake(); err != nil {
+		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
+	}
+	tmp := at.snapshot.Dir + ".tmp"
+	if err := f.write(ctx, tmp, at, from); err != nil {
+		return Snapshot{}, errors.Join(err, os.RemoveAll(tmp))
+	}
+	// The same version with other weights: a trainer that went back to an older checkpoint.
+	if err := os.RemoveAll(at.snapshot.Dir); err != nil {
+		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
+	}
+	if err := os.Rename(tmp, at.snapshot.Dir); err != nil {
+		return Snapshot{}, errors.Join(fmt.Errorf("land version %d: %w", m.Version, err), os.RemoveAll(tmp))
+	}
+	f.add(at)
+	return at.snapshot, nil
+}
+
+// find is the folder of a manifest that has landed and is still whole; nil if there is none.
+func (f *Folder) find(m *schemas.Manifest) *landed {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.landed {
+		if l.manifest.Version != m.Version || len(l.manifest.Shards) != len(m.Shards) {
+			continue
+		}
+		same := true
+		for i, s := range m.Shards {
+			same = same && s.FullHash == l.manifest.Shards[i].FullHash && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(m.Shards))), l.files[i])
+		}
+		if same {
+			return l
+		}
+	}
+	return nil
+}
+
+// add notes a folder. A version with its number is gone.
+func (f *Folder) add(l *landed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept := f.landed[:0]
+	for _, old := range f.landed {
+		if old.manifest.Version != l.manifest.Version {
+			kept = append(kept, old)
+		}
+	}
+	f.landed = append(kept, l)
+}
+
+// forsake removes the folders that landed and never came into use: a newer version takes their place.
+func (f *Folder) forsake() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	for n := len(f.landed); n > 0 && f.landed[n-1] != f.used; n = len(f.landed) {
+		errs = append(errs, os.RemoveAll(f.landed[n-1].snapshot.Dir))
+		f.landed = f.landed[:n-1]
+	}
+	return errors.Join(errs...)
+}
+
+// Tidy removes all but the newest versions. The follower calls it when the newest is in use.
+func (f *Folder) Tidy() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var errs []error
+	if n := len(f.landed); n > 0 {
+		f.used = f.landed[n-1]
+	}
+	for len(f.landed) > keptVersions {
+		errs = append(errs, os.RemoveAll(f.landed[0].snapshot.Dir))
+		f.landed = f.landed[1:]
+	}
+	return errors.Join(errs...)
+}
+
+// write fills a version's temporary folder and checks it as a whole.
+func (f *Folder) write(ctx context.Context, tmp string, at *landed, from WeightLoader) error {
+	m := at.manifest
+	fail := func(err error) error { return fmt.Errorf("land version %d: %w", m.Version, err) }
+	if err := errors.Join(os.RemoveAll(tmp), os.Mkdir(tmp, 0o755)); err != nil {
+		return fail(err)
+	}
+	if err := f.bring(ctx, tmp, m, from); err != nil {
+		return err
+	}
+	if err := writeIndex(tmp, len(m.Shards)); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadWeights, err)
+	}
+	if err := f.beside(tmp, at.snapshot.Config, gpu.DType(m.DType)); err != nil {
+		return fail(err)
+	}
+	if err := fits(tmp, at.snapshot.Config); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadWeights, err)
+	}
+	for i := range m.Shards {
+		info, err := os.Stat(filepath.Join(tmp, shardName(i, len(m.Shards))))
+		if err != nil {
+			return fail(err)
+		}
+		at.files = append(at.files, info)
+	}
+	return nil
+}
+
+// FileLoader is a WeightLoader that brings a version's shards as verified files of a folder, whose names and contents stay
+// while a later version has them too. streams.Weights is one.
+type FileLoader interface {
+	Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error)
+}
+
+// bring puts the shards of a version into its temporary folder: as hard links of files that are there, or written.
+func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, from WeightLoader) error {
+	var paths []string
+	var data [][]byte
+	var err error
+	files, inFiles := from.(FileLoader)
+	if inFiles {
+		paths, err = files.Files(ctx, m, filepath.Join(f.dir, filesName))
+	} else {
+		data, err = from.Load(ctx, m)
+	}
+	switch {
+	case errors.Is(err, streams.ErrCorruptShard):
+		return fmt.Errorf("%w: %w", ErrBadWeights, err)
+	case err != nil:
+		return err
+	case len(data)+len(paths) != len(m.Shards):
+		return fmt.Errorf("%w: %d shards were read, the manifest has %d", ErrBadWeights, len(data)+len(paths), len(m.Shards))
+	}
+	for i, s := range m.Shards {
+		to := filepath.Join(tmp, shardName(i, len(m.Shards)))
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("land version %d: %w", m.Version, context.Cause(ctx))
+		case inFiles:
+			err = linkOrCopy(paths[i], to)
+		case !f.link(s.FullHash, to):
+			err = os.WriteFile(to, data[i], 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("land version %d: %w", m.Version, err)
+		}
+	}
+	return nil
+}
+
+// filesName is the folder with the newest version's files, named by their hashes.
+const filesName = "files"
+
+// linkOrCopy makes a hard link, or a copy where the disk has no links.
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // read only
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// fits refuses a folder whose files are not whole, or are of another model.
+func fits(dir string, c gpu.Config) error {
+	model, err := hf.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(model.Fits(c), model.Close())
+}
+
+// link makes path a hard link of a file with a hash that landed before; false where there is none, or the disk has no links.
+func (f *Folder) link(hash, path string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.landed {
+		for i, s := range l.manifest.Shards {
+			from := filepath.Join(l.snapshot.Dir, shardName(i, len(l.manifest.Shards)))
+			if s.FullHash == hash && unchanged(from, l.files[i]) {
+				return os.Link(from, path) == nil
+			}
+		}
+	}
+	return false
+}
+
+// unchanged says whether a file is the one that was written, with the size and the time of then.
+func unchanged(path string, then os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && os.SameFile(now, then) && now.Size() == then.Size() && now.ModTime().Equal(then.ModTime())
+}
+
+// shardName is the file of the i-th of n shards, in Transformers' form.
+func shardName(i, n int) string {
+	if n == 1 {
+		return gpu.WeightsFile
+	}
+	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, n)
+}
+
+// writeIndex says which of several files has which tensor.
+func writeIndex(dir string, files int) error {
+	if files == 1 {
+		return nil
+	}
+	where, total := map[string]string{}, int64(0)
+	for i := range files {
+		name := shardName(i, files)
+		open, err := safetensors.OpenFolder(dir, name)
+		if err != nil {
+			return err
+		}
+		for _, t := range open.Tensors() {
+			where[t.Name] = name
+		}
+		if err := open.Close(); err != nil {
+			return err
+		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		total += info.Size()
+	}
+	data, err := json.MarshalIndent(map[string]any{"metadata": map[string]int64{"total_size": total}, "weight_map": where}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, safetensors.IndexName(gpu.WeightsFile)), append(data, '\n'), 0o644)
+}
+
+// land is the snapshot of a manifest: a folder's where there is one, else the weights in memory.
+func (f *Follower) land(ctx context.Context, m *schemas.Manifest, tokenizer string) (Snapshot, error) {
+	if f.Folder == nil {
+		return Fetch(ctx, f.Weights, m, tokenizer)
+	}
+	return f.Folder.Land(ctx, f.Weights, m, tokenizer)
+}
+
+// tidied removes old folders after a swap; what cannot be removed now is removed later.
+func (f *Follower) tidied() {
+	if f.Folder == nil {
+		return
+	}
+	if err := f.Folder.Tidy(); err != nil {
+		f.Log.Warn("old weights not removed", "folder", f.Folder.Dir(), "err", err)
+	}
+}

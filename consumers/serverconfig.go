@@ -1,0 +1,105 @@
+package consumers
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// The values of Config.Engine.
+const (
+	// EngineHere samples in this process.
+	EngineHere   = ""
+	EngineVLLM   = "vllm"
+	EngineSGLang = "sglang"
+)
+
+// ServerConfig is about the servers of inference.engine vllm or sglang. Other engines do not read it.
+type ServerConfig struct {
+	// Dir is where each policy version is put as a folder, which the servers read: every server must see it under this path, and
+	// two versions must fit, one more while it is written. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers
+	// in the run's.
+	Dir string `koanf:"dir"`
+	// Count is how many servers are started, where inference.servers names none that run already. Defaults to 1.
+	Count int `koanf:"count"`
+	// Devices has the accelerators of each server that is started, as CUDA_VISIBLE_DEVICES has them, with + between: 0+1,2+3 is
+	// two servers of two. Defaults to none: Count servers that see all.
+	Devices []string `koanf:"devices"`
+	// Command begins the command line of a server that is started. Defaults to none, which is vllm serve, or
+	// python3 -m sglang.launch_server.
+	Command []string `koanf:"command"`
+	// Args are further arguments of that command line: --tensor-parallel-size,2. Defaults to none.
+	Args []string `koanf:"args"`
+	// Port is that of the first server that is started, on 127.0.0.1; the next ones follow. Defaults to 0, ports that are free.
+	Port int `koanf:"port"`
+	// List is a file with the URL of a running server in each line, instead of inference.servers. It is read again every
+	// CheckEvery, so that servers come and go while a run goes on. Defaults to "".
+	List string `koanf:"list"`
+	// APIKey is sent as a bearer token with generate calls, AdminAPIKey with those that pause and load. Default to "": AdminAPIKey
+	// to APIKey.
+	APIKey      string `koanf:"api_key"`
+	AdminAPIKey string `koanf:"admin_api_key"`
+	// StartTimeout bounds how long a server may take to be ready. Defaults to 20m.
+	StartTimeout time.Duration `koanf:"start_timeout"`
+	// ControlTimeout bounds a pause, a resume and a look at the server. Defaults to 1m.
+	ControlTimeout time.Duration `koanf:"control_timeout"`
+	// LoadTimeout bounds the loading of a version. Defaults to 10m.
+	LoadTimeout time.Duration `koanf:"load_timeout"`
+	// StallTimeout is how long a server may send nothing for a call, pauses left out, before the call goes on elsewhere. Defaults
+	// to 2m.
+	StallTimeout time.Duration `koanf:"stall_timeout"`
+	// CheckEvery is how often a server is asked whether it is well and has the right weights. Defaults to 5s.
+	CheckEvery time.Duration `koanf:"check_every"`
+}
+
+func defaultServerConfig() ServerConfig {
+	return ServerConfig{
+		Count: 1, StartTimeout: 20 * time.Minute, ControlTimeout: time.Minute, LoadTimeout: 10 * time.Minute,
+		StallTimeout: 2 * time.Minute, CheckEvery: 5 * time.Second,
+	}
+}
+
+// validate reports every fault of the section.
+func (c ServerConfig) validate() error {
+	return check.All(
+		check.Positive("count", c.Count),
+		check.Between("port", c.Port, 0, 65535),
+		check.That(!slices.Contains(c.Devices, ""), "devices", "%q: an entry is empty", c.Devices),
+		check.Positive("start_timeout", c.StartTimeout),
+		check.Positive("control_timeout", c.ControlTimeout),
+		check.Positive("load_timeout", c.LoadTimeout),
+		check.Positive("stall_timeout", c.StallTimeout),
+		check.Positive("check_every", c.CheckEvery),
+	)
+}
+
+// validateServers reports faults of the keys that say which servers there are.
+func (c Config) validateServers() error {
+	if c.Engine == EngineHere {
+		return check.That(len(c.Servers) == 0 && c.Server.List == "", "servers", "%s: name what they are in engine: %s or %s",
+			strings.Join(append(slices.Clone(c.Servers), c.Server.List), ","), EngineVLLM, EngineSGLang)
+	}
+	errs := []error{
+		check.OneOf("engine", c.Engine, EngineHere, EngineVLLM, EngineSGLang),
+		check.Section("server", c.Server.validate()),
+		check.That(len(c.Servers) == 0 || c.Server.List == "", "server.list", "%q: servers are named in inference.servers too: name them once", c.Server.List),
+	}
+	seen := map[string]bool{}
+	for _, s := range c.Servers {
+		errs = append(errs,
+			check.That(ServerURL(s), "servers", "%q: want a URL such as http://gpu-1:8000", s),
+			check.That(!seen[s], "servers", "%q: named twice", s))
+		seen[s] = true
+	}
+	return check.All(errs...)
+}
+
+// ServerURL says whether a text is the URL of a server, without a path.
+func ServerURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" &&
+		u.RawQuery == "" && u.Fragment == "" && u.User == nil
+}

@@ -1,0 +1,303 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// maxFailures is how often a call may fail without a token gained before it is sent to another consumer.
+const maxFailures = 20
+
+// The waits before a call that failed is sent again.
+const (
+	firstPause = 20 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// call is one generate request on its way through servers.
+type call struct {
+	pool *Pool
+	req  *schemas.GenerateRequest
+	// tokens are the context and what was sampled, limit the length at which generation ends.
+	tokens []int32
+	limit  int
+	// failures counts since a token was last gained, attempts since the beginning.
+	failures, attempts int
+	fault              error
+}
+
+// Generate serves one call: at one server, or at several after one another when servers end it. Each chunk is what one server
+// sampled, vouched for.
+func (p *Pool) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	c, refused := p.newCall(req)
+	for refused == nil {
+		chunk, err := c.attempt(ctx)
+		if err != nil {
+			return fmt.Errorf("generate for episode %q: %w", req.Episode, err)
+		}
+		switch {
+		case chunk.Done || len(chunk.Tokens) > 0:
+			if err := emit(chunk); err != nil {
+				return fmt.Errorf("send a chunk of episode %q: %w", req.Episode, err)
+			}
+			if chunk.Done {
+				return nil
+			}
+		case c.failures > maxFailures:
+			refused = refuse(fmt.Sprintf("%d servers in a row have failed the call: %v", c.failures, c.fault), true)
+		default:
+			if err := c.pause(ctx); err != nil {
+				return fmt.Errorf("generate for episode %q: %w", req.Episode, err)
+			}
+		}
+	}
+	if err := emit(refused); err != nil {
+		return fmt.Errorf("send a chunk of episode %q: %w", req.Episode, err)
+	}
+	return nil
+}
+
+// newCall checks a request against the model, or returns the chunk that ends it.
+func (p *Pool) newCall(req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
+	p.mu.Lock()
+	vocabulary, maxLen, version := p.config.VocabSize, p.maxLen, p.version
+	p.mu.Unlock()
+	bad := func(format string, args ...any) (*call, *schemas.GenerateChunk) {
+		return nil, refuse(fmt.Errorf("%w: "+format, append([]any{consumers.ErrBadRequest}, args...)...).Error(), false)
+	}
+	if version < 0 {
+		return nil, busy("no weights yet")
+	}
+	switch t := req.Temperature; {
+	case len(req.Tokens) == 0:
+		return bad("no tokens")
+	case req.MaxTokens <= 0:
+		return bad("max_tokens is %d: must be positive", req.MaxTokens)
+	case !(t == 0 || t >= gpu.MinTemperature && t <= gpu.MaxTemperature):
+		return bad("temperature is %g: must be 0, or between %g and %g", t, gpu.MinTemperature, gpu.MaxTemperature)
+	}
+	for i, token := range req.Tokens {
+		if token < 0 || int(token) >= vocabulary {
+			return bad("token %d is %d: the vocabulary has %d", i, token, vocabulary)
+		}
+	}
+	if len(req.Tokens) >= maxLen {
+		return nil, &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}
+	}
+	limit := maxLen
+	if req.MaxTokens < maxLen-len(req.Tokens) {
+		limit = len(req.Tokens) + req.MaxTokens
+	}
+	return &call{pool: p, req: req, tokens: slices.Clone(req.Tokens), limit: limit}, nil
+}
+
+// attempt has one server go on with the call. The chunk is empty where nothing came of it; an error is the caller's end.
+func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
+	l, refused, err := c.pool.take(ctx, c.req)
+	if l == nil {
+		return refused, err
+	}
+	limit := c.limit
+	c.pool.mu.Lock()
+	if most := l.server.maxTokens; most > 0 {
+		limit = min(limit, most)
+	}
+	c.pool.mu.Unlock()
+	if len(c.tokens) >= limit {
+		c.pool.release(l, nil)
+		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}, nil
+	}
+	c.attempts++
+	answer, err := c.ask(l, limit-len(c.tokens))
+	var chunk *schemas.GenerateChunk
+	if err == nil {
+		chunk, err = c.accept(l, answer, limit)
+	}
+	if ctx.Err() != nil {
+		c.pool.release(l, nil)
+		return nil, context.Cause(ctx)
+	}
+	if errors.Is(err, errRefused) {
+		c.pool.release(l, nil)
+		return refuse(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
+	}
+	c.pool.release(l, err)
+	if err != nil {
+		c.failures++
+		c.fault = err
+		c.pool.metrics.Failed.Inc()
+		c.pool.log.Debug("a call failed at a server", "server", l.server.name, "episode", c.req.Episode, "try", c.failures, "err", err)
+		return &schemas.GenerateChunk{}, nil
+	}
+	if len(chunk.Tokens) > 0 {
+		c.failures = 0
+		c.tokens = append(c.tokens, chunk.Tokens...)
+	}
+	if !chunk.Done {
+		c.pool.metrics.Cut.Inc()
+		c.fault = fmt.Errorf("%s: the call was cut: %s", l.server.name, answer.Message)
+		if len(chunk.Tokens) == 0 {
+			c.failures++
+		}
+	}
+	return chunk, nil
+}
+
+// errRefused is a request that the server holds to be wrong.
+var errRefused = errors.New("the server refuses the call")
+
+// ask sends the call to the server of a lease, and gives it up when the server is silent for too long.
+func (c *call) ask(l *lease, most int) (*Answer, error) {
+	p := c.pool
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	defer cancel(nil)
+	stall := p.cfg.Server.StallTimeout
+	var once sync.Mutex
+	var timer *time.Timer
+	watch := func() {
+		once.Lock()
+		defer once.Unlock()
+		p.mu.Lock()
+		paused := l.server.swapping
+		p.mu.Unlock()
+		if paused {
+			timer.Reset(stall) // it stands still with all others
+			return
+		}
+		cancel(fmt.Errorf("nothing came for inference.server.stall_timeout, %s", stall))
+	}
+	once.Lock()
+	timer = time.AfterFunc(stall, watch)
+	once.Unlock()
+	defer timer.Stop()
+	a, err := l.server.speaker.Generate(ctx, &Query{
+		ID: fmt.Sprintf("%s-%d-%s-%d", p.tag, l.server.number, c.req.Episode, c.attempts), Episode: c.req.Episode, Salt: l.epoch.label,
+		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Seed: drawSeed(c.req.Seed, len(c.tokens), c.failures), Stop: c.req.StopTokens,
+	}, func() {
+		l.began.Store(true)
+		timer.Reset(stall)
+	})
+	if n := Status(err); n == 400 || n == 413 || n == 422 {
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return a, err
+}
+
+// accept is the chunk of an answer: of the tokens that are vouched for. It fails where there is a fault in the answer or the server
+// does not have the weights that it had.
+func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, error) {
+	p := c.pool
+	if err := a.whole(limit - len(c.tokens)); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	vocabulary, high := p.config.VocabSize, l.epoch.version
+	if p.want != nil {
+		high = max(high, p.want.Version, l.server.epoch.version)
+	}
+	p.hits += a.Cached
+	p.mu.Unlock()
+	if err := a.sound(vocabulary); err != nil {
+		return nil, err
+	}
+	versions, err := c.vouch(l, a, high)
+	if err != nil {
+		return nil, err
+	}
+	n := a.vouched()
+	chunk := &schemas.GenerateChunk{Tokens: a.Tokens[:n], Logprobs: a.Logprobs[:n], Versions: versions[:n]}
+	// Servers end a call for reasons of their own: the request's are looked for in the tokens.
+	for i, token := range chunk.Tokens {
+		if slices.Contains(c.req.StopTokens, token) {
+			if i+1 < n {
+				return nil, fmt.Errorf("%w: %d tokens come after stop token %d", ErrMalformed, n-i-1, token)
+			}
+			chunk.Done, chunk.Stop = true, schemas.GenerateStopToken
+		}
+	}
+	if !chunk.Done && len(c.tokens)+n >= limit {
+		chunk.Done, chunk.Stop = true, schemas.GenerateLength
+	}
+	if !chunk.Done && n == len(a.Tokens) && a.Finish != FinishAborted && a.Finish != FinishError {
+		return nil, fmt.Errorf("%w: finish_reason %q after %d tokens, none of them a stop: the server ends answers by a rule of its own", ErrMalformed, a.Finish, n)
+	}
+	return chunk, nil
+}
+
+// vouch is the version of each token of an answer. Without spans all are of the lease's epoch, which the server must still have
+// had when the answer was whole.
+func (c *call) vouch(l *lease, a *Answer, high int64) ([]int32, error) {
+	if len(a.Tokens) == 0 {
+		return nil, nil
+	}
+	if a.Spans != nil {
+		return a.versions(c.pool.tag, l.epoch.version, high)
+	}
+	out := make([]int32, len(a.Tokens))
+	for i := range out {
+		out[i] = int32(l.epoch.version) //nolint:gosec // Swap refuses versions above
+	}
+	if a.Label != "" {
+		if a.Label != l.epoch.label {
+			return nil, fmt.Errorf("%w: it sampled with weights %q, and not with %q alone", errReplaced, a.Label, l.epoch.label)
+		}
+		return out, nil
+	}
+	err := l.server.stillHas(l)
+	return out, err
+}
+
+// stillHas is nil when the server had the weights of a lease's epoch to the end of the call.
+func (s *server) stillHas(l *lease) error {
+	err := errors.New("the epoch is over")
+	select {
+	case <-l.epoch.sealed:
+	default:
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(l.ctx))
+		defer cancel(nil)
+		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+		if err = s.has(ctx, l.epoch.label); err == nil {
+			return nil
+		}
+	}
+	// A swap may have come between: then it has looked, before it changed anything.
+	select {
+	case <-l.epoch.sealed:
+		s.pool.mu.Lock()
+		defer s.pool.mu.Unlock()
+		if l.epoch.held {
+			return nil
+		}
+	default:
+	}
+	return err
+}
+
+// pause waits before the next attempt.
+func (c *call) pause(ctx context.Context) error {
+	timer := time.NewTimer(min(firstPause<<min(c.failures, 10), lastPause))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// drawSeed makes the seed of one attempt: servers draw anew from the beginning of each request, and a call that goes on must not
+// be drawn by the numbers that began it.
+func drawSeed(seed uint64, position, failures int) uint64 {
+	x := seed ^ uint64(position)*0x9e3779b97f4a7c15 ^ uint64(failures)*0xd1b54a32d192ed03 //nolint:gosec // mixed, not counted
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return (x ^ x>>31) & (1<<31 - 1)
+}

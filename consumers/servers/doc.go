@@ -1,0 +1,49 @@
+// Package servers samples with inference servers: processes such as vLLM or SGLang, on this machine or on others, that Weir
+// starts or finds running. [Pool] is the [consumers.Sampler] over all of them; what one kind of server has for a wire format is
+// a [Kind], in packages consumers/vllm and consumers/sglang.
+//
+// # The flow
+//
+//	follower ── lands DIR/vN, every byte verified ──► Pool.Swap ── what is wanted ──► a keeper for each server
+//	                                                                                     │
+//	            start, or wait for health; read which model it has; probe its sampling   │
+//	            pause; check that it still has vN-1; load vN; name it; read the name     │
+//	            back; resume in any case; see it generate; admit calls ◄─────────────────┘
+//
+//	Pool.Generate ── a server that is fit and new enough: the episode's own, or the least loaded ──► Speaker.Generate
+//	      ▲                                                                                             │
+//	      └── vouched tokens go out; a call that was cut goes on with the tokens so far ◄── check the answer
+//
+// A version has a name at a server, its label, which is made anew by each Pool. So the label that a server tells is proof of which
+// weights this Pool had it load; nobody else has the same. Tokens are given out when it is certain which version sampled them: the
+// answer says so by spans; or the label is the same before and after, and calls do not outlive a swap.
+//
+// # What goes wrong, and what becomes of it
+//
+// The server's settings. Log-probabilities from before the temperature, or logits; sampling defaults from the model's
+// generation_config.json (top_p, top_k, temperature, penalties); top_p or top_k in spite of what is asked for; another vocabulary
+// or another model; no way to tell the version; a wrong key. [probe] finds each at the start and at every restart. The server
+// takes no call, and the error names the setting.
+//
+// The swap. A pause that never returns ends at control_timeout: the server is resumed, and the next try aborts what runs. A load that fails
+// or hangs: the version before is loaded again; where that fails too the server is unfit. A load that reports success under
+// another name, and a resume that is lost: the label is read back, and one token is sampled before calls are admitted. A folder that
+// vanishes meanwhile is a failed load. A version that every server refuses is reported to the follower, which offers it again.
+//
+// The server's life. Dead, killed, frozen, out of memory, restarted by somebody else with other weights, replaced by another at the same
+// address, driven by another Weir: transport errors, stalls and a label that is not ours. What it said since it was last known to be
+// ours is dropped, its calls go on at other servers, and it is brought up again: started anew if it is ours, probed and loaded if not.
+//
+// The answer. Cut by an abort, in the queue or in the middle; a reset connection; a stream without its end; fewer log-probabilities
+// than tokens; a log-probability that is missing (the sentinel -9999), above 0 or not a number; tokens out of the vocabulary;
+// spans that do not cover the tokens, go back, or name versions that the server never had; more tokens than asked for.
+// Nothing of a broken answer is used. Before a token without a log-probability the call is cut, and drawn again from there.
+//
+// The load. Every server full or away: calls wait, and keep their callers waiting, as long as the caller likes. A call for a version that
+// does not come waits a minute and goes elsewhere. Servers come and go by [Pool.Set] while calls run.
+//
+// # What it does not do
+//
+// Neither server fixes a draw by the request's seed and the token's position, as [consumers.Sampler] asks: a call that is cut
+// goes on with other random numbers. Tokens go out a call at a time, when they are vouched for.
+package servers

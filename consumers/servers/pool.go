@@ -1,0 +1,311 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+)
+
+// Pool is a [consumers.Sampler] over inference servers. Make it with New, run it with Run, give it versions as folders
+// with Swap.
+type Pool struct {
+	cfg     consumers.Config
+	kind    Kind
+	log     *slog.Logger
+	metrics *consumers.ServerMetrics
+	// tag begins the labels of this Pool's versions, and of no other's.
+	tag string
+	// fatal takes what ends Run: no server can ever serve. It holds one error.
+	fatal chan error
+	// versionWait is how long a call waits for newer weights before it is refused with Retry.
+	versionWait time.Duration
+
+	mu sync.Mutex
+	// changed is closed, and made anew, whenever a call that waits may go on.
+	changed chan struct{}
+	servers []*server
+	// want is the version that every server is brought to; nil before the first.
+	want *consumers.Snapshot
+	// offers counts the versions that were wanted, so that a server's failure is held against the right one.
+	offers  int
+	version int64 // the newest that calls are served with
+	config  gpu.Config
+	maxLen  int
+	waiting int
+	hits    int64
+	seats   seats
+	// keep starts a server's keeper; nil before Run, and after its end.
+	keep   func(*server)
+	closed bool
+	// serial numbers the servers, so that logs and calls can name them.
+	serial int
+}
+
+var (
+	_ consumers.Sampler   = (*Pool)(nil)
+	_ consumers.Forgetter = (*Pool)(nil)
+)
+
+// Options are what a Pool can do without.
+type Options struct {
+	Metrics *consumers.Metrics
+	Log     *slog.Logger
+}
+
+// New makes a Pool of the servers that cfg names, or of as many as it says to start. cfg must be valid.
+func New(cfg consumers.Config, kind Kind, o Options) *Pool {
+	tag := make([]byte, 6)
+	_, _ = rand.Read(tag) // never fails
+	p := &Pool{
+		cfg: cfg, kind: kind, log: o.Log, metrics: o.Metrics.ForServers(), tag: "weir-" + hex.EncodeToString(tag), fatal: make(chan error, 1),
+		changed: make(chan struct{}), version: -1, versionWait: time.Minute, seats: newSeats(maxEpisodes),
+	}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case len(cfg.Servers) > 0:
+		for _, url := range cfg.Servers {
+			p.add(p.found(url))
+		}
+	case cfg.Server.List == "":
+		devices := cfg.Server.Devices
+		for i := range cmp.Or(len(devices), cfg.Server.Count) {
+			own := &process{kind: kind, cfg: cfg, index: i, log: p.log}
+			if len(devices) > 0 {
+				own.devices = devices[i]
+			}
+			p.add(p.newServer(fmt.Sprintf("%s-%d", kind.Name(), i), own))
+		}
+	}
+	return p
+}
+
+// found is a server that runs already.
+func (p *Pool) found(url string) *server {
+	s := p.newServer(url, nil)
+	s.reach(url)
+	return s
+}
+
+// add takes a server in, and starts its keeper where the Pool runs.
+func (p *Pool) add(s *server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serial++
+	s.number = p.serial
+	p.servers = append(p.servers, s)
+	if p.keep != nil {
+		p.keep(s)
+	}
+	p.notify()
+}
+
+// Set makes the running servers those of the URLs: new ones are brought up beside those that serve, the calls of one that is
+// gone go on at the others. It changes nothing about servers that the Pool has started. Any goroutine may call it.
+func (p *Pool) Set(urls []string) {
+	p.mu.Lock()
+	var gone []*server
+	have := map[string]bool{}
+	for _, s := range p.servers {
+		switch {
+		case s.own != nil:
+		case slices.Contains(urls, s.name):
+			have[s.name] = true
+		default:
+			gone = append(gone, s)
+		}
+	}
+	p.mu.Unlock()
+	for _, s := range gone {
+		p.remove(s)
+	}
+	for _, url := range urls {
+		if !have[url] {
+			have[url] = true
+			p.add(p.found(url))
+		}
+	}
+}
+
+// remove takes a server out and ends its calls here; they go on at other servers.
+func (p *Pool) remove(s *server) {
+	p.mu.Lock()
+	p.servers = slices.DeleteFunc(p.servers, func(have *server) bool { return have == s })
+	s.removed = true
+	s.downLocked(errRemoved)
+	p.notify()
+	p.mu.Unlock()
+	s.kick()
+}
+
+var (
+	errRemoved  = errors.New("the server was taken out")
+	errStopping = errors.New("the engine is stopping")
+)
+
+// Run keeps every server at the version that is wanted until ctx ends; then it ends the calls that are left and the servers that it
+// started. It fails when a server's settings are such that nothing it samples can be trained on, before any server has served.
+func (p *Pool) Run(ctx context.Context) error {
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var keepers sync.WaitGroup
+	p.mu.Lock()
+	p.keep = func(s *server) { keepers.Go(func() { s.run(running) }) }
+	for _, s := range p.servers {
+		p.keep(s)
+	}
+	p.mu.Unlock()
+	if p.cfg.Server.List != "" {
+		keepers.Go(func() { p.readList(running) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-p.fatal:
+	}
+	p.mu.Lock()
+	p.keep, p.closed = nil, true
+	for _, s := range p.servers {
+		s.downLocked(errStopping)
+	}
+	p.notify()
+	p.mu.Unlock()
+	cancel()
+	keepers.Wait()
+	return err
+}
+
+// Swap has every server load a version, and returns when the first serves with it. The others follow, as do servers
+// that come up later. It fails where each server that is up has failed to load the version; the version before stays wanted.
+func (p *Pool) Swap(ctx context.Context, s consumers.Snapshot) (consumers.Swapped, error) {
+	fail := func(err error) (consumers.Swapped, error) {
+		return consumers.Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
+	}
+	switch {
+	case s.Version < 0 || s.Version > math.MaxInt32:
+		return fail(fmt.Errorf("%w: the version is out of range", consumers.ErrBadWeights))
+	case s.Dir == "":
+		return fail(fmt.Errorf("%w: the snapshot has no folder", consumers.ErrBadWeights))
+	}
+	before, offer, err := p.offer(s)
+	if err != nil {
+		return fail(err)
+	}
+	for {
+		p.mu.Lock()
+		done, closed, pause, changed, fault := p.offered(s.Version, offer)
+		if fault != nil {
+			p.want = before
+			p.offers++
+		}
+		p.mu.Unlock()
+		switch {
+		case done:
+			return consumers.Swapped{Pause: pause}, nil
+		case fault != nil:
+			return fail(fault)
+		case closed:
+			return fail(consumers.ErrStopped)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fail(context.Cause(ctx))
+		}
+	}
+}
+
+// offer makes a version the wanted one.
+func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.want == nil {
+		if err := s.Config.Validate(); err != nil {
+			return nil, 0, fmt.Errorf("%w: %w", consumers.ErrBadWeights, err)
+		}
+		p.config, p.maxLen = s.Config, s.Config.MaxPositions
+		if p.cfg.MaxTokens > 0 {
+			p.maxLen = min(p.maxLen, p.cfg.MaxTokens)
+		}
+	} else if !consumers.SameModel(p.config, s.Config) {
+		return nil, 0, fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", consumers.ErrBadWeights, s.Config, p.config)
+	}
+	before, p.want = p.want, &s
+	p.offers++
+	for _, server := range p.servers {
+		server.fault = nil
+		server.kick()
+	}
+	return before, p.offers, nil
+}
+
+// offered says how far a version is: in use at a server, or failed at each.
+func (p *Pool) offered(version int64, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
+	failed := 0
+	for _, s := range p.servers {
+		if s.fit && s.epoch.version == version {
+			return true, p.closed, s.paused, p.changed, nil
+		}
+		if s.fault != nil && s.faultOf == offer {
+			failed++
+			fault = errors.Join(fault, fmt.Errorf("%s: %w", s.name, s.fault))
+		}
+	}
+	if failed < len(p.servers) {
+		fault = nil
+	}
+	return false, p.closed, 0, p.changed, fault
+}
+
+// Version is the newest version that calls are served with; -1 before the first.
+func (p *Pool) Version() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.version
+}
+
+// Load counts the calls at all servers, and those that wait for one.
+func (p *Pool) Load() consumers.Load {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := consumers.Load{Waiting: p.waiting, Idle: p.seats.idle(), PrefixHits: p.hits}
+	for _, s := range p.servers {
+		l.Running += len(s.leases)
+	}
+	return l
+}
+
+// Forget sends no further call of an episode to where its cache is.
+func (p *Pool) Forget(episode string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seats.forget(episode)
+}
+
+// notify wakes what waits for a change. The caller holds mu.
+func (p *Pool) notify() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+	fit := 0
+	for _, s := range p.servers {
+		if s.fit {
+			fit++
+		}
+	}
+	p.metrics.Fit.Set(float64(fit))
+}
+
+// label is a version's name at every server.
+func (p *Pool) label(version int64) string { return fmt.Sprintf("%s-v%d", p.tag, version) }

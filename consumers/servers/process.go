@@ -1,0 +1,171 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weir-rl/weir/consumers"
+)
+
+// process is a server that the Pool starts. Its keeper alone starts and stops it.
+type process struct {
+	kind    Kind
+	cfg     consumers.Config
+	index   int
+	devices string
+	log     *slog.Logger
+
+	mu    sync.Mutex
+	child *exec.Cmd
+	gone  chan struct{} // closed when child has been waited for; nil before the first start
+	err   error         // how it ended
+}
+
+// stopGrace is how long a server may take to end when it is asked to.
+const stopGrace = 10 * time.Second
+
+// logName is the file with what a server prints, in the folder of weights.
+func (p *process) logName() string {
+	return filepath.Join(p.cfg.Server.Dir, fmt.Sprintf("%s-%d.log", p.kind.Name(), p.index))
+}
+
+// start starts the server on a model folder and returns its URL. It does not wait until the server can serve.
+func (p *process) start(ctx context.Context, dir string) (url string, err error) {
+	port := p.cfg.Server.Port + p.index
+	if p.cfg.Server.Port == 0 {
+		if port, err = freePort(ctx); err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+	}
+	args, env := p.kind.Command(Start{
+		Command: p.cfg.Server.Command, Args: p.cfg.Server.Args, Dir: dir, Port: port, APIKey: p.cfg.Server.APIKey, AdminAPIKey: p.cfg.Server.AdminAPIKey,
+		MaxTokens: p.cfg.MaxTokens, Slots: p.cfg.Slots,
+	})
+	out, err := os.OpenFile(p.logName(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("open the server's log: %w", err)
+	}
+	c := exec.Command(args[0], args[1:]...) //nolint:noctx // it outlives the call that starts it
+	c.Env = append(os.Environ(), env...)
+	if p.devices != "" {
+		c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES="+strings.ReplaceAll(p.devices, "+", ","))
+	}
+	c.Stdout, c.Stderr = out, out
+	c.SysProcAttr = ownGroup()
+	gone, began := make(chan struct{}), make(chan error, 1)
+	go func() {
+		// The server is told when the thread that started it ends: the thread stays for as long as the server.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.Start()
+		if err == nil {
+			p.mu.Lock()
+			p.child, p.gone, p.err = c, gone, nil
+			p.mu.Unlock()
+		}
+		began <- err
+		if err != nil {
+			return
+		}
+		err = c.Wait()
+		_ = out.Close() // the server has written what it had to
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		close(gone)
+	}()
+	if err := <-began; err != nil {
+		return "", errors.Join(fmt.Errorf("start %s: %w; name the command by inference.server.command", args[0], err), out.Close())
+	}
+	p.log.Info("started an inference server", "command", strings.Join(args, " "), "pid", c.Process.Pid, "log", p.logName())
+	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+// freePort is a port that nobody listens on at the moment.
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // it is TCP
+	return port, l.Close()
+}
+
+// ended is closed when the process of now has ended; nil where none was started.
+func (p *process) ended() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+// running says whether there is a process.
+func (p *process) running() bool {
+	gone := p.ended()
+	if gone == nil {
+		return false
+	}
+	select {
+	case <-gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// fault says how the process ended, and what it said last.
+func (p *process) fault() error {
+	p.mu.Lock()
+	err := p.err
+	p.mu.Unlock()
+	how := "with status 0"
+	if err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("%w: %s; its log, %s, ends: %s", errEnded, how, p.logName(), p.lastWords())
+}
+
+// errEnded is a server whose process is gone.
+var errEnded = errors.New("the server's process has ended")
+
+// lastWords are the last lines of the log.
+func (p *process) lastWords() string {
+	data, err := os.ReadFile(p.logName())
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-lastLines):], " | ")
+}
+
+const lastLines = 3
+
+// stop ends the process and all that it has started, and waits for its end.
+func (p *process) stop() {
+	if !p.running() {
+		return
+	}
+	p.mu.Lock()
+	child, gone := p.child, p.gone
+	p.mu.Unlock()
+	endGroup(child, syscall.SIGTERM)
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	}
+	endGroup(child, syscall.SIGKILL) // workers that the server has left behind too
+	<-gone
+}

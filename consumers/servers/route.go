@@ -1,0 +1,153 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// lease is a call's place at a server. It ends with release.
+type lease struct {
+	server *server
+	epoch  *epoch
+	// ctx ends with the call, and when the server is no longer fit.
+	ctx    context.Context //nolint:containedctx // a lease is the part of a call that a server has
+	cancel context.CancelCauseFunc
+	// began is whether anything has come from the server.
+	began atomic.Bool
+}
+
+// Sticky calls move where their server has stickyFactor times the least load and stickySlack more.
+const (
+	stickyFactor = 1.5
+	stickySlack  = 4
+)
+
+// take waits for a server that is fit for a call, and takes a place at it. late is set while no server has the version that the
+// call asks for.
+func (p *Pool) take(ctx context.Context, req *schemas.GenerateRequest) (*lease, *schemas.GenerateChunk, error) {
+	var late <-chan time.Time
+	p.mu.Lock()
+	for {
+		switch {
+		case p.closed:
+			p.mu.Unlock()
+			return nil, refuse(errStopping.Error(), true), nil
+		case p.version < 0:
+			p.mu.Unlock()
+			return nil, busy("no weights yet"), nil
+		}
+		if s := p.choose(req.Episode, req.MinVersion); s != nil {
+			l := s.lease(ctx)
+			p.seats.take(req.Episode, s, s.epoch)
+			p.mu.Unlock()
+			return l, nil, nil
+		}
+		if p.waiting >= p.cfg.Queue {
+			p.mu.Unlock()
+			return nil, busy(fmt.Sprintf("%d calls are waiting already", p.cfg.Queue)), nil
+		}
+		if p.version < req.MinVersion && late == nil {
+			timer := time.NewTimer(p.versionWait)
+			defer timer.Stop()
+			late = timer.C
+		}
+		changed := p.changed
+		p.waiting++
+		p.mu.Unlock()
+		var end error
+		refused := false
+		select {
+		case <-changed:
+		case <-late:
+			refused = true
+		case <-ctx.Done():
+			end = context.Cause(ctx)
+		}
+		p.mu.Lock()
+		p.waiting--
+		v := p.version
+		switch {
+		case end != nil:
+			p.mu.Unlock()
+			return nil, nil, end
+		case refused && v < req.MinVersion:
+			p.mu.Unlock()
+			return nil, refuse(fmt.Sprintf("has version %d and waited %s for version %d", v, p.versionWait, req.MinVersion), true), nil
+		case refused:
+			late = nil
+		}
+	}
+}
+
+// lease gives a call a place. The caller holds mu.
+func (s *server) lease(ctx context.Context) *lease {
+	l := &lease{server: s, epoch: s.epoch}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	s.leases[l] = struct{}{}
+	return l
+}
+
+// choose is the server for a call: where the episode's cache is, unless that is much busier than the least busy, or its weights
+// have changed, so that the cache is of no use; nil where no server is fit. The caller holds mu.
+func (p *Pool) choose(episode string, minVersion int64) *server {
+	var least *server
+	most := p.cfg.MaxRunning
+	if most == 0 {
+		most = p.cfg.Slots
+	}
+	room := func(s *server) bool {
+		return s.fit && !s.swapping && s.epoch.version >= minVersion && len(s.leases) < most
+	}
+	for _, s := range p.servers {
+		if room(s) && (least == nil || len(s.leases) < len(least.leases)) {
+			least = s
+		}
+	}
+	if least == nil {
+		return nil
+	}
+	if seat := p.seats.of(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.epoch &&
+		len(seat.server.leases) <= int(math.Ceil(stickyFactor*float64(len(least.leases))))+stickySlack {
+		return seat.server
+	}
+	return least
+}
+
+// release gives a place back, and says how the call did there.
+func (p *Pool) release(l *lease, err error) {
+	l.cancel(nil)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := l.server
+	delete(s.leases, l)
+	switch {
+	case err == nil:
+		if l.epoch == s.epoch {
+			s.doubts = 0
+		}
+	case l.epoch == s.epoch && s.fit && !s.swapping:
+		s.doubts++
+		s.doubt = err
+		s.kick()
+	}
+	if p.waiting > 0 || s.swapping {
+		p.notify()
+	}
+}
+
+// refuse is the chunk that ends a call unserved.
+func refuse(reason string, retry bool) *schemas.GenerateChunk {
+	return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
+}
+
+// busy is the chunk that ends a call for which there is no room yet.
+func busy(reason string) *schemas.GenerateChunk {
+	chunk := refuse(reason, true)
+	chunk.Busy = true
+	return chunk
+}

@@ -1,0 +1,99 @@
+package sglang
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/weir-rl/weir/consumers/servers"
+)
+
+// speaker speaks to one server.
+type speaker struct{ remote *servers.Remote }
+
+// Health is nil when the server can serve.
+func (s *speaker) Health(ctx context.Context) error { return s.remote.GetOpen(ctx, "/health", nil) }
+
+// modelInfo is what a server says of its model.
+type modelInfo struct {
+	Path    string  `json:"model_path"`
+	Version *string `json:"weight_version"`
+}
+
+// info reads the model's description, under its name of today or the one before.
+func (s *speaker) info(ctx context.Context) (m modelInfo, err error) {
+	if err = s.remote.GetOpen(ctx, "/model_info", &m); servers.Status(err) == http.StatusNotFound {
+		err = s.remote.GetOpen(ctx, "/get_model_info", &m)
+	}
+	return m, err
+}
+
+// Model is the server's model. A server that does not tell its version is refused.
+func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
+	m, err := s.info(ctx)
+	if err != nil {
+		return servers.Model{}, err
+	}
+	if _, err := s.Label(ctx); err != nil {
+		if servers.Status(err) == http.StatusNotFound {
+			return servers.Model{}, &servers.SettingError{Setting: "it does not tell the version of its weights: use an SGLang of 2026", Err: err}
+		}
+		return servers.Model{}, err
+	}
+	return servers.Model{Path: m.Path}, nil
+}
+
+// Pause stops sampling.
+func (s *speaker) Pause(ctx context.Context, m servers.Mode) error {
+	mode := map[servers.Mode]string{servers.Keep: "in_place", servers.Recompute: "retract", servers.Abort: "abort"}[m]
+	return s.remote.Post(ctx, "/pause_generation", map[string]string{"mode": mode}, nil)
+}
+
+// Resume has the engine go on.
+func (s *speaker) Resume(ctx context.Context) error {
+	return s.remote.Post(ctx, "/continue_generation", nil, nil)
+}
+
+// Load loads the weights from a folder under a label. The cache stays where the calls that run are to keep theirs.
+func (s *speaker) Load(ctx context.Context, dir, label string, m servers.Mode) error {
+	body := map[string]any{
+		"model_path": dir, "load_format": "auto", "abort_all_requests": false, "weight_version": label,
+		"flush_cache": m != servers.Keep, "keep_pause": true,
+	}
+	var done struct {
+		Success *bool  `json:"success"`
+		Message string `json:"message"`
+	}
+	if err := s.remote.Post(ctx, "/update_weights_from_disk", body, &done); err != nil {
+		return err
+	}
+	switch {
+	case done.Success == nil:
+		return fmt.Errorf("%w: /update_weights_from_disk does not say whether it succeeded", servers.ErrMalformed)
+	case !*done.Success:
+		return fmt.Errorf("/update_weights_from_disk: %s", done.Message)
+	}
+	return nil
+}
+
+// SetLabel names the weights. By default the server would abort every call for that.
+func (s *speaker) SetLabel(ctx context.Context, label string) error {
+	return s.remote.Post(ctx, "/update_weight_version", map[string]any{"new_version": label, "abort_all_requests": false}, nil)
+}
+
+// Label is the name of the weights: of the model's description, or where an older server has it.
+func (s *speaker) Label(ctx context.Context) (string, error) {
+	m, err := s.info(ctx)
+	if err != nil {
+		return "", err
+	}
+	if m.Version == nil {
+		if err := s.remote.GetOpen(ctx, "/get_weight_version", &m); err != nil {
+			return "", err
+		}
+	}
+	if m.Version == nil {
+		return "", fmt.Errorf("%w: /get_weight_version has no weight_version", servers.ErrMalformed)
+	}
+	return *m.Version, nil
+}

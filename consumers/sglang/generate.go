@@ -1,0 +1,212 @@
+package sglang
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/weir-rl/weir/consumers/servers"
+)
+
+// request is a call to /generate.
+type request struct {
+	ID         string   `json:"rid"`
+	Tokens     []int32  `json:"input_ids"`
+	Logprob    bool     `json:"return_logprob"`
+	From       int      `json:"logprob_start_len"`
+	Top        int      `json:"top_logprobs_num"`
+	Text       bool     `json:"return_text_in_logprobs"`
+	Stream     bool     `json:"stream"`
+	RoutingKey string   `json:"routing_key,omitempty"`
+	Salt       string   `json:"cache_salt"`
+	Sampling   sampling `json:"sampling_params"`
+}
+
+// sampling has each field that changes what is sampled, so that no default of the server's is in force.
+type sampling struct {
+	MaxTokens         int      `json:"max_new_tokens"`
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"`
+	MinP              *float64 `json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
+	StopTokens        []int32  `json:"stop_token_ids"`
+	IgnoreEOS         bool     `json:"ignore_eos"`
+	SkipSpecial       bool     `json:"skip_special_tokens"`
+	NoStopTrim        bool     `json:"no_stop_trim"`
+	Spaces            bool     `json:"spaces_between_special_tokens"`
+}
+
+func requestOf(q *servers.Query) *request {
+	r := &request{
+		ID: q.ID, Tokens: q.Tokens, Logprob: true, From: -1, Stream: true, RoutingKey: q.Episode, Salt: q.Salt,
+		Sampling: sampling{MaxTokens: q.MaxTokens, StopTokens: q.Stop, IgnoreEOS: true, NoStopTrim: true},
+	}
+	if q.Stop == nil {
+		r.Sampling.StopTokens = []int32{}
+	}
+	if q.Top {
+		r.Top = 1
+	}
+	if !q.Bare || q.Temperature > 0 {
+		t := float64(q.Temperature)
+		r.Sampling.Temperature = &t
+	}
+	if !q.Bare {
+		one, zero, off := 1.0, 0.0, -1
+		s := &r.Sampling
+		s.TopP, s.TopK, s.MinP, s.RepetitionPenalty, s.PresencePenalty, s.FrequencyPenalty = &one, &off, &zero, &one, &zero, &zero
+	}
+	return r
+}
+
+// event is one piece of an answer, or all of it so far.
+type event struct {
+	Error json.RawMessage `json:"error"`
+	IDs   []int32         `json:"output_ids"`
+	Meta  *struct {
+		Finish    json.RawMessage `json:"finish_reason"`
+		Completed *int            `json:"completion_tokens"`
+		Cached    int64           `json:"cached_tokens"`
+		Version   string          `json:"weight_version"`
+		Versions  []struct {
+			Version string `json:"version"`
+			Start   int    `json:"start"`
+			End     int    `json:"end"`
+		} `json:"weight_versions"`
+		Logprobs []logprob   `json:"output_token_logprobs"`
+		Top      [][]logprob `json:"output_top_logprobs"`
+	} `json:"meta_info"`
+}
+
+// logprob is [log-probability, token, text or null].
+type logprob struct {
+	token int32
+	value float32
+}
+
+// UnmarshalJSON reads a list of two or three.
+func (l *logprob) UnmarshalJSON(data []byte) error {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	if len(parts) < 2 {
+		return fmt.Errorf("a log-probability is %.60s: want [logprob, token, text]", data)
+	}
+	var value *float64
+	if err := json.Unmarshal(parts[0], &value); err != nil {
+		return err
+	}
+	l.value = servers.Logprob(value)
+	return json.Unmarshal(parts[1], &l.token)
+}
+
+// Generate makes one call.
+func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (*servers.Answer, error) {
+	a := &servers.Answer{}
+	err := s.remote.Stream(ctx, "/generate", requestOf(q), func(data []byte) error {
+		seen()
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("%w: /generate: %w", servers.ErrMalformed, err)
+		}
+		if len(e.Error) > 0 && string(e.Error) != "null" {
+			return servers.Failed(string(e.Error))
+		}
+		if e.Meta == nil {
+			return fmt.Errorf("%w: /generate: no meta_info", servers.ErrMalformed)
+		}
+		return read(a, &e, q.Top)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.Finish == "" {
+		return nil, fmt.Errorf("%w: /generate: the stream ended without finish_reason", servers.ErrMalformed)
+	}
+	return a, nil
+}
+
+// read adds a piece to an answer. A stream says either what came since the last piece or everything from the start: the count of
+// all tokens tells which.
+func read(a *servers.Answer, e *event, top bool) error {
+	m := e.Meta
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: /generate: "+format, append([]any{servers.ErrMalformed}, args...)...)
+	}
+	if err := finish(a, m.Finish); err != nil {
+		return err
+	}
+	n := len(a.Tokens)
+	total := n + len(m.Logprobs)
+	if m.Completed != nil {
+		total = *m.Completed
+	}
+	cut := a.Finish == servers.FinishAborted && len(m.Logprobs) == 0
+	switch {
+	case cut: // aborted in the queue, or without the log-probabilities of its last tokens: those are not used
+	case len(m.Logprobs) == total && n <= total:
+		for i, token := range a.Tokens {
+			if n < total && m.Logprobs[i].token != token {
+				return bad("token %d was %d, and is %d in a later piece", i, token, m.Logprobs[i].token)
+			}
+		}
+		a.Tokens, a.Logprobs, a.TopTokens, a.Top = a.Tokens[:0], a.Logprobs[:0], a.TopTokens[:0], a.Top[:0]
+	case n+len(m.Logprobs) == total:
+	default:
+		return bad("%d log-probabilities came after %d, for %d tokens", len(m.Logprobs), n, total)
+	}
+	for i, l := range m.Logprobs {
+		a.Tokens, a.Logprobs = append(a.Tokens, l.token), append(a.Logprobs, l.value)
+		if !top {
+			continue
+		}
+		likely := logprob{token: -1, value: float32(math.NaN())}
+		if i < len(m.Top) {
+			for _, t := range m.Top[i] {
+				if likely.token < 0 || t.value > likely.value {
+					likely = t
+				}
+			}
+		}
+		a.TopTokens, a.Top = append(a.TopTokens, likely.token), append(a.Top, likely.value)
+	}
+	if len(e.IDs) > 0 && !cut {
+		if k := len(a.Tokens) - len(e.IDs); k < 0 || !slices.Equal(a.Tokens[k:], e.IDs) {
+			return bad("output_ids are not the tokens of output_token_logprobs")
+		}
+	}
+	a.Cached, a.Label = m.Cached, m.Version
+	if m.Versions != nil {
+		a.Spans = a.Spans[:0]
+		for _, v := range m.Versions {
+			if v.Start < len(a.Tokens) { // of a cut answer, what is left
+				a.Spans = append(a.Spans, servers.Span{Label: v.Version, Start: v.Start, End: min(v.End, len(a.Tokens))})
+			}
+		}
+	}
+	return nil
+}
+
+// finish reads finish_reason: null, an object with a type, or the type alone.
+func finish(a *servers.Answer, raw json.RawMessage) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	var reason struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(raw, &reason.Type) != nil {
+		if err := json.Unmarshal(raw, &reason); err != nil {
+			return fmt.Errorf("%w: /generate: finish_reason: %w", servers.ErrMalformed, err)
+		}
+	}
+	a.Finish, a.Message = servers.Finish(reason.Type), reason.Message
+	return nil
+}

@@ -1,0 +1,38 @@
+package vllm
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/weir-rl/weir/consumers/servers"
+)
+
+// Kind is vLLM.
+type Kind struct{}
+
+// Name is the value of inference.engine.
+func (Kind) Name() string { return "vllm" }
+
+// Command is vllm serve with what training needs: log-probabilities of the distribution that is sampled from, no sampling defaults
+// of the model's own, the route of tokens and the routes of control, on the loopback interface, since no key covers the last.
+func (Kind) Command(o servers.Start) (args, env []string) {
+	args = slices.Clone(o.Command)
+	if len(args) == 0 {
+		args = []string{"vllm", "serve"}
+	}
+	args = append(args, o.Dir, "--host", "127.0.0.1", "--port", strconv.Itoa(o.Port),
+		"--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--max-logprobs", "1",
+		"--enable-prefix-caching", "--enable-scale-out", "--max-num-seqs", strconv.Itoa(o.Slots))
+	if o.MaxTokens > 0 {
+		args = append(args, "--max-model-len", strconv.Itoa(o.MaxTokens))
+	}
+	args = append(args, o.Args...)
+	env = []string{"VLLM_SERVER_DEV_MODE=1"}
+	if o.APIKey != "" {
+		env = append(env, "VLLM_API_KEY="+o.APIKey) // not in the command line, which everybody on the machine can read
+	}
+	return args, env
+}
+
+// Speak is vLLM's wire format for one server.
+func (Kind) Speak(r *servers.Remote) servers.Speaker { return &speaker{remote: r} }

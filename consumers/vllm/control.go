@@ -1,0 +1,113 @@
+package vllm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/weir-rl/weir/consumers/servers"
+)
+
+// speaker speaks to one server.
+type speaker struct {
+	remote *servers.Remote
+
+	mu sync.Mutex
+	// model is the name that calls must give; completions is whether they go to the route of text.
+	model       string
+	completions bool
+}
+
+// Health is nil when the server's engine lives.
+func (s *speaker) Health(ctx context.Context) error { return s.remote.Get(ctx, "/health", nil) }
+
+// Model is the first model that the server lists.
+func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
+	var list struct {
+		Data []struct {
+			ID     string `json:"id"`
+			Root   string `json:"root"`
+			Length int    `json:"max_model_len"`
+		} `json:"data"`
+	}
+	if err := s.remote.GetOpen(ctx, "/v1/models", &list); err != nil {
+		return servers.Model{}, err
+	}
+	if len(list.Data) == 0 {
+		return servers.Model{}, fmt.Errorf("%w: /v1/models lists none", servers.ErrMalformed)
+	}
+	// Control answers 404 without the dev mode, and an older server has no name for its weights.
+	if _, err := s.Label(ctx); err != nil {
+		if servers.Status(err) == http.StatusNotFound {
+			return servers.Model{}, &servers.SettingError{
+				Setting: "it has no /weight_info: start it with VLLM_SERVER_DEV_MODE=1, and with a vLLM of July 2026 or later", Err: err,
+			}
+		}
+		return servers.Model{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.model, s.completions = list.Data[0].ID, false
+	return servers.Model{Path: list.Data[0].Root, MaxTokens: list.Data[0].Length}, nil
+}
+
+// Pause returns when the engine stands still.
+func (s *speaker) Pause(ctx context.Context, m servers.Mode) error {
+	query := url.Values{"mode": {"keep"}, "clear_cache": {"false"}}
+	switch m {
+	case servers.Recompute:
+		query.Set("clear_cache", "true")
+	case servers.Abort:
+		query.Set("mode", "abort")
+		query.Set("clear_cache", "true")
+	case servers.Keep:
+	}
+	return s.remote.Post(ctx, "/pause?"+query.Encode(), nil, nil)
+}
+
+// Resume has the engine go on.
+func (s *speaker) Resume(ctx context.Context) error {
+	if err := s.remote.Post(ctx, "/resume", nil, nil); err != nil {
+		return err
+	}
+	var is struct {
+		Paused *bool `json:"is_paused"`
+	}
+	if err := s.remote.Get(ctx, "/is_paused", &is); err != nil {
+		return err
+	}
+	if is.Paused == nil || *is.Paused {
+		return fmt.Errorf("%w: /is_paused does not say that it is not, after /resume", servers.ErrMalformed)
+	}
+	return nil
+}
+
+// Load reloads the weights from a folder. The label is set when that has succeeded.
+func (s *speaker) Load(ctx context.Context, dir, label string, _ servers.Mode) error {
+	body := map[string]any{"method": "reload_weights", "args": []any{}, "kwargs": map[string]string{"weights_path": dir}}
+	if err := s.remote.Post(ctx, "/collective_rpc", body, nil); err != nil {
+		return err
+	}
+	return s.SetLabel(ctx, label)
+}
+
+// SetLabel names the weights.
+func (s *speaker) SetLabel(ctx context.Context, label string) error {
+	return s.remote.Post(ctx, "/update_weight_version", map[string]string{"new_version": label}, nil)
+}
+
+// Label is the name of the weights.
+func (s *speaker) Label(ctx context.Context) (string, error) {
+	var info struct {
+		Version *string `json:"weight_version"`
+	}
+	if err := s.remote.Get(ctx, "/weight_info", &info); err != nil {
+		return "", err
+	}
+	if info.Version == nil {
+		return "", fmt.Errorf("%w: /weight_info has no weight_version", servers.ErrMalformed)
+	}
+	return *info.Version, nil
+}

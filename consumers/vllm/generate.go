@@ -1,0 +1,279 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/consumers/servers"
+)
+
+// sampling are the fields that both routes have. Each is sent, so that no default of the server's is in force.
+type sampling struct {
+	MaxTokens         int      `json:"max_tokens"`
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"`
+	MinP              *float64 `json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
+	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
+	N                 int      `json:"n"`
+	Seed              uint64   `json:"seed"`
+	StopTokens        []int32  `json:"stop_token_ids"`
+	IgnoreEOS         bool     `json:"ignore_eos"`
+	Logprobs          int      `json:"logprobs"`
+	SkipSpecial       bool     `json:"skip_special_tokens"`
+}
+
+func samplingOf(q *servers.Query) sampling {
+	s := sampling{MaxTokens: q.MaxTokens, N: 1, Seed: q.Seed, StopTokens: q.Stop, IgnoreEOS: true}
+	if s.StopTokens == nil {
+		s.StopTokens = []int32{}
+	}
+	if q.Top {
+		s.Logprobs = 1
+	}
+	if !q.Bare || q.Temperature > 0 {
+		t := float64(q.Temperature)
+		s.Temperature = &t
+	}
+	if !q.Bare {
+		one, zero, off := 1.0, 0.0, -1
+		s.TopP, s.TopK, s.MinP, s.RepetitionPenalty, s.PresencePenalty, s.FrequencyPenalty = &one, &off, &zero, &one, &zero, &zero
+	}
+	return s
+}
+
+// tokenRequest is a call to the route of tokens.
+type tokenRequest struct {
+	ID       string        `json:"request_id"`
+	Model    string        `json:"model"`
+	Tokens   []int32       `json:"token_ids"`
+	Stream   bool          `json:"stream"`
+	Salt     string        `json:"cache_salt"`
+	Sampling tokenSampling `json:"sampling_params"`
+}
+
+type tokenSampling struct {
+	sampling
+	Detokenize bool `json:"detokenize"`
+}
+
+// textRequest is a call to the route of text, which takes and gives token ids too.
+type textRequest struct {
+	Model  string  `json:"model"`
+	Prompt []int32 `json:"prompt"`
+	Stream bool    `json:"stream"`
+	Salt   string  `json:"cache_salt"`
+	IDs    bool    `json:"return_token_ids"`
+	// AsIDs has the tokens of log-probabilities written as "token_id:9707".
+	AsIDs bool `json:"return_tokens_as_token_ids"`
+	Usage struct {
+		Include bool `json:"include_usage"`
+	} `json:"stream_options"`
+	sampling
+}
+
+// event is one piece of an answer, of either route. Tokens and log-probabilities are those that came since the last.
+type event struct {
+	Error   json.RawMessage `json:"error"`
+	Choices []choice        `json:"choices"`
+	Usage   *struct {
+		Details *struct {
+			Cached int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
+}
+
+type choice struct {
+	Tokens   []int32         `json:"token_ids"`
+	Logprobs json.RawMessage `json:"logprobs"`
+	Finish   *string         `json:"finish_reason"`
+	Versions []struct {
+		Version string `json:"version"`
+		Start   int    `json:"start"`
+		End     int    `json:"end"`
+	} `json:"weight_versions"`
+}
+
+// Generate makes one call at the route of tokens, or where the server has none at the route of text.
+func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (*servers.Answer, error) {
+	s.mu.Lock()
+	model, completions := s.model, s.completions
+	s.mu.Unlock()
+	if !completions {
+		a, err := s.stream(ctx, "/inference/v1/generate", &tokenRequest{
+			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)},
+		}, q.Top, seen)
+		if servers.Status(err) != http.StatusNotFound {
+			return a, err
+		}
+		s.mu.Lock()
+		s.completions = true
+		s.mu.Unlock()
+	}
+	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q)}
+	req.Usage.Include = true
+	return s.stream(ctx, "/v1/completions", req, q.Top, seen)
+}
+
+func (s *speaker) stream(ctx context.Context, path string, body any, top bool, seen func()) (*servers.Answer, error) {
+	a := &servers.Answer{}
+	err := s.remote.Stream(ctx, path, body, func(data []byte) error {
+		seen()
+		var e event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("%w: %s: %w", servers.ErrMalformed, path, err)
+		}
+		if len(e.Error) > 0 && string(e.Error) != "null" {
+			return servers.Failed(string(e.Error))
+		}
+		if e.Usage != nil && e.Usage.Details != nil {
+			a.Cached = e.Usage.Details.Cached
+		}
+		if len(e.Choices) == 0 {
+			return nil // usage alone
+		}
+		return read(a, &e.Choices[0], top)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if a.Finish == "" {
+		// Older servers leave finish_reason out where an answer came to a stop.
+		a.Finish = servers.FinishStop
+	}
+	return a, nil
+}
+
+// read adds a piece to an answer.
+func read(a *servers.Answer, c *choice, top bool) error {
+	if a.Finish != "" && len(c.Tokens) > 0 {
+		return fmt.Errorf("%w: tokens after finish_reason", servers.ErrMalformed)
+	}
+	entries, err := logprobs(c.Logprobs)
+	if err != nil {
+		return err
+	}
+	if len(entries) != len(c.Tokens) {
+		return fmt.Errorf("%w: %d tokens with %d log-probabilities", servers.ErrMalformed, len(c.Tokens), len(entries))
+	}
+	for i, e := range entries {
+		if e.token >= 0 && e.token != c.Tokens[i] {
+			return fmt.Errorf("%w: the log-probability of token %d is where that of %d should be", servers.ErrMalformed, e.token, c.Tokens[i])
+		}
+		a.Tokens = append(a.Tokens, c.Tokens[i])
+		a.Logprobs = append(a.Logprobs, e.logprob)
+		if top {
+			a.TopTokens, a.Top = append(a.TopTokens, e.likely), append(a.Top, e.top)
+		}
+	}
+	for _, v := range c.Versions {
+		a.Spans = append(a.Spans, servers.Span{Label: v.Version, Start: v.Start, End: v.End})
+	}
+	if c.Finish != nil {
+		a.Finish = servers.Finish(*c.Finish)
+	}
+	return nil
+}
+
+// entry is one token's log-probability. token is -1 where the server does not say whose it is.
+type entry struct {
+	token, likely int32
+	logprob, top  float32
+}
+
+// named is a token with its log-probability, in the form with token_id or the older one, "token_id:9707".
+type named struct {
+	ID      *int32   `json:"token_id"`
+	Token   *string  `json:"token"`
+	Logprob *float64 `json:"logprob"`
+}
+
+func (n named) id() (int32, error) {
+	if n.ID != nil {
+		return *n.ID, nil
+	}
+	if n.Token == nil {
+		return 0, fmt.Errorf("%w: a log-probability has neither token_id nor token", servers.ErrMalformed)
+	}
+	return numbered(*n.Token)
+}
+
+// numbered reads "token_id:9707".
+func numbered(text string) (int32, error) {
+	digits, ok := strings.CutPrefix(text, "token_id:")
+	id, err := strconv.ParseInt(digits, 10, 32)
+	if !ok || err != nil {
+		return 0, fmt.Errorf("%w: a log-probability is of token %.40q: want token_id:N", servers.ErrMalformed, text)
+	}
+	return int32(id), nil
+}
+
+// logprobs reads the log-probabilities of a piece: {"content": [...]}, or the route of text's {"token_logprobs": [...]}.
+func logprobs(raw json.RawMessage) ([]entry, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	var form struct {
+		Content *[]struct {
+			named
+			Top []named `json:"top_logprobs"`
+		} `json:"content"`
+		Tokens        []string              `json:"tokens"`
+		TokenLogprobs *[]*float64           `json:"token_logprobs"`
+		TopLogprobs   []map[string]*float64 `json:"top_logprobs"`
+	}
+	if err := json.Unmarshal(raw, &form); err != nil {
+		return nil, fmt.Errorf("%w: logprobs: %w", servers.ErrMalformed, err)
+	}
+	var out []entry
+	switch {
+	case form.Content != nil:
+		for _, c := range *form.Content {
+			id, err := c.id()
+			if err != nil {
+				return nil, err
+			}
+			e := entry{token: id, logprob: servers.Logprob(c.Logprob), likely: -1, top: float32(math.NaN())}
+			for _, t := range c.Top {
+				if err := e.atop(t); err != nil {
+					return nil, err
+				}
+			}
+			out = append(out, e)
+		}
+	case form.TokenLogprobs != nil:
+		for i, lp := range *form.TokenLogprobs {
+			e := entry{token: -1, logprob: servers.Logprob(lp), likely: -1, top: float32(math.NaN())}
+			if i < len(form.TopLogprobs) {
+				for text, lp := range form.TopLogprobs[i] {
+					if err := e.atop(named{Token: &text, Logprob: lp}); err != nil {
+						return nil, err
+					}
+				}
+			}
+			out = append(out, e)
+		}
+	default:
+		return nil, fmt.Errorf("%w: logprobs have neither content nor token_logprobs", servers.ErrMalformed)
+	}
+	return out, nil
+}
+
+// atop notes the most likely token among those that are listed.
+func (e *entry) atop(t named) error {
+	id, err := t.id()
+	if err != nil {
+		return err
+	}
+	if lp := servers.Logprob(t.Logprob); e.likely < 0 || lp > e.top {
+		e.likely, e.top = id, lp
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+// Package fakeserver stands in for vLLM and SGLang in tests: servers with their routes and wire formats, old and new, whose tokens
+// and log-probabilities are a decoder's, so that a run can be trained through one of them. Faults are injected one by one.
+//
+// What a fake knows of a real server is what this project knows: a test against a fake shows that Weir does what it means
+// to, and not that a real server does what the fake does.
+//
+// A [Server] listens for a test in its own process:
+//
+//	s := fakeserver.Start(t, fakeserver.VLLM, fakeserver.Options{NewDecoder: native.Backend{}.NewDecoder, Dir: folder})
+//	hit := s.Inject("503 /pause", 1)
+//	...
+//	<-hit
+//
+// The program in fake is the same as a process, with the command lines of both servers.
+package fakeserver

@@ -1,0 +1,384 @@
+package fakeserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+)
+
+// NewDecoder makes the decoder of a model over its first weights.
+type NewDecoder func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error)
+
+// engine samples for all calls of a server, a token a step for each.
+type engine struct {
+	newDecoder NewDecoder
+	slots      int
+
+	// stepping is held while a step runs, and by who changes the weights.
+	stepping sync.Mutex
+	work     chan struct{} // holds one item: there may be something to do
+
+	mu      sync.Mutex
+	dec     gpu.Decoder
+	config  gpu.Config
+	label   string
+	paused  bool
+	running []*sequence
+	queue   []*sequence
+	serial  int
+}
+
+// params are how one call samples.
+type params struct {
+	maxTokens                    int
+	temperature, topP, minP, rep float64
+	topK                         int
+	seed                         uint64
+	stop                         []int32
+	raw, top                     bool // raw: log-probabilities from before the temperature
+}
+
+// neutral says whether the whole softmax is sampled from, so that the decoder can do it.
+func (p params) neutral() bool {
+	return p.topP >= 1 && p.topK <= 0 && p.minP == 0 && p.rep == 1 && !p.raw
+}
+
+// sampled is one token as the servers tell it.
+type sampled struct {
+	token, likely int32
+	logprob, top  float64
+	label         string
+}
+
+// sequence is one call.
+type sequence struct {
+	id      string
+	tokens  []int32 // context and what was sampled
+	context int
+	p       params
+	random  *rand.Rand
+	slot    gpu.Slot
+	open    bool
+	filled  int // tokens in the slot's cache
+	out     []sampled
+	finish  string // "" while it runs
+	matched int32
+	changed chan struct{} // holds one item: out or finish has changed
+}
+
+func newEngine(newDecoder NewDecoder, slots int) *engine {
+	return &engine{newDecoder: newDecoder, slots: slots, work: make(chan struct{}, 1), label: "default"}
+}
+
+// load reads a folder and puts its weights to use between two steps. A label of "" leaves the label.
+func (e *engine) load(dir, label string, keepCache bool) error {
+	m, err := hf.Load(dir)
+	if err != nil {
+		return err
+	}
+	e.stepping.Lock()
+	defer e.stepping.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dec == nil {
+		e.dec, err = e.newDecoder(m.Config, m.Weights, gpu.DecoderOptions{Slots: e.slots, MaxTokens: m.Config.MaxPositions})
+		if err != nil {
+			return err
+		}
+		e.config = m.Config
+	} else {
+		commit, err := e.dec.Prepare(m.Weights)
+		if err != nil {
+			return err
+		}
+		commit()
+	}
+	if label != "" {
+		e.label = label
+	}
+	if !keepCache {
+		for _, s := range e.running {
+			e.dec.Truncate(s.slot, 0)
+			s.filled = 0
+		}
+	}
+	return nil
+}
+
+// add queues a call.
+func (e *engine) add(id string, tokens []int32, p params) (*sequence, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, token := range tokens {
+		if token < 0 || int(token) >= e.config.VocabSize {
+			return nil, fmt.Errorf("Token id %d is out of vocabulary", token) //nolint:staticcheck // as the server says it
+		}
+	}
+	if len(tokens) == 0 || len(tokens)+1 > e.config.MaxPositions || p.maxTokens <= 0 {
+		return nil, errors.New("the prompt is empty or too long")
+	}
+	e.serial++
+	if p.seed == 0 {
+		p.seed = uint64(e.serial) //nolint:gosec // it counts up
+	}
+	s := &sequence{
+		id: id, tokens: slices.Clone(tokens), context: len(tokens), p: p, changed: make(chan struct{}, 1),
+		random: rand.New(rand.NewPCG(p.seed, 0x5eed)),
+	}
+	e.queue = append(e.queue, s)
+	e.wake()
+	return s, nil
+}
+
+func (e *engine) wake() {
+	select {
+	case e.work <- struct{}{}:
+	default:
+	}
+}
+
+// run steps until ctx ends.
+func (e *engine) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !e.step(ctx) {
+			select {
+			case <-ctx.Done():
+			case <-e.work:
+			}
+		}
+	}
+}
+
+// step samples a token for each call that runs; false where nothing can.
+func (e *engine) step(ctx context.Context) bool {
+	e.stepping.Lock()
+	defer e.stepping.Unlock()
+	e.mu.Lock()
+	if e.paused || e.dec == nil {
+		e.mu.Unlock()
+		return false
+	}
+	for len(e.queue) > 0 {
+		slot, err := e.dec.Open()
+		if err != nil {
+			break
+		}
+		s := e.queue[0]
+		e.queue = e.queue[1:]
+		s.slot, s.open = slot, true
+		e.running = append(e.running, s)
+	}
+	batch := slices.Clone(e.running)
+	in := make([]gpu.Extension, len(batch))
+	for i, s := range batch {
+		in[i] = s.extension(e.config.VocabSize)
+	}
+	label := e.label
+	e.mu.Unlock()
+	if len(batch) == 0 {
+		return false
+	}
+	out, err := e.dec.Extend(ctx, in)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, s := range batch {
+		if s.finish != "" {
+			continue // it was ended meanwhile
+		}
+		if err != nil || out[i].Err != nil {
+			e.end(s, "error")
+			continue
+		}
+		s.filled += len(in[i].Tokens)
+		s.take(out[i], label)
+		switch {
+		case slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]):
+			s.matched = s.tokens[len(s.tokens)-1]
+			e.end(s, "stop")
+		case len(s.out) >= s.p.maxTokens || len(s.tokens) >= e.config.MaxPositions:
+			e.end(s, "length")
+		default:
+			s.tell()
+		}
+	}
+	return true
+}
+
+// extension is what the decoder is to do for a call.
+func (s *sequence) extension(vocabulary int) gpu.Extension {
+	x := gpu.Extension{Slot: s.slot, Tokens: s.tokens[s.filled:], Sample: true, Temperature: float32(s.p.temperature), U: s.random.Float64()}
+	if s.p.top {
+		x.TopLogprobs = 1
+	}
+	if !s.p.neutral() {
+		x.Temperature, x.TopLogprobs = 1, vocabulary
+	}
+	return x
+}
+
+// take notes a token.
+func (s *sequence) take(r gpu.Sampled, label string) {
+	t := sampled{token: r.Token, logprob: float64(r.Logprob), label: label, likely: -1}
+	if !s.p.neutral() {
+		t = s.draw(r.Top)
+		t.label = label
+	} else if len(r.Top) > 0 {
+		t.likely, t.top = r.Top[0].Token, float64(r.Top[0].Logprob)
+	}
+	s.tokens = append(s.tokens, t.token)
+	s.out = append(s.out, t)
+}
+
+// draw samples as the servers do with top_k, top_p, min_p and penalties, from the log-probabilities of all tokens at temperature 1.
+func (s *sequence) draw(all []gpu.TokenLogprob) sampled {
+	type choice struct {
+		token       int32
+		raw, logit  float64
+		probability float64
+	}
+	choices := make([]choice, len(all))
+	for i, x := range all {
+		logit := float64(x.Logprob)
+		if s.p.rep != 1 && slices.Contains(s.tokens, x.Token) {
+			logit *= s.p.rep // they are negative
+		}
+		if s.p.temperature > 0 {
+			logit /= s.p.temperature
+		}
+		choices[i] = choice{token: x.Token, raw: float64(x.Logprob), logit: logit}
+	}
+	slices.SortStableFunc(choices, func(a, b choice) int {
+		switch {
+		case a.logit > b.logit:
+			return -1
+		case a.logit < b.logit:
+			return 1
+		}
+		return 0
+	})
+	if s.p.topK > 0 {
+		choices = choices[:min(s.p.topK, len(choices))]
+	}
+	if s.p.temperature == 0 {
+		choices = choices[:1]
+	}
+	norm := func() {
+		total := 0.0
+		for i := range choices {
+			choices[i].probability = math.Exp(choices[i].logit - choices[0].logit)
+			total += choices[i].probability
+		}
+		for i := range choices {
+			choices[i].probability /= total
+		}
+	}
+	norm()
+	sum, keep := 0.0, len(choices)
+	for i, c := range choices {
+		if sum >= s.p.topP || c.probability < s.p.minP*choices[0].probability {
+			keep = i
+			break
+		}
+		sum += c.probability
+	}
+	choices = choices[:keep]
+	norm()
+	u, picked := s.random.Float64(), choices[len(choices)-1]
+	for _, c := range choices {
+		if u < c.probability {
+			picked = c
+			break
+		}
+		u -= c.probability
+	}
+	if s.p.raw {
+		return sampled{token: picked.token, logprob: picked.raw, likely: choices[0].token, top: choices[0].raw}
+	}
+	return sampled{token: picked.token, logprob: math.Log(picked.probability), likely: choices[0].token, top: math.Log(choices[0].probability)}
+}
+
+// tell wakes who writes the answer.
+func (s *sequence) tell() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// end finishes a call. The caller holds mu.
+func (e *engine) end(s *sequence, finish string) {
+	if s.finish != "" {
+		return
+	}
+	s.finish = finish
+	if s.open {
+		e.dec.Close(s.slot)
+		s.open = false
+	}
+	same := func(have *sequence) bool { return have == s }
+	e.running = slices.DeleteFunc(e.running, same)
+	e.queue = slices.DeleteFunc(e.queue, same)
+	s.tell()
+	e.wake()
+}
+
+// abort ends calls between two steps: all, or those that which says.
+func (e *engine) abort(which func(*sequence) bool) {
+	e.stepping.Lock()
+	defer e.stepping.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range append(slices.Clone(e.running), e.queue...) {
+		if which == nil || which(s) {
+			e.end(s, "abort")
+		}
+	}
+}
+
+// pause returns when no step runs.
+func (e *engine) pause() {
+	e.mu.Lock()
+	e.paused = true
+	e.mu.Unlock()
+	e.stepping.Lock() // the step of now ends
+	defer e.stepping.Unlock()
+}
+
+func (e *engine) resume() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paused = false
+	e.wake()
+}
+
+func (e *engine) isPaused() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.paused
+}
+
+func (e *engine) version() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.label
+}
+
+func (e *engine) setVersion(label string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.label = label
+}
+
+// progress is what a call has sampled, how it ended, and by which stop token.
+func (e *engine) progress(s *sequence) (out []sampled, finish string, matched int32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(s.out), s.finish, s.matched
+}

@@ -1,0 +1,329 @@
+package fakeserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is which server is stood in for.
+type Kind string
+
+// The kinds.
+const (
+	VLLM   Kind = "vllm"
+	SGLang Kind = "sglang"
+)
+
+// Options say what a server is like. Its zero value is a server of today, without the settings that training needs.
+type Options struct {
+	// NewDecoder makes what samples.
+	NewDecoder NewDecoder
+	// Dir is the model folder to begin with.
+	Dir string
+	// Slots is how many calls sample at once; 0 is 64.
+	Slots int
+	// APIKey and AdminAPIKey are asked for where they are not "".
+	APIKey, AdminAPIKey string
+
+	// Processed makes log-probabilities those of the sampling distribution; vLLM's default is those from before the temperature.
+	Processed bool
+	// NoDefaults leaves generation_config.json unread.
+	NoDefaults bool
+	// TopK is applied to every call, whatever it asks for.
+	TopK int
+
+	// OldLogprobs are in the form "token_id:9707".
+	OldLogprobs bool
+	// NoSpans leaves weight_versions out of answers, NoLabel weight_version too.
+	NoSpans, NoLabel bool
+	// NoTokenRoute answers 404 at the route of tokens.
+	NoTokenRoute bool
+	// NoWeightInfo answers 404 where the version is told.
+	NoWeightInfo bool
+	// OldPaths has /get_model_info for /model_info.
+	OldPaths bool
+	// Incremental streams tell what is new in each event.
+	Incremental bool
+	// Whole answers are no streams.
+	Whole bool
+}
+
+// Server is one fake. Its methods may be called from any goroutine.
+type Server struct {
+	kind   Kind
+	o      Options
+	engine *engine
+	http   *http.Server
+	url    string
+	done   chan struct{}
+
+	mu       sync.Mutex
+	faults   map[string]*fault
+	calls    map[string]int // requests by path
+	live     map[net.Conn]bool
+	defaults defaults
+}
+
+// fault is injected under a name.
+type fault struct {
+	left int
+	hit  chan struct{} // closed when the last is used up
+}
+
+// Inject has a fault happen n times, and returns what is closed when it has. These are known:
+//
+//   - "503 /path", "400 /path", "401 /path": a request is refused;
+//   - "hang /path": a request is never answered;
+//   - "reset /path": the connection is reset; "reset" resets that of a generate call after its first tokens;
+//   - "cut": an answer's stream ends without its end;
+//   - "queue": a call is aborted before its first token, without log-probabilities;
+//   - "sentinel": a log-probability is -9999; "null": it is null;
+//   - "positive", "token", "fewer", "spans", "finish", "foreign": an answer with a log-probability above 0, a token out of the
+//     vocabulary, a log-probability too few, spans that do not fit, a finish_reason that nobody knows, another's weights;
+//   - "error": a stream tells an error;
+//   - "lost": a resume is answered and does nothing;
+//   - "load": loading fails half way, "lie": it succeeds under another label, "stale": it succeeds and loads nothing.
+func (s *Server) Inject(name string, n int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &fault{left: n, hit: make(chan struct{})}
+	s.faults[name] = f
+	return f.hit
+}
+
+// take says whether a fault happens now.
+func (s *Server) take(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.faults[name]
+	if f == nil || f.left == 0 {
+		return false
+	}
+	if f.left--; f.left == 0 {
+		close(f.hit)
+	}
+	return true
+}
+
+// Calls is how many requests a path had.
+func (s *Server) Calls(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[path]
+}
+
+// Label is the name of the weights that the server has.
+func (s *Server) Label() string { return s.engine.version() }
+
+// Replace has the server be another at the same address: all connections are reset, and it has the weights of a folder that nobody
+// named.
+func (s *Server) Replace(dir string) error {
+	s.engine.abort(nil)
+	err := s.engine.load(dir, "default", false)
+	s.engine.resume()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.live {
+		reset(c)
+	}
+	return err
+}
+
+// URL is where the server listens.
+func (s *Server) URL() string { return s.url }
+
+// New makes a server and listens on an address. Serve answers.
+func New(kind Kind, address string, o Options) (*Server, error) {
+	if o.Slots == 0 {
+		o.Slots = 64
+	}
+	s := &Server{
+		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots), faults: map[string]*fault{}, calls: map[string]int{},
+		live: map[net.Conn]bool{}, done: make(chan struct{}),
+	}
+	if !o.NoDefaults {
+		if err := s.defaults.read(o.Dir); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.engine.load(o.Dir, "", false); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	s.routes(mux)
+	s.http = &http.Server{Handler: s.guard(mux), ReadHeaderTimeout: time.Minute, ConnState: s.watch}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	s.url = "http://" + l.Addr().String()
+	go func() {
+		defer close(s.done)
+		_ = s.http.Serve(l) // ends with Close
+	}()
+	return s, nil
+}
+
+// Run samples until ctx ends, and closes the server.
+func (s *Server) Run(ctx context.Context) {
+	s.engine.run(ctx)
+	s.engine.abort(nil)
+	_ = s.http.Close()
+	<-s.done
+}
+
+func (s *Server) watch(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.live[c] = true
+	case http.StateClosed, http.StateHijacked:
+		delete(s.live, c)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// reset ends a connection as a dead process does.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}
+
+// guard counts requests, asks for keys, and lets faults of a path happen.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		s.mu.Lock()
+		s.calls[path]++
+		s.mu.Unlock()
+		if key := s.keyFor(path); key != "" && r.Header.Get("Authorization") != "Bearer "+key {
+			refuse(w, http.StatusUnauthorized, "Unauthorized")
+			return
+		}
+		for _, code := range []int{400, 401, 404, 500, 503} {
+			if s.take(fmt.Sprintf("%d %s", code, path)) {
+				refuse(w, code, "injected")
+				return
+			}
+		}
+		if s.take("hang " + path) {
+			_, _ = io.Copy(io.Discard, r.Body) // until it is read whole the server does not see the client go
+			<-r.Context().Done()
+			return
+		}
+		if s.take("reset " + path) {
+			hijack(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// keyFor is the key that a path asks for. vLLM's covers its routes for callers alone.
+func (s *Server) keyFor(path string) string {
+	open := strings.HasPrefix(path, "/v1") || strings.HasPrefix(path, "/inference")
+	switch {
+	case s.kind == VLLM && open:
+		return s.o.APIKey
+	case s.kind == VLLM:
+		return ""
+	case path == "/generate" || path == "/health" || strings.HasSuffix(path, "model_info") || path == "/get_weight_version":
+		return s.o.APIKey
+	}
+	return s.o.AdminAPIKey
+}
+
+// hijack resets the connection of a request.
+func hijack(w http.ResponseWriter) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		reset(c)
+	}
+}
+
+func refuse(w http.ResponseWriter, code int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": "BadRequestError", "param": nil, "code": code}})
+}
+
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// defaults are what generation_config.json sets where a call does not.
+type defaults struct {
+	Temperature *float64 `json:"temperature"`
+	TopP        *float64 `json:"top_p"`
+	TopK        *int     `json:"top_k"`
+	MinP        *float64 `json:"min_p"`
+	Repetition  *float64 `json:"repetition_penalty"`
+}
+
+func (d *defaults) read(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, "generation_config.json"))
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, d)
+}
+
+// asked are the sampling fields of a call; nil is not sent.
+type asked struct {
+	Temperature *float64 `json:"temperature"`
+	TopP        *float64 `json:"top_p"`
+	TopK        *int     `json:"top_k"`
+	MinP        *float64 `json:"min_p"`
+	Repetition  *float64 `json:"repetition_penalty"`
+	Stop        []int32  `json:"stop_token_ids"`
+	IgnoreEOS   bool     `json:"ignore_eos"`
+}
+
+// params fills what a call does not say.
+func (s *Server) params(a asked, maxTokens int, seed uint64, top bool) params {
+	d := s.defaults
+	first := func(x, y *float64, otherwise float64) float64 {
+		switch {
+		case x != nil:
+			return *x
+		case y != nil:
+			return *y
+		}
+		return otherwise
+	}
+	p := params{
+		maxTokens: maxTokens, seed: seed, stop: a.Stop, top: top, raw: !s.o.Processed,
+		temperature: first(a.Temperature, d.Temperature, 1), topP: first(a.TopP, d.TopP, 1), minP: first(a.MinP, d.MinP, 0),
+		rep: first(a.Repetition, d.Repetition, 1), topK: -1,
+	}
+	switch {
+	case s.o.TopK > 0:
+		p.topK = s.o.TopK
+	case a.TopK != nil:
+		p.topK = *a.TopK
+	case d.TopK != nil:
+		p.topK = *d.TopK
+	}
+	if !a.IgnoreEOS {
+		s.engine.mu.Lock()
+		p.stop = append(p.stop, s.engine.config.EOSToken)
+		s.engine.mu.Unlock()
+	}
+	return p
+}

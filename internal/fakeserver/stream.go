@@ -1,0 +1,176 @@
+package fakeserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+)
+
+// piece is what one event of an answer tells: tokens [from, to) are new.
+type piece struct {
+	out      []sampled // all so far
+	from     int
+	finish   string // of the last piece
+	matched  int32
+	spans    []map[string]any
+	sentinel int // the token without a log-probability, -1 for none
+	null     bool
+	fewer    bool
+}
+
+// labels are the runs of weights of an answer.
+func labels(out []sampled) []map[string]any {
+	spans := []map[string]any{}
+	for i, t := range out {
+		if n := len(spans); n > 0 && spans[n-1]["version"] == t.label {
+			spans[n-1]["end"] = i + 1
+			continue
+		}
+		spans = append(spans, map[string]any{"version": t.label, "start": i, "end": i + 1})
+	}
+	return spans
+}
+
+// logprob is a token's as the servers write it.
+func (p *piece) logprob(i int) any {
+	switch {
+	case i == p.sentinel && p.null:
+		return nil
+	case i == p.sentinel:
+		return -9999.0
+	}
+	if x := p.out[i].logprob; !math.IsInf(x, 0) {
+		return x
+	}
+	return -9999.0
+}
+
+// serve writes the answer of a call, as a stream of events or whole, and lets faults of answers happen.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens []int32, p params, stream bool, form func(piece) any) {
+	if s.take("queue") {
+		s.write(w, []any{form(piece{finish: "abort", sentinel: -1})}, stream)
+		return
+	}
+	seq, err := s.engine.add(id, tokens, p)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	defer s.engine.abort(func(have *sequence) bool { return have == seq })
+	sent := 0
+	harm := s.harm(p.maxTokens)
+	emit := func(v any) bool {
+		data, err := json.Marshal(v)
+		if err != nil {
+			return false
+		}
+		if sent == 0 {
+			w.Header().Set("Content-Type", "text/event-stream")
+		}
+		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
+		return err == nil && http.NewResponseController(w).Flush() == nil
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-seq.changed:
+		}
+		out, finish, matched := s.engine.progress(seq)
+		if !stream && finish == "" {
+			continue
+		}
+		next := piece{out: out, from: sent, finish: finish, matched: matched, sentinel: -1}
+		harm(&next)
+		if !stream {
+			answer(w, form(next))
+			return
+		}
+		if len(out) > 0 && s.take("reset") {
+			hijack(w)
+			return
+		}
+		if len(out) > 0 && s.take("error") {
+			emit(map[string]any{"error": map[string]any{"message": "injected"}})
+			return
+		}
+		if finish != "" && s.take("cut") {
+			return
+		}
+		if !emit(form(next)) {
+			return
+		}
+		sent = len(out)
+		if sent == 0 {
+			sent = -1 // the header is written
+		}
+		if finish != "" {
+			_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+			return
+		}
+		sent = max(sent, 0)
+	}
+}
+
+// harm spoils the pieces of one answer as faults say.
+func (s *Server) harm(most int) func(*piece) {
+	sentinel, null := s.take("sentinel"), false
+	if !sentinel {
+		sentinel = s.take("null")
+		null = sentinel
+	}
+	at := most / 2
+	kinds := map[string]bool{}
+	for _, kind := range []string{"positive", "token", "fewer", "spans", "finish", "foreign"} {
+		kinds[kind] = s.take(kind)
+	}
+	return func(p *piece) {
+		if sentinel && len(p.out) > 0 {
+			p.sentinel, p.null = min(at, len(p.out)-1), null
+			at = p.sentinel
+		}
+		n := len(p.out)
+		for i := p.from; i < n; i++ {
+			if kinds["positive"] {
+				p.out[i].logprob = 0.5
+			}
+			if kinds["token"] {
+				p.out[i].token = 1 << 20
+			}
+			if kinds["foreign"] {
+				p.out[i].label = "somebody-else"
+			}
+		}
+		p.fewer = kinds["fewer"]
+		if p.finish != "" {
+			p.spans = labels(p.out)
+			if kinds["spans"] && len(p.spans) > 0 {
+				p.spans[0]["start"] = 1
+			}
+			if kinds["foreign"] {
+				for _, span := range p.spans {
+					span["version"] = "somebody-else"
+				}
+			}
+			if kinds["finish"] {
+				p.finish = "tool_calls"
+			}
+		}
+	}
+}
+
+func (s *Server) write(w http.ResponseWriter, events []any, stream bool) {
+	if !stream {
+		answer(w, events[0])
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, e := range events {
+		data, err := json.Marshal(e)
+		if err == nil {
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+		}
+	}
+	_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
+}

@@ -1,0 +1,221 @@
+package fakeserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// routes are those of the kind.
+func (s *Server) routes(mux *http.ServeMux) {
+	if s.kind == SGLang {
+		s.sglang(mux)
+		return
+	}
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{
+			"id": s.o.Dir, "object": "model", "root": s.o.Dir, "max_model_len": s.engine.config.MaxPositions,
+		}}})
+	})
+	if !s.o.NoTokenRoute {
+		mux.HandleFunc("POST /inference/v1/generate", s.vllmTokens)
+	}
+	mux.HandleFunc("POST /v1/completions", s.vllmText)
+	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, r *http.Request) {
+		mode, clear := r.URL.Query().Get("mode"), r.URL.Query().Get("clear_cache") != "false"
+		switch mode {
+		case "", "abort":
+			s.engine.pause()
+			s.engine.abort(nil)
+		case "keep":
+			s.engine.pause()
+			if clear {
+				s.engine.forget()
+			}
+		default:
+			refuse(w, http.StatusBadRequest, "Invalid mode")
+			return
+		}
+		answer(w, map[string]any{"status": "paused"})
+	})
+	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) {
+		if !s.take("lost") {
+			s.engine.resume()
+		}
+		answer(w, map[string]any{"status": "resumed"})
+	})
+	mux.HandleFunc("GET /is_paused", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"is_paused": s.engine.isPaused()})
+	})
+	mux.HandleFunc("POST /collective_rpc", func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Method string `json:"method"`
+			Kwargs struct {
+				Path string `json:"weights_path"`
+			} `json:"kwargs"`
+		}
+		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Method != "reload_weights" {
+			refuse(w, http.StatusBadRequest, "no such method")
+			return
+		}
+		if err := s.reload(body.Kwargs.Path, "", true); err != nil {
+			refuse(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		answer(w, map[string]any{"results": []any{nil}})
+	})
+	if s.o.NoWeightInfo {
+		return
+	}
+	mux.HandleFunc("POST /update_weight_version", s.setVersion)
+	mux.HandleFunc("GET /weight_info", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, map[string]any{"weight_version": s.engine.version()})
+	})
+}
+
+func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Version string `json:"new_version"`
+		Abort   *bool  `json:"abort_all_requests"`
+	}
+	if json.NewDecoder(r.Body).Decode(&body) != nil || body.Version == "" {
+		refuse(w, http.StatusBadRequest, "no new_version")
+		return
+	}
+	if s.take("lie") {
+		body.Version += "-not"
+	}
+	if s.kind == SGLang && (body.Abort == nil || *body.Abort) {
+		s.engine.abort(nil)
+	}
+	s.engine.setVersion(body.Version)
+	answer(w, map[string]any{"success": true, "new_version": body.Version})
+}
+
+// reload loads a folder as faults let it.
+func (s *Server) reload(dir, label string, keepCache bool) error {
+	if s.take("load") {
+		return fmt.Errorf("injected: %s cannot be loaded", dir)
+	}
+	if s.take("stale") {
+		return nil
+	}
+	if label != "" && s.take("lie") {
+		label += "-not"
+	}
+	return s.engine.load(dir, label, keepCache)
+}
+
+// vllmTokens is the route of tokens.
+func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		ID       string  `json:"request_id"`
+		Tokens   []int32 `json:"token_ids"`
+		Stream   bool    `json:"stream"`
+		Sampling struct {
+			asked
+			MaxTokens int    `json:"max_tokens"`
+			Seed      uint64 `json:"seed"`
+			Logprobs  *int   `json:"logprobs"`
+		} `json:"sampling_params"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	x := body.Sampling
+	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked, x.MaxTokens, x.Seed, x.Logprobs != nil && *x.Logprobs > 0), body.Stream && !s.o.Whole, func(p piece) any {
+		choice := map[string]any{"index": 0, "finish_reason": nil, "stop_reason": nil, "routed_experts": nil}
+		s.finishVLLM(choice, p)
+		content := []any{}
+		for i := p.from; i < len(p.out); i++ {
+			content = append(content, s.contentVLLM(p, i, x.Logprobs != nil && *x.Logprobs > 0))
+		}
+		if p.fewer && len(content) > 0 {
+			content = content[1:]
+		}
+		choice["logprobs"] = map[string]any{"content": content}
+		return map[string]any{
+			"request_id": "generate-tokens-" + body.ID, "output_mode": "tokens", "model": s.o.Dir, "prompt_logprobs": nil, "choices": []any{choice},
+			"usage": map[string]any{"prompt_tokens": len(body.Tokens), "completion_tokens": len(p.out), "prompt_tokens_details": map[string]any{"cached_tokens": 0}},
+		}
+	})
+}
+
+func (s *Server) finishVLLM(choice map[string]any, p piece) {
+	ids := []int32{}
+	for _, t := range p.out[p.from:] {
+		ids = append(ids, t.token)
+	}
+	choice["token_ids"] = ids
+	if p.finish == "" {
+		return
+	}
+	choice["finish_reason"] = p.finish
+	if p.finish == "stop" {
+		choice["stop_reason"] = p.matched
+	}
+	if !s.o.NoSpans && p.spans != nil {
+		choice["weight_versions"] = p.spans
+	}
+}
+
+// contentVLLM is one token's log-probability, in today's form or the older.
+func (s *Server) contentVLLM(p piece, i int, top bool) map[string]any {
+	t := p.out[i]
+	of := func(token int32, logprob any) map[string]any {
+		if s.o.OldLogprobs {
+			return map[string]any{"token": fmt.Sprintf("token_id:%d", token), "logprob": logprob, "bytes": nil}
+		}
+		return map[string]any{"token_id": token, "logprob": logprob, "rank": 1}
+	}
+	c := of(t.token, p.logprob(i))
+	list := []any{of(t.token, p.logprob(i))}
+	if top {
+		list = append(list, of(t.likely, t.top))
+	}
+	c["top_logprobs"] = list
+	return c
+}
+
+// vllmText is the route of text, with token ids.
+func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		asked
+		Prompt    []int32 `json:"prompt"`
+		Stream    bool    `json:"stream"`
+		IDs       bool    `json:"return_token_ids"`
+		MaxTokens int     `json:"max_tokens"`
+		Seed      uint64  `json:"seed"`
+		Logprobs  *int    `json:"logprobs"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	top := body.Logprobs != nil && *body.Logprobs > 0
+	s.serve(w, r, "", body.Prompt, s.params(body.asked, body.MaxTokens, body.Seed, top), body.Stream && !s.o.Whole, func(p piece) any {
+		choice := map[string]any{"index": 0, "text": "", "finish_reason": nil}
+		s.finishVLLM(choice, p)
+		delete(choice, "weight_versions")
+		if !body.IDs {
+			delete(choice, "token_ids")
+		}
+		tokens, logprobs, tops := []string{}, []any{}, []any{}
+		for i := p.from; i < len(p.out); i++ {
+			t := p.out[i]
+			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprob(i))
+			list := map[string]any{tokens[len(tokens)-1]: p.logprob(i)}
+			if top {
+				list[fmt.Sprintf("token_id:%d", t.likely)] = t.top
+			}
+			tops = append(tops, list)
+		}
+		if p.fewer && len(logprobs) > 0 {
+			logprobs = logprobs[1:]
+		}
+		choice["logprobs"] = map[string]any{"tokens": tokens, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": []int{}}
+		return map[string]any{"id": "cmpl-1", "object": "text_completion", "model": s.o.Dir, "choices": []any{choice}}
+	})
+}

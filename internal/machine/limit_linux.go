@@ -1,6 +1,0 @@
-package machine
-
-import "os"
-
-// Limit is how much memory this process can have.
-func Limit() Memory { return memory(os.DirFS("/")) }
