@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"path/filepath"
+	"strings"
 )
 
 // DType is how numbers are stored, in config.json's words.
@@ -35,6 +36,11 @@ const (
 	// ValueHeadFile holds the value head alone: it is the trainer's, and no reader of the policy wants it.
 	ValueHeadFile = "value_head.safetensors"
 	OptimizerFile = "optimizer.safetensors"
+	// AdapterFile and AdapterConfigFile are PEFT's, of an adapter alone.
+	AdapterFile       = "adapter_model.safetensors"
+	AdapterConfigFile = "adapter_config.json"
+	// AdapterFolder, in the folder of a model that is trained by adapters, has them apart from the merged weights.
+	AdapterFolder = "adapter"
 )
 
 // LargeFile is the ShardBytes of folders that are kept: files of that size can be copied, hashed and read side by side.
@@ -47,6 +53,9 @@ type ExportOptions struct {
 	// ShardBytes bounds the numbers in a file, in bytes: tensors are dealt in the order of [Weights], and one that is larger
 	// has a file to itself. 0 is one file.
 	ShardBytes int64
+	// Adapter asks an engine that trains low-rank adapters for these alone, in PEFT's two files: AdapterFile and
+	// AdapterConfigFile. Without it the weights that are written have the adapters merged in. Other engines do not read it.
+	Adapter bool
 }
 
 // File is one file that was written.
@@ -75,7 +84,7 @@ func (w Written) Wait(context.Context) ([]File, error) { return w, nil }
 func PolicyFiles(files []File) []File {
 	var out []File
 	for _, f := range files {
-		if isWeights(f.Name) && f.Name != ValueHeadFile {
+		if isWeights(f.Name) && f.Name != ValueHeadFile && !strings.HasPrefix(f.Name, AdapterFolder+"/") {
 			out = append(out, f)
 		}
 	}

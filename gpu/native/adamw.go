@@ -36,7 +36,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	e.steps++
 	corr1 := 1 - math.Pow(o.Beta1, float64(e.steps))
 	corr2 := 1 - math.Pow(o.Beta2, float64(e.steps))
-	for _, t := range e.tensors {
+	for _, t := range e.trained.tensors {
 		lr, decay := o.LearningRate, o.WeightDecay
 		if t.kind != table {
 			decay = 0
@@ -46,19 +46,19 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 		}
 		e.blocks(t.n, stepBlock, func(_ *scratch, lo, hi int) {
 			lo, hi = t.off+lo, t.off+hi
-			kernel.AdamW(e.data[lo:hi], e.first[lo:hi], e.second[lo:hi], e.grad[lo:hi],
+			kernel.AdamW(e.weights[lo:hi], e.first[lo:hi], e.second[lo:hi], e.grad[lo:hi],
 				float32(lr), float32(o.Beta1), float32(o.Beta2), float32(o.Epsilon), float32(decay),
 				float32(scale), float32(corr1), float32(corr2))
 		})
 	}
-	e.stale, e.kept = true, false
+	e.stale, e.kept = e.stale || e.low == nil, false
 	return stats, nil
 }
 
 // gradNorm is the gradient's global L2 norm: sums of fixed blocks, added in order.
 func (e *Engine) gradNorm() float64 {
-	sums := make([]float64, (e.size+stepBlock-1)/stepBlock)
-	e.blocks(e.size, stepBlock, func(_ *scratch, lo, hi int) {
+	sums := make([]float64, (e.trained.size+stepBlock-1)/stepBlock)
+	e.blocks(e.trained.size, stepBlock, func(_ *scratch, lo, hi int) {
 		sums[lo/stepBlock] = kernel.SumSquares(e.grad[lo:hi])
 	})
 	var sum float64
@@ -71,7 +71,7 @@ func (e *Engine) gradNorm() float64 {
 // needMoments allocates the moments, zeros.
 func (e *Engine) needMoments() {
 	if e.first == nil {
-		e.first, e.second = make([]float32, e.size), make([]float32, e.size)
+		e.first, e.second = make([]float32, e.trained.size), make([]float32, e.trained.size)
 	}
 }
 

@@ -20,6 +20,8 @@ type gradients struct {
 	partial []float32
 	// hidden is the gradient of the head's input, [m, d], logits of a chunk of logits.
 	hidden, logits []float32
+	// lowIn and lowOut are an adapter's inputs and their gradient, [n, rank].
+	lowIn, lowOut []float32
 }
 
 var errNothingKept = errors.New("backward: no forward pass was kept since the weights last changed")
@@ -70,29 +72,43 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32, rows int) {
 	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
 	dgu, norm := fit(&e.back.gateUp, rows*2*ff), fit(&e.back.norm, rows*d)
-	e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
+	lw, lg := e.lowLayers(l)
+	if g.down != nil {
+		e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
+	}
+	e.lowGrad(lw.down, lg.down, a.act, dout, d, rows)
 	e.sumBlocks(rows, func(s *scratch, dgain []float32, lo, hi int) {
 		k := hi - lo
 		dact, dh := fit(&s.hidden, k*ff), fit(&s.norm, k*d)
 		kernel.MatMul(dact, dout[lo*d:hi*d], w.down, k, d, ff, false)
+		lw.back(s, lw.down, dact, dout[lo*d:hi*d], d, k)
 		for i := lo; i < hi; i++ {
 			gu, dg := a.gateUp[i*2*ff:(i+1)*2*ff], dgu[i*2*ff:(i+1)*2*ff]
 			kernel.SwiGLUGrad(dg[:ff], dg[ff:], gu[:ff], gu[ff:], dact[(i-lo)*ff:(i-lo+1)*ff])
 		}
 		kernel.MatMul(dh, dgu[lo*2*ff:hi*2*ff], w.gateUp, k, 2*ff, d, false)
+		lw.back(s, lw.gate, dh, dgu[lo*2*ff:hi*2*ff], 2*ff, k)
+		lw.back(s, lw.up, dh, dgu[lo*2*ff+ff:hi*2*ff], 2*ff, k)
 		mid, inv := a.mid[lo*d:hi*d], a.midInv[lo:hi]
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
 		kernel.MatMul(datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], w.o, k, d, e.q, false)
+		lw.back(s, lw.o, datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], d, k)
 	}, g.mlpNorm)
-	e.pool.MatMulTN(g.gateUp, dgu, norm, 2*ff, rows, d, true)
-	e.pool.MatMulTN(g.o, dout, att, d, rows, e.q, true)
+	if g.gateUp != nil {
+		e.pool.MatMulTN(g.gateUp, dgu, norm, 2*ff, rows, d, true)
+		e.pool.MatMulTN(g.o, dout, att, d, rows, e.q, true)
+	}
+	e.lowGrad(lw.gate, lg.gate, norm, dgu, 2*ff, rows)
+	e.lowGrad(lw.up, lg.up, norm, dgu[ff:], 2*ff, rows)
+	e.lowGrad(lw.o, lg.o, att, dout, d, rows)
 }
 
 // projectGrad is the gradient of project on all n rows: it adds to dout, the gradient of the block's input.
 func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
 	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
 	norm := fit(&e.back.norm, n*d)
+	lw, lg := e.lowLayers(l)
 	e.sumBlocks(n, func(s *scratch, sums []float32, lo, hi int) {
 		dgain, sums := sums[:d], sums[d:]
 		for i := lo; i < hi; i++ {
@@ -106,11 +122,19 @@ func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n
 		}
 		dh := fit(&s.norm, (hi-lo)*d)
 		kernel.MatMul(dh, dqkv[lo*e.qkv:hi*e.qkv], w.qkv, hi-lo, e.qkv, d, false)
+		lw.back(s, lw.q, dh, dqkv[lo*e.qkv:hi*e.qkv], e.qkv, hi-lo)
+		lw.back(s, lw.k, dh, dqkv[lo*e.qkv+e.q:hi*e.qkv], e.qkv, hi-lo)
+		lw.back(s, lw.v, dh, dqkv[lo*e.qkv+e.q+e.kv:hi*e.qkv], e.qkv, hi-lo)
 		x, inv := a.x[lo*d:hi*d], a.kept.inv[lo:hi]
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], x, w.attnNorm, inv)
 	}, g.attnNorm, g.bias, g.qNorm, g.kNorm)
-	e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
+	if g.qkv != nil {
+		e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
+	}
+	e.lowGrad(lw.q, lg.q, norm, dqkv, e.qkv, n)
+	e.lowGrad(lw.k, lg.k, norm, dqkv[e.q:], e.qkv, n)
+	e.lowGrad(lw.v, lg.v, norm, dqkv[e.q+e.kv:], e.qkv, n)
 }
 
 // normalizeHeadsGrad is the gradient of normalizeHeads: row, that of its output, becomes that of its input, and the gains' is added
@@ -136,6 +160,9 @@ func (e *Engine) spread(datt, dout []float32) (attAll, outAll []float32) {
 
 // embedGrad adds each token's gradient to its embedding's, in the tokens' order; threads share the columns.
 func (e *Engine) embedGrad(dx []float32) {
+	if e.g.embed == nil {
+		return
+	}
 	const columns = 32
 	e.blocks(e.d, columns, func(_ *scratch, lo, hi int) {
 		for i, t := range e.plan.tokens {
@@ -171,10 +198,25 @@ func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int)
 
 // needGradient allocates the gradient, zeros.
 func (e *Engine) needGradient() {
-	if e.grad == nil {
-		e.grad = make([]float32, e.size)
-		e.g = e.view(e.grad)
+	if e.grad != nil {
+		return
 	}
+	e.grad = make([]float32, e.trained.size)
+	if e.low == nil {
+		e.g = e.view(e.grad)
+		return
+	}
+	var value []float32
+	e.lowG, value = e.low.viewLow(e.grad)
+	e.g = e.frozen(value)
+}
+
+// lowLayers are layer l's adapters and their gradients, with nothing in them where there are none.
+func (e *Engine) lowLayers(l int) (weights, gradients *lowLayer) {
+	if e.low == nil {
+		return new(lowLayer), new(lowLayer)
+	}
+	return &e.low.layers[l], &e.lowG[l]
 }
 
 func (e *Engine) checkGradients(g *gpu.Gradients) error {

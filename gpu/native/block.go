@@ -27,6 +27,11 @@ func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotar
 	h := fit(&s.norm, rows*m.d)
 	m.normalize(h, x, w.attnNorm, keep.inv)
 	pool.MatMulPacked(qkv, h, w.qkv, rows, false)
+	if a := w.low; a != nil {
+		a.add(s, a.q, qkv, m.qkv, h, rows)
+		a.add(s, a.k, qkv[m.q:], m.qkv, h, rows)
+		a.add(s, a.v, qkv[m.q+m.kv:], m.qkv, h, rows)
+	}
 	for i, p := range pos {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
 		if len(w.bias) > 0 {
@@ -60,9 +65,16 @@ func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x
 		copy(mid, x)
 	}
 	pool.MatMulPacked(mid, att, w.o, rows, true)
+	if a := w.low; a != nil {
+		a.add(s, a.o, mid, m.d, att, rows)
+	}
 	h := fit(&s.norm, rows*m.d)
 	m.normalize(h, mid, w.mlpNorm, inv)
 	pool.MatMulPacked(gateUp, h, w.gateUp, rows, false)
+	if a := w.low; a != nil {
+		a.add(s, a.gate, gateUp, 2*m.ff, h, rows)
+		a.add(s, a.up, gateUp[m.ff:], 2*m.ff, h, rows)
+	}
 	for i := range rows {
 		gu := gateUp[i*2*m.ff : (i+1)*2*m.ff]
 		kernel.SwiGLU(act[i*m.ff:(i+1)*m.ff], gu[:m.ff], gu[m.ff:])
@@ -74,4 +86,7 @@ func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x
 		copy(out, mid)
 	}
 	pool.MatMulPacked(out, act, w.down, rows, true)
+	if a := w.low; a != nil {
+		a.add(s, a.down, out, m.d, act, rows)
+	}
 }

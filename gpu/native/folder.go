@@ -18,6 +18,9 @@ const (
 
 // Export writes the folder before it returns, straight from the weights: no copy is made.
 func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+	if e.low != nil {
+		return e.exportAdapted(ctx, dir, o)
+	}
 	return hf.Export(ctx, dir, e.cfg, e.shared(e.data, ""), o)
 }
 
@@ -31,12 +34,29 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 	if err := f.Fits(e.cfg); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
+	if e.low != nil {
+		if done, err := e.importAdapter(ctx, dir); done || err != nil {
+			return err
+		}
+	}
 	e.stale, e.kept = true, false
 	clear(e.grad)
-	if err := f.Read(ctx, e.shared(e.data, "")); err != nil {
+	if err := f.Read(ctx, e.base()); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
+	if e.low != nil {
+		e.low.rebase(e.seed)
+	}
 	return nil
+}
+
+// base are the model's tensors, the value head's numbers being those in use.
+func (e *Engine) base() []gpu.Tensor {
+	out := e.shared(e.data, "")
+	if last := len(out) - 1; e.low != nil && e.cfg.ValueHead {
+		out[last].Data = e.low.value
+	}
+	return out
 }
 
 // SaveOptimizer writes AdamW's moments; before the first step they are zeros.
@@ -66,7 +86,10 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 		return err
 	}
 	defer func() { _ = f.Close() }() // read only
-	if err := e.matchMoments(f.Tensors()); err != nil {
+	if e.low != nil && e.low.folded && steps > 0 {
+		return errOtherBase
+	}
+	if err := e.trained.matchMoments(f.Tensors()); err != nil {
 		return err
 	}
 	e.needMoments()
@@ -102,7 +125,7 @@ func (e *Engine) ResetOptimizer(ctx context.Context) error {
 
 // moments are AdamW's, named, over the engine's own memory.
 func (e *Engine) moments() []gpu.Tensor {
-	return append(e.shared(e.first, firstSuffix), e.shared(e.second, secondSuffix)...)
+	return append(e.trained.shared(e.first, firstSuffix), e.trained.shared(e.second, secondSuffix)...)
 }
 
 // shared are a flat array's tensors, named, over the same memory.

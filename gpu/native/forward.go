@@ -134,6 +134,11 @@ func (e *Engine) refresh() {
 	if e.stale {
 		e.fast.load(&e.layout, e.pool, e.parts(e.data))
 		e.stale = false
+		if e.low != nil {
+			for l := range e.fast.layers {
+				e.fast.layers[l].low = &e.low.layers[l]
+			}
+		}
 	}
 	e.rotary.grow(e.plan.longest())
 }

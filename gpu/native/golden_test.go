@@ -42,12 +42,20 @@ func summary(xs []float32) []float64 {
 	return s
 }
 
-func TestAgreesWithPyTorch(t *testing.T) {
-	data, err := os.ReadFile("testdata/golden.json")
+func TestAgreesWithPyTorch(t *testing.T) { agreesWithPyTorch(t, "golden.json", native.LoRA{}) }
+
+func TestAdaptersAgreeWithPyTorch(t *testing.T) {
+	lora := native.DefaultLoRA()
+	lora.Rank, lora.Alpha = 3, 6
+	agreesWithPyTorch(t, "golden_lora.json", lora)
+}
+
+func agreesWithPyTorch(t *testing.T, file string, lora native.LoRA) {
+	data, err := os.ReadFile("testdata/" + file)
 	require.NoError(t, err)
 	var want golden
 	require.NoError(t, json.Unmarshal(data, &want))
-	e, err := native.New(want.Config, native.Options{})
+	e, err := native.New(want.Config, native.Options{LoRA: lora})
 	require.NoError(t, err)
 	w, err := e.Weights(t.Context())
 	require.NoError(t, err)
@@ -60,6 +68,16 @@ func TestAgreesWithPyTorch(t *testing.T) {
 		}
 	}
 	require.NoError(t, e.SetWeights(t.Context(), w))
+	if lora.Rank > 0 {
+		for i, x := range e.Trained() {
+			if x.Name == gpu.ValueHeadTensor {
+				continue
+			}
+			for j, v := range wave(len(x.Data), float64(1000+i)) {
+				x.Data[j] = float32(0.25 * float64(v))
+			}
+		}
+	}
 	b := &gpu.Batch{Offsets: []int{0}, Temperature: want.Temperatures}
 	for _, s := range want.Sequences {
 		b.Tokens = append(b.Tokens, s...)
@@ -87,7 +105,7 @@ func TestAgreesWithPyTorch(t *testing.T) {
 	_, err = e.Step(t.Context(), gpu.StepOptions{Epsilon: 1})
 	require.NoError(t, err)
 	moments := e.Moments()
-	for i, x := range w.Tensors {
+	for i, x := range e.Trained() {
 		got := summary(moments[i].Data)
 		require.InDeltaSlice(t, want.Gradients[x.Name], got, 2e-4*norms[0], x.Name)
 	}
@@ -101,9 +119,7 @@ func TestAgreesWithPyTorch(t *testing.T) {
 		require.NoError(t, err)
 		require.InEpsilon(t, norm, stats.GradNorm, 1e-4, "step %d", step)
 	}
-	w, err = e.Weights(t.Context())
-	require.NoError(t, err)
-	for _, x := range w.Tensors {
+	for _, x := range e.Trained() {
 		got := summary(x.Data)
 		require.InDeltaSlice(t, want.Weights[x.Name], got, 1e-3, x.Name)
 	}

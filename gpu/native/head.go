@@ -103,6 +103,9 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 			})
 			pool.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
 		})
+		if e.g.head == nil {
+			continue
+		}
 		e.pool.MatMulTN(e.g.head, dlogits, a.hidden[first*e.d:(first+n)*e.d], e.v, n, e.d, true)
 	}
 }

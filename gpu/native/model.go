@@ -17,6 +17,8 @@ type Options struct {
 	// Recompute has Accumulate keep a block's input alone, and compute the block again for its gradient: the same
 	// bits, for a third more work and a fraction of the memory.
 	Recompute bool
+	// LoRA trains adapters instead of the weights.
+	LoRA LoRA
 	// Init says how the starting weights are drawn.
 	Init Init
 }
@@ -32,6 +34,14 @@ type Engine struct {
 	// fast is the weights as Forward reads them, refreshed when stale.
 	fast  *forwardWeights
 	stale bool
+
+	// low are the adapters, nil without, and lowG their gradients. trained and weights are what is trained: their
+	// layout and data, or the model's.
+	low     *adapters
+	lowG    []lowLayer
+	trained *layout
+	weights []float32
+	seed    uint64
 
 	// grad is the gathered gradient, allocated on the first Backward; g names its parts.
 	grad []float32
@@ -60,6 +70,11 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	if err := opts.Init.validate(); err != nil {
 		return nil, err
 	}
+	if opts.LoRA.Rank != 0 {
+		if err := opts.LoRA.Validate(); err != nil {
+			return nil, fmt.Errorf("lora: %w", err)
+		}
+	}
 	m := newModel(cfg)
 	e := &Engine{
 		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
@@ -68,6 +83,12 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	}
 	e.w = m.view(e.data)
 	m.initialize(e.data, opts.Seed, opts.Init)
+	e.trained, e.weights = &m.layout, e.data
+	if opts.LoRA.Rank > 0 {
+		e.low, e.seed = newAdapters(&m.layout, opts.LoRA), opts.Seed
+		e.low.reset(e.seed)
+		e.trained, e.weights, e.w.value = &e.low.layout, e.low.data, e.low.value
+	}
 	return e, nil
 }
 

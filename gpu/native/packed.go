@@ -18,6 +18,8 @@ type forwardLayer struct {
 	qkv, o, gateUp, down *kernel.Packed
 	// bias and the gains of the heads are nil where the model has none.
 	bias, qNorm, kNorm []float32
+	// low are the block's adapters; nil without.
+	low *lowLayer
 }
 
 func newForwardWeights(l *layout) *forwardWeights {

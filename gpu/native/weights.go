@@ -15,7 +15,11 @@ func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return &gpu.Weights{Tensors: e.tensorsOf(e.data, "")}, nil
+	w := &gpu.Weights{Tensors: e.base()}
+	for i, t := range w.Tensors {
+		w.Tensors[i].Shape, w.Tensors[i].Data = slices.Clone(t.Shape), e.merged(t, nil)
+	}
+	return w, nil
 }
 
 // SetWeights replaces the weights. Tensors may come in any order; names and shapes must match exactly, else
@@ -32,6 +36,11 @@ func (e *Engine) SetWeights(ctx context.Context, w *gpu.Weights) error {
 		return fmt.Errorf("set weights: %w", err)
 	}
 	e.fill(e.data, w.Tensors, order)
+	if e.low != nil {
+		e.low.rebase(e.seed)
+		e.low.folded = false
+		copy(e.low.value, w.Tensors[order[len(order)-1]].Data)
+	}
 	e.stale, e.kept = true, false
 	return nil
 }

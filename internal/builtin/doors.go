@@ -35,7 +35,9 @@ func Doors() parts.Registry {
 
 // nativeEngine is the engine in Go.
 func nativeEngine(o parts.EngineOpening) (gpu.Backend, error) {
-	return native.Backend{Options: startingWeights(o)}, nil
+	options := startingWeights(o)
+	options.LoRA = o.Native.LoRA
+	return native.Backend{Options: options}, nil
 }
 
 // torchEngine is the engine over PyTorch, which draws the same starting weights.

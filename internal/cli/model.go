@@ -19,7 +19,7 @@ func newEngine(ctx context.Context, cfg *config.Config, c *course) (gpu.Engine, 
 	model, head := cfg.Model.Config(c.tokenizer.Size()), cfg.Trainer.Critic.Network == learner.CriticHead
 	model.ValueHead = head
 	if cfg.Model.Folder == "" {
-		return emptyEngine(cfg, model)
+		return emptyEngine(cfg.Backend, model)
 	}
 	folder, err := hf.Open(cfg.Model.Folder)
 	if err != nil {
@@ -35,7 +35,7 @@ func newEngine(ctx context.Context, cfg *config.Config, c *course) (gpu.Engine, 
 	}
 	model = folder.Config
 	model.ValueHead = head
-	engine, err := emptyEngine(cfg, model)
+	engine, err := emptyEngine(cfg.Backend, model)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func sameTokenizer(file []byte, tok tasks.Tokenizer) bool {
 }
 
 // emptyEngine makes an engine of a given shape with starting weights from the run's seed.
-func emptyEngine(cfg *config.Config, model gpu.Config) (gpu.Engine, error) {
-	b, err := cfg.Backend()
+func emptyEngine(backend func() (gpu.Backend, error), model gpu.Config) (gpu.Engine, error) {
+	b, err := backend()
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (s *session) lasting(key string) bool {
 		own, ok := s.cfg.Tasks[name].Own.(interface{ Lasting() []string })
 		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
 	}
-	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
+	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "native.lora.") || strings.HasPrefix(key, "trainer.cold_start.")
 }
 
 // cutKey cuts the key of a section that the user names: tasks.NAME.rest.
@@ -68,7 +68,7 @@ func settings(cfg *config.Config) map[string]string {
 	for key, value := range config.Values(cfg) {
 		switch section, _, _ := strings.Cut(key, "."); {
 		case key == "trainer.checkpoint.dir":
-		case key == "run.seed", slices.Contains([]string{"model", sectionTasks, "agents", "tools", "trainer"}, section):
+		case key == "run.seed", slices.Contains([]string{"model", "native", sectionTasks, "agents", "tools", "trainer"}, section):
 			out[key] = fmt.Sprint(value)
 		}
 	}

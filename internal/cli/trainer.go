@@ -117,7 +117,7 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 		return trainer.Run(ctx, s.cfg.Trainer, trainer.Deps{
 			Engine: passCounter{engine, passes}, Stream: stream, Prompts: prompts, Opening: c.opening, Demonstrations: c.demonstrations,
 			Tokenizer: c.tokenizer.JSON(), Files: files, Log: s.log,
-			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg, model) },
+			NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(s.cfg.WholeBackend, model) },
 			Metrics:   collectors,
 			Settings:  settings(s.cfg),
 			Observer: func(e schemas.Event) {

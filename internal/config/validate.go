@@ -24,6 +24,7 @@ func (c *Config) Validate() error {
 	f.section("streams", c.Streams.Validate())
 	f.section("weights", c.Weights.Validate())
 	f.section("model", c.Model.Validate())
+	f.section("native", c.Native.Validate())
 	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
 	f.section("torch", c.Torch.Validate())
 	c.validateParts(&f)

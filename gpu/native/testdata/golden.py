@@ -2,12 +2,15 @@
 small Llama block stack, in float64. Written with PyTorch 1.13.1.
 
     python3 gpu/native/testdata/golden.py > gpu/native/testdata/golden.json
+    python3 gpu/native/testdata/golden.py lora > gpu/native/testdata/golden_lora.json
 
+With lora every matrix of a block is frozen and has an adapter of rank 3 and alpha 6, named as PEFT names them.
 Weights and upstream gradients are formulas (wave below), so that the file holds results alone. Tensors are
 summarized by two inner products with fixed waves.
 """
 import json
 import math
+import sys
 import torch
 
 torch.set_default_dtype(torch.float64)
@@ -38,6 +41,25 @@ for i, (name, shape) in enumerate(shapes):
     w = (1 + 0.25 * w if len(shape) == 1 else 0.25 * w).float().double()
     W[name] = w.reshape(shape).clone().requires_grad_()
 
+LORA = "lora" in sys.argv
+RANK, ALPHA = 3, 6
+ADAPTERS = {}
+if LORA:
+    for n, (name, shape) in enumerate((n, s) for n, s in shapes if n.endswith("_proj.weight")):
+        module = "base_model.model." + name.removesuffix(".weight")
+        for i, (part, size) in enumerate((("lora_A", (RANK, shape[1])), ("lora_B", (shape[0], RANK)))):
+            w = (0.25 * wave(math.prod(size), 1000 + 2 * n + i)).float().double()
+            ADAPTERS[f"{module}.{part}.weight"] = w.reshape(size).clone().requires_grad_()
+TRAINED = {**ADAPTERS, "value_head.weight": W["value_head.weight"]} if LORA else W
+
+
+def matrix(name):
+    """The matrix as it acts: with its adapter."""
+    if not LORA:
+        return W[name]
+    module = "base_model.model." + name.removesuffix(".weight")
+    return W[name] + ALPHA / RANK * ADAPTERS[module + ".lora_B.weight"] @ ADAPTERS[module + ".lora_A.weight"]
+
 
 def rms(x, gain):
     return gain * x / torch.sqrt((x * x).mean(-1, keepdim=True) + CFG["rms_norm_eps"])
@@ -55,7 +77,7 @@ def hidden(tokens):
     x = W["model.embed_tokens.weight"][tokens]
     T = len(tokens)
     for l in range(L):
-        w = lambda n: W[f"model.layers.{l}.{n}.weight"]
+        w = lambda n: (matrix if n.endswith("_proj") else W.get)(f"model.layers.{l}.{n}.weight")
         h = rms(x, w("input_layernorm"))
         split = lambda y, n: y.view(T, n, HD).transpose(0, 1)
         q = rope(split(h @ w("self_attn.q_proj").T, H))
@@ -96,17 +118,18 @@ def summary(t):
 
 outputs = [o.tolist() for o in forward()]
 loss().backward()
-gradients = {n: summary(w.grad) for n, w in W.items()}
-groups = [dict(params=[w for n, w in W.items() if w.dim() == 2 and n != "value_head.weight"], lr=1e-2, weight_decay=0.1),
-          dict(params=[w for n, w in W.items() if w.dim() == 1], lr=1e-2, weight_decay=0.0),
+gradients = {n: summary(w.grad) for n, w in TRAINED.items()}
+groups = [dict(params=[w for n, w in TRAINED.items() if w.dim() == 2 and n != "value_head.weight"], lr=1e-2, weight_decay=0.1),
+          dict(params=[w for n, w in TRAINED.items() if w.dim() == 1], lr=1e-2, weight_decay=0.0),
           dict(params=[W["value_head.weight"]], lr=3e-2, weight_decay=0.1)]
+groups = [g for g in groups if g["params"]]
 opt = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-4)
 norms = []
 for _ in range(3):
     opt.zero_grad()
     loss().backward()
-    norms.append(float(torch.nn.utils.clip_grad_norm_(list(W.values()), 0.5)))
+    norms.append(float(torch.nn.utils.clip_grad_norm_(list(TRAINED.values()), 0.5)))
     opt.step()
 print(json.dumps(dict(config=CFG, sequences=SEQS, temperatures=TEMPS, logprobs=outputs[0], entropies=outputs[1],
                       values=outputs[2], gradients=gradients, norms=norms,
-                      weights={n: summary(w) for n, w in W.items()}), indent=1))
+                      weights={n: summary(w) for n, w in TRAINED.items()}), indent=1))

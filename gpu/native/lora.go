@@ -1,0 +1,207 @@
+package native
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// LoRA has the engine train low-rank adapters beside frozen weights (Hu et al. 2021): a target matrix W acts as
+// W + alpha/rank B A, with A [rank, in] and B [out, rank], and A, B and a value head are all that is trained.
+type LoRA struct {
+	// Rank is the adapters' rank. 0 trains the weights themselves. Defaults to 0.
+	Rank int `koanf:"rank"`
+	// Alpha scales the adapters, by alpha/rank. Defaults to 32.
+	Alpha float64 `koanf:"alpha"`
+	// Targets are the matrices of each block that have adapters: some of q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj
+	// and down_proj. Defaults to all.
+	Targets []string `koanf:"targets"`
+}
+
+// loraTargets are the matrices that can have adapters, in the layout's order.
+var loraTargets = [...]string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+// DefaultLoRA is off.
+func DefaultLoRA() LoRA { return LoRA{Alpha: 32, Targets: slices.Clone(loraTargets[:])} }
+
+// Validate reports every fault.
+func (o LoRA) Validate() error {
+	faults := []error{check.NotNegative("rank", o.Rank), check.Positive("alpha", o.Alpha)}
+	if o.Rank > 0 {
+		faults = append(faults, check.That(len(o.Targets) > 0, "targets", "none: name some of %s", strings.Join(loraTargets[:], ", ")))
+	}
+	for i, t := range o.Targets {
+		if !slices.Contains(loraTargets[:], t) {
+			faults = append(faults, check.That(false, "targets", "%q: want some of %s", t, strings.Join(loraTargets[:], ", ")))
+		}
+		if slices.Contains(o.Targets[:i], t) {
+			faults = append(faults, check.That(false, "targets", "%q is named twice", t))
+		}
+	}
+	return check.All(faults...)
+}
+
+// adapters are the trained tensors of an engine with LoRA: its layout names them as PEFT does, and a value head last.
+type adapters struct {
+	layout
+	options LoRA
+	scale   float32
+	data    []float32
+	layers  []lowLayer
+	value   []float32
+	// base is the hash of the frozen weights, "" until it is asked for. folded says that the weights are those of a folder
+	// whose adapters, on other weights, were added to them.
+	base   string
+	folded bool
+}
+
+// lowLayer is one block's adapters, or their gradients.
+type lowLayer struct {
+	rank                       int
+	scale                      float32
+	q, k, v, o, gate, up, down low
+}
+
+// low is one adapter, or its gradient; the zero value where a matrix has none.
+type low struct{ a, b []float32 }
+
+// peftPrefix is what PEFT puts before the name of a module.
+const peftPrefix = "base_model.model."
+
+func newAdapters(l *layout, o LoRA) *adapters {
+	ad := &adapters{options: o, scale: float32(o.Alpha / float64(o.Rank)), layout: *l}
+	ad.tensors, ad.size = nil, 0
+	add := func(name string, shape ...int) {
+		t := spec{name: name, shape: shape, off: ad.size, n: shape[0] * shape[1]}
+		ad.tensors, ad.size = append(ad.tensors, t), ad.size+t.n
+	}
+	for _, t := range l.tensors {
+		module, ok := strings.CutSuffix(t.name, ".weight")
+		if at := strings.LastIndexByte(module, '.'); ok && slices.Contains(o.Targets, module[at+1:]) {
+			add(peftPrefix+module+".lora_A.weight", o.Rank, t.shape[1])
+			add(peftPrefix+module+".lora_B.weight", t.shape[0], o.Rank)
+		}
+	}
+	if l.cfg.ValueHead {
+		add(gpu.ValueHeadTensor, 1, l.d)
+	}
+	ad.data = make([]float32, ad.size)
+	ad.layers, ad.value = ad.viewLow(ad.data)
+	return ad
+}
+
+// viewLow names the parts of a flat array: adapters or their gradient.
+func (ad *adapters) viewLow(data []float32) (layers []lowLayer, value []float32) {
+	layers = make([]lowLayer, ad.cfg.NumLayers)
+	parts := ad.parts(data)
+	if ad.cfg.ValueHead {
+		value, parts = parts[len(parts)-1], parts[:len(parts)-1]
+	}
+	for i := range layers {
+		l := &layers[i]
+		l.rank, l.scale = ad.options.Rank, ad.scale
+		for j, to := range []*low{&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down} {
+			if slices.Contains(ad.options.Targets, loraTargets[j]) {
+				to.a, to.b, parts = parts[0], parts[1], parts[2:]
+			}
+		}
+	}
+	return layers, value
+}
+
+// reset draws A, uniform within 1/sqrt(in) as PEFT does, and sets B to 0, so that nothing is added; a value head is left alone.
+func (ad *adapters) reset(seed uint64) {
+	for i, t := range ad.tensors {
+		out := ad.data[t.off : t.off+t.n]
+		switch {
+		case strings.HasSuffix(t.name, ".lora_A.weight"):
+			bound := 1 / math.Sqrt(float64(t.shape[1]))
+			r := rand.New(rand.NewPCG(seed, uint64(i)+1<<32))
+			for j := range out {
+				out[j] = float32((2*r.Float64() - 1) * bound)
+			}
+		case strings.HasSuffix(t.name, ".lora_B.weight"):
+			clear(out)
+		}
+	}
+}
+
+// rebase starts the adapters anew, on other weights.
+func (ad *adapters) rebase(seed uint64) {
+	ad.base = ""
+	ad.reset(seed)
+}
+
+// of is the adapter of a matrix of the model, in a view of adapters; the zero value where it has none.
+func (ad *adapters) of(name string) (p low) {
+	for i, t := range ad.tensors {
+		if t.name == peftPrefix+strings.TrimSuffix(name, ".weight")+".lora_A.weight" {
+			b := ad.tensors[i+1]
+			return low{a: ad.data[t.off : t.off+t.n], b: ad.data[b.off : b.off+b.n]}
+		}
+	}
+	return low{}
+}
+
+// add adds an adapter's part of a product to y [rows, out], rows ldy apart, from its input x [rows, in].
+func (l *lowLayer) add(s *scratch, p low, y []float32, ldy int, x []float32, rows int) {
+	if p.a == nil {
+		return
+	}
+	in, out := len(p.a)/l.rank, len(p.b)/l.rank
+	t := fit(&s.low, rows*l.rank)
+	kernel.MatMulNT(t, x, p.a, rows, in, l.rank, false)
+	kernel.Scale(t, l.scale)
+	kernel.MatMulNTStrided(y, ldy, t, l.rank, p.b, l.rank, rows, l.rank, out, true)
+}
+
+// back adds to dx, the gradient of the input, an adapter's part of it, given dy, that of the output.
+func (l *lowLayer) back(s *scratch, p low, dx, dy []float32, ldy, rows int) {
+	if p.a == nil {
+		return
+	}
+	in, out := len(p.a)/l.rank, len(p.b)/l.rank
+	t := fit(&s.low, rows*l.rank)
+	kernel.MatMulStrided(t, l.rank, dy, ldy, p.b, l.rank, rows, out, l.rank, false)
+	kernel.Scale(t, l.scale)
+	kernel.MatMul(dx, t, p.a, rows, l.rank, in, true)
+}
+
+// lowGrad adds the gradients of an adapter p to g, given its inputs x [n, in] and dy, the gradient of its outputs.
+func (e *Engine) lowGrad(p, g low, x, dy []float32, ldy, n int) {
+	if p.a == nil {
+		return
+	}
+	r := e.low.options.Rank
+	in, out := len(p.a)/r, len(p.b)/r
+	t, dt := fit(&e.back.lowIn, n*r), fit(&e.back.lowOut, n*r)
+	e.blocks(n, rowBlock, func(_ *scratch, lo, hi int) {
+		kernel.MatMulNT(t[lo*r:hi*r], x[lo*in:hi*in], p.a, hi-lo, in, r, false)
+		kernel.MatMulStrided(dt[lo*r:], r, dy[lo*ldy:], ldy, p.b, r, hi-lo, out, r, false)
+	})
+	kernel.Scale(t, e.low.scale)
+	kernel.Scale(dt, e.low.scale)
+	e.pool.MatMulTNStrided(g.b, r, dy, ldy, t, r, out, n, r, true)
+	e.pool.MatMulTN(g.a, dt, x, r, n, in, true)
+}
+
+// frozen is the view of a gradient of which nothing is kept: no matrices, and vectors whose sums go nowhere.
+func (l *layout) frozen(value []float32) view {
+	v := view{norm: make([]float32, l.d), value: value, layers: make([]layerView, l.layers)}
+	one := layerView{attnNorm: v.norm, mlpNorm: v.norm}
+	if l.cfg.QKVBias {
+		one.bias = make([]float32, l.qkv)
+	}
+	if l.cfg.QKNorm {
+		one.qNorm, one.kNorm = make([]float32, l.hd), make([]float32, l.hd)
+	}
+	for i := range v.layers {
+		v.layers[i] = one
+	}
+	return v
+}
