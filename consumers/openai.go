@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -42,6 +43,7 @@ type OpenAI struct {
 	generator Generator
 	tokenizer Tokenizer
 	template  func([]Message) string
+	chat      *chat.Chat
 	log       *slog.Logger
 }
 

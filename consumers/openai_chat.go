@@ -34,8 +34,9 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role    string `json:"role,omitempty"`
-	Content string `json:"content"`
+	Role      string     `json:"role,omitempty"`
+	Content   string     `json:"content"`
+	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 
 type chatLogprobs struct {
@@ -63,9 +64,17 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
 	}
-	p, err := o.prepare(&b.samplingBody, o.tokenizer.Encode(o.template(b.Messages)), defaultChatTokens)
+	tokens, tools, err := o.context(&b)
 	if err != nil {
 		return err
+	}
+	p, err := o.prepare(&b.samplingBody, tokens, defaultChatTokens)
+	if err != nil {
+		return err
+	}
+	if o.chat != nil { // whatever else ends an answer, the end of the turn does
+		p.silent = append(p.silent, o.chat.Stop()...)
+		p.req.StopTokens = append(p.req.StopTokens, o.chat.Stop()...)
 	}
 	a := newAnswer("chatcmpl-")
 	body := func(object string, from int) chatAnswer {
@@ -79,8 +88,9 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 		if err := o.generate(r.Context(), p, a, func(piece) error { return nil }); err != nil {
 			return err
 		}
+		message := o.message(a, tools)
 		whole := body("chat.completion", 0)
-		whole.Choices[0].Message = &chatMessage{Role: "assistant", Content: a.text}
+		whole.Choices[0].Message = message
 		whole.Usage = a.usage(p)
 		writeJSON(w, http.StatusOK, whole)
 		return nil
@@ -88,6 +98,18 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	out := &events{w: w}
 	role := "assistant"
 	err = o.generate(r.Context(), p, a, func(next piece) error {
+		if tools { // whether a text is a call is seen at its end
+			if a.finish == "" {
+				return nil
+			}
+			message := o.message(a, true)
+			for i := range message.ToolCalls {
+				message.ToolCalls[i].Index = &i
+			}
+			part := body("chat.completion.chunk", 0)
+			part.Choices[0].Delta = message
+			return out.send(part)
+		}
 		part := body("chat.completion.chunk", next.from)
 		part.Choices[0].Delta = &chatMessage{Role: role, Content: next.text}
 		role = ""

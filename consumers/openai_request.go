@@ -186,9 +186,13 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
 type Message struct {
 	Role    string      `json:"role"`
 	Content contentText `json:"content"`
+	// Name is a tool's, ToolCallID the call that its message answers, and ToolCalls are an assistant's: a chat template shows them.
+	Name       string     `json:"name"`
+	ToolCallID string     `json:"tool_call_id"`
+	ToolCalls  []toolCall `json:"tool_calls"`
 }
 
-// UnmarshalJSON reads the role and the text; what else a message may have, such as a name, says nothing to the policy.
+// UnmarshalJSON reads what a template can show; what else a message may have says nothing to the policy.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	type plain Message
 	return json.Unmarshal(data, (*plain)(m))

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
@@ -45,6 +46,8 @@ type Deps struct {
 	Tokenizer Tokenizer
 	// ChatTemplate turns the messages of a chat into text; nil is JoinMessages.
 	ChatTemplate func([]Message) string
+	// Chat writes chats by a model's own template, in place of ChatTemplate; nil does not.
+	Chat *chat.Chat
 	// Metrics counts what the consumer does; nil counts nothing that anybody sees.
 	Metrics *Metrics
 	// Ready is called with nil when the first weights are in use, and with an error when the consumer drains; it may be nil.
@@ -65,7 +68,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 		cfg.Name = streams.WorkerName("inference")
 	}
 	calls := newGate(d.Sampler, d.Metrics)
-	server, err := listenOpenAI(NewOpenAI(cfg.OpenAI, calls, d.Tokenizer, d.ChatTemplate, d.Log))
+	server, err := listenOpenAI(NewOpenAI(cfg.OpenAI, calls, d.Tokenizer, d.ChatTemplate, d.Log).WithChat(d.Chat))
 	if err != nil {
 		return err
 	}

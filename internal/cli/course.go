@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -158,6 +159,16 @@ func (c *course) format() producers.Format {
 // chat is how messages become the context that the policy was trained on: one question after the opening token.
 func (c *course) chat(messages []consumers.Message) string {
 	return strings.TrimSpace(c.format().Begin + " " + consumers.JoinMessages(messages))
+}
+
+// template is the chat template that an agent of the run speaks; nil where none does.
+func (c *course) template() *chat.Chat {
+	for _, t := range c.tasks {
+		if agent, ok := t.agent.(interface{ Chat() *chat.Chat }); ok {
+			return agent.Chat()
+		}
+	}
+	return nil
 }
 
 // hasTools says whether any task has a tool, which can be taken away.

@@ -56,7 +56,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error 
 	defer s.watchWork(ctx, s.inferenceWork(run))()
 	return consumers.Run(ctx, cfg, consumers.Deps{
 		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Folder: folder,
-		Tokenizer: c.tokenizer, ChatTemplate: c.chat, Metrics: metrics, Log: s.log,
+		Tokenizer: c.tokenizer, ChatTemplate: c.chat, Chat: c.template(), Metrics: metrics, Log: s.log,
 		Ready: func(err error) { s.health.Set("weights", err) },
 	})
 }
