@@ -87,6 +87,9 @@ func (e *Episode) Begin(tokens []int32) error {
 	if len(tokens) > e.ticket.Limits.MaxTokens {
 		return &StoppedError{schemas.StopTokens}
 	}
+	if len(e.segments) > 0 {
+		e.env.metrics.begunAnew()
+	}
 	e.segments = append(e.segments, schemas.Segment{Temperature: e.ticket.Sampling.Temperature})
 	e.given(tokens)
 	return nil
@@ -188,7 +191,8 @@ func (e *Episode) sampled(segment int, g *generate.Result) {
 // segmentSeed keeps the random numbers of one segment apart from those at the same positions of another.
 func segmentSeed(seed uint64, segment int) uint64 { return seed + uint64(segment)*schemas.SeedStep }
 
-// Call calls a tool for the last turn and records it there. A failure of the tool comes back as an
+// Call calls a tool for the last turn and records it there; of several calls in a turn the names are joined by commas, the arguments
+// and what was said by line breaks, and process rewards are added up. A failure of the tool comes back as an
 // observation that says so; a call beyond the turn limit ends the episode.
 func (e *Episode) Call(ctx context.Context, name, arguments string) (Observation, error) {
 	if len(e.turns) == 0 {
@@ -198,11 +202,17 @@ func (e *Episode) Call(ctx context.Context, name, arguments string) (Observation
 		return Observation{}, &StoppedError{schemas.StopTurns}
 	}
 	turn := &e.turns[len(e.turns)-1]
-	turn.Tool, turn.Arguments = name, arguments
+	more := turn.Tool != ""
+	if more {
+		turn.Tool, turn.Arguments = turn.Tool+", "+name, turn.Arguments+"\n"+arguments
+	} else {
+		turn.Tool, turn.Arguments = name, arguments
+	}
 	start := time.Now()
 	tool := e.tool(name)
 	observation, err := e.call(ctx, tool, name, arguments)
-	turn.Duration = time.Since(start)
+	took := time.Since(start)
+	turn.Duration += took
 	e.calls++
 	if cause := context.Cause(ctx); cause != nil {
 		return Observation{}, cause
@@ -215,10 +225,14 @@ func (e *Episode) Call(ctx context.Context, name, arguments string) (Observation
 		observation = Observation{Text: "error: " + err.Error()}
 	}
 	if observation.Reward != nil {
-		turn.ProcessReward = *observation.Reward
+		turn.ProcessReward += *observation.Reward
 	}
-	e.said[len(e.said)-1] = observation.Text
-	e.env.metrics.called(name, tool != nil, turn.Duration, err)
+	if more {
+		e.said[len(e.said)-1] += "\n" + observation.Text
+	} else {
+		e.said[len(e.said)-1] = observation.Text
+	}
+	e.env.metrics.called(name, tool != nil, took, err)
 	return observation, nil
 }
 

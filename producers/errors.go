@@ -7,8 +7,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// ErrUnavailable marks a tool's error as the machinery's: the service behind it is away. The ticket is
-// tried again instead of telling the agent.
+// ErrUnavailable is returned, wrapped, by a tool when the service behind it is away. The agent is not told: its ticket is tried
+// again.
 var ErrUnavailable = errors.New("tool unavailable")
 
 // StoppedError is how the methods of an Episode tell an agent that the rollout is over because of a limit. The

@@ -20,6 +20,7 @@ type Metrics struct {
 	generateSeconds prometheus.Histogram
 	toolSeconds     *prometheus.HistogramVec
 	publishSeconds  prometheus.Histogram
+	anew            prometheus.Counter
 }
 
 // NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
@@ -54,12 +55,16 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_publish_seconds", Help: "Wall-clock of publishing a trajectory, back-pressure included.", Buckets: seconds,
 		}),
+		anew: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_producer_contexts_begun_anew_total",
+			Help: "Times that an episode went on in a new context, for what the agent showed then did not continue the old one.",
+		}),
 	}
 	if registerer == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds,
+		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)
@@ -71,6 +76,12 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 func (m *Metrics) generated(took time.Duration) {
 	if m != nil {
 		m.generateSeconds.Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) begunAnew() {
+	if m != nil {
+		m.anew.Inc()
 	}
 }
 

@@ -135,7 +135,7 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 		w.metrics.episodeDropped("unserved")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)
-	case lease.Delivery() >= w.cfg.MaxDeliver, hopeless(err):
+	case lease.Delivery() >= w.cfg.MaxDeliver, unretryable(err):
 		w.metrics.episodeDropped(why(err, "failed"))
 		log.Error("episode failed for the last time: its sample is closed", "err", err)
 		w.close(settling, lease, err, log)
@@ -164,8 +164,8 @@ func quoted(envs map[string]Environment) string {
 	return strings.Join(names, ", ")
 }
 
-// hopeless says that another try, with the same seed, would fail in the same way.
-func hopeless(err error) bool {
+// unretryable says that another try, with the same seed, would fail in the same way.
+func unretryable(err error) bool {
 	return errors.Is(err, errNothingSampled) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
 }
 

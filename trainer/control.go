@@ -114,9 +114,9 @@ func (c *control) adopt(ctx context.Context) error {
 	return nil
 }
 
-// put writes what the new version means for the run and leaves alone what operators write. hopeless are groups whose
+// put writes what the new version means for the run and leaves alone what operators write. unfillable are groups whose
 // rollouts are wasted work.
-func (c *control) put(ctx context.Context, version int64, hopeless []string) error {
+func (c *control) put(ctx context.Context, version int64, unfillable []string) error {
 	var put bounds
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
 		if now == nil {
@@ -130,7 +130,7 @@ func (c *control) put(ctx context.Context, version int64, hopeless []string) err
 		}
 		now.PolicyVersion = version
 		now.MinVersion = max(0, version-int64(c.eta))
-		now.Cancelled = hopeless
+		now.Cancelled = unfillable
 		now.At = c.deps.Now().UTC()
 		return now
 	})

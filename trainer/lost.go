@@ -41,7 +41,7 @@ func (i *intake) giveUp(ctx context.Context) error {
 	if awaited == 0 || len(i.issuer.pending) > 0 {
 		return nil
 	}
-	why, err := i.hopeless(ctx, awaited)
+	why, err := i.whyLost(ctx, awaited)
 	if err != nil || why == "" {
 		return err
 	}
@@ -64,11 +64,11 @@ func (i *intake) giveUp(ctx context.Context) error {
 	return i.plan(ctx)
 }
 
-// hopeless says why no ticket will bring a sample that is awaited, "" where a ticket may.
+// whyLost says why no ticket will bring a sample that is awaited, "" where a ticket may.
 //
 // The order matters: a producer ends its ticket after its trajectory is stored, so that a trajectory stored by a ticket that
 // is not counted here is seen by the later look at the stream.
-func (i *intake) hopeless(ctx context.Context, awaited int) (why string, err error) {
+func (i *intake) whyLost(ctx context.Context, awaited int) (why string, err error) {
 	tickets, err := i.deps.Stream.OutstandingTickets(ctx)
 	if err != nil {
 		return "", fmt.Errorf("count the tickets: %w", err)

@@ -183,7 +183,7 @@ func (t *trainer) publish(ctx context.Context) error {
 // putControl tells the run what is too old now, and that the version is there.
 func (t *trainer) putControl(ctx context.Context) error {
 	began := t.deps.Now()
-	if err := t.control.put(ctx, t.step, t.intake.assembler.Hopeless()); err != nil {
+	if err := t.control.put(ctx, t.step, t.intake.assembler.Unfillable()); err != nil {
 		return err
 	}
 	t.report.stats.publish += t.deps.Now().Sub(began)

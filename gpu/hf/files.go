@@ -74,7 +74,7 @@ func openFiles(dir string) (*Files, error) {
 	return out, nil
 }
 
-// Names lists the files.
+// Names lists the files that Write writes.
 func (f *Files) Names() []string {
 	if f == nil {
 		return nil
@@ -84,6 +84,11 @@ func (f *Files) Names() []string {
 		out = append(out, x.name)
 	}
 	return out
+}
+
+// Carried lists the files that the folder itself has.
+func (f *Files) Carried() []string {
+	return slices.DeleteFunc(f.Names(), func(name string) bool { return name == sourceName })
 }
 
 // Get is one file's bytes, and whether there is one of the name.

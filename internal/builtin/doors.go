@@ -7,6 +7,7 @@ import (
 	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/producers/agents"
+	chatagent "github.com/weir-rl/weir/producers/agents/chat"
 	searchagent "github.com/weir-rl/weir/producers/agents/search"
 	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/rewards/httpreward"
@@ -24,7 +25,7 @@ import (
 func Doors() parts.Registry {
 	return parts.Registry{
 		Tasks:   []tasks.Task{library.Type{}, countries.Type{}, corpus.Type{}, questions.FileType{}, questions.ServiceType{}},
-		Agents:  []agents.Type{searchagent.Type{}},
+		Agents:  []agents.Type{searchagent.Type{}, chatagent.Type{}},
 		Tools:   []tools.Type{tools.SearchType{}, httptool.Type{}},
 		Rewards: []rewards.Type{weighted.Type{}, httpreward.Type{}},
 		Engines: []parts.Engine{{Name: "native", Open: nativeEngine}, {Name: "torch", Open: torchEngine}},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
 )
@@ -20,7 +21,9 @@ import (
 // app is what every subcommand starts from.
 type app struct {
 	// doors are the parts that a configuration can name.
-	doors    parts.Registry
+	doors parts.Registry
+	// memory is what the process may have; its zero value bounds nothing.
+	memory   machine.Memory
 	out, err io.Writer
 	environ  []string
 	// args are the command line without the program's name: they hold the names of the user's own sections, each key of
@@ -68,9 +71,9 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	a.keyFlags(root)
 	root.AddCommand(
 		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(),
+		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(),
 		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
-		a.configCommand(), a.keysCommand(), a.openCommand(), a.benchCommand(), a.versionCommand(),
+		a.configCommand(), a.keysCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)

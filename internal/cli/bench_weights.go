@@ -29,6 +29,7 @@ type weightsBench struct {
 	steps, swaps, consumers, callers int
 	rates                            []float64
 	largeHidden, largeLayers         int
+	scale, scaleFor                  string
 }
 
 func (a *app) benchWeightsCommand() *cobra.Command {
@@ -38,8 +39,11 @@ func (a *app) benchWeightsCommand() *cobra.Command {
 		Long: `Weights trains the configured model for a few versions by the whole pipeline, once for each learning rate and from the
 same cold start, and says how large each version was as its difference from the one before, in bfloat16. Then it
 publishes those versions, and made-up ones of a larger model, over a broker on loopback to consumers that generate,
-and says how long each part takes until a caller has the first token of the version.`,
-		Example: "  weir bench weights\n  weir bench weights --rates 1e-6 --steps 30 -o json",
+and says how long each part takes until a caller has the first token of the version.
+
+With --scale it measures, of a model of a published shape with random weights, every part of the way of a version alone:
+seconds, bytes a second and memory, and computes the seconds of a larger model (docs/scaling.md).`,
+		Example: "  weir bench weights\n  weir bench weights --rates 1e-6 --steps 30 -o json\n  weir bench weights --scale qwen2.5-0.5b",
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&b.steps, "steps", 12, "versions of each run, at most 31")
@@ -49,6 +53,8 @@ and says how long each part takes until a caller has the first token of the vers
 	flags.IntVar(&b.callers, "callers", 16, "calls that generate all the while")
 	flags.IntVar(&b.largeHidden, "large-hidden", 512, "width of the larger model, a multiple of 64; 0 has none")
 	flags.IntVar(&b.largeLayers, "large-layers", 8, "blocks of the larger model")
+	flags.StringVar(&b.scale, "scale", "", "measure the parts of this shape's way instead")
+	flags.StringVar(&b.scaleFor, "scale-for", "qwen2.5-7b", "the shape for which --scale computes seconds")
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := b.validate(*rates); err != nil {
@@ -66,6 +72,9 @@ and says how long each part takes until a caller has the first token of the vers
 		}
 		if b.base, _, err = a.resolve(from); err != nil {
 			return err
+		}
+		if b.scale != "" {
+			return b.measureScale(cmd.Context(), format)
 		}
 		r, err := b.measure(cmd.Context())
 		if err != nil {

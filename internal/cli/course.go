@@ -66,7 +66,7 @@ func (c *course) fit() error {
 	for _, t := range c.tasks {
 		for _, split := range tasks.Splits() {
 			for _, q := range t.Data.Questions[split] {
-				if n := len(c.tokenizer.Encode(q.Text)); n+1 >= t.limits.MaxTokens {
+				if n := t.length(c.tokenizer, q); n+1 >= t.limits.MaxTokens {
 					return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions), or shorten it",
 						q.ID, n, t.limits.MaxTokens)
 				}
@@ -74,6 +74,16 @@ func (c *course) fit() error {
 		}
 	}
 	return nil
+}
+
+// length is how many tokens a question takes: with all that an agent which speaks a chat template puts around it.
+func (t *task) length(tok tasks.Tokenizer, q schemas.Prompt) int {
+	if _, ok := t.agent.(tasks.Demonstrator); ok {
+		if agent, ok := t.agent.(producers.Opener); ok {
+			return len(agent.Opening(q))
+		}
+	}
+	return len(tok.Encode(q.Text))
 }
 
 // names are the tasks' names.

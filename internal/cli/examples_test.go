@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -135,4 +136,63 @@ func TestCommandsInPagesExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, seen, 30)
+}
+
+// A model folder of one's own, made here with random weights and a tokenizer of bytes, trains as an agent that speaks its chat template
+// and calls a tool in its format; what comes out is a folder of the same files.
+func TestOwnChatTrains(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("trains")
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3 on this machine: no model folder was made")
+	}
+	dir := t.TempDir()
+	model := filepath.Join(dir, "tiny")
+	in := func(name string, args ...string) string {
+		cmd := exec.CommandContext(t.Context(), name, args...)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	in(python, "examples/own-chat/make_model.py", model, "examples/own-corpus/corpus.jsonl", "examples/own-corpus/questions.jsonl")
+	out := in(binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", dir, "--trainer.steps", "2",
+		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "30", "--eval.questions", "4", "--eval.test_questions", "4",
+		"--broker.listen", "127.0.0.1:0", "--telemetry.listen", "127.0.0.1:0")
+	require.Contains(t, out, "step 2/2")
+	require.Contains(t, weir(t, "audit", "--run.name", "own-chat", "--run.dir", dir), "steps 2, ")
+
+	checkpoint := filepath.Join(dir, "own-chat", "checkpoints", "step_000002")
+	for _, name := range []string{"chat_template.jinja", "tokenizer.json", "tokenizer_config.json", "generation_config.json"} {
+		require.Equal(t, read(t, filepath.Join(model, name)), read(t, filepath.Join(checkpoint, name)), name)
+	}
+	require.NotEqual(t, read(t, filepath.Join(model, "model.safetensors")), read(t, filepath.Join(checkpoint, "model.safetensors")))
+	for _, folder := range []string{model, checkpoint} {
+		ids, err := piped(t, `"<|im_start|>user\nWho?<|im_end|>"`, "tokenize", folder)
+		require.NoError(t, err)
+		text, err := piped(t, ids, "tokenize", folder, "--decode")
+		require.NoError(t, err)
+		require.Equal(t, "\"<|im_start|>user\\nWho?<|im_end|>\"\n", text)
+	}
+	in(binary(t), "chat", "--run.name", "own-chat", "--run.dir", dir, "--checkpoint", checkpoint, "Who is the captain of hoosting?")
+
+	// So are demonstrations that are longer than the model.
+	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", t.TempDir(),
+		"--model.max_positions", "100", "--trainer.limits.max_tokens", "90")
+	cmd.Dir = root
+	refused, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Regexp(t, `task ships: a demonstration has \d+ tokens, and model.max_positions is 100`, string(refused))
+
+	// A template that cannot be used is refused before anything runs.
+	require.NoError(t, os.WriteFile(filepath.Join(model, "chat_template.jinja"), []byte("{{ raise_exception('no') }}"), 0o600))
+	cmd = exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", t.TempDir())
+	cmd.Dir = root
+	refused, err = cmd.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 3, cmd.ProcessState.ExitCode())
+	require.Contains(t, string(refused), "the template refuses the conversation: no; put a template that renders into chat_template.jinja")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/lifecycle"
+	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 )
 
@@ -58,7 +59,9 @@ func Main(doors parts.Registry) int {
 			os.Exit(exitStatus(drain, cause))
 		}
 	})()
-	a := &app{doors: doors, out: os.Stdout, err: os.Stderr, environ: os.Environ(), args: os.Args[1:]}
+	memory := machine.Limit()
+	stayWithin(memory)
+	a := &app{doors: doors, memory: memory, out: os.Stdout, err: os.Stderr, environ: os.Environ(), args: os.Args[1:]}
 	err := a.command().ExecuteContext(drain)
 	if err == nil {
 		return 0

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
@@ -41,7 +42,7 @@ type opener struct {
 	*app
 	cfg *config.Config
 	log *slog.Logger
-	// agents are those opened so far, by the name of their section.
+	// agents are those opened so far, by the name of their section and the tools that they show.
 	agents map[string]producers.Agent
 }
 
@@ -177,11 +178,6 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 		limits: schemas.Limits{MaxTurns: limits.MaxTurns, MaxTokens: limits.MaxTokens, Timeout: limits.Timeout},
 	}
 	var err error
-	if section.Agent != "" {
-		if t.agent, err = o.agent(ctx, section.Agent, tok); err != nil {
-			return nil, err
-		}
-	}
 	if len(section.Tools) > 0 {
 		t.tools, t.plain = nil, nil
 	}
@@ -189,6 +185,18 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 		if err := o.tool(ctx, t, tool); err != nil {
 			return nil, err
 		}
+	}
+	if section.Agent != "" {
+		if t.agent, err = o.agent(ctx, section.Agent, tok, t.specs()); err != nil {
+			return nil, err
+		}
+	}
+	if t.Setup, err = t.spoken(); err != nil {
+		return nil, fmt.Errorf("task %s: demonstrations: %w", name, err)
+	}
+	if d, ok := t.Demonstrations.(interface{ Longest() int }); ok && o.cfg.Trainer.ColdStart.Steps > 0 && d.Longest() > o.cfg.Model.MaxPositions {
+		return nil, fmt.Errorf("task %s: a demonstration has %d tokens, and model.max_positions is %d: raise it, or leave the demonstration out",
+			name, d.Longest(), o.cfg.Model.MaxPositions)
 	}
 	if section.Reward.Type != "" {
 		door, _ := o.doors.Reward(section.Reward.Type)
@@ -206,18 +214,65 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 	return t, nil
 }
 
-func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer) (producers.Agent, error) {
-	if made := o.agents[name]; made != nil {
+// specs are the tools that the task's episodes may call.
+func (t *task) specs() []producers.ToolSpec {
+	if t.limits.MaxTurns == 0 {
+		return nil
+	}
+	var out []producers.ToolSpec
+	for _, tool := range t.plain {
+		out = append(out, tool.Spec())
+	}
+	return out
+}
+
+// spoken is the setup with its demonstrations as the agent speaks, where that writes them itself.
+func (t *task) spoken() (*tasks.Setup, error) {
+	by, ok := t.agent.(tasks.Demonstrator)
+	if !ok || t.Demonstrations == nil {
+		return t.Setup, nil
+	}
+	written, ok := t.Demonstrations.(tasks.Rewritable)
+	if !ok {
+		return nil, errors.New("they are of another agent than the task's, which writes its own: name a file of demonstrations in a task of type jsonl or corpus")
+	}
+	own := *t.Setup
+	var err error
+	own.Demonstrations, err = written.Rewrite(by)
+	return &own, err
+}
+
+// agent opens an agent: one for each set of tools, for an agent may show them to the policy.
+func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer, specs []producers.ToolSpec) (producers.Agent, error) {
+	key := fmt.Sprintf("%s %+q", name, specs)
+	if made := o.agents[key]; made != nil {
 		return made, nil
 	}
 	section := o.cfg.Agents[name]
 	door, _ := o.doors.Agent(section.Type)
-	made, err := door.Open(ctx, agents.Opening{Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name)})
+	made, err := door.Open(ctx, agents.Opening{
+		Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name), Tools: specs,
+		Chat: func(vars map[string]any) (*chat.Chat, error) { return o.chat(tok, vars) },
+	})
 	if err != nil {
 		return nil, fmt.Errorf("agents.%s: %w", name, err)
 	}
-	o.agents[name] = made
+	o.agents[key] = made
 	return made, nil
+}
+
+// chat opens the chat template of the model folder.
+func (o *opener) chat(tok tasks.Tokenizer, vars map[string]any) (*chat.Chat, error) {
+	folder := o.cfg.Model.Folder
+	codec, ok := tok.(tokenizer.Codec)
+	if folder == "" || !ok {
+		return nil, fmt.Errorf("it speaks a model's own chat template: name the folder of a model with a byte-level tokenizer by model.folder, which is %q", folder)
+	}
+	c, err := chat.Open(folder, codec, vars)
+	if err != nil {
+		return nil, fmt.Errorf("model.folder: %w", err)
+	}
+	return c, nil
 }
 
 // tool opens a tool for a task, with its time limit, and also with its latency.

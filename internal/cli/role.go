@@ -37,6 +37,9 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fits(c, r.name); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(cmd.Context())
 	group.Go(func() error { return s.server.Run(ctx, s.log) })
 	group.Go(func() error {

@@ -79,10 +79,19 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 		return err
 	}
 	fmt.Fprintf(s.out, "\n%s\n\n", report.Chart(64, 10, coloured(s.out, s.environ), curves...))
-	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\n",
+	fmt.Fprintf(s.out, "time         %s\ncheckpoint   %s\ncurve        %s\nmetrics      %s\nask it       weir chat%s\nread it      weir audit%s --step %d --text\nsave it      weir model export%s my-model\n",
 		took.Round(time.Second), checkpoint.StepDir(s.cfg.Trainer.Checkpoint.Dir, m.Version), picture, written,
-		s.named(), s.named(), m.Version)
+		s.named(), s.named(), m.Version, s.exported())
 	return nil
+}
+
+// exported are the arguments of weir model export that name this run.
+func (s *session) exported() string {
+	flags := ""
+	if s.cfg.Run.Dir != s.reference().Run.Dir {
+		flags = " --run.dir " + s.cfg.Run.Dir
+	}
+	return flags + " " + s.cfg.Run.Name
 }
 
 // named are the flags that make a command speak of this run.

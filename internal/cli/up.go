@@ -108,6 +108,9 @@ func (s *session) openRun(ctx context.Context, fixedPort bool) (r *localRun, err
 	if err != nil {
 		return nil, err
 	}
+	if err := s.fits(c, streams.RoleTrainer, streams.RoleInference); err != nil {
+		return nil, err
+	}
 	conn, run, stop, err := s.ownBroker(ctx, dir, fixedPort)
 	if err != nil {
 		return nil, err

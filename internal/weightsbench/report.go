@@ -68,3 +68,21 @@ func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 
 // String is "p50 / p99" in milliseconds.
 func (s Spread) String() string { return fmt.Sprintf("%.3g / %.3g", s.P50, s.P99) }
+
+// Print writes a table for people.
+func (s *Scale) Print(out io.Writer) {
+	fmt.Fprintf(out, "%s with random weights, %.0f million; the last column is the seconds of %s by the ratio of their weights, %.1f\n",
+		s.Shape, float64(s.Weights)/1e6, s.For, s.Ratio)
+	w := newTable(out, "part", "MB", "seconds", "MB/s", "process before, MB", "beside at most, MB", "seconds at "+s.For)
+	for _, st := range s.Stages {
+		rate := "-"
+		if st.Bytes > 0 && st.Seconds > 0 {
+			rate = fmt.Sprintf("%.0f", float64(st.Bytes)/1e6/st.Seconds)
+		}
+		w.AppendRow(table.Row{
+			st.Name, fmt.Sprintf("%.0f", float64(st.Bytes)/1e6), fmt.Sprintf("%.3g", st.Seconds), rate,
+			st.Rest / 1e6, st.Beside / 1e6, fmt.Sprintf("%.3g", st.Computed),
+		})
+	}
+	w.Render()
+}

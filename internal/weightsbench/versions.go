@@ -65,7 +65,7 @@ func (v Version) size() (n int64) {
 	return n
 }
 
-// ErrNotBfloat16 says that a version was not published as bfloat16.
+// ErrNotBfloat16 is returned when a version was not published as bfloat16.
 var ErrNotBfloat16 = errors.New("not bfloat16")
 
 // ReadRun reads versions 0 to last of a run back, through the deltas and verified by their hashes, and says what each

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
 )
 
@@ -29,6 +30,11 @@ type Opening struct {
 	Config any
 	// Tokenizer is the run's.
 	Tokenizer producers.Tokenizer
+	// Chat is how the model of model.folder converses, with these variables of its template beside the folder's own. It fails
+	// where there is no model folder, or none with a template that renders.
+	Chat func(vars map[string]any) (*chat.Chat, error)
+	// Tools are those that the agent's episodes may call; none where they may call none.
+	Tools []producers.ToolSpec
 	// Log is never nil.
 	Log *slog.Logger
 }

@@ -78,6 +78,35 @@ type Demonstrations interface {
 	Demonstration(i uint64) (tokens []int32, mask []uint8)
 }
 
+// Demonstration is an episode written out: a question, calls of tools with what they said, and the answer.
+type Demonstration struct {
+	Question string
+	Steps    []Step
+	Answer   string
+}
+
+// Step is one call of a tool.
+type Step struct {
+	// Tool is the tool's name; "" is the first tool that the agent has.
+	Tool string
+	// Arguments are what it is called with: free text, or JSON where the tool has a schema.
+	Arguments string
+	// Result is what it said.
+	Result string
+}
+
+// Demonstrator is an agent that writes demonstrations as its own episodes would have been: the tokens, and 1 where the policy would
+// have sampled them.
+type Demonstrator interface {
+	Demonstrate(d Demonstration) (tokens []int32, mask []uint8, err error)
+}
+
+// Rewritable are demonstrations that can be written as another agent speaks.
+type Rewritable interface {
+	Demonstrations
+	Rewrite(by Demonstrator) (Demonstrations, error)
+}
+
 // Order is an endless order of prompts. The prompt at a cursor is always the same.
 type Order interface {
 	Prompt(cursor uint64) schemas.Prompt

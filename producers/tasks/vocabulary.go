@@ -60,11 +60,14 @@ func words(d *Dataset, further []string) []string {
 
 // WordTokenizer is the tokenizer of a task whose vocabulary is of words: the one that it is opened with, or else
 // [NewTokenizer] of the data set, the opening's texts and the further texts. A tokenizer from outside that lacks one of their
-// words, or a special token, is refused.
+// words, or a special token, is refused; one that is not of words writes every text, and is taken.
 func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) {
 	further = slices.Concat(further, o.Texts)
 	if o.Tokenizer == nil {
 		return NewTokenizer(d, further...)
+	}
+	if !OfWords(o.Tokenizer) {
+		return o.Tokenizer, nil // it writes every text, and an agent asks it for its own tags
 	}
 	var missing []string
 	for _, token := range SpecialTokens() {
@@ -79,6 +82,12 @@ func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) 
 		return nil, fmt.Errorf("the tokenizer lacks %d of the task's tokens and words, such as %q", n, missing[0])
 	}
 	return o.Tokenizer, nil
+}
+
+// OfWords says whether a tokenizer's vocabulary is of words, so that there are words which it cannot write.
+func OfWords(tok producers.Tokenizer) bool {
+	_, ok := tok.(interface{ Unknown() int32 })
+	return ok
 }
 
 // UnknownWords are the words of a text that a tokenizer has no token for, in their order; none for a tokenizer that can write

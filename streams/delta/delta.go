@@ -20,9 +20,9 @@ import (
 )
 
 var (
-	// ErrSize says that the two versions are not of the same size, or the width is not 2 or 4.
+	// ErrSize is returned when the two versions are not of the same size, or the width is not 2 or 4.
 	ErrSize = errors.New("no delta between these")
-	// ErrCorrupt says that the bytes are no delta, or not one against this base.
+	// ErrCorrupt is returned when the bytes are no delta, or no delta against this base.
 	ErrCorrupt = errors.New("corrupt delta")
 )
 

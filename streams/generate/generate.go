@@ -37,7 +37,7 @@ func controlSubject(shared string) string        { return shared + ".all.control
 var (
 	// ErrFailed is returned when an engine refused or failed a call, and no other engine would do better.
 	ErrFailed = errors.New("generate call failed")
-	// ErrElsewhere is wrapped by a handler's error when another engine may serve the same call.
+	// ErrElsewhere is returned, wrapped, by a handler when another engine may serve the same call.
 	ErrElsewhere = errors.New("another engine may serve this call")
 	// ErrUnserved is returned when no engine serves a call whose caller is about to stop.
 	ErrUnserved = errors.New("no engine serves the call")

@@ -182,14 +182,14 @@ func TestStalenessAtUse(t *testing.T) {
 	s.trajectory(trajectory(0, 0, 1, 3, 1, 1, 1))
 	require.Len(t, s.trajectory(trajectory(0, 0, 2, 3, 1, 1)).Ready, 1)
 	s.trajectory(trajectory(1, 0, 0, 2, 1, 0))
-	require.Equal(t, []string(nil), s.Hopeless())
+	require.Equal(t, []string(nil), s.Unfillable())
 
 	e := s.Advance(2)
 	require.Len(t, e.Verdicts, 1)
 	require.Equal(t, TicketID(0, 0, 0), e.Verdicts[0].ID)
 	require.Equal(t, schemas.ReasonStale, e.Verdicts[0].Reason)
 	require.Empty(t, e.Drops, "two fresh samples are left of the first group")
-	require.Equal(t, []string{GroupID(1, 0)}, s.Hopeless(), "one stale, one awaited: never two")
+	require.Equal(t, []string{GroupID(1, 0)}, s.Unfillable(), "one stale, one awaited: never two")
 
 	e = s.Advance(3)
 	require.Equal(t, []Drop{{Group: Group{Index: 0, Cursor: 0, Size: 3}, Reason: schemas.ReasonStale, Reissue: true, Accepted: true}}, e.Drops)
@@ -219,12 +219,12 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 		}, ""},
 		{"cancelled", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
 			e := s.marker(closed(0, 0, 2))
-			require.Empty(t, s.Hopeless(), "it is dropped, nothing is awaited")
+			require.Empty(t, s.Unfillable(), "it is dropped, nothing is awaited")
 			return e
 		}, schemas.ReasonIncomplete},
 		{"cancelled while a sample is awaited", group, nil, []*schemas.Trajectory{sample(0)}, func(s *scene) Effects {
 			s.marker(closed(0, 0, 2))
-			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
+			require.Equal(t, []string{GroupID(0, 0)}, s.Unfillable())
 			return s.trajectory(sample(1))
 		}, schemas.ReasonIncomplete},
 		{"not greedy", group, nil, []*schemas.Trajectory{sample(0), sample(1)}, func(s *scene) Effects {
@@ -234,7 +234,7 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 		}, schemas.ReasonIncomplete},
 		{"stale", group, nil, []*schemas.Trajectory{greedy(sample(2))}, func(s *scene) Effects {
 			s.Advance(2)
-			require.Equal(t, []string{GroupID(0, 0)}, s.Hopeless())
+			require.Equal(t, []string{GroupID(0, 0)}, s.Unfillable())
 			s.trajectory(trajectory(0, 0, 0, 3, 0, 2))
 			return s.trajectory(trajectory(0, 0, 1, 3, 1, 2))
 		}, schemas.ReasonStale},
@@ -242,7 +242,7 @@ func TestAGroupIsUsedWithItsBaselineOrNotAtAll(t *testing.T) {
 			return s.Advance(2)
 		}, schemas.ReasonStale},
 		{"too few samples beside it", group, func(c *Config) { c.MinGroup = 2 }, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {
-			require.Empty(t, s.Hopeless())
+			require.Empty(t, s.Unfillable())
 			return s.marker(closed(0, 0, 1))
 		}, schemas.ReasonIncomplete},
 		{"samples equal, baseline not", group, nil, []*schemas.Trajectory{sample(0), greedy(sample(2))}, func(s *scene) Effects {

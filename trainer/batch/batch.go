@@ -175,9 +175,9 @@ func (a *Assembler) Carried() []schemas.Delivery {
 	return out
 }
 
-// Hopeless are the groups whose samples are still awaited in vain, so that their rollouts are wasted work: those open
+// Unfillable are the groups whose samples are still awaited in vain, so that their rollouts are wasted work: those open
 // that can no longer come to enough usable ones, and those that the last Advance dropped.
-func (a *Assembler) Hopeless() []string {
+func (a *Assembler) Unfillable() []string {
 	ids := slices.Clone(a.abandoned)
 	for _, g := range a.order {
 		if !g.ready && !g.complete() && a.unfillable(g) {

@@ -207,7 +207,7 @@ func compare(t *rapid.T, a *Assembler, r *reference, highest uint64) {
 	require.Equal(t, []any{rows, r.flat + len(ready), len(ready) == len(r.open)}, []any{gathered, groups, all})
 	require.Equal(t, r.Awaited(), a.Awaited())
 	require.Equal(t, r.Refused(), a.Refused())
-	require.Equal(t, r.Hopeless(), a.Hopeless())
+	require.Equal(t, r.Unfillable(), a.Unfillable())
 	l := a.Ledger()
 	for seq := uint64(1); seq <= highest; seq++ {
 		has := (seq <= l.Low || slices.Contains(l.Above, seq)) && !slices.Contains(l.Carried, seq)

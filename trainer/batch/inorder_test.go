@@ -108,7 +108,7 @@ func TestInOrderWithoutStalenessWhatIsLeftIsIssuedAgain(t *testing.T) {
 	left := Group{Index: 2, Cursor: 2, Size: 2}
 	require.Equal(t, []Drop{{Group: left, Reason: schemas.ReasonStale, Reissue: true}}, e.Drops)
 	require.Equal(t, schemas.ReasonStale, e.Verdicts[0].Reason)
-	require.Equal(t, []string{left.ID()}, s.Hopeless(), "its other rollout is to be cancelled")
+	require.Equal(t, []string{left.ID()}, s.Unfillable(), "its other rollout is to be cancelled")
 
 	s.Open(Group{Index: 3, Cursor: 2, Attempt: 1, Size: 2})
 	e = s.trajectory(trajectory(2, 0, 1, 2, 0, 1))

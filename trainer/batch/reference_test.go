@@ -366,7 +366,7 @@ func (r *reference) Take() (batch [][]string, e Effects) {
 	return batch, e
 }
 
-func (r *reference) Hopeless() []string {
+func (r *reference) Unfillable() []string {
 	ids := slices.Clone(r.gone)
 	for _, g := range r.open {
 		if g.ready || g.awaited() == 0 {

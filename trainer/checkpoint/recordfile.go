@@ -18,7 +18,7 @@ import (
 // RecordFile is the name of the record of all steps within a store: a line of JSON each.
 const RecordFile = "steps.jsonl"
 
-// ErrRecord is wrapped by the error of Load when the record of steps is not what the checkpoint goes on from.
+// ErrRecord is returned by Load, wrapped, when the record of steps is not what the checkpoint goes on from.
 var ErrRecord = errors.New("the record of steps was cut, changed or removed")
 
 // Tail is the end of a line of the record of steps. The zero value is the beginning of the file.

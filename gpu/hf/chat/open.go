@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,9 +43,7 @@ type Source struct {
 func Open(dir string, codec tokenizer.Codec, vars map[string]any) (*Chat, error) {
 	s, err := read(dir, codec)
 	if err == nil {
-		for name, v := range vars {
-			s.Vars[name] = v
-		}
+		maps.Copy(s.Vars, vars)
 		var c *Chat
 		if c, err = New(s, codec); err == nil {
 			return c, nil

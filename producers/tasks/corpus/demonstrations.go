@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 // Written are written-out trajectories for the cold start of a task that has no generator of its own:
 // an endless order in which every epoch shows each of them once. Safe for concurrent use.
 type Written struct {
+	rows   []tasks.Demonstration
 	tokens [][]int32
 	masks  [][]uint8
 	seed   uint64
@@ -21,7 +23,10 @@ type demonstrationRow struct {
 	Question string `json:"question"`
 	Steps    []struct {
 		Search string `json:"search"`
-		Info   string `json:"info"`
+		// Tool and Arguments stand for Search where the tool has a name or takes JSON.
+		Tool      string          `json:"tool"`
+		Arguments json.RawMessage `json:"arguments"`
+		Info      string          `json:"info"`
 	} `json:"steps"`
 	Answer string `json:"answer"`
 }
@@ -39,7 +44,7 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 //
 //	{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "stockholm"}
 //
-// Steps may be missing. A bad row is refused, naming the file and the line; so is one with a word that the
+// Steps may be missing. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the line; so is one with a word that the
 // tokenizer does not have.
 func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
@@ -76,7 +81,13 @@ func (r *demonstrationRow) check(tok tasks.Tokenizer) error {
 	}
 	check("question", r.Question)
 	for i, step := range r.Steps {
-		check(fmt.Sprintf("steps[%d].search", i), step.Search)
+		arguments := step.Search
+		if step.Arguments != nil {
+			if arguments = string(step.Arguments); step.Search != "" {
+				faults = append(faults, fmt.Errorf("steps[%d]: search and arguments: want either", i))
+			}
+		}
+		check(fmt.Sprintf("steps[%d].search", i), arguments)
 		check(fmt.Sprintf("steps[%d].info", i), step.Info)
 	}
 	check("answer", r.Answer)
@@ -94,13 +105,41 @@ func (d *Written) add(row *demonstrationRow, tok tasks.Tokenizer) {
 			mask = append(mask, acts)
 		}
 	}
+	shown := tasks.Demonstration{Question: row.Question, Answer: row.Answer}
 	write(0, tasks.TokenBegin, row.Question, "")
 	for _, step := range row.Steps {
-		write(1, tasks.TokenSearch, step.Search, tasks.TokenSearchEnd)
+		arguments := step.Search
+		if step.Arguments != nil {
+			arguments = string(step.Arguments)
+		}
+		shown.Steps = append(shown.Steps, tasks.Step{Tool: step.Tool, Arguments: arguments, Result: step.Info})
+		write(1, tasks.TokenSearch, arguments, tasks.TokenSearchEnd)
 		write(0, tasks.TokenInfo, step.Info, tasks.TokenInfoEnd)
 	}
 	write(1, tasks.TokenAnswer, row.Answer, tasks.TokenAnswerEnd)
-	d.tokens, d.masks = append(d.tokens, tokens), append(d.masks, mask)
+	d.rows, d.tokens, d.masks = append(d.rows, shown), append(d.tokens, tokens), append(d.masks, mask)
+}
+
+// Rewrite writes the same demonstrations as another agent speaks.
+func (d *Written) Rewrite(by tasks.Demonstrator) (tasks.Demonstrations, error) {
+	out := &Written{seed: d.seed, rows: d.rows}
+	for i, row := range d.rows {
+		tokens, mask, err := by.Demonstrate(row)
+		if err != nil {
+			return nil, fmt.Errorf("demonstration %d, %q: %w", i+1, row.Question, err)
+		}
+		out.tokens, out.masks = append(out.tokens, tokens), append(out.masks, mask)
+	}
+	return out, nil
+}
+
+// Longest is how many tokens the longest demonstration has.
+func (d *Written) Longest() int {
+	most := 0
+	for _, tokens := range d.tokens {
+		most = max(most, len(tokens))
+	}
+	return most
 }
 
 // Len is how many different demonstrations there are.

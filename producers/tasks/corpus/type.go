@@ -69,7 +69,10 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	if err != nil {
 		return nil, err
 	}
-	setup := &tasks.Setup{Data: data, Tokenizer: tok, Phrase: tasks.AsQuestion}
+	setup := &tasks.Setup{Data: data, Tokenizer: tok}
+	if tasks.OfWords(tok) {
+		setup.Phrase = tasks.AsQuestion
+	}
 	if cfg.Demonstrations != "" {
 		demonstrations, err := LoadDemonstrations(cfg.Demonstrations, tok, o.Seed)
 		if err != nil {

@@ -20,7 +20,8 @@ type FileConfig struct {
 	// needed.
 	Questions string `koanf:"questions"`
 	// Demonstrations is a JSONL file for the cold start, `{"question", "steps": [{"search", "info"}], "answer"}`: info is what
-	// the tool says. "" has none, which needs trainer.cold_start.steps to be 0. Defaults to "".
+	// the tool says. A step may also have `tool`, its name, and `arguments`, a JSON object, in place of search. "" has none, which
+	// needs trainer.cold_start.steps to be 0. Defaults to "".
 	Demonstrations string `koanf:"demonstrations"`
 	// Tokenizer is a tokenizer.json; "" makes one of the words of the questions and answers. Defaults to "".
 	Tokenizer string `koanf:"tokenizer"`
@@ -80,7 +81,7 @@ func setup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, err
 	if err := data.Validate(); err != nil {
 		return nil, err
 	}
-	s := &tasks.Setup{Data: data, Phrase: tasks.AsQuestion}
+	s := &tasks.Setup{Data: data}
 	var err error
 	switch {
 	case file == "":
@@ -92,6 +93,9 @@ func setup(o tasks.Opening, data *tasks.Dataset, file string) (*tasks.Setup, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)
+	}
+	if tasks.OfWords(s.Tokenizer) {
+		s.Phrase = tasks.AsQuestion
 	}
 	return s, nil
 }

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+)
+
+func (a *app) modelExportCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "export run folder", Short: "Write a run's policy as a model folder, in the form of the one it began with", Args: cobra.ExactArgs(2),
+		Long: `Export writes the newest checkpoint of a run, or the one of --step, into a folder that is empty or not there. A policy
+that began with a model folder comes out as that folder did: the same files, tensors and types, config.json, tokenizer
+and chat template byte for byte; only numbers differ. Any other is written as --dtype and --shard-bytes say. The folder
+appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
+		Example: "  weir model export mine my-model\n  weir model export mine at-20 --step 20",
+	}
+	step := cmd.Flags().Int64("step", -1, "a step of the run; the newest by default")
+	dtype := cmd.Flags().String("dtype", string(gpu.BFloat16), "bfloat16 or float32, for a policy without a model folder")
+	shard := cmd.Flags().Int64("shard-bytes", 5e9, "the most bytes of a file, for the same; 0 is one file")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if gpu.DType(*dtype).Bytes() == 0 {
+			return &exitError{exitUsage, fmt.Errorf("--dtype %s: want %s or %s", *dtype, gpu.BFloat16, gpu.Float32)}
+		}
+		if err := cmd.Flags().Set("run.name", args[0]); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return err
+		}
+		s, err := a.sessionOf(cfg)
+		if err != nil {
+			return err
+		}
+		from, at, err := s.checkpoint(*step)
+		if err != nil {
+			return err
+		}
+		files, err := hf.Reproduce(cmd.Context(), from, args[1], gpu.ExportOptions{DType: gpu.DType(*dtype), ShardBytes: *shard})
+		if err != nil {
+			return err
+		}
+		size := int64(0)
+		for _, f := range files {
+			size += f.Size
+		}
+		fmt.Fprintf(a.out, "wrote run %s at step %d to %s: %d files, %s bytes\n", cfg.Run.Name, at, args[1], len(files), count(size))
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package doctor
+
+import "golang.org/x/sys/unix"
+
+// disk is what this user can still write on the disk of a path that is there, and the disk's size.
+func disk(path string) (free, size int64, err error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(path, &s); err != nil {
+		return 0, 0, err
+	}
+	return int64(s.Bavail) * int64(s.Bsize), int64(s.Blocks) * int64(s.Bsize), nil //nolint:unconvert // systems differ in their types
+}

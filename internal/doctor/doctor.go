@@ -1,0 +1,141 @@
+// Package doctor looks at a machine with the eyes of a run: what the run's configuration needs is there, or it is said what
+// to do. The checks are pure: they see the machine through an interface.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Verdict is what a check came to.
+type Verdict string
+
+// The verdicts, from best to worst.
+const (
+	// OK is as it should be.
+	OK Verdict = "ok"
+	// Unused is what is not there, or not right, and not needed by the configuration.
+	Unused Verdict = "unused"
+	// Warn is what a run works with, and badly.
+	Warn Verdict = "warn"
+	// Fail is what the configuration needs and has not.
+	Fail Verdict = "fail"
+)
+
+// Line is one check.
+type Line struct {
+	Check   string  `json:"check"`
+	Verdict Verdict `json:"verdict"`
+	// Detail is what was found.
+	Detail string `json:"detail"`
+	// Remedy is what to do; "" where there is nothing to do.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Needs are what a configuration asks of the machine.
+type Needs struct {
+	// Python is the interpreter that is configured; "" is the first that has PyTorch.
+	Python string
+	// Torch, CUDA, VLLM and SGLang are whether the run uses them.
+	Torch, CUDA, VLLM, SGLang bool
+	// Sandbox is whether tools run code in one.
+	Sandbox bool
+	// Broker is the address of a broker; "" is one in the process of the run.
+	Broker string
+	// Memory and Disk are what the model takes, in bytes; 0 where that is not known.
+	Memory, Disk int64
+	// Dir is the run's folder.
+	Dir string
+}
+
+// Machine is what the checks see.
+type Machine interface {
+	// Getenv is a variable of the environment.
+	Getenv(key string) string
+	// LookPath finds a program.
+	LookPath(name string) (string, error)
+	// Run runs a program with an environment of PATH and HOME alone and returns its output; its error has what it wrote to stderr.
+	Run(ctx context.Context, name string, args ...string) (string, error)
+	// ReadFile reads a file of the system.
+	ReadFile(path string) ([]byte, error)
+	// Disk is the free and the whole size of the disk on which a path lies, or would lie, in bytes.
+	Disk(path string) (free, size int64, err error)
+	// User is the id of the process's user; -1 where there is none.
+	User() int
+	// Clock says whether the system's clock is kept right by another; known is false where the system does not say.
+	Clock() (synchronized, known bool)
+	// Broker asks a broker who it is.
+	Broker(ctx context.Context, address string) (Broker, error)
+}
+
+// Broker is what a broker says of itself.
+type Broker struct {
+	Version    string
+	JetStream  bool
+	MaxPayload int64
+	RoundTrip  time.Duration
+	// Ahead is how far its clock is before this machine's; known only where it has a stream that may be asked.
+	Ahead      time.Duration
+	AheadKnown bool
+}
+
+// Examine makes all checks, in an order that does not change.
+func Examine(ctx context.Context, m Machine, n Needs) []Line {
+	e := &examination{ctx: ctx, m: m, n: n}
+	e.python()
+	e.devices()
+	e.memory()
+	e.servers()
+	e.disk()
+	e.sharedMemory()
+	e.sandbox()
+	e.broker()
+	e.clock()
+	return e.lines
+}
+
+// Failed says whether the configuration cannot be run.
+func Failed(lines []Line) bool {
+	for _, l := range lines {
+		if l.Verdict == Fail {
+			return true
+		}
+	}
+	return false
+}
+
+type examination struct {
+	ctx   context.Context //nolint:containedctx // of one call
+	m     Machine
+	n     Needs
+	lines []Line
+	// stack is what the Python that was found has; nil where there is none.
+	stack *stack
+}
+
+func (e *examination) add(check string, v Verdict, remedy, format string, args ...any) {
+	e.lines = append(e.lines, Line{Check: check, Verdict: v, Detail: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (e *examination) ok(check, format string, args ...any) { e.add(check, OK, "", format, args...) }
+
+// lack is a Fail of what is needed, and Unused of what is not: then nothing is to be done.
+func (e *examination) lack(check string, needed bool, remedy, format string, args ...any) {
+	if needed {
+		e.add(check, Fail, remedy, format, args...)
+		return
+	}
+	e.add(check, Unused, "", format, args...)
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

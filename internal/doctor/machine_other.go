@@ -1,0 +1,6 @@
+//go:build !linux
+
+package doctor
+
+// clock is not known here.
+func clock() (synchronized, known bool) { return false, false }

@@ -1,0 +1,6 @@
+package machine
+
+import "os"
+
+// Limit is how much memory this process can have.
+func Limit() Memory { return memory(os.DirFS("/")) }

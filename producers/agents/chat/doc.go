@@ -1,0 +1,7 @@
+// Package chat is the agent of a published model: it speaks the model's own chat template, and the model calls tools in the format
+// that it was trained on.
+//
+// An episode is a conversation: the question is the user's message, each turn of the policy either calls tools, whose results are the
+// next messages, or is the answer. The context is never written anew where the template allows it: what was sampled stays as it was
+// sampled, and what tools say is appended, as text that holds no control token (package gpu/hf/chat).
+package chat
