@@ -41,8 +41,3 @@ func shapeOf(c gpu.Config) map[string]any {
 		"value_head": c.ValueHead, "qkv_bias": c.QKVBias, "qk_norm": c.QKNorm, "rope_speeds": c.RopeSpeeds(),
 	}
 }
-
-// NewDecoder makes a decoder in Go.
-func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
-	return native.NewDecoder(cfg, w, o, b.Start.Threads)
-}

@@ -32,12 +32,22 @@
 //	save   dir, files and headers        copies, answers, then writes              steps; later: written
 //	discard, reset, memory               -                                         -
 //
+// A sampler is a group of one rank with other operations:
+//
+//	prepare  dir, files                  a thread reads them beside those in use   at once; later: written
+//	commit   number                      they are in use                           -
+//	extend   slots, starts, tokens,      the tokens are appended to the caches     tokens, log-probabilities,
+//	         temperature, u, top         from their starts on; one is drawn        the most likely ones
+//
 // Parts are dealt in rounds: round k has parts k*R to k*R+R-1, a rank each, and a round that is short is filled with parts of no
 // tokens, so that all ranks do the same operations in the same order, as collective operations need. Gradients are sums over the
 // parts: nothing is divided by the number of ranks.
 //
 // Weights and moments pass through folders alone. Go checks a folder before a rank reads it, and lays an export out, headers
 // included, so that the files are, byte for byte, what gpu/native writes of the same numbers.
+//
+// The random number that draws a token comes with the request, so that it is the consumer's to fix. A sampler whose process ends
+// is given another, and its caches are computed again.
 //
 // # When a rank fails
 //

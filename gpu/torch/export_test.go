@@ -31,3 +31,13 @@ func SetStalledAfter(e *Engine, d time.Duration) {
 		e.group.stalledAfter.Store(int64(d))
 	}
 }
+
+// PIDs are the process of the decoder, none while there is none.
+func (d *Decoder) PIDs() []int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.group == nil {
+		return nil
+	}
+	return d.group.pids()
+}

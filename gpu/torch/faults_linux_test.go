@@ -79,6 +79,7 @@ func TestAKilledRankEndsTheGroup(t *testing.T) {
 
 // A rank is stopped, as one is whose machine hangs.
 func TestASilentRankEndsTheGroup(t *testing.T) {
+	needTime(t)
 	needPython(t)
 	cfg := families()["llama"]
 	folder := written(t, cfg)
@@ -96,6 +97,7 @@ func TestASilentRankEndsTheGroup(t *testing.T) {
 
 // A rank works and does not come on: the time that it may take has a bound.
 func TestAStalledRankEndsTheGroup(t *testing.T) {
+	needTime(t)
 	needPython(t)
 	cfg := families()["qwen2"]
 	cfg.HiddenSize, cfg.IntermediateSize, cfg.MaxPositions = 512, 1024, 1<<16
@@ -119,6 +121,7 @@ func TestAStalledRankEndsTheGroup(t *testing.T) {
 
 // The kernel gives a rank no more memory.
 func TestARankWithoutMemoryIsNamedWithWhatToDo(t *testing.T) {
+	needTime(t)
 	needPython(t)
 	cfg := families()["qwen3"]
 	cfg.MaxPositions = 1 << 15
@@ -149,6 +152,7 @@ func TestARankWithoutMemoryIsNamedWithWhatToDo(t *testing.T) {
 
 // A process that is killed leaves no rank behind: the test starts itself, kills that, and waits for its ranks' end.
 func TestAKilledParentLeavesNoRanks(t *testing.T) {
+	needTime(t)
 	needPython(t)
 	if os.Getenv("WEIR_TORCH_PARENT") != "" {
 		cfg := families()["llama"]
@@ -222,6 +226,7 @@ func TestPythonsThatWillNotDoAreRefused(t *testing.T) {
 
 // Settings that the machine cannot meet are refused by name.
 func TestSettingsThatTheMachineCannotMeetAreRefused(t *testing.T) {
+	needTime(t)
 	needPython(t)
 	cfg := families()["llama"]
 	folder := written(t, cfg)

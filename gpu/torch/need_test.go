@@ -24,3 +24,11 @@ func needPython(t testing.TB) {
 	}
 	t.Skip("SKIPPED: no python3 with PyTorch: the engine torch is not tested (Debian: apt install python3-torch)")
 }
+
+// needTime skips a test in a short run: each starts several processes that import PyTorch.
+func needTime(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it takes processes: a killed rank is tested in TestAKilledRankEndsTheGroup")
+	}
+}

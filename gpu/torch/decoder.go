@@ -1,0 +1,282 @@
+package torch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+)
+
+// Decoder is a gpu.Decoder whose weights and caches lie in a PyTorch process. A process that ends is started again with the
+// weights in use, and computes the caches again as they are needed: no call is lost with it.
+type Decoder struct {
+	backend Backend
+	cfg     gpu.Config
+	options gpu.DecoderOptions
+	slots   []slot
+	// freed are slots that were closed since the last batch, whose caches the process may drop.
+	freed []int32
+
+	mu    sync.Mutex // guards what follows: Prepare runs beside the other methods
+	group *group
+	// number counts the weights that were prepared; dir is the folder of those in use, own says that it is the decoder's.
+	number int64
+	dir    string
+	own    bool
+	ended  bool
+}
+
+// slot is one sequence.
+type slot struct {
+	open bool
+	// tokens are the sequence's; the process has the first held of them in its cache.
+	tokens []int32
+	held   int
+}
+
+var (
+	_ gpu.Decoder       = (*Decoder)(nil)
+	_ gpu.FolderDecoder = (*Decoder)(nil)
+	_ gpu.Ender         = (*Decoder)(nil)
+)
+
+// NewDecoder makes a decoder over weights that the caller has: they are written to a folder, from which the process reads them.
+func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+	if err := errors.Join(cfg.Validate(), b.Config.Validate()); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.Slots <= 0:
+		return nil, fmt.Errorf("decoder: %d slots: must be positive", o.Slots)
+	case o.MaxTokens <= 0:
+		return nil, fmt.Errorf("decoder: %d tokens a sequence: must be positive", o.MaxTokens)
+	case o.MaxTokens > cfg.MaxPositions:
+		return nil, fmt.Errorf("decoder: %d tokens a sequence, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
+	}
+	b.Config.Ranks = 1
+	d := &Decoder{backend: b, cfg: cfg, options: o, slots: make([]slot, o.Slots)}
+	commit, err := d.Prepare(w)
+	if err != nil {
+		d.End()
+		return nil, err
+	}
+	commit()
+	return d, nil
+}
+
+// Config describes the model.
+func (d *Decoder) Config() gpu.Config { return d.cfg }
+
+// End ends the process.
+func (d *Decoder) End() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ended = true
+	if d.group != nil {
+		d.group.close()
+		d.group = nil
+	}
+	d.tidy("", false)
+}
+
+// tidy puts another folder in the place of the one in use, and removes that if it is the decoder's.
+func (d *Decoder) tidy(dir string, own bool) {
+	if d.own && d.dir != dir {
+		_ = os.RemoveAll(d.dir) // what is left over does no harm
+	}
+	d.dir, d.own = dir, own
+}
+
+// Open makes an empty sequence.
+func (d *Decoder) Open() (gpu.Slot, error) {
+	for i := range d.slots {
+		if !d.slots[i].open {
+			d.slots[i] = slot{open: true}
+			return gpu.Slot(i), nil
+		}
+	}
+	return 0, gpu.ErrNoSlot
+}
+
+// Close frees a sequence.
+func (d *Decoder) Close(s gpu.Slot) {
+	d.slots[s] = slot{}
+	d.freed = append(d.freed, int32(s))
+}
+
+// Truncate removes the tokens from index n on.
+func (d *Decoder) Truncate(s gpu.Slot, n int) {
+	x := &d.slots[s]
+	x.tokens = x.tokens[:min(n, len(x.tokens))]
+	x.held = min(x.held, len(x.tokens))
+}
+
+// running is the group, which is started with the weights in use where there is none.
+func (d *Decoder) running(ctx context.Context) (*group, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, errors.New("the decoder has ended")
+	}
+	if d.group != nil {
+		return d.group, nil
+	}
+	g, err := startGroup(ctx, d.backend.Config, d.backend.Threads, roleSampler, shapeOf(d.cfg))
+	if err != nil {
+		return nil, err
+	}
+	if d.dir != "" {
+		if err := d.use(ctx, g); err != nil {
+			g.close()
+			return nil, err
+		}
+	}
+	d.group = g
+	for i := range d.slots {
+		d.slots[i].held = 0
+	}
+	return g, nil
+}
+
+// use gives a new process the weights in use.
+func (d *Decoder) use(ctx context.Context, g *group) error {
+	d.number++
+	if err := prepareIn(ctx, g, d.dir, d.number); err != nil {
+		return fmt.Errorf("the weights in use: %w", err)
+	}
+	_, err := g.all(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": d.number}, nil })
+	return err
+}
+
+// lost forgets a group that has ended.
+func (d *Decoder) lost(g *group) {
+	g.close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.group == g {
+		d.group = nil
+	}
+}
+
+// Prepare writes weights to a folder of the decoder's own, and has the process read them while it goes on.
+func (d *Decoder) Prepare(w *gpu.Weights) (func(), error) {
+	ctx := context.Background()
+	if err := fits(d.cfg, w); err != nil {
+		return nil, err
+	}
+	w, err := w.Resident(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(d.backend.Config.Scratch, "weir-torch-")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := hf.Export(ctx, dir, d.cfg, w.Tensors, gpu.ExportOptions{}); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	commit, err := d.prepare(ctx, dir, true)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return commit, nil
+}
+
+// PrepareFolder has the process read a folder while it goes on.
+func (d *Decoder) PrepareFolder(ctx context.Context, dir string) (func(), error) {
+	f, err := hf.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // read only
+	if err := f.Fits(d.cfg); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return d.prepare(ctx, dir, false)
+}
+
+func (d *Decoder) prepare(ctx context.Context, dir string, own bool) (func(), error) {
+	g, err := d.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.number++
+	number := d.number
+	d.mu.Unlock()
+	if err := prepareIn(ctx, g, dir, number); err != nil {
+		if errors.Is(err, gpu.ErrLost) {
+			d.lost(g)
+		}
+		return nil, err
+	}
+	return func() { d.commit(g, dir, own, number) }, nil
+}
+
+// prepareIn has a process read a folder.
+func prepareIn(ctx context.Context, g *group, dir string, number int64) error {
+	f, err := hf.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	c, err := g.call(0, "prepare", map[string]any{"dir": full, "files": f.Files(), "number": number})
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	for range 2 { // that it began, and that it has read all
+		if _, err := c.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit puts prepared weights to use. In a process that has ended they are in use as soon as there is another.
+func (d *Decoder) commit(g *group, dir string, own bool, number int64) {
+	_, err := g.all(context.Background(), "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
+	if err != nil {
+		d.lost(g)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tidy(dir, own)
+}
+
+// fits reports weights that are not the model's.
+func fits(cfg gpu.Config, w *gpu.Weights) error {
+	have := map[string]gpu.Tensor{}
+	for _, t := range w.Tensors {
+		have[t.Name] = t
+	}
+	cfg.ValueHead = false
+	layout := cfg.Layout()
+	var errs []error
+	for _, t := range layout {
+		got, ok := have[t.Name]
+		delete(have, t.Name)
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("%w: %s %v is missing", gpu.ErrMismatch, t.Name, t.Shape))
+		case !slices.Equal(got.Shape, t.Shape):
+			errs = append(errs, fmt.Errorf("%w: %s has shape %v, the model's is %v", gpu.ErrMismatch, t.Name, got.Shape, t.Shape))
+		}
+	}
+	for _, t := range w.Tensors {
+		if _, left := have[t.Name]; left && t.Name != gpu.ValueHeadTensor {
+			errs = append(errs, fmt.Errorf("%w: %s %v is not in the model", gpu.ErrMismatch, t.Name, t.Shape))
+		}
+	}
+	return errors.Join(errs...)
+}
