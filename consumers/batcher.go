@@ -32,8 +32,9 @@ type Batcher struct {
 	waiting []*call
 	free    int // calls that could have been running, and were not, when calls were last admitted
 	pending *swap
-	forget  []string // episodes that will not call again
-	closed  bool     // no more calls are taken
+	forget  []string    // episodes that will not call again
+	closed  bool        // no more calls are taken
+	decoder gpu.Decoder // what was made last, in use or not yet
 	load    Load
 
 	sched *scheduler // Run's
@@ -249,6 +250,7 @@ func (b *Batcher) stop(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
+	end(b.decoder)
 	left := b.waiting
 	b.waiting = nil
 	if b.sched != nil {
@@ -264,4 +266,22 @@ func (b *Batcher) stop(cause error) {
 		b.pending = nil
 	}
 	close(b.stopped)
+}
+
+// hold keeps a new decoder until the Batcher stops, in place of one that never came into use.
+func (b *Batcher) hold(d gpu.Decoder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	end(b.decoder)
+	b.decoder = d
+	if b.closed {
+		end(d)
+	}
+}
+
+// end lets go of what a decoder holds outside of Go's memory.
+func end(d gpu.Decoder) {
+	if e, ok := d.(gpu.Ender); ok {
+		e.End()
+	}
 }

@@ -63,6 +63,9 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 	if s.Version < 0 || s.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the version is out of range", ErrBadWeights)
 	}
+	if sw, err := b.prepareFolder(s); sw != nil || err != nil {
+		return sw, err
+	}
 	if err := s.read(); err != nil {
 		return nil, err
 	}
@@ -83,6 +86,7 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 		case err != nil:
 			return nil, fmt.Errorf("make a decoder: %w", err)
 		}
+		b.hold(m.dec)
 		sw.model, sw.sched, sw.commit = m, newScheduler(b.cfg, m.dec, b.metrics), func() {}
 	} else {
 		if err := m.accepts(s); err != nil {
@@ -90,12 +94,45 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 		}
 		var err error
 		if sw.commit, err = m.dec.Prepare(s.Weights); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
+			return nil, badUnlessLost(err)
 		}
 	}
 	sw.ready = time.Now()
 	sw.took.Prepare = sw.ready.Sub(started)
 	return sw, nil
+}
+
+// prepareFolder is prepare for a folder that the decoder reads itself; nil where there is no such folder or decoder.
+func (b *Batcher) prepareFolder(s Snapshot) (*swap, error) {
+	m := b.model.Load()
+	if m == nil || s.Weights != nil || s.Dir == "" {
+		return nil, nil
+	}
+	dec, ok := m.dec.(gpu.FolderDecoder)
+	if !ok {
+		return nil, nil
+	}
+	started := time.Now()
+	s.Config.ValueHead = false
+	if !sameModel(m.config, s.Config) {
+		return nil, fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, s.Config, m.config)
+	}
+	sw := &swap{version: s.Version, done: make(chan error, 1)}
+	var err error
+	if sw.commit, err = dec.PrepareFolder(context.Background(), s.Dir); err != nil {
+		return nil, badUnlessLost(err)
+	}
+	sw.ready = time.Now()
+	sw.took.Prepare = sw.ready.Sub(started)
+	return sw, nil
+}
+
+// badUnlessLost blames the weights for an error of a decoder, unless it is the decoder that ended.
+func badUnlessLost(err error) error {
+	if errors.Is(err, gpu.ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBadWeights, err)
 }
 
 // read fills Weights from Dir where there are none.
