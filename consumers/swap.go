@@ -114,7 +114,7 @@ func (b *Batcher) prepareFolder(s Snapshot) (*swap, error) {
 	}
 	started := time.Now()
 	s.Config.ValueHead = false
-	if !sameModel(m.config, s.Config) {
+	if !SameModel(m.config, s.Config) {
 		return nil, fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, s.Config, m.config)
 	}
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
