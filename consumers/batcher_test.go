@@ -57,6 +57,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 	cfg.MaxTokens = rapid.IntRange(8, 24).Draw(t, "max tokens")
 	cfg.Queue = 4
 	r := newRig(cfg, mode == SwapKeep)
+	r.shares = rapid.Bool().Draw(t, "shares")
 	ctx := context.Background()
 	var version int64
 	contexts := map[string][]int32{}
@@ -104,10 +105,13 @@ func interleave(t *rapid.T, mode SwapMode) {
 		})
 	}
 	step()
+	r.sched.least = 1
 	t.Repeat(map[string]func(*rapid.T){
 		"submit": func(t *rapid.T) {
 			episode := rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e"}).Draw(t, "episode")
-			tokens := append([]int32(nil), contexts[episode]...)
+			// An episode may go on from another's context, as the samples of one prompt do.
+			from := rapid.SampledFrom([]string{episode, "a", "b"}).Draw(t, "from")
+			tokens := append([]int32(nil), contexts[from]...)
 			if rapid.Bool().Draw(t, "rewrite") {
 				tokens = tokens[:rapid.IntRange(0, len(tokens)).Draw(t, "cut")]
 			}

@@ -82,6 +82,7 @@ type fakeDecoder struct {
 	slots    map[gpu.Slot][]entry
 	results  []gpu.Sampled
 	extended int // tokens
+	shared   int // tokens
 	batches  [][]int
 	faults   []error
 	refuse   error         // what Prepare returns
@@ -152,6 +153,25 @@ func (d *fakeDecoder) Extend(_ context.Context, in []gpu.Extension) ([]gpu.Sampl
 	return d.results, nil
 }
 
+// sharingDecoder is a fakeDecoder whose sequences share what the newest weights computed, and nothing else.
+type sharingDecoder struct{ *fakeDecoder }
+
+func (d sharingDecoder) Share(to, from gpu.Slot, n int) {
+	_, ok := d.slots[to]
+	source, ok2 := d.slots[from]
+	if !ok || !ok2 || to == from || n > len(source) {
+		d.fault("share %d tokens of slot %d, which has %d, with slot %d", n, from, len(source), to)
+		return
+	}
+	for i, e := range source[:n] {
+		if e.weights != d.weights {
+			d.fault("token %d of slot %d was put there by other weights", i, from)
+		}
+	}
+	d.shared += n - len(d.slots[to])
+	d.slots[to] = slices.Clone(source[:n])
+}
+
 func (d *fakeDecoder) sees(cache []entry) []entry {
 	if !d.blind {
 		return cache
@@ -209,6 +229,8 @@ func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) *schemas
 type rig struct {
 	*Batcher
 	dec *fakeDecoder
+	// shares makes the decoder a gpu.Sharer.
+	shares bool
 }
 
 func newRig(cfg Config, blind bool) *rig {
@@ -218,6 +240,9 @@ func newRig(cfg Config, blind bool) *rig {
 			return nil, errors.New("wrong config")
 		}
 		r.dec.o, r.dec.weights = o, w.Tensors[0].Data[0]
+		if r.shares {
+			return sharingDecoder{r.dec}, nil
+		}
 		return r.dec, nil
 	}, nil)
 	return r

@@ -56,7 +56,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	load("idle_slots", "Slots that hold the cache of an episode with no call.", func(l Load) int { return l.Idle })
 	m.sampled = counter("tokens_total", "Tokens sampled.")
 	m.prefilled = counter("prefill_tokens_total", "Context tokens put through the model, not counting those sampled in the same call.")
-	m.cacheHits = counter("cache_hit_tokens_total", "Context tokens found in the cache of an earlier call of the episode.")
+	m.cacheHits = counter("cache_hit_tokens_total", "Context tokens found in the cache of an earlier call of the episode, or of another call that begins alike.")
 	m.recomputed = counter("recomputed_tokens_total", "Cached tokens of running calls that a weight swap cleared.")
 	m.evictions = counter("cache_evictions_total", "Idle episodes whose cache was given to another.")
 	m.refused = counter("weights_refused_total", "Weight versions that were refused; the log says why.")

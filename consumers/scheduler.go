@@ -16,6 +16,13 @@ type sequence struct {
 	cached int
 	used   uint64 // when it was last used, in admissions
 	wanted bool   // idle, and a call of its episode waits
+	closed bool   // its slot is another's
+
+	epoch  uint64    // in which its cache began
+	sought uint64    // in which it last looked for a donor
+	donor  *sequence // has or will have the context's first wants tokens; nil when there is none
+	wants  int
+	waits  bool // for the donor, in the step being planned
 }
 
 // missing is how many tokens must be extended before the next can be sampled; at least 1 while a call runs.
@@ -26,6 +33,7 @@ type scheduler struct {
 	cfg     Config
 	dec     gpu.Decoder
 	metrics *Metrics
+	sharing
 
 	running  []*sequence // in order of admission
 	idle     map[*sequence]struct{}
@@ -39,7 +47,7 @@ type scheduler struct {
 
 func newScheduler(cfg Config, dec gpu.Decoder, m *Metrics) *scheduler {
 	return &scheduler{
-		cfg: cfg, dec: dec, metrics: m, idle: map[*sequence]struct{}{}, episodes: map[string]*sequence{},
+		cfg: cfg, dec: dec, metrics: m, sharing: newSharing(dec), idle: map[*sequence]struct{}{}, episodes: map[string]*sequence{},
 	}
 }
 
@@ -67,7 +75,7 @@ func (s *scheduler) admit(c *call) (bool, error) {
 	}
 	s.clock++
 	seq.call, seq.used, seq.wanted = c, s.clock, false
-	seq.tokens = nil
+	seq.tokens, seq.donor, seq.sought = nil, nil, 0
 	s.running = append(s.running, seq)
 	return true, nil
 }
@@ -128,6 +136,7 @@ func (s *scheduler) oldest() *sequence {
 // close frees the slot of a sequence that does not run.
 func (s *scheduler) close(seq *sequence) {
 	s.dec.Close(seq.slot)
+	seq.closed = true
 	delete(s.idle, seq)
 	if seq.episode != "" {
 		delete(s.episodes, seq.episode)
@@ -136,18 +145,22 @@ func (s *scheduler) close(seq *sequence) {
 
 // plan fills batch with what the next step extends: the last token of every sequence that samples, and pieces of
 // prompts, oldest call first, up to the step's budget. The budget is at least the number of slots, so that every step
-// takes every sampling sequence and some of the oldest prompt.
+// takes every sampling sequence and some of the oldest prompt. A prompt that begins as an older one does waits for that.
 func (s *scheduler) plan() {
 	s.batch, s.owner = s.batch[:0], s.owner[:0]
 	budget := s.cfg.StepTokenBudget
-	for _, seq := range s.running {
+	for i, seq := range s.running {
+		seq.waits = s.share(seq, s.running[:i])
 		if seq.missing() == 1 {
 			budget--
 		}
 	}
 	for _, seq := range s.running {
 		n := seq.missing()
-		if n > 1 {
+		switch {
+		case seq.waits:
+			n = 0
+		case n > 1:
 			n = min(n, budget)
 			budget -= n
 		}

@@ -246,6 +246,7 @@ func (b *Batcher) apply(sw *swap) {
 	started := time.Now()
 	sw.took.Wait = started.Sub(sw.ready)
 	sw.commit()
+	sched.epoch++
 	if b.cfg.Swap != SwapKeep {
 		sched.forget()
 	}

@@ -26,6 +26,14 @@ type Decoder interface {
 	Prepare(w *Weights) (commit func(), err error)
 }
 
+// Sharer is a Decoder whose sequences can share what they have in common, as the samples of one prompt do.
+type Sharer interface {
+	// Share makes the sequence to hold the first n tokens of the sequence from, or all when there are fewer; what to held before is
+	// forgotten; a sequence shared with itself stays as it is. Both have them in the same memory until one changes what it holds, and neither sees a change of the other's.
+	// What follows in either is, bit for bit, what it would be had the sequence been extended by those tokens.
+	Share(to, from Slot, n int)
+}
+
 // Slot names one sequence of a Decoder.
 type Slot int
 
@@ -78,4 +86,8 @@ type DecoderOptions struct {
 	Slots int
 	// MaxTokens bounds the length of each sequence. It must be positive and at most Config.MaxPositions.
 	MaxTokens int
+	// DType is what the decoder keeps matrices in. BFloat16 halves the memory, and what is read for each token: the model
+	// sampled from is then the one with rounded weights. "" is BFloat16 for matrices whose numbers are all bfloat16, as those of
+	// most published models are, and Float32 for others, so that nothing is lost.
+	DType DType
 }

@@ -21,6 +21,8 @@ func RunDecoder(t *testing.T, newDecoder NewDecoder) {
 			t.Parallel()
 			t.Run("log-probabilities agree with the reference", func(t *testing.T) { testDecoder(t, newDecoder, m.cfg) })
 			t.Run("tokens are drawn by their probability", func(t *testing.T) { testDraws(t, newDecoder, m.cfg) })
+			t.Run("matrices are kept in bfloat16", func(t *testing.T) { testDTypes(t, newDecoder, m.cfg) })
+			t.Run("shared prefixes change nothing", func(t *testing.T) { testSharing(t, newDecoder, m.cfg) })
 		})
 	}
 	for _, m := range TorchModels(t) {

@@ -56,7 +56,7 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 			add(s.row, s.norm, s.hidden, s.gate, s.scores, s.grads, s.logits)
 		}
 		w := d.(*decoder)
-		add(w.slots[0].pages[0])
+		add(w.slots[0].pages[0].data)
 		for _, k := range w.workers {
 			add(k.x, k.qkv, k.att, k.gateUp, k.act, k.last, k.lastAtt, k.logits, k.norm, k.sampler.probs)
 		}

@@ -11,38 +11,74 @@ const pageTokens = 64
 type cache struct {
 	open  bool
 	len   int
-	pages [][]float32
+	pages []*page
+}
+
+// page is a piece of one or more caches. It is written to by a cache that has it alone.
+type page struct {
+	data []float32
+	// caches is how many have the page.
+	caches int
 }
 
 // pager lends pages to the slots; it holds as many as were ever in use at once.
 type pager struct {
 	size int
-	free [][]float32
+	free []*page
 }
 
 func newPager(m *model) pager { return pager{size: m.layers * 2 * m.kv * pageTokens} }
 
-// reserve gives c room for n tokens.
-func (p *pager) reserve(c *cache, n int) {
-	for len(c.pages)*pageTokens < n {
-		last := len(p.free) - 1
-		if last < 0 {
-			c.pages = append(c.pages, make([]float32, p.size))
-			continue
-		}
-		c.pages, p.free = append(c.pages, p.free[last]), p.free[:last]
+// take is a page that one cache has.
+func (p *pager) take() *page {
+	last := len(p.free) - 1
+	if last < 0 {
+		return &page{data: make([]float32, p.size), caches: 1}
+	}
+	pg := p.free[last]
+	p.free, pg.caches = p.free[:last], 1
+	return pg
+}
+
+// drop takes a page from one cache.
+func (p *pager) drop(pg *page) {
+	if pg.caches--; pg.caches == 0 {
+		p.free = append(p.free, pg)
 	}
 }
 
-// truncate forgets the tokens from n on and takes back the pages that held them alone.
+// reserve gives c room for n tokens that it may write to from its end on: a page that is begun and that another cache has too
+// is copied.
+func (p *pager) reserve(c *cache, n int) {
+	if at := c.len / pageTokens; c.len%pageTokens > 0 && n > c.len && c.pages[at].caches > 1 {
+		own := p.take()
+		copy(own.data, c.pages[at].data)
+		p.drop(c.pages[at])
+		c.pages[at] = own
+	}
+	for len(c.pages)*pageTokens < n {
+		c.pages = append(c.pages, p.take())
+	}
+}
+
+// truncate forgets the tokens from n on and gives back the pages that held them alone.
 func (p *pager) truncate(c *cache, n int) {
 	c.len = n
 	keep := (n + pageTokens - 1) / pageTokens
 	for i := keep; i < len(c.pages); i++ {
-		p.free = append(p.free, c.pages[i])
+		p.drop(c.pages[i])
 		c.pages[i] = nil
 	}
 	c.pages = c.pages[:min(keep, len(c.pages))]
+}
+
+// share makes to hold the first n tokens of from, in the same pages.
+func (p *pager) share(to, from *cache, n int) {
+	p.truncate(to, 0)
+	to.len, to.pages = n, append(to.pages, from.pages[:(n+pageTokens-1)/pageTokens]...)
+	for _, pg := range to.pages {
+		pg.caches++
+	}
 }
 
 // headAt is where the keys of a layer's key head begin in every page.
@@ -52,7 +88,7 @@ func (m *model) headAt(layer, g int) int { return (layer*m.kvHeads + g) * 2 * m.
 func (m *model) store(c *cache, layer int, qkv []float32) {
 	for i := 0; i*m.qkv < len(qkv); i++ {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
-		page, at := c.pages[(c.len+i)/pageTokens], (c.len+i)%pageTokens
+		page, at := c.pages[(c.len+i)/pageTokens].data, (c.len+i)%pageTokens
 		for g := range m.kvHeads {
 			head := page[m.headAt(layer, g):]
 			for j, x := range row[m.q+g*m.hd : m.q+(g+1)*m.hd] {
@@ -73,7 +109,7 @@ func (m *model) attendPages(s *scratch, c *cache, layer, g int, out []float32, l
 	p := fit(&s.scores, rows*count)
 	for j, page := range pages {
 		n := min(pageTokens, count-j*pageTokens)
-		kernel.MatMulStrided(p[j*pageTokens:], count, q, ldq, page[at:], pageTokens, rows, m.hd, n, false)
+		kernel.MatMulStrided(p[j*pageTokens:], count, q, ldq, page.data[at:], pageTokens, rows, m.hd, n, false)
 	}
 	for i := range rows {
 		own := i*count + seen + i*step
@@ -82,6 +118,6 @@ func (m *model) attendPages(s *scratch, c *cache, layer, g int, out []float32, l
 	}
 	for j, page := range pages {
 		n := min(pageTokens, count-j*pageTokens)
-		kernel.MatMulStrided(out, ldo, p[j*pageTokens:], count, page[at+m.hd*pageTokens:], m.hd, rows, n, m.hd, j > 0)
+		kernel.MatMulStrided(out, ldo, p[j*pageTokens:], count, page.data[at+m.hd*pageTokens:], m.hd, rows, n, m.hd, j > 0)
 	}
 }

@@ -1,6 +1,8 @@
 package native
 
 import (
+	"slices"
+
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
@@ -16,6 +18,7 @@ type decodeWorker struct {
 	x, qkv, att, gateUp, act, lastAtt []float32
 	last                              []float32
 	sampling                          []int
+	heads                             []cacheHead
 }
 
 // extend takes some extensions through the model and writes their results.
@@ -35,14 +38,10 @@ func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension,
 		}
 		at := 0
 		for _, x := range in {
-			n := len(x.Tokens)
-			c := &d.slots[x.Slot]
-			d.store(c, l, qkv[at*d.qkv:(at+n)*d.qkv])
-			if !last || x.Sample {
-				d.attendCache(pool, w, l, c, att[at*d.q:(at+n)*d.q], qkv[at*d.qkv:(at+n)*d.qkv], n)
-			}
-			at += n
+			d.store(&d.slots[x.Slot], l, qkv[at*d.qkv:(at+len(x.Tokens))*d.qkv])
+			at += len(x.Tokens)
 		}
+		d.attendSlots(pool, w, l, in, att, qkv)
 		x := w.x
 		if last && rows > len(w.sampling) {
 			// Of the last block only the tokens that a sample follows are read.
@@ -70,7 +69,9 @@ func (d *decoder) gather(w *decodeWorker, in []gpu.Extension) {
 		}
 		for j, t := range x.Tokens {
 			w.pos = append(w.pos, int32(d.slots[x.Slot].len+j))
-			w.x = append(w.x, d.w.embed[int(t)*d.d:(int(t)+1)*d.d]...)
+			at := len(w.x)
+			w.x = slices.Grow(w.x, d.d)[:at+d.d]
+			d.w.embedding(w.x[at:], t)
 		}
 	}
 }
@@ -104,24 +105,49 @@ func (d *decoder) sample(pool *kernel.Pool, w *decodeWorker, x []float32, in []g
 	}
 }
 
-// attendCache attends from n new rows, whose keys and values are stored, over a slot's cache.
-func (d *decoder) attendCache(pool *kernel.Pool, w *decodeWorker, layer int, c *cache, att, qkv []float32, n int) {
-	if pool == nil || n == 1 {
-		for g := range d.kvHeads {
-			d.attendHead(&w.scratch, layer, c, att, qkv, n, g)
+// attendShared is the least number of multiply-adds of attention worth sharing.
+const attendShared = 1 << 20
+
+// attendSlots attends from the new rows of a share's extensions, whose keys and values are stored, over their slots' caches. In the last
+// block extensions that do not sample are left out.
+func (d *decoder) attendSlots(pool *kernel.Pool, w *decodeWorker, layer int, in []gpu.Extension, att, qkv []float32) {
+	heads, work, at := w.heads[:0], 0, 0
+	for _, x := range in {
+		n, c := len(x.Tokens), &d.slots[x.Slot]
+		if layer < d.layers-1 || x.Sample {
+			for g := range d.kvHeads {
+				heads = append(heads, cacheHead{cache: c, at: at, rows: n, head: g})
+			}
+			work += n * (c.len + n) * d.q
+		}
+		at += n
+	}
+	w.heads = heads
+	one := func(s *scratch, h *cacheHead) {
+		d.attendHead(s, layer, h.cache, att[h.at*d.q:], qkv[h.at*d.qkv:], h.rows, h.head)
+	}
+	if pool == nil || work < attendShared {
+		for i := range heads {
+			one(&w.scratch, &heads[i])
 		}
 		return
 	}
-	pool.ParallelFor(d.kvHeads, 1, func(lo, hi int) {
+	pool.ParallelFor(len(heads), 1, func(lo, hi int) {
 		s := d.scratch.get()
 		defer d.scratch.put(s)
-		for g := lo; g < hi; g++ {
-			d.attendHead(s, layer, c, att, qkv, n, g)
+		for i := lo; i < hi; i++ {
+			one(s, &heads[i])
 		}
 	})
 }
 
-// attendHead is attendCache's attention of one key head. The query heads of one token lie one after another, so
+// cacheHead is one key head of one extension's attention: its rows from at on, over a slot's cache.
+type cacheHead struct {
+	cache          *cache
+	at, rows, head int
+}
+
+// attendHead is attendSlots of one key head, from n rows. The query heads of one token lie one after another, so
 // that they are taken at once.
 func (d *decoder) attendHead(s *scratch, layer int, c *cache, att, qkv []float32, n, g int) {
 	at := g * d.reps * d.hd

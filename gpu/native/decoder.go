@@ -9,11 +9,16 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// shareWork is the least number of multiply-adds worth handing to another worker.
-const shareWork = 4 << 20
+const (
+	// shareWork is the least number of multiply-adds worth handing to another worker.
+	shareWork = 4 << 20
+	// A model of more than cachedModel parameters is in no worker's cache: what reads it through takes at least shareTokens
+	// tokens along, and workers that are left share the products.
+	cachedModel, shareTokens = 8 << 20, 4
+)
 
-// decoder is a gpu.Decoder. The matrices are copied into the layout for repeated products; embeddings, gains and the value head
-// are read where they are.
+// decoder is a gpu.Decoder. The matrices are copied into the layout for repeated products, tied embeddings being read from the
+// head's; gains, the value head and float32 embeddings of their own are read where they are.
 //
 // Invariant: a decoder copies the matrices that it was given once, and shares the other tensors.
 type decoder struct {
@@ -37,13 +42,17 @@ type decoder struct {
 }
 
 // NewDecoder makes a decoder that samples from w, weights of a model of the given shape, with some threads; 0 is GOMAXPROCS.
-// It keeps the embeddings, the gains and the value head of w, which must not be written to, and copies the matrices.
+// It copies the matrices, and keeps the other tensors of w, which must not be written to, and float32 embeddings that are not the
+// head.
 func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads int) (gpu.Decoder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if o.Slots <= 0 || o.MaxTokens <= 0 {
 		return nil, fmt.Errorf("new decoder: slots %d, max tokens %d: must be positive", o.Slots, o.MaxTokens)
+	}
+	if o.DType != "" && o.DType.Bytes() == 0 {
+		return nil, fmt.Errorf("new decoder: weights in %q: want %s, %s, or \"\" for the one that keeps them as they are", o.DType, gpu.Float32, gpu.BFloat16)
 	}
 	if o.MaxTokens > cfg.MaxPositions {
 		return nil, fmt.Errorf("new decoder: max tokens %d, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
@@ -55,11 +64,11 @@ func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 	}
 	d := &decoder{
 		model: m, pool: kernel.NewPool(threads), options: o,
-		w:      newForwardWeights(&m.layout),
+		w:      new(forwardWeights),
 		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(m), used: make([]bool, o.Slots),
 	}
-	d.w.load(&d.layout, d.pool, tensors)
+	d.w.load(&d.layout, d.pool, tensors, o.DType)
 	for s := o.Slots - 1; s >= 0; s-- {
 		d.free = append(d.free, gpu.Slot(s))
 	}
@@ -97,6 +106,13 @@ func (d *decoder) Truncate(s gpu.Slot, n int) {
 	}
 }
 
+// Share does nothing when a slot is not open or both are one.
+func (d *decoder) Share(to, from gpu.Slot, n int) {
+	if d.isOpen(to) && d.isOpen(from) && to != from {
+		d.pager.share(&d.slots[to], &d.slots[from], min(max(n, 0), d.slots[from].len))
+	}
+}
+
 // Prepare lays the matrices of w out in the room of the version before the one in use, and keeps the other tensors of w.
 // It takes the workers that no Extend has.
 func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
@@ -107,9 +123,9 @@ func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
 	// Taken out while it is written to, so that a commit that comes late finds its own weights whole.
 	next := d.spare.Swap(nil)
 	if next == nil {
-		next = newForwardWeights(&d.layout)
+		next = new(forwardWeights)
 	}
-	next.load(&d.layout, d.pool, tensors)
+	next.load(&d.layout, d.pool, tensors, d.options.DType)
 	return func() {
 		d.spare.Store(d.w)
 		d.w = next
@@ -138,6 +154,9 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	}
 	d.results = d.results[:len(in)]
 	shares := min(d.pool.Workers(), len(in), max(1, total*d.size/shareWork))
+	if d.size > cachedModel {
+		shares = max(1, min(shares, total/shareTokens))
+	}
 	for len(d.workers) < shares {
 		d.workers = append(d.workers, new(decodeWorker))
 	}

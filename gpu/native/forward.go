@@ -129,10 +129,10 @@ func (e *Engine) finish(a *layerActivations, keep bool) {
 // refresh brings the forward pass's copy of the weights up to date.
 func (e *Engine) refresh() {
 	if e.fast == nil {
-		e.fast = newForwardWeights(&e.layout)
+		e.fast = new(forwardWeights)
 	}
 	if e.stale {
-		e.fast.load(&e.layout, e.pool, e.parts(e.data))
+		e.fast.load(&e.layout, e.pool, e.parts(e.data), gpu.Float32)
 		e.stale = false
 		if e.low != nil {
 			for l := range e.fast.layers {

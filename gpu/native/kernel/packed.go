@@ -54,6 +54,9 @@ func NewPackedDot(k, n int) *Packed {
 // HasDot says whether NewPackedDot's products round A.
 func HasDot() bool { return hasDot }
 
+// BF16 says whether the numbers are bfloat16.
+func (w *Packed) BF16() bool { return w.kind != floats }
+
 // Shape is the k and n of the products.
 func (w *Packed) Shape() (k, n int) { return w.k, w.n }
 
