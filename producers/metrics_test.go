@@ -21,8 +21,10 @@ func TestMetrics(t *testing.T) {
 		if err := inner.Run(ctx, e); err != nil {
 			return err
 		}
-		_, err := e.Call(ctx, "made up", "")
-		return err
+		if _, err := e.Call(ctx, "made up", ""); err != nil {
+			return err
+		}
+		return e.Begin(e.Context()) // what an agent does that writes its context anew
 	})
 	s := newStream(newTicket(0))
 	metrics, err := producers.NewMetrics(registry)
@@ -56,6 +58,7 @@ func TestMetrics(t *testing.T) {
 		"weir_producer_publish_seconds":            1,
 		"weir_producer_episode_seconds":            1,
 		"weir_producer_reward":                     1,
+		"weir_producer_contexts_begun_anew_total":  1,
 	} {
 		got, known := values[name]
 		require.True(t, known, name)

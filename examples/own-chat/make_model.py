@@ -1,7 +1,10 @@
-"""Makes a small model folder in the layout of Qwen2, with random weights, in place of one that you download. Nothing but the standard
-library: python3 make_model.py FOLDER TEXT...
+"""Makes a small model folder in the layout of Qwen2, with random weights, in place of one that you download, and a task for it. Nothing
+but the standard library:
 
-The tokenizer is byte-level BPE, trained on the words of the TEXT files; the chat template is ChatML with tools in Qwen's format."""
+    python3 make_model.py FOLDER
+
+FOLDER/tiny is the model: byte-level BPE, and ChatML with tools in Qwen's format as its chat template. FOLDER/codes has the task: codes of
+boxes, which a search finds. No box of the questions is one of the demonstrations'."""
 
 import collections
 import json
@@ -18,10 +21,13 @@ PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p
 ALWAYS = """system user assistant
 {"name": "search", "description": "Finds the passage that best matches the words of a query.", "parameters": {"type": "object", "properties":
 {"query": {"type": "string"}}, "required": ["query"]}}
-{"name": "search", "arguments": {"query": "x"}}
-{"name": "search", "arguments": {"query":"x"}}
+{"name": "search", "arguments": {"query": "box 1"}}
+{"name": "search", "arguments": {"query":"box 1"}}
+What is the code of box 1?
+The code of box 1 is 1.
+nothing found.
 """ * 50
-HIDDEN, LAYERS, HEADS, MERGES, POSITIONS = 64, 2, 4, 700, 320
+HIDDEN, LAYERS, HEADS, MERGES, POSITIONS = 64, 2, 4, 400, 256
 
 TEMPLATE = """{%- if tools %}<|im_start|>system
 {% for tool in tools %}{{ tool.function | tojson }}
@@ -115,14 +121,30 @@ def weights(vocab):
     return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
-def main():
-    folder = pathlib.Path(sys.argv[1])
+def task(folder):
+    """Files of passages, questions and demonstrations."""
+    draw = random.Random(2)
+    boxes = draw.sample(range(1000, 10000), 4000)
+    rows = {"corpus": [], "questions": [], "demonstrations": []}
+    for i, box in enumerate(boxes):
+        question, code = f"What is the code of box {box}?", str(draw.randint(100, 999))
+        text = f"The code of box {box} is {code}."
+        if i < 400:
+            split = "train" if i < 300 else "validation" if i < 350 else "test"
+            rows["corpus"].append({"title": f"box {box}", "text": text})
+            rows["questions"].append({"question": question, "answers": [code], "split": split})
+        else:
+            rows["demonstrations"].append({"question": question, "steps": [{"search": f"box {box}", "info": text}], "answer": code})
     folder.mkdir(parents=True, exist_ok=True)
-    words = ALWAYS
-    for path in sys.argv[2:]:
-        for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
-            words += " ".join(re.findall(r'"((?:[^"\\]|\\.)*)"', line)) + "\n"
-    spec = tokenizer(words)
+    for name, lines in rows.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in lines), encoding="utf-8")
+
+
+def main():
+    task(pathlib.Path(sys.argv[1]) / "codes")
+    folder = pathlib.Path(sys.argv[1]) / "tiny"
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = tokenizer(ALWAYS)
     vocab = len(spec["model"]["vocab"]) + len(spec["added_tokens"])
     end = next(t["id"] for t in spec["added_tokens"] if t["content"] == "<|im_end|>")
     config = {

@@ -150,16 +150,19 @@ func TestOwnChatTrains(t *testing.T) {
 		t.Skip("there is no python3 on this machine: no model folder was made")
 	}
 	dir := t.TempDir()
-	model := filepath.Join(dir, "tiny")
+	model := filepath.Join(dir, "models", "tiny")
 	in := func(name string, args ...string) string {
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = root
+		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		return string(out)
 	}
-	in(python, "examples/own-chat/make_model.py", model, "examples/own-corpus/corpus.jsonl", "examples/own-corpus/questions.jsonl")
-	out := in(binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", dir, "--trainer.steps", "2",
+	examples, err := filepath.Abs(filepath.Join(root, "examples", "own-chat"))
+	require.NoError(t, err)
+	config := filepath.Join(examples, "run.yaml")
+	in(python, filepath.Join(examples, "make_model.py"), "models")
+	out := in(binary(t), "up", "--config", config, "--run.dir", dir, "--trainer.steps", "2",
 		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "30", "--eval.questions", "4", "--eval.test_questions", "4",
 		"--broker.listen", "127.0.0.1:0", "--telemetry.listen", "127.0.0.1:0")
 	require.Contains(t, out, "step 2/2")
@@ -177,20 +180,20 @@ func TestOwnChatTrains(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "\"<|im_start|>user\\nWho?<|im_end|>\"\n", text)
 	}
-	in(binary(t), "chat", "--run.name", "own-chat", "--run.dir", dir, "--checkpoint", checkpoint, "Who is the captain of hoosting?")
+	in(binary(t), "chat", "--run.name", "own-chat", "--run.dir", dir, "--checkpoint", checkpoint, "What is the code of box 4821?")
 
 	// So are demonstrations that are longer than the model.
-	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", t.TempDir(),
+	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", config, "--run.dir", t.TempDir(),
 		"--model.max_positions", "100", "--trainer.limits.max_tokens", "90")
-	cmd.Dir = root
+	cmd.Dir = dir
 	refused, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Regexp(t, `task ships: a demonstration has \d+ tokens, and model.max_positions is 100`, string(refused))
+	require.Regexp(t, `task codes: a demonstration has \d+ tokens, and model.max_positions is 100`, string(refused))
 
 	// A template that cannot be used is refused before anything runs.
 	require.NoError(t, os.WriteFile(filepath.Join(model, "chat_template.jinja"), []byte("{{ raise_exception('no') }}"), 0o600))
-	cmd = exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-chat/run.yaml", "--model.folder", model, "--run.dir", t.TempDir())
-	cmd.Dir = root
+	cmd = exec.CommandContext(t.Context(), binary(t), "up", "--config", config, "--run.dir", t.TempDir())
+	cmd.Dir = dir
 	refused, err = cmd.CombinedOutput()
 	require.Error(t, err)
 	require.Equal(t, 3, cmd.ProcessState.ExitCode())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -79,6 +80,9 @@ func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 		a.begin = []int32{id(cfg.Begin)}
 	}
 	if err := errors.Join(faults...); err != nil {
+		if !tasks.OfWords(tok) {
+			err = fmt.Errorf("%w; an agent of type chat speaks a published model's own chat template and needs no tags", err)
+		}
 		return nil, fmt.Errorf("search agent: %w", err)
 	}
 	return a, nil
@@ -154,11 +158,19 @@ func (a *Agent) search(ctx context.Context, e *producers.Episode, query []int32)
 	return false, a.tell(e, observation.Text)
 }
 
+// encode are the ids of a tool's text: of a vocabulary that writes every text, without control tokens, whatever the text spells.
+func (a *Agent) encode(text string) []int32 {
+	if t, ok := a.tok.(interface{ EncodeText(text string) []int32 }); ok && !tasks.OfWords(a.tok) {
+		return t.EncodeText(text)
+	}
+	return a.tok.Encode(text)
+}
+
 // tell puts a text into the context as information. A tag that stands in the text itself is left out: what a tool says must
 // not look like the end of the information, or like an answer.
 func (a *Agent) tell(e *producers.Episode, text string) error {
 	tokens := []int32{a.tags.info.open}
-	for _, token := range a.tok.Encode(text) {
+	for _, token := range a.encode(text) {
 		if !a.tags.isTag(token) && !slices.Contains(a.begin, token) {
 			tokens = append(tokens, token)
 		}
