@@ -7,8 +7,10 @@ import (
 
 // Source has the numbers of weights that are not in memory. safetensors.Folder is one.
 type Source interface {
-	// Read fills data, which has as many numbers as the tensor, in float32. Several goroutines may call it.
-	Read(ctx context.Context, name string, data []float32) error
+	// ReadPart fills data with a tensor's numbers from the at-th on, in float32. Several goroutines may call it.
+	ReadPart(ctx context.Context, name string, at int, data []float32) error
+	// StoredAs is the type of a tensor's numbers where they are kept; "" for another than those of an export.
+	StoredAs(name string) DType
 }
 
 // Numbers are those of a tensor of w: its data, or what is read from the source into *room, which is made larger where it is too
@@ -25,10 +27,29 @@ func (w *Weights) Numbers(ctx context.Context, t Tensor, room *[]float32) ([]flo
 		*room = make([]float32, n)
 	}
 	data := (*room)[:n]
-	if err := w.Source.Read(ctx, t.Name, data); err != nil {
+	if err := w.Source.ReadPart(ctx, t.Name, 0, data); err != nil {
 		return nil, err
 	}
 	return data, nil
+}
+
+// Part is Numbers of n numbers from the at-th on.
+func (w *Weights) Part(ctx context.Context, t Tensor, at, n int, room *[]float32) ([]float32, error) {
+	if at < 0 || n < 0 || at+n > t.Elements() {
+		return nil, fmt.Errorf("%w: %s of shape %v has no %d numbers from %d on", ErrMismatch, t.Name, t.Shape, n, at)
+	}
+	if t.Data != nil || w.Source == nil {
+		all, err := w.Numbers(ctx, t, room)
+		if err != nil {
+			return nil, err
+		}
+		return all[at : at+n], nil
+	}
+	if cap(*room) < n {
+		*room = make([]float32, n)
+	}
+	data := (*room)[:n]
+	return data, w.Source.ReadPart(ctx, t.Name, at, data)
 }
 
 // Resident is w with every tensor's numbers in memory; w itself where they are there already.

@@ -68,7 +68,9 @@ func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(m), used: make([]bool, o.Slots),
 	}
-	d.w.load(&d.layout, d.pool, tensors, o.DType)
+	if err := d.w.load(&d.layout, d.pool, tensors, o.DType); err != nil {
+		return nil, fmt.Errorf("new decoder: %w", err)
+	}
 	for s := o.Slots - 1; s >= 0; s-- {
 		d.free = append(d.free, gpu.Slot(s))
 	}
@@ -125,7 +127,10 @@ func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
 	if next == nil {
 		next = new(forwardWeights)
 	}
-	next.load(&d.layout, d.pool, tensors, d.options.DType)
+	if err := next.load(&d.layout, d.pool, tensors, d.options.DType); err != nil {
+		d.spare.Store(next) // room for another try
+		return nil, fmt.Errorf("prepare weights: %w", err)
+	}
 	return func() {
 		d.spare.Store(d.w)
 		d.w = next

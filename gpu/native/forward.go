@@ -132,7 +132,9 @@ func (e *Engine) refresh() {
 		e.fast = new(forwardWeights)
 	}
 	if e.stale {
-		e.fast.load(&e.layout, e.pool, e.parts(e.data), gpu.Float32)
+		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, gpu.Float32); err != nil {
+			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
+		}
 		e.stale = false
 		if e.low != nil {
 			for l := range e.fast.layers {

@@ -1,8 +1,7 @@
 package native
 
 import (
-	"math"
-	"slices"
+	"errors"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native/kernel"
@@ -16,6 +15,8 @@ type forwardWeights struct {
 	// embed has the embeddings of a model whose head is another matrix, half where they are kept in bfloat16.
 	embed []float32
 	half  []uint16
+	// read is the room of embeddings that came from files.
+	read []float32
 }
 
 type forwardLayer struct {
@@ -40,17 +41,21 @@ func (f *forwardWeights) embedding(x []float32, token int32) {
 	}
 }
 
-// load takes tensors, one for each of the layout's and in its order. Matrices and biases are copied, in the type that keep says;
-// gains, the value head, and embeddings that are neither the head nor kept in bfloat16 stay where they are.
-func (f *forwardWeights) load(l *layout, pool *kernel.Pool, tensors [][]float32, keep gpu.DType) {
-	var jobs []func()
-	take := func(n int) [][]float32 {
+// load takes weights that fit the layout. Matrices and biases are copied, in the type that keep says; gains, the value head, and
+// embeddings that are neither the head nor kept in bfloat16 stay where they are. What is not in memory is read a few rows at a
+// time; then nothing refers to the source afterwards.
+func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType) error {
+	r := &reading{weights: w, keep: keep}
+	tensors := w.Tensors
+	take := func(n int) []gpu.Tensor {
 		taken := tensors[:n]
 		tensors = tensors[n:]
 		return taken
 	}
-	pack := func(to **kernel.Packed, k, n int, from ...[]float32) {
-		jobs = append(jobs, func() { repack(to, k, n, from, keep) })
+	small := func() []float32 { return r.small(take(1)[0]) }
+	var jobs []func(room *[]float32) error
+	pack := func(to **kernel.Packed, k, n int, from ...gpu.Tensor) {
+		jobs = append(jobs, func(room *[]float32) error { return r.repack(to, k, n, from, room) })
 	}
 	if f.layers == nil {
 		f.layers = make([]forwardLayer, l.layers)
@@ -58,75 +63,43 @@ func (f *forwardWeights) load(l *layout, pool *kernel.Pool, tensors [][]float32,
 	embed := take(1)[0]
 	for i := range f.layers {
 		t := &f.layers[i]
-		t.attnNorm = take(1)[0]
-		var qkv [][]float32
+		t.attnNorm = small()
+		var qkv []gpu.Tensor
 		t.bias = t.bias[:0]
 		for range 3 {
 			qkv = append(qkv, take(1)...)
 			if l.cfg.QKVBias {
-				t.bias = append(t.bias, take(1)[0]...)
+				t.bias = append(t.bias, small()...)
 			}
 		}
 		pack(&t.qkv, l.d, l.qkv, qkv...)
 		pack(&t.o, l.q, l.d, take(1)...)
 		if l.cfg.QKNorm {
-			t.qNorm, t.kNorm = take(1)[0], take(1)[0]
+			t.qNorm, t.kNorm = small(), small()
 		}
-		t.mlpNorm = take(1)[0]
+		t.mlpNorm = small()
 		pack(&t.gateUp, l.d, 2*l.ff, take(2)...)
 		pack(&t.down, l.ff, l.d, take(1)...)
 	}
-	f.norm = take(1)[0]
+	f.norm = small()
 	if l.cfg.TieEmbeddings {
 		pack(&f.head, l.d, l.v, embed)
 	} else {
 		pack(&f.head, l.d, l.v, take(1)...)
-		jobs = append(jobs, func() { f.keepEmbeddings(embed, keep) })
+		jobs = append(jobs, func(room *[]float32) error { return r.keepEmbeddings(f, embed, room) })
 	}
 	if l.cfg.ValueHead {
-		f.value = take(1)[0]
+		f.value = small()
 	}
+	errs := make([]error, len(jobs), len(jobs)+1)
 	pool.ParallelFor(len(jobs), 1, func(lo, hi int) {
-		for _, job := range jobs[lo:hi] {
-			job()
+		room := r.lend()
+		defer r.giveBack(room)
+		for i := lo; i < hi; i++ {
+			errs[i] = jobs[i](room)
 		}
 	})
-}
-
-// repack lays a matrix out in to, which is made again where it has the other type.
-func repack(to **kernel.Packed, k, n int, from [][]float32, keep gpu.DType) {
-	half := inHalf(keep, from...)
-	if w := *to; w == nil || w.BF16() != half {
-		*to = kernel.NewPacked(k, n)
-		if half {
-			*to = kernel.NewPackedBF16(k, n)
-		}
-	}
-	(*to).Repack(from...)
-}
-
-func (f *forwardWeights) keepEmbeddings(embed []float32, keep gpu.DType) {
-	if !inHalf(keep, embed) {
-		f.embed, f.half = embed, nil
-		return
-	}
-	f.embed, f.half = nil, slices.Grow(f.half[:0], len(embed))[:len(embed)]
-	kernel.RoundBF16(f.half, embed)
-}
-
-// inHalf says whether numbers are kept in bfloat16: when they are to be, or when that takes nothing from them.
-func inHalf(keep gpu.DType, parts ...[]float32) bool {
-	if keep != "" {
-		return keep == gpu.BFloat16
-	}
-	for _, xs := range parts {
-		for _, x := range xs {
-			if math.Float32bits(x)&0xffff != 0 {
-				return false
-			}
-		}
-	}
-	return true
+	return errors.Join(append(errs, r.failed)...)
 }
 
 // parts are a flat array's tensors, in the layout's order.
@@ -138,18 +111,18 @@ func (l *layout) parts(data []float32) [][]float32 {
 	return out
 }
 
-// ordered are the tensors of weights that fit the layout, in its order, else an ErrMismatch.
-func (l *layout) ordered(w *gpu.Weights) ([][]float32, error) {
+// ordered are weights that fit the layout, in its order, else an ErrMismatch.
+func (l *layout) ordered(w *gpu.Weights) (*gpu.Weights, error) {
 	order, err := l.match(w.Tensors, "")
-	if err == nil {
+	if err == nil && w.Source == nil {
 		err = l.whole(w.Tensors)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]float32, len(order))
+	out := &gpu.Weights{Tensors: make([]gpu.Tensor, len(order)), Source: w.Source}
 	for i, j := range order {
-		out[i] = w.Tensors[j].Data
+		out.Tensors[i] = w.Tensors[j]
 	}
 	return out, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+
+	"github.com/weir-rl/weir/gpu"
 )
 
 // Raw gives a tensor's stored bytes, a piece after the other, each with the index of its first number. They are valid during the
@@ -18,6 +20,44 @@ func (f *Folder) Raw(ctx context.Context, name string, each func(at int, b []byt
 	o := f.files[p.file]
 	t := o.list[p.tensor]
 	err := guarded(func() error { return o.raw(ctx, t, each) })
+	letGo(o.data, o.body+t.begin, o.body+t.end)
+	if err != nil {
+		return fmt.Errorf("%s: tensor %q: %w", o.name, name, err)
+	}
+	return nil
+}
+
+// StoredAs is DType in config.json's words, "" for a type that an engine does not write.
+func (f *Folder) StoredAs(name string) gpu.DType {
+	switch f.DType(name) {
+	case F32:
+		return gpu.Float32
+	case BF16:
+		return gpu.BFloat16
+	}
+	return ""
+}
+
+// ReadPart reads a tensor's numbers from the at-th on into data.
+func (f *Folder) ReadPart(ctx context.Context, name string, at int, data []float32) error {
+	p, ok := f.at[name]
+	if !ok {
+		return fmt.Errorf("tensor %q is missing", name)
+	}
+	o := f.files[p.file]
+	t := o.list[p.tensor]
+	if n := t.elements(); at < 0 || at+len(data) > n {
+		return fmt.Errorf("%s: tensor %q has %d numbers: there are no %d from %d on", o.name, name, n, len(data), at)
+	}
+	size := int64(t.dtype.size())
+	t.begin += int64(at) * size
+	t.end = t.begin + int64(len(data))*size
+	err := guarded(func() error {
+		return o.raw(ctx, t, func(at int, b []byte) error {
+			t.dtype.decode(data[at:at+len(b)/int(size)], b)
+			return nil
+		})
+	})
 	letGo(o.data, o.body+t.begin, o.body+t.end)
 	if err != nil {
 		return fmt.Errorf("%s: tensor %q: %w", o.name, name, err)

@@ -143,7 +143,7 @@ func MeasureScale(ctx context.Context, cfg ScaleConfig) (*Scale, error) {
 	if err := s.send(ctx, model, versions); err != nil {
 		return nil, err
 	}
-	return s.out, s.swap(ctx, versions)
+	return s.out, s.swap(versions)
 }
 
 // exported is a version's folder and its weight files.
@@ -340,7 +340,7 @@ func stored(ctx context.Context, run *streams.Run) (n int64, err error) {
 }
 
 // swap makes a decoder of the first version's folder and puts the second to use.
-func (s *scale) swap(ctx context.Context, versions []exported) error {
+func (s *scale) swap(versions []exported) error {
 	var decoder gpu.Decoder
 	lay := func(e exported, out func(*hf.Folder) error) func() (int64, error) {
 		return func() (n int64, err error) {
@@ -353,11 +353,7 @@ func (s *scale) swap(ctx context.Context, versions []exported) error {
 		}
 	}
 	err := s.stage("make a decoder from the files", lay(versions[0], func(f *hf.Folder) (err error) {
-		w, err := f.Weights().Resident(ctx)
-		if err != nil {
-			return err
-		}
-		decoder, err = s.cfg.Backend.NewDecoder(f.Config, w, gpu.DecoderOptions{Slots: 1, MaxTokens: 64})
+		decoder, err = s.cfg.Backend.NewDecoder(f.Config, f.Weights(), gpu.DecoderOptions{Slots: 1, MaxTokens: 64})
 		return err
 	}))
 	if err != nil {
@@ -365,11 +361,7 @@ func (s *scale) swap(ctx context.Context, versions []exported) error {
 	}
 	var commit func()
 	err = s.stage("swap: lay the next version out", lay(versions[1], func(f *hf.Folder) (err error) {
-		w, err := f.Weights().Resident(ctx)
-		if err != nil {
-			return err
-		}
-		commit, err = decoder.Prepare(w)
+		commit, err = decoder.Prepare(f.Weights())
 		return err
 	}))
 	if err != nil {

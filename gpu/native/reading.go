@@ -1,0 +1,158 @@
+package native
+
+import (
+	"context"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+// reading lays weights out, which may be in memory or in files.
+type reading struct {
+	weights *gpu.Weights
+	keep    gpu.DType
+	// failed is the first error of small, which one goroutine calls.
+	failed error
+
+	mu    sync.Mutex
+	rooms []*[]float32
+}
+
+// readRows is how many numbers of a matrix in a file are in memory at once, for each worker.
+const readRows = 1 << 20
+
+// lend gives a worker room for numbers.
+func (r *reading) lend() *[]float32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.rooms); n > 0 {
+		room := r.rooms[n-1]
+		r.rooms = r.rooms[:n-1]
+		return room
+	}
+	return new([]float32)
+}
+
+func (r *reading) giveBack(room *[]float32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rooms = append(r.rooms, room)
+}
+
+// small is a tensor's numbers: its own, or a copy from its file.
+func (r *reading) small(t gpu.Tensor) []float32 {
+	var own []float32
+	x, err := r.weights.Numbers(context.Background(), t, &own)
+	if err != nil && r.failed == nil {
+		r.failed = err
+	}
+	return x
+}
+
+// parts calls each with a tensor's numbers, some at a time, and ends early where it returns false.
+func (r *reading) parts(t gpu.Tensor, room *[]float32, each func(at int, x []float32) bool) error {
+	for at, n := 0, t.Elements(); at < n; at += readRows {
+		x, err := r.weights.Part(context.Background(), t, at, min(readRows, n-at), room)
+		if err != nil {
+			return err
+		}
+		if !each(at, x) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// inHalf says whether numbers are kept in bfloat16: when they are to be, or when that takes nothing from them.
+func (r *reading) inHalf(from []gpu.Tensor, room *[]float32) (bool, error) {
+	if r.keep != "" {
+		return r.keep == gpu.BFloat16, nil
+	}
+	half := true
+	for _, t := range from {
+		if t.Data == nil && r.weights.Source != nil && r.weights.Source.StoredAs(t.Name) == gpu.BFloat16 {
+			continue
+		}
+		err := r.parts(t, room, func(_ int, x []float32) bool {
+			half = !slices.ContainsFunc(x, func(v float32) bool { return math.Float32bits(v)&0xffff != 0 })
+			return half
+		})
+		if err != nil || !half {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// repack lays a matrix out in to, which is made again where it has the other type. The rows of from follow one another.
+func (r *reading) repack(to **kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
+	half, err := r.inHalf(from, room)
+	if err != nil {
+		return err
+	}
+	if w := *to; w == nil || w.BF16() != half {
+		*to = kernel.NewPacked(k, n)
+		if half {
+			*to = kernel.NewPackedBF16(k, n)
+		}
+	}
+	if r.weights.Source != nil {
+		return r.repackRows(*to, k, n, from, room)
+	}
+	data := make([][]float32, len(from))
+	for i, t := range from {
+		data[i] = t.Data
+	}
+	(*to).Repack(data...)
+	return nil
+}
+
+// repackRows is Repack a few rows at a time.
+func (r *reading) repackRows(to *kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
+	group := to.RowGroup()
+	rows := max(readRows/max(k*group, 1), 1) * group
+	*room = slices.Grow((*room)[:0], min(rows, n)*k)[:min(rows, n)*k]
+	// first is the row with which the tensor at from[0] begins.
+	first := 0
+	for j := 0; j < n; j += rows {
+		block := (*room)[:min(rows, n-j)*k]
+		for at := 0; at < len(block); {
+			t := from[0]
+			begin := (j-first)*k + at
+			if begin == t.Elements() {
+				first, from = first+t.Elements()/k, from[1:]
+				continue
+			}
+			part := block[at:min(len(block), at+t.Elements()-begin)]
+			x, err := r.weights.Part(context.Background(), t, begin, len(part), &part)
+			if err != nil {
+				return err
+			}
+			at += copy(block[at:], x) // onto itself where it was read there
+		}
+		to.RepackRows(j, block)
+	}
+	return nil
+}
+
+// keepEmbeddings keeps the embeddings of a model whose head is another matrix.
+func (r *reading) keepEmbeddings(f *forwardWeights, embed gpu.Tensor, room *[]float32) error {
+	half, err := r.inHalf([]gpu.Tensor{embed}, room)
+	if err != nil {
+		return err
+	}
+	if !half {
+		f.half = nil
+		f.embed, err = r.weights.Numbers(context.Background(), embed, &f.read)
+		return err
+	}
+	n := embed.Elements()
+	f.embed, f.half = nil, slices.Grow(f.half[:0], n)[:n]
+	return r.parts(embed, room, func(at int, x []float32) bool {
+		kernel.RoundBF16(f.half[at:at+len(x)], x)
+		return true
+	})
+}
