@@ -32,8 +32,8 @@ func TestASnapshotMayBeAFolder(t *testing.T) {
 	r := &rig{Batcher: NewBatcher(DefaultConfig(), native.Backend{}.NewDecoder, nil)}
 	for name, change := range map[string]func(*Snapshot){
 		"the snapshot has neither weights nor a folder": func(s *Snapshot) { s.Dir = "" },
-		"load model from":                func(s *Snapshot) { s.Dir = t.TempDir() },
-		"holds a model of configuration": func(s *Snapshot) { s.Config.NumLayers++ },
+		"open model folder":                             func(s *Snapshot) { s.Dir = t.TempDir() },
+		"holds a model of configuration":                func(s *Snapshot) { s.Config.NumLayers++ },
 	} {
 		bad := inFolder
 		change(&bad)

@@ -66,9 +66,11 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 	if sw, err := b.prepareFolder(s); sw != nil || err != nil {
 		return sw, err
 	}
-	if err := s.read(); err != nil {
+	done, err := s.read()
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	// A value head is the trainer's. A build before 2026-11-22 published it with the policy.
 	s.Config, s.Weights = gpu.WithValueHead(s.Config, s.Weights, false)
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
@@ -78,7 +80,6 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 		}
 		m = newModel(s, b.cfg.MaxTokens)
-		var err error
 		m.dec, err = b.newDecoder(s.Config, s.Weights, gpu.DecoderOptions{Slots: b.cfg.Slots, MaxTokens: m.maxLen})
 		switch {
 		case errors.Is(err, gpu.ErrMismatch):
@@ -92,8 +93,11 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 		if err := m.accepts(s); err != nil {
 			return nil, err
 		}
-		var err error
-		if sw.commit, err = m.dec.Prepare(s.Weights); err != nil {
+		sw.commit, err = m.dec.Prepare(s.Weights)
+		switch {
+		case err != nil && s.Weights.Source != nil && !errors.Is(err, gpu.ErrMismatch):
+			return nil, fmt.Errorf("lay out %s: %w", s.Dir, err) // of the disk: the same version may do the next time
+		case err != nil:
 			return nil, badUnlessLost(err)
 		}
 	}
@@ -135,23 +139,25 @@ func badUnlessLost(err error) error {
 	return fmt.Errorf("%w: %w", ErrBadWeights, err)
 }
 
-// read fills Weights from Dir where there are none.
-func (s *Snapshot) read() error {
+// read opens Dir where Weights is nil: they are then read from its files until done is called.
+func (s *Snapshot) read() (done func(), err error) {
 	switch {
 	case s.Weights != nil:
-		return nil
+		return func() {}, nil
 	case s.Dir == "":
-		return fmt.Errorf("%w: the snapshot has neither weights nor a folder", ErrBadWeights)
+		return nil, fmt.Errorf("%w: the snapshot has neither weights nor a folder", ErrBadWeights)
 	}
-	m, err := hf.Load(s.Dir)
+	folder, err := hf.Open(s.Dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBadWeights, err)
+		return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
-	if !SameModel(s.Config, m.Config) {
-		return fmt.Errorf("%w: %s holds a model of configuration %+v, the snapshot's is %+v", ErrBadWeights, s.Dir, m.Config, s.Config)
+	done = func() { _ = folder.Close() } // read only
+	if !SameModel(s.Config, folder.Config) {
+		done()
+		return nil, fmt.Errorf("%w: %s holds a model of configuration %+v, the snapshot's is %+v", ErrBadWeights, s.Dir, folder.Config, s.Config)
 	}
-	s.Weights = m.Weights
-	return nil
+	s.Weights = folder.Weights()
+	return done, nil
 }
 
 func newModel(s Snapshot, maxTokens int) *model {

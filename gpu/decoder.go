@@ -22,7 +22,8 @@ type Decoder interface {
 	// Prepare lays new weights out beside those in use: all the work, and every refusal (ErrMismatch), is here. The
 	// returned commit puts the new weights to use between two Extends, by swapping pointers; caches stay as they are. Prepare may
 	// run while other methods do. Call commit like any other method, at most once and before the next Prepare; weights
-	// that are never committed are dropped. The decoder may keep tensors of w: the caller must not write to them.
+	// that are never committed are dropped. The decoder may keep the data of tensors of w, which the caller must not write to; of
+	// what comes from a source it keeps copies.
 	Prepare(w *Weights) (commit func(), err error)
 }
 
