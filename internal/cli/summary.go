@@ -106,25 +106,6 @@ func (s *session) named() (flags string) {
 	return flags
 }
 
-// learntByHeart says, where far fewer held-out answers are right than in training, why that may be.
-func learntByHeart(tested float64, records []report.Record) string {
-	trained := report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "")
-	if len(trained.Y) == 0 {
-		return ""
-	}
-	last := trained.Y[len(trained.Y)-1]
-	if last < 0.5 || tested > last/2 {
-		return ""
-	}
-	return fmt.Sprintf(`
-In training %.0f %% of the answers are right, and %.0f %% of the held-out ones:
-the policy has learnt its questions by heart. A policy that starts from nothing
-knows only the words it was trained on. Give it more training questions and
-demonstrations that use the words of the others, or start from a model that
-knows them (--model.folder).
-`, 100*last, 100*tested)
-}
-
 // curveTitle says what run a picture is of.
 func (s *session) curveTitle() string {
 	c := &s.cfg.Trainer

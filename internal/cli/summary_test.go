@@ -9,10 +9,8 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks/countries"
-	"github.com/weir-rl/weir/schemas"
 )
 
 // The report's table names the kinds of question and fits a terminal of 80 columns, whatever the sources are called.
@@ -38,26 +36,6 @@ func TestTheScoresFitATerminal(t *testing.T) {
   3   that country's neighbour    0.99           0.96           0.00
   longlonglonglonglonglonglongl…  0.99           0.96           0.00
 `, table)
-}
-
-// Held-out answers far behind those of the training are told, not only where none is right: a corpus of one's own with few
-// questions comes to a quarter.
-func TestWhatIsLearntByHeartIsTold(t *testing.T) {
-	t.Parallel()
-	trained := func(x float64) []report.Record {
-		return []report.Record{{
-			Type: string(schemas.EventStepDone), Step: 1, PolicyVersion: 1,
-			Metrics: map[string]float64{"reward/component/" + producers.ComponentExactMatch: x},
-		}}
-	}
-	require.Contains(t, learntByHeart(0.25, trained(0.97)), "In training 97 % of the answers are right, and 25 % of the held-out ones:\nthe policy has learnt its questions by heart.")
-	require.Contains(t, learntByHeart(0, trained(0.97)), "and 0 % of the held-out ones")
-	require.Empty(t, learntByHeart(0.9, trained(0.97)))
-	require.Empty(t, learntByHeart(0, trained(0.3)), "little is learnt at all")
-	require.Empty(t, learntByHeart(0, nil))
-	for line := range strings.Lines(learntByHeart(0.25, trained(1))) {
-		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
-	}
 }
 
 // The report's next commands name the run only where it is not the default.

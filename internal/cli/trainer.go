@@ -163,9 +163,10 @@ func (s *session) reported(file string) (newest int64) {
 // recordBook writes down what happens: in metrics.jsonl, on the screen, and as events for others to see.
 type recordBook struct {
 	*session
-	run  *streams.Run
-	file *report.Recorder
-	view *report.Progress
+	run   *streams.Run
+	file  *report.Recorder
+	view  *report.Progress
+	watch watch
 }
 
 func (b *recordBook) add(ctx context.Context, e schemas.Event) {
@@ -183,6 +184,10 @@ func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 			b.log.Warn("write down a step", "err", err)
 		}
 		b.view.Add(rec)
+		if told := b.watch.add(e); told != "" {
+			b.view.Note(told)
+			b.log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

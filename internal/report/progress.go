@@ -130,11 +130,23 @@ func (p *Progress) Rollout(version int64, r *Rollout) {
 	fmt.Fprintf(&b, "version %d on a held-out question%s: reward %.3f, stopped by %s\n",
 		version, Plain(sourceNote(r.Source)), r.Reward, Plain(string(r.Stop)))
 	r.talk(&b, p.Colour)
+	p.above(b.String())
+}
+
+// Note prints lines for people to read, above the live view where there is one.
+func (p *Progress) Note(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.above(text)
+}
+
+// above prints lines where the live view was, and the view below them.
+func (p *Progress) above(text string) {
 	if up := p.up(); up != "" {
 		fmt.Fprint(p.out, up+"\x1b[J")
 		p.drawn = nil
 	}
-	fmt.Fprint(p.out, b.String())
+	fmt.Fprint(p.out, text)
 	if p.live {
 		p.draw()
 	}
