@@ -46,8 +46,8 @@ type Config struct {
 	Swap SwapMode `koanf:"swap"`
 	// DrainTimeout bounds how long running calls may go on when the process stops. Defaults to 5s.
 	DrainTimeout time.Duration `koanf:"drain_timeout"`
-	// Engine is what samples: "" is this process, by model.engine; vllm and sglang are servers, which are started here or run
-	// already where Servers says. Defaults to "".
+	// Engine is what samples: "" is this process, by model.engine; native or torch is this process, by that engine; vllm and
+	// sglang are servers, which are started here or run already where Servers says. Defaults to "".
 	Engine string `koanf:"engine"`
 	// Servers are the URLs of running servers of that engine. Defaults to none, which starts them: Server says how.
 	Servers []string     `koanf:"servers"`

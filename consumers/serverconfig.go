@@ -11,8 +11,12 @@ import (
 
 // The values of Config.Engine.
 const (
-	// EngineHere samples in this process.
-	EngineHere   = ""
+	// EngineHere samples in this process, by the run's model.engine.
+	EngineHere = ""
+	// EngineNative and EngineTorch sample in this process, by these engines.
+	EngineNative = "native"
+	EngineTorch  = "torch"
+	// EngineVLLM and EngineSGLang are servers.
 	EngineVLLM   = "vllm"
 	EngineSGLang = "sglang"
 )
@@ -78,12 +82,12 @@ func (c ServerConfig) validate() error {
 
 // validateServers reports faults of the keys that say which servers there are.
 func (c Config) validateServers() error {
-	if c.Engine == EngineHere {
+	if slices.Contains([]string{EngineHere, EngineNative, EngineTorch}, c.Engine) {
 		return check.That(len(c.Servers) == 0 && c.Server.List == "", "servers", "%s: name what they are in engine: %s or %s",
 			strings.Join(append(slices.Clone(c.Servers), c.Server.List), ","), EngineVLLM, EngineSGLang)
 	}
 	errs := []error{
-		check.OneOf("engine", c.Engine, EngineHere, EngineVLLM, EngineSGLang),
+		check.OneOf("engine", c.Engine, EngineHere, EngineNative, EngineTorch, EngineVLLM, EngineSGLang),
 		check.Section("server", c.Server.validate()),
 		check.That(len(c.Servers) == 0 || c.Server.List == "", "server.list", "%q: servers are named in inference.servers too: name them once", c.Server.List),
 	}

@@ -39,6 +39,9 @@ func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	}
 	sw, err := b.prepare(s)
 	if err != nil {
+		if b.over() { // its decoder may have ended meanwhile
+			err = ErrStopped
+		}
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
 	}
 	if !b.enqueue(sw) {
@@ -211,6 +214,16 @@ func (b *Batcher) enqueue(sw *swap) bool {
 	b.pending = sw
 	b.wake()
 	return true
+}
+
+// over says that Run has returned.
+func (b *Batcher) over() bool {
+	select {
+	case <-b.stopped:
+		return true
+	default:
+		return false
+	}
 }
 
 // withdraw takes back a swap that has not begun.

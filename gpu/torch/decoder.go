@@ -122,7 +122,7 @@ func (d *Decoder) running(ctx context.Context) (*group, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended {
-		return nil, errors.New("the decoder has ended")
+		return nil, fmt.Errorf("%w: the decoder has ended", gpu.ErrLost)
 	}
 	if d.group != nil {
 		return d.group, nil

@@ -27,7 +27,7 @@ type sampler struct {
 
 // newSampler starts one; it ends with ctx. The wait returns when it has.
 func newSampler(ctx context.Context, s *session) (*sampler, func() error, error) {
-	engines, err := s.cfg.Backend()
+	engines, err := s.cfg.SamplerBackend()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,7 +20,7 @@ var serverKinds = map[string]servers.Kind{consumers.EngineVLLM: vllm.Kind{}, con
 func (s *session) openSampler(cfg *consumers.Config, c *course, metrics *consumers.Metrics) (consumers.Sampler, *consumers.Folder, func(), error) {
 	kind, ok := serverKinds[cfg.Engine]
 	if !ok {
-		engines, err := s.cfg.Backend()
+		engines, err := s.cfg.SamplerBackend()
 		if err != nil {
 			return nil, nil, nil, err
 		}
