@@ -51,7 +51,7 @@ func TestExternalServerTakesTheRoles(t *testing.T) {
 	require.NoError(t, err)
 	go s.Start()
 	defer func() { s.Shutdown(); s.WaitForShutdown() }()
-	require.True(t, s.ReadyForConnections(30*time.Second))
+	require.True(t, s.ReadyForConnections(2*time.Minute))
 
 	connect := func(role streams.Role) *streams.Conn {
 		conn, err := streams.Connect(t.Context(), streams.ConnectConfig{

@@ -152,7 +152,7 @@ func TestAStrangersLeafNodeIsNotTaken(t *testing.T) {
 	require.NoError(t, err)
 	go s.Start()
 	defer func() { s.Shutdown(); s.WaitForShutdown() }()
-	require.True(t, s.ReadyForConnections(30*time.Second))
+	require.True(t, s.ReadyForConnections(2*time.Minute))
 	nc, err := nats.Connect(s.ClientURL())
 	require.NoError(t, err)
 	defer nc.Close()
