@@ -164,7 +164,7 @@ func TestOwnChatTrains(t *testing.T) {
 	in(python, filepath.Join(examples, "make_model.py"), "models")
 	out := in(binary(t), "up", "--config", config, "--run.dir", dir, "--trainer.steps", "2",
 		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "30", "--eval.questions", "4", "--eval.test_questions", "4",
-		"--broker.listen", "127.0.0.1:0", "--telemetry.listen", "127.0.0.1:0")
+		"--trainer.selection.drop_zero_variance=false", "--broker.listen", "127.0.0.1:0", "--telemetry.listen", "127.0.0.1:0")
 	require.Contains(t, out, "step 2/2")
 	require.Contains(t, weir(t, "audit", "--run.name", "own-chat", "--run.dir", dir), "steps 2, ")
 
