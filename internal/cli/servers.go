@@ -2,6 +2,8 @@ package cli
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/weir-rl/weir/consumers"
@@ -10,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/consumers/vllm"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/memory"
 )
 
 // serverKinds are what inference.engine can name beside this process.
@@ -24,23 +27,70 @@ func (s *session) openSampler(cfg *consumers.Config, c *course, metrics *consume
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		return consumers.NewBatcher(*cfg, engines.NewDecoder, metrics), nil, func() {}, nil
+		batcher := consumers.NewBatcher(*cfg, bounded(engines.NewDecoder), metrics)
+		if large, err := s.largeModel(c); err != nil || !large {
+			return batcher, nil, func() {}, err
+		}
+		folder, closeFolder, err := s.openVersions(c, filepath.Join(s.cfg.Folder(), "inference"))
+		return batcher, folder, closeFolder, err
 	}
-	beside, err := s.besideWeights(c)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	folder, err := consumers.OpenFolder(cmp.Or(cfg.Server.Dir, filepath.Join(s.cfg.Folder(), "servers")), beside)
+	folder, closeFolder, err := s.openVersions(c, cmp.Or(cfg.Server.Dir, filepath.Join(s.cfg.Folder(), "servers")))
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	cfg.Server.Dir = folder.Dir()
-	closeFolder := func() {
+	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: s.log}), folder, closeFolder, nil
+}
+
+// largeWeights is the size from which on versions go to the sampler of this process as files and not through memory, in bytes of
+// float32: below it files take longer than they save.
+const largeWeights = 64 << 20
+
+// largeModel says whether versions of the configured model are of that size.
+func (s *session) largeModel(c *course) (bool, error) {
+	model := s.cfg.Model.Config(c.tokenizer.Size())
+	if s.cfg.Model.Folder != "" {
+		folder, err := hf.Open(s.cfg.Model.Folder)
+		if err != nil {
+			return false, err
+		}
+		model = folder.Config
+		if err := folder.Close(); err != nil {
+			return false, err
+		}
+	}
+	return weightBytes(model) >= largeWeights, nil
+}
+
+// bounded makes decoders beside which less garbage may lie the larger they are: two versions are held during a swap.
+func bounded(newDecoder consumers.NewDecoder) consumers.NewDecoder {
+	return func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+		memory.Bound(2 * weightBytes(c)) // as long as the process lives
+		return newDecoder(c, w, o)
+	}
+}
+
+// mostSamplers is how many processes of a machine may keep versions in one run's folder.
+const mostSamplers = 64
+
+// openVersions takes a folder for versions: that of the name or, where another process has it, of the name and a number.
+func (s *session) openVersions(c *course, name string) (*consumers.Folder, func(), error) {
+	beside, err := s.besideWeights(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := consumers.OpenFolder(name, beside)
+	for n := 2; errors.Is(err, consumers.ErrTaken) && n <= mostSamplers && s.cfg.Inference.Server.Dir == ""; n++ {
+		folder, err = consumers.OpenFolder(fmt.Sprintf("%s-%d", name, n), beside)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return folder, func() {
 		if err := folder.Close(); err != nil {
 			s.log.Warn("close the folder of weights", "folder", folder.Dir(), "err", err)
 		}
-	}
-	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: s.log}), folder, closeFolder, nil
+	}, nil
 }
 
 // besideWeights writes what a server needs beside the weights: the files of the model that the run began with, or the
