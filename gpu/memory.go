@@ -49,7 +49,8 @@ type MemoryEstimator interface {
 	TrainingMemory(cfg Config, tokens int) Memory
 	// EvaluatingMemory is what an engine takes that only imports and evaluates, as a frozen reference policy does.
 	EvaluatingMemory(cfg Config, tokens int) Memory
-	// DecodingMemory is what a decoder takes whose caches hold so many tokens in all. swapping counts the room for the next
+	// DecodingMemory is what a decoder takes whose caches hold so many tokens in all. o.DType is what the numbers of its matrices
+	// are; "" is Float32. swapping counts the room for the next
 	// version beside the one in use.
 	DecodingMemory(cfg Config, o DecoderOptions, tokens int64, swapping bool) Memory
 }

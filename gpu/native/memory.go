@@ -43,9 +43,15 @@ func (b Backend) EvaluatingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 }
 
 // DecodingMemory counts what a decoder allocates, and the tensors that it keeps of the weights it is given.
-func (b Backend) DecodingMemory(cfg gpu.Config, _ gpu.DecoderOptions, tokens int64, swapping bool) gpu.Memory {
+func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int64, swapping bool) gpu.Memory {
 	l := newLayout(cfg)
-	weights := l.packed() + 4*int64(l.v*l.d)
+	weights := l.packed()
+	if !cfg.TieEmbeddings {
+		weights += 4 * int64(l.v*l.d)
+	}
+	if o.DType == gpu.BFloat16 {
+		weights /= 2
+	}
 	out := gpu.Memory{{Name: "weights", Bytes: weights}}
 	if swapping {
 		out = append(out, gpu.MemoryPart{Name: "the next version's weights", Bytes: weights})

@@ -97,11 +97,20 @@ func TestDecodingTakesTheMemoryThatIsStated(t *testing.T) {
 		RopeTheta: 1e4, RMSNormEps: 1e-6, MaxPositions: 1024,
 	}
 	b := Backend{Options: Options{Threads: 1}}
+	for _, dtype := range []gpu.DType{gpu.Float32, gpu.BFloat16} {
+		decodingTakes(t, b, cfg, dtype)
+	}
+	cfg.TieEmbeddings = false
+	decodingTakes(t, b, cfg, gpu.BFloat16)
+}
+
+func decodingTakes(t *testing.T, b Backend, cfg gpu.Config, dtype gpu.DType) {
+	t.Helper()
 	e, err := New(cfg, b.Options)
 	require.NoError(t, err)
 	w, err := e.Weights(t.Context())
 	require.NoError(t, err)
-	o := gpu.DecoderOptions{Slots: 3, MaxTokens: 512}
+	o := gpu.DecoderOptions{Slots: 3, MaxTokens: 512, DType: dtype}
 	d, err := b.NewDecoder(cfg, w, o)
 	require.NoError(t, err)
 	for range o.Slots {

@@ -71,7 +71,7 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	a.keyFlags(root)
 	root.AddCommand(
 		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(),
+		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(), a.generateCommand(),
 		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
 		a.configCommand(), a.keysCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
 	)

@@ -167,7 +167,8 @@ func (n *need) decoding(slots int) gpu.Memory {
 	if n.cfg.Inference.MaxTokens > 0 {
 		most = min(most, n.cfg.Inference.MaxTokens)
 	}
-	return n.estimator.DecodingMemory(n.model, gpu.DecoderOptions{Slots: slots, MaxTokens: most}, int64(slots)*int64(most), true)
+	o := gpu.DecoderOptions{Slots: slots, MaxTokens: most, DType: gpu.DType(n.cfg.Trainer.Publish.DType)}
+	return n.estimator.DecodingMemory(n.model, o, int64(slots)*int64(most), true)
 }
 
 // advice says what would make the need fit into so many bytes, or come nearer to it.

@@ -145,8 +145,16 @@ func (m *modelAbout) memory(backend gpu.Backend, tokens int) {
 	c := m.config
 	m.Memory = &modelMemory{
 		Tokens: tokens, Training: estimator.TrainingMemory(c, tokens),
-		Decoding: estimator.DecodingMemory(c, gpu.DecoderOptions{Slots: 1, MaxTokens: tokens}, int64(tokens), false),
+		Decoding: estimator.DecodingMemory(c, gpu.DecoderOptions{Slots: 1, MaxTokens: tokens, DType: m.kept()}, int64(tokens), false),
 	}
+}
+
+// kept is what a decoder keeps the matrices in: bfloat16 where that loses nothing.
+func (m *modelAbout) kept() gpu.DType {
+	if n := m.Numbers["BF16"]; n*100 > m.Parameters*99 {
+		return gpu.BFloat16
+	}
+	return gpu.Float32
 }
 
 // print writes the answer for people.
