@@ -36,7 +36,7 @@ type Generator interface {
 // OpenAI serves a Generator over HTTP as the OpenAI API does: POST /v1/completions and /v1/chat/completions, whole
 // or streamed as server-sent events, GET /v1/models and /health. Additions to that API: a prompt may be token ids;
 // return_token_ids gives the ids and the policy version of every token (the ids as vLLM names them), and episode keeps
-// the cache from call to call. A setting that the server does not have (top_p, penalties, n above 1, top_logprobs, tools) or
+// the cache from call to call. A setting that the server does not have (top_p, penalties, top_logprobs, tools) or
 // does not know is refused by name, not ignored.
 type OpenAI struct {
 	cfg       OpenAIConfig
@@ -44,6 +44,7 @@ type OpenAI struct {
 	tokenizer Tokenizer
 	template  func([]Message) string
 	chat      *chat.Chat
+	ends      []int32
 	log       *slog.Logger
 }
 

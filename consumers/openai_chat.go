@@ -2,6 +2,7 @@ package consumers
 
 import (
 	"net/http"
+	"slices"
 )
 
 // defaultChatTokens leaves max_tokens to the model's length.
@@ -68,59 +69,53 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := o.prepare(&b.samplingBody, tokens, defaultChatTokens)
+	choices, err := o.choices(&b.samplingBody, [][]int32{tokens}, defaultChatTokens, "chatcmpl-")
 	if err != nil {
 		return err
 	}
 	if o.chat != nil { // whatever else ends an answer, the end of the turn does
-		p.silent = append(p.silent, o.chat.Stop()...)
-		p.req.StopTokens = append(p.req.StopTokens, o.chat.Stop()...)
+		for _, c := range choices {
+			c.p.silent = append(c.p.silent, o.chat.Stop()...)
+			c.p.req.StopTokens = append(c.p.req.StopTokens, o.chat.Stop()...)
+		}
 	}
-	a := newAnswer("chatcmpl-")
-	body := func(object string, from int) chatAnswer {
-		c := chatChoice{FinishReason: a.finishReason(), tokenIDs: a.ids(&b.samplingBody, p, from)}
+	body := func(object string, in []chatChoice, u *usageBody) any {
+		a := choices[0].a
+		return chatAnswer{ID: a.id, Object: object, Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
+	}
+	one := func(c *choice, from int, message, delta *chatMessage) chatChoice {
+		out := chatChoice{Index: c.index, Message: message, Delta: delta, FinishReason: c.a.finishReason(), tokenIDs: c.a.ids(&b.samplingBody, c.p, from)}
 		if b.Logprobs {
-			c.Logprobs = o.chatLogprobs(a, from)
+			out.Logprobs = o.chatLogprobs(c.a, from)
 		}
-		return chatAnswer{ID: a.id, Object: object, Created: a.created, Model: o.cfg.Model, Choices: []chatChoice{c}}
+		return out
 	}
-	if !b.Stream {
-		if err := o.generate(r.Context(), p, a, func(piece) error { return nil }); err != nil {
-			return err
-		}
-		message := o.message(a, tools)
-		whole := body("chat.completion", 0)
-		whole.Choices[0].Message = message
-		whole.Usage = a.usage(p)
-		writeJSON(w, http.StatusOK, whole)
-		return nil
-	}
-	out := &events{w: w}
-	role := "assistant"
-	err = o.generate(r.Context(), p, a, func(next piece) error {
-		if tools { // whether a text is a call is seen at its end
-			if a.finish == "" {
-				return nil
+	roles := slices.Repeat([]string{"assistant"}, len(choices)) // told once
+	return o.respond(w, r, &b.samplingBody, choices,
+		func(c *choice, next piece) any {
+			from, delta := next.from, &chatMessage{Role: roles[c.index], Content: next.text}
+			if tools { // whether a text is a call is seen at its end
+				if c.a.finish == "" {
+					return nil
+				}
+				from, delta = 0, o.message(c.a, true)
+				for i := range delta.ToolCalls {
+					delta.ToolCalls[i].Index = &i
+				}
 			}
-			message := o.message(a, true)
-			for i := range message.ToolCalls {
-				message.ToolCalls[i].Index = &i
+			roles[c.index] = ""
+			return body("chat.completion.chunk", []chatChoice{one(c, from, nil, delta)}, nil)
+		},
+		func(u *usageBody) any {
+			var all []chatChoice
+			for _, c := range choices {
+				message := o.message(c.a, tools) // which may change how it finished
+				all = append(all, one(c, 0, message, nil))
 			}
-			part := body("chat.completion.chunk", 0)
-			part.Choices[0].Delta = message
-			return out.send(part)
-		}
-		part := body("chat.completion.chunk", next.from)
-		part.Choices[0].Delta = &chatMessage{Role: role, Content: next.text}
-		role = ""
-		return out.send(part)
-	})
-	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
-		last := body("chat.completion.chunk", len(a.tokens))
-		last.Choices, last.Usage = []chatChoice{}, a.usage(p)
-		err = out.send(last)
-	}
-	return out.end(err)
+			return body("chat.completion", all, u)
+		},
+		func(u *usageBody) any { return body("chat.completion.chunk", []chatChoice{}, u) },
+	)
 }
 
 func (o *OpenAI) chatLogprobs(a *answer, from int) *chatLogprobs {

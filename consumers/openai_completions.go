@@ -48,43 +48,41 @@ func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	if b.Logprobs != nil && (*b.Logprobs < 0 || *b.Logprobs > 1) {
 		return badRequest("unsupported_parameter", "logprobs is %d: only the sampled token's are told, ask for 0 or 1", *b.Logprobs)
 	}
-	tokens, err := promptTokens(b.Prompt, o.tokenizer)
+	prompts, err := promptTokens(b.Prompt, o.tokenizer)
 	if err != nil {
 		return err
 	}
-	p, err := o.prepare(&b.samplingBody, tokens, defaultCompletionTokens)
+	if len(prompts) == 0 {
+		return badRequest("missing_parameter", "prompt: the list is empty")
+	}
+	choices, err := o.choices(&b.samplingBody, prompts, defaultCompletionTokens, "cmpl-")
 	if err != nil {
 		return err
 	}
-	a := newAnswer("cmpl-")
-	body := func(from int, text string, before int) completionAnswer {
-		c := completionChoice{Text: text, FinishReason: a.finishReason(), tokenIDs: a.ids(&b.samplingBody, p, from)}
+	body := func(in []completionChoice, u *usageBody) any {
+		a := choices[0].a
+		return completionAnswer{ID: a.id, Object: "text_completion", Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
+	}
+	one := func(c *choice, from int, text string, before int) completionChoice {
+		out := completionChoice{Index: c.index, Text: text, FinishReason: c.a.finishReason(), tokenIDs: c.a.ids(&b.samplingBody, c.p, from)}
 		if b.Logprobs != nil {
-			c.Logprobs = o.completionLogprobs(a, from, before)
+			out.Logprobs = o.completionLogprobs(c.a, from, before)
 		}
-		return completionAnswer{
-			ID: a.id, Object: "text_completion", Created: a.created, Model: o.cfg.Model, Choices: []completionChoice{c},
-		}
+		return out
 	}
-	if !b.Stream {
-		if err := o.generate(r.Context(), p, a, func(piece) error { return nil }); err != nil {
-			return err
-		}
-		whole := body(0, a.text, 0)
-		whole.Usage = a.usage(p)
-		writeJSON(w, http.StatusOK, whole)
-		return nil
-	}
-	out := &events{w: w}
-	err = o.generate(r.Context(), p, a, func(next piece) error {
-		return out.send(body(next.from, next.text, len(a.text)-len(next.text)))
-	})
-	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
-		last := body(len(a.tokens), "", len(a.text))
-		last.Choices, last.Usage = []completionChoice{}, a.usage(p)
-		err = out.send(last)
-	}
-	return out.end(err)
+	return o.respond(w, r, &b.samplingBody, choices,
+		func(c *choice, next piece) any {
+			return body([]completionChoice{one(c, next.from, next.text, len(c.a.text)-len(next.text))}, nil)
+		},
+		func(u *usageBody) any {
+			var all []completionChoice
+			for _, c := range choices {
+				all = append(all, one(c, 0, c.a.text, 0))
+			}
+			return body(all, u)
+		},
+		func(u *usageBody) any { return body([]completionChoice{}, u) },
+	)
 }
 
 // completionLogprobs tells the tokens from index from on; their text begins at the given offset of the answer's text.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +26,7 @@ type answer struct {
 	// sent is text while it streams. The tokens from tail on are decoded with each chunk, those from fresh on are the last
 	// chunk's that ended with a whole character; told is what of the tail's text is in sent.
 	sent        strings.Builder
+	shown       string // text before the last chunk
 	tail, fresh int
 	told        string
 }
@@ -62,14 +62,15 @@ func newAnswer(prefix string) *answer {
 // generate fills a and gives each piece to emit.
 func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
 	generate := o.generator.Generate
-	if each, ok := o.generator.(Streamer); ok && p.stream {
+	if each, ok := o.generator.(Streamer); ok && (p.stream || len(p.stops) > 0) {
 		generate = each.Stream
 	}
-	return generate(ctx, p.req, func(c *schemas.GenerateChunk) error {
+	err := generate(ctx, p.req, func(c *schemas.GenerateChunk) error {
 		if c.Done && c.Stop == schemas.GenerateError {
 			return refusal(c)
 		}
 		from, sent := len(a.tokens), len(a.text)
+		a.shown = a.text
 		a.tokens = append(a.tokens, c.Tokens...)
 		a.logprobs = append(a.logprobs, c.Logprobs...)
 		a.versions = append(a.versions, c.Versions...)
@@ -77,14 +78,28 @@ func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(p
 			a.read(o.tokenizer)
 		} else {
 			shown := a.tokens
-			if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && slices.Contains(p.silent, shown[n-1]) {
+			if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && p.ended(shown[n-1]) {
 				shown = shown[:n-1]
 			}
 			a.text = o.tokenizer.Decode(shown)
 			a.finish = map[schemas.GenerateStop]string{schemas.GenerateStopToken: "stop", schemas.GenerateLength: "length"}[c.Stop]
 		}
-		return emit(piece{from: from, text: a.text[min(sent, len(a.text)):]})
+		stopped := p.cut(a, c.Done)
+		if len(a.text) < sent { // what was sent stays sent
+			a.text = a.shown
+		}
+		if err := emit(piece{from: from, text: a.text[min(sent, len(a.text)):]}); err != nil {
+			return err
+		}
+		if stopped && !c.Done {
+			return errStopText
+		}
+		return nil
 	})
+	if errors.Is(err, errStopText) {
+		return nil
+	}
+	return err
 }
 
 // refusal words a Sampler's refusal for HTTP.
@@ -102,11 +117,6 @@ type usageBody struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
-}
-
-func (a *answer) usage(p *prompt) *usageBody {
-	n, k := len(p.req.Tokens), len(a.tokens)
-	return &usageBody{PromptTokens: n, CompletionTokens: k, TotalTokens: n + k}
 }
 
 // tokenIDs is what return_token_ids adds to a choice.

@@ -67,9 +67,8 @@ type responseFormat struct {
 
 // Why a setting is refused.
 const (
-	whyOneAnswer = "a request has one answer; send it again with another seed for the next"
-	whySoftmax   = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
-	whyTools     = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
+	whySoftmax = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
+	whyTools   = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
 )
 
 // refused names the first setting that this server does not have, and why.
@@ -79,8 +78,6 @@ func (b *samplingBody) refused() error {
 		set  bool
 		why  string
 	}{
-		{"n", b.N != nil && *b.N != 1, whyOneAnswer},
-		{"best_of", b.BestOf != nil && *b.BestOf != 1, whyOneAnswer},
 		{"top_p", b.TopP != nil && *b.TopP != 1, whySoftmax},
 		{"top_k", b.TopK != nil && *b.TopK > 0, whySoftmax},
 		{"min_p", b.MinP != nil && *b.MinP != 0, whySoftmax},
@@ -107,8 +104,9 @@ func (b *samplingBody) refused() error {
 // prompt is one request made ready: what the Sampler is asked, and which stop tokens are left out of the text.
 type prompt struct {
 	req *schemas.GenerateRequest
-	// silent are the stop tokens that came as stop strings; they are left out of the text.
+	// silent are the stop tokens that are left out of the text, stops the texts that end an answer and are left out.
 	silent []int32
+	stops  []string
 	// stream gives each token as it comes.
 	stream bool
 }
@@ -135,12 +133,11 @@ func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prom
 		p.req.Seed = uint64(*b.Seed)
 	}
 	for _, s := range b.Stop {
-		ids := o.tokenizer.Encode(s)
-		if len(ids) != 1 {
-			return nil, badRequest("unsupported_parameter", "stop: %q is %d tokens: a stop must be one token", s, len(ids))
+		if err := o.stopAt(p, s); err != nil {
+			return nil, err
 		}
-		p.silent = append(p.silent, ids[0])
 	}
+	p.silent = append(p.silent, o.ends...)
 	p.req.StopTokens = append(p.req.StopTokens, p.silent...)
 	if b.Stop == nil && b.StopTokenIDs == nil {
 		for _, s := range o.cfg.Stop {
@@ -162,8 +159,8 @@ func (t *textList) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// promptTokens reads a prompt: text, token ids, or a list that holds one of these.
-func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
+// promptTokens reads prompts: text, token ids, or a list of these.
+func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	var text string
 	var ids []int32
 	var list []json.RawMessage
@@ -171,15 +168,32 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([]int32, error) {
 	case len(raw) == 0 || string(raw) == "null":
 		return nil, badRequest("missing_parameter", "prompt: is missing")
 	case json.Unmarshal(raw, &text) == nil:
-		return t.Encode(text), nil
+		return [][]int32{wrapped(t, t.Encode(text))}, nil
 	case json.Unmarshal(raw, &ids) == nil:
-		return ids, nil
-	case json.Unmarshal(raw, &list) == nil && len(list) == 1 && (list[0][0] == '"' || list[0][0] == '['):
-		return promptTokens(list[0], t)
-	case len(list) > 1:
-		return nil, badRequest("unsupported_parameter", "prompt: %d prompts: send each as a request of its own; those that come together are answered together", len(list))
+		return [][]int32{ids}, nil
+	case json.Unmarshal(raw, &list) == nil && !slices.ContainsFunc(list, func(x json.RawMessage) bool { return x[0] != '"' && x[0] != '[' }):
+		var out [][]int32
+		for _, one := range list {
+			prompts, err := promptTokens(one, t)
+			if err != nil {
+				return nil, err
+			}
+			if len(prompts) != 1 {
+				return nil, badRequest("invalid_parameter", "prompt: a list of lists of prompts")
+			}
+			out = append(out, prompts[0])
+		}
+		return out, nil
 	}
 	return nil, badRequest("invalid_parameter", "prompt: want text or a list of token ids")
+}
+
+// wrapped are ids with what a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without that adds none.
+func wrapped(t Tokenizer, ids []int32) []int32 {
+	if w, ok := t.(interface{ Wrap(ids []int32) []int32 }); ok {
+		return w.Wrap(ids)
+	}
+	return ids
 }
 
 // Message is one of a chat.

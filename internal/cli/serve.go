@@ -16,14 +16,18 @@ const serveDrain = 5 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve [run]", Short: "Serve a run's newest checkpoint over the OpenAI API, brokerless", Args: cobra.MaximumNArgs(1),
+		Use: "serve [run or folder]", Short: "Serve a run's newest checkpoint, or a model folder, over the OpenAI API", Args: cobra.MaximumNArgs(1),
 		Long: `Serve answers requests as the OpenAI API does, with the newest checkpoint of a run, or one that --step or --checkpoint
 names. It needs no broker and the run may be over. The weights stay those that it began with; weir inference follows
-the versions of a run that trains. It listens where --inference.openai.listen says, 127.0.0.1:8000 by default.`,
-		Example: "  weir serve\n  weir serve mine --step 20\n  weir serve --checkpoint folder --inference.openai.listen 127.0.0.1:9000",
+the versions of a run that trains. A folder with a config.json is a model folder: its own chat template writes the
+chats, and no task is needed. It listens where --inference.openai.listen says, 127.0.0.1:8000 by default.`,
+		Example: "  weir serve\n  weir serve mine --step 20\n  weir serve Qwen2.5-0.5B-Instruct\n  weir serve --checkpoint folder --inference.openai.listen 127.0.0.1:9000",
 	}
 	model := a.chosen(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && isModelFolder(args[0]) {
+			return a.serveFolder(cmd, args[0])
+		}
 		if len(args) > 0 {
 			if err := cmd.Flags().Set("run.name", args[0]); err != nil {
 				return &exitError{exitUsage, err}

@@ -1,0 +1,117 @@
+package consumers
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// mostAnswers bounds the answers of one request.
+const mostAnswers = 64
+
+// choice is one of a request's answers.
+type choice struct {
+	index int
+	// first of its context.
+	first bool
+	p     *prompt
+	a     *answer
+}
+
+// choices makes a request's answers ready: n of each context, in order. The first of a context is what the request would get
+// alone; the others have seeds that follow from its seed.
+func (o *OpenAI) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefix string) ([]*choice, error) {
+	n := 1
+	if b.N != nil {
+		n = *b.N
+	}
+	switch {
+	case n < 1:
+		return nil, badRequest("invalid_parameter", "n is %d: must be positive", n)
+	case n > mostAnswers || len(contexts)*n > mostAnswers:
+		return nil, badRequest("invalid_parameter", "%d answers are asked for: at most %d", len(contexts)*n, mostAnswers)
+	case b.BestOf != nil && *b.BestOf != n:
+		return nil, badRequest("unsupported_parameter", "best_of is %d: every answer that is sampled is given; use n", *b.BestOf)
+	case b.Episode != "" && len(contexts)*n > 1:
+		return nil, badRequest("invalid_parameter", "episode names the cache of one answer: leave it out where there are several")
+	}
+	var out []*choice
+	first := newAnswer(prefix)
+	for _, tokens := range contexts {
+		for k := range n {
+			p, err := o.prepare(b, tokens, defaultMax)
+			if err != nil {
+				return nil, err
+			}
+			if len(out) > 0 {
+				p.req.Seed = out[0].p.req.Seed
+			}
+			if k > 0 {
+				p.req.Seed = schemas.MixSeed(p.req.Seed + uint64(k))
+			}
+			out = append(out, &choice{index: len(out), first: k == 0, p: p, a: &answer{id: first.id, created: first.created}})
+		}
+	}
+	return out, nil
+}
+
+// generateAll fills the answers side by side and gives each piece of each to emit, one at a time. The first error ends all.
+func (o *OpenAI) generateAll(ctx context.Context, choices []*choice, emit func(c *choice, next piece) error) error {
+	if len(choices) == 1 {
+		return o.generate(ctx, choices[0].p, choices[0].a, func(next piece) error { return emit(choices[0], next) })
+	}
+	var turn sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range choices {
+		group.Go(func() error {
+			return o.generate(ctx, c.p, c.a, func(next piece) error {
+				turn.Lock()
+				defer turn.Unlock()
+				return emit(c, next)
+			})
+		})
+	}
+	return group.Wait()
+}
+
+// respond writes the answers, whole or as they come. part is one event's body for a piece of an answer, nil for none; whole is the
+// body of all; last is the event that tells what was used.
+func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
+	part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
+) error {
+	if !b.Stream {
+		if err := o.generateAll(r.Context(), choices, func(*choice, piece) error { return nil }); err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, whole(usage(choices)))
+		return nil
+	}
+	out := &events{w: w}
+	err := o.generateAll(r.Context(), choices, func(c *choice, next piece) error {
+		if body := part(c, next); body != nil {
+			return out.send(body)
+		}
+		return nil
+	})
+	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
+		err = out.send(last(usage(choices)))
+	}
+	return out.end(err)
+}
+
+// usage counts a prompt that several answers share once.
+func usage(choices []*choice) *usageBody {
+	u := &usageBody{}
+	for _, c := range choices {
+		if c.first {
+			u.PromptTokens += len(c.p.req.Tokens)
+		}
+		u.CompletionTokens += len(c.a.tokens)
+	}
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return u
+}

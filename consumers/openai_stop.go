@@ -1,0 +1,72 @@
+package consumers
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// errStopText ends a generation whose text has come to a stop.
+var errStopText = errors.New("the text came to a stop")
+
+// WithEnds has every answer end at certain tokens, whatever else a request names, and leaves them out of the text: those that a
+// model ends its answers with.
+func (o *OpenAI) WithEnds(ids []int32) *OpenAI {
+	o.ends = ids
+	return o
+}
+
+// stopAt adds a stop that a request names. One that is a token by itself ends the sampling there; any other is looked for in the
+// text, since a tokenizer of bytes spells the same text in many ways.
+func (o *OpenAI) stopAt(p *prompt, stop string) error {
+	if stop == "" {
+		return badRequest("invalid_parameter", `stop: "" is in every text`)
+	}
+	ids := o.tokenizer.Encode(stop)
+	_, words := o.tokenizer.(interface{ Unknown() int32 })
+	spelt, knows := o.tokenizer.(interface{ Special(id int32) bool })
+	if len(ids) == 1 && (words || !knows || spelt.Special(ids[0])) {
+		p.silent = append(p.silent, ids[0])
+		return nil
+	}
+	p.stops = append(p.stops, stop)
+	return nil
+}
+
+// cut looks for the stops in an answer's text, all of which is certain. Before the end it holds back what may become a stop.
+// stopped says that one was found, and that the text ends before it.
+func (p *prompt) cut(a *answer, done bool) (stopped bool) {
+	if len(p.stops) == 0 {
+		return false
+	}
+	at, end := -1, len(a.text)+1
+	for _, s := range p.stops { // the one that is complete first, so that it does not matter how the text comes
+		if i := strings.Index(a.text, s); i >= 0 && (i+len(s) < end || i+len(s) == end && i < at) {
+			at, end = i, i+len(s)
+		}
+	}
+	if at >= 0 {
+		a.text, a.finish = a.text[:at], "stop"
+		return true
+	}
+	if !done {
+		a.text = a.text[:len(a.text)-p.begun(a.text)]
+	}
+	return false
+}
+
+// begun is the length of the longest end of a text that begins a stop.
+func (p *prompt) begun(text string) int {
+	most := 0
+	for _, s := range p.stops {
+		for n := min(len(s)-1, len(text)); n > most; n-- {
+			if strings.HasSuffix(text, s[:n]) {
+				most = n
+			}
+		}
+	}
+	return most
+}
+
+// ended says whether the last token of an answer is one that is left out of its text.
+func (p *prompt) ended(id int32) bool { return slices.Contains(p.silent, id) }

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+)
+
+// isModelFolder says whether a name is that of a folder with a model's configuration.
+func isModelFolder(name string) bool {
+	info, err := os.Stat(filepath.Join(name, gpu.ConfigFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// serveFolder serves a model folder until the command's context ends. It is served under inference.openai.model, or else
+// under the folder's name.
+func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
+	s, err := a.session(cmd)
+	if err != nil {
+		return err
+	}
+	m, err := s.openModel(context.WithoutCancel(cmd.Context()), dir) // it outlives the requests that run when ctx ends
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	cfg := s.cfg.Inference.OpenAI
+	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
+	if cfg.Model == a.reference().Inference.OpenAI.Model {
+		if path, err := filepath.Abs(dir); err == nil {
+			cfg.Model = filepath.Base(path)
+		}
+	}
+	api := consumers.NewOpenAI(cfg, m.batcher, m.codec, nil, s.log).WithChat(m.chat).WithEnds(m.stops)
+	return consumers.ServeOpenAI(cmd.Context(), api, serveDrain, func(address string) {
+		fmt.Fprintf(a.out, "serving %s as model %s on http://%s/v1\n", dir, cfg.Model, address)
+	})
+}
