@@ -23,6 +23,8 @@ type report struct {
 	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
 	// report it; else nil.
 	unreported *unreported
+	// cause is what the last step's difference between sampler and trainer looked like.
+	cause metrics.Cause
 }
 
 // stats are what one step is reported by.
@@ -159,12 +161,22 @@ func (r *report) step(step int64, q queue, b bounds) {
 	case r.stats.values != nil:
 		v := r.values(now, q, b)
 		r.deps.Metrics.step(v, &r.stats)
+		r.warn(step, v)
 		r.deps.Log.Debug("step done", "step", step, "reward", v[metrics.RewardMean.Name], "staleness", v[metrics.StalenessMean.Name], "idle", v[metrics.TimeIdleRatio.Name])
 		r.tell(step, v, now)
 	case r.unreported != nil:
 		r.tell(step, r.unreported.metrics, r.unreported.at)
 	}
 	r.unreported = nil
+}
+
+// warn says that sampler and trainer differ by too much, when that begins and when it looks otherwise.
+func (r *report) warn(step int64, v map[string]float64) {
+	cause := metrics.Cause(metrics.MismatchCause.In(v))
+	if cause != r.cause && cause != metrics.CauseNone {
+		r.deps.Log.Warn(metrics.Mismatch(v), "step", step)
+	}
+	r.cause = cause
 }
 
 func (r *report) tell(step int64, metrics map[string]float64, at time.Time) {

@@ -89,8 +89,19 @@ func (p *process) start(ctx context.Context, dir string) (url string, err error)
 	if err := <-began; err != nil {
 		return "", errors.Join(fmt.Errorf("start %s: %w; name the command by inference.server.command", args[0], err), out.Close())
 	}
-	p.log.Info("started an inference server", "command", strings.Join(args, " "), "pid", c.Process.Pid, "log", p.logName())
+	p.log.Info("started an inference server", "command", p.shown(args), "pid", c.Process.Pid, "log", p.logName())
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+// shown is a command line without the keys in it.
+func (p *process) shown(args []string) string {
+	text := strings.Join(args, " ")
+	for _, key := range []string{p.cfg.Server.APIKey, p.cfg.Server.AdminAPIKey} {
+		if key != "" {
+			text = strings.ReplaceAll(text, key, "(hidden)")
+		}
+	}
+	return text
 }
 
 // freePort is a port that nobody listens on at the moment.

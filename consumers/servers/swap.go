@@ -37,6 +37,7 @@ func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 		}
 	}
 	switch {
+	case ctx.Err() != nil: // whoever waits for it is gone
 	case has == nil:
 		s.down(err)
 	case err != nil && has == before, err == nil:

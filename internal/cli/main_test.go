@@ -17,13 +17,20 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/fakeserver"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
 // TestMain puts this program on the PATH, so that tests run its commands as processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"weir": func() { os.Exit(Main(builtin.Doors())) }})
+	testscript.Main(m, map[string]func(){
+		"weir": func() { os.Exit(Main(builtin.Doors())) },
+		"fakeserver": func() {
+			os.Exit(fakeserver.Main(os.Args[1:], native.Backend{Options: native.Options{Threads: 1}}.NewDecoder))
+		},
+	})
 }
 
 func TestCommandLine(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -43,6 +44,10 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 			o.Incremental = true
 		case "--no-spans":
 			o.NoSpans = true
+		case "--faults":
+			if o.Faults, err = readFaults(value); err != nil {
+				return "", "", o, err
+			}
 		case "--max-logprobs", "--enable-prefix-caching", "--enable-scale-out", "--max-num-seqs", "--max-model-len", "--sampling-defaults",
 			"--max-running-requests", "--context-length":
 		default:
@@ -62,4 +67,18 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 		}
 	}
 	return kind, net.JoinHostPort(host, port), o, nil
+}
+
+// readFaults reads "cut:97+load:7": the name of a fault, and at every how manieth chance it happens.
+func readFaults(text string) (map[string]int, error) {
+	out := map[string]int{}
+	for part := range strings.SplitSeq(text, "+") {
+		name, number, _ := strings.Cut(part, ":")
+		n, err := strconv.Atoi(number)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("--faults %q: want name:n with + between", text)
+		}
+		out[name] = n
+	}
+	return out, nil
 }

@@ -55,6 +55,8 @@ type Options struct {
 	Incremental bool
 	// Whole answers are no streams.
 	Whole bool
+	// Faults happen again and again: the name of each, and at every how manieth chance.
+	Faults map[string]int
 }
 
 // Server is one fake. Its methods may be called from any goroutine.
@@ -68,6 +70,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	faults   map[string]*fault
+	chances  map[string]int // by fault of Options.Faults
 	calls    map[string]int // requests by path
 	live     map[net.Conn]bool
 	defaults defaults
@@ -104,6 +107,12 @@ func (s *Server) Inject(name string, n int) <-chan struct{} {
 func (s *Server) take(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if every := s.o.Faults[name]; every > 0 {
+		s.chances[name]++
+		if s.chances[name]%every == 0 {
+			return true
+		}
+	}
 	f := s.faults[name]
 	if f == nil || f.left == 0 {
 		return false
@@ -147,7 +156,7 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 		o.Slots = 64
 	}
 	s := &Server{
-		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots), faults: map[string]*fault{}, calls: map[string]int{},
+		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
 		live: map[net.Conn]bool{}, done: make(chan struct{}),
 	}
 	if !o.NoDefaults {

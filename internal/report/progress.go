@@ -84,6 +84,9 @@ func (p *Progress) Add(r Record) {
 		}
 		p.last, p.gathered, p.trouble = r, "", ""
 		p.reward(r)
+		if alarm := metrics.Mismatch(r.Metrics); alarm != "" {
+			p.trouble = alarm
+		}
 		if !p.live {
 			fmt.Fprintln(p.out, p.line())
 		}
@@ -190,9 +193,17 @@ func (p *Progress) Close() {
 func (p *Progress) line() string {
 	m := p.last.Metrics
 	dropped, refused := Untrained(m)
-	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f left %s",
+	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f mismatch %s left %s",
 		p.last.Step, p.Steps, p.last.PolicyVersion, m[metrics.RewardMean.Name], p.score(), m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name],
-		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, p.left())
+		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, mismatch(m), p.left())
+}
+
+// mismatch is how far sampler and trainer were apart in a step; "-" where no token of the trainer's own version was in it.
+func mismatch(m map[string]float64) string {
+	if metrics.MismatchTokens.In(m) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", metrics.MismatchMean.In(m))
 }
 
 // Untrained counts the trajectories that ended during a step without being trained on, by the step's metrics: those in
@@ -241,6 +252,7 @@ func (p *Progress) draw() {
 			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], p.Eta),
 			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
 				m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
+			fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatch(m), metrics.MismatchESS.In(m)),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 	}
 	if m == nil && p.scored.Metrics != nil {

@@ -30,8 +30,8 @@ func TestProgressPrintsALineAStepWhereThereIsNoTerminal(t *testing.T) {
 	p.Add(Record{Type: "worker_joined"})
 	require.Equal(t, `learning
 version 0: held-out exact match 0.250
-step 1/10 v=1 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 left ?
-step 2/10 v=2 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 left 24s
+step 1/10 v=1 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 mismatch - left ?
+step 2/10 v=2 reward 0.500 exact match 0.250 (version 0) stale 0.50/2 traj/s 100 tok/s 5000 idle 0.25 dropped 67 refused 2 mismatch - left 24s
 `, out.String())
 }
 
@@ -158,4 +158,24 @@ func TestProgressShowsThatGroupsAreDropped(t *testing.T) {
 	out.Reset()
 	quiet.Dropped(1, 128, 0, "nothing can be learnt")
 	require.Empty(t, out.String(), "the log says it there")
+}
+
+// The difference between sampler and trainer is in the line of a step, and an alarm says which setting to look at.
+func TestProgressShowsTheMismatch(t *testing.T) {
+	t.Parallel()
+	r := Record{Type: "step_done", Step: 1, PolicyVersion: 1, Metrics: map[string]float64{}}
+	metrics.MismatchTokens.Set(r.Metrics, 512)
+	metrics.MismatchMean.Set(r.Metrics, 0.25)
+	metrics.MismatchESS.Set(r.Metrics, 0.7)
+	metrics.MismatchCause.Set(r.Metrics, float64(metrics.CauseTruncation))
+	var plain, live strings.Builder
+	p := NewProgress(&plain, false, 10, 1, time.Now)
+	p.Add(r)
+	require.Contains(t, plain.String(), " mismatch 0.2500 left")
+	p = NewProgress(&live, true, 10, 1, time.Now)
+	p.Width = func() int { return 400 }
+	p.Add(r)
+	require.Contains(t, live.String(), "mismatch     0.2500 nats between sampler and trainer, effective sample size 0.70")
+	require.Contains(t, live.String(), "! sampler and trainer differ at tokens of one version by 0.250 nats")
+	require.Contains(t, live.String(), "--generation-config vllm")
 }

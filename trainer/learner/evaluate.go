@@ -97,6 +97,7 @@ func (s *step) measureOffPolicy(context.Context) (err error) {
 	if s.before.logprobs == nil {
 		return nil
 	}
+	s.stats.sampler.add(s.before.logprobs, s.rows.Behaviour, s.rows.Mask, s.rows.Versions, s.version)
 	s.stats.offPolicy, err = loss.OffPolicy(s.rows.Offsets, s.rows.Mask, s.before.logprobs, s.rows.Behaviour)
 	return err
 }

@@ -23,6 +23,8 @@ type Stats struct {
 	entropy, mismatch loss.Mean
 	// offPolicy says how far the policy at the start of the step is from the policy that sampled; nil when unknown.
 	offPolicy map[string]float64
+	// sampler compares the policy at the start of the step with what sampled.
+	sampler mismatch
 	// gradNorm is a mean over the optimizer steps that were not skipped, rate over all.
 	gradNorm, rate average
 	// explained is the share of the returns' variance that the critic knew before the step; nil without a critic. The
@@ -86,6 +88,7 @@ func (s *Stats) Metrics() map[string]float64 {
 	for name, mean := range s.losses {
 		v[metrics.Loss(name)] = mean.Value()
 	}
+	s.sampler.metrics(v)
 	for name, x := range s.offPolicy {
 		v[metrics.OffPolicy(name)] = x
 	}

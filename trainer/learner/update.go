@@ -158,6 +158,9 @@ func (m *minibatch) gradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error
 	if err := m.objective.Loss(b, &m.loss); err != nil {
 		return nil, fmt.Errorf("loss %s: %w", m.cfg.Loss.Name, err)
 	}
+	if m.before.logprobs == nil && m.stats.OptimizerSteps == 0 { // the policy is still that of the step's start
+		m.stats.sampler.add(b.Logprobs, b.Behaviour, b.Mask, batch.Gather(m.rows, of, m.rows.Versions), m.version)
+	}
 	m.stats.addLoss(b, &m.loss)
 	return &gpu.Gradients{Logprobs: narrow(m.loss.Grad), Entropies: narrow(m.loss.GradEntropies), Values: narrow(m.loss.GradValues)}, nil
 }

@@ -19,6 +19,9 @@ func Groups() []Group {
 			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns,
 		}},
 		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicy()},
+		{"Sampler and trainer (step_done)", []Key{
+			MismatchTokens, MismatchMean, MismatchMax, MismatchSame, MismatchESS, MismatchCause,
+		}},
 		{"Loss (step_done; which of them depends on the loss)", losses()},
 		{"Policy and optimizer (step_done)", []Key{
 			PolicyEntropy, PolicyMismatchKL, OptimizerGradNorm, OptimizerLearningRate, OptimizerSkipped,

@@ -23,8 +23,15 @@ var (
 
 	LossPolicy = Key{"loss/policy", "", "The loss, mean over the step's optimizer steps.", Gauge{"policy_loss", "Mean policy loss of the last step's minibatches."}}
 
-	PolicyEntropy         = Key{"policy/entropy", "nats", "Mean entropy at sampled tokens. Falling to 0: the policy no longer explores.", Gauge{"entropy_nats", "Mean entropy at the sampled tokens of the last step."}}
-	PolicyMismatchKL      = Key{"policy/mismatch_kl", "nats", "Divergence of the policy that sampled from the one that trains (k3), at sampled tokens.", Gauge{"mismatch_kl_nats", "Divergence of the sampling from the training policy in the last batch (k3)."}}
+	PolicyEntropy    = Key{"policy/entropy", "nats", "Mean entropy at sampled tokens. Falling to 0: the policy no longer explores.", Gauge{"entropy_nats", "Mean entropy at the sampled tokens of the last step."}}
+	PolicyMismatchKL = Key{"policy/mismatch_kl", "nats", "Divergence of the policy that sampled from the one that trains (k3), at sampled tokens.", Gauge{"mismatch_kl_nats", "Divergence of the sampling from the training policy in the last batch (k3)."}}
+	MismatchTokens   = Key{"mismatch/tokens", "tokens", "Sampled tokens that were compared: those that the trainer's own version sampled, at which nothing but settings and arithmetic can differ. Without any, the step has none of these keys.", Gauge{}}
+	MismatchMean     = Key{"mismatch/mean", "nats", "Mean size of the difference between the trainer's and the sampler's log-probability.", Gauge{"mismatch_mean_nats", "Mean difference of the log-probabilities of sampler and trainer at tokens of one version."}}
+	MismatchMax      = Key{"mismatch/max", "nats", "Its greatest size.", Gauge{}}
+	MismatchSame     = Key{"mismatch/same", "share", "Tokens whose ratio is 1, within a thousandth.", Gauge{}}
+	MismatchESS      = Key{"mismatch/ess", "share", "Effective sample size of the importance weights over the number of tokens. 1: sampler and trainer agree.", Gauge{"mismatch_ess_ratio", "Effective sample size of the weights between sampler and trainer at tokens of one version, as a share."}}
+	MismatchCause    = Key{"mismatch/cause", "", "What a difference that alarms looks like: 0 no alarm, 1 another temperature, 2 truncation (top_p, top_k, min_p), 3 arithmetic, 4 other weights or a penalty.", Gauge{}}
+
 	OptimizerGradNorm     = Key{"optimizer/grad_norm", "", "Gradient norm before clipping, mean over the step's optimizer steps.", Gauge{"grad_norm", "Mean gradient norm before clipping in the last step."}}
 	OptimizerLearningRate = Key{"optimizer/learning_rate", "", "Mean learning rate.", Gauge{"learning_rate", "Learning rate of the last step."}}
 	OptimizerSkipped      = Key{"optimizer/skipped", "steps", "Optimizer steps skipped because the gradient was not finite.", Gauge{}}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// serverFaults happen at every so manieth chance: answers that are cut, reset, aborted in the queue or without a log-probability;
+// loads that fail or lie; resumes that are lost; pauses that never return.
+const serverFaults = "cut:97+reset:131+queue:53+sentinel:61+load:7+lie:11+lost:9+hang /pause:23+hang /pause_generation:23"
+
+// A run trains through two servers of either kind to the demonstration's score, over 20 versions, with faults thrown in and
+// a server killed now and then; its record is in order, and a server that was killed was started again.
+func TestARunTrainsThroughInferenceServers(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a whole training, twice")
+	}
+	for _, kind := range []string{"vllm", "sglang"} {
+		t.Run(kind, func(t *testing.T) {
+			dir := t.TempDir()
+			var out bytes.Buffer
+			c := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/countries-two-hop.yaml", "--run.dir", dir, "--run.name", kind,
+				"--trainer.steps", "20", "--eval.every", "0", "--eval.show", "0", "--inference.engine", kind, "--inference.server.command", "fakeserver,"+kind,
+				"--inference.server.count", "2", "--inference.server.control_timeout", "2s", "--inference.server.check_every", "200ms",
+				"--inference.server.args", "--faults,"+serverFaults)
+			c.Dir, c.Stdout, c.Stderr = root, &out, &out
+			require.NoError(t, c.Start())
+			done := make(chan error, 1)
+			go func() { done <- c.Wait() }()
+			run := filepath.Join(dir, kind)
+			killed := killServers(t, run, done)
+			require.NoError(t, <-done, out.String())
+			require.Equal(t, 3, killed, out.String())
+			require.Greater(t, len(startedServers(run)), 2+killed-1, "a killed server is started again")
+
+			records, err := report.ReadMetrics(filepath.Join(run, "metrics.jsonl"))
+			require.NoError(t, err)
+			steps := report.Collect(records, string(schemas.EventStepDone), metrics.RewardMean.Name, "")
+			require.Len(t, steps.X, 20)
+			score := report.Collect(records, "tested", metrics.TestExactMatchGreedy.Name, "")
+			require.Len(t, score.Y, 1)
+			// 0.98 here, as with the engine in the process; a standard error of 0.02.
+			require.Greater(t, score.Y[0], 0.85)
+			require.Contains(t, weir(t, "audit", "--run.name", kind, "--run.dir", dir), "steps 20, ")
+			left, err := filepath.Glob(filepath.Join(run, "servers", "v[0-9]*"))
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(left), 3)
+			for _, pid := range startedServers(run) {
+				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "server %d still runs", pid)
+			}
+		})
+	}
+}
+
+// killServers kills the newest server after steps 4, 8 and 12, and returns how many it has killed.
+func killServers(t *testing.T, run string, done chan error) (killed int) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for killed < 3 {
+		select {
+		case err := <-done:
+			done <- err
+			return killed
+		case <-tick.C:
+		}
+		records, err := report.ReadMetrics(filepath.Join(run, "metrics.jsonl"))
+		if err != nil {
+			continue // it is being written, or not there yet
+		}
+		steps := report.Collect(records, string(schemas.EventStepDone), metrics.RewardMean.Name, "")
+		pids := startedServers(run)
+		if len(steps.X) >= 4*(killed+1) && len(pids) > 0 && syscall.Kill(pids[len(pids)-1], syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed
+}
+
+// startedServers are the process ids of the servers that a run has started, by its log.
+func startedServers(run string) (pids []int) {
+	f, err := os.Open(filepath.Join(run, "weir.log"))
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var line struct {
+			Message string `json:"msg"`
+			PID     int    `json:"pid"`
+		}
+		if strings.Contains(lines.Text(), "started an inference server") && json.Unmarshal(lines.Bytes(), &line) == nil && line.PID > 0 {
+			pids = append(pids, line.PID)
+		}
+	}
+	return pids
+}
