@@ -2,6 +2,7 @@ package native
 
 import (
 	"runtime"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 )
@@ -21,14 +22,32 @@ func (b Backend) workers() int {
 // TrainingMemory counts what [Engine] allocates by the end of its first Step.
 func (b Backend) TrainingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	l := newLayout(cfg)
-	size := int64(l.size)
-	return gpu.Memory{
-		{Name: "weights", Bytes: 4 * size},
-		{Name: "packed weights", Bytes: l.packed()},
-		{Name: "gradients", Bytes: 4 * size},
-		{Name: "moments", Bytes: 8 * size},
-		{Name: "activations", Bytes: l.activations(tokens, b.Options.Recompute) + l.backwards(tokens) + b.scratch(&l, tokens)},
+	size, trained := int64(l.size), int64(l.size)
+	activations := l.activations(tokens, b.Options.Recompute) + l.backwards(tokens) + b.scratch(&l, tokens)
+	out := gpu.Memory{{Name: "weights", Bytes: 4 * size}, {Name: "packed weights", Bytes: l.packed()}}
+	if rank := b.Options.LoRA.Rank; rank > 0 {
+		trained = l.adapted(b.Options.LoRA)
+		out = append(out, gpu.MemoryPart{Name: "adapters", Bytes: 4 * trained})
+		activations += 2*slack(tokens*rank) + int64(b.workers())*slack(rowBlock*rank)
 	}
+	return append(out,
+		gpu.MemoryPart{Name: "gradients", Bytes: 4 * trained},
+		gpu.MemoryPart{Name: "moments", Bytes: 8 * trained},
+		gpu.MemoryPart{Name: "activations", Bytes: activations})
+}
+
+// adapted is how many numbers adapters, and a value head beside them, have.
+func (l *layout) adapted(o LoRA) int64 {
+	n := 0
+	for i, sides := range [...]int{l.d + l.q, l.d + l.kv, l.d + l.kv, l.q + l.d, l.d + l.ff, l.d + l.ff, l.ff + l.d} {
+		if slices.Contains(o.Targets, loraTargets[i]) {
+			n += l.layers * sides * o.Rank
+		}
+	}
+	if l.cfg.ValueHead {
+		n += l.d
+	}
+	return int64(n)
 }
 
 // EvaluatingMemory counts the same of an engine that keeps nothing for a backward pass.
