@@ -39,13 +39,11 @@ func TestSavingPublishingAndRestoringTakeLittleBesideTheEngine(t *testing.T) {
 		measure(t, at)
 		return
 	}
-	config := streamtest.Config(t)
-	config.Listen = streamtest.FreeAddress(t)
-	streamtest.StartIn(t, config)
-	streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{URL: "nats://" + config.Listen}))
+	broker := streamtest.Start(t)
+	streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{URL: broker.URL()}))
 	home := t.TempDir()
 	own := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
-	own.Env = append(os.Environ(), measureVar+"=nats://"+config.Listen, "WEIR_TEST_HOME="+home, "GOMAXPROCS=2")
+	own.Env = append(os.Environ(), measureVar+"="+broker.URL(), "WEIR_TEST_HOME="+home, "GOMAXPROCS=2")
 	out, err := own.CombinedOutput()
 	require.NoError(t, err, string(out))
 	data, err := os.ReadFile(filepath.Join(home, "memory.json"))
