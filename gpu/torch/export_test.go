@@ -24,6 +24,9 @@ var (
 	AppendFrame = appendFrame
 )
 
+// SetSilentAfter changes how long a rank of the engine's present group may be silent.
+func SetSilentAfter(e *Engine, d time.Duration) { e.group.silentAfter.Store(int64(d)) }
+
 // SetStalledAfter changes how long a rank of the engine may not come on, now and in later groups.
 func SetStalledAfter(e *Engine, d time.Duration) {
 	e.backend.Config.StalledAfter = d

@@ -19,8 +19,8 @@ type group struct {
 	ranks []*rank
 	began time.Time
 	next  atomic.Uint64
-	// stalledAfter is cfg's, in nanoseconds.
-	stalledAfter atomic.Int64
+	// silentAfter and stalledAfter are cfg's, in nanoseconds.
+	silentAfter, stalledAfter atomic.Int64
 
 	// dead is closed when the group has ended; cause is why, nil where it was closed.
 	dead  chan struct{}
@@ -57,6 +57,7 @@ func startGroup(ctx context.Context, cfg Config, threads int, as role, shape map
 		fmt.Errorf("the ranks were not ready within torch.start_timeout, %s", cfg.StartTimeout))
 	defer cancel()
 	g := &group{cfg: cfg, began: time.Now(), dead: make(chan struct{})}
+	g.silentAfter.Store(int64(cfg.SilentAfter))
 	g.stalledAfter.Store(int64(cfg.StalledAfter))
 	if err := g.start(ctx, threads, as, shape); err != nil {
 		g.close()
@@ -320,8 +321,9 @@ func (g *group) watch(r *rank) {
 			continue
 		}
 		switch {
-		case op != "greet" && now-r.heard.Load() > int64(g.cfg.SilentAfter):
-			g.fail(fmt.Errorf("%s has sent nothing for torch.silent_after, %s, during %s: its process is stopped or its machine away", r, g.cfg.SilentAfter, op))
+		case op != "greet" && now-r.heard.Load() > g.silentAfter.Load():
+			g.fail(fmt.Errorf("%s has sent nothing for torch.silent_after, %s, during %s: its process is stopped or its machine away",
+				r, time.Duration(g.silentAfter.Load()), op))
 		case now-r.moved.Load() > g.stalledAfter.Load():
 			g.fail(fmt.Errorf("%s has not come on for torch.stalled_after, %s, during %s: it waits for a rank or a device that does not answer",
 				r, time.Duration(g.stalledAfter.Load()), op))
