@@ -61,8 +61,7 @@ func startGroup(ctx context.Context, cfg Config, threads int, as role, shape map
 	g.stalledAfter.Store(int64(cfg.StalledAfter))
 	if err := g.start(ctx, threads, as, shape); err != nil {
 		g.close()
-		var setting *settingError
-		if errors.As(err, &setting) { // no second try would do better
+		if setting, is := errors.AsType[*settingError](err); is { // no second try would do better
 			err = setting.err
 		}
 		return nil, fmt.Errorf("start torch: %w", err)

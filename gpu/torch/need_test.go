@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// needPython skips a test, and says so, where no Python with PyTorch is found. Where WEIR_NEED_TORCH is set, as in CI, the test
+// needPython skips a test, and says so, where no Python with PyTorch is found. Where CI is set, as in continuous integration, the test
 // fails instead.
 func needPython(t testing.TB) {
 	t.Helper()
@@ -19,7 +19,7 @@ func needPython(t testing.TB) {
 			return
 		}
 	}
-	if os.Getenv("WEIR_NEED_TORCH") != "" {
+	if os.Getenv("CI") != "" {
 		t.Fatal("no python3 with PyTorch: install it (Debian: apt install python3-torch)")
 	}
 	t.Skip("SKIPPED: no python3 with PyTorch: the engine torch is not tested (Debian: apt install python3-torch)")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +40,7 @@ func (r *rank) String() string { return fmt.Sprintf("rank %d (%s)", r.number, r.
 // send sends a request; its answer, of which there may be two, comes from the channel.
 func (r *rank) send(id uint64, op string, header map[string]any, buffers ...buffer) (<-chan *frame, error) {
 	all := map[string]any{"id": id, "op": op}
-	for k, v := range header {
-		all[k] = v
-	}
+	maps.Copy(all, header)
 	data, err := appendFrame(nil, all, buffers...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
