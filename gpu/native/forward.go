@@ -50,7 +50,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	e.reserve(n, m, keep)
 
 	first := &e.acts.layers[0]
-	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t := int(p.tokens[i])
 			copy(first.x[i*e.d:(i+1)*e.d], e.w.embed[t*e.d:(t+1)*e.d])
@@ -67,7 +67,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 			e.finish(a, keep)
 			break
 		}
-		e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+		e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 			e.feedRows(s, l, e.acts.layers[l+1].x, a.x, a.att, keep, lo, hi)
 			e.projectRows(s, l+1, lo, hi)
 		})
@@ -108,15 +108,15 @@ func (e *Engine) again(l int) {
 		return
 	}
 	a, n := &e.acts.layers[l], len(e.plan.tokens)
-	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
+	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
 	e.attendAll(a.att, a.qkv, a.sums)
-	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) { e.feedRows(s, l, nil, a.x, a.att, true, lo, hi) })
+	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.feedRows(s, l, nil, a.x, a.att, true, lo, hi) })
 }
 
 // finish computes the last block after its attention, at the head's rows.
 func (e *Engine) finish(a *layerActivations, keep bool) {
 	rows, att := e.plan.rows, e.acts.lastAtt
-	e.blocks(len(rows), rowBlock, func(s *scratch, lo, hi int) {
+	e.blocks(len(rows), e.forwardRows(len(rows)), func(s *scratch, lo, hi int) {
 		for r := lo; r < hi; r++ {
 			i := int(rows[r])
 			copy(e.acts.last[r*e.d:(r+1)*e.d], a.x[i*e.d:(i+1)*e.d])
@@ -132,9 +132,7 @@ func (e *Engine) refresh() {
 		e.fast = new(forwardWeights)
 	}
 	if e.stale {
-		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, gpu.Float32); err != nil {
-			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
-		}
+		e.layOut()
 		e.stale = false
 		if e.low != nil {
 			for l := range e.fast.layers {

@@ -8,40 +8,70 @@ import (
 )
 
 const (
-	// headScratch bounds one worker's logits, in floats; headRows the rows it takes at once.
+	// headScratch bounds one worker's logits, in floats; headRows is the rows it takes at once. wideRows are those that all workers
+	// take together.
 	headScratch = 1 << 21
 	headRows    = 64
+	wideRows    = 128
 	// gradScratch bounds the logits' gradients held at once, in floats, over all workers.
 	gradScratch = 1 << 22
 )
 
+// wide says whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
+// product with the head, over wideRows rows at once.
+func (l *layout) wide() bool { return l.v > headScratch/headRows }
+
 // headForward fills the outputs from the last block's output.
 func (e *Engine) headForward() {
-	p, a := &e.plan, &e.acts
-	rows := max(16, min(headRows, headScratch/e.v))
-	e.blocks(len(p.rows), rows, func(s *scratch, lo, hi int) {
-		h := a.hidden[lo*e.d : hi*e.d]
-		e.normalize(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
-		if e.w.value != nil {
-			for r := lo; r < hi; r++ {
-				e.out.Values[p.rows[r]+1] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
+	m := len(e.plan.rows)
+	if !e.wide() || e.plan.valuesOnly {
+		e.blocks(m, headRows, func(s *scratch, lo, hi int) {
+			h := e.headInput(lo, hi)
+			if e.plan.valuesOnly {
+				return
 			}
-		}
-		if p.valuesOnly {
-			return
-		}
-		logits := fit(&s.logits, (hi-lo+1)*e.v)
-		exps := logits[(hi-lo)*e.v:]
-		kernel.MatMulPacked(logits[:(hi-lo)*e.v], h, e.fast.head, hi-lo, false)
+			logits := fit(&s.logits, (hi-lo+1)*e.v)
+			exps := logits[(hi-lo)*e.v:]
+			kernel.MatMulPacked(logits[:(hi-lo)*e.v], h, e.fast.head, hi-lo, false)
+			for r := lo; r < hi; r++ {
+				e.headOutput(r, logits[(r-lo)*e.v:(r-lo+1)*e.v], exps)
+			}
+		})
+		return
+	}
+	for first := 0; first < m; first += wideRows {
+		n := min(wideRows, m-first)
+		logits := fit(&e.back.logits, n*e.v)
+		e.pool.MatMulPacked(logits, e.headInput(first, first+n), e.fast.head, n, false)
+		e.blocks(n, 1, func(s *scratch, lo, hi int) {
+			for r := lo; r < hi; r++ {
+				e.headOutput(first+r, logits[r*e.v:(r+1)*e.v], fit(&s.logits, e.v))
+			}
+		})
+	}
+}
+
+// headInput normalizes rows [lo, hi) of the last block's output and fills their values.
+func (e *Engine) headInput(lo, hi int) []float32 {
+	p, a := &e.plan, &e.acts
+	h := a.hidden[lo*e.d : hi*e.d]
+	e.normalize(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+	if e.w.value != nil {
 		for r := lo; r < hi; r++ {
-			i := p.rows[r] + 1
-			row := logits[(r-lo)*e.v : (r-lo+1)*e.v]
-			logZ, entropy, squares := distribution(row, exps, p.temps[r])
-			a.logZ[r], a.entropy[r] = logZ, entropy
-			e.out.Logprobs[i] = row[p.tokens[i]] - logZ
-			e.out.Entropies[i], e.out.ProbSquares[i] = entropy, squares
+			e.out.Values[p.rows[r]+1] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
 		}
-	})
+	}
+	return h
+}
+
+// headOutput fills the other outputs of row r from its logits; exps is room for as many numbers.
+func (e *Engine) headOutput(r int, logits, exps []float32) {
+	p, a := &e.plan, &e.acts
+	i := p.rows[r] + 1
+	logZ, entropy, squares := distribution(logits, exps, p.temps[r])
+	a.logZ[r], a.entropy[r] = logZ, entropy
+	e.out.Logprobs[i] = logits[p.tokens[i]] - logZ
+	e.out.Entropies[i], e.out.ProbSquares[i] = entropy, squares
 }
 
 // distribution divides a row of logits by the temperature in place and returns the log of the sum of their
@@ -80,20 +110,28 @@ func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	}, e.g.norm)
 }
 
-// logitsBackward adds the head's gradient and sets that of its input. Logits are computed again, at most gradScratch
-// of them held at once.
+// gradRows is how many rows' logits are computed again at once: so many that the head's gradient, which each time is read and
+// written, is not what the time goes into.
+func (l *layout) gradRows() int {
+	if l.wide() {
+		return wideRows
+	}
+	return gradScratch / l.v / headRows * headRows
+}
+
+// logitsBackward adds the head's gradient and sets that of its input.
 func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
-	chunk := max(headRows, gradScratch/e.v/headRows*headRows)
+	chunk := e.gradRows()
 	for first := 0; first < m; first += chunk {
 		n := min(chunk, m-first)
 		dlogits := fit(&e.back.logits, n*e.v)
-		pool := (*kernel.Pool)(nil)
-		if n <= headRows { // a large vocabulary: the workers share the one block
-			pool = e.pool
+		size, pool := headRows, (*kernel.Pool)(nil)
+		if n <= headRows || e.wide() { // the workers share one block
+			size, pool = n, e.pool
 		}
-		e.blocks(n, headRows, func(s *scratch, lo, hi int) {
+		e.blocks(n, size, func(s *scratch, lo, hi int) {
 			at := first + lo
 			dl := dlogits[lo*e.v : hi*e.v]
 			pool.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)

@@ -24,7 +24,7 @@ func (b Backend) TrainingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	l := newLayout(cfg)
 	size, trained := int64(l.size), int64(l.size)
 	activations := l.activations(tokens, b.Options.Recompute) + l.backwards(tokens) + b.scratch(&l, tokens)
-	out := gpu.Memory{{Name: "weights", Bytes: 4 * size}, {Name: "packed weights", Bytes: l.packed()}}
+	out := gpu.Memory{{Name: "weights", Bytes: 4 * size}, {Name: "packed weights", Bytes: l.laidOut()}}
 	if rank := b.Options.LoRA.Rank; rank > 0 {
 		trained = l.adapted(b.Options.LoRA)
 		out = append(out, gpu.MemoryPart{Name: "adapters", Bytes: 4 * trained})
@@ -56,12 +56,13 @@ func (b Backend) EvaluatingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	once := slack(tokens*l.d) + slack(tokens*l.qkv) + slack(tokens*l.q) + l.outputs(tokens)
 	return gpu.Memory{
 		{Name: "weights", Bytes: 4 * int64(l.size)},
-		{Name: "packed weights", Bytes: l.packed()},
+		{Name: "packed weights", Bytes: l.laidOut()},
 		{Name: "activations", Bytes: once + b.scratch(&l, tokens)},
 	}
 }
 
-// DecodingMemory counts what a decoder allocates, and the tensors that it keeps of the weights it is given.
+// DecodingMemory counts what a decoder allocates, and the tensors that it keeps of the weights it is given: in float32 where
+// o.DType leaves it open.
 func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int64, swapping bool) gpu.Memory {
 	l := newLayout(cfg)
 	weights := l.packed()
@@ -77,6 +78,14 @@ func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int
 	}
 	pages := (tokens + pageTokens - 1) / pageTokens
 	return append(out, gpu.MemoryPart{Name: "KV cache", Bytes: 4 * pages * int64(l.layers*2*l.kv*pageTokens)})
+}
+
+// laidOut is what an engine has of packed weights.
+func (l *layout) laidOut() int64 {
+	if l.viewed() {
+		return 0
+	}
+	return l.packed()
 }
 
 // packed are the matrices as they are laid out for repeated products, with the head.
@@ -99,17 +108,32 @@ func (l *layout) activations(n int, recompute bool) int64 {
 }
 
 // outputs are the last block's rows and what is given to the caller.
-func (l *layout) outputs(n int) int64 { return slack(n*l.q) + 2*slack(n*l.d) + 7*slack(n) }
+func (l *layout) outputs(n int) int64 {
+	rows := slack(n*l.q) + 2*slack(n*l.d) + 7*slack(n)
+	if l.wide() {
+		rows += slack(min(n, wideRows) * l.v)
+	}
+	return rows
+}
 
 // backwards are the backward pass's buffers, which the layers share.
 func (l *layout) backwards(n int) int64 {
-	chunk := min(n, max(headRows, gradScratch/l.v/headRows*headRows))
+	chunk := min(n, l.gradRows())
+	if l.wide() {
+		chunk = 0 // the outputs' count
+	}
 	return 4*slack(n*l.d) + 2*slack(n*l.q) + slack(2*n*l.ff) + slack(n*l.qkv) + slack(chunk*l.v)
 }
 
 // scratch is what the workers have for themselves.
 func (b Backend) scratch(l *layout, tokens int) int64 {
-	rows := max(16, min(headRows, headScratch/l.v))
-	worker := slack((rows+1)*l.v) + slack(rowBlock*2*l.ff) + slack(rowBlock*l.ff) + slack(rowBlock*l.d) + 2*slack(queryBlock*tokens)
+	rows, block := headRows, rowBlock
+	if l.viewed() {
+		block = viewedRows
+	}
+	if l.wide() {
+		rows = 0
+	}
+	worker := slack((rows+1)*l.v) + slack(block*2*l.ff) + slack(block*l.ff) + slack(block*l.d) + 2*slack(queryBlock*tokens)
 	return int64(b.workers()) * worker
 }

@@ -25,6 +25,8 @@ const (
 	halves
 	// pairs are bfloat16, two along k together, as are then those of A. A last one alone has a zero beside it.
 	pairs
+	// view is B as it was given.
+	view
 )
 
 // PackNT copies B[n,k], weights stored [out, in], for MatMulPacked.
@@ -55,7 +57,7 @@ func NewPackedDot(k, n int) *Packed {
 func HasDot() bool { return hasDot }
 
 // BF16 says whether the numbers are bfloat16.
-func (w *Packed) BF16() bool { return w.kind != floats }
+func (w *Packed) BF16() bool { return w.kind == halves || w.kind == pairs }
 
 // Shape is the k and n of the products.
 func (w *Packed) Shape() (k, n int) { return w.k, w.n }
@@ -192,13 +194,13 @@ func (w *Packed) Row(dst []float32, j int) {
 		panic(fmt.Sprintf("kernel.Row: row %d of %d", j, w.n))
 	}
 	at, step := j*w.k, 1
-	if w.set != portable {
+	if w.set != portable && w.kind != view {
 		step = w.set.panelWidth()
 		at = j/step*step*w.steps() + j%step
 	}
 	for q := range dst {
 		switch w.kind {
-		case floats:
+		case floats, view:
 			dst[q] = w.data[at+q*step]
 		case halves:
 			dst[q] = widen(w.half[at+q*step])
@@ -250,6 +252,10 @@ func (p *Pool) MatMulPackedStrided(c []float32, ldc int, a []float32, lda int, w
 	checkDims("MatMulPacked", m, w.k, w.n)
 	checkMatrix("MatMulPacked", "C", len(c), m, w.n, ldc)
 	checkMatrix("MatMulPacked", "A", len(a), m, w.k, lda)
+	if w.kind == view {
+		p.MatMulNTStrided(c, ldc, a, lda, w.data, w.k, m, w.k, w.n, acc)
+		return
+	}
 	pr := &product{c: c, ldc: ldc, a: a, ars: lda, acs: 1, m: m, k: w.k, n: w.n, acc: acc, packed: w}
 	if w.set == portable {
 		pr.packed, pr.b, pr.half, pr.brs, pr.bcs = nil, w.data, w.half, 1, w.k

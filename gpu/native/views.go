@@ -1,0 +1,54 @@
+package native
+
+import (
+	"fmt"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/native/kernel"
+)
+
+const (
+	// An engine of more than viewedModel parameters reads its matrices where they are, and does not copy them into the layout for
+	// repeated products: what that saves in time at a few rows is little at the many rows of training.
+	viewedModel = 64 << 20
+	// viewedRows is how many rows it then takes through a block's matrices at most, each matrix being laid out again for them.
+	viewedRows = 512
+)
+
+// viewed says whether an engine of the model reads its matrices where they are.
+func (l *layout) viewed() bool { return l.size > viewedModel }
+
+// layOut makes the forward pass's weights those of now.
+func (e *Engine) layOut() {
+	if !e.viewed() {
+		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, gpu.Float32); err != nil {
+			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
+		}
+		return
+	}
+	e.fast.view(&e.layout, e.w)
+}
+
+// view takes weights as they lie in w, which it follows from then on.
+func (f *forwardWeights) view(l *layout, w view) {
+	f.norm, f.value = w.norm, w.value
+	f.head = kernel.ViewNT(w.head, l.d, l.v)
+	f.layers = make([]forwardLayer, l.layers)
+	for i := range f.layers {
+		t := w.layers[i]
+		f.layers[i] = forwardLayer{
+			attnNorm: t.attnNorm, mlpNorm: t.mlpNorm, bias: t.bias, qNorm: t.qNorm, kNorm: t.kNorm,
+			qkv: kernel.ViewNT(t.qkv, l.d, l.qkv), o: kernel.ViewNT(t.o, l.q, l.d),
+			gateUp: kernel.ViewNT(t.gateUp, l.d, 2*l.ff), down: kernel.ViewNT(t.down, l.ff, l.d),
+		}
+	}
+}
+
+// forwardRows is how many of n rows one piece of the forward pass's work takes through a block's matrices.
+func (e *Engine) forwardRows(n int) int {
+	if !e.viewed() {
+		return rowBlock
+	}
+	each := (n + e.pool.Workers() - 1) / e.pool.Workers()
+	return min(max(each, rowBlock), viewedRows)
+}
