@@ -120,7 +120,7 @@ func workers(parent int, killed map[int]bool) []int {
 	}
 	seen := map[int]bool{}
 	var out []int
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		var pid int
 		if _, err := fmt.Sscan(field, &pid); err != nil || seen[pid] || killed[pid] {
 			continue
