@@ -59,6 +59,17 @@ func (e *Bigram) tensors() (policy, head []gpu.Tensor) {
 	return policy, head
 }
 
+// described is a configuration with what a Hugging Face config.json must say, where it does not say so: the engine reads
+// none of that.
+func described(c gpu.Config) gpu.Config {
+	if c.ModelType == "" {
+		c.ModelType, c.HiddenSize, c.IntermediateSize, c.NumLayers, c.NumHeads, c.NumKVHeads = "llama", 2, 2, 1, 1, 1
+		c.RopeTheta, c.RMSNormEps = 1e4, 1e-6
+		c.MaxPositions = max(c.MaxPositions, 1)
+	}
+	return c
+}
+
 // Export is gpu.Engine's.
 func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
 	policy, head := e.tensors()
@@ -71,7 +82,7 @@ func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(e.Config())
+	data, err := json.Marshal(described(e.Config()))
 	if err != nil {
 		return nil, err
 	}
