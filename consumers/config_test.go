@@ -14,7 +14,7 @@ func TestConfigValidate(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	bad := Config{
 		Slots: 4, MaxRunning: 5, StepTokenBudget: 3, Queue: -1, Swap: "later", MaxTokens: -2, DrainTimeout: -time.Second,
-		OpenAI: OpenAIConfig{Listen: "nowhere"},
+		Server: defaultServerConfig(), OpenAI: OpenAIConfig{Listen: "nowhere"},
 	}
 	require.EqualError(t, bad.Validate(), `queue: -1: must be positive
 chunk_tokens: 0: must be positive

@@ -83,8 +83,11 @@ func (c ServerConfig) validate() error {
 // validateServers reports faults of the keys that say which servers there are.
 func (c Config) validateServers() error {
 	if slices.Contains([]string{EngineHere, EngineNative, EngineTorch}, c.Engine) {
-		return check.That(len(c.Servers) == 0 && c.Server.List == "", "servers", "%s: name what they are in engine: %s or %s",
-			strings.Join(append(slices.Clone(c.Servers), c.Server.List), ","), EngineVLLM, EngineSGLang)
+		return check.All(
+			check.Section("server", c.Server.validate()),
+			check.That(len(c.Servers) == 0 && c.Server.List == "", "servers", "%s: name what they are in engine: %s or %s",
+				strings.Join(append(slices.Clone(c.Servers), c.Server.List), ","), EngineVLLM, EngineSGLang),
+		)
 	}
 	errs := []error{
 		check.OneOf("engine", c.Engine, EngineHere, EngineNative, EngineTorch, EngineVLLM, EngineSGLang),

@@ -104,7 +104,7 @@ func TestFaultsOfSections(t *testing.T) {
 	})
 	for _, want := range []string{
 		`tasks.foo.type (from --tasks.foo.weight): "foo": want corpus, countries, http, jsonl or library; without this key the section's name is its type`,
-		`agents.bar.type (from --agents.bar.invalid): "bar": want search`,
+		`agents.bar.type (from --agents.bar.invalid): "bar": want chat or search`,
 		"tools.search.k2 (from --tools.search.k2): unknown key; did you mean tools.search.k1?",
 		"tasks.library.weigth (from --tasks.library.weigth): unknown key; did you mean tasks.library.weight?",
 		`tasks.library.reward.type (from --tasks.library.reward.type): "best": want http or weighted`,
@@ -118,7 +118,7 @@ func TestFaultsOfSections(t *testing.T) {
 	})
 	for _, want := range []string{
 		"tasks.library.weight: 10001: must be between 0 and 10000", "tasks.countries.weight: -1: must be between 0 and 10000",
-		`tasks.library.agent: "none": no section of agents and no type of them has this name: want search`,
+		`tasks.library.agent: "none": no section of agents and no type of them has this name: want chat or search`,
 		`tasks.library.tools: "none": no section of tools and no type of them has this name: want http or search`,
 		"tasks.library.limits.max_tokens: 1000: must not exceed model.max_positions, 192",
 		"tasks.library.limits.max_turns: -2: must not be negative, but for -1",
