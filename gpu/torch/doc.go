@@ -4,8 +4,8 @@
 //
 // # Frames
 //
-// Each rank has one connection: its end of a socket pair, which the process inherits as file descriptor 3, or, from another
-// machine, a TLS connection that `weir torch-worker` holds. Both directions carry frames:
+// Each rank has one connection: its end of a socket pair, which the process inherits as file descriptor 3. All ranks run on the
+// machine of the process that starts them. Both directions carry frames:
 //
 //	u32 little-endian     length of the header
 //	header                JSON: {"id":7,"op":"forward","keep":true,"bufs":[["tokens","i32",2048],["mask","u8",2048]]}
