@@ -30,6 +30,8 @@ type Decoder struct {
 	dir    string
 	own    bool
 	ended  bool
+	// spare is a folder of the decoder's whose weights are prepared and not in use; "" where there is none.
+	spare string
 }
 
 // slot is one sequence.
@@ -83,6 +85,15 @@ func (d *Decoder) End() {
 		d.group = nil
 	}
 	d.tidy("", false)
+	d.setSpare("")
+}
+
+// setSpare puts another folder in the place of weights that were prepared and are not in use.
+func (d *Decoder) setSpare(dir string) {
+	if d.spare != "" && d.spare != dir && d.spare != d.dir {
+		_ = os.RemoveAll(d.spare) // what is left over does no harm
+	}
+	d.spare = dir
 }
 
 // tidy puts another folder in the place of the one in use, and removes that if it is the decoder's.
@@ -185,6 +196,12 @@ func (d *Decoder) Prepare(w *gpu.Weights) (func(), error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, errors.Join(fmt.Errorf("%w: the decoder has ended", gpu.ErrLost), os.RemoveAll(dir))
+	}
+	d.setSpare(dir)
 	return commit, nil
 }
 
@@ -251,7 +268,13 @@ func (d *Decoder) commit(g *group, dir string, own bool, number int64) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.ended { // the folder is gone
+		return
+	}
 	d.tidy(dir, own)
+	if d.spare == dir {
+		d.spare = ""
+	}
 }
 
 // fits reports weights that are not the model's.

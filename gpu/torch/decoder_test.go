@@ -2,6 +2,7 @@ package torch_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"syscall"
 	"testing"
 
@@ -191,4 +192,34 @@ func TestWeightsAreSwappedInFromAFolder(t *testing.T) {
 	} else {
 		require.ErrorIs(t, err, gpu.ErrLost, "the process that was killed was not known to be")
 	}
+}
+
+// Weights on their way lie in folders, which go when others are in use, when others are prepared in their place, and with the decoder.
+func TestNoFolderOfWeightsIsLeft(t *testing.T) {
+	needPython(t)
+	cfg := families()["qwen2"]
+	cfg.ValueHead = false
+	b := backend(1)
+	b.Config.Scratch = t.TempDir()
+	folders := func() int {
+		all, err := os.ReadDir(b.Config.Scratch)
+		require.NoError(t, err)
+		return len(all)
+	}
+	model, err := hf.Load(written(t, cfg))
+	require.NoError(t, err)
+	d, err := b.NewDecoder(cfg, model.Weights, gpu.DecoderOptions{Slots: 1, MaxTokens: 16})
+	require.NoError(t, err)
+	require.Equal(t, 1, folders(), "a process that ends is given the weights in use again")
+	_, err = d.Prepare(model.Weights)
+	require.NoError(t, err)
+	commit, err := d.Prepare(model.Weights)
+	require.NoError(t, err)
+	require.Equal(t, 2, folders(), "what was never put to use is gone")
+	commit()
+	require.Equal(t, 1, folders())
+	_, err = d.Prepare(model.Weights)
+	require.NoError(t, err)
+	d.(gpu.Ender).End()
+	require.Zero(t, folders())
 }
