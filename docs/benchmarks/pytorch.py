@@ -24,16 +24,16 @@ SHAPES = {
 
 
 class Model(torch.nn.Module):
-    def __init__(self, vocab, d, layers, heads, kv, ff, **_):
+    def __init__(self, vocab, d, layers, heads, kv, ff, bias=False, **_):
         super().__init__()
         self.h, self.kv, self.hd = heads, kv, d // heads
         self.emb = torch.nn.Embedding(vocab, d)
         self.layers = torch.nn.ModuleList()
         for _ in range(layers):
             m = torch.nn.Module()
-            m.q = torch.nn.Linear(d, heads * self.hd, bias=False)
-            m.k = torch.nn.Linear(d, kv * self.hd, bias=False)
-            m.v = torch.nn.Linear(d, kv * self.hd, bias=False)
+            m.q = torch.nn.Linear(d, heads * self.hd, bias=bias)
+            m.k = torch.nn.Linear(d, kv * self.hd, bias=bias)
+            m.v = torch.nn.Linear(d, kv * self.hd, bias=bias)
             m.o = torch.nn.Linear(heads * self.hd, d, bias=False)
             m.g = torch.nn.Linear(d, ff, bias=False)
             m.u = torch.nn.Linear(d, ff, bias=False)
@@ -91,34 +91,39 @@ def rate(f, tokens, seconds=4.0):
     return tokens * n / (time.perf_counter() - t)
 
 
-for name, s in SHAPES.items():
-    if len(sys.argv) > 1 and name not in sys.argv[1:]:
-        continue
-    model = Model(**s)
-    opt = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    ids = torch.randint(0, s["vocab"], (s["batch"], s["length"]))
+def main():
+    for name, s in SHAPES.items():
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
+        model = Model(**s)
+        opt = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        ids = torch.randint(0, s["vocab"], (s["batch"], s["length"]))
 
-    def forward():
-        with torch.no_grad():
-            model(ids).log_softmax(-1)
-
-    def train():
-        loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
-        opt.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        opt.step()
-
-    tokens = s["batch"] * s["length"]
-    out = {"forward": rate(forward, tokens), "train": rate(train, tokens)}
-    for b in (1, 16, 64):
-        def decode():
-            cache = [None] * s["layers"]
+        def forward():
             with torch.no_grad():
-                model(ids[:1, :16].repeat(b, 1), cache, last=True)
-                tok = torch.zeros(b, 1, dtype=torch.long)
-                for _ in range(48):
-                    logits = model(tok, cache, last=True)[:, -1]
-                    tok = torch.multinomial(logits.softmax(-1), 1)
-        out[f"decode{b}"] = rate(decode, 48 * b)
-    print(f"{name:6s} threads={torch.get_num_threads()} " + " ".join(f"{k}={v:.0f}" for k, v in out.items()), flush=True)
+                model(ids).log_softmax(-1)
+
+        def train():
+            loss = F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+            opt.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            opt.step()
+
+        tokens = s["batch"] * s["length"]
+        out = {"forward": rate(forward, tokens), "train": rate(train, tokens)}
+        for b in (1, 16, 64):
+            def decode():
+                cache = [None] * s["layers"]
+                with torch.no_grad():
+                    model(ids[:1, :16].repeat(b, 1), cache, last=True)
+                    tok = torch.zeros(b, 1, dtype=torch.long)
+                    for _ in range(48):
+                        logits = model(tok, cache, last=True)[:, -1]
+                        tok = torch.multinomial(logits.softmax(-1), 1)
+            out[f"decode{b}"] = rate(decode, 48 * b)
+        print(f"{name:6s} threads={torch.get_num_threads()} " + " ".join(f"{k}={v:.0f}" for k, v in out.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
