@@ -11,7 +11,7 @@ import (
 
 func (a *app) modelExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "export run folder", Short: "Write a run's policy as a model folder, in the form of the one it began with", Args: cobra.ExactArgs(2),
+		Use: "export run folder", Short: "Write a run's policy as a model folder like its first", Args: cobra.ExactArgs(2),
 		Long: `Export writes the newest checkpoint of a run, or the one of --step, into a folder that is empty or not there. A policy
 that began with a model folder comes out as that folder did: the same files, tensors and types, config.json, tokenizer
 and chat template byte for byte; only numbers differ. Any other is written as --dtype and --shard-bytes say. The folder

@@ -16,7 +16,7 @@ const serveDrain = 5 * time.Second
 
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "serve [run or folder]", Short: "Serve a run's newest checkpoint, or a model folder, over the OpenAI API", Args: cobra.MaximumNArgs(1),
+		Use: "serve [run or folder]", Short: "Serve a checkpoint or a model folder over the OpenAI API", Args: cobra.MaximumNArgs(1),
 		Long: `Serve answers requests as the OpenAI API does, with the newest checkpoint of a run, or one that --step or --checkpoint
 names. It needs no broker and the run may be over. The weights stay those that it began with; weir inference follows
 the versions of a run that trains. A folder with a config.json is a model folder: its own chat template writes the
