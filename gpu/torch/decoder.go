@@ -49,6 +49,7 @@ var (
 )
 
 // NewDecoder makes a decoder over weights that the caller has: they are written to a folder, from which the process reads them.
+// Matrices lie in the type of the products, [Config.DType]; gpu.BFloat16 rounds their numbers, whatever that type is.
 func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 	if err := errors.Join(cfg.Validate(), b.Config.Validate()); err != nil {
 		return nil, err
@@ -58,6 +59,8 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 		return nil, fmt.Errorf("decoder: %d slots: must be positive", o.Slots)
 	case o.MaxTokens <= 0:
 		return nil, fmt.Errorf("decoder: %d tokens a sequence: must be positive", o.MaxTokens)
+	case o.DType != "" && o.DType.Bytes() == 0:
+		return nil, fmt.Errorf("decoder: matrices in %q: want bfloat16 or float32", o.DType)
 	case o.MaxTokens > cfg.MaxPositions:
 		return nil, fmt.Errorf("decoder: %d tokens a sequence, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
 	}
@@ -158,7 +161,7 @@ func (d *Decoder) running(ctx context.Context) (*group, error) {
 // use gives a new process the weights in use.
 func (d *Decoder) use(ctx context.Context, g *group) error {
 	d.number++
-	if err := prepareIn(ctx, g, d.dir, d.number); err != nil {
+	if err := prepareIn(ctx, g, d.dir, d.number, d.options.DType); err != nil {
 		return fmt.Errorf("the weights in use: %w", err)
 	}
 	_, err := g.all(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": d.number}, nil })
@@ -227,7 +230,7 @@ func (d *Decoder) prepare(ctx context.Context, dir string, own bool) (func(), er
 	d.number++
 	number := d.number
 	d.mu.Unlock()
-	if err := prepareIn(ctx, g, dir, number); err != nil {
+	if err := prepareIn(ctx, g, dir, number, d.options.DType); err != nil {
 		if errors.Is(err, gpu.ErrLost) {
 			d.lost(g)
 		}
@@ -236,8 +239,8 @@ func (d *Decoder) prepare(ctx context.Context, dir string, own bool) (func(), er
 	return func() { d.commit(g, dir, own, number) }, nil
 }
 
-// prepareIn has a process read a folder.
-func prepareIn(ctx context.Context, g *group, dir string, number int64) error {
+// prepareIn has a process read a folder, matrices rounded where keep says so.
+func prepareIn(ctx context.Context, g *group, dir string, number int64, keep gpu.DType) error {
 	f, err := hf.Open(dir)
 	if err != nil {
 		return err
@@ -247,7 +250,7 @@ func prepareIn(ctx context.Context, g *group, dir string, number int64) error {
 	if err != nil {
 		return err
 	}
-	c, err := g.call(0, "prepare", map[string]any{"dir": full, "files": f.Files(), "number": number})
+	c, err := g.call(0, "prepare", map[string]any{"dir": full, "files": f.Files(), "number": number, "keep": keep})
 	if err != nil {
 		return err
 	}

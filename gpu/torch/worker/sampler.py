@@ -162,7 +162,10 @@ class Sampler:
                 files = weir_folders.Files(header["dir"], header["files"])
                 ready = {}
                 for name, p in self.params.items():
-                    x = files.read(name).to(self.dtype)
+                    x = files.read(name)
+                    if header["keep"] == "bfloat16" and p.dim() > 1:
+                        x = x.to(torch.bfloat16)
+                    x = x.to(self.dtype)
                     ready[name] = x.pin_memory() if self.device.type == "cuda" else x
                 self.prepared = {header["number"]: ready}
             except OSError as e:
