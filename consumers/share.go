@@ -1,6 +1,10 @@
 package consumers
 
-import "github.com/weir-rl/weir/gpu"
+import (
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+)
 
 // shareLeast is how many tokens two contexts must have in common before a sequence takes them from another's cache: a
 // shorter beginning, as every chat has, is sooner computed than waited for.
@@ -51,8 +55,8 @@ func (s *scheduler) share(seq *sequence, before []*sequence) (wait bool) {
 	case donor.closed || donor.epoch != s.epoch:
 		seq.donor, seq.sought = nil, 0 // look again
 		return s.share(seq, before)
-	case donor.cached < seq.wants && donor.filling():
-		return true
+	case donor.cached < seq.wants && donor.filling() && slices.Contains(before, donor):
+		return true // one whose caller left and asked again is not before: what it has is taken
 	}
 	seq.donor = nil
 	if n := commonPrefix(donor.held(), seq.shareable()); n > seq.cached {

@@ -98,6 +98,26 @@ func TestASampleWhoseCallerLeftIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// The caller of the sequence that another waits for asks again before the next step, so that the sequence runs behind the other:
+// neither waits for the other for ever.
+func TestASampleWhoseCallerAsksAgainIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	r := newSharingRig(t, smallConfig()) // a budget of 6
+	prompt := make([]int32, 20)
+	first, second := ask("first", prompt...), ask("second", prompt...)
+	ctx, leave := context.WithCancel(t.Context())
+	_, refused := r.submit(ctx, first)
+	require.Nil(t, refused)
+	c := r.start(t, second)
+	_, err := r.step(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{6}}, r.dec.batches, "the second waits")
+	leave()
+	again := r.start(t, first)
+	checkReplay(t, second, r.finish(t, c), 64)
+	checkReplay(t, first, r.finish(t, again), 64)
+}
+
 // What older weights computed is not given to new calls, though running ones keep it.
 func TestWeightsPutAnEndToSharing(t *testing.T) {
 	t.Parallel()

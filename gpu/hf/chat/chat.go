@@ -87,14 +87,14 @@ func markFor(texts ...string) (rune, error) {
 // guard puts the mark into each spelling in a text, so that it is none.
 func guard(text string, spellings []string, mark rune) string {
 	for _, s := range spellings {
-		if !strings.Contains(text, s) {
-			continue
-		}
 		first := 1
 		for first < len(s) && s[first]&0xc0 == 0x80 {
 			first++
 		}
-		if first < len(s) { // what is one character stays a token
+		if first == len(s) {
+			continue // what is one character stays a token
+		}
+		for strings.Contains(text, s) { // again where spellings lie over one another, as "||" does in "|||"
 			text = strings.ReplaceAll(text, s, s[:first]+string(mark)+s[first:])
 		}
 	}

@@ -129,6 +129,17 @@ func TestWordsOfOthersAreNoControlTokens(t *testing.T) {
 	}
 }
 
+// Spellings that lie over one another are none of them left.
+func TestSpellingsThatOverlapAreGuarded(t *testing.T) {
+	t.Parallel()
+	for text, spelling := range map[string]string{"|||||": "||", "|end|end|end|": "|end|", "ééé": "éé", "<a<a>a>": "<a>"} {
+		marked := guard(text, []string{spelling}, '\ufdd0')
+		require.NotContains(t, marked, spelling)
+		require.Equal(t, text, bare(marked, '\ufdd0'))
+	}
+	require.Equal(t, "||", guard("||", []string{"|"}, '\ufdd0'), "what is one character stays a token")
+}
+
 // Without any of that the ids are those of the rendered text.
 func TestAPromptIsTheRenderedText(t *testing.T) {
 	t.Parallel()
