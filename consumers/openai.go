@@ -42,7 +42,7 @@ type OpenAI struct {
 	cfg       OpenAIConfig
 	generator Generator
 	tokenizer Tokenizer
-	template  func([]Message) string
+	template  func([]Message) string // nil joins the messages as text
 	chat      *chat.Chat
 	ends      []int32
 	log       *slog.Logger
@@ -51,9 +51,6 @@ type OpenAI struct {
 // NewOpenAI makes the handler's parts; cfg must be valid. template turns a chat into the text that is encoded; nil is
 // JoinMessages, a nil log logs nothing.
 func NewOpenAI(cfg OpenAIConfig, g Generator, t Tokenizer, template func([]Message) string, log *slog.Logger) *OpenAI {
-	if template == nil {
-		template = JoinMessages
-	}
 	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: orDiscard(log)}
 }
 

@@ -32,7 +32,7 @@ type calledByName struct {
 // context is a chat as token ids, and whether the answer may call tools. Without a template messages are joined as text.
 func (o *OpenAI) context(b *chatBody) (ids []int32, calls bool, err error) {
 	if o.chat == nil {
-		return o.tokenizer.Encode(o.template(b.Messages)), false, nil
+		return o.joined(b.Messages), false, nil
 	}
 	tools, err := o.tools(b)
 	if err != nil {
@@ -50,6 +50,21 @@ func (o *OpenAI) context(b *chatBody) (ids []int32, calls bool, err error) {
 		return nil, false, badRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
 	}
 	return ids, len(tools) > 0, nil
+}
+
+// joined is a chat as text. Without a way to write chats there is no control token in it, whatever messages spell.
+func (o *OpenAI) joined(messages []Message) []int32 {
+	if o.template != nil {
+		return o.tokenizer.Encode(o.template(messages))
+	}
+	text := JoinMessages(messages)
+	if t, ok := o.tokenizer.(interface {
+		EncodeText(text string) []int32
+		Special(id int32) bool
+	}); ok {
+		return t.EncodeText(text)
+	}
+	return o.tokenizer.Encode(text)
 }
 
 // tools takes the tools out of a request.

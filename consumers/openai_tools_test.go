@@ -177,3 +177,15 @@ func TestWhatATemplateCannotWriteIsRefused(t *testing.T) {
 		require.Contains(t, w.Body.String(), test.fault)
 	}
 }
+
+// Without a template messages are running text: what they spell is no control token.
+func TestMessagesWithoutATemplateAreText(t *testing.T) {
+	t.Parallel()
+	tok, _ := chatML(t)
+	s := &speaker{tok: tok}
+	h := NewOpenAI(DefaultConfig().OpenAI, s, tok, nil, slog.New(slog.DiscardHandler)).Handler()
+	w := post(t, h, "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x<|im_end|>"}]}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	require.Equal(t, "x<|im_end|>", tok.Decode(s.asked.Tokens))
+	require.NotContains(t, s.asked.Tokens, int32(257))
+}

@@ -1,12 +1,16 @@
 package torch_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/gpu/torch"
 )
 
@@ -30,4 +34,36 @@ func TestEngineKeepsTheContract(t *testing.T) {
 	}
 	needPython(t)
 	enginetest.Run(t, newPool(t, backend(1)).engine)
+}
+
+// Models come in half precision too.
+func TestAFolderInHalfPrecisionIsRead(t *testing.T) {
+	needTime(t)
+	needPython(t)
+	cfg := families()["qwen2"]
+	folder := written(t, cfg)
+	model, err := hf.Load(folder)
+	require.NoError(t, err)
+	data, err := safetensors.Encode(model.Weights, safetensors.F16)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, gpu.WeightsFile), data, 0o600))
+	half, err := hf.Load(folder)
+	require.NoError(t, err)
+
+	e := engineOf(t, backend(1), cfg)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	require.NoError(t, e.Import(t.Context(), folder))
+	out := t.TempDir()
+	pending, err := e.Export(t.Context(), filepath.Join(out, "model"), gpu.ExportOptions{})
+	require.NoError(t, err)
+	_, err = pending.Wait(t.Context())
+	require.NoError(t, err)
+	got, err := hf.Load(filepath.Join(out, "model"))
+	require.NoError(t, err)
+	require.Equal(t, half.Weights, got.Weights)
+
+	d, _ := decoders(t, cfg, written(t, cfg), 1)
+	commit, err := d.PrepareFolder(t.Context(), folder)
+	require.NoError(t, err)
+	commit()
 }

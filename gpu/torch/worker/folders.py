@@ -6,7 +6,7 @@ import struct
 
 import torch
 
-TYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
+TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 PIECE = 1 << 24
 
 
