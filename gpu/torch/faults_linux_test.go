@@ -1,6 +1,7 @@
 package torch_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -221,6 +222,35 @@ func TestPythonsThatWillNotDoAreRefused(t *testing.T) {
 		}
 		require.NoError(t, e.Close())
 	}
+}
+
+// A python3 that is a script around another one is given up with its context, though what it started still has its output.
+func TestAWrapperThatHangsIsGivenUp(t *testing.T) {
+	needTime(t)
+	dir := t.TempDir()
+	wrapper, said := filepath.Join(dir, "python3"), filepath.Join(dir, "pid")
+	text := fmt.Sprintf("#!/bin/sh\nsleep 600 &\necho $! > %s.new\nmv %s.new %s\nwait\n", said, said, said)
+	require.NoError(t, os.WriteFile(wrapper, []byte(text), 0o755))
+	b := backend(1)
+	b.Config.Python = wrapper
+	e := engineOf(t, b, families()["llama"])
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- e.ResetOptimizer(ctx) }()
+	var pid int
+	require.Eventually(t, func() bool {
+		data, err := os.ReadFile(said)
+		if err == nil {
+			_, err = fmt.Sscan(string(data), &pid)
+		}
+		return err == nil
+	}, patience, 20*time.Millisecond)
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	cancel()
+	require.Error(t, <-ended)
+	require.True(t, running(pid), "it was not waited for")
+	require.NoError(t, e.Close())
 }
 
 // Settings that the machine cannot meet are refused by name.

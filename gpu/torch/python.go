@@ -113,7 +113,9 @@ func candidates() []string {
 
 // tryPython says what a Python lacks.
 func tryPython(ctx context.Context, path string) error {
-	out, err := exec.CommandContext(ctx, path, "-c", hasTorch).CombinedOutput()
+	c := exec.CommandContext(ctx, path, "-c", hasTorch)
+	c.WaitDelay = killDelay // a wrapper's child may keep the output open
+	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
