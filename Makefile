@@ -1,9 +1,9 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and go test ./... stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test check generate binary image stack stop
+.PHONY: help up test check generate binary image stack stop gpu-check gpu-check-binaries
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 24
 
 up: ## learn the demonstration in one process
 	go run ./cmd/weir up
@@ -28,3 +28,12 @@ stack: binary ## the roles as services, without pulling any image
 
 stop: ## stop the services and forget their run
 	docker compose down --volumes
+
+gpu-check: gpu-check-binaries ## check and measure the PyTorch side on this machine's GPU; without one, pack what to carry to it
+	@if nvidia-smi -L >/dev/null 2>&1; then deploy/gpucheck/run.sh; else deploy/gpucheck/pack.sh; fi
+
+gpu-check-binaries: ## the static programs that the check needs
+	mkdir -p deploy/bin/gpucheck
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o deploy/bin/gpucheck/weir ./cmd/weir
+	CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o deploy/bin/gpucheck/gpu-torch.test ./gpu/torch
+	CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o deploy/bin/gpucheck/gpu-hf-template.test ./gpu/hf/template

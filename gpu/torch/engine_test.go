@@ -14,10 +14,14 @@ import (
 	"github.com/weir-rl/weir/gpu/torch"
 )
 
-// backend is one for tests: on the processor, with bits that do not depend on the packing.
+// backend is one for tests: on the processor, with bits that do not depend on the packing. WEIR_TEST_TORCH_DEVICE puts single ranks
+// elsewhere, as make gpu-check does; groups stay, for there may be one GPU.
 func backend(ranks int) torch.Backend {
 	cfg := torch.DefaultConfig()
-	cfg.Ranks, cfg.Device, cfg.Deterministic = ranks, "cpu", true
+	cfg.Ranks, cfg.Device, cfg.DType, cfg.Deterministic = ranks, "cpu", "float32", true
+	if device := os.Getenv("WEIR_TEST_TORCH_DEVICE"); device != "" && ranks == 1 {
+		cfg.Device = device
+	}
 	return torch.Backend{Config: cfg, Threads: 1}
 }
 
