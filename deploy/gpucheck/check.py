@@ -43,6 +43,7 @@ STEPS = [
     ("lora", 10, "gpu"),
 ]
 NOT_RUN = 77
+live = set()  # steps that run
 
 
 def options():
@@ -71,6 +72,7 @@ def end(process):
 
 def run(name, limit, o, until, scratch):
     began, left = time.monotonic(), until - time.monotonic()
+    limit *= 3 if o.device == "cpu" else 1
     row = {"step": name, "verdict": "not run", "why": "", "seconds": 0.0, "numbers": {}}
     if left < 5:
         return dict(row, why="the time for all steps was over")
@@ -83,11 +85,13 @@ def run(name, limit, o, until, scratch):
             [sys.executable, "-B", str(HERE / "steps.py"), name, json.dumps(settings)], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             start_new_session=True, env=dict(os.environ, TOKENIZERS_PARALLELISM="false"),
         )  # fmt: skip
+        live.add(process)
         try:
             code = process.wait(min(limit, left))
         except subprocess.TimeoutExpired:
             code = None
         end(process)
+        live.discard(process)
     row["seconds"] = round(time.monotonic() - began, 1)
     if answer.exists():
         row.update(json.loads(answer.read_text(encoding="utf-8")))
@@ -127,6 +131,14 @@ def main():
     os.makedirs(o.out, exist_ok=True)
     here = machine(o)
     print("gpu-check:", json.dumps(here), flush=True)
+
+    def stop(*_):
+        for process in list(live):
+            end(process)
+        os._exit(130)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     began = time.monotonic()
     until = began + 60 * o.minutes
     rows, lock = [], threading.Lock()

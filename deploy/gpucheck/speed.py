@@ -6,7 +6,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from common import FORWARD, Failed, Nothing, NotRun, fill, head_of, hello, need, off, part, shape, trainer, worker
+from common import FORWARD, Failed, Nothing, NotRun, fill, head_of, hello, need, part, shape, trainer, worker
 from torch import nn
 
 SHAPES = {
@@ -20,7 +20,7 @@ TINY = {
     "7b": lambda: shape(500, 128, 256, 2, 4, 2, 32, False, bias=True),
 }
 # Products of bfloat16 with dense operands, in the makers' tables.
-PEAKS = {"H100 PCIe": 756e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
+PEAKS = {"H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 STEP = {
     "learning_rate": 1e-5, "value_learning_rate": 0, "beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.01, "clip_norm": 1.0,
 }  # fmt: skip
@@ -263,7 +263,7 @@ def swap(s):
         wait(s.device)
         paused = time.perf_counter() - began
         for k, p in x.params.items():
-            if off(p.float().cpu(), t.params[k].detach().to(torch.bfloat16).float().cpu()) != 0:
+            if not torch.equal(p.to(torch.bfloat16), t.params[k].detach().to(torch.bfloat16)):
                 raise Failed(f"{k} is not what was exported")
         size = sum(p.numel() for p in t.params.values()) * 2 / 2**30
         out[name] = {k: round(v, 4) for k, v in {"training stands": copied, "written": written, "read": prepared, "sampling stands": paused, "GiB": size}.items()}
