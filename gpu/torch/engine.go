@@ -137,7 +137,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if err := ctx.Err(); err != nil {
 		return gpu.StepStats{}, err
 	}
-	if err := checkStep(o); err != nil {
+	if err := o.Validate(); err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
 	header := map[string]any{"shapes": e.shapes(), "options": map[string]float64{
