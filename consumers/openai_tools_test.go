@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/bpe"
+	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -19,29 +20,9 @@ import (
 // chatML is a tokenizer with a token for each byte and for ChatML's controls, and the template of Qwen 2.5.
 func chatML(t *testing.T) (*bpe.Tokenizer, *chat.Chat) {
 	t.Helper()
-	vocab := map[string]int{}
-	next := 256
-	for b := range 256 { // the alphabet of GPT-2
-		r := b
-		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
-			r = next
-			next++
-		}
-		vocab[string(rune(r))] = b
-	}
-	type object = map[string]any
-	var added []any
-	for i, content := range []string{"<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"} {
-		added = append(added, object{"id": 256 + i, "content": content, "special": i < 2})
-	}
-	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
-	data, err := json.Marshal(object{
-		"pre_tokenizer": level, "decoder": level, "added_tokens": added, "model": object{"type": "BPE", "vocab": vocab, "merges": []string{}},
-	})
+	tok, err := bpe.Parse(bpetest.Bytes(t, []string{"<|im_start|>", "<|im_end|>"}, []string{"<tool_call>", "</tool_call>"}))
 	require.NoError(t, err)
-	tok, err := bpe.Parse(data)
-	require.NoError(t, err)
-	data, err = os.ReadFile("../gpu/hf/template/testdata/templates.json")
+	data, err := os.ReadFile("../gpu/hf/template/testdata/templates.json")
 	require.NoError(t, err)
 	var list []struct{ Name, Template string }
 	require.NoError(t, json.Unmarshal(data, &list))

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/bpe"
+	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
@@ -26,29 +27,8 @@ func controls() (special, more []string) {
 // tokenizerJSON has a token for each byte and for each control.
 func tokenizerJSON(t testing.TB) []byte {
 	t.Helper()
-	vocab := map[string]int{}
-	next := 256
-	for b := range 256 { // the alphabet of GPT-2
-		r := b
-		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
-			r = next
-			next++
-		}
-		vocab[string(rune(r))] = b
-	}
-	type object = map[string]any
-	var added []any
 	special, more := controls()
-	for i, content := range append(special, more...) {
-		added = append(added, object{"id": 256 + i, "content": content, "special": i < len(special)})
-	}
-	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
-	data, err := json.Marshal(object{
-		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil, "pre_tokenizer": level, "post_processor": nil, "decoder": level,
-		"added_tokens": added, "model": object{"type": "BPE", "vocab": vocab, "merges": []string{}},
-	})
-	require.NoError(t, err)
-	return data
+	return bpetest.Bytes(t, special, more)
 }
 
 func codecOf(t testing.TB) *bpe.Tokenizer {

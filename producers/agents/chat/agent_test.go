@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/bpe"
+	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
@@ -23,27 +24,7 @@ import (
 // codec has a token for each byte and for each of ChatML's controls.
 func codec(t testing.TB) *bpe.Tokenizer {
 	t.Helper()
-	vocab := map[string]int{}
-	next := 256
-	for b := range 256 { // the alphabet of GPT-2
-		r := b
-		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
-			r = next
-			next++
-		}
-		vocab[string(rune(r))] = b
-	}
-	type object = map[string]any
-	var added []any
-	for i, content := range []string{"<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"} {
-		added = append(added, object{"id": 256 + i, "content": content, "special": i < 2})
-	}
-	level := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
-	data, err := json.Marshal(object{
-		"pre_tokenizer": level, "decoder": level, "added_tokens": added, "model": object{"type": "BPE", "vocab": vocab, "merges": []string{}},
-	})
-	require.NoError(t, err)
-	tok, err := bpe.Parse(data)
+	tok, err := bpe.Parse(bpetest.Bytes(t, []string{"<|im_start|>", "<|im_end|>"}, []string{"<tool_call>", "</tool_call>"}))
 	require.NoError(t, err)
 	return tok
 }
