@@ -1,6 +1,9 @@
-# make help lists what there is. Nothing here is needed: go run ./cmd/weir up and go test ./... stand alone.
+# make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test check generate binary image stack stop gpu-check gpu-check-binaries
+.PHONY: help up test check generate binary image stack sandbox-image stop release release-image gpu-check gpu-check-binaries
+
+# docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
+GORELEASER ?= goreleaser
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 24
@@ -9,13 +12,14 @@ up: ## learn the demonstration in one process
 	go run ./cmd/weir up
 
 test: ## the tests
-	go test ./...
+	go test -timeout 25m ./...
 
 check: ## everything that a change must pass
 	.ci/run
 
-generate: ## write docs/configuration.md and docs/metrics.md again
+generate: ## write the generated pages of docs and the dashboards again
 	go generate ./internal/docs
+	cd internal/dashboards && go run ./generate
 
 binary: ## the static binary that the image's host target takes
 	CGO_ENABLED=0 go build -trimpath -o deploy/bin/weir ./cmd/weir
@@ -24,10 +28,23 @@ image: binary ## the image, without pulling any
 	docker build -f deploy/Dockerfile --target host -t weir:local .
 
 stack: binary ## the roles as services, without pulling any image
-	WEIR_BUILD_TARGET=host docker compose up --build broker trainer producer inference
+	WEIR_BUILD_TARGET=host docker compose up --build broker trainer producer inference view
+
+sandbox-image: image ## the image of producers with sandboxes, with bubblewrap and Python of this machine
+	deploy/sandbox/pack.sh deploy/bin/sandbox.tar
+	docker build -f deploy/Dockerfile --target sandbox-host -t weir:sandbox .
 
 stop: ## stop the services and forget their run
 	docker compose down --volumes
+
+release: ## binaries, packages, checksums, lists of parts and the image of HEAD in dist; nothing is published
+	$(GORELEASER) release --clean --skip=publish,docker $(if $(shell git tag --points-at HEAD),,--snapshot)
+	$(MAKE) release-image
+
+release-image: ## the image of what make release has built for this machine
+	rm -rf dist/image && mkdir -p dist/image/deploy && cp -R LICENSE NOTICE dist/image && cp -R deploy/image dist/image/deploy
+	cp dist/weir_linux_$$(go env GOARCH)*/weir dist/image/weir
+	docker build -f deploy/package/Dockerfile -t weir:release dist/image
 
 gpu-check: gpu-check-binaries ## check and measure the PyTorch side on this machine's GPU; without one, pack what to carry to it
 	@if nvidia-smi -L >/dev/null 2>&1; then deploy/gpucheck/run.sh; else deploy/gpucheck/pack.sh; fi

@@ -40,7 +40,7 @@ func BenchmarkStep(b *testing.B) {
 	model.VocabSize, model.MaxPositions = 16, 1<<30
 	e := NewBatcher(cfg, func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
 		nil)
-	sw, err := e.prepare(Snapshot{Config: model, Weights: fakeWeights(0)})
+	sw, err := e.prepare(b.Context(), Snapshot{Config: model, Weights: fakeWeights(0)})
 	require.NoError(b, err)
 	e.enqueue(sw)
 	step := func() {

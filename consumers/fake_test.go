@@ -250,7 +250,7 @@ func newRig(cfg Config, blind bool) *rig {
 
 // offer hands a snapshot over without waiting for it to be used.
 func (r *rig) offer(version int64) (*swap, error) {
-	sw, err := r.prepare(fakeSnapshot(version))
+	sw, err := r.prepare(context.Background(), fakeSnapshot(version))
 	if err == nil {
 		r.enqueue(sw)
 	}

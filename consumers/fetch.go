@@ -17,11 +17,11 @@ import (
 
 // WeightLoader is where a version's bytes come from; streams.Weights is one.
 type WeightLoader interface {
-	// Load reads the whole safetensors bytes of each of m's shards, verified by their hashes.
+	// Load reads the whole safetensors bytes of each of m.AllShards(), verified by their hashes.
 	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)
 }
 
-// Fetch loads, verifies and decodes a published version. The manifest must be of the tokenizer with the given hash (see Hash);
+// Fetch loads, verifies and decodes a published version, and merges one that is an adapter. The manifest must be of the tokenizer with the given hash (see Hash);
 // "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the version is
 // the same however often it is fetched.
 func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
@@ -37,7 +37,12 @@ func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenize
 	case err != nil:
 		return Snapshot{}, err
 	}
-	if s.Weights.Tensors, err = decodeShards(files); err != nil {
+	if m.Adapter != nil {
+		s.Weights, err = mergedInMemory(m, files)
+	} else {
+		s.Weights.Tensors, err = decodeShards(files)
+	}
+	if err != nil {
 		return Snapshot{}, fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
 	return s, nil

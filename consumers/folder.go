@@ -124,12 +124,16 @@ func (f *Folder) find(m *schemas.Manifest) *landed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.landed {
-		if l.manifest.Version != m.Version || len(l.manifest.Shards) != len(m.Shards) {
+		had, have := l.manifest.AllShards(), m.AllShards()
+		if l.manifest.Version != m.Version || (l.manifest.Adapter == nil) != (m.Adapter == nil) || len(had) != len(have) {
 			continue
 		}
 		same := true
-		for i, s := range m.Shards {
-			same = same && s.FullHash == l.manifest.Shards[i].FullHash && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(m.Shards))), l.files[i])
+		for i, s := range have {
+			same = same && s.FullHash == had[i].FullHash
+		}
+		for i, then := range l.files {
+			same = same && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(l.files))), then)
 		}
 		if same {
 			return l
@@ -188,7 +192,7 @@ func (f *Folder) write(ctx context.Context, tmp string, at *landed, from WeightL
 	if err := f.bring(ctx, tmp, m, from); err != nil {
 		return err
 	}
-	if err := writeIndex(tmp, len(m.Shards)); err != nil {
+	if err := writeIndex(tmp, modelFiles(m)); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
 	if err := f.beside(tmp, at.snapshot.Config, gpu.DType(m.DType)); err != nil {
@@ -197,8 +201,8 @@ func (f *Folder) write(ctx context.Context, tmp string, at *landed, from WeightL
 	if err := fits(tmp, at.snapshot.Config); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
-	for i := range m.Shards {
-		info, err := os.Stat(filepath.Join(tmp, shardName(i, len(m.Shards))))
+	for i := range modelFiles(m) {
+		info, err := os.Stat(filepath.Join(tmp, shardName(i, modelFiles(m))))
 		if err != nil {
 			return fail(err)
 		}
@@ -229,8 +233,11 @@ func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, fro
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	case err != nil:
 		return err
-	case len(data)+len(paths) != len(m.Shards):
-		return fmt.Errorf("%w: %d shards were read, the manifest has %d", ErrBadWeights, len(data)+len(paths), len(m.Shards))
+	case len(data)+len(paths) != len(m.AllShards()):
+		return fmt.Errorf("%w: %d shards were read, the manifest has %d", ErrBadWeights, len(data)+len(paths), len(m.AllShards()))
+	}
+	if m.Adapter != nil {
+		return f.merge(ctx, tmp, m, data, paths)
 	}
 	for i, s := range m.Shards {
 		to := filepath.Join(tmp, shardName(i, len(m.Shards)))
@@ -245,6 +252,27 @@ func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, fro
 		if err != nil {
 			return fmt.Errorf("land version %d: %w", m.Version, err)
 		}
+	}
+	return nil
+}
+
+// merge writes the merged weights of a version that is an adapter into its temporary folder.
+func (f *Folder) merge(ctx context.Context, tmp string, m *schemas.Manifest, data [][]byte, paths []string) error {
+	if paths == nil { // a source that has them in memory alone
+		parts := filepath.Join(tmp, "parts")
+		if err := os.Mkdir(parts, 0o755); err != nil {
+			return fmt.Errorf("land version %d: %w", m.Version, err)
+		}
+		defer func() { _ = os.RemoveAll(parts) }() // else the check of the whole folder finds it
+		for i := range data {
+			paths = append(paths, filepath.Join(parts, fmt.Sprintf("%d.safetensors", i)))
+			if err := os.WriteFile(paths[i], data[i], 0o644); err != nil {
+				return fmt.Errorf("land version %d: %w", m.Version, err)
+			}
+		}
+	}
+	if err := writeMerged(ctx, m, paths, tmp); err != nil {
+		return fmt.Errorf("land version %d: merge its adapter: %w", m.Version, err)
 	}
 	return nil
 }
@@ -284,6 +312,9 @@ func (f *Folder) link(hash, path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.landed {
+		if l.manifest.Adapter != nil {
+			continue // its files are no shards
+		}
 		for i, s := range l.manifest.Shards {
 			from := filepath.Join(l.snapshot.Dir, shardName(i, len(l.manifest.Shards)))
 			if s.FullHash == hash && unchanged(from, l.files[i]) {

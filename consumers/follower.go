@@ -156,7 +156,7 @@ func (f *Follower) follow(ctx context.Context, m *schemas.Manifest, newest <-cha
 }
 
 func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
-	if f.current != nil && f.current.Version == m.Version && slices.Equal(f.current.Shards, m.Shards) {
+	if f.current != nil && f.current.Version == m.Version && slices.Equal(f.current.AllShards(), m.AllShards()) {
 		return nil
 	}
 	started := time.Now()

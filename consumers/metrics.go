@@ -21,6 +21,10 @@ type Metrics struct {
 	// sampler is what the gauges of calls and slots ask; nil before Run has begun.
 	sampler atomic.Pointer[Sampler]
 
+	// Of a Pinned.
+	pinned        prometheus.Counter
+	pinnedVersion prometheus.Gauge
+
 	servers ServerMetrics
 
 	// Of a Batcher.
@@ -78,6 +82,8 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	for _, stop := range []schemas.GenerateStop{schemas.GenerateStopToken, schemas.GenerateLength, schemas.GenerateError, cancelled} {
 		m.calls.WithLabelValues(string(stop))
 	}
+	m.pinned = counter("pinned_tokens_total", "Tokens sampled for evaluation tickets, by the version that each names; tokens_total is without them.")
+	m.pinnedVersion = gauge("pinned_version", "Policy version that is held beside the newest for evaluation tickets; -1 where none is.")
 	m.servers = ServerMetrics{
 		Fit:      gauge("servers", "Inference servers that take calls; 0 where this process samples by itself."),
 		Restarts: counter("server_restarts_total", "Inference servers that were found unfit and started again."),
@@ -85,6 +91,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		Failed:   counter("failed_calls_total", "Calls that failed at an inference server; they went on at another, and what the server said of them was dropped."),
 	}
 	m.applied.Set(-1)
+	m.pinnedVersion.Set(-1)
 	if registerer == nil {
 		return m, nil
 	}

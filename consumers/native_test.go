@@ -117,7 +117,7 @@ func BenchmarkNative(b *testing.B) {
 	b.Run("engine", func(b *testing.B) {
 		cfg := DefaultConfig()
 		e := NewBatcher(cfg, native.Backend{}.NewDecoder, nil)
-		sw, err := e.prepare(s)
+		sw, err := e.prepare(b.Context(), s)
 		require.NoError(b, err)
 		e.enqueue(sw)
 		step := func() {

@@ -1,14 +1,11 @@
 package consumers
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -49,7 +47,7 @@ type OpenAI struct {
 }
 
 // NewOpenAI makes the handler's parts; cfg must be valid. template turns a chat into the text that is encoded; nil is
-// JoinMessages, a nil log logs nothing.
+// running text, a nil log logs nothing.
 func NewOpenAI(cfg OpenAIConfig, g Generator, t Tokenizer, template func([]Message) string, log *slog.Logger) *OpenAI {
 	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: orDiscard(log)}
 }
@@ -63,24 +61,18 @@ func (o *OpenAI) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/models/{model}", o.guard(serveModels))
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		if o.generator.Version() < 0 {
-			writeError(w, &apiError{http.StatusServiceUnavailable, "server_error", "not_ready", "no weights yet"})
+			openai.WriteError(w, openai.Refusal(http.StatusServiceUnavailable, "server_error", "not_ready", "no weights yet"))
 			return
 		}
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "policy_version": o.generator.Version()})
+		openai.WriteJSON(w, http.StatusOK, map[string]any{"status": "ok", "policy_version": o.generator.Version()})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		if allowed := methodOf(r.URL.Path); allowed != "" {
 			w.Header().Set("Allow", allowed)
-			writeError(w, &apiError{
-				http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed",
-				fmt.Sprintf("%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed),
-			})
+			openai.WriteError(w, openai.Refusal(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed", "%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed))
 			return
 		}
-		writeError(w, &apiError{
-			http.StatusNotFound, "invalid_request_error", "not_found",
-			fmt.Sprintf("no %s %s here", r.Method, r.URL.Path),
-		})
+		openai.WriteError(w, openai.Refusal(http.StatusNotFound, "invalid_request_error", "not_found", "no %s %s here", r.Method, r.URL.Path))
 	})
 	return mux
 }
@@ -105,130 +97,22 @@ func (o *OpenAI) guard(h func(*OpenAI, http.ResponseWriter, *http.Request) error
 	return func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 		if o.cfg.APIKey != "" && subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-			writeError(w, &apiError{http.StatusUnauthorized, "authentication_error", "invalid_api_key", "wrong or no API key"})
+			openai.WriteError(w, openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key", "wrong or no API key"))
 			return
 		}
-		r.Body = &timedBody{ReadCloser: http.MaxBytesReader(w, r.Body, o.cfg.MaxBodyBytes), conn: http.NewResponseController(w)}
+		r.Body = openai.NewTimedBody(w, r, o.cfg.MaxBodyBytes)
 		ctx, cancel := context.WithTimeout(r.Context(), o.cfg.RequestTimeout)
 		defer cancel()
 		err := h(o, w, r.WithContext(ctx))
 		if err == nil {
 			return
 		}
-		api, ok := errors.AsType[*apiError](err)
-		if !ok {
-			api = &apiError{http.StatusInternalServerError, "server_error", "internal_error", err.Error()}
-			if errors.Is(err, context.DeadlineExceeded) {
-				api = &apiError{http.StatusGatewayTimeout, "server_error", "timeout", "the request took too long"}
-			}
+		api := openai.AsError(err)
+		if api.Status >= http.StatusInternalServerError {
 			o.log.Debug("failed an HTTP request", "path", r.URL.Path, "err", err)
 		}
-		writeError(w, api)
+		openai.WriteError(w, api)
 	}
-}
-
-// timedBody bounds how long a request takes to arrive. http.Server's ReadTimeout would go on while the answer is
-// made, and cancel it.
-type timedBody struct {
-	io.ReadCloser
-	conn    *http.ResponseController
-	started bool
-}
-
-// bodyTimeout is how long the body of a request may take.
-const bodyTimeout = 30 * time.Second
-
-func (b *timedBody) Read(p []byte) (int, error) {
-	if !b.started {
-		b.started = true
-		_ = b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has one
-	}
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		_ = b.conn.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
-
-// apiError is a refusal as the OpenAI API words it.
-type apiError struct {
-	status     int
-	kind, code string
-	message    string
-}
-
-func (e *apiError) Error() string { return e.message }
-
-func badRequest(code, format string, args ...any) *apiError {
-	return &apiError{http.StatusBadRequest, "invalid_request_error", code, fmt.Sprintf(format, args...)}
-}
-
-type errorBody struct {
-	Error errorDetail `json:"error"`
-}
-
-type errorDetail struct {
-	Message string `json:"message"`
-	Type    string `json:"type"`
-	Code    string `json:"code"`
-}
-
-func (e *apiError) body() errorBody { return errorBody{errorDetail{e.message, e.kind, e.code}} }
-
-func writeError(w http.ResponseWriter, e *apiError) {
-	if e.status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
-	}
-	writeJSON(w, e.status, e.body())
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	data, err := plainJSON(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, "%s\n", data)
-}
-
-// plainJSON encodes a value on one line. Its text stays readable: "<search>" and not its escapes, which are for JSON
-// within HTML.
-func plainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
-// readJSON reads one object and nothing after it.
-func readJSON(r *http.Request, v any) error {
-	dec := json.NewDecoder(r.Body)
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	if err == nil {
-		if _, extra := dec.Token(); !errors.Is(extra, io.EOF) {
-			return badRequest("invalid_json", "the body holds more than one JSON value")
-		}
-		return nil
-	}
-	if api, ok := errors.AsType[*apiError](err); ok {
-		return api
-	}
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &apiError{
-			http.StatusRequestEntityTooLarge, "invalid_request_error", "body_too_large",
-			fmt.Sprintf("the body is larger than %d bytes", large.Limit),
-		}
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return badRequest("unknown_parameter", "unrecognized request argument supplied: %s", strings.Trim(name, `"`))
-	}
-	return badRequest("invalid_json", "read the body as JSON: %v", err)
 }
 
 type modelBody struct {
@@ -243,9 +127,9 @@ func serveModels(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	m := modelBody{ID: o.cfg.Model, Object: "model", OwnedBy: "weir", PolicyVersion: o.generator.Version()}
 	switch name := r.PathValue("model"); name {
 	case "":
-		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelBody{m}})
+		openai.WriteJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []modelBody{m}})
 	case o.cfg.Model:
-		writeJSON(w, http.StatusOK, m)
+		openai.WriteJSON(w, http.StatusOK, m)
 	default:
 		return o.checkModel(name)
 	}
@@ -256,10 +140,7 @@ func (o *OpenAI) checkModel(name string) error {
 	if name == "" || name == o.cfg.Model {
 		return nil
 	}
-	return &apiError{
-		http.StatusNotFound, "invalid_request_error", "model_not_found",
-		fmt.Sprintf("no model %q here; the one served is %q", name, o.cfg.Model),
-	}
+	return openai.Refusal(http.StatusNotFound, "invalid_request_error", "model_not_found", "no model %q here; the one served is %q", name, o.cfg.Model)
 }
 
 // ServeOpenAI serves a generator over HTTP, without a stream, until ctx ends; then running requests may go on for drain.

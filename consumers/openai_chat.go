@@ -3,6 +3,8 @@ package consumers
 import (
 	"net/http"
 	"slices"
+
+	"github.com/weir-rl/weir/internal/openai"
 )
 
 // defaultChatTokens leaves max_tokens to the model's length.
@@ -35,9 +37,9 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role      string     `json:"role,omitempty"`
-	Content   string     `json:"content"`
-	ToolCalls []toolCall `json:"tool_calls,omitempty"`
+	Role      string            `json:"role,omitempty"`
+	Content   string            `json:"content"`
+	ToolCalls []openai.ToolCall `json:"tool_calls,omitempty"`
 }
 
 type chatLogprobs struct {
@@ -53,14 +55,14 @@ type chatLogprob struct {
 
 func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	var b chatBody
-	if err := readJSON(r, &b); err != nil {
+	if err := openai.ReadJSON(r, &b); err != nil {
 		return err
 	}
 	if b.TopLogprobs != nil && *b.TopLogprobs != 0 {
-		return badRequest("unsupported_parameter", "top_logprobs is %d: of each step only the sampled token's log-probability is kept; logprobs tells it", *b.TopLogprobs)
+		return openai.BadRequest("unsupported_parameter", "top_logprobs is %d: of each step only the sampled token's log-probability is kept; logprobs tells it", *b.TopLogprobs)
 	}
 	if len(b.Messages) == 0 {
-		return badRequest("missing_parameter", "messages: is empty")
+		return openai.BadRequest("missing_parameter", "messages: is empty")
 	}
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
@@ -94,11 +96,11 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	return o.respond(w, r, &b.samplingBody, choices,
 		func(c *choice, next piece) any {
 			from, delta := next.from, &chatMessage{Role: roles[c.index], Content: next.text}
-			if tools { // whether a text is a call is seen at its end
+			if len(tools) > 0 { // whether a text is a call is seen at its end
 				if c.a.finish == "" {
 					return nil
 				}
-				from, delta = 0, o.message(c.a, true)
+				from, delta = 0, o.message(c.a, tools)
 				for i := range delta.ToolCalls {
 					delta.ToolCalls[i].Index = &i
 				}

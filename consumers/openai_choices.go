@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -31,13 +32,13 @@ func (o *OpenAI) choices(b *samplingBody, contexts [][]int32, defaultMax int, pr
 	}
 	switch {
 	case n < 1:
-		return nil, badRequest("invalid_parameter", "n is %d: must be positive", n)
+		return nil, openai.BadRequest("invalid_parameter", "n is %d: must be positive", n)
 	case n > mostAnswers || len(contexts)*n > mostAnswers:
-		return nil, badRequest("invalid_parameter", "%d answers are asked for: at most %d", len(contexts)*n, mostAnswers)
+		return nil, openai.BadRequest("invalid_parameter", "%d answers are asked for: at most %d", len(contexts)*n, mostAnswers)
 	case b.BestOf != nil && *b.BestOf != n:
-		return nil, badRequest("unsupported_parameter", "best_of is %d: every answer that is sampled is given; use n", *b.BestOf)
+		return nil, openai.BadRequest("unsupported_parameter", "best_of is %d: every answer that is sampled is given; use n", *b.BestOf)
 	case b.Episode != "" && len(contexts)*n > 1:
-		return nil, badRequest("invalid_parameter", "episode names the cache of one answer: leave it out where there are several")
+		return nil, openai.BadRequest("invalid_parameter", "episode names the cache of one answer: leave it out where there are several")
 	}
 	var out []*choice
 	first := newAnswer(prefix)
@@ -87,20 +88,20 @@ func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody
 		if err := o.generateAll(r.Context(), choices, func(*choice, piece) error { return nil }); err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, whole(usage(choices)))
+		openai.WriteJSON(w, http.StatusOK, whole(usage(choices)))
 		return nil
 	}
-	out := &events{w: w}
+	out := openai.NewEvents(w)
 	err := o.generateAll(r.Context(), choices, func(c *choice, next piece) error {
 		if body := part(c, next); body != nil {
-			return out.send(body)
+			return out.Send(body)
 		}
 		return nil
 	})
 	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
-		err = out.send(last(usage(choices)))
+		err = out.Send(last(usage(choices)))
 	}
-	return out.end(err)
+	return out.End(err)
 }
 
 // usage counts a prompt that several answers share once.

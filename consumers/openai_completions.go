@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+
+	"github.com/weir-rl/weir/internal/openai"
 )
 
 // defaultCompletionTokens is the OpenAI API's max_tokens for completions.
@@ -42,18 +44,18 @@ type completionLogprobs struct {
 
 func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	var b completionBody
-	if err := readJSON(r, &b); err != nil {
+	if err := openai.ReadJSON(r, &b); err != nil {
 		return err
 	}
 	if b.Logprobs != nil && (*b.Logprobs < 0 || *b.Logprobs > 1) {
-		return badRequest("unsupported_parameter", "logprobs is %d: only the sampled token's are told, ask for 0 or 1", *b.Logprobs)
+		return openai.BadRequest("unsupported_parameter", "logprobs is %d: only the sampled token's are told, ask for 0 or 1", *b.Logprobs)
 	}
 	prompts, err := promptTokens(b.Prompt, o.tokenizer)
 	if err != nil {
 		return err
 	}
 	if len(prompts) == 0 {
-		return badRequest("missing_parameter", "prompt: the list is empty")
+		return openai.BadRequest("missing_parameter", "prompt: the list is empty")
 	}
 	choices, err := o.choices(&b.samplingBody, prompts, defaultCompletionTokens, "cmpl-")
 	if err != nil {

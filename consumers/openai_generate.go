@@ -5,11 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -103,14 +103,14 @@ func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(p
 }
 
 // refusal words a Sampler's refusal for HTTP.
-func refusal(c *schemas.GenerateChunk) *apiError {
+func refusal(c *schemas.GenerateChunk) *openai.Error {
 	switch {
 	case c.Retry:
-		return &apiError{http.StatusServiceUnavailable, "server_error", "overloaded", c.Error}
+		return openai.Refusal(http.StatusServiceUnavailable, "server_error", "overloaded", "%s", c.Error)
 	case strings.HasPrefix(c.Error, ErrBadRequest.Error()):
-		return badRequest("invalid_parameter", "%s", c.Error)
+		return openai.BadRequest("invalid_parameter", "%s", c.Error)
 	}
-	return &apiError{http.StatusInternalServerError, "server_error", "generation_failed", c.Error}
+	return openai.Refusal(http.StatusInternalServerError, "server_error", "generation_failed", "%s", c.Error)
 }
 
 type usageBody struct {
@@ -146,46 +146,4 @@ func (a *answer) finishReason() *string {
 		return nil
 	}
 	return &a.finish
-}
-
-// events writes server-sent events. Nothing is written before the first, so that a refusal still has a status.
-type events struct {
-	w       http.ResponseWriter
-	started bool
-}
-
-func (e *events) send(v any) error {
-	data, err := plainJSON(v)
-	if err != nil {
-		return fmt.Errorf("encode an event: %w", err)
-	}
-	return e.write(data)
-}
-
-func (e *events) write(data []byte) error {
-	if !e.started {
-		e.started = true
-		e.w.Header().Set("Content-Type", "text/event-stream")
-		e.w.Header().Set("Cache-Control", "no-cache")
-	}
-	if _, err := fmt.Fprintf(e.w, "data: %s\n\n", data); err != nil {
-		return fmt.Errorf("write an event: %w", err)
-	}
-	return http.NewResponseController(e.w).Flush()
-}
-
-// end closes the stream, telling in it what went wrong after it began.
-func (e *events) end(err error) error {
-	if err == nil {
-		return e.write([]byte("[DONE]"))
-	}
-	if !e.started {
-		return err
-	}
-	api, ok := errors.AsType[*apiError](err)
-	if !ok {
-		api = &apiError{http.StatusInternalServerError, "server_error", "internal_error", err.Error()}
-	}
-	_ = e.send(api.body()) // the client may be what failed
-	return nil
 }

@@ -1,12 +1,11 @@
 package consumers
 
 import (
-	"bytes"
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -16,7 +15,7 @@ type samplingBody struct {
 	MaxTokens     *int             `json:"max_tokens"`
 	Temperature   *float32         `json:"temperature"`
 	Seed          *int64           `json:"seed"`
-	Stop          textList         `json:"stop"`
+	Stop          openai.TextList  `json:"stop"`
 	Stream        bool             `json:"stream"`
 	StreamOptions *streamOptionsIn `json:"stream_options"`
 
@@ -35,24 +34,18 @@ type samplingBody struct {
 	SafetyIdentifier json.RawMessage `json:"safety_identifier"`
 	PromptCacheKey   json.RawMessage `json:"prompt_cache_key"`
 
-	// What would change the distribution, or asks for what this server does not do, is refused.
-	N                 *int                       `json:"n"`
-	BestOf            *int                       `json:"best_of"`
-	TopP              *float64                   `json:"top_p"`
-	TopK              *int                       `json:"top_k"`
-	MinP              *float64                   `json:"min_p"`
-	PresencePenalty   float64                    `json:"presence_penalty"`
-	FrequencyPenalty  float64                    `json:"frequency_penalty"`
-	RepetitionPenalty *float64                   `json:"repetition_penalty"`
-	LogitBias         map[string]json.RawMessage `json:"logit_bias"`
-	Echo              bool                       `json:"echo"`
-	Suffix            string                     `json:"suffix"`
-	Tools             []json.RawMessage          `json:"tools"`
-	ToolChoice        json.RawMessage            `json:"tool_choice"`
-	ParallelToolCalls json.RawMessage            `json:"parallel_tool_calls"`
-	Functions         []json.RawMessage          `json:"functions"`
-	FunctionCall      json.RawMessage            `json:"function_call"`
-	ResponseFormat    *responseFormat            `json:"response_format"`
+	openai.Shaping
+
+	// What asks for what this server does not do is refused.
+	N                 *int              `json:"n"`
+	BestOf            *int              `json:"best_of"`
+	Echo              bool              `json:"echo"`
+	Suffix            string            `json:"suffix"`
+	Tools             []json.RawMessage `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls json.RawMessage   `json:"parallel_tool_calls"`
+	Functions         []json.RawMessage `json:"functions"`
+	FunctionCall      json.RawMessage   `json:"function_call"`
 }
 
 type streamOptionsIn struct {
@@ -60,42 +53,26 @@ type streamOptionsIn struct {
 	IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
 }
 
-type responseFormat struct {
-	Type       string          `json:"type"`
-	JSONSchema json.RawMessage `json:"json_schema"`
-}
-
-// Why a setting is refused.
-const (
-	whySoftmax = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
-	whyTools   = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
-)
+// whyTools is why tools are refused where no chat template shows them.
+const whyTools = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
 
 // refused names the first setting that this server does not have, and why.
 func (b *samplingBody) refused() error {
+	if err := b.Shaping.Refused(); err != nil {
+		return err
+	}
 	for _, f := range []struct {
 		name string
 		set  bool
 		why  string
 	}{
-		{"top_p", b.TopP != nil && *b.TopP != 1, whySoftmax},
-		{"top_k", b.TopK != nil && *b.TopK > 0, whySoftmax},
-		{"min_p", b.MinP != nil && *b.MinP != 0, whySoftmax},
-		{"presence_penalty", b.PresencePenalty != 0, whySoftmax},
-		{"frequency_penalty", b.FrequencyPenalty != 0, whySoftmax},
-		{"repetition_penalty", b.RepetitionPenalty != nil && *b.RepetitionPenalty != 1, whySoftmax},
-		{"logit_bias", len(b.LogitBias) > 0, whySoftmax},
 		{"echo", b.Echo, "the prompt is not sent back with the answer; return_token_ids tells how it was read, in prompt_token_ids"},
 		{"suffix", b.Suffix != "", "the policy goes on with a text; it cannot fill a gap in one"},
 		{"tools", len(b.Tools) > 0, whyTools},
 		{"functions", len(b.Functions) > 0, whyTools},
-		{
-			"response_format", b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text",
-			"nothing holds the text to a format; ask for it in the prompt",
-		},
 	} {
 		if f.set {
-			return badRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
+			return openai.BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
 		}
 	}
 	return nil
@@ -147,18 +124,6 @@ func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prom
 	return p, nil
 }
 
-// textList is a string or a list of strings.
-type textList []string
-
-// UnmarshalJSON takes null as the empty list.
-func (t *textList) UnmarshalJSON(data []byte) error {
-	if bytes.HasPrefix(data, []byte(`"`)) {
-		*t = make(textList, 1)
-		return json.Unmarshal(data, &(*t)[0])
-	}
-	return json.Unmarshal(data, (*[]string)(t))
-}
-
 // promptTokens reads prompts: text, token ids, or a list of these.
 func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	var text string
@@ -166,7 +131,7 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	var list []json.RawMessage
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
-		return nil, badRequest("missing_parameter", "prompt: is missing")
+		return nil, openai.BadRequest("missing_parameter", "prompt: is missing")
 	case json.Unmarshal(raw, &text) == nil:
 		return [][]int32{wrapped(t, t.Encode(text))}, nil
 	case json.Unmarshal(raw, &ids) == nil:
@@ -179,13 +144,13 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 				return nil, err
 			}
 			if len(prompts) != 1 {
-				return nil, badRequest("invalid_parameter", "prompt: a list of lists of prompts")
+				return nil, openai.BadRequest("invalid_parameter", "prompt: a list of lists of prompts")
 			}
 			out = append(out, prompts[0])
 		}
 		return out, nil
 	}
-	return nil, badRequest("invalid_parameter", "prompt: want text or a list of token ids")
+	return nil, openai.BadRequest("invalid_parameter", "prompt: want text or a list of token ids")
 }
 
 // wrapped are ids with what a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without that adds none.
@@ -197,52 +162,4 @@ func wrapped(t Tokenizer, ids []int32) []int32 {
 }
 
 // Message is one of a chat.
-type Message struct {
-	Role    string      `json:"role"`
-	Content contentText `json:"content"`
-	// Name is a tool's, ToolCallID the call that its message answers, and ToolCalls are an assistant's: a chat template shows them.
-	Name       string     `json:"name"`
-	ToolCallID string     `json:"tool_call_id"`
-	ToolCalls  []toolCall `json:"tool_calls"`
-}
-
-// UnmarshalJSON reads what a template can show; what else a message may have says nothing to the policy.
-func (m *Message) UnmarshalJSON(data []byte) error {
-	type plain Message
-	return json.Unmarshal(data, (*plain)(m))
-}
-
-// contentText is a string, or a list of parts of which only text is taken.
-type contentText string
-
-// UnmarshalJSON joins text parts as they stand.
-func (c *contentText) UnmarshalJSON(data []byte) error {
-	if !bytes.HasPrefix(data, []byte("[")) {
-		return json.Unmarshal(data, (*string)(c))
-	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return err
-	}
-	*c = ""
-	for i, p := range parts {
-		if p.Type != "text" {
-			return badRequest("unsupported_parameter", "messages: part %d of a content is %q: only text is taken", i, p.Type)
-		}
-		*c += contentText(p.Text)
-	}
-	return nil
-}
-
-// JoinMessages is the chat template of a model that was trained on plain running text: the contents in order with a
-// space between them, and no roles.
-func JoinMessages(messages []Message) string {
-	texts := make([]string, len(messages))
-	for i, m := range messages {
-		texts[i] = string(m.Content)
-	}
-	return strings.Join(texts, " ")
-}
+type Message = openai.Message

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/weir-rl/weir/internal/openai"
 )
 
 // errStopText ends a generation whose text has come to a stop.
@@ -20,7 +22,7 @@ func (o *OpenAI) WithEnds(ids []int32) *OpenAI {
 // text, since a tokenizer of bytes spells the same text in many ways.
 func (o *OpenAI) stopAt(p *prompt, stop string) error {
 	if stop == "" {
-		return badRequest("invalid_parameter", `stop: "" is in every text`)
+		return openai.BadRequest("invalid_parameter", `stop: "" is in every text`)
 	}
 	ids := o.tokenizer.Encode(stop)
 	_, words := o.tokenizer.(interface{ Unknown() int32 })

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -254,7 +255,7 @@ func TestAPIRefusals(t *testing.T) {
 	} {
 		w := post(t, h, test.path, test.body)
 		require.Equal(t, test.status, w.Code, "%s: %s", test.body, w.Body)
-		got := decode[errorBody](t, w.Body.Bytes()).Error
+		got := decode[openai.ErrorBody](t, w.Body.Bytes()).Error
 		require.Equal(t, test.code, got.Code, test.body)
 		require.Contains(t, got.Message, test.why)
 		require.Equal(t, "invalid_request_error", got.Type)
@@ -275,7 +276,7 @@ func TestModelsHealthAndKey(t *testing.T) {
 	empty := api(t, defaultAPI(), false)
 	w := get(empty, "/health", "")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Equal(t, "not_ready", decode[errorBody](t, w.Body.Bytes()).Error.Code)
+	require.Equal(t, "not_ready", decode[openai.ErrorBody](t, w.Body.Bytes()).Error.Code)
 	w = post(t, empty, "/v1/completions", `{"prompt": "1"}`)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
@@ -389,7 +390,7 @@ func TestAnErrorInAStreamIsAnEvent(t *testing.T) {
 	events, done := stream(t, w.Body)
 	require.False(t, done)
 	require.Len(t, events, 2)
-	require.Equal(t, errorDetail{"the engine is stopping", "server_error", "overloaded"}, decode[errorBody](t, []byte(events[1])).Error)
+	require.Equal(t, openai.ErrorDetail{Message: "the engine is stopping", Type: "server_error", Code: "overloaded"}, decode[openai.ErrorBody](t, []byte(events[1])).Error)
 }
 
 func FuzzCompletionBody(f *testing.F) {
@@ -472,7 +473,7 @@ func TestAWrongMethodIsTold(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
 		require.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
 		require.Equal(t, allowed, w.Header().Get("Allow"), path)
-		require.Equal(t, "method_not_allowed", decode[errorBody](t, w.Body.Bytes()).Error.Code)
+		require.Equal(t, "method_not_allowed", decode[openai.ErrorBody](t, w.Body.Bytes()).Error.Code)
 	}
 }
 

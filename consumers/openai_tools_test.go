@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/bpe"
 	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -77,7 +78,7 @@ func TestChatsAreWrittenByTheModelsTemplate(t *testing.T) {
 	m := got.Choices[0].Message
 	require.Equal(t, "I look.", m.Content)
 	require.Len(t, m.ToolCalls, 1)
-	require.Equal(t, calledByName{"search", `{"query": "a"}`}, m.ToolCalls[0].Function)
+	require.Equal(t, openai.Function{Name: "search", Arguments: `{"query": "a"}`}, m.ToolCalls[0].Function)
 	require.NotEmpty(t, m.ToolCalls[0].ID)
 	require.Contains(t, s.asked.StopTokens, c.Stop()[0])
 	text := tok.Decode(s.asked.Tokens)

@@ -44,7 +44,7 @@ type Deps struct {
 	Folder *Folder
 	// Tokenizer is needed for OpenAI.Listen alone.
 	Tokenizer Tokenizer
-	// ChatTemplate turns the messages of a chat into text; nil is JoinMessages.
+	// ChatTemplate turns the messages of a chat into text; nil joins their contents.
 	ChatTemplate func([]Message) string
 	// Chat writes chats by a model's own template, in place of ChatTemplate; nil does not.
 	Chat *chat.Chat

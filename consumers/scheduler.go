@@ -57,7 +57,7 @@ func (s *scheduler) admit(c *call) (bool, error) {
 	if len(s.running) >= s.cfg.running() {
 		return false, nil
 	}
-	seq := s.episodes[c.req.Episode]
+	seq := s.episodes[c.req.Cache()]
 	switch {
 	case seq != nil && seq.call == nil:
 		s.reuse(seq, c)
@@ -69,7 +69,7 @@ func (s *scheduler) admit(c *call) (bool, error) {
 		// A second call of an episode whose first still runs, as when a producer gave up waiting and asks again, gets
 		// a sequence that is freed when the call ends.
 		seq = &sequence{slot: slot}
-		if name := c.req.Episode; name != "" && s.episodes[name] == nil {
+		if name := c.req.Cache(); name != "" && s.episodes[name] == nil {
 			seq.episode, s.episodes[name] = name, seq
 		}
 	}
@@ -99,7 +99,7 @@ func (s *scheduler) want(waiting []*call) {
 		return
 	}
 	for _, c := range waiting {
-		if seq := s.episodes[c.req.Episode]; seq != nil && seq.call == nil {
+		if seq := s.episodes[c.req.Cache()]; seq != nil && seq.call == nil {
 			seq.wanted = true
 		}
 	}

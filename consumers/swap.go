@@ -37,7 +37,7 @@ func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	case <-ctx.Done():
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, context.Cause(ctx))
 	}
-	sw, err := b.prepare(s)
+	sw, err := b.prepare(ctx, s)
 	if err != nil {
 		if b.over() { // its decoder may have ended meanwhile
 			err = ErrStopped
@@ -61,13 +61,17 @@ func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 }
 
 // prepare does all that needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
-func (b *Batcher) prepare(s Snapshot) (*swap, error) {
+func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
 	started := time.Now()
 	if s.Version < 0 || s.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the version is out of range", ErrBadWeights)
 	}
-	if sw, err := b.prepareFolder(s); sw != nil || err != nil {
+	if sw, err := b.prepareFolder(ctx, s); sw != nil || err != nil {
 		return sw, err
+	}
+	options := gpu.DecoderOptions{Slots: b.cfg.Slots}
+	if s.Weights == nil {
+		options.Dir = s.Dir
 	}
 	done, err := s.read()
 	if err != nil {
@@ -83,7 +87,8 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
 		}
 		m = newModel(s, b.cfg.MaxTokens)
-		m.dec, err = b.newDecoder(s.Config, s.Weights, gpu.DecoderOptions{Slots: b.cfg.Slots, MaxTokens: m.maxLen})
+		options.MaxTokens = m.maxLen
+		m.dec, err = b.newDecoder(s.Config, s.Weights, options)
 		switch {
 		case errors.Is(err, gpu.ErrMismatch):
 			return nil, fmt.Errorf("%w: %w", ErrBadWeights, err)
@@ -91,6 +96,11 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 			return nil, fmt.Errorf("make a decoder: %w", err)
 		}
 		b.hold(m.dec)
+		if starter, ok := m.dec.(gpu.Starter); ok {
+			if err := starter.Start(ctx); err != nil {
+				return nil, fmt.Errorf("start the decoder: %w", err)
+			}
+		}
 		sw.model, sw.sched, sw.commit = m, newScheduler(b.cfg, m.dec, b.metrics), func() {}
 	} else {
 		if err := m.accepts(s); err != nil {
@@ -110,7 +120,7 @@ func (b *Batcher) prepare(s Snapshot) (*swap, error) {
 }
 
 // prepareFolder is prepare for a folder that the decoder reads itself; nil where there is no such folder or decoder.
-func (b *Batcher) prepareFolder(s Snapshot) (*swap, error) {
+func (b *Batcher) prepareFolder(ctx context.Context, s Snapshot) (*swap, error) {
 	m := b.model.Load()
 	if m == nil || s.Weights != nil || s.Dir == "" {
 		return nil, nil
@@ -126,7 +136,10 @@ func (b *Batcher) prepareFolder(s Snapshot) (*swap, error) {
 	}
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
 	var err error
-	if sw.commit, err = dec.PrepareFolder(context.Background(), s.Dir); err != nil {
+	if sw.commit, err = dec.PrepareFolder(ctx, s.Dir); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
 		return nil, badUnlessLost(err)
 	}
 	sw.ready = time.Now()

@@ -81,7 +81,7 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 	} {
 		s := fakeSnapshot(1)
 		test.change(&s)
-		_, err := r.prepare(s)
+		_, err := r.prepare(t.Context(), s)
 		require.ErrorIs(t, err, ErrBadWeights, test.name)
 		require.ErrorContains(t, err, test.error, test.name)
 	}
@@ -104,7 +104,7 @@ func TestAValueHeadIsNoPartOfWhatIsSampledFrom(t *testing.T) {
 	headed := fakeSnapshot(1)
 	headed.Config, headed.Weights = gpu.WithValueHead(headed.Config, headed.Weights, true)
 	for _, s := range []Snapshot{headed, fakeSnapshot(2)} {
-		_, err := r.prepare(s)
+		_, err := r.prepare(t.Context(), s)
 		require.NoError(t, err)
 	}
 	require.Len(t, headed.Weights.Tensors, 2, "the caller's stay as they are")

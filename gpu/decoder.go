@@ -91,4 +91,7 @@ type DecoderOptions struct {
 	// sampled from is then the one with rounded weights. "" is BFloat16 for matrices whose numbers are all bfloat16, as those of
 	// most published models are, and Float32 for others, so that nothing is lost.
 	DType DType
+	// Dir is a Hugging Face folder with the weights that the decoder is made over, which stays as it is until weights that were
+	// prepared later are committed; a decoder that reads folders itself may take them from there. "" is none.
+	Dir string
 }

@@ -39,6 +39,8 @@ const (
 	// AdapterFile and AdapterConfigFile are PEFT's, of an adapter alone.
 	AdapterFile       = "adapter_model.safetensors"
 	AdapterConfigFile = "adapter_config.json"
+	// AdapterBaseFile names the frozen weights that an adapter was trained beside, by a hash: {"sha256": "..."}.
+	AdapterBaseFile = "adapter_base.json"
 	// AdapterFolder, in the folder of a model that is trained by adapters, has them apart from the merged weights.
 	AdapterFolder = "adapter"
 )
@@ -56,6 +58,17 @@ type ExportOptions struct {
 	// Adapter asks an engine that trains low-rank adapters for these alone, in PEFT's two files: AdapterFile and
 	// AdapterConfigFile. Without it the weights that are written have the adapters merged in. Other engines do not read it.
 	Adapter bool
+	// Frozen asks such an engine for the weights that the adapters are added to, without them and without a value head. They
+	// are written as BFloat16 where every number of theirs is one, else as Float32, whatever DType says: nothing is lost. Other
+	// engines do not read it.
+	Frozen bool
+}
+
+// Adapting is an [Engine] that can train low-rank adapters beside frozen weights.
+type Adapting interface {
+	// Adapts says whether it does. Then Export with Adapter writes AdapterFile, AdapterConfigFile and AdapterBaseFile, and Export
+	// with Frozen what the adapters are added to.
+	Adapts() bool
 }
 
 // File is one file that was written.

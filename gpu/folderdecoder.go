@@ -12,3 +12,8 @@ type FolderDecoder interface {
 // Ender is a [Decoder] that holds something outside of Go's memory, such as processes. End lets go of it; the decoder must not
 // be used after it.
 type Ender interface{ End() }
+
+// Starter is a [Decoder] that takes time before it can sample. Start takes that time; without it the first Extend does.
+type Starter interface {
+	Start(ctx context.Context) error
+}

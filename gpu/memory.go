@@ -54,3 +54,9 @@ type MemoryEstimator interface {
 	// version beside the one in use.
 	DecodingMemory(cfg Config, o DecoderOptions, tokens int64, swapping bool) Memory
 }
+
+// DeviceMemory is a [MemoryEstimator] whose engines may lie in the memory of a device.
+type DeviceMemory interface {
+	// OnDevice says whether they do: what they take is then not the machine's own.
+	OnDevice() bool
+}

@@ -13,6 +13,9 @@ type Config struct {
 	// Concurrency is how many episodes run at once, > 0. They wait for tools and for the policy most of the
 	// time, so it is far above the number of cores.
 	Concurrency int `koanf:"concurrency"`
+	// Evaluations is how many evaluation tickets run at once, beside the episodes of Concurrency, where eval.at is producers: their
+	// tokens are sampled and their tools called beside those of training tickets, and this bounds what they take. 0 takes none.
+	Evaluations int `koanf:"evaluations"`
 	// MaxDeliver is how often a ticket is tried before its sample is closed, > 0. It must not be above the
 	// ticket stream's own bound. Times that it came back unworked are not counted.
 	MaxDeliver int `koanf:"max_deliver"`
@@ -27,10 +30,10 @@ type Config struct {
 	Settle time.Duration `koanf:"settle"`
 }
 
-// DefaultConfig is 64 episodes at once, three tries, and 10 s to stop.
+// DefaultConfig is 64 episodes and 8 evaluation tickets at once, three tries, and 10 s to stop.
 func DefaultConfig() Config {
 	return Config{
-		Name: "producer", Concurrency: 64, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
+		Name: "producer", Concurrency: 64, Evaluations: 8, MaxDeliver: 3, RetryDelay: time.Second, MaxRetryDelay: 30 * time.Second,
 		Grace: 10 * time.Second, Settle: 5 * time.Second,
 	}
 }
@@ -40,6 +43,7 @@ func (c Config) Validate() error {
 	return check.All(
 		check.Given("name", c.Name, "name the producer"),
 		check.Positive("concurrency", c.Concurrency),
+		check.NotNegative("evaluations", c.Evaluations),
 		check.Positive("max_deliver", c.MaxDeliver),
 		check.NotNegative("retry_delay", c.RetryDelay),
 		check.That(c.MaxRetryDelay >= c.RetryDelay, "max_retry_delay", "%s: must not be below retry_delay, %s", c.MaxRetryDelay, c.RetryDelay),

@@ -4,39 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams/generate"
 )
 
-// Episode is one rollout while it runs, and the only place that records it. Its methods are for the one
-// goroutine that runs the agent.
+// Episode is one rollout while it runs, and the only place that records it. Most agents have one context, of which
+// the methods of the Episode speak; [Episode.Open] opens further ones. Contexts may be used at the same time, each by one goroutine.
 //
 // Invariant: every token the policy sampled is in a segment once, with mask 1, its log-probability and its
 // version; every other token has mask 0, log-probability 0 and NoVersion.
 type Episode struct {
-	ticket *schemas.Ticket
-	env    Environment
-
-	segments []schemas.Segment
-	turns    []schemas.Turn
-	said     []string // by turn: what its tool said
-	calls    int
+	ticket   *schemas.Ticket
+	env      Environment
+	started  time.Time
 	oldest   atomic.Int64 // version of the oldest sampled token; NoVersion before the first
 	onOldest func()       // called when oldest has changed; may be nil
-	started  time.Time
+	first    *Context     // nil before the first segment
+	sessions []SessionTool
+	fork     *fork // nil where the ticket asks for none
+	// stops are the stop tokens of stop texts.
+	stops *stopTokens
 
+	mu       sync.Mutex // guards what follows
+	contexts []*Context
+	segments []schemas.Segment
+	turns    []*turn
+	total    int                // tokens of all segments, with those that calls of the policy may still add
+	calls    int                // of tools
+	reported map[string]float64 // what tools reported, added up
 	// unserved: the policy was asked and gave nothing.
 	unserved bool
 	finished bool
-	answer   string
-	stop     schemas.StopReason
+	// ended: a tool ended the episode, and nothing comes after it.
+	ended  bool
+	answer string
+	stop   schemas.StopReason
+	posted *Score
+}
+
+// turn is a move of the agent, with what the tools said to it.
+type turn struct {
+	schemas.Turn
+	context *Context
+	said    []Observation // one entry for each of its calls
+	called  []time.Time   // when each of them was made
+	// began is when its first token was asked for, sampledAt when its last was there.
+	began, sampledAt time.Time
 }
 
 func newEpisode(ticket *schemas.Ticket, env Environment, onOldest func()) *Episode {
-	e := &Episode{ticket: ticket, env: env, onOldest: onOldest, started: time.Now().UTC()}
+	e := &Episode{ticket: ticket, env: env, onOldest: onOldest, started: time.Now().UTC(), stops: env.stops, fork: newFork(ticket.Fork)}
+	if e.stops == nil {
+		e.stops = newStopTokens(env.Tokenizer)
+	}
 	e.oldest.Store(int64(schemas.NoVersion))
 	return e
 }
@@ -44,12 +69,18 @@ func newEpisode(ticket *schemas.Ticket, env Environment, onOldest func()) *Episo
 // ID names the episode: the ticket's id.
 func (e *Episode) ID() string { return e.ticket.ID }
 
-// Prompt is what the agent is asked, without the answers.
+// Prompt is what the agent is asked, without the answers and without what is for tools and rewards alone.
 func (e *Episode) Prompt() schemas.Prompt {
 	p := e.ticket.Prompt
-	p.Answers = nil
+	p.Answers, p.World, p.Hidden = nil, nil, nil
 	return p
 }
+
+// Task is the name of the ticket's task.
+func (e *Episode) Task() string { return e.ticket.Task }
+
+// Seed fixes what the agent draws. In a fork it is the parent's.
+func (e *Episode) Seed() uint64 { return e.seed() }
 
 // Limits bound the episode.
 func (e *Episode) Limits() schemas.Limits { return e.ticket.Limits }
@@ -66,199 +97,137 @@ func (e *Episode) Tools() []ToolSpec {
 	return specs
 }
 
-// Context is the current segment's tokens; nil before Begin. The caller must not change it.
-func (e *Episode) Context() []int32 {
-	if len(e.segments) == 0 {
-		return nil
-	}
-	return e.segments[len(e.segments)-1].Tokens
+// Open opens a context, which begins with these tokens, for an agent by this name: it is how rewards and trainers tell agents
+// apart, and "" where one acts alone. The first context that is begun or opened is the episode's own.
+func (e *Episode) Open(agent string, tokens []int32) (*Context, error) {
+	return e.OpenPart(Part{Agent: agent}, tokens)
 }
 
-// Room is how many tokens the current segment can still take.
-func (e *Episode) Room() int { return max(0, e.ticket.Limits.MaxTokens-len(e.Context())) }
+var errNotBegun = errors.New("no segment has begun")
+
+// Context is the tokens of the first context as it stands; nil before Begin. The caller must not change it.
+func (e *Episode) Context() []int32 {
+	if e.first == nil {
+		return nil
+	}
+	return e.first.Tokens()
+}
+
+// Room is how many tokens the first context can still take.
+func (e *Episode) Room() int {
+	if e.first == nil {
+		return e.ticket.Limits.MaxTokens
+	}
+	return e.first.Room()
+}
 
 // Begin starts a segment with these tokens as its context. The first call opens the episode; a later one
 // is for agents that rewrite their context, when the old one is no longer a prefix of the new. At least one
-// token; more than the token limit allows ends the episode.
+// token; more than the limits allow, of tokens or of segments, ends the episode.
 func (e *Episode) Begin(tokens []int32) error {
-	if len(tokens) == 0 {
-		return errors.New("begin a segment: it has no token")
+	if e.first == nil {
+		_, err := e.Open("", tokens)
+		return err
 	}
-	if len(tokens) > e.ticket.Limits.MaxTokens {
-		return &StoppedError{schemas.StopTokens}
-	}
-	if len(e.segments) > 0 {
-		e.env.metrics.begunAnew()
-	}
-	e.segments = append(e.segments, schemas.Segment{Temperature: e.ticket.Sampling.Temperature})
-	e.given(tokens)
-	return nil
+	return e.first.Begin(tokens)
 }
 
-// Observe puts tokens that the policy did not sample into the context. When they do not fit, none is put
-// there and the episode ends: an agent that would rather shorten them asks Room first.
+// Observe puts tokens that the policy did not sample into the first context: see [Context.Observe].
 func (e *Episode) Observe(tokens []int32) error {
-	if len(e.segments) == 0 {
-		return errors.New("observe: no segment has begun")
+	if e.first == nil {
+		return fmt.Errorf("observe: %w", errNotBegun)
 	}
-	if len(tokens) > e.Room() {
-		return &StoppedError{schemas.StopTokens}
-	}
-	e.given(tokens)
-	return nil
+	return e.first.Observe(tokens)
 }
 
-func (e *Episode) given(tokens []int32) {
-	s := &e.segments[len(e.segments)-1]
-	for _, token := range tokens {
-		s.Tokens = append(s.Tokens, token)
-		s.ActionMask = append(s.ActionMask, 0)
-		s.Logprobs = append(s.Logprobs, 0)
-		s.Versions = append(s.Versions, schemas.NoVersion)
-	}
-}
-
-// GenerateOptions bound one call of the policy.
-type GenerateOptions struct {
-	// Stop are the tokens that end it; the one sampled is part of the result.
-	Stop []int32
-	// MaxTokens bounds it further than the ticket does; 0 does not.
-	MaxTokens int
-	// Last says that the agent will not call the policy again, so that the engine's cache can go.
-	Last bool
-}
-
-// Generate lets the policy continue the context and records what it sampled as one turn. The result is the
-// sampled tokens and why they ended. When the segment is full it returns [StoppedError] at once.
+// Generate lets the policy continue the first context: see [Context.Generate].
 func (e *Episode) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
-	if len(e.segments) == 0 {
-		return nil, "", errors.New("generate: no segment has begun")
+	if e.first == nil {
+		return nil, "", fmt.Errorf("generate: %w", errNotBegun)
 	}
-	room := e.Room()
-	for _, bound := range []int{e.ticket.Sampling.MaxTokens, options.MaxTokens} {
-		if bound > 0 {
-			room = min(room, bound)
-		}
-	}
-	if room <= 0 {
-		return nil, "", &StoppedError{schemas.StopTokens}
-	}
-	segment := len(e.segments) - 1
-	start := time.Now()
-	g, err := e.env.Policy.Generate(ctx, &schemas.GenerateRequest{
-		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: e.segments[segment].Tokens, MaxTokens: room,
-		Temperature: e.ticket.Sampling.Temperature, Seed: segmentSeed(e.ticket.Seed, segment),
-		StopTokens: options.Stop, Last: options.Last, MinVersion: e.ticket.MinVersion,
-	})
-	if err != nil {
-		e.unserved = true
-		return nil, "", fmt.Errorf("generate: %w", err)
-	}
-	if err := checkGeneration(g, room); err != nil {
-		return nil, "", fmt.Errorf("generate: %w", err)
-	}
-	e.env.metrics.generated(time.Since(start))
-	e.sampled(segment, g)
-	return g.Tokens, g.Stop, nil
+	return e.first.Generate(ctx, options)
 }
 
-func (e *Episode) sampled(segment int, g *generate.Result) {
-	s := &e.segments[segment]
-	turn := schemas.Turn{Segment: segment, Start: len(s.Tokens), End: len(s.Tokens) + len(g.Tokens)}
-	s.Tokens = append(s.Tokens, g.Tokens...)
-	s.Logprobs = append(s.Logprobs, g.Logprobs...)
-	s.Versions = append(s.Versions, g.Versions...)
-	for range g.Tokens {
-		s.ActionMask = append(s.ActionMask, 1)
-	}
-	e.turns = append(e.turns, turn)
-	e.said = append(e.said, "")
-	before := e.oldest.Load()
-	oldest := before
-	for _, v := range g.Versions {
-		if oldest == int64(schemas.NoVersion) || int64(v) < oldest {
-			oldest = int64(v)
-		}
-	}
-	if oldest != before {
-		e.oldest.Store(oldest)
-		if e.onOldest != nil {
-			e.onOldest()
-		}
-	}
-}
-
-// segmentSeed keeps the random numbers of one segment apart from those at the same positions of another.
-func segmentSeed(seed uint64, segment int) uint64 { return seed + uint64(segment)*schemas.SeedStep }
-
-// Call calls a tool for the last turn and records it there; of several calls in a turn the names are joined by commas, the arguments
-// and what was said by line breaks, and process rewards are added up. A failure of the tool comes back as an
-// observation that says so; a call beyond the turn limit ends the episode.
+// Call calls a tool for the first context's last turn: see [Context.Calls].
 func (e *Episode) Call(ctx context.Context, name, arguments string) (Observation, error) {
-	if len(e.turns) == 0 {
-		return Observation{}, errors.New("call a tool: the policy has not sampled anything yet")
+	if e.first == nil {
+		return Observation{}, fmt.Errorf("call a tool: %w", errNotBegun)
 	}
-	if e.calls >= e.ticket.Limits.MaxTurns {
-		return Observation{}, &StoppedError{schemas.StopTurns}
-	}
-	turn := &e.turns[len(e.turns)-1]
-	more := turn.Tool != ""
-	if more {
-		turn.Tool, turn.Arguments = turn.Tool+", "+name, turn.Arguments+"\n"+arguments
-	} else {
-		turn.Tool, turn.Arguments = name, arguments
-	}
-	start := time.Now()
-	tool := e.tool(name)
-	observation, err := e.call(ctx, tool, name, arguments)
-	took := time.Since(start)
-	turn.Duration += took
-	e.calls++
-	if cause := context.Cause(ctx); cause != nil {
-		return Observation{}, cause
-	}
-	if errors.Is(err, ErrUnavailable) {
-		return Observation{}, fmt.Errorf("call %s: %w", name, err)
-	}
-	if err != nil {
-		turn.Error = err.Error()
-		observation = Observation{Text: "error: " + err.Error()}
-	}
-	if observation.Reward != nil {
-		turn.ProcessReward += *observation.Reward
-	}
-	if more {
-		e.said[len(e.said)-1] += "\n" + observation.Text
-	} else {
-		e.said[len(e.said)-1] = observation.Text
-	}
-	e.env.metrics.called(name, tool != nil, took, err)
-	return observation, nil
+	return e.first.Call(ctx, name, arguments)
 }
 
-func (e *Episode) tool(name string) Tool {
-	for _, tool := range e.env.Tools {
-		if tool.Spec().Name == name {
-			return tool
-		}
+// Calls calls tools for the first context's last turn: see [Context.Calls].
+func (e *Episode) Calls(ctx context.Context, calls []ToolCall) ([]Observation, error) {
+	if e.first == nil {
+		return nil, fmt.Errorf("call tools: %w", errNotBegun)
 	}
-	return nil
-}
-
-func (e *Episode) call(ctx context.Context, tool Tool, name, arguments string) (Observation, error) {
-	if tool == nil {
-		return Observation{}, fmt.Errorf("there is no tool named %q", name)
-	}
-	return tool.Call(ctx, Call{Arguments: arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: e.calls, Seed: e.ticket.Seed})
+	return e.first.Calls(ctx, calls)
 }
 
 // Finish ends the episode: with the agent's answer, or with "" and why there is none. The first call counts.
 func (e *Episode) Finish(answer string, stop schemas.StopReason) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.finish(answer, stop)
+}
+
+func (e *Episode) finish(answer string, stop schemas.StopReason) {
 	if !e.finished {
 		e.finished, e.answer, e.stop = true, answer, stop
 	}
 }
 
+// Post gives the episode a reward that the agent computed itself, with its components by name, which may be nil: a Reward
+// finds it in [Transcript.Posted] and may take it. The first call counts.
+func (e *Episode) Post(reward float64, components map[string]float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.posted == nil {
+		e.posted = &Score{Total: reward, Components: maps.Clone(components)}
+	}
+}
+
+// over is the error of what an agent does after a tool has ended the episode; nil before. The lock is held.
+func (e *Episode) over() error {
+	if e.ended {
+		return &StoppedError{e.stop}
+	}
+	return nil
+}
+
 // Oldest is the policy version of the oldest sampled token, NoVersion before the first. It may be read by
 // any goroutine.
 func (e *Episode) Oldest() int64 { return e.oldest.Load() }
+
+// sawVersions notes the versions of sampled tokens.
+func (e *Episode) sawVersions(versions []int32) {
+	for {
+		before := e.oldest.Load()
+		oldest := before
+		for _, v := range versions {
+			if oldest == int64(schemas.NoVersion) || int64(v) < oldest {
+				oldest = int64(v)
+			}
+		}
+		if oldest == before {
+			return
+		}
+		if e.oldest.CompareAndSwap(before, oldest) {
+			break
+		}
+	}
+	if e.onOldest != nil {
+		e.onOldest()
+	}
+}
+
+// caches are the names under which engines keep the episode's contexts.
+func (e *Episode) caches() []string {
+	names := []string{e.ticket.ID}
+	for _, c := range e.contexts {
+		if c.number > 0 {
+			names = append(names, e.ticket.ID+"/"+strconv.Itoa(c.number))
+		}
+	}
+	return names
+}

@@ -5,11 +5,16 @@ import (
 	"fmt"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // ErrUnavailable is returned, wrapped, by a tool when the service behind it is away. The agent is not told: its ticket is tried
 // again.
 var ErrUnavailable = errors.New("tool unavailable")
+
+// ErrPrompt is returned, wrapped, by the opening of a session when what the prompt gives to the tool is at fault. Another try would fail
+// in the same way: the ticket is not tried again, and its sample is closed with the reason.
+var ErrPrompt = errors.New("the prompt's data are at fault")
 
 // StoppedError is how the methods of an Episode tell an agent that the rollout is over because of a limit. The
 // agent returns it and the trajectory is published with its reason.
@@ -30,6 +35,18 @@ var (
 
 // errUnserved marks a rollout whose time passed while it waited for the first token: the engines are full, or away.
 var errUnserved = errors.New("no engine served the episode in time")
+
+// ErrAbandoned is returned, wrapped, by a [Roll] that nobody can run any more, as where the version to be evaluated is no longer stored.
+// It is not tried again.
+var ErrAbandoned = errors.New("the evaluation ticket is abandoned")
+
+// NothingSampled says whether a rollout failed because there was no room for a single token of the policy's.
+func NothingSampled(err error) bool { return errors.Is(err, errNothingSampled) }
+
+// Unserved says whether a rollout failed because the engines are full or away: its ticket has not failed.
+func Unserved(err error) bool {
+	return errors.Is(err, errUnserved) || errors.Is(err, generate.ErrUnserved)
+}
 
 // errUnknownTask marks a ticket of a task that this producer has no environment for. Another producer may have one, so the
 // ticket goes back, until it was delivered Config.MaxDeliver times.

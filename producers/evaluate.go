@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -18,6 +20,10 @@ type EvalConfig struct {
 	Run string
 	// Name keeps the evaluation's episodes apart from others that use the same policy.
 	Name string
+	// Task is the name of the task that the prompts are of, for tools and rewards; "" will do.
+	Task string
+	// Version is the policy version that the tickets are pinned to, for a [Roll] elsewhere; a policy here is of one version anyhow.
+	Version int64
 	// Temperature divides the logits; 0 is greedy.
 	Temperature float32
 	// Samples is how often each prompt is asked, >= 1; more than one makes sense above temperature 0.
@@ -28,6 +34,12 @@ type EvalConfig struct {
 	Concurrency int
 	// Seed fixes what is drawn.
 	Seed uint64
+	// Attempts is how often a rollout that the machinery failed is tried, such as for a tool or an engine that is away; 0 is once.
+	// RetryDelay is how long it rests after the first failure; the rest doubles with every further one.
+	Attempts   int
+	RetryDelay time.Duration
+	// Reward says which answers are one in a majority, where it is a [Voter]; it scores nothing here. Nil, and any other reward, compares their words.
+	Reward Reward
 	// Seen is given each rollout when all have ended, in the order of the prompts; nil for nobody.
 	Seen func(*schemas.Trajectory)
 }
@@ -39,6 +51,9 @@ func (c EvalConfig) Validate() error {
 		check.Positive("concurrency", c.Concurrency),
 		check.NotNegative("temperature", c.Temperature),
 		check.Positive("limits.max_tokens", c.Limits.MaxTokens),
+		check.NotNegative("limits.timeout", c.Limits.Timeout),
+		check.NotNegative("attempts", c.Attempts),
+		check.NotNegative("retry_delay", c.RetryDelay),
 	)
 }
 
@@ -49,6 +64,20 @@ type EvalReport struct {
 	BySource map[string]EvalScore `json:"by_source"`
 	// Stops counts the rollouts by stop reason.
 	Stops map[schemas.StopReason]int `json:"stops"`
+	// Failed counts the rollouts that the machinery failed to the last attempt; they are in no score. Retried counts the attempts that
+	// were made again.
+	Failed  int `json:"failed"`
+	Retried int `json:"retried"`
+	// Reasons counts those that failed by why, where who ran them says so in a word; nil where none failed.
+	Reasons map[string]int `json:"reasons,omitempty"`
+	// Abandoned counts the rollouts that nobody could run any more: they are neither scored nor failed.
+	Abandoned int `json:"abandoned,omitempty"`
+	// Measures are exact match and the other components by name: mean_at_N of N samples a question, pass_at_K and maj_at_K for the powers
+	// of two up to n, and each component, with intervals. MeasuresBySource has the same for each kind of question.
+	Measures         map[string]Measure            `json:"measures"`
+	MeasuresBySource map[string]map[string]Measure `json:"measures_by_source"`
+	// Samples are the rollouts, in the order of the prompts.
+	Samples []EvalSample `json:"-"`
 	// OldestVersion and NewestVersion are the policy versions that sampled a token.
 	OldestVersion int64 `json:"oldest_version"`
 	NewestVersion int64 `json:"newest_version"`
@@ -74,12 +103,12 @@ func (s EvalScore) StandardError() float64 {
 	return math.Sqrt(s.ExactMatch * (1 - s.ExactMatch) / float64(s.N))
 }
 
-func (s *EvalScore) add(t *schemas.Trajectory, turns int) {
+func (s *EvalScore) add(e evaluated) {
 	s.N++
-	s.ExactMatch += t.Rewards[ComponentExactMatch]
-	s.Reward += t.Reward
-	s.Turns += float64(turns)
-	s.Tokens += float64(t.ActionTokens())
+	s.ExactMatch += e.trajectory.Rewards[ComponentExactMatch]
+	s.Reward += e.trajectory.Reward
+	s.Turns += float64(e.transcript.Calls())
+	s.Tokens += float64(e.transcript.Sampled)
 }
 
 func (s EvalScore) mean() EvalScore {
@@ -91,9 +120,26 @@ func (s EvalScore) mean() EvalScore {
 	return s
 }
 
-// Evaluate runs every prompt Samples times and reports means. It stops at the first error.
+// Roll runs one episode to its end and scores it; its error is the machinery's. [Rollout] in an environment is one.
+type Roll func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *Transcript, error)
+
+// Evaluate runs every prompt Samples times and reports means. A rollout that the machinery fails is tried again, Attempts times, and
+// then counted as failed and left out of the scores. It is an error if all fail: the report then has no score.
 func Evaluate(ctx context.Context, env Environment, prompts []schemas.Prompt, cfg EvalConfig) (*EvalReport, error) {
 	if err := errors.Join(cfg.Validate(), env.validate()); err != nil {
+		return nil, fmt.Errorf("evaluate: %w", err)
+	}
+	if cfg.Reward == nil {
+		cfg.Reward = env.Reward
+	}
+	return EvaluateBy(ctx, func(ctx context.Context, t *schemas.Ticket) (*schemas.Trajectory, *Transcript, error) {
+		return Rollout(ctx, t, env)
+	}, prompts, cfg)
+}
+
+// EvaluateBy is Evaluate of whatever runs episodes.
+func EvaluateBy(ctx context.Context, roll Roll, prompts []schemas.Prompt, cfg EvalConfig) (*EvalReport, error) {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)
 	}
 	rollouts := make([]evaluated, len(prompts)*cfg.Samples)
@@ -103,59 +149,130 @@ func Evaluate(ctx context.Context, env Environment, prompts []schemas.Prompt, cf
 		if running.Err() != nil {
 			break
 		}
-		group.Go(func() (err error) {
-			rollouts[i], err = cfg.evaluate(running, env, prompts[i/cfg.Samples], i)
-			return err
+		group.Go(func() error {
+			rollouts[i] = cfg.evaluate(running, roll, prompts[i/cfg.Samples], i)
+			return context.Cause(running)
 		})
 	}
 	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
 		return nil, fmt.Errorf("evaluate: %w", err)
 	}
-	if cfg.Seen != nil {
-		for _, e := range rollouts {
-			cfg.Seen(e.trajectory)
+	failed := 0
+	for _, e := range rollouts {
+		if e.err != nil {
+			failed++
 		}
 	}
-	return report(rollouts), nil
+	if failed == len(rollouts) && failed > 0 {
+		return report(rollouts, cfg), fmt.Errorf("evaluate: each of %d rollouts failed: %w", failed, rollouts[0].err)
+	}
+	if cfg.Seen != nil {
+		for _, e := range rollouts {
+			if e.err == nil {
+				cfg.Seen(e.trajectory)
+			}
+		}
+	}
+	return report(rollouts, cfg), nil
 }
 
-// evaluated is one rollout and the number of its tool calls.
+// evaluated is one rollout: its trajectory, or why there is none.
 type evaluated struct {
+	prompt     schemas.Prompt
+	sample     int
 	trajectory *schemas.Trajectory
-	turns      int
+	transcript *Transcript
+	attempts   int
+	err        error
 }
 
-func (c EvalConfig) evaluate(ctx context.Context, env Environment, prompt schemas.Prompt, i int) (evaluated, error) {
-	trajectory, transcript, err := Rollout(ctx, c.ticket(prompt, i/c.Samples, i%c.Samples), env)
-	if errors.Is(err, errNothingSampled) {
-		return evaluated{&schemas.Trajectory{Source: prompt.Source, Stop: schemas.StopTokens}, 0}, nil
+// evaluate runs one rollout, again where the machinery failed.
+func (c EvalConfig) evaluate(ctx context.Context, roll Roll, prompt schemas.Prompt, i int) evaluated {
+	e := evaluated{prompt: prompt, sample: i % c.Samples}
+	for delay := c.RetryDelay; ; delay *= 2 {
+		e.attempts++
+		e.trajectory, e.transcript, e.err = roll(ctx, c.ticket(prompt, i/c.Samples, e.sample))
+		switch {
+		case errors.Is(e.err, errNothingSampled):
+			e.trajectory, e.transcript, e.err = &schemas.Trajectory{Source: prompt.Source, Stop: schemas.StopTokens}, &Transcript{Stop: schemas.StopTokens}, nil
+			return e
+		case e.err == nil:
+			return e
+		}
+		e.err = fmt.Errorf("prompt %s: %w", prompt.ID, e.err)
+		if e.attempts >= max(1, c.Attempts) || unretryable(e.err) || errors.Is(e.err, ErrAbandoned) || !rest(ctx, delay) {
+			return e
+		}
 	}
-	if err != nil {
-		return evaluated{}, fmt.Errorf("prompt %s: %w", prompt.ID, err)
-	}
-	return evaluated{trajectory, transcript.Calls()}, nil
 }
+
+// rest waits; false says that ctx ended.
+func rest(ctx context.Context, delay time.Duration) bool {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// evalGroup begins the groups of evaluations; those that are trained on begin with a g.
+const evalGroup = "eval-"
+
+// evaluates says that a ticket is one of an evaluation.
+func evaluates(t *schemas.Ticket) bool { return strings.HasPrefix(t.Group, evalGroup) }
 
 func (c EvalConfig) ticket(prompt schemas.Prompt, cursor, sample int) *schemas.Ticket {
-	group := fmt.Sprintf("eval-%s-%d", c.Name, cursor)
+	group := fmt.Sprintf("%s%s-%d", evalGroup, c.Name, cursor)
 	return &schemas.Ticket{
 		Run: c.Run, ID: fmt.Sprintf("%s-%d", group, sample), Group: group, Cursor: uint64(cursor),
-		Sample: sample, GroupSize: c.Samples, Prompt: prompt,
+		Sample: sample, GroupSize: c.Samples, Task: c.Task, Prompt: prompt,
 		Seed:     c.Seed + uint64(cursor*c.Samples+sample)*schemas.SeedStep,
-		Sampling: schemas.Sampling{Temperature: c.Temperature}, Limits: c.Limits,
+		Sampling: schemas.Sampling{Temperature: c.Temperature}, Limits: c.Limits, PolicyVersion: c.Version, MinVersion: c.Version,
 	}
+}
+
+// lose counts a rollout that gave no score.
+func (r *EvalReport) lose(err error) {
+	if errors.Is(err, ErrAbandoned) {
+		r.Abandoned++
+		return
+	}
+	r.Failed++
+	why := "failed"
+	if reason, ok := errors.AsType[reasoned](err); ok {
+		why = reason.Reason()
+	}
+	if r.Reasons == nil {
+		r.Reasons = map[string]int{}
+	}
+	r.Reasons[why]++
+}
+
+// reasoned is an error that has a word for counters.
+type reasoned interface {
+	error
+	Reason() string
 }
 
 // report takes the means, in the order of the prompts: the same rollouts give the same report to the last bit.
-func report(rollouts []evaluated) *EvalReport {
+func report(rollouts []evaluated, cfg EvalConfig) *EvalReport {
 	r := &EvalReport{
 		BySource: map[string]EvalScore{}, Stops: map[schemas.StopReason]int{},
 		OldestVersion: int64(schemas.NoVersion), NewestVersion: int64(schemas.NoVersion),
 	}
 	for _, e := range rollouts {
-		r.add(e.trajectory, e.turns)
+		r.Retried += e.attempts - 1
+		r.Samples = append(r.Samples, e.record())
+		if e.err != nil {
+			r.lose(e.err)
+			continue
+		}
+		r.add(e)
 		source := r.BySource[e.trajectory.Source]
-		source.add(e.trajectory, e.turns)
+		source.add(e)
 		r.BySource[e.trajectory.Source] = source
 		r.Stops[e.trajectory.Stop]++
 		if v := e.trajectory.OldestVersion(); v != int64(schemas.NoVersion) && (r.OldestVersion < 0 || v < r.OldestVersion) {
@@ -167,5 +284,7 @@ func report(rollouts []evaluated) *EvalReport {
 	for source, score := range r.BySource {
 		r.BySource[source] = score.mean()
 	}
+	count(r.Samples, cfg.Reward)
+	r.Measures, r.MeasuresBySource = Measured(r.Samples, cfg.Samples)
 	return r
 }

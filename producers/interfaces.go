@@ -13,10 +13,11 @@ type Policy interface {
 	Generate(ctx context.Context, request *schemas.GenerateRequest) (*generate.Result, error)
 }
 
-// Forgetter is a Policy that keeps something for each episode. Forget is called once, when one has ended.
+// Forgetter is a Policy that keeps something for each context of an episode. When an episode has ended, Forget is called once for
+// each of them, by the name of [schemas.GenerateRequest.Cache].
 type Forgetter interface {
 	Policy
-	Forget(episode string) error
+	Forget(cache string) error
 }
 
 // Tokenizer turns text into token ids and back. ID finds one token by its exact text.
@@ -42,14 +43,6 @@ type Tool interface {
 	Call(ctx context.Context, call Call) (Observation, error)
 }
 
-// EpisodeTool is a Tool that keeps something for each episode, such as a running interpreter.
-type EpisodeTool interface {
-	Tool
-	// EndEpisode lets go of what is kept under an episode's name. It is called once for every episode that
-	// could call the tool, whether it did or not.
-	EndEpisode(episode string)
-}
-
 // ToolSpec describes a tool to agents and, for models that read it, in the prompt.
 type ToolSpec struct {
 	// Name is what the agent calls it by.
@@ -70,17 +63,31 @@ type Call struct {
 	Episode string
 	// Index counts the episode's calls from 0.
 	Index int
-	// Seed is the ticket's: a tool that draws numbers draws them from Seed and Index.
+	// Seed is the ticket's, in a fork its parent's: a tool that draws numbers draws them from Seed and Index.
 	Seed uint64
 }
+
+// ToolCall is a call that an agent asks for: a tool by the name in its spec, and the arguments as the agent wrote them.
+type ToolCall struct{ Name, Arguments string }
 
 // Observation is what a tool returns.
 type Observation struct {
 	Text string
-	// Reward is a process reward for the turn that made the call; nil is none.
+	// Reward is a process reward for the turn that made the call; nil is none. The rewards of several calls of a turn are
+	// added up.
 	Reward *float64
-	// Done ends the episode.
+	// Done ends the episode, without an answer unless there is one below.
 	Done bool
+	// Answer ends the episode with this text as its answer; nil is none. A tool such as submit returns it.
+	Answer *string
+	// Outputs and Errors count the parts of the call, such as the cells of a notebook, that printed something and that ended
+	// in an error of the agent's own. A traceback is an observation and no failure of the tool.
+	Outputs, Errors int
+	// Notes are the session's notepad as it stands after the call, for agents that show it again when they trim their context;
+	// "" is an empty one, or none.
+	Notes string
+	// Metrics are the tool's own numbers by name; nil is none. They are added up over the episode.
+	Metrics map[string]float64
 }
 
 // Reward scores a finished rollout. It reads the ticket's answers; agents never see them.
@@ -94,6 +101,12 @@ type Score struct {
 	Total float64
 	// Components by name, before weighting.
 	Components map[string]float64
+	// Turns are rewards of single turns, in the order of [Transcript.Turns]: each is credited to the token that ends its turn,
+	// beside what the tools of the turn gave. nil is none; else one entry for each turn.
+	Turns []float64
+	// Agents are rewards of single agents by name, where several take part in an episode; an agent that is not named has
+	// Total. nil is none.
+	Agents map[string]float64
 }
 
 // ComponentExactMatch is the component, 0 or 1, that evaluation reports as the share of right answers.

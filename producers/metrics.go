@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -21,6 +22,9 @@ type Metrics struct {
 	toolSeconds     *prometheus.HistogramVec
 	publishSeconds  prometheus.Histogram
 	anew            prometheus.Counter
+	forks           *prometheus.CounterVec
+	notClosed       *prometheus.CounterVec
+	left            *prometheus.GaugeVec
 }
 
 // NewMetrics makes the collectors and registers them; a nil Registerer registers none. It fails where they are registered
@@ -59,12 +63,23 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_contexts_begun_anew_total",
 			Help: "Times that an episode went on in a new context, for what the agent showed then did not continue the old one.",
 		}),
+		forks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_producer_forks_total",
+			Help: "Published trajectories that were to begin with turns of another one, by outcome: whole, or diverged before all of them were replayed.",
+		}, []string{"outcome"}),
+		notClosed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_producer_sessions_unclosed_total", Help: "Sessions of tools that failed to close, or not in time, by tool.",
+		}, []string{"tool"}),
+		left: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_producer_tool_calls_abandoned", Help: "Calls of tools that still run though their time is over and nobody waits for them, by tool.",
+		}, []string{"tool"}),
 	}
 	if registerer == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew,
+		m.episodes, m.dropped, m.running, m.tokens, m.reward, m.episodeSeconds, m.generateSeconds, m.toolSeconds, m.publishSeconds, m.anew, m.forks,
+		m.notClosed, m.left,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register producer metrics: %w", err)
@@ -83,6 +98,20 @@ func (m *Metrics) begunAnew() {
 	if m != nil {
 		m.anew.Inc()
 	}
+}
+
+func (m *Metrics) unclosed(tool string) {
+	if m != nil {
+		m.notClosed.WithLabelValues(tool).Inc()
+	}
+}
+
+// abandoning lets a tool count the call that is made with the context as left behind.
+func (m *Metrics) abandoning(ctx context.Context, tool string) context.Context {
+	if m == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, abandonKey{}, func(change float64) { m.left.WithLabelValues(tool).Add(change) })
 }
 
 // called names only tools that exist: what a policy makes up must not become a label.
@@ -120,6 +149,13 @@ func (m *Metrics) published(t *schemas.Trajectory, publish time.Duration) {
 	m.episodes.WithLabelValues(string(t.Stop)).Inc()
 	m.tokens.WithLabelValues("policy").Add(float64(actions))
 	m.tokens.WithLabelValues("other").Add(float64(t.Tokens() - actions))
+	if f := t.Forked; f != nil {
+		outcome := "whole"
+		if f.Diverged != "" {
+			outcome = "diverged"
+		}
+		m.forks.WithLabelValues(outcome).Inc()
+	}
 	if !t.Greedy() {
 		m.reward.Observe(t.Reward)
 	}

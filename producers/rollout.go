@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
@@ -17,8 +18,13 @@ type Environment struct {
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
+	// Watch is told each move of an episode as it comes, from several goroutines where several contexts or calls go on at the same time;
+	// nil for nobody. It must not call the episode.
+	Watch func(Move)
 	// metrics are the producer's; nil counts nothing.
 	metrics *Metrics
+	// stops are the stop tokens of the tokenizer's stop texts; nil is none known yet.
+	stops *stopTokens
 }
 
 func (env Environment) validate() error {
@@ -48,11 +54,25 @@ func Rollout(ctx context.Context, ticket *schemas.Ticket, env Environment) (*sch
 	if err := env.validate(); err != nil {
 		return nil, nil, err
 	}
-	return rollout(ctx, newEpisode(ticket, env, nil))
+	e := newEpisode(ticket, env, nil)
+	defer e.close(ctx)
+	return rollout(ctx, e)
 }
 
-func rollout(ctx context.Context, e *Episode) (*schemas.Trajectory, *Transcript, error) {
-	defer e.letGo()
+// rollout leaves the episode's sessions open: the caller closes the episode.
+func rollout(ctx context.Context, e *Episode) (trajectory *schemas.Trajectory, transcript *Transcript, err error) {
+	err = guarded(fmt.Sprintf("a tool or the tokenizer %T", e.env.Tokenizer), func() (err error) {
+		trajectory, transcript, err = e.roll(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return trajectory, transcript, nil
+}
+
+// roll is rollout of parts that do not panic, but for the agent and the reward.
+func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, error) {
 	stop, err := e.drive(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -68,11 +88,21 @@ func rollout(ctx context.Context, e *Episode) (*schemas.Trajectory, *Transcript,
 		return nil, nil, fmt.Errorf("%w: the episode ended at once: %s", errNothingSampled, e.stop)
 	}
 	transcript := e.transcript()
-	score, err := e.env.Reward.Score(ctx, e.ticket, transcript)
+	transcript.Workspace = e.workspace()
+	var score Score
+	err = guarded(fmt.Sprintf("reward %T", e.env.Reward), func() (err error) {
+		score, err = e.env.Reward.Score(ctx, e.ticket, transcript)
+		return err
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("score the rollout: %w", err)
 	}
-	return e.trajectory(score), transcript, nil
+	transcript.Workspace = nil // its sessions are about to be closed
+	trajectory, err := e.trajectory(score)
+	if err != nil {
+		return nil, nil, fmt.Errorf("score the rollout: %w", err)
+	}
+	return trajectory, transcript, nil
 }
 
 // drive runs the agent under the time limit and says why it stopped, where the agent itself did not.
@@ -85,9 +115,14 @@ func (e *Episode) drive(ctx context.Context) (schemas.StopReason, error) {
 		agentCtx, cancel = context.WithTimeoutCause(ctx, timeout, errTimedOut)
 	}
 	defer cancel()
-	err := e.env.Agent.Run(agentCtx, e)
+	if err := e.openSessions(agentCtx); err != nil {
+		return "", err
+	}
+	err := guarded(fmt.Sprintf("agent %T", e.env.Agent), func() error { return e.env.Agent.Run(agentCtx, e) })
 	var stopped *StoppedError
 	switch {
+	case broken(err) != nil:
+		return "", err // a fault in a program, even after the agent had finished
 	case context.Cause(ctx) != nil:
 		return "", context.Cause(ctx) // cut off from outside: whatever the agent made of it
 	case e.finished, err == nil:
@@ -100,25 +135,29 @@ func (e *Episode) drive(ctx context.Context) (schemas.StopReason, error) {
 	return "", fmt.Errorf("run the agent: %w", err)
 }
 
-// letGo tells everybody who keeps something for the episode that it is over.
-func (e *Episode) letGo() {
-	if policy, ok := e.env.Policy.(Forgetter); ok {
-		_ = policy.Forget(e.ticket.ID) // a hint: what is not told to forget drops the longest idle in time
+// trajectory is what the episode recorded, with its scores.
+func (e *Episode) trajectory(score Score) (*schemas.Trajectory, error) {
+	if score.Turns != nil && len(score.Turns) != len(e.turns) {
+		return nil, fmt.Errorf("%d rewards of turns for %d turns", len(score.Turns), len(e.turns))
 	}
-	for _, tool := range e.env.Tools {
-		if tool, ok := tool.(EpisodeTool); ok {
-			tool.EndEpisode(e.ticket.ID)
+	for name := range score.Agents {
+		if !slices.ContainsFunc(e.contexts, func(c *Context) bool { return c.agent == name }) {
+			return nil, fmt.Errorf("a reward for agent %q, which took no part", name)
 		}
 	}
-}
-
-func (e *Episode) trajectory(score Score) *schemas.Trajectory {
+	turns := make([]schemas.Turn, len(e.turns))
+	for i, t := range e.turns {
+		turns[i] = t.Turn
+		if score.Turns != nil {
+			turns[i].Reward = score.Turns[i]
+		}
+	}
 	t := e.ticket
 	return &schemas.Trajectory{
 		Run: t.Run, ID: t.ID, Group: t.Group, Cursor: t.Cursor, Attempt: t.Attempt, Sample: t.Sample,
 		GroupSize: t.GroupSize, Task: t.Task, PromptID: t.Prompt.ID, Source: t.Prompt.Source,
-		Segments: e.segments, Turns: e.turns,
-		Reward: score.Total, Rewards: score.Components, Answer: e.answer, Stop: e.stop,
-		StartedAt: e.started, FinishedAt: time.Now().UTC(),
-	}
+		Segments: e.segments, Turns: turns,
+		Reward: score.Total, Rewards: score.Components, AgentRewards: score.Agents, Answer: e.answer, Stop: e.stop,
+		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.forked(),
+	}, nil
 }

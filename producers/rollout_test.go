@@ -76,7 +76,11 @@ func uniq(versions []int32) []int32 {
 func toolsOf(t *schemas.Trajectory) []string {
 	var out []string
 	for _, turn := range t.Turns {
-		out = append(out, turn.Tool)
+		name := ""
+		for _, call := range turn.Calls {
+			name += call.Tool
+		}
+		out = append(out, name)
 	}
 	return out
 }
@@ -170,7 +174,7 @@ func TestToolFailures(t *testing.T) {
 				return
 			}
 			require.NoError(t, err)
-			require.Equal(t, tc.err.Error(), trajectory.Turns[0].Error)
+			require.Equal(t, tc.err.Error(), trajectory.Turns[0].Calls[0].Error)
 			require.Contains(t, env.Tokenizer.Decode(trajectory.Segments[0].Tokens), tc.want)
 		})
 	}

@@ -22,6 +22,9 @@ type Deps struct {
 	Environments map[string]Environment
 	// Metrics count what the episodes of all tasks do; nil counts nothing.
 	Metrics *Metrics
+	// Served is told of every ticket when the work on it has ended, by many goroutines at once, and must not wait; nil is told of
+	// none.
+	Served func(Served)
 	// Log defaults to none.
 	Log *slog.Logger
 }
@@ -88,7 +91,9 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 			}
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	_ = w.closing.Wait() // it never fails
+	if err != nil {
 		return fmt.Errorf("producer: %w", err)
 	}
 	return nil

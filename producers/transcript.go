@@ -1,6 +1,8 @@
 package producers
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/schemas"
@@ -10,44 +12,112 @@ import (
 type Transcript struct {
 	// Prompt is the question as text.
 	Prompt string
-	// Text is the whole of the last context, what tools said among it, decoded as it is.
-	Text  string
+	// Text is all that was said, what tools said among it, decoded as it is: the first segment, and of each further one what came
+	// after the tokens that it began with, which an agent wrote anew.
+	Text string
+	// Contexts are the segments as the policy saw them, in order.
+	Contexts []TranscriptContext
+	// Turns are in the order of their segments and, within each, of time.
 	Turns []TranscriptTurn
 	// Answer is the final answer; "" if there was none.
 	Answer string
 	Stop   schemas.StopReason
 	// Sampled counts the tokens that the policy sampled.
 	Sampled int
+	// Posted is the reward that the agent gave itself by [Episode.Post]; nil is none.
+	Posted *Score
+	// Metrics are what the tools reported, added up over the episode; nil is nothing.
+	Metrics map[string]float64
+	// Workspace is the episode's sandbox, for rewards that look into it; nil where no tool has one, and after the rollout was scored.
+	Workspace Workspace
+}
+
+// TranscriptContext is a segment.
+type TranscriptContext struct {
+	// Agent names who acted in it; "" where one agent acts alone.
+	Agent string
+	// Text is the whole of it, decoded.
+	Text string
+	// Answer is what the agent answered in a context of its own, at the context's last segment: see [Context.Answer]. "" is none.
+	Answer string
 }
 
 // TranscriptTurn is one move of the agent.
 type TranscriptTurn struct {
+	// Context is its segment's place among [Transcript.Contexts].
+	Context int
 	// Text is what the policy sampled, decoded.
 	Text string
-	// Tool is "" when the turn called none; Arguments are what it was called with.
+	// Tool, Arguments, Observation and Error are those of the turn's call, "" when it made none; of several calls tools are joined
+	// by commas, the rest by line breaks.
+	Tool, Arguments, Observation, Error string
+	// Calls are the turn's, in order.
+	Calls []TranscriptCall
+	// Outputs and Errors are added up over the turn's calls: see [Observation].
+	Outputs, Errors int
+	// Reward is what the tools of the turn gave, added up.
+	Reward float64
+}
+
+// TranscriptCall is a call of a tool.
+type TranscriptCall struct {
 	Tool, Arguments string
 	// Observation is what the tool said, Error why it failed.
 	Observation, Error string
+	// Failed is whether the call came to nothing: the tool failed, or code that it ran ended in an error.
+	Failed bool
+}
+
+// order puts the turns in the order of their segments: those of contexts that went on at the same time come in any order.
+func (e *Episode) order() {
+	slices.SortStableFunc(e.turns, func(a, b *turn) int { return cmp.Or(cmp.Compare(a.Segment, b.Segment), cmp.Compare(a.Start, b.Start)) })
 }
 
 func (e *Episode) transcript() *Transcript {
-	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Text: e.env.Tokenizer.Decode(e.Context())}
-	for i, turn := range e.turns {
+	e.order()
+	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported}
+	var said []int32
+	for i := range e.segments {
+		s := &e.segments[i]
+		t.Contexts = append(t.Contexts, TranscriptContext{Agent: s.Agent, Text: e.env.Tokenizer.Decode(s.Tokens)})
+		if i == 0 {
+			said = append(said, s.Tokens...)
+		} else if at := slices.Index(s.ActionMask, 1); at >= 0 {
+			said = append(said, s.Tokens[at:]...)
+		}
+	}
+	for _, c := range e.contexts {
+		t.Contexts[c.segment].Answer = c.answer
+	}
+	t.Text = e.env.Tokenizer.Decode(said)
+	for _, turn := range e.turns {
 		tokens := e.segments[turn.Segment].Tokens[turn.Start:turn.End]
 		t.Sampled += len(tokens)
-		t.Turns = append(t.Turns, TranscriptTurn{
-			Text: e.env.Tokenizer.Decode(tokens), Tool: turn.Tool, Arguments: turn.Arguments,
-			Observation: e.said[i], Error: turn.Error,
-		})
+		out := TranscriptTurn{Context: turn.Segment, Text: e.env.Tokenizer.Decode(tokens), Reward: turn.ProcessReward}
+		for i, call := range turn.Turn.Calls {
+			out.add(TranscriptCall{call.Tool, call.Arguments, turn.said[i].Text, call.Error, call.Failed})
+			out.Outputs, out.Errors = out.Outputs+turn.said[i].Outputs, out.Errors+turn.said[i].Errors
+		}
+		t.Turns = append(t.Turns, out)
 	}
 	return t
+}
+
+func (t *TranscriptTurn) add(c TranscriptCall) {
+	if len(t.Calls) == 0 {
+		t.Tool, t.Arguments, t.Observation, t.Error = c.Tool, c.Arguments, c.Observation, c.Error
+	} else {
+		t.Tool, t.Arguments, t.Observation = t.Tool+", "+c.Tool, t.Arguments+"\n"+c.Arguments, t.Observation+"\n"+c.Observation
+		t.Error = strings.Trim(t.Error+"\n"+c.Error, "\n")
+	}
+	t.Calls = append(t.Calls, c)
 }
 
 // Calls counts the tool calls.
 func (t *Transcript) Calls() int {
 	n := 0
 	for _, turn := range t.Turns {
-		if turn.Tool != "" {
+		if n += len(turn.Calls); len(turn.Calls) == 0 && turn.Tool != "" {
 			n++
 		}
 	}
@@ -59,9 +129,9 @@ func (t *Transcript) String() string {
 	var b strings.Builder
 	b.WriteString("prompt: " + t.Prompt + "\n")
 	for _, turn := range t.Turns {
-		b.WriteString("policy: " + turn.Text + "\n")
-		if turn.Tool != "" {
-			b.WriteString(turn.Tool + ": " + turn.Observation + "\n")
+		b.WriteString(cmp.Or(t.agent(turn), "policy") + ": " + turn.Text + "\n")
+		for _, call := range turn.Calls {
+			b.WriteString(call.Tool + ": " + call.Observation + "\n")
 		}
 	}
 	b.WriteString("stop: " + string(t.Stop) + "\n")
@@ -69,4 +139,12 @@ func (t *Transcript) String() string {
 		b.WriteString("answer: " + t.Answer + "\n")
 	}
 	return b.String()
+}
+
+// agent is who made a turn.
+func (t *Transcript) agent(turn TranscriptTurn) string {
+	if turn.Context < len(t.Contexts) {
+		return t.Contexts[turn.Context].Agent
+	}
+	return ""
 }

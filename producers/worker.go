@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/generate"
 )
 
 // worker serves tickets; its slots share it.
@@ -22,17 +24,23 @@ type worker struct {
 	stream  Stream
 	envs    map[string]Environment // by task
 	metrics *Metrics
+	served  func(Served)
 	log     *slog.Logger
 	running *running
+	// closing closes the sessions of episodes, off the path of the tickets.
+	closing errgroup.Group
+	// ids has, for each episode that is not yet closed, a channel that closes when it is.
+	ids sync.Map
 }
 
 func newWorker(cfg Config, deps Deps) *worker {
 	w := &worker{
-		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, running: newRunning(),
+		cfg: cfg, stream: deps.Stream, envs: map[string]Environment{}, metrics: deps.Metrics, served: deps.Served, running: newRunning(),
 		log: deps.Log.With("producer", cfg.Name),
 	}
+	w.closing.SetLimit(cfg.Concurrency)
 	for task, env := range deps.Environments {
-		env.metrics = deps.Metrics
+		env.metrics, env.stops = deps.Metrics, newStopTokens(env.Tokenizer)
 		w.envs[task] = env
 	}
 	return w
@@ -108,16 +116,21 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	w.metrics.episodeRunning(1)
 	defer w.metrics.episodeRunning(-1)
 
-	trajectory, err := w.produce(ctx, ticket, cancel)
+	story := Served{Ticket: ticket, Delivery: lease.Delivery(), Producer: w.cfg.Name, Leased: time.Now()}
+	trajectory, err := w.produce(ctx, ticket, cancel, &story)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	if err == nil {
 		// A lease that is lost now ends nothing: the work is done, and where another producer does it again one counts.
-		err = w.publish(working, trajectory)
+		err = w.publish(working, trajectory, &story)
 	}
 	if cause := context.Cause(working); err != nil && cause != nil {
 		err = cause
+	}
+	if w.served != nil {
+		story.Ended, story.Err = time.Now(), err
+		w.served(story)
 	}
 	switch {
 	case err == nil:
@@ -131,7 +144,7 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	case errors.Is(err, errDraining):
 		w.metrics.episodeDropped("drained")
 		w.release(settling, lease, 0, log)
-	case errors.Is(err, errUnserved), errors.Is(err, generate.ErrUnserved):
+	case Unserved(err):
 		w.metrics.episodeDropped("unserved")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)
@@ -149,8 +162,11 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 
 // why is what an episode that came to nothing is counted under.
 func why(err error, otherwise string) string {
-	if errors.Is(err, errUnknownTask) {
+	switch {
+	case errors.Is(err, errUnknownTask):
 		return "unknown_task"
+	case broken(err) != nil:
+		return "panicked"
 	}
 	return otherwise
 }
@@ -166,32 +182,67 @@ func quoted(envs map[string]Environment) string {
 
 // unretryable says that another try, with the same seed, would fail in the same way.
 func unretryable(err error) bool {
-	return errors.Is(err, errNothingSampled) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
+	return broken(err) != nil || errors.Is(err, errNothingSampled) || errors.Is(err, ErrPrompt) || errors.Is(err, streams.ErrTooLarge) || errors.Is(err, schemas.ErrInvalid)
 }
 
 // produce runs the episode under the control's watch.
-func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc) (*schemas.Trajectory, error) {
+func (w *worker) produce(ctx context.Context, ticket *schemas.Ticket, cancel context.CancelCauseFunc, story *Served) (*schemas.Trajectory, error) {
 	env, known := w.envs[ticket.Task]
 	if !known {
 		return nil, fmt.Errorf("%w %q: this producer has %s", errUnknownTask, ticket.Task, quoted(w.envs))
 	}
+	closed, err := w.claim(ctx, ticket.ID)
+	if err != nil {
+		return nil, err
+	}
 	entry := w.running.add(ticket, env, cancel)
 	defer w.running.remove(entry)
+	defer w.closing.Go(func() error {
+		defer closed()
+		entry.episode.close(ctx)
+		return nil
+	})
 	trajectory, _, err := rollout(ctx, entry.episode)
+	if w.served != nil {
+		story.Turns = entry.episode.times()
+	}
 	if err != nil {
+		logBroken(w.log.With("ticket", ticket.ID), err)
 		return nil, err
 	}
 	trajectory.Producer = w.cfg.Name
 	return trajectory, nil
 }
 
+// claim waits until an earlier episode of the same ticket is closed: its sessions have the same name. The returned function
+// says that this one is.
+func (w *worker) claim(ctx context.Context, id string) (closed func(), err error) {
+	mine := make(chan struct{})
+	for {
+		earlier, loaded := w.ids.LoadOrStore(id, mine)
+		if !loaded {
+			return func() {
+				w.ids.Delete(id)
+				close(mine)
+			}, nil
+		}
+		select {
+		case <-earlier.(chan struct{}):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // publish stores the trajectory. The ticket is done only after it: a crash in between publishes the same id
 // again, which is counted once, where the other order would lose it.
-func (w *worker) publish(ctx context.Context, trajectory *schemas.Trajectory) error {
+func (w *worker) publish(ctx context.Context, trajectory *schemas.Trajectory, story *Served) error {
 	start := time.Now()
+	story.Publishing = start
 	if err := w.stream.Publish(ctx, trajectory); err != nil {
 		return err
 	}
+	story.Stored, story.Trajectory = time.Now(), trajectory
 	w.metrics.published(trajectory, time.Since(start))
 	return nil
 }

@@ -25,7 +25,7 @@ func benchTrajectory() *Trajectory {
 		for i := start; i < end; i++ {
 			s.ActionMask[i], s.Logprobs[i], s.Versions[i] = 1, -r.Float32(), int32(11+(turn+min((i-start)/300, 1))/2)
 		}
-		t.Turns = append(t.Turns, Turn{Start: start, End: end, Tool: "search", Duration: time.Second})
+		t.Turns = append(t.Turns, Turn{Start: start, End: end, Calls: []ToolCall{{Tool: "search", Duration: time.Second}}})
 	}
 	t.Segments = []Segment{s}
 	return t

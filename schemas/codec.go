@@ -14,6 +14,8 @@ import (
 type message interface {
 	object
 	kind() Kind
+	// wire is the oldest wire version that can say all that the message says.
+	wire() int
 	// wireSize is about how many bytes the message takes, so that the output grows once.
 	wireSize() int
 }
@@ -26,14 +28,27 @@ func (*Control) kind() Kind         { return KindControl }
 func (*Event) kind() Kind           { return KindEvent }
 func (*GenerateRequest) kind() Kind { return KindGenerateRequest }
 func (*GenerateChunk) kind() Kind   { return KindGenerateChunk }
+func (*ToolRequest) kind() Kind     { return KindToolRequest }
+func (*ToolReply) kind() Kind       { return KindToolReply }
+func (*Evaluation) kind() Kind      { return KindEvaluation }
 
-func (*Ticket) wireSize() int            { return 1 << 10 }
 func (*GroupClosed) wireSize() int       { return 1 << 8 }
-func (m *Manifest) wireSize() int        { return 512 + 256*len(m.Shards) + len(m.Config) }
-func (*Control) wireSize() int           { return 1 << 9 }
+func (m *Manifest) wireSize() int        { return 512 + 256*len(m.AllShards()) + len(m.Config) }
+func (k *Control) wireSize() int         { return 1<<9 + 64*len(k.Limits) }
 func (*Event) wireSize() int             { return 1 << 10 }
 func (r *GenerateRequest) wireSize() int { return 256 + 4*len(r.Tokens) + 4*len(r.StopTokens) }
 func (g *GenerateChunk) wireSize() int   { return 256 + 8*len(g.Tokens) }
+func (r *ToolRequest) wireSize() int     { return 512 + len(r.World) + len(r.Arguments) }
+func (r *ToolReply) wireSize() int       { return 512 + len(r.Data) }
+func (e *Evaluation) wireSize() int      { return 1<<10 + len(e.Trajectory) + 256*len(e.Turns) }
+
+func (t *Ticket) wireSize() int {
+	n := 1<<10 + len(t.Prompt.World) + len(t.Prompt.Hidden)
+	if t.Fork != nil {
+		n += 256*len(t.Fork.Segments) + 9*t.Fork.Tokens() + 96*len(t.Fork.Turns)
+	}
+	return n
+}
 
 func (t *Trajectory) wireSize() int {
 	n := 1024 + 96*len(t.Turns) + len(t.Answer) + len(t.Error)
@@ -41,7 +56,10 @@ func (t *Trajectory) wireSize() int {
 		n += 256 + 9*len(t.Segments[i].Tokens)
 	}
 	for i := range t.Turns {
-		n += len(t.Turns[i].Arguments) + len(t.Turns[i].Error)
+		for k := range t.Turns[i].Calls {
+			call := &t.Turns[i].Calls[k]
+			n += 64 + len(call.Arguments) + len(call.Error)
+		}
 	}
 	return n
 }
@@ -67,12 +85,19 @@ func asMessage(v any) (message, error) {
 		return &v, nil
 	case GenerateChunk:
 		return &v, nil
+	case ToolRequest:
+		return &v, nil
+	case ToolReply:
+		return &v, nil
+	case Evaluation:
+		return &v, nil
 	default:
 		return nil, fmt.Errorf("%w: %T is no message", ErrKind, v)
 	}
 }
 
-// Marshal is the wire form of v, a message of this package or a pointer to one. It does not validate v.
+// Marshal is the wire form of v, a message of this package or a pointer to one, in the oldest wire version that can say what v says:
+// a role of the release before reads it unless v uses what that release did not have. It does not validate v.
 // Strings that are not UTF-8 are written with U+FFFD in place of the bytes that break it. Marshal fails only for other types.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
@@ -92,7 +117,7 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	c.mode, c.little, c.count, c.err = writing, nativeLittle(), 2, nil
+	c.mode, c.wire, c.little, c.count, c.err = writing, m.wire(), nativeLittle(), 2, nil
 	c.out = slices.Grow(dst, m.wireSize())
 	c.enc = msgpack.GetEncoder()
 	c.enc.Reset(&c.out)
@@ -100,7 +125,7 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	// A map of 16-bit length, set when the fields have been counted.
 	c.out = append(c.out, msgpcode.Map16, 0, 0)
 	c.check(c.enc.EncodeString("schema"))
-	c.check(c.enc.EncodeInt(Version))
+	c.check(c.enc.EncodeInt(int64(c.wire)))
 	c.check(c.enc.EncodeString("kind"))
 	c.check(c.enc.EncodeString(string(m.kind())))
 	m.fields(c)
@@ -133,15 +158,19 @@ func (c *coder) decode(data []byte, v any) error {
 	}
 	c.begin(data)
 	defer c.end()
-	kind, _, n, err := c.header()
+	kind, version, n, err := c.header()
 	if err != nil {
 		return err
 	}
+	c.wire = version
 	if kind != m.kind() {
 		return fmt.Errorf("%w: %s instead of %s", ErrKind, kind, m.kind())
 	}
 	c.path = append(append(c.path, kind...), '.')
 	c.readObject(m, n)
+	if t, ok := m.(*Trajectory); ok && version < 2 {
+		t.upgrade()
+	}
 	if left := c.in.left(); c.err == nil && left > 0 {
 		c.err = fmt.Errorf("%w: %s: %d bytes after the message", ErrMalformed, kind, left)
 	}
@@ -194,8 +223,8 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 		return "", 0, 0, c.err
 	}
 	kind, known := kindOf(name)
-	if version != Version {
-		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d", ErrVersion, version, Version)
+	if version < OldestVersion || version > Version {
+		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d to %d", ErrVersion, version, OldestVersion, Version)
 	}
 	if !known {
 		return kind, version, 0, fmt.Errorf("%w: %.40q", ErrKind, string(kind))
@@ -207,7 +236,7 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 func kindOf(name []byte) (Kind, bool) {
 	for _, kind := range [...]Kind{
 		KindTrajectory, KindGenerateChunk, KindGenerateRequest, KindTicket, KindGroupClosed,
-		KindManifest, KindControl, KindEvent,
+		KindManifest, KindControl, KindEvent, KindToolRequest, KindToolReply, KindEvaluation,
 	} {
 		if string(name) == string(kind) {
 			return kind, true

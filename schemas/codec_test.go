@@ -28,6 +28,9 @@ func kinds() map[Kind]func() message {
 		KindEvent:           func() message { return new(Event) },
 		KindGenerateRequest: func() message { return new(GenerateRequest) },
 		KindGenerateChunk:   func() message { return new(GenerateChunk) },
+		KindToolRequest:     func() message { return new(ToolRequest) },
+		KindToolReply:       func() message { return new(ToolReply) },
+		KindEvaluation:      func() message { return new(Evaluation) },
 	}
 }
 
@@ -71,6 +74,11 @@ func draw(t *rapid.T, v reflect.Value, label string) {
 				v.SetMapIndex(key, value)
 			}
 		}
+	case reflect.Pointer:
+		if rapid.Bool().Draw(t, label) {
+			v.Set(reflect.New(v.Type().Elem()))
+			draw(t, v.Elem(), label)
+		}
 	case reflect.Struct:
 		for field, value := range v.Fields() {
 			draw(t, value, field.Name)
@@ -108,7 +116,7 @@ func TestRoundTrip(t *testing.T) {
 			got, version, err := Peek(data)
 			require.NoError(t, err)
 			require.Equal(t, kind, got)
-			require.Equal(t, Version, version)
+			require.Equal(t, in.wire(), version)
 		}))
 	}
 }
@@ -170,6 +178,9 @@ func fillOnes(v reflect.Value) {
 		value := reflect.New(v.Type().Elem()).Elem()
 		fillOnes(value)
 		v.SetMapIndex(reflect.ValueOf("x"), value)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fillOnes(v.Elem())
 	case reflect.Struct:
 		for _, value := range v.Fields() {
 			fillOnes(value)
@@ -187,6 +198,9 @@ func requireTags(t *testing.T, path string, typ reflect.Type, got map[string]any
 		value := got[tag]
 		if inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct {
 			inner, value = inner.Elem(), value.([]any)[0]
+		}
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
 		}
 		if inner.Kind() == reflect.Struct && inner != reflect.TypeFor[time.Time]() {
 			requireTags(t, path+"."+tag, inner, value.(map[string]any))
@@ -235,7 +249,8 @@ func TestHeaderFaults(t *testing.T) {
 		{"schema alone", wire(mapOf(2), "schema", 1, "run", "x"), ErrMalformed, "kind: not the second key"},
 		{"schema as text", wire(mapOf(2), "schema", "1", "kind", "control"), ErrMalformed, "schema: not an integer"},
 		{"version below 0", wire(mapOf(2), "schema", -1, "kind", "control"), ErrMalformed, "schema: integer out of range"},
-		{"later version", wire(mapOf(2), "schema", 2, "kind", "control"), ErrVersion, "2; this build reads 1"},
+		{"later version", wire(mapOf(2), "schema", 4, "kind", "control"), ErrVersion, "4; this build reads 1 to 3"},
+		{"version before the first", wire(mapOf(2), "schema", 0, "kind", "control"), ErrVersion, "0; this build reads 1 to 3"},
 		{"foreign kind", wire(mapOf(2), "schema", 1, "kind", "weather"), ErrKind, `"weather"`},
 		{"other kind", wire(mapOf(2), "schema", 1, "kind", "ticket"), ErrKind, "ticket instead of control"},
 	}
@@ -285,7 +300,7 @@ func TestFieldFaultsAreNamed(t *testing.T) {
 		{"tokens not whole", replace(t, data, with("tokens", msgpcode.Bin8, 24), with("tokens", msgpcode.Bin8, 23)), "trajectory.segments[0].tokens: not a whole number of values"},
 		{"run of nothing", replace(t, data, []byte{2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, []byte{0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}), "trajectory.segments[0].versions: a run of no values"},
 		{"runs too long", replace(t, data, []byte{2, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, []byte{0xff, 0xff, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff}), "trajectory.segments[0].versions: runs do not add up"},
-		{"key missing", replace(t, data, append(append(key("segment"), 0), append(key("start"), 2)...), append(append(key("tool"), 0xa0), append(key("start"), 2)...)), "trajectory.turns[0].tool: key twice"},
+		{"key missing", replace(t, data, append(append(key("segment"), 0), append(key("start"), 2)...), append(append(key("calls"), 0x90), append(key("start"), 2)...)), "trajectory.turns[0].calls: key twice"},
 		{"trailing", append(slices.Clone(data), 0), "trajectory: 1 bytes after the message"},
 	}
 	for _, tt := range tests {

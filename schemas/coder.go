@@ -44,8 +44,15 @@ type coder struct {
 	path  []byte           // reading: where the map at hand is, "segments[3]."
 	field string           // reading: the field at hand
 	adopt bool             // reading: arrays stay in the input
+	wire  int              // the wire version of the message
 	moved []moved          // reading: the arrays that were moved within the input
 }
+
+// second is whether the message has the fields of wire version 2.
+func (c *coder) second() bool { return c.wire >= 2 }
+
+// third says the same of version 3.
+func (c *coder) third() bool { return c.wire >= 3 }
 
 // output takes the bytes that the library writes, and the arrays, which are copied.
 type output []byte
@@ -185,5 +192,22 @@ func (c *coder) nested(name string, i int, o object) {
 func (c *coder) structure(name string, o object) {
 	if c.step(name, false, false) == now {
 		c.nested(name, -1, o)
+	}
+}
+
+// optional is a nested struct that may be left out.
+func optional[T any, P interface {
+	*T
+	object
+}](c *coder, name string, v **T) {
+	switch c.step(name, true, *v == nil) {
+	case now:
+		if c.mode != writing {
+			*v = new(T)
+		}
+		c.nested(name, -1, P(*v))
+	case lacking:
+		*v = nil
+	case skip:
 	}
 }

@@ -19,6 +19,9 @@ type Control struct {
 	// Cancelled lists groups whose running rollouts are to be abandoned.
 	Cancelled []string  `msgpack:"cancelled,omitempty"`
 	At        time.Time `msgpack:"at"`
+	// Limits are what operators have set of the limits of episodes, sorted by task and key, each pair once. Tickets that are issued
+	// from then on carry them; what is not listed is as configured.
+	Limits []Limit `msgpack:"limits,omitempty"`
 }
 
 // Event is one thing that happened, for people and dashboards; nothing depends on it.
@@ -46,7 +49,12 @@ const (
 	EventVersionPublished EventType = "version_published"
 	EventVersionApplied   EventType = "version_applied"
 	EventWorkerJoined     EventType = "worker_joined"
+	EventWorkerHere       EventType = "worker_here" // a worker is still there; MetricAgain says when it tells again
 	EventWorkerLeft       EventType = "worker_left"
 	EventEvaluated        EventType = "evaluated"
 	EventRunDone          EventType = "run_done"
 )
+
+// MetricAgain is the key, in the metrics of a worker's events, of the seconds within which the worker tells of itself again. A worker that
+// says goodbye with [EventWorkerLeft] is not waited for; an event without the key promises nothing.
+const MetricAgain = "again_seconds"

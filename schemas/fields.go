@@ -19,6 +19,18 @@ func (t *Ticket) fields(c *coder) {
 	integer(c, "policy_version", &t.PolicyVersion, false)
 	integer(c, "min_version", &t.MinVersion, true)
 	c.time("issued_at", &t.IssuedAt)
+	if c.third() {
+		optional(c, "fork", &t.Fork)
+	} else if c.mode != writing {
+		t.Fork = nil
+	}
+}
+
+func (f *Fork) fields(c *coder) {
+	text(c, "parent", &f.Parent, false)
+	c.uint64("seed", &f.Seed)
+	structures(c, "segments", &f.Segments, false)
+	structures(c, "turns", &f.Turns, false)
 }
 
 func (p *Prompt) fields(c *coder) {
@@ -27,6 +39,12 @@ func (p *Prompt) fields(c *coder) {
 	c.texts("answers", &p.Answers, false)
 	text(c, "source", &p.Source, false)
 	mapped(c, "meta", &p.Meta, true)
+	if c.second() {
+		octets(c, "world", &p.World, true)
+		octets(c, "hidden", &p.Hidden, true)
+	} else if c.mode != writing {
+		p.World, p.Hidden = p.World[:0], p.Hidden[:0]
+	}
 }
 
 func (s *Sampling) fields(c *coder) {
@@ -38,6 +56,12 @@ func (l *Limits) fields(c *coder) {
 	integer(c, "max_turns", &l.MaxTurns, false)
 	integer(c, "max_tokens", &l.MaxTokens, false)
 	integer(c, "timeout", &l.Timeout, false)
+	if c.second() {
+		integer(c, "max_total_tokens", &l.MaxTotalTokens, true)
+		integer(c, "max_segments", &l.MaxSegments, true)
+	} else if c.mode != writing {
+		l.MaxTotalTokens, l.MaxSegments = 0, 0
+	}
 }
 
 func (g *GroupClosed) fields(c *coder) {
@@ -62,46 +86,122 @@ func (t *Trajectory) fields(c *coder) {
 	text(c, "prompt_id", &t.PromptID, false)
 	text(c, "source", &t.Source, false)
 	text(c, "producer", &t.Producer, false)
-	structures(c, "segments", &t.Segments)
-	structures(c, "turns", &t.Turns)
+	structures(c, "segments", &t.Segments, false)
+	structures(c, "turns", &t.Turns, false)
 	c.float64("reward", &t.Reward, false)
 	mapped(c, "rewards", &t.Rewards, false)
+	if c.second() {
+		mapped(c, "agent_rewards", &t.AgentRewards, true)
+	} else if c.mode != writing {
+		clear(t.AgentRewards)
+	}
 	text(c, "answer", &t.Answer, false)
 	text(c, "stop", &t.Stop, false)
 	text(c, "error", &t.Error, true)
 	c.time("started_at", &t.StartedAt)
 	c.time("finished_at", &t.FinishedAt)
+	if c.third() {
+		optional(c, "forked", &t.Forked)
+	} else if c.mode != writing {
+		t.Forked = nil
+	}
+}
+
+func (f *Forked) fields(c *coder) {
+	text(c, "parent", &f.Parent, false)
+	integer(c, "turns", &f.Turns, false)
+	text(c, "diverged", &f.Diverged, true)
 }
 
 func (s *Segment) fields(c *coder) {
 	words(c, "tokens", &s.Tokens)
-	octets(c, "action_mask", &s.ActionMask)
+	octets(c, "action_mask", &s.ActionMask, false)
 	words(c, "logprobs", &s.Logprobs)
 	c.runLengths("versions", &s.Versions, len(s.Tokens))
 	c.float32("temperature", &s.Temperature)
+	if c.second() {
+		text(c, "agent", &s.Agent, true)
+	} else if c.mode != writing {
+		s.Agent = ""
+	}
 }
 
 func (t *Turn) fields(c *coder) {
 	integer(c, "segment", &t.Segment, false)
 	integer(c, "start", &t.Start, false)
 	integer(c, "end", &t.End, false)
-	text(c, "tool", &t.Tool, true)
+	if !c.second() {
+		t.onlyCall(c)
+		return
+	}
+	structures(c, "calls", &t.Calls, true)
+	c.float64("process_reward", &t.ProcessReward, true)
+	c.float64("reward", &t.Reward, true)
+}
+
+// onlyCall is what version 1 had in place of the calls: the parts of the one call, all of them empty where there was none.
+func (t *Turn) onlyCall(c *coder) {
+	call := new(ToolCall)
+	if c.mode != writing && len(t.Calls) != 1 {
+		t.Calls = append(t.Calls[:0], ToolCall{})
+	}
+	if len(t.Calls) == 1 {
+		call = &t.Calls[0]
+	}
+	text(c, "tool", &call.Tool, true)
+	text(c, "arguments", &call.Arguments, true)
+	integer(c, "duration", &call.Duration, true)
+	text(c, "error", &call.Error, true)
+	c.float64("process_reward", &t.ProcessReward, true)
+	if c.mode != writing {
+		t.Reward, call.Failed = 0, call.Error != ""
+	}
+}
+
+// upgrade makes a trajectory that was read as version 1 one of this version: a turn whose call names no tool made none.
+func (t *Trajectory) upgrade() {
+	for i := range t.Turns {
+		turn := &t.Turns[i]
+		if len(turn.Calls) != 1 { // the message was cut short
+			continue
+		}
+		call := &turn.Calls[0]
+		if call.Tool == "" {
+			turn.Calls = nil
+		}
+		call.Tool, call.Arguments, call.Error = CallText(call.Tool), CallText(call.Arguments), CallText(call.Error)
+	}
+}
+
+func (t *ToolCall) fields(c *coder) {
+	text(c, "tool", &t.Tool, false)
 	text(c, "arguments", &t.Arguments, true)
 	integer(c, "duration", &t.Duration, true)
 	text(c, "error", &t.Error, true)
-	c.float64("process_reward", &t.ProcessReward, true)
+	c.boolean("failed", &t.Failed, true)
 }
 
 func (m *Manifest) fields(c *coder) {
 	text(c, "run", &m.Run, false)
 	integer(c, "version", &m.Version, false)
 	integer(c, "base", &m.Base, false)
-	structures(c, "shards", &m.Shards)
-	octets(c, "config", &m.Config)
+	structures(c, "shards", &m.Shards, false)
+	octets(c, "config", &m.Config, false)
 	text(c, "config_hash", &m.ConfigHash, false)
 	text(c, "tokenizer_hash", &m.TokenizerHash, false)
 	text(c, "dtype", &m.DType, false)
 	c.time("published_at", &m.PublishedAt)
+	if c.second() {
+		optional(c, "adapter", &m.Adapter)
+	} else if c.mode != writing {
+		m.Adapter = nil
+	}
+}
+
+func (a *Adapter) fields(c *coder) {
+	integer(c, "rank", &a.Rank, false)
+	c.float64("alpha", &a.Alpha, false)
+	structures(c, "frozen", &a.Frozen, false)
 }
 
 func (s *Shard) fields(c *coder) {
@@ -121,6 +221,17 @@ func (k *Control) fields(c *coder) {
 	integer(c, "depth", &k.Depth, false)
 	c.texts("cancelled", &k.Cancelled, true)
 	c.time("at", &k.At)
+	if c.third() {
+		structures(c, "limits", &k.Limits, true)
+	} else if c.mode != writing {
+		k.Limits = k.Limits[:0]
+	}
+}
+
+func (l *Limit) fields(c *coder) {
+	text(c, "task", &l.Task, true)
+	text(c, "key", &l.Key, false)
+	integer(c, "value", &l.Value, false)
 }
 
 func (e *Event) fields(c *coder) {
@@ -145,6 +256,12 @@ func (r *GenerateRequest) fields(c *coder) {
 	words(c, "stop_tokens", &r.StopTokens)
 	c.boolean("last", &r.Last, false)
 	integer(c, "min_version", &r.MinVersion, true)
+	if c.second() {
+		text(c, "context", &r.Context, true)
+		c.boolean("pinned", &r.Pinned, true)
+	} else if c.mode != writing {
+		r.Context, r.Pinned = "", false
+	}
 }
 
 func (g *GenerateChunk) fields(c *coder) {
@@ -159,4 +276,90 @@ func (g *GenerateChunk) fields(c *coder) {
 	text(c, "error", &g.Error, true)
 	c.boolean("retry", &g.Retry, true)
 	c.boolean("busy", &g.Busy, true)
+}
+
+func (r *ToolRequest) fields(c *coder) {
+	text(c, "run", &r.Run, false)
+	text(c, "session", &r.Session, false)
+	text(c, "opening", &r.Opening, false)
+	text(c, "op", &r.Op, false)
+	integer(c, "sequence", &r.Sequence, false)
+	integer(c, "answered", &r.Answered, true)
+	text(c, "task", &r.Task, true)
+	text(c, "source", &r.Source, true)
+	c.uint64("seed", &r.Seed)
+	octets(c, "world", &r.World, true)
+	text(c, "tool", &r.Tool, true)
+	text(c, "arguments", &r.Arguments, true)
+	integer(c, "index", &r.Index, true)
+	text(c, "file", &r.File, true)
+	integer(c, "limit", &r.Limit, true)
+	optional(c, "command", &r.Command)
+}
+
+func (t *ToolCommand) fields(c *coder) {
+	c.texts("argv", &t.Argv, false)
+	octets(c, "stdin", &t.Stdin, true)
+	structures(c, "files", &t.Files, true)
+	c.texts("env", &t.Env, true)
+	integer(c, "timeout", &t.Timeout, true)
+	integer(c, "output", &t.Output, true)
+}
+
+func (t *ToolFile) fields(c *coder) {
+	text(c, "name", &t.Name, false)
+	octets(c, "data", &t.Data, false)
+}
+
+func (r *ToolReply) fields(c *coder) {
+	text(c, "session", &r.Session, false)
+	text(c, "worker", &r.Worker, false)
+	integer(c, "sequence", &r.Sequence, false)
+	c.boolean("done", &r.Done, false)
+	text(c, "outcome", &r.Outcome, true)
+	text(c, "error", &r.Error, true)
+	integer(c, "retry_after", &r.RetryAfter, true)
+	c.boolean("workspace", &r.Workspace, true)
+	optional(c, "observation", &r.Observation)
+	optional(c, "result", &r.Result)
+	octets(c, "data", &r.Data, true)
+}
+
+func (e *Evaluation) fields(c *coder) {
+	text(c, "run", &e.Run, false)
+	text(c, "ticket", &e.Ticket, false)
+	text(c, "producer", &e.Producer, false)
+	text(c, "outcome", &e.Outcome, false)
+	text(c, "error", &e.Error, true)
+	octets(c, "trajectory", &e.Trajectory, true)
+	structures(c, "turns", &e.Turns, true)
+}
+
+func (t *EvaluationTurn) fields(c *coder) {
+	text(c, "text", &t.Text, false)
+	text(c, "tool", &t.Tool, true)
+	text(c, "arguments", &t.Arguments, true)
+	text(c, "observation", &t.Observation, true)
+	text(c, "error", &t.Error, true)
+}
+
+func (o *ToolObservation) fields(c *coder) {
+	text(c, "text", &o.Text, false)
+	c.float64("reward", &o.Reward, true)
+	c.boolean("rewarded", &o.Rewarded, true)
+	c.boolean("done", &o.Done, true)
+	text(c, "answer", &o.Answer, true)
+	c.boolean("answered", &o.Answered, true)
+	integer(c, "outputs", &o.Outputs, true)
+	integer(c, "errors", &o.Errors, true)
+	text(c, "notes", &o.Notes, true)
+	mapped(c, "metrics", &o.Metrics, true)
+}
+
+func (t *ToolResult) fields(c *coder) {
+	integer(c, "exit", &t.Exit, false)
+	octets(c, "stdout", &t.Stdout, true)
+	octets(c, "stderr", &t.Stderr, true)
+	c.boolean("timed_out", &t.TimedOut, true)
+	integer(c, "took", &t.Took, true)
 }

@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"testing"
 )
@@ -19,6 +20,9 @@ func fuzzDecoder[T any, P interface {
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 		f.Add(append(slices.Clip(data), 0))
+		if old, err := os.ReadFile(goldenPathOf(1, kind)); err == nil {
+			f.Add(old)
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, _, peekErr := Peek(data)
@@ -60,3 +64,6 @@ func FuzzControl(f *testing.F)         { fuzzDecoder[Control](f) }
 func FuzzEvent(f *testing.F)           { fuzzDecoder[Event](f) }
 func FuzzGenerateRequest(f *testing.F) { fuzzDecoder[GenerateRequest](f) }
 func FuzzGenerateChunk(f *testing.F)   { fuzzDecoder[GenerateChunk](f) }
+func FuzzToolRequest(f *testing.F)     { fuzzDecoder[ToolRequest](f) }
+func FuzzToolReply(f *testing.F)       { fuzzDecoder[ToolReply](f) }
+func FuzzEvaluation(f *testing.F)      { fuzzDecoder[Evaluation](f) }

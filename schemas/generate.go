@@ -4,8 +4,11 @@ package schemas
 // it; the engine that served the episode before has most of the context in its cache.
 type GenerateRequest struct {
 	Run string `msgpack:"run"`
-	// Episode keeps the calls of one rollout together: engines keep the cache of the rollout under this name.
+	// Episode names the rollout.
 	Episode string `msgpack:"episode"`
+	// Context names one of several contexts of the rollout that are continued in turn; "" is the first. Engines keep a cache for each:
+	// see [GenerateRequest.Cache].
+	Context string `msgpack:"context,omitempty"`
 	// Tokens is the whole context so far.
 	Tokens Int32s `msgpack:"tokens"`
 	// MaxTokens bounds the new tokens, > 0.
@@ -21,6 +24,17 @@ type GenerateRequest struct {
 	// MinVersion is the oldest policy version that may sample: at an engine with an older version the call waits for the next
 	// weights. 0 is any.
 	MinVersion int64 `msgpack:"min_version,omitempty"`
+	// Pinned is whether MinVersion alone may sample, every token. Pinned calls have a subject of their own.
+	Pinned bool `msgpack:"pinned,omitempty"`
+}
+
+// Cache is the name under which engines keep what they computed for the context: the episode's, and of a further context
+// "<episode>/<context>".
+func (r *GenerateRequest) Cache() string {
+	if r.Context == "" {
+		return r.Episode
+	}
+	return r.Episode + "/" + r.Context
 }
 
 // GenerateChunk carries sampled tokens back as they come. The last chunk of a call has Done set.

@@ -3,6 +3,7 @@ package schemas
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"time"
 )
 
@@ -13,7 +14,7 @@ type Manifest struct {
 	Version int64 `msgpack:"version"`
 	// Base is the version that the shards are deltas against; -1 when they are whole.
 	Base int64 `msgpack:"base"`
-	// Shards together hold every tensor.
+	// Shards together hold every tensor, or every adapter.
 	Shards []Shard `msgpack:"shards"`
 	// Config is the model's config.json; ConfigHash and TokenizerHash are hex SHA-256.
 	Config        []byte `msgpack:"config"`
@@ -22,6 +23,28 @@ type Manifest struct {
 	// DType of the tensors: "float32" or "bfloat16".
 	DType       string    `msgpack:"dtype"`
 	PublishedAt time.Time `msgpack:"published_at"`
+	// Adapter says that Shards are a low-rank adapter, and what it is added to; nil where they are the weights themselves.
+	Adapter *Adapter `msgpack:"adapter,omitempty"`
+}
+
+// Adapter describes a version whose shards are low-rank adapters in PEFT's names: a matrix W that has one stands for
+// W + Alpha/Rank B A, computed in float32 and then rounded to the manifest's DType.
+type Adapter struct {
+	// Rank is that of A, [rank, in], and B, [out, rank].
+	Rank int `msgpack:"rank"`
+	// Alpha scales the adapter, by Alpha/Rank; it is positive.
+	Alpha float64 `msgpack:"alpha"`
+	// Frozen are the weights that the adapter is added to, whole, by their hashes: together they hold every tensor. They are the
+	// same in every version of one run, so that a reader fetches them once.
+	Frozen []Shard `msgpack:"frozen"`
+}
+
+// AllShards are the shards of a version, and after them those of the weights that an adapter is added to.
+func (m *Manifest) AllShards() []Shard {
+	if m.Adapter == nil {
+		return m.Shards
+	}
+	return append(slices.Clip(m.Shards), m.Adapter.Frozen...)
 }
 
 // Shard is one run of bytes named by its content.

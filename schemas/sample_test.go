@@ -12,9 +12,17 @@ func sampleTicket() *Ticket {
 		Prompt: Prompt{
 			ID: "p-11", Text: "capital of the country of the Seine ?", Answers: []string{"paris", "Paris"},
 			Source: "two_hop", Meta: map[string]string{"hops": "2", "entity": "seine"},
+			World: []byte(`{"rivers":["seine"]}`), Hidden: []byte(`"paris"`),
 		},
 		Seed: 1<<63 + 5, Sampling: Sampling{Temperature: 1, MaxTokens: 64},
-		Limits: Limits{MaxTurns: 4, MaxTokens: 256, Timeout: 90 * time.Second}, PolicyVersion: 12, MinVersion: 8, IssuedAt: sampleTime(),
+		Limits: Limits{MaxTurns: 4, MaxTokens: 256, Timeout: 90 * time.Second, MaxTotalTokens: 1024, MaxSegments: 6}, PolicyVersion: 12, MinVersion: 8, IssuedAt: sampleTime(),
+		Fork: &Fork{
+			Parent: "g7-0-0", Seed: 77, Turns: []Turn{{Segment: 0, Start: 2, End: 4}},
+			Segments: []Segment{{
+				Tokens: Int32s{1, 50, 300, 70_000}, ActionMask: Bytes{0, 0, 1, 1}, Logprobs: Float32s{0, 0, -0.5, -1.25},
+				Versions: Runs{-1, -1, 11, 12}, Temperature: 1,
+			}},
+		},
 	}
 }
 
@@ -27,15 +35,23 @@ func sampleTrajectory() *Trajectory {
 				Tokens: Int32s{1, 50, 300, 70_000, 5, 6}, ActionMask: Bytes{0, 0, 1, 1, 0, 1},
 				Logprobs: Float32s{0, 0, -0.5, -1.25, 0, -3}, Versions: Runs{-1, -1, 11, 12, -1, 12}, Temperature: 1,
 			},
-			{Tokens: Int32s{1, 9}, ActionMask: Bytes{0, 1}, Logprobs: Float32s{0, -0.125}, Versions: Runs{-1, 13}, Temperature: 0.75},
+			{Tokens: Int32s{1, 9}, ActionMask: Bytes{0, 1}, Logprobs: Float32s{0, -0.125}, Versions: Runs{-1, 13}, Temperature: 0.75, Agent: "solver"},
 		},
 		Turns: []Turn{
-			{Segment: 0, Start: 2, End: 4, Tool: "search", Arguments: "seine", Duration: 120 * time.Millisecond, Error: "timed out", ProcessReward: 0.5},
+			{
+				Segment: 0, Start: 2, End: 4, ProcessReward: 0.5, Reward: 0.125,
+				Calls: []ToolCall{
+					{Tool: "search", Arguments: "seine", Duration: 120 * time.Millisecond, Error: "timed out", Failed: true},
+					{Tool: "python", Arguments: "1 / 0", Duration: 30 * time.Millisecond, Failed: true},
+				},
+			},
 			{Segment: 0, Start: 5, End: 6},
 			{Segment: 1, Start: 1, End: 2},
 		},
-		Reward: 1.1, Rewards: map[string]float64{"exact_match": 1, "format": 0.5}, Answer: "paris", Stop: StopAnswer,
+		Reward: 1.1, Rewards: map[string]float64{"exact_match": 1, "format": 0.5},
+		AgentRewards: map[string]float64{"solver": 1, "proposer": 0.25}, Answer: "paris", Stop: StopAnswer,
 		Error: "none", StartedAt: sampleTime(), FinishedAt: sampleTime().Add(3 * time.Second),
+		Forked: &Forked{Parent: "g7-0-0", Turns: 1, Diverged: "a tool answered otherwise"},
 	}
 }
 
@@ -62,6 +78,7 @@ func sampleControl() *Control {
 	return &Control{
 		Run: "run-1", Paused: true, Draining: true, PolicyVersion: 13, MinVersion: 9, Eta: 4, Depth: 2,
 		Cancelled: []string{"g1-0", "g2-1"}, At: sampleTime(),
+		Limits: []Limit{{Key: LimitMaxTurns, Value: 6}, {Task: "math", Key: LimitMaxTokens, Value: 4096}, {Task: "math", Key: LimitTimeout, Value: 90_000_000_000}},
 	}
 }
 
@@ -75,7 +92,7 @@ func sampleEvent() *Event {
 func sampleGenerateRequest() *GenerateRequest {
 	return &GenerateRequest{
 		Run: "run-1", Episode: "g7-0-2", Tokens: Int32s{1, 50, 300, 70_000}, MaxTokens: 64, Temperature: 0.5, Seed: 99,
-		StopTokens: Int32s{17, 18}, Last: true, MinVersion: 8,
+		StopTokens: Int32s{17, 18}, Last: true, MinVersion: 8, Context: "1",
 	}
 }
 
@@ -86,10 +103,68 @@ func sampleGenerateChunk() *GenerateChunk {
 	}
 }
 
+func sampleToolRequest() *ToolRequest {
+	return &ToolRequest{
+		Run: "run-1", Session: "g7-0-2", Opening: "b1f", Op: ToolOpRun, Sequence: 4, Answered: 3, Task: "code", Source: "code/easy", Seed: 99,
+		World: []byte(`{"x":1}`), Tool: "python", Arguments: "1 + 1", Index: 2, File: "out.txt", Limit: 512,
+		Command: &ToolCommand{
+			Argv: []string{"python3", "test.py"}, Stdin: []byte("in"), Files: []ToolFile{{Name: "test.py", Data: []byte("pass")}},
+			Env: []string{"A=1"}, Timeout: 2 * time.Second, Output: 4096,
+		},
+	}
+}
+
+func sampleToolReply() *ToolReply {
+	return &ToolReply{
+		Session: "g7-0-2", Worker: "tools-1", Sequence: 4, Done: true, Outcome: ToolOK, Workspace: true,
+		Observation: &ToolObservation{
+			Text: "2", Reward: 0.5, Rewarded: true, Done: true, Answer: "2", Answered: true, Outputs: 1, Errors: 1, Notes: "todo",
+			Metrics: map[string]float64{"cells": 1},
+		},
+		Result: &ToolResult{Exit: -1, Stdout: []byte("out"), Stderr: []byte("err"), TimedOut: true, Took: time.Second},
+		Data:   []byte("file"),
+	}
+}
+
+func sampleEvaluation() *Evaluation {
+	return &Evaluation{
+		Run: "run-1", Ticket: "eval-v7-3-0", Producer: "worker-1", Outcome: EvaluationDone, Trajectory: []byte("trajectory"),
+		Turns: []EvaluationTurn{
+			{Text: "look it up", Tool: "search", Arguments: "{}", Observation: "found", Error: "slow"}, {Text: "42"},
+		},
+	}
+}
+
 func samples() map[Kind]message {
 	return map[Kind]message{
 		KindTicket: sampleTicket(), KindTrajectory: sampleTrajectory(), KindGroupClosed: sampleGroupClosed(),
 		KindManifest: sampleManifest(), KindControl: sampleControl(), KindEvent: sampleEvent(),
 		KindGenerateRequest: sampleGenerateRequest(), KindGenerateChunk: sampleGenerateChunk(),
+		KindToolRequest: sampleToolRequest(), KindToolReply: sampleToolReply(), KindEvaluation: sampleEvaluation(),
 	}
+}
+
+// samplesV2 are what the golden bytes of version 2 hold, of the kinds that say more in this version.
+func samplesV2() map[Kind]message {
+	ticket, trajectory := sampleTicket(), sampleTrajectory()
+	ticket.Fork, trajectory.Forked = nil, nil
+	return map[Kind]message{KindTicket: ticket, KindTrajectory: trajectory}
+}
+
+// samplesV1 are what the golden bytes of version 1 hold: of those of this version, what version 1 could say.
+func samplesV1() map[Kind]message {
+	ticket, trajectory, request := sampleTicket(), sampleTrajectory(), sampleGenerateRequest()
+	ticket.Prompt.World, ticket.Prompt.Hidden, ticket.Limits.MaxTotalTokens, ticket.Limits.MaxSegments = nil, nil, 0, 0
+	trajectory.AgentRewards, trajectory.Segments[1].Agent = nil, ""
+	ticket.Fork, trajectory.Forked = nil, nil
+	trajectory.Turns[0].Reward, trajectory.Turns[0].Calls = 0, trajectory.Turns[0].Calls[:1]
+	request.Context, request.Pinned = "", false
+	control := sampleControl()
+	control.Limits = nil
+	all := samples()
+	delete(all, KindToolRequest)
+	delete(all, KindToolReply)
+	delete(all, KindEvaluation)
+	all[KindTicket], all[KindTrajectory], all[KindGenerateRequest], all[KindControl] = ticket, trajectory, request, control
+	return all
 }

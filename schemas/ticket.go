@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Ticket is a leased prompt: the right, and the duty, to produce one trajectory. It belongs to one producer until that producer has
 // published the trajectory, or a group-closed marker in its place, or the producer's lease lapses.
@@ -31,6 +34,53 @@ type Ticket struct {
 	// MinVersion is the oldest version whose tokens can still be trained on when the trajectory is used; 0 is any.
 	MinVersion int64     `msgpack:"min_version,omitempty"`
 	IssuedAt   time.Time `msgpack:"issued_at"`
+	// Fork has the episode begin with what another one did; nil begins afresh.
+	Fork *Fork `msgpack:"fork,omitempty"`
+}
+
+// Fork is the beginning of a trajectory that was stored, up to a turn. The episode of a ticket with a fork takes it in place of calls to
+// the policy, as long as the policy would be shown the same tokens; its tools are called anew, so that what they keep for an episode is
+// there again.
+type Fork struct {
+	// Parent is the id of the trajectory.
+	Parent string `msgpack:"parent"`
+	// Seed is that of the parent's ticket: agent and tools draw from it, and the policy from the ticket's own.
+	Seed uint64 `msgpack:"seed"`
+	// Segments are the parent's contexts up to the last turn taken, with which the last of them ends. At least one.
+	Segments []Segment `msgpack:"segments"`
+	// Turns are the moves that are taken, without their calls and rewards, at least one.
+	Turns []Turn `msgpack:"turns"`
+}
+
+// ForkAt is the beginning of a trajectory: its first turns, as many as turns says, 0 < turns <= len(t.Turns). seed is that of its ticket.
+// What it returns shares the trajectory's arrays.
+func ForkAt(t *Trajectory, turns int, seed uint64) *Fork {
+	f := &Fork{Parent: t.ID, Seed: seed, Turns: make([]Turn, turns)}
+	ends := make([]int, len(t.Segments))
+	last := 0
+	for i := range f.Turns {
+		turn := &t.Turns[i]
+		f.Turns[i] = Turn{Segment: turn.Segment, Start: turn.Start, End: turn.End}
+		ends[turn.Segment], last = turn.End, max(last, turn.Segment)
+	}
+	for i := range last + 1 {
+		s := t.Segments[i]
+		// A context in which no turn is taken is left whole: nothing of it is replayed.
+		if n := ends[i]; n > 0 {
+			s.Tokens, s.ActionMask, s.Logprobs, s.Versions = s.Tokens[:n:n], s.ActionMask[:n:n], s.Logprobs[:n:n], s.Versions[:n:n]
+		}
+		f.Segments = append(f.Segments, s)
+	}
+	return f
+}
+
+// Tokens counts those of all segments.
+func (f *Fork) Tokens() int {
+	n := 0
+	for i := range f.Segments {
+		n += len(f.Segments[i].Tokens)
+	}
+	return n
 }
 
 // Prompt is the question to the agent, and the answers against which its answer is scored.
@@ -44,6 +94,11 @@ type Prompt struct {
 	Source string `msgpack:"source"`
 	// Meta carries what a task needs beyond that; nil if nothing.
 	Meta map[string]string `msgpack:"meta,omitempty"`
+	// World is what the prompt gives to tools, as JSON: the rows of a table, the files of a workspace. nil is nothing. Tools get it
+	// when a session opens; agents do not see it, and it never holds the answers.
+	World json.RawMessage `msgpack:"world,omitempty" json:",omitempty"`
+	// Hidden is what the prompt gives to rewards alone, as JSON, such as the unit tests of a program. nil is nothing.
+	Hidden json.RawMessage `msgpack:"hidden,omitempty" json:",omitempty"`
 }
 
 // Sampling says how tokens are drawn.
@@ -62,6 +117,10 @@ type Limits struct {
 	MaxTokens int `msgpack:"max_tokens"`
 	// Timeout bounds the wall-clock of the whole rollout; 0 is no bound.
 	Timeout time.Duration `msgpack:"timeout"`
+	// MaxTotalTokens bounds the tokens of all segments together, each segment counted whole; 0 is no bound.
+	MaxTotalTokens int `msgpack:"max_total_tokens,omitempty"`
+	// MaxSegments bounds the segments; 0 is no bound.
+	MaxSegments int `msgpack:"max_segments,omitempty"`
 }
 
 // GroupClosed is a marker that samples of a group will not be delivered, so that the trainer does not wait for them.

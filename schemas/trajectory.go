@@ -1,6 +1,10 @@
 package schemas
 
-import "time"
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
 
 // Trajectory is a finished rollout: the contexts as the model saw them, the sampled tokens, and the score. Its tokens come from the
 // engine that sampled them and are never made again from text; only observations are tokenized.
@@ -27,6 +31,9 @@ type Trajectory struct {
 	Reward float64 `msgpack:"reward"`
 	// Rewards are the components of the reward by name, before weighting.
 	Rewards map[string]float64 `msgpack:"rewards"`
+	// AgentRewards are the outcome rewards of single agents by name, where several took part: an agent that is not named has Reward.
+	// nil is none.
+	AgentRewards map[string]float64 `msgpack:"agent_rewards,omitempty"`
 	// Answer is the final answer as text; "" if there was no answer.
 	Answer string     `msgpack:"answer"`
 	Stop   StopReason `msgpack:"stop"`
@@ -34,6 +41,19 @@ type Trajectory struct {
 	Error      string    `msgpack:"error,omitempty"`
 	StartedAt  time.Time `msgpack:"started_at"`
 	FinishedAt time.Time `msgpack:"finished_at"`
+	// Forked says whose beginning the episode has; nil where it began by itself.
+	Forked *Forked `msgpack:"forked,omitempty"`
+}
+
+// Forked is the part of an episode that another one played before.
+type Forked struct {
+	// Parent is the id of that other trajectory.
+	Parent string `msgpack:"parent"`
+	// Turns counts the first turns that are the parent's, with its tokens, log-probabilities and versions.
+	Turns int `msgpack:"turns"`
+	// Diverged says why they are fewer than the ticket asked for, as when a tool answered otherwise than it did to the parent; "" when
+	// they are all. From there on the policy sampled anew.
+	Diverged string `msgpack:"diverged,omitempty"`
 }
 
 // Segment is a context as the model saw it. All four arrays have one entry for each token.
@@ -49,23 +69,66 @@ type Segment struct {
 	Versions Runs `msgpack:"versions"`
 	// Temperature the tokens were sampled at.
 	Temperature float32 `msgpack:"temperature"`
+	// Agent names who acted in this context, where several agents take part in an episode; "" where one does.
+	Agent string `msgpack:"agent,omitempty"`
 }
 
-// Turn is a move of the agent: the tokens that it sampled and, if they called a tool, the result of the call.
+// Turn is a move of the agent: the tokens that it sampled, and the calls of tools that they made.
 type Turn struct {
 	// Segment, Start and End delimit the sampled tokens: Segments[Segment].Tokens[Start:End].
 	Segment int `msgpack:"segment"`
 	Start   int `msgpack:"start"`
 	End     int `msgpack:"end"`
-	// Tool is "" when the turn called none.
-	Tool      string `msgpack:"tool,omitempty"`
-	Arguments string `msgpack:"arguments,omitempty"`
-	// Duration is the tool call's wall-clock.
-	Duration time.Duration `msgpack:"duration,omitempty"`
-	Error    string        `msgpack:"error,omitempty"`
-	// ProcessReward is credited to the token that ends the turn.
+	// Calls are the turn's, in the order that it made them; nil when it made none.
+	Calls []ToolCall `msgpack:"calls,omitempty"`
+	// ProcessReward is the sum of what the tools of the turn gave, Reward what the scorer gave to the turn. Both are credited to the
+	// token that ends the turn.
 	ProcessReward float64 `msgpack:"process_reward,omitempty"`
+	Reward        float64 `msgpack:"reward,omitempty"`
 }
+
+// ToolCall is a call of a tool.
+type ToolCall struct {
+	Tool string `msgpack:"tool"`
+	// Arguments are what the tool was called with, at most [MaxCallText] bytes of them.
+	Arguments string `msgpack:"arguments,omitempty"`
+	// Duration is the call's wall-clock.
+	Duration time.Duration `msgpack:"duration,omitempty"`
+	// Error is why the tool failed, at most [MaxCallText] bytes; "" when it did not.
+	Error string `msgpack:"error,omitempty"`
+	// Failed is whether the call came to nothing: the tool failed, or code of the agent's own that it ran ended in an error.
+	Failed bool `msgpack:"failed,omitempty"`
+}
+
+// MaxCallText bounds the arguments and the error of a call, each, in bytes.
+const MaxCallText = 64 << 10
+
+// CallText is a text of a call cut to at most [MaxCallText] bytes, between characters. What is not UTF-8 becomes U+FFFD.
+func CallText(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	if len(s) <= MaxCallText {
+		return s
+	}
+	n := MaxCallText
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Duration is what the turn's calls took, added up, also where they were made at the same time.
+func (t *Turn) Duration() time.Duration {
+	sum := time.Duration(0)
+	for i := range t.Calls {
+		sum += t.Calls[i].Duration
+	}
+	return sum
+}
+
+// Credit is what the turn was given besides the outcome: by its tools and by the scorer.
+func (t *Turn) Credit() float64 { return t.ProcessReward + t.Reward }
 
 // StopReason says why a rollout ended.
 type StopReason string
@@ -79,6 +142,8 @@ const (
 	StopFormat    StopReason = "format"    // the agent ended without an answer or a tool call
 	StopError     StopReason = "error"     // an error that is not the agent's
 	StopCancelled StopReason = "cancelled" // no longer usable, or the run is draining
+	StopSegments  StopReason = "segments"  // the limit on the contexts of a rollout
+	StopTool      StopReason = "tool"      // a tool ended the rollout without an answer
 )
 
 // Packed arrays: little-endian bytes inside one msgpack bin value.

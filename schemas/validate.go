@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -62,6 +63,13 @@ func (f *faults) atLeast(field string, v, least int64) {
 	}
 }
 
+// json checks that a text that is there is JSON.
+func (f *faults) json(field string, v []byte) {
+	if len(v) > 0 && !json.Valid(v) {
+		f.add(field, "%.40q: must be JSON", v)
+	}
+}
+
 func (f *faults) temperature(v float32) {
 	if !(v >= 0) || math.IsInf(float64(v), 0) {
 		f.add("temperature", "%v: must be finite and not negative (0 is greedy)", v)
@@ -115,6 +123,8 @@ func (t *Ticket) Validate() error {
 
 	p := f.within("prompt")
 	p.name("id", t.Prompt.ID)
+	p.json("world", t.Prompt.World)
+	p.json("hidden", t.Prompt.Hidden)
 	f.done(p)
 	s := f.within("sampling")
 	s.temperature(t.Sampling.Temperature)
@@ -124,8 +134,32 @@ func (t *Ticket) Validate() error {
 	l.atLeast("max_turns", int64(t.Limits.MaxTurns), 0)
 	l.atLeast("max_tokens", int64(t.Limits.MaxTokens), 1)
 	l.atLeast("timeout", int64(t.Limits.Timeout), 0)
+	l.atLeast("max_total_tokens", int64(t.Limits.MaxTotalTokens), 0)
+	l.atLeast("max_segments", int64(t.Limits.MaxSegments), 0)
 	f.done(l)
+	if t.Fork != nil {
+		k := f.within("fork")
+		t.Fork.validate(k)
+		f.done(k)
+	}
 	return f.err()
+}
+
+func (k *Fork) validate(f *faults) {
+	f.name("parent", k.Parent)
+	if len(k.Turns) == 0 {
+		f.add("turns", "must not be empty")
+	}
+	for i := range k.Segments {
+		part := f.item("segments", i)
+		k.Segments[i].validate(&part)
+		f.done(&part)
+	}
+	for i := range k.Turns {
+		part := f.item("turns", i)
+		validateTurn(&part, k.Segments, &k.Turns[i])
+		f.done(&part)
+	}
 }
 
 // Validate names every broken invariant of the trajectory; nil if there is none. Errors wrap [ErrInvalid].
@@ -145,15 +179,26 @@ func (t *Trajectory) Validate() error {
 	}
 	for i := range t.Turns {
 		part := f.item("turns", i)
-		t.validateTurn(&part, &t.Turns[i])
+		validateTurn(&part, t.Segments, &t.Turns[i])
 		f.done(&part)
 	}
 	f.finite("reward", t.Reward)
 	for name, v := range t.Rewards {
 		f.finite("rewards["+name+"]", v)
 	}
+	for name, v := range t.AgentRewards {
+		f.finite("agent_rewards["+name+"]", v)
+	}
 	if !t.Stop.Known() {
 		f.add("stop", "%.40q: not a stop reason", string(t.Stop))
+	}
+	if t.Forked != nil {
+		k := f.within("forked")
+		k.name("parent", t.Forked.Parent)
+		if n := t.Forked.Turns; n < 0 || n > len(t.Turns) {
+			k.add("turns", "%d: must be in [0, %d], the turns of the trajectory", n, len(t.Turns))
+		}
+		f.done(k)
 	}
 	return f.err()
 }
@@ -222,14 +267,19 @@ func (s *Segment) validate(f *faults) {
 	}
 }
 
-func (t *Trajectory) validateTurn(f *faults, turn *Turn) {
+func validateTurn(f *faults, segments []Segment, turn *Turn) {
 	f.finite("process_reward", turn.ProcessReward)
-	f.atLeast("duration", int64(turn.Duration), 0)
-	if turn.Segment < 0 || turn.Segment >= len(t.Segments) {
-		f.add("segment", "%d: there are %d segments", turn.Segment, len(t.Segments))
+	f.finite("reward", turn.Reward)
+	for i := range turn.Calls {
+		part := f.item("calls", i)
+		turn.Calls[i].validate(&part)
+		f.done(&part)
+	}
+	if turn.Segment < 0 || turn.Segment >= len(segments) {
+		f.add("segment", "%d: there are %d segments", turn.Segment, len(segments))
 		return
 	}
-	s := &t.Segments[turn.Segment]
+	s := &segments[turn.Segment]
 	if turn.Start < 0 || turn.Start >= turn.End || turn.End > len(s.Tokens) {
 		f.add("end", "[%d, %d): not a span of the segment's %d tokens", turn.Start, turn.End, len(s.Tokens))
 		return
@@ -244,10 +294,20 @@ func (t *Trajectory) validateTurn(f *faults, turn *Turn) {
 	}
 }
 
+func (t *ToolCall) validate(f *faults) {
+	f.name("tool", t.Tool)
+	f.atLeast("duration", int64(t.Duration), 0)
+	for _, text := range []struct{ name, v string }{{"tool", t.Tool}, {"arguments", t.Arguments}, {"error", t.Error}} {
+		if len(text.v) > MaxCallText {
+			f.add(text.name, "%d bytes: at most %d", len(text.v), MaxCallText)
+		}
+	}
+}
+
 // Known is whether r is one of the stop reasons.
 func (r StopReason) Known() bool {
 	switch r {
-	case StopAnswer, StopTurns, StopTokens, StopTimeout, StopFormat, StopError, StopCancelled:
+	case StopAnswer, StopTurns, StopTokens, StopTimeout, StopFormat, StopError, StopCancelled, StopSegments, StopTool:
 		return true
 	}
 	return false
@@ -291,7 +351,27 @@ func (m *Manifest) Validate() error {
 	if m.DType != "float32" && m.DType != "bfloat16" {
 		f.add("dtype", `%.40q: must be "float32" or "bfloat16"`, m.DType)
 	}
+	if m.Adapter != nil {
+		part := f.within("adapter")
+		m.Adapter.validate(part)
+		f.done(part)
+	}
 	return f.err()
+}
+
+func (a *Adapter) validate(f *faults) {
+	f.atLeast("rank", int64(a.Rank), 1)
+	if !(a.Alpha > 0) || math.IsInf(a.Alpha, 1) {
+		f.add("alpha", "%g: must be positive", a.Alpha)
+	}
+	if len(a.Frozen) == 0 {
+		f.add("frozen", "must not be empty")
+	}
+	for i := range a.Frozen {
+		part := f.item("frozen", i)
+		a.Frozen[i].validate(&part, NoBase)
+		f.done(&part)
+	}
 }
 
 func (s *Shard) validate(f *faults, base int64) {
@@ -324,6 +404,24 @@ func (k *Control) Validate() error {
 	}
 	for i, group := range k.Cancelled {
 		f.name(fmt.Sprintf("cancelled[%d]", i), group)
+	}
+	for i := range k.Limits {
+		l, part := &k.Limits[i], f.item("limits", i)
+		least := int64(0)
+		if l.Key == LimitMaxTokens {
+			least = 1
+		}
+		part.atLeast("value", l.Value, least)
+		if !new(Limits).Set(l.Key, l.Value) {
+			part.add("key", "%.40q: must be max_turns, max_tokens, timeout, max_total_tokens or max_segments", l.Key)
+		}
+		if !utf8.ValidString(l.Task) {
+			part.add("task", "%q: must be UTF-8", l.Task)
+		}
+		if i > 0 && k.Limits[i-1].Compare(*l) >= 0 {
+			part.add("key", "%.40q: must be sorted by task and key, each pair once", l.Name())
+		}
+		f.done(&part)
 	}
 	return f.err()
 }

@@ -3,6 +3,7 @@ package schemas
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestSamplesAreValid(t *testing.T) {
 	greedy.Segments[0].Temperature = 0
 	require.NoError(t, greedy.Validate())
 	nothing := sampleTrajectory()
-	nothing.Segments, nothing.Turns, nothing.Stop = nil, nil, StopError
+	nothing.Segments, nothing.Turns, nothing.Stop, nothing.Forked = nil, nil, StopError, nil
 	require.NoError(t, nothing.Validate(), "a rollout that failed before its first token")
 }
 
@@ -63,8 +64,14 @@ func TestTicketFaults(t *testing.T) {
 			[]string{"ticket.sampling.temperature: NaN", "ticket.sampling.max_tokens: -1"},
 		},
 		{
-			"limits", func(v *Ticket) { v.Limits = Limits{MaxTurns: -1, Timeout: -time.Second} },
-			[]string{"ticket.limits.max_turns: -1", "ticket.limits.max_tokens: 0: must be at least 1", "ticket.limits.timeout:"},
+			"json", func(v *Ticket) { v.Prompt.World, v.Prompt.Hidden = []byte("{"), []byte("x") },
+			[]string{`ticket.prompt.world: "{": must be JSON`, `ticket.prompt.hidden: "x"`},
+		},
+		{
+			"limits", func(v *Ticket) {
+				v.Limits = Limits{MaxTurns: -1, Timeout: -time.Second, MaxTotalTokens: -1, MaxSegments: -1}
+			},
+			[]string{"ticket.limits.max_turns: -1", "ticket.limits.max_tokens: 0: must be at least 1", "ticket.limits.timeout:", "ticket.limits.max_total_tokens: -1", "ticket.limits.max_segments: -1"},
 		},
 	})
 }
@@ -105,13 +112,23 @@ func TestTrajectoryFaults(t *testing.T) {
 		{"turn backwards", func(v *Trajectory) { v.Turns[1].Start = 6 }, []string{"trajectory.turns[1].end: [6, 6)"}},
 		{"turn not sampled", func(v *Trajectory) { v.Turns[0].End = 5 }, []string{"trajectory.turns[0].end: [2, 5): token 4 was not sampled"}},
 		{
-			"turn's numbers", func(v *Trajectory) { v.Turns[0].ProcessReward, v.Turns[0].Duration = math.Inf(1), -1 },
-			[]string{"trajectory.turns[0].process_reward: +Inf", "trajectory.turns[0].duration: -1"},
+			"turn's numbers", func(v *Trajectory) {
+				v.Turns[0].ProcessReward, v.Turns[0].Reward, v.Turns[0].Calls[1].Duration = math.Inf(1), math.NaN(), -1
+			},
+			[]string{"trajectory.turns[0].process_reward: +Inf", "trajectory.turns[0].reward: NaN", "trajectory.turns[0].calls[1].duration: -1"},
 		},
 		{
 			"reward", func(v *Trajectory) { v.Reward, v.Rewards["format"] = math.NaN(), math.Inf(1) },
 			[]string{"trajectory.reward: NaN: must be finite", "trajectory.rewards[format]: +Inf"},
 		},
+		{
+			"a call's texts", func(v *Trajectory) {
+				v.Turns[0].Calls[0].Tool, v.Turns[0].Calls[0].Error = "", strings.Repeat("e", MaxCallText+1)
+				v.Turns[0].Calls[1].Arguments = strings.Repeat("a", MaxCallText+1)
+			},
+			[]string{"trajectory.turns[0].calls[0].tool: must not be empty", "calls[0].error: 65537 bytes: at most 65536", "calls[1].arguments: 65537 bytes"},
+		},
+		{"agents", func(v *Trajectory) { v.AgentRewards["solver"] = math.NaN() }, []string{"trajectory.agent_rewards[solver]: NaN"}},
 		{"stop", func(v *Trajectory) { v.Stop = "bored" }, []string{`trajectory.stop: "bored": not a stop reason`}},
 	})
 }
@@ -138,6 +155,14 @@ func TestOtherFaults(t *testing.T) {
 			[]string{"manifest.shards[0].size: 0", `manifest.shards[0].encoding: "zip"`},
 		},
 		{"whole and hash", func(v *Manifest) { v.Shards[0].Encoding = EncodingSafetensors }, []string{"manifest.shards[0].full_hash: must equal hash"}},
+		{
+			"adapter", func(v *Manifest) { v.Adapter = &Adapter{Alpha: math.NaN()} },
+			[]string{"manifest.adapter.rank: 0", "manifest.adapter.alpha: NaN", "manifest.adapter.frozen: must not be empty"},
+		},
+		{
+			"an adapter on deltas", func(v *Manifest) { v.Adapter = &Adapter{Rank: 8, Alpha: 16, Frozen: v.Shards[:1]} },
+			[]string{"manifest.adapter.frozen[0].encoding: a delta without a base"},
+		},
 		{"delta of nothing", func(v *Manifest) { v.Base, v.Shards = NoBase, v.Shards[:1] }, []string{"manifest.shards[0].encoding: a delta without a base"}},
 	})
 	checkFaults(t, sampleControl, []faultCase[Control]{
@@ -146,6 +171,15 @@ func TestOtherFaults(t *testing.T) {
 			[]string{"control.run:", "control.min_version: 14: newer than policy_version 13", "control.eta: -1", "control.depth: 1: must be in [0, eta = -1]", "control.cancelled[1]:"},
 		},
 		{"versions", func(v *Control) { v.PolicyVersion, v.MinVersion = -1, -1 }, []string{"control.policy_version: -1", "control.min_version: -1"}},
+		{
+			"limits", func(v *Control) {
+				v.Limits[0].Key, v.Limits[0].Value, v.Limits[1].Value, v.Limits[2].Key = "turns", -1, 0, LimitMaxTokens
+			},
+			[]string{
+				"control.limits[0].value: -1: must be at least 0", `control.limits[0].key: "turns": must be max_turns`,
+				"control.limits[1].value: 0: must be at least 1", `control.limits[2].key: "math.max_tokens": must be sorted`,
+			},
+		},
 	})
 	checkFaults(t, sampleEvent, []faultCase[Event]{
 		{
@@ -177,6 +211,46 @@ func TestOtherFaults(t *testing.T) {
 		{"stop before the end", func(v *GenerateChunk) { v.Done, v.Stop, v.Error = false, GenerateLength, "" }, []string{`generate_chunk.stop: "length" before the call is done`}},
 		{"busy without retry", func(v *GenerateChunk) { v.Retry, v.Busy = false, true }, []string{"generate_chunk.busy:"}},
 		{"error without stop", func(v *GenerateChunk) { v.Stop = GenerateLength }, []string{"generate_chunk.error:"}},
+	})
+	checkFaults(t, sampleEvaluation, []faultCase[Evaluation]{
+		{
+			"all", func(v *Evaluation) { v.Run, v.Ticket, v.Producer, v.Outcome = "", "", "", "fine" },
+			[]string{"evaluation.run:", "evaluation.ticket:", "evaluation.producer:", `evaluation.outcome: "fine"`},
+		},
+		{"no trajectory", func(v *Evaluation) { v.Trajectory = nil }, []string{"evaluation.trajectory: 0 bytes with outcome done"}},
+		{"a trajectory too many", func(v *Evaluation) { v.Outcome = EvaluationFull }, []string{"evaluation.trajectory: 10 bytes with outcome full"}},
+		{"error", func(v *Evaluation) { v.Error = "no" }, []string{`evaluation.error: "no" with outcome done`}},
+	})
+	checkFaults(t, sampleToolRequest, []faultCase[ToolRequest]{
+		{
+			"all", func(v *ToolRequest) {
+				v.Run, v.Session, v.Opening, v.Sequence, v.Answered, v.Index, v.Limit, v.World, v.Command = "", "", "", -1, -1, -1, -1, []byte("{"), nil
+			},
+			[]string{
+				"tool_request.run:", "tool_request.session:", "tool_request.opening:", "tool_request.sequence: -1", "tool_request.answered: -1",
+				"tool_request.index: -1", "tool_request.limit: -1", "tool_request.world:", "tool_request.command: must not be empty",
+			},
+		},
+		{"op", func(v *ToolRequest) { v.Op = "sing" }, []string{`tool_request.op: "sing"`}},
+		{"open", func(v *ToolRequest) { v.Op, v.Task = ToolOpOpen, "" }, []string{"tool_request.task:", "tool_request.sequence: 4"}},
+		{"call", func(v *ToolRequest) { v.Op, v.Tool = ToolOpCall, "" }, []string{"tool_request.tool:"}},
+		{"read", func(v *ToolRequest) { v.Op, v.File = ToolOpRead, "" }, []string{"tool_request.file:"}},
+		{"bounds", func(v *ToolRequest) { v.Command.Timeout, v.Command.Output = -1, -1 }, []string{"tool_request.command.timeout: -1", "tool_request.command.output: -1"}},
+	})
+	checkFaults(t, sampleToolReply, []faultCase[ToolReply]{
+		{
+			"all", func(v *ToolReply) { v.Session, v.Worker, v.Sequence, v.RetryAfter, v.Outcome = "", "", -1, -1, "fine" },
+			[]string{"tool_reply.session:", "tool_reply.worker:", "tool_reply.sequence: -1", "tool_reply.retry_after: -1", `tool_reply.outcome: "fine"`},
+		},
+		{"early", func(v *ToolReply) { v.Done = false }, []string{`tool_reply.outcome: "ok" before the request is done`}},
+		{"error", func(v *ToolReply) { v.Error = "no" }, []string{`tool_reply.error: "no" with outcome ok`}},
+		{
+			"observation", func(v *ToolReply) {
+				v.Observation.Reward, v.Observation.Outputs, v.Observation.Errors = math.NaN(), -1, -1
+				v.Observation.Metrics["cells"] = math.Inf(1)
+			},
+			[]string{"tool_reply.observation.reward:", "tool_reply.observation.outputs: -1", "tool_reply.observation.errors: -1", "tool_reply.observation.metrics.cells:"},
+		},
 	})
 }
 

@@ -158,8 +158,8 @@ func (c *coder) ints(name string, v *[]int) {
 func structures[T any, P interface {
 	*T
 	object
-}](c *coder, name string, v *[]T) {
-	list(c, name, v, false, func(i int, e *T) { c.nested(name, i, P(e)) })
+}](c *coder, name string, v *[]T, optional bool) {
+	list(c, name, v, optional, func(i int, e *T) { c.nested(name, i, P(e)) })
 }
 
 // mapped is a map by name. It is written in the order of its keys, so that equal messages have equal bytes.
@@ -208,9 +208,11 @@ func mappedValue[V string | float64](c *coder, v *V) {
 }
 
 // octets is bytes as they are.
-func octets[T ~[]byte](c *coder, name string, v *T) {
-	switch {
-	case c.step(name, false, false) != now:
+func octets[T ~[]byte](c *coder, name string, v *T, optional bool) {
+	switch turn := c.step(name, optional, len(*v) == 0); {
+	case turn == lacking:
+		*v = (*v)[:0]
+	case turn != now:
 	case c.mode == writing:
 		c.check(c.enc.EncodeBytesLen(len(*v)))
 		c.out = appendBytes(c.out, *v)

@@ -45,7 +45,7 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		if !f.book.isDone(own.Sequence) && index > 1 {
 			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
 		}
-		return nil, f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+		return nil, f.run.say(msg.Reply(), wordDone)
 	case isForged:
 		return nil, f.refuse(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
@@ -84,7 +84,7 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 	if !genuine {
 		return f.refuse(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
-	return f.run.nc.Publish(msg.Reply(), []byte("+ACK"))
+	return f.run.say(msg.Reply(), wordDone)
 }
 
 // refuseTorn refuses the partial messages that can never be whole, since another message stands where their part should. The broker

@@ -36,6 +36,8 @@ type ConnectConfig struct {
 	TLS      TLSConfig `koanf:"tls"`
 	// Broker connects in process when it is set; URL is then not used.
 	Broker Embedded `koanf:"-"`
+	// Now is this machine's clock; nil is time.Now.
+	Now func() time.Time `koanf:"-"`
 }
 
 // Embedded is a broker in this process; [github.com/weir-rl/weir/streams/broker.Broker] is one.
@@ -70,6 +72,9 @@ type Conn struct {
 	role        Role
 	// api begins the subjects of JetStream.
 	api string
+	// now is this machine's clock, nil where it is the broker's; skewed says that the log has told of a difference.
+	now    func() time.Time
+	skewed atomic.Bool
 	// encoders holds *schemas.Encoder.
 	encoders sync.Pool
 }
@@ -83,7 +88,7 @@ const (
 )
 
 // Connect connects to a broker. While the broker is absent it tries until ctx ends; it fails at once where another try cannot help:
-// bad credentials, another role's key, or a fault of the configuration.
+// bad credentials, another role's key, a server that is too old ([ErrServerTooOld]), or a fault of the configuration.
 func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure connection: %w", err)
@@ -108,7 +113,10 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ownKey(ctx); err != nil {
+	if err = c.checkServer(c.nc); err == nil {
+		err = c.ownKey(ctx)
+	}
+	if err != nil {
 		c.nc.Close()
 		return nil, err
 	}
@@ -162,6 +170,9 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			c.refusal.Store(nil)
 			c.log.Info("broker connection is back", "url", nc.ConnectedUrl())
+			if err := c.checkServer(nc); err != nil {
+				c.log.Error("another server took the broker's place", "err", err)
+			}
 			c.returns.tell()
 		}),
 		nats.ClosedHandler(func(*nats.Conn) {
@@ -176,6 +187,9 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		config.SeedFile = config.Broker.SeedFile(config.Role)
 	}
 	c.where, c.seed, c.role = config.where(), config.SeedFile, config.Role
+	if c.now = config.Now; c.now == nil && config.Broker == nil {
+		c.now = time.Now
+	}
 	if config.SeedFile != "" {
 		if _, err := os.Stat(config.SeedFile); err != nil {
 			return nil, fmt.Errorf("read seed_file: %w", err)

@@ -1,6 +1,9 @@
 package streams
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Counts are how many messages a run's streams hold.
 type Counts struct {
@@ -16,6 +19,8 @@ type TicketCounts struct {
 	Waiting, Leased int
 	// Takers are requests of producers that wait for a ticket, at most a few of each producer.
 	Takers int
+	// Redelivered are the leased tickets that were leased before and came back.
+	Redelivered int
 }
 
 // TicketCounts reads them from the broker.
@@ -26,10 +31,22 @@ func (r *Run) TicketCounts(ctx context.Context) (c TicketCounts, err error) {
 			return err
 		}
 		info := consumer.CachedInfo()
-		c = TicketCounts{Waiting: int(info.NumPending), Leased: info.NumAckPending, Takers: info.NumWaiting}
+		c = TicketCounts{Waiting: int(info.NumPending), Leased: info.NumAckPending, Takers: info.NumWaiting, Redelivered: info.NumRedelivered}
 		return nil
 	})
 	return c, err
+}
+
+// OldestTicket is when the oldest ticket that is not done was issued; the zero time where there is none.
+func (r *Run) OldestTicket(ctx context.Context) (at time.Time, err error) {
+	err = r.call(ctx, "look for the oldest ticket", r.names.tickets, func(ctx context.Context) error {
+		s, err := r.js.Stream(ctx, r.names.tickets)
+		if err == nil && s.CachedInfo().State.Msgs > 0 {
+			at = s.CachedInfo().State.FirstTime
+		}
+		return err
+	})
+	return at, err
 }
 
 // Counts reads them from the broker.

@@ -85,3 +85,37 @@ func TestAPartWhoseNextContradictsItIsRefused(t *testing.T) {
 		1: schemas.ReasonMalformed, 2: schemas.ReasonMalformed, 3: schemas.ReasonMalformed,
 	}, refused)
 }
+
+// An answer to an evaluation ticket that a hostile producer publishes as a trajectory, under the id of a sample, is refused by its
+// kind, and what it stands in the place of is closed.
+func TestAnEvaluationIsNoTrajectory(t *testing.T) {
+	conn := streamtest.Conn(t)
+	r := streamtest.Open(t, conn)
+	js, err := jetstream.New(conn.NATS())
+	require.NoError(t, err)
+	rollout, err := schemas.Marshal(streamtest.Trajectory(1, 0, 10, 3))
+	require.NoError(t, err)
+	data, err := schemas.Marshal(&schemas.Evaluation{
+		Run: "test", Ticket: "g1-0-0", Producer: "p1", Outcome: schemas.EvaluationDone, Trajectory: rollout,
+	})
+	require.NoError(t, err)
+	_, err = js.Publish(t.Context(), "weir.test.trajectories.3.p1", data, jetstream.WithMsgID("g1-0-0/p1"))
+	require.NoError(t, err)
+	require.NoError(t, r.Publish(t.Context(), streamtest.Trajectory(2, 0, 10, 3)))
+
+	f, err := r.Feed(t.Context(), streams.FeedOptions{})
+	require.NoError(t, err)
+	t.Cleanup(f.Close)
+	d, err := f.Next(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, d.Trajectory)
+	require.Equal(t, []int{0}, d.Closed.Cancelled)
+	d, err = f.Next(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "g2-0-0", d.Trajectory.ID)
+	for m, err := range r.Rejected(t.Context()) {
+		require.NoError(t, err)
+		require.Equal(t, schemas.ReasonForeign, m.Reason)
+		require.Equal(t, uint64(1), m.Original)
+	}
+}

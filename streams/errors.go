@@ -36,6 +36,8 @@ var (
 	ErrFenced = errors.New("fenced by another trainer")
 	// ErrNoWeights is returned when no policy version is published, or the version asked for is not.
 	ErrNoWeights = errors.New("no weights published")
+	// ErrServerTooOld is returned when the broker is a nats-server older than [OldestServer].
+	ErrServerTooOld = errors.New("the broker's nats-server is too old")
 )
 
 // errInterrupted is the error of a call during which the connection was lost and made again.

@@ -88,7 +88,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 			}
 			created, look = info.Created, false
 		}
-		if next, err = r.readEvents(ctx, next, math.MaxUint64, unread, fn); err != nil {
+		if next, err = r.readEvents(ctx, next, math.MaxUint64, unread, func(e *schemas.Event, _ time.Time) { fn(e) }); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -121,24 +121,57 @@ func (r *Run) eventsInfo(ctx context.Context) (info *jetstream.StreamInfo, err e
 // PastEvents calls fn with the newest stored events, at most the number given, oldest first, as far as the stream reached when the
 // call began. An event that cannot be read is logged and skipped.
 func (r *Run) PastEvents(ctx context.Context, most uint64, fn func(*schemas.Event)) error {
+	_, err := r.EventsAfter(ctx, EventsPlace{}, most, func(e *schemas.Event, _ time.Time) { fn(e) })
+	return err
+}
+
+// EventsPlace is how far the events were read, and of which stream. The zero value is before the first event of any.
+type EventsPlace struct {
+	next    uint64
+	created time.Time
+}
+
+// EventsRead is what came of reading events.
+type EventsRead struct {
+	// To is where the next call goes on.
+	To EventsPlace
+	// Now is what the broker's clock said when the call began: compared with it, the age of an event does not depend on the clocks of
+	// two machines.
+	Now time.Time
+	// Anew says that the stream is not the one that was read before, or an older copy of it. Nothing was read then, and To is zero.
+	Anew bool
+}
+
+// EventsAfter is [Run.PastEvents] of the events after a place, each with the time at which the broker stored it: who calls it again and
+// again reads each event once.
+func (r *Run) EventsAfter(ctx context.Context, after EventsPlace, most uint64, fn func(e *schemas.Event, stored time.Time)) (EventsRead, error) {
 	info, err := r.eventsInfo(ctx)
-	if err != nil || info.State.Msgs == 0 {
-		return err
+	if err != nil {
+		return EventsRead{}, err
 	}
-	from, last := info.State.FirstSeq, info.State.LastSeq
+	read := EventsRead{To: EventsPlace{info.State.LastSeq + 1, info.Created}, Now: info.TimeStamp}
+	if after.next > 0 && (!after.created.Equal(info.Created) || after.next > info.State.LastSeq+1) {
+		return EventsRead{Now: info.TimeStamp, Anew: true}, nil
+	}
+	from, last := max(info.State.FirstSeq, after.next), info.State.LastSeq
+	if info.State.Msgs == 0 || from > last {
+		return read, nil
+	}
 	if last-from >= most {
 		from = last - most + 1
 	}
 	all := func(time.Time) bool { return true }
 	if _, err := r.readEvents(ctx, from, last, all, fn); err != nil {
-		return fmt.Errorf("read events: %w", err)
+		return EventsRead{}, fmt.Errorf("read events: %w", err)
 	}
-	return nil
+	return read, nil
 }
 
 // readEvents reads the events from a sequence to until that the stream holds, and of these the events whose time of storing wanted
 // accepts. It returns the sequence to go on from.
-func (r *Run) readEvents(ctx context.Context, next, until uint64, wanted func(stored time.Time) bool, fn func(*schemas.Event)) (uint64, error) {
+func (r *Run) readEvents(
+	ctx context.Context, next, until uint64, wanted func(stored time.Time) bool, fn func(e *schemas.Event, stored time.Time),
+) (uint64, error) {
 	for more := true; more && next <= until; {
 		w := window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
 		var err error
@@ -157,7 +190,7 @@ func (r *Run) readEvents(ctx context.Context, next, until uint64, wanted func(st
 			}
 			// A stranger's event may hold control characters for a terminal.
 			event.Worker, event.Message = cleanDetail(event.Worker), cleanDetail(event.Message)
-			fn(event)
+			fn(event, m.at)
 			return ctx.Err()
 		})
 		if err != nil {

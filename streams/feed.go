@@ -91,7 +91,7 @@ func (f *Feed) Close() {
 		f.cancel()
 		f.tasks.Wait()
 		for _, reply := range append(f.drain(), f.book.replies()...) {
-			_ = f.run.nc.Publish(reply, []byte("-NAK"))
+			_ = f.run.say(reply, wordBack)
 		}
 	})
 }
@@ -330,7 +330,7 @@ func (f *Feed) unsubscribe() {
 func (f *Feed) renew(ctx context.Context, ackWait time.Duration) {
 	for wait(ctx, ackWait/8) == nil {
 		for _, reply := range f.book.due(time.Now().Add(-ackWait / 2)) {
-			_ = f.run.nc.Publish(reply, []byte("+WPI"))
+			_ = f.run.say(reply, wordWorking)
 		}
 	}
 }

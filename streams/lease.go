@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/weir-rl/weir/schemas"
 )
@@ -22,7 +22,7 @@ type Lease struct {
 	Delivery int
 
 	source  *TicketSource
-	msg     jetstream.Msg
+	msg     *nats.Msg
 	from    origin
 	created time.Time // of the stream that the ticket came from
 	sent    int       // how often the broker delivered the ticket, released deliveries included
@@ -42,7 +42,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Done ends the ticket: its trajectory, or a group-closed marker in its place, is published. It returns when the broker has confirmed
 // that no other producer will get the ticket. It works after Lost too, since a published trajectory stays published.
-func (l *Lease) Done(ctx context.Context) error { return l.end(ctx, "+ACK") }
+func (l *Lease) Done(ctx context.Context) error { return l.end(ctx, wordDone) }
 
 // Return gives the ticket back, to be delivered again after delay. After Lost it does nothing: the ticket may be another producer's.
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
@@ -51,10 +51,7 @@ func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 		return l.open()
 	default:
 	}
-	if delay <= 0 {
-		return l.end(ctx, "-NAK")
-	}
-	return l.end(ctx, fmt.Sprintf(`-NAK {"delay": %d}`, delay.Nanoseconds()))
+	return l.end(ctx, wordBackAfter(delay))
 }
 
 // Release gives the ticket back like Return, and its delivery is not counted: nothing was wrong with the ticket. The count is
@@ -83,11 +80,11 @@ func (l *Lease) open() error {
 	return nil
 }
 
-func (l *Lease) end(ctx context.Context, body string) error {
+func (l *Lease) end(ctx context.Context, w word) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	err := l.source.end(ctx, l.msg.Reply(), l.from.sequence, l.created, body)
+	err := l.source.end(ctx, l.msg.Reply, l.from.sequence, l.created, w)
 	if err == nil || ctx.Err() == nil {
 		l.close()
 	}
@@ -160,6 +157,6 @@ func (l *Lease) renew(timeout time.Duration) error {
 	if err := l.source.same(ctx, l.created); err != nil {
 		return err
 	}
-	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply(), []byte("+WPI"))
+	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply, []byte(wordWorking))
 	return err
 }

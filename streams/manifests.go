@@ -50,6 +50,16 @@ func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, e
 	return nil, fmt.Errorf("run %s: version %d: %w", r.run, version, ErrNoWeights)
 }
 
+// Keeps says whether the broker still keeps a version's weights: the newest [Topology.WeightsKeep] versions are kept.
+func (r *Run) Keeps(ctx context.Context, version int64) (bool, error) {
+	history, err := r.manifests(ctx)
+	if err != nil {
+		return false, err
+	}
+	newest := history[:min(r.topology.WeightsKeep, len(history))]
+	return slices.ContainsFunc(newest, func(m *schemas.Manifest) bool { return m.Version == version }), nil
+}
+
 // manifests are the manifests that the bucket still holds, newest first.
 func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
 	for next, more := uint64(1), true; more; {
@@ -91,7 +101,7 @@ func (r *Run) ManifestFits(m *schemas.Manifest) error {
 	}
 	if room := r.nc.MaxPayload() - headerRoom; int64(len(data)) > room {
 		return fmt.Errorf("%w: the manifest of %d shards takes %d bytes, and the broker takes %d a message: raise trainer.publish.shard_bytes, or broker.max_payload (max_payload of a NATS server)",
-			ErrTooLarge, len(m.Shards), len(data), r.nc.MaxPayload())
+			ErrTooLarge, len(m.AllShards()), len(data), r.nc.MaxPayload())
 	}
 	return nil
 }
@@ -142,7 +152,7 @@ func needed(history []*schemas.Manifest, keep int) map[string]bool {
 			continue
 		}
 		for _, link := range links {
-			for _, s := range link.Shards {
+			for _, s := range link.AllShards() {
 				hashes[s.Hash] = true
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 )
 
 // maxName bounds a run, task, group, producer or engine name, in bytes.
@@ -115,15 +114,24 @@ func (n names) eventSubject() string                 { return n.prefix() + "even
 // storedSubject is the subject of the broker's notices that it has stored a message, without the data: "events", or a bucket and a key.
 func (n names) storedSubject(what string) string { return n.prefix() + "stored." + what }
 
-// generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
-func (n names) generateSubject() string  { return n.prefix() + "generate" }
-func (n names) generateSubjects() string { return n.prefix() + "generate.>" }
+// The third token of the subjects of calls, which no stream stores.
+const (
+	callGenerate = "generate"
+	callTools    = "tools"
+	callEvaluate = "evaluations"
+)
 
-// isCall is whether a subject is that of a call to the engines.
-func isCall(subject string) bool {
-	token := strings.Split(subject, ".")
-	return len(token) >= 3 && token[0] == "weir" && token[2] == "generate"
-}
+// generateSubject is shared by all engines in a queue group; what package generate adds to it reaches one engine, or each.
+func (n names) generateSubject() string  { return n.prefix() + callGenerate }
+func (n names) generateSubjects() string { return n.prefix() + callGenerate + ".>" }
+
+// toolsSubject is shared by all tool workers in a queue group; what is added to it reaches one worker, or each.
+func (n names) toolsSubject() string  { return n.prefix() + callTools }
+func (n names) toolsSubjects() string { return n.prefix() + callTools + ".>" }
+
+// evaluationsSubject is shared by all producers in a queue group; what is added to it reaches each.
+func (n names) evaluationsSubject() string  { return n.prefix() + callEvaluate }
+func (n names) evaluationsSubjects() string { return n.prefix() + callEvaluate + ".>" }
 
 // trajectorySubject carries the oldest policy version of the tokens; "none" where nothing was sampled.
 func (n names) trajectorySubject(oldest int64, producer string) string {

@@ -12,15 +12,16 @@ type Role string
 // The roles.
 const (
 	RoleAdmin     Role = "admin"     // everything: makes and removes streams
-	RoleTrainer   Role = "trainer"   // issues tickets, reads and purges trajectories, publishes weights and control
-	RoleProducer  Role = "producer"  // takes tickets, calls generate, publishes trajectories
+	RoleTrainer   Role = "trainer"   // issues tickets, evaluation tickets among them, reads and purges trajectories, publishes weights and control
+	RoleProducer  Role = "producer"  // takes tickets, calls generate, publishes trajectories, answers evaluation tickets
 	RoleInference Role = "inference" // reads weights, serves generate
+	RoleTools     Role = "tools"     // serves the tools of episodes
 	RoleViewer    Role = "viewer"    // reads
 )
 
 // Roles are all roles.
 func Roles() []Role {
-	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleViewer}
+	return []Role{RoleAdmin, RoleTrainer, RoleProducer, RoleInference, RoleTools, RoleViewer}
 }
 
 // inboxPrefix begins the subjects of the replies to a role, so that no role can listen to the replies of another.
@@ -38,7 +39,8 @@ const ReplyPrefix = "_R_."
 type Permissions struct {
 	// Requests are the subjects that the role may send to and that are answered or stored where the streams are.
 	Requests []string
-	// Calls are the subjects of the inference engines that the role may send to.
+	// Calls are the subjects of the inference engines, the tool workers and of evaluation tickets that the role may send to: [ServedBy]
+	// says which role answers.
 	Calls []string
 	// Replies are the subjects at which the role answers requests.
 	Replies []string
@@ -98,7 +100,7 @@ func AnswerTo(subject string) Answer {
 		return Answer{Many: true, Within: 10 * time.Second}
 	case strings.HasPrefix(subject, "$JS.API.DIRECT.GET."):
 		return Answer{Many: true, Within: readStall}
-	case isCall(subject): // kept alive by a chunk every second
+	case ServedBy(subject) != RoleAdmin: // kept alive by a message every second
 		return Answer{Many: true, Within: 30 * time.Second}
 	}
 	return Answer{Within: attemptTimeout}
@@ -106,9 +108,25 @@ func AnswerTo(subject string) Answer {
 
 func (p *Permissions) publish(subjects ...string) { p.Requests = append(p.Requests, subjects...) }
 
-// call lets a role call the engines.
+// call lets a role call the engines and the tool workers.
 func (p *Permissions) call(n names) {
-	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects())
+	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects(), n.toolsSubject(), n.toolsSubjects())
+}
+
+// ServedBy is the role that answers what is sent to a subject; the admin's account holds the streams.
+func ServedBy(subject string) Role {
+	token := strings.Split(subject, ".")
+	if len(token) >= 3 && token[0] == "weir" {
+		switch token[2] {
+		case callGenerate:
+			return RoleInference
+		case callTools:
+			return RoleTools
+		case callEvaluate:
+			return RoleProducer
+		}
+	}
+	return RoleAdmin
 }
 
 // look lets a role read how a stream is configured and how many messages and bytes it holds.
@@ -128,7 +146,7 @@ func (p *Permissions) read(streams ...string) {
 
 func (p *Permissions) allow(role Role, n names) {
 	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
-	p.look(n.tickets, n.trajectories, n.rejected, n.events)
+	p.look(n.tickets, n.trajectories, n.rejected, n.events, "KV_"+n.released)
 	p.publish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
 	p.read(control)
 	p.Subscribe = append(p.Subscribe, n.storedSubject(">"))
@@ -147,8 +165,8 @@ func (p *Permissions) allow(role Role, n names) {
 			"$JS.API.STREAM.PURGE."+shards, "$JS.API.STREAM.MSG.DELETE."+shards,
 		)
 		p.call(n)
+		p.Calls = append(p.Calls, n.evaluationsSubject(), n.evaluationsSubjects())
 	case RoleProducer:
-		p.look("KV_" + n.released)
 		p.publish(
 			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
 			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
@@ -159,11 +177,17 @@ func (p *Permissions) allow(role Role, n names) {
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
 		)
 		p.call(n)
+		p.Replies = append(p.Replies, ReplyPrefix+">")
+		p.Subscribe = append(p.Subscribe, n.evaluationsSubject(), n.evaluationsSubjects())
 	case RoleInference:
 		p.read(weights, shards)
 		p.publish(n.eventSubject())
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.generateSubjects())
+	case RoleTools:
+		p.publish(n.eventSubject())
+		p.Replies = append(p.Replies, ReplyPrefix+">")
+		p.Subscribe = append(p.Subscribe, n.toolsSubject(), n.toolsSubjects())
 	case RoleViewer:
 		p.read(n.rejected, n.events, weights)
 		p.publish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)

@@ -78,7 +78,11 @@ func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout tim
 		if err := wait(ctx, delay/2+rand.N(delay)); err != nil {
 			continue
 		}
-		delay = min(2*delay, backoffMax)
+		longest := backoffMax
+		if errors.Is(err, errFull) {
+			longest = vacancyPause
+		}
+		delay = min(2*delay, longest)
 	}
 }
 

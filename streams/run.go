@@ -18,6 +18,8 @@ type Run struct {
 	names    names
 	topology Topology
 	log      *slog.Logger
+	// vacancy is what this process knows of the space in TRAJECTORIES.
+	vacancy *vacancy
 	// seat is that of the run's trainer, nil for every other handle.
 	seat *Seat
 }
@@ -27,7 +29,7 @@ func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log}, nil
+	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newVacancy()}, nil
 }
 
 // Name is the run's name.
@@ -35,6 +37,12 @@ func (r *Run) Name() string { return r.run }
 
 // GenerateSubject begins the subjects of the run's generate calls: see package generate.
 func (r *Run) GenerateSubject() string { return r.names.generateSubject() }
+
+// ToolsSubject begins the subjects of the run's tool workers: see package toolworker.
+func (r *Run) ToolsSubject() string { return r.names.toolsSubject() }
+
+// EvaluationsSubject begins the subjects of the run's evaluation tickets: see package evaluation.
+func (r *Run) EvaluationsSubject() string { return r.names.evaluationsSubject() }
 
 // NATS is the run's connection without JetStream, for requests that no stream stores.
 func (r *Run) NATS() *nats.Conn { return r.nc }

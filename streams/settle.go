@@ -30,7 +30,7 @@ func (f *Feed) move(ctx context.Context, d *Delivery, reason schemas.Reason, det
 	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
 		return err
 	}
-	if err := f.acknowledge(ctx, "+TERM "+string(reason), replies, d.Sequence+uint64(max(len(replies), 1)-1)); err != nil {
+	if err := f.acknowledge(ctx, wordRefused(reason), replies, d.Sequence+uint64(max(len(replies), 1)-1)); err != nil {
 		return err
 	}
 	f.book.dismiss(d.Sequence, len(replies))
@@ -75,7 +75,7 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 // acked before are ignored. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	replies, highest, unknown := f.book.lookup(sequences)
-	if err := f.acknowledge(ctx, "+ACK", replies, highest); err != nil {
+	if err := f.acknowledge(ctx, wordDone, replies, highest); err != nil {
 		return err
 	}
 	f.book.finish(sequences...)
@@ -100,12 +100,12 @@ func (f *Feed) forget(ctx context.Context) {
 	f.book.raise(c.CachedInfo().AckFloor.Stream)
 }
 
-// acknowledge sends one body to every reply subject, lowest sequence first, and waits for the broker to confirm the last: it
+// acknowledge says one word at every reply subject, lowest sequence first, and waits for the broker to confirm the last: it
 // handles the acknowledgements of a connection in order. After a reconnection in between it begins again.
 //
 // A broker that was killed may have lost the record that it sent the last messages. It then ignores their acknowledgement, without
 // an answer, and will send the messages again; the feed, whose book has them as finished, acks them then. So that is success too.
-func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, highest uint64) error {
+func (f *Feed) acknowledge(ctx context.Context, w word, replies []string, highest uint64) error {
 	replies = sent(replies)
 	if len(replies) == 0 {
 		return nil
@@ -114,11 +114,11 @@ func (f *Feed) acknowledge(ctx context.Context, body string, replies []string, h
 	return f.run.call(ctx, "acknowledge messages", name, func(ctx context.Context) error {
 		before := f.run.nc.Stats().Reconnects
 		for _, reply := range replies[:last] {
-			if err := f.run.nc.Publish(reply, []byte(body)); err != nil {
+			if err := f.run.say(reply, w); err != nil {
 				return err
 			}
 		}
-		err := f.run.ack(ctx, replies[last], body)
+		err := f.run.ack(ctx, replies[last], w)
 		if silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders); silent && ctx.Err() == nil {
 			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
 			switch {

@@ -285,7 +285,7 @@ func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
 		}
 		for subject := range info.State.Subjects {
 			last, err := stream.GetLastMsgForSubject(ctx, subject)
-			if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && time.Since(last.Time) < age {
+			if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && info.TimeStamp.Sub(last.Time) < age { // both by the broker's clock
 				continue
 			}
 			if err == nil {

@@ -36,6 +36,8 @@ const (
 	headerRoom = 8 << 10
 	// maxParts is the broker's bound on a batch.
 	maxParts = 1000
+	// partsInFlight bounds the parts that wait for the broker's answer: a broker that is far away is not waited for after each.
+	partsInFlight = 8
 	// maxJoined bounds a message in parts, in bytes: a reader holds the whole in memory.
 	maxJoined = 256 << 20
 	// minRate, in bytes a second, is the slowest transfer that does not count as a failure.
@@ -116,12 +118,19 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 	}
 	timeout := attemptTimeout + time.Duration(len(data))*time.Second/minRate
 	id = messageID(id, data)
+	w := &waiter{parts: (len(data) + room - 1) / room}
+	if stream == r.names.trajectories { // of the others none waits for room
+		w.bytes = len(data)
+	}
 	return retryWithin(ctx, r.log, what, timeout, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
-			if len(data) <= room {
-				return r.publishWhole(ctx, stream, subject, id, header, data)
+			if err := w.mayTry(ctx, r.vacancy, r.left(stream)); err != nil {
+				return err
 			}
-			return r.publishParts(ctx, stream, subject, id, header, data, room)
+			if len(data) <= room {
+				return w.note(r.publishWhole(ctx, stream, subject, id, header, data))
+			}
+			return w.note(r.publishParts(ctx, stream, subject, id, header, data, room))
 		})
 	})
 }
@@ -132,10 +141,40 @@ func (r *Run) publishWhole(ctx context.Context, stream, subject, id string, head
 	return err
 }
 
+// publishParts sends data in parts, some at once. The last, with which the broker stores them all, goes when the broker has confirmed
+// the others: a part that is refused ends the batch, and nothing of it is stored.
 func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, room int) error {
 	hash := sha256.Sum256(data)
 	count := (len(data) + room - 1) / room
 	batch := nuid.Next()
+	inbox := r.nc.NewInbox() + "."
+	replies, err := r.nc.SubscribeSync(inbox + "*")
+	if err != nil {
+		return fmt.Errorf("send parts: %w", err)
+	}
+	defer func() { _ = replies.Unsubscribe() }() // it fails where the connection is closed
+	waiting := 0
+	// answer waits for the broker's answer to one of the parts that wait. The broker answers them in order; done is whether the whole
+	// is stored.
+	answer := func() (done bool, err error) {
+		reply, err := replies.NextMsgWithContext(ctx)
+		if err != nil {
+			return false, fmt.Errorf("send %d parts: %w", count, err)
+		}
+		waiting--
+		number := strings.TrimPrefix(reply.Subject, inbox)
+		if reply.Header.Get("Status") == "503" {
+			return false, fmt.Errorf("send part %s of %d: %w", number, count, nats.ErrNoResponders)
+		}
+		err = batchReply(reply.Data, number == strconv.Itoa(count))
+		if hasCode(err, codeBatchDuplicate) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("send part %s of %d: %w", number, count, err)
+		}
+		return number == strconv.Itoa(count), nil
+	}
 	for i := range count {
 		h := copyHeader(header)
 		h.Set(headerPart, fmt.Sprintf("%d/%d", i+1, count))
@@ -150,20 +189,21 @@ func (r *Run) publishParts(ctx context.Context, stream, subject, id string, head
 		if i == count-1 {
 			h.Set(headerBatchCommit, "1")
 		}
-		reply, err := r.nc.RequestMsgWithContext(ctx, &nats.Msg{
-			Subject: subject, Header: h, Data: data[i*room : min((i+1)*room, len(data))],
+		for waiting > 0 && (i == count-1 || waiting == partsInFlight) {
+			if done, err := answer(); done || err != nil {
+				return err
+			}
+		}
+		err := r.nc.PublishMsg(&nats.Msg{
+			Subject: subject, Reply: inbox + strconv.Itoa(i+1), Header: h, Data: data[i*room : min((i+1)*room, len(data))],
 		})
 		if err != nil {
 			return fmt.Errorf("send part %d of %d: %w", i+1, count, err)
 		}
-		if err := batchReply(reply.Data, i == count-1); err != nil {
-			if hasCode(err, codeBatchDuplicate) {
-				return nil
-			}
-			return fmt.Errorf("send part %d of %d: %w", i+1, count, err)
-		}
+		waiting++
 	}
-	return nil
+	_, err = answer()
+	return err
 }
 
 // batchReply reads the broker's answer to a part: nothing, an error, or for the last the acknowledgement.

@@ -195,6 +195,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 	if err := r.openStream(ctx, streams[last]); err != nil {
 		return nil, err
 	}
+	r.compareClocks(ctx)
 	return r, nil
 }
 
@@ -299,7 +300,7 @@ func (c *Conn) openStream(ctx context.Context, want jetstream.StreamConfig) erro
 }
 
 // Attach returns a handle on a run that exists. It fails with [ErrNoRun] if the run does not exist, and with [ErrIncompatible] if
-// its streams are not as this build needs them.
+// its streams are not as this build needs them. Clocks that differ are a warning in the log.
 func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	r, err := c.newRun(run, Topology{})
 	if err != nil {
@@ -330,6 +331,7 @@ func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 			return nil, err
 		}
 	}
+	r.compareClocks(ctx)
 	return r, nil
 }
 

@@ -53,6 +53,8 @@ type Weights struct {
 	swept  time.Time
 	// spool is a folder for deltas until they are stored; "" is that of the shards, or the system's own.
 	spool string
+	// frozen are the frozen shards of the version that Load read last, by their hashes.
+	frozen map[string][]byte
 	// seen has the stamp of each file that Files has verified, by path.
 	seen sync.Map
 }
@@ -77,7 +79,7 @@ func (r *Run) newWeights(config WeightsConfig) *Weights {
 }
 
 // Publish makes a policy version visible: first its shards, where they are not stored yet, then the manifest. shards holds the bytes
-// of each whole shard of m by its hash. As configured, deltas are stored instead where they are smaller, and the manifest that
+// of each whole shard of m, and of each frozen one, by its hash. As configured, deltas are stored instead where they are smaller, and the manifest that
 // readers get names the deltas; m is not changed.
 //
 // Publishing the same weights of a version again succeeds. It stores the whole shards that the store lacks, as when the run goes on
@@ -94,8 +96,9 @@ func (w *Weights) Publish(ctx context.Context, m *schemas.Manifest, shards map[s
 	}
 	own := *m
 	own.Shards = slices.Clone(m.Shards)
-	whole := make([][]byte, len(m.Shards))
-	for i, s := range m.Shards {
+	all := m.AllShards()
+	whole := make([][]byte, len(all))
+	for i, s := range all {
 		data := shards[s.Hash]
 		if err := verify(s, int64(len(data)), schemas.ContentHash(data)); err != nil {
 			return err
@@ -122,6 +125,9 @@ func (w *Weights) SpoolIn(dir string) {
 // megabytes of them are in memory, however large a shard is. Deltas wait on the disk until all are made: see [Weights.SpoolIn].
 // The caller sets the encoding of each shard of m, and the size where it is known: where all sizes are known, at most half of
 // the bytes are ever made into deltas. PublishFrom sets the rest.
+//
+// Where m is an adapter, the source has the frozen shards after its own. They are stored once: as long as the newest version names
+// the same, by their hashes, they are not asked for. PublishFrom puts a copy of m.Adapter that has the hashes into m, which the next version may name.
 //
 // With deltas the source is called again when the next version is published: its shards are the base of those deltas. Where the
 // source then fails, or gives other bytes, the next version is published whole.
@@ -163,6 +169,9 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 	if err := w.run.ManifestFits(long); err != nil {
 		return false, err
 	}
+	if err := w.storeFrozen(ctx, m, latest, source); err != nil {
+		return false, err
+	}
 	stored, blobs, length := m, source, 1
 	spooled, deltas, err := w.deltas(ctx, m, source, own, latest)
 	if err != nil {
@@ -184,7 +193,7 @@ func (w *Weights) publishOnce(ctx context.Context, m *schemas.Manifest, source S
 	if w.config.BaseEvery > 1 {
 		w.hold(stored, source, own, length)
 	}
-	w.tidy(ctx, stored, blobs, append([]*schemas.Manifest{stored}, history...))
+	w.tidy(ctx, stored, blobs, source, append([]*schemas.Manifest{stored}, history...))
 	return true, nil
 }
 
@@ -198,6 +207,9 @@ func (w *Weights) publishAgain(ctx context.Context, m *schemas.Manifest, source 
 	}
 	h, err := publishedAs(history, m, latest)
 	if err != nil {
+		return err
+	}
+	if err := w.storeFrozen(ctx, m, nil, source); err != nil {
 		return err
 	}
 	return parallel(ctx, len(m.Shards), func(i int) error {
@@ -234,22 +246,15 @@ func (w *Weights) each(ctx context.Context, m *schemas.Manifest, source ShardSou
 
 // storeOne stores one shard.
 func (w *Weights) storeOne(ctx context.Context, m *schemas.Manifest, source ShardSource, i int, named bool) error {
-	blob, err := source(i)
-	if err != nil {
-		return fmt.Errorf("read shard %d: %w", i, err)
-	}
-	defer func() { _ = blob.Close() }() // read only
 	hash := ""
 	if named {
 		hash = m.Shards[i].Hash
 	}
-	if hash, err = w.store.put(ctx, hash, blob); err != nil {
-		return fmt.Errorf("store shard %d: %w", i, err)
+	s, err := w.put(ctx, hash, source, i)
+	if err == nil && !named {
+		name(&m.Shards[i], s.Hash, s.Size)
 	}
-	if !named {
-		name(&m.Shards[i], hash, blob.Size())
-	}
-	return nil
+	return err
 }
 
 // names finds the names of the shards of m and stores nothing.
@@ -267,6 +272,9 @@ func (w *Weights) names(ctx context.Context, m *schemas.Manifest, source ShardSo
 		name(&m.Shards[i], hash, blob.Size())
 		return nil
 	})
+	if err == nil {
+		err = w.nameFrozen(ctx, m, source)
+	}
 	if err != nil {
 		return err
 	}
@@ -281,8 +289,15 @@ func sized(m *schemas.Manifest) *schemas.Manifest {
 	long := *m
 	long.Shards = slices.Clone(m.Shards)
 	for i := range long.Shards {
-		s := &long.Shards[i]
-		s.Hash, s.Size, s.FullHash = schemas.ContentHash(nil), math.MaxInt64, schemas.ContentHash(nil)
+		name(&long.Shards[i], schemas.ContentHash(nil), math.MaxInt64)
+	}
+	if m.Adapter != nil {
+		a := *m.Adapter
+		a.Frozen = slices.Clone(a.Frozen)
+		for i := range a.Frozen {
+			name(&a.Frozen[i], schemas.ContentHash(nil), math.MaxInt64)
+		}
+		long.Adapter = &a
 	}
 	return &long
 }
@@ -328,13 +343,13 @@ func (r *Run) setManifest(ctx context.Context, m *schemas.Manifest, revision uin
 
 // sameWeights is whether two manifests of a version hold the same tensors, however they are stored.
 func sameWeights(a, b *schemas.Manifest) bool {
-	return a.ConfigHash == b.ConfigHash && a.TokenizerHash == b.TokenizerHash && a.DType == b.DType &&
+	return a.ConfigHash == b.ConfigHash && a.TokenizerHash == b.TokenizerHash && a.DType == b.DType && sameFrozen(a, b) &&
 		slices.EqualFunc(a.Shards, b.Shards, func(x, y schemas.Shard) bool { return x.FullHash == y.FullHash })
 }
 
 // tidy removes the shards that no kept version needs, and stores those shards of m again that another publisher's tidy has removed
 // meanwhile. The next publish does what fails here.
-func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSource, history []*schemas.Manifest) {
+func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob, whole ShardSource, history []*schemas.Manifest) {
 	log := w.run.log.With("version", m.Version)
 	present, err := w.store.list(ctx)
 	if err == nil {
@@ -344,9 +359,12 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSourc
 		log.Warn("old shards not removed", "err", err)
 		return
 	}
-	for i, s := range m.Shards {
+	for i, s := range m.AllShards() {
+		if i >= len(m.Shards) {
+			blob = whole // deltas are of a version's own shards alone
+		}
 		if _, there := present[s.Hash]; !there {
-			err := w.storeOne(ctx, m, blob, i, true)
+			_, err := w.put(ctx, s.Hash, blob, i)
 			if err != nil {
 				log.Error("a shard of the newest version was removed by another publisher", "shard", s.Hash, "err", err)
 			}
@@ -364,7 +382,7 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob ShardSourc
 	sweep = sweep && w.config.Dir == ""
 	keep, named := needed(history, max(w.run.topology.WeightsKeep, 1)), map[string]bool{}
 	for _, h := range history {
-		for _, s := range h.Shards {
+		for _, s := range h.AllShards() {
 			named[s.Hash] = true
 		}
 	}

@@ -24,7 +24,7 @@ var errNoDelta = errors.New("deltas are not worth it")
 // fails only where ctx ends. What is spooled is to be removed in any case.
 func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardSource, own bool, latest *schemas.Manifest) (*spooled, *schemas.Manifest, error) {
 	if w.config.BaseEvery == 1 || latest == nil || w.held == nil || w.held.Version != latest.Version ||
-		!sameWeights(w.held, latest) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
+		!sameWeights(w.held, latest) || !sameFrozen(w.held, m) || w.length >= w.config.BaseEvery || len(w.held.Shards) != len(m.Shards) {
 		return nil, nil, nil
 	}
 	known := int64(0)
@@ -45,7 +45,7 @@ func (w *Weights) deltas(ctx context.Context, m *schemas.Manifest, source ShardS
 			}
 			defer func() { _ = next.Close() }() // read only
 			whole.Add(next.Size())
-			stored.Shards[i], err = w.delta(ctx, next, i, elementSize(m.DType), spool, most)
+			stored.Shards[i], err = w.delta(ctx, next, i, elementSize(m), spool, most)
 			if err == nil && !own {
 				name(&m.Shards[i], stored.Shards[i].FullHash, next.Size())
 			}
@@ -96,8 +96,9 @@ func (w *Weights) delta(ctx context.Context, next Blob, i, width int, spool *spo
 	return schemas.Shard{Hash: to.sum(), Size: size, Encoding: schemas.EncodingDelta, FullHash: sum(is)}, err
 }
 
-func elementSize(dtype string) int {
-	if dtype == "bfloat16" {
+// elementSize is the size of the numbers in a version's shards; an adapter's are float32.
+func elementSize(m *schemas.Manifest) int {
+	if m.DType == "bfloat16" && m.Adapter == nil {
 		return 2
 	}
 	return 4

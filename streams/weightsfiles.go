@@ -16,7 +16,7 @@ import (
 )
 
 // Files brings the whole shards of a version into a folder that nobody else writes to, as files named by their hashes, and
-// returns their paths in the order of m.Shards. A few shards are read side by side, each in pieces, so that some megabytes of
+// returns their paths in the order of m.AllShards(). A few shards are read side by side, each in pieces, so that some megabytes of
 // them are in memory. A file that is there already, as after a cut or from the version before, is verified and not read again; a
 // delta is put on its base's file, or the chain is read from its whole base. When all are there, everything else in the folder is
 // removed. Files fails with [ErrNoShard] or [ErrNoWeights] if the version, or a base of it, is no longer kept, and with
@@ -45,9 +45,13 @@ func (w *Weights) files(ctx context.Context, m *schemas.Manifest, dir string) ([
 		}
 		links = bases(m, history)
 	}
-	paths := make([]string, len(m.Shards))
-	err := parallel(ctx, len(m.Shards), func(i int) (err error) {
-		paths[i], err = w.file(ctx, links, i, folderShards{dir})
+	paths := make([]string, len(m.AllShards()))
+	err := parallel(ctx, len(paths), func(i int) (err error) {
+		if i < len(m.Shards) {
+			paths[i], err = w.file(ctx, links, i, folderShards{dir})
+		} else {
+			paths[i], err = w.frozenFile(ctx, m.Adapter.Frozen[i-len(m.Shards)], folderShards{dir})
+		}
 		return err
 	})
 	if err != nil {
@@ -111,6 +115,19 @@ func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in
 		have = next
 	}
 	return have, nil
+}
+
+// frozenFile brings a whole shard into a folder, unless it is there.
+func (w *Weights) frozenFile(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
+	path, err := in.path(s.FullHash)
+	if err != nil {
+		return "", err
+	}
+	there, err := w.there(ctx, path, s.FullHash)
+	if err != nil || there {
+		return path, err
+	}
+	return w.whole(ctx, s, in)
 }
 
 // stamp tells a file that was written to since from one that was not.

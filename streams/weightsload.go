@@ -22,8 +22,8 @@ func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error
 	return to.data, verify(shard, int64(len(to.data)), to.sum())
 }
 
-// Load reads the whole weights of a version: the safetensors bytes of m.Shards in their order, decoded and verified
-// against FullHash. Where the version is a delta against the version loaded before, only the delta is read; otherwise the chain is
+// Load reads the whole weights of a version: the safetensors bytes of m.AllShards() in their order, decoded and verified
+// against FullHash. What an adapter is added to stays in memory, and is not read again for the next version. Where the version is a delta against the version loaded before, only the delta is read; otherwise the chain is
 // read from its whole base. The bytes are shared with later loads and must not be changed. Load fails with [ErrNoShard] or
 // [ErrNoWeights] if the version, or a base of it, is no longer kept, and with [ErrCorruptShard].
 //
@@ -31,6 +31,16 @@ func (w *Weights) Shard(ctx context.Context, shard schemas.Shard) ([]byte, error
 func (w *Weights) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	own, err := w.load(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	frozen, err := w.frozenShards(ctx, m)
+	return append(own, frozen...), err
+}
+
+// load reads a version's own shards.
+func (w *Weights) load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
 	// The held version may be the version itself, or its base.
 	var whole [][]byte
 	if w.held != nil && (w.held.Version == m.Version && sameWeights(w.held, m) || w.held.Version == m.Base) {

@@ -3,6 +3,7 @@ package trainer
 import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
@@ -12,6 +13,8 @@ type account struct {
 	deliveries map[uint64]*streams.Delivery
 	// carried are the messages that the checkpoint holds itself, by sequence, until they have ended.
 	carried map[uint64]schemas.Delivery
+	// times are when trajectories were issued and came, by sequence, until they have ended.
+	times map[uint64]archive.Times
 	// settled are the sequences to ack once the checkpoint is written.
 	settled []uint64
 	// ended counts the messages that ended otherwise than in a batch since the last checkpoint.
@@ -21,7 +24,7 @@ type account struct {
 }
 
 func newAccount() account {
-	return account{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}}
+	return account{deliveries: map[uint64]*streams.Delivery{}, carried: map[uint64]schemas.Delivery{}, times: map[uint64]archive.Times{}}
 }
 
 // deliver notes a message. Sequences passed over are messages that the feed refused: they fill the stream too.
@@ -49,11 +52,15 @@ func (a *account) end(v batch.Verdict) (m message, ok bool) {
 		m.Delivery, ok = d, true
 		delete(a.carried, v.Sequence)
 	}
+	delete(a.times, v.Sequence)
 	if v.State != batch.Trained {
 		a.ended++
 	}
 	return m, ok
 }
+
+// timesOf are when a trajectory that has not ended was issued and came; zero where that is not known, as after a restart.
+func (a *account) timesOf(sequence uint64) archive.Times { return a.times[sequence] }
 
 // settle leaves the ack of a sequence to the next checkpoint.
 func (a *account) settle(sequence uint64) { a.settled = append(a.settled, sequence) }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/admission"
+	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/branch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
 	"github.com/weir-rl/weir/trainer/selection"
@@ -34,6 +36,9 @@ type Config struct {
 	// Defaults to 10.
 	MaxAttempts int `koanf:"max_attempts"`
 
+	// Branch has some samples of a group begin with turns of others.
+	Branch branch.Config `koanf:"branch"`
+
 	// GroupTimeout bounds how long the trainer waits while nothing comes at all and every ticket that is left is leased: then
 	// the samples that are awaited are given up, and groups that lack too many issued again. It counts as three times
 	// limits.timeout at the least. 0, no limits.timeout, or deterministic turns it off; what nothing is left to come from is
@@ -58,6 +63,7 @@ type Config struct {
 	Sampling   Sampling          `koanf:"sampling"`
 	Limits     Limits            `koanf:"limits"`
 	Checkpoint checkpoint.Config `koanf:"checkpoint"`
+	Archive    archive.Config    `koanf:"archive"`
 	Publish    Publish           `koanf:"publish"`
 }
 
@@ -77,6 +83,9 @@ type Limits struct {
 	MaxTokens int `koanf:"max_tokens"`
 	// Timeout bounds the wall-clock of a rollout; 0 is no bound. Defaults to 2m.
 	Timeout time.Duration `koanf:"timeout"`
+	// MaxTotalTokens bounds the tokens of all segments of a rollout together, each segment counted whole; 0 is no bound. The
+	// rollout ends where it has no room left. Defaults to 0.
+	MaxTotalTokens int `koanf:"max_total_tokens"`
 	// MaxSegments bounds the contexts of a rollout: a trajectory with more is refused. An agent that keeps to one context
 	// has one segment. 0 is no bound. Defaults to 64.
 	MaxSegments int `koanf:"max_segments"`
@@ -92,6 +101,10 @@ type Publish struct {
 	// ShardBytes bounds a shard; a larger tensor has one to itself. Readers take shards side by side. Defaults to
 	// 16 MiB.
 	ShardBytes int64 `koanf:"shard_bytes"`
+	// Adapter publishes low-rank adapters alone where the engine trains such beside frozen weights (model.lora), a few hundredths
+	// of the bytes: readers have the frozen weights once and merge each version, with the bits of a merged export. False
+	// publishes the merged weights. Other engines do not read it. Defaults to true.
+	Adapter bool `koanf:"adapter"`
 }
 
 // DefaultConfig are the settings of the demonstration.
@@ -99,11 +112,11 @@ func DefaultConfig() Config {
 	return Config{
 		Config:    learner.DefaultConfig(),
 		GroupSize: 8, MinGroup: 2, MaxDroppedGroups: 128, MaxAttempts: 10, GroupTimeout: 15 * time.Minute,
-		Eta: 4, Depth: admission.FollowEta,
+		Branch: branch.Default(), Eta: 4, Depth: admission.FollowEta,
 		Sampling:   Sampling{Temperature: 1},
 		Limits:     Limits{MaxTurns: 4, MaxTokens: 96, Timeout: 2 * time.Minute, MaxSegments: 64, MaxReward: 1e6},
-		Checkpoint: checkpoint.DefaultConfig(),
-		Publish:    Publish{DType: "float32", ShardBytes: 16 << 20},
+		Checkpoint: checkpoint.DefaultConfig(), Archive: archive.DefaultConfig(),
+		Publish: Publish{DType: "float32", ShardBytes: 16 << 20, Adapter: true},
 	}
 }
 
@@ -123,6 +136,9 @@ func (c Config) Validate() error {
 			"%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt", c.GroupSize, c.Advantage.Name, learns),
 		check.That(r.By == selection.ResampleOff || r.Take < 1 || r.Take >= least && r.Take <= c.GroupSize, "selection.resample.take",
 			"%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize),
+		check.Section("branch", c.Branch.Validate()),
+		check.That(c.Branch.Trunks <= 0 || c.Branch.Trunks < c.GroupSize, "branch.trunks",
+			"%d: must be below group_size (%d), or 0: the other samples are forks", c.Branch.Trunks, c.GroupSize),
 		check.NotNegative("max_dropped_groups", c.MaxDroppedGroups),
 		check.NotNegative("max_attempts", c.MaxAttempts),
 		check.NotNegative("group_timeout", c.GroupTimeout),
@@ -137,10 +153,12 @@ func (c Config) Validate() error {
 		check.NotNegative("sampling.max_tokens", c.Sampling.MaxTokens),
 		check.NotNegative("limits.max_turns", c.Limits.MaxTurns),
 		check.Positive("limits.max_tokens", c.Limits.MaxTokens),
+		check.NotNegative("limits.max_total_tokens", c.Limits.MaxTotalTokens),
 		check.NotNegative("limits.max_segments", c.Limits.MaxSegments),
 		check.NotNegative("limits.max_reward", c.Limits.MaxReward),
 		check.NotNegative("limits.timeout", c.Limits.Timeout),
 		check.Section("checkpoint", c.Checkpoint.Validate()),
+		check.Section("archive", c.Archive.Validate()),
 		check.OneOf("publish.dtype", c.Publish.DType, "float32", "bfloat16"),
 		check.Positive("publish.shard_bytes", c.Publish.ShardBytes),
 	)

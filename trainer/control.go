@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -18,6 +19,11 @@ type control struct {
 	inForce
 	// written are the bounds as the trainer wrote them to control last.
 	written bounds
+	// limits are what operators have set of the limits of episodes and holds, told what control had of them when it was looked at last.
+	limits, told limits
+	// paused is what control said last; changed are what operators have changed since the last record.
+	paused  bool
+	changed []checkpoint.RecordChange
 }
 
 // inForce are eta and depth as the configuration has them: depth may be admission.FollowEta.
@@ -34,9 +40,9 @@ func (c *control) bounds() bounds { return c.written }
 // paced are the bounds in force as control carries them.
 func (c *control) paced() bounds { return bounds{c.eta, c.cfg.limits(c.eta, c.depth).Pace()} }
 
-// choose sets eta and depth at the start. A changed configuration wins; else the checkpoint's hold, under which an
-// earlier process may have refused messages of the step that is done again, and what an operator chose since is adopted
-// with that step. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
+// choose sets eta, depth and the limits of episodes at the start. A changed configuration wins; else the checkpoint's hold, under which
+// an earlier process may have refused messages of the step that is done again, or issued tickets, and what an operator chose since is
+// adopted with that step. A drain that an earlier run obeyed is over. Control is brought in line before it is followed.
 func (c *control) choose(ctx context.Context, s *checkpoint.State) error {
 	configured := s.ConfiguredEta != c.cfg.Eta || s.ConfiguredDepth != c.cfg.Depth
 	c.inForce = inForce{s.Eta, s.Depth}
@@ -44,16 +50,25 @@ func (c *control) choose(ctx context.Context, s *checkpoint.State) error {
 		c.inForce = inForce{c.cfg.Eta, c.cfg.Depth}
 	}
 	c.written = c.paced()
+	limited := slices.ContainsFunc(Changes(s.Settings, c.deps.Settings), func(change checkpoint.RecordChange) bool { return configuredLimit(change.Key) })
+	if c.limits = s.Limits; limited {
+		c.limits, c.changed = nil, c.limits.changes(nil)
+	}
+	c.told = c.limits
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
 		if now == nil {
 			return nil
 		}
+		c.paused = now.Paused
 		was := *now
 		now.Draining = false
 		if configured {
 			now.Eta, now.Depth = c.written.eta, c.written.depth
 		}
-		if now.Draining == was.Draining && now.Eta == was.Eta && now.Depth == was.Depth {
+		if limited {
+			now.Limits = nil
+		}
+		if now.Draining == was.Draining && now.Eta == was.Eta && now.Depth == was.Depth && len(now.Limits) == len(was.Limits) {
 			return nil
 		}
 		return now
@@ -91,11 +106,16 @@ func unreadable(err error) bool {
 
 // adopt takes over what an operator has written since the trainer last wrote. It asks the broker: what a watch tells may be
 // older than what the trainer wrote since, and would be taken for an operator's.
-func (c *control) adopt(ctx context.Context) error {
+func (c *control) adopt(ctx context.Context, step int64) error {
 	now, err := c.read(ctx)
 	if now == nil || err != nil {
 		return err
 	}
+	if now.Paused != c.paused {
+		c.note("control.paused", c.paused, now.Paused)
+		c.paused = now.Paused
+	}
+	c.adoptLimits(now, step)
 	chosen := bounds{now.Eta, now.Depth}
 	if chosen == c.written {
 		return nil
@@ -109,18 +129,34 @@ func (c *control) adopt(ctx context.Context) error {
 		return nil
 	}
 	c.deps.Log.Info("bounds changed by control", "eta", now.Eta, "depth", depth, "eta_before", c.eta, "depth_before", c.depth)
+	if now.Eta != c.written.eta {
+		c.note("control.eta", c.written.eta, now.Eta)
+	}
+	if now.Depth != c.written.depth {
+		c.note("control.depth", c.written.depth, now.Depth)
+	}
 	c.inForce = inForce{now.Eta, depth}
 	c.written = chosen
 	return nil
+}
+
+// note keeps an operator's change for the record of the step in hand.
+func (c *control) note(key string, before, after any) {
+	c.changed = append(c.changed, checkpoint.RecordChange{Key: key, Before: fmt.Sprint(before), After: fmt.Sprint(after)})
 }
 
 // put writes what the new version means for the run and leaves alone what operators write. unfillable are groups whose
 // rollouts are wasted work.
 func (c *control) put(ctx context.Context, version int64, unfillable []string) error {
 	var put bounds
+	var told limits
 	err := c.deps.Stream.UpdateControl(ctx, func(now *schemas.Control) *schemas.Control {
 		if now == nil {
-			now = &schemas.Control{Run: c.deps.Stream.Name(), Eta: c.written.eta, Depth: c.written.depth}
+			now = &schemas.Control{Run: c.deps.Stream.Name(), Eta: c.written.eta, Depth: c.written.depth, Limits: c.told}
+		}
+		if told = c.told; slices.Equal(now.Limits, told) {
+			told = c.limits
+			now.Limits = told
 		}
 		put = c.written
 		// What differs from the last put is an operator's, to be adopted at the next step.
@@ -137,6 +173,6 @@ func (c *control) put(ctx context.Context, version int64, unfillable []string) e
 	if err != nil {
 		return fmt.Errorf("put control: %w", err)
 	}
-	c.written = put
+	c.written, c.told = put, told
 	return nil
 }

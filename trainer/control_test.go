@@ -60,6 +60,18 @@ func TestEtaAndDepthChangeWhileTheRunGoesOn(t *testing.T) {
 	require.True(t, w.control.Paused, "what operators write is left alone")
 	require.Equal(t, 1, w.control.Eta)
 	require.EqualValues(t, 7, w.control.MinVersion)
+	changed := map[int64][]checkpoint.RecordChange{}
+	records, err := checkpoint.ReadRecords(cfg.Checkpoint.Dir)
+	require.NoError(t, err)
+	for _, r := range records {
+		if r.Changed != nil {
+			changed[r.Step] = r.Changed
+		}
+	}
+	require.Equal(t, map[int64][]checkpoint.RecordChange{
+		3: {{Key: "control.eta", Before: "2", After: "4"}},
+		6: {{Key: "control.paused", Before: "false", After: "true"}, {Key: "control.eta", Before: "4", After: "1"}, {Key: "control.depth", Before: "4", After: "0"}},
+	}, changed, "what operators did is in the record")
 
 	cfg.Steps = 9
 	observe(t, cfg, w, func(e schemas.Event) {

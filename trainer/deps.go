@@ -114,6 +114,9 @@ type Deps struct {
 	// Observer is called once a step, during the cold start and while groups are dropped, on the loop's goroutine; it may
 	// be nil.
 	Observer func(schemas.Event)
+	// Ended is told of every trajectory that a step used, or that was refused or dropped, on the loop's goroutine, and must not wait;
+	// it may be nil.
+	Ended func(Ending)
 	// Reported is the newest step whose end Observer was called with and has kept. A trainer that starts from a later step,
 	// because it was killed before it called Observer, reports that step first, with the numbers in the checkpoint. nil
 	// reports none.
@@ -154,9 +157,18 @@ func (d Deps) withDefaults() (Deps, error) {
 	return d, errors.Join(errs...)
 }
 
+// longest is how long a sequence of the policy can be.
+func (d Deps) longest() int {
+	longest := d.Engine.Config().MaxPositions
+	if most := d.Engine.Limits().MaxTokens; most > 0 {
+		longest = min(longest, most) // a sequence is never split
+	}
+	return longest
+}
+
 // learner are what the learner works with, and a folder for what it writes.
-func (d Deps) learner(scratch string) learner.Deps {
+func (d Deps) learner(scratch string, keep bool) learner.Deps {
 	return learner.Deps{
-		Engine: d.Engine, NewEngine: d.NewEngine, Scratch: scratch, Tokenizer: d.Tokenizer, Log: d.Log, Now: d.Now,
+		Engine: d.Engine, NewEngine: d.NewEngine, Scratch: scratch, Tokenizer: d.Tokenizer, KeepTokens: keep, Log: d.Log, Now: d.Now,
 	}
 }

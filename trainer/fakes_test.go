@@ -68,6 +68,8 @@ type world struct {
 	idle bool
 	// change spoils a trajectory on its way, by its sequence; nil leaves all as they are.
 	change func(sequence uint64, t *schemas.Trajectory)
+	// turns makes rollouts of several turns, which go on from where a ticket's fork ends.
+	turns bool
 	// backwards rolls the newest ticket out first.
 	backwards bool
 }
@@ -402,7 +404,11 @@ func (w *world) send(d schemas.Delivery) {
 
 // sample is a rollout that depends on the ticket and the weights alone.
 func (w *world) sample(t *schemas.Ticket, version int64) *schemas.Trajectory {
-	tr := enginetest.BigramRollout(w.weights[version], w.vocab, t, version)
+	roll := enginetest.BigramRollout
+	if w.turns {
+		roll = turnsRollout
+	}
+	tr := roll(w.weights[version], w.vocab, t, version)
 	tr.Run = w.run
 	if w.flat > 0 && t.Cursor%w.flat != 0 {
 		tr.Reward = 0

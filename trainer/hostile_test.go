@@ -31,7 +31,9 @@ func TestOneWellFormedTrajectoryDoesNotStopTheTrainer(t *testing.T) {
 		"a reward that overflows a group's deviation": func(t *schemas.Trajectory) { t.Reward = 1.7e308 },
 		"a temperature that no engine takes":          func(t *schemas.Trajectory) { t.Segments[0].Temperature = 2e30 },
 		"a temperature whose inverse is infinite":     func(t *schemas.Trajectory) { t.Segments[0].Temperature = 1e-42 },
-		"another task": func(t *schemas.Trajectory) { t.Task = "another" },
+		"another task":                           func(t *schemas.Trajectory) { t.Task = "another" },
+		"a reward of an agent that took no part": func(t *schemas.Trajectory) { t.AgentRewards = map[string]float64{"judge": 1} },
+		"a reward of an agent without bound":     func(t *schemas.Trajectory) { t.AgentRewards = map[string]float64{"": 1.7e308} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

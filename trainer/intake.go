@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -24,6 +25,7 @@ type intake struct {
 	assembler *batch.Assembler
 	issuer    *issuer
 	account   account
+	archive   *archive.Writer
 	quiet     quiet
 	drought   drought
 	// refusals counts by reason what was not trained on, until TakeRefusals.
@@ -70,8 +72,16 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 // take takes one delivery.
 func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
 	i.deps.Metrics.delivered()
-	i.quiet.end(i.deps.Now())
+	now := i.deps.Now()
+	i.quiet.end(now)
 	i.account.deliver(d)
+	if t := d.Trajectory; t != nil {
+		times := archive.Times{Came: now}
+		if g, open := i.issuer.open[t.Group]; open {
+			times.Issued = g.Ticket.IssuedAt
+		}
+		i.account.times[d.Sequence] = times
+	}
 	if err := i.apply(ctx, i.assembler.Add(d.Delivery)); err != nil {
 		return err
 	}
@@ -117,9 +127,11 @@ func (i *intake) gather(ctx context.Context) error {
 	return i.plan(ctx)
 }
 
-// plan opens the groups that admission allows; Issue sends their tickets.
+// plan opens the groups that admission allows, and has the groups branch whose trunks are there; Issue sends their tickets.
 func (i *intake) plan(ctx context.Context) error {
-	return i.dispose(ctx, i.issuer.plan(i.assembler.Version(), i.deps.Now()).Verdicts)
+	opened := i.issuer.plan(i.assembler.Version(), i.deps.Now())
+	i.issuer.branch()
+	return i.dispose(ctx, opened.Verdicts)
 }
 
 // apply follows what the assembler decided.
@@ -134,9 +146,14 @@ func (i *intake) apply(ctx context.Context, e batch.Effects) error {
 func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 	var acks []uint64
 	for _, v := range verdicts {
+		times := i.account.times[v.Sequence]
 		m, known := i.account.end(v)
 		if v.State == batch.Rejected {
 			i.refusals[v.Reason]++
+			if known {
+				i.deps.ended(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
+				i.archive.End(m.Trajectory, v.Sequence, times, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
+			}
 		}
 		if v.Reason == schemas.ReasonZeroVariance && known {
 			i.drought.note(m.Trajectory)

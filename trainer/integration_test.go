@@ -26,12 +26,22 @@ import (
 
 // produce rolls out tickets over a real run until ctx ends.
 func produce(ctx context.Context, run *streams.Run, name string, eta int) error {
+	return produceIn(ctx, newWorld(vocab), run, name, eta)
+}
+
+// produceTurns is produce with rollouts of several turns, which tickets may fork.
+func produceTurns(ctx context.Context, run *streams.Run, name string, eta int) error {
+	w := newWorld(vocab)
+	w.turns = true
+	return produceIn(ctx, w, run, name, eta)
+}
+
+func produceIn(ctx context.Context, w *world, run *streams.Run, name string, eta int) error {
 	source, err := run.Tickets(ctx, streams.TicketOptions{Producer: name, MaxLeases: 4})
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	w := newWorld(vocab)
 	for {
 		lease, err := source.Take(ctx)
 		if err != nil {

@@ -23,28 +23,34 @@ type issuer struct {
 	cursor    uint64
 	index     uint64
 	extra     int // as checkpoint.Issue.Extra
+	// limits are what operators have set.
+	limits limits
 	// pending are the tickets that are planned and not sent. Of those that found no room, postponed is how many messages are
 	// read before they are sent again.
 	pending   []*schemas.Ticket
 	postponed int
+	// branching are the open groups of which some samples wait for others, by id; vocab is the size of the vocabulary.
+	branching map[string]checkpoint.OpenGroup
+	vocab     int
 	// rejected and dropped gather what the next record will say.
 	rejected []checkpoint.RecordRejection
 	dropped  []checkpoint.RecordDrop
 }
 
 // restoreIssuer goes on from a checkpoint's state; its open groups are opened in the assembler.
-func restoreIssuer(cfg Config, run string, prompts Prompts, s *checkpoint.State, a *batch.Assembler) *issuer {
+func restoreIssuer(cfg Config, run string, prompts Prompts, vocab int, s *checkpoint.State, a *batch.Assembler) *issuer {
 	i := &issuer{
 		cfg: cfg, run: run, prompts: prompts, assembler: a,
 		admission: admission.Restore(cfg.limits(s.Eta, s.Depth), s.Admission),
 		open:      map[string]checkpoint.OpenGroup{},
-		again:     slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
+		branching: map[string]checkpoint.OpenGroup{}, vocab: vocab,
+		again: slices.Clone(s.Issue.Again), cursor: s.Issue.NextCursor, index: s.Issue.NextIndex, extra: s.Issue.Extra,
 	}
 	// The checkpoint counts in the batch of its time, which may have been another.
 	i.admission.Recover(s.Step)
 	i.admission.Forgo(-i.extra)
 	for _, g := range s.Issue.Open {
-		i.open[g.Group().ID()] = g
+		i.opened(g)
 		a.Open(g.Group())
 	}
 	a.Refuse(s.Issue.Refused)
@@ -65,11 +71,11 @@ func (i *issuer) plan(version int64, now time.Time) batch.Effects {
 		} else {
 			i.cursor++
 		}
-		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.Baseline()}
+		g := checkpoint.OpenGroup{Index: i.index, Ticket: i.ticket(cursor, attempt, version, now), Baseline: i.cfg.Baseline(), Trunks: i.cfg.Branch.Trunks}
 		i.index++
 		i.admission.Start(1)
-		i.open[g.Group().ID()] = g
-		i.pending = append(i.pending, i.tickets(g)...)
+		i.opened(g)
+		i.pending = append(i.pending, i.first(g)...)
 		e := i.assembler.Open(g.Group())
 		i.apply(e)
 		all.Verdicts = append(all.Verdicts, e.Verdicts...)
@@ -100,16 +106,22 @@ func (i *issuer) capacity() int {
 
 // ticket is the first of a group.
 func (i *issuer) ticket(cursor uint64, attempt int, version int64, now time.Time) schemas.Ticket {
-	prompt := i.prompts.Prompt(cursor)
-	if prompt.Limits == (schemas.Limits{}) {
-		prompt.Limits = i.cfg.Limits.rollout()
-	}
+	t := TicketOf(i.cfg, i.prompts, cursor, attempt, 0, version)
+	t.Run, t.MinVersion, t.IssuedAt = i.run, max(0, version-int64(i.admission.Limits().Eta)), now.UTC()
+	t.Limits = i.limits.over(t.Task, t.Limits)
+	return t
+}
+
+// TicketOf is the ticket that a run of this configuration issues at a version for a sample of the prompt at a cursor, but for the run's
+// name, the time, the oldest version that may answer, and what operators have set of the limits.
+func TicketOf(cfg Config, prompts Prompts, cursor uint64, attempt, sample int, version int64) schemas.Ticket {
+	prompt := prompts.Prompt(cursor)
 	return schemas.Ticket{
-		Run: i.run, ID: batch.TicketID(cursor, attempt, 0), Group: batch.GroupID(cursor, attempt),
-		Cursor: cursor, Attempt: attempt, GroupSize: i.cfg.groupTickets(), Task: prompt.Task,
-		Prompt: prompt.Prompt, Seed: batch.Seed(i.cfg.Seed, cursor, attempt, 0),
-		Sampling: schemas.Sampling{Temperature: i.cfg.Sampling.Temperature, MaxTokens: i.cfg.Sampling.MaxTokens},
-		Limits:   prompt.Limits, PolicyVersion: version, MinVersion: max(0, version-int64(i.admission.Limits().Eta)), IssuedAt: now.UTC(),
+		ID: batch.TicketID(cursor, attempt, sample), Group: batch.GroupID(cursor, attempt),
+		Cursor: cursor, Attempt: attempt, Sample: sample, GroupSize: cfg.groupTickets(), Task: prompt.Task,
+		Prompt: prompt.Prompt, Seed: batch.Seed(cfg.Seed, cursor, attempt, sample),
+		Sampling: schemas.Sampling{Temperature: cfg.Sampling.Temperature, MaxTokens: cfg.Sampling.MaxTokens},
+		Limits:   prompt.bound(version, cfg.Limits.Rollout()), PolicyVersion: version,
 	}
 }
 
@@ -130,8 +142,8 @@ func (i *issuer) tickets(g checkpoint.OpenGroup) []*schemas.Ticket {
 	return out
 }
 
-// reissue plans the tickets of the open groups once more, but for samples that a checkpoint knows to have come. The
-// stream keeps those that are outstanding, or were done not long ago, from being rolled out twice.
+// reissue plans the tickets of the open groups once more, but for samples that a checkpoint knows to have come; those that wait for
+// trunks follow as they did before, when the trunks are read again. The stream keeps those that are outstanding, or were done not long ago, from being rolled out twice.
 func (i *issuer) reissue(c *checkpoint.Checkpoint) {
 	came := map[string]bool{}
 	for _, r := range c.State.Issue.Refused {
@@ -147,7 +159,7 @@ func (i *issuer) reissue(c *checkpoint.Checkpoint) {
 		}
 	}
 	for _, g := range i.openInOrder() {
-		i.pending = append(i.pending, slices.DeleteFunc(i.tickets(g), func(t *schemas.Ticket) bool { return came[t.ID] })...)
+		i.pending = append(i.pending, slices.DeleteFunc(i.first(g), func(t *schemas.Ticket) bool { return came[t.ID] })...)
 	}
 }
 
@@ -163,7 +175,7 @@ func (i *issuer) apply(e batch.Effects) {
 			i.admission.Reject()
 		}
 		delete(i.open, d.Group.ID())
-		drop := checkpoint.RecordDrop{Group: d.Group.ID(), Cursor: d.Group.Cursor, Reason: d.Reason, Reissue: d.Reissue}
+		drop := checkpoint.RecordDrop{Group: d.Group.ID(), Cursor: d.Group.Cursor, Reason: d.Reason, Reissue: d.Reissue, Size: d.Group.Size, Source: d.Group.Source()}
 		switch {
 		case !d.Reissue:
 		case i.cfg.MaxAttempts > 0 && d.Group.Attempt+1 >= i.cfg.MaxAttempts:

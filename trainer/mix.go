@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/internal/turns"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -25,6 +26,8 @@ type Task struct {
 	}
 	// Limits bound each rollout of the task. The zero value stands for those of [Config].
 	Limits schemas.Limits
+	// Turns bounds the tool calls of a rollout by the version at which its ticket is issued; nil leaves that to Limits.
+	Turns TurnSchedule
 }
 
 // validate reports every fault.
@@ -34,6 +37,8 @@ func (t Task) validate() error {
 		limits = check.Section("limits", check.All(
 			check.NotNegative("max_turns", t.Limits.MaxTurns),
 			check.Positive("max_tokens", t.Limits.MaxTokens),
+			check.NotNegative("max_total_tokens", t.Limits.MaxTotalTokens),
+			check.NotNegative("max_segments", t.Limits.MaxSegments),
 			check.NotNegative("timeout", t.Limits.Timeout),
 		))
 	}
@@ -42,6 +47,7 @@ func (t Task) validate() error {
 		check.That(t.Weight >= 0 && t.Weight <= maxWeight, "weight", "%d: must be between 1 and %d", t.Weight, maxWeight),
 		check.That(t.Prompts != nil, "prompts", "nil: a task needs prompts"),
 		limits,
+		check.Section("turns", t.Turns.Validate()),
 	)
 }
 
@@ -56,6 +62,7 @@ func Mix(tasks ...Task) (Prompts, error) {
 	}
 	m := &mix{tasks: slices.Clone(tasks)}
 	var faults []error
+	var weights []int
 	names := map[string]bool{}
 	for i, t := range m.tasks {
 		if err := t.validate(); err != nil {
@@ -66,11 +73,12 @@ func Mix(tasks ...Task) (Prompts, error) {
 		}
 		names[t.Name] = true
 		m.tasks[i].Weight = max(1, t.Weight)
+		weights = append(weights, m.tasks[i].Weight)
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("mix tasks: %w", err)
 	}
-	m.arrange()
+	m.period, m.each = turns.Arrange(weights)
 	return m, nil
 }
 
@@ -78,54 +86,9 @@ func Mix(tasks ...Task) (Prompts, error) {
 // common divisor.
 type mix struct {
 	tasks []Task
-	// period says for each cursor of a period which task it asks for, and how many cursors of the period before it do.
-	period []turn
-	// each is how many cursors of a period ask for each task.
-	each []uint64
-}
-
-// turn is one cursor of a period.
-type turn struct {
-	task   int
-	before uint64
-}
-
-// arrange gives each cursor of a period to the task that is due first. The k-th prompt of a task with weight w among W may
-// come from cursor floor((k-1)W/w) on and is due before cursor ceil(kW/w): as the shares add up to 1 there is an order that
-// keeps all these bounds, and the one by the earliest due cursor is such an order (Horn, 1974; Baruah et al., Proportionate
-// Progress, 1996).
-func (m *mix) arrange() {
-	divisor := 0
-	for _, t := range m.tasks {
-		divisor = gcd(divisor, t.Weight)
-	}
-	total := 0
-	m.each = make([]uint64, len(m.tasks))
-	for i, t := range m.tasks {
-		m.each[i] = uint64(t.Weight / divisor)
-		total += t.Weight / divisor
-	}
-	came := make([]uint64, len(m.tasks))
-	m.period = make([]turn, total)
-	whole := uint64(total)
-	for cursor := range m.period {
-		next, nextDue := -1, uint64(0)
-		for i, w := range m.each {
-			from, due := came[i]*whole/w, ((came[i]+1)*whole+w-1)/w
-			if from <= uint64(cursor) && came[i] < w && (next < 0 || due < nextDue) {
-				next, nextDue = i, due
-			}
-		}
-		m.period[cursor] = turn{next, came[next]}
-		came[next]++
-	}
-}
-
-func gcd(a, b int) int {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
+	// period says for each cursor of a period which task it asks for, each how many cursors of a period ask for each task.
+	period []turns.Turn
+	each   []uint64
 }
 
 // Tasks are the names of the tasks.
@@ -141,6 +104,6 @@ func (m *mix) Tasks() []string {
 func (m *mix) Prompt(cursor uint64) Prompt {
 	length := uint64(len(m.period))
 	at := m.period[cursor%length]
-	t := m.tasks[at.task]
-	return Prompt{Task: t.Name, Prompt: t.Prompts.Prompt(cursor/length*m.each[at.task] + at.before), Limits: t.Limits}
+	t := m.tasks[at.Of]
+	return Prompt{Task: t.Name, Prompt: t.Prompts.Prompt(cursor/length*m.each[at.Of] + at.Before), Limits: t.Limits, Turns: t.Turns}
 }

@@ -13,7 +13,7 @@ import (
 
 // Open goes on from a checkpoint: it opens the feed where the checkpoint left off, and gives the assembler and the issuer
 // their state and the messages that the checkpoint carries.
-func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, now inForce) error {
+func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoilt, now inForce, set limits) error {
 	lost, gone, err := i.openFeed(ctx, c, known, i.cfg.maxPending(now.eta))
 	if err != nil {
 		return err
@@ -21,22 +21,18 @@ func (i *intake) Open(ctx context.Context, c *checkpoint.Checkpoint, known *spoi
 	s := &c.State
 	i.account.delivered, i.drought.before = s.Ledger.Low, s.FlatGroups
 	i.quiet.end(i.deps.Now())
-	model := i.deps.Engine.Config()
-	longest := model.MaxPositions
-	if most := i.deps.Engine.Limits().MaxTokens; most > 0 {
-		longest = min(longest, most) // a sequence is never split
-	}
 	i.assembler = batch.New(batch.Config{
 		Run: s.Run, Groups: i.cfg.BatchGroups, MinGroup: i.cfg.MinGroup, Baseline: i.cfg.Baseline(),
 		Eta: now.eta, Hold: i.cfg.hold(s.Step), InOrder: i.cfg.Deterministic,
-		Choose: i.cfg.Choose, Keep: i.cfg.Keep, Shape: i.cfg.Shape,
+		Choose: i.cfg.Choose, Keep: i.cfg.Keep, EpisodeAgents: i.cfg.EpisodeAgents(), Shape: i.cfg.Shape,
 		Rows: i.cfg.Selection.Accumulate.Rows, MaxFlat: i.cfg.MaxDroppedGroups,
 		Horizon: i.cfg.horizon(now.eta), MaxEarly: i.cfg.maxPending(now.eta),
-		Check: batch.Checker(model.VocabSize, longest), Spoilt: known.reasons, Opening: i.deps.Opening,
+		Check: batch.Checker(i.deps.Engine.Config().VocabSize, i.deps.longest()), Spoilt: known.reasons, Opening: i.deps.Opening,
 		Bounds: batch.Bounds{Reward: i.cfg.Limits.MaxReward, Segments: i.cfg.Limits.MaxSegments},
 	}, batch.Start{Version: s.Step, NextCursor: s.Issue.NextCursor, Flat: s.FlatGroups, Ledger: s.Ledger})
 	lost = append(lost, i.dropUnknownTasks(s)...)
-	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, s, i.assembler)
+	i.issuer = restoreIssuer(i.cfg, s.Run, i.deps.Prompts, i.deps.Engine.Config().VocabSize, s, i.assembler)
+	i.issuer.limits = set
 	i.issuer.admission.SetLimits(i.cfg.limits(now.eta, now.depth))
 	i.issuer.dropped, i.issuer.rejected = lost, gone
 	i.refusals[schemas.ReasonLost] += int64(len(gone))
@@ -99,7 +95,7 @@ func loseOpenGroups(c *checkpoint.Checkpoint) (lost []checkpoint.RecordDrop, gon
 	}
 	s.Ledger, c.Pending = batch.Ledger{}, nil
 	for _, g := range s.Issue.Open {
-		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonLost, Reissue: true})
+		lost = append(lost, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonLost, Reissue: true, Size: g.Group().Size, Source: g.Group().Source()})
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 	}
 	s.Issue.Open, s.Issue.Refused, s.Admission.Running = nil, nil, 0
@@ -115,7 +111,7 @@ func (i *intake) dropUnknownTasks(s *checkpoint.State) (dropped []checkpoint.Rec
 			return false
 		}
 		i.deps.Log.Warn("an open group's task is not among the run's: the group is dropped", "group", g.Group().ID(), "task", g.Ticket.Task, "tasks", tasks)
-		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonUnknownTask, Reissue: true})
+		dropped = append(dropped, checkpoint.RecordDrop{Group: g.Group().ID(), Cursor: g.Ticket.Cursor, Reason: schemas.ReasonUnknownTask, Reissue: true, Size: g.Group().Size, Source: g.Group().Source()})
 		s.Issue.Again = append(s.Issue.Again, checkpoint.Again{Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt})
 		s.Admission.Running--
 		return true

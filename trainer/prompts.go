@@ -21,9 +21,12 @@ type Prompt struct {
 	Task string
 	// Limits bound each rollout of the prompt. The zero value stands for those of [Config].
 	Limits schemas.Limits
+	// Turns bounds the tool calls of a rollout by the version at which its ticket is issued; nil leaves that to Limits.
+	Turns TurnSchedule
 }
 
-// rollout are the bounds of rollouts of tasks that have none of their own.
-func (l Limits) rollout() schemas.Limits {
-	return schemas.Limits{MaxTurns: l.MaxTurns, MaxTokens: l.MaxTokens, Timeout: l.Timeout}
+// Rollout are the bounds that a ticket carries. The bound on segments is not among them: it is of what is accepted, and producers of
+// the release before, which know no such bound, would refuse every ticket.
+func (l Limits) Rollout() schemas.Limits {
+	return schemas.Limits{MaxTurns: l.MaxTurns, MaxTokens: l.MaxTokens, MaxTotalTokens: l.MaxTotalTokens, Timeout: l.Timeout}
 }

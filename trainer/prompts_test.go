@@ -59,7 +59,7 @@ func TestARunMixesTasks(t *testing.T) {
 		},
 	}))
 	for id, ticket := range stream.tickets {
-		want, limits := mixed.Prompt(ticket.Cursor), cfg.Limits.rollout()
+		want, limits := mixed.Prompt(ticket.Cursor), cfg.Limits.Rollout()
 		if want.Task == "again" {
 			limits = own
 		}

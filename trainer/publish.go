@@ -25,6 +25,8 @@ type publisher struct {
 	tokenizer []byte
 	// dir holds a folder for each version that is still read from.
 	dir string
+	// frozen are the weights that adapters are added to; nil before the first version, and without adapters.
+	frozen *frozen
 	// made is the newest that was exported, published the one published last; either may be nil.
 	made, published *exported
 }
@@ -35,9 +37,17 @@ type exported struct {
 	dir     string
 	// shards are the files that are published: a value head is none.
 	shards []gpu.File
+	// adapter says what the shards are added to; nil where they are the weights themselves.
+	adapter *frozen
 }
 
-func (e *exported) path(i int) string { return filepath.Join(e.dir, e.shards[i].Name) }
+// path is a shard's file; those of frozen weights come after the version's own.
+func (e *exported) path(i int) string {
+	if i >= len(e.shards) {
+		return e.adapter.paths[i-len(e.shards)]
+	}
+	return filepath.Join(e.dir, e.shards[i].Name)
+}
 
 func newPublisher(cfg Publish, deps Deps, dir string) *publisher {
 	return &publisher{cfg: cfg, stream: deps.Stream, engine: deps.Engine, tokenizer: deps.Tokenizer, dir: dir}
@@ -55,17 +65,27 @@ func (p *publisher) export(ctx context.Context, number int64) (*exported, error)
 	if err := os.MkdirAll(e.dir, 0o755); err != nil {
 		return nil, err
 	}
-	pending, err := p.engine.Export(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+	var err error
+	if p.adapts() && p.cfg.Adapter {
+		err = p.exportAdapter(ctx, e)
+	} else {
+		e.shards, err = p.write(ctx, e.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.made = e
+	return e, nil
+}
+
+// write has the engine write a folder, and lists its files of the policy's weights.
+func (p *publisher) write(ctx context.Context, dir string, o gpu.ExportOptions) ([]gpu.File, error) {
+	pending, err := p.engine.Export(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}
 	files, err := pending.Wait(ctx)
-	if err != nil {
-		return nil, err
-	}
-	e.shards = gpu.PolicyFiles(files)
-	p.made = e
-	return e, nil
+	return gpu.PolicyFiles(files), err
 }
 
 // publish sends the shards, each read from its file when it is its turn, then the manifest. The engine holds that version until it returns.
@@ -82,14 +102,13 @@ func (p *publisher) publish(ctx context.Context, v version) error {
 		s.SpoolIn(p.dir)
 	}
 	err = p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) { return streams.OpenBlob(e.path(i)) })
-	if errors.Is(err, streams.ErrFenced) && p.engine.Config().ValueHead {
-		if p.publishAsBefore(ctx, v, e) == nil {
-			err = nil
-		}
+	if errors.Is(err, streams.ErrFenced) && p.publishedOtherwise(ctx, v, e) {
+		err = nil
 	}
 	if err != nil {
 		return err
 	}
+	e.stored(m)
 	return p.tidy(e)
 }
 
@@ -119,6 +138,9 @@ func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) 
 	}
 	for _, f := range e.shards {
 		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
+	}
+	if e.adapter != nil {
+		m.Adapter = e.adapter.manifest()
 	}
 	return m, nil
 }
@@ -153,9 +175,29 @@ func (p *publisher) fits(ctx context.Context, number int64) error {
 	}
 	m.Base = math.MaxInt64
 	for i := range m.Shards {
-		m.Shards[i].Hash, m.Shards[i].FullHash, m.Shards[i].Size = schemas.ContentHash(nil), schemas.ContentHash(nil), math.MaxInt64
+		m.Shards[i] = largest()
+	}
+	if m.Adapter != nil {
+		for i := range m.Adapter.Frozen {
+			m.Adapter.Frozen[i] = largest()
+		}
 	}
 	return stream.ManifestFits(m)
+}
+
+// largest is a shard as long on the wire as any.
+func largest() schemas.Shard {
+	hash := schemas.ContentHash(nil)
+	return schemas.Shard{Hash: hash, FullHash: hash, Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors}
+}
+
+// publishedOtherwise is whether the version is published in another form: with its value head, by an older build, or as
+// adapters where it is to be merged weights, or the other way.
+func (p *publisher) publishedOtherwise(ctx context.Context, v version, e *exported) bool {
+	if p.engine.Config().ValueHead && e.adapter == nil && p.publishAsBefore(ctx, v, e) == nil {
+		return true
+	}
+	return p.adapts() && p.publishOtherForm(ctx, v, e) == nil
 }
 
 // publishAsBefore publishes a version as a build before 2026-11-22 did: with its value head, after the last tensor of the

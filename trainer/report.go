@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -18,8 +19,8 @@ type report struct {
 	deps   Deps
 	stats  stats
 	totals checkpoint.Totals
-	// components and sources are the names that became metrics.
-	components, sources names
+	// components, sources and agents are the names that became metrics.
+	components, sources, agents names
 	// unreported is the step of the checkpoint that this trainer started from, where an earlier process ended before it could
 	// report it; else nil.
 	unreported *unreported
@@ -50,7 +51,7 @@ type unreported struct {
 func newReport(deps Deps) *report {
 	return &report{
 		deps: deps, stats: stats{began: deps.Now()},
-		components: names{kind: "reward component"}, sources: names{kind: "source"},
+		components: names{kind: "reward component"}, sources: names{kind: "source"}, agents: names{kind: "agent"},
 	}
 }
 
@@ -67,7 +68,7 @@ func (r *report) measure(b *batch.Batch) {
 	if b == nil {
 		return
 	}
-	g := gathered{components: map[string]*mean{}, sources: map[string]*mean{}, tasks: map[string]*mean{}, stalest: math.Inf(-1)}
+	g := gathered{components: map[string]*mean{}, sources: map[string]*mean{}, agents: map[string]*mean{}, tasks: map[string]*mean{}, stalest: math.Inf(-1)}
 	for _, group := range b.Groups {
 		if group.Baseline != nil {
 			g.baselines.add(group.Baseline.Return)
@@ -94,6 +95,9 @@ func (r *report) gather(g *gathered, version int64, m batch.Member) {
 	for _, name := range slices.Sorted(maps.Keys(t.Rewards)) {
 		meanOf(g.components, r.components.bound(name, r.deps.Log)).add(t.Rewards[name])
 	}
+	for _, name := range slices.Sorted(maps.Keys(t.AgentRewards)) {
+		meanOf(g.agents, r.agents.bound(cmp.Or(name, "unnamed"), r.deps.Log)).add(t.AgentRewards[name])
+	}
 	source := t.Source
 	if len(r.deps.Prompts.Tasks()) > 1 {
 		meanOf(g.tasks, t.Task).add(m.Return)
@@ -108,6 +112,7 @@ func (r *report) gather(g *gathered, version int64, m batch.Member) {
 	}
 	g.lengths.add(float64(t.Tokens()))
 	g.turns.add(float64(len(t.Turns)))
+	g.fork(t)
 	flight, queue := m.Staleness(version)
 	g.inFlight.add(float64(flight))
 	g.inQueue.add(float64(queue))
@@ -125,8 +130,25 @@ type gathered struct {
 	inFlight, inQueue  mean
 	stalest            float64
 	passedOver         int
-	// components, sources and tasks are means of rewards by name; tasks where the run has several.
-	components, sources, tasks map[string]*mean
+	// forked counts trajectories that begin with turns of another one, diverged those of them that were to have more of these,
+	// forkedTokens the sampled tokens of such turns.
+	forked, diverged, forkedTokens int
+	// components, sources, agents and tasks are means of rewards by name; tasks where the run has several.
+	components, sources, agents, tasks map[string]*mean
+}
+
+// fork counts what a trajectory has from another one.
+func (g *gathered) fork(t *schemas.Trajectory) {
+	if t.Forked == nil {
+		return
+	}
+	g.forked++
+	if t.Forked.Diverged != "" {
+		g.diverged++
+	}
+	for _, turn := range t.Turns[:min(max(0, t.Forked.Turns), len(t.Turns))] {
+		g.forkedTokens += turn.End - turn.Start
+	}
 }
 
 // values are the metrics of a batch of this many groups.
@@ -138,6 +160,11 @@ func (g *gathered) values(groups int) map[string]float64 {
 		metrics.BatchGroups.Name: float64(groups), metrics.BatchTrajectories.Name: g.lengths.count, metrics.BatchPassedOver.Name: float64(g.passedOver),
 		metrics.BatchTokens.Name: g.lengths.sum, metrics.BatchLength.Name: g.lengths.value(), metrics.BatchTurns.Name: g.turns.value(),
 	}
+	if g.forked > 0 {
+		v[metrics.BatchForked.Name] = float64(g.forked)
+		v[metrics.BatchDiverged.Name] = float64(g.diverged)
+		v[metrics.BatchForkedTokens.Name] = float64(g.forkedTokens)
+	}
 	if g.baselines.count > 0 {
 		v[metrics.RewardBaseline.Name] = g.baselines.value()
 	}
@@ -146,6 +173,9 @@ func (g *gathered) values(groups int) map[string]float64 {
 	}
 	for name, m := range g.sources {
 		v[metrics.RewardSource.Of(name)] = m.value()
+	}
+	for name, m := range g.agents {
+		v[metrics.RewardAgent.Of(name)] = m.value()
 	}
 	for name, m := range g.tasks {
 		v[metrics.RewardTask.Of(name)] = m.value()

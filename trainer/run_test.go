@@ -141,6 +141,7 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 		{"with samples passed over", 2, false, func(c *Config) {
 			c.Selection.Resample.By, c.Selection.Resample.Take, c.Selection.DropRate = selection.ResampleCorrect, 3, 0.5
 		}},
+		{"with branches", 0, true, func(c *Config) { c.GroupSize, c.Branch.Trunks, c.Branch.Threshold = 5, 2, 0.2 }},
 		{"with rows gathered", 1, true, func(c *Config) {
 			c.Selection.Accumulate.Rows, c.Selection.Accumulate.MaxRounds, c.Selection.DropRate = 30, 9, 0.5
 		}},
@@ -150,7 +151,7 @@ func TestInvariantKilledAnywhereItTrainsOnTheSameBatches(t *testing.T) {
 			setting.change(&cfg)
 			cfg.Eta, cfg.Depth, cfg.Deterministic = setting.eta, setting.eta, setting.det
 			w := newWorld(vocab)
-			w.noise, w.lag = true, int64(setting.eta)
+			w.noise, w.lag, w.turns = true, int64(setting.eta), cfg.Branch.Trunks > 0
 			return cfg, w
 		}
 		cfg, left := prepare(t.TempDir())

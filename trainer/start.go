@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -33,6 +36,8 @@ type trainer struct {
 	step int64
 	// batch is the batch in hand; nil at version 0.
 	batch *batch.Batch
+	// batched is when it was complete.
+	batched time.Time
 	// version is the newest, published or about to be.
 	version   version
 	publisher *publisher
@@ -61,11 +66,14 @@ func start(ctx context.Context, fence context.CancelCauseFunc, cfg Config, deps 
 		return nil, err
 	}
 	t.store.After = deps.After
-	if t.learner, err = learner.New(cfg.Config, deps.learner(t.store.Scratch("learner"))); err != nil {
+	if t.learner, err = learner.New(cfg.Config, deps.learner(t.store.Scratch("learner"), cfg.Archive.Bytes > 0 && cfg.Archive.Samples != 0)); err != nil {
 		return nil, err
 	}
 	t.publisher = newPublisher(cfg.Publish, deps, t.store.Scratch("publish"))
 	t.intake = newIntake(cfg, deps, t.store, t.saveAnew)
+	if t.intake.archive, err = archive.Open(filepath.Join(t.store.Dir(), archive.Folder), cfg.Archive, deps.Log); err != nil {
+		return nil, err
+	}
 	c, fresh, err := t.newest(ctx)
 	if err != nil {
 		return nil, err
@@ -212,7 +220,7 @@ func (t *trainer) resume(ctx context.Context, fence context.CancelCauseFunc, c *
 		return err
 	}
 	t.follower = follow(ctx, t.deps.Stream, t.deps.Log)
-	return t.intake.Open(ctx, c, t.spoilt, t.control.inForce)
+	return t.intake.Open(ctx, c, t.spoilt, t.control.inForce, t.control.limits)
 }
 
 // takeRun makes this trainer the run's only one. A trainer that begins a step anew holds the run, and taking it once more
@@ -259,6 +267,7 @@ func (t *trainer) close() error {
 		errs = append(errs, t.learner.Close())
 	}
 	if t.intake != nil {
+		errs = append(errs, t.intake.archive.Close())
 		t.intake.Close()
 	}
 	if t.publisher != nil {

@@ -20,7 +20,8 @@ func (t *trainer) nextBatch(ctx context.Context) (err error) {
 	began := t.deps.Now()
 	wait := t.follower.context()
 	t.batch, err = t.intake.Next(ctx, wait)
-	t.report.stats.wait = t.deps.Now().Sub(began)
+	t.batched = t.deps.Now()
+	t.report.stats.wait = t.batched.Sub(began)
 	if err != nil && errors.Is(context.Cause(wait), errDrained) {
 		return errDrained
 	}
@@ -39,9 +40,12 @@ func (t *trainer) commit(ctx context.Context) error {
 	t.step++
 	t.settings.inForce = t.deps.Settings
 	before := t.control.inForce
-	if err := t.control.adopt(ctx); err != nil {
+	if err := t.control.adopt(ctx, t.step); err != nil {
 		return err
 	}
+	t.deps.used(t.batch, t.intake.account.timesOf, t.batched, t.step)
+	t.intake.archive.Step(t.step, t.batch, t.report.stats.learnt.Tokens, t.intake.account.timesOf, t.deps.Now())
+	t.intake.issuer.limits = t.control.limits
 	return t.intake.Commit(ctx, t.batch, t.step, before, t.control.inForce)
 }
 
@@ -58,7 +62,7 @@ func (t *trainer) save(ctx context.Context) error {
 		return err
 	}
 	c.Record = t.record(&c.State)
-	c.Record.Changed = t.settings.changed
+	c.Record.Changed = append(slices.Clip(t.settings.changed), t.control.changed...)
 	c.Record.Groups = recordGroups(t.batch)
 	c.Batch = t.batch.Deliveries()
 	if t.batch != nil {
@@ -71,7 +75,7 @@ func (t *trainer) save(ctx context.Context) error {
 	}
 	t.recorded = c.Record
 	t.intake.Recorded()
-	t.settings.changed = nil
+	t.settings.changed, t.control.changed = nil, nil
 	t.version = version{number: t.step, at: c.State.SavedAt}
 	t.report.stats.save = t.deps.Now().Sub(began)
 	return nil
@@ -110,7 +114,7 @@ func (t *trainer) checkpoint(at time.Time) (*checkpoint.Checkpoint, error) {
 		State: checkpoint.State{
 			Run: t.deps.Stream.Name(), Step: t.step, Random: l.Random, KLCoef: l.KLCoef, ConfiguredKLCoef: l.ConfiguredKLCoef,
 			Eta: t.control.eta, Depth: t.control.depth, ConfiguredEta: t.cfg.Eta, ConfiguredDepth: t.cfg.Depth,
-			Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
+			Limits: t.control.limits, Totals: t.report.totals, SavedAt: at, Settings: t.settings.inForce,
 		},
 		Policy: t.deps.Engine, Tokenizer: t.deps.Tokenizer, Files: t.deps.Files,
 	}
@@ -132,7 +136,7 @@ func (t *trainer) record(s *checkpoint.State) checkpoint.Record {
 		NextCursor: s.Issue.NextCursor, Again: s.Issue.Again, Settings: settingsHash(s.Settings),
 	}
 	for _, g := range s.Issue.Open {
-		r.Open = append(r.Open, g.Group().ID())
+		r.AddOpen(g.Group().ID(), g.Ticket.Prompt.Source)
 	}
 	return r
 }
@@ -143,7 +147,7 @@ func recordGroups(b *batch.Batch) (groups []checkpoint.RecordGroup) {
 		return nil
 	}
 	for _, g := range b.Groups {
-		group := checkpoint.RecordGroup{Group: g.ID()}
+		group := checkpoint.RecordGroup{Group: g.ID(), Size: g.Size, Source: g.Source()}
 		for _, m := range g.Members {
 			group.Members = append(group.Members, recordMember(m))
 		}

@@ -32,12 +32,28 @@ type call struct {
 	// failures counts since a token was last gained, attempts since the beginning.
 	failures, attempts int
 	fault              error
+	// live gets tokens as they come, of which told have gone out in this attempt; nil where answers go out whole.
+	live func(*schemas.GenerateChunk) error
+	told []int32
 }
 
 // Generate serves one call: at one server, or at several after one another when servers end it. Each chunk is what one server
 // sampled, vouched for.
 func (p *Pool) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	return p.generate(ctx, req, emit, nil)
+}
+
+// Stream is Generate for a reader that follows along: tokens go out as a server says them, before they are vouched for. They are
+// not for training.
+func (p *Pool) Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+	return p.generate(ctx, req, emit, emit)
+}
+
+func (p *Pool) generate(ctx context.Context, req *schemas.GenerateRequest, emit, live func(*schemas.GenerateChunk) error) error {
 	c, refused := p.newCall(req)
+	if c != nil {
+		c.live = live
+	}
 	for refused == nil {
 		chunk, err := c.attempt(ctx)
 		if err != nil {
@@ -116,6 +132,7 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}, nil
 	}
 	c.attempts++
+	c.told = nil
 	answer, err := c.ask(l, limit-len(c.tokens))
 	var chunk *schemas.GenerateChunk
 	if err == nil {
@@ -130,6 +147,12 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 		return refuse(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
 	}
 	c.pool.release(l, err)
+	if fault, is := errors.AsType[*emitError](err); is {
+		return nil, fault.err
+	}
+	if len(c.told) > 0 && (err != nil || len(chunk.Tokens) < len(c.told)) {
+		return c.goOnAfterTold(err), nil
+	}
 	if err != nil {
 		c.failures++
 		c.fault = err
@@ -140,11 +163,13 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 	if len(chunk.Tokens) > 0 {
 		c.failures = 0
 		c.tokens = append(c.tokens, chunk.Tokens...)
+		told := len(c.told)
+		chunk.Tokens, chunk.Logprobs, chunk.Versions = chunk.Tokens[told:], chunk.Logprobs[told:], chunk.Versions[told:]
 	}
 	if !chunk.Done {
 		c.pool.metrics.Cut.Inc()
 		c.fault = fmt.Errorf("%s: the call was cut: %s", l.server.name, answer.Message)
-		if len(chunk.Tokens) == 0 {
+		if len(chunk.Tokens) == 0 && len(c.told) == 0 {
 			c.failures++
 		}
 	}
@@ -179,8 +204,9 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 	once.Unlock()
 	defer timer.Stop()
 	a, err := l.server.speaker.Generate(ctx, &Query{
-		ID: fmt.Sprintf("%s-%d-%s-%d", p.tag, l.server.number, c.req.Episode, c.attempts), Episode: c.req.Episode, Salt: l.epoch.label,
+		ID: fmt.Sprintf("%s-%d-%s-%d", p.tag, l.server.number, c.req.Cache(), c.attempts), Episode: c.req.Episode, Salt: l.epoch.label,
 		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Seed: drawSeed(c.req.Seed, len(c.tokens), c.failures), Stop: c.req.StopTokens,
+		Each: c.teller(l),
 	}, func() {
 		l.began.Store(true)
 		timer.Reset(stall)

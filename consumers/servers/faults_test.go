@@ -69,7 +69,7 @@ func TestACallIsWholeWhateverBecomesOfAnAnswer(t *testing.T) {
 func TestACallThatStallsGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind fakeserver.Kind) {
-		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.StallTimeout = time.Second }, good(), good())
+		w := newWorld(t, kind, func(c *consumers.Config) { c.Server.StallTimeout = 3 * time.Second }, good(), good())
 		w.run()
 		w.swapSoon(0)
 		hit := w.fakes[0].Inject("hang "+generatePath[kind], 1)
@@ -132,7 +132,7 @@ func TestASwapThatGoesWrongIsMended(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, kind, func(c *consumers.Config) {
-					c.Server.ControlTimeout, c.Server.LoadTimeout = time.Second, 2*time.Second
+					c.Server.ControlTimeout, c.Server.LoadTimeout = 3*time.Second, 5*time.Second
 				}, good())
 				w.run()
 				w.swapSoon(0)

@@ -87,6 +87,8 @@ type Query struct {
 	Stop        []int32
 	// Top asks for the log-probability of the most likely token beside the sampled one's.
 	Top bool
+	// Each is given the answer so far whenever something of it arrives, and may end the call; nil is for nobody.
+	Each func(*Answer) error
 	// Bare leaves the sampling fields out, so that the server's defaults are in force. With Temperature above 0, that is sent.
 	Bare bool
 }

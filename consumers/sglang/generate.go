@@ -121,7 +121,10 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		if e.Meta == nil {
 			return fmt.Errorf("%w: /generate: no meta_info", servers.ErrMalformed)
 		}
-		return read(a, &e, q.Top)
+		if err := read(a, &e, q.Top); err != nil || q.Each == nil {
+			return err
+		}
+		return q.Each(a)
 	})
 	if err != nil {
 		return nil, err

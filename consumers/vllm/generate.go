@@ -109,7 +109,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	if !completions {
 		a, err := s.stream(ctx, "/inference/v1/generate", &tokenRequest{
 			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)},
-		}, q.Top, seen)
+		}, q, seen)
 		if servers.Status(err) != http.StatusNotFound {
 			return a, err
 		}
@@ -119,10 +119,10 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	}
 	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q)}
 	req.Usage.Include = true
-	return s.stream(ctx, "/v1/completions", req, q.Top, seen)
+	return s.stream(ctx, "/v1/completions", req, q, seen)
 }
 
-func (s *speaker) stream(ctx context.Context, path string, body any, top bool, seen func()) (*servers.Answer, error) {
+func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.Query, seen func()) (*servers.Answer, error) {
 	a := &servers.Answer{}
 	err := s.remote.Stream(ctx, path, body, func(data []byte) error {
 		seen()
@@ -139,7 +139,10 @@ func (s *speaker) stream(ctx context.Context, path string, body any, top bool, s
 		if len(e.Choices) == 0 {
 			return nil // usage alone
 		}
-		return read(a, &e.Choices[0], top)
+		if err := read(a, &e.Choices[0], q.Top); err != nil || q.Each == nil {
+			return err
+		}
+		return q.Each(a)
 	})
 	if err != nil {
 		return nil, err

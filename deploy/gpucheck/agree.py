@@ -52,7 +52,28 @@ def compile(s):  # noqa: A001 the step's name
 
 
 def lora(s):
-    raise NotRun("the torch worker has no LoRA")
+    """Adapters against the weights with these added: outputs, and gradients by dB = scale dW A^T, dA = scale B^T dW."""
+    out, scale, targets = {}, 2.0, ["q_proj", "v_proj", "down_proj"]
+    for dtype, tolerance in dtypes(s).items():
+        bufs, up = part(small(), LENGTHS)
+        low = trainer(dict(small(), lora={"rank": 4, "scale": scale, "targets": targets}), s.device, dtype=dtype)
+        whole, pairs = trainer(small(), s.device, dtype=dtype), {}
+        for name, p in whole.params.items():
+            p.data.copy_(low.params[name].data)
+        for i, (name, p) in enumerate(sorted(low.trained.items())):
+            g = torch.Generator().manual_seed(i)
+            p.data.copy_(0.05 * torch.randn(p.shape, generator=g))
+            pairs.setdefault(name.removeprefix("base_model.model.").rpartition(".lora_")[0], {})[name[-8]] = name
+        for module, ab in pairs.items():
+            a, b = low.params[ab["A"]].data, low.params[ab["B"]].data
+            whole.params[module + ".weight"].data.add_(scale * b @ a)
+        got, want = once(low, bufs, up), once(whole, bufs, up)
+        gradients = {}
+        for module, ab in pairs.items():
+            a, b, dw = low.params[ab["A"]].data.cpu(), low.params[ab["B"]].data.cpu(), want[1][module + ".weight"]
+            gradients[ab["A"]], gradients[ab["B"]] = scale * b.t() @ dw, scale * dw @ a.t()
+        out[dtype] = compare(f"LoRA in {dtype}", got, (want[0], gradients), tolerance)
+    return f"adapters of {', '.join(targets)} against merged weights", out
 
 
 def gradcheck(s):
@@ -181,7 +202,7 @@ def sampler(s):
         for _ in range(24):
             fresh = [q[h:] for q, h in zip(seqs, held)]
             n = len(seqs)
-            answer = dict(x.extend({"freed": []}, {
+            answer = dict(x.extend({"moves": []}, {
                 "slots": torch.arange(n, dtype=torch.int32), "starts": torch.tensor(held, dtype=torch.int32),
                 "counts": torch.tensor([len(f) for f in fresh], dtype=torch.int32), "sample": torch.ones(n, dtype=torch.uint8),
                 "temperature": torch.tensor(temps), "u": torch.rand(n, generator=g, dtype=torch.float64), "top": torch.zeros(n, dtype=torch.int32),

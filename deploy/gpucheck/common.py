@@ -133,7 +133,7 @@ def once(t, bufs, up):
     out = dict(t.forward(FORWARD, bufs))
     t.backward({"detached": False}, up)
     ranks = worker().ranks
-    return out, {k: ranks.local(p.grad).detach().float().cpu() for k, p in t.params.items()}
+    return out, {k: ranks.local(p.grad).detach().float().cpu() for k, p in t.trained.items()}
 
 
 def off(a, b):

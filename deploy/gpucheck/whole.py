@@ -40,6 +40,10 @@ def native(s):
     return why, {"passed": passed, "not run": skipped}, skipped + (["the whole contracts of engine and decoder"] if s.tiny else [])
 
 
+# A run that the processor can do within a minute.
+SMALL = ("--trainer.limits.max_tokens", "96", "--trainer.limits.max_turns", "2", "--eval.test_questions", "4", "--trainer.minibatches", "1", "--trainer.cold_start.batch", "4")
+
+
 def up(s, name, steps, *more):
     """A run of weir up in the scratch folder, PyTorch training and sampling: its metrics and the scalars that matter."""
     scratch = pathlib.Path(s.scratch)
@@ -47,7 +51,7 @@ def up(s, name, steps, *more):
     weir(
         "up", "--config", str(examples / "own-chat" / "run.yaml"), "--config", str(examples / "your-gpus.yaml"), "--run.name", name, "--run.dir", "runs",
         "--torch.ranks", "1", "--torch.device", s.device, "--torch.python", sys.executable, "--trainer.steps", str(steps), "--eval.every", "0",
-        "--eval.test_questions", "16", "--eval.questions", "16", *more, cwd=scratch,
+        "--eval.test_questions", "16", "--eval.questions", "16", *(SMALL if s.tiny else ()), *more, cwd=scratch,
     )  # fmt: skip
     found = list((scratch / "runs").rglob("metrics.jsonl"))
     if len(found) != 1:

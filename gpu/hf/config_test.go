@@ -178,6 +178,12 @@ func TestWhatIsNotComputedIsRefusedByName(t *testing.T) {
 	}
 }
 
+// A number of layers that is refused is not held against the list of them.
+func TestAnAbsurdNumberOfLayersIsOneFault(t *testing.T) {
+	_, err := decodeConfig([]byte(change(t, qwen2v4, `{"num_hidden_layers":99999999,"layer_types":["full_attention"]}`)))
+	require.EqualError(t, err, "config.json: num_hidden_layers is 99999999: want a whole number from 1 to 4096")
+}
+
 func TestEveryFaultOfAConfigIsTold(t *testing.T) {
 	_, err := decodeConfig([]byte(`{"model_type":"qwen3","hidden_size":8,"num_attention_heads":2,"hidden_act":"relu","use_sliding_window":true,"x":1}`))
 	for _, want := range []string{

@@ -2,6 +2,7 @@ package hf
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-rl/weir/gpu"
@@ -167,6 +168,10 @@ func (o *object) windows(f family, layers int) {
 			o.bad("layer_types[%d] is %q: the engines compute full_attention alone", i, t)
 			break
 		}
+	}
+	said, _ := o.get("num_hidden_layers")
+	if n, err := strconv.ParseFloat(string(said), 64); err != nil || n != float64(layers) {
+		return // which is at fault itself
 	}
 	if len(types) > 0 && len(types) != layers {
 		o.bad("layer_types has %d entries, num_hidden_layers is %d", len(types), layers)

@@ -31,6 +31,9 @@ func carried() []string {
 	}
 }
 
+// moreTemplates is a folder of further chat templates, as Transformers 5 saves them.
+const moreTemplates = "additional_chat_templates"
+
 // OpenFiles reads the files of a folder that [Open] can read, and notes how its weights are stored, for [Reproduce].
 func OpenFiles(dir string) (*Files, error) {
 	f, err := openFiles(dir)
@@ -51,6 +54,17 @@ func openFiles(dir string) (*Files, error) {
 			return nil, err
 		}
 		out.files = append(out.files, namedFile{name, b})
+	}
+	more, err := filepath.Glob(filepath.Join(dir, moreTemplates, "*.jinja"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range more {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		out.files = append(out.files, namedFile{moreTemplates + "/" + filepath.Base(path), b})
 	}
 	config, ok := out.Get(configName)
 	if !ok {
@@ -115,7 +129,12 @@ func (f *Files) Write(dir string) error {
 		return nil
 	}
 	for _, x := range f.files {
-		if err := os.WriteFile(filepath.Join(dir, x.name), x.data, 0o644); err != nil {
+		to := filepath.Join(dir, filepath.FromSlash(x.name))
+		err := os.MkdirAll(filepath.Dir(to), 0o755)
+		if err == nil {
+			err = os.WriteFile(to, x.data, 0o644)
+		}
+		if err != nil {
 			return fmt.Errorf("write the model's files into %s: %w", dir, err)
 		}
 	}

@@ -43,13 +43,16 @@ const tokenizerJSON = `{"added_tokens":[{"id":0,"content":"<bos>"},{"id":2,"cont
 
 func contents(t *testing.T, dir string) map[string]string {
 	out := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	for _, e := range entries {
-		b, err := os.ReadFile(filepath.Join(dir, e.Name()))
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
 		require.NoError(t, err)
-		out[e.Name()] = string(b)
-	}
+		name, err := filepath.Rel(dir, path)
+		out[filepath.ToSlash(name)] = string(b)
+		return err
+	}))
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,24 +147,31 @@ func settle(temp, to string) ([]gpu.File, error) {
 	if err := check.Close(); err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(temp)
-	if err != nil {
-		return nil, err
-	}
 	var out []gpu.File
-	for _, e := range entries {
-		file, err := os.Open(filepath.Join(temp, e.Name()))
+	err = filepath.WalkDir(temp, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == temp {
+			return err
+		}
+		if e.IsDir() {
+			return syncFolder(path)
+		}
+		name, err := filepath.Rel(temp, path)
 		if err != nil {
-			return nil, err
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
 		}
 		info, err := file.Stat()
 		if err == nil {
-			out = append(out, gpu.File{Name: e.Name(), Size: info.Size()})
+			out = append(out, gpu.File{Name: filepath.ToSlash(name), Size: info.Size()})
 			err = file.Sync()
 		}
-		if err := errors.Join(err, file.Close()); err != nil {
-			return nil, err
-		}
+		return errors.Join(err, file.Close())
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := errors.Join(os.Chmod(temp, 0o755), syncFolder(temp)); err != nil {
 		return nil, err

@@ -26,7 +26,9 @@ func foreign(t *testing.T, dir, text string) *gpu.Weights {
 		"config.json": small, "generation_config.json": `{"eos_token_id": [2, 3], "temperature": 0.6}`, "tokenizer.json": `{"model":  {}}`,
 		"tokenizer_config.json": "{}\n\n", "vocab.json": "{}", "merges.txt": "#", "special_tokens_map.json": "{ }", "added_tokens.json": "{}",
 		"chat_template.jinja": "{{ messages }}", "LICENSE": "free", "notes.txt": "not carried",
+		"additional_chat_templates/tool_use.jinja": "{{ tools }}",
 	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 	c, err := ReadConfig(dir)

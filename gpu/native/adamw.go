@@ -20,6 +20,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if err := o.Validate(); err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
+	e.begin()
 	e.needGradient()
 	e.needMoments()
 	stats := gpu.StepStats{GradNorm: e.gradNorm()}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
@@ -20,41 +20,13 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// baseFile names the weights that an adapter was trained on, by their hash.
-const baseFile = "adapter_base.json"
-
-// errOtherBase is of moments that belong to adapters on other weights than the engine's.
-var errOtherBase = errors.New("the moments are of adapters on other weights than those that the engine began with: begin with the same model")
-
-// adapterConfig is PEFT's adapter_config.json.
-type adapterConfig struct {
-	PeftType       string         `json:"peft_type"`
-	TaskType       string         `json:"task_type"`
-	Base           *string        `json:"base_model_name_or_path"`
-	Rank           int            `json:"r"`
-	Alpha          float64        `json:"lora_alpha"`
-	Dropout        float64        `json:"lora_dropout"`
-	Targets        []string       `json:"target_modules"`
-	Bias           string         `json:"bias"`
-	FanInFanOut    bool           `json:"fan_in_fan_out"`
-	InferenceMode  bool           `json:"inference_mode"`
-	Initialized    bool           `json:"init_lora_weights"`
-	ModulesToSave  []string       `json:"modules_to_save"`
-	RankPattern    map[string]int `json:"rank_pattern"`
-	AlphaPattern   map[string]int `json:"alpha_pattern"`
-	UseRSLoRA      bool           `json:"use_rslora"`
-	UseDoRA        bool           `json:"use_dora"`
-	LayersToChange []int          `json:"layers_to_transform"`
-}
-
-type adapterBase struct {
-	SHA256 string `json:"sha256"`
-}
-
 // exportAdapted writes the adapters alone, or the merged weights and beside them, in a folder of its own, what the engine goes on
 // from: readers that know PEFT must not add the adapters to weights that have them.
 func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
-	if o.Adapter {
+	switch {
+	case o.Frozen:
+		return e.writeFrozen(ctx, dir, o)
+	case o.Adapter:
 		return e.writeAdapter(ctx, dir, o)
 	}
 	x, err := hf.BeginExport(dir, e.cfg, o)
@@ -97,25 +69,46 @@ func (e *Engine) writeAdapter(ctx context.Context, dir string, o gpu.ExportOptio
 	if err != nil {
 		return nil, fmt.Errorf("export adapters to %s: %w", dir, err)
 	}
-	lora := e.low.options
-	for name, v := range map[string]any{
-		gpu.AdapterConfigFile: adapterConfig{
-			PeftType: "LORA", TaskType: "CAUSAL_LM", Rank: lora.Rank, Alpha: lora.Alpha, Targets: lora.Targets, Bias: "none",
-			InferenceMode: true, Initialized: true, RankPattern: map[string]int{}, AlphaPattern: map[string]int{},
-		},
-		baseFile: adapterBase{SHA256: e.baseHash()},
-	} {
-		data, err := json.MarshalIndent(v, "", "  ")
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), append(data, '\n'), 0o644)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("export adapters to %s: %w", dir, err)
-		}
-		files = append(files, gpu.File{Name: name, Size: int64(len(data) + 1)})
+	more, err := e.low.options.WriteConfig(dir, e.baseHash())
+	if err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(files[len(files)-2:], func(a, b gpu.File) int { return len(a.Name) - len(b.Name) })
-	return files, nil
+	return append(files, more...), nil
+}
+
+// Adapts says whether the engine trains adapters.
+func (e *Engine) Adapts() bool { return e.low != nil }
+
+// writeFrozen writes what the adapters are added to.
+func (e *Engine) writeFrozen(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+	cfg, tensors := e.cfg, e.shared(e.data, "")
+	if cfg.ValueHead {
+		cfg.ValueHead, tensors = false, tensors[:len(tensors)-1]
+	}
+	o.DType = gpu.Float32
+	if e.halves(tensors) {
+		o.DType = gpu.BFloat16
+	}
+	return hf.Export(ctx, dir, cfg, tensors, o)
+}
+
+// halves is whether every number is a bfloat16.
+func (e *Engine) halves(tensors []gpu.Tensor) bool {
+	var other atomic.Bool
+	for _, t := range tensors {
+		e.blocks(len(t.Data), stepBlock, func(_ *scratch, lo, hi int) {
+			for _, x := range t.Data[lo:hi] {
+				if math.Float32bits(x)&0xffff != 0 {
+					other.Store(true)
+					return
+				}
+			}
+		})
+		if other.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // writeMerged writes one file of an export, a tensor at a time.
@@ -185,6 +178,7 @@ func (e *Engine) merged(t gpu.Tensor, room []float32) []float32 {
 // baseHash names the frozen weights.
 func (e *Engine) baseHash() string {
 	if e.low.base == "" {
+		e.begin()
 		h := sha256.New()
 		for _, t := range e.shared(e.data, "") {
 			if t.Name != gpu.ValueHeadTensor {
@@ -201,22 +195,11 @@ func (e *Engine) baseHash() string {
 func (e *Engine) importAdapter(ctx context.Context, dir string) (done bool, err error) {
 	e.low.folded = false
 	own := filepath.Join(dir, gpu.AdapterFolder)
-	var config adapterConfig
-	var base adapterBase
-	for name, into := range map[string]any{gpu.AdapterConfigFile: &config, baseFile: &base} {
-		data, err := os.ReadFile(filepath.Join(own, name))
-		if errors.Is(err, os.ErrNotExist) {
-			return false, nil
-		}
-		if err == nil {
-			err = json.Unmarshal(data, into)
-		}
-		if err != nil {
-			return false, fmt.Errorf("import %s: %s: %w", own, name, err)
-		}
+	has, same, base, err := e.low.options.ReadConfig(own)
+	if !has || err != nil {
+		return false, err
 	}
-	lora := e.low.options
-	if config.Rank != lora.Rank || config.Alpha != lora.Alpha || !slices.Equal(config.Targets, lora.Targets) || base.SHA256 != e.baseHash() {
+	if !same || base != e.baseHash() {
 		e.low.folded = true
 		return false, nil
 	}

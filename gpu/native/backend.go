@@ -4,7 +4,7 @@ import "github.com/weir-rl/weir/gpu"
 
 // Backend makes engines and decoders on the processor. Its zero value draws starting weights from seed 0 and uses all cores.
 type Backend struct {
-	// Options are those of every engine; decoders use Threads of them.
+	// Options are those of every engine; decoders use Threads and Dot of them.
 	Options Options
 }
 
@@ -15,5 +15,5 @@ func (b Backend) New(cfg gpu.Config) (gpu.Engine, error) { return New(cfg, b.Opt
 
 // NewDecoder makes a decoder over weights that the caller has; see [NewDecoder].
 func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
-	return NewDecoder(cfg, w, o, b.Options.Threads)
+	return newDecoder(cfg, w, o, b.Options.Threads, b.Options.Dot)
 }

@@ -1,6 +1,9 @@
 package native
 
-import "github.com/weir-rl/weir/internal/check"
+import (
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/check"
+)
 
 // Config is what this engine alone has.
 type Config struct {
@@ -8,14 +11,21 @@ type Config struct {
 	// results are the same, bit for bit; a step takes about a third longer, and activations a fraction of the memory.
 	// Defaults to false.
 	Recompute bool `koanf:"recompute"`
-	// LoRA trains adapters instead of the policy's weights. Versions are published, and checkpoints written, with the adapters
-	// merged in; a checkpoint has them apart too, in the folder adapter, in PEFT's two files. A run goes on from it where it
-	// begins with the same model. A critic that is a network of its own is trained whole.
-	LoRA LoRA `koanf:"lora"`
+	// DType is what the trainer's forward pass reads the matrices as: float32, or bfloat16, rounded from the masters, which stay
+	// float32 with the gradient and the moments. The policy that is trained then is the one that a sampler in bfloat16 samples
+	// from. Two bytes a weight beside the masters: less than the layout for products of a model up to 67 million weights takes in
+	// float32, more than a larger model's, which has none. Defaults to float32.
+	DType string `koanf:"dtype"`
+	// Dot rounds the activations to bfloat16 too where matrices are kept in it, in training and in decoding, on a processor that
+	// multiplies pairs of them (AVX512_BF16): about twice as fast, and the numbers then depend on the processor. Elsewhere it does
+	// nothing. Defaults to false.
+	Dot bool `koanf:"dot"`
 }
 
-// DefaultConfig keeps every activation and trains the weights.
-func DefaultConfig() Config { return Config{LoRA: DefaultLoRA()} }
+// DefaultConfig keeps every activation, and computes in float32.
+func DefaultConfig() Config { return Config{DType: string(gpu.Float32)} }
 
 // Validate reports every fault.
-func (c Config) Validate() error { return check.Section("lora", c.LoRA.Validate()) }
+func (c Config) Validate() error {
+	return check.OneOf("dtype", c.DType, string(gpu.Float32), string(gpu.BFloat16))
+}

@@ -25,6 +25,8 @@ type decoder struct {
 	*model
 	pool    *kernel.Pool
 	options gpu.DecoderOptions
+	// dot is Options.Dot.
+	dot bool
 	// w is the version in use. spare is room for the matrices of the next version: nil before the first Prepare.
 	w      *forwardWeights
 	spare  atomic.Pointer[forwardWeights]
@@ -45,6 +47,10 @@ type decoder struct {
 // It copies the matrices, and keeps the other tensors of w, which must not be written to, and float32 embeddings that are not the
 // head.
 func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads int) (gpu.Decoder, error) {
+	return newDecoder(cfg, w, o, threads, false)
+}
+
+func newDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads int, dot bool) (gpu.Decoder, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -63,12 +69,12 @@ func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 		return nil, fmt.Errorf("new decoder: %w", err)
 	}
 	d := &decoder{
-		model: m, pool: kernel.NewPool(threads), options: o,
+		model: m, pool: kernel.NewPool(threads), options: o, dot: dot,
 		w:      new(forwardWeights),
 		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(m), used: make([]bool, o.Slots),
 	}
-	if err := d.w.load(&d.layout, d.pool, tensors, o.DType); err != nil {
+	if err := d.w.load(&d.layout, d.pool, tensors, o.DType, dot); err != nil {
 		return nil, fmt.Errorf("new decoder: %w", err)
 	}
 	for s := o.Slots - 1; s >= 0; s-- {
@@ -127,7 +133,7 @@ func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
 	if next == nil {
 		next = new(forwardWeights)
 	}
-	if err := next.load(&d.layout, d.pool, tensors, d.options.DType); err != nil {
+	if err := next.load(&d.layout, d.pool, tensors, d.options.DType, d.dot); err != nil {
 		d.spare.Store(next) // room for another try
 		return nil, fmt.Errorf("prepare weights: %w", err)
 	}

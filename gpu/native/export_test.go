@@ -15,7 +15,10 @@ func (e *Engine) Forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 func (e *Engine) Backward(ctx context.Context, g *gpu.Gradients) error { return e.backward(ctx, g) }
 
 // Trained are the tensors that Step changes, over the engine's memory.
-func (e *Engine) Trained() []gpu.Tensor { return e.trained.shared(e.weights, "") }
+func (e *Engine) Trained() []gpu.Tensor {
+	e.begin()
+	return e.trained.shared(e.weights, "")
+}
 
 // Moments copies AdamW's moments out.
 func (e *Engine) Moments() []gpu.Tensor {

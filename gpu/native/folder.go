@@ -18,6 +18,7 @@ const (
 
 // Export writes the folder before it returns, straight from the weights: no copy is made.
 func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
+	e.begin()
 	if e.low != nil {
 		return e.exportAdapted(ctx, dir, o)
 	}
@@ -44,6 +45,7 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 	if err := f.Read(ctx, e.base()); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
+	e.draw = nil
 	if e.low != nil {
 		e.low.rebase(e.seed)
 	}
@@ -87,7 +89,7 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 	}
 	defer func() { _ = f.Close() }() // read only
 	if e.low != nil && e.low.folded && steps > 0 {
-		return errOtherBase
+		return ErrOtherBase
 	}
 	if err := e.trained.matchMoments(f.Tensors()); err != nil {
 		return err

@@ -39,6 +39,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	if err := e.plan.read(e.model, b); err != nil {
 		return nil, fmt.Errorf("forward: %w", err)
 	}
+	e.begin()
 	e.refresh()
 	p := &e.plan
 	n, m := len(p.tokens), len(p.rows)
@@ -53,7 +54,11 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t := int(p.tokens[i])
-			copy(first.x[i*e.d:(i+1)*e.d], e.w.embed[t*e.d:(t+1)*e.d])
+			if row := first.x[i*e.d : (i+1)*e.d]; e.keep == gpu.BFloat16 {
+				e.fast.embedding(row, p.tokens[i])
+			} else {
+				copy(row, e.w.embed[t*e.d:(t+1)*e.d])
+			}
 		}
 		e.projectRows(s, 0, lo, hi)
 	})

@@ -86,10 +86,20 @@ func BenchmarkHalfBillionDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkHalfBillionTrain is a step over 4 sequences of 256 tokens, every token trained on.
+// BenchmarkHalfBillionTrain is a step over 4 sequences of 256 tokens, every token trained on, the forward pass in float32 and in
+// bfloat16. Peaks are the process's: run each by itself.
 func BenchmarkHalfBillionTrain(b *testing.B) {
+	for _, dtype := range []gpu.DType{gpu.Float32, gpu.BFloat16} {
+		b.Run(string(dtype), func(b *testing.B) { halfBillionTrain(b, dtype) })
+	}
+}
+
+func halfBillionTrain(b *testing.B, dtype gpu.DType) {
 	s := shape{cfg: halfBillion(), seqs: 4, length: 256, maskEvery: 1}
-	e, batch := s.engine(b), s.batch()
+	e, err := native.New(s.cfg, native.Options{Seed: 1, DType: dtype})
+	require.NoError(b, err)
+	batch := s.batch()
+	stated := native.Backend{Options: native.Options{DType: dtype}}.TrainingMemory(s.cfg, len(batch.Tokens))
 	g := &gpu.Gradients{Logprobs: make([]float32, len(batch.Tokens))}
 	for i := range g.Logprobs {
 		g.Logprobs[i] = -1 / float32(len(batch.Tokens))
@@ -105,4 +115,5 @@ func BenchmarkHalfBillionTrain(b *testing.B) {
 		step()
 	}
 	report(b, len(batch.Tokens), before)
+	b.ReportMetric(float64(stated.Total())/1e9, "stated-GB")
 }

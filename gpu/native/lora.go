@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/adapter"
 	"github.com/weir-rl/weir/gpu/native/kernel"
 	"github.com/weir-rl/weir/internal/check"
 )
@@ -70,10 +71,15 @@ type lowLayer struct {
 // low is one adapter, or its gradient; the zero value where a matrix has none.
 type low struct{ a, b []float32 }
 
-// peftPrefix is what PEFT puts before the name of a module.
-const peftPrefix = "base_model.model."
-
 func newAdapters(l *layout, o LoRA) *adapters {
+	ad := adaptersOf(l, o)
+	ad.data = make([]float32, ad.size)
+	ad.layers, ad.value = ad.viewLow(ad.data)
+	return ad
+}
+
+// adaptersOf lays adapters out.
+func adaptersOf(l *layout, o LoRA) *adapters {
 	ad := &adapters{options: o, scale: float32(o.Alpha / float64(o.Rank)), layout: *l}
 	ad.tensors, ad.size = nil, 0
 	add := func(name string, shape ...int) {
@@ -83,15 +89,13 @@ func newAdapters(l *layout, o LoRA) *adapters {
 	for _, t := range l.tensors {
 		module, ok := strings.CutSuffix(t.name, ".weight")
 		if at := strings.LastIndexByte(module, '.'); ok && slices.Contains(o.Targets, module[at+1:]) {
-			add(peftPrefix+module+".lora_A.weight", o.Rank, t.shape[1])
-			add(peftPrefix+module+".lora_B.weight", t.shape[0], o.Rank)
+			add(adapter.Prefix+module+adapter.SuffixA, o.Rank, t.shape[1])
+			add(adapter.Prefix+module+adapter.SuffixB, t.shape[0], o.Rank)
 		}
 	}
 	if l.cfg.ValueHead {
 		add(gpu.ValueHeadTensor, 1, l.d)
 	}
-	ad.data = make([]float32, ad.size)
-	ad.layers, ad.value = ad.viewLow(ad.data)
 	return ad
 }
 
@@ -119,13 +123,13 @@ func (ad *adapters) reset(seed uint64) {
 	for i, t := range ad.tensors {
 		out := ad.data[t.off : t.off+t.n]
 		switch {
-		case strings.HasSuffix(t.name, ".lora_A.weight"):
+		case strings.HasSuffix(t.name, adapter.SuffixA):
 			bound := 1 / math.Sqrt(float64(t.shape[1]))
 			r := rand.New(rand.NewPCG(seed, uint64(i)+1<<32))
 			for j := range out {
 				out[j] = float32((2*r.Float64() - 1) * bound)
 			}
-		case strings.HasSuffix(t.name, ".lora_B.weight"):
+		case strings.HasSuffix(t.name, adapter.SuffixB):
 			clear(out)
 		}
 	}
@@ -140,7 +144,7 @@ func (ad *adapters) rebase(seed uint64) {
 // of is the adapter of a matrix of the model, in a view of adapters; the zero value where it has none.
 func (ad *adapters) of(name string) (p low) {
 	for i, t := range ad.tensors {
-		if t.name == peftPrefix+strings.TrimSuffix(name, ".weight")+".lora_A.weight" {
+		if t.name == adapter.Prefix+strings.TrimSuffix(name, ".weight")+adapter.SuffixA {
 			b := ad.tensors[i+1]
 			return low{a: ad.data[t.off : t.off+t.n], b: ad.data[b.off : b.off+b.n]}
 		}

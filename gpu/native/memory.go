@@ -24,7 +24,7 @@ func (b Backend) TrainingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	l := newLayout(cfg)
 	size, trained := int64(l.size), int64(l.size)
 	activations := l.activations(tokens, b.Options.Recompute) + l.backwards(tokens) + b.scratch(&l, tokens)
-	out := gpu.Memory{{Name: "weights", Bytes: 4 * size}, {Name: "packed weights", Bytes: l.laidOut()}}
+	out := gpu.Memory{{Name: "weights", Bytes: 4 * size}, {Name: "packed weights", Bytes: b.laidOut(&l)}}
 	if rank := b.Options.LoRA.Rank; rank > 0 {
 		trained = l.adapted(b.Options.LoRA)
 		out = append(out, gpu.MemoryPart{Name: "adapters", Bytes: 4 * trained})
@@ -56,7 +56,7 @@ func (b Backend) EvaluatingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	once := slack(tokens*l.d) + slack(tokens*l.qkv) + slack(tokens*l.q) + l.outputs(tokens)
 	return gpu.Memory{
 		{Name: "weights", Bytes: 4 * int64(l.size)},
-		{Name: "packed weights", Bytes: l.laidOut()},
+		{Name: "packed weights", Bytes: b.laidOut(&l)},
 		{Name: "activations", Bytes: once + b.scratch(&l, tokens)},
 	}
 }
@@ -81,8 +81,13 @@ func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int
 }
 
 // laidOut is what an engine has of packed weights.
-func (l *layout) laidOut() int64 {
-	if l.viewed() {
+func (b Backend) laidOut(l *layout) int64 {
+	switch {
+	case b.Options.DType == gpu.BFloat16 && l.cfg.TieEmbeddings:
+		return l.packed() / 2
+	case b.Options.DType == gpu.BFloat16:
+		return l.packed()/2 + 2*int64(l.v*l.d) // embeddings that are not the head
+	case l.viewed():
 		return 0
 	}
 	return l.packed()
@@ -128,7 +133,7 @@ func (l *layout) backwards(n int) int64 {
 // scratch is what the workers have for themselves.
 func (b Backend) scratch(l *layout, tokens int) int64 {
 	rows, block := headRows, rowBlock
-	if l.viewed() {
+	if l.viewed() && b.Options.DType != gpu.BFloat16 {
 		block = viewedRows
 	}
 	if l.wide() {

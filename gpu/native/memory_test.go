@@ -62,11 +62,15 @@ func TestTrainingTakesTheMemoryThatIsStated(t *testing.T) {
 		"llama":                        {VocabSize: 500, HiddenSize: 64, IntermediateSize: 160, NumLayers: 5, NumHeads: 4, NumKVHeads: 2, TieEmbeddings: true},
 		"llama, blocks computed again": {VocabSize: 500, HiddenSize: 64, IntermediateSize: 160, NumLayers: 9, NumHeads: 4, NumKVHeads: 2},
 		"llama, adapters":              {VocabSize: 500, HiddenSize: 64, IntermediateSize: 160, NumLayers: 8, NumHeads: 4, NumKVHeads: 2, ValueHead: true},
+		"llama, forward in bfloat16":   {VocabSize: 500, HiddenSize: 64, IntermediateSize: 160, NumLayers: 6, NumHeads: 4, NumKVHeads: 2},
 		"qwen2":                        {VocabSize: 3000, HiddenSize: 48, IntermediateSize: 64, NumLayers: 3, NumHeads: 4, NumKVHeads: 4, QKVBias: true},
 		"qwen3":                        {VocabSize: 300, HiddenSize: 64, IntermediateSize: 96, NumLayers: 4, NumHeads: 4, NumKVHeads: 2, HeadDim: 32, QKNorm: true},
 	} {
 		cfg.RopeTheta, cfg.RMSNormEps, cfg.MaxPositions = 1e4, 1e-6, 1024
 		b := Backend{Options: Options{Threads: 1, Recompute: cfg.NumLayers == 9}}
+		if name == "llama, forward in bfloat16" {
+			b.Options.DType = gpu.BFloat16
+		}
 		trained := newLayout(cfg).size
 		if name == "llama, adapters" {
 			b.Options.LoRA = LoRA{Rank: 24, Alpha: 24, Targets: []string{"q_proj", "v_proj", "o_proj", "up_proj", "down_proj"}}

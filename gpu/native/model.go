@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -17,6 +18,12 @@ type Options struct {
 	// Recompute has Accumulate keep a block's input alone, and compute the block again for its gradient: the same
 	// bits, for a third more work and a fraction of the memory.
 	Recompute bool
+	// DType is what the forward pass reads the matrices as; "" is Float32. BFloat16 rounds them from the weights, which stay
+	// float32.
+	DType gpu.DType
+	// Dot rounds the activations too where matrices are kept as BFloat16, by engines and decoders, on a processor that multiplies
+	// pairs of such numbers: faster, and not the same bits on another processor.
+	Dot bool
 	// LoRA trains adapters instead of the weights.
 	LoRA LoRA
 	// Init says how the starting weights are drawn.
@@ -34,6 +41,9 @@ type Engine struct {
 	// fast is the weights as Forward reads them, refreshed when stale.
 	fast  *forwardWeights
 	stale bool
+	// keep is Options.DType, dot Options.Dot.
+	keep gpu.DType
+	dot  bool
 
 	// low are the adapters, nil without, and lowG their gradients. trained and weights are what is trained: their
 	// layout and data, or the model's.
@@ -42,6 +52,8 @@ type Engine struct {
 	trained *layout
 	weights []float32
 	seed    uint64
+	// draw makes the starting weights; nil once they are made, or others have taken their place.
+	draw func()
 
 	// grad is the gathered gradient, allocated on the first Backward; g names its parts.
 	grad []float32
@@ -70,6 +82,9 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	if err := opts.Init.validate(); err != nil {
 		return nil, err
 	}
+	if opts.DType != "" && opts.DType.Bytes() == 0 {
+		return nil, fmt.Errorf("forward pass in %q: want %s or %s", opts.DType, gpu.Float32, gpu.BFloat16)
+	}
 	if opts.LoRA.Rank != 0 {
 		if err := opts.LoRA.Validate(); err != nil {
 			return nil, fmt.Errorf("lora: %w", err)
@@ -79,10 +94,10 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	e := &Engine{
 		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
 		rotary:    rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
-		recompute: opts.Recompute,
+		recompute: opts.Recompute, keep: cmp.Or(opts.DType, gpu.Float32), dot: opts.Dot,
 	}
 	e.w = m.view(e.data)
-	m.initialize(e.data, opts.Seed, opts.Init)
+	e.draw = func() { m.initialize(e.data, opts.Seed, opts.Init) }
 	e.trained, e.weights = &m.layout, e.data
 	if opts.LoRA.Rank > 0 {
 		e.low, e.seed = newAdapters(&m.layout, opts.LoRA), opts.Seed
@@ -90,6 +105,14 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 		e.trained, e.weights, e.w.value = &e.low.layout, e.low.data, e.low.value
 	}
 	return e, nil
+}
+
+// begin draws the starting weights where nothing has replaced them: whoever imports a model need not wait for them.
+func (e *Engine) begin() {
+	if e.draw != nil {
+		e.draw()
+		e.draw = nil
+	}
 }
 
 // Config describes the model.

@@ -41,11 +41,11 @@ func (f *forwardWeights) embedding(x []float32, token int32) {
 	}
 }
 
-// load takes weights that fit the layout. Matrices and biases are copied, in the type that keep says; gains, the value head, and
+// load takes weights that fit the layout. Matrices and biases are copied, in the type that keep says, in pairs with dot; gains, the value head, and
 // embeddings that are neither the head nor kept in bfloat16 stay where they are. What is not in memory is read a few rows at a
 // time; then nothing refers to the source afterwards.
-func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType) error {
-	r := &reading{weights: w, keep: keep}
+func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType, dot bool) error {
+	r := &reading{weights: w, keep: keep, dot: dot}
 	tensors := w.Tensors
 	take := func(n int) []gpu.Tensor {
 		taken := tensors[:n]

@@ -14,6 +14,7 @@ import (
 type reading struct {
 	weights *gpu.Weights
 	keep    gpu.DType
+	dot     bool
 	// failed is the first error of small, which one goroutine calls.
 	failed error
 
@@ -94,9 +95,13 @@ func (r *reading) repack(to **kernel.Packed, k, n int, from []gpu.Tensor, room *
 		return err
 	}
 	if w := *to; w == nil || w.BF16() != half {
-		*to = kernel.NewPacked(k, n)
-		if half {
+		switch {
+		case half && r.dot:
+			*to = kernel.NewPackedDot(k, n)
+		case half:
 			*to = kernel.NewPackedBF16(k, n)
+		default:
+			*to = kernel.NewPacked(k, n)
 		}
 	}
 	if r.weights.Source != nil {

@@ -18,10 +18,13 @@ const (
 // viewed says whether an engine of the model reads its matrices where they are.
 func (l *layout) viewed() bool { return l.size > viewedModel }
 
+// viewed says whether the engine does: rounded matrices are a copy.
+func (e *Engine) viewed() bool { return e.layout.viewed() && e.keep == gpu.Float32 }
+
 // layOut makes the forward pass's weights those of now.
 func (e *Engine) layOut() {
 	if !e.viewed() {
-		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, gpu.Float32); err != nil {
+		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, e.keep, e.dot); err != nil {
 			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
 		}
 		return

@@ -15,6 +15,7 @@ func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	e.begin()
 	w := &gpu.Weights{Tensors: e.base()}
 	for i, t := range w.Tensors {
 		w.Tensors[i].Shape, w.Tensors[i].Data = slices.Clone(t.Shape), e.merged(t, nil)
@@ -36,6 +37,7 @@ func (e *Engine) SetWeights(ctx context.Context, w *gpu.Weights) error {
 		return fmt.Errorf("set weights: %w", err)
 	}
 	e.fill(e.data, w.Tensors, order)
+	e.draw = nil
 	if e.low != nil {
 		e.low.rebase(e.seed)
 		e.low.folded = false

@@ -44,6 +44,17 @@ func OpenFolder(dir, name string) (*Folder, error) {
 	return f, nil
 }
 
+// OpenFiles opens the tensors of files, wherever they lie.
+func OpenFiles(paths []string) (*Folder, error) {
+	f := &Folder{at: map[string]place{}}
+	for _, path := range paths {
+		if err := f.Add(filepath.Split(path)); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
 // IndexName is the name of the index of files that stand for the file of a name.
 func IndexName(name string) string { return name + ".index.json" }
 

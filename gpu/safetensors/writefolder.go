@@ -156,3 +156,45 @@ func writeFile(ctx context.Context, path string, tensors []gpu.Tensor, dtype DTy
 	}
 	return gpu.File{Name: filepath.Base(path), Size: info.Size()}, nil
 }
+
+// writePiece is how many numbers WriteFrom has in memory at once.
+const writePiece = 1 << 20
+
+// WriteFrom writes some of the tensors of w into a new file, as WriteFolder would, a piece of numbers at a time, read from the
+// weights' source where they have one.
+func WriteFrom(ctx context.Context, path string, w *gpu.Weights, tensors []gpu.Tensor, d gpu.DType) (err error) {
+	dtype, err := Of(d)
+	if err != nil {
+		return err
+	}
+	head, _, err := headerOf(tensors, dtype)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(head); err != nil {
+		return err
+	}
+	var room []float32
+	var b []byte
+	for _, t := range tensors {
+		for at, n := 0, t.Elements(); at < n; at += writePiece {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			part, err := w.Part(ctx, t, at, min(writePiece, n-at), &room)
+			if err != nil {
+				return err
+			}
+			b = dtype.append(b[:0], part)
+			if _, err := f.Write(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/weir-rl/weir/gpu"
@@ -14,6 +15,8 @@ type Backend struct {
 	Threads int
 	// Start says how the starting weights of an engine are drawn that is given none: as gpu/native draws them.
 	Start native.Options
+	// LoRA has engines train adapters beside frozen weights where its Rank is not 0.
+	LoRA native.LoRA
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -30,10 +33,27 @@ func (b Backend) open(cfg gpu.Config) (*Engine, error) {
 	if err := b.Config.Validate(); err != nil {
 		return nil, err
 	}
-	return &Engine{backend: b, cfg: cfg, layout: cfg.Layout()}, nil
+	e := &Engine{backend: b, cfg: cfg, layout: cfg.Layout()}
+	e.trained = e.layout
+	if b.LoRA.Rank > 0 {
+		if err := b.LoRA.Validate(); err != nil {
+			return nil, fmt.Errorf("lora: %w", err)
+		}
+		e.trained = b.LoRA.Layout(cfg)
+	}
+	return e, nil
 }
 
-// shapeOf is the model as the worker reads it.
+// shape is the model as the ranks of an engine read it.
+func (e *Engine) shape() map[string]any {
+	out := shapeOf(e.cfg)
+	if o := e.backend.LoRA; o.Rank > 0 {
+		out["lora"] = map[string]any{"rank": o.Rank, "scale": o.Alpha / float64(o.Rank), "targets": o.Targets}
+	}
+	return out
+}
+
+// shapeOf is a model as the worker reads it.
 func shapeOf(c gpu.Config) map[string]any {
 	return map[string]any{
 		"vocab": c.VocabSize, "hidden": c.HiddenSize, "intermediate": c.IntermediateSize, "layers": c.NumLayers,

@@ -1,6 +1,7 @@
 package torch
 
 import (
+	"net"
 	"time"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -14,6 +15,18 @@ type Config struct {
 	// Ranks is how many processes train, a GPU each where there are any. A reference policy and a critic of its own have as many
 	// on the same devices. Defaults to 1.
 	Ranks int `koanf:"ranks"`
+	// Machines are others whose devices train too, as host:port where weir torch-worker listens. Ranks is then of all machines, the same
+	// number on each, this one first. Folders of the run, and Scratch, must be the same on all: on storage that they share. Defaults to
+	// none.
+	Machines []string `koanf:"machines"`
+	// SecretFile is the secret that all machines have, from weir keys --torch; it is read where there are Machines. Defaults to "".
+	SecretFile string `koanf:"secret_file"`
+	// Address is this machine's, by which ranks of others find its first rank. "" is the address that the first of Machines is reached
+	// from. Ranks speak to each other in the clear: keep them in a network of their own. Defaults to "".
+	Address string `koanf:"address"`
+	// Interface is the network interface by which ranks of several machines speak to each other; "" lets PyTorch choose, and ranks of
+	// one machine use its loopback. Defaults to "".
+	Interface string `koanf:"interface"`
 	// Device is cpu, cuda, or auto: cuda where PyTorch sees a GPU. Defaults to auto.
 	Device string `koanf:"device"`
 	// DType is the type of the products: bfloat16, float32, or auto: bfloat16 on a GPU and float32 on the processor. Norms, the
@@ -37,7 +50,8 @@ type Config struct {
 	Deterministic bool `koanf:"deterministic"`
 	// MaxTokens bounds the tokens that a rank runs at once, below trainer.micro_tokens; 0 does not. Defaults to 0.
 	MaxTokens int `koanf:"max_tokens"`
-	// Scratch is a folder for weights on their way to a process; "" is the system's for temporary files. Defaults to "".
+	// Scratch is a folder for weights on their way to a process; "" is the system's for temporary files. What a Weir that was killed
+	// has left there is removed by the next. Defaults to "".
 	Scratch string `koanf:"scratch"`
 	// StartTimeout bounds the start of a group: Python's start, PyTorch's import, and the ranks' meeting. Defaults to 5m.
 	StartTimeout time.Duration `koanf:"start_timeout"`
@@ -62,6 +76,8 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	return check.All(
 		check.That(c.Ranks >= 1 && c.Ranks <= maxRanks, "ranks", "%d: must be between 1 and %d", c.Ranks, maxRanks),
+		check.That(c.Ranks%(1+len(c.Machines)) == 0, "ranks", "%d: must be the same number on each of %d machines", c.Ranks, 1+len(c.Machines)),
+		c.validateMachines(),
 		check.OneOf("device", c.Device, "auto", "cpu", "cuda"),
 		check.OneOf("dtype", c.DType, "auto", "bfloat16", "float32"),
 		check.OneOf("shard", c.Shard, "auto", "none", "fsdp"),
@@ -73,6 +89,20 @@ func (c Config) Validate() error {
 		check.Positive("stalled_after", c.StalledAfter),
 	)
 }
+
+func (c Config) validateMachines() error {
+	var errs []error
+	for _, m := range c.Machines {
+		_, port, err := net.SplitHostPort(m)
+		errs = append(errs, check.That(err == nil && port != "", "machines", "%q: want host:port, such as gpu2:7070", m))
+	}
+	errs = append(errs, check.That(len(c.Machines) == 0 || c.SecretFile != "", "secret_file",
+		"empty: ranks on other machines need the secret of weir keys --torch"))
+	return check.All(errs...)
+}
+
+// each is how many ranks a machine has.
+func (c Config) each() int { return c.Ranks / (1 + len(c.Machines)) }
 
 // maxRanks bounds the processes of a group.
 const maxRanks = 1024

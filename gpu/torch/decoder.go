@@ -20,11 +20,20 @@ type Decoder struct {
 	cfg     gpu.Config
 	options gpu.DecoderOptions
 	slots   []slot
-	// freed are slots that were closed since the last batch, whose caches the process may drop.
-	freed []int32
+	// moves are what becomes of caches before the next batch, in order: [slot] drops one, [to, from, n] shares one.
+	moves [][]int
+
+	// starting holds one item: a process is being started.
+	starting chan struct{}
+	// over is closed when the decoder ends.
+	over chan struct{}
+	// filled is the group whose process has the caches that slots speak of.
+	filled *group
 
 	mu    sync.Mutex // guards what follows: Prepare runs beside the other methods
 	group *group
+	// scratch is where the decoder writes weights; nil before the first.
+	scratch *scratch
 	// number counts the weights that were prepared; dir is the folder of those in use, own says that it is the decoder's.
 	number int64
 	dir    string
@@ -45,10 +54,13 @@ type slot struct {
 var (
 	_ gpu.Decoder       = (*Decoder)(nil)
 	_ gpu.FolderDecoder = (*Decoder)(nil)
+	_ gpu.Starter       = (*Decoder)(nil)
+	_ gpu.Sharer        = (*Decoder)(nil)
 	_ gpu.Ender         = (*Decoder)(nil)
 )
 
-// NewDecoder makes a decoder over weights that the caller has: they are written to a folder, from which the process reads them.
+// NewDecoder makes a decoder over weights that the caller has: they are written to a folder, from which the process reads them,
+// unless the options name one that has them. The process starts with Start, or with the first call that needs it.
 // Matrices lie in the type of the products, [Config.DType]; gpu.BFloat16 rounds their numbers, whatever that type is.
 func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 	if err := errors.Join(cfg.Validate(), b.Config.Validate()); err != nil {
@@ -64,32 +76,67 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 	case o.MaxTokens > cfg.MaxPositions:
 		return nil, fmt.Errorf("decoder: %d tokens a sequence, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
 	}
-	b.Config.Ranks = 1
-	d := &Decoder{backend: b, cfg: cfg, options: o, slots: make([]slot, o.Slots)}
-	commit, err := d.Prepare(w)
+	if err := fits(cfg, w); err != nil {
+		return nil, err
+	}
+	b.Config.Ranks, b.Config.Machines = 1, nil
+	d := &Decoder{
+		backend: b, cfg: cfg, options: o, slots: make([]slot, o.Slots), starting: make(chan struct{}, 1), over: make(chan struct{}),
+	}
+	if d.dir = o.Dir; d.dir != "" {
+		return d, nil
+	}
+	dir, err := d.write(context.Background(), w)
 	if err != nil {
 		d.End()
 		return nil, err
 	}
-	commit()
+	d.dir, d.own = dir, true
 	return d, nil
 }
 
 // Config describes the model.
 func (d *Decoder) Config() gpu.Config { return d.cfg }
 
-// End ends the process.
+// End ends the process, also one that is being started.
 func (d *Decoder) End() {
 	d.mu.Lock()
+	first := !d.ended
+	if d.ended = true; first {
+		close(d.over)
+	}
+	d.mu.Unlock()
+	d.starting <- struct{}{}
+	defer func() { <-d.starting }()
+	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ended = true
 	if d.group != nil {
 		d.group.close()
 		d.group = nil
 	}
-	d.tidy("", false)
-	d.setSpare("")
+	if d.scratch != nil {
+		d.scratch.remove()
+		d.scratch = nil
+	}
+	d.dir, d.own, d.spare = "", false, ""
 }
+
+// untilEnd is ctx, and ends with the decoder.
+func (d *Decoder) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-d.over:
+			cancel(errEnded)
+		case <-done:
+		}
+	}()
+	return ctx, sync.OnceFunc(func() { close(done); cancel(nil) })
+}
+
+// errEnded is a decoder whose End was called.
+var errEnded = fmt.Errorf("%w: the decoder has ended", gpu.ErrLost)
 
 // setSpare puts another folder in the place of weights that were prepared and are not in use.
 func (d *Decoder) setSpare(dir string) {
@@ -121,7 +168,18 @@ func (d *Decoder) Open() (gpu.Slot, error) {
 // Close frees a sequence.
 func (d *Decoder) Close(s gpu.Slot) {
 	d.slots[s] = slot{}
-	d.freed = append(d.freed, int32(s))
+	d.moves = append(d.moves, []int{int(s)})
+}
+
+// Share makes a sequence of another's first tokens. What the process has of them lies in the same memory until either is changed.
+func (d *Decoder) Share(to, from gpu.Slot, n int) {
+	if to == from {
+		return
+	}
+	source := &d.slots[from]
+	n = min(n, len(source.tokens))
+	d.slots[to] = slot{open: true, tokens: slices.Clone(source.tokens[:n]), held: min(n, source.held)}
+	d.moves = append(d.moves, []int{int(to), int(from), min(n, source.held)})
 }
 
 // Truncate removes the tokens from index n on.
@@ -131,41 +189,67 @@ func (d *Decoder) Truncate(s gpu.Slot, n int) {
 	x.held = min(x.held, len(x.tokens))
 }
 
+// Start starts the process and has it read the weights.
+func (d *Decoder) Start(ctx context.Context) error {
+	_, err := d.running(ctx)
+	return err
+}
+
 // running is the group, which is started with the weights in use where there is none.
 func (d *Decoder) running(ctx context.Context) (*group, error) {
+	select {
+	case d.starting <- struct{}{}:
+		defer func() { <-d.starting }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended {
-		return nil, fmt.Errorf("%w: the decoder has ended", gpu.ErrLost)
+	ended, g, dir := d.ended, d.group, d.dir
+	d.mu.Unlock()
+	if ended {
+		return nil, errEnded
 	}
-	if d.group != nil {
-		return d.group, nil
+	if g != nil {
+		return g, nil
 	}
+	ctx, cancel := d.untilEnd(ctx)
+	defer cancel()
 	g, err := startGroup(ctx, d.backend.Config, d.backend.Threads, roleSampler, shapeOf(d.cfg))
 	if err != nil {
 		return nil, err
 	}
-	if d.dir != "" {
-		if err := d.use(ctx, g); err != nil {
+	if dir != "" {
+		if err := d.use(ctx, g, dir); err != nil {
 			g.close()
 			return nil, err
 		}
 	}
-	d.group = g
-	for i := range d.slots {
-		d.slots[i].held = 0
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		g.close()
+		return nil, errEnded
 	}
+	d.group = g
 	return g, nil
 }
 
 // use gives a new process the weights in use.
-func (d *Decoder) use(ctx context.Context, g *group) error {
-	d.number++
-	if err := prepareIn(ctx, g, d.dir, d.number, d.options.DType); err != nil {
+func (d *Decoder) use(ctx context.Context, g *group, dir string) error {
+	number := d.count()
+	if err := prepareIn(ctx, g, dir, number, d.options.DType); err != nil {
 		return fmt.Errorf("the weights in use: %w", err)
 	}
-	_, err := g.all(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": d.number}, nil })
+	_, err := g.all(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
 	return err
+}
+
+// count numbers weights.
+func (d *Decoder) count() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.number++
+	return d.number
 }
 
 // lost forgets a group that has ended.
@@ -178,22 +262,41 @@ func (d *Decoder) lost(g *group) {
 	}
 }
 
+// write writes weights to a folder of the decoder's own.
+func (d *Decoder) write(ctx context.Context, w *gpu.Weights) (dir string, err error) {
+	w, err = w.Resident(ctx)
+	if err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return "", errEnded
+	}
+	if d.scratch == nil {
+		if d.scratch, err = newScratch(d.backend.Config.Scratch); err != nil {
+			return "", err
+		}
+	}
+	if dir, err = d.scratch.folder(); err != nil {
+		return "", err
+	}
+	if _, err := hf.Export(ctx, dir, d.cfg, w.Tensors, gpu.ExportOptions{}); err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
 // Prepare writes weights to a folder of the decoder's own, and has the process read them while it goes on.
 func (d *Decoder) Prepare(w *gpu.Weights) (func(), error) {
-	ctx := context.Background()
 	if err := fits(d.cfg, w); err != nil {
 		return nil, err
 	}
-	w, err := w.Resident(ctx)
+	ctx, cancel := d.untilEnd(context.Background())
+	defer cancel()
+	dir, err := d.write(ctx, w)
 	if err != nil {
 		return nil, err
-	}
-	dir, err := os.MkdirTemp(d.backend.Config.Scratch, "weir-torch-")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := hf.Export(ctx, dir, d.cfg, w.Tensors, gpu.ExportOptions{}); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	commit, err := d.prepare(ctx, dir, true)
 	if err != nil {
@@ -202,7 +305,7 @@ func (d *Decoder) Prepare(w *gpu.Weights) (func(), error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended {
-		return nil, errors.Join(fmt.Errorf("%w: the decoder has ended", gpu.ErrLost), os.RemoveAll(dir))
+		return nil, errEnded
 	}
 	d.setSpare(dir)
 	return commit, nil
@@ -226,10 +329,7 @@ func (d *Decoder) prepare(ctx context.Context, dir string, own bool) (func(), er
 	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	d.number++
-	number := d.number
-	d.mu.Unlock()
+	number := d.count()
 	if err := prepareIn(ctx, g, dir, number, d.options.DType); err != nil {
 		if errors.Is(err, gpu.ErrLost) {
 			d.lost(g)

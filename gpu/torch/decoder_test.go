@@ -3,6 +3,7 @@ package torch_test
 import (
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -202,7 +203,7 @@ func TestNoFolderOfWeightsIsLeft(t *testing.T) {
 	b := backend(1)
 	b.Config.Scratch = t.TempDir()
 	folders := func() int {
-		all, err := os.ReadDir(b.Config.Scratch)
+		all, err := filepath.Glob(filepath.Join(b.Config.Scratch, "*", "v*"))
 		require.NoError(t, err)
 		return len(all)
 	}
@@ -221,5 +222,32 @@ func TestNoFolderOfWeightsIsLeft(t *testing.T) {
 	_, err = d.Prepare(model.Weights)
 	require.NoError(t, err)
 	d.(gpu.Ender).End()
-	require.Zero(t, folders())
+	all, err := os.ReadDir(b.Config.Scratch)
+	require.NoError(t, err)
+	require.Empty(t, all)
+}
+
+// A decoder over a folder reads it there, and writes nothing.
+func TestWeightsThatLieInAFolderAreReadThere(t *testing.T) {
+	needTime(t)
+	needPython(t)
+	cfg := families()["qwen3"]
+	cfg.ValueHead = false
+	dir := written(t, cfg)
+	folder, err := hf.Open(dir)
+	require.NoError(t, err)
+	defer folder.Close()
+	b := backend(1)
+	b.Config.Scratch = t.TempDir()
+	o := gpu.DecoderOptions{Slots: 5, MaxTokens: 200, Dir: dir}
+	d, err := b.NewDecoder(cfg, folder.Weights(), o)
+	require.NoError(t, err)
+	t.Cleanup(d.(gpu.Ender).End)
+	require.NoError(t, d.(gpu.Starter).Start(t.Context()))
+	inGo, err := native.NewDecoder(cfg, folder.Weights(), o, 1)
+	require.NoError(t, err)
+	follow(t, d, inGo, cfg, 3, func(int) {})
+	all, err := os.ReadDir(b.Config.Scratch)
+	require.NoError(t, err)
+	require.Empty(t, all)
 }

@@ -4,8 +4,9 @@
 //
 // # Frames
 //
-// Each rank has one connection: its end of a socket pair, which the process inherits as file descriptor 3. All ranks run on the
-// machine of the process that starts them. Both directions carry frames:
+// Each rank has one connection: its end of a socket pair, which the process inherits as file descriptor 3. On another machine
+// weir torch-worker has the other end, and passes what it reads to and from a TLS connection, on which both sides prove that they have
+// the same secret; see [Serving]. Both directions carry frames:
 //
 //	u32 little-endian     length of the header
 //	header                JSON: {"id":7,"op":"forward","keep":true,"bufs":[["tokens","i32",2048],["mask","u8",2048]]}
@@ -46,12 +47,15 @@
 // Weights and moments pass through folders alone. Go checks a folder before a rank reads it, and lays an export out, headers
 // included, so that the files are, byte for byte, what gpu/native writes of the same numbers.
 //
+// A decoder's process starts with Start, so that who waits for it can give it up. What a decoder writes for its process lies in a
+// scratch folder of its own, which goes with it; one whose maker was killed goes with the next start in the same place.
+//
 // The random number that draws a token comes with the request, so that it is the consumer's to fix. A sampler whose process ends
 // is given another, and its caches are computed again.
 //
 // # When a rank fails
 //
-// A rank that dies, runs out of memory, is silent for longer than it may be, or does not come on within an operation, ends the
+// A rank that dies, runs out of memory, cannot read the weights that others may have read, is silent for longer than it may be, or does not come on within an operation, ends the
 // group: the others are killed, and every call fails with gpu.ErrLost and the first cause. The trainer goes back to its newest
 // checkpoint; Import makes a new group. A rank whose connection closes ends itself, so that nothing outlives the process that
 // started it, however that ended.

@@ -12,18 +12,28 @@ import (
 type Engine struct {
 	backend Backend
 	cfg     gpu.Config
-	layout  []gpu.Tensor
+	// layout are the model's tensors, trained those that are trained: they differ where adapters are.
+	layout, trained []gpu.Tensor
 
 	group *group
 	// whole says that the group has weights.
 	whole bool
 	// origin is the folder of the first Import, whose weights are the starting weights; "" draws them.
 	origin string
+	// base is the hash of the weights that adapters are trained beside, "" without adapters; halves says that each of their numbers is a
+	// bfloat16. folded says that they are those of a folder
+	// whose adapters, on other weights, were added to them.
+	base   string
+	halves bool
+	folded bool
 	// gone is why the last group ended, until Discard or Import.
 	gone error
 }
 
-var _ gpu.Engine = (*Engine)(nil)
+var (
+	_ gpu.Engine   = (*Engine)(nil)
+	_ gpu.Adapting = (*Engine)(nil)
+)
 
 // Config describes the model.
 func (e *Engine) Config() gpu.Config { return e.cfg }
@@ -140,7 +150,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if err := o.Validate(); err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
-	header := map[string]any{"shapes": e.shapes(), "options": map[string]float64{
+	header := map[string]any{"shapes": shapes(e.trained), "options": map[string]float64{
 		"learning_rate": o.LearningRate, "value_learning_rate": o.ValueLearningRate, "beta1": o.Beta1, "beta2": o.Beta2,
 		"epsilon": o.Epsilon, "weight_decay": o.WeightDecay, "clip_norm": o.ClipNorm,
 	}}
@@ -220,7 +230,7 @@ func (e *Engine) started(ctx context.Context) (err error) {
 		return e.gone
 	}
 	if e.group == nil {
-		e.group, err = startGroup(ctx, e.backend.Config, e.backend.Threads, roleTrainer, shapeOf(e.cfg))
+		e.group, err = startGroup(ctx, e.backend.Config, e.backend.Threads, roleTrainer, e.shape())
 		e.whole = false
 		if err == nil && e.backend.Log != nil {
 			e.backend.Log.Info("torch is ready", "engine", e.group.String())
@@ -238,10 +248,10 @@ func (e *Engine) lose(err error) error {
 	return err
 }
 
-// shapes are the tensors' by name.
-func (e *Engine) shapes() map[string][]int {
-	out := make(map[string][]int, len(e.layout))
-	for _, t := range e.layout {
+// shapes are tensors' by name.
+func shapes(tensors []gpu.Tensor) map[string][]int {
+	out := make(map[string][]int, len(tensors))
+	for _, t := range tensors {
 		out[t.Name] = t.Shape
 	}
 	return out

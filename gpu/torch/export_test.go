@@ -1,6 +1,12 @@
 package torch
 
-import "time"
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"time"
+)
 
 // PIDs are the processes of the engine's ranks, none while there is no group.
 func (e *Engine) PIDs() []int {
@@ -13,7 +19,9 @@ func (e *Engine) PIDs() []int {
 func (g *group) pids() []int {
 	var out []int
 	for _, r := range g.ranks {
-		out = append(out, r.process.pid)
+		if r.process != nil {
+			out = append(out, r.process.pid)
+		}
 	}
 	return out
 }
@@ -43,4 +51,39 @@ func (d *Decoder) PIDs() []int {
 		return nil
 	}
 	return d.group.pids()
+}
+
+// NewScratch is newScratch; abandon gives the lock back and leaves the folder, as a death does.
+func NewScratch(in string) (dir string, abandon func() error, err error) {
+	s, err := newScratch(in)
+	if err != nil {
+		return "", nil, err
+	}
+	return s.dir, s.unlock, nil
+}
+
+// Asked says whether a rank of the engine's present group was sent an operation last.
+func Asked(e *Engine, rank int, op string) func() bool {
+	r := e.group.ranks[rank]
+	return func() bool {
+		last, busy := r.busy()
+		return busy && last == op
+	}
+}
+
+// FarPID is the process of the engine's last rank, which is of another machine.
+func FarPID(e *Engine) (pid int) {
+	r := e.group.ranks[len(e.group.ranks)-1]
+	_, after, _ := strings.Cut(r.name, "pid ")
+	_, _ = fmt.Sscan(after, &pid)
+	return pid
+}
+
+// AskBlindly asks a machine for a rank without proof of a secret.
+func AskBlindly(ctx context.Context, machine string) error {
+	conn, _, err := distant(ctx, machine, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, wanted{Title: "x", Threads: 1})
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
 }

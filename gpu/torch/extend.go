@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 )
@@ -23,8 +22,16 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	var failed error
 	for range maxRestarts {
 		g, err := d.running(ctx)
+		if errors.Is(err, gpu.ErrLost) && !errors.Is(err, errEnded) { // it ended while it started
+			failed = err
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("extend: %w", errors.Join(err, failed))
+		}
+		if d.filled != g { // its caches are empty
+			d.filled, d.moves = g, nil
+			d.forget()
 		}
 		out, err := d.extend(ctx, g, in)
 		if err == nil {
@@ -36,10 +43,7 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 			return out, nil
 		}
 		if !errors.Is(err, gpu.ErrLost) {
-			// What the process has appended is not known: the sequences are computed again.
-			for _, x := range in {
-				d.slots[x.Slot].held = 0
-			}
+			d.forget() // what the process has appended and shared is not known
 			return nil, fmt.Errorf("extend: %w", err)
 		}
 		failed = err
@@ -49,6 +53,13 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 		}
 	}
 	return nil, fmt.Errorf("extend: the process ended %d times: %w", maxRestarts, failed)
+}
+
+// forget has every sequence computed again.
+func (d *Decoder) forget() {
+	for i := range d.slots {
+		d.slots[i].held = 0
+	}
 }
 
 // check refuses extensions before anything is sent.
@@ -112,12 +123,12 @@ func (d *Decoder) extend(ctx context.Context, g *group, in []gpu.Extension) ([]g
 			sample[i], temperature[i], u[i], tops[i] = 1, x.Temperature, x.U, int32(x.TopLogprobs)
 		}
 	}
-	freed := slices.DeleteFunc(d.freed, func(s int32) bool { return slices.Contains(slots, s) })
-	if freed == nil {
-		freed = []int32{}
+	moves := d.moves
+	if moves == nil {
+		moves = [][]int{}
 	}
-	d.freed = nil
-	c, err := g.call(0, "extend", map[string]any{"freed": freed},
+	d.moves = nil
+	c, err := g.call(0, "extend", map[string]any{"moves": moves},
 		buffer{"slots", slots}, buffer{"starts", starts}, buffer{"counts", counts}, buffer{"sample", sample},
 		buffer{"temperature", temperature}, buffer{"u", u}, buffer{"top", tops}, buffer{"tokens", tokens})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -25,15 +26,31 @@ func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	switch {
+	case e.Adapts() && o.Frozen:
+		return e.exportFrozen(ctx, dir, o)
+	case e.Adapts() && o.Adapter:
+		return e.exportAdapter(ctx, dir, o)
+	}
 	plan, err := hf.BeginExport(dir, e.cfg, o)
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := e.save(ctx, dir, plan.Files, o.DType)
+	stored, err := safetensors.Of(o.DType)
+	if err != nil {
+		return nil, err
+	}
+	files, finish := planned(plan.Files, "", stored, true), plan.Finish
+	if e.Adapts() {
+		if files, finish, err = e.besideMerged(dir, files, finish); err != nil {
+			return nil, err
+		}
+	}
+	p, _, err := e.save(ctx, dir, files)
 	if err != nil {
 		return nil, fmt.Errorf("export model to %s: %w", dir, err)
 	}
-	p.finish = plan.Finish
+	p.finish = finish
 	p.what = "export model to " + dir
 	return p, nil
 }
@@ -51,14 +68,14 @@ func (e *Engine) saveOptimizer(ctx context.Context, dir string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	plan, err := safetensors.Plan(gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
+	plan, err := safetensors.Plan(gpu.OptimizerFile, e.moments(), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
 	if err != nil {
 		return 0, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, err
 	}
-	p, steps, err := e.save(ctx, dir, plan.Files, gpu.Float32)
+	p, steps, err := e.save(ctx, dir, planned(plan.Files, "", safetensors.F32, false))
 	if err != nil {
 		return 0, err
 	}
@@ -70,12 +87,27 @@ func (e *Engine) saveOptimizer(ctx context.Context, dir string) (int64, error) {
 	return steps, err
 }
 
-// save has the ranks copy tensors and begin to write them. steps is how many the optimizer has taken.
-func (e *Engine) save(ctx context.Context, dir string, files []safetensors.FilePlan, dtype gpu.DType) (p *pending, steps int64, err error) {
-	stored, err := safetensors.Of(dtype)
-	if err != nil {
-		return nil, 0, err
+// toSave is a file for the ranks to write.
+type toSave struct {
+	safetensors.FilePlan
+	// name is relative to the folder of the export.
+	name  string
+	dtype safetensors.DType
+	// merged asks for matrices with their adapters added.
+	merged bool
+}
+
+// planned are files as the ranks write them, below a folder of the export.
+func planned(files []safetensors.FilePlan, below string, dtype safetensors.DType, merged bool) []toSave {
+	out := make([]toSave, len(files))
+	for i, f := range files {
+		out[i] = toSave{f, path.Join(below, f.Name), dtype, merged}
 	}
+	return out
+}
+
+// save has the ranks copy tensors and begin to write them. steps is how many the optimizer has taken.
+func (e *Engine) save(ctx context.Context, dir string, files []toSave) (p *pending, steps int64, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return nil, 0, err
@@ -87,7 +119,7 @@ func (e *Engine) save(ctx context.Context, dir string, files []safetensors.FileP
 		for j, t := range f.Tensors {
 			names[j] = t.Name
 		}
-		listed[i] = map[string]any{"name": f.Name, "head": len(f.Head), "tensors": names}
+		listed[i] = map[string]any{"name": f.name, "head": len(f.Head), "tensors": names, "dtype": f.dtype, "merged": f.merged}
 		heads = append(heads, f.Head...)
 	}
 	g, err := e.ready(ctx)
@@ -95,7 +127,7 @@ func (e *Engine) save(ctx context.Context, dir string, files []safetensors.FileP
 		return nil, 0, err
 	}
 	calls, err := g.sendAll("save", func(int) (map[string]any, []buffer) {
-		return map[string]any{"dir": dir, "files": listed, "dtype": stored}, []buffer{{"heads", heads}}
+		return map[string]any{"dir": dir, "files": listed}, []buffer{{"heads", heads}}
 	})
 	if err != nil {
 		return nil, 0, e.lose(err)
@@ -129,9 +161,6 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 	if err := e.load(ctx, dir); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
-	if e.origin == "" {
-		e.origin = dir
-	}
 	return nil
 }
 
@@ -144,6 +173,22 @@ func (e *Engine) load(ctx context.Context, dir string) error {
 	if err := f.Fits(e.cfg); err != nil {
 		return err
 	}
+	if e.Adapts() {
+		if done, err := e.loadAdapter(ctx, dir); done || err != nil {
+			return err
+		}
+	}
+	if err := e.loadBase(ctx, dir, f); err != nil {
+		return err
+	}
+	if e.origin == "" || e.Adapts() {
+		e.origin = dir
+	}
+	return nil
+}
+
+// loadBase has the ranks read a folder's weights; adapters begin anew on them.
+func (e *Engine) loadBase(ctx context.Context, dir string, f *hf.Folder) error {
 	if err := f.Check(ctx, e.layout); err != nil {
 		return err
 	}
@@ -154,8 +199,13 @@ func (e *Engine) load(ctx context.Context, dir string) error {
 	if e.cfg.ValueHead && !f.Config.ValueHead {
 		zeros = append(zeros, gpu.ValueHeadTensor)
 	}
-	if err := e.read(ctx, dir, f.Files(), zeros, false, 0); err != nil {
+	if err := e.read(ctx, dir, f.Files(), e.layout, zeros); err != nil {
 		return err
+	}
+	if e.Adapts() {
+		if err := e.rebase(ctx, f); err != nil {
+			return err
+		}
 	}
 	e.whole = true
 	return nil
@@ -181,6 +231,9 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 		return err
 	}
 	defer func() { _ = f.Close() }() // read only
+	if e.folded && steps > 0 {
+		return native.ErrOtherBase
+	}
 	if err := checkMoments(f, e.moments()); err != nil {
 		return err
 	}
@@ -194,16 +247,22 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 	if _, err := e.ready(ctx); err != nil {
 		return err
 	}
-	return e.read(ctx, dir, f.Names(), []string{}, true, steps)
+	return e.readAs(ctx, dir, map[string]any{
+		"files": f.Names(), "zeros": []string{}, "moments": true, "steps": steps, "shapes": shapes(e.trained),
+	})
 }
 
-// read has the ranks read files.
-func (e *Engine) read(ctx context.Context, dir string, files, zeros []string, moments bool, steps int64) error {
+// read has the ranks read tensors from files; those named by zeros are set to 0.
+func (e *Engine) read(ctx context.Context, dir string, files []string, tensors []gpu.Tensor, zeros []string) error {
+	return e.readAs(ctx, dir, map[string]any{"files": files, "zeros": zeros, "moments": false, "shapes": shapes(tensors)})
+}
+
+func (e *Engine) readAs(ctx context.Context, dir string, header map[string]any) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	header := map[string]any{"dir": dir, "files": files, "zeros": zeros, "moments": moments, "steps": steps, "shapes": e.shapes()}
+	header["dir"] = dir
 	_, err = e.group.all(ctx, "load", func(int) (map[string]any, []buffer) { return header, nil })
 	return e.lose(err)
 }
@@ -212,7 +271,7 @@ func (e *Engine) read(ctx context.Context, dir string, files, zeros []string, mo
 func (e *Engine) moments() []gpu.Tensor {
 	var out []gpu.Tensor
 	for _, suffix := range []string{firstSuffix, secondSuffix} {
-		for _, t := range e.layout {
+		for _, t := range e.trained {
 			out = append(out, gpu.Tensor{Name: t.Name + suffix, Shape: t.Shape})
 		}
 	}
@@ -252,16 +311,20 @@ func checkMoments(f *safetensors.Folder, want []gpu.Tensor) error {
 // begins gives the group the starting weights: those of the first folder that was imported, or weights that are drawn.
 func (e *Engine) begins(ctx context.Context) error {
 	if e.origin != "" {
-		if err := e.load(ctx, e.origin); err != nil {
+		if err := e.beginsWith(ctx, e.origin); err != nil {
 			return fmt.Errorf("the weights that the engine began with: %w", err)
 		}
 		return nil
 	}
-	dir, err := os.MkdirTemp(e.backend.Config.Scratch, "weir-torch-")
+	room, err := newScratch(e.backend.Config.Scratch)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left over does no harm
+	defer room.remove()
+	dir, err := room.folder()
+	if err != nil {
+		return err
+	}
 	model, err := native.New(e.cfg, e.backend.Start)
 	if err != nil {
 		return err
@@ -269,5 +332,18 @@ func (e *Engine) begins(ctx context.Context) error {
 	if _, err := model.Export(ctx, dir, gpu.ExportOptions{}); err != nil {
 		return errors.Join(err, model.Close())
 	}
-	return errors.Join(e.load(ctx, dir), model.Close())
+	return errors.Join(e.beginsWith(ctx, dir), model.Close())
+}
+
+// beginsWith loads a folder's weights, whatever adapters lie beside them.
+func (e *Engine) beginsWith(ctx context.Context, dir string) error {
+	f, err := hf.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // read only
+	if err := f.Fits(e.cfg); err != nil {
+		return err
+	}
+	return e.loadBase(ctx, dir, f)
 }

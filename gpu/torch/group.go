@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -18,7 +19,9 @@ type group struct {
 	cfg   Config
 	ranks []*rank
 	began time.Time
-	next  atomic.Uint64
+	// host is where ranks find the first.
+	host string
+	next atomic.Uint64
 	// silentAfter and stalledAfter are cfg's, in nanoseconds.
 	silentAfter, stalledAfter atomic.Int64
 
@@ -80,14 +83,21 @@ func (g *group) start(ctx context.Context, threads int, as role, shape map[strin
 	}
 	n := g.cfg.Ranks
 	if threads <= 0 {
-		threads = max(1, runtime.NumCPU()/n)
+		threads = max(1, runtime.NumCPU()/g.cfg.each())
 	}
-	for i := range n {
-		p, err := spawn(python, environment(threads), &tail{})
+	network := "lo"
+	if len(g.cfg.Machines) > 0 {
+		network = g.cfg.Interface
+	}
+	for i := range g.cfg.each() {
+		p, err := spawn(python, title(as, i, n), environment(threads, network), &tail{})
 		if err != nil {
 			return err
 		}
 		g.add(newRank(i, p.conn, p, fmt.Sprintf("pid %d", p.pid)), program)
+	}
+	if err := g.borrow(ctx, threads, as, program); err != nil {
+		return err
 	}
 	hellos, err := g.all(ctx, "greet", func(int) (map[string]any, []buffer) { return nil, nil })
 	if err != nil {
@@ -105,12 +115,57 @@ func (g *group) start(ctx context.Context, threads int, as role, shape map[strin
 	return g.meet(ctx, threads, as, shape)
 }
 
-// environment is what every rank is started with beside the process's own.
-func environment(threads int) []string {
-	return []string{
-		fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("MKL_NUM_THREADS=%d", threads),
-		"GLOO_SOCKET_IFNAME=lo", "PYTHONUNBUFFERED=1", "TOKENIZERS_PARALLELISM=false",
+// title says what a rank's process is for.
+func title(as role, rank, world int) string {
+	if world == 1 {
+		return string(as)
 	}
+	return fmt.Sprintf("%s, rank %d of %d", as, rank, world)
+}
+
+// borrow adds the ranks of other machines.
+func (g *group) borrow(ctx context.Context, threads int, as role, program []byte) error {
+	g.host = "127.0.0.1"
+	if len(g.cfg.Machines) == 0 {
+		return nil
+	}
+	secret, err := readSecret(g.cfg.SecretFile)
+	if err != nil {
+		return fmt.Errorf("torch.secret_file: %w", err)
+	}
+	secured, err := encrypted(secret)
+	if err != nil {
+		return err
+	}
+	g.host = g.cfg.Address
+	for i := g.cfg.each(); i < g.cfg.Ranks; i++ {
+		machine := g.cfg.Machines[i/g.cfg.each()-1]
+		conn, got, err := distant(ctx, machine, secured, wanted{Title: title(as, i, g.cfg.Ranks), Threads: threads})
+		if err != nil {
+			return err
+		}
+		if local, ok := conn.LocalAddr().(*net.TCPAddr); ok && g.host == "" {
+			g.host = local.IP.String()
+		}
+		g.add(newRank(i, conn, nil, fmt.Sprintf("%s, pid %d", machine, got.PID)), program)
+	}
+	return nil
+}
+
+// environment is what every rank is started with beside the process's own. network is the interface by which ranks speak, "" for
+// PyTorch's choice.
+func environment(threads int, network string) []string {
+	out := []string{
+		fmt.Sprintf("OMP_NUM_THREADS=%d", threads), fmt.Sprintf("MKL_NUM_THREADS=%d", threads),
+		"PYTHONUNBUFFERED=1", "TOKENIZERS_PARALLELISM=false",
+	}
+	if network != "" {
+		out = append(out, "GLOO_SOCKET_IFNAME="+network)
+		if network != "lo" {
+			out = append(out, "NCCL_SOCKET_IFNAME="+network)
+		}
+	}
+	return out
 }
 
 // add takes a rank in, sends it its program and listens to it.
@@ -135,7 +190,7 @@ func (g *group) meet(ctx context.Context, threads int, as role, shape map[string
 	}
 	met, err := g.all(ctx, "meet", func(i int) (map[string]any, []buffer) {
 		return map[string]any{
-			"rank": i, "local_rank": i, "world": len(g.ranks), "role": as, "shape": shape, "options": options, "host": "127.0.0.1",
+			"rank": i, "local_rank": i % g.cfg.each(), "world": len(g.ranks), "role": as, "shape": shape, "options": options, "host": g.host,
 			"patience": g.cfg.StalledAfter.Seconds(), "beat": g.cfg.SilentAfter.Seconds() / 8,
 		}, nil
 	})
@@ -218,8 +273,9 @@ func waitAll(ctx context.Context, calls []*call) ([]*frame, error) {
 	return frames, nil
 }
 
-// harmless are the kinds of errors that leave a group as it was: those of files.
-func harmless(op, kind string) bool { return kind == "io" && (op == "load" || op == "save") }
+// harmless are the errors that leave a group as it was: those of files that it writes, and of a sampler's that are read beside
+// the weights in use. A load that breaks off leaves ranks, and tensors of one rank, with different weights.
+func harmless(op, kind string) bool { return kind == "io" && (op == "save" || op == "prepare") }
 
 // failed is a rank's error as the caller gets it. One that may have left ranks apart ends the group.
 func (g *group) failed(c *call, f *fault) error {
@@ -228,6 +284,10 @@ func (g *group) failed(c *call, f *fault) error {
 	}
 	text := fmt.Sprintf("%s failed in %s: %s", c.rank, c.op, f.Message)
 	switch f.Kind {
+	case "io":
+		if c.rank.process == nil {
+			text += ": each machine of torch.machines needs the run's folders and torch.scratch under the same path"
+		}
 	case "oom":
 		text = fmt.Sprintf("%s ran out of memory in %s: lower trainer.micro_tokens or torch.max_tokens, set torch.recompute, or use more ranks with torch.shard fsdp: %s",
 			c.rank, c.op, f.Message)
@@ -274,7 +334,7 @@ func (g *group) gone(r *rank, err error) {
 		at = " during " + op
 	}
 	if r.process == nil {
-		g.fail(fmt.Errorf("%s closed its connection%s: %w", r, at, err))
+		g.fail(fmt.Errorf("%s closed its connection%s: %w: the log of weir torch-worker there says how the rank ended", r, at, err))
 		return
 	}
 	timer := time.NewTimer(killDelay)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-func spawn(string, []string, *tail) (*process, error) {
+func spawn(string, string, []string, *tail) (*process, error) {
 	return nil, errors.New("the engine torch needs Linux or another Unix: its processes inherit a socket")
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // spawn starts a Python that has one end of a socket pair as file descriptor 3, in a process group of its own, and returns the
-// other end.
-func spawn(python string, env []string, output *tail) (*process, error) {
+// other end. The title is its last argument, which nothing reads but who looks at the processes.
+func spawn(python, title string, env []string, output *tail) (*process, error) {
 	mine, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
@@ -23,7 +23,7 @@ func spawn(python string, env []string, output *tail) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
 	}
-	cmd := exec.Command(python, "-u", "-c", bootstrap)
+	cmd := exec.Command(python, "-u", "-c", bootstrap, "weir: "+title)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.ExtraFiles = []*os.File{theirs}

@@ -152,8 +152,8 @@ func (g greeting) fits(c Config) error {
 		return fmt.Errorf("torch.device: cuda: PyTorch %s of %s sees no GPU: check the driver (nvidia-smi) and that PyTorch is built for CUDA, or set torch.device to cpu", g.Torch, g.Executable)
 	}
 	gpus := g.Devices > 0 && c.Device != "cpu"
-	if gpus && c.Ranks > g.Devices {
-		return fmt.Errorf("torch.ranks: %d: PyTorch sees %d GPUs here, and a rank has one to itself", c.Ranks, g.Devices)
+	if gpus && c.each() > g.Devices {
+		return fmt.Errorf("torch.ranks: %d on a machine: PyTorch of %s sees %d GPUs, and a rank has one to itself", c.each(), g.Executable, g.Devices)
 	}
 	if c.Ranks > 1 && !gpus && !g.Gloo || c.Ranks > 1 && gpus && !g.NCCL {
 		return fmt.Errorf("torch.ranks: %d: PyTorch %s of %s is built without what ranks speak to each other with (gloo on the processor, NCCL on GPUs): set torch.ranks to 1 or install another build",

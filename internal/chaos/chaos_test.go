@@ -317,6 +317,20 @@ func TestReportSaysWhatWentWrong(t *testing.T) {
 }
 
 func TestConfigNamesEveryFault(t *testing.T) {
-	_, err := Run(t.Context(), Config{Mode: "odd"})
-	require.EqualError(t, err, "mode: unknown \"odd\" (valid: processes, embedded)\nminutes: 0: must be positive\nevery: 0s: must be positive")
+	_, err := Run(t.Context(), Config{Mode: "odd", Engine: "steam"})
+	require.EqualError(t, err, "mode: unknown \"odd\" (valid: processes, embedded)\nengine: unknown \"steam\" (valid: native, torch, vllm, sglang)\nminutes: 0: must be positive\nevery: 0s: must be positive")
+}
+
+func TestWorkersAreToldByTheirCommandLines(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		kindRank: {"/usr/bin/python3", "-u", "-c", "import json", "weir: trainer, rank 1 of 2"}, kindSampler: {"python3", "-u", "-c", "x", "weir: sampler"},
+		kindServer: {"/bin/weir", StandIn, "vllm", "/dir"}, "": {"/bin/weir", "trainer", "--config", "x"},
+	} {
+		require.Equal(t, want, kindOf(arguments))
+	}
+	require.Empty(t, kindOf(nil), "a process that has ended")
+	c := Config{Mode: ModeProcesses, Engine: EngineTorch, Kills: []string{"trainer/rank", "inference/sampler", "inference/server"}}
+	require.ErrorContains(t, c.Validate(), `"inference/server": no role is named so; there are broker, trainer, inference, producer-1, producer-2, trainer/rank, inference/sampler`)
+	c.Mode, c.Kills = ModeEmbedded, []string{"up/rank", "up/sampler"}
+	require.NotContains(t, c.Validate().Error(), "kill")
 }

@@ -43,6 +43,8 @@ type Config struct {
 	Lease                                 time.Duration
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string
+	// Engine is what trains and samples, as [WithEngine] has set it up: one of Engines.
+	Engine string
 	// Seed fixes which faults come, in which order and how far apart.
 	Seed uint64
 	// Duration is how long faults go on, Every the mean time between them.
@@ -56,7 +58,8 @@ type Config struct {
 	// Lose also has the broker's store come back empty, or shorter than it was read.
 	Lose bool
 	// Kills, when it is not empty, takes the place of random faults: each role that it names is killed once, in turn,
-	// and a step goes by before the next. "trainer@publish:2" has the role end itself after its second publish.
+	// and a step goes by before the next. "trainer@publish:2" has the role end itself after its second publish; "trainer/rank",
+	// "inference/sampler" and "inference/server" are processes that a role has started.
 	Kills []string
 	// Ends says that the trainer comes to the end of its steps by itself; the run is then waited for, and left alone
 	// but for Kills.
@@ -70,13 +73,15 @@ func (c *Config) Validate() error {
 	var errs []error
 	errs = append(errs,
 		check.OneOf("mode", c.Mode, ModeProcesses, ModeEmbedded),
+		check.OneOf("engine", c.Engine, Engines()...),
 		check.Positive("minutes", c.Duration.Minutes()),
 		check.Positive("every", c.Every),
 	)
 	for _, kill := range c.Kills {
 		name, at, staged := strings.Cut(kill, "@")
-		if !slices.Contains(roles(c.Mode), name) {
-			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(roles(c.Mode), ", ")))
+		all := append(roles(c.Mode), workerNames(c.Mode, c.Engine)...)
+		if !slices.Contains(all, name) {
+			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(all, ", ")))
 		}
 		stage, times, _ := strings.Cut(at, ":")
 		if n, err := strconv.Atoi(times); staged && (err != nil || n < 1 || !slices.Contains(Stages(), stage)) {

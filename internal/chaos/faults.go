@@ -30,6 +30,9 @@ func (h *harness) torment(ctx context.Context) {
 
 // fault makes one.
 func (h *harness) fault(ctx context.Context, rng *rand.Rand) {
+	if h.cfg.Engine != EngineNative && rng.IntN(3) == 0 && h.workerFault(ctx, rng) {
+		return
+	}
 	p := h.roles[rng.IntN(len(h.roles))]
 	switch n := rng.IntN(100); {
 	case n < 54:
@@ -165,6 +168,12 @@ func (h *harness) stall(ctx context.Context, rng *rand.Rand, longest time.Durati
 func (h *harness) killInTurn(ctx context.Context) {
 	for _, kill := range h.cfg.Kills {
 		name, stage, _ := strings.Cut(kill, "@")
+		if strings.Contains(name, "/") {
+			if !h.killNamed(ctx, name) || !h.advance(ctx, "after the death of "+kill, 1) {
+				return
+			}
+			continue
+		}
 		at := slices.IndexFunc(h.roles, func(p *process) bool { return p.name == name })
 		if at < 0 {
 			h.trouble("no role is named %s", name)

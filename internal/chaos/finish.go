@@ -21,6 +21,7 @@ func (h *harness) finish(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
+	h.workers()
 	broker := h.roles[0]
 	for _, p := range slices.Backward(h.roles) {
 		if p.name == roleBroker {
@@ -30,6 +31,7 @@ func (h *harness) finish(ctx context.Context) error {
 			h.trouble("%v", err)
 		}
 	}
+	h.leftOver(ctx)
 	if h.cfg.Mode == ModeEmbedded {
 		// The streams are read through the same broker, alone.
 		broker = h.process(roleBroker, "broker")

@@ -43,6 +43,10 @@ type harness struct {
 	closing bool // nothing is started again any more
 	done    bool // the trainer has come to its end
 	report  *Report
+	// known are the workers that were seen, by process id, with their kinds.
+	known map[int]string
+	// killedAt is the step in which a worker of a kind was killed or frozen last.
+	killedAt map[string]int64
 }
 
 // Run runs a training run through its faults and reports how it came through. The error is of the harness itself;
@@ -52,7 +56,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	h := &harness{
-		cfg: cfg, links: map[string]*link{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		cfg: cfg, links: map[string]*link{}, known: map[int]string{}, killedAt: map[string]int64{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		report: &Report{
 			Seed: cfg.Seed, Kills: map[string]int{}, Faults: map[string]int{},
 			Hostile: map[string]int{}, RejectedBy: map[string]int{},

@@ -128,6 +128,16 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
+// pid is the child's, 0 where none runs.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.child == nil || p.over() {
+		return 0
+	}
+	return p.child.Process.Pid
+}
+
 // ended is closed when the child of now has ended.
 func (p *process) ended() <-chan struct{} {
 	p.mu.Lock()

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 // app is what every subcommand starts from.
@@ -30,6 +31,8 @@ type app struct {
 	// which is a flag.
 	args  []string
 	files []string
+	// plain asks for lines where a terminal would get the live view.
+	plain bool
 
 	once      sync.Once
 	known     *config.Config // what reference returns
@@ -71,9 +74,10 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	a.keyFlags(root)
 	root.AddCommand(
 		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.evalCommand(), a.chatCommand(), a.serveCommand(), a.trajectoryCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(), a.generateCommand(),
-		a.statusCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
-		a.configCommand(), a.keysCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
+		a.toolsCommand(),
+		a.evalCommand(), a.dataCommand(), a.chatCommand(), a.agentCommand(), a.toolCommand(), a.toolserverCommand(), a.mcpCommand(), a.serveCommand(), a.trajectoryCommand(), a.viewCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(), a.generateCommand(),
+		a.statusCommand(), a.streamsCommand(), a.workersCommand(), a.controlCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
+		a.scaleCommand(), a.recordsCommand(), a.configCommand(), a.keysCommand(), a.torchWorkerCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)
@@ -166,6 +170,8 @@ type session struct {
 	registry *prometheus.Registry
 	health   *telemetry.Health
 	server   *telemetry.Server
+	// byHand are the sandboxes of tools that are opened without a course; nil before the first.
+	byHand *workspace.Manager
 }
 
 // session loads the configuration and opens what every role has: logs, metrics and health. A command that names
@@ -197,6 +203,9 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
 		if cfg.Log.Format == "auto" {
 			cfg.Log.Format = "text" // somebody reads it beside the answer, whatever it is written to
 		}
+	}
+	if _, shared := a.err.(*screen); shared && cfg.Log.Format == "auto" {
+		cfg.Log.Format = "text"
 	}
 	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
 	var err error

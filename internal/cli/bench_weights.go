@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
@@ -185,14 +184,7 @@ func (b *weightsBench) coldStart(ctx context.Context) (string, error) {
 		}
 	}
 	dir := filepath.Join(b.home, "start")
-	pending, err := engine.Export(ctx, dir, gpu.ExportOptions{})
-	if err != nil {
-		return "", err
-	}
-	if _, err := pending.Wait(ctx); err != nil {
-		return "", err
-	}
-	return dir, hf.WriteTokenizer(dir, engine.Config(), c.tokenizer.JSON())
+	return dir, exportPolicy(ctx, engine, dir, c.tokenizer)
 }
 
 // run trains from the start at one learning rate and reads its versions back.

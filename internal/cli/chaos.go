@@ -16,13 +16,30 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fakeserver"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
 // chaosCommands are the commands of a build with the tag "chaos".
-func (a *app) chaosCommands() []*cobra.Command { return []*cobra.Command{a.chaosCommand()} }
+func (a *app) chaosCommands() []*cobra.Command {
+	return []*cobra.Command{a.chaosCommand(), a.standInCommand()}
+}
+
+// standInCommand stands in for vLLM and SGLang in runs that are broken.
+func (a *app) standInCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: chaos.StandIn, Short: "Stand in for vLLM or SGLang", Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if code := fakeserver.Main(args, native.Backend{Options: native.Options{Threads: 1}}.NewDecoder); code != 0 {
+				return errors.New("the stand-in has ended")
+			}
+			return nil
+		},
+	}
+}
 
 func (a *app) chaosCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -31,15 +48,19 @@ func (a *app) chaosCommand() *cobra.Command {
 roles with SIGKILL, the trainer also between any two parts of a step; freezes them; stalls their links; and sends
 malformed, truncated, foreign, duplicate, replayed and oversized messages, and well-formed lies about samples of open groups; steals
 tickets; takes the broker away for longer than a lease; fills the ticket and the trajectory stream at once; and has the broker's store
-come back empty, or shorter than it was read. A witness beside the trainer writes down
+come back empty, or shorter than it was read. With --engine, ranks and samplers of PyTorch or inference servers are killed and frozen
+as well, and none of them may be left when its role has ended. A witness beside the trainer writes down
 every message that the broker stored. In the end every one of them must be accounted for, and a summary is printed;
 the exit status says whether every promise held.`,
-		Example: "  weir chaos --minutes 10\n  weir chaos --minutes 1 --mode embedded --seed 7 --keep",
+		Example: "  weir chaos --minutes 10\n  weir chaos --minutes 1 --mode embedded --seed 7 --keep\n  weir chaos --minutes 5 --every 6s --engine torch",
 	}
 	minutes := cmd.Flags().Float64("minutes", 1, "how long faults go on")
 	every := cmd.Flags().Duration("every", 1200*time.Millisecond, "the mean time between faults")
 	mode := cmd.Flags().String("mode", chaos.ModeProcesses, "processes or embedded")
 	completeWith(cmd, "mode", chaos.ModeProcesses, chaos.ModeEmbedded)
+	engine := cmd.Flags().String("engine", chaos.EngineNative, "native, torch, vllm or sglang")
+	completeWith(cmd, "engine", chaos.Engines()...)
+	patience := cmd.Flags().Duration("patience", 2*time.Minute, "how long the run may take for its steps")
 	seed := cmd.Flags().Uint64("seed", 1, "fixes the faults, their order and distances")
 	dir := cmd.Flags().String("dir", "", "a folder for the run; a temporary one by default")
 	keep := cmd.Flags().Bool("keep", false, "leave the folder, which else goes when all was well")
@@ -50,8 +71,8 @@ the exit status says whether every promise held.`,
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		c := chaos.Config{
-			Mode: *mode, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
-			Steps: *steps, Patience: 2 * time.Minute, Fill: *fill, Lose: *lose, Kills: *kills, Out: a.err,
+			Mode: *mode, Engine: *engine, Seed: *seed, Duration: time.Duration(*minutes * float64(time.Minute)), Every: *every,
+			Steps: *steps, Patience: *patience, Fill: *fill, Lose: *lose, Kills: *kills, Out: a.err,
 		}
 		if err := c.Validate(); err != nil { // before anything is made
 			return &exitError{exitUsage, err}
@@ -67,12 +88,12 @@ the exit status says whether every promise held.`,
 			return err
 		}
 		defer port.Release() //nolint:errcheck // the process ends soon
-		cfg, file, err := a.chaosRun(cmd, home, port.Address, *minutes)
-		if err != nil {
-			return err
-		}
 		if c.Binary, err = os.Executable(); err != nil {
 			return fmt.Errorf("find this program: %w", err)
+		}
+		cfg, file, err := a.chaosRun(cmd, &c, home, port.Address, *minutes)
+		if err != nil {
+			return err
 		}
 		c.Dir, c.File = filepath.Join(home, "logs"), file
 		c.Run, c.Broker, c.Checkpoints, c.Eta = cfg.Run.Name, cfg.Broker.Listen, cfg.Trainer.Checkpoint.Dir, cfg.Trainer.Eta
@@ -103,11 +124,12 @@ the exit status says whether every promise held.`,
 
 // chaosRun resolves the configuration of the run, whose broker listens on an address unless the command names one, and writes it
 // where the roles read it.
-func (a *app) chaosRun(cmd *cobra.Command, home, listen string, minutes float64) (*config.Config, string, error) {
+func (a *app) chaosRun(cmd *cobra.Command, of *chaos.Config, home, listen string, minutes float64) (*config.Config, string, error) {
 	from := a.sources(cmd)
 	from.Tasks = []string{a.doors.Quick}
 	from.Change = func(c *config.Config) {
 		chaos.Small(c)
+		chaos.WithEngine(c, of.Engine, of.Binary)
 		// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
 		// has left REJECTED cannot be accounted for.
 		c.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * c.Streams.MaxTrajectoryBytes

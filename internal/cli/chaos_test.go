@@ -101,7 +101,7 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 		Binary: chaosBinary(t), Dir: filepath.Join(home, "logs"), File: file,
 		Run: cfg.Run.Name, Broker: cfg.Broker.Listen, Checkpoints: cfg.Trainer.Checkpoint.Dir, Eta: cfg.Trainer.Eta,
 		Store: cfg.Broker.StoreDir, Lease: cfg.Streams.Lease,
-		Mode: mode, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,
+		Mode: mode, Engine: chaos.EngineNative, Seed: 1, Duration: time.Minute, Every: 2 * time.Second, Steps: 3, Patience: 3 * time.Minute,
 		Out: t.Output(),
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-rl/weir/internal/lifecycle"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -20,23 +19,31 @@ import (
 func (a *app) chatCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "chat [question]", Short: "Ask the trained agent, and watch it use its tools",
-		Long: `Chat asks the newest checkpoint of a run. Without a question it reads them from standard input, a line each: on a
-terminal with line editing and a history. /help lists what else can be typed there.`,
-		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine",
+		Long: `Chat asks the newest checkpoint of a run, and shows what the policy says, its calls and what they bring as they
+come. Without a question it reads them from standard input, a line each: on a terminal with line editing and a
+history. /help lists what else can be typed there. weir agent run is for the questions of a task.`,
+		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine --agent notebook --tools starlark",
 	}
-	model := a.chosen(cmd)
-	name := cmd.Flags().String("task", "", "whose agent and tools are used, where the run has several tasks")
+	model, own := a.modelFlags(cmd), partFlags(cmd)
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := warmth(*temperature); err != nil {
 			return err
 		}
-		m, err := model(cmd)
+		cfg, err := own.load(cmd, a)
+		if err != nil {
+			return err
+		}
+		s, err := a.sessionOf(cfg)
+		if err != nil {
+			return err
+		}
+		m, err := model.open(cmd.Context(), s)
 		if err != nil {
 			return err
 		}
 		defer m.close()
-		t, err := m.course.chosen(*name)
+		t, err := m.course.chosen(own.task)
 		if err != nil {
 			return err
 		}
@@ -55,7 +62,7 @@ terminal with line editing and a history. /help lists what else can be typed the
 }
 
 // chatHelp is what /help prints.
-const chatHelp = `a question, and Enter   the agent answers it, and its tool calls are shown
+const chatHelp = `a question, and Enter   the agent answers it, and what it says and calls is shown
 /help                   this
 /quit, or Ctrl-D        ends; Ctrl-C does so at once
 `
@@ -104,49 +111,20 @@ func example(t *task) string {
 	return sample[len(sample)-1].Text
 }
 
-// ask runs one episode and prints what the agent did.
+// ask runs one episode and shows it as it goes on.
 func (m *trained) ask(ctx context.Context, t *task, text string, temperature float32) error {
-	if t.Phrase != nil {
-		text = t.Phrase(text)
+	shown := &live{out: m.out, colour: coloured(m.out, m.environ)}
+	e := byHand{
+		question: question{temperature: temperature, timeout: -1}, task: t, id: "chat", prompt: m.typed(t, text, nil), seed: uint64(os.Getpid()), watch: shown.move,
 	}
-	if unknown := tasks.UnknownWords(m.course.tokenizer, text); len(unknown) > 0 {
-		fmt.Fprintf(m.err, "the policy has never seen: %s\n", report.Plain(strings.Join(unknown, ", ")))
-	}
-	env := m.course.environment(t, m.policy)
-	env.Tools = nil
-	for _, tool := range t.plain {
-		env.Tools = append(env.Tools, watched{tool, m.session})
-	}
-	ticket := &schemas.Ticket{
-		Run: m.cfg.Run.Name, ID: "chat-0", Group: "chat", GroupSize: 1, Task: t.name,
-		Prompt: schemas.Prompt{ID: "chat", Text: text, Answers: []string{"?"}, Source: "chat"}, Seed: uint64(os.Getpid()),
-		Sampling: schemas.Sampling{Temperature: temperature},
-		Limits:   schemas.Limits{MaxTurns: t.limits.MaxTurns, MaxTokens: t.limits.MaxTokens},
-	}
-	trajectory, _, err := producers.Rollout(ctx, ticket, env)
+	trajectory, err := m.episode(ctx, &e)
 	if err != nil {
 		return err
 	}
 	if trajectory.Stop != schemas.StopAnswer {
-		fmt.Fprintf(m.out, "no answer (stopped by %s)\n", trajectory.Stop)
+		fmt.Fprintf(m.out, "  no answer (stopped by %s)\n", trajectory.Stop)
 		return nil
 	}
-	fmt.Fprintf(m.out, "answer  %s\n", report.Plain(trajectory.Answer))
+	fmt.Fprintf(m.out, "  answer       %s\n", report.Plain(trajectory.Answer))
 	return nil
-}
-
-// watched prints each call of a tool.
-type watched struct {
-	producers.Tool
-	s *session
-}
-
-func (w watched) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
-	o, err := w.Tool.Call(ctx, call)
-	said := o.Text
-	if err != nil {
-		said = err.Error()
-	}
-	fmt.Fprintf(w.s.out, "%-6s  %s\n        %s\n", w.Spec().Name, report.Plain(strings.TrimSpace(call.Arguments)), report.Plain(said))
-	return o, err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -94,6 +95,7 @@ func (a *app) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer func() { _ = errors.Join(c.spaces.Close(), c.apart.Close()) }() // what they cannot end ends with this process
 			for _, line := range unread(cfg, origins) {
 				if _, err := fmt.Fprintln(a.out, line); err != nil {
 					return err

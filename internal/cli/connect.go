@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ func (s *session) connect(ctx context.Context, own *broker.Broker, role streams.
 	if own != nil {
 		c.Broker = own
 	} else {
+		c.SeedFile = s.seedFile(role)
 		s.log.Info("connecting", "broker", c.URL, "role", role)
 	}
 	conn, err := streams.Connect(ctx, c, s.log)
@@ -37,6 +39,20 @@ func (s *session) connect(ctx context.Context, own *broker.Broker, role streams.
 		s.health.Check("broker", conn.Ready)
 	}
 	return conn, err
+}
+
+// seedFile is the key that a process shows: the one it was told of, else its role's in the folder of the broker's keys, where this
+// process can read that.
+func (s *session) seedFile(role streams.Role) string {
+	if s.cfg.Broker.SeedFile != "" || s.cfg.Broker.KeysDir == "" {
+		return s.cfg.Broker.SeedFile
+	}
+	file := broker.SeedFile(s.cfg.Broker.KeysDir, role)
+	if f, err := os.Open(file); err == nil {
+		_ = f.Close() // it is read later
+		return file
+	}
+	return ""
 }
 
 // patience is how long a command that is no role tries to reach the broker.

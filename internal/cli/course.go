@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer"
 )
@@ -19,6 +21,12 @@ type course struct {
 	tasks          []*task // by name
 	tokenizer      tasks.Tokenizer
 	demonstrations tasks.Demonstrations // nil where no task has any
+	// spaces are the sandboxes of episodes; nothing runs in them before the first cell.
+	spaces *workspace.Manager
+	// apart are those of tools that are placed on workers, where this process is one or calls them here.
+	apart *workspace.Manager
+	// link says where tools are called that are placed on workers.
+	link *toolworker.Link
 }
 
 // task is one task of a run, with what its episodes run in.
@@ -29,8 +37,12 @@ type task struct {
 	agent producers.Agent
 	// tools are as the configuration has them; plain are the same without added latency, for scores and for people.
 	tools, plain []producers.Tool
-	reward       producers.Reward
-	limits       schemas.Limits
+	// served are those that are placed on workers, as a worker has them.
+	served []producers.Tool
+	reward producers.Reward
+	// limits are those of scores; in training turns bounds the tool calls, where it is not nil.
+	limits schemas.Limits
+	turns  trainer.TurnSchedule
 }
 
 // inTurn are the demonstrations of several tasks, each task's as often as any other's.
@@ -66,8 +78,12 @@ func (c *course) fit() error {
 	for _, t := range c.tasks {
 		for _, split := range tasks.Splits() {
 			for _, q := range t.Data.Questions[split] {
-				if n := t.length(c.tokenizer, q); n+1 >= t.limits.MaxTokens {
-					return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions), or shorten it",
+				n, total := t.length(c.tokenizer, q), t.limits.MaxTotalTokens
+				if total > 0 && n+1 >= total {
+					return fmt.Errorf("question %q is %d tokens long: raise limits.max_total_tokens of the task or the trainer, %d, or shorten it", q.ID, n, total)
+				}
+				if n+1 >= t.limits.MaxTokens {
+					return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions, where no model.folder is set), or shorten it",
 						q.ID, n, t.limits.MaxTokens)
 				}
 			}
@@ -126,11 +142,14 @@ func (c *course) environments(policy producers.Policy) map[string]producers.Envi
 func (c *course) prompts(seed uint64) (trainer.Prompts, error) {
 	var mixed []trainer.Task
 	for _, t := range c.tasks {
-		questions, err := t.Data.Prompts(tasks.Train, seed)
-		if err != nil {
-			return nil, err
+		questions := t.Order
+		if questions == nil {
+			var err error
+			if questions, err = t.Data.Prompts(tasks.Train, seed); err != nil {
+				return nil, err
+			}
 		}
-		mixed = append(mixed, trainer.Task{Name: t.name, Weight: t.weight, Prompts: questions, Limits: t.limits})
+		mixed = append(mixed, trainer.Task{Name: t.name, Weight: t.weight, Prompts: questions, Limits: t.limits, Turns: t.turns})
 	}
 	return trainer.Mix(mixed...)
 }
@@ -167,8 +186,8 @@ func (c *course) format() producers.Format {
 }
 
 // chat is how messages become the context that the policy was trained on: one question after the opening token.
-func (c *course) chat(messages []consumers.Message) string {
-	return strings.TrimSpace(c.format().Begin + " " + consumers.JoinMessages(messages))
+func (c *course) chat(messages []openai.Message) string {
+	return strings.TrimSpace(c.format().Begin + " " + openai.Join(messages))
 }
 
 // template is the chat template that an agent of the run speaks; nil where none does.

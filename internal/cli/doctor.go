@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/doctor"
+	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -38,6 +40,11 @@ arguments and with 3 on a configuration that is at fault.`,
 			return err
 		}
 		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: s.getenv, Ask: s.askBroker}, needs)
+		for i := range lines {
+			if lines[i].Check == "sandbox" {
+				lines[i] = sandboxLine(cmd.Context(), s.cfg)
+			}
+		}
 		failed := doctor.Failed(lines)
 		if format.json() {
 			err = a.printJSON(struct {
@@ -67,6 +74,56 @@ func printLines(s *session, lines []doctor.Line) error {
 	_, err := fmt.Fprint(s.out, out.String())
 	return err
 }
+
+// sandboxLine starts a program as tools that run code do, by the very same command line.
+func sandboxLine(ctx context.Context, cfg *config.Config) doctor.Line {
+	line := doctor.Line{Check: "sandbox", Verdict: doctor.OK}
+	needed := false
+	for _, t := range cfg.Active() {
+		needed = needed || slices.Contains(sandboxedRewards, cfg.Tasks[t].Reward.Type)
+		for _, name := range cfg.Tasks[t].Tools {
+			needed = needed || slices.Contains(sandboxedTools, cfg.Tools[name].Type) || sandboxed(cfg.Tools[name].Own)
+		}
+		if agent := cfg.Agents[cfg.Tasks[t].Agent]; agent != nil {
+			needed = needed || sandboxed(agent.Own)
+		}
+	}
+	pool, err := sandbox.Open(ctx, cfg.Sandbox)
+	if err == nil {
+		line.Detail = "tier " + pool.Tier() + ": a program was started, confined and ended"
+		if pool.Tier() != sandbox.TierFull {
+			line.Verdict, line.Remedy = doctor.Warn, "see docs/sandbox.md for what this tier does not hold"
+		}
+		err = pool.Close()
+	}
+	if err == nil {
+		return line
+	}
+	line.Verdict, line.Detail = doctor.Unused, err.Error()
+	var refusal *sandbox.RefusedError
+	if errors.As(err, &refusal) {
+		line.Detail = "tier " + refusal.Tier + ": " + refusal.Cause
+	}
+	if needed {
+		line.Verdict = doctor.Fail
+		if refusal != nil {
+			line.Remedy = refusal.Remedy
+		}
+	}
+	return line
+}
+
+// sandboxed says whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
+func sandboxed(own any) bool {
+	by, ok := own.(interface{ Sandboxed() bool })
+	return ok && by.Sandboxed()
+}
+
+// sandboxedTools are the types of tools that run what a model wrote in sandboxes.
+var sandboxedTools = []string{"python", "shell", "files"}
+
+// sandboxedRewards are the types of rewards that do.
+var sandboxedRewards = []string{"code"}
 
 // getenv is a variable of the environment that the command was given.
 func (a *app) getenv(key string) string {
@@ -122,6 +179,9 @@ func noServers(values map[string]any) bool {
 // askBroker asks the configured broker who it is.
 func (s *session) askBroker(ctx context.Context, _ string) (doctor.Broker, error) {
 	conn, err := s.connectSoon(ctx, streams.RoleViewer)
+	if old, ok := errors.AsType[*streams.ServerTooOldError](err); ok {
+		return doctor.Broker{Version: old.Version, OldestVersion: streams.OldestServer, JetStream: true}, nil
+	}
 	if err != nil {
 		if inner := errors.Unwrap(err); inner != nil { // without the advice, which the line has
 			err = inner
@@ -130,7 +190,7 @@ func (s *session) askBroker(ctx context.Context, _ string) (doctor.Broker, error
 	}
 	defer conn.Close()
 	nc := conn.NATS()
-	b := doctor.Broker{Version: nc.ConnectedServerVersion(), MaxPayload: nc.MaxPayload()}
+	b := doctor.Broker{Version: nc.ConnectedServerVersion(), OldestVersion: streams.OldestServer, MaxPayload: nc.MaxPayload()}
 	b.JetStream, _ = nc.ConnectedServerJetStream()
 	if b.RoundTrip, err = nc.RTT(); err != nil || !b.JetStream {
 		return b, err
@@ -146,7 +206,8 @@ func (s *session) askBroker(ctx context.Context, _ string) (doctor.Broker, error
 	streamsOf := js.ListStreams(ctx)
 	for info := range streamsOf.Info() {
 		if !info.TimeStamp.IsZero() && !b.AheadKnown {
-			b.Ahead, b.AheadKnown = info.TimeStamp.Sub(before.Add(time.Since(before)/2)), true
+			b.Ahead, _ = streams.Ahead(info.TimeStamp, before, time.Now())
+			b.AheadKnown = true
 		}
 	}
 	return b, nil

@@ -1,28 +1,43 @@
 package cli
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
 func (a *app) evalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "eval", Short: "Score a checkpoint on held-out questions", Args: cobra.NoArgs,
-		Example: "  weir eval\n  weir eval --split test --questions 480 --temperature 1\n  weir eval --no-tool",
+		Long: `Eval asks held-out questions and reports exact match and the parts of the reward, each with the interval that
+holds 95 in a hundred of its bootstrap. With --repeat it asks each question several times, and reports mean@n,
+pass@k (without bias) and maj@k. A tool or an engine that is away ends nothing: the rollout is tried again, and
+what stays lost is counted and in no score.`,
+		Example: "  weir eval\n  weir eval --split test --questions 480 --temperature 1 --repeat 8 --samples samples.jsonl\n  weir eval --control\n  weir eval --endpoint http://host:8000/v1 --model-name NAME --config run.yaml",
 	}
 	split := cmd.Flags().String("split", string(tasks.Validation), "train, validation or test")
 	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
 	questions := cmd.Flags().Int("questions", 240, "how many are asked")
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	noTool := cmd.Flags().Bool("no-tool", false, "take the tools away: what the policy knows by itself")
-	model := a.chosen(cmd)
+	control := cmd.Flags().Bool("control", false, "ask again without the tools, and show both")
+	repeat := cmd.Flags().Int("repeat", 1, "how often each is asked; more than once needs a temperature")
+	timeout := cmd.Flags().Duration("timeout", 0, "bounds each rollout; 0 takes the task's limit")
+	samples := cmd.Flags().String("samples", "", "a JSONL file to keep every rollout in; it must not be there")
+	asking := endpointFlags(cmd)
+	model := a.checkpointFlags(cmd)
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains(tasks.Splits(), tasks.Split(*split)) {
@@ -34,28 +49,150 @@ func (a *app) evalCommand() *cobra.Command {
 		if err := warmth(*temperature); err != nil {
 			return err
 		}
-		m, err := model(cmd)
+		switch {
+		case *repeat < 1:
+			return &exitError{exitUsage, fmt.Errorf("--repeat %d: must be positive", *repeat)}
+		case *repeat > 1 && *temperature == 0:
+			return &exitError{exitUsage, fmt.Errorf("--repeat %d: at temperature 0 every sample is the same: set --temperature", *repeat)}
+		case *timeout < 0:
+			return &exitError{exitUsage, fmt.Errorf("--timeout %s: must not be negative", *timeout)}
+		case *control && *noTool:
+			return &exitError{exitUsage, errors.New("--control and --no-tool: the control asks with the tools and without them")}
+		}
+		file, err := newSamplesFile(*samples)
+		if err != nil {
+			return err
+		}
+		defer file.drop()
+		q := question{split: tasks.Split(*split), n: *questions, temperature: *temperature, noTool: *noTool, repeat: *repeat, timeout: *timeout}
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return err
+		}
+		s, err := a.sessionOf(cfg)
+		if err != nil {
+			return err
+		}
+		var m *trained
+		if asking.cfg.URL != "" {
+			m, err = asking.open(cmd, s, &q)
+		} else {
+			m, err = model.open(cmd.Context(), s)
+		}
 		if err != nil {
 			return err
 		}
 		defer m.close()
-		r, err := m.policy.score(cmd.Context(), m.session, m.course, question{
-			split: tasks.Split(*split), n: *questions, temperature: *temperature, noTool: *noTool,
-		})
+		r, err := m.policy.score(cmd.Context(), m.session, m.course, q)
 		if err != nil {
 			return err
 		}
-		if r.N < *questions {
-			fmt.Fprintf(a.err, "--questions %d: the %s split has %d questions; all of them were asked\n", *questions, *split, r.N)
+		if err := file.write(r.Samples); err != nil {
+			return err
+		}
+		var without *score
+		if *control {
+			q.noTool = true
+			if without, err = m.policy.score(cmd.Context(), m.session, m.course, q); err != nil {
+				return fmt.Errorf("the control: %w", err)
+			}
+		}
+		asked := (r.N + r.Failed) / *repeat
+		if asked < *questions {
+			fmt.Fprintf(a.err, "--questions %d: the %s split has %d questions; all of them were asked\n", *questions, *split, asked)
+		}
+		if r.Failed > 0 {
+			fmt.Fprintf(a.err, "%d of %d rollouts failed, each %d times, and are in no score: %s\n", r.Failed, r.N+r.Failed, scoreAttempts, firstError(r.Samples))
 		}
 		if format.json() {
-			return a.printJSON(evalAnswer{m.cfg.Run.Name, *split, m.version, *temperature, !*noTool, r.StandardError(), r})
+			return a.printJSON(evalAnswer{m.cfg.Run.Name, *split, m.version, *temperature, !*noTool, *repeat, r.StandardError(), asking.cfg.Model, r, without})
 		}
-		fmt.Fprintf(a.out, "%s split, version %d: exact match %.3f ± %.3f over %d questions, %.2f tool calls each   %s\n",
-			*split, m.version, r.ExactMatch, r.StandardError(), r.N, r.Turns, bySource(r))
+		fmt.Fprintf(a.out, "%s split, %s: exact match %.3f ± %.3f over %s, %.2f tool calls each   %s\n",
+			*split, asking.who(m), r.ExactMatch, r.StandardError(), over(r.N, *repeat), r.Turns, bySource(r))
+		a.printMeasures(r, without)
 		return nil
 	}
 	return cmd
+}
+
+// over says how many rollouts a score is of.
+func over(n, repeat int) string {
+	if repeat == 1 {
+		return fmt.Sprintf("%d questions", n)
+	}
+	return fmt.Sprintf("%d rollouts, %d of each question", n, repeat)
+}
+
+// printMeasures shows each measure with its interval, and the control's beside it.
+func (a *app) printMeasures(r, without *score) {
+	for _, name := range slices.Sorted(maps.Keys(r.Measures)) {
+		m := r.Measures[name]
+		fmt.Fprintf(a.out, "  %-16s %.3f   %.3f to %.3f over %d questions", strings.Replace(name, "_at_", "@", 1), m.Value, m.Low, m.High, m.Questions)
+		if without != nil {
+			fmt.Fprintf(a.out, "   without tools %.3f", without.Measures[name].Value)
+		}
+		fmt.Fprintln(a.out)
+	}
+}
+
+// firstError is why the first of the lost rollouts is lost.
+func firstError(samples []producers.EvalSample) string {
+	for _, s := range samples {
+		if s.Error != "" {
+			return s.Error
+		}
+	}
+	return ""
+}
+
+// samplesFile is where rollouts are kept; its zero value keeps none.
+type samplesFile struct {
+	path string
+	file *os.File
+}
+
+// newSamplesFile makes the file before anything is asked: what cannot be written is told at once.
+func newSamplesFile(path string) (*samplesFile, error) {
+	if path == "" {
+		return &samplesFile{}, nil
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, &exitError{exitUsage, fmt.Errorf("--samples %s: it is there already: remove it, or name another", path)}
+	}
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("--samples: %w", err)}
+	}
+	return &samplesFile{path, file}, nil
+}
+
+// write keeps the rollouts, an object a line.
+func (f *samplesFile) write(samples []producers.EvalSample) error {
+	if f.file == nil {
+		return nil
+	}
+	out := bufio.NewWriter(f.file)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for _, s := range samples {
+		if err := enc.Encode(s); err != nil {
+			return fmt.Errorf("--samples: %w", err)
+		}
+	}
+	err := errors.Join(out.Flush(), f.file.Close())
+	f.file = nil
+	if err != nil {
+		return fmt.Errorf("--samples: %w", err)
+	}
+	return nil
+}
+
+// drop removes a file that nothing was written to.
+func (f *samplesFile) drop() {
+	if f.file != nil {
+		_ = f.file.Close()    // what failed was told
+		_ = os.Remove(f.path) // likewise
+	}
 }
 
 // warmth refuses what is no temperature.
@@ -73,8 +210,13 @@ type evalAnswer struct {
 	Version       int64   `json:"version"`
 	Temperature   float32 `json:"temperature"`
 	Tool          bool    `json:"tool"`
+	Repeat        int     `json:"repeat"`
 	StandardError float64 `json:"standard_error"`
+	// Model is what an endpoint serves; "" for a checkpoint.
+	Model string `json:"model,omitempty"`
 	*score
+	// Control is the same without tools, where it was asked for.
+	Control *score `json:"control,omitempty"`
 }
 
 // bySource lists the score of each kind of question.

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers/data"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -85,6 +86,70 @@ func TestOwnCorpusTrains(t *testing.T) {
 	require.Contains(t, weir(t, "audit", "--run.name", "own-corpus", "--run.dir", dir), "steps 2, ")
 }
 
+// The examples of self-play train for two small steps, and their trajectories pay each part.
+func TestSelfplayTrains(t *testing.T) {
+	t.Parallel()
+	for file, name := range map[string]string{"run.yaml": "selfplay", "within.yaml": "selfplay-within"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/selfplay/"+file, "--run.dir", dir, "--trainer.steps", "2",
+				"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "300", "--trainer.selection.drop_zero_variance=false",
+				"--eval.questions", "8", "--eval.test_questions", "8")
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.Contains(t, string(out), "exact match, validation, greedy")
+			require.Contains(t, weir(t, "audit", "--run.name", name, "--run.dir", dir), "steps 2, ")
+			text := weir(t, "audit", "--run.name", name, "--run.dir", dir, "--step", "2", "--text")
+			require.Contains(t, text, "proposer")
+			records, err := report.ReadMetrics(filepath.Join(dir, name, "metrics.jsonl"))
+			require.NoError(t, err)
+			steps := 0
+			for _, r := range records {
+				if r.Type == "step_done" {
+					steps++
+					require.Contains(t, r.Metrics, "reward/component/valid")
+					require.Contains(t, r.Metrics, "reward/component/solved")
+				}
+			}
+			require.Equal(t, 2, steps)
+		})
+	}
+}
+
+// The example of data files in other systems' schemas trains for two small steps through every role.
+func TestOwnDataTrains(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/own-data/run.yaml", "--run.dir", dir, "--trainer.steps", "2",
+		"--trainer.batch_groups", "4", "--trainer.group_size", "4", "--trainer.cold_start.steps", "20", "--eval.questions", "8", "--eval.test_questions", "8")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "step 2/2")
+	require.Regexp(t, `(?m)^ *minus +\d`, string(out), "the source that the Parquet file names")
+
+	// What an evaluation keeps is what the next run's order goes by.
+	samples := filepath.Join(dir, "samples.jsonl")
+	eval := func(args ...string) string {
+		cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"eval", "--run.name", "own-data", "--run.dir", dir}, args...)...)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return string(out)
+	}
+	said := eval("--split", "train", "--questions", "6", "--temperature", "1", "--repeat", "4", "--samples", samples, "--control")
+	for _, want := range []string{`over 24 rollouts, 4 of each question`, `mean@4 +\d`, `pass@2 +\d`, `maj@4 +\d.* to .* over 6 questions +without tools`, `f1 +\d`} {
+		require.Regexp(t, want, said)
+	}
+	rates, err := data.PassRates(t.Context(), samples)
+	require.NoError(t, err)
+	require.Len(t, rates, 6)
+	again := eval("--config", "examples/own-data/run.yaml", "--split", "train", "--questions", "3", "--tasks.sums.pass_rates", samples, "--tasks.sums.order.mode", "pass_rate", "--json")
+	require.Contains(t, again, `"failed":0`)
+}
+
 func documented(key string) bool {
 	for _, g := range metrics.Groups() {
 		for _, k := range g.Keys {
@@ -102,6 +167,8 @@ func TestCommandsInPagesExist(t *testing.T) {
 	t.Parallel()
 	root := (&app{doors: builtin.Doors(), out: io.Discard, err: io.Discard}).command()
 	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	quoted := regexp.MustCompile(`'[^']*'`) // another program's command, with flags of its own
 	shown := regexp.MustCompile("(?m)(?:^(?:[a-z0-9]+)?\\$? *|`)(?:go run ./cmd/)?weir ((?:[^`#\n]|\\\\\n)+)")
 	seen := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docker-compose.yml", "deploy/*/*.conf", "examples/*.yaml", "examples/*/*.yaml"} {
@@ -110,7 +177,7 @@ func TestCommandsInPagesExist(t *testing.T) {
 		for _, path := range paths {
 			text := regexp.MustCompile(`(?m)^.*\bnot there yet\b.*$`).ReplaceAllString(string(read(t, path)), "")
 			for _, m := range shown.FindAllStringSubmatch(text, -1) {
-				words := strings.Fields(strings.ReplaceAll(m[1], "\\\n", " "))
+				words := strings.Fields(quoted.ReplaceAllString(strings.ReplaceAll(m[1], "\\\n", " "), "quoted"))
 				first, _, _ := strings.Cut(words[0], "|")
 				if first == "chaos" && len((&app{}).chaosCommands()) == 0 {
 					continue // a build with the tag chaos has it
@@ -182,13 +249,18 @@ func TestOwnChatTrains(t *testing.T) {
 	}
 	in(binary(t), "chat", "--run.name", "own-chat", "--run.dir", dir, "--checkpoint", checkpoint, "What is the code of box 4821?")
 
-	// So are demonstrations that are longer than the model.
-	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", config, "--run.dir", t.TempDir(),
-		"--model.max_positions", "100", "--trainer.limits.max_tokens", "90")
+	// Demonstrations that are longer than the folder's model are refused before anything runs.
+	shape := filepath.Join(model, "config.json")
+	whole := read(t, shape)
+	short := regexp.MustCompile(`"max_position_embeddings": \d+`).ReplaceAllString(string(whole), `"max_position_embeddings": 100`)
+	require.NotEqual(t, string(whole), short)
+	require.NoError(t, os.WriteFile(shape, []byte(short), 0o600))
+	cmd := exec.CommandContext(t.Context(), binary(t), "up", "--config", config, "--run.dir", t.TempDir(), "--trainer.limits.max_tokens", "98")
 	cmd.Dir = dir
 	refused, err := cmd.CombinedOutput()
 	require.Error(t, err)
-	require.Regexp(t, `task codes: a demonstration has \d+ tokens, and model.max_positions is 100`, string(refused))
+	require.Regexp(t, `task codes: a demonstration has \d+ tokens, and max_position_embeddings in the config.json of models/tiny is 100`, string(refused))
+	require.NoError(t, os.WriteFile(shape, whole, 0o600))
 
 	// A template that cannot be used is refused before anything runs.
 	require.NoError(t, os.WriteFile(filepath.Join(model, "chat_template.jinja"), []byte("{{ raise_exception('no') }}"), 0o600))

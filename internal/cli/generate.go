@@ -51,7 +51,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 		if err != nil {
 			return err
 		}
-		m, err := s.openModel(context.WithoutCancel(cmd.Context()), args[0])
+		m, err := s.openModel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}

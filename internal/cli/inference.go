@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers"
-	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -37,8 +39,7 @@ func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error 
 	if cfg.Name == "" {
 		cfg.Name = streams.WorkerName("inference")
 	}
-	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "inference", cfg.Name)
-	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "inference", cfg.Name)
+	defer s.present(ctx, run, "inference", cfg.Name)()
 	cfg.OpenAI = s.openAI(c)
 	weights, err := run.Weights(s.cfg.Weights)
 	if err != nil {
@@ -54,9 +55,50 @@ func (s *session) infer(ctx context.Context, run *streams.Run, c *course) error 
 	}
 	defer closeFolder()
 	defer s.watchWork(ctx, s.inferenceWork(run))()
-	return consumers.Run(ctx, cfg, consumers.Deps{
-		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Folder: folder,
-		Tokenizer: c.tokenizer, ChatTemplate: c.chat, Chat: c.template(), Metrics: metrics, Log: s.log,
-		Ready: func(err error) { s.health.Set("weights", err) },
+	group, ctx := errgroup.WithContext(ctx)
+	if s.cfg.Eval.At == config.EvalAtProducers {
+		pinned, closePinned, err := s.newPinned(run, c, metrics)
+		if err != nil {
+			return err
+		}
+		defer closePinned()
+		group.Go(func() error { return pinned.Serve(ctx, run, cfg.Name) })
+	}
+	group.Go(func() error {
+		return consumers.Run(ctx, cfg, consumers.Deps{
+			Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Folder: folder,
+			Tokenizer: c.tokenizer, ChatTemplate: c.chat, Chat: c.template(), Metrics: metrics, Log: s.log,
+			Ready: func(err error) { s.health.Set("weights", err) },
+		})
 	})
+	return group.Wait()
+}
+
+// newPinned is what samples for evaluation tickets: the versions that they name, beside the newest.
+func (s *session) newPinned(run *streams.Run, c *course, metrics *consumers.Metrics) (*consumers.Pinned, func(), error) {
+	engines, err := s.cfg.SamplerBackend()
+	if err != nil {
+		return nil, nil, err
+	}
+	p, closeFolder := &sampler{}, func() {}
+	large, err := s.largeModel(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if large {
+		if p.folder, closeFolder, err = s.openVersions(c, filepath.Join(s.cfg.Folder(), "pinned")); err != nil {
+			return nil, nil, err
+		}
+	}
+	return consumers.NewPinned(consumers.PinnedOptions{
+		Make: func() consumers.Sampler { return consumers.NewBatcher(scoring(s.cfg), engines.NewDecoder, nil) },
+		Load: func(ctx context.Context, version int64) (consumers.Snapshot, error) {
+			m, err := run.Manifest(ctx, version)
+			if err != nil {
+				return consumers.Snapshot{}, err
+			}
+			return p.snapshot(ctx, s, run, c, m)
+		},
+		Metrics: metrics, Log: s.log,
+	}), closeFolder, nil
 }

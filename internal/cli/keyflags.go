@@ -148,14 +148,19 @@ func usedKeys() [][]string {
 		{"trainer", "steps", "batch_groups", "group_size", "eta", "advantage.name", "loss.name", "cold_start.steps"},
 		{"inference", "slots", "swap", "openai.listen"},
 		{"producer", "concurrency"},
+		{"toolworker", "sessions", "calls", "idle"},
 		{"agents", "NAME.type"},
-		{"tools", "NAME.type", "NAME.timeout"},
+		{"tools", "NAME.type", "NAME.on", "NAME.timeout"},
 		{"broker", "url", "listen"},
 		{"streams", "replicas", "max_trajectories"},
 		{"weights", "dir"},
 		{"eval", "every", "questions"},
 		{"log", "level"},
 		{"telemetry", "listen"},
+		{"tracing", "endpoint", "sample"},
+		{"sandbox", "tier", "memory"},
+		{"view", "listen"},
+		{"records", "tensorboard"},
 	}
 }
 
@@ -182,9 +187,10 @@ func readBy(cmd *cobra.Command) func(section string) bool {
 	every := []string{"run", "broker", "log", "telemetry"}
 	own := map[string][]string{
 		"weir broker":    {"streams"},
-		"weir producer":  {"producer", "tasks", "agents", "tools"},
+		"weir producer":  {"producer", "tasks", "agents", "tools", "tracing"},
+		"weir tools":     {"toolworker", "tasks", "agents", "tools"},
 		"weir inference": {"inference", "weights", "tasks", "torch"},
-		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "native", "torch"},
+		"weir trainer":   {"trainer", "model", "tasks", "weights", "eval", "native", "torch", "tracing"},
 	}
 	sections, isRole := own[cmd.CommandPath()]
 	all := slices.Contains([]string{"weir", "weir up", "weir config", "weir config show"}, cmd.CommandPath())

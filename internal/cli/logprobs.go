@@ -54,7 +54,7 @@ func (a *app) evaluator(cmd *cobra.Command, dir string) (gpu.Engine, error) {
 	}
 	if estimator, ok := backend.(gpu.MemoryEstimator); ok {
 		need := estimator.EvaluatingMemory(model, evaluatedTokens)
-		if err := a.holds(need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
+		if err := a.holds(backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
 			return nil, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/lifecycle"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/producers"
 )
 
 // The exit codes.
@@ -68,6 +69,9 @@ func Main(doors parts.Registry) int {
 	}
 	if !errors.Is(err, errSaid) {
 		fmt.Fprintln(os.Stderr, "weir:", err)
+		if panicked, ok := errors.AsType[*producers.PanicError](err); ok {
+			fmt.Fprintf(os.Stderr, "%s", panicked.Stack)
+		}
 	}
 	return exitStatus(drain, err)
 }

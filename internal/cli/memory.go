@@ -77,11 +77,15 @@ func (s *session) fits(c *course, roles ...streams.Role) error {
 	if memory.Total() >= statedFrom {
 		fmt.Fprintf(s.err, "this needs %s\n", memory.Text())
 	}
-	return s.app.holds(memory, func() string { return n.advice(limit.Bytes - processBytes) })
+	return s.app.holds(backend, memory, func() string { return n.advice(limit.Bytes - processBytes) })
 }
 
-// holds refuses what does not fit in the memory that this process may have, with what to change.
-func (a *app) holds(need gpu.Memory, advice func() string) error {
+// holds refuses what does not fit in the memory that this process may have, with what to change. What lies on a device is
+// not held against it.
+func (a *app) holds(backend gpu.Backend, need gpu.Memory, advice func() string) error {
+	if d, ok := backend.(gpu.DeviceMemory); ok && d.OnDevice() {
+		return nil
+	}
 	if a.memory.Bytes == 0 || need.Total()+processBytes <= a.memory.Bytes {
 		return nil
 	}
@@ -113,9 +117,8 @@ func (n *need) memory() gpu.Memory {
 	var out gpu.Memory
 	if slices.Contains(n.roles, streams.RoleTrainer) {
 		out = append(out, n.training()...)
-		if n.cfg.Eval.Every > 0 {
-			slots := max(n.cfg.Eval.Concurrency, 8)
-			out = append(out, gpu.MemoryPart{Name: "scores", Bytes: n.decoding(slots).Total()})
+		if n.cfg.Eval.Every > 0 && n.cfg.Eval.At == config.EvalAtTrainer {
+			out = append(out, n.scores())
 		}
 	}
 	if slices.Contains(n.roles, streams.RoleInference) {
@@ -123,8 +126,16 @@ func (n *need) memory() gpu.Memory {
 			p.Name = "sampling's " + p.Name
 			out = append(out, p)
 		}
+		if n.cfg.Eval.Every > 0 && n.cfg.Eval.At == config.EvalAtProducers {
+			out = append(out, n.scores())
+		}
 	}
 	return out
+}
+
+// scores is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
+func (n *need) scores() gpu.MemoryPart {
+	return gpu.MemoryPart{Name: "scores", Bytes: n.decoding(max(n.cfg.Eval.Concurrency, 8)).Total()}
 }
 
 func (n *need) training() gpu.Memory {
@@ -214,7 +225,11 @@ func (n *need) advice(limit int64) string {
 	if !done && slices.Contains(n.roles, streams.RoleInference) {
 		done = reduce("inference.slots", n.slots(), 1, func(v int) { cfg.Inference.Slots = v })
 	}
-	if !done && slices.Contains(n.roles, streams.RoleTrainer) && cfg.Eval.Every > 0 {
+	scorer := streams.RoleTrainer
+	if cfg.Eval.At == config.EvalAtProducers {
+		scorer = streams.RoleInference
+	}
+	if !done && slices.Contains(n.roles, scorer) && cfg.Eval.Every > 0 {
 		cfg.Eval.Every = 0
 		steps = append(steps, "--eval.every 0")
 		done = fits()

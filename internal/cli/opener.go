@@ -18,22 +18,38 @@ import (
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/tools"
-	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/producers/toolworker"
 )
 
 // openCourse opens the tasks of a configuration. What is wrong with them, or with the data that they name, is a fault of the
 // configuration.
 func (a *app) openCourse(ctx context.Context, cfg *config.Config, log *slog.Logger) (*course, error) {
-	o := opener{app: a, cfg: cfg, log: log, agents: map[string]producers.Agent{}}
+	o := opener{app: a, cfg: cfg, log: log, agents: map[string]producers.Agent{}, spaces: workspace.New(cfg.Sandbox), apart: workspace.New(cfg.Sandbox), link: new(toolworker.Link)}
 	c, err := o.course(ctx)
 	if err == nil {
+		c.spaces, c.apart, c.link = o.spaces, o.apart, o.link
 		err = errors.Join(c.fit(), c.imitates(cfg))
 	}
 	if err != nil {
-		return nil, &exitError{exitConfig, err}
+		return nil, &exitError{exitConfig, errors.Join(err, o.close())}
 	}
+	return c, nil
+}
+
+// close ends the sandboxes of servers that were asked what they offer.
+func (o *opener) close() error { return errors.Join(o.spaces.Close(), o.apart.Close()) }
+
+// openQuestions opens the tasks without their agents, for what asks a model by messages: no chat template is needed.
+func (a *app) openQuestions(ctx context.Context, cfg *config.Config, log *slog.Logger) (*course, error) {
+	o := opener{app: a, cfg: cfg, log: log, agents: map[string]producers.Agent{}, spaces: workspace.New(cfg.Sandbox), apart: workspace.New(cfg.Sandbox), link: new(toolworker.Link), noAgents: true}
+	c, err := o.course(ctx)
+	if err != nil {
+		return nil, &exitError{exitConfig, errors.Join(err, o.close())}
+	}
+	c.spaces, c.apart, c.link = o.spaces, o.apart, o.link
 	return c, nil
 }
 
@@ -44,6 +60,15 @@ type opener struct {
 	log *slog.Logger
 	// agents are those opened so far, by the name of their section and the tools that they show.
 	agents map[string]producers.Agent
+	// guards are those of the tools opened so far, by the name of their section: tasks that share a section share its bounds.
+	guards map[string]*tools.Guard
+	// spaces are the sandboxes of the tools that run code.
+	spaces *workspace.Manager
+	// apart and link are of the tools that are placed on workers; nil where every tool is called here.
+	apart *workspace.Manager
+	link  *toolworker.Link
+	// noAgents opens tasks without agents and demonstrations.
+	noAgents bool
 }
 
 func (o *opener) course(ctx context.Context) (*course, error) {
@@ -103,7 +128,7 @@ func (o *opener) setups(ctx context.Context, shared tasks.Tokenizer) ([]*tasks.S
 		section := o.cfg.Tasks[name]
 		door, _ := o.doors.Task(section.Type)
 		setup, err := door.Open(ctx, tasks.Opening{
-			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.texts(), Log: o.log.With("task", name),
+			Name: name, Config: section.Own, Seed: o.cfg.Run.Seed, Tokenizer: shared, Texts: o.texts(), Tags: o.tags(), Log: o.log.With("task", name),
 		})
 		if err == nil {
 			err = complete(setup)
@@ -147,6 +172,17 @@ func (o *opener) texts() []string {
 	return out
 }
 
+// tags are the tokens of their own that the agents of the run write.
+func (o *opener) tags() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
+		if a, ok := o.cfg.Agents[name].Own.(interface{ TagTokens() []string }); ok {
+			out = append(out, a.TagTokens()...)
+		}
+	}
+	return out
+}
+
 // join is one tokenizer for several tasks.
 func join(names []string, setups []*tasks.Setup) (tasks.Tokenizer, error) {
 	same := true
@@ -175,8 +211,9 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 	section, limits := o.cfg.Tasks[name], o.cfg.Limits(name)
 	t := &task{
 		name: name, weight: section.Weight, Setup: setup, agent: setup.Agent, tools: setup.Tools, plain: setup.Tools, reward: setup.Reward,
-		limits: schemas.Limits{MaxTurns: limits.MaxTurns, MaxTokens: limits.MaxTokens, Timeout: limits.Timeout},
+		limits: limits.Rollout(), turns: o.cfg.TurnSchedule(name),
 	}
+	t.limits.MaxSegments = section.Limits.MaxSegments
 	var err error
 	if len(section.Tools) > 0 {
 		t.tools, t.plain = nil, nil
@@ -186,7 +223,21 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 			return nil, err
 		}
 	}
-	if section.Agent != "" {
+	if err := o.together(name, t); err != nil {
+		return nil, err
+	}
+	if t.Check != nil {
+		if err := t.Check(t.brought()); err != nil {
+			return nil, fmt.Errorf("task %s: %w", name, err)
+		}
+	}
+	if err := t.checkWorlds(); err != nil {
+		return nil, fmt.Errorf("task %s: %w", name, err)
+	}
+	if o.noAgents {
+		own := *setup
+		own.Demonstrations, t.Setup, t.agent = nil, &own, nil
+	} else if section.Agent != "" {
 		if t.agent, err = o.agent(ctx, section.Agent, tok, t.specs()); err != nil {
 			return nil, err
 		}
@@ -194,19 +245,20 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 	if t.Setup, err = t.spoken(); err != nil {
 		return nil, fmt.Errorf("task %s: demonstrations: %w", name, err)
 	}
-	if d, ok := t.Demonstrations.(interface{ Longest() int }); ok && o.cfg.Trainer.ColdStart.Steps > 0 && d.Longest() > o.cfg.Model.MaxPositions {
-		return nil, fmt.Errorf("task %s: a demonstration has %d tokens, and model.max_positions is %d: raise it, or leave the demonstration out",
-			name, d.Longest(), o.cfg.Model.MaxPositions)
+	most, of := o.cfg.Positions()
+	if d, ok := t.Demonstrations.(interface{ Longest() int }); ok && o.cfg.Trainer.ColdStart.Steps > 0 && most > 0 && d.Longest() > most {
+		return nil, fmt.Errorf("task %s: a demonstration has %d tokens, and %s is %d: raise it, or leave the demonstration out",
+			name, d.Longest(), of, most)
 	}
 	if section.Reward.Type != "" {
 		door, _ := o.doors.Reward(section.Reward.Type)
-		t.reward, err = door.Open(ctx, rewards.Opening{Task: name, Config: section.Reward.Own, Sources: t.sources(), Log: o.log.With("task", name)})
+		t.reward, err = door.Open(ctx, rewards.Opening{Task: name, Config: section.Reward.Own, Sources: t.sources(), Spaces: o.spaces, Log: o.log.With("task", name)})
 		if err != nil {
 			return nil, fmt.Errorf("tasks.%s.reward: %w", name, err)
 		}
 	}
 	switch {
-	case t.agent == nil:
+	case t.agent == nil && !o.noAgents:
 		return nil, fmt.Errorf("task %s brings no agent: name one in tasks.%s.agent", name, name)
 	case t.reward == nil:
 		return nil, fmt.Errorf("task %s brings no reward: name a type in tasks.%s.reward.type", name, name)
@@ -219,6 +271,11 @@ func (t *task) specs() []producers.ToolSpec {
 	if t.limits.MaxTurns == 0 {
 		return nil
 	}
+	return t.brought()
+}
+
+// brought are the tools of the task, whether or not its limits let episodes call them.
+func (t *task) brought() []producers.ToolSpec {
 	var out []producers.ToolSpec
 	for _, tool := range t.plain {
 		out = append(out, tool.Spec())
@@ -251,7 +308,7 @@ func (o *opener) agent(ctx context.Context, name string, tok tasks.Tokenizer, sp
 	section := o.cfg.Agents[name]
 	door, _ := o.doors.Agent(section.Type)
 	made, err := door.Open(ctx, agents.Opening{
-		Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name), Tools: specs,
+		Name: name, Config: section.Own, Tokenizer: tok, Log: o.log.With("agent", name), Tools: specs, Spaces: o.spaces,
 		Chat: func(vars map[string]any) (*chat.Chat, error) { return o.chat(tok, vars) },
 	})
 	if err != nil {
@@ -275,19 +332,80 @@ func (o *opener) chat(tok tasks.Tokenizer, vars map[string]any) (*chat.Chat, err
 	return c, nil
 }
 
-// tool opens a tool for a task, with its time limit, and also with its latency.
+// guard is that of a section of tools.
+func (o *opener) guard(name string) (*tools.Guard, error) {
+	if made := o.guards[name]; made != nil {
+		return made, nil
+	}
+	made, err := tools.NewGuard(o.cfg.Tools[name].Guard)
+	if err != nil {
+		return nil, fmt.Errorf("tools.%s: %w", name, err)
+	}
+	if o.guards == nil {
+		o.guards = map[string]*tools.Guard{}
+	}
+	o.guards[name] = made
+	return made, nil
+}
+
+// tool opens a tool for a task, with its time limit, and also with its latency. One that is placed on workers is opened here as well:
+// agents are shown its spec, and who calls no workers calls it here.
 func (o *opener) tool(ctx context.Context, t *task, name string) error {
 	section := o.cfg.Tools[name]
 	door, _ := o.doors.Tool(section.Type)
-	made, err := door.Open(ctx, tools.Opening{Name: name, Config: section.Own, Passages: t.Data.Passages, Log: o.log.With("tool", name)})
+	away, spaces := section.On == config.OnWorkers && o.link != nil, o.spaces
+	if away {
+		spaces = o.apart
+	}
+	made, err := door.Open(ctx, tools.Opening{Name: name, Config: section.Own, Passages: t.Data.Passages, Worlds: t.Worlds, Spaces: spaces, Log: o.log.With("tool", name)})
 	if err != nil {
 		return fmt.Errorf("tools.%s: %w", name, err)
 	}
-	slow, err := tools.Slow(made, section.Latency)
+	guard, err := o.guard(name)
 	if err != nil {
 		return err
 	}
-	t.plain = append(t.plain, tools.Within(made, section.Timeout))
-	t.tools = append(t.tools, tools.Within(slow, section.Timeout))
+	for _, one := range tools.Each(made) {
+		if _, told := one.(producers.Confidant); told && section.On != "" {
+			return fmt.Errorf("tools.%s.on: %s: the tool is told the accepted answers, which no tool worker is: leave on away", name, section.On)
+		}
+		if one, err = guard.Wrap(one); err != nil {
+			return fmt.Errorf("tools.%s: %w", name, err)
+		}
+		one = tools.Cut(tools.Checked(one), section.Cut)
+		if away {
+			one = tools.Within(one, section.Timeout)
+			t.served = append(t.served, one)
+			one = o.link.Place(one) // whose wait for a worker is no part of the time limit
+		}
+		slow, err := tools.Slow(one, section.Latency)
+		if err != nil {
+			return err
+		}
+		if !away {
+			one, slow = tools.Within(one, section.Timeout), tools.Within(slow, section.Timeout)
+		}
+		t.plain, t.tools = append(t.plain, one), append(t.tools, slow)
+	}
+	return nil
+}
+
+// together refuses a task of which some tools share a sandbox here, and some on a worker.
+func (o *opener) together(name string, t *task) error {
+	var here, away string
+	for _, tool := range t.plain {
+		if _, shares := tools.Bare(tool).(producers.Workspaced); !shares {
+			continue
+		}
+		if slices.ContainsFunc(t.served, func(s producers.Tool) bool { return s.Spec().Name == tool.Spec().Name }) {
+			away = tool.Spec().Name
+		} else {
+			here = tool.Spec().Name
+		}
+	}
+	if here != "" && away != "" {
+		return fmt.Errorf("task %s: tools %s and %s share the episode's sandbox, and one runs on the producer and the other on workers: give both the same tools.NAME.on",
+			name, here, away)
+	}
 	return nil
 }

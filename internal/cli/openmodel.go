@@ -26,7 +26,7 @@ type openModel struct {
 	close   func()
 }
 
-// openModel loads a folder into a sampler, which ends with close.
+// openModel loads a folder into a sampler, which outlives ctx and ends with close. The end of ctx ends the loading at once.
 func (s *session) openModel(ctx context.Context, dir string) (*openModel, error) {
 	m := &openModel{}
 	if err := m.read(dir); err != nil {
@@ -41,23 +41,39 @@ func (s *session) openModel(ctx context.Context, dir string) (*openModel, error)
 		one := min(m.config.MaxPositions, evaluatedTokens)
 		need := estimator.DecodingMemory(m.config, gpu.DecoderOptions{Slots: 1, MaxTokens: one, DType: gpu.BFloat16}, int64(one), false)
 		s.log.Info("what this needs of memory for one sequence", "bytes", need.Total(), "parts", need.Text())
-		if err := s.holds(need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
+		if err := s.holds(backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
 			return nil, err
 		}
 	}
 	m.batcher = consumers.NewBatcher(cfg, backend.NewDecoder, nil)
-	ctx, stop := context.WithCancel(ctx)
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
-	group.Go(func() error { return m.batcher.Run(ctx) })
+	group.Go(func() error { return m.batcher.Run(life) })
 	m.close = func() {
 		stop()
 		_ = group.Wait() // its work is done
 	}
-	if _, err := m.batcher.Swap(ctx, consumers.Snapshot{Config: m.config, Dir: dir}); err != nil {
+	err = promptly(ctx, func() error {
+		_, err := m.batcher.Swap(ctx, consumers.Snapshot{Config: m.config, Dir: dir})
+		return err
+	})
+	if err != nil {
 		m.close()
 		return nil, err
 	}
 	return m, nil
+}
+
+// promptly does what knows no context, such as reading the weights of a model, and leaves it to itself when ctx ends.
+func promptly(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // read opens all but the weights' numbers.

@@ -18,6 +18,8 @@ type role struct {
 	allowed func(*session) error
 	// reach opens the run, or waits for it.
 	reach func(*session, context.Context, *streams.Conn) (*streams.Run, error)
+	// calls is whether the role calls tools, which may be placed on workers.
+	calls bool
 	// work does the role's work until it is done or its context ends.
 	work func(*session, context.Context, *streams.Run, *course) error
 }
@@ -37,6 +39,8 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 	if err != nil {
 		return err
 	}
+	defer c.spaces.Close()
+	defer c.apart.Close()
 	if err := s.fits(c, r.name); err != nil {
 		return err
 	}
@@ -51,6 +55,9 @@ func (a *app) runRole(cmd *cobra.Command, r role) error {
 		run, err := r.reach(s, ctx, conn)
 		if err != nil {
 			return err
+		}
+		if r.calls {
+			defer s.callWorkers(ctx, run, c)()
 		}
 		return endOf(ctx, r.work(s, ctx, run, c))
 	})

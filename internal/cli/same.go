@@ -26,7 +26,7 @@ func (s *session) lasting(key string) bool {
 		own, ok := s.cfg.Tasks[name].Own.(interface{ Lasting() []string })
 		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
 	}
-	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "native.lora.") || strings.HasPrefix(key, "trainer.cold_start.")
+	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
 }
 
 // cutKey cuts the key of a section that the user names: tasks.NAME.rest.
@@ -50,7 +50,7 @@ func algorithmic(key string) bool {
 	case "agents":
 		return true
 	case "tools":
-		return rest != "timeout" && !strings.HasPrefix(rest, "latency.")
+		return rest != "timeout" && rest != "on" && !strings.HasPrefix(rest, "latency.")
 	}
 	for _, section := range []string{
 		"trainer.advantage.", "trainer.loss.", "trainer.selection.", "trainer.optimizer.", "trainer.critic.", "trainer.sampling.",
@@ -82,7 +82,7 @@ func (s *session) trainedWith() (*checkpoint.State, map[string]string, error) {
 		if state == nil {
 			return nil, nil, err
 		}
-		return state, state.Settings, err
+		return state, renamed(state.Settings), err
 	}
 	begun, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(s.cfg.Folder(), configFile)})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,6 +92,18 @@ func (s *session) trainedWith() (*checkpoint.State, map[string]string, error) {
 		return nil, nil, fmt.Errorf("how run %s was begun: %w", s.cfg.Run.Name, err)
 	}
 	return state, settings(begun), nil
+}
+
+// renamed are settings that an older build wrote, under the keys of today.
+func renamed(was map[string]string) map[string]string {
+	out := make(map[string]string, len(was))
+	for key, value := range was {
+		if rest, ok := strings.CutPrefix(key, "native.lora."); ok {
+			key = "model.lora." + rest
+		}
+		out[key] = value
+	}
+	return out
 }
 
 // sameRun refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It

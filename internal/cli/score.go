@@ -4,70 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
-
-// sampler is a private inference engine: a policy whose version changes only when its owner says so, which
-// makes a score belong to one version.
-type sampler struct {
-	batcher *consumers.Batcher
-}
-
-// newSampler starts one; it ends with ctx. The wait returns when it has.
-func newSampler(ctx context.Context, s *session) (*sampler, func() error, error) {
-	engines, err := s.cfg.SamplerBackend()
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg := s.cfg.Inference
-	cfg.Slots, cfg.MaxRunning = max(s.cfg.Eval.Concurrency, 8), 0
-	cfg.StepTokenBudget = max(cfg.StepTokenBudget, cfg.Slots)
-	p := &sampler{consumers.NewBatcher(cfg, engines.NewDecoder, nil)}
-	ctx, stop := context.WithCancel(ctx)
-	var group errgroup.Group
-	group.Go(func() error { return p.batcher.Run(ctx) })
-	return p, func() error { stop(); return group.Wait() }, nil
-}
-
-// use puts a version to use.
-func (p *sampler) use(ctx context.Context, v consumers.Snapshot) error {
-	_, err := p.batcher.Swap(ctx, v)
-	return err
-}
-
-// Generate makes the sampler a producers.Policy.
-func (p *sampler) Generate(ctx context.Context, req *schemas.GenerateRequest) (*generate.Result, error) {
-	out := &generate.Result{Engine: "scores"}
-	err := p.batcher.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
-		out.Tokens = append(out.Tokens, c.Tokens...)
-		out.Logprobs = append(out.Logprobs, c.Logprobs...)
-		out.Versions = append(out.Versions, c.Versions...)
-		out.Stop = c.Stop
-		if c.Done && c.Stop == schemas.GenerateError {
-			return errors.New(c.Error)
-		}
-		return nil
-	})
-	return out, err
-}
-
-// Forget frees the cache of an episode, as a producers.Forgetter does.
-func (p *sampler) Forget(episode string) error {
-	p.batcher.Forget(episode)
-	return nil
-}
 
 // score asks n questions of a split, as many of each task as of any other, and reports the share answered rightly. In a run
 // of several tasks a source is named with its task, and the tasks' own scores are in the report by the task's name.
@@ -91,17 +41,13 @@ func (p *sampler) score(ctx context.Context, s *session, c *course, q question) 
 	if out.N == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
 	}
+	out.Measures, out.MeasuresBySource = producers.Measured(out.Samples, max(1, q.repeat))
 	return out, nil
 }
 
 // scoreTask is score for one task.
 func (p *sampler) scoreTask(ctx context.Context, s *session, c *course, t *task, q question, n int) (*producers.EvalReport, error) {
-	env := c.environment(t, p)
-	env.Tools = t.plain
-	limits := schemas.Limits{MaxTurns: t.limits.MaxTurns, MaxTokens: t.limits.MaxTokens}
-	if q.noTool {
-		env.Tools, limits.MaxTurns = nil, 0
-	}
+	env, limits := c.evaluated(t, p, q)
 	sample := t.Data.Sample(q.split, n, scoreSeed)
 	if len(sample) == 0 {
 		return nil, fmt.Errorf("%w in the %s split", errNoQuestion, q.split)
@@ -110,11 +56,64 @@ func (p *sampler) scoreTask(ctx context.Context, s *session, c *course, t *task,
 	if len(c.tasks) > 1 {
 		name += "-" + t.name
 	}
-	return producers.Evaluate(ctx, env, sample, producers.EvalConfig{
-		Run: s.cfg.Run.Name, Name: name, Temperature: q.temperature, Samples: 1, Limits: limits,
-		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed, Seen: q.seen,
+	roll := q.roller(env, t)
+	if p.producers != nil { // the engines keep an episode's cache by the ticket's id
+		name, roll = fmt.Sprintf("%s-v%d", name, p.oldest), p.producers.Roll
+	}
+	r, err := producers.EvaluateBy(ctx, roll, sample, producers.EvalConfig{
+		Version: p.oldest, Run: s.cfg.Run.Name, Name: name, Task: t.name, Temperature: q.temperature, Samples: max(1, q.repeat), Limits: limits,
+		Concurrency: s.cfg.Eval.Concurrency, Seed: scoreSeed, Seen: q.seen, Attempts: scoreAttempts, RetryDelay: scoreRetryDelay, Reward: t.reward,
 	})
+	if p.producers != nil && r != nil {
+		p.account.Add(r)
+	}
+	return r, err
 }
+
+// evaluated is what a task's episodes run in for scores.
+func (c *course) evaluated(t *task, policy producers.Policy, q question) (producers.Environment, schemas.Limits) {
+	env, limits := c.asked(t, policy, q)
+	env.Reward = withF1{env.Reward}
+	return env, limits
+}
+
+// roller runs the episodes: by the agent in its environment, unless the question has its own way.
+func (q question) roller(env producers.Environment, t *task) producers.Roll {
+	if q.roll != nil {
+		return q.roll(env, t)
+	}
+	return func(ctx context.Context, ticket *schemas.Ticket) (*schemas.Trajectory, *producers.Transcript, error) {
+		return producers.Rollout(ctx, ticket, env)
+	}
+}
+
+// A rollout of a score that the machinery fails is tried so often, resting so long after the first failure.
+const (
+	scoreAttempts   = 4
+	scoreRetryDelay = 500 * time.Millisecond
+)
+
+// withF1 is a reward that reports the F1 of the answer too, normalised as SQuAD's.
+type withF1 struct{ producers.Reward }
+
+// Score adds the component f1 where the reward has none.
+func (r withF1) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
+	score, err := r.Reward.Score(ctx, ticket, t)
+	if _, there := score.Components[componentF1]; err != nil || there || len(ticket.Prompt.Answers) == 0 {
+		return score, err
+	}
+	score.Components = maps.Clone(score.Components)
+	if score.Components == nil {
+		score.Components = map[string]float64{}
+	}
+	score.Components[componentF1] = 0
+	if t.Stop == schemas.StopAnswer && rewards.SQuAD(t.Answer) != "" {
+		score.Components[componentF1] = rewards.F1(rewards.SQuAD, t.Answer, ticket.Prompt.Answers, false)
+	}
+	return score, nil
+}
+
+const componentF1 = "f1"
 
 // score is the report on all tasks of a run.
 type score struct {
@@ -138,6 +137,19 @@ func (s *score) add(task string, r *producers.EvalReport) {
 		s.Stops[stop] += n
 	}
 	s.OldestVersion, s.NewestVersion = min(s.OldestVersion, r.OldestVersion), max(s.NewestVersion, r.NewestVersion)
+	s.Failed += r.Failed
+	s.Retried += r.Retried
+	s.Abandoned += r.Abandoned
+	for why, n := range r.Reasons {
+		if s.Reasons == nil {
+			s.Reasons = map[string]int{}
+		}
+		s.Reasons[why] += n
+	}
+	for _, of := range r.Samples {
+		of.ID, of.Source = task+"/"+of.ID, task+"/"+of.Source
+		s.Samples = append(s.Samples, of)
+	}
 }
 
 // pooled is the score over the rollouts of two.
@@ -162,6 +174,12 @@ type question struct {
 	n           int
 	temperature float32
 	noTool      bool
+	// repeat is how often each is asked; 0 is once. timeout bounds each rollout in place of the task's limit; 0 leaves
+	// that, and a negative one is no bound.
+	repeat  int
+	timeout time.Duration
+	// roll runs the episodes otherwise than by the task's agent; nil is by it.
+	roll func(env producers.Environment, t *task) producers.Roll
 	// seen is given each rollout; nil for nobody.
 	seen func(*schemas.Trajectory)
 }
@@ -171,7 +189,7 @@ func (q question) name() string { return fmt.Sprintf("%s-%g-%t", q.split, q.temp
 // scoreVersions follows the published versions and scores each eval.every-th on the validation split, until trained ends. The score
 // that is under way then is brought to its end, unless ctx ends too: a short run has one at least.
 func (s *session) scoreVersions(ctx, trained context.Context, run *streams.Run, c *course, book *recordBook) error {
-	policy, wait, err := newSampler(context.WithoutCancel(ctx), s)
+	policy, wait, err := s.newRunSampler(context.WithoutCancel(ctx), run, c, trained.Done())
 	if err != nil {
 		return err
 	}
@@ -207,11 +225,7 @@ func showsRollout(every, shown, version int64) bool {
 // scoreVersion scores one version; with show it also prints a rollout of it, each version another question's.
 func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sampler, c *course, m *schemas.Manifest, book *recordBook, show bool) error {
 	began := time.Now()
-	v, err := s.fetch(ctx, run, c, m)
-	if err != nil {
-		return err
-	}
-	if err := policy.use(ctx, v); err != nil {
+	if err := policy.bring(ctx, s, run, c, m); err != nil {
 		return err
 	}
 	var asked []*schemas.Trajectory
@@ -221,9 +235,14 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 	if err != nil {
 		return err
 	}
+	if r.Abandoned > 0 { // the score of a part is not that of the whole
+		return fmt.Errorf("%d of %d evaluation tickets are abandoned, %d were scored and %d failed: %s",
+			r.Abandoned, len(r.Samples), r.N, r.Failed, firstAbandoned(r.Samples))
+	}
 	values := map[string]float64{
 		metrics.EvalExactMatch.Name: r.ExactMatch, metrics.EvalReward.Name: r.Reward, metrics.EvalTurns.Name: r.Turns, metrics.EvalQuestions.Name: float64(r.N),
-		metrics.TimeEval.Name: time.Since(began).Seconds(),
+		metrics.TimeEval.Name: time.Since(began).Seconds(), metrics.EvalVersions.Name: float64(r.NewestVersion - r.OldestVersion + 1),
+		metrics.EvalFailed.Name: float64(r.Failed),
 	}
 	for source, score := range r.BySource {
 		values[metrics.EvalExactMatchBySource.Of(source)] = score.ExactMatch
@@ -241,6 +260,16 @@ func (s *session) scoreVersion(ctx context.Context, run *streams.Run, policy *sa
 		book.view.Rollout(m.Version, report.NewRollout(asked[m.Version%n], c.tokenizer.Decode))
 	}
 	return nil
+}
+
+// firstAbandoned is why the first of the abandoned rollouts is.
+func firstAbandoned(samples []producers.EvalSample) string {
+	for _, s := range samples {
+		if strings.Contains(s.Error, producers.ErrAbandoned.Error()) {
+			return s.Error
+		}
+	}
+	return ""
 }
 
 // fetch reads a published version, which must be of the run's tokenizer.

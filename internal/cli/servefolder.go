@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.openModel(context.WithoutCancel(cmd.Context()), dir) // it outlives the requests that run when ctx ends
+	m, err := s.openModel(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}

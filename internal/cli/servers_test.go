@@ -35,7 +35,7 @@ func TestARunTrainsThroughInferenceServers(t *testing.T) {
 			dir := t.TempDir()
 			var out bytes.Buffer
 			c := exec.CommandContext(t.Context(), binary(t), "up", "--config", "examples/countries-two-hop.yaml", "--run.dir", dir, "--run.name", kind,
-				"--trainer.steps", "20", "--eval.every", "0", "--eval.show", "0", "--inference.engine", kind, "--inference.server.command", "fakeserver,"+kind,
+				"--trainer.steps", "20", "--eval.every", "10", "--eval.questions", "40", "--eval.show", "0", "--inference.engine", kind, "--inference.server.command", "fakeserver,"+kind,
 				"--inference.server.count", "2", "--inference.server.control_timeout", "2s", "--inference.server.check_every", "200ms",
 				"--inference.server.args", "--faults,"+serverFaults)
 			c.Dir, c.Stdout, c.Stderr = root, &out, &out
@@ -57,6 +57,12 @@ func TestARunTrainsThroughInferenceServers(t *testing.T) {
 			require.Len(t, score.Y, 1)
 			// 0.98 here, as with the engine in the process; a standard error of 0.02.
 			require.Greater(t, score.Y[0], 0.85)
+			// The scores on the way are sampled by the servers too, and no other engine is started.
+			scored := report.Collect(records, string(schemas.EventEvaluated), metrics.EvalVersions.Name, "")
+			require.NotEmpty(t, scored.Y)
+			for _, versions := range scored.Y {
+				require.GreaterOrEqual(t, versions, 1.0)
+			}
 			require.Contains(t, weir(t, "audit", "--run.name", kind, "--run.dir", dir), "steps 20, ")
 			left, err := filepath.Glob(filepath.Join(run, "servers", "v[0-9]*"))
 			require.NoError(t, err)

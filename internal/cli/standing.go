@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer"
@@ -46,14 +50,18 @@ type standing struct {
 	PublishedAt      *time.Time `json:"published_at,omitempty"`
 	Eta              int        `json:"eta"`
 	Depth            int        `json:"depth"`
-	Tickets          int        `json:"tickets"`
-	Trajectories     int        `json:"trajectories"`
+	// Limits are what operators have set of the limits of episodes, in words.
+	Limits       []string `json:"limits"`
+	Tickets      int      `json:"tickets"`
+	Trajectories int      `json:"trajectories"`
 	// Refused counts the messages in REJECTED.
 	Refused int `json:"refused"`
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
-	begun     bool         // a trainer has told the staleness bound
+	// Scale is what waits for whom.
+	Scale scale.Signal `json:"scale"`
+	begun bool         // a trainer has told the staleness bound
 }
 
 // mostEvents bounds the events that are read to know how a run stands.
@@ -68,7 +76,7 @@ func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*s
 	if !begun {
 		control = &schemas.Control{}
 	}
-	out := &standing{begun: begun, Run: run.Name(), PolicyVersion: control.PolicyVersion, Eta: control.Eta, Depth: control.Depth}
+	out := &standing{begun: begun, Run: run.Name(), PolicyVersion: control.PolicyVersion, Eta: control.Eta, Depth: control.Depth, Limits: limitTexts(control.Limits)}
 	if m, err := run.LatestManifest(ctx); err == nil {
 		out.PublishedVersion, out.PublishedAt = &m.Version, &m.PublishedAt
 	} else if !errors.Is(err, streams.ErrNoWeights) {
@@ -84,6 +92,9 @@ func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*s
 		return nil, err
 	}
 	out.tell(&told, time.Now())
+	if out.Scale, err = readSignal(ctx, run, told.lastStep); err != nil {
+		return nil, err
+	}
 	switch {
 	case !up:
 		out.State, out.Detail = stateNotUp, "the streams in "+s.cfg.Broker.StoreDir
@@ -107,6 +118,12 @@ type story struct {
 
 func (t *story) add(e *schemas.Event) {
 	if e.Role != "trainer" {
+		return
+	}
+	if e.Type == schemas.EventWorkerHere {
+		if t.state == "" { // what it did before is no longer among the events that are read
+			t.state, t.heard = stateStarting, e.At
+		}
 		return
 	}
 	t.heard = e.At
@@ -212,11 +229,21 @@ func (o *standing) print(w io.Writer, width int) {
 	t.AppendRows([]table.Row{
 		{"published", published},
 		{"staleness bound, depth", bound},
-		{"outstanding tickets", o.Tickets},
+		{"limits set", report.Plain(cmp.Or(strings.Join(o.Limits, ", "), "none"))},
+		{"outstanding tickets", o.tickets()},
 		{"trajectories waiting", o.Trajectories},
 		{"refused, in REJECTED", o.Refused},
 	})
 	t.Render()
+}
+
+// tickets says where the outstanding tickets are.
+func (o *standing) tickets() string {
+	text := strconv.Itoa(o.Tickets)
+	if o.Tickets > 0 {
+		text += fmt.Sprintf(": %d wait for a producer, %d are leased, the oldest for %.0f s", o.Scale.TicketsWaiting, o.Scale.TicketsLeased, o.Scale.OldestTicketSeconds)
+	}
+	return text
 }
 
 // fold breaks a column's long texts where a terminal is too narrow for them beside the columns of the rest, borders

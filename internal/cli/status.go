@@ -22,6 +22,7 @@ rejected lists; dropped are trajectories that were in order and whose group coul
 were equal, say: weir audit counts them.`,
 		Example: "  weir status\n  weir status --run.name mine --broker.url nats://broker:4222 --follow",
 	}
+	engines := enginesFlag(cmd)
 	follow := cmd.Flags().Bool("follow", false, "then print events as they come")
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -40,6 +41,7 @@ were equal, say: weir audit counts them.`,
 		if err != nil {
 			return err
 		}
+		s.readCalls(ctx, &now.Scale, *engines)
 		if format.json() {
 			err = s.printJSON(now)
 		} else {
@@ -53,9 +55,11 @@ were equal, say: weir audit counts them.`,
 			return nil
 		}
 		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
-			if format.json() {
+			switch {
+			case e.Type == schemas.EventWorkerHere: // weir workers tells who is there
+			case format.json():
 				_ = s.printJSON(newEventAnswer(e)) // an output that is gone ends the process
-			} else {
+			default:
 				fmt.Fprintln(s.out, eventLine(e))
 			}
 		})
@@ -66,7 +70,7 @@ were equal, say: weir audit counts them.`,
 
 func (a *app) healthcheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "healthcheck URL", Short: "Exit 0 if a role's /readyz answers 200, for images without a shell", Args: cobra.ExactArgs(1),
+		Use: "healthcheck URL", Short: "Exit 0 if a role's /readyz answers 200: for images with no shell", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
 			defer cancel()

@@ -27,16 +27,12 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 	if err != nil {
 		return err
 	}
-	v, err := s.fetch(ctx, run, c, m)
-	if err != nil {
-		return err
-	}
-	policy, wait, err := newSampler(ctx, s)
+	policy, wait, err := s.newLastSampler(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer wait() //nolint:errcheck // its scores are in hand
-	if err := policy.use(ctx, v); err != nil {
+	if err := policy.bring(ctx, s, run, c, m); err != nil {
 		return err
 	}
 	scores, err := testScores(ctx, s, c, policy)
@@ -66,7 +62,7 @@ func (s *session) finalReport(ctx context.Context, run *streams.Run, c *course, 
 	}
 	defer book.Close()
 	if err := book.Append(report.Record{
-		At: time.Now().UTC(), Type: "tested", PolicyVersion: m.Version, Step: m.Version, Metrics: values,
+		At: time.Now().UTC(), Type: report.Tested, PolicyVersion: m.Version, Step: m.Version, Metrics: values,
 	}); err != nil {
 		return err
 	}

@@ -25,17 +25,32 @@ import (
 )
 
 func (a *app) trainerCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The log and the live view have one terminal.
+			shared := &screen{to: a.err}
+			if a.live(a.out) && isTerminal(a.err) {
+				a.err = shared
+			}
 			train := func(s *session, ctx context.Context, run *streams.Run, c *course) error {
 				view := s.newProgress(a.out)
-				defer view.Close()
+				shared.over(view.Note)
+				defer func() {
+					shared.over(nil)
+					view.Close()
+				}()
+				stopPage, err := s.servePage(ctx, run, func(url string) { view.Note("page: " + url) })
+				if err != nil {
+					return err
+				}
+				defer stopPage()
+				defer s.keepRecords(ctx)()
 				return s.train(ctx, run, c, view)
 			}
 			err := a.runRole(cmd, role{
-				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train,
+				name: streams.RoleTrainer, waits: "run", allowed: (*session).sameRun, reach: (*session).open, work: train, calls: true,
 			})
 			// SIGTERM is how an orchestrator ends a role in order. Somebody's Ctrl-C cuts the training short.
 			if signal := received(cmd.Context()); err == nil && signal != nil && signal.Signal == os.Interrupt {
@@ -44,6 +59,8 @@ func (a *app) trainerCommand() *cobra.Command {
 			return err
 		},
 	}
+	a.plainFlag(cmd)
+	return cmd
 }
 
 // train is the trainer's role, with the scores on held-out questions beside it.
@@ -94,8 +111,12 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 	passes := new(atomic.Int64)
 	defer s.watchWork(ctx, s.trainerWork(run, passes))()
 	worker := streams.WorkerName("trainer")
-	emitEvent(ctx, s, run, schemas.EventWorkerJoined, "trainer", worker)
-	defer emitEvent(context.WithoutCancel(ctx), s, run, schemas.EventWorkerLeft, "trainer", worker)
+	tracer, stopTracing, err := s.trace(ctx, streams.RoleTrainer, worker)
+	if err != nil {
+		return err
+	}
+	defer stopTracing()
+	defer s.present(ctx, run, "trainer", worker)()
 
 	// Only when something happens does the trainer hold the run's folder: one that is refused leaves no mark. Nor does one
 	// leave its settings where others trained the run, until a step of its own is done.
@@ -125,7 +146,9 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 					note()
 				}
 				book.add(ctx, e)
+				traceStep(tracer, &e)
 			},
+			Ended: tracedEndings(tracer),
 			After: func(stage string) {
 				used = used || stage == "record"
 				if after != nil {

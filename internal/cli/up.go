@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,7 +24,7 @@ import (
 )
 
 func (a *app) upCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "up", Short: "Run every role in this process: the whole training", Args: cobra.NoArgs,
 		Long: `Up trains an agent from nothing, in one process, over the same streams as the roles use when they run apart. It shows
 how the run goes, and ends with a report on questions that the policy has never been trained on. A run that was
@@ -41,6 +40,13 @@ stopped goes on where it was.`,
 			return s.up(cmd.Context(), fixed)
 		},
 	}
+	a.plainFlag(cmd)
+	return cmd
+}
+
+// plainFlag gives a command that shows a run as it goes the flag --plain.
+func (a *app) plainFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&a.plain, "plain", false, "a line a step, no live view; so do NO_COLOR and TERM=dumb")
 }
 
 // up runs the whole pipeline until the training is done or ctx ends.
@@ -51,7 +57,7 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 		return err
 	}
 	defer r.close()
-	if isTerminal(s.err) { // elsewhere the log says it
+	if s.live(s.err) { // elsewhere the log says it
 		if err := s.printUnread(s.err); err != nil {
 			return err
 		}
@@ -60,7 +66,13 @@ func (s *session) up(ctx context.Context, fixedPort bool) (err error) {
 	view := s.newProgress(s.err)
 	defer view.Close()
 	view.Title(fmt.Sprintf("run %s: %s, %s", s.cfg.Run.Name, r.course.names(), r.dir))
+	stopPage, err := s.servePage(ctx, r.run, func(url string) { view.Note("page: " + url) })
+	if err != nil {
+		return err
+	}
+	defer s.keepRecords(ctx)()
 	failed := s.roles(ctx, r.run, r.course, view)
+	stopPage()
 	view.Close()
 	if failed == nil && ctx.Err() == nil {
 		failed = s.finalReport(ctx, r.run, r.course, r.dir, time.Since(began))
@@ -116,6 +128,7 @@ func (s *session) openRun(ctx context.Context, fixedPort bool) (r *localRun, err
 		return nil, err
 	}
 	return &localRun{dir: dir, course: c, run: run, close: func() {
+		_ = errors.Join(c.spaces.Close(), c.apart.Close()) // what they cannot end ends with this process
 		conn.Close()
 		stop()
 		closeLog()
@@ -149,6 +162,10 @@ func (s *session) roles(ctx context.Context, run *streams.Run, c *course, view *
 	defer stopSampling()
 	group.Go(func() error { return s.server.Run(sampling, s.log) })
 	group.Go(func() error { return unlessOver(sampling, s.infer(sampling, run, c)) })
+	if s.cfg.OnWorkers() {
+		defer s.callWorkers(producing, run, c)()
+		group.Go(func() error { return unlessOver(sampling, s.serveSessions(sampling, run, c)) })
+	}
 	group.Go(func() error {
 		defer stopSampling()
 		return unlessOver(producing, s.produce(producing, run, c))
@@ -227,7 +244,7 @@ func (s *session) logToFile(path string) (func(), error) {
 	}
 	file := telemetry.NewLogger(f, telemetry.LogConfig{Level: s.cfg.Log.Level, Format: "json"})
 	handlers := []slog.Handler{file.Handler()}
-	if !isTerminal(s.err) {
+	if !s.live(s.err) {
 		loud := s.cfg.Log
 		if loud.Level == "info" {
 			loud.Level = "warn"
@@ -240,7 +257,7 @@ func (s *session) logToFile(path string) (func(), error) {
 
 // newProgress shows a run as it goes on w, live where that is a terminal.
 func (s *session) newProgress(w io.Writer) *report.Progress {
-	view := report.NewProgress(w, isTerminal(w), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
+	view := report.NewProgress(w, s.live(w), s.cfg.Trainer.Steps, s.cfg.Trainer.Eta, time.Now)
 	view.Width = func() int { return columns(w) }
 	view.Colour = coloured(w, s.environ)
 	return view
@@ -264,7 +281,22 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// coloured says whether a stream shows colours: a terminal, unless NO_COLOR says otherwise (no-color.org).
+// live says whether a stream shows a view that is drawn over: a terminal that can, unless somebody asks for plain lines.
+func (a *app) live(w any) bool {
+	return isTerminal(w) && !a.plain && variable(a.environ, "TERM") != "dumb" && variable(a.environ, "NO_COLOR") == ""
+}
+
+// coloured says whether a stream shows colours: a terminal, unless NO_COLOR has a value (no-color.org) or the terminal has none.
 func coloured(w any, environ []string) bool {
-	return isTerminal(w) && !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+	return isTerminal(w) && variable(environ, "TERM") != "dumb" && variable(environ, "NO_COLOR") == ""
+}
+
+// variable is the value of an environment's variable, "" where it has none. The last of several counts, as in a process.
+func variable(environ []string, name string) (value string) {
+	for _, v := range environ {
+		if key, text, ok := strings.Cut(v, "="); ok && key == name {
+			value = text
+		}
+	}
+	return value
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // version and commit are set by the linker.
@@ -34,21 +36,49 @@ func build(info *debug.BuildInfo, ok bool) (v, c string) {
 }
 
 func (a *app) versionCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs}
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Long: "Version prints the build and the version of its messages; with -o json also the modules that it was built from.",
+	}
 	format := outputFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v, c := build(debug.ReadBuildInfo())
 		if format.json() {
 			return a.printJSON(struct {
-				Version string `json:"version"`
-				Commit  string `json:"commit"`
-				Go      string `json:"go"`
-			}{v, c, runtime.Version()})
+				Version  string `json:"version"`
+				Commit   string `json:"commit"`
+				Go       string `json:"go"`
+				Platform string `json:"platform"`
+				// Wire is the version of the messages that this build writes.
+				Wire         int          `json:"wire"`
+				Dependencies []dependency `json:"dependencies"`
+			}{v, c, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, schemas.Version, dependencies(debug.ReadBuildInfo())})
 		}
-		_, err := fmt.Fprintln(a.out, "weir", versionText(v, c))
+		_, err := fmt.Fprintf(a.out, "weir %s\nwire version %d, %s, %s/%s\n", versionText(v, c), schemas.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return err
 	}
 	return cmd
+}
+
+// dependency is a module that this build holds.
+type dependency struct {
+	Module  string `json:"module"`
+	Version string `json:"version"`
+}
+
+// dependencies are the modules of a build, as they stand after replacements.
+func dependencies(info *debug.BuildInfo, ok bool) []dependency {
+	out := []dependency{}
+	if !ok {
+		return out
+	}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		out = append(out, dependency{m.Path, m.Version})
+	}
+	return out
 }
 
 // versionText names a build to people.

@@ -20,3 +20,11 @@ func TestABuildIsNamedByTheLinkerElseByGo(t *testing.T) {
 	v, c = build(checkout, true)
 	require.Equal(t, "dev abc", v+" "+c)
 }
+
+func TestDependenciesAreThoseOfTheBuild(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []dependency{{"a", "v1"}, {"c", "v3"}}, dependencies(&debug.BuildInfo{Deps: []*debug.Module{
+		{Path: "a", Version: "v1"}, {Path: "b", Version: "v2", Replace: &debug.Module{Path: "c", Version: "v3"}},
+	}}, true))
+	require.Empty(t, dependencies(nil, false))
+}

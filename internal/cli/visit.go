@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -35,10 +33,8 @@ func (s *session) visit(ctx context.Context, role streams.Role) (run *streams.Ru
 	leave = func() { conn.Close(); stop() }
 	run, err = conn.Attach(ctx, s.cfg.Run.Name)
 	if err != nil {
+		err = absent(ctx, conn, s.brokerURL(), err)
 		leave()
-		if errors.Is(err, streams.ErrNoRun) {
-			err = fmt.Errorf("%w: is --run.name right, and the broker (%s)?", err, s.brokerURL())
-		}
 		return nil, false, nil, err
 	}
 	return run, own == nil, leave, nil

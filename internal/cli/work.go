@@ -126,6 +126,12 @@ type passCounter struct {
 	passes *atomic.Int64
 }
 
+// Adapts makes it a gpu.Adapting where the engine is one.
+func (e passCounter) Adapts() bool {
+	a, ok := e.Engine.(gpu.Adapting)
+	return ok && a.Adapts()
+}
+
 func (e passCounter) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(int, *gpu.Outputs) error) error {
 	return e.Engine.Evaluate(ctx, parts, func(i int, o *gpu.Outputs) error {
 		e.passes.Add(1)

@@ -13,8 +13,12 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/torch"
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/internal/records"
 	"github.com/weir-rl/weir/internal/telemetry"
+	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox"
+	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
@@ -29,16 +33,23 @@ type Config struct {
 	Model   Model                 `koanf:"model"`
 	Native  native.Config         `koanf:"native"`
 	Torch   torch.Config          `koanf:"torch"`
+	Sandbox sandbox.Config        `koanf:"sandbox"`
 	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
-	Tasks     map[string]*Task       `koanf:"tasks"`
-	Agents    map[string]*Agent      `koanf:"agents"`
-	Tools     map[string]*Tool       `koanf:"tools"`
-	Producer  producers.Config       `koanf:"producer"`
-	Inference consumers.Config       `koanf:"inference"`
-	Trainer   trainer.Config         `koanf:"trainer"`
-	Eval      Eval                   `koanf:"eval"`
-	Log       telemetry.LogConfig    `koanf:"log"`
-	Telemetry telemetry.ServerConfig `koanf:"telemetry"`
+	Tasks     map[string]*Task        `koanf:"tasks"`
+	Agents    map[string]*Agent       `koanf:"agents"`
+	Tools     map[string]*Tool        `koanf:"tools"`
+	Producer  producers.Config        `koanf:"producer"`
+	Inference consumers.Config        `koanf:"inference"`
+	Trainer   trainer.Config          `koanf:"trainer"`
+	Eval      Eval                    `koanf:"eval"`
+	Log       telemetry.LogConfig     `koanf:"log"`
+	Telemetry telemetry.ServerConfig  `koanf:"telemetry"`
+	Tracing   telemetry.TracingConfig `koanf:"tracing"`
+	View      view.Config             `koanf:"view"`
+	Records   records.Config          `koanf:"records"`
+
+	// Toolworker is the role that serves the tools with on: workers.
+	Toolworker toolworker.Config `koanf:"toolworker"`
 
 	// doors are the parts that the sections above can name.
 	doors parts.Registry
@@ -80,10 +91,9 @@ type Model struct {
 	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch,
 	// in processes of its own, on GPUs where there are any, with the section torch. Defaults to native.
 	Engine string `koanf:"engine"`
-	// Folder is a Hugging Face folder to start from, of model_type llama and with a WordLevel tokenizer.json: no other model
-	// or tokenizer is read, so none of the published LLMs is. "" makes the model below with weights from Run.Seed, and
-	// beside a folder the other keys of the section are not read, but engine, and max_positions, which bounds trainer.limits.max_tokens.
-	// Defaults to "".
+	// Folder is a Hugging Face folder to start from, of model_type llama, qwen2 or qwen3, with safetensors and a tokenizer.json.
+	// "" makes the model below with weights from Run.Seed, and beside a folder the other keys of the section are not read, but engine
+	// and lora: the model's own max_position_embeddings bounds trainer.limits.max_tokens. Defaults to "".
 	Folder string `koanf:"folder"`
 	// Hidden is the width of the residual stream, Intermediate that of the SwiGLU block. Default to 64 and 128.
 	Hidden       int `koanf:"hidden"`
@@ -103,6 +113,10 @@ type Model struct {
 	// Default to 0.4 and 0.7.
 	EmbeddingStd    float64 `koanf:"embedding_std"`
 	OutputFromValue float64 `koanf:"output_from_value"`
+	// LoRA trains adapters instead of the policy's weights, by either engine. Versions are published as adapters alone
+	// (trainer.publish.adapter). Checkpoints are written with the adapters merged in, and apart too, in the folder adapter, in PEFT's two
+	// files. A run goes on from it where it begins with the same model. A critic that is a network of its own is trained whole.
+	LoRA native.LoRA `koanf:"lora"`
 }
 
 // EngineNative is gpu/native.
@@ -128,10 +142,20 @@ type Eval struct {
 	TestQuestions int `koanf:"test_questions"`
 	// Concurrency is how many are asked at once. Defaults to 64.
 	Concurrency int `koanf:"concurrency"`
+	// At says who runs the episodes of scores while the run trains: trainer is the trainer's process, with a copy of the policy of its
+	// own; producers sends evaluation tickets to the producers, and inference consumers hold the scored version beside the newest.
+	// Defaults to "trainer".
+	At string `koanf:"at"`
 	// Show is the number of versions between rollouts that are printed to be read, each of a question that a version was
 	// scored on; 0 prints none. Defaults to 10.
 	Show int64 `koanf:"show"`
 }
+
+// Who runs the episodes of scores.
+const (
+	EvalAtTrainer   = "trainer"
+	EvalAtProducers = "producers"
+)
 
 // Default is the configuration of a run that sets nothing: the demonstration.
 func Default(doors parts.Registry) *Config {
@@ -149,15 +173,17 @@ func base(doors parts.Registry) *Config {
 		Run:    Run{Name: "demo", Dir: "runs", Seed: 1},
 		Broker: Broker{Config: broker.DefaultConfig()},
 		Model: Model{
-			Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
+			LoRA: native.DefaultLoRA(), Engine: EngineNative, Hidden: 64, Intermediate: 128, Layers: 3, Heads: 2, KVHeads: 2, RopeTheta: 1e4,
 			TieEmbeddings: true, MaxPositions: 160, EmbeddingStd: 0.4, OutputFromValue: 0.7,
 		},
 		Native:  native.DefaultConfig(),
 		Torch:   torch.DefaultConfig(),
+		Sandbox: sandbox.Default(),
 		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
-		Eval: Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, Show: 10},
-		Log:  telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(),
+		Toolworker: toolworker.DefaultConfig(),
+		Eval:       Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, At: EvalAtTrainer, Show: 10},
+		Log:        telemetry.DefaultLogConfig(), Telemetry: telemetry.DefaultServerConfig(), Tracing: telemetry.DefaultTracingConfig(), View: view.DefaultConfig(),
 	}
 	c.Trainer.Advantage.Foreign, c.Trainer.Loss.Foreign = doors.Estimators, doors.Losses
 	// Everything that belongs to a run lies in its folder unless it is put elsewhere.
@@ -167,6 +193,7 @@ func base(doors parts.Registry) *Config {
 	c.Inference.Slots = 320
 	c.Trainer.Steps = 30
 	c.Trainer.Checkpoint.Batches = -1
+	c.Trainer.Archive.Bytes = 128 << 20
 	return c
 }
 

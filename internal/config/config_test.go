@@ -119,3 +119,14 @@ func TestBrokerURLs(t *testing.T) {
 		require.ErrorContains(t, err, "broker.url", url)
 	}
 }
+
+// Servers hold one version: evaluation tickets that are pinned to another would wait for ever.
+func TestEvaluationTicketsNeedEnginesThatHoldAVersion(t *testing.T) {
+	t.Parallel()
+	_, err := load(map[string]string{"eval.at": "producers", "inference.engine": "vllm"})
+	require.ErrorContains(t, err, "eval.at: producers: inference.engine is vllm")
+	_, err = load(map[string]string{"eval.at": "elsewhere"})
+	require.ErrorContains(t, err, `eval.at: "elsewhere": must be trainer or producers`)
+	_, err = load(map[string]string{"eval.at": "producers"})
+	require.NoError(t, err)
+}

@@ -59,7 +59,7 @@ func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 	for key, want := range map[string][]string{
 		"trainer.loss.options.old": {"proximal", "behaviour"}, "inference.swap": {"keep", "recompute", "drain"},
 		"agents.search.invalid": {"end", "feedback"}, "tasks.library.reward.normalizer": {"alphanumeric", "squad", "words"},
-		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"corpus", "countries", "http", "jsonl", "library"},
+		"streams.replicas": {"1", "3", "5"}, "trainer.deterministic": {"true", "false"}, "tasks.library.type": {"api", "atlas", "corpus", "countries", "dataset", "http", "jsonl", "ledger", "library", "selfplay"},
 	} {
 		e, err := reference().Explain(key)
 		require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestEveryNumberHasABound(t *testing.T) {
 	free := []string{
 		"model.output_from_value", "tasks.NAME.reward.weighted.answered", "tasks.NAME.reward.weighted.code_execution", "tasks.NAME.reward.weighted.exact_match", "tasks.NAME.reward.weighted.f1",
 		"tasks.NAME.reward.weighted.format", "tasks.NAME.reward.weighted.length", "tasks.NAME.reward.weighted.length_target.words", "tasks.NAME.reward.weighted.shape.bias", "tasks.NAME.reward.weighted.shape.scale",
-		"tasks.NAME.reward.weighted.substring_match", "trainer.loss.entropy_coef", "trainer.loss.options.cov_high",
+		"tasks.NAME.reward.weighted.substring_match", "trainer.branch.alpha", "trainer.branch.threshold", "trainer.loss.entropy_coef", "trainer.loss.options.cov_high",
 		"trainer.selection.best", "trainer.selection.max_mean", "trainer.selection.resample.right", "trainer.selection.worst",
 	}
 	var without []string

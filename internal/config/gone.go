@@ -15,6 +15,7 @@ func (c *Config) gone(key string) string {
 		{"task.reward.", "tasks." + task + ".reward."},
 		{"task.", "tasks.corpus."},
 		{"agent.", "agents.search."},
+		{"native.lora.", "model.lora."},
 	} {
 		if rest, ok := strings.CutPrefix(key, move.from); ok {
 			if strings.HasSuffix(move.from, ".") {
@@ -26,9 +27,15 @@ func (c *Config) gone(key string) string {
 	return ""
 }
 
-// renewed are the values of a file that an older build has left in a run's folder, under the keys of today: the sections task
-// and agent become the sections of the run's task, its tool and its agent. The keys of other tasks are left out.
+// renewed are the values of a file that an older build has left in a run's folder, under the keys of today: the adapters of the
+// engine in Go become the model's, and the sections task and agent become the sections of the run's task, its tool and its agent. The keys of other tasks are left out.
 func renewed(values map[string]any) map[string]any {
+	for key, v := range values {
+		if rest, ok := strings.CutPrefix(key, "native.lora."); ok {
+			delete(values, key)
+			values["model.lora."+rest] = v
+		}
+	}
 	name, old := values["task.name"].(string)
 	if !old {
 		return values

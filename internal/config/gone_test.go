@@ -26,6 +26,7 @@ func TestAKeyThatIsGoneIsRefusedWithTheNewOne(t *testing.T) {
 		"agent.invalid":               "agents.search.invalid",
 		"task.library.demo.seed":      "tasks.library.demo.seed",
 		"task.reward.by_source.2n.f1": "tasks.library.reward.by_source.2n.f1",
+		"native.lora.rank":            "model.lora.rank",
 	} {
 		_, err := load(map[string]string{key: "1"})
 		require.ErrorContains(t, err, key+" (from --"+key+"): this key is gone: use "+now)
@@ -45,6 +46,7 @@ func TestAFileOfAnOlderBuildIsReadFromARunsFolder(t *testing.T) {
   tool_timeout: 5s
   reward: {answered: 0.25, by_source: {2n: {f1: 1}}}
 agent: {max_invalid: 2}
+native: {lora: {rank: 3, targets: [q_proj]}}
 trainer: {eta: 3}
 `)
 	cfg, _, err := Resolve(builtin.Doors(), Sources{Written: file})
@@ -56,6 +58,8 @@ trainer: {eta: 3}
 	require.Equal(t, time.Second, cfg.Tools["search"].Latency.Median)
 	require.Equal(t, 2, cfg.Agents["search"].Own.(*search.Config).MaxInvalid)
 	require.Equal(t, 3, cfg.Trainer.Eta)
+	require.Equal(t, 3, cfg.Model.LoRA.Rank)
+	require.Equal(t, []string{"q_proj"}, cfg.Model.LoRA.Targets)
 	values := Values(cfg)
 	require.InDelta(t, 0.25, values["tasks.countries.reward.answered"], 0)
 	require.Equal(t, map[string]map[string]float64{"2n": {"f1": 1}}, values["tasks.countries.reward.by_source"])

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/trainer"
 )
@@ -38,8 +40,17 @@ type Task struct {
 type TaskLimits struct {
 	// MaxTurns bounds the tool calls; -1 takes trainer.limits.max_turns. Defaults to -1.
 	MaxTurns int `koanf:"max_turns"`
+	// MaxTurnsFrom bounds the tool calls by how far training is, in the place of MaxTurns: {0: 2, 100: 5} allows 2 to an episode whose
+	// ticket is issued before step 100, and 5 from then on. It begins at step 0 and never shrinks; evaluations have the last.
+	// Defaults to none.
+	MaxTurnsFrom map[string]int `koanf:"max_turns_from"`
 	// MaxTokens bounds the tokens of a segment; 0 takes trainer.limits.max_tokens. Defaults to 0.
 	MaxTokens int `koanf:"max_tokens"`
+	// MaxTotalTokens bounds the tokens of all segments together; 0 takes trainer.limits.max_total_tokens. Defaults to 0.
+	MaxTotalTokens int `koanf:"max_total_tokens"`
+	// MaxSegments ends an episode that would begin another segment; it is at most trainer.limits.max_segments, beyond which
+	// trajectories are refused. 0 ends none. Defaults to 0.
+	MaxSegments int `koanf:"max_segments"`
 	// Timeout bounds the wall-clock of an episode; 0 takes trainer.limits.timeout. Defaults to 0.
 	Timeout time.Duration `koanf:"timeout"`
 }
@@ -64,10 +75,18 @@ type Agent struct {
 type Tool struct {
 	// Type says what the tool is; the keys of each type are listed below. Defaults to the section's name.
 	Type string `koanf:"type"`
+	// On says where the tool runs: workers are the processes of weir tools, which have sessions for the episodes of all producers;
+	// "" is the process of the episode. Defaults to "".
+	On string `koanf:"on"`
 	// Timeout bounds one call. Defaults to 30s.
 	Timeout time.Duration `koanf:"timeout"`
+	// Cut bounds what an observation keeps, what the tool says of an error too, in tokens of the policy. A tool that has a bound of
+	// its own keeps it where the section has the default.
+	Cut producers.Cut `koanf:"cut"`
 	// Latency is added to every call in training, to stand for a real service's.
 	Latency tools.LatencyConfig `koanf:"latency"`
+	// Guard bounds the calls at once, tries again, and leaves a tool alone that is away.
+	Guard tools.GuardConfig `koanf:",squash"`
 	// Own holds the keys of the type.
 	Own any `koanf:",squash"`
 }
@@ -93,7 +112,28 @@ func Named() any {
 
 func newTask() *Task { return &Task{Weight: 1, Limits: TaskLimits{MaxTurns: -1}} }
 
-func newTool() *Tool { return &Tool{Timeout: defaultTimeout} }
+// OnWorkers is where a tool runs that does not run in the process of the episode.
+const OnWorkers = "workers"
+
+// OnWorkers says whether a tool of the run's tasks runs on tool workers.
+func (c *Config) OnWorkers() bool {
+	return slices.ContainsFunc(c.Active(), func(task string) bool {
+		return slices.ContainsFunc(c.Tasks[task].Tools, func(tool string) bool {
+			return c.Tools[tool] != nil && c.Tools[tool].On == OnWorkers
+		})
+	})
+}
+
+func newTool() *Tool {
+	return &Tool{Timeout: defaultTimeout, Cut: producers.DefaultCut(), Guard: tools.DefaultGuardConfig()}
+}
+
+// DefaultTool is a section of a type with its defaults, for those who name the type alone.
+func DefaultTool(door tools.Type) *Tool {
+	t := newTool()
+	t.Type, t.Own = door.Name(), door.Config()
+	return t
+}
 
 const defaultTimeout = 30 * time.Second
 
@@ -118,14 +158,48 @@ func (c *Config) Limits(task string) trainer.Limits {
 		if t.Limits.MaxTurns >= 0 {
 			limits.MaxTurns = t.Limits.MaxTurns
 		}
+		limits.MaxTurns = c.TurnSchedule(task).Last(limits.MaxTurns)
 		if t.Limits.MaxTokens > 0 {
 			limits.MaxTokens = t.Limits.MaxTokens
+		}
+		if t.Limits.MaxTotalTokens > 0 {
+			limits.MaxTotalTokens = t.Limits.MaxTotalTokens
 		}
 		if t.Limits.Timeout > 0 {
 			limits.Timeout = t.Limits.Timeout
 		}
 	}
 	return limits
+}
+
+// TurnSchedule bounds the tool calls of a task's episodes by the step at which their tickets are issued; nil where that does not change.
+func (c *Config) TurnSchedule(task string) trainer.TurnSchedule {
+	if t := c.Tasks[task]; t != nil {
+		schedule, _ := t.Limits.turns() // what is not valid has been refused
+		return schedule
+	}
+	return nil
+}
+
+// turns reads the schedule, and reports every fault.
+func (l TaskLimits) turns() (trainer.TurnSchedule, error) {
+	if len(l.MaxTurnsFrom) == 0 {
+		return nil, nil
+	}
+	var f faults
+	schedule := trainer.TurnSchedule{}
+	for _, text := range slices.Sorted(maps.Keys(l.MaxTurnsFrom)) {
+		step, err := strconv.ParseInt(text, 10, 64)
+		f.check(text, err == nil && strconv.FormatInt(step, 10) == text, fmt.Sprintf("%q: a step is a whole number", text))
+		schedule[step] = l.MaxTurnsFrom[text]
+	}
+	if f == nil {
+		f.section("", schedule.Validate())
+	}
+	if f != nil {
+		return nil, errors.Join(f...)
+	}
+	return schedule, nil
 }
 
 // validateParts reports every fault of the tasks, agents and tools.
@@ -143,8 +217,11 @@ func (c *Config) validateParts(f *faults) {
 	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
 		key, t := "tools."+name, c.Tools[name]
 		f.check(key, partName.MatchString(name), wantName)
+		f.check(key+".on", t.On == "" || t.On == OnWorkers, fmt.Sprintf("%q: want %s, or \"\" for the process of the episode", t.On, OnWorkers))
 		f.check(key+".timeout", t.Timeout > 0, fmt.Sprintf("%s: must be positive", t.Timeout))
+		f.section(key+".cut", t.Cut.Validate())
 		f.section(key+".latency", t.Latency.Validate())
+		f.section(key, t.Guard.Validate())
 		f.section(key, validateOwn(t.Own))
 	}
 }
@@ -160,9 +237,17 @@ func (c *Config) validateTask(t *Task) error {
 		f.check("tools", c.Tools[tool] != nil, noSection(tool, "tools", slices.Concat(parts.Names(c.doors.Tools), sectionsOf(c.Tools))))
 	}
 	f.check("limits.max_turns", t.Limits.MaxTurns >= -1, fmt.Sprintf("%d: must not be negative, but for -1", t.Limits.MaxTurns))
+	_, err := t.Limits.turns()
+	f.section("limits.max_turns_from", err)
+	f.check("limits.max_turns", t.Limits.MaxTurns < 0 || len(t.Limits.MaxTurnsFrom) == 0,
+		fmt.Sprintf("%d: the task has max_turns_from, which stands in its place", t.Limits.MaxTurns))
 	f.check("limits.max_tokens", t.Limits.MaxTokens >= 0, fmt.Sprintf("%d: must not be negative", t.Limits.MaxTokens))
-	f.check("limits.max_tokens", t.Limits.MaxTokens <= c.Model.MaxPositions,
-		fmt.Sprintf("%d: must not exceed model.max_positions, %d", t.Limits.MaxTokens, c.Model.MaxPositions))
+	c.short(&f, "limits.max_tokens", t.Limits.MaxTokens)
+	f.check("limits.max_total_tokens", t.Limits.MaxTotalTokens >= 0, fmt.Sprintf("%d: must not be negative", t.Limits.MaxTotalTokens))
+	most := c.Trainer.Limits.MaxSegments
+	f.check("limits.max_segments", t.Limits.MaxSegments >= 0, fmt.Sprintf("%d: must not be negative", t.Limits.MaxSegments))
+	f.check("limits.max_segments", most <= 0 || t.Limits.MaxSegments <= most,
+		fmt.Sprintf("%d: must not exceed trainer.limits.max_segments, %d: what has more is refused", t.Limits.MaxSegments, most))
 	f.check("limits.timeout", t.Limits.Timeout >= 0, fmt.Sprintf("%s: must not be negative", t.Limits.Timeout))
 	f.section("reward", validateOwn(t.Reward.Own))
 	f.section("", validateOwn(t.Own))

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // retired are keys that older builds had, with the value that every run has now. A run writes all its keys into its folder:
 // what older builds wrote must stay readable.
@@ -24,7 +20,6 @@ var retired = func() map[string]string {
 		"trainer.loss.options.correction.mean_epsilon": "0",
 		"trainer.loss.options.keep_non_finite":         "false",
 		"trainer.loss.options.sum_all_advantages":      "false",
-		"trainer.advantage.episode_agents":             "[]", // trajectories name no agents
 	}
 	for _, of := range []string{"options", "value"} {
 		section := "trainer.loss." + of + ".aggregation."
@@ -37,7 +32,7 @@ var retired = func() map[string]string {
 // passedOver says whether a key is retired; the problem is why its value cannot be, "" if it is the value that every run has.
 func passedOver(key string, value any) (problem string, is bool) {
 	now, is := retired[key]
-	if !is || slices.Contains([]string{now, strings.Trim(now, "[]")}, fmt.Sprint(value)) {
+	if !is || fmt.Sprint(value) == now {
 		return "", is
 	}
 	return fmt.Sprintf("%v: the key is gone, and every run has %s: take it out", value, now), true

@@ -37,7 +37,7 @@ func (c *Config) unread(key string) string {
 			return "the tools of task " + strings.Join(c.Active(), " and ") + " give no process reward, which is what advantage " + of.Name +
 				" is for: only a producer of your own does"
 		}
-	case section == "model" && name != "engine" && name != "folder" && name != "max_positions" && c.Model.Folder != "":
+	case section == "model" && name != "engine" && name != "folder" && !strings.HasPrefix(name, "lora.") && c.Model.Folder != "":
 		return "model.folder says what the model is"
 	case section == "native" && c.Model.Engine != EngineNative:
 		return "model.engine is " + c.Model.Engine

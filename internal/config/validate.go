@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-rl/weir/consumers"
 )
 
 // Validate reports every fault, each with its whole key.
@@ -27,6 +29,7 @@ func (c *Config) Validate() error {
 	f.section("native", c.Native.Validate())
 	f.check("model.engine", slices.Contains(c.doors.EngineNames(), c.Model.Engine), fmt.Sprintf("%q: want %s", c.Model.Engine, oneOf(c.doors.EngineNames())))
 	f.section("torch", c.Torch.Validate())
+	f.section("sandbox", c.Sandbox.Validate())
 	c.validateParts(&f)
 	producer := c.Producer
 	if producer.Name == "" {
@@ -35,18 +38,25 @@ func (c *Config) Validate() error {
 	f.section("producer", producer.Validate())
 	f.check("producer.max_deliver", c.Producer.MaxDeliver <= c.Streams.MaxDeliver,
 		fmt.Sprintf("%d: must not exceed streams.max_deliver, %d", c.Producer.MaxDeliver, c.Streams.MaxDeliver))
+	f.section("toolworker", c.Toolworker.Validate())
 	f.section("inference", c.Inference.Validate())
 	f.section("trainer", c.Trainer.Validate())
+	c.validateRoles(&f)
 	f.check("streams.max_trajectories", c.Streams.MaxTrajectories >= c.Trainer.StreamMessages(),
 		fmt.Sprintf("%d: batches of this size, kept and underway, need %d", c.Streams.MaxTrajectories, c.Trainer.StreamMessages()))
 	f.check("streams.max_tickets", c.Streams.MaxTickets >= c.Trainer.Tickets(),
 		fmt.Sprintf("%d: the groups that may be underway (trainer.batch_groups, group_size, eta, depth, max_concurrent_groups) have %d tickets: raise it to that, or lower those",
 			c.Streams.MaxTickets, c.Trainer.Tickets()))
-	f.check("trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens <= c.Model.MaxPositions,
-		fmt.Sprintf("%d: must not exceed model.max_positions, %d", c.Trainer.Limits.MaxTokens, c.Model.MaxPositions))
+	c.short(&f, "trainer.limits.max_tokens", c.Trainer.Limits.MaxTokens)
 	f.section("eval", c.Eval.Validate())
+	servers := c.Inference.Engine == consumers.EngineVLLM || c.Inference.Engine == consumers.EngineSGLang
+	f.check("eval.at", c.Eval.At != EvalAtProducers || !servers,
+		fmt.Sprintf("%s: inference.engine is %s, whose servers hold one version and cannot keep another for evaluation tickets: set eval.at to trainer",
+			c.Eval.At, c.Inference.Engine))
 	f.section("log", c.Log.Validate())
 	f.section("telemetry", c.Telemetry.Validate())
+	f.section("tracing", c.Tracing.Validate())
+	f.section("view", c.View.Validate())
 	return errors.Join(f...)
 }
 
@@ -89,6 +99,7 @@ func (m Model) Validate() error {
 		f.check("kv_heads", m.Heads%m.KVHeads == 0, fmt.Sprintf("%d: must divide heads, %d", m.KVHeads, m.Heads))
 	}
 	f.check("rope_theta", m.RopeTheta > 0, fmt.Sprintf("%g: must be positive", m.RopeTheta))
+	f.section("lora", m.LoRA.Validate())
 	f.check("embedding_std", m.EmbeddingStd >= 0, fmt.Sprintf("%g: must not be negative", m.EmbeddingStd))
 	return errors.Join(f...)
 }
@@ -100,6 +111,7 @@ func (e Eval) Validate() error {
 	f.check("questions", e.Questions > 0, fmt.Sprintf("%d: must be positive", e.Questions))
 	f.check("test_questions", e.TestQuestions > 0, fmt.Sprintf("%d: must be positive", e.TestQuestions))
 	f.check("concurrency", e.Concurrency > 0, fmt.Sprintf("%d: must be positive", e.Concurrency))
+	f.check("at", e.At == EvalAtTrainer || e.At == EvalAtProducers, fmt.Sprintf("%q: must be %s or %s", e.At, EvalAtTrainer, EvalAtProducers))
 	f.check("show", e.Show >= 0, fmt.Sprintf("%d: must not be negative", e.Show))
 	return errors.Join(f...)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/evaluation"
+	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/metrics"
@@ -35,7 +37,10 @@ func Collectors() ([]Metric, error) {
 	}{
 		{"every role", func(r prometheus.Registerer) error { return r.Register(telemetry.NewRegistry("", "")) }},
 		{"trainer", func(r prometheus.Registerer) error { _, err := trainer.NewMetrics(r); return err }},
+		{"trainer", func(r prometheus.Registerer) error { _, err := evaluation.NewAccount(r); return err }},
 		{"producer", func(r prometheus.Registerer) error { _, err := producers.NewMetrics(r); return err }},
+		{"producer", func(r prometheus.Registerer) error { _, err := evaluation.NewMetrics(r); return err }},
+		{"tools", func(r prometheus.Registerer) error { _, err := toolworker.NewMetrics(r); return err }},
 		{"inference", func(r prometheus.Registerer) error { _, err := consumers.NewMetrics(r); return err }},
 		{"broker", func(r prometheus.Registerer) error { return r.Register(constant{broker.NewMetrics(nil)}) }},
 	} {

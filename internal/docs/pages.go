@@ -13,6 +13,7 @@ func Pages(root string) map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
 		"docs/configuration.md":         func() ([]byte, error) { return Configuration(root) },
 		"docs/metrics.md":               Metrics,
+		"docs/commands.md":              Commands,
 		"internal/config/meanings.json": func() ([]byte, error) { return Meanings(root) },
 	}
 }

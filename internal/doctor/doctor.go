@@ -71,7 +71,9 @@ type Machine interface {
 
 // Broker is what a broker says of itself.
 type Broker struct {
-	Version    string
+	// Version is the server's, OldestVersion the least that Weir works with.
+	Version, OldestVersion string
+
 	JetStream  bool
 	MaxPayload int64
 	RoundTrip  time.Duration

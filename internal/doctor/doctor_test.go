@@ -41,7 +41,7 @@ func whole() *made {
 		disks:  map[string][2]int64{"runs": {500 * gib, 900 * gib}, "/dev/shm": {30 * gib, 32 * gib}},
 		user:   1000,
 		clock:  [2]bool{true, true},
-		broker: Broker{Version: "2.15.2", JetStream: true, MaxPayload: 8 << 20, RoundTrip: 90 * time.Microsecond, AheadKnown: true},
+		broker: Broker{Version: "2.15.2", OldestVersion: "2.15", JetStream: true, MaxPayload: 8 << 20, RoundTrip: 90 * time.Microsecond, AheadKnown: true},
 	}
 }
 

@@ -164,8 +164,8 @@ func (e *examination) broker() {
 		return
 	case !b.JetStream:
 		e.add(check, Fail, "start the server with JetStream: nats-server -js", "%s has no JetStream", e.n.Broker)
-	case older(b.Version, "2.15"):
-		e.add(check, Fail, "update the server: batches of messages in one step came with 2.15", "%s is nats-server %s", e.n.Broker, b.Version)
+	case older(b.Version, b.OldestVersion):
+		e.add(check, Fail, "update the server to "+b.OldestVersion+" or newer, or start one with weir broker", "%s is nats-server %s", e.n.Broker, b.Version)
 	case b.MaxPayload < leastPayload:
 		e.add(check, Warn, "raise max_payload of the server to 8MB", "%s takes %s a message", e.n.Broker, size(b.MaxPayload))
 	default:

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
@@ -20,6 +21,7 @@ type NewDecoder func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder,
 type engine struct {
 	newDecoder NewDecoder
 	slots      int
+	pace       time.Duration
 
 	// stepping is held while a step runs, and by who changes the weights.
 	stepping sync.Mutex
@@ -73,8 +75,8 @@ type sequence struct {
 	changed chan struct{} // holds one item: out or finish has changed
 }
 
-func newEngine(newDecoder NewDecoder, slots int) *engine {
-	return &engine{newDecoder: newDecoder, slots: slots, work: make(chan struct{}, 1), label: "default"}
+func newEngine(newDecoder NewDecoder, slots int, pace time.Duration) *engine {
+	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, work: make(chan struct{}, 1), label: "default"}
 }
 
 // load reads a folder and puts its weights to use between two steps. A label of "" leaves the label.
@@ -152,6 +154,13 @@ func (e *engine) run(ctx context.Context) {
 			case <-ctx.Done():
 			case <-e.work:
 			}
+		} else if e.pace > 0 {
+			timer := time.NewTimer(e.pace)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
 		}
 	}
 }

@@ -25,6 +25,8 @@ const (
 
 // Options say what a server is like. Its zero value is a server of today, without the settings that training needs.
 type Options struct {
+	// Pace is the least time between two tokens of a call; 0 is none.
+	Pace time.Duration
 	// NewDecoder makes what samples.
 	NewDecoder NewDecoder
 	// Dir is the model folder to begin with.
@@ -156,7 +158,7 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 		o.Slots = 64
 	}
 	s := &Server{
-		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
+		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots, o.Pace), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
 		live: map[net.Conn]bool{}, done: make(chan struct{}),
 	}
 	if !o.NoDefaults {

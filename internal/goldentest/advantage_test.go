@@ -2,7 +2,6 @@ package goldentest
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -377,10 +376,10 @@ func primeRL(c *golden) error {
 			Turns: lp.num("num_turns_weight", 0),
 		}
 	}
-	for _, agent := range texts(c.Params["episode_agents"]) {
-		if k := slices.Index(agents, any(agent)); k >= 0 {
-			o.EpisodeAgents = append(o.EpisodeAgents, b.Agent[k])
-		}
+	o.EpisodeAgents = texts(c.Params["episode_agents"])
+	for _, agent := range agents {
+		name, _ := agent.(string)
+		b.Role = append(b.Role, name)
 	}
 	e, err := advantage.New(name, o)
 	if err != nil {

@@ -50,6 +50,8 @@ type EngineOpening struct {
 	Native native.Config
 	// Torch is the section torch.
 	Torch torch.Config
+	// LoRA has the engines train adapters where its Rank is not 0.
+	LoRA native.LoRA
 }
 
 // Engine finds a backend; ok is false where there is none.

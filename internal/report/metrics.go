@@ -24,6 +24,9 @@ type Record struct {
 	Metrics map[string]float64 `json:"metrics"`
 }
 
+// Tested is the type of the last record of a run of weir up: the score on the test split.
+const Tested = "tested"
+
 // Recorder appends records to a file; a run that goes on after a crash goes on in the same file. It is safe
 // for concurrent use.
 type Recorder struct {

@@ -34,6 +34,7 @@ type Progress struct {
 	first   int64
 	last    Record
 	scored  Record
+	recent  []Record   // the newest steps of this process, which say what limits the run
 	rewards []rewardOf // by step
 	cold    int64      // tenths of the cold start that were printed, from 1 on; only where there is no terminal
 	// gathered says how the next batch comes about while groups are dropped for it, trouble why that leads nowhere; "" from
@@ -84,6 +85,7 @@ func (p *Progress) Add(r Record) {
 		}
 		p.last, p.gathered, p.trouble = r, "", ""
 		p.reward(r)
+		p.recent = append(p.recent[max(0, len(p.recent)-limitSteps+1):], r)
 		if alarm := metrics.Mismatch(r.Metrics); alarm != "" {
 			p.trouble = alarm
 		}
@@ -136,8 +138,11 @@ func (p *Progress) Rollout(version int64, r *Rollout) {
 	p.above(b.String())
 }
 
-// Note prints lines for people to read, above the live view where there is one.
+// Note prints lines for people to read, above the live view where there is one. The last line ends whether or not the text ends it.
 func (p *Progress) Note(text string) {
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n" // what is printed next begins a line
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.above(text)
@@ -254,6 +259,9 @@ func (p *Progress) draw() {
 				m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
 			fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatch(m), metrics.MismatchESS.In(m)),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
+		if limits := Limits(p.recent); limits != "" {
+			lines = append(lines, wrapped("  limit        "+limits, width)...)
+		}
 	}
 	if m == nil && p.scored.Metrics != nil {
 		lines = append(lines, fmt.Sprintf("  exact match  %s  held out, greedy", p.score()))

@@ -179,3 +179,13 @@ func TestProgressShowsTheMismatch(t *testing.T) {
 	require.Contains(t, live.String(), "! sampler and trainer differ at tokens of one version by 0.250 nats")
 	require.Contains(t, live.String(), "--generation-config vllm")
 }
+
+// What is printed after a note begins a line of its own, whether or not the note ended its last one.
+func TestProgressEndsTheLineOfANote(t *testing.T) {
+	var out bytes.Buffer
+	p := NewProgress(&out, false, 10, 1, time.Now)
+	p.Note("page: http://127.0.0.1:1")
+	p.Note("two\nlines\n")
+	p.Phase("cold start", "")
+	require.Equal(t, "page: http://127.0.0.1:1\ntwo\nlines\ncold start\n", out.String())
+}

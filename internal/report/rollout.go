@@ -25,17 +25,21 @@ type Rollout struct {
 	// Reward is the outcome reward, Rewards its components before weighting.
 	Reward  float64            `json:"reward"`
 	Rewards map[string]float64 `json:"rewards"`
-	Answer  string             `json:"answer"`
-	Stop    schemas.StopReason `json:"stop"`
-	Error   string             `json:"error,omitempty"`
+	// AgentRewards are the outcome rewards of single agents; an agent that is not named has Reward.
+	AgentRewards map[string]float64 `json:"agent_rewards,omitempty"`
+	Answer       string             `json:"answer"`
+	Stop         schemas.StopReason `json:"stop"`
+	Error        string             `json:"error,omitempty"`
 	// OldestVersion and NewestVersion are the policy versions that sampled a token; -1 where none was sampled.
-	OldestVersion int64         `json:"oldest_version"`
-	NewestVersion int64         `json:"newest_version"`
-	Tokens        int           `json:"tokens"`
-	Sampled       int           `json:"sampled_tokens"`
-	StartedAt     time.Time     `json:"started_at"`
-	FinishedAt    time.Time     `json:"finished_at"`
-	Parts         []RolloutPart `json:"parts"`
+	OldestVersion int64     `json:"oldest_version"`
+	NewestVersion int64     `json:"newest_version"`
+	Tokens        int       `json:"tokens"`
+	Sampled       int       `json:"sampled_tokens"`
+	StartedAt     time.Time `json:"started_at"`
+	FinishedAt    time.Time `json:"finished_at"`
+	// Forked says whose first turns it has; nil where it began by itself.
+	Forked *RolloutForked `json:"forked,omitempty"`
+	Parts  []RolloutPart  `json:"parts"`
 	// Segments are the tokens as they were trained on.
 	Segments []RolloutSegment `json:"segments"`
 }
@@ -56,12 +60,25 @@ type RolloutPart struct {
 	Segment int    `json:"segment"`
 	Turn    int    `json:"turn"`
 	Text    string `json:"text"`
-	// Tool is the tool that a call named, Text its arguments, Seconds its time and Error what it came to.
+	// Tool is the tool that a call named, Text its arguments, Seconds its time, negative while it goes on, and Error what it came to.
 	Tool    string  `json:"tool,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
-	// ProcessReward is what the turn earned by itself.
+	// Failed is whether the call came to nothing: the tool failed, or code that it ran did.
+	Failed bool `json:"failed,omitempty"`
+	// ProcessReward is what the tools of the turn gave it, Reward what the scorer did.
 	ProcessReward float64 `json:"process_reward,omitempty"`
+	Reward        float64 `json:"reward,omitempty"`
+	// Agent names who acts in the segment, where several agents take part.
+	Agent string `json:"agent,omitempty"`
+}
+
+// RolloutForked is the part of a rollout that another one played before.
+type RolloutForked struct {
+	// Parent is that other's id, Turns counts the turns that are its own, Diverged is why they are fewer than were to be.
+	Parent   string `json:"parent"`
+	Turns    int    `json:"turns"`
+	Diverged string `json:"diverged,omitempty"`
 }
 
 // RolloutSegment is a segment with an entry a token in each array.
@@ -77,9 +94,12 @@ type RolloutSegment struct {
 func NewRollout(t *schemas.Trajectory, decode func([]int32) string) *Rollout {
 	r := &Rollout{
 		ID: t.ID, Group: t.Group, Sample: t.Sample, Samples: t.GroupSize, Task: t.Task, PromptID: t.PromptID, Source: t.Source,
-		Producer: t.Producer, Reward: t.Reward, Rewards: t.Rewards, Answer: t.Answer, Stop: t.Stop, Error: t.Error,
+		Producer: t.Producer, Reward: t.Reward, Rewards: t.Rewards, AgentRewards: t.AgentRewards, Answer: t.Answer, Stop: t.Stop, Error: t.Error,
 		OldestVersion: t.OldestVersion(), NewestVersion: t.NewestVersion(), Tokens: t.Tokens(), Sampled: t.ActionTokens(),
 		StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
+	}
+	if f := t.Forked; f != nil {
+		r.Forked = &RolloutForked{f.Parent, f.Turns, f.Diverged}
 	}
 	for i := range t.Segments {
 		s := &t.Segments[i]
@@ -107,7 +127,7 @@ func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) 
 		for end < len(s.Tokens) && acts(end) == acts(start) && (!acts(start) || turnAt(end) == turn) {
 			end++
 		}
-		part := RolloutPart{Role: RoleObservation, Segment: segment, Turn: -1, Text: decode(s.Tokens[start:end])}
+		part := RolloutPart{Role: RoleObservation, Segment: segment, Turn: -1, Text: decode(s.Tokens[start:end]), Agent: s.Agent}
 		switch {
 		case acts(start):
 			part.Role, part.Turn = RolePolicy, turn
@@ -117,14 +137,16 @@ func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) 
 			part.Role = RoleContext
 		}
 		if part.Role == RolePolicy && turn >= 0 {
-			part.ProcessReward = t.Turns[turn].ProcessReward
+			part.ProcessReward, part.Reward = t.Turns[turn].ProcessReward, t.Turns[turn].Reward
 		}
 		r.Parts = append(r.Parts, part)
-		if part.Role == RolePolicy && turn >= 0 && t.Turns[turn].Tool != "" && end >= t.Turns[turn].End {
-			u := &t.Turns[turn]
-			r.Parts = append(r.Parts, RolloutPart{
-				Role: RoleTool, Segment: segment, Turn: turn, Tool: u.Tool, Text: u.Arguments, Seconds: u.Duration.Seconds(), Error: u.Error,
-			})
+		if part.Role == RolePolicy && turn >= 0 && end >= t.Turns[turn].End {
+			for _, call := range t.Turns[turn].Calls {
+				r.Parts = append(r.Parts, RolloutPart{
+					Role: RoleTool, Segment: segment, Turn: turn, Tool: call.Tool, Text: call.Arguments, Seconds: call.Duration.Seconds(),
+					Error: call.Error, Failed: call.Failed,
+				})
+			}
 		}
 		start = end
 	}
@@ -143,28 +165,77 @@ func (r *Rollout) Print(w io.Writer, colour bool) error {
 // talk writes who says what.
 func (r *Rollout) talk(b *strings.Builder, colour bool) {
 	for _, p := range r.Parts {
-		text := p.Text
-		switch {
-		case p.Role == RoleTool:
-			text = fmt.Sprintf("%s(%q) %s", p.Tool, p.Text, time.Duration(p.Seconds*float64(time.Second)).Round(time.Microsecond))
-			if p.Error != "" {
-				text += ": " + p.Error
-			}
-		case p.ProcessReward != 0:
-			text += fmt.Sprintf("   (process reward %.3g)", p.ProcessReward)
-		}
-		said(b, p.Role, text, colour && p.Role == RolePolicy)
+		p.say(b, colour)
 	}
+	r.answered(b)
+}
+
+// answered writes the answer, where there is one.
+func (r *Rollout) answered(b *strings.Builder) {
 	if r.Stop == schemas.StopAnswer {
 		said(b, "answer", r.Answer, false)
 	}
 }
 
+// PrintEnd writes what a rollout came to, for those who have read its parts: the answer, the reward, why it stopped.
+func (r *Rollout) PrintEnd(w io.Writer) error {
+	var b strings.Builder
+	r.answered(&b)
+	r.outcome(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Print writes the part, as [Rollout.Print] does.
+func (p RolloutPart) Print(w io.Writer, colour bool) error {
+	var b strings.Builder
+	p.say(&b, colour)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// say writes who says what in a part.
+func (p RolloutPart) say(b *strings.Builder, colour bool) {
+	text := p.Text
+	switch {
+	case p.Role == RoleTool:
+		text = fmt.Sprintf("%s(%q)", p.Tool, p.Text)
+		if p.Seconds >= 0 {
+			text += " " + time.Duration(p.Seconds*float64(time.Second)).Round(time.Microsecond).String()
+		}
+		if p.Error != "" {
+			text += ": " + p.Error
+		} else if p.Failed {
+			text += ": failed"
+		}
+	default:
+		if p.ProcessReward != 0 {
+			text += fmt.Sprintf("   (process reward %.3g)", p.ProcessReward)
+		}
+		if p.Reward != 0 {
+			text += fmt.Sprintf("   (turn reward %.3g)", p.Reward)
+		}
+	}
+	who := p.Role
+	if p.Role == RolePolicy {
+		who = cmp.Or(Plain(p.Agent), who)
+	}
+	said(b, who, text, colour && p.Role == RolePolicy)
+}
+
 func (r *Rollout) head(b *strings.Builder) {
 	said(b, "prompt id", cmp.Or(r.PromptID, "none")+sourceNote(r.Source)+fmt.Sprintf(", sample %d of %d", r.Sample, r.Samples), false)
+	r.outcome(b)
+}
+
+// outcome writes the reward, why the rollout stopped, and how many tokens it has.
+func (r *Rollout) outcome(b *strings.Builder) {
 	reward := []string{fmt.Sprintf("%.3f", r.Reward)}
 	for _, name := range slices.Sorted(maps.Keys(r.Rewards)) {
 		reward = append(reward, fmt.Sprintf("%s %.3g", name, r.Rewards[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.AgentRewards)) {
+		reward = append(reward, fmt.Sprintf("agent %s %.3g", name, r.AgentRewards[name]))
 	}
 	said(b, "reward", strings.Join(reward, "   "), false)
 	stop := string(r.Stop)
@@ -172,11 +243,21 @@ func (r *Rollout) head(b *strings.Builder) {
 		stop += ": " + r.Error
 	}
 	said(b, "stopped by", stop, false)
+	if r.Tokens == 0 {
+		return // a model that gives no token ids
+	}
 	versions := fmt.Sprintf("%d tokens, %d sampled by version %d", r.Tokens, r.Sampled, r.OldestVersion)
 	if r.NewestVersion != r.OldestVersion {
 		versions += fmt.Sprintf(" to %d", r.NewestVersion)
 	}
 	said(b, "tokens", versions, false)
+	if f := r.Forked; f != nil {
+		from := fmt.Sprintf("its first %d turns are those of %s", f.Turns, f.Parent)
+		if f.Diverged != "" {
+			from += "; " + f.Diverged
+		}
+		said(b, "forked", from, false)
+	}
 }
 
 func sourceNote(source string) string {

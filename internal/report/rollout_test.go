@@ -25,9 +25,9 @@ func spoken() *schemas.Trajectory {
 			{Tokens: []int32{'g', 'h', 'i'}, ActionMask: []byte{0, 1, 1}, Versions: []int32{-1, 4, 4}, Logprobs: make([]float32, 3), Temperature: 1},
 		},
 		Turns: []schemas.Turn{
-			{Segment: 0, Start: 2, End: 4, Tool: "search", Arguments: "cd", Duration: 1500 * time.Microsecond, Error: "no such page"},
-			{Segment: 0, Start: 5, End: 6, ProcessReward: 0.5},
-			{Segment: 1, Start: 1, End: 2, Tool: "search", Arguments: "h"},
+			{Segment: 0, Start: 2, End: 4, Calls: []schemas.ToolCall{{Tool: "search", Arguments: "cd", Duration: 1500 * time.Microsecond, Error: "no such page", Failed: true}, {Tool: "python", Arguments: "1/0", Failed: true}}},
+			{Segment: 0, Start: 5, End: 6, ProcessReward: 0.5, Reward: 0.25},
+			{Segment: 1, Start: 1, End: 2, Calls: []schemas.ToolCall{{Tool: "search", Arguments: "h"}}},
 			{Segment: 1, Start: 2, End: 3},
 		},
 		Reward: 0.75, Rewards: map[string]float64{"exact_match": 1, "length": -0.25}, Answer: "i", Stop: schemas.StopAnswer,
@@ -55,8 +55,9 @@ func TestARolloutIsReadAsText(t *testing.T) {
   prompt       ab
   policy       cd
   tool         search("cd") 1.5ms: no such page
+  tool         python("1/0") 0s: failed
   observation  e
-  policy       f   (process reward 0.5)
+  policy       f   (process reward 0.5)   (turn reward 0.25)
   context      g
   policy       h
   tool         search("h") 0s
@@ -88,7 +89,7 @@ func TestEveryTokenOfARolloutIsInOnePart(t *testing.T) {
 			trajectory.Segments = append(trajectory.Segments, segment)
 			start := rapid.IntRange(0, n).Draw(t, "start")
 			trajectory.Turns = append(trajectory.Turns, schemas.Turn{
-				Segment: s, Start: start, End: rapid.IntRange(start, n).Draw(t, "end"), Tool: rapid.SampledFrom([]string{"", "search"}).Draw(t, "tool"),
+				Segment: s, Start: start, End: rapid.IntRange(start, n).Draw(t, "end"), Calls: make([]schemas.ToolCall, rapid.IntRange(0, 2).Draw(t, "calls")),
 			})
 		}
 		var have strings.Builder
@@ -116,7 +117,8 @@ func TestNothingOfARolloutSteersTheTerminal(t *testing.T) {
 		trajectory.PromptID, trajectory.Source, trajectory.Answer = draw("prompt"), draw("source"), draw("answer")
 		trajectory.Stop, trajectory.Error = schemas.StopReason(draw("stop")), draw("error")
 		trajectory.Rewards = map[string]float64{draw("component"): 1}
-		trajectory.Turns[0].Tool, trajectory.Turns[0].Arguments, trajectory.Turns[0].Error = draw("tool")+"x", draw("arguments"), draw("fault")
+		trajectory.Turns[0].Calls[0] = schemas.ToolCall{Tool: draw("tool"), Arguments: draw("arguments"), Error: draw("fault")}
+		trajectory.Segments[0].Agent, trajectory.AgentRewards = draw("agent"), map[string]float64{draw("agent"): 1}
 		said := draw("tokens")
 		var out bytes.Buffer
 		require.NoError(t, NewRollout(trajectory, func([]int32) string { return said }).Print(&out, false))

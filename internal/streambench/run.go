@@ -83,7 +83,7 @@ func Run(ctx context.Context, config Config, dial Dial) (report *Report, err err
 		return nil, err
 	}
 	report = &Report{Config: config}
-	template := trajectory(name, config.Size)
+	template := Sample(name, config.Size)
 	if report.Bytes, report.Codec, err = measureCodec(template, config.Rounds); err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func TestSpread(t *testing.T) {
 func TestTrajectory(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{minSize, 128_000, maxSize} {
-		traj := trajectory("r", size)
+		traj := Sample("r", size)
 		require.NoError(t, traj.Validate())
 		data, err := schemas.Marshal(traj)
 		require.NoError(t, err)
@@ -131,7 +131,7 @@ func BenchmarkWay(b *testing.B) {
 	b.Cleanup(conn.Close)
 	run, err := conn.Open(b.Context(), "test", topology(config))
 	require.NoError(b, err)
-	ways, closeAll, err := openWays(b.Context(), config, dial, run, trajectory("test", config.Size))
+	ways, closeAll, err := openWays(b.Context(), config, dial, run, Sample("test", config.Size))
 	require.NoError(b, err)
 	b.Cleanup(closeAll)
 	rounds := 0

@@ -10,9 +10,9 @@ import (
 // wireToken is what a token takes on the wire: its id, its log-probability and its mask.
 const wireToken = 9
 
-// trajectory is a rollout of eight turns with tool output between them, of about that many bytes on the wire; a
+// Sample is a rollout of eight turns with tool output between them, of about that many bytes on the wire; a
 // new policy version comes in the middle of every second turn.
-func trajectory(run string, size int) *schemas.Trajectory {
+func Sample(run string, size int) *schemas.Trajectory {
 	const turns = 8
 	n := (size - 1000) / wireToken
 	s := schemas.Segment{
@@ -35,7 +35,7 @@ func trajectory(run string, size int) *schemas.Trajectory {
 			late := min((i-start)/max(n/32, 1), 1)
 			s.ActionMask[i], s.Logprobs[i], s.Versions[i] = 1, -r.Float32(), int32(11+(turn+late)/2)
 		}
-		t.Turns = append(t.Turns, schemas.Turn{Start: start, End: end, Tool: "search", Duration: time.Second})
+		t.Turns = append(t.Turns, schemas.Turn{Start: start, End: end, Calls: []schemas.ToolCall{{Tool: "search", Duration: time.Second}}})
 	}
 	t.Segments = []schemas.Segment{s}
 	return t

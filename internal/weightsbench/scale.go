@@ -136,12 +136,12 @@ func MeasureScale(ctx context.Context, cfg ScaleConfig) (*Scale, error) {
 	s := &scale{cfg: cfg, out: &Scale{Shape: cfg.Shape, Weights: numbers(model), For: cfg.For}}
 	s.out.Ratio = float64(numbers(Shapes()[cfg.For])) / float64(s.out.Weights)
 	defer memory.Bound(20 * s.out.Weights)()
-	versions, err := s.train(ctx, model)
+	versions, a, err := s.train(ctx, model)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.send(ctx, model, versions); err != nil {
-		return nil, err
+	if err := s.send(ctx, model, versions, a); err != nil || a != nil {
+		return s.out, err // a merged folder is read as any
 	}
 	return s.out, s.swap(versions)
 }
@@ -166,21 +166,21 @@ func (e exported) size() (n int64) {
 	return n
 }
 
-// train makes two versions of an engine, and a checkpoint.
-func (s *scale) train(ctx context.Context, model gpu.Config) (out []exported, err error) {
+// train makes two versions of an engine, and a checkpoint. Of an engine with adapters the versions are those.
+func (s *scale) train(ctx context.Context, model gpu.Config) (out []exported, a *adapters, err error) {
 	engine, err := s.cfg.Backend.New(model)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
 	if err := step(ctx, engine); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for v := range 2 {
 		dir := filepath.Join(s.cfg.Dir, fmt.Sprintf("v%d", v))
 		if v == 1 {
 			if err := step(ctx, engine); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		export := func() (int64, error) {
@@ -198,10 +198,14 @@ func (s *scale) train(ctx context.Context, model gpu.Config) (out []exported, er
 			err = s.stage("export in bfloat16", export)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return out, s.save(ctx, engine)
+	if err := s.save(ctx, engine); err != nil {
+		return nil, nil, err
+	}
+	a, err = s.exportAdapters(ctx, engine, &out)
+	return out, a, err
 }
 
 // save writes a checkpoint and goes back to it.
@@ -248,7 +252,7 @@ func step(ctx context.Context, engine gpu.Engine) error {
 const madeUpRate = 1e-6
 
 // send takes both versions over a broker and over a shared folder to readers' folders.
-func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported) (err error) {
+func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported, a *adapters) (err error) {
 	b := broker.DefaultConfig()
 	b.StoreDir, b.Listen = filepath.Join(s.cfg.Dir, "broker"), "127.0.0.1:0"
 	server, err := broker.Start(ctx, b, s.cfg.Log)
@@ -261,10 +265,6 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported)
 		return err
 	}
 	defer conn.Close()
-	config, err := json.Marshal(model)
-	if err != nil {
-		return err
-	}
 	for _, way := range []struct {
 		name string
 		dir  string
@@ -273,6 +273,9 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported)
 		run, err := conn.Open(ctx, strings.ReplaceAll(way.name, " ", "-"), topology)
 		if err != nil {
 			return err
+		}
+		if a != nil {
+			return s.sendAdapters(ctx, run, model, versions, a)
 		}
 		weights, err := run.Weights(streams.WeightsConfig{Dir: way.dir, BaseEvery: 8})
 		if err != nil {
@@ -287,12 +290,9 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported)
 		for v, e := range versions {
 			as := []string{"whole", "as a delta"}[v]
 			publish := func() (int64, error) {
-				m := &schemas.Manifest{
-					Run: run.Name(), Version: int64(v), Base: schemas.NoBase, DType: "bfloat16", PublishedAt: time.Now(), Config: config,
-					ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(nil),
-				}
-				for _, f := range e.files {
-					m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
+				m, err := s.manifest(run, model, int64(v), e)
+				if err != nil {
+					return 0, err
 				}
 				if err := weights.PublishFrom(ctx, m, streams.FileSource(e.paths())); err != nil {
 					return 0, err
@@ -325,6 +325,22 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported)
 		}
 	}
 	return nil
+}
+
+// manifest is a version's, of which PublishFrom sets the hashes.
+func (s *scale) manifest(run *streams.Run, model gpu.Config, version int64, e exported) (*schemas.Manifest, error) {
+	config, err := json.Marshal(model)
+	if err != nil {
+		return nil, err
+	}
+	m := &schemas.Manifest{
+		Run: run.Name(), Version: version, Base: schemas.NoBase, DType: "bfloat16", PublishedAt: time.Now(), Config: config,
+		ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(nil),
+	}
+	for _, f := range e.files {
+		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
+	}
+	return m, nil
 }
 
 // stored is what the newest version took in the store.

@@ -32,6 +32,27 @@ func TestMeasureScaleMeasuresEveryPart(t *testing.T) {
 	require.Greater(t, sent["broker: publish whole"], 2*s.Weights, "bfloat16 and headers")
 }
 
+func TestMeasureScaleOfAdapters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 25 million weights through everything")
+	}
+	lora := native.DefaultLoRA()
+	lora.Rank = 4
+	cfg := ScaleConfig{
+		Shape: "25m", For: "qwen2.5-7b", Backend: native.Backend{Options: native.Options{LoRA: lora}}, Dir: t.TempDir(), ShardBytes: 16 << 20,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	s, err := MeasureScale(t.Context(), cfg)
+	require.NoError(t, err)
+	sent := map[string]int64{}
+	for _, stage := range s.Stages {
+		sent[stage.Name] = stage.Bytes
+	}
+	require.Len(t, s.Stages, 10)
+	require.Positive(t, sent["broker: publish an adapter"])
+	require.Less(t, sent["broker: publish an adapter"], sent["broker: publish an adapter and, once, the frozen weights"]/20)
+}
+
 func TestScaleRefusesWhatItDoesNotKnow(t *testing.T) {
 	_, err := MeasureScale(t.Context(), ScaleConfig{Shape: "gpt-9", For: "qwen2.5-7b"})
 	require.ErrorContains(t, err, `shape "gpt-9": want one of 25m, qwen2.5-0.5b`)

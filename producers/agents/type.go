@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 // Type is a kind of agent that a configuration can name, in the section agents.
@@ -16,10 +17,17 @@ type Type interface {
 	Name() string
 	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for
 	// a task: see tasks.Task. The name type is taken. A method Texts() []string lists what the agent may say to the policy,
-	// so that a vocabulary of words can hold it.
+	// so that a vocabulary of words can hold it, and a method TagTokens() []string tokens of its own that the policy writes.
 	Config() any
 	// Open makes the agent.
 	Open(ctx context.Context, o Opening) (producers.Agent, error)
+}
+
+// Cast is a Type whose agents play several roles in an episode: keys such as trainer.advantage.episode_agents take their names.
+type Cast interface {
+	Type
+	// Roles are what [schemas.Role] makes of the names of the contexts that the agents open.
+	Roles() []string
 }
 
 // Opening is what an agent is opened with.
@@ -35,6 +43,8 @@ type Opening struct {
 	Chat func(vars map[string]any) (*chat.Chat, error)
 	// Tools are those that the agent's episodes may call; none where they may call none.
 	Tools []producers.ToolSpec
+	// Spaces are the sandboxes of the process, for agents that start programs; nil where the program has none.
+	Spaces *workspace.Manager
 	// Log is never nil.
 	Log *slog.Logger
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 // Type is a kind of reward that a configuration can name, in the section reward of a task.
@@ -26,6 +27,9 @@ type Opening struct {
 	Config any
 	// Sources are those of the task's questions, sorted.
 	Sources []string
+	// Spaces are the sandboxes of the process, for rewards that run what a model wrote; nil where the program has none. A reward that
+	// will need them says so when it is opened: see [workspace.Manager.Claim].
+	Spaces *workspace.Manager
 	// Log is never nil.
 	Log *slog.Logger
 }

@@ -41,7 +41,7 @@ type Dataset struct {
 }
 
 // Validate reports every fault of the data set: no training question, a question without text,
-// id or answer, an id that two questions share (in whichever splits).
+// id or answer (one with hidden data for its reward needs no answer), an id that two questions share (in whichever splits).
 func (d *Dataset) Validate() error {
 	var faults []error
 	if len(d.Questions[Train]) == 0 {
@@ -53,7 +53,7 @@ func (d *Dataset) Validate() error {
 			switch {
 			case q.ID == "" || q.Text == "":
 				faults = append(faults, fmt.Errorf("%s question %d has no id or no text", split, i))
-			case len(q.Answers) == 0 || slices.Contains(q.Answers, ""):
+			case len(q.Answers) == 0 && q.Hidden == nil, slices.Contains(q.Answers, ""):
 				faults = append(faults, fmt.Errorf("%s question %q has no answer or an empty one", split, q.ID))
 			}
 			if other, twice := seen[q.ID]; twice {

@@ -92,7 +92,7 @@ func ReadQuestions(name string, r io.Reader) (map[Split][]schemas.Prompt, error)
 			return err
 		}
 		if row.ID == "" {
-			row.ID = "q" + strconv.FormatUint(hash(row.Source+"\x00"+row.Question), 36)
+			row.ID = "q" + strconv.FormatUint(Hash(row.Source+"\x00"+row.Question), 36)
 		}
 		if lines[row.ID] > 0 {
 			return fmt.Errorf("id %q: row %d has it too", row.ID, lines[row.ID])
@@ -143,7 +143,7 @@ func (r *questionRow) check() error {
 
 // splitOf divides by a hash: adding or moving rows moves no other row from one split to another.
 func splitOf(id string) Split {
-	switch n := hash(id) % 10; {
+	switch n := Hash(id) % 10; {
 	case n < 8:
 		return Train
 	case n == 8:
@@ -152,14 +152,15 @@ func splitOf(id string) Split {
 	return Test
 }
 
-func hash(s string) uint64 {
+// Hash is a stable number of a text: the same on every machine and in every version.
+func Hash(s string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(s)) // a hash's Write never fails
-	return mix(h.Sum64())     // FNV's low bits are weak on short text
+	return Spread(h.Sum64())  // FNV's low bits are weak on short text
 }
 
-// mix spreads every bit over all (the end of MurmurHash3).
-func mix(x uint64) uint64 {
+// Spread spreads every bit of a number over all (the end of MurmurHash3).
+func Spread(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33

@@ -48,7 +48,7 @@ func pools(questions []schemas.Prompt, seed uint64) []*pool {
 	var out []*pool
 	for source, questions := range bySource {
 		slices.SortFunc(questions, func(a, b schemas.Prompt) int { return strings.Compare(a.ID, b.ID) })
-		out = append(out, &pool{questions, mix(seed ^ hash(source))})
+		out = append(out, &pool{questions, Spread(seed ^ Hash(source))})
 	}
 	slices.SortFunc(out, func(a, b *pool) int { return strings.Compare(a.questions[0].Source, b.questions[0].Source) })
 	return out

@@ -37,6 +37,8 @@ type Opening struct {
 	// Texts are what the agents and tools of the run may show to the policy beside what is in the task itself, for a task
 	// that makes its vocabulary of words.
 	Texts []string
+	// Tags are tokens of their own that the agents of the run write, for the same task.
+	Tags []string
 	// Log is never nil.
 	Log *slog.Logger
 }
@@ -54,6 +56,15 @@ type Setup struct {
 	Agent  producers.Agent
 	Tools  []producers.Tool
 	Reward producers.Reward
+	// Worlds are functions that code cells of the task's agents can call; nil is none.
+	Worlds []World
+	// Order is the order in which the train split is asked. nil asks each source as often as any other, each in a new order every
+	// epoch.
+	Order Order
+	// Check refuses the tools that the task's episodes may call, such as for the lack of one that a row of data names. nil takes any.
+	Check func(tools []producers.ToolSpec) error
+	// Where says where a question stands by its id, such as questions.jsonl:12, for whoever has to mend it. "" is nowhere; nil knows of none.
+	Where func(id string) string
 	// About says in a few words what a source of questions asks, for tables: "a country's neighbour". "" says nothing;
 	// nil says nothing of any.
 	About func(source string) string
@@ -80,9 +91,16 @@ type Demonstrations interface {
 
 // Demonstration is an episode written out: a question, calls of tools with what they said, and the answer.
 type Demonstration struct {
+	// Role is whose context it is, for an agent that plays several roles: see [schemas.Role]. "" is who reads the question.
+	Role     string
 	Question string
-	Steps    []Step
-	Answer   string
+	// Notes are the agent's notepad, and Before the turns that it is shown, where the demonstration is one segment of an episode whose context was
+	// trimmed; a step of those without arguments is an output by itself. Neither is imitated.
+	Notes  string
+	Before []Step
+	// Steps are the calls, and Answer what the agent answers then; "" where the last step ends the episode, or the segment.
+	Steps  []Step
+	Answer string
 }
 
 // Step is one call of a tool.
@@ -105,6 +123,16 @@ type Demonstrator interface {
 type Rewritable interface {
 	Demonstrations
 	Rewrite(by Demonstrator) (Demonstrations, error)
+}
+
+// MetaMessages is the key of [schemas.Prompt.Meta] under which a prompt that is a conversation has its messages, a JSON list of
+// {"role", "content"} that ends with the question. An agent that speaks a chat template begins with them.
+const MetaMessages = "messages"
+
+// Message is one of them.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
 }
 
 // Order is an endless order of prompts. The prompt at a cursor is always the same.

@@ -33,7 +33,18 @@ func SpecialTokens() []string {
 // passages, questions and answers and of the further texts, lower-cased and sorted. Further texts are what else
 // an agent may be shown, such as a tool's message that nothing was found.
 func NewTokenizer(d *Dataset, further ...string) (*tokenizer.Tokenizer, error) {
-	return tokenizer.New(tokenizer.Config{Special: SpecialTokens(), Words: words(d, further), Unknown: TokenUnknown, Lowercase: true})
+	return newTokenizer(d, nil, further)
+}
+
+// newTokenizer has tags behind the special tokens.
+func newTokenizer(d *Dataset, tags, further []string) (*tokenizer.Tokenizer, error) {
+	special := SpecialTokens()
+	for _, tag := range tags {
+		if !slices.Contains(special, tag) {
+			special = append(special, tag)
+		}
+	}
+	return tokenizer.New(tokenizer.Config{Special: special, Words: words(d, further), Unknown: TokenUnknown, Lowercase: true})
 }
 
 // words are those of NewTokenizer.
@@ -59,18 +70,18 @@ func words(d *Dataset, further []string) []string {
 }
 
 // WordTokenizer is the tokenizer of a task whose vocabulary is of words: the one that it is opened with, or else
-// [NewTokenizer] of the data set, the opening's texts and the further texts. A tokenizer from outside that lacks one of their
+// [NewTokenizer] of the data set, the opening's tags and texts and the further texts. A tokenizer from outside that lacks one of their
 // words, or a special token, is refused; one that is not of words writes every text, and is taken.
 func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) {
 	further = slices.Concat(further, o.Texts)
 	if o.Tokenizer == nil {
-		return NewTokenizer(d, further...)
+		return newTokenizer(d, o.Tags, further)
 	}
 	if !OfWords(o.Tokenizer) {
 		return o.Tokenizer, nil // it writes every text, and an agent asks it for its own tags
 	}
 	var missing []string
-	for _, token := range SpecialTokens() {
+	for _, token := range slices.Concat(SpecialTokens(), o.Tags) {
 		if _, ok := o.Tokenizer.ID(token); !ok && token != TokenPad && token != TokenUnknown {
 			missing = append(missing, token)
 		}

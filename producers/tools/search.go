@@ -1,7 +1,6 @@
 package tools
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,15 +54,8 @@ func (c SearchConfig) Validate() error {
 type Search struct {
 	cfg      SearchConfig
 	passages []tasks.Passage
-	titles   map[string][]int // passages by folded title
-	postings map[string][]posting
-	lengths  []float64 // words of each passage
-	mean     float64   // of lengths
-}
-
-type posting struct {
-	passage int
-	count   float64
+	titles   map[string][]uint32 // passages by folded title, in order
+	index    *index
 }
 
 // SearchType is the tool's [Type].
@@ -97,27 +89,15 @@ func NewSearch(cfg SearchConfig, passages []tasks.Passage) (*Search, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("search tool: %w", err)
 	}
-	s := &Search{
-		cfg: cfg, passages: passages, titles: map[string][]int{}, postings: map[string][]posting{},
-		lengths: make([]float64, len(passages)),
+	if uint64(len(passages)) > math.MaxUint32 {
+		return nil, fmt.Errorf("search tool: %d passages: an index holds %d at most", len(passages), uint32(math.MaxUint32))
 	}
+	s := &Search{cfg: cfg, passages: passages, titles: make(map[string][]uint32, len(passages))}
 	for i, p := range passages {
-		title := fold(p.Title)
-		key := strings.Join(title, " ")
-		s.titles[key] = append(s.titles[key], i)
-		counts := map[string]float64{}
-		for _, word := range fold(p.Text) {
-			counts[word]++
-		}
-		for _, word := range title {
-			counts[word] += float64(cfg.TitleWeight)
-		}
-		for word, count := range counts {
-			s.postings[word] = append(s.postings[word], posting{i, count})
-			s.lengths[i] += count
-		}
-		s.mean += s.lengths[i] / float64(len(passages))
+		key := strings.Join(fold(p.Title), " ")
+		s.titles[key] = append(s.titles[key], uint32(i))
 	}
+	s.index = newIndex(cfg, passages)
 	return s, nil
 }
 
@@ -141,31 +121,43 @@ func (s *Search) Call(_ context.Context, call producers.Call) (producers.Observa
 
 // Find returns the best passages for a query, best first, at most TopK; ties go to the earlier passage.
 func (s *Search) Find(query string) []tasks.Passage {
-	words := fold(query)
-	scores := map[int]float64{}
-	for _, i := range s.titles[strings.Join(words, " ")] {
-		scores[i] = math.Inf(1)
+	found := s.Top(query, s.cfg.TopK)
+	out := make([]tasks.Passage, len(found))
+	for i, f := range found {
+		out[i] = f.Passage
 	}
-	for _, word := range words {
-		postings := s.postings[word]
-		df := float64(len(postings))
-		idf := math.Log1p((float64(len(s.passages)) - df + 0.5) / (df + 0.5))
-		for _, p := range postings {
-			norm := s.cfg.K1 * (1 - s.cfg.B + s.cfg.B*s.lengths[p.passage]/s.mean)
-			scores[p.passage] += idf * p.count * (s.cfg.K1 + 1) / (p.count + norm)
+	return out
+}
+
+// Found is a passage with its BM25 score, > 0.
+type Found struct {
+	tasks.Passage
+	// At is the passage's place in the corpus, from 0.
+	At    int
+	Score float64
+}
+
+// Top returns at most k passages as [Search.Find] does, with their scores. Passages with the query as their title come first,
+// whatever their score.
+func (s *Search) Top(query string, k int) []Found {
+	words := fold(query)
+	titled := s.titles[strings.Join(words, " ")]
+	q := s.index.query(words)
+	var out []Found
+	for _, i := range titled {
+		if len(out) < k {
+			out = append(out, Found{s.passages[i], int(i), q.score(i)})
 		}
 	}
-	ranked := make([]int, 0, len(scores))
-	for i := range scores {
-		ranked = append(ranked, i)
+	if len(out) == k {
+		return out
 	}
-	slices.SortFunc(ranked, func(a, b int) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b)) })
-	ranked = ranked[:min(len(ranked), s.cfg.TopK)]
-	found := make([]tasks.Passage, len(ranked))
-	for i, passage := range ranked {
-		found[i] = s.passages[passage]
+	for _, hit := range q.best(k) {
+		if len(out) < k && !slices.Contains(titled, hit.passage) {
+			out = append(out, Found{s.passages[hit.passage], int(hit.passage), hit.score})
+		}
 	}
-	return found
+	return out
 }
 
 // fold splits text into lower-case words of letters and digits.

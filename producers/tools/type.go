@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
@@ -13,8 +14,9 @@ type Type interface {
 	// Name is the type's in a configuration: lower-case letters, digits, - and _.
 	Name() string
 	// Config is a pointer to a new struct that holds the defaults of the type's own keys, or nil where it has none, as for
-	// a task: see [tasks.Task]. The names type, timeout and latency are taken: every tool has a time limit from outside. A
-	// method Texts() []string lists what the tool may say beside the passages, so that a vocabulary of words can hold it.
+	// a task: see [tasks.Task]. The names type, on, timeout, latency, max_concurrent, retry and breaker are taken: every tool has a
+	// time limit and a [Guard] from outside. A method Texts() []string lists what the tool may say beside the passages, so that a
+	// vocabulary of words can hold it.
 	Config() any
 	// Open makes the tool.
 	Open(ctx context.Context, o Opening) (producers.Tool, error)
@@ -28,6 +30,11 @@ type Opening struct {
 	Config any
 	// Passages are those of the task that the tool is opened for; nil where the task has none.
 	Passages []tasks.Passage
+	// Worlds are the functions of that task, for tools that run an agent's code; nil where the task has none.
+	Worlds []tasks.World
+	// Spaces are the sandboxes of the process's episodes, for tools that run what a model wrote; nil where the program has none. A
+	// tool that will need them says so when it is opened: see [workspace.Manager.Claim].
+	Spaces *workspace.Manager
 	// Log is never nil.
 	Log *slog.Logger
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -62,19 +63,100 @@ func Slow(tool producers.Tool, cfg LatencyConfig) (producers.Tool, error) {
 	}}, nil
 }
 
+// How a call ends that ignores its context.
+const (
+	// lastWord is how long a call may take to end once its time is over, before it is left behind.
+	lastWord = time.Second
+	// maxAbandoned bounds the calls of one tool that are left behind and still run.
+	maxAbandoned = 32
+)
+
 // Within returns the tool with a time limit on each call, > 0. What takes longer fails, and the agent is told, unless the
-// tool itself says that it was unavailable.
+// tool itself says that it was unavailable. A call that ignores its context is left behind: it goes on by itself, and is counted by
+// [producers.Abandoned]. While 32 calls of the tool do, it is unavailable.
 func Within(tool producers.Tool, limit time.Duration) producers.Tool {
 	timedOut := fmt.Errorf("timed out after %s", limit)
+	var left atomic.Int64
 	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
+		if n := left.Load(); n >= maxAbandoned {
+			return producers.Observation{}, fmt.Errorf("%w: %s: %d calls still run though their time is over: it does not end when it is told to",
+				producers.ErrUnavailable, tool.Spec().Name, n)
+		}
 		limited, cancel := context.WithTimeoutCause(ctx, limit, timedOut)
 		defer cancel()
-		observation, err := tool.Call(limited, call)
+		var observation producers.Observation
+		done := make(chan error, 1)
+		go func() {
+			done <- producers.Guard(func() (err error) {
+				observation, err = tool.Call(limited, call)
+				return err
+			})
+		}()
+		err, ended := end(limited, done)
+		if !ended {
+			left.Add(1)
+			over := producers.Abandoned(ctx)
+			go func() {
+				<-done //nolint:errcheck // how it ends is of no use any more
+				left.Add(-1)
+				over()
+			}()
+			return producers.Observation{}, context.Cause(limited)
+		}
 		if err != nil && errors.Is(context.Cause(limited), timedOut) && !errors.Is(err, producers.ErrUnavailable) {
 			return producers.Observation{}, timedOut
 		}
 		return observation, err
 	}}
+}
+
+// Cut returns the tool with a bound on what its observations keep. The default bound leaves one that the tool brings.
+func Cut(tool producers.Tool, cut producers.Cut) producers.Tool {
+	if cut == producers.DefaultCut() {
+		return tool
+	}
+	return bounded{wrapped{tool, tool.Call}, cut}
+}
+
+// bounded is a tool with another bound on its observations.
+type bounded struct {
+	wrapped
+	cut producers.Cut
+}
+
+func (b bounded) Cut() producers.Cut { return b.cut }
+
+// end is how a call ended; ended is false where it did not, though its time is over.
+func end(ctx context.Context, done <-chan error) (err error, ended bool) {
+	select {
+	case err := <-done:
+		return err, true
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(lastWord)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err, true
+	case <-timer.C:
+		return nil, false
+	}
+}
+
+// Bare is the tool within all that wraps it; of a tool that is placed on workers, the one of this process.
+func Bare(tool producers.Tool) producers.Tool {
+	for {
+		switch outer := tool.(type) {
+		case wrapped:
+			tool = outer.Tool
+		case bounded:
+			tool = outer.Tool
+		case interface{ Here() producers.Tool }:
+			tool = outer.Here()
+		default:
+			return tool
+		}
+	}
 }
 
 // wrapped is a tool with another Call.
@@ -87,9 +169,41 @@ func (w wrapped) Call(ctx context.Context, call producers.Call) (producers.Obser
 	return w.call(ctx, call)
 }
 
-// EndEpisode passes on to the tool within, if that keeps anything for episodes.
-func (w wrapped) EndEpisode(episode string) {
-	if tool, ok := w.Tool.(producers.EpisodeTool); ok {
-		tool.EndEpisode(episode)
+// Cut is the bound of the tool within.
+func (w wrapped) Cut() producers.Cut {
+	if tool, ok := w.Tool.(producers.Bounded); ok {
+		return tool.Cut()
 	}
+	return producers.DefaultCut()
+}
+
+// Open and Close pass on to the tool within, if that keeps anything for episodes.
+func (w wrapped) Open(ctx context.Context, s producers.Session) error {
+	if tool, ok := w.Tool.(producers.SessionTool); ok {
+		return tool.Open(ctx, s)
+	}
+	return nil
+}
+
+// OpenTold passes the secret on to the tool within, if that is to be told.
+func (w wrapped) OpenTold(ctx context.Context, s producers.Session, secret producers.Secret) error {
+	if tool, ok := w.Tool.(producers.SessionTool); ok {
+		return producers.OpenSession(ctx, tool, s, secret)
+	}
+	return nil
+}
+
+func (w wrapped) Close(ctx context.Context, episode string) error {
+	if tool, ok := w.Tool.(producers.SessionTool); ok {
+		return tool.Close(ctx, episode)
+	}
+	return nil
+}
+
+// Workspace is that of the tool within, if it has one.
+func (w wrapped) Workspace(episode string) (producers.Workspace, bool) {
+	if tool, ok := w.Tool.(producers.Workspaced); ok {
+		return tool.Workspace(episode)
+	}
+	return nil, false
 }

@@ -64,18 +64,90 @@ func TestWithinTellsTheAgentOfATimeout(t *testing.T) {
 	})
 }
 
+// keeper keeps sessions, each of which has a workspace.
 type keeper struct {
 	*Search
-	ended []string
+	open, closed []string
 }
 
-func (k *keeper) EndEpisode(episode string) { k.ended = append(k.ended, episode) }
+func (k *keeper) Open(_ context.Context, s producers.Session) error {
+	k.open = append(k.open, s.Episode)
+	return nil
+}
 
-func TestWrappedToolsLetGoOfEpisodes(t *testing.T) {
+func (k *keeper) Close(_ context.Context, episode string) error {
+	k.closed = append(k.closed, episode)
+	return nil
+}
+
+func (k *keeper) Workspace(episode string) (producers.Workspace, bool) {
+	return nil, slices.Contains(k.open, episode)
+}
+
+func TestWrappedToolsHaveTheSessionsOfTheToolWithin(t *testing.T) {
 	k := &keeper{Search: newSearch(t, DefaultSearchConfig(), corpus)}
-	tool, ok := Within(Within(k, time.Second), time.Second).(producers.EpisodeTool)
+	tool, ok := Within(Within(k, time.Second), time.Second).(producers.Workspaced)
 	require.True(t, ok)
-	tool.EndEpisode("e")
-	require.Equal(t, []string{"e"}, k.ended)
-	Within(k.Search, time.Second).(producers.EpisodeTool).EndEpisode("e") // keeps nothing: nothing to do
+	_, there := tool.Workspace("e")
+	require.False(t, there)
+	require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: "e"}))
+	_, there = tool.Workspace("e")
+	require.True(t, there)
+	require.NoError(t, tool.Close(t.Context(), "e"))
+	require.Equal(t, []string{"e"}, k.open)
+	require.Equal(t, []string{"e"}, k.closed)
+
+	bare := Within(k.Search, time.Second).(producers.Workspaced) // keeps nothing: nothing to do
+	require.NoError(t, bare.Open(t.Context(), producers.Session{Episode: "e"}))
+	require.NoError(t, bare.Close(t.Context(), "e"))
+	_, there = bare.Workspace("e")
+	require.False(t, there)
+}
+
+// long is a tool with a bound of its own.
+type long struct{ *Search }
+
+func (long) Cut() producers.Cut { return producers.Cut{Tokens: 7, Keep: producers.KeepLeft} }
+
+// A tool keeps the bound on its observations through all that wraps it, unless the configuration sets another.
+func TestWrappedToolsHaveTheBoundOfTheToolWithin(t *testing.T) {
+	plain := newSearch(t, DefaultSearchConfig(), corpus)
+	bound := func(tool producers.Tool) producers.Cut { return Within(tool, time.Second).(producers.Bounded).Cut() }
+	set := producers.Cut{Tokens: 3, Keep: producers.KeepRight}
+	require.Equal(t, producers.DefaultCut(), bound(plain))
+	require.Equal(t, 7, bound(long{plain}).Tokens)
+	require.Equal(t, 7, bound(Cut(long{plain}, producers.DefaultCut())).Tokens)
+	require.Equal(t, set, bound(Cut(long{plain}, set)))
+	require.Equal(t, set, bound(Cut(plain, set)))
+	require.Same(t, plain, Bare(Within(Cut(Within(plain, time.Second), set), time.Second)))
+}
+
+// deaf is a tool that ignores its context.
+type deaf struct {
+	*Search
+	hold chan struct{}
+}
+
+func (d deaf) Call(context.Context, producers.Call) (producers.Observation, error) {
+	<-d.hold
+	return producers.Observation{}, nil
+}
+
+func TestACallThatIgnoresItsTimeLimitIsLeftBehindAndSoManyOfThemRefuseTheTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deaf{newSearch(t, DefaultSearchConfig(), corpus), make(chan struct{})}
+		tool := Within(d, time.Minute)
+		for range maxAbandoned {
+			_, err := tool.Call(t.Context(), producers.Call{})
+			require.EqualError(t, err, "timed out after 1m0s", "the turn is lost, and the agent is told")
+			require.NotErrorIs(t, err, producers.ErrUnavailable)
+		}
+		_, err := tool.Call(t.Context(), producers.Call{})
+		require.ErrorIs(t, err, producers.ErrUnavailable)
+		require.ErrorContains(t, err, "32 calls still run though their time is over")
+		close(d.hold)
+		synctest.Wait()
+		_, err = tool.Call(t.Context(), producers.Call{})
+		require.NoError(t, err, "they have ended")
+	})
 }

@@ -60,8 +60,8 @@ func (k *KeyRing) ServerConfig() (string, error) {
 		case streams.RoleAdmin:
 			c.line("    jetstream: enabled")
 			c.exports(c.requests, c.stored)
-		case streams.RoleInference:
-			c.exports(c.calls, nil)
+		case streams.RoleInference, streams.RoleTools, streams.RoleProducer:
+			c.exports(c.callsTo(role), nil)
 		}
 		if role != streams.RoleAdmin {
 			c.imports(role)
@@ -77,12 +77,23 @@ func (k *KeyRing) ServerConfig() (string, error) {
 type serverConfig struct {
 	text   strings.Builder
 	rights map[streams.Role]streams.Permissions
-	// requests and calls are the accounts that may use a subject: of the admin's account, and of the engines'.
+	// requests and calls are the accounts that may use a subject: of the admin's account, and of those who answer calls.
 	requests, calls map[string][]string
 	stored          []string
 }
 
 func (c *serverConfig) line(format string, args ...any) { fmt.Fprintf(&c.text, format+"\n", args...) }
+
+// callsTo are the calls that a role answers.
+func (c *serverConfig) callsTo(role streams.Role) map[string][]string {
+	own := map[string][]string{}
+	for subject, accounts := range c.calls {
+		if streams.ServedBy(subject) == role {
+			own[subject] = accounts
+		}
+	}
+	return own
+}
 
 // exports lets other accounts use subjects of the account that is being written.
 func (c *serverConfig) exports(services map[string][]string, stored []string) {
@@ -101,11 +112,7 @@ func (c *serverConfig) imports(role streams.Role) {
 	p := c.rights[role]
 	c.line("    imports: [")
 	for _, subject := range sorted(p.Requests, p.Calls) {
-		from := streams.RoleAdmin
-		if slices.Contains(p.Calls, subject) {
-			from = streams.RoleInference
-		}
-		c.line("      { service: { account: %s, subject: %q }, to: %q }", accountOf(from), subject, streams.ImportedSubject(subject))
+		c.line("      { service: { account: %s, subject: %q }, to: %q }", accountOf(streams.ServedBy(subject)), subject, streams.ImportedSubject(subject))
 	}
 	for _, subject := range c.stored {
 		c.line("      { stream: { account: %s, subject: %q } }", accountOf(streams.RoleAdmin), subject)

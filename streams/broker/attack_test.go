@@ -170,7 +170,7 @@ func reached(role streams.Role) map[string]string {
 		return map[string]string{
 			"WEIR_test_TRAJECTORIES": "adds", "WEIR_test_REJECTED": "adds", "WEIR_test_EVENTS": "adds", "WEIR_test_TICKETS": "takes",
 		}
-	case streams.RoleInference:
+	case streams.RoleInference, streams.RoleTools:
 		return map[string]string{"WEIR_test_EVENTS": "adds"}
 	}
 	return nil

@@ -116,7 +116,12 @@ func (k *KeyRing) SeedFile(role streams.Role) string {
 	if k.dir == "" {
 		return ""
 	}
-	return filepath.Join(k.dir, string(role)+seedSuffix)
+	return SeedFile(k.dir, role)
+}
+
+// SeedFile is the file with the private key of a role in a key directory, whether or not it is there.
+func SeedFile(dir string, role streams.Role) string {
+	return filepath.Join(dir, string(role)+seedSuffix)
 }
 
 // Validate reports every fault of the key ring.

@@ -29,7 +29,12 @@ type locked struct {
 
 func lockedBroker(t *testing.T) *locked {
 	t.Helper()
-	l := &locked{config: streamtest.Config(t)}
+	return lockedWith(t, streamtest.Config(t))
+}
+
+func lockedWith(t *testing.T, config broker.Config) *locked {
+	t.Helper()
+	l := &locked{config: config}
 	l.config.KeysDir, l.config.KeysRuns = filepath.Join(t.TempDir(), "keys"), []string{"test"}
 	l.broker = streamtest.StartIn(t, l.config)
 	l.admin = streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{Broker: l.broker, Role: streams.RoleAdmin}))

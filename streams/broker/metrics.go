@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"time"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -12,7 +14,7 @@ type collector struct {
 
 	healthy, connections, slow, inMessages, outMessages, inBytes, outBytes *prometheus.Desc
 	storeBytes, storeReserved, storeLimit, diskFree                        *prometheus.Desc
-	messages, bytes, limitMessages, limitBytes, first, last                *prometheus.Desc
+	messages, bytes, limitMessages, limitBytes, first, last, oldest        *prometheus.Desc
 	pending, unacked, redelivered, pulls                                   *prometheus.Desc
 }
 
@@ -43,6 +45,7 @@ func NewMetrics(b *Broker) prometheus.Collector {
 		limitBytes:    desc("stream_limit_bytes", "Bytes that a stream may hold; -1 is no bound.", "stream"),
 		first:         desc("stream_first_sequence", "Sequence of the oldest message that a stream holds.", "stream"),
 		last:          desc("stream_last_sequence", "Sequence of the newest message that a stream was sent.", "stream"),
+		oldest:        desc("stream_oldest_seconds", "Age of the oldest message that a stream holds, 0 where it holds none: of tickets, how long the longest has been under way.", "stream"),
 
 		pending:     desc("consumer_pending", "Messages that a consumer has not been sent yet.", "stream", "consumer"),
 		unacked:     desc("consumer_unacked", "Messages sent to a consumer and not acknowledged: of tickets, the leases.", "stream", "consumer"),
@@ -56,7 +59,7 @@ func (m *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.healthy, m.connections, m.slow, m.inMessages, m.outMessages, m.inBytes, m.outBytes,
 		m.storeBytes, m.storeReserved, m.storeLimit, m.diskFree,
-		m.messages, m.bytes, m.limitMessages, m.limitBytes, m.first, m.last,
+		m.messages, m.bytes, m.limitMessages, m.limitBytes, m.first, m.last, m.oldest,
 		m.pending, m.unacked, m.redelivered, m.pulls,
 	} {
 		to <- d
@@ -110,6 +113,11 @@ func (m *collector) collectStream(gauge func(*prometheus.Desc, float64, ...strin
 	gauge(m.bytes, float64(s.State.Bytes), s.Name)
 	gauge(m.first, float64(s.State.FirstSeq), s.Name)
 	gauge(m.last, float64(s.State.LastSeq), s.Name)
+	age := 0.0
+	if s.State.Msgs > 0 {
+		age = max(0, time.Since(s.State.FirstTime).Seconds())
+	}
+	gauge(m.oldest, age, s.Name)
 	if s.Config != nil {
 		gauge(m.limitMessages, float64(s.Config.MaxMsgs), s.Name)
 		gauge(m.limitBytes, float64(s.Config.MaxBytes), s.Name)

@@ -46,7 +46,7 @@ func (c *Client) attempt(ctx context.Context, ask *schemas.GenerateRequest, most
 	if err != nil {
 		return outcome{}, err
 	}
-	a := &attempt{client: c, ask: ask, most: most, out: out, replies: replies, reply: reply, direct: c.engineOf(ask.Episode)}
+	a := &attempt{client: c, ask: ask, most: most, out: out, replies: replies, reply: reply, direct: c.engineOf(ask.Cache())}
 	defer func() {
 		c.close(reply)
 		if !a.over {

@@ -113,7 +113,7 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 			c.remember(&ask, out.Engine)
 			return out, nil
 		}
-		c.leave(ask.Episode)
+		c.leave(ask.Cache())
 		t.add(end, len(out.Tokens) > had)
 		if t.failures > c.opts.Retries {
 			return nil, fmt.Errorf("%w: episode %s: given up after %d engines: %w", ErrFailed, req.Episode, t.failures, t.fault)
@@ -212,16 +212,16 @@ func (c *Client) remember(req *schemas.GenerateRequest, engine string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if req.Last {
-		delete(c.engines, req.Episode)
+		delete(c.engines, req.Cache())
 		return
 	}
-	if _, known := c.engines[req.Episode]; !known && len(c.engines) >= c.opts.MaxEpisodes {
+	if _, known := c.engines[req.Cache()]; !known && len(c.engines) >= c.opts.MaxEpisodes {
 		for episode := range c.engines {
 			delete(c.engines, episode)
 			break
 		}
 	}
-	c.engines[req.Episode] = engine
+	c.engines[req.Cache()] = engine
 }
 
 // The longest pauses before another try. Where every engine is full, thousands of calls may wait: they ask seldom.

@@ -29,6 +29,21 @@ const (
 	unknownEpisode = "?"
 )
 
+// Pinned is the run for calls that name the one version which may sample: they have a subject of their own, so that an engine that
+// samples with its newest version never gets one. An engine serves it beside the run itself; both sides wrap their run.
+func Pinned(run Run) Run { return pinned{run} }
+
+type pinned struct{ Run }
+
+// GenerateSubject has two tokens more than the subject that all engines share, so that no engine's own subject is equal to it.
+func (p pinned) GenerateSubject() string { return p.Run.GenerateSubject() + ".at.version" }
+
+// isPinned says whether a run is for pinned calls.
+func isPinned(run Run) bool {
+	_, is := run.(pinned)
+	return is
+}
+
 // engineSubject reaches one engine, controlSubject all of them. The latter has one token more than an engine's, so that no
 // engine's name can be equal to it.
 func engineSubject(shared, engine string) string { return shared + "." + engine }

@@ -216,6 +216,9 @@ func (s *server) request(m *nats.Msg) (*schemas.GenerateRequest, error) {
 	if req.Run != s.run.Name() {
 		return req, fmt.Errorf("%w: request of run %q at an engine of run %q", schemas.ErrInvalid, req.Run, s.run.Name())
 	}
+	if req.Pinned != isPinned(s.run) {
+		return req, fmt.Errorf("%w: pinned is %t in a request to %s", schemas.ErrInvalid, req.Pinned, s.run.GenerateSubject())
+	}
 	return req, nil
 }
 

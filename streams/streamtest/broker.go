@@ -3,6 +3,7 @@ package streamtest
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -77,4 +78,12 @@ func (w *testWriter) Write(p []byte) (int, error) {
 		w.tb.Logf("%s", p)
 	}
 	return len(p), nil
+}
+
+// Address is where a broker listens, as host and port.
+func Address(tb testing.TB, b *broker.Broker) string {
+	tb.Helper()
+	at, err := url.Parse(b.URL())
+	require.NoError(tb, err)
+	return at.Host
 }

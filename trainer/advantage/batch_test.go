@@ -119,7 +119,10 @@ func TestPermutingRowsPermutesResults(t *testing.T) {
 				want := rowsOf(b, mustEstimate(t, name, o, b).Advantages)
 				got := rowsOf(moved, mustEstimate(t, name, o, moved).Advantages)
 				for k, i := range order {
-					require.InDeltaSlice(t, want[i], got[k], 1e-9, "%s %s row %d", name, form, i)
+					require.Len(t, got[k], len(want[i]))
+					for j, w := range want[i] { // max_rl divides by a mean that may be next to nothing
+						require.InDelta(t, w, got[k][j], 1e-6*max(1, math.Abs(w)), "%s %s row %d", name, form, i)
+					}
 				}
 			}
 		}

@@ -12,7 +12,9 @@ type Batch struct {
 	// Rewards a token: the outcome at a row's last action token, process rewards at the token that ends their turn.
 	Rewards []float64
 	// Group, Trajectory and Step a row: ids of the prompt group and of the trajectory, position in it. A nil
-	// Trajectory makes each row a trajectory of its own; a nil Step orders a trajectory's rows as they come.
+	// Trajectory makes each row a trajectory of its own; a nil Step orders a trajectory's rows as they come. In a run whose
+	// trajectories bring rewards of single agents, what one agent did in a trajectory has an id of its own in Trajectory, and the
+	// same agent's parts of one prompt group have one in Group.
 	Group      []int
 	Trajectory []int
 	Step       []int
@@ -31,6 +33,13 @@ type Batch struct {
 	Weights []float64
 	// Tokens are the token ids (gigpo, to tell states apart).
 	Tokens []int32
+	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
+	// hierarchical_grpo). Nil means one agent, one episode. In a run Episode is the trajectory, and Agent stands for the
+	// agent's name where agents are credited apart, else 0.
+	Agent, Episode []int
+	// Role a row: the role that its agent plays, by name (hierarchical_grpo), beside Episode, whose ids are the batch's. Nil means none.
+	// In a run it is [schemas.Role] of the agent's name where agents are credited apart, else "".
+	Role []string
 
 	// The fields from here on are nil in a run of Weir, whose trajectories do not carry them: they are for other callers,
 	// whose trajectories do.
@@ -42,9 +51,6 @@ type Batch struct {
 	// ProcessRewards a token, apart from Rewards (prime_rloo, mt_grpo). Nil: of Rewards, what does not stand at a
 	// trajectory's last action token.
 	ProcessRewards []float64
-	// Agent and Episode a row: which agent of a multi-agent episode acted, and which episode it was (rae,
-	// hierarchical_grpo). Nil means one agent, one episode.
-	Agent, Episode []int
 }
 
 // Rows is the number of rows.

@@ -100,6 +100,21 @@ func TestRAEGoesOnFromItsState(t *testing.T) {
 	require.Equal(t, []float64{1, 1}, out.Advantages)
 }
 
+// The trajectories name the agents: those who make names up must not fill the checkpoints.
+func TestTheRunningMeansOfAgentsAreBounded(t *testing.T) {
+	t.Parallel()
+	e, err := New("rae", DefaultOptions())
+	require.NoError(t, err)
+	var out Result
+	for agent := range 3 * maxBaselines {
+		require.NoError(t, e.Estimate(&Batch{Offsets: []int{0, 1}, Mask: []uint8{1}, Rewards: []float64{1}, Group: []int{0}, Agent: []int{agent}}, &out))
+	}
+	require.Len(t, e.(*outcome).baselines, maxBaselines+1)
+	require.InDelta(t, 0, out.Advantages[0], 1e-9, "the others share a mean, which has come to what they get")
+	require.NoError(t, e.Estimate(&Batch{Offsets: []int{0, 1}, Mask: []uint8{1}, Rewards: []float64{1}, Group: []int{0}, Agent: []int{0}}, &out))
+	require.InDelta(t, 0.95, out.Advantages[0], 1e-9, "the first keep their own")
+}
+
 func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 	t.Parallel()
 	good := func() *Batch {
@@ -147,6 +162,7 @@ func TestBadInputNamesTheFieldAndTheRow(t *testing.T) {
 		{"mt_grpo", "ProcessRewards", 1, func(b *Batch) { b.ProcessRewards[3] = math.NaN() }},
 		{"gigpo", "Tokens", -1, func(b *Batch) { b.Tokens = nil }},
 		{"hierarchical_grpo", "Agent", -1, func(b *Batch) { b.Agent = b.Agent[1:] }},
+		{"hierarchical_grpo", "Role", -1, func(b *Batch) { b.Role = []string{"solver"} }},
 		{"hierarchical_grpo", "Episode", -1, func(b *Batch) { b.Episode = b.Episode[1:] }},
 	} {
 		b := good()

@@ -6,7 +6,7 @@ import "slices"
 // the rewards alone, and learns from groups of any size.
 type Facts struct {
 	// Requires names the fields of Batch, beside Offsets, Mask and Rewards, without which the estimator fails. In a run
-	// there are always Group, Trajectory, Step and Tokens; Logprobs and Baselines (one greedy rollout more a group) where
+	// there are always Group, Trajectory, Step, Tokens, Agent and Episode; Logprobs and Baselines (one greedy rollout more a group) where
 	// they are named here; and Values with a critic, without which the configuration is refused. Other fields are refused.
 	Requires []string
 	// Improves names the fields of Batch that the estimator reads where they are set, and approximates where they are nil.

@@ -5,14 +5,15 @@ import (
 )
 
 // gigpo adds to the trajectory's advantage within its group that of each turn among the group's turns that began in
-// the same state (arXiv 2505.10978, equations 3 and 7). A turn is a run of action tokens.
+// the same state (arXiv 2505.10978, equations 3 and 7). A turn is a run of action tokens; with step_unit segment, all action
+// tokens of a row.
 //
 //	A = A_episode + weight A_turn,  A_turn from the discounted returns G_k = r_k + gamma G_{k+1} of turns with one anchor
 //
 // A turn whose state no other turn shares has turn advantage 0.
 type gigpo struct{ outcome }
 
-// turn is a run of action tokens, [lo, hi).
+// turn is a run of action tokens, [lo, hi); with step_unit segment the action tokens among [lo, hi).
 type turn struct {
 	lo, hi     int
 	trajectory int
@@ -61,7 +62,12 @@ func (e *gigpo) Estimate(b *Batch, out *Result) error {
 				return err
 			}
 			for _, t := range t.all {
-				stats.Set(out.Advantages[t.lo:t.hi], e.advantages[t.trajectory]+e.options.StepWeight*t.advantage)
+				v := e.advantages[t.trajectory] + e.options.StepWeight*t.advantage
+				if e.options.StepUnit == UnitSegment {
+					stats.Fill(out.Advantages[t.lo:t.hi], b.Mask[t.lo:t.hi], v, 0)
+				} else {
+					stats.Set(out.Advantages[t.lo:t.hi], v)
+				}
 			}
 		}
 		return nil
@@ -74,6 +80,10 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 	clear(t.ids)
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		for _, i := range e.layout.rowsOf(e.layout.trajectories[k]) {
+			if e.options.StepUnit == UnitSegment {
+				t.addRow(b, i, k, advantages)
+				continue
+			}
 			before := b.Offsets[i] // where what names the next turn's state begins
 			for lo := before; lo < b.Offsets[i+1]; {
 				n, acts := stats.FirstRun(b.Mask[lo:b.Offsets[i+1]])
@@ -89,6 +99,23 @@ func (e *gigpo) cut(b *Batch, g int, t *turns, advantages []float64) {
 				lo = hi
 			}
 		}
+	}
+}
+
+// addRow takes what was sampled in a row of trajectory k as one turn, which began in the state of all that was said before it.
+func (t *turns) addRow(b *Batch, row, k int, advantages []float64) {
+	start, hi := b.Offsets[row], b.Offsets[row+1]
+	n := 0
+	if start < hi {
+		if first, acts := stats.FirstRun(b.Mask[start:hi]); !acts {
+			n = first
+		}
+	}
+	lo := start + n
+	clear(advantages[start:lo])
+	if lo < hi {
+		value, _ := stats.Sum(b.Rewards[lo:hi], b.Mask[lo:hi])
+		t.add(turn{lo: lo, hi: hi, trajectory: k, value: value}, anchor(b.Tokens[start:lo]))
 	}
 }
 
@@ -132,7 +159,7 @@ func (t *turns) compare(alone *outcome) error {
 
 // anchor is the state that a turn began in: a hash of the tokens that led there.
 func anchor(ids []int32) uint64 {
-	h := uint64(0xcbf29ce484222325) + uint64(len(ids))
+	h := mix(0xcbf29ce484222325, uint64(len(ids)))
 	for len(ids) >= 2 { // by two, as each multiplication waits for the one before
 		h = mix(h, uint64(uint32(ids[0]))<<32|uint64(uint32(ids[1])))
 		ids = ids[2:]

@@ -2,6 +2,7 @@ package advantage
 
 import (
 	"math"
+	"slices"
 
 	"github.com/weir-rl/weir/trainer/stats"
 )
@@ -148,6 +149,13 @@ func maxRL(_ *outcome, g group) error {
 	return nil
 }
 
+// maxBaselines bounds the agents that rae keeps a running mean for; those beyond share the mean of otherAgents. Trajectories name
+// the agents, and the means are in every checkpoint.
+const (
+	maxBaselines = 1024
+	otherAgents  = -1
+)
+
 // rae compares each trajectory with its agent's running mean, which it then moves (SPIRAL, arXiv 2506.24119):
 //
 //	A_i = R_i - b;  b = decay b + (1 - decay) R_i
@@ -158,15 +166,19 @@ func rae(e *outcome, g group) error {
 	decay := e.options.Decay
 	for i, r := range g.rewards {
 		agent := g.agents[i]
-		b := e.baselines[agent]
+		b, known := e.baselines[agent]
+		if !known && len(e.baselines) >= maxBaselines {
+			agent = otherAgents
+			b = e.baselines[agent]
+		}
 		g.advantages[i] = r - b
 		e.baselines[agent] = decay*b + (1-decay)*r
 	}
 	return nil
 }
 
-// byAgent groups by (prompt group, agent), and agents of EpisodeAgents by episode too. Without agents there is one, and
-// without episodes each group is one.
+// byAgent groups by (prompt group, agent), but agents with a role of EpisodeAgents by (episode, role). Without agents there is one
+// in each group, and without roles or episodes none is compared within an episode.
 func byAgent(e *outcome, b *Batch) error {
 	rows := b.Rows()
 	if err := stats.CheckLength("Group", b.Group, rows); err != nil {
@@ -178,13 +190,12 @@ func byAgent(e *outcome, b *Batch) error {
 	if err := optional("Episode", b.Episode, rows); err != nil {
 		return err
 	}
-	within := map[int]bool{}
-	for _, agent := range e.options.EpisodeAgents {
-		within[agent] = true
+	if err := optional("Role", b.Role, rows); err != nil {
+		return err
 	}
 	type key struct {
 		group, agent, episode int
-		hierarchical          bool
+		role                  string
 	}
 	ids := map[key]int{}
 	e.groupIDs = stats.Resize(e.groupIDs, rows)
@@ -193,8 +204,8 @@ func byAgent(e *outcome, b *Batch) error {
 		if b.Agent != nil {
 			k.agent = b.Agent[i]
 		}
-		if within[k.agent] && b.Episode != nil {
-			k.episode, k.hierarchical = b.Episode[i], true
+		if b.Role != nil && b.Episode != nil && slices.Contains(e.options.EpisodeAgents, b.Role[i]) {
+			k = key{episode: b.Episode[i], role: b.Role[i]}
 		}
 		id, ok := ids[k]
 		if !ok {

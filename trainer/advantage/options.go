@@ -1,6 +1,13 @@
 package advantage
 
-import "github.com/weir-rl/weir/internal/check"
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/schemas"
+)
 
 // What a group of one trajectory gets.
 const (
@@ -13,6 +20,13 @@ const (
 	ByReturn  = "return"  // steps: the discounted return, without a critic
 	ByGAE     = "gae"     // steps or tokens: generalized advantage estimation
 	Broadcast = "uniform" // tokens: the step's whitened advantage for each
+)
+
+// What a step is.
+const (
+	UnitAuto    = "auto"    // the authors': a turn for gigpo, a segment for the others
+	UnitSegment = "segment" // all that the policy sampled in one context (row)
+	UnitTurn    = "turn"    // a run of action tokens, between what was said before it and after
 )
 
 // What tells the states of gigpo apart.
@@ -28,7 +42,11 @@ type Options struct {
 	// Gamma and Lambda discount from one action token to the next, in [0, 1]. Default to 1.
 	Gamma  float64 `koanf:"gamma"`
 	Lambda float64 `koanf:"lambda"`
-	// StepGamma and StepLambda discount from one step (row) of a trajectory to the next. Default to 1.
+	// StepUnit says what a step of gae_step, reinforce_step, bilevel and gigpo is: segment, all that the policy sampled in one
+	// context, for agents that write their context anew; turn, what it sampled between two observations, for agents whose context only
+	// grows; or auto, the authors': a turn for gigpo, a segment for the others. Defaults to auto.
+	StepUnit string `koanf:"step_unit"`
+	// StepGamma and StepLambda discount from one step of a trajectory to the next. Default to 1.
 	StepGamma  float64 `koanf:"step_gamma"`
 	StepLambda float64 `koanf:"step_lambda"`
 
@@ -70,6 +88,10 @@ type Options struct {
 	ZeroTail bool `koanf:"zero_tail"`
 	// Decay of rae's running mean, in [0, 1]: the share of the mean that each new reward leaves. Defaults to 0.95.
 	Decay float64 `koanf:"decay"`
+	// EpisodeAgents are the roles that hierarchical_grpo compares within their episode, such as solver for solver-1 to solver-4 of
+	// one game; any other agent it compares with the same agent of the group's other episodes. An agent's role is its name without
+	// the number at the end. Defaults to none.
+	EpisodeAgents []string `koanf:"episode_agents"`
 	// LengthPenalty shapes the rewards of a group before it is compared (prime-rl).
 	LengthPenalty LengthPenalty `koanf:"length_penalty"`
 
@@ -99,9 +121,6 @@ type Options struct {
 	// ByPosition aligns the rows of a group by position in optimal_token_baseline, where the default is by
 	// count of action tokens, which tool output does not shift.
 	ByPosition bool `koanf:"-"`
-	// EpisodeAgents are the agents that hierarchical_grpo compares within their episode; others are compared
-	// within the group.
-	EpisodeAgents []int `koanf:"-"`
 }
 
 // LengthPenalty takes from each reward of a group mean(R) * sum of weight * x / max(x) over the group. A weight
@@ -120,7 +139,7 @@ func DefaultOptions() Options {
 		MaskRewards: true, MaskAdvantages: true, MaskReturns: true,
 		DivideByStd: true, StdEpsilon: 1e-6, Single: SingleZero,
 		Whiten: true, WhitenEpsilon: 1e-8,
-		StepCredit: ByReturn, TokenCredit: Broadcast, Anchor: AnchorObservation,
+		StepUnit: UnitAuto, StepCredit: ByReturn, TokenCredit: Broadcast, Anchor: AnchorObservation,
 		StepWeight: 1, TurnWeight: 1, ProcessWeight: 5, OutcomeWeight: 5, GPGNorm: 1,
 		ZeroTail: true, Decay: 0.95,
 	}
@@ -147,8 +166,21 @@ func (o Options) Validate() error {
 		check.NotNegative("length_penalty.turns", o.LengthPenalty.Turns),
 		check.Positive("gpg_norm", o.GPGNorm),
 		check.OneOf("single", o.Single, SingleZero, SingleReward),
+		check.OneOf("step_unit", o.StepUnit, UnitAuto, UnitSegment, UnitTurn),
 		check.OneOf("step_credit", o.StepCredit, ByReturn, ByGAE),
 		check.OneOf("token_credit", o.TokenCredit, Broadcast, ByGAE),
 		check.OneOf("anchor", o.Anchor, AnchorObservation, AnchorContext),
+		o.checkAgents(),
 	)
+}
+
+// checkAgents wants roles in the place of single agents.
+func (o Options) checkAgents() error {
+	var faults []error
+	for i, name := range o.EpisodeAgents {
+		role := schemas.Role(name)
+		faults = append(faults, check.That(name != "" && role == name, fmt.Sprintf("episode_agents[%d]", i),
+			"%q: want the role of agents, which is their name without its number, such as %s", name, cmp.Or(role, "solver")))
+	}
+	return errors.Join(faults...)
 }

@@ -39,6 +39,7 @@ func everyCase(random *rand.Rand, process bool, sizes ...int) *Batch {
 				b.Group, b.Trajectory, b.Step = append(b.Group, g), append(b.Trajectory, trajectory), append(b.Step, step)
 				b.Bootstrap, b.Baselines = append(b.Bootstrap, number()), append(b.Baselines, baseline)
 				b.Agent, b.Episode = append(b.Agent, trajectory%2), append(b.Episode, trajectory/2)
+				b.Role = append(b.Role, []string{"none", "some"}[trajectory%2])
 			}
 			trajectory++
 		}
@@ -72,7 +73,7 @@ func readsOf(t require.TestingT, name string, bases []Options, batches []*Batch)
 	for _, key := range perturb.Keys(Options{}) {
 		for _, o := range bases {
 			was, changed := outcomeOf(t, name, o, batches), false
-			perturb.Each(&o, key, []string{SingleReward, SingleZero, ByGAE, ByReturn, Broadcast, AnchorContext, AnchorObservation}, func() {
+			perturb.Each(&o, key, []string{SingleReward, SingleZero, ByGAE, ByReturn, Broadcast, AnchorContext, AnchorObservation, UnitSegment, UnitTurn, UnitAuto}, func() {
 				now := outcomeOf(t, name, o, batches)
 				changed = changed || now != "" && now != was
 			})

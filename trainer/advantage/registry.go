@@ -22,7 +22,7 @@ func builders() map[string]builder {
 	compared := []string{"length_penalty.input_tokens", "length_penalty.output_tokens", "length_penalty.turns"}
 	std := []string{"divide_by_std", "std_epsilon"}
 	whitened := []string{"whiten", "whiten_epsilon"}
-	steps := []string{"step_gamma", "whiten", "whiten_epsilon"}
+	steps := []string{"step_gamma", "step_unit", "whiten", "whiten_epsilon"}
 	ofGroup := func(reads ...[]string) Facts {
 		return Facts{Requires: []string{"Group"}, Reads: slices.Concat(reads...)}
 	}
@@ -45,7 +45,7 @@ func builders() map[string]builder {
 			make: func(name string, o Options) (Estimator, error) {
 				return &outcome{name: name, options: o, formula: centred, regroup: byAgent}, nil
 			},
-			facts: ofGroup(compared), under: single,
+			facts: ofGroup(compared, []string{"episode_agents"}), under: single,
 		},
 		"reinforce_pp_baseline": {
 			make: func(name string, o Options) (Estimator, error) {
@@ -94,20 +94,23 @@ func builders() map[string]builder {
 		},
 		"gigpo": {make: newGiGPO, facts: Facts{
 			Requires: []string{"Group", "Tokens"}, ByTurns: true,
-			Reads: slices.Concat(compared, std, []string{"anchor", "single", "step_gamma", "step_weight"}),
+			Reads: slices.Concat(compared, std, []string{"anchor", "single", "step_gamma", "step_unit", "step_weight"}),
 		}},
 		// From what follows each step.
 		"gae_step": {
 			make:  func(name string, o Options) (Estimator, error) { return newStepwise(name, o, true, nil), nil },
 			facts: needing([]string{"Values"}, steps, []string{"step_lambda"}),
+			under: unit,
 		},
 		"reinforce_step": {
 			make:  func(name string, o Options) (Estimator, error) { return newStepwise(name, o, false, nil), nil },
 			facts: needing(nil, steps),
+			under: unit,
 		},
 		"bilevel": {
 			make: newBilevel, facts: needing(nil, steps, []string{"step_credit", "token_credit"}),
 			under: func(o Options, f *Facts) {
+				unit(o, f)
 				if o.StepCredit == ByGAE {
 					f.Requires, f.Reads = []string{"Values"}, append(f.Reads, "step_lambda")
 				}
@@ -128,6 +131,9 @@ func single(o Options, f *Facts) {
 		f.LearnsFrom = 2
 	}
 }
+
+// unit are the facts of an estimator of steps, which tells turns apart where they are its steps.
+func unit(o Options, f *Facts) { f.ByTurns = o.StepUnit == UnitTurn }
 
 // groupwise makes estimators that compare the trajectories of a group by a formula.
 func groupwise(formula func(*outcome, group) error) func(string, Options) (Estimator, error) {

@@ -7,7 +7,7 @@ import (
 )
 
 // stepwise gives all action tokens of a row the same advantage: a row is one step of an agent, one context and
-// what it did there.
+// what it did there. With step_unit turn the batch is cut into rows of one turn first.
 type stepwise struct {
 	name    string
 	options Options
@@ -20,6 +20,7 @@ type stepwise struct {
 	rewards       []float64
 	rows          []int
 	inner         *tokenwise
+	cutter        cutter
 }
 
 // steps hold one entry a row.
@@ -31,6 +32,18 @@ func (e *stepwise) Estimate(b *Batch, out *Result) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
+	if e.options.StepUnit != UnitTurn {
+		return e.estimate(b, out)
+	}
+	turns, err := e.cutter.cut(b)
+	if err != nil {
+		return err
+	}
+	return e.cutter.fault(e.estimate(turns, out))
+}
+
+// estimate takes each row as a step.
+func (e *stepwise) estimate(b *Batch, out *Result) error {
 	if err := e.layout.build(b); err != nil {
 		return err
 	}

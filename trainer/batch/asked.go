@@ -23,7 +23,8 @@ type Bounds struct {
 // What no ticket names and no honest rollout reaches.
 const (
 	maxComponents = 256     // reward components
-	maxName       = 256     // bytes of a component's name
+	maxAgents     = 256     // agents with a reward of their own
+	maxName       = 256     // bytes of the name of a component or of an agent
 	maxText       = 1 << 20 // bytes of all text, on top of maxTokenText a token of the ticket's limit
 	maxTokenText  = 256
 	// A tool call may outlast the rollout's limit by as much again and spareTime, for not each tool heeds its context; where
@@ -58,6 +59,12 @@ func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening 
 			return fmt.Errorf("segment %d: %d tokens, the ticket's limits.max_tokens is %d", i, len(s.Tokens), asked.Limits.MaxTokens)
 		}
 	}
+	if most := asked.Limits.MaxSegments; most > 0 && len(t.Segments) > most {
+		return fmt.Errorf("%d segments, the ticket's limits.max_segments is %d", len(t.Segments), most)
+	}
+	if most, n := asked.Limits.MaxTotalTokens, t.Tokens(); most > 0 && n > most {
+		return fmt.Errorf("%d tokens in all segments, the ticket's limits.max_total_tokens is %d", n, most)
+	}
 	if err := begins(t, opening); err != nil {
 		return err
 	}
@@ -66,18 +73,18 @@ func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening 
 		longest = min(longest, 2*asked.Limits.Timeout+spareTime)
 	}
 	for i, turn := range t.Turns {
-		if turn.Tool != "" {
-			calls++
+		calls += len(turn.Calls)
+		for _, call := range turn.Calls {
+			if call.Duration < 0 || call.Duration > longest {
+				return fmt.Errorf("turn %d: duration is %s, the longest that limits.timeout %s leaves room for is %s", i, call.Duration, asked.Limits.Timeout, longest)
+			}
+			text += len(call.Tool) + len(call.Arguments) + len(call.Error)
 		}
-		if turn.Duration < 0 || turn.Duration > longest {
-			return fmt.Errorf("turn %d: duration is %s, the longest that limits.timeout %s leaves room for is %s", i, turn.Duration, asked.Limits.Timeout, longest)
-		}
-		text += len(turn.Tool) + len(turn.Arguments) + len(turn.Error)
 	}
 	if calls > asked.Limits.MaxTurns {
 		return fmt.Errorf("turns: %d tool calls, the ticket's limits.max_turns is %d", calls, asked.Limits.MaxTurns)
 	}
-	if most := maxText + maxTokenText*asked.Limits.MaxTokens; text > most {
+	if most := maxText + maxTokenText*max(asked.Limits.MaxTokens, t.Tokens()); text > most {
 		return fmt.Errorf("answer, error and turns: %d bytes of text, at most %d", text, most)
 	}
 	return nil
@@ -129,14 +136,18 @@ func (b Bounds) within(m *Member) error {
 		}
 	}
 	for i := range t.Turns {
-		if x := t.Turns[i].ProcessReward; x != 0 {
-			if err := check(fmt.Sprintf("turn %d: process reward", i), x); err != nil {
-				return err
-			}
+		if err := check(fmt.Sprintf("turn %d: process reward", i), t.Turns[i].ProcessReward); err != nil {
+			return err
+		}
+		if err := check(fmt.Sprintf("turn %d: reward", i), t.Turns[i].Reward); err != nil {
+			return err
 		}
 	}
 	if err := check("reward with what its length adds", m.Reward); err != nil {
 		return err
 	}
-	return check("return", m.Return)
+	if err := check("return", m.Return); err != nil {
+		return err
+	}
+	return m.agentsWithin(check)
 }

@@ -41,7 +41,7 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 		s := &tr.Segments[0]
 		s.Temperature = 0.5
 		s.Tokens[1], s.ActionMask[1], s.Logprobs[1], s.Versions[1] = 2, 0, 0, schemas.NoVersion
-		tr.Turns = []schemas.Turn{{Start: 2, End: 3, Tool: "search", Duration: time.Minute}, {Start: 3, End: 4}}
+		tr.Turns = []schemas.Turn{{Start: 2, End: 3, Calls: []schemas.ToolCall{{Tool: "search", Duration: time.Minute}}}, {Start: 3, End: 4}}
 		return tr
 	}
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 			}
 			s.Logprobs[5] = 0
 			t.Segments = append(t.Segments, t.Segments[0])
-			t.Turns[0].Duration, t.Turns[1].End = 3*time.Minute, 6
+			t.Turns[0].Calls[0].Duration, t.Turns[1].End = 3*time.Minute, 6
 			t.Turns = append(t.Turns, schemas.Turn{Segment: 1}, schemas.Turn{Segment: 1, End: 6})
 			t.Answer = strings.Repeat("x", 1<<20+256*6-len("search"))
 			t.Rewards = map[string]float64{strings.Repeat("y", 256): -100}
@@ -73,11 +73,11 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 			}
 			t.Reward, t.Turns[0].ProcessReward, t.Turns[1].ProcessReward = 100, -100, 100
 		}, "", ""},
-		{"a little more than as asked", func(t *schemas.Trajectory) { t.Turns[0].Duration = 3*time.Minute + 1 }, schemas.ReasonPoisoned, "turn 0: duration"},
-		{"a call that ends before it began", func(t *schemas.Trajectory) { t.Turns[0].Duration = -1 }, schemas.ReasonPoisoned, "turn 0: duration"},
+		{"a little more than as asked", func(t *schemas.Trajectory) { t.Turns[0].Calls[0].Duration = 3*time.Minute + 1 }, schemas.ReasonPoisoned, "turn 0: duration"},
+		{"a call that ends before it began", func(t *schemas.Trajectory) { t.Turns[0].Calls[0].Duration = -1 }, schemas.ReasonPoisoned, "turn 0: duration"},
 		{"a byte too much", func(t *schemas.Trajectory) {
 			t.Answer, t.Error = strings.Repeat("x", 1<<20), strings.Repeat("y", 256*6-len("search")-2)
-			t.Turns[0].Arguments, t.Turns[1].Error = "{}", "e"
+			t.Turns[0].Calls[0].Arguments, t.Turns[0].Calls[0].Error = "{}", "e"
 		}, schemas.ReasonPoisoned, "bytes of text"},
 		{"a token that is not in the vocabulary", func(t *schemas.Trajectory) { t.Segments[0].Tokens[3] = 9 }, schemas.ReasonPoisoned, "vocabulary of 9"},
 		{"257 components", func(t *schemas.Trajectory) {
@@ -113,10 +113,10 @@ func TestATrajectoryIsHeldAgainstItsTicket(t *testing.T) {
 		{"too many segments", func(t *schemas.Trajectory) {
 			t.Segments = append(t.Segments, t.Segments[0], t.Segments[0])
 		}, schemas.ReasonPoisoned, "3 segments, trainer.limits.max_segments is 2"},
-		{"too many tool calls", func(t *schemas.Trajectory) { t.Turns[1].Tool = "search" }, schemas.ReasonPoisoned, "2 tool calls, the ticket's limits.max_turns is 1"},
+		{"too many tool calls", func(t *schemas.Trajectory) { t.Turns[1].Calls = t.Turns[0].Calls }, schemas.ReasonPoisoned, "2 tool calls, the ticket's limits.max_turns is 1"},
 		{"one turn twice", func(t *schemas.Trajectory) { t.Turns[1] = t.Turns[0] }, schemas.ReasonPoisoned, "turn 1: begins at token 2"},
 		{"turns out of order", func(t *schemas.Trajectory) { t.Turns[0], t.Turns[1] = t.Turns[1], t.Turns[0] }, schemas.ReasonPoisoned, "turn 1: begins at token 2"},
-		{"an endless call", func(t *schemas.Trajectory) { t.Turns[0].Duration = math.MaxInt64 }, schemas.ReasonPoisoned, "turn 0: duration"},
+		{"an endless call", func(t *schemas.Trajectory) { t.Turns[0].Calls[0].Duration = math.MaxInt64 }, schemas.ReasonPoisoned, "turn 0: duration"},
 		{"a book for an answer", func(t *schemas.Trajectory) { t.Answer = strings.Repeat("x", 2<<20) }, schemas.ReasonPoisoned, "2097158 bytes of text"},
 		{"many components", func(t *schemas.Trajectory) {
 			t.Rewards = map[string]float64{}
@@ -172,7 +172,7 @@ func TestWhereATicketHasNoTimeLimitACallMayTakeThirtyDays(t *testing.T) {
 	for duration, want := range map[time.Duration]int{0: 0, time.Hour: 0, 30 * 24 * time.Hour: 0, 30*24*time.Hour + 1: 1} {
 		s := newScene(Config{Groups: 1, MinGroup: 1}, Group{Size: 1, Ticket: ticket})
 		in := trajectory(0, 0, 0, 1, 1, 0)
-		in.Turns = []schemas.Turn{{Start: 1, End: 2, Tool: "search", Duration: duration}}
+		in.Turns = []schemas.Turn{{Start: 1, End: 2, Calls: []schemas.ToolCall{{Tool: "search", Duration: duration}}}}
 		e := s.trajectory(in)
 		require.Len(t, e.Verdicts, want, "%s", duration)
 	}

@@ -31,8 +31,11 @@ type Config struct {
 	// nil takes all. The others are passed over.
 	Choose func(g Group, members []Member) []int
 	// Keep says whether a group with these rewards, of the chosen members in the order of samples, is worth training on;
-	// nil keeps all. Both must say the same whenever they are asked.
+	// nil keeps all. Of a group that is credited by agent it is asked for each agent, and one that is worth it is enough. Both
+	// must say the same whenever they are asked.
 	Keep func(g Group, rewards []float64) bool
+	// EpisodeAgents are the roles whose agents are compared within their episode: Keep is asked of those of each trajectory. nil is none.
+	EpisodeAgents []string
 	// Shape is added to a trajectory's reward; nil adds nothing.
 	Shape func(*schemas.Trajectory) float64
 	// MaxFlat bounds the groups that Keep drops while a batch fills: from then on the batch may be short, of one
@@ -195,12 +198,12 @@ func (a *Assembler) Advance(version int64) Effects {
 // Version is the policy version that the last Advance moved to.
 func (a *Assembler) Version() int64 { return a.version }
 
-// Awaited counts the samples of open groups that have neither come nor been cancelled.
+// Awaited counts the samples of open groups that are issued and have neither come nor been cancelled.
 func (a *Assembler) Awaited() int {
 	n := 0
 	for _, g := range a.order {
 		if !g.ready {
-			n += g.Size - len(g.members) - len(g.cancelled)
+			n += g.awaited()
 		}
 	}
 	return n
@@ -211,17 +214,19 @@ func (a *Assembler) Awaited() int {
 func (a *Assembler) GiveUp() Effects {
 	var e Effects
 	for _, g := range a.order {
-		if g.ready || g.complete() {
+		if g.ready || g.awaited() == 0 {
 			continue
 		}
 		for s := range g.Size {
-			if _, came := g.members[s]; !came && !g.cancelled[s] {
+			if _, came := g.members[s]; !came && !g.cancelled[s] && g.issued(s) {
 				g.refuse(s)
 				e.Lost = append(e.Lost, TicketID(g.Cursor, g.Attempt, s))
 			}
 		}
 		g.lost = true
-		a.givenUp = append(a.givenUp, g.ID())
+		if g.complete() { // else its other samples are about to be issued
+			a.givenUp = append(a.givenUp, g.ID())
+		}
 	}
 	a.judge(nil, &e)
 	a.record(e)
@@ -322,6 +327,9 @@ func (a *Assembler) check(g *assembly, m *Member) error {
 		return err
 	}
 	if err := a.cfg.Bounds.within(m); err != nil {
+		return err
+	}
+	if err := g.forks(t); err != nil {
 		return err
 	}
 	if g.Ticket == nil {

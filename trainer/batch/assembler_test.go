@@ -72,6 +72,8 @@ func TestVerdicts(t *testing.T) {
 	foreignRun.Run = "another"
 	wrongID := trajectory(0, 0, 0, 2, 1, 0)
 	wrongID.ID = "g000000-a0-1"
+	evaluated := trajectory(0, 0, 0, 2, 1, 0)
+	evaluated.ID, evaluated.Group = "eval-validation-0-false-v1-0-0", "eval-validation-0-false-v1-0"
 	failed := trajectory(0, 0, 0, 2, 1, 0)
 	failed.Stop = schemas.StopError
 	for _, c := range []struct {
@@ -83,6 +85,7 @@ func TestVerdicts(t *testing.T) {
 		{"in order", nil, trajectory(0, 0, 0, 2, 1, 0), ""},
 		{"duplicate", []*schemas.Trajectory{trajectory(0, 0, 0, 2, 1, 0)}, trajectory(0, 0, 0, 2, 1, 0), schemas.ReasonDuplicate},
 		{"of another run", nil, foreignRun, schemas.ReasonForeign},
+		{"of an evaluation", nil, evaluated, schemas.ReasonForeign},
 		{"id of another sample", nil, wrongID, schemas.ReasonForeign},
 		{"never issued", nil, trajectory(99, 0, 0, 2, 1, 0), schemas.ReasonForeign},
 		{"soon to be issued", nil, trajectory(2, 0, 0, 2, 1, 0), ""},

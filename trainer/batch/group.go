@@ -20,6 +20,9 @@ type Group struct {
 	// HasBaseline says that the last of them asks for a greedy rollout that is not trained on: what it comes to is what
 	// the others are compared with.
 	HasBaseline bool
+	// Trunks is how many samples are issued first, with the baseline where there is one; 0 is all. The others are issued when
+	// nothing more is awaited of those: see Assembler.Trunks.
+	Trunks int
 	// Ticket is what the samples were asked for, but for what differs from one to the next: sample, id, seed, and the
 	// temperature of the baseline. With nil they are not held against it.
 	Ticket *schemas.Ticket
@@ -31,11 +34,22 @@ type Refused struct {
 	Samples []int  `json:"samples"`
 }
 
+// Source is the data set or the kind of question that the prompt is of; "" where that is not known.
+func (g Group) Source() string {
+	if g.Ticket == nil {
+		return ""
+	}
+	return g.Ticket.Prompt.Source
+}
+
 // ID is the group's name on the wire.
 func (g Group) ID() string { return GroupID(g.Cursor, g.Attempt) }
 
 // Greedy says whether a sample is the group's baseline.
 func (g Group) Greedy(sample int) bool { return g.HasBaseline && sample == g.Size-1 }
+
+// First says whether a sample is issued when the group is opened.
+func (g Group) First(sample int) bool { return g.Trunks == 0 || sample < g.Trunks || g.Greedy(sample) }
 
 // Member is a delivered trajectory of a group.
 type Member struct {
@@ -45,6 +59,8 @@ type Member struct {
 	Oldest, Newest int64
 	// Reward is the outcome reward with its shaping, Return that and the process rewards together.
 	Reward, Return float64
+	// Shaping is the part of Reward that Config.Shape added.
+	Shaping float64
 	// PassedOver says that the selection took others of the group: the step uses it up and does not train on it.
 	PassedOver bool
 }
@@ -56,11 +72,12 @@ func newMember(d schemas.Delivery, shape func(*schemas.Trajectory) float64) Memb
 		Reward: d.Trajectory.Reward,
 	}
 	if shape != nil {
-		m.Reward += shape(d.Trajectory)
+		m.Shaping = shape(d.Trajectory)
+		m.Reward += m.Shaping
 	}
 	m.Return = m.Reward
 	for _, turn := range d.Trajectory.Turns {
-		m.Return += turn.ProcessReward
+		m.Return += turn.Credit()
 	}
 	return m
 }
@@ -82,6 +99,8 @@ type assembly struct {
 	ready   bool
 	// lost says that samples of it were given up.
 	lost bool
+	// branched says that the samples are issued that waited for the trunks.
+	branched bool
 	// opening is Config.Opening of the ticket; nil until it was asked for.
 	opening []int32
 	// chosen are the samples of a ready group, those marked that are not trained on, rows how many rows the others have.
@@ -94,6 +113,9 @@ func newAssembly(g Group) *assembly {
 }
 
 func (g *assembly) complete() bool { return len(g.members)+len(g.cancelled) == g.Size }
+
+// issued says whether a sample's ticket is: what is not issued cannot be lost.
+func (g *assembly) issued(sample int) bool { return g.branched || g.First(sample) }
 
 func (g *assembly) refuse(sample int) { g.cancelled[sample], g.refused[sample] = true, true }
 

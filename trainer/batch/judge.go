@@ -70,13 +70,7 @@ func (a *Assembler) keep(g *assembly, chosen []Member) bool {
 	if a.cfg.Keep == nil {
 		return true
 	}
-	var rewards []float64
-	for _, m := range chosen {
-		if !m.PassedOver {
-			rewards = append(rewards, m.Return)
-		}
-	}
-	return a.cfg.Keep(g.Group, rewards)
+	return slices.ContainsFunc(returns(chosen, a.cfg.EpisodeAgents), func(rewards []float64) bool { return a.cfg.Keep(g.Group, rewards) })
 }
 
 // choose are a group's samples, those that are not trained on marked.

@@ -12,7 +12,7 @@ import (
 // sampled token are left out, for nothing of them is trained on.
 type Rows struct {
 	Offsets []int
-	// One entry a token. Rewards holds the outcome at the last sampled token of the trajectory and process
+	// One entry a token. Rewards holds the outcome at the last sampled token of the part (see Part) and process
 	// rewards at the token that ends their turn. Behaviour is the sampling policy's log-probability.
 	Tokens    []int32
 	Mask      []uint8
@@ -26,6 +26,15 @@ type Rows struct {
 	Trajectory  []int
 	Step        []int
 	Temperature []float32
+	// Part is what advantages take as a trajectory, and PartGroup as its group: they count the same rows as Trajectory and
+	// Group do, but for groups whose trajectories bring rewards of single agents. There a part is what one agent did in one
+	// trajectory, and a part's group are the same agent's parts in the trajectories of the group. Parts and their groups count
+	// from 0 in the batch. Peers is how many parts the part's group has, itself among them; 0 where parts are whole trajectories.
+	Part, PartGroup, Peers []int
+	// Agent is a number that stands for the name of the agent whose part the row is of; 0 where parts are whole trajectories.
+	Agent []int
+	// Role is the role of that agent: see [schemas.Role]. "" where parts are whole trajectories.
+	Role []string
 	// Stop is why the row's trajectory ended.
 	Stop []schemas.StopReason
 	// Baselines are what the greedy rollouts of the rows' groups came to; nil unless every group has one.
@@ -37,17 +46,18 @@ type Rows struct {
 // NewRows lays out what of a batch is trained on.
 func NewRows(b *Batch) *Rows {
 	r := &Rows{Offsets: []int{0}, Groups: len(b.Groups)}
-	for g, group := range b.Groups {
-		for _, m := range group.Members {
-			if !m.PassedOver {
-				r.add(m.Trajectory, m.Reward, g)
+	l := &laying{Rows: r, baselines: !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil })}
+	for _, group := range b.Groups {
+		l.begin(group)
+		for i := range group.Members {
+			if !group.Members[i].PassedOver {
+				l.add(&group.Members[i])
 			}
 		}
+		l.group++
 	}
-	if !slices.ContainsFunc(b.Groups, func(g Taken) bool { return g.Baseline == nil }) {
-		for _, g := range r.Group {
-			r.Baselines = append(r.Baselines, b.Groups[g].Baseline.Return)
-		}
+	for _, g := range r.PartGroup {
+		r.Peers = append(r.Peers, l.peers[g])
 	}
 	return r
 }
@@ -93,54 +103,6 @@ func (r *Rows) Silenced(trajectories map[int]bool) *Rows {
 		}
 	}
 	return &out
-}
-
-func (r *Rows) add(t *schemas.Trajectory, reward float64, group int) {
-	step, last := 0, -1
-	starts := make([]int, len(t.Segments))
-	for i := range t.Segments {
-		s := &t.Segments[i]
-		starts[i] = -1
-		if !slices.Contains(s.ActionMask, 1) {
-			continue
-		}
-		starts[i] = len(r.Tokens)
-		for j, tok := range s.Tokens {
-			r.Tokens = append(r.Tokens, tok)
-			r.Mask = append(r.Mask, s.ActionMask[j])
-			r.Versions = append(r.Versions, s.Versions[j])
-			r.Behaviour = append(r.Behaviour, float64(s.Logprobs[j]))
-			r.Rewards = append(r.Rewards, 0)
-			r.Seconds = append(r.Seconds, 0)
-			if s.ActionMask[j] == 1 {
-				last = len(r.Tokens) - 1
-			}
-		}
-		r.Offsets = append(r.Offsets, len(r.Tokens))
-		r.Group = append(r.Group, group)
-		r.Trajectory = append(r.Trajectory, r.Trajectories)
-		r.Step = append(r.Step, step)
-		r.Temperature = append(r.Temperature, s.Temperature)
-		r.Stop = append(r.Stop, t.Stop)
-		step++
-	}
-	r.Trajectories++
-	if last < 0 {
-		return
-	}
-	r.Rewards[last] += reward
-	for _, turn := range t.Turns {
-		if start := starts[turn.Segment]; start >= 0 {
-			for i := start + turn.Start; i < start+turn.End; i++ {
-				r.Seconds[i] = turn.Duration.Seconds()
-			}
-		}
-		at := last
-		if start := starts[turn.Segment]; start >= 0 && turn.End > 0 {
-			at = start + turn.End - 1
-		}
-		r.Rewards[at] += turn.ProcessReward
-	}
 }
 
 // Len is the number of rows.

@@ -29,9 +29,9 @@ func TestRowsPlaceRewards(t *testing.T) {
 		Reward:   2,
 		Segments: []schemas.Segment{segment(1, 0, 1, 1, 0, 1), segment(1, 0, 0), segment(0.5, 0, 1, 0)},
 		Turns: []schemas.Turn{
-			{Segment: 0, Start: 1, End: 3, ProcessReward: 0.25, Duration: 1500 * time.Millisecond},
+			{Segment: 0, Start: 1, End: 3, ProcessReward: 0.25, Calls: []schemas.ToolCall{{Tool: "search", Duration: 1500 * time.Millisecond}}},
 			{Segment: 0, Start: 4, End: 5},
-			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5},
+			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.375, Reward: 0.125},
 		},
 	}
 	r := NewRows(&Batch{Groups: []Taken{
@@ -61,7 +61,7 @@ func TestTheFirstRowOfABatchHasItsProcessRewardAndItsSecondsWhereTheyBelong(t *t
 	t.Parallel()
 	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Reward: 1, Trajectory: &schemas.Trajectory{
 		Segments: []schemas.Segment{segment(1, 0, 1, 0, 1)},
-		Turns:    []schemas.Turn{{Segment: 0, Start: 1, End: 2, ProcessReward: 0.25, Duration: time.Second}, {Segment: 0, Start: 3, End: 4}},
+		Turns:    []schemas.Turn{{Segment: 0, Start: 1, End: 2, ProcessReward: 0.25, Calls: []schemas.ToolCall{{Tool: "search", Duration: time.Second}}}, {Segment: 0, Start: 3, End: 4}},
 	}}}}}})
 	require.Equal(t, []float64{0, 0.25, 0, 1}, r.Rewards)
 	require.Equal(t, []float64{0, 1, 0, 0}, r.Seconds)
@@ -87,9 +87,9 @@ func TestRewardsOfSegmentsThatAreLeftOutAreNotLost(t *testing.T) {
 	tr := &schemas.Trajectory{
 		Segments: []schemas.Segment{segment(1, 0, 0), segment(1, 0, 1), segment(1, 0, 0, 0)},
 		Turns: []schemas.Turn{
-			{Segment: 0, Start: 0, End: 2, ProcessReward: 0.25, Duration: time.Second},
+			{Segment: 0, Start: 0, End: 2, ProcessReward: 0.25, Calls: []schemas.ToolCall{{Tool: "search", Duration: time.Second}}},
 			{Segment: 1, ProcessReward: 4},
-			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5, Duration: time.Second},
+			{Segment: 2, Start: 1, End: 2, ProcessReward: 0.5, Calls: []schemas.ToolCall{{Tool: "search", Duration: time.Second}}},
 		},
 	}
 	r := NewRows(&Batch{Groups: []Taken{{Members: []Member{{Trajectory: trajectory(0, 0, 0, 1, 7, 3)}, {Trajectory: tr, Reward: 1}}}}})

@@ -33,6 +33,9 @@ type Record struct {
 	NextCursor uint64   `json:"next_cursor"`
 	Open       []string `json:"open,omitempty"`
 	Again      []Again  `json:"again,omitempty"`
+	// OpenSources are the places in Open of the groups of each source; what no source names is of a prompt without one, or the line
+	// of a build that did not note it.
+	OpenSources map[string][]int `json:"open_sources,omitempty"`
 	// Chain is the SHA-256, in hex, of the chain of the line before and this line without its own: a line cannot be
 	// changed, taken out or put in unnoticed. "" in lines of a build without chains. It is the line's last field.
 	Chain string `json:"chain,omitempty"`
@@ -65,9 +68,37 @@ func (r *Record) Continue(before Record) {
 	r.Stream, r.Created, r.Losses = before.Stream, before.Created, before.Losses
 }
 
+// AddOpen notes a group that was issued and has not ended, and what its prompt is of.
+func (r *Record) AddOpen(id, source string) {
+	if source != "" {
+		if r.OpenSources == nil {
+			r.OpenSources = map[string][]int{}
+		}
+		r.OpenSources[source] = append(r.OpenSources[source], len(r.Open))
+	}
+	r.Open = append(r.Open, id)
+}
+
+// OpenSource are the sources of the groups in Open, in their order; "" where it is not known.
+func (r *Record) OpenSource() []string {
+	out := make([]string, len(r.Open))
+	for source, places := range r.OpenSources {
+		for _, i := range places {
+			if i >= 0 && i < len(out) {
+				out[i] = source
+			}
+		}
+	}
+	return out
+}
+
 // RecordGroup is a group that the step trained on.
 type RecordGroup struct {
-	Group   string         `json:"group"`
+	Group string `json:"group"`
+	// Size is the number of the group's tickets; 0 in lines of a build that did not note it.
+	Size int `json:"size,omitempty"`
+	// Source is what the prompt is of: a data set, or a kind of question; "" where it has none, and in lines of a build that did not note it.
+	Source  string         `json:"source,omitempty"`
 	Members []RecordMember `json:"members"`
 	// Baseline is the greedy rollout that the members were compared with; nil where the advantage needs none.
 	Baseline *RecordMember `json:"baseline,omitempty"`
@@ -111,4 +142,7 @@ type RecordDrop struct {
 	Cursor  uint64         `json:"cursor"`
 	Reason  schemas.Reason `json:"reason"`
 	Reissue bool           `json:"reissue"`
+	// Size is the number of the group's tickets; 0 in lines of a build that did not note it. Source is as in RecordGroup.
+	Size   int    `json:"size,omitempty"`
+	Source string `json:"source,omitempty"`
 }

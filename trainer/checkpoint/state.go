@@ -48,12 +48,14 @@ type State struct {
 	Random []byte `json:"random,omitempty"`
 	// Eta and Depth are in force; ConfiguredEta and ConfiguredDepth are what the configuration said then, so
 	// that a change by an operator outlives a restart and a change of the configuration is noticed.
-	Eta             int             `json:"eta"`
-	Depth           int             `json:"depth"`
-	ConfiguredEta   int             `json:"configured_eta"`
-	ConfiguredDepth int             `json:"configured_depth"`
-	Admission       admission.State `json:"admission"`
-	Issue           Issue           `json:"issue"`
+	Eta             int `json:"eta"`
+	Depth           int `json:"depth"`
+	ConfiguredEta   int `json:"configured_eta"`
+	ConfiguredDepth int `json:"configured_depth"`
+	// Limits are what operators have set of the limits of episodes; none where the configuration's hold.
+	Limits    []schemas.Limit `json:"limits,omitempty"`
+	Admission admission.State `json:"admission"`
+	Issue     Issue           `json:"issue"`
 	// Stream and Created name the stream that Ledger speaks of.
 	Stream  string       `json:"stream"`
 	Created time.Time    `json:"created"`
@@ -112,13 +114,16 @@ type OpenGroup struct {
 	Ticket schemas.Ticket `json:"ticket"`
 	// Baseline says that the last ticket asks for a greedy rollout.
 	Baseline bool `json:"baseline,omitempty"`
+	// Trunks is how many samples were issued first, 0 for all. Whether the others are issued too is not kept: it follows from what
+	// has come of the trunks, which is read again.
+	Trunks int `json:"trunks,omitempty"`
 }
 
 // Group is the group as the assembler knows it.
 func (g OpenGroup) Group() batch.Group {
 	return batch.Group{
 		Index: g.Index, Cursor: g.Ticket.Cursor, Attempt: g.Ticket.Attempt, Size: g.Ticket.GroupSize, HasBaseline: g.Baseline,
-		Ticket: &g.Ticket,
+		Ticket: &g.Ticket, Trunks: g.Trunks,
 	}
 }
 

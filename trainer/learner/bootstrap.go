@@ -27,16 +27,19 @@ func (a Advantage) bootstraps(stop schemas.StopReason) bool {
 	}
 }
 
-// bootstrap asks the critic for the value of the state after each row that ends a rollout which would have gone on. A
-// context that is as long as the model takes could not have gone on.
+// bootstrap asks the critic for the value of the state after each row that ends a rollout which would have gone on, for each
+// agent that is credited apart after its last. A context that is as long as the model takes could not have gone on.
 func (s *step) bootstrap(ctx context.Context) error {
 	if !s.credit.needs("Values") {
 		return nil
 	}
+	last := map[int]int{}
+	for i, part := range s.rows.Part {
+		last[part] = i
+	}
 	var cut []int
-	for i := range s.rows.Len() {
-		last := i+1 == s.rows.Len() || s.rows.Trajectory[i+1] != s.rows.Trajectory[i]
-		if last && s.cfg.Advantage.bootstraps(s.rows.Stop[i]) && s.rows.Length(i) < s.critic.engine.Config().MaxPositions {
+	for i, part := range s.rows.Part {
+		if last[part] == i && s.cfg.Advantage.bootstraps(s.rows.Stop[i]) && s.rows.Length(i) < s.critic.engine.Config().MaxPositions {
 			cut = append(cut, i)
 		}
 	}

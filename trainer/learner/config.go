@@ -162,6 +162,14 @@ func (c Config) minibatches(groups int) int {
 	return max(1, (c.Minibatches*groups+c.BatchGroups-1)/c.BatchGroups)
 }
 
+// EpisodeAgents are the roles whose agents are compared within their episode; nil where the estimator compares none there.
+func (c Config) EpisodeAgents() []string {
+	if !slices.Contains(c.Advantage.Facts().Reads, "episode_agents") {
+		return nil
+	}
+	return c.Advantage.EpisodeAgents
+}
+
 // Baseline says that groups have a greedy rollout to be compared with.
 func (c Config) Baseline() bool {
 	return slices.Contains(c.Advantage.Facts().Requires, "Baselines")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/trainer/advantage"
+	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/stats"
 )
 
@@ -26,7 +27,7 @@ func newCredit(cfg Config) (*credit, error) {
 	c := &credit{Estimator: e, facts: cfg.Advantage.Facts()}
 	for _, need := range c.facts.Requires {
 		switch need {
-		case "Group", "Trajectory", "Step", "Tokens", "Baselines", "Logprobs":
+		case "Group", "Trajectory", "Step", "Tokens", "Agent", "Episode", "Baselines", "Logprobs":
 		case "Values": // the configuration was checked for a critic
 		default:
 			return nil, fmt.Errorf("advantage %s needs %s, which trajectories do not carry", cfg.Advantage.Name, need)
@@ -51,15 +52,64 @@ func (s *step) penalizeRewards(context.Context) error {
 	return nil
 }
 
+// estimate has the estimator compare parts: trajectories or, where trajectories bring rewards of single agents, what each
+// agent did in them.
 func (s *step) estimate(context.Context) error {
 	in := &advantage.Batch{
 		Offsets: s.rows.Offsets, Mask: s.rows.Mask, Rewards: s.rows.Rewards, Tokens: s.rows.Tokens,
-		Group: s.rows.Group, Trajectory: s.rows.Trajectory, Step: s.rows.Step, Baselines: s.rows.Baselines,
+		Group: s.rows.PartGroup, Trajectory: s.rows.Part, Step: s.rows.Step, Baselines: s.rows.Baselines,
+		Agent: s.rows.Agent, Role: s.rows.Role, Episode: s.rows.Trajectory,
 		Values: s.before.values, Bootstrap: s.before.bootstrap,
 		Logprobs: s.before.logprobs, ProbSquares: s.before.squares, Weights: s.before.importance,
 	}
 	s.result.AdvantagesOnly = s.before.values == nil
-	return s.credit.Estimate(in, &s.result)
+	enough := s.withPeers()
+	if len(enough) == s.rows.Len() {
+		return s.credit.Estimate(in, &s.result)
+	}
+	return s.estimateSome(in, enough)
+}
+
+// withPeers are the rows but for those of an agent that has fewer parts in its group than the estimator takes: min_group counts
+// trajectories, and an agent need not take part in all of them.
+func (s *step) withPeers() []int {
+	return slices.DeleteFunc(s.rows.All(), func(row int) bool {
+		n := s.rows.Peers[row]
+		return n > 0 && n < s.credit.facts.LeastGroup
+	})
+}
+
+// estimateSome estimates some rows of a batch; the others get advantage 0, and 0 as the critic's target.
+func (s *step) estimateSome(in *advantage.Batch, of []int) error {
+	r := s.rows
+	got := advantage.Result{AdvantagesOnly: s.result.AdvantagesOnly}
+	if len(of) > 0 {
+		some := &advantage.Batch{
+			Offsets: r.Lay(of), Mask: batch.Gather(r, of, in.Mask), Rewards: batch.Gather(r, of, in.Rewards), Tokens: batch.Gather(r, of, in.Tokens),
+			Group: batch.Pick(of, in.Group), Trajectory: batch.Pick(of, in.Trajectory), Step: batch.Pick(of, in.Step),
+			Agent: batch.Pick(of, in.Agent), Role: batch.Pick(of, in.Role), Episode: batch.Pick(of, in.Episode),
+			Values: batch.Gather(r, of, in.Values), Logprobs: batch.Gather(r, of, in.Logprobs),
+			ProbSquares: batch.Gather(r, of, in.ProbSquares), Weights: batch.Gather(r, of, in.Weights),
+		}
+		if in.Baselines != nil {
+			some.Baselines = batch.Pick(of, in.Baselines)
+		}
+		if in.Bootstrap != nil {
+			some.Bootstrap = batch.Pick(of, in.Bootstrap)
+		}
+		if err := s.credit.Estimate(some, &got); err != nil {
+			return inRows(err, of)
+		}
+	}
+	s.result.Advantages = make([]float64, len(in.Mask))
+	batch.Scatter(r, of, got.Advantages, s.result.Advantages)
+	if s.result.Returns = nil; !s.result.AdvantagesOnly {
+		s.result.Returns = make([]float64, len(in.Mask))
+		if got.Returns != nil {
+			batch.Scatter(r, of, got.Returns, s.result.Returns)
+		}
+	}
+	return nil
 }
 
 // normalize shifts and scales the advantages as configured; the critic's targets stay, which may be the same memory.
@@ -70,7 +120,7 @@ func (s *step) normalize(context.Context) error {
 	}
 	raw := s.result.Advantages
 	s.result.Advantages = make([]float64, len(raw))
-	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.Group, s.result.Advantages)
+	return n.Apply(raw, s.rows.Offsets, s.rows.Mask, s.rows.PartGroup, s.result.Advantages)
 }
 
 // explainVariance notes what the critic knew of the returns before the step.

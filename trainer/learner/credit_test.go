@@ -150,7 +150,7 @@ func TestTheOptimalTokenBaselineOfARunKnowsTheDistribution(t *testing.T) {
 func TestARunWeighsActionsByDuration(t *testing.T) {
 	t.Parallel()
 	fast, slow := dialogue(1, schemas.StopAnswer, 1, [3]int32{2, 2, 5}), dialogue(0, schemas.StopAnswer, 1, [3]int32{3, 3, 5})
-	fast.Turns[0].Duration, slow.Turns[0].Duration = time.Second, 3*time.Second
+	fast.Turns[0].Calls[0].Duration, slow.Turns[0].Calls[0].Duration = time.Second, 3*time.Second
 	for share, want := range map[float64][]float64{1: {0.5, 1.5}, 0.5: {0.75, 1.25}} {
 		s := stepBeforeUpdate(t, enginetest.NewBigram(vocab), func(c *Config) { c.Loss.Duration.Share = share }, fast, slow)
 		rows := s.rows

@@ -39,7 +39,7 @@ func dialogue(reward float64, stop schemas.StopReason, prompt int32, turns ...[3
 		start := len(s.Tokens)
 		add(turn[0], 1)
 		add(turn[1], 1)
-		t.Turns = append(t.Turns, schemas.Turn{Start: start, End: len(s.Tokens), Tool: "search"})
+		t.Turns = append(t.Turns, schemas.Turn{Start: start, End: len(s.Tokens), Calls: []schemas.ToolCall{{Tool: "search"}}})
 		add(turn[2], 0)
 	}
 	t.Segments = []schemas.Segment{s}

@@ -156,10 +156,10 @@ func TestAForeignEstimatorThatNeedsTooMuchIsRefused(t *testing.T) {
 	cfg.Advantage.Name = "best_so_far"
 	cfg.Advantage.Foreign = []advantage.Foreign{{
 		Name: "best_so_far", Make: func(advantage.Options) (advantage.Estimator, error) { return &baseline{}, nil },
-		Facts: advantage.Facts{Requires: []string{"Agent"}},
+		Facts: advantage.Facts{Requires: []string{"StepRewards"}},
 	}}
 	_, err := learner.New(cfg, learner.Deps{Engine: enginetest.NewBigram(vocab)})
-	require.ErrorContains(t, err, "advantage best_so_far needs Agent, which trajectories do not carry")
+	require.ErrorContains(t, err, "advantage best_so_far needs StepRewards, which trajectories do not carry")
 	cfg.Advantage.Foreign[0].Facts.Requires = []string{"Values"}
 	require.ErrorContains(t, cfg.Validate(), "critic.network: none: advantage best_so_far needs a critic")
 }

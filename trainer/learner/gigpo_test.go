@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/advantage"
 )
 
 // The turns of a group that follow one observation are compared with one another, whenever it was made.
@@ -45,4 +46,33 @@ func TestTurnsCannotBeToldApartWithoutMasks(t *testing.T) {
 	cfg := testConfig()
 	cfg.Advantage.Name, cfg.MaskTools = "gigpo", false
 	require.ErrorContains(t, cfg.Validate(), "mask_tools: false: advantage gigpo")
+	cfg.Advantage.Name = "reinforce_step"
+	require.NoError(t, cfg.Validate())
+	cfg.Advantage.StepUnit = advantage.UnitTurn
+	require.ErrorContains(t, cfg.Validate(), "mask_tools: false: advantage reinforce_step")
+}
+
+// In a run whose contexts only grow, each turn is credited with what it and later turns were given, where turns are the steps;
+// where contexts are, a trajectory is a single step.
+func TestTurnsOfARunAreStepsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	tr := dialogue(1, schemas.StopAnswer, 1, [3]int32{2, 2, 5}, [3]int32{3, 3, 4}, [3]int32{2, 3, 0})
+	tr.Turns[0].Reward, tr.Turns[1].ProcessReward = 4, -2
+	for unit, want := range map[string][]float64{
+		advantage.UnitTurn:    {4 - 1 + 0.25, -2 + 0.5, 1},
+		advantage.UnitSegment: {3, 3, 3},
+		advantage.UnitAuto:    {3, 3, 3},
+	} {
+		rows, adv := estimate(t, enginetest.NewBigram(vocab), func(c *Config) {
+			c.Advantage.Name, c.Advantage.StepUnit, c.Advantage.StepGamma, c.Advantage.Whiten = "reinforce_step", unit, 0.5, false
+		}, tr)
+		var turns []float64
+		for i, m := range rows.Mask {
+			if m == 1 && rows.Mask[i-1] == 0 {
+				turns = append(turns, adv.Advantages[i])
+				require.InDelta(t, adv.Advantages[i], adv.Advantages[i+1], 0, "a turn has one advantage")
+			}
+		}
+		require.InDeltaSlice(t, want, turns, 1e-9, unit)
+	}
 }

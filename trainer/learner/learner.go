@@ -40,6 +40,8 @@ type Deps struct {
 	Scratch string
 	// Tokenizer is the policy's tokenizer.json, which a critic from a folder must share; nil is not compared.
 	Tokenizer []byte
+	// KeepTokens has Learn give out what it computed for each token: Stats.Tokens.
+	KeepTokens bool
 	// Log defaults to none.
 	Log *slog.Logger
 	// Now defaults to time.Now; it measures, and decides nothing.
@@ -100,6 +102,7 @@ func (l *Learner) Learn(ctx context.Context, b *batch.Batch) (*Stats, error) {
 	if err := s.learn(ctx, b); err != nil {
 		return nil, blame(ctx, err, b, s.rows)
 	}
+	s.keepTokens()
 	return s.stats, nil
 }
 
@@ -120,6 +123,9 @@ func (l *Learner) begin(b *batch.Batch) *step {
 	s := &step{Learner: l, version: b.Version, rows: batch.NewRows(b), stats: newStats()}
 	if !l.cfg.MaskTools {
 		s.rows, s.tools = s.rows.Unmasked()
+	}
+	if l.deps.KeepTokens {
+		s.stats.Tokens = &Tokens{Rows: s.rows, Last: make([]float64, len(s.rows.Tokens))}
 	}
 	return s
 }

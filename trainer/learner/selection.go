@@ -53,9 +53,9 @@ func roughness(t *schemas.Trajectory) float64 {
 		}
 	}
 	for _, turn := range t.Turns {
-		if turn.Tool != "" {
+		for _, call := range turn.Calls {
 			calls++
-			if turn.Error != "" {
+			if call.Failed {
 				failed++
 			}
 		}
@@ -107,7 +107,7 @@ func turnsOf(t *schemas.Trajectory) []selection.Turn {
 	turns := make([]selection.Turn, len(t.Turns))
 	for i, turn := range t.Turns {
 		last := i == len(t.Turns)-1
-		turns[i] = selection.Turn{Called: turn.Tool != "", Answered: last && t.Stop == schemas.StopAnswer}
+		turns[i] = selection.Turn{Called: len(turn.Calls) > 0, Answered: last && t.Stop == schemas.StopAnswer}
 	}
 	return turns
 }

@@ -35,7 +35,7 @@ func TestTheBestOfAGroupAreTrainedOn(t *testing.T) {
 
 func TestRoughnessOfARollout(t *testing.T) {
 	t.Parallel()
-	call, failed, idle := schemas.Turn{Tool: "search"}, schemas.Turn{Tool: "search", Error: "unknown"}, schemas.Turn{}
+	call, failed, idle := schemas.Turn{Calls: []schemas.ToolCall{{Tool: "search"}}}, schemas.Turn{Calls: []schemas.ToolCall{{Tool: "search", Failed: true}}}, schemas.Turn{}
 	for _, c := range []struct {
 		turns []schemas.Turn
 		stop  schemas.StopReason

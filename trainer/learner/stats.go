@@ -15,6 +15,8 @@ type Stats struct {
 	Before, Update time.Duration
 	// OptimizerSteps counts those of the policy, skipped ones among them; Skipped those whose gradient was not finite.
 	OptimizerSteps, Skipped int64
+	// Tokens is what was computed for each token; nil unless Deps.KeepTokens asks for it.
+	Tokens *Tokens
 
 	// losses are the loss's own metrics, loss is the sum of the losses of the minibatches; entropy and mismatch are means
 	// over sampled tokens.

@@ -162,6 +162,9 @@ func (m *minibatch) gradients(of []int, out *gpu.Outputs) (*gpu.Gradients, error
 		m.stats.sampler.add(b.Logprobs, b.Behaviour, b.Mask, batch.Gather(m.rows, of, m.rows.Versions), m.version)
 	}
 	m.stats.addLoss(b, &m.loss)
+	if m.stats.Tokens != nil {
+		batch.Scatter(m.rows, of, b.Logprobs, m.stats.Tokens.Last)
+	}
 	return &gpu.Gradients{Logprobs: narrow(m.loss.Grad), Entropies: narrow(m.loss.GradEntropies), Values: narrow(m.loss.GradValues)}, nil
 }
 

@@ -10,13 +10,14 @@ type Group struct {
 func Groups() []Group {
 	return []Group{
 		{"Reward (step_done)", []Key{
-			RewardMean, RewardStd, RewardBaseline, RewardComponent, RewardSource, RewardTask,
+			RewardMean, RewardStd, RewardBaseline, RewardComponent, RewardSource, RewardAgent, RewardTask,
 		}},
 		{"Staleness (step_done)", []Key{
 			StalenessMean, StalenessMax, StalenessInFlight, StalenessInQueue,
 		}},
 		{"Batch (step_done)", []Key{
 			BatchGroups, BatchTrajectories, BatchPassedOver, BatchTokens, BatchLength, BatchTurns,
+			BatchForked, BatchDiverged, BatchForkedTokens,
 		}},
 		{"Distance from the policy that sampled (step_done; of the proximal policy, as verl reports it)", offPolicy()},
 		{"Sampler and trainer (step_done)", []Key{
@@ -44,7 +45,7 @@ func Groups() []Group {
 			TotalTrajectories, TotalTokens, TotalRejected, TotalOptimizerSteps,
 		}},
 		{"Scores (evaluated)", []Key{
-			EvalExactMatch, EvalExactMatchBySource, EvalTask, EvalReward, EvalTurns, EvalQuestions,
+			EvalExactMatch, EvalExactMatchBySource, EvalTask, EvalReward, EvalTurns, EvalQuestions, EvalFailed, EvalVersions,
 			TimeEval,
 		}},
 		{"Final report (tested)", []Key{

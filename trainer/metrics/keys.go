@@ -7,6 +7,7 @@ var (
 	RewardBaseline  = Key{"reward/baseline", "", "Mean reward of the greedy rollouts that trajectories are compared with (remax); no other key counts them.", Gauge{}}
 	RewardComponent = Key{"reward/component/<name>", "", "Mean of one component of the reward, such as exact_match or answered. Of names of more than 64 bytes, and beyond the first 64, other is the mean of all.", Gauge{}}
 	RewardSource    = Key{"reward/source/<name>", "", "Mean reward of the questions of one source, such as 1-hop; other as for components. In a run of several tasks the name is <task>/<source>.", Gauge{}}
+	RewardAgent     = Key{"reward/agent/<name>", "", "Mean reward of one agent, over the trajectories that bring one for it beside their own; other as for components, and unnamed is the agent without a name. Where agents compete, reward/mean says nothing and these are what training moves.", Gauge{}}
 	RewardTask      = Key{"reward/task/<name>", "", "Mean reward of the questions of one task, in a run of several.", Gauge{}}
 
 	StalenessMean     = Key{"staleness/mean", "versions", "How far the trainer was ahead of a trajectory's oldest token, mean over the batch.", Gauge{}}
@@ -20,6 +21,9 @@ var (
 	BatchTokens       = Key{"batch/tokens", "tokens", "Tokens of them, prompts and tool output included.", Gauge{}}
 	BatchLength       = Key{"batch/length", "tokens", "Mean length of a trajectory.", Gauge{}}
 	BatchTurns        = Key{"batch/turns", "calls", "Mean number of tool calls of a trajectory.", Gauge{}}
+	BatchForked       = Key{"batch/forked", "trajectories", "Trajectories trained on that begin with turns of another one of their group (trainer.branch). A step without any has none of these three keys.", Gauge{"batch_forked", "Trajectories of the last batch that begin with turns of another one."}}
+	BatchDiverged     = Key{"batch/forked_diverged", "trajectories", "Of them, those that have fewer turns of it than they were to have: a tool answered otherwise. Many: the tools do not give the same answer to the same call, and branching brings little.", Gauge{}}
+	BatchForkedTokens = Key{"batch/forked_tokens", "tokens", "Sampled tokens that they have from it: each is trained on in every trajectory that has it.", Gauge{}}
 
 	LossPolicy = Key{"loss/policy", "", "The loss, mean over the step's optimizer steps.", Gauge{"policy_loss", "Mean policy loss of the last step's minibatches."}}
 
@@ -70,7 +74,9 @@ var (
 	EvalTask               = Key{"eval/task/<name>", "share", "The same, of the questions of one task, in a run of several.", Gauge{}}
 	EvalReward             = Key{"eval/reward", "", "Mean reward on them.", Gauge{}}
 	EvalTurns              = Key{"eval/turns", "calls", "Mean number of tool calls.", Gauge{}}
+	EvalVersions           = Key{"eval/versions", "versions", "How many versions sampled the answers: 1, or more where inference servers sampled them, which go on to newer versions meanwhile.", Gauge{}}
 	EvalQuestions          = Key{"eval/questions", "questions", "How many were asked.", Gauge{}}
+	EvalFailed             = Key{"eval/failed", "questions", "How many were asked to no end, since the machinery failed them: they are in no score.", Gauge{}}
 	TimeEval               = Key{"time/eval", "seconds", "How long it took, beside the training.", Gauge{}}
 
 	TestExactMatchGreedy  = Key{"test/exact_match_greedy", "share", "Test questions answered rightly, greedily.", Gauge{}}

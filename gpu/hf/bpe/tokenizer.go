@@ -205,6 +205,15 @@ func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
 	return dst
 }
 
+// Normalized is a text in the form in which added tokens are looked for, where there are such that are looked for after
+// normalization: whoever guards their spellings in a text guards those of this one.
+func (t *Tokenizer) Normalized(text string) string {
+	if !t.normalize || len(t.late.tokens) == 0 {
+		return text
+	}
+	return nfc(text)
+}
+
 // AddedTokens are the added tokens, in the order of the file.
 func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.list) }
 

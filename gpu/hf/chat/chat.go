@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,7 +14,9 @@ type Chat struct {
 	codec          marked
 	plain, tooled  *template.Template // without tools and with them
 	vars           map[string]any
-	format         Format
+	source         Source
+	style          Style
+	toFirst        bool     // the template names the tool of a harmony call before its channel
 	added, special []string // the spellings of added tokens, and of those that control the model
 	ends           []int32
 	opener         string // what the generation prompt begins of the turn itself, such as <think>
@@ -34,15 +37,26 @@ func (c *Chat) StopText() []string {
 }
 
 // Format is how the model writes calls of tools.
-func (c *Chat) Format() Format { return c.format }
+func (c *Chat) Format() Format { return c.style.Format }
+
+// Styled is the same template with another way of writing calls.
+func (c *Chat) Styled(s Style) (*Chat, error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	return styled(c.source, c.codec, s)
+}
+
+// Pauses are the texts at which a turn that may call these tools ends for what they say, in the formats tag, code and fence; none in others.
+func (c *Chat) Pauses(tools []Tool) []string { return c.style.stops(tools) }
 
 // Tools is nil where the model can call tools and be told what they said, else why not.
 func (c *Chat) Tools() error {
 	switch {
 	case c.toolFault != nil:
 		return c.toolFault
-	case c.format == FormatNone:
-		return errors.New("the template shows no format of tool calls that is known: want <tool_call>{json}</tool_call> as Qwen and Hermes have it, or Llama 3's JSON")
+	case c.style.Format == FormatNone:
+		return errors.New("the template shows no format of tool calls that is known: want <tool_call>{json}</tool_call> as Qwen and Hermes have it, Llama 3's JSON, <function=name> as Qwen3-Coder has it, or gpt-oss's channels; the formats tag, code and fence need none of the template")
 	}
 	return nil
 }
@@ -61,14 +75,51 @@ func (c *Chat) Prompt(messages []Message, tools []Tool) ([]int32, error) {
 }
 
 // Turn are the ids of an assistant's turn with the token that ends it, as the model would sample them. Tokens of its format in the
-// text, such as <tool_call>, become their ids, those that control the model do not.
+// text, such as <tool_call>, become their ids, those that control the model do not: in FormatHarmony the text is that of the answer, and
+// a call is written by [Chat.Reply].
 func (c *Chat) Turn(content string) ([]int32, error) {
-	mark, err := markFor(content)
+	if c.style.Format == FormatHarmony {
+		return c.Reply(Reply{Content: content})
+	}
+	ids, err := c.spoken(content)
+	return append(ids, c.ends[0]), err
+}
+
+// Reply are the ids of a turn that thinks, says something and makes calls, as the model would sample them, with the token that ends it;
+// in the formats tag, code and fence nothing is behind a call.
+func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
+	if c.style.Format == FormatHarmony {
+		mark, err := markFor(r.Reasoning, r.Content, c.Write(r.Calls))
+		if err != nil {
+			return nil, err
+		}
+		text := c.harmonyTurn(r, func(s string) string { return guard(c.codec.Normalized(s), c.special, mark) })
+		return c.codec.EncodeMarked(text, mark), nil
+	}
+	text := r.Content
+	if len(r.Calls) > 0 {
+		if text != "" {
+			text += "\n"
+		}
+		text += c.Write(r.Calls, tools...)
+	}
+	if r.Reasoning != "" && c.thinks() {
+		text = "<think>\n" + r.Reasoning + "\n</think>\n\n" + text
+	}
+	if len(r.Calls) > 0 && c.style.Format.within() {
+		return c.spoken(text)
+	}
+	return c.Turn(text)
+}
+
+// spoken are the ids of a text of the assistant's.
+func (c *Chat) spoken(text string) ([]int32, error) {
+	mark, err := markFor(text)
 	if err != nil {
 		return nil, err
 	}
-	content = strings.TrimPrefix(content, c.opener)
-	return append(c.codec.EncodeMarked(guard(content, c.special, mark), mark), c.ends[0]), nil
+	text = strings.TrimPrefix(text, c.opener)
+	return c.codec.EncodeMarked(guard(c.codec.Normalized(text), c.special, mark), mark), nil
 }
 
 // errMarks says that a text holds all characters that may mark it.
@@ -103,9 +154,15 @@ func guard(text string, spellings []string, mark rune) string {
 
 // render is the text of a conversation, with marks in what must not become a control token.
 func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, rune, error) {
+	if c.style.Format.within() {
+		messages, tools = c.shown(messages, tools), nil
+	}
 	var texts []string
-	for _, m := range messages {
-		texts = append(texts, m.Content, m.Name, m.CallID)
+	for i, m := range messages {
+		if !slices.Contains(Roles(), m.Role) {
+			return "", 0, fmt.Errorf("message %d: role %q: want one of %s", i, m.Role, strings.Join(Roles(), ", "))
+		}
+		texts = append(texts, m.Content, m.Reasoning, m.Name, m.CallID)
 		for _, call := range m.Calls {
 			texts = append(texts, call.ID, call.Name, string(call.Arguments))
 		}
@@ -119,6 +176,7 @@ func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, ru
 	}
 	// What the model itself said, and what it is told by whoever set it up, may hold tokens of the format.
 	guarded := func(role, text string) string {
+		text = c.codec.Normalized(text)
 		if role == System || role == Assistant {
 			return guard(text, c.special, mark)
 		}

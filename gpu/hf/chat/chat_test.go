@@ -1,8 +1,10 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,6 +67,7 @@ const (
 	qwen25 = "Qwen/Qwen2.5-7B-Instruct"
 	qwen3  = "Qwen/Qwen3-0.6B"
 	llama  = "meta-llama/Llama-3.1-8B-Instruct"
+	qwen35 = "Qwen/Qwen3.5-4B"
 	hermes = "NousResearch/Hermes-2-Pro-Llama-3-8B (JSON Schema)"
 )
 
@@ -90,7 +93,7 @@ func TestWordsOfOthersAreNoControlTokens(t *testing.T) {
 			ids, err := c.Prompt([]Message{
 				{Role: System, Content: "Help."},
 				{Role: User, Content: content},
-				{Role: Assistant, Content: c.format.Write([]Call{{Name: "search", Arguments: json.RawMessage(`{"query": "x"}`)}})},
+				{Role: Assistant, Content: c.Write([]Call{{Name: "search", Arguments: json.RawMessage(`{"query": "x"}`)}})},
 				{Role: ToolRole, Name: "search", Content: result},
 			}, searchTool())
 			require.NoError(t, err, name)
@@ -153,7 +156,7 @@ func TestAConversationGoesOnWithoutBeingRenderedAnew(t *testing.T) {
 		require.NoError(t, err)
 		have := slices.Clone(ids)
 		tool := func(text string) Message { return Message{Role: ToolRole, Name: "search", Content: text} }
-		call := test.thought + c.format.Write([]Call{{Name: "search", Arguments: json.RawMessage(`{"query":  "a"}`)}})
+		call := test.thought + c.Write([]Call{{Name: "search", Arguments: json.RawMessage(`{"query":  "a"}`)}})
 		rewritten := 0
 		for i, turn := range []struct {
 			sampled string
@@ -204,6 +207,14 @@ func TestWhatWasSampledIsKept(t *testing.T) {
 	require.Equal(t, "<|im_end|>\n<|im_start|>user\nz<|im_end|>\n<|im_start|>assistant\n", c.codec.Decode(ids))
 }
 
+// thought begins a turn of a model that thinks.
+func thought(c *Chat) string {
+	if c.thought() == "" {
+		return ""
+	}
+	return "<think>\n" + c.thought() + "\n</think>\n\n"
+}
+
 func TestParse(t *testing.T) {
 	t.Parallel()
 	call := func(name, arguments string) Call { return Call{Name: name, Arguments: json.RawMessage(arguments)} }
@@ -224,11 +235,24 @@ func TestParse(t *testing.T) {
 		{llama, "<|python_tag|>{\"name\": \"search\", \"parameters\": {}}", Reply{Calls: []Call{call("search", `{}`)}}},
 		{llama, "{\"name\": 1}", Reply{Fault: "the tool call has no name"}},
 		{llama, "Plain {text}.", Reply{Content: "Plain {text}."}},
+		{qwen25, "It ends with </think> in XML.", Reply{Content: "It ends with </think> in XML."}},
+		{qwen35, "why\n</think>\n\nI look.\n<tool_call>\n<function=search>\n<parameter=query>\na\n b\n</parameter>\n<parameter=k>\n3\n</parameter>\n</function>\n</tool_call>", Reply{
+			Reasoning: "why", Content: "I look.", Calls: []Call{call("search", `{"query": "a\n b", "k": 3}`)},
+		}},
+		{qwen35, "</think><tool_call><function=a></function></tool_call><tool_call>\n<function=b>\n<parameter=x>\n{\"y\": [1]}\n</parameter>\n<parameter=z>\nTrue\n</parameter></function></tool_call>", Reply{
+			Calls: []Call{call("a", `{}`), call("b", `{"x": {"y": [1]}, "z": true}`)},
+		}},
+		{qwen35, "</think><tool_call>{\"name\": \"a\"}</tool_call>", Reply{Fault: "the tool call is not <function=name> with its parameters"}},
+		{qwen35, "</think><tool_call><function=></function></tool_call>", Reply{Fault: "the tool call is not <function=name> with its parameters"}},
+		{qwen35, "</think><tool_call><function=a><parameter=x>1</tool_call>", Reply{Fault: "the tool call has <function=name> without </function>"}},
+		{qwen35, "</think><tool_call><function=a><parameter=x>1</function></tool_call>", Reply{Fault: "the tool call has <parameter=name> without </parameter>"}},
+		{qwen35, "</think><tool_call><function=a>x=1</function></tool_call>", Reply{Fault: "the tool call's parameters are not <parameter=name>"}},
+		{qwen35, "</think><tool_call><function=a><parameter=x>1</parameter><parameter=x>2</parameter></function></tool_call>", Reply{Fault: "the tool call names a parameter twice"}},
 	} {
 		c := chatOf(t, test.name)
 		require.Equal(t, test.want, c.Parse(test.text), "%s: %s", test.name, test.text)
 		if test.want.Fault == "" && len(test.want.Calls) > 0 {
-			again := c.Parse(c.format.Write(test.want.Calls))
+			again := c.Parse(thought(c) + c.Write(test.want.Calls))
 			require.Equal(t, test.want.Calls[:len(again.Calls)], again.Calls)
 		}
 		ids, err := c.Turn(test.text)
@@ -236,6 +260,51 @@ func TestParse(t *testing.T) {
 		r, ended := c.ParseIDs(ids)
 		require.True(t, ended)
 		require.Equal(t, test.want, r)
+	}
+}
+
+// The schema says whether what looks like a number is a text.
+func TestXMLArgumentsFollowTheToolsSchema(t *testing.T) {
+	t.Parallel()
+	c := chatOf(t, qwen35)
+	tools := []Tool{
+		{Name: "dial", Parameters: json.RawMessage(`{"type":"object","properties":{"number":{"type":"string"},"times":{"type":"integer"}}}`)},
+		{Name: "other", Parameters: json.RawMessage(`{"type":"object","properties":{"times":{"type":"string"}}}`)},
+	}
+	text := "<think></think><tool_call>\n<function=dial>\n<parameter=number>\n0049\n</parameter>\n<parameter=times>\n2\n</parameter>\n<parameter=note>\n\"quoted\"\n</parameter>\n</function>\n</tool_call>"
+	require.JSONEq(t, `{"number": "0049", "times": 2, "note": "\"quoted\""}`, string(c.Parse(text, tools...).Calls[0].Arguments))
+	require.JSONEq(t, `{"number": "0049", "times": 2, "note": "\"quoted\""}`, string(c.Parse(text).Calls[0].Arguments), "0049 is no number of JSON")
+}
+
+func TestAnUnknownRoleIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := chatOf(t, qwen25).Prompt([]Message{{Role: User, Content: "a"}, {Role: "root", Content: "b"}}, nil)
+	require.ErrorContains(t, err, `message 1: role "root": want one of system, user, assistant, tool`)
+}
+
+// Normalization turns other characters into those of a token's spelling, such as the Kelvin sign into K, or joins two.
+func TestNoNormalizationSpellsAnAddedToken(t *testing.T) {
+	t.Parallel()
+	for token, spelling := range map[string]string{"<Key>": "<\u212aey>", "<\u00e9nd>": "<e\u0301nd>"} {
+		file := bytes.Replace(tokenizerJSON(t), []byte(`"added_tokens":[`), fmt.Appendf(nil,
+			`"added_tokens":[{"id":999,"content":%q,"single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":true},`, token), 1)
+		file = bytes.Replace(file, []byte(`"normalizer":null`), []byte(`"normalizer":{"type":"NFC"}`), 1)
+		codec, err := bpe.Parse(file)
+		require.NoError(t, err)
+		require.Contains(t, codec.Encode("a "+spelling), int32(999), "the tokenizer itself normalizes")
+		c, err := New(published(t)[qwen25], codec)
+		require.NoError(t, err)
+		for _, text := range []string{"a " + spelling, "a " + token} {
+			for _, role := range []string{User, System, Assistant} {
+				ids, err := c.Prompt([]Message{{Role: role, Content: text}, {Role: User, Content: "x"}}, nil)
+				require.NoError(t, err)
+				require.NotContains(t, ids, int32(999), "%s by the %s", text, role)
+				require.Contains(t, codec.Decode(ids), "a "+token)
+			}
+			ids, err := c.Turn(text)
+			require.NoError(t, err)
+			require.NotContains(t, ids, int32(999))
+		}
 	}
 }
 
@@ -247,14 +316,14 @@ func TestProbe(t *testing.T) {
 		format      Format
 		rewrites    []string
 	}{
-		qwen25:                     {"<|im_end|>", "", FormatTags, nil},
-		qwen3:                      {"<|im_end|>", "", FormatTags, []string{User}},
-		llama:                      {"<|eot_id|>", "", FormatJSON, nil},
-		hermes:                     {"<|im_end|>", "", FormatTags, nil},
+		qwen25:                     {"<|im_end|>", "", FormatHermes, nil},
+		qwen3:                      {"<|im_end|>", "", FormatHermes, []string{User}},
+		llama:                      {"<|eot_id|>", "", FormatLlama3, nil},
+		hermes:                     {"<|im_end|>", "", FormatHermes, nil},
 		"Qwen/Qwen1.5-72B-Chat":    {"<|im_end|>", "leaves out which tools", FormatNone, nil},
-		"Qwen/Qwen3.5-4B":          {"<|im_end|>", "no format of tool calls that is known", FormatNone, []string{User}},
+		"Qwen/Qwen3.5-4B":          {"<|im_end|>", "", FormatQwen3Coder, []string{User}},
 		"deepseek-ai/DeepSeek-R1":  {"", "", FormatNone, nil}, // its tokens are not in the vocabulary here
-		"HuggingFaceTB/SmolLM3-3B": {"<|im_end|>", "", FormatTags, nil},
+		"HuggingFaceTB/SmolLM3-3B": {"<|im_end|>", "", FormatHermes, nil},
 	} {
 		c, err := New(published(t)[name], codecOf(t))
 		if want.stop == "" {

@@ -10,7 +10,8 @@ type Conversation struct {
 	chat     *Chat
 	tools    []Tool
 	messages []Message
-	text     string // of the ids that the engine has
+	text     string // of the ids that the engine has, as the template writes them
+	turn     []part // of the assistant's turn so far, where tools speak within it
 	begun    int
 }
 
@@ -25,28 +26,97 @@ func (c *Chat) Begin(messages []Message, tools []Tool) (*Conversation, []int32, 
 	return v, c.codec.EncodeMarked(text, mark), nil
 }
 
+// Read is [Chat.ParseIDs] of what was sampled since the last ids.
+func (v *Conversation) Read(sampled []int32) (r Reply, ended bool) {
+	if len(v.turn) > 0 {
+		return v.chat.read("", sampled, v.tools)
+	}
+	return v.chat.ParseIDs(sampled, v.tools...)
+}
+
 // Next goes on after the assistant's turn, which was sampled as these ids, with what others say to it. The ids are to be appended to
 // those that the engine has, sampled ones included, and end where the assistant's next turn begins. fresh says that the template writes
 // the whole in another way than it did: then they are all of a new context.
+//
+// In the formats tag, code and fence a turn that paused at a call goes on behind what the tools say.
 func (v *Conversation) Next(sampled []int32, said ...Message) (ids []int32, fresh bool, err error) {
 	c := v.chat
-	body := sampled
-	if n := len(body); n > 0 && slices.Contains(c.ends, body[n-1]) {
-		body = body[:n-1]
+	ended := len(sampled) > 0 && slices.Contains(c.ends, sampled[len(sampled)-1])
+	if c.style.Format.within() && !ended && !slices.ContainsFunc(said, func(m Message) bool { return m.Role != ToolRole }) {
+		ids, err = v.within(sampled, said)
+		return ids, false, err
 	}
-	messages := append(slices.Clone(v.messages), Message{Role: Assistant, Content: c.opener + c.codec.Decode(body)})
-	messages = append(messages, said...)
+	messages := append(slices.Clone(v.messages), v.said(sampled))
+	for _, m := range said {
+		if c.style.Format == FormatHarmony && m.Role == ToolRole && len(messages[len(v.messages)].Calls) == 0 {
+			m = Message{Role: User, Content: m.Content} // there is no call that it could answer
+		}
+		messages = append(messages, m)
+	}
 	text, mark, err := c.render(messages, v.tools, true)
 	if err != nil {
 		return nil, false, err
 	}
-	had := v.text + string([]rune(c.codec.Decode(sampled))) // bytes that are no UTF-8 are rendered as U+FFFD
-	v.messages, v.text = messages, bare(text, mark)
-	if at := beyond(text, mark, had); at >= 0 {
+	had := v.text + valid(c.codec.Decode(sampled))
+	at := beyond(text, mark, had)
+	if from := beyond(text, mark, v.text); at < 0 && from >= 0 && c.style.Format == FormatHarmony {
+		if at = c.afterTurn(text[from:], mark, sampled); at >= 0 {
+			at += from
+		}
+	}
+	v.messages, v.text, v.turn = messages, bare(text, mark), nil
+	if at >= 0 {
 		return c.codec.EncodeMarked(text[at:], mark), false, nil
 	}
 	v.begun++
 	return c.codec.EncodeMarked(text, mark), true, nil
+}
+
+// valid is a text in which bytes that are no UTF-8 are U+FFFD, as they are rendered.
+func valid(text string) string { return string([]rune(text)) }
+
+// said is the assistant's turn as a message.
+func (v *Conversation) said(sampled []int32) Message {
+	c := v.chat
+	if c.style.Format == FormatHarmony {
+		r, _ := c.ParseIDs(sampled, v.tools...)
+		return harmonyMessage(r)
+	}
+	if n := len(sampled); n > 0 && slices.Contains(c.ends, sampled[n-1]) {
+		sampled = sampled[:n-1]
+	}
+	m := Message{Role: Assistant, Content: c.opener}
+	if v.turn == nil {
+		m.Content += c.codec.Decode(sampled)
+		return m
+	}
+	m.parts = append([]part{{Assistant, c.opener}}, v.turn...)
+	m.parts = append(m.parts, part{Assistant, c.codec.Decode(sampled)})
+	m.Content = ""
+	for _, p := range m.parts {
+		m.Content += p.text
+	}
+	return m
+}
+
+// within puts what tools say behind a call, in the same turn.
+func (v *Conversation) within(sampled []int32, said []Message) ([]int32, error) {
+	c, open, end := v.chat, "\n<"+v.chat.style.result()+">\n", "\n</"+v.chat.style.result()+">\n"
+	text := c.codec.Decode(sampled)
+	v.turn, v.text = append(v.turn, part{Assistant, text}), v.text+valid(text)
+	var ids []int32
+	for _, m := range said {
+		own := c.codec.Normalized(c.style.tamed(m.Content, v.tools))
+		mark, err := markFor(own)
+		if err != nil {
+			return nil, err
+		}
+		block := open + guard(own, c.added, mark) + end
+		ids = append(ids, c.codec.EncodeMarked(block, mark)...)
+		v.turn = append(v.turn, part{Assistant, open}, part{ToolRole, own}, part{Assistant, end})
+		v.text += valid(open + own + end)
+	}
+	return ids, nil
 }
 
 // Messages are those so far.

@@ -14,17 +14,27 @@ const (
 	ToolRole  = "tool"
 )
 
+// Roles are those that a message can have: a template writes any other as it is, into what the model takes for control.
+func Roles() []string { return []string{System, User, Assistant, ToolRole} }
+
 // Message is one of a conversation.
 type Message struct {
 	// Role is system, user, assistant or tool.
 	Role string
-	// Content is the text: of an assistant, as it was sampled.
+	// Content is the text: of an assistant, as it was sampled, but for its thoughts and calls where the template takes these apart.
 	Content string
+	// Reasoning is what an assistant thought, for templates that take it apart from Content, as gpt-oss's does; others leave it out.
+	Reasoning string
 	// Calls are an assistant's calls of tools, where they are not part of Content.
 	Calls []Call
 	// CallID and Name say, in a tool's message, which call it answers and of which tool; both may be "".
 	CallID, Name string
+
+	parts []part // of Content, where a tool's words stand in it; nil where all is the role's own
 }
+
+// part is a text and whose it is.
+type part struct{ role, text string }
 
 // Call is a call of a tool.
 type Call struct {
@@ -59,7 +69,17 @@ func messagesJSON(messages []Message, guard func(role, text string) string) (jso
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = fmt.Appendf(b, `{"role":%s,"content":%s`, textJSON(m.Role), textJSON(guard(m.Role, m.Content)))
+		content := ""
+		for _, p := range m.parts {
+			content += guard(p.role, p.text)
+		}
+		if m.parts == nil {
+			content = guard(m.Role, m.Content)
+		}
+		b = fmt.Appendf(b, `{"role":%s,"content":%s`, textJSON(m.Role), textJSON(content))
+		if m.Reasoning != "" {
+			b = fmt.Appendf(b, `,"thinking":%s`, textJSON(guard(m.Role, m.Reasoning)))
+		}
 		if m.Name != "" {
 			b = fmt.Appendf(b, `,"name":%s`, textJSON(guard(m.Role, m.Name)))
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/weir-rl/weir/gpu/hf/bpe"
 	"github.com/weir-rl/weir/gpu/hf/template"
@@ -17,6 +18,7 @@ import (
 
 const (
 	templateName   = "chat_template.jinja"
+	moreTemplates  = "additional_chat_templates"
 	configName     = "tokenizer_config.json"
 	generationName = "generation_config.json"
 )
@@ -25,6 +27,7 @@ const (
 type marked interface {
 	tokenizer.Codec
 	EncodeMarked(text string, mark rune) []int32
+	Normalized(text string) string
 	AddedTokens() []bpe.AddedToken
 }
 
@@ -76,6 +79,12 @@ func read(dir string, codec tokenizer.Codec) (Source, error) {
 		if err := s.pick(cfg["chat_template"]); err != nil {
 			return s, fmt.Errorf("%s: chat_template: %w", configName, err)
 		}
+	}
+	switch data, err := os.ReadFile(filepath.Join(dir, moreTemplates, "tool_use.jinja")); {
+	case err == nil:
+		s.Tools = string(data)
+	case !errors.Is(err, fs.ErrNotExist):
+		return s, err
 	}
 	if s.Template == "" {
 		return s, fmt.Errorf("neither %s nor chat_template in %s is there: %w; add the template of the model that this one was made from",
@@ -162,12 +171,18 @@ func ids(raw json.RawMessage) ([]int32, error) {
 }
 
 // New makes a Chat and tries its template. The error says what the template cannot do.
-func New(s Source, codec tokenizer.Codec) (*Chat, error) {
+func New(s Source, codec tokenizer.Codec) (*Chat, error) { return styled(s, codec, Style{}) }
+
+func styled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 	m, ok := codec.(marked)
 	if !ok {
 		return nil, errors.New("the tokenizer is not one of bytes: a template's text needs one")
 	}
-	c := &Chat{codec: m, vars: s.Vars, format: formatOf(s.Template + s.Tools)}
+	c := &Chat{codec: m, vars: s.Vars, source: s, style: style}
+	if style.Format == FormatNone {
+		c.style.Format = formatOf(s.Template + s.Tools)
+	}
+	c.toFirst = strings.Contains(s.Template+s.Tools, Assistant+" to=")
 	var err error
 	if c.plain, err = template.Parse(s.Template); err != nil {
 		return nil, unusable(err)
@@ -178,9 +193,13 @@ func New(s Source, codec tokenizer.Codec) (*Chat, error) {
 		}
 	}
 	for _, t := range m.AddedTokens() {
-		c.added = append(c.added, t.Content)
+		spellings := []string{t.Content}
+		if other := m.Normalized(t.Content); other != t.Content {
+			spellings = append(spellings, other)
+		}
+		c.added = append(c.added, spellings...)
 		if t.Special {
-			c.special = append(c.special, t.Content)
+			c.special = append(c.special, spellings...)
 		}
 	}
 	if err := c.probe(); err != nil {

@@ -5,78 +5,49 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// Format is how a model writes calls of tools.
-type Format string
-
-// The formats.
-const (
-	// FormatNone is none that is known.
-	FormatNone Format = ""
-	// FormatTags is that of Qwen and Hermes: <tool_call>, a JSON object of name and arguments, </tool_call>; as many as there are calls.
-	FormatTags Format = "tags"
-	// FormatJSON is Llama 3's: the turn is a JSON object of name and parameters.
-	FormatJSON Format = "json"
-)
-
-const (
-	openCall    = "<tool_call>"
-	closeCall   = "</tool_call>"
-	closeThink  = "</think>"
-	pythonTag   = "<|python_tag|>"
-	functionTag = "<function="
-)
-
-// formatOf is the format that a template shows to the model.
-func formatOf(source string) Format {
-	switch {
-	case strings.Contains(source, functionTag):
-		return FormatNone
-	case strings.Contains(source, openCall) && strings.Contains(source, "arguments"):
-		return FormatTags
-	case strings.Contains(source, `"parameters": `) && strings.Contains(source, "ipython"):
-		return FormatJSON
-	}
-	return FormatNone
-}
-
-// Write is a turn that makes calls. FormatJSON writes the first alone.
-func (f Format) Write(calls []Call) string {
-	var parts []string
-	for _, call := range calls {
-		switch f {
-		case FormatTags:
-			parts = append(parts, fmt.Sprintf("%s\n{\"name\": %s, \"arguments\": %s}\n%s", openCall, textJSON(call.Name), call.Arguments, closeCall))
-		case FormatJSON:
-			return fmt.Sprintf(`{"name": %s, "parameters": %s}`, textJSON(call.Name), call.Arguments)
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
 // Reply is an assistant's turn, read.
 type Reply struct {
-	// Reasoning is what stands before </think>, Content what the assistant says, without both thoughts and calls.
+	// Reasoning is what stands before </think>, where the template knows thoughts, or in harmony's channel analysis; Content what the
+	// assistant says, without both thoughts and calls.
 	Reasoning, Content string
 	Calls              []Call
 	// Fault says why something that begins like a call is none; "" where there is nothing like that.
 	Fault string
+
+	tried  string // the name in a harmony call that cannot be read
+	closed bool   // a call has come to its end, readable or not
 }
 
-// Parse reads the text of a turn, without the token that ends it.
-func (c *Chat) Parse(text string) Reply {
-	r := Reply{}
-	text = c.opener + text
-	if before, after, ok := strings.Cut(text, closeThink); ok {
+// Parse reads the text of a turn, without the token that ends it. The schemas of the tools tell which arguments are texts in a format
+// that writes texts and numbers alike, and which tags are calls; without them what looks like a number is one.
+func (c *Chat) Parse(text string, tools ...Tool) Reply {
+	return c.parse(c.opener+text, tools, func(s string) string { return s })
+}
+
+// parse reads a text; plain undoes what was done to the spellings of control tokens in it.
+func (c *Chat) parse(text string, tools []Tool, plain func(string) string) (r Reply) {
+	if c.style.Format == FormatHarmony {
+		r.harmony(text, plain)
+		return r
+	}
+	if before, after, ok := strings.Cut(text, closeThink); ok && c.thinks() && c.style.thought(before, tools) {
 		r.Reasoning, text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(before), "<think>")), after
 	}
-	switch c.format {
-	case FormatTags:
-		r.tags(text)
-	case FormatJSON:
+	switch c.style.Format {
+	case FormatHermes:
+		r.hermes(text)
+	case FormatQwen3Coder:
+		r.between(text, functionEnd, func(body string) { r.addXML(body, tools) })
+	case FormatLlama3:
 		r.object(text)
+	case FormatTag:
+		r.tags(text, c.style, tools)
+	case FormatCode, FormatFence:
+		r.code(text, c.style, tools)
 	default:
 		r.Content = text
 	}
@@ -84,25 +55,67 @@ func (c *Chat) Parse(text string) Reply {
 	return r
 }
 
-// ParseIDs is Parse of sampled ids, with or without the one that ends the turn.
-func (c *Chat) ParseIDs(sampled []int32) (r Reply, ended bool) {
-	if n := len(sampled); n > 0 {
-		for _, end := range c.ends {
-			ended = ended || end == sampled[n-1]
-		}
-		if ended {
+// ParseIDs is Parse of sampled ids, with or without the one that ends the turn. In the formats tag, code and fence a call ends the
+// turn too, until what the tool says is there.
+func (c *Chat) ParseIDs(sampled []int32, tools ...Tool) (r Reply, ended bool) {
+	return c.read(c.opener, sampled, tools)
+}
+
+// read reads what was sampled after what the turn began with.
+func (c *Chat) read(begun string, sampled []int32, tools []Tool) (r Reply, ended bool) {
+	if n := len(sampled); n > 0 && slices.Contains(c.ends, sampled[n-1]) {
+		ended = true
+		if c.style.Format != FormatHarmony { // there the token says whether it was a call
 			sampled = sampled[:n-1]
 		}
 	}
-	return c.Parse(c.codec.Decode(sampled)), ended
+	text, plain := c.codec.Decode(sampled), func(s string) string { return s }
+	if c.style.Format == FormatHarmony {
+		text, plain = c.controlled(sampled)
+	}
+	r = c.parse(begun+text, tools, plain)
+	return r, ended || c.style.Format.within() && r.closed
 }
 
-func (r *Reply) tags(text string) {
+// controlled is the text of ids in which a control token's spelling is that token, and plain makes it the text as it was.
+func (c *Chat) controlled(ids []int32) (text string, plain func(string) string) {
+	mark, err := markFor(c.codec.Decode(ids))
+	if err != nil { // the policy sampled all characters that could mark it
+		return c.codec.Decode(ids), func(s string) string { return s }
+	}
+	var b strings.Builder
+	for len(ids) > 0 {
+		if c.codec.Special(ids[0]) {
+			b.WriteString(c.codec.Token(ids[0]))
+			ids = ids[1:]
+			continue
+		}
+		n := 1
+		for n < len(ids) && !c.codec.Special(ids[n]) {
+			n++
+		}
+		b.WriteString(guard(c.codec.Decode(ids[:n]), c.special, mark))
+		ids = ids[n:]
+	}
+	return b.String(), func(s string) string { return bare(s, mark) }
+}
+
+// hermes reads calls in JSON. A closing tag within a string of the JSON is part of it.
+func (r *Reply) hermes(text string) {
 	for {
 		before, rest, ok := strings.Cut(text, openCall)
 		r.Content += before
 		if !ok {
 			return
+		}
+		decoder := json.NewDecoder(strings.NewReader(rest))
+		var value json.RawMessage
+		if decoder.Decode(&value) == nil {
+			if after, closed := strings.CutPrefix(strings.TrimSpace(rest[decoder.InputOffset():]), closeCall); closed {
+				r.add(value, "arguments")
+				text = after
+				continue
+			}
 		}
 		body, after, ok := strings.Cut(rest, closeCall)
 		if !ok {
@@ -112,6 +125,56 @@ func (r *Reply) tags(text string) {
 		r.add([]byte(body), "arguments")
 		text = after
 	}
+}
+
+// thought says whether the text before </think> is a thought: it is opened as one, or holds no call, whose arguments may spell anything.
+func (s Style) thought(before string, tools []Tool) bool {
+	openers := []string{openCall}
+	switch s.Format {
+	case FormatTag:
+		openers = nil
+		for _, t := range tools {
+			openers = append(openers, "<"+s.tagOf(t.Name)+">")
+		}
+	case FormatLlama3:
+		openers = []string{"{"}
+	case FormatCode:
+		openers = []string{codeOpen}
+	case FormatFence:
+		if fenced.MatchString(before) {
+			openers = []string{"```"}
+		}
+	}
+	return strings.HasPrefix(strings.TrimSpace(before), "<think>") ||
+		!slices.ContainsFunc(openers, func(o string) bool { return strings.Contains(before, o) })
+}
+
+// between finds the calls between their tags and has each read. end is where a body that begins a text ends, len(text) where it does
+// not say; a closing tag before it is part of the body.
+func (r *Reply) between(text string, end func(text string) int, read func(body string)) {
+	for {
+		before, rest, ok := strings.Cut(text, openCall)
+		r.Content += before
+		if !ok {
+			return
+		}
+		at := end(rest)
+		tail, after, ok := strings.Cut(rest[at:], closeCall)
+		if !ok {
+			if tail, after, ok = strings.Cut(rest, closeCall); !ok {
+				r.fault(openCall + " without " + closeCall)
+				return
+			}
+			at = 0
+		}
+		read(rest[:at] + tail)
+		text = after
+	}
+}
+
+// thinks says whether the template knows of thoughts.
+func (c *Chat) thinks() bool {
+	return strings.Contains(c.plain.Source(), closeThink) || strings.Contains(c.tooled.Source(), closeThink)
 }
 
 func (r *Reply) object(text string) {

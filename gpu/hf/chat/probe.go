@@ -39,7 +39,24 @@ func (c *Chat) probe() error {
 	for same < min(len(prompt), at) && prompt[same] == answered[same] {
 		same++
 	}
+	for _, token := range c.added { // <think> and </think> begin alike
+		if from := max(0, same-len(token)+1); from < same {
+			if at := strings.Index(prompt[from:], token); at >= 0 && from+at < same {
+				same = from + at
+			}
+		}
+	}
 	c.opener = prompt[same:]
+	if c.style.Format == FormatHarmony {
+		for _, token := range []string{returnToken, callToken} {
+			id, ok := c.codec.ID(token)
+			if !ok {
+				return fmt.Errorf("the vocabulary has no token %s, which ends a turn in the format %s", token, FormatHarmony)
+			}
+			c.ends = append(c.ends, id)
+		}
+		return errors.Join(c.probeUser(question), c.probeTools(question))
+	}
 	for _, id := range c.codec.Encode(answered[at+len("answer-"+probeWord):]) {
 		if c.codec.Special(id) {
 			c.ends = []int32{id}
@@ -52,54 +69,69 @@ func (c *Chat) probe() error {
 	return errors.Join(c.probeUser(question), c.probeTools(question))
 }
 
-// probeUser sees whether a further question leaves what was there as it was.
+// probeUser sees whether a further question leaves what was there as it was, also below a system message, which some templates write above
+// the last question alone.
 func (c *Chat) probeUser(question []Message) error {
-	v, _, err := c.Begin(question, nil)
+	turn, err := c.Reply(Reply{Reasoning: c.thought(), Content: "Yes."})
 	if err != nil {
 		return err
 	}
-	turn, err := c.Turn(c.thought() + "Yes.")
-	if err != nil {
-		return err
-	}
-	_, fresh, err := v.Next(turn, Message{Role: User, Content: "And " + probeWord + "?"})
-	if err != nil {
-		return fmt.Errorf("a second question: %w", err)
-	}
-	if fresh {
-		c.rewrites = append(c.rewrites, User)
+	for _, messages := range [][]Message{question, append([]Message{{Role: System, Content: "Help."}}, question...)} {
+		v, _, err := c.Begin(messages, nil)
+		if err != nil && messages[0].Role == System {
+			continue // it takes no system message
+		}
+		if err != nil {
+			return err
+		}
+		for range 2 { // the newest answer may keep what the one before it loses
+			if _, _, err = v.Next(turn, Message{Role: User, Content: "And " + probeWord + "?"}); err != nil {
+				return fmt.Errorf("a second question: %w", err)
+			}
+		}
+		if v.Rewritten() > 0 && !slices.Contains(c.rewrites, User) {
+			c.rewrites = append(c.rewrites, User)
+		}
 	}
 	return nil
 }
 
-// thought is the beginning of a turn of a model that thinks.
+// thought is what a model that thinks thinks first.
 func (c *Chat) thought() string {
+	if c.style.Format == FormatHarmony {
+		return "It is."
+	}
 	if !strings.Contains(c.plain.Source(), "</think>") || strings.Contains(c.opener, "</think>") {
 		return ""
 	}
-	return "<think>\nIt is.\n</think>\n\n"
+	return "It is."
 }
 
 // probeTools sees whether a model can be told what tools said.
 func (c *Chat) probeTools(question []Message) error {
-	tools := []Tool{{Name: "look", Description: "Looks it up.", Parameters: json.RawMessage(`{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}`)}}
+	name := "look"
+	if c.style.Tool != "" {
+		name = c.style.Tool
+	}
+	tools := []Tool{{Name: name, Description: "Looks it up.", Parameters: json.RawMessage(`{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}`)}}
 	v, _, err := c.Begin(question, tools)
 	if err != nil {
 		c.toolFault = fmt.Errorf("the template takes no tools: %w", err)
 		return nil
 	}
-	if !strings.Contains(v.text, "Looks it up.") {
+	if !c.style.Untold && !strings.Contains(v.text, "Looks it up.") {
 		c.toolFault = errors.New("the template leaves out which tools there are")
 		return nil
 	}
-	if c.format == FormatNone {
+	if c.style.Format == FormatNone {
 		return nil
 	}
-	turn, err := c.Turn(c.thought() + c.format.Write([]Call{{Name: "look", Arguments: json.RawMessage(`{"word": "it"}`)}}))
+	call := Call{Name: name, Arguments: json.RawMessage(`{"word": "it"}`)}
+	turn, err := c.Reply(Reply{Reasoning: c.thought(), Calls: []Call{call}}, tools...)
 	if err != nil {
 		return err
 	}
-	_, fresh, err := v.Next(turn, Message{Role: ToolRole, Name: "look", Content: "found-" + probeWord})
+	_, fresh, err := v.Next(turn, Message{Role: ToolRole, Name: name, Content: "found-" + probeWord})
 	switch {
 	case err != nil:
 		c.toolFault = fmt.Errorf("the template takes no answer of a tool: %w", err)

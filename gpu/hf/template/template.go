@@ -56,7 +56,7 @@ func ParseAt(source string, now func() time.Time) (t *Template, err error) {
 	}
 	cfg := config.New()
 	cfg.TrimBlocks, cfg.LeftStripBlocks = true, true
-	compiled, err := exec.NewTemplate(onlyName, cfg, only{blockStart.ReplaceAllString(source, "$1 ")}, env)
+	compiled, err := exec.NewTemplate(onlyName, cfg, only{conditionals(blockStart.ReplaceAllString(source, "$1 "))}, env)
 	if err != nil {
 		return nil, fmt.Errorf("parse the template: %s", short(err))
 	}

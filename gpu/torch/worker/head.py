@@ -65,7 +65,8 @@ class Distribution(torch.autograd.Function):
         hidden, head, targets, temperature, logz, entropies = ctx.saved_tensors
         weight = head.to(hidden.dtype)
         d_hidden = torch.zeros_like(hidden)
-        d_head = torch.zeros(head.shape, dtype=torch.float32, device=head.device)
+        # A frozen head has no gradient, which would be the largest buffer of all.
+        d_head = torch.zeros(head.shape, dtype=torch.float32, device=head.device) if ctx.needs_input_grad[1] else None
         rows, step = hidden.shape[0], chunk_of(head.shape[0])
         if g_logprobs is None and g_entropies is None:
             rows = 0
@@ -82,6 +83,7 @@ class Distribution(torch.autograd.Function):
                 g.scatter_add_(1, targets[lo:hi, None], g_logprobs[lo:hi, None])
             g = (g / temperature[lo:hi, None]).to(hidden.dtype)
             d_hidden[lo:hi] = g @ weight
-            add_product(d_head, g, hidden[lo:hi])
+            if d_head is not None:
+                add_product(d_head, g, hidden[lo:hi])
             ctx.progress()
         return d_hidden, d_head, None, None, None

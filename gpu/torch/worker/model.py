@@ -9,15 +9,27 @@ from weir_head import Distribution
 
 
 class Linear(nn.Module):
-    """A product with a matrix [out, in], in the type of its input."""
+    """A product with a matrix [out, in], in the type of its input, and with the low-rank adapter beside it, where it has one."""
 
     def __init__(self, out, inputs, bias=False, **at):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out, inputs, **at))
         self.bias = nn.Parameter(torch.empty(out, **at)) if bias else None
+        self.lora_A = self.lora_B = None
+        self.scale = 0.0
+
+    def adapt(self, rank, scale, device):
+        """Has the matrix act as W + scale B A (Hu et al. 2021), with A [rank, in] and B [out, rank] in float32."""
+        out, inputs = self.weight.shape
+        self.lora_A = nn.Parameter(torch.zeros(rank, inputs, device=device))
+        self.lora_B = nn.Parameter(torch.zeros(out, rank, device=device))
+        self.scale = scale
 
     def forward(self, x):
-        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+        y = F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
+        if self.lora_A is None:
+            return y
+        return y + F.linear(F.linear(x, self.lora_A.to(x.dtype)) * self.scale, self.lora_B.to(x.dtype))
 
 
 class Norm(nn.Module):
@@ -105,6 +117,17 @@ class Policy(nn.Module):
         self.model = Trunk(shape, **at)
         if not shape["tied"]:
             self.lm_head = Linear(shape["vocab"], shape["hidden"], **at)
+        if shape.get("lora"):
+            self._adapt(shape["lora"], at["device"])
+
+    def _adapt(self, lora, device):
+        """Freezes the weights, and puts adapters beside the matrices of each block that have them."""
+        self.requires_grad_(False)
+        for block in self.model.layers:
+            for part in (block.self_attn, block.mlp):
+                for name, module in part.named_children():
+                    if name in lora["targets"]:
+                        module.adapt(lora["rank"], lora["scale"], device)
 
     def head(self):
         return self.model.embed_tokens.weight if self.shape["tied"] else self.lm_head.weight

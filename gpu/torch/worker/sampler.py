@@ -14,7 +14,8 @@ PAGE = 64
 
 
 class Cache:
-    """Keys and values of every layer in rows of a pool, which are dealt out to sequences in pages."""
+    """Keys and values of every layer in rows of a pool, which are dealt out to sequences in pages. Sequences may have pages in common;
+    who writes to a page has it alone."""
 
     def __init__(self, shape, dtype, device):
         self.shape, self.dtype, self.device = shape, dtype, device
@@ -22,6 +23,7 @@ class Cache:
         self.size = 0
         self.free = []
         self.pages, self.rows = {}, {}
+        self.users = {}  # of pages that are somebody's
 
     def grow(self, pages):
         """Adds pages to the pool."""
@@ -38,19 +40,47 @@ class Cache:
         self.free.extend(range(max(1, self.size // PAGE), self.size // PAGE + more))
         self.size += more * PAGE
 
-    def fit(self, slot, length):
-        """Gives a sequence the pages of a length, no more and no less, and returns the rows of its tokens."""
+    def _take(self):
+        if not self.free:
+            self.grow(1)
+        page = self.free.pop()
+        self.users[page] = 1
+        return page
+
+    def _release(self, page):
+        self.users[page] -= 1
+        if not self.users[page]:
+            del self.users[page]
+            self.free.append(page)
+
+    def _own(self, page):
+        """A page of the same numbers that nobody else has."""
+        fresh = self._take()
+        for pool in (self.keys, self.values):
+            for rows in pool:
+                rows[fresh * PAGE : (fresh + 1) * PAGE] = rows[page * PAGE : (page + 1) * PAGE]
+        self._release(page)
+        return fresh
+
+    def fit(self, slot, start, length):
+        """Gives a sequence the pages of a length, no more and no less, to be written to from start on, and returns the rows of its
+        tokens."""
         held = self.pages.setdefault(slot, [])
-        want = -(-length // PAGE)
-        if want < len(held):
-            self.free.extend(held[want:])
-            del held[want:]
-            self.rows.pop(slot, None)
+        want, changed = -(-length // PAGE), False
+        while len(held) > want:
+            self._release(held.pop())
+            changed = True
+        for i in range(start // PAGE, len(held)):
+            if self.users[held[i]] > 1:
+                held[i] = self._own(held[i])
+                changed = True
         if want > len(held):
             if len(self.free) < want - len(held):
                 self.grow(want - len(held) - len(self.free))
             while len(held) < want:
-                held.append(self.free.pop())
+                held.append(self._take())
+            changed = True
+        if changed:
             self.rows.pop(slot, None)
         if slot not in self.rows:
             pages = torch.tensor(held, dtype=torch.int64)[:, None] * PAGE + torch.arange(PAGE)
@@ -58,8 +88,17 @@ class Cache:
         return self.rows[slot][:length]
 
     def drop(self, slot):
-        self.free.extend(self.pages.pop(slot, ()))
+        for page in self.pages.pop(slot, ()):
+            self._release(page)
         self.rows.pop(slot, None)
+
+    def share(self, to, source, length):
+        """Gives a sequence the pages of another's first tokens."""
+        pages = self.pages.get(source, [])[: -(-length // PAGE)]
+        for page in pages:
+            self.users[page] += 1
+        self.drop(to)
+        self.pages[to] = pages
 
 
 class Step:
@@ -70,7 +109,7 @@ class Step:
         positions, fresh = [], []
         self.rows = []
         for item in items:
-            rows = cache.fit(item.slot, item.start + item.count)
+            rows = cache.fit(item.slot, item.start, item.start + item.count)
             self.rows.append(rows)
             fresh.append(rows[item.start :])
             positions.append(torch.arange(item.start, item.start + item.count))
@@ -193,8 +232,11 @@ class Sampler:
     @torch.no_grad()
     def extend(self, header, bufs):
         """Appends tokens to sequences and samples where asked."""
-        for slot in header["freed"]:
-            self.cache.drop(slot)
+        for move in header["moves"]:
+            if len(move) == 1:
+                self.cache.drop(*move)
+            else:
+                self.cache.share(*move)
         items, at = [], 0
         columns = [bufs[k].tolist() for k in ("slots", "starts", "counts", "sample", "temperature", "u", "top")]
         for slot, start, count, sample, temperature, u, top in zip(*columns):

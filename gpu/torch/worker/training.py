@@ -15,6 +15,11 @@ from weir_optimizer import Optimizer
 VALUE_HEAD = "value_head.weight"
 
 
+def wire(name):
+    """A parameter's name as files have it: adapters' are PEFT's."""
+    return f"base_model.model.{name}.weight" if name.endswith((".lora_A", ".lora_B")) else name
+
+
 class Trainer:
     def __init__(self, hello, device, channel, progress):
         self.shape, self.options = hello["shape"], hello["options"]
@@ -24,12 +29,13 @@ class Trainer:
         self.stored = torch.float32 if self.options["masters"] else self.compute
         self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
         self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
-        self.params = dict(self.policy.named_parameters())
+        self.params = {wire(name): p for name, p in self.policy.named_parameters()}
+        self.trained = {name: p for name, p in self.params.items() if p.requires_grad}
         self.value = None
         if self.shape["value_head"]:
             self.value = torch.zeros(1, self.shape["hidden"], dtype=torch.float32, device=device)
         self.value_grad = None if self.value is None else torch.zeros_like(self.value)
-        self.optimizer = Optimizer(device, self.stored)
+        self.optimizer = Optimizer(device, next(iter(self.trained.values())).dtype)
         self.kept = []
 
     def _make(self, attention):
@@ -123,7 +129,7 @@ class Trainer:
 
     def discard(self, header, bufs):
         self.kept = []
-        for p in self.params.values():
+        for p in self.trained.values():
             p.grad = None
         if self.value is not None:
             self.value_grad.zero_()
@@ -131,16 +137,16 @@ class Trainer:
 
     # The optimizer.
 
-    def locals(self):
-        """This rank's part of each parameter, by name, in the model's order."""
-        out = {name: weir_ranks.local(p.data) for name, p in self.params.items()}
+    def locals(self, params):
+        """This rank's part of each of some parameters, by name, in the model's order, and the value head."""
+        out = {name: weir_ranks.local(p.data) for name, p in params.items()}
         if self.value is not None:
             out[VALUE_HEAD] = self.value
         return out
 
     def step(self, header, bufs):
         grads = {}
-        for name, p in self.params.items():
+        for name, p in self.trained.items():
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
             grads[name] = weir_ranks.local(p.grad)
@@ -150,7 +156,7 @@ class Trainer:
         if self.value is not None:
             grads[VALUE_HEAD] = self.value_grad
         options = dict(header["options"], matrices={k: len(v) == 2 for k, v in header["shapes"].items()})
-        taken = self.optimizer.step(self.locals(), grads, norm, options, self.progress.tick)
+        taken = self.optimizer.step(self.locals(self.trained), grads, norm, options, self.progress.tick)
         self.discard({}, {})
         return {"norm": norm if math.isfinite(norm) else None, "skipped": not taken}
 
@@ -161,12 +167,14 @@ class Trainer:
     # Folders.
 
     def load(self, header, bufs):
-        """Replaces weights, or moments, by those of files."""
+        """Replaces the weights that are named, or all moments, by those of files."""
         files = weir_folders.Files(header["dir"], header["files"])
         moments = header["moments"]
         if moments:
             self.optimizer.reset()
-        for name, p in self.locals().items():
+        for name, p in self.locals(self.trained if moments else self.params).items():
+            if name not in header["shapes"]:
+                continue
             targets = [(name, p)] if not moments else list(zip((name + ".m", name + ".v"), self.optimizer.of(name, p)))
             for stored, to in targets:
                 if stored in header["zeros"]:
@@ -190,9 +198,9 @@ class Trainer:
             at += file["head"]
             owner, numbers = i % self.world == self.rank, []
             for name in file["tensors"]:
-                whole = self._whole(name)
+                whole = self._whole(name, file["merged"])
                 if owner:
-                    numbers.append(whole.to(weir_folders.TYPES[header["dtype"]]).cpu() if whole is not None else None)
+                    numbers.append(whole.to(weir_folders.TYPES[file["dtype"]]).cpu() if whole is not None else None)
                 self.progress.tick()
             if owner:
                 numbers = [x.clone() if x.device == self.device else x for x in numbers]
@@ -212,18 +220,23 @@ class Trainer:
         # The answer goes out before the thread's.
         return {"steps": self.optimizer.steps, "after": threading.Thread(target=write, daemon=True).start}
 
-    def _whole(self, name):
-        """A tensor of the model or a moment, put together from all ranks."""
+    def _whole(self, name, merged):
+        """A tensor of the model or a moment, put together from all ranks; with its adapter added where merged says so."""
         for suffix, i in ((".m", 0), (".v", 1)):
             if name.endswith(suffix):
                 base = name[: -len(suffix)]
-                p = self.locals()[base]
+                p = self.locals(self.trained)[base]
                 x = self.optimizer.of(base, p)[i]
                 return weir_ranks.gather(x, self.params[base], self.world) if self._cut(base) else x
         if name == VALUE_HEAD:
             return self.value
         p = self.params[name].data
-        return p.full_tensor() if self._cut(name) else p
+        whole = p.full_tensor() if self._cut(name) else p
+        module = name.removesuffix(".weight")
+        if not merged or wire(module + ".lora_A") not in self.params:
+            return whole
+        a, b = (self._whole(wire(module + x), False) for x in (".lora_A", ".lora_B"))
+        return whole.float().addmm(b.float() * self.shape["lora"]["scale"], a.float())
 
     def _cut(self, name):
         return self.sharded and name != VALUE_HEAD

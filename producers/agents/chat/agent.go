@@ -31,10 +31,13 @@ func New(cfg Config, c *chat.Chat, specs []producers.ToolSpec) (*Agent, error) {
 	for _, s := range specs {
 		a.tools = append(a.tools, described(s))
 	}
+	if err := cfg.fits(a.tools); err != nil {
+		return nil, fmt.Errorf("chat agent: %w", err)
+	}
 	if err := c.Tools(); err != nil && len(specs) > 0 {
 		return nil, fmt.Errorf("chat agent: tools %s: %w", names(specs), err)
 	}
-	if _, err := c.Prompt(a.messages("?"), a.tools); err != nil { // such as a system message that the template does not take
+	if _, err := c.Prompt(a.messages(schemas.Prompt{Text: "?"}), a.tools); err != nil { // such as a system message that the template does not take
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
 	return a, nil
@@ -62,18 +65,22 @@ func names(specs []producers.ToolSpec) string {
 	return strings.Join(out, ", ")
 }
 
-// messages begin an episode.
-func (a *Agent) messages(question string) []chat.Message {
-	var out []chat.Message
-	if a.cfg.System != "" {
-		out = append(out, chat.Message{Role: chat.System, Content: a.cfg.System})
+// messages begin an episode: those of a prompt that is a conversation, under the agent's own system message unless the prompt has
+// one, else the question.
+func (a *Agent) messages(p schemas.Prompt) []chat.Message {
+	var own []chat.Message
+	if text := p.Meta[tasks.MetaMessages]; text == "" || json.Unmarshal([]byte(text), &own) != nil || len(own) == 0 {
+		own = []chat.Message{{Role: chat.User, Content: p.Text}}
 	}
-	return append(out, chat.Message{Role: chat.User, Content: question})
+	if a.cfg.System == "" || own[0].Role == chat.System {
+		return own
+	}
+	return slices.Insert(own, 0, chat.Message{Role: chat.System, Content: a.cfg.System})
 }
 
 // Opening are the tokens that each episode of a prompt begins with; none for a question that the template refuses.
 func (a *Agent) Opening(p schemas.Prompt) []int32 {
-	ids, err := a.chat.Prompt(a.messages(p.Text), a.tools)
+	ids, err := a.chat.Prompt(a.messages(p), a.tools)
 	if err != nil {
 		return nil // the episode fails and tells
 	}
@@ -88,82 +95,102 @@ func (a *Agent) Chat() *chat.Chat { return a.chat }
 
 // Run drives one episode: turns that call tools, then one that answers.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
-	tools := a.tools
-	if len(e.Tools()) == 0 {
-		tools = nil // it may call none
-	}
-	talk, ids, err := a.chat.Begin(a.messages(e.Prompt().Text), tools)
+	talk, ids, err := a.Begin(e.Prompt(), len(e.Tools()) > 0)
 	if err != nil {
 		return err
 	}
-	if err := e.Begin(ids); err != nil {
+	c, err := e.Open("", ids)
+	if err != nil {
 		return err
 	}
-	stop := a.chat.Stop()
+	answer, stop, err := talk.Drive(ctx, c)
+	if err != nil {
+		return err
+	}
+	e.Finish(answer, stop)
+	return nil
+}
+
+// Talk is a conversation in a context of an episode.
+type Talk struct {
+	agent *Agent
+	talk  *chat.Conversation
+	tools []chat.Tool
+}
+
+// Begin is a conversation about a prompt, and the tokens that its context begins with; without calls it is shown no tools.
+func (a *Agent) Begin(p schemas.Prompt, calls bool) (*Talk, []int32, error) {
+	t := &Talk{agent: a}
+	if calls {
+		t.tools = a.tools
+	}
+	var ids []int32
+	var err error
+	t.talk, ids, err = a.chat.Begin(a.messages(p), t.tools)
+	return t, ids, err
+}
+
+// Drive drives the conversation's context to its answer. Where there is none the answer is "" and stop says why; a tool that ends the episode
+// is such a stop.
+func (t *Talk) Drive(ctx context.Context, c *producers.Context) (answer string, stop schemas.StopReason, err error) {
+	a := t.agent
+	options := producers.GenerateOptions{Stop: a.chat.Stop(), StopTexts: a.chat.Pauses(t.tools)}
 	for invalid := 0; ; {
-		sampled, _, err := e.Generate(ctx, producers.GenerateOptions{Stop: stop})
+		sampled, _, err := c.Generate(ctx, options)
 		if err != nil {
-			return err
+			return "", "", err
 		}
-		reply, ended := a.chat.ParseIDs(sampled)
+		reply, ended := t.talk.Read(sampled)
 		if !ended {
-			e.Finish("", unended(e))
-			return nil
+			return "", unended(c), nil
 		}
 		if len(reply.Calls) == 0 && reply.Fault == "" {
-			a.finish(e, reply)
-			return nil
+			answer, stop = a.answer(reply)
+			return answer, stop, nil
 		}
 		if reply.Fault != "" {
 			invalid++
 		}
 		if invalid >= a.cfg.MaxInvalid {
-			e.Finish("", schemas.StopFormat)
-			return nil
+			return "", schemas.StopFormat, nil
 		}
-		said, done, err := a.call(ctx, e, reply)
-		if err != nil {
-			return err
+		said, done, err := a.call(ctx, c, reply)
+		if err != nil || done {
+			return "", schemas.StopTool, err
 		}
-		if done {
-			e.Finish("", schemas.StopAnswer)
-			return nil
-		}
-		if err := show(e, talk, sampled, said); err != nil {
-			return err
+		if err := show(c, t.talk, sampled, said); err != nil {
+			return "", "", err
 		}
 	}
 }
 
 // unended is why a turn without its end ends the episode: the token limit, or a bound on the tokens of one turn.
-func unended(e *producers.Episode) schemas.StopReason {
-	if e.Room() == 0 {
+func unended(c *producers.Context) schemas.StopReason {
+	if c.Room() == 0 {
 		return schemas.StopTokens
 	}
 	return schemas.StopFormat
 }
 
-// finish takes the answer out of the last turn.
-func (a *Agent) finish(e *producers.Episode, reply chat.Reply) {
+// answer takes the answer out of the last turn.
+func (a *Agent) answer(reply chat.Reply) (string, schemas.StopReason) {
 	answer := reply.Content
 	if tag := a.cfg.AnswerTag; tag != "" {
 		at := strings.LastIndex(answer, "<"+tag+">")
 		if at < 0 {
-			e.Finish("", schemas.StopFormat)
-			return
+			return "", schemas.StopFormat
 		}
 		answer, _, _ = strings.Cut(answer[at+len(tag)+2:], "</"+tag+">")
 		answer = strings.TrimSpace(answer)
 	}
 	if answer == "" {
-		e.Finish("", schemas.StopFormat)
-		return
+		return "", schemas.StopFormat
 	}
-	e.Finish(answer, schemas.StopAnswer)
+	return answer, schemas.StopAnswer
 }
 
 // call makes the calls of a turn and returns what there is to say of them; done says that a tool ended the episode.
-func (a *Agent) call(ctx context.Context, e *producers.Episode, reply chat.Reply) (said []chat.Message, done bool, err error) {
+func (a *Agent) call(ctx context.Context, c *producers.Context, reply chat.Reply) (said []chat.Message, done bool, err error) {
 	tell := func(name, text string) {
 		said = append(said, chat.Message{Role: chat.ToolRole, Name: name, Content: text})
 	}
@@ -177,7 +204,7 @@ func (a *Agent) call(ctx context.Context, e *producers.Episode, reply chat.Reply
 			tell(call.Name, "error: "+err.Error())
 			continue
 		}
-		observation, err := e.Call(ctx, call.Name, arguments)
+		observation, err := c.Call(ctx, call.Name, arguments)
 		if err != nil {
 			return nil, false, err
 		}
@@ -212,15 +239,15 @@ func (a *Agent) arguments(call chat.Call) (string, error) {
 }
 
 // show puts what was said into the context, which begins anew where the template writes the earlier turns otherwise now.
-func show(e *producers.Episode, talk *chat.Conversation, sampled []int32, said []chat.Message) error {
+func show(c *producers.Context, talk *chat.Conversation, sampled []int32, said []chat.Message) error {
 	ids, fresh, err := talk.Next(sampled, said...)
 	if err != nil {
 		return err
 	}
 	if fresh {
-		return e.Begin(ids)
+		return c.Begin(ids)
 	}
-	return e.Observe(ids)
+	return c.Observe(ids)
 }
 
 // Demonstrate writes a demonstration as an episode of the agent's would have been.
@@ -229,7 +256,7 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		tokens = append(tokens, ids...)
 		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
 	}
-	talk, ids, err := a.chat.Begin(a.messages(d.Question), a.tools)
+	talk, ids, err := a.chat.Begin(a.messages(schemas.Prompt{Text: d.Question}), a.tools)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -239,11 +266,14 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
-		turn, err := a.chat.Turn(a.chat.Format().Write([]chat.Call{call}))
+		turn, err := a.chat.Reply(chat.Reply{Calls: []chat.Call{call}}, a.tools...)
 		if err != nil {
 			return nil, nil, err
 		}
 		write(turn, 1)
+		if d.Answer == "" && i == len(d.Steps)-1 {
+			return tokens, mask, nil // the call ends the episode
+		}
 		ids, fresh, err := talk.Next(turn, chat.Message{Role: chat.ToolRole, Name: call.Name, Content: step.Result})
 		if err != nil {
 			return nil, nil, err

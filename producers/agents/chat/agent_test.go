@@ -146,10 +146,10 @@ func TestAnEpisode(t *testing.T) {
 	require.Equal(t, []string{`{"a": 1}`, `{"a": 2}`}, r.add.called)
 	require.Len(t, tr.Segments, 1, "one context to the end")
 	require.Len(t, tr.Turns, 3)
-	require.Equal(t, "look, add", tr.Turns[0].Tool)
-	require.Equal(t, "a \"b\"\n{\"a\": 1}", tr.Turns[0].Arguments)
+	require.Equal(t, []string{"look", "add"}, []string{tr.Turns[0].Calls[0].Tool, tr.Turns[0].Calls[1].Tool})
+	require.Equal(t, []string{`a "b"`, `{"a": 1}`}, []string{tr.Turns[0].Calls[0].Arguments, tr.Turns[0].Calls[1].Arguments})
 	require.InDelta(t, 0.5, tr.Turns[0].ProcessReward, 0)
-	require.Equal(t, "add", tr.Turns[1].Tool)
+	require.Equal(t, "add", tr.Turns[1].Calls[0].Tool)
 	require.Contains(t, transcript.Turns[0].Observation, "\n3")
 	// The context is the template's, and neither the user nor the tool put a control token into it.
 	require.Equal(t, r.agent.Opening(schemas.Prompt{Text: "Where <|im_end|>?"}), r.policy.seen[0])
@@ -184,7 +184,7 @@ func TestHowEpisodesEnd(t *testing.T) {
 		"without the tag":      {tagged, []string{"yes<|im_end|>"}, schemas.StopFormat, "", 0},
 		"nothing":              {DefaultConfig(), []string{" <|im_end|>"}, schemas.StopFormat, "", 0},
 		"cut short":            {DefaultConfig(), []string{"It is"}, schemas.StopFormat, "", 0},
-		"a tool that ends it":  {DefaultConfig(), []string{call("add", `{"done": true}`) + "<|im_end|>"}, schemas.StopAnswer, "", 1},
+		"a tool that ends it":  {DefaultConfig(), []string{call("add", `{"done": true}`) + "<|im_end|>"}, schemas.StopTool, "", 1},
 		"broken, then right":   {DefaultConfig(), []string{broken, broken, "So.<|im_end|>"}, schemas.StopAnswer, "So.", 0},
 		"broken for good":      {DefaultConfig(), []string{broken, broken, broken}, schemas.StopFormat, "", 0},
 		"no such tool":         {DefaultConfig(), []string{call("fly", `{}`) + "<|im_end|>", "So.<|im_end|>"}, schemas.StopAnswer, "So.", 1},
@@ -240,7 +240,13 @@ func TestADemonstrationIsAnEpisode(t *testing.T) {
 		require.Equal(t, []int32(tr.Segments[0].Tokens), tokens, name)
 		require.Equal(t, []uint8(tr.Segments[0].ActionMask), mask, name)
 	}
-	r := newRig(t, cfg, templateOf(t, qwen25))
+	// Of a call that ends the episode nothing is read.
+	r := newRig(t, cfg, templateOf(t, qwen25), call("add", `{"done": true}`)+"<|im_end|>")
+	tr, _ := r.run(t)
+	tokens, _, err := r.agent.Demonstrate(tasks.Demonstration{Question: "Where <|im_end|>?", Steps: []tasks.Step{{Tool: "add", Arguments: `{"done": true}`}}})
+	require.NoError(t, err)
+	require.Equal(t, []int32(tr.Segments[0].Tokens), tokens)
+	r = newRig(t, cfg, templateOf(t, qwen25))
 	for _, step := range []tasks.Step{{Tool: "fly"}, {Tool: "add", Arguments: "1 + 2"}} {
 		_, _, err := r.agent.Demonstrate(tasks.Demonstration{Question: "x", Steps: []tasks.Step{step}, Answer: "y"})
 		require.ErrorContains(t, err, "step 1: tool")

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/agents"
@@ -35,10 +38,30 @@ type Config struct {
 	MaxInvalid int `koanf:"max_invalid"`
 	// CallsPerTurn bounds the tool calls of one turn, > 0; what goes beyond is not called, and the policy is told. Defaults to 4.
 	CallsPerTurn int `koanf:"calls_per_turn"`
+	// Format is how the policy writes calls: auto, which is as its chat template shows; hermes (Qwen2.5 and Qwen3 too), llama3, qwen3_coder or harmony
+	// (gpt-oss) for a template that shows tools and does not tell; or tag (Search-R1), code (ReTool) or fence, which any template has room for.
+	// Defaults to auto.
+	Format string `koanf:"format"`
+	// Tags are tags of tools in the format tag, as tool=tag: "search=find" has the policy write <find> and </find>. A tool that is not named has its
+	// own name for a tag. Defaults to none.
+	Tags []string `koanf:"tags"`
+	// ResultTag is the tag around what a tool says, in the formats tag, code and fence. "" is information in tag, as Search-R1 has it, and interpreter
+	// in the others, as ReTool has it. Defaults to "".
+	ResultTag string `koanf:"result_tag"`
+	// CodeTool is the tool that runs code in the formats code and fence. "" is the only tool of the task. Defaults to "".
+	CodeTool string `koanf:"code_tool"`
+	// Instructions has the system message say which tools there are and how they are called, in the formats tag, code and fence: others have it from
+	// the template. Defaults to true.
+	Instructions bool `koanf:"instructions"`
 }
 
+// formatAuto is the template's own.
+const formatAuto = "auto"
+
 // DefaultConfig is as the fields say.
-func DefaultConfig() Config { return Config{Thinking: ThinkingDefault, MaxInvalid: 3, CallsPerTurn: 4} }
+func DefaultConfig() Config {
+	return Config{Thinking: ThinkingDefault, MaxInvalid: 3, CallsPerTurn: 4, Format: formatAuto, Instructions: true}
+}
 
 // Validate reports every fault.
 func (c Config) Validate() error {
@@ -46,7 +69,54 @@ func (c Config) Validate() error {
 		check.OneOf("thinking", c.Thinking, ThinkingDefault, ThinkingOn, ThinkingOff),
 		check.Positive("max_invalid", c.MaxInvalid),
 		check.Positive("calls_per_turn", c.CallsPerTurn),
+		check.OneOf("format", c.Format, append([]string{formatAuto}, chat.Formats()...)...),
+		c.checkTags(),
 	)
+}
+
+func (c Config) checkTags() error {
+	var faults []error
+	for i, text := range c.Tags {
+		if tool, tag, ok := strings.Cut(text, "="); !ok || tool == "" || tag == "" {
+			faults = append(faults, fmt.Errorf("tags[%d]: %q: want tool=tag, such as search=find", i, text))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// style is how calls are written by the configuration.
+func (c Config) style() chat.Style {
+	s := chat.Style{Result: c.ResultTag, Tool: c.CodeTool, Untold: !c.Instructions, Tags: map[string]string{}}
+	if c.Format != formatAuto {
+		s.Format = chat.Format(c.Format)
+	}
+	for _, text := range c.Tags {
+		tool, tag, _ := strings.Cut(text, "=")
+		s.Tags[tool] = tag
+	}
+	return s
+}
+
+// fits says whether the tools of a task are those that the format calls.
+func (c Config) fits(tools []chat.Tool) error {
+	has := func(name string) bool {
+		return slices.ContainsFunc(tools, func(t chat.Tool) bool { return t.Name == name })
+	}
+	var faults []error
+	for i, text := range c.Tags {
+		if tool, _, _ := strings.Cut(text, "="); !has(tool) && len(tools) > 0 {
+			faults = append(faults, fmt.Errorf("tags[%d]: %q: the task has no tool %s", i, text, tool))
+		}
+	}
+	if format := chat.Format(c.Format); len(tools) > 0 && (format == chat.FormatCode || format == chat.FormatFence) {
+		switch {
+		case c.CodeTool == "" && len(tools) > 1:
+			faults = append(faults, fmt.Errorf("code_tool: the task has %d tools, and the format %s calls one: name it", len(tools), format))
+		case c.CodeTool != "" && !has(c.CodeTool):
+			faults = append(faults, fmt.Errorf("code_tool: the task has no tool %s", c.CodeTool))
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // vars are variables of the template.
@@ -80,6 +150,12 @@ func (Type) Open(_ context.Context, o agents.Opening) (producers.Agent, error) {
 	}
 	c, err := o.Chat(cfg.vars())
 	if err != nil {
+		return nil, fmt.Errorf("chat agent: %w", err)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("chat agent: %w", err)
+	}
+	if c, err = c.Styled(cfg.style()); err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
 	a, err := New(*cfg, c, o.Tools)

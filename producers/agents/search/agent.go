@@ -90,7 +90,7 @@ func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
 
 // Opening are the tokens that each episode of a prompt begins with.
 func (a *Agent) Opening(p schemas.Prompt) []int32 {
-	return slices.Concat(a.begin, a.tok.Encode(p.Text))
+	return a.Begin(p.Text, false)
 }
 
 // Format says how contexts are written: after the opening token, until the end of a search or of an answer.
@@ -101,61 +101,97 @@ func (a *Agent) Format() producers.Format {
 // Run drives one episode. Without a tool to search with, the answer tag is opened for the policy, which then
 // has nothing but what it knows.
 func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
-	opening := a.Opening(e.Prompt())
-	closedBook := !slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return s.Name == a.cfg.Tool })
-	if closedBook {
-		opening = append(opening, a.tags.answer.open)
-	}
-	if err := e.Begin(opening); err != nil {
+	closedBook := !a.Searches(e)
+	c, err := e.Open("", a.Begin(e.Prompt().Text, closedBook))
+	if err != nil {
 		return err
 	}
-	stop := []int32{a.tags.search.close, a.tags.answer.close}
-	for invalid := 0; ; {
-		sampled, _, err := e.Generate(ctx, producers.GenerateOptions{Stop: stop, Last: closedBook})
+	answer, stop, err := a.Drive(ctx, c, Course{ClosedBook: closedBook})
+	if err != nil {
+		return err
+	}
+	e.Finish(answer, stop)
+	return nil
+}
+
+// Searches says whether an episode has the tool that searches.
+func (a *Agent) Searches(e *producers.Episode) bool {
+	return slices.ContainsFunc(e.Tools(), func(s producers.ToolSpec) bool { return s.Name == a.cfg.Tool })
+}
+
+// Begin are the tokens that a context about a text begins with; of a closed book the answer tag stands open after them.
+func (a *Agent) Begin(text string, closedBook bool) []int32 {
+	begin := slices.Concat(a.begin, a.tok.Encode(text))
+	if closedBook {
+		begin = append(begin, a.tags.answer.open)
+	}
+	return begin
+}
+
+// BeginPlain is Begin of a text that the policy wrote: control tokens and tags that stand in it are left out.
+func (a *Agent) BeginPlain(text string) []int32 {
+	return append(slices.Clone(a.begin), a.plain(text)...)
+}
+
+// plain are the ids of a text without the tags and control tokens that it spells.
+func (a *Agent) plain(text string) []int32 {
+	return slices.DeleteFunc(a.encode(text), func(id int32) bool { return a.tags.isTag(id) || slices.Contains(a.begin, id) })
+}
+
+// Course says how a context is driven.
+type Course struct {
+	// ClosedBook is without searches: the answer tag stands open in the context.
+	ClosedBook bool
+	// Searches bounds those of this context; 0 leaves that to the episode's limit, and -1 allows none.
+	Searches int
+	// Found is given what each search said; nil for nobody.
+	Found func(text string)
+}
+
+// Drive drives a context to its answer. Where there is none the answer is "" and stop says why; a tool that ends the episode is such a
+// stop. The context began with the tokens of Begin.
+func (a *Agent) Drive(ctx context.Context, c *producers.Context, course Course) (answer string, stop schemas.StopReason, err error) {
+	ends := []int32{a.tags.search.close, a.tags.answer.close}
+	for invalid, searched := 0, 0; ; {
+		sampled, _, err := c.Generate(ctx, producers.GenerateOptions{Stop: ends, Last: course.ClosedBook})
 		if err != nil {
-			return err
+			return "", "", err
 		}
-		kind, body := a.tags.parse(sampled, closedBook)
+		kind, body := a.tags.parse(sampled, course.ClosedBook)
 		switch kind {
 		case answers:
-			e.Finish(a.tok.Decode(body), schemas.StopAnswer)
-			return nil
+			return a.tok.Decode(body), schemas.StopAnswer, nil
 		case searches:
-			done, err := a.search(ctx, e, body)
-			if done || err != nil {
-				return err
+			if searched++; course.Searches != 0 && searched > course.Searches {
+				return "", schemas.StopTurns, nil
+			}
+			said, err := c.Call(ctx, a.cfg.Tool, a.tok.Decode(body))
+			if err != nil || said.Done {
+				return "", schemas.StopTool, err
+			}
+			if course.Found != nil {
+				course.Found(said.Text)
+			}
+			if err := a.tell(c, said.Text); err != nil {
+				return "", "", err
 			}
 		default:
-			if invalid++; a.cfg.Invalid == InvalidEnds || closedBook || invalid >= a.cfg.MaxInvalid {
-				e.Finish("", whyInvalid(e))
-				return nil
+			if invalid++; a.cfg.Invalid == InvalidEnds || course.ClosedBook || invalid >= a.cfg.MaxInvalid {
+				return "", whyInvalid(c), nil
 			}
-			if err := a.tell(e, a.cfg.Feedback); err != nil {
-				return err
+			if err := a.tell(c, a.cfg.Feedback); err != nil {
+				return "", "", err
 			}
 		}
 	}
 }
 
 // whyInvalid blames the token limit, not the format, for an action that the limit cut short.
-func whyInvalid(e *producers.Episode) schemas.StopReason {
-	if e.Room() == 0 {
+func whyInvalid(c *producers.Context) schemas.StopReason {
+	if c.Room() == 0 {
 		return schemas.StopTokens
 	}
 	return schemas.StopFormat
-}
-
-// search calls the tool and shows what it said; done says that the tool ended the episode.
-func (a *Agent) search(ctx context.Context, e *producers.Episode, query []int32) (done bool, err error) {
-	observation, err := e.Call(ctx, a.cfg.Tool, a.tok.Decode(query))
-	if err != nil {
-		return false, err
-	}
-	if observation.Done {
-		e.Finish("", schemas.StopAnswer)
-		return true, nil
-	}
-	return false, a.tell(e, observation.Text)
 }
 
 // encode are the ids of a tool's text: of a vocabulary that writes every text, without control tokens, whatever the text spells.
@@ -168,12 +204,21 @@ func (a *Agent) encode(text string) []int32 {
 
 // tell puts a text into the context as information. A tag that stands in the text itself is left out: what a tool says must
 // not look like the end of the information, or like an answer.
-func (a *Agent) tell(e *producers.Episode, text string) error {
-	tokens := []int32{a.tags.info.open}
-	for _, token := range a.encode(text) {
-		if !a.tags.isTag(token) && !slices.Contains(a.begin, token) {
-			tokens = append(tokens, token)
-		}
-	}
-	return e.Observe(append(tokens, a.tags.info.close))
+func (a *Agent) tell(c *producers.Context, text string) error {
+	return c.Observe(a.Told(text))
+}
+
+// Told are the tokens that tell the policy a text.
+func (a *Agent) Told(text string) []int32 {
+	return slices.Concat([]int32{a.tags.info.open}, a.plain(text), []int32{a.tags.info.close})
+}
+
+// Searched and Answered are the tokens of a turn that searches for a text, and of one that answers with it.
+func (a *Agent) Searched(text string) []int32 { return a.between(a.tags.search, text) }
+
+// Answered is as Searched.
+func (a *Agent) Answered(text string) []int32 { return a.between(a.tags.answer, text) }
+
+func (a *Agent) between(tag pair, text string) []int32 {
+	return slices.Concat([]int32{tag.open}, a.plain(text), []int32{tag.close})
 }

@@ -115,7 +115,7 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 		Turns: make([]Turn, len(t.Turns)),
 	}
 	for i, turn := range t.Turns {
-		request.Turns[i] = Turn(turn)
+		request.Turns[i] = Turn{turn.Text, turn.Tool, turn.Arguments, turn.Observation, turn.Error}
 	}
 	digest := sha256.Sum256([]byte(t.String()))
 	request.Key = fmt.Sprintf("%s/%s/score/%x", ticket.Run, ticket.ID, digest[:8])

@@ -69,23 +69,29 @@ func format(t *producers.Transcript) float64 {
 	if len(t.Turns) == 0 {
 		return 0
 	}
-	acted := t.Calls()
+	acted := 0
+	for _, turn := range t.Turns {
+		if turn.Tool != "" {
+			acted++
+		}
+	}
 	if answered(t) {
 		acted++
 	}
 	return min(1, float64(acted)/float64(len(t.Turns)))
 }
 
-// codeExecution is the share of an episode's tool calls that did not fail, 0 without any.
+// codeExecution is the share of what an episode's turns with tool calls put out that was no error, 0 without any: a traceback of code
+// that a tool ran is an error like a failure of the tool.
 func codeExecution(t *producers.Transcript) float64 {
 	var runs []*rewards.CodeRun
 	for _, turn := range t.Turns {
 		switch {
 		case turn.Tool == "":
-		case turn.Error == "":
-			runs = append(runs, &rewards.CodeRun{Outputs: 1})
-		default:
+		case turn.Error != "":
 			runs = append(runs, &rewards.CodeRun{Outputs: 1, Errors: 1})
+		default:
+			runs = append(runs, &rewards.CodeRun{Outputs: max(1, turn.Outputs, turn.Errors), Errors: turn.Errors})
 		}
 	}
 	total := 0.0

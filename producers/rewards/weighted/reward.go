@@ -98,6 +98,8 @@ type Reward struct {
 	weights  map[string]float64
 	bySource map[string]map[string]float64
 	shape    rewards.Shape
+	// normalize brings spellings together.
+	normalize rewards.Normalizer
 }
 
 // New makes the reward.
@@ -107,7 +109,7 @@ func New(cfg Config) (*Reward, error) {
 	}
 	weights := cfg.own()
 	maps.Copy(weights, cfg.Published)
-	r := &Reward{components: cfg.components(), weights: computed(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape}
+	r := &Reward{components: cfg.components(), weights: computed(weights), bySource: map[string]map[string]float64{}, shape: cfg.Shape, normalize: rewards.Normalizers()[cfg.Normalizer]}
 	for source, weights := range cfg.BySource {
 		r.bySource[source] = computed(weights)
 	}
@@ -138,3 +140,9 @@ func (r *Reward) Score(_ context.Context, ticket *schemas.Ticket, transcript *pr
 	total, err := rewards.Sum(weights, components)
 	return producers.Score{Total: r.shape.Apply(total), Components: components}, err
 }
+
+// Ballot is the answer, normalised.
+func (r *Reward) Ballot(answer string) string { return r.normalize(answer) }
+
+// Same is false: spellings that are one are brought together before.
+func (r *Reward) Same(_, _ string) bool { return false }

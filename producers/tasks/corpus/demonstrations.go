@@ -20,6 +20,8 @@ type Written struct {
 
 // demonstrationRow is one line of a demonstration file.
 type demonstrationRow struct {
+	// Role is whose it is, of an agent that plays several roles.
+	Role     string `json:"role"`
 	Question string `json:"question"`
 	Steps    []struct {
 		Search string `json:"search"`
@@ -44,7 +46,7 @@ func LoadDemonstrations(path string, tok tasks.Tokenizer, seed uint64) (*Written
 //
 //	{"question": "what is the capital of sweden ?", "steps": [{"search": "sweden", "info": "sweden has capital stockholm."}], "answer": "stockholm"}
 //
-// Steps may be missing. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the line; so is one with a word that the
+// Steps may be missing. The last may be without info, and then the row without an answer: that step ends the episode, as a call of the tool finish does. A step may have "tool" and "arguments", a JSON object, in place of "search". A bad row is refused, naming the file and the line; so is one with a word that the
 // tokenizer does not have.
 func ReadDemonstrations(name string, r io.Reader, tok tasks.Tokenizer, seed uint64) (*Written, error) {
 	d := &Written{seed: seed}
@@ -88,10 +90,19 @@ func (r *demonstrationRow) check(tok tasks.Tokenizer) error {
 			}
 		}
 		check(fmt.Sprintf("steps[%d].search", i), arguments)
-		check(fmt.Sprintf("steps[%d].info", i), step.Info)
+		if !r.endsByCall() || i < len(r.Steps)-1 {
+			check(fmt.Sprintf("steps[%d].info", i), step.Info)
+		}
 	}
-	check("answer", r.Answer)
+	if !r.endsByCall() {
+		check("answer", r.Answer)
+	}
 	return errors.Join(faults...)
+}
+
+// endsByCall says that the last step ends the episode.
+func (r *demonstrationRow) endsByCall() bool {
+	return r.Answer == "" && len(r.Steps) > 0 && r.Steps[len(r.Steps)-1].Info == ""
 }
 
 // add writes a row out as the search agent would have recorded it.
@@ -105,7 +116,7 @@ func (d *Written) add(row *demonstrationRow, tok tasks.Tokenizer) {
 			mask = append(mask, acts)
 		}
 	}
-	shown := tasks.Demonstration{Question: row.Question, Answer: row.Answer}
+	shown := tasks.Demonstration{Role: row.Role, Question: row.Question, Answer: row.Answer}
 	write(0, tasks.TokenBegin, row.Question, "")
 	for _, step := range row.Steps {
 		arguments := step.Search
@@ -114,9 +125,13 @@ func (d *Written) add(row *demonstrationRow, tok tasks.Tokenizer) {
 		}
 		shown.Steps = append(shown.Steps, tasks.Step{Tool: step.Tool, Arguments: arguments, Result: step.Info})
 		write(1, tasks.TokenSearch, arguments, tasks.TokenSearchEnd)
-		write(0, tasks.TokenInfo, step.Info, tasks.TokenInfoEnd)
+		if step.Info != "" {
+			write(0, tasks.TokenInfo, step.Info, tasks.TokenInfoEnd)
+		}
 	}
-	write(1, tasks.TokenAnswer, row.Answer, tasks.TokenAnswerEnd)
+	if !row.endsByCall() {
+		write(1, tasks.TokenAnswer, row.Answer, tasks.TokenAnswerEnd)
+	}
 	d.rows, d.tokens, d.masks = append(d.rows, shown), append(d.tokens, tokens), append(d.masks, mask)
 }
 

@@ -40,6 +40,14 @@ func TestReadDemonstrations(t *testing.T) {
 
 	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(demonstrationRows+`{"question": "what is norway ?", "steps": [{"search": ""}], "answer": "sweden"}`), tok, 1)
 	require.ErrorContains(t, err, `d.jsonl:3: question: the vocabulary has no word "norway"; steps[0].search: missing or empty; steps[0].info: missing or empty`)
+	// A call may end the episode.
+	demos, err = ReadDemonstrations("d.jsonl", strings.NewReader(`{"question": "what is sweden ?", "steps": [{"search": "the capital", "info": "stockholm"}, {"tool": "finish", "search": "stockholm"}]}`), tok, 1)
+	require.NoError(t, err)
+	tokens, mask := demos.Demonstration(0)
+	require.Equal(t, "<bos> what is sweden ? <search> the capital </search> <info> stockholm </info> <search> stockholm </search>", tok.Decode(tokens))
+	require.Equal(t, []uint8{0, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1}, mask)
+	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(`{"question": "what is sweden ?", "steps": [{"search": "the capital"}, {"search": "stockholm"}]}`), tok, 1)
+	require.ErrorContains(t, err, "d.jsonl:1: steps[0].info: missing or empty")
 	_, err = ReadDemonstrations("d.jsonl", strings.NewReader(""), tok, 1)
 	require.ErrorContains(t, err, "no demonstration")
 }

@@ -47,6 +47,7 @@ func (c DemoConfig) Validate() error {
 // reading and copying helps. Safe for concurrent use.
 type Demonstrations struct {
 	cfg     DemoConfig
+	tok     tasks.Tokenizer
 	words   []int32 // what names are made of
 	lengths []int   // tokens of each real name: made-up ones are as long
 
@@ -57,7 +58,7 @@ type Demonstrations struct {
 }
 
 func newDemonstrations(cfg DemoConfig, tok tasks.Tokenizer, names []string) (*Demonstrations, error) {
-	d := &Demonstrations{cfg: cfg}
+	d := &Demonstrations{cfg: cfg, tok: tok}
 	var missing []string
 	id := func(token string) int32 {
 		id, ok := tok.ID(token)

@@ -2,6 +2,7 @@ package countries
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -166,3 +167,6 @@ func names(countries []*facts.Country) []string {
 	}
 	return out
 }
+
+// Fields are what can be asked of a country.
+func Fields() []string { return slices.Clone(fields[:]) }

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/producers/data"
+	"github.com/weir-rl/weir/producers/data/table"
+)
+
+// same writes rows as they are.
+const same = "same"
+
+func (a *app) dataCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "data FILE...", Short: "Say what data files hold, and convert them", Args: cobra.MinimumNArgs(1),
+		Long: `Data reads JSONL, JSON and Parquet files as the task type dataset does, and says what they hold: rows, columns,
+sources, splits, lengths, duplicates, and the faults by file and row. With --to it writes the rows again, as JSONL
+or Parquet by the file's ending.`,
+		Example: "  weir data train.parquet test.parquet --model.folder FOLDER\n  weir data train.jsonl --to train.parquet --as verl",
+	}
+	schema := cmd.Flags().String("schema", string(data.Auto), "the layout of the columns: "+strings.Join(data.Schemas(), ", "))
+	columns := cmd.Flags().StringToString("column", nil, "the column of a role, such as answer=labels.gold; repeat")
+	show := cmd.Flags().Int("show", 1, "how many prompts of each source are shown")
+	to := cmd.Flags().String("to", "", "a .jsonl or .parquet file to write; it must not be there")
+	as := cmd.Flags().String("as", same, "what --to writes: same, verl or plain")
+	completeWith(cmd, "schema", data.Schemas()...)
+	completeWith(cmd, "as", same, string(data.VeRL), string(data.Plain))
+	format := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		m := data.Mapping{Schema: data.Schema(*schema), Columns: *columns}
+		if err := m.Validate(); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("--%w", err)}
+		}
+		if !slices.Contains([]string{same, string(data.VeRL), string(data.Plain)}, *as) {
+			return &exitError{exitUsage, fmt.Errorf("--as %s: want same, verl or plain", *as)}
+		}
+		tokens, err := a.measuring(cmd)
+		if err != nil {
+			return err
+		}
+		var raw *[]map[string]any
+		if *to != "" && *as == same {
+			raw = &[]map[string]any{}
+		}
+		d, examples, err := m.Describe(cmd.Context(), files, tokens, raw)
+		if err != nil {
+			return err
+		}
+		if format.json() {
+			err = a.printJSON(d)
+		} else {
+			a.printData(d)
+			a.printExamples(examples, *show)
+		}
+		if err != nil || *to == "" {
+			return err
+		}
+		if d.Faulty > 0 {
+			return fmt.Errorf("%d rows have faults: %s is not written, since it would lack them", d.Faulty, *to)
+		}
+		if *as != same {
+			rows, err := data.Convert(examples, data.Schema(*as))
+			if err != nil {
+				return err
+			}
+			raw = &rows
+		}
+		if err := table.Write(*to, *raw); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.err, "wrote %d rows to %s\n", len(*raw), *to)
+		return nil
+	}
+	return cmd
+}
+
+// measuring counts the tokens of a text by the tokenizer of model.folder; nil without a folder.
+func (a *app) measuring(cmd *cobra.Command) (func(string) int, error) {
+	cfg, _, err := a.load(cmd)
+	if err != nil || cfg.Model.Folder == "" {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Model.Folder, "tokenizer.json")); err != nil {
+		return nil, fmt.Errorf("model.folder: %w", err)
+	}
+	codec, err := tokenizer.OpenFolder(cfg.Model.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("model.folder: %w", err)
+	}
+	return func(text string) int { return len(codec.Encode(text)) }, nil
+}
+
+// printData shows what files hold.
+func (a *app) printData(d *data.Description) {
+	for _, f := range d.Files {
+		fmt.Fprintf(a.out, "%s: %d rows, columns %s\n", f.Path, f.Rows, strings.Join(f.Columns, ", "))
+	}
+	fmt.Fprintf(a.out, "schema      %s\n", counted(d.Schemas))
+	fmt.Fprintf(a.out, "sources     %s\n", counted(d.Sources))
+	splits := map[string]int{}
+	for split, n := range d.Splits {
+		splits[cmp.Or(string(split), "not named")] = n
+	}
+	fmt.Fprintf(a.out, "splits      %s\n", counted(splits))
+	fmt.Fprintf(a.out, "characters  %s\n", spread(d.Characters))
+	if d.Tokens != nil {
+		fmt.Fprintf(a.out, "tokens      %s\n", spread(*d.Tokens))
+	}
+	fmt.Fprintf(a.out, "duplicates  %d to the letter, %d but for case, punctuation and space\n", d.Duplicates.Exact, d.Duplicates.Normalized)
+	for _, of := range []struct {
+		name string
+		n    map[string]int
+	}{{"tools", d.Tools}, {"abilities", d.Abilities}} {
+		if len(of.n) > 0 {
+			fmt.Fprintf(a.out, "%-11s %s\n", of.name, counted(of.n))
+		}
+	}
+	var has []string
+	for _, of := range []struct {
+		name string
+		n    int
+	}{
+		{"conversations", d.Conversations},
+		{"hidden tests", d.Tests},
+		{"worlds for tools", d.Worlds},
+		{"difficulties", d.Difficulties},
+		{"pass rates", d.PassRates},
+		{"passages", d.Passages},
+	} {
+		if of.n > 0 {
+			has = append(has, fmt.Sprintf("%d %s", of.n, of.name))
+		}
+	}
+	if len(has) > 0 {
+		fmt.Fprintf(a.out, "also        %s\n", strings.Join(has, ", "))
+	}
+	if d.Faulty > 0 {
+		fmt.Fprintf(a.out, "faults      %d rows, the first:\n", d.Faulty)
+		for _, f := range d.Faults {
+			fmt.Fprintf(a.out, "  %s\n", visible(f))
+		}
+	}
+}
+
+// counted lists names with their numbers, the most frequent first, the rest in one.
+func counted(n map[string]int) string {
+	const most = 8
+	names := slices.SortedFunc(maps.Keys(n), func(x, y string) int { return cmp.Or(n[y]-n[x], strings.Compare(x, y)) })
+	var parts []string
+	rest := 0
+	for i, name := range names {
+		if i < most {
+			parts = append(parts, fmt.Sprintf("%s %d", visible(name), n[name]))
+		} else {
+			rest += n[name]
+		}
+	}
+	if rest > 0 {
+		parts = append(parts, fmt.Sprintf("%d others %d", len(names)-most, rest))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func spread(l data.Lengths) string {
+	return fmt.Sprintf("%d to %d, median %d, 95 in a hundred at most %d", l.Least, l.Most, l.Median, l.Most95)
+}
+
+// shownChars bounds a text that is shown.
+const shownChars = 400
+
+// printExamples shows the first prompts of each source.
+func (a *app) printExamples(examples []*data.Example, n int) {
+	shown := map[string]int{}
+	for _, e := range examples {
+		if shown[e.Source]++; shown[e.Source] > n {
+			continue
+		}
+		fmt.Fprintf(a.out, "\n%s   id %s, source %s\n  question  %s\n", visible(e.Where()), visible(e.ID), visible(e.Source), visible(cutText(e.Text)))
+		if len(e.Answers) > 0 {
+			fmt.Fprintf(a.out, "  answers   %s\n", visible(cutText(strings.Join(e.Answers, " | "))))
+		}
+		if e.World != nil {
+			fmt.Fprintf(a.out, "  world     %s\n", visible(cutText(string(e.World))))
+		}
+		if e.Hidden != nil {
+			fmt.Fprintf(a.out, "  tests     %s\n", visible(cutText(string(e.Hidden))))
+		}
+	}
+}
+
+func cutText(s string) string {
+	r := []rune(s)
+	if len(r) <= shownChars {
+		return s
+	}
+	return string(r[:shownChars]) + fmt.Sprintf("... (%d more)", len(r)-shownChars)
+}
+
+// visible is a text of a file as it can be shown on a terminal: on one line, and without control characters.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n':
+			return '\u23ce'
+		case r == '\t':
+			return ' '
+		case r < 0x20 || r >= 0x7f && r < 0xa0:
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/endpoint"
+)
+
+// asked is a model behind an endpoint that an evaluation asks.
+type asked struct{ cfg endpoint.Config }
+
+// endpointFlags adds the flags that name an endpoint to a command.
+func endpointFlags(cmd *cobra.Command) *asked {
+	e := &asked{endpoint.DefaultConfig()}
+	cmd.Flags().StringVar(&e.cfg.URL, "endpoint", "", "ask an OpenAI-compatible endpoint: its address up to /v1")
+	cmd.Flags().StringVar(&e.cfg.Model, "model-name", "", "the model that the endpoint serves")
+	cmd.Flags().StringVar(&e.cfg.TokenEnv, "api-key-env", "", "the environment variable with the endpoint's key")
+	cmd.Flags().StringVar(&e.cfg.System, "system", "", "a system message for the endpoint")
+	cmd.Flags().StringVar(&e.cfg.AnswerTag, "answer-tag", "", "the tag that the endpoint's answer stands in")
+	cmd.Flags().IntVar(&e.cfg.MaxTokens, "answer-tokens", e.cfg.MaxTokens, "bounds one message of the endpoint's")
+	return e
+}
+
+// open opens the questions of the configuration and has them asked of the endpoint, with the tools of their tasks.
+func (e *asked) open(cmd *cobra.Command, s *session, q *question) (*trained, error) {
+	for _, flag := range []string{"checkpoint", "step", "initial"} {
+		if cmd.Flags().Changed(flag) {
+			return nil, &exitError{exitUsage, fmt.Errorf("--%s and --endpoint: want either", flag)}
+		}
+	}
+	client, err := endpoint.New(e.cfg)
+	if err != nil {
+		return nil, &exitError{exitUsage, fmt.Errorf("--endpoint: %w", err)}
+	}
+	c, err := s.openQuestions(cmd.Context(), s.cfg, s.log)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	q.roll = func(env producers.Environment, _ *task) producers.Roll { return client.Roll(env) }
+	end := func() {
+		client.Close()
+		_ = errors.Join(c.spaces.Close(), c.apart.Close()) // what they cannot end ends with this process
+	}
+	return &trained{session: s, course: c, policy: &sampler{}, close: end}, nil
+}
+
+// who is the model that is asked, for people.
+func (e *asked) who(m *trained) string {
+	if e.cfg.URL != "" {
+		return fmt.Sprintf("%s at %s", e.cfg.Model, e.cfg.URL)
+	}
+	return fmt.Sprintf("version %d", m.version)
+}

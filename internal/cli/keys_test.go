@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
+)
+
+func TestKeysHandsEachRoleItsOwnSeedAndChangesNone(t *testing.T) {
+	t.Parallel()
+	dir, seeds := t.TempDir(), filepath.Join(t.TempDir(), "seeds")
+	var first []byte
+	for range 2 {
+		a := &app{doors: builtin.Doors(), out: new(bytes.Buffer), err: new(bytes.Buffer)}
+		cmd := a.command()
+		cmd.SetArgs([]string{"keys", "--dir", dir, "--seeds", seeds})
+		require.NoError(t, cmd.ExecuteContext(t.Context()))
+		for _, role := range []streams.Role{streams.RoleTrainer, streams.RoleProducer, streams.RoleInference, streams.RoleTools, streams.RoleViewer} {
+			all, err := os.ReadDir(filepath.Join(seeds, string(role)))
+			require.NoError(t, err)
+			require.Len(t, all, 1, role)
+			own, err := os.ReadFile(filepath.Join(seeds, string(role), string(role)+".seed"))
+			require.NoError(t, err)
+			kept, err := os.ReadFile(broker.SeedFile(dir, role))
+			require.NoError(t, err)
+			require.Equal(t, kept, own)
+		}
+		require.NoDirExists(t, filepath.Join(seeds, string(streams.RoleAdmin)))
+		again, err := os.ReadFile(broker.SeedFile(dir, streams.RoleTrainer))
+		require.NoError(t, err)
+		if first == nil {
+			first = again
+		}
+		require.Equal(t, first, again)
+	}
+}
+
+// A command beside a broker with keys finds its role's key in the broker's folder, if it may read it there.
+func TestACommandFindsItsKeyInTheFolderOfTheBrokersKeys(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := broker.CreateKeys(dir, "demo")
+	require.NoError(t, err)
+	s := &session{cfg: (&app{doors: builtin.Doors()}).reference()}
+	require.Empty(t, s.seedFile(streams.RoleViewer))
+	s.cfg.Broker.KeysDir = dir
+	require.Equal(t, filepath.Join(dir, "viewer.seed"), s.seedFile(streams.RoleViewer))
+	require.NoError(t, os.Remove(filepath.Join(dir, "viewer.seed")))
+	require.Empty(t, s.seedFile(streams.RoleViewer))
+	s.cfg.Broker.SeedFile = "mine.seed"
+	require.Equal(t, "mine.seed", s.seedFile(streams.RoleViewer))
+}

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/scale"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// readSignal reads what waits for whom, as far as the broker knows.
+func readSignal(ctx context.Context, run *streams.Run, lastStep *schemas.Event) (scale.Signal, error) {
+	s := scale.Signal{TrainerWaits: 1}
+	if lastStep != nil {
+		s.TrainerWaits = lastStep.Metrics[metrics.TimeIdleRatio.Name]
+	}
+	tickets, err := run.TicketCounts(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.TicketsWaiting, s.TicketsLeased = tickets.Waiting, tickets.Leased
+	at, err := run.OldestTicket(ctx)
+	if err == nil && !at.IsZero() {
+		s.OldestTicketSeconds = max(0, time.Since(at).Seconds())
+	}
+	return s, err
+}
+
+// scaler keeps as many workers as a run can use.
+type scaler struct {
+	*session
+	bounds scale.Bounds
+	every  time.Duration
+	// command is run by a shell when the numbers change; "" keeps processes of this machine.
+	command string
+	// status is run by a shell to tell how the run stands; "" asks the broker.
+	status string
+	// engines are pages of metrics of inference consumers, beside those of the processes that are kept.
+	engines []string
+	now     scale.Workers
+	pool    *pool
+}
+
+func (a *app) scaleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "scale", Short: "Keep as many producers and inference consumers as a run can use", Args: cobra.NoArgs,
+		Long: `Scale looks every few seconds at what waits for whom (weir status -o json shows it as "scale", docs/scaling.md has the rule)
+and adds or ends workers. By itself it starts weir producer and weir inference on this machine, with the configuration
+that it was given, and starts those that die again; their logs are in the run's folder, under workers. With --exec it runs a
+command whenever the numbers change, with PRODUCERS and INFERENCE in its environment. It ends when the run is
+finished, or by a signal: its workers then finish or give back what they hold.
+
+Where the broker cannot be reached from here, as that of the stack of services, --status is a command that prints what
+weir status -o json prints there. Inference consumers are added and ended by the calls that wait for them, which their
+own metrics tell: --engines names these pages, here or as a flag of the command that is run there.`,
+		Example: `  weir scale --producers 1:16 --inference 1:2
+  weir scale --status 'docker compose exec -T broker /weir status -o json \
+      --engines http://inference:9090/metrics' \
+    --exec 'docker compose up -d --no-build --no-deps --no-recreate \
+      --scale producer=$PRODUCERS --scale inference=$INFERENCE producer inference'
+  weir scale --exec 'kubectl scale deploy/producer --replicas=$PRODUCERS' --engines http://10.0.0.7:9090/metrics`,
+	}
+	bounds := scale.DefaultBounds()
+	producers := cmd.Flags().String("producers", "1:8", "fewest and most producers")
+	inference := cmd.Flags().String("inference", "1:4", "fewest and most inference consumers")
+	every := cmd.Flags().Duration("every", 5*time.Second, "how often to look")
+	command := cmd.Flags().String("exec", "", "run this by a shell when the numbers change, in the place of local processes")
+	status := cmd.Flags().String("status", "", "run this by a shell to learn how the run stands, in the place of its broker")
+	engines := enginesFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var faults []error
+		read := func(flag, text string, low, high *int) {
+			a, b, two := strings.Cut(text, ":")
+			var err error
+			if *low, err = strconv.Atoi(a); err == nil && two {
+				*high, err = strconv.Atoi(b)
+			}
+			if !two || err != nil {
+				faults = append(faults, fmt.Errorf("--%s %q: want two numbers, such as 1:8", flag, text))
+			}
+		}
+		read("producers", *producers, &bounds.Min.Producers, &bounds.Max.Producers)
+		read("inference", *inference, &bounds.Min.Inference, &bounds.Max.Inference)
+		if *every < 100*time.Millisecond {
+			faults = append(faults, fmt.Errorf("--every %s: must be at least 100ms", *every))
+		}
+		if *status != "" && *command == "" {
+			faults = append(faults, errors.New("--status: without --exec, workers are processes of this machine, which reach the broker themselves: leave it out"))
+		}
+		if *status != "" && len(*engines) > 0 {
+			faults = append(faults, errors.New("--engines: with --status, give it to the weir status of that command"))
+		}
+		if err := errors.Join(append(faults, bounds.Validate())...); err != nil {
+			return &exitError{exitUsage, err}
+		}
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		k := &scaler{session: s, bounds: bounds, every: *every, command: *command, status: *status, engines: *engines}
+		if k.command == "" {
+			if k.pool, err = s.newPool(a.roleArgs(cmd)); err != nil {
+				return err
+			}
+		}
+		return k.run(cmd.Context())
+	}
+	return cmd
+}
+
+// roleArgs are the files and keys of this command line, for a role's process.
+func (a *app) roleArgs(cmd *cobra.Command) (args []string) {
+	for _, f := range a.files {
+		args = append(args, "--config", f)
+	}
+	for key, value := range a.typed(cmd) {
+		args = append(args, "--"+key+"="+value)
+	}
+	return args
+}
+
+func (k *scaler) run(ctx context.Context) (err error) {
+	look := k.ask
+	if k.status == "" {
+		var leave func()
+		if look, leave, err = k.visitor(ctx); err != nil {
+			return err
+		}
+		defer leave()
+	} else if _, err := look(ctx); err != nil {
+		return err
+	}
+	if k.pool != nil {
+		k.pool.broker = k.brokerURL()
+		defer func() { err = errors.Join(err, k.pool.close()) }()
+	}
+	if err := k.set(ctx, k.bounds.Min, "the fewest"); err != nil {
+		return err
+	}
+	decider := scale.NewDecider(k.bounds)
+	tick := time.NewTicker(k.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return interrupted(ctx, nil)
+		case <-tick.C:
+		}
+		now, err := look(ctx)
+		if err != nil {
+			k.log.Warn("look at the run", "err", err)
+			continue
+		}
+		switch now.State {
+		case stateFinished:
+			fmt.Fprintln(k.out, "the run is finished")
+			return nil
+		case statePaused, stateDraining:
+			continue
+		}
+		want, why := decider.Decide(k.now, now.Scale)
+		if want != k.now {
+			if err := k.set(ctx, want, why); err != nil {
+				k.log.Warn("change the number of workers", "err", err)
+			}
+		}
+		if k.pool != nil {
+			k.pool.keep()
+		}
+	}
+}
+
+// visitor returns what looks at the run at its broker, and what ends that.
+func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
+	run, up, leave, err := k.visit(ctx, streams.RoleViewer)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !up {
+		leave()
+		return nil, nil, fmt.Errorf("run %s is not up: start weir broker or weir up first", k.cfg.Run.Name)
+	}
+	return func(ctx context.Context) (*standing, error) {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		now, err := k.readStatus(ctx, run, true)
+		if err != nil {
+			return nil, err
+		}
+		pages := k.engines
+		if k.pool != nil {
+			pages = append(k.pool.pages(), pages...)
+		}
+		k.readCalls(ctx, &now.Scale, pages)
+		return now, nil
+	}, leave, nil
+}
+
+// askWithin bounds the command that tells how the run stands: a container engine may start a process for it.
+const askWithin = time.Minute
+
+// ask runs the command that tells how the run stands.
+func (k *scaler) ask(ctx context.Context) (*standing, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", k.status)
+	var problems bytes.Buffer
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = k.environ, &problems, time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("--status: %w: %s", err, strings.TrimSpace(problems.String()))
+	}
+	now := new(standing)
+	err = json.Unmarshal(out, now)
+	if err == nil && now.State == "" {
+		err = errors.New("it has no state")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--status: %.200q is not what weir status -o json prints: %w", out, err)
+	}
+	return now, nil
+}
+
+// set brings the workers to a number.
+func (k *scaler) set(ctx context.Context, want scale.Workers, why string) error {
+	fmt.Fprintf(k.out, "producers %d, inference %d: %s\n", want.Producers, want.Inference, why)
+	if k.pool != nil {
+		if err := k.pool.set(want); err != nil {
+			return err
+		}
+		k.now = want
+		return nil
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-c", k.command)
+	cmd.Env = append(k.environ, fmt.Sprintf("PRODUCERS=%d", want.Producers), fmt.Sprintf("INFERENCE=%d", want.Inference))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("--exec: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	k.now = want
+	return nil
+}

@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"io"
+	"sync"
+)
+
+// screen is the terminal that a live view and the log share: while there is a view, the log's lines go above it.
+type screen struct {
+	to io.Writer
+
+	mu    sync.Mutex
+	above func(text string)
+}
+
+// Write passes on what the log says.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	above := s.above
+	s.mu.Unlock()
+	if above == nil {
+		return s.to.Write(p)
+	}
+	above(string(p))
+	return len(p), nil
+}
+
+// over names what prints above the view; nil once there is none.
+func (s *screen) over(above func(text string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.above = above
+}

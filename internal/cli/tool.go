@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/parts"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+)
+
+func (a *app) toolCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tool [name]", Short: "Call a tool by hand", Args: cobra.MaximumNArgs(1),
+		Long: `Tool calls a tool as an agent would: standard input is the arguments, free text or JSON as the tool takes them, and the
+observation is written to standard output. The name is a section of tools in the configuration, a type of tool with
+its defaults, or a tool that the task brings; without a name they are listed. With --session each line is a call, and
+what the tool keeps for an episode is kept from line to line; a line that is a JSON string may hold several lines.
+
+The exit status is 1 where the agent would have been told of an error, and where the tool was unavailable.`,
+		Example: "  echo '1/3 + 0.5' | weir tool calculator\n" +
+			"  printf 'x = 6\\nx * 7\\n' | weir tool starlark --session\n" +
+			"  echo 'the capital of sweden' | weir tool search --config run.yaml",
+	}
+	format := outputFlag(cmd)
+	ask := toolAsk{}
+	cmd.Flags().BoolVar(&ask.session, "session", false, "each line of standard input is a call, all of one session")
+	cmd.Flags().StringVar(&ask.task, "task", "", "whose passages and world the tool has, where there are several tasks")
+	cmd.Flags().StringVar(&ask.tool, "tool", "", "which tool, of a section with several")
+	cmd.Flags().StringVar(&ask.world, "world", "", "what the prompt gives to tools, as JSON")
+	cmd.Flags().StringVar(&ask.episode, "episode", "", "what the tool is told is the episode's name")
+	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the episode")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ask.json = format.json()
+		if ask.world != "" && !json.Valid([]byte(ask.world)) {
+			return &exitError{exitUsage, fmt.Errorf("--world %.40q: want JSON", ask.world)}
+		}
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		if len(args) == 0 {
+			return s.listTools(ask.json)
+		}
+		defer s.closeSpaces()
+		opened, err := s.openTool(cmd.Context(), args[0], ask.task)
+		if err != nil {
+			return err
+		}
+		t, err := oneTool(opened, ask.tool)
+		if err != nil {
+			return err
+		}
+		defer s.closeTool(t)
+		return s.useTool(cmd.Context(), t, ask, cmd.InOrStdin())
+	}
+	return cmd
+}
+
+// oneTool is the tool of a section that has several, by the name that agents call it by.
+func oneTool(opened []producers.Tool, name string) (producers.Tool, error) {
+	if len(opened) == 1 && name == "" {
+		return opened[0], nil
+	}
+	var names []string
+	for _, t := range opened {
+		if t.Spec().Name == name {
+			return t, nil
+		}
+		names = append(names, t.Spec().Name)
+	}
+	return nil, &exitError{exitUsage, fmt.Errorf("--tool %q: the section has the tools %s", name, strings.Join(names, ", "))}
+}
+
+// toolAsk says how a tool is called.
+type toolAsk struct {
+	session, json              bool
+	task, world, episode, tool string
+	seed                       uint64
+}
+
+// listTools prints the tools that a configuration can name.
+func (s *session) listTools(asJSON bool) error {
+	type known struct {
+		Name string `json:"name"`
+		Type string `json:"type"`
+	}
+	var out []known
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.Tools)) {
+		out = append(out, known{name, s.cfg.Tools[name].Type})
+	}
+	for _, name := range parts.Names(s.doors.Tools) {
+		if s.cfg.Tools[name] == nil {
+			out = append(out, known{name, name})
+		}
+	}
+	if asJSON {
+		return s.printJSON(out)
+	}
+	for _, k := range out {
+		if k.Name == k.Type {
+			fmt.Fprintln(s.out, k.Name)
+		} else {
+			fmt.Fprintf(s.out, "%s (%s)\n", k.Name, k.Type)
+		}
+	}
+	return nil
+}
+
+// openTool opens a tool for a task of the configuration; the task's agent and model are not needed.
+func (s *session) openTool(ctx context.Context, name, taskName string) ([]producers.Tool, error) {
+	if s.byHand == nil {
+		s.byHand = workspace.New(s.cfg.Sandbox)
+	}
+	o := opener{app: s.app, cfg: s.cfg, log: s.log, spaces: s.byHand}
+	setups, err := o.setups(ctx, nil)
+	if err != nil {
+		return nil, &exitError{exitConfig, err}
+	}
+	active := s.cfg.Active()
+	at := slices.Index(active, cmp.Or(taskName, active[0]))
+	if at < 0 || taskName == "" && len(active) > 1 && s.needsTask(name) {
+		return nil, &exitError{exitUsage, fmt.Errorf("--task %q: the run has the tasks %s", taskName, strings.Join(active, ", "))}
+	}
+	t := &task{name: active[at], Setup: setups[at]}
+	if s.cfg.Tools[name] == nil {
+		for _, tool := range t.Tools {
+			if tool.Spec().Name == name {
+				return []producers.Tool{tool}, nil
+			}
+		}
+		door, ok := s.doors.Tool(name)
+		if !ok {
+			return nil, &exitError{exitUsage, fmt.Errorf("there is no tool %q: weir tool lists them", name)}
+		}
+		s.cfg.Tools = maps.Clone(s.cfg.Tools)
+		if s.cfg.Tools == nil {
+			s.cfg.Tools = map[string]*config.Tool{}
+		}
+		s.cfg.Tools[name] = config.DefaultTool(door)
+	}
+	if err := o.tool(ctx, t, name); err != nil {
+		return nil, &exitError{exitConfig, err}
+	}
+	if s.byHand.Claimed() {
+		if _, err := s.byHand.Ready(ctx); err != nil {
+			return nil, &exitError{exitConfig, err}
+		}
+	}
+	return t.plain, nil
+}
+
+// closeSpaces ends the sandboxes of tools that were opened by openTool.
+func (s *session) closeSpaces() {
+	if s.byHand == nil {
+		return
+	}
+	if err := s.byHand.Close(); err != nil {
+		s.log.Warn("the sandboxes did not close well", "err", err)
+	}
+}
+
+// needsTask says that a tool cannot be told apart without the task: what several tasks have is each task's own.
+func (s *session) needsTask(name string) bool {
+	return s.cfg.Tools[name] == nil || s.cfg.Tools[name].Type == "search"
+}
+
+// closeTool ends what a tool holds for its lifetime, if it holds anything.
+func (s *session) closeTool(t producers.Tool) {
+	if closer, ok := t.(io.Closer); ok {
+		if err := closer.Close(); err != nil {
+			s.log.Warn("the tool did not close well", "err", err)
+		}
+	}
+}
+
+// useTool opens a session of the tool, calls it with what is read, and prints what it says.
+func (s *session) useTool(ctx context.Context, t producers.Tool, ask toolAsk, in io.Reader) error {
+	episode := cmp.Or(ask.episode, fmt.Sprintf("by-hand-%d", os.Getpid()))
+	if keeps, ok := t.(producers.SessionTool); ok {
+		opening := producers.Session{Run: s.cfg.Run.Name, Episode: episode, Source: "by-hand", Seed: ask.seed}
+		if ask.world != "" {
+			opening.World = json.RawMessage(ask.world)
+		}
+		if err := keeps.Open(ctx, opening); err != nil {
+			return fmt.Errorf("open a session: %w", err)
+		}
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
+			defer cancel()
+			if err := keeps.Close(closing, episode); err != nil {
+				s.log.Warn("the session did not close well", "err", err)
+			}
+		}()
+	}
+	call := producers.Call{Run: s.cfg.Run.Name, Episode: episode, Seed: ask.seed}
+	if !ask.session {
+		text, err := io.ReadAll(io.LimitReader(in, maxLine))
+		if err != nil {
+			return fmt.Errorf("read the arguments: %w", err)
+		}
+		call.Arguments = strings.TrimSuffix(string(text), "\n")
+		_, err = s.callTool(ctx, t, call, ask.json)
+		return err
+	}
+	lines := newLineReader(in, s.err, "> ")
+	for {
+		text, err := lines.read(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		call.Arguments = text
+		var several string
+		if json.Unmarshal([]byte(text), &several) == nil {
+			call.Arguments = several
+		}
+		done, err := s.callTool(ctx, t, call, ask.json)
+		if err != nil && !errors.Is(err, errSaid) || done {
+			return err
+		}
+		call.Index++
+	}
+}
+
+// said is an observation as JSON.
+type said struct {
+	Text    string             `json:"text"`
+	Error   string             `json:"error,omitempty"`
+	Answer  *string            `json:"answer,omitempty"`
+	Done    bool               `json:"done,omitempty"`
+	Reward  *float64           `json:"reward,omitempty"`
+	Notes   string             `json:"notes,omitempty"`
+	Metrics map[string]float64 `json:"metrics,omitempty"`
+}
+
+// callTool calls and prints. done says that the episode would have ended; errSaid stands for an error of which the agent would
+// have been told.
+func (s *session) callTool(ctx context.Context, t producers.Tool, call producers.Call, asJSON bool) (done bool, err error) {
+	o, err := t.Call(ctx, call)
+	if errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
+		return false, err
+	}
+	answer := said{Text: o.Text, Answer: o.Answer, Done: o.Done || o.Answer != nil, Reward: o.Reward, Notes: o.Notes, Metrics: o.Metrics}
+	if err != nil {
+		answer.Error, err = err.Error(), errSaid
+	}
+	if asJSON {
+		return answer.Done, errors.Join(s.printJSON(answer), err)
+	}
+	text := remote.Clean(answer.Text)
+	if answer.Error != "" {
+		text = "error: " + remote.Clean(answer.Error)
+	}
+	if text != "" {
+		fmt.Fprintln(s.out, text)
+	}
+	if answer.Answer != nil {
+		fmt.Fprintf(s.err, "answer  %s\n", report.Plain(*answer.Answer))
+	} else if answer.Done {
+		fmt.Fprintln(s.err, "the episode would have ended")
+	}
+	if answer.Reward != nil {
+		fmt.Fprintf(s.err, "reward  %g\n", *answer.Reward)
+	}
+	return answer.Done, err
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/producers/toolserver"
+)
+
+func (a *app) toolserverCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "toolserver [tool...]", Short: "Serve tools to other trainers and agents",
+		Long: `Toolserver serves tools over HTTP as VerlTool's server does, POST /get_observation, with a session for each trajectory.
+Where a search is among them it also answers POST /retrieve as Search-R1's retrieval server does. The names are as for
+weir tool; without any, the tools of the task are served. GET /health answers while it runs.`,
+		Example: "  weir toolserver search --listen 127.0.0.1:8000\n  weir toolserver starlark calculator --config run.yaml",
+	}
+	listen := cmd.Flags().String("listen", "127.0.0.1:8000", "where to listen; whoever reaches it can call the tools")
+	a.offers(cmd, func(ctx context.Context, s *session, o offered) error {
+		return s.serveTools(ctx, *listen, o.sessions, o.tools)
+	})
+	return cmd
+}
+
+// offered are tools that a command serves to others, and the sessions that it gives out of them.
+type offered struct {
+	tools    []producers.Tool
+	sessions *toolserver.Sessions
+	// idle is how long a session may be without a call.
+	idle time.Duration
+}
+
+// offers has a command open the tools that its arguments name, or those of its task, and serve them.
+func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, offered) error) {
+	taskName := cmd.Flags().String("task", "", "whose passages and world the tools have, where there are several tasks")
+	cfg := toolserver.Config{}
+	cmd.Flags().IntVar(&cfg.Sessions, "sessions", 1024, "how many callers may have a session at once")
+	cmd.Flags().DurationVar(&cfg.Idle, "idle", 10*time.Minute, "how long a session may be without a call")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cfg.Sessions < 1 || cfg.Idle <= 0 {
+			return &exitError{exitUsage, errors.New("--sessions and --idle: must be positive")}
+		}
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		defer s.closeSpaces()
+		opened, err := s.openTools(cmd.Context(), args, *taskName)
+		if err != nil {
+			return err
+		}
+		for _, t := range opened {
+			defer s.closeTool(t)
+		}
+		return serve(cmd.Context(), s, offered{opened, toolserver.New(cfg, opened), cfg.Idle})
+	}
+}
+
+// openTools opens tools by their names; without any, those of a task.
+func (s *session) openTools(ctx context.Context, names []string, taskName string) ([]producers.Tool, error) {
+	if len(names) == 0 {
+		if section := s.cfg.Tasks[cmp.Or(taskName, s.cfg.Active()[0])]; section != nil {
+			names = section.Tools
+		}
+	}
+	if len(names) == 0 {
+		return nil, &exitError{exitUsage, errors.New("the task names no tools in the configuration: name them, weir tool lists them")}
+	}
+	var out []producers.Tool
+	known := map[string]bool{}
+	for _, name := range names {
+		opened, err := s.openTool(ctx, name, taskName)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range opened {
+			if known[t.Spec().Name] {
+				return nil, &exitError{exitUsage, fmt.Errorf("two tools are named %s", t.Spec().Name)}
+			}
+			known[t.Spec().Name] = true
+			out = append(out, t)
+		}
+	}
+	return out, nil
+}
+
+// serveTools serves VerlTool's and Search-R1's protocols until ctx ends.
+func (s *session) serveTools(ctx context.Context, listen string, sessions *toolserver.Sessions, served []producers.Tool) error {
+	mux := http.NewServeMux()
+	mux.Handle("/get_observation", sessions.VerlTool())
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status": "healthy"}`) })
+	paths := []string{"/get_observation"}
+	for _, t := range served {
+		if find, ok := tools.Bare(t).(toolserver.Finder); ok && !slices.Contains(paths, "/retrieve") {
+			mux.Handle("/retrieve", toolserver.Retrieve(find, 3))
+			paths = append(paths, "/retrieve")
+		}
+	}
+	return s.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), sessions)
+}
+
+// tend closes idle sessions until the returned function is called, which closes all.
+func tend(ctx context.Context, sessions *toolserver.Sessions) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sessions.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// serveHTTP serves until ctx ends.
+func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, sessions *toolserver.Sessions) error {
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", listen)
+	if err != nil {
+		return fmt.Errorf("listen for tool calls: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	defer tend(ctx, sessions)()
+	fmt.Fprintf(s.out, "serving %s on http://%s\n", what, listener.Addr())
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve tools: %w", err)
+	case <-ctx.Done():
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), serveDrain)
+	defer cancel()
+	if err := server.Shutdown(draining); err != nil {
+		_ = server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve tools: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,3 @@
+// Package openai has what the servers of the OpenAI API share: its messages, its refusals, and its streams of events. Which
+// requests a server takes is its own.
+package openai

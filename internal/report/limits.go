@@ -1,0 +1,30 @@
+package report
+
+import "github.com/weir-rl/weir/trainer/metrics"
+
+// limitSteps is how many of the newest steps say what limits a run.
+const limitSteps = 8
+
+// Limits says in words who waits for whom in a run, by the newest of its steps, and what would make it faster. It is ""
+// before the first step.
+func Limits(steps []Record) string {
+	recent := steps[max(0, len(steps)-limitSteps):]
+	var idle, ready, step, busy float64
+	for _, r := range recent {
+		idle += metrics.TimeWait.In(r.Metrics)
+		ready += metrics.QueueGroupsReady.In(r.Metrics)
+		busy += metrics.TimeOldPolicy.In(r.Metrics) + metrics.TimeUpdate.In(r.Metrics)
+		step += metrics.TimeStep.In(r.Metrics)
+	}
+	switch {
+	case step == 0:
+		return ""
+	case idle/step > 0.25:
+		return "the trainer waits for producers: more producers or inference, or more underway (eta, depth), make it faster"
+	case ready/float64(len(recent)) > 1:
+		return "producers are ahead: trajectories wait for the trainer, whose own computing makes the pace"
+	case busy/step > 0.5:
+		return "the trainer's own computing makes the pace, and trajectories come in time"
+	}
+	return "saving and publishing take most of a step"
+}

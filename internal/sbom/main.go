@@ -1,0 +1,97 @@
+// Command sbom writes the list of the parts of a Go program in CycloneDX's form, as a release has it beside each binary:
+//
+//	go run ./internal/sbom PROGRAM VERSION DOCUMENT
+//
+// It reads what the linker has written into the program, so the list is of what is linked in, for that platform, and not of what go.mod names.
+package main
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "sbom:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("%d arguments: want a program, its version and the document to write", len(args))
+	}
+	info, err := buildinfo.ReadFile(args[0])
+	if err != nil {
+		return fmt.Errorf("read the parts of %s: %w", args[0], err)
+	}
+	document, err := encode(list(info, args[1]))
+	if err != nil {
+		return fmt.Errorf("write the parts of %s: %w", args[0], err)
+	}
+	return os.WriteFile(args[2], document, 0o644)
+}
+
+func encode(list *cdx.BOM) ([]byte, error) {
+	var out bytes.Buffer
+	err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(list, cdx.SpecVersion1_6)
+	return out.Bytes(), err
+}
+
+// list is the program with its modules and the standard library. It has neither a time nor a serial number: the same program gives the same
+// document.
+func list(info *debug.BuildInfo, version string) *cdx.BOM {
+	out := cdx.NewBOM()
+	main := module(&debug.Module{Path: info.Main.Path, Version: version})
+	main.Type = cdx.ComponentTypeApplication
+	out.Metadata = &cdx.Metadata{Component: &main, Properties: &[]cdx.Property{
+		{Name: "cdx:golang:go", Value: info.GoVersion},
+		{Name: "cdx:golang:goos", Value: setting(info, "GOOS")},
+		{Name: "cdx:golang:goarch", Value: setting(info, "GOARCH")},
+	}}
+	standard := module(&debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")})
+	components := []cdx.Component{standard}
+	needs := []string{standard.BOMRef}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		c := module(m)
+		components = append(components, c)
+		needs = append(needs, c.BOMRef)
+	}
+	out.Components = &components
+	out.Dependencies = &[]cdx.Dependency{{Ref: main.BOMRef, Dependencies: &needs}}
+	return out
+}
+
+// module is a module as a part, named as package URLs name those of Go.
+func module(m *debug.Module) cdx.Component {
+	url := "pkg:golang/" + m.Path
+	if m.Version != "" && m.Version != "(devel)" {
+		url += "@" + m.Version
+	}
+	c := cdx.Component{Type: cdx.ComponentTypeLibrary, BOMRef: url, PackageURL: url, Name: m.Path, Version: m.Version}
+	// go.sum's h1 is the SHA-256 of the list of the module's files.
+	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == 32 {
+		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
+	}
+	return c
+}
+
+func setting(info *debug.BuildInfo, key string) string {
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,191 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// api answers the page's questions.
+type api struct {
+	runs []*folder
+	log  *slog.Logger
+	now  func() time.Time
+	// life ends when the server stops, by end; what answers for long ends with it.
+	life context.Context //nolint:containedctx // it is the server's, and requests bring their own
+	end  context.CancelFunc
+}
+
+func newAPI(deps Deps) *api {
+	a := &api{log: deps.Log, now: deps.Now}
+	a.life, a.end = context.WithCancel(context.Background())
+	for _, r := range deps.Runs {
+		a.runs = append(a.runs, newFolder(r))
+	}
+	return a
+}
+
+func (a *api) close() {
+	a.end()
+	for _, f := range a.runs {
+		f.live.close()
+		if f.Chat != nil {
+			f.Chat.Close()
+		}
+	}
+}
+
+// asked is a question about one run.
+type asked struct {
+	*http.Request
+	run *folder
+}
+
+// usageError is an error of whoever asks.
+type usageError struct{ error }
+
+// routes are the API's addresses, and the page itself.
+func (a *api) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", pages())
+	mux.HandleFunc("GET /api/runs", func(w http.ResponseWriter, r *http.Request) { answer(w, a.list(r.Context())) })
+	for path, handle := range map[string]func(asked) (any, error){
+		"GET /api/runs/{run}/overview":          a.overview,
+		"GET /api/runs/{run}/series":            a.series,
+		"GET /api/runs/{run}/accounting":        a.accounting,
+		"GET /api/runs/{run}/trajectories":      a.trajectories,
+		"GET /api/runs/{run}/trajectories/{id}": a.trajectory,
+		"GET /api/runs/{run}/groups/{id}":       a.group,
+		"GET /api/runs/{run}/lanes":             a.lanes,
+		"GET /api/runs/{run}/bias":              a.bias,
+		"GET /api/runs/{run}/streams":           a.streams,
+		"POST /api/runs/{run}/control":          a.control,
+		"GET /api/runs/{run}/chat":              a.chatOffer,
+	} {
+		mux.HandleFunc(path, a.about(handle))
+	}
+	mux.HandleFunc("POST /api/runs/{run}/chat", a.within(a.chat))
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Sprintf("no such address: %s %s", r.Method, r.URL.Path))
+	})
+	return mux
+}
+
+// within finds the run that a question is about.
+func (a *api) within(handle func(http.ResponseWriter, *http.Request, *folder)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("run")
+		at := slices.IndexFunc(a.runs, func(f *folder) bool { return f.Name == name })
+		if at < 0 {
+			fail(w, http.StatusNotFound, fmt.Sprintf("no run %q is shown here", name))
+			return
+		}
+		handle(w, r, a.runs[at])
+	}
+}
+
+// about reads what is new of the run that a question is about, and writes what comes of it.
+func (a *api) about(handle func(asked) (any, error)) http.HandlerFunc {
+	return a.within(func(w http.ResponseWriter, r *http.Request, f *folder) {
+		if err := f.refresh(); err != nil {
+			fail(w, http.StatusInternalServerError, err.Error())
+			return
+		}
+		v, err := handle(asked{r, f})
+		switch {
+		case err == nil:
+			answer(w, v)
+		case errors.Is(err, errUnknown):
+			fail(w, http.StatusNotFound, err.Error())
+		case errors.As(err, new(usageError)):
+			fail(w, http.StatusBadRequest, err.Error())
+		case r.Context().Err() != nil: // whoever asked is gone
+		default:
+			a.log.Warn("the page's question failed", "path", r.URL.Path, "err", err)
+			fail(w, http.StatusInternalServerError, err.Error())
+		}
+	})
+}
+
+// decode reads one JSON value and nothing else.
+func decode(from io.Reader, to any) error {
+	d := json.NewDecoder(from)
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return fmt.Errorf("read what was sent: %w", err)
+	}
+	if d.More() {
+		return errors.New("read what was sent: more than one value")
+	}
+	return nil
+}
+
+// list are the runs in a line each.
+func (a *api) list(ctx context.Context) any {
+	out := struct {
+		Runs []Summary `json:"runs"`
+	}{[]Summary{}}
+	for _, f := range a.runs {
+		if err := f.refresh(); err != nil {
+			out.Runs = append(out.Runs, Summary{Name: f.Name, Folder: f.Dir, State: "broken", Detail: err.Error()})
+			continue
+		}
+		out.Runs = append(out.Runs, f.overview(ctx, a.now()).Summary)
+	}
+	return out
+}
+
+func (a *api) overview(q asked) (any, error) { return q.run.overview(q.Context(), a.now()), nil }
+
+// series are the numbers under ?keys=, comma between, thinned to ?points=.
+func (a *api) series(q asked) (any, error) {
+	v := q.URL.Query()
+	keys := strings.Split(v.Get("keys"), ",")
+	if v.Get("keys") == "" || len(keys) > 64 {
+		return nil, usageError{errors.New("keys: want 1 to 64 keys of metrics.jsonl, with commas between; a key that ends with / takes all below it")}
+	}
+	points := 400
+	if text := v.Get("points"); text != "" {
+		var err error
+		if points, err = strconv.Atoi(text); err != nil || points < 2 || points > 10000 {
+			return nil, usageError{fmt.Errorf("points: %q: want a number between 2 and 10000", text)}
+		}
+	}
+	return q.run.numbers.series(keys, points), nil
+}
+
+func (a *api) accounting(q asked) (any, error) { return q.run.index.accounting(q.run.usual()), nil }
+
+func (a *api) trajectories(q asked) (any, error) {
+	query, err := parseQuery(q.URL.Query())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	page := q.run.index.list(query, q.run.usual())
+	q.run.facts.add(page.Rows)
+	return page, nil
+}
+
+func (a *api) trajectory(q asked) (any, error) { return q.run.detail(q.Context(), q.PathValue("id")) }
+
+// group are the members of a group.
+func (a *api) group(q asked) (any, error) {
+	id := q.PathValue("id")
+	if _, ok := keyOf(id); !ok {
+		return nil, usageError{fmt.Errorf("%q is not the id of a group, such as g000012-a0", id)}
+	}
+	members := q.run.index.membersOf(id)
+	if len(members) == 0 {
+		return nil, fmt.Errorf("group %s: %w", id, errUnknown)
+	}
+	q.run.facts.add(members)
+	return map[string]any{"id": id, "members": members}, nil
+}

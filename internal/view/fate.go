@@ -1,0 +1,105 @@
+package view
+
+import (
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// Fate is what became of a ticket.
+type Fate uint8
+
+// The fates. A ticket of an open group is underway until its own trajectory was refused, or its group ends.
+const (
+	FateUnderway Fate = iota
+	FateTrained
+	FateBaseline
+	FatePassedOver
+	FateDropped // in order, and its group could not be used
+	FateRefused // itself at fault
+	FateLost    // it never came, or went with a stream that was lost
+	FateClosed  // its producer closed it without a trajectory
+)
+
+var fateNames = [...]string{"underway", "trained", "baseline", "passed_over", "dropped", "refused", "lost", "closed"}
+
+// String is the fate's name in the API.
+func (f Fate) String() string { return fateNames[f] }
+
+// used says that a step used the trajectory up.
+func (f Fate) used() bool { return f == FateTrained || f == FateBaseline || f == FatePassedOver }
+
+// fateOf is that of a trajectory that the record lists as not trained on.
+func fateOf(reason schemas.Reason) Fate {
+	switch {
+	case reason == schemas.ReasonLost:
+		return FateLost
+	case reason.Refusal():
+		return FateRefused
+	}
+	return FateDropped
+}
+
+// key names a group: the prompt's position in the order of issue, and how often it had been issued before.
+type key struct {
+	cursor  uint64
+	attempt int32
+}
+
+func (k key) id() string { return batch.GroupID(k.cursor, int(k.attempt)) }
+
+// row is one trajectory that the record of steps tells of.
+type row struct {
+	key
+	sample int32
+	fate   Fate
+	reason uint8 // of reasons
+	reward float32
+	// oldest and newest are the policy versions of its tokens; -1 where the record does not say.
+	oldest, newest int32
+	// step used it up, or is the one whose record notes its end.
+	step     int32
+	sequence uint64
+	// odd is the id of a message whose id is not a ticket's, as an index of oddities less one.
+	odd int32
+}
+
+// group is one that has ended or is open.
+type group struct {
+	key
+	step   int32
+	size   int32 // 0 where the record does not say
+	fate   Fate  // trained, dropped or underway
+	reason uint8
+	again  bool // its prompt is issued again
+	// source is what its prompt is of; "" where the record does not say.
+	source string
+}
+
+// reasons are the reasons by their index in a row; the first is none.
+var reasons = append([]schemas.Reason{""}, append(schemas.Reasons(), schemas.ReasonGivenUp, schemas.ReasonUnknownTask)...)
+
+var reasonIndex = func() map[schemas.Reason]uint8 {
+	out := map[schemas.Reason]uint8{}
+	for i, r := range reasons {
+		out[r] = uint8(i)
+	}
+	return out
+}()
+
+// otherReason stands for a reason that this build does not know.
+const otherReason = "other"
+
+// reasonOf is a reason's index; one that this build does not know is told apart from none by reasonName.
+func reasonOf(r schemas.Reason) uint8 {
+	if i, known := reasonIndex[r]; known {
+		return i
+	}
+	return uint8(len(reasons))
+}
+
+func reasonName(i uint8) string {
+	if int(i) >= len(reasons) {
+		return otherReason
+	}
+	return string(reasons[i])
+}

@@ -1,0 +1,262 @@
+package view
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/trainer/batch"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// index is what a run's record of steps says, laid out for looking things up. It follows the file as it grows: a refresh
+// reads what was written since the one before, and the last line again, which the trainer may write anew.
+type index struct {
+	path string
+
+	mu sync.RWMutex
+	// generation grows whenever something has changed.
+	generation uint64
+	info       fileState
+	// offset is where the last line begins; last is that line, marks are what the index held before it.
+	offset int64
+	last   []byte
+	marks  marks
+
+	rows     []row
+	groups   []group
+	steps    []stepLine
+	oddities []string
+	// texts holds one copy of each source's name.
+	texts map[string]string
+	// unread counts lines that are no record.
+	unread int
+	sums   *sums // of this generation, nil until they are asked for
+}
+
+// openGroup is a group that had not ended.
+type openGroup struct {
+	key
+	source string
+}
+
+// fileState tells a file from what it was.
+type fileState struct {
+	size int64
+	at   time.Time
+}
+
+// marks are lengths to cut back to.
+type marks struct{ rows, groups, steps, oddities, unread int }
+
+// stepLine is what is kept of a step's record beside its trajectories.
+type stepLine struct {
+	step     int64
+	settings string
+	changed  []checkpoint.RecordChange
+	batch    *checkpoint.KeptBatch
+	next     uint64
+	open     []openGroup
+	again    int
+	// rows and groups are where the step's own begin.
+	rows, groups int
+}
+
+func newIndex(checkpoints string) *index {
+	return &index{path: filepath.Join(checkpoints, checkpoint.RecordFile), texts: map[string]string{}}
+}
+
+// refresh reads what is new. A file that is not there is an empty record.
+func (x *index) refresh() error {
+	info, err := os.Stat(x.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the record of steps: %w", err)
+	}
+	now := fileState{info.Size(), info.ModTime()}
+	x.mu.RLock()
+	same := now == x.info
+	x.mu.RUnlock()
+	if same {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now == x.info {
+		return nil
+	}
+	if err := x.read(); err != nil {
+		return fmt.Errorf("read the record of steps: %w", err)
+	}
+	x.info = now
+	return nil
+}
+
+// read reads from the last line on, or all where the file is not the one that was read.
+func (x *index) read() error {
+	f, err := os.Open(x.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(x.offset, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(f, 1<<18)
+	for first := true; ; first = false {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if first && x.last != nil { // the line that was read is gone: the run went back
+				return x.anew(f)
+			}
+			return nil // the end, or a line written in part
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case first && x.last != nil && bytes.Equal(line, x.last):
+			continue
+		case first && x.last != nil && !sameStep(line, x.last):
+			return x.anew(f)
+		case first && x.last != nil: // the same step, written anew
+			x.cut(x.marks)
+		case x.last != nil:
+			x.offset += int64(len(x.last))
+			x.marks = x.here()
+		}
+		x.add(line)
+		x.last = line
+		x.generation++
+		x.sums = nil
+	}
+}
+
+// anew forgets everything and reads the file from its beginning.
+func (x *index) anew(f *os.File) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	x.cut(marks{})
+	x.offset, x.last, x.marks = 0, nil, marks{}
+	x.generation++
+	x.sums = nil
+	return x.read()
+}
+
+// sameStep says that two lines are of one step.
+func sameStep(a, b []byte) bool {
+	var x, y struct {
+		Step int64 `json:"step"`
+	}
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x.Step == y.Step
+}
+
+func (x *index) here() marks {
+	return marks{len(x.rows), len(x.groups), len(x.steps), len(x.oddities), x.unread}
+}
+
+func (x *index) cut(m marks) {
+	x.rows, x.groups, x.steps = x.rows[:m.rows], x.groups[:m.groups], x.steps[:m.steps]
+	x.oddities, x.unread = x.oddities[:m.oddities], m.unread
+}
+
+// add takes a line in.
+func (x *index) add(line []byte) {
+	var r checkpoint.Record
+	if json.Unmarshal(line, &r) != nil {
+		x.unread++
+		return
+	}
+	at := stepLine{
+		step: r.Step, settings: r.Settings, changed: r.Changed, batch: r.Batch, next: r.NextCursor, again: len(r.Again),
+		rows: len(x.rows), groups: len(x.groups),
+	}
+	step := int32(r.Step)
+	for _, g := range r.Groups {
+		k, ok := keyOf(g.Group)
+		if !ok {
+			continue
+		}
+		x.groups = append(x.groups, group{key: k, step: step, size: int32(g.Size), fate: FateTrained, source: x.text(g.Source)})
+		for i, m := range g.Used() {
+			fate := FateTrained
+			switch {
+			case i == len(g.Members):
+				fate = FateBaseline
+			case m.PassedOver:
+				fate = FatePassedOver
+			}
+			x.addRow(m.ID, row{
+				fate: fate, reward: float32(m.Reward), oldest: int32(m.Oldest), newest: int32(m.Newest), step: step, sequence: m.Sequence,
+			})
+		}
+	}
+	for _, m := range r.Rejected {
+		x.addRow(m.ID, row{fate: fateOf(m.Reason), reason: reasonOf(m.Reason), oldest: -1, newest: -1, step: step, sequence: m.Sequence})
+	}
+	for _, d := range r.Dropped {
+		if k, ok := keyOf(d.Group); ok {
+			x.groups = append(x.groups, group{key: k, step: step, size: int32(d.Size), fate: FateDropped, reason: reasonOf(d.Reason), again: d.Reissue, source: x.text(d.Source)})
+		}
+	}
+	sources := r.OpenSource()
+	for i, id := range r.Open {
+		if k, ok := keyOf(id); ok {
+			at.open = append(at.open, openGroup{k, x.text(sources[i])})
+		}
+	}
+	x.steps = append(x.steps, at)
+}
+
+// text is the one copy of a source's name.
+func (x *index) text(s string) string {
+	same, seen := x.texts[s]
+	if !seen {
+		same = strings.Clone(s)
+		x.texts[same] = same
+	}
+	return same
+}
+
+func (x *index) addRow(id string, r row) {
+	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+	if !ok {
+		x.oddities = append(x.oddities, id)
+		r.odd = int32(len(x.oddities))
+	}
+	r.key, r.sample = key{cursor, int32(attempt)}, int32(sample)
+	x.rows = append(x.rows, r)
+}
+
+// id is a row's.
+func (x *index) id(r *row) string {
+	if r.odd > 0 {
+		return x.oddities[r.odd-1]
+	}
+	return batch.TicketID(r.cursor, int(r.attempt), int(r.sample))
+}
+
+// newest is the last step that the record has; nil where it has none.
+func (x *index) newest() *stepLine {
+	if len(x.steps) == 0 {
+		return nil
+	}
+	return &x.steps[len(x.steps)-1]
+}
+
+func keyOf(id string) (key, bool) {
+	cursor, attempt, ok := batch.ParseGroupID(id)
+	return key{cursor, int32(attempt)}, ok
+}

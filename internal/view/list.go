@@ -1,0 +1,264 @@
+package view
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// Query chooses trajectories.
+type Query struct {
+	// Fate and Reason are those of a Bar; "" is any.
+	Fate, Reason string
+	// Step is the step that used the trajectory, or that noted its end; -1 is any.
+	Step int64
+	// Prefix begins the ids.
+	Prefix string
+	// Sort is newest, oldest, reward, -reward or staleness; "" is newest.
+	Sort string
+	// Offset and Limit cut a page out.
+	Offset, Limit int
+}
+
+// maxPage bounds the rows of a page.
+const maxPage = 500
+
+// sorts are the orders that a query can name.
+var sorts = []string{"newest", "oldest", "reward", "-reward", "staleness"}
+
+// parseQuery reads a query and reports every fault of it.
+func parseQuery(v url.Values) (Query, error) {
+	q := Query{Fate: v.Get("fate"), Reason: v.Get("reason"), Prefix: v.Get("prefix"), Sort: v.Get("sort"), Step: -1, Limit: 100}
+	var faults []error
+	number := func(name string, to *int, low, high int) {
+		text := v.Get(name)
+		if text == "" {
+			return
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < low || n > high {
+			faults = append(faults, fmt.Errorf("%s: %q: want a number between %d and %d", name, text, low, high))
+			return
+		}
+		*to = n
+	}
+	number("offset", &q.Offset, 0, 1<<40)
+	number("limit", &q.Limit, 1, maxPage)
+	step := -1
+	number("step", &step, -1, 1<<31-1)
+	q.Step = int64(step)
+	if q.Fate != "" && !slices.Contains(fateNames[:], q.Fate) {
+		faults = append(faults, fmt.Errorf("fate: %q: want one of %s", q.Fate, strings.Join(fateNames[:], ", ")))
+	}
+	if q.Sort != "" && !slices.Contains(sorts, q.Sort) {
+		faults = append(faults, fmt.Errorf("sort: %q: want one of %s", q.Sort, strings.Join(sorts, ", ")))
+	}
+	return q, errors.Join(faults...)
+}
+
+// Listed is a line of the list of trajectories.
+type Listed struct {
+	ID     string  `json:"id"`
+	Group  string  `json:"group"`
+	Fate   string  `json:"fate"`
+	Reason string  `json:"reason,omitempty"`
+	Step   int32   `json:"step"`
+	Reward float32 `json:"reward"`
+	// Rewarded says that the record has the reward: it has none of what was not trained on.
+	Rewarded bool   `json:"rewarded"`
+	Oldest   int32  `json:"oldest"`
+	Newest   int32  `json:"newest"`
+	Sequence uint64 `json:"sequence"`
+	Facts    *Facts `json:"facts,omitempty"`
+}
+
+// Facts are what the run's archive has of a trajectory beside the record of steps.
+type Facts struct {
+	Task     string `json:"task,omitempty"`
+	Source   string `json:"source,omitempty"`
+	Prompt   string `json:"prompt,omitempty"`
+	Producer string `json:"producer,omitempty"`
+	Stop     string `json:"stop,omitempty"`
+	// Answer is the beginning of the answer; Detail says in words why it was refused.
+	Answer  string  `json:"answer,omitempty"`
+	Detail  string  `json:"detail,omitempty"`
+	Tokens  int     `json:"tokens"`
+	Sampled int     `json:"sampled"`
+	Turns   int     `json:"turns"`
+	Seconds float64 `json:"seconds"`
+	Reward  float64 `json:"reward"`
+}
+
+// Page is a part of the list.
+type Page struct {
+	Total  int      `json:"total"`
+	Offset int      `json:"offset"`
+	Rows   []Listed `json:"rows"`
+	// Generation changes when the record does.
+	Generation uint64 `json:"generation"`
+}
+
+// list answers a query.
+func (x *index) list(q Query, usual int) Page {
+	if q.Fate == FateUnderway.String() || q.Fate == FateClosed.String() {
+		return x.absent(q, usual)
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	found := x.match(q)
+	page := Page{Total: len(found), Offset: q.Offset, Generation: x.generation, Rows: []Listed{}}
+	found = found[min(q.Offset, len(found)):]
+	for _, i := range found[:min(q.Limit, len(found))] {
+		page.Rows = append(page.Rows, x.listed(&x.rows[i]))
+	}
+	return page
+}
+
+func (x *index) listed(r *row) Listed {
+	return Listed{
+		ID: x.id(r), Group: r.id(), Fate: r.fate.String(), Reason: reasonName(r.reason), Step: r.step, Reward: r.reward,
+		Rewarded: r.fate.used(), Oldest: r.oldest, Newest: r.newest, Sequence: r.sequence,
+	}
+}
+
+// match are the rows that a query chooses, in its order.
+func (x *index) match(q Query) []int32 {
+	found := make([]int32, 0, len(x.rows))
+	for i := range x.rows {
+		r := &x.rows[i]
+		switch {
+		case q.Fate != "" && r.fate.String() != q.Fate,
+			q.Reason != "" && reasonName(r.reason) != q.Reason,
+			q.Step >= 0 && int64(r.step) != q.Step,
+			q.Prefix != "" && !strings.HasPrefix(x.id(r), q.Prefix):
+			continue
+		}
+		found = append(found, int32(i))
+	}
+	by := func(less func(a, b *row) int) {
+		slices.SortStableFunc(found, func(a, b int32) int { return less(&x.rows[a], &x.rows[b]) })
+	}
+	switch q.Sort {
+	case "oldest":
+	case "reward":
+		by(func(a, b *row) int { return cmp.Compare(a.reward, b.reward) })
+	case "-reward":
+		by(func(a, b *row) int { return cmp.Compare(b.reward, a.reward) })
+	case "staleness":
+		by(func(a, b *row) int { return cmp.Compare(b.staleness(), a.staleness()) })
+	default:
+		slices.Reverse(found)
+	}
+	return found
+}
+
+// staleness is how far the trainer was ahead of the oldest token; -1 where that is not known.
+func (r *row) staleness() int32 {
+	if !r.fate.used() || r.oldest < 0 {
+		return -1
+	}
+	return r.step - 1 - r.oldest
+}
+
+// absent lists the tickets of which no row tells: underway, or closed by a producer.
+func (x *index) absent(q Query, usual int) Page {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := x.tickets(int32(usual), &sums{groups: map[string]int{}})
+	for i := range x.rows {
+		r := &x.rows[i]
+		if g, ok := all[r.key]; ok && r.odd == 0 && int(r.sample) < len(g.fates) {
+			g.fates[r.sample] = ended{FateTrained, 0} // whatever it is, a row tells of it
+		}
+	}
+	keys := make([]key, 0, len(all))
+	for k, g := range all {
+		if g.open == (q.Fate == FateUnderway.String()) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int { return cmp.Or(cmp.Compare(b.cursor, a.cursor), cmp.Compare(b.attempt, a.attempt)) })
+	page := Page{Offset: q.Offset, Generation: x.generation, Rows: []Listed{}}
+	for _, k := range keys {
+		for s, e := range all[k].fates {
+			id := batch.TicketID(k.cursor, int(k.attempt), s)
+			if e.rank() > 0 || !strings.HasPrefix(id, q.Prefix) {
+				continue
+			}
+			if page.Total >= q.Offset && len(page.Rows) < q.Limit {
+				page.Rows = append(page.Rows, Listed{ID: id, Group: k.id(), Fate: q.Fate, Step: -1, Oldest: -1, Newest: -1})
+			}
+			page.Total++
+		}
+	}
+	return page
+}
+
+// find are the rows of an id, the oldest first.
+func (x *index) find(id string) []Listed {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []Listed
+	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+	for i := range x.rows {
+		r := &x.rows[i]
+		if ok && (r.cursor != cursor || r.attempt != int32(attempt) || r.sample != int32(sample)) || !ok && x.id(r) != id {
+			continue
+		}
+		out = append(out, x.listed(r))
+	}
+	return out
+}
+
+// membersOf are the rows of a group.
+func (x *index) membersOf(id string) []Listed {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	k, ok := keyOf(id)
+	if !ok {
+		return nil
+	}
+	var out []Listed
+	for i := range x.rows {
+		if r := &x.rows[i]; r.key == k && r.odd == 0 {
+			out = append(out, x.listed(r))
+		}
+	}
+	return out
+}
+
+// ticketKey is the group of a ticket's id.
+func ticketKey(id string) (key, bool) {
+	cursor, attempt, _, ok := batch.ParseTicketID(id)
+	return key{cursor, int32(attempt)}, ok
+}
+
+// issued says whether an id is a ticket's of a group that the record has.
+func (x *index) issued(id string, usual int) bool {
+	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+	if !ok {
+		return false
+	}
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	g, ok := x.tickets(int32(usual), &sums{groups: map[string]int{}})[key{cursor, int32(attempt)}]
+	return ok && sample < len(g.fates)
+}
+
+// stepOf is a step's line; nil where the record has none.
+func (x *index) stepOf(step int64) *stepLine {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	for _, line := range slices.Backward(x.steps) {
+		if line.step == step {
+			return &line
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package view
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// numbers are the lines of a run's metrics.jsonl, followed as the file grows.
+type numbers struct {
+	path string
+
+	mu      sync.RWMutex
+	offset  int64
+	records []report.Record
+	place   map[string]int
+}
+
+func newNumbers(path string) *numbers { return &numbers{path: path, place: map[string]int{}} }
+
+// refresh reads what is new.
+func (n *numbers) refresh() error {
+	f, err := os.Open(n.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if info.Size() < n.offset {
+		n.offset, n.records = 0, nil
+		clear(n.place)
+	}
+	if info.Size() == n.offset {
+		return nil
+	}
+	if _, err := f.Seek(n.offset, io.SeekStart); err != nil {
+		return fmt.Errorf("read metrics: %w", err)
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // the end, or a line written in part
+		}
+		if err != nil {
+			return fmt.Errorf("read metrics: %w", err)
+		}
+		n.offset += int64(len(line))
+		n.add(line)
+	}
+}
+
+// add takes a line in: of a step that was done twice the last counts.
+func (n *numbers) add(line []byte) {
+	var r report.Record
+	if json.Unmarshal(line, &r) != nil {
+		return
+	}
+	at := fmt.Sprintf("%s/%d/%d", r.Type, r.Step, r.PolicyVersion)
+	if i, seen := n.place[at]; seen {
+		n.records[i] = r
+		return
+	}
+	n.place[at] = len(n.records)
+	n.records = append(n.records, r)
+}
+
+// tail are the newest records of a type, oldest first.
+func (n *numbers) tail(kind schemas.EventType, most int) []report.Record {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var out []report.Record
+	for i := len(n.records) - 1; i >= 0 && len(out) < most; i-- {
+		if n.records[i].Type == string(kind) {
+			out = append(out, n.records[i])
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// all are the records of a type, oldest first.
+func (n *numbers) all(kind schemas.EventType) []report.Record { return n.tail(kind, math.MaxInt) }
+
+// Series is a number over the steps, or over the versions that were scored.
+type Series struct {
+	X []int64   `json:"x"`
+	Y []float64 `json:"y"`
+	// At are the times of the points, in seconds since the first record of the run.
+	At []float64 `json:"at"`
+}
+
+// series are the numbers under keys, each thinned to at most points. A key that ends with / takes all below it.
+func (n *numbers) series(keys []string, points int) map[string]*Series {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	out := map[string]*Series{}
+	if len(n.records) == 0 {
+		return out
+	}
+	began := n.records[0].At
+	put := func(name string, r *report.Record, y float64) {
+		s := out[name]
+		if s == nil {
+			s = &Series{}
+			out[name] = s
+		}
+		x := r.Step
+		if r.Type == string(schemas.EventEvaluated) {
+			x = r.PolicyVersion
+		}
+		s.X, s.Y, s.At = append(s.X, x), append(s.Y, y), append(s.At, r.At.Sub(began).Seconds())
+	}
+	for i := range n.records {
+		r := &n.records[i]
+		for _, k := range keys {
+			if !strings.HasSuffix(k, "/") {
+				if y, ok := r.Metrics[k]; ok {
+					put(k, r, y)
+				}
+				continue
+			}
+			for name, y := range r.Metrics {
+				if strings.HasPrefix(name, k) {
+					put(name, r, y)
+				}
+			}
+		}
+	}
+	for _, s := range out {
+		s.thin(points)
+	}
+	return out
+}
+
+// thin keeps every so many-th point, and the last.
+func (s *Series) thin(points int) {
+	n := len(s.X)
+	if points <= 0 || n <= points {
+		return
+	}
+	every := (n + points - 1) / points
+	at := 0
+	for i := range n {
+		if i%every == 0 || i == n-1 {
+			s.X[at], s.Y[at], s.At[at] = s.X[i], s.Y[i], s.At[i]
+			at++
+		}
+	}
+	s.X, s.Y, s.At = s.X[:at], s.Y[:at], s.At[:at]
+}
+
+// since says how long ago something was, for people.
+func since(at, now time.Time) string {
+	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
+}

@@ -1,0 +1,155 @@
+package view
+
+import (
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed web
+var web embed.FS
+
+// Deps are what a Server works with.
+type Deps struct {
+	// Runs are those that the page shows, at least one, each under a name of its own.
+	Runs []Run
+	// Log defaults to none.
+	Log *slog.Logger
+	// Now defaults to time.Now.
+	Now func() time.Time
+}
+
+// Server serves the page.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	token    string
+	guard    *guard
+	api      *api
+	log      *slog.Logger
+}
+
+// Listen opens the address, so that a port in use is known before the work begins. anyPort lets it take any free port where the
+// one that is named is in use. An empty address serves nothing.
+func Listen(c Config, deps Deps, anyPort bool) (*Server, error) {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	if deps.Now == nil {
+		deps.Now = time.Now
+	}
+	if c.Listen == "" {
+		return &Server{log: deps.Log}, nil
+	}
+	token := newToken()
+	if c.TokenFile != "" {
+		var err error
+		if token, err = readToken(c.TokenFile); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) && anyPort {
+		host, _, _ := net.SplitHostPort(c.Listen) // it was listened on
+		l, err = net.Listen("tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for the page on %s: %w; choose another address with --view.listen, or none with --view.listen \"\"", c.Listen, err)
+	}
+	g := &guard{token: sha256.Sum256([]byte(token)), open: Loopback(l.Addr().String()), hosts: c.Hosts}
+	s := &Server{listener: l, token: token, guard: g, api: newAPI(deps), log: deps.Log}
+	s.http = &http.Server{
+		Handler: g.wrap(s.api.routes()), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 1 << 16,
+	}
+	return s, nil
+}
+
+// URL is the page's address with the token, which a browser does not send on; "" where nothing is served.
+func (s *Server) URL() string {
+	if s.listener == nil {
+		return ""
+	}
+	host, port, _ := net.SplitHostPort(s.listener.Addr().String()) // a listener's own address
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/#token=" + s.token
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	if s.listener == nil {
+		<-ctx.Done()
+		return nil
+	}
+	defer s.api.close()
+	stop := context.AfterFunc(ctx, func() {
+		s.api.end() // what answers for long ends first
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if err := s.http.Shutdown(grace); err != nil {
+			s.log.Warn("stop serving the page", "err", err)
+		}
+	})
+	defer stop()
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the page on %s: %w", s.listener.Addr(), err)
+	}
+	return nil
+}
+
+// Close frees the address of a server that does not run.
+func (s *Server) Close() error {
+	if s.listener == nil {
+		return nil
+	}
+	s.api.close()
+	return s.listener.Close()
+}
+
+// pages serves the embedded files.
+func pages() http.Handler {
+	sub, err := fs.Sub(web, "web")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	files := http.FileServerFS(sub)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/" && (strings.HasSuffix(r.URL.Path, "/") || strings.HasSuffix(r.URL.Path, "index.html")) {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-cache")
+		files.ServeHTTP(w, r)
+	})
+}
+
+// answer writes a value as JSON.
+func answer(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	data, err := json.Marshal(v)
+	if err != nil {
+		fail(w, http.StatusInternalServerError, "encode the answer: "+err.Error())
+		return
+	}
+	_, _ = w.Write(data) // whoever asked is gone
+}
+
+// fail writes an error as JSON.
+func fail(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	data, _ := json.Marshal(map[string]string{"error": why}) // a string is JSON
+	_, _ = w.Write(data)
+}

@@ -1,0 +1,324 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Detail is all that is known of a trajectory.
+type Detail struct {
+	ID    string `json:"id"`
+	Group string `json:"group"`
+	// Entries are what the record of steps says of the id, the oldest first; the last decides unless a step used another.
+	Entries []Listed `json:"entries"`
+	// Words say what became of it.
+	Words string `json:"words"`
+	// Missing says why the trajectory itself is not here; "" where it is.
+	Missing    string   `json:"missing,omitempty"`
+	Trajectory *Rollout `json:"trajectory,omitempty"`
+	// Commands are command lines about this trajectory.
+	Commands []Command `json:"commands"`
+}
+
+// Command is a command line and what it does.
+type Command struct {
+	What string `json:"what"`
+	Line string `json:"line"`
+}
+
+// Rollout is a trajectory with each token's text and numbers.
+type Rollout struct {
+	Task     string             `json:"task"`
+	PromptID string             `json:"prompt_id"`
+	Source   string             `json:"source"`
+	Producer string             `json:"producer"`
+	Sample   int                `json:"sample"`
+	Samples  int                `json:"group_size"`
+	Cursor   uint64             `json:"cursor"`
+	Attempt  int                `json:"attempt"`
+	Reward   float64            `json:"reward"`
+	Rewards  map[string]float64 `json:"rewards"`
+	Answer   string             `json:"answer"`
+	Stop     string             `json:"stop"`
+	Error    string             `json:"error,omitempty"`
+	Started  time.Time          `json:"started_at"`
+	Finished time.Time          `json:"finished_at"`
+	Turns    []Move             `json:"turns"`
+	Segments []Tokens           `json:"segments"`
+}
+
+// Move is a turn of the agent.
+type Move struct {
+	Segment int     `json:"segment"`
+	Start   int     `json:"start"`
+	End     int     `json:"end"`
+	Reward  float64 `json:"reward"`
+	Calls   []Call  `json:"calls"`
+}
+
+// Call is a tool call of a turn.
+type Call struct {
+	Tool      string  `json:"tool"`
+	Arguments string  `json:"arguments"`
+	Seconds   float64 `json:"seconds"`
+	Error     string  `json:"error,omitempty"`
+}
+
+// Tokens are a segment, one entry a token in each array. Numbers that were not recorded are nil arrays.
+type Tokens struct {
+	Agent       string    `json:"agent,omitempty"`
+	Temperature float32   `json:"temperature"`
+	IDs         []int32   `json:"ids"`
+	Text        []string  `json:"text"`
+	Mask        []int     `json:"mask"`
+	Versions    []int32   `json:"versions"`
+	Logprobs    []float32 `json:"logprobs"`
+	Advantages  []float32 `json:"advantages,omitempty"`
+	// Start are the log-probabilities under the policy at the step's start, Last those when the token was last trained on.
+	Start []float32 `json:"start,omitempty"`
+	Last  []float32 `json:"last,omitempty"`
+}
+
+// errUnknown says that nothing is known of an id.
+var errUnknown = errors.New("no trajectory of the run has this id")
+
+// detail tells of a trajectory.
+func (f *folder) detail(ctx context.Context, id string) (*Detail, error) {
+	d := &Detail{ID: id, Entries: f.index.find(id)}
+	t, why := f.whole(ctx, d.Entries, id)
+	d.Commands = f.commands(id, t)
+	if t == nil && len(d.Entries) == 0 && errors.Is(why, errUnknown) {
+		if !f.index.issued(id, f.usual()) {
+			return nil, why
+		}
+		why = nil
+	}
+	d.Words = words(d.Entries, t != nil)
+	d.Group = groupOf(d.Entries, t, id)
+	if t == nil {
+		d.Missing = missing(why)
+		return d, nil
+	}
+	codec, err := f.codec()
+	if err != nil {
+		return nil, fmt.Errorf("read the tokenizer: %w", err)
+	}
+	d.Trajectory = rollout(t, codec)
+	return d, f.facts.numbers(id, d.Trajectory)
+}
+
+// whole is the trajectory itself, from wherever it is kept.
+func (f *folder) whole(ctx context.Context, entries []Listed, id string) (*schemas.Trajectory, error) {
+	why := errUnknown
+	for _, e := range slices.Backward(entries) {
+		if why = errNotKept; !fateNamed(e.Fate).used() {
+			continue
+		}
+		t, err := f.trajectory(int64(e.Step), id)
+		if err == nil {
+			return t, nil
+		}
+		why = err
+	}
+	if t, err := f.facts.trajectory(id); err == nil {
+		return t, nil
+	} else if !errors.Is(err, archive.ErrGone) {
+		return nil, err
+	}
+	if t, err := f.live.trajectory(ctx, id); t != nil || err != nil {
+		return t, err
+	}
+	return nil, why
+}
+
+func fateNamed(name string) Fate {
+	for i, n := range fateNames {
+		if n == name {
+			return Fate(i)
+		}
+	}
+	return FateUnderway
+}
+
+// words say what became of a trajectory.
+func words(entries []Listed, here bool) string {
+	text := "underway: no step has used it, and no record tells of its end"
+	if here {
+		text = "it has come, and no step has used it yet"
+	}
+	for _, e := range entries {
+		switch fateNamed(e.Fate) {
+		case FateTrained:
+			return fmt.Sprintf("trained on in step %d", e.Step)
+		case FateBaseline:
+			return fmt.Sprintf("the greedy baseline of its group in step %d", e.Step)
+		case FatePassedOver:
+			return fmt.Sprintf("passed over for others of its group in step %d", e.Step)
+		case FateDropped:
+			text = fmt.Sprintf("dropped with its group before step %d: %s, %s", e.Step, e.Reason, reasonText[e.Reason])
+		case FateRefused:
+			text = fmt.Sprintf("refused before step %d: %s, %s", e.Step, e.Reason, reasonText[e.Reason])
+		case FateLost:
+			text = fmt.Sprintf("lost before step %d: %s", e.Step, reasonText[e.Reason])
+		case FateUnderway, FateClosed:
+		}
+	}
+	return text
+}
+
+// missing says why a trajectory's text is not at hand.
+func missing(why error) string {
+	switch {
+	case why == nil:
+		return "No trajectory has come of this ticket, or its producer closed it without one."
+	case errors.Is(why, errNotKept):
+		return "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does."
+	}
+	return why.Error()
+}
+
+func groupOf(entries []Listed, t *schemas.Trajectory, id string) string {
+	switch {
+	case t != nil:
+		return t.Group
+	case len(entries) > 0:
+		return entries[0].Group
+	}
+	if k, ok := ticketKey(id); ok {
+		return k.id()
+	}
+	return ""
+}
+
+// rollout reads a trajectory; codec may be nil, and then tokens are shown by their ids.
+func rollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
+	r := &Rollout{
+		Task: t.Task, PromptID: t.PromptID, Source: t.Source, Producer: t.Producer, Sample: t.Sample, Samples: t.GroupSize, Cursor: t.Cursor,
+		Attempt: t.Attempt, Reward: finite(t.Reward), Rewards: map[string]float64{}, Answer: t.Answer, Stop: string(t.Stop), Error: t.Error,
+		Started: t.StartedAt, Finished: t.FinishedAt, Turns: moves(t),
+	}
+	for name, x := range t.Rewards {
+		r.Rewards[name] = finite(x)
+	}
+	for i := range t.Segments {
+		s := &t.Segments[i]
+		mask := make([]int, len(s.ActionMask))
+		for k, on := range s.ActionMask {
+			mask[k] = int(on)
+		}
+		r.Segments = append(r.Segments, Tokens{
+			Agent: s.Agent, Temperature: s.Temperature, IDs: s.Tokens, Text: texts(s.Tokens, codec), Mask: mask, Versions: s.Versions, Logprobs: finites(s.Logprobs),
+		})
+	}
+	return r
+}
+
+// moves are a trajectory's turns.
+func moves(t *schemas.Trajectory) []Move {
+	out := make([]Move, 0, len(t.Turns))
+	for i := range t.Turns {
+		u := &t.Turns[i]
+		m := Move{Segment: u.Segment, Start: u.Start, End: u.End, Reward: finite(u.Credit()), Calls: []Call{}}
+		for _, call := range u.Calls {
+			m.Calls = append(m.Calls, Call{call.Tool, call.Arguments, call.Duration.Seconds(), call.Error})
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// texts are the texts of tokens: joined, they are what Decode returns. A character whose bytes several tokens share stands with
+// the last of them.
+func texts(ids []int32, codec tokenizer.Codec) []string {
+	out := make([]string, len(ids))
+	if codec == nil {
+		for i, id := range ids {
+			out[i] = fmt.Sprintf("⟨%d⟩", id)
+		}
+		return out
+	}
+	stream := tokenizer.NewStream(codec)
+	for i, id := range ids {
+		out[i] = stream.Next(id)
+	}
+	if n := len(out); n > 0 {
+		out[n-1] += stream.Rest()
+	}
+	return out
+}
+
+// finite is x, 0 where JSON has no number for it.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+func finites(x []float32) []float32 {
+	for _, v := range x {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			out := make([]float32, len(x))
+			for i := range x {
+				out[i] = float32(finite(float64(x[i])))
+			}
+			return out
+		}
+	}
+	return x
+}
+
+// commands are command lines about a trajectory, nil where it is not kept.
+func (f *folder) commands(id string, t *schemas.Trajectory) []Command {
+	flags := f.Flags
+	if flags != "" {
+		flags = " " + flags
+	}
+	out := []Command{
+		{"read it on a terminal", "weir trajectory " + Quote(id) + flags},
+		{"as JSON, with all tokens", "weir trajectory " + Quote(id) + flags + " -o json"},
+	}
+	if t == nil || t.NewestVersion() < 0 {
+		return out
+	}
+	again := Command{fmt.Sprintf("run it again with its seed, prompt and version %d: the same tokens", t.NewestVersion()), "weir agent run --replay " + Quote(id) + flags}
+	steps, err := checkpoint.Steps(f.Checkpoints)
+	switch {
+	case err != nil || len(steps) == 0:
+		return out
+	case !slices.Contains(steps, t.NewestVersion()):
+		again.What = fmt.Sprintf("run it again with its seed and prompt, and the newest version: the checkpoint of version %d is not kept", t.NewestVersion())
+		again.Line += fmt.Sprintf(" --step %d", slices.Max(steps))
+	case t.OldestVersion() != t.NewestVersion():
+		again.What = fmt.Sprintf("run it again with its seed and prompt, and version %d alone: versions %d to %d sampled it", t.NewestVersion(), t.OldestVersion(), t.NewestVersion())
+	}
+	return append(out, again)
+}
+
+// ReadTrajectory is a trajectory of a run, from wherever it is kept: the batches of steps, the archive, or the messages that the broker
+// keeps of those that were refused. What is nowhere any more is an error.
+func ReadTrajectory(ctx context.Context, r Run, id string) (*schemas.Trajectory, error) {
+	f := newFolder(r)
+	defer f.live.close()
+	if err := f.refresh(); err != nil {
+		return nil, err
+	}
+	entries := f.index.find(id)
+	t, err := f.whole(ctx, entries, id)
+	switch {
+	case t != nil:
+		return t, nil
+	case len(entries) > 0:
+		return nil, fmt.Errorf("trajectory %s: %s", id, missing(err))
+	}
+	return nil, fmt.Errorf("trajectory %s: %w", id, err)
+}

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Worker is a process of the run, as the events tell of it. The times are those at which the broker stored the events.
+type Worker struct {
+	Role   string    `json:"role"`
+	Name   string    `json:"name"`
+	State  string    `json:"state"` // WorkerHere, WorkerSilent or WorkerLeft
+	Since  time.Time `json:"since"`
+	Heard  time.Time `json:"heard"`
+	Events int       `json:"events"`
+	// Version is the newest that it told of, Lag how long after its publication it applied it, in seconds.
+	Version *int64   `json:"version,omitempty"`
+	Lag     *float64 `json:"lag,omitempty"`
+
+	// again is within which time it promised to tell of itself again, 0 where it promised nothing; joined is when it said that it came,
+	// the zero time where that is no longer among the events that are read.
+	again  time.Duration
+	joined time.Time
+}
+
+// The states of a worker.
+const (
+	WorkerHere = "here"
+	// WorkerSilent has not said that it leaves, and has not told of itself for three times as long as it promised: it was killed, it
+	// froze, or it has lost the broker.
+	WorkerSilent = "silent"
+	// WorkerLeft said that it leaves.
+	WorkerLeft = "left"
+)
+
+// promises is how many promises to tell of itself a worker breaks before it is silent.
+const promises = 3
+
+// The roles of workers, as their events name them.
+const (
+	roleTrainer   = "trainer"
+	roleInference = "inference"
+	roleProducer  = "producer"
+	roleTools     = "tools"
+)
+
+// workers are those that events tell of, by role and name.
+type workers map[string]*Worker
+
+// tell takes an event in that the broker stored at a time.
+func (all workers) tell(e *schemas.Event, stored time.Time) {
+	if e.Worker == "" {
+		return
+	}
+	at := e.Role + "/" + e.Worker
+	w := all[at]
+	if w == nil {
+		w = &Worker{Role: e.Role, Name: e.Worker, State: WorkerHere, Since: stored}
+		all[at] = w
+	}
+	w.Heard = stored
+	w.Events++
+	if again := finite(e.Metrics[schemas.MetricAgain]); again > 0 {
+		w.again = time.Duration(min(again, time.Hour.Seconds()) * float64(time.Second))
+	}
+	switch e.Type {
+	case schemas.EventWorkerJoined:
+		w.State, w.Since, w.joined = WorkerHere, stored, stored
+	case schemas.EventWorkerLeft:
+		w.State, w.Since = WorkerLeft, stored
+	case schemas.EventVersionApplied:
+		version, lag := e.PolicyVersion, finite(e.Metrics["weights_lag_seconds"])
+		w.Version, w.Lag = &version, &lag
+	}
+}
+
+// states are in the order of a list.
+var states = []string{WorkerSilent, WorkerHere, WorkerLeft}
+
+// list are the workers as they stand at an instant of the broker's clock: the silent first, then those that are here, by role and name.
+func (all workers) list(now time.Time) []Worker {
+	out := make([]Worker, 0, len(all))
+	for _, w := range all {
+		is := *w
+		if is.State == WorkerHere && is.again > 0 && now.Sub(is.Heard) > promises*is.again {
+			is.State, is.Since = WorkerSilent, is.Heard
+		}
+		out = append(out, is)
+	}
+	slices.SortFunc(out, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}

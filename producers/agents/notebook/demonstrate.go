@@ -1,0 +1,61 @@
+package notebook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// Demonstrate writes a demonstration as an episode of the agent's would have been, or as one segment of it: the notes and the turns before are shown,
+// and the cells of its steps are to be imitated. An answer is submitted in a cell of its own.
+func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8, err error) {
+	write := func(ids []int32, acts uint8) {
+		tokens = append(tokens, ids...)
+		mask = append(mask, slices.Repeat([]uint8{acts}, len(ids))...)
+	}
+	p := &page{question: d.Question, notes: d.Notes}
+	for i, step := range d.Before {
+		if step.Arguments == "" {
+			p.turns = append(p.turns, turn{output: step.Result})
+			continue
+		}
+		sampled, err := a.notation.cell(step.Arguments)
+		if err != nil {
+			return nil, nil, fmt.Errorf("step %d before: %w", i+1, err)
+		}
+		p.turns = append(p.turns, turn{sampled, step.Result})
+	}
+	context, ids, err := a.notation.open(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	write(ids, 0)
+	steps := d.Steps
+	if d.Answer != "" {
+		steps = append(slices.Clone(steps), tasks.Step{Arguments: fmt.Sprintf("submit ( %s )", d.Answer)})
+	}
+	for i, step := range steps {
+		if step.Tool != "" && step.Tool != a.cfg.Tool {
+			return nil, nil, fmt.Errorf("step %d: tool %q: a notebook calls %s alone", i+1, step.Tool, a.cfg.Tool)
+		}
+		sampled, err := a.notation.cell(step.Arguments)
+		if err != nil {
+			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
+		}
+		write(sampled, 1)
+		if i == len(steps)-1 {
+			break // nothing is read after the last cell
+		}
+		ids, fresh, err := context.output(turn{sampled, step.Result}, "")
+		if err != nil {
+			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
+		}
+		if fresh {
+			return nil, nil, errors.New("the chat template writes earlier turns anew after a message: a demonstration would not be one context")
+		}
+		write(ids, 0)
+	}
+	return tokens, mask, nil
+}

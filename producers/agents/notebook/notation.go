@@ -1,0 +1,32 @@
+package notebook
+
+import (
+	"github.com/weir-rl/weir/producers"
+)
+
+// notation is how a notebook is written as tokens.
+type notation interface {
+	// open is a context with what a page holds: its question, notes, summary and turns.
+	open(p *page) (writing, []int32, error)
+	// options bound a turn.
+	options(most int) producers.GenerateOptions
+	// read finds the cell in a turn; ended says whether the turn came to its end. fault says why there is none.
+	read(sampled []int32, ended bool) (cell, fault string)
+	// summaryPrompt is about how many tokens the request for a summary has, summaryOptions bound the summary, and readSummary is its text.
+	summaryPrompt() int
+	summaryOptions(most int) producers.GenerateOptions
+	readSummary(sampled []int32) string
+	format() producers.Format
+	// cell is a turn that holds a cell, as the policy would sample it.
+	cell(code string) ([]int32, error)
+}
+
+// writing is a context that goes on.
+type writing interface {
+	// output are the tokens that show what came of the last turn, and then ask, which may be "". fresh says that they are all of a new context,
+	// because the template writes the earlier turns in another way.
+	output(last turn, ask string) (ids []int32, fresh bool, err error)
+}
+
+// summaryRequest asks for a summary.
+const summaryRequest = "Sum up what you have done, what you know and what is still to do. The conversation goes on with the task, your notepad and this summary alone."

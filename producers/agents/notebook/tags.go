@@ -1,0 +1,152 @@
+package notebook
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// tags is the notation of a vocabulary in which each tag is one token:
+//
+//	<bos> question <notes> notepad </notes> <summary> summary </summary> <code> cell </code> <output> output </output> <code> ...
+type tags struct {
+	tok                          producers.Tokenizer
+	begin                        []int32
+	code, out, notes, summarized pair
+}
+
+// pair is a tag's two tokens.
+type pair struct{ open, close int32 }
+
+// The names in the tags.
+const (
+	codeTag    = "code"
+	outputTag  = "output"
+	notesTag   = "notes"
+	summaryTag = "summary"
+)
+
+// Tags are the tokens of the notation, for tasks that make a vocabulary.
+func Tags() []string {
+	var out []string
+	for _, name := range []string{codeTag, outputTag, notesTag, summaryTag} {
+		out = append(out, "<"+name+">", "</"+name+">")
+	}
+	return out
+}
+
+func newTags(cfg Config, tok producers.Tokenizer) (*tags, error) {
+	var faults []error
+	id := func(token string) int32 {
+		id, ok := tok.ID(token)
+		if !ok {
+			faults = append(faults, fmt.Errorf("the vocabulary has no token %q", token))
+		}
+		return id
+	}
+	both := func(name string) pair { return pair{id("<" + name + ">"), id("</" + name + ">")} }
+	t := &tags{tok: tok, code: both(codeTag), out: both(outputTag)}
+	if cfg.Trim != TrimNone {
+		t.notes = both(notesTag)
+	}
+	if cfg.Trim == TrimSoft {
+		t.summarized = both(summaryTag)
+	}
+	if cfg.Begin != "" {
+		t.begin = []int32{id(cfg.Begin)}
+	}
+	return t, errors.Join(faults...)
+}
+
+// text are the tokens of what a task or tool says. A tag that stands in the text itself is left out: what a tool says must not look like the end of
+// its output, or like a cell.
+func (t *tags) text(text string) []int32 {
+	encode := t.tok.Encode
+	if plain, ok := t.tok.(interface{ EncodeText(text string) []int32 }); ok && !tasks.OfWords(t.tok) {
+		encode = plain.EncodeText
+	}
+	return slices.DeleteFunc(encode(text), func(id int32) bool { return t.isTag(id) || slices.Contains(t.begin, id) })
+}
+
+func (t *tags) isTag(id int32) bool {
+	for _, p := range []pair{t.code, t.out, t.notes, t.summarized} {
+		if p != (pair{}) && (id == p.open || id == p.close) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tags) between(p pair, text string) []int32 {
+	return slices.Concat([]int32{p.open}, t.text(text), []int32{p.close})
+}
+
+func (t *tags) open(p *page) (writing, []int32, error) {
+	ids := slices.Concat(t.begin, t.text(p.question))
+	if p.notes != "" && t.notes != (pair{}) {
+		ids = append(ids, t.between(t.notes, p.notes)...)
+	}
+	if p.summary != "" {
+		ids = append(ids, t.between(t.summarized, p.summary)...)
+	}
+	for _, said := range p.turns {
+		ids = slices.Concat(ids, said.sampled, t.between(t.out, said.output))
+	}
+	if len(ids) == 0 {
+		return nil, nil, errors.New("the question has no token")
+	}
+	return t, ids, nil
+}
+
+// output shows what came of a turn; a request for a summary is the tag that opens it, and the output is left to the next context.
+func (t *tags) output(last turn, ask string) ([]int32, bool, error) {
+	if ask != "" {
+		return []int32{t.summarized.open}, false, nil
+	}
+	return t.between(t.out, last.output), false, nil
+}
+
+func (t *tags) options(most int) producers.GenerateOptions {
+	return producers.GenerateOptions{Stop: []int32{t.code.close}, MaxTokens: most}
+}
+
+func (t *tags) read(sampled []int32, _ bool) (cell, fault string) {
+	from, end := slices.Index(sampled, t.code.open), slices.Index(sampled, t.code.close)
+	switch {
+	case from < 0:
+		return "", noCell
+	case end < 0:
+		return "", cutCell
+	case end < from || slices.Contains(sampled[from+1:end], t.code.open):
+		return "", severalCells
+	}
+	return t.tok.Decode(sampled[from+1 : end]), ""
+}
+
+func (t *tags) summaryPrompt() int { return 1 }
+
+func (t *tags) summaryOptions(most int) producers.GenerateOptions {
+	return producers.GenerateOptions{Stop: []int32{t.summarized.close}, MaxTokens: most}
+}
+
+func (t *tags) readSummary(sampled []int32) string {
+	if end := slices.Index(sampled, t.summarized.close); end >= 0 {
+		sampled = sampled[:end]
+	}
+	return t.tok.Decode(sampled)
+}
+
+func (t *tags) format() producers.Format {
+	begin := ""
+	if len(t.begin) > 0 {
+		begin = t.tok.Decode(t.begin)
+	}
+	return producers.Format{Begin: begin, Stop: []string{"</" + codeTag + ">"}}
+}
+
+func (t *tags) cell(code string) ([]int32, error) {
+	return slices.Concat([]int32{t.code.open}, t.text(code), []int32{t.code.close}), nil
+}

@@ -1,0 +1,158 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/gateway"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// drive has an agent work on an episode until it is done: what it returns is its outcome, unless the agent posted one before.
+type drive func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error)
+
+// agent runs episodes by a program outside.
+type agent struct {
+	server  *gateway.Server
+	speaker gateway.Speaker
+	idle    time.Duration
+	drive   drive
+	log     *slog.Logger
+	// apart says whether the programs have a network of their own, and reach the gateway there alone; nil is no.
+	apart func(ctx context.Context) (bool, error)
+}
+
+// open makes the agent of a type.
+func open(ctx context.Context, o agents.Opening, cfg gateway.Config, key string) (*agent, error) {
+	speaker, err := speakerOf(o, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &agent{server: gateway.NewServer(ctx, cfg, key, o.Log), speaker: speaker, idle: cfg.Idle, log: o.Log}, nil
+}
+
+// speakerOf speaks by the chat template of the model folder where there is one, else in running text.
+func speakerOf(o agents.Opening, cfg gateway.Config) (gateway.Speaker, error) {
+	c, err := o.Chat(nil)
+	if err == nil {
+		return gateway.Templated(c), nil
+	}
+	if len(cfg.Stop) == 0 {
+		return nil, fmt.Errorf("%w; for a model without a chat template name the tokens that end a turn, by stop", err)
+	}
+	return gateway.Running(o.Tokenizer, cfg.Stop)
+}
+
+// errDone ends what runs for an episode that has its outcome.
+var errDone = errors.New("the agent has posted its outcome")
+
+// Run drives one episode: the program asks the policy, and posts its outcome or ends.
+func (a *agent) Run(ctx context.Context, e *producers.Episode) error {
+	session, address, err := a.session(ctx, e)
+	if err != nil {
+		return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
+	}
+	defer a.server.Close(session)
+	working, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	returned := make(chan error, 1)
+	go func() {
+		outcome, err := a.drive(working, offer(e, address))
+		if err == nil && working.Err() == nil {
+			_ = session.Finish(outcome) // it may have posted its outcome itself
+		}
+		returned <- err
+	}()
+	outcome, err := a.wait(ctx, session, returned)
+	stop(errDone)
+	if err == nil {
+		finish(e, session, outcome)
+	}
+	return err
+}
+
+// wait returns the outcome of a session, or why there is none. The program has ended when it returns.
+func (a *agent) wait(ctx context.Context, session *gateway.Session, returned <-chan error) (gateway.Outcome, error) {
+	waiting, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	type result struct {
+		outcome gateway.Outcome
+		err     error
+	}
+	posted := make(chan result, 1)
+	go func() {
+		outcome, err := session.Wait(waiting, a.idle)
+		posted <- result{outcome, err}
+	}()
+	select {
+	case got := <-posted:
+		return got.outcome, got.err
+	case err := <-returned:
+		if err == nil { // the outcome is there
+			got := <-posted
+			return got.outcome, got.err
+		}
+		stop(err)
+		session.Close()
+		<-posted
+		if failed := session.Failed(); failed != nil {
+			return gateway.Outcome{}, failed // why the program could not go on
+		}
+		return gateway.Outcome{}, err
+	}
+}
+
+// session opens the session of an episode, and says where its agent asks.
+func (a *agent) session(ctx context.Context, e *producers.Episode) (*gateway.Session, gateway.Address, error) {
+	most := e.Limits().MaxTurns + 1
+	if a.apart != nil {
+		apart, err := a.apart(ctx)
+		if err != nil {
+			return nil, gateway.Address{}, err
+		}
+		if apart {
+			session := a.server.OpenPrivate(ctx, a.speaker, recorder{e}, most)
+			return session, session.At(fmt.Sprintf("http://127.0.0.1:%d", gatewayPort)), nil
+		}
+	}
+	session, err := a.server.Open(ctx, a.speaker, recorder{e}, most)
+	if err != nil {
+		return nil, gateway.Address{}, err
+	}
+	return session, a.server.Address(session), nil
+}
+
+func offer(e *producers.Episode, address gateway.Address) gateway.Offer {
+	prompt := e.Prompt()
+	return gateway.Offer{
+		BaseURL: address.OpenAI, AnthropicURL: address.Anthropic, APIKey: address.Key, Episode: e.ID(), Prompt: prompt.Text,
+		PromptID: prompt.ID, Task: e.Task(), Source: prompt.Source, Seed: e.Seed(), World: []byte(prompt.World),
+		Timeout: e.Limits().Timeout.Seconds(),
+	}
+}
+
+// finish ends the episode with the agent's outcome.
+func finish(e *producers.Episode, session *gateway.Session, o gateway.Outcome) {
+	if o.Reward != nil {
+		e.Post(*o.Reward, o.Rewards)
+	}
+	switch limit := session.Limit(); {
+	case o.Answer != "":
+		e.Finish(o.Answer, schemas.StopAnswer)
+	case limit != "":
+		e.Finish("", limit)
+	default:
+		e.Finish("", schemas.StopFormat)
+	}
+}
+
+// recorder is an episode as the gateway writes it.
+type recorder struct{ episode *producers.Episode }
+
+// Open begins a context.
+func (r recorder) Open(tokens []int32) (gateway.Context, error) { return r.episode.Open("", tokens) }

@@ -1,0 +1,140 @@
+package outside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/gateway"
+	"github.com/weir-rl/weir/producers/sandbox"
+)
+
+// CommandConfig says which program is the agent.
+type CommandConfig struct {
+	gateway.Config `koanf:",squash"`
+	// Run is the program and its arguments: it is started for each episode.
+	Run []string `koanf:"run"`
+	// Program says how the program runs.
+	sandbox.Program `koanf:",squash"`
+	// Env are further variables of the program's environment, as NAME=value. Defaults to none.
+	Env []string `koanf:"env"`
+	// MaxAnswer bounds what the program writes to standard output, in bytes, > 0; more is cut. Defaults to 65536.
+	MaxAnswer int `koanf:"max_answer"`
+}
+
+// DefaultCommandConfig is as the fields say.
+func DefaultCommandConfig() CommandConfig {
+	return CommandConfig{Config: gateway.DefaultConfig(), Program: sandbox.DefaultProgram(), MaxAnswer: 64 << 10}
+}
+
+// Validate reports every fault.
+func (c CommandConfig) Validate() error {
+	faults := []error{
+		c.Config.Validate(),
+		c.Program.Validate(),
+		check.That(len(c.Run) > 0 && c.Run[0] != "", "run", "empty: want a program and its arguments, such as [python3, agent.py]"),
+		check.Positive("max_answer", c.MaxAnswer),
+	}
+	for _, pair := range c.Env {
+		name, _, ok := strings.Cut(pair, "=")
+		faults = append(faults, check.That(ok && name != "", "env", "%.40q: want NAME=value", pair))
+	}
+	return check.All(faults...)
+}
+
+// Sandboxed says whether the program is started in a sandbox.
+func (c CommandConfig) Sandboxed() bool { return c.Sandbox }
+
+// CommandType is the agent that is a program: each episode starts it anew.
+type CommandType struct{}
+
+// Name is the type's in a configuration.
+func (CommandType) Name() string { return "command" }
+
+// Config holds the defaults.
+func (CommandType) Config() any {
+	c := DefaultCommandConfig()
+	return &c
+}
+
+// Open makes the agent.
+func (CommandType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
+	cfg, ok := o.Config.(*CommandConfig)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %T: want *outside.CommandConfig", o.Config)
+	}
+	a, err := open(ctx, o, cfg.Config, "")
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Sandbox {
+		if o.Spaces == nil {
+			return nil, errors.New("sandbox: this program has no sandboxes: write sandbox: false to start the agent without")
+		}
+		o.Spaces.ClaimPrograms(true, func() error {
+			if _, err := cfg.Spec(cfg.Run, nil); err != nil {
+				return fmt.Errorf("agents.%s.run: %w", o.Name, err)
+			}
+			return nil
+		})
+		a.apart = func(ctx context.Context) (bool, error) {
+			pool, err := o.Spaces.Ready(ctx)
+			if err != nil {
+				return false, err
+			}
+			return pool.Tier() == sandbox.TierFull, nil
+		}
+	}
+	var first sync.Once
+	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
+		stdin, err := json.Marshal(offer)
+		if err != nil {
+			return gateway.Outcome{}, fmt.Errorf("encode the episode for the agent: %w", err)
+		}
+		p := program{argv: cfg.Run, how: cfg.Program, env: append(environment(offer), cfg.Env...), stdin: stdin, most: cfg.MaxAnswer}
+		run := p.plain
+		if cfg.Sandbox {
+			run = func(ctx context.Context) (string, error) { return p.confined(ctx, o.Spaces, a.server) }
+		}
+		out, err := run(ctx)
+		if failed, ok := errors.AsType[*exitError](err); ok {
+			// What the policy said may be why: the episode ends without an answer.
+			level := slog.LevelDebug
+			first.Do(func() { level = slog.LevelWarn }) // a program that never works is to be seen
+			a.log.Log(ctx, level, "the agent's program failed, and its episode has no answer", "episode", offer.Episode, "status", failed.status, "stderr", failed.stderr)
+			return gateway.Outcome{}, nil
+		}
+		if err != nil {
+			return gateway.Outcome{}, err
+		}
+		return gateway.Outcome{Answer: strings.TrimSpace(out)}, nil
+	}
+	return a, nil
+}
+
+// environment is what a program is told of its episode, by the names that OpenAI's and Anthropic's own clients read.
+func environment(o gateway.Offer) []string {
+	return []string{
+		"OPENAI_BASE_URL=" + o.BaseURL, "OPENAI_API_BASE=" + o.BaseURL, "OPENAI_API_KEY=" + o.APIKey,
+		"ANTHROPIC_BASE_URL=" + o.AnthropicURL, "ANTHROPIC_API_KEY=" + o.APIKey,
+		"WEIR_EPISODE=" + o.Episode, "WEIR_PROMPT=" + strings.ReplaceAll(o.Prompt, "\x00", ""),
+		"WEIR_PROMPT_ID=" + o.PromptID, "WEIR_TASK=" + o.Task, "WEIR_SOURCE=" + o.Source, fmt.Sprintf("WEIR_SEED=%d", o.Seed),
+	}
+}
+
+// exitError says that a program ran and failed.
+type exitError struct {
+	status int
+	stderr string // its end
+}
+
+func (e *exitError) Error() string {
+	return fmt.Sprintf("the agent's program ended with status %d: %s", e.status, e.stderr)
+}

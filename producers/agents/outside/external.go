@@ -1,0 +1,71 @@
+package outside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/gateway"
+)
+
+// ExternalConfig says how agents that come for episodes are known.
+type ExternalConfig struct {
+	gateway.Config `koanf:",squash"`
+	// KeyEnv is the environment variable with the key that an agent sends to be given an episode. Defaults to WEIR_AGENT_KEY.
+	KeyEnv string `koanf:"key_env"`
+}
+
+// DefaultExternalConfig listens at a fixed port of this machine.
+func DefaultExternalConfig() ExternalConfig {
+	c := ExternalConfig{Config: gateway.DefaultConfig(), KeyEnv: "WEIR_AGENT_KEY"}
+	c.Listen = "127.0.0.1:8640"
+	return c
+}
+
+// Validate reports every fault.
+func (c ExternalConfig) Validate() error {
+	return check.All(c.Config.Validate(), check.That(c.KeyEnv != "", "key_env", "empty: name the environment variable that holds the agents' key"))
+}
+
+// ExternalType is the agent that comes for episodes: POST /episodes with the key gives the next.
+type ExternalType struct{}
+
+// Name is the type's in a configuration.
+func (ExternalType) Name() string { return "external" }
+
+// Config holds the defaults.
+func (ExternalType) Config() any {
+	c := DefaultExternalConfig()
+	return &c
+}
+
+// Open makes the agent.
+func (ExternalType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
+	cfg, ok := o.Config.(*ExternalConfig)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %T: want *outside.ExternalConfig", o.Config)
+	}
+	key := os.Getenv(cfg.KeyEnv)
+	if key == "" {
+		return nil, fmt.Errorf("key_env: the variable %s is empty: set it to a secret that the agents send too", cfg.KeyEnv)
+	}
+	a, err := open(ctx, o, cfg.Config, key)
+	if err != nil {
+		return nil, err
+	}
+	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
+		if err := a.server.Offer(ctx, offer); err != nil {
+			return gateway.Outcome{}, err
+		}
+		<-ctx.Done() // its outcome is posted
+		if errors.Is(context.Cause(ctx), errDone) {
+			return gateway.Outcome{}, nil
+		}
+		return gateway.Outcome{}, context.Cause(ctx)
+	}
+	return a, nil
+}

@@ -1,0 +1,72 @@
+package outside
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+	"github.com/weir-rl/weir/producers/gateway"
+	"github.com/weir-rl/weir/producers/remote"
+)
+
+// HTTPConfig says which service is the agent.
+type HTTPConfig struct {
+	gateway.Config `koanf:",squash"`
+	// Service is called once for each episode, and answers when the agent is done.
+	Service remote.Config `koanf:"service"`
+}
+
+// DefaultHTTPConfig calls the service once, for ten minutes at most.
+func DefaultHTTPConfig() HTTPConfig {
+	c := HTTPConfig{Config: gateway.DefaultConfig(), Service: remote.DefaultConfig()}
+	c.Service.AttemptTimeout, c.Service.Retries, c.Service.Concurrency = 10*time.Minute, 0, 1024
+	return c
+}
+
+// Validate reports every fault.
+func (c HTTPConfig) Validate() error {
+	return check.All(c.Config.Validate(), check.Section("service", c.Service.Validate()))
+}
+
+// HTTPType is the agent that is a service: each episode is one call of it.
+type HTTPType struct{}
+
+// Name is the type's in a configuration.
+func (HTTPType) Name() string { return "http" }
+
+// Config holds the defaults.
+func (HTTPType) Config() any {
+	c := DefaultHTTPConfig()
+	return &c
+}
+
+// Open makes the agent.
+func (HTTPType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
+	cfg, ok := o.Config.(*HTTPConfig)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %T: want *outside.HTTPConfig", o.Config)
+	}
+	a, err := open(ctx, o, cfg.Config, "")
+	if err != nil {
+		return nil, err
+	}
+	client, err := remote.New(cfg.Service)
+	if err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	client.WarnIfPlain(o.Log)
+	a.drive = func(ctx context.Context, offer gateway.Offer) (gateway.Outcome, error) {
+		var answer struct {
+			Answer  string             `json:"answer"`
+			Reward  *float64           `json:"reward"`
+			Rewards map[string]float64 `json:"rewards"`
+		}
+		// The key is the attempt's own: an episode that begins anew has another.
+		err := client.Post(ctx, offer.APIKey, offer, remote.Strict(&answer))
+		return gateway.Outcome(answer), err
+	}
+	return a, nil
+}

@@ -1,0 +1,240 @@
+package selfplay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents/search"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The keys of [schemas.Prompt.Meta] that make a prompt a game.
+const (
+	// MetaDocument is the text that the question is about, and MetaAnswer what its answer is to be.
+	MetaDocument = "document"
+	MetaAnswer   = "answer"
+	// MetaNoise is text of other documents, which the verifier is shown beside the document, so that a question which fits several is
+	// answered wrongly; "" is none.
+	MetaNoise = "noise"
+)
+
+// The names of the parts, as segments and rewards have them.
+const (
+	Proposer = "proposer"
+	Verifier = "verifier"
+)
+
+// Solver is the name of a solver, counted from 1.
+func Solver(number int) string { return solverPrefix + strconv.Itoa(number) }
+
+// IsSolver says whether a part is a solver's.
+func IsSolver(name string) bool { return strings.HasPrefix(name, solverPrefix) }
+
+const solverPrefix = "solver-"
+
+// maxSolvers bounds the solvers of an episode: each has a reward and a context of its own.
+const maxSolvers = 64
+
+// Config says how many solvers there are, and how all parts speak.
+type Config struct {
+	// Solvers answer each question, each in a context of its own. They share the tool calls that the limits of the task allow, and so does
+	// the proposer where it searches: each part may make an equal number, at least 1. Defaults to 4.
+	Solvers int `koanf:"solvers"`
+	// ProposerSearches lets the proposer search before it writes its question. Defaults to false.
+	ProposerSearches bool `koanf:"proposer_searches"`
+	// Config says how the parts search and answer.
+	search.Config `koanf:",squash"`
+}
+
+// DefaultConfig has four solvers.
+func DefaultConfig() Config { return Config{Solvers: 4, Config: search.DefaultConfig()} }
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	return check.All(check.Between("solvers", c.Solvers, 1, maxSolvers), c.Config.Validate())
+}
+
+// Agent is a producers.Agent; it keeps nothing between episodes.
+type Agent struct {
+	cfg    Config
+	search *search.Agent
+}
+
+// New makes the agent for a tokenizer.
+func New(cfg Config, tok producers.Tokenizer) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("selfplay agent: %w", err)
+	}
+	inner, err := search.New(cfg.Config, tok)
+	if err != nil {
+		return nil, fmt.Errorf("selfplay agent: %w", err)
+	}
+	return &Agent{cfg, inner}, nil
+}
+
+// Opening are the tokens that each episode of a prompt begins with: those of the proposer's context, or of the plain question.
+func (a *Agent) Opening(p schemas.Prompt) []int32 { return a.search.Opening(p) }
+
+// Format says how contexts are written.
+func (a *Agent) Format() producers.Format { return a.search.Format() }
+
+// Run plays one game, or answers a plain question.
+func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
+	prompt := e.Prompt()
+	g := &game{Agent: a, episode: e, prompt: prompt}
+	if prompt.Meta[MetaDocument] == "" || prompt.Meta[MetaAnswer] == "" {
+		return g.alone(ctx)
+	}
+	question, stop, err := g.propose(ctx)
+	if err != nil {
+		return err
+	}
+	if stop != schemas.StopAnswer || GivesAway(question, prompt.Meta[MetaAnswer]) {
+		e.Finish(question, stop)
+		return nil
+	}
+	valid, err := g.verify(ctx, question)
+	if err != nil {
+		return err
+	}
+	if valid {
+		if err := g.solve(ctx, question); err != nil {
+			return err
+		}
+	}
+	e.Finish(question, schemas.StopAnswer)
+	return nil
+}
+
+// game is one episode of several parts.
+type game struct {
+	*Agent
+	episode *producers.Episode
+	prompt  schemas.Prompt
+	found   []string // what the proposer's searches said
+}
+
+// share is how many searches each part that searches may make; 0 when the limits allow none.
+func (g *game) share() int {
+	parts := g.cfg.Solvers
+	if g.cfg.ProposerSearches {
+		parts++
+	}
+	if !g.search.Searches(g.episode) {
+		return 0
+	}
+	return max(1, g.episode.Limits().MaxTurns/parts)
+}
+
+// alone answers a plain question as a solver does.
+func (g *game) alone(ctx context.Context) error {
+	course := g.course()
+	c, err := g.episode.Open("", g.search.Begin(g.prompt.Text, course.ClosedBook))
+	if err != nil {
+		return err
+	}
+	answer, stop, err := g.search.Drive(ctx, c, course)
+	if err != nil {
+		return err
+	}
+	g.episode.Finish(answer, stop)
+	return nil
+}
+
+// course is a solver's.
+func (g *game) course() search.Course {
+	share := g.share()
+	return search.Course{Searches: share, ClosedBook: share == 0}
+}
+
+// propose has the proposer write a question; a stop other than [schemas.StopAnswer] says why there is none.
+func (g *game) propose(ctx context.Context) (question string, stop schemas.StopReason, err error) {
+	c, err := g.episode.Open(Proposer, g.search.Begin(g.prompt.Text, false))
+	if err != nil {
+		return "", "", err
+	}
+	course := search.Course{Searches: -1}
+	if share := g.share(); g.cfg.ProposerSearches && share > 0 {
+		course.Searches = share
+	}
+	course.Found = func(text string) { g.found = append(g.found, text) }
+	question, stop, err = g.play(ctx, c, course)
+	return question, stop, err
+}
+
+// verify says whether who reads the document answers the question rightly.
+func (g *game) verify(ctx context.Context, question string) (bool, error) {
+	texts := []string{g.prompt.Meta[MetaDocument]}
+	for _, found := range g.found {
+		if !slices.Contains(texts, found) {
+			texts = append(texts, found)
+		}
+	}
+	if noise := g.prompt.Meta[MetaNoise]; noise != "" {
+		texts = append(texts, noise)
+	}
+	c, err := g.episode.Open(Verifier, g.search.Begin(strings.Join(append(texts, question), " "), true))
+	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) && stopped.Reason == schemas.StopTokens {
+		return false, nil // the documents leave no room for the question
+	}
+	if err != nil {
+		return false, err
+	}
+	answer, _, err := g.play(ctx, c, search.Course{ClosedBook: true})
+	return Right(answer, g.prompt.Meta[MetaAnswer]), err
+}
+
+// solve has every solver answer the question.
+func (g *game) solve(ctx context.Context, question string) error {
+	course := g.course()
+	var contexts []*producers.Context
+	for i := range g.cfg.Solvers {
+		c, err := g.episode.Open(Solver(i+1), g.search.Begin(question, course.ClosedBook))
+		if err != nil {
+			return err
+		}
+		contexts = append(contexts, c)
+	}
+	solving, ctx := errgroup.WithContext(ctx)
+	for _, c := range contexts {
+		solving.Go(func() error { // a panic of the run's tokenizer must not end the process
+			return producers.Guard(func() error {
+				_, _, err := g.play(ctx, c, course)
+				return err
+			})
+		})
+	}
+	return solving.Wait()
+}
+
+// play drives one part, and notes its answer. A limit that the part runs into ends the part alone.
+func (g *game) play(ctx context.Context, c *producers.Context, course search.Course) (answer string, stop schemas.StopReason, err error) {
+	answer, stop, err = g.search.Drive(ctx, c, course)
+	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
+		answer, stop, err = "", stopped.Reason, nil
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", c.Agent(), err)
+	}
+	c.Answer(answer)
+	return answer, stop, nil
+}
+
+// Right says whether an answer is the one that was to be asked for, in other spellings too.
+func Right(answer string, golds ...string) bool {
+	return rewards.Words(answer) != "" && rewards.ExactMatch(rewards.Words, answer, golds) == 1
+}
+
+// GivesAway says whether a question holds its answer.
+func GivesAway(question, answer string) bool {
+	return strings.Contains(" "+rewards.Words(question)+" ", " "+rewards.Words(answer)+" ")
+}

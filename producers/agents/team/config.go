@@ -1,0 +1,130 @@
+package team
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents/chat"
+	"github.com/weir-rl/weir/producers/agents/search"
+)
+
+// How contexts are written.
+const (
+	NotationAuto = "auto"
+	NotationTags = "tags"
+	NotationChat = "chat"
+)
+
+// mostWorkers bounds the workers of an episode: each is a segment at least.
+const mostWorkers = 63
+
+// Config says who is in the team, and how its contexts are written.
+type Config struct {
+	// Notation is tags, where the policy writes <delegate> task </delegate> and a worker <search> words </search>, each tag one token of the
+	// vocabulary; chat, in messages of the model's template, with the calls that it shows; or auto, which is tags where the vocabulary has them.
+	// Defaults to auto.
+	Notation string `koanf:"notation"`
+	// Planner says who reads the question and answers it.
+	Planner Planner `koanf:"planner"`
+	// Worker says who answers the planner's tasks.
+	Worker Worker `koanf:"worker"`
+	// Delegate is the name of the call that gives a worker a task, and in tags that of its tag. Defaults to delegate.
+	Delegate string `koanf:"delegate"`
+	// MaxWorkers bounds the delegations of an episode, 1 to 63; the planner is told of those beyond it. Defaults to 4.
+	MaxWorkers int `koanf:"max_workers"`
+	// Cut bounds what the planner is shown of a worker's answer, in tokens.
+	Cut producers.Cut `koanf:"cut"`
+	// Tags is how contexts are written in tags. The tool and the tag search are the worker's.
+	Tags search.Config `koanf:"tags"`
+	// Chat is how the planner and its workers converse in chat. Its system message is theirs: see planner.system and worker.system.
+	Chat chat.Config `koanf:"chat"`
+}
+
+// Planner is who reads the question.
+type Planner struct {
+	// System is the system message; in tags, words before the question. "" is none in tags, and in chat a sentence that says what a
+	// planner does. Defaults to "".
+	System string `koanf:"system"`
+	// Tools are those of the task that the planner may call itself, by name; in tags there can be none. Defaults to none.
+	Tools []string `koanf:"tools"`
+}
+
+// Worker is who answers a task.
+type Worker struct {
+	// System is the system message; in tags, words before the task. "" is none in tags, and in chat a sentence that says what a worker
+	// does. Defaults to "".
+	System string `koanf:"system"`
+	// Tools are those of the task that a worker may call, by name. None is all. Defaults to none.
+	Tools []string `koanf:"tools"`
+	// MaxTurns bounds the tool calls of one worker; 0 leaves that to the episode's limit. Defaults to 0.
+	MaxTurns int `koanf:"max_turns"`
+	// MaxTokens bounds a worker's context in tokens; 0 leaves that to the episode's limit. Defaults to 0.
+	MaxTokens int `koanf:"max_tokens"`
+}
+
+// DefaultConfig is as the fields say.
+func DefaultConfig() Config {
+	return Config{
+		Notation: NotationAuto, Delegate: "delegate", MaxWorkers: 4, Cut: producers.DefaultCut(),
+		Tags: search.DefaultConfig(), Chat: chat.DefaultConfig(),
+	}
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	return check.All(
+		check.OneOf("notation", c.Notation, NotationAuto, NotationTags, NotationChat),
+		check.Given("delegate", c.Delegate, "name the call that gives a worker a task"),
+		check.That(c.Delegate != c.Tags.Search && c.Delegate != c.Tags.Info && c.Delegate != c.Tags.Answer, "delegate",
+			"%q: it is a tag already: name another", c.Delegate),
+		check.Between("max_workers", c.MaxWorkers, 1, mostWorkers),
+		check.NotNegative("worker.max_turns", c.Worker.MaxTurns),
+		check.NotNegative("worker.max_tokens", c.Worker.MaxTokens),
+		check.Section("cut", c.Cut.Validate()),
+		check.Section("tags", c.Tags.Validate()),
+		check.Section("chat", c.Chat.Validate()),
+		check.That(c.Chat.System == "", "chat.system", "%q: the planner and the worker have one each: set planner.system and worker.system", c.Chat.System),
+	)
+}
+
+// fits says whether the tools of a task are those that the team calls.
+func (c Config) fits(specs []producers.ToolSpec) error {
+	has := func(name string) bool {
+		return slices.ContainsFunc(specs, func(s producers.ToolSpec) bool { return s.Name == name })
+	}
+	var faults []error
+	if has(c.Delegate) {
+		faults = append(faults, fmt.Errorf("delegate: %q: the task has a tool of this name: choose another", c.Delegate))
+	}
+	if len(specs) == 0 { // the limits allow no call
+		return errors.Join(faults...)
+	}
+	for key, names := range map[string][]string{"planner.tools": c.Planner.Tools, "worker.tools": c.Worker.Tools} {
+		for i, name := range names {
+			if !has(name) {
+				faults = append(faults, fmt.Errorf("%s[%d]: %q: the task has %s", key, i, name, namesOf(specs)))
+			}
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// Texts are what the agent may say to the policy.
+func (c *Config) Texts() []string {
+	out := []string{c.Tags.Feedback, c.Planner.System, c.Worker.System, failed(refusedText(c.MaxWorkers)), failed(noTask)}
+	for _, why := range failures() {
+		out = append(out, failed(why))
+	}
+	return out
+}
+
+// TagTokens are the tags of the agent's own, for a task that makes its vocabulary.
+func (c *Config) TagTokens() []string {
+	if c.Notation == NotationChat {
+		return nil
+	}
+	return []string{"<" + c.Delegate + ">", "</" + c.Delegate + ">"}
+}

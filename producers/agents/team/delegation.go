@@ -1,0 +1,127 @@
+package team
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// delegation is the planner's call, in one episode: a tool that a worker is behind.
+type delegation struct {
+	agent   *Agent
+	episode *producers.Episode
+
+	mu      sync.Mutex
+	workers int // that were given a task
+}
+
+// parameters is the schema of the call.
+const parameters = `{"type": "object", "properties": {"task": {"type": "string", "description": "What the worker is to find out, in words that need nothing else."}}, "required": ["task"]}`
+
+// spec describes the call to a planner.
+func (c Config) spec() producers.ToolSpec {
+	return producers.ToolSpec{
+		Name: c.Delegate, Parameters: json.RawMessage(parameters),
+		Description: "Gives a task to a worker, who sees nothing but the task, and returns the worker's answer.",
+	}
+}
+
+func (d *delegation) Spec() producers.ToolSpec { return d.agent.cfg.spec() }
+
+// Cut bounds what the planner is shown.
+func (d *delegation) Cut() producers.Cut { return d.agent.cfg.Cut }
+
+// Call has a worker answer a task. An error is the machinery's: a worker without an answer is told of in words.
+func (d *delegation) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	a := d.agent
+	task, err := a.planner.task(call.Arguments)
+	switch {
+	case err != nil:
+		return without(err.Error()), nil
+	case strings.TrimSpace(task) == "":
+		return without(noTask), nil
+	}
+	number, ok := d.next()
+	if !ok {
+		return without(refusedText(a.cfg.MaxWorkers)), nil
+	}
+	answer, stop, err := d.work(ctx, WorkerName(number), task)
+	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) {
+		answer, stop, err = "", stopped.Reason, nil // a limit ends the worker alone: the planner meets those of the episode itself
+	}
+	if err != nil {
+		return producers.Observation{}, fmt.Errorf("%s: %w", WorkerName(number), err)
+	}
+	if answer != "" {
+		return producers.Observation{Text: answer}, nil
+	}
+	return without(failures()[stop]), nil
+}
+
+// next counts a worker; ok is false where there are enough.
+func (d *delegation) next() (number int, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.workers == d.agent.cfg.MaxWorkers {
+		return 0, false
+	}
+	d.workers++
+	return d.workers, true
+}
+
+// work drives a worker to its answer, as the planner may be told it.
+func (d *delegation) work(ctx context.Context, name, task string) (answer string, stop schemas.StopReason, err error) {
+	cfg := d.agent.cfg.Worker
+	talk, ids, err := d.agent.worker.begin(schemas.Prompt{Text: task}, true, true)
+	if err != nil {
+		return "", "", err
+	}
+	part := producers.Part{Agent: name, MaxTokens: cfg.MaxTokens, MaxCalls: cfg.MaxTurns}
+	if len(cfg.Tools) > 0 {
+		part.Tools = cfg.Tools
+	}
+	c, err := d.episode.OpenPart(part, ids)
+	if err != nil {
+		return "", "", err
+	}
+	answer, stop, err = talk.drive(ctx, c)
+	answer = strings.TrimSpace(d.agent.planner.heard(answer))
+	c.Answer(answer)
+	return answer, stop, err
+}
+
+// without is what the planner is told where a worker gave no answer.
+func without(why string) producers.Observation {
+	if why == "" {
+		why = noAnswer
+	}
+	return producers.Observation{Text: failed(why), Errors: 1}
+}
+
+// What the planner is told.
+const (
+	noAnswer = "the worker gave no answer"
+	noTask   = "the task is empty"
+)
+
+func failed(why string) string { return "error: " + why }
+
+func refusedText(most int) string { return fmt.Sprintf("not delegated: at most %d workers", most) }
+
+// failures are the reasons why a worker gave no answer, in words.
+func failures() map[schemas.StopReason]string {
+	return map[schemas.StopReason]string{
+		schemas.StopTurns:    noAnswer + ": it had no call left",
+		schemas.StopTokens:   noAnswer + ": it had no room left",
+		schemas.StopSegments: noAnswer + ": it had no context left",
+		schemas.StopFormat:   noAnswer + ": it did not keep to the format",
+		schemas.StopTool:     noAnswer + ": a tool ended the episode",
+		schemas.StopAnswer:   noAnswer, // one that nothing is left of
+	}
+}

@@ -1,0 +1,80 @@
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
+)
+
+// Name is the type's in a configuration.
+const Name = "team"
+
+// Type is the agent's [agents.Type].
+type Type struct{}
+
+// Name is the type's in a configuration.
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Roles are the planner and the workers.
+func (Type) Roles() []string { return []string{PlannerName, WorkerRole} }
+
+// Open makes the agent.
+func (Type) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %T: want *team.Config", o.Config)
+	}
+	return New(ctx, *cfg, o)
+}
+
+// New makes the agent over the tokenizer and the chat template of an opening.
+func New(ctx context.Context, cfg Config, o agents.Opening) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("team agent: %w", err)
+	}
+	if err := cfg.fits(o.Tools); err != nil {
+		return nil, fmt.Errorf("team agent: %w", err)
+	}
+	a := &Agent{cfg: cfg}
+	var err error
+	if a.planner, a.worker, err = speakers(ctx, cfg, o); err != nil {
+		return nil, fmt.Errorf("team agent: %w", err)
+	}
+	return a, nil
+}
+
+// speakers are the two roles: in tags, where the vocabulary has them and nothing else is asked for, else in chat.
+func speakers(ctx context.Context, cfg Config, o agents.Opening) (planner, worker speaker, err error) {
+	if cfg.Notation != NotationChat {
+		p, w, err := newTags(cfg, o.Tokenizer, o.Tools)
+		if err == nil || cfg.Notation == NotationTags || o.Chat == nil {
+			return p, w, err
+		}
+		if _, without := o.Chat(nil); without != nil {
+			return nil, nil, errors.Join(err, without)
+		}
+	}
+	p, w, err := newSpoken(ctx, cfg, o)
+	return p, w, err
+}
+
+func namesOf(specs []producers.ToolSpec) string {
+	var out []string
+	for _, s := range specs {
+		out = append(out, s.Name)
+	}
+	if len(out) == 0 {
+		return "no tool"
+	}
+	return strings.Join(out, ", ")
+}

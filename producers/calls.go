@@ -1,0 +1,187 @@
+package producers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Call is [Context.Calls] of one call.
+func (c *Context) Call(ctx context.Context, name, arguments string) (Observation, error) {
+	observations, err := c.Calls(ctx, []ToolCall{{name, arguments}})
+	if err != nil {
+		return Observation{}, err
+	}
+	return observations[0], nil
+}
+
+// Calls calls tools for the context's last turn, at the same time, and records them there in the order of the calls, which is that of
+// the observations. Process rewards are added up.
+//
+// A failure of a tool, and a panic, comes back as an observation that says so. When the turn limit leaves room for some of the
+// calls, the others are not made and are told so; when it leaves room for none, the episode ends. A tool that returns an answer has
+// finished the episode with it when Calls returns, and Done is set. What a tool says has passed the funnel: see [Cut].
+func (c *Context) Calls(ctx context.Context, calls []ToolCall) ([]Observation, error) {
+	if c.turn == nil {
+		return nil, errors.New("call a tool: the policy has not sampled anything yet")
+	}
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	e := c.e
+	e.mu.Lock()
+	if err := e.over(); err != nil {
+		e.mu.Unlock()
+		return nil, err
+	}
+	index := e.calls
+	left, most := c.callsLeft()
+	allowed := min(len(calls), left)
+	if allowed <= 0 {
+		e.mu.Unlock()
+		return nil, &StoppedError{schemas.StopTurns}
+	}
+	e.calls, c.calls = e.calls+allowed, c.calls+allowed
+	e.mu.Unlock()
+
+	results, broke := make([]result, allowed), make([]error, allowed)
+	var making sync.WaitGroup
+	for i, call := range calls[:allowed] {
+		one := func() {
+			broke[i] = guarded(fmt.Sprintf("call of tool %q", call.Name), func() error {
+				results[i] = c.make(ctx, call, index+i)
+				return nil
+			})
+		}
+		if allowed == 1 {
+			one()
+			break
+		}
+		making.Go(one)
+	}
+	making.Wait()
+	if err := cmp.Or(broke...); err != nil {
+		return nil, err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	observations := make([]Observation, 0, len(calls))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i, r := range results {
+		if r.own && r.err != nil || errors.Is(r.err, ErrUnavailable) {
+			return nil, fmt.Errorf("call %s: %w", calls[i].Name, r.err)
+		}
+		e.record(c.turn, &r)
+		observations = append(observations, r.said)
+	}
+	for range len(calls) - allowed {
+		observations = append(observations, Observation{Text: fmt.Sprintf("error: not called: the limit is %d calls", most)})
+	}
+	return observations, nil
+}
+
+// result is a call that was made.
+type result struct {
+	call schemas.ToolCall
+	at   time.Time
+	said Observation
+	err  error
+	own  bool // the tool is the agent's
+}
+
+// make makes one call.
+func (c *Context) make(ctx context.Context, call ToolCall, index int) result {
+	e := c.e
+	tool, own := c.tool(call.Name)
+	c.watchedCall(call, index)
+	start := time.Now()
+	said, err := e.call(ctx, tool, call, index)
+	took := time.Since(start)
+	r := result{at: start, call: schemas.ToolCall{Tool: schemas.CallText(call.Name), Arguments: schemas.CallText(call.Arguments), Duration: took}, said: said, err: err, own: own}
+	if r.call.Tool == "" {
+		r.call.Tool = unnamed
+	}
+	if err != nil {
+		r.call.Error = schemas.CallText(err.Error())
+		text := err.Error()
+		if panicked, ok := errors.AsType[*PanicError](err); ok {
+			text = "the tool broke down"
+			r.call.Error = schemas.CallText(text + ": " + panicked.Error() + "\n" + string(panicked.Stack))
+		}
+		r.said = Observation{Text: "error: " + text}
+	}
+	r.call.Failed = err != nil || said.Errors > 0
+	r.said.Text = e.funnel(tool, r.said.Text)
+	if context.Cause(ctx) == nil {
+		e.env.metrics.called(call.Name, tool != nil, took, err)
+		c.watched(Move{Kind: MoveObservation, Text: r.said.Text, Tool: r.call.Tool, Call: index, Took: took, Failed: r.call.Failed}, nil)
+	}
+	return r
+}
+
+// unnamed stands for the tool of a call that names none.
+const unnamed = "(none)"
+
+// record puts a call into its turn. The lock is held.
+func (e *Episode) record(t *turn, r *result) {
+	if r.said.Reward != nil {
+		t.ProcessReward += *r.said.Reward
+	}
+	for name, v := range r.said.Metrics {
+		if e.reported == nil {
+			e.reported = map[string]float64{}
+		}
+		e.reported[name] += v
+	}
+	switch {
+	case r.said.Answer != nil:
+		r.said.Done = true
+		e.finish(*r.said.Answer, schemas.StopAnswer)
+	case r.said.Done:
+		e.finish("", schemas.StopTool)
+	}
+	e.ended = e.ended || r.said.Done
+	t.Turn.Calls, t.said = append(t.Turn.Calls, r.call), append(t.said, r.said)
+	t.called = append(t.called, r.at)
+}
+
+func (e *Episode) tool(name string) Tool {
+	for _, tool := range e.env.Tools {
+		if tool.Spec().Name == name {
+			return tool
+		}
+	}
+	return nil
+}
+
+func (e *Episode) call(ctx context.Context, tool Tool, call ToolCall, index int) (said Observation, err error) {
+	if tool == nil {
+		return Observation{}, fmt.Errorf("there is no tool named %q", call.Name)
+	}
+	err = Guard(func() (err error) {
+		said, err = tool.Call(e.env.metrics.abandoning(ctx, call.Name), Call{
+			Arguments: call.Arguments, Run: e.ticket.Run, Episode: e.ticket.ID, Index: index, Seed: e.seed(),
+		})
+		return err
+	})
+	return said, err
+}
+
+type abandonKey struct{}
+
+// Abandoned counts a call of a tool as left behind: its time is over and it still runs. The returned function says that it has ended.
+// ctx is what the tool was called with.
+func Abandoned(ctx context.Context) (ended func()) {
+	if count, ok := ctx.Value(abandonKey{}).(func(float64)); ok {
+		count(1)
+		return func() { count(-1) }
+	}
+	return func() {}
+}

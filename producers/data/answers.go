@@ -1,0 +1,284 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/producers/data/table"
+)
+
+// Tests are the hidden unit tests of a programming task, as Prompt.Hidden has them in JSON.
+type Tests struct {
+	// Tests are run one by one. Each has input and output of a whole program, or of the function Entry where that is not "".
+	Tests []Test `json:"tests,omitempty"`
+	Entry string `json:"entry,omitempty"`
+	// Code are statements that fail where the program is wrong, such as assertions.
+	Code []string `json:"code,omitempty"`
+}
+
+// Test is one of them.
+type Test struct {
+	Input  json.RawMessage `json:"input"`
+	Output json.RawMessage `json:"output"`
+}
+
+// answers reads the accepted answers, and the tests that stand in their place.
+func (r *reader) answers() {
+	if f, ok := r.find(roleTests); ok {
+		r.tests(f)
+	}
+	f, ok := r.find(roleAnswer)
+	if r.fault != nil {
+		return
+	}
+	if !ok {
+		if r.e.Hidden == nil {
+			r.refuse("", fmt.Errorf("no answer: there is no column %s: name it by columns.answer", strings.Join(usual[r.schema][roleAnswer], ", ")))
+		}
+		return
+	}
+	switch r.schema {
+	case GSM8K:
+		r.finalNumber(f)
+	case MATH:
+		r.boxed(f)
+	default:
+		r.accepted(f.path, f.value)
+	}
+	for i, a := range r.e.Answers {
+		if strings.TrimSpace(a) == "" && r.fault == nil {
+			r.refuse(f.path, fmt.Errorf("answer %d is empty", i+1))
+		}
+	}
+	if len(r.e.Answers) == 0 && r.e.Hidden == nil && r.fault == nil {
+		r.refuse(f.path, errors.New("no answer in it"))
+	}
+}
+
+// accepted reads answers as data sets have them: a text, a number, a list, Search-R1's {"target": ...}, or the tests of a program.
+func (r *reader) accepted(path string, v any) {
+	if text, ok := scalar(v); ok {
+		if inner, ok := testsText(text); ok {
+			r.tests(found{path, inner})
+			return
+		}
+		r.e.Answers = append(r.e.Answers, text)
+		return
+	}
+	switch v := v.(type) {
+	case []any:
+		for i, e := range v {
+			text, ok := scalar(e)
+			if !ok {
+				r.refuse(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("%s: want text", table.Kind(e)))
+				return
+			}
+			r.e.Answers = append(r.e.Answers, text)
+		}
+		return
+	case map[string]any:
+		if target, ok := v["target"]; ok {
+			r.accepted(path+".target", target)
+			return
+		}
+		if _, ok := v["inputs"]; ok {
+			r.tests(found{path, v})
+			return
+		}
+	}
+	r.refuse(path, fmt.Errorf("%s: want text, a number or a list of them", table.Kind(v)))
+}
+
+// testsText says whether an answer is the tests of a program, as PRIME's and DeepCoder's data have them: JSON within a text.
+func testsText(text string) (any, bool) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[{") || !strings.Contains(text, `"input`) {
+		return nil, false
+	}
+	wrapped, err := table.Object([]byte(`{"v": ` + text + `}`))
+	if err != nil {
+		return nil, false
+	}
+	return wrapped["v"], true
+}
+
+// tests reads hidden tests: {"inputs": [...], "outputs": [...], "fn_name"}, a list of {"input", "output"}, statements, or any of
+// these as JSON in a text.
+func (r *reader) tests(f found) {
+	out := Tests{}
+	if err := out.take(f.value); err != nil {
+		r.refuse(f.path, err)
+		return
+	}
+	if entry, g := r.text(roleEntry); g.path != "" && r.fault == nil {
+		out.Entry = entry
+	}
+	if len(out.Tests)+len(out.Code) == 0 {
+		r.refuse(f.path, errors.New("no test in it"))
+		return
+	}
+	hidden, err := json.Marshal(out)
+	if err != nil {
+		r.refuse(f.path, err)
+		return
+	}
+	r.e.Hidden = hidden
+}
+
+func (t *Tests) take(v any) error {
+	switch v := v.(type) {
+	case string:
+		if inner, ok := testsText(v); ok {
+			return t.take(inner)
+		}
+		if strings.TrimSpace(v) != "" {
+			t.Code = append(t.Code, v)
+		}
+		return nil
+	case []any:
+		for i, e := range v {
+			if err := t.one(e); err != nil {
+				return fmt.Errorf("[%d]: %w", i, err)
+			}
+		}
+		return nil
+	case map[string]any:
+		return t.columns(v)
+	}
+	return fmt.Errorf("%s: want tests: a list of {\"input\", \"output\"}, {\"inputs\": [...], \"outputs\": [...]}, or statements", table.Kind(v))
+}
+
+// one is a statement, or an object with input and output.
+func (t *Tests) one(v any) error {
+	if text, ok := v.(string); ok {
+		t.Code = append(t.Code, text)
+		return nil
+	}
+	fields, ok := v.(map[string]any)
+	input, hasInput := fields["input"]
+	output, hasOutput := fields["output"]
+	if !ok || !hasInput || !hasOutput {
+		return fmt.Errorf("%s: want a text or an object with input and output", table.Kind(v))
+	}
+	return t.add(input, output)
+}
+
+// columns are inputs and outputs side by side.
+func (t *Tests) columns(fields map[string]any) error {
+	inputs, in := fields["inputs"].([]any)
+	outputs, out := fields["outputs"].([]any)
+	if !in || !out {
+		return t.one(fields)
+	}
+	if len(inputs) != len(outputs) {
+		return fmt.Errorf("%d inputs and %d outputs", len(inputs), len(outputs))
+	}
+	t.Entry, _ = fields["fn_name"].(string)
+	for i := range inputs {
+		if err := t.add(inputs[i], outputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tests) add(input, output any) error {
+	in, err := json.Marshal(input)
+	if err != nil {
+		return err
+	}
+	out, err := json.Marshal(output)
+	t.Tests = append(t.Tests, Test{in, out})
+	return err
+}
+
+// finalNumber is what stands after the last ####, without commas between digits.
+func (r *reader) finalNumber(f found) {
+	text, _ := f.value.(string)
+	at := strings.LastIndex(text, "####")
+	if at < 0 {
+		r.refuse(f.path, errors.New("no #### before the answer"))
+		return
+	}
+	answer := strings.NewReplacer(",", "", "$", "").Replace(text[at+4:])
+	answer, _, _ = strings.Cut(strings.TrimSpace(answer), "\n")
+	r.e.Answers = []string{strings.TrimSpace(answer)}
+}
+
+// boxed is the content of the last \boxed{}.
+func (r *reader) boxed(f found) {
+	text, _ := f.value.(string)
+	answer, ok := LastBoxed(text)
+	if !ok {
+		r.refuse(f.path, errors.New(`no \boxed{} with the answer`))
+		return
+	}
+	r.e.Answers = []string{strings.TrimSpace(answer)}
+}
+
+// LastBoxed is the content of the last \boxed{...} or \fbox{...} of a text, or of a \boxed without braces, the word after it. ok is
+// false where there is none or its brace is not closed.
+func LastBoxed(text string) (content string, ok bool) {
+	at := max(strings.LastIndex(text, `\boxed`), strings.LastIndex(text, `\fbox`))
+	if at < 0 {
+		return "", false
+	}
+	rest := text[at:]
+	rest = strings.TrimLeft(strings.TrimPrefix(strings.TrimPrefix(rest, `\boxed`), `\fbox`), " ")
+	if !strings.HasPrefix(rest, "{") {
+		word, _, _ := strings.Cut(rest, "$")
+		fields := strings.Fields(word)
+		if len(fields) == 0 {
+			return "", false
+		}
+		return fields[0], true
+	}
+	depth := 0
+	for i, c := range rest {
+		switch c {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return rest[1:i], true
+			}
+		}
+	}
+	return "", false
+}
+
+// secret are the keys that hold answers. Invariant: what a prompt gives to tools never holds the answers.
+var secret = []string{
+	"answer", "answers", "golden_answers", "ground_truth", "gold", "target", "solution", "solutions", "final_answer", "expected_answer", "reward_model",
+	"tests", "test_cases", "label",
+}
+
+// withoutAnswers is a value without the keys that hold answers, at any depth; nil where nothing is left.
+func withoutAnswers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		for k, e := range v {
+			if slices.Contains(secret, strings.ToLower(k)) {
+				continue
+			}
+			if e = withoutAnswers(e); e != nil {
+				out[k] = e
+			}
+		}
+		if len(out) == 0 && len(v) > 0 {
+			return nil
+		}
+		return out
+	case []any:
+		out := []any{}
+		for _, e := range v {
+			out = append(out, withoutAnswers(e))
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,384 @@
+package data
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/producers/data/table"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Example is one row as a prompt.
+type Example struct {
+	schemas.Prompt
+	// Split is the one that the row or its file names; "" is none.
+	Split tasks.Split
+	// Difficulty orders a curriculum, the easiest first; nil where the row has none. PassRate is the share of right answers that
+	// some policy gave, 0 to 1.
+	Difficulty, PassRate *float64
+	// Tools are those that the row names.
+	Tools []string
+	// Group keeps rows in one split; "" is the question's own.
+	Group string
+	// Passages are what the row has to be searched.
+	Passages []tasks.Passage
+	// File and At say where the row stands.
+	File string
+	At   int
+	// given says that the id is the row's own.
+	given bool
+}
+
+// Where is file:row.
+func (e *Example) Where() string { return fmt.Sprintf("%s:%d", e.File, e.At) }
+
+// maxPrompt bounds a prompt in bytes with all that belongs to it: a ticket is one message.
+const maxPrompt = 4 << 20
+
+// Read are the examples of a file. What is wrong with a row comes as its *table.FaultError, and the next row follows; any other error is
+// of the whole file, and the last.
+func (m Mapping) Read(ctx context.Context, file string) iter.Seq2[*Example, error] {
+	return func(yield func(*Example, error) bool) {
+		for row, err := range table.Rows(ctx, file) {
+			var e *Example
+			if err == nil {
+				e, err = m.example(file, row)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// example reads one row.
+func (m Mapping) example(file string, row table.Row) (*Example, error) {
+	r := reader{m: m, row: row, schema: m.Schema, e: &Example{File: file, At: row.At}}
+	if r.schema == "" || r.schema == Auto {
+		r.schema = detect(row)
+	}
+	for _, step := range []func(){r.prompt, r.answers, r.source, r.split, r.numbers, r.meta, r.world, r.passages, r.id} {
+		if step(); r.fault != nil {
+			return nil, &table.FaultError{File: file, At: row.At, Field: r.field, Err: r.fault}
+		}
+	}
+	if n := r.e.bytes(); n > maxPrompt {
+		return nil, &table.FaultError{File: file, At: row.At, Err: fmt.Errorf("%d bytes with its tests and tools: a prompt may have %d", n, maxPrompt)}
+	}
+	return r.e, nil
+}
+
+func (e *Example) bytes() int {
+	n := len(e.Text) + len(e.World) + len(e.Hidden)
+	for _, a := range e.Answers {
+		n += len(a)
+	}
+	for _, v := range e.Meta {
+		n += len(v)
+	}
+	return n
+}
+
+// reader reads a row role by role, until one has a fault.
+type reader struct {
+	m      Mapping
+	row    table.Row
+	schema Schema
+	e      *Example
+	field  string
+	fault  error
+}
+
+func (r *reader) refuse(field string, err error) { r.field, r.fault = field, err }
+
+// find is a role's column; a column that is named and missing is a fault.
+func (r *reader) find(role string) (found, bool) {
+	f, ok, err := r.m.find(r.row, r.schema, role)
+	if err != nil {
+		r.refuse("", err)
+	}
+	return f, ok && r.fault == nil
+}
+
+// text is a role's column as one line of text; a number is written out.
+func (r *reader) text(role string) (string, found) {
+	f, ok := r.find(role)
+	if !ok {
+		return "", f
+	}
+	s, ok := scalar(f.value)
+	if !ok {
+		r.refuse(f.path, fmt.Errorf("%s: want text", table.Kind(f.value)))
+	}
+	return s, f
+}
+
+// scalar is a text, a number or a truth value as text.
+func scalar(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case json.Number:
+		return string(v), true
+	case bool:
+		return strconv.FormatBool(v), true
+	}
+	return "", false
+}
+
+// prompt reads the messages, or the question, which comes first where the mapping names it.
+func (r *reader) prompt() {
+	_, asked := r.m.Columns[roleQuestion]
+	if f, ok := r.find(rolePrompt); ok && !asked {
+		if _, is := f.value.(string); !is {
+			r.messages(f)
+			return
+		}
+		r.e.Text = f.value.(string)
+	} else if r.fault == nil {
+		text, f := r.text(roleQuestion)
+		if r.fault != nil {
+			return
+		}
+		if r.e.Text = text; f.path == "" {
+			r.refuse("", fmt.Errorf("no question: there is no column %s: name it by columns.question or columns.prompt",
+				strings.Join(slices.Concat(usual[r.schema][roleQuestion], usual[r.schema][rolePrompt]), ", ")))
+			return
+		}
+	}
+	if r.fault == nil && strings.TrimSpace(r.e.Text) == "" {
+		r.refuse("question", errors.New("missing or empty"))
+	}
+}
+
+// messages reads a conversation: its last message is the question.
+func (r *reader) messages(f found) {
+	list, ok := f.value.([]any)
+	if !ok || len(list) == 0 {
+		r.refuse(f.path, fmt.Errorf("%s: want a list of messages, each with role and content", describe(f.value)))
+		return
+	}
+	var out []tasks.Message
+	for i, entry := range list {
+		at := fmt.Sprintf("%s[%d]", f.path, i)
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			r.refuse(at, fmt.Errorf("%s: want an object with role and content", table.Kind(entry)))
+			return
+		}
+		role, _ := fields["role"].(string)
+		if !slices.Contains([]string{"system", "user", "assistant"}, role) {
+			r.refuse(at+".role", fmt.Errorf("%q: want system, user or assistant", role))
+			return
+		}
+		content, err := contentOf(fields["content"])
+		if err != nil {
+			r.refuse(at+".content", err)
+			return
+		}
+		out = append(out, tasks.Message{Role: role, Content: content})
+	}
+	last := out[len(out)-1]
+	if last.Role != "user" {
+		r.refuse(f.path, fmt.Errorf("the last message is the %s's: want the user's", last.Role))
+		return
+	}
+	if strings.TrimSpace(last.Content) == "" {
+		r.refuse(f.path, errors.New("the last message is empty"))
+		return
+	}
+	if r.e.Text = last.Content; len(out) > 1 {
+		text, err := json.Marshal(out)
+		if err != nil {
+			r.refuse(f.path, err)
+			return
+		}
+		r.setMeta(tasks.MetaMessages, string(text))
+	}
+}
+
+// describe is a kind of value, or that a list is empty.
+func describe(v any) string {
+	if list, ok := v.([]any); ok && len(list) == 0 {
+		return "an empty list"
+	}
+	return table.Kind(v)
+}
+
+// contentOf is a message's text, whole or in parts.
+func contentOf(v any) (string, error) {
+	parts, ok := v.([]any)
+	if !ok {
+		text, ok := v.(string)
+		if !ok {
+			return "", fmt.Errorf("%s: want text", table.Kind(v))
+		}
+		return text, nil
+	}
+	var out strings.Builder
+	for i, p := range parts {
+		fields, _ := p.(map[string]any)
+		text, ok := fields["text"].(string)
+		if kind, _ := fields["type"].(string); !ok || kind != "text" {
+			return "", fmt.Errorf("[%d]: a part of type %q: only text is read", i, kind)
+		}
+		out.WriteString(text)
+	}
+	return out.String(), nil
+}
+
+func (r *reader) setMeta(key, value string) {
+	if r.e.Meta == nil {
+		r.e.Meta = map[string]string{}
+	}
+	r.e.Meta[key] = value
+}
+
+func (r *reader) source() {
+	text, _ := r.text(roleSource)
+	if text = strings.TrimSpace(text); text == "" {
+		text = r.m.Source
+	}
+	if text == "" {
+		text = FileSource(r.e.File)
+	}
+	r.e.Source = text
+}
+
+// FileSource is the source of a file's rows which name none.
+func FileSource(file string) string {
+	name := filepath.Base(file)
+	for _, ending := range []string{".gz", ".zst", ".jsonl", ".json", ".ndjson", ".parquet"} {
+		name = strings.TrimSuffix(name, ending)
+	}
+	return name
+}
+
+func (r *reader) split() {
+	text, f := r.text(roleSplit)
+	if text == "" || r.fault != nil {
+		return
+	}
+	split, ok := ParseSplit(text)
+	if !ok {
+		r.refuse(f.path, fmt.Errorf("%q: want train, validation or test", text))
+	}
+	r.e.Split = split
+}
+
+// ParseSplit reads the name of a split as data sets write it.
+func ParseSplit(name string) (tasks.Split, bool) {
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "train", "training":
+		return tasks.Train, true
+	case "validation", "val", "valid", "dev", "eval":
+		return tasks.Validation, true
+	case "test":
+		return tasks.Test, true
+	}
+	return "", false
+}
+
+var digits = regexp.MustCompile(`-?\d+(\.\d+)?`)
+
+// numbers reads the difficulty and the pass rate.
+func (r *reader) numbers() {
+	if text, f := r.text(roleDifficulty); f.path != "" && text != "" && r.fault == nil {
+		x, ok := level(text)
+		if _, named := r.m.Columns[roleDifficulty]; !ok && named {
+			r.refuse(f.path, fmt.Errorf("%q: want a number, a level such as \"Level 3\", or easy, medium or hard", text))
+			return
+		}
+		if ok {
+			r.e.Difficulty = &x
+		}
+	}
+	if text, f := r.text(rolePassRate); f.path != "" && text != "" && r.fault == nil {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= 0 && x <= 1) {
+			r.refuse(f.path, fmt.Errorf("%q: want a share from 0 to 1", text))
+			return
+		}
+		r.e.PassRate = &x
+	}
+}
+
+// level reads a difficulty.
+func level(text string) (float64, bool) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "easy":
+		return 0, true
+	case "medium":
+		return 1, true
+	case "hard":
+		return 2, true
+	}
+	x, err := strconv.ParseFloat(digits.FindString(text), 64)
+	return x, err == nil
+}
+
+// meta reads the ability and the columns meta_NAME.
+func (r *reader) meta() {
+	if text, _ := r.text(roleAbility); text != "" {
+		r.setMeta(roleAbility, text)
+	}
+	named := map[string]bool{}
+	for role := range maps.Keys(r.m.Columns) {
+		named[role] = true
+	}
+	for role := range maps.Keys(usual[r.schema]) {
+		named[role] = true
+	}
+	for _, role := range slices.Sorted(maps.Keys(named)) {
+		key, is := strings.CutPrefix(role, metaRole)
+		if !is || r.fault != nil {
+			continue
+		}
+		if f, ok := r.find(role); ok {
+			text, scalar := scalar(f.value)
+			if !scalar {
+				data, err := json.Marshal(f.value)
+				if err != nil {
+					r.refuse(f.path, err)
+					return
+				}
+				text = string(data)
+			}
+			r.setMeta(key, text)
+		}
+	}
+	if text, _ := r.text(roleGroup); r.fault == nil {
+		r.e.Group = text
+	}
+}
+
+// id is the row's own, under its source, or follows from the source and the question, so that it stays when rows move.
+func (r *reader) id() {
+	text, f := r.text(roleID)
+	if r.fault != nil {
+		return
+	}
+	if text = strings.TrimSpace(text); f.path != "" && text != "" {
+		r.e.ID, r.e.given = r.e.Source+"/"+text, true
+		return
+	}
+	r.e.ID = "q" + strconv.FormatUint(tasks.Hash(r.e.Source+"\x00"+r.e.key()), 36)
+}
+
+// key is what the agent is asked: the question, with the messages before it.
+func (e *Example) key() string {
+	if messages := e.Meta[tasks.MetaMessages]; messages != "" {
+		return messages
+	}
+	return e.Text
+}

@@ -1,0 +1,206 @@
+package data
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/producers/data/table"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// world reads what the row gives to tools, {"tools_kwargs": ..., "extra_info": ...}, and which tools it names.
+func (r *reader) world() {
+	r.environment()
+	world := map[string]any{}
+	if f, ok := r.find(roleWorld); ok {
+		kwargs, is := f.value.(map[string]any)
+		if !is {
+			r.refuse(f.path, fmt.Errorf("%s: want an object with a key for each tool", table.Kind(f.value)))
+			return
+		}
+		for _, tool := range slices.Sorted(maps.Keys(kwargs)) {
+			if kwargs[tool] != nil { // a Parquet file has every tool's column in every row
+				r.e.Tools = append(r.e.Tools, tool)
+			}
+		}
+		world["tools_kwargs"] = kwargs
+	}
+	if f, ok := r.find(roleTools); ok {
+		names, err := toolNames(f.value)
+		if err != nil {
+			r.refuse(f.path, err)
+			return
+		}
+		r.e.Tools = append(r.e.Tools, names...)
+	}
+	slices.Sort(r.e.Tools)
+	r.e.Tools = slices.Compact(r.e.Tools)
+	if extra, ok := r.row.Fields["extra_info"].(map[string]any); ok && r.schema == VeRL {
+		extra = maps.Clone(extra)
+		for _, known := range []string{"split", "question", "tools_kwargs", "need_tools_kwargs"} {
+			delete(extra, known)
+		}
+		if len(extra) > 0 {
+			world["extra_info"] = extra
+		}
+	}
+	clean, _ := withoutAnswers(world).(map[string]any)
+	if kwargs, ok := clean["tools_kwargs"].(map[string]any); ok && r.fault == nil {
+		r.own(clean, kwargs)
+	}
+	if len(clean) > 0 && r.fault == nil {
+		data, err := json.Marshal(clean)
+		if err != nil {
+			r.refuse("", err)
+			return
+		}
+		r.e.World = data
+	}
+}
+
+// ownKeys are what Weir's tools look for in a prompt's world: the files of a sandbox, and the database of a query.
+var ownKeys = []string{"files", "script", "database"}
+
+// own puts the keys of Weir's tools, which stand with the tool that a row gives them to, or in its create_kwargs, where the tools look for them. Tools
+// that share a sandbox may each be given files.
+func (r *reader) own(world, kwargs map[string]any) {
+	for _, tool := range slices.Sorted(maps.Keys(kwargs)) {
+		given, _ := kwargs[tool].(map[string]any)
+		created, _ := given["create_kwargs"].(map[string]any)
+		for _, fields := range []map[string]any{given, created} {
+			for _, key := range ownKeys {
+				value, there := fields[key]
+				if !there || value == nil {
+					continue
+				}
+				if err := merge(world, key, value); err != nil {
+					r.refuse("tools_kwargs."+tool+"."+key, err)
+					return
+				}
+			}
+		}
+	}
+}
+
+// merge sets a key, or adds to an object that it has.
+func merge(world map[string]any, key string, value any) error {
+	before, there := world[key]
+	if !there {
+		world[key] = value
+		return nil
+	}
+	old, both := before.(map[string]any)
+	more, object := value.(map[string]any)
+	if !both || !object {
+		if reflect.DeepEqual(before, value) {
+			return nil
+		}
+		return errors.New("another tool of the row is given another one")
+	}
+	all := maps.Clone(old)
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if earlier, twice := all[name]; twice && !reflect.DeepEqual(earlier, more[name]) {
+			return fmt.Errorf("%q: another tool of the row is given another one", name)
+		}
+		all[name] = more[name]
+	}
+	world[key] = all
+	return nil
+}
+
+// environment opens env_kwargs, which Agent-R1 has as JSON in a text.
+func (r *reader) environment() {
+	text, ok := r.row.Fields["env_kwargs"].(string)
+	if !ok || strings.TrimSpace(text) == "" {
+		return
+	}
+	fields, err := table.Object([]byte(text))
+	if err != nil {
+		r.refuse("env_kwargs", err)
+		return
+	}
+	r.row.Fields = maps.Clone(r.row.Fields)
+	r.row.Fields["env_kwargs"] = fields
+}
+
+// toolNames are names, or descriptions of tools as OpenAI's API has them.
+func toolNames(v any) ([]string, error) {
+	if text, ok := v.(string); ok {
+		return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' }), nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: want a list of names", table.Kind(v))
+	}
+	var out []string
+	for i, e := range list {
+		switch e := e.(type) {
+		case string:
+			out = append(out, e)
+			continue
+		case map[string]any:
+			if inner, ok := e["function"].(map[string]any); ok {
+				e = inner
+			}
+			if name, ok := e["name"].(string); ok {
+				out = append(out, name)
+				continue
+			}
+		}
+		return nil, fmt.Errorf("[%d]: %s: want a tool's name", i, table.Kind(e))
+	}
+	return out, nil
+}
+
+// passages reads HotpotQA's context: [[title, [sentence, ...]], ...], or {"title": [...], "sentences": [[...], ...]} as the hub has it.
+func (r *reader) passages() {
+	if r.schema != Hotpot {
+		return
+	}
+	context := r.row.Fields["context"]
+	if columns, ok := context.(map[string]any); ok {
+		titles, _ := columns["title"].([]any)
+		sentences, _ := columns["sentences"].([]any)
+		if len(titles) != len(sentences) {
+			r.refuse("context", fmt.Errorf("%d titles and %d lists of sentences", len(titles), len(sentences)))
+			return
+		}
+		var pairs []any
+		for i := range titles {
+			pairs = append(pairs, []any{titles[i], sentences[i]})
+		}
+		context = pairs
+	}
+	pairs, ok := context.([]any)
+	if !ok && context != nil {
+		r.refuse("context", fmt.Errorf("%s: want a list of [title, [sentence, ...]]", table.Kind(context)))
+		return
+	}
+	for i, p := range pairs {
+		pair, _ := p.([]any)
+		if len(pair) != 2 {
+			r.refuse(fmt.Sprintf("context[%d]", i), fmt.Errorf("%s: want [title, [sentence, ...]]", table.Kind(p)))
+			return
+		}
+		title, ok := pair[0].(string)
+		sentences, list := pair[1].([]any)
+		var text strings.Builder
+		for _, s := range sentences {
+			s, is := s.(string)
+			ok = ok && is
+			text.WriteString(s)
+		}
+		if !ok || !list {
+			r.refuse(fmt.Sprintf("context[%d]", i), fmt.Errorf("want a title and sentences, as text"))
+			return
+		}
+		if strings.TrimSpace(title) != "" && strings.TrimSpace(text.String()) != "" {
+			r.e.Passages = append(r.e.Passages, tasks.Passage{Title: title, Text: strings.TrimSpace(text.String())})
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package evaluation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// Deps are what a producer works on evaluation tickets with.
+type Deps struct {
+	Stream Stream
+	// Control calls back with the run's control that holds and with every later one, until ctx ends.
+	Control func(ctx context.Context, fn func(*schemas.Control)) error
+	// Environments are what episodes run in, by task. Their policies sample the version that a request's MinVersion names.
+	Environments map[string]producers.Environment
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+const (
+	// maxReceived bounds the messages that wait to be read; what is lost beyond is asked again.
+	maxReceived = 4096
+	// keepAlive is how long a ticket is worked on in silence before its asker is told that it still is.
+	keepAlive = time.Second
+)
+
+// Run answers evaluation tickets until ctx ends. What is worked on then is given back. It fails where the configuration is wrong, or
+// nothing can be answered any more.
+func Run(ctx context.Context, cfg Config, deps Deps) error {
+	if err := errors.Join(cfg.Validate(), streams.CheckName("producer", cfg.Name)); err != nil {
+		return fmt.Errorf("answer evaluation tickets: %w", err)
+	}
+	s := &server{cfg: cfg, deps: deps, in: make(chan *nats.Msg, maxReceived), calls: map[string]*call{}, tickets: map[string]bool{}}
+	var subs []*nats.Subscription
+	defer func() { s.leave(subs) }()
+	for _, at := range []struct{ subject, queue string }{
+		{deps.Stream.EvaluationsSubject(), queueGroup}, {everySubject(deps.Stream.EvaluationsSubject()), ""},
+	} {
+		sub, err := deps.Stream.NATS().ChanQueueSubscribe(at.subject, at.queue, s.in)
+		if err != nil {
+			return fmt.Errorf("subscribe to %s: %w", at.subject, err)
+		}
+		subs = append(subs, sub)
+	}
+	working, stop := context.WithCancelCause(ctx)
+	defer s.working.Wait()
+	defer stop(errDraining)
+	followed := make(chan error, 1)
+	s.working.Go(func() {
+		followed <- deps.Control(working, func(c *schemas.Control) { s.follow(c) })
+	})
+	return s.serve(working, subs, followed)
+}
+
+// errDraining is why an episode is cut off when its producer stops.
+var errDraining = errors.New("the producer is stopping")
+
+// server is a producer's side.
+type server struct {
+	cfg     Config
+	deps    Deps
+	in      chan *nats.Msg
+	working sync.WaitGroup
+
+	mu      sync.Mutex
+	away    string           // why no ticket is taken, "" where tickets are
+	calls   map[string]*call // by name
+	tickets map[string]bool  // by id, those that are worked on
+}
+
+// call is one request for a ticket.
+type call struct {
+	reply  string
+	cancel context.CancelCauseFunc
+}
+
+// errCancelled is why an episode is cut off for which nobody waits.
+var errCancelled = errors.New("nobody waits for it")
+
+func (s *server) serve(ctx context.Context, subs []*nats.Subscription, followed <-chan error) error {
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-followed:
+			if ctx.Err() == nil {
+				return fmt.Errorf("follow the control: %w", err)
+			}
+		case m := <-s.in:
+			s.receive(ctx, m)
+		case <-tick.C:
+			s.keepAlive()
+			for _, sub := range subs {
+				if !sub.IsValid() {
+					return fmt.Errorf("answer evaluation tickets as %s: %w", s.cfg.Name, streams.ErrClosed)
+				}
+			}
+		}
+	}
+}
+
+func (s *server) follow(c *schemas.Control) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case c.Draining:
+		s.away = "the run is draining"
+	case c.Paused:
+		s.away = "the run is paused"
+	default:
+		s.away = ""
+	}
+}
+
+func (s *server) keepAlive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		_ = s.deps.Stream.NATS().Publish(c.reply, []byte(alive)) // who misses it asks again
+	}
+}
+
+func (s *server) receive(ctx context.Context, m *nats.Msg) {
+	if m.Header.Get(headerOp) == opCancel {
+		s.mu.Lock()
+		c := s.calls[string(m.Data)]
+		s.mu.Unlock()
+		if c != nil {
+			c.cancel(errCancelled)
+		}
+		return
+	}
+	if m.Reply == "" {
+		return
+	}
+	ticket := new(schemas.Ticket)
+	if err := s.read(m.Data, ticket); err != nil {
+		s.answer(m.Reply, s.refusal(ticket, schemas.EvaluationRefused, err.Error()))
+		return
+	}
+	name := cmp.Or(m.Header.Get(headerCall), m.Reply)
+	ctx, cancel := context.WithCancelCause(ctx)
+	if refusal := s.enter(name, ticket, &call{m.Reply, cancel}); refusal != nil {
+		cancel(nil)
+		s.answer(m.Reply, refusal)
+		return
+	}
+	s.deps.Metrics.work(1)
+	_ = s.deps.Stream.NATS().Publish(m.Reply, []byte(alive)) // from now on silence is a death
+	s.working.Go(func() {
+		defer s.deps.Metrics.work(-1)
+		defer cancel(nil)
+		answer := s.roll(ctx, ticket)
+		s.mu.Lock()
+		delete(s.calls, name)
+		delete(s.tickets, ticket.ID)
+		s.mu.Unlock()
+		if errors.Is(context.Cause(ctx), errCancelled) {
+			s.deps.Metrics.answer("cancelled")
+			return
+		}
+		s.answer(m.Reply, answer)
+	})
+}
+
+// read decodes a ticket and says what is wrong with it.
+func (s *server) read(data []byte, t *schemas.Ticket) error {
+	if err := schemas.Unmarshal(data, t); err != nil {
+		return err
+	}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if t.Run != s.deps.Stream.Name() {
+		return fmt.Errorf("%w: a ticket of run %.80q at a producer of run %q", schemas.ErrInvalid, t.Run, s.deps.Stream.Name())
+	}
+	if t.MinVersion != t.PolicyVersion {
+		return fmt.Errorf("%w: an evaluation ticket of versions %d to %d: it names one", schemas.ErrInvalid, t.MinVersion, t.PolicyVersion)
+	}
+	if _, known := s.deps.Environments[t.Task]; !known {
+		return fmt.Errorf("%w: producer %s has no task %.80q: give every role the same configuration", schemas.ErrInvalid, s.cfg.Name, t.Task)
+	}
+	return nil
+}
+
+// enter begins the work on a ticket, or says why not.
+func (s *server) enter(name string, t *schemas.Ticket, c *call) *schemas.Evaluation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.away != "":
+		return s.refusal(t, schemas.EvaluationDraining, s.away)
+	case len(s.calls) >= s.cfg.Concurrency:
+		return s.refusal(t, schemas.EvaluationFull, fmt.Sprintf("producer.evaluations is %d", s.cfg.Concurrency))
+	case s.calls[name] != nil || s.tickets[t.ID]: // the sessions of its tools have its name
+		return s.refusal(t, schemas.EvaluationFull, "the same ticket is worked on here")
+	}
+	s.calls[name], s.tickets[t.ID] = c, true
+	return nil
+}
+
+func (s *server) refusal(t *schemas.Ticket, outcome schemas.EvaluationOutcome, why string) *schemas.Evaluation {
+	return &schemas.Evaluation{
+		Run: s.deps.Stream.Name(), Ticket: cmp.Or(t.ID, unknownTicket), Producer: s.cfg.Name, Outcome: outcome, Error: why,
+	}
+}
+
+// unknownTicket is the ticket of a refusal whose request could not be read.
+const unknownTicket = "?"
+
+// roll runs the episode and says what came of it.
+func (s *server) roll(ctx context.Context, ticket *schemas.Ticket) *schemas.Evaluation {
+	trajectory, transcript, err := producers.Rollout(ctx, ticket, s.deps.Environments[ticket.Task])
+	switch {
+	case err == nil:
+	case errors.Is(context.Cause(ctx), errDraining) || ctx.Err() != nil:
+		return s.refusal(ticket, schemas.EvaluationDraining, errDraining.Error())
+	case producers.NothingSampled(err):
+		return s.refusal(ticket, schemas.EvaluationNothing, err.Error())
+	case producers.Unserved(err):
+		return s.refusal(ticket, schemas.EvaluationUnserved, err.Error())
+	default:
+		if panicked, ok := errors.AsType[*producers.PanicError](err); ok {
+			s.deps.Stream.Log().Error("an evaluation ticket: a part of the task panicked", "ticket", ticket.ID, "err", err, "stack", string(panicked.Stack))
+		}
+		return s.refusal(ticket, schemas.EvaluationFailed, err.Error())
+	}
+	trajectory.Producer = s.cfg.Name
+	data, err := schemas.Marshal(trajectory)
+	if err != nil {
+		return s.refusal(ticket, schemas.EvaluationFailed, err.Error())
+	}
+	answer := &schemas.Evaluation{
+		Run: ticket.Run, Ticket: ticket.ID, Producer: s.cfg.Name, Outcome: schemas.EvaluationDone, Trajectory: data,
+	}
+	for _, t := range transcript.Turns {
+		answer.Turns = append(answer.Turns, schemas.EvaluationTurn{
+			Text: t.Text, Tool: t.Tool, Arguments: t.Arguments, Observation: t.Observation, Error: t.Error,
+		})
+	}
+	return answer
+}
+
+func (s *server) answer(to string, e *schemas.Evaluation) {
+	s.deps.Metrics.answer(e.Outcome)
+	data, err := schemas.Marshal(e)
+	if err != nil {
+		s.deps.Stream.Log().Error("write the answer to an evaluation ticket", "ticket", e.Ticket, "err", err)
+		return
+	}
+	nc := s.deps.Stream.NATS()
+	for _, m := range split(to, data, nc.MaxPayload()) {
+		if err := nc.PublishMsg(m); err != nil {
+			s.deps.Stream.Log().Debug("send the answer to an evaluation ticket; it is asked again", "ticket", e.Ticket, "err", err)
+			return
+		}
+	}
+	if len(to) > len(streams.ReplyPrefix) && to[:len(streams.ReplyPrefix)] == streams.ReplyPrefix {
+		// An empty message tells the broker that the request is over; else it forgets the request later.
+		_ = nc.Publish(to, nil)
+	}
+}
+
+// leave ends the subscriptions and answers what still came: without an answer its asker would wait.
+func (s *server) leave(subs []*nats.Subscription) {
+	s.mu.Lock()
+	s.away = errDraining.Error()
+	s.mu.Unlock()
+	for _, sub := range subs {
+		_ = sub.Drain() // fails only when the connection is gone
+	}
+	_ = s.deps.Stream.NATS().FlushTimeout(time.Second)
+	for {
+		select {
+		case m := <-s.in:
+			s.receive(context.Background(), m)
+		default:
+			return
+		}
+	}
+}

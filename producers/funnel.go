@@ -1,0 +1,195 @@
+package producers
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// Cut bounds what a tool says, its errors too, in tokens.
+type Cut struct {
+	// Tokens is how many tokens of an observation are kept; 0 is no bound. What says how many are missing comes on top.
+	Tokens int `koanf:"max_tokens"`
+	// Keep is which end is kept: left, right, or both, with the middle cut out.
+	Keep string `koanf:"keep"`
+}
+
+// What [Cut] keeps.
+const (
+	KeepLeft  = "left"
+	KeepRight = "right"
+	KeepBoth  = "both"
+)
+
+// DefaultCut keeps the two ends of what has more than 2048 tokens.
+func DefaultCut() Cut { return Cut{Tokens: 2048, Keep: KeepBoth} }
+
+// Validate reports every fault.
+func (c Cut) Validate() error {
+	return check.All(check.NotNegative("max_tokens", c.Tokens), check.OneOf("keep", c.Keep, KeepLeft, KeepRight, KeepBoth))
+}
+
+// Bounded is a Tool whose observations are cut otherwise than [DefaultCut] does.
+type Bounded interface {
+	Tool
+	Cut() Cut
+}
+
+// floodBytes bounds, for each token that is kept, how much of a text is looked at: what is beyond it is gone before it is tokenized.
+const floodBytes = 64
+
+// funnel is what an observation becomes before an agent sees it: valid UTF-8, without control characters and escape sequences, and
+// no longer than its bound.
+func (e *Episode) funnel(tool Tool, text string) string {
+	cut := DefaultCut()
+	if tool, ok := tool.(Bounded); ok {
+		cut = tool.Cut()
+	}
+	return cut.apply(Printable(text), e.env.Tokenizer)
+}
+
+// apply cuts a text.
+func (c Cut) apply(text string, tok Tokenizer) string {
+	if c.Tokens <= 0 {
+		return text
+	}
+	flooded := 0
+	if most := c.Tokens * floodBytes; len(text) > 2*most {
+		flooded = len(text) - 2*most
+		text = strings.ToValidUTF8(c.join(text[:most], text[len(text)-most:], "\n"), "")
+	}
+	ids := Plain(tok, text)
+	missing := len(ids) - c.Tokens
+	if missing <= 0 && flooded == 0 {
+		return text
+	}
+	mark := fmt.Sprintf(" [%d tokens cut] ", missing)
+	if flooded > 0 {
+		mark = fmt.Sprintf(" [%d tokens and %d bytes cut] ", max(0, missing), flooded)
+	}
+	if missing <= 0 {
+		return c.join(text, text, mark)
+	}
+	half := c.Tokens
+	switch c.Keep {
+	case KeepRight:
+		half = 0
+	case KeepBoth:
+		half = c.Tokens - c.Tokens/2
+	}
+	left, right := whole(tok.Decode(ids[:half])), whole(tok.Decode(ids[half+missing:]))
+	return left + mark + right
+}
+
+// join is what is kept of a text by its two ends.
+func (c Cut) join(left, right, mark string) string {
+	switch c.Keep {
+	case KeepLeft:
+		return left + mark
+	case KeepRight:
+		return mark + right
+	default:
+		return left + mark + right
+	}
+}
+
+// whole is a text without the halves of characters that a cut between tokens leaves.
+func whole(text string) string { return strings.Trim(text, string(utf8.RuneError)) }
+
+// Plain are the ids of a text that is not the caller's own, such as a tool's: the spelling of a control token in it is text like any
+// other. A tokenizer without EncodeText(string) []int32 has no such encoding, and its Encode is used.
+func Plain(tok Tokenizer, text string) []int32 {
+	if plain, ok := tok.(interface{ EncodeText(text string) []int32 }); ok {
+		return plain.EncodeText(text)
+	}
+	return tok.Encode(text)
+}
+
+// Printable is a text without what a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
+// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD.
+func Printable(text string) string {
+	if clean(text) {
+		return text
+	}
+	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	var b strings.Builder
+	for len(text) > 0 {
+		if n := escape(text); n > 0 {
+			text = text[n:]
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\r':
+			if !strings.HasPrefix(text[n:], "\n") {
+				b.WriteByte('\n')
+			}
+		case obeyed(r):
+		default:
+			b.WriteRune(r)
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// clean says that nothing of a text is to go.
+func clean(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return r == '\r' || obeyed(r) }) < 0
+}
+
+// obeyed says that a terminal, or a reader of two directions, does something at a character in place of showing it.
+func obeyed(r rune) bool {
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+}
+
+// escape is the length of the escape sequence that a text begins with; 0 where there is none. Sequences are those of ECMA-48: control
+// sequences, strings up to their terminator or the end of the line, and the two-character ones.
+func escape(text string) int {
+	kind, n := byte(0), 0
+	switch {
+	case strings.HasPrefix(text, "\x1b"):
+		if len(text) == 1 {
+			return 1
+		}
+		kind, n = text[1], 2
+	case strings.HasPrefix(text, "\u009b"):
+		kind, n = '[', len("\u009b")
+	case strings.HasPrefix(text, "\u009d"):
+		kind, n = ']', len("\u009d")
+	default:
+		return 0
+	}
+	switch {
+	case kind == '[':
+		for n < len(text) && text[n] >= 0x20 && text[n] <= 0x3f {
+			n++
+		}
+		if n < len(text) && text[n] >= 0x40 && text[n] <= 0x7e {
+			n++
+		}
+		return n
+	case strings.IndexByte("]PX^_", kind) >= 0:
+		for n < len(text) && text[n] != '\n' {
+			if text[n] == '\a' {
+				return n + 1
+			}
+			if strings.HasPrefix(text[n:], "\x1b\\") {
+				return n + 2
+			}
+			n++
+		}
+		return n
+	case kind >= 0x20 && kind <= 0x2f: // such as the choice of a character set
+		if n < len(text) {
+			n++
+		}
+		return n
+	case kind >= utf8.RuneSelf || kind < 0x20:
+		return 1
+	}
+	return n
+}

@@ -1,0 +1,245 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/openai"
+)
+
+// messagesBody is a request of Anthropic's messages.
+type messagesBody struct {
+	Model         string             `json:"model"`
+	System        json.RawMessage    `json:"system"`
+	Messages      []anthropicMessage `json:"messages"`
+	MaxTokens     *int               `json:"max_tokens"`
+	StopSequences []string           `json:"stop_sequences"`
+	Stream        bool               `json:"stream"`
+	TopP          *float64           `json:"top_p"`
+	TopK          *int               `json:"top_k"`
+	Tools         []anthropicTool    `json:"tools"`
+	ToolChoice    *struct {
+		Type                   string `json:"type"`
+		Name                   string `json:"name"`
+		DisableParallelToolUse bool   `json:"disable_parallel_tool_use"`
+	} `json:"tool_choice"`
+	Temperature       json.RawMessage `json:"temperature"`
+	Metadata          json.RawMessage `json:"metadata"`
+	Thinking          json.RawMessage `json:"thinking"`
+	ServiceTier       json.RawMessage `json:"service_tier"`
+	ContextManagement json.RawMessage `json:"context_management"`
+	OutputConfig      json.RawMessage `json:"output_config"`
+}
+
+type anthropicMessage struct {
+	Role    string          `json:"role"`
+	Content json.RawMessage `json:"content"`
+}
+
+type anthropicTool struct {
+	Type         string          `json:"type"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	CacheControl json.RawMessage `json:"cache_control"`
+	Strict       json.RawMessage `json:"strict"`
+}
+
+// block is a part of a message's content.
+type block struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   bool            `json:"is_error"`
+}
+
+func (b *messagesBody) request(*Session) (*request, error) {
+	shaping := openai.Shaping{TopP: b.TopP, TopK: b.TopK}
+	if err := shaping.Refused(); err != nil {
+		return nil, err
+	}
+	r := &request{stop: b.StopSequences}
+	system, err := parts(b.System, "text")
+	if err != nil {
+		return nil, openai.BadRequest("invalid_parameter", "system: %v", err)
+	}
+	if system != "" {
+		r.messages = append(r.messages, chat.Message{Role: chat.System, Content: system})
+	}
+	if len(b.Messages) == 0 {
+		return nil, openai.BadRequest("missing_parameter", "messages: is empty")
+	}
+	for i, m := range b.Messages {
+		said, err := m.messages()
+		if err != nil {
+			return nil, openai.BadRequest("invalid_parameter", "messages[%d]: %v", i, err)
+		}
+		r.messages = append(r.messages, said...)
+	}
+	for i, t := range b.Tools {
+		if t.Type != "" && t.Type != "custom" || t.Name == "" {
+			return nil, openai.BadRequest("unsupported_parameter", "tools[%d]: want a tool with a name and an input_schema; the tools of Anthropic's own servers are not here", i)
+		}
+		r.tools = append(r.tools, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema})
+	}
+	if c := b.ToolChoice; c != nil {
+		switch c.Type {
+		case "", "auto":
+		case "none":
+			r.tools = nil
+		default:
+			return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40q: nothing holds the policy to a call; use auto or none", c.Type)
+		}
+	}
+	return bounded(r, "max_tokens", b.MaxTokens)
+}
+
+// messages are those that one of Anthropic's stands for: results of tools are messages of their own.
+func (m *anthropicMessage) messages() ([]chat.Message, error) {
+	if m.Role != chat.User && m.Role != chat.Assistant {
+		return nil, fmt.Errorf("role is %.40q: want user or assistant", m.Role)
+	}
+	var text string
+	if json.Unmarshal(m.Content, &text) == nil {
+		return []chat.Message{{Role: m.Role, Content: text}}, nil
+	}
+	var blocks []block
+	if err := json.Unmarshal(m.Content, &blocks); err != nil {
+		return nil, fmt.Errorf("content: want text or a list of blocks: %w", err)
+	}
+	var out []chat.Message
+	own := chat.Message{Role: m.Role}
+	said := false
+	for i, b := range blocks {
+		switch b.Type {
+		case "text":
+			own.Content += b.Text
+			said = true
+		case "tool_use":
+			if m.Role != chat.Assistant || b.Name == "" || !isObject(b.Input) {
+				return nil, fmt.Errorf("content[%d]: a tool_use is the assistant's, with a name and an input that is an object", i)
+			}
+			own.Calls = append(own.Calls, chat.Call{ID: b.ID, Name: b.Name, Arguments: b.Input})
+			said = true
+		case "tool_result":
+			result, err := parts(b.Content, "text")
+			if err != nil {
+				return nil, fmt.Errorf("content[%d]: %w", i, err)
+			}
+			if b.IsError && !strings.HasPrefix(result, "error") {
+				result = "error: " + result
+			}
+			out = append(out, chat.Message{Role: chat.ToolRole, CallID: b.ToolUseID, Content: result})
+		case "thinking", "redacted_thinking": // the policy's own, which its context holds as it was sampled
+		default:
+			return nil, fmt.Errorf("content[%d].type is %.40q: want text, tool_use, tool_result or thinking", i, b.Type)
+		}
+	}
+	if said || len(out) == 0 {
+		out = append(out, own)
+	}
+	return out, nil
+}
+
+type anthropicAnswer struct {
+	ID           string         `json:"id"`
+	Type         string         `json:"type"`
+	Role         string         `json:"role"`
+	Model        string         `json:"model"`
+	Content      []any          `json:"content"`
+	StopReason   *string        `json:"stop_reason"`
+	StopSequence *string        `json:"stop_sequence"`
+	Usage        map[string]int `json:"usage"`
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type toolBlock struct {
+	Type  string          `json:"type"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+// anthropicFinish is a finish as Anthropic words it.
+var anthropicFinish = map[finish]string{finishStop: "end_turn", finishLength: "max_tokens", finishCalls: "tool_use"}
+
+func (r *reply) blocks() []any {
+	out := []any{}
+	if r.content != "" || len(r.calls) == 0 {
+		out = append(out, textBlock{"text", r.content})
+	}
+	for _, call := range r.calls {
+		out = append(out, toolBlock{"tool_use", call.ID, call.Name, call.Arguments})
+	}
+	return out
+}
+
+// answer writes the reply as Anthropic's messages word it.
+func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
+	why := anthropicFinish[r.finish]
+	whole := anthropicAnswer{
+		ID: "msg_" + r.id, Type: "message", Role: chat.Assistant, Model: b.Model, Content: r.blocks(), StopReason: &why,
+		Usage: map[string]int{"input_tokens": r.promptTokens, "output_tokens": r.sampled},
+	}
+	if !b.Stream {
+		return writeWhole(w, whole)
+	}
+	out := openai.NewEvents(w)
+	var failed error
+	send := func(name string, fields map[string]any) {
+		if failed == nil {
+			fields["type"] = name
+			failed = out.SendNamed(name, fields)
+		}
+	}
+	begun := whole
+	begun.Content, begun.StopReason = []any{}, nil
+	begun.Usage = map[string]int{"input_tokens": r.promptTokens, "output_tokens": 0}
+	send("message_start", map[string]any{"message": begun})
+	for i, item := range whole.Content {
+		var first, delta any
+		switch item := item.(type) {
+		case textBlock:
+			first, delta = textBlock{Type: "text"}, map[string]string{"type": "text_delta", "text": item.Text}
+		case toolBlock:
+			first = toolBlock{item.Type, item.ID, item.Name, json.RawMessage("{}")}
+			delta = map[string]string{"type": "input_json_delta", "partial_json": string(item.Input)}
+		}
+		send("content_block_start", map[string]any{"index": i, "content_block": first})
+		send("content_block_delta", map[string]any{"index": i, "delta": delta})
+		send("content_block_stop", map[string]any{"index": i})
+	}
+	send("message_delta", map[string]any{
+		"delta": map[string]any{"stop_reason": why, "stop_sequence": nil},
+		"usage": map[string]int{"input_tokens": r.promptTokens, "output_tokens": r.sampled},
+	})
+	send("message_stop", map[string]any{})
+	return failed
+}
+
+// anthropicError is a refusal as Anthropic words it.
+func anthropicError(e *openai.Error) any {
+	kind := map[int]string{
+		http.StatusUnauthorized: "authentication_error", http.StatusForbidden: "permission_error", http.StatusNotFound: "not_found_error",
+		http.StatusRequestEntityTooLarge: "request_too_large", http.StatusServiceUnavailable: "overloaded_error",
+	}[e.Status]
+	switch {
+	case kind != "":
+	case e.Status >= http.StatusInternalServerError:
+		kind = "api_error"
+	default:
+		kind = "invalid_request_error"
+	}
+	return map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": e.Message}}
+}

@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/openai"
+)
+
+// chatBody is a request of OpenAI's chat completions.
+type chatBody struct {
+	openai.Shaping
+	Model               string           `json:"model"`
+	Messages            []openai.Message `json:"messages"`
+	MaxTokens           *int             `json:"max_tokens"`
+	MaxCompletionTokens *int             `json:"max_completion_tokens"`
+	Stop                openai.TextList  `json:"stop"`
+	Stream              bool             `json:"stream"`
+	StreamOptions       *struct {
+		IncludeUsage       bool            `json:"include_usage"`
+		IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
+	} `json:"stream_options"`
+	N          *int              `json:"n"`
+	Logprobs   bool              `json:"logprobs"`
+	Tools      []json.RawMessage `json:"tools"`
+	ToolChoice json.RawMessage   `json:"tool_choice"`
+	neutral
+}
+
+// neutral are settings that change nothing of what is sampled: the temperature and the seed are the ticket's.
+type neutral struct {
+	Temperature       json.RawMessage `json:"temperature"`
+	Seed              json.RawMessage `json:"seed"`
+	User              json.RawMessage `json:"user"`
+	Metadata          json.RawMessage `json:"metadata"`
+	Store             json.RawMessage `json:"store"`
+	ServiceTier       json.RawMessage `json:"service_tier"`
+	SafetyIdentifier  json.RawMessage `json:"safety_identifier"`
+	PromptCacheKey    json.RawMessage `json:"prompt_cache_key"`
+	ParallelToolCalls json.RawMessage `json:"parallel_tool_calls"`
+	ReasoningEffort   json.RawMessage `json:"reasoning_effort"`
+	Reasoning         json.RawMessage `json:"reasoning"`
+	Verbosity         json.RawMessage `json:"verbosity"`
+	TopLogprobs       json.RawMessage `json:"top_logprobs"`
+}
+
+const whyLogprobs = "the log-probabilities are kept with the episode: weir trajectory shows them"
+
+func (b *chatBody) request(*Session) (*request, error) {
+	if err := b.Refused(); err != nil {
+		return nil, err
+	}
+	switch {
+	case b.N != nil && *b.N != 1:
+		return nil, openai.BadRequest("unsupported_parameter", "n is %d: ask again for another answer", *b.N)
+	case b.Logprobs:
+		return nil, openai.BadRequest("unsupported_parameter", "logprobs: %s", whyLogprobs)
+	case len(b.Messages) == 0:
+		return nil, openai.BadRequest("missing_parameter", "messages: is empty")
+	}
+	messages, err := openai.Spoken(b.Messages)
+	if err != nil {
+		return nil, err
+	}
+	tools, err := functions(b.Tools, b.ToolChoice)
+	if err != nil {
+		return nil, err
+	}
+	if b.MaxTokens == nil {
+		b.MaxTokens = b.MaxCompletionTokens
+	}
+	return bounded(&request{messages: messages, tools: tools, stop: b.Stop}, "max_tokens", b.MaxTokens)
+}
+
+// bounded puts a bound on what is sampled into a request, and refuses stops that are in every text.
+func bounded(r *request, name string, most *int) (*request, error) {
+	if most != nil {
+		if *most < 1 {
+			return nil, openai.BadRequest("invalid_parameter", "%s is %d: must be positive", name, *most)
+		}
+		r.maxTokens = *most
+	}
+	if slices.Contains(r.stop, "") {
+		return nil, openai.BadRequest("invalid_parameter", `stop: "" is in every text`)
+	}
+	return r, nil
+}
+
+// functions are the tools of a request, none where its choice forbids calls.
+func functions(raw []json.RawMessage, choice json.RawMessage) ([]chat.Tool, error) {
+	var word string
+	if len(choice) > 0 && string(choice) != "null" && (json.Unmarshal(choice, &word) != nil || word != "auto" && word != "none") {
+		return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", choice)
+	}
+	var out []chat.Tool
+	for i, one := range raw {
+		// Chat completions put the function into an object of its own, responses beside the type.
+		var t struct {
+			Type        string          `json:"type"`
+			Function    *chat.Tool      `json:"function"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parameters"`
+		}
+		err := json.Unmarshal(one, &t)
+		if t.Function == nil {
+			t.Function = &chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
+		}
+		if err != nil || t.Type != "function" || t.Function.Name == "" {
+			return nil, openai.BadRequest("invalid_parameter", "tools[%d]: want a tool of type function with a name and parameters", i)
+		}
+		out = append(out, *t.Function)
+	}
+	if word == "none" {
+		return nil, nil
+	}
+	return out, nil
+}
+
+type chatAnswer struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *chatUsage   `json:"usage,omitempty"`
+}
+
+type chatChoice struct {
+	Index        int          `json:"index"`
+	Message      *chatMessage `json:"message,omitempty"`
+	Delta        *chatMessage `json:"delta,omitempty"`
+	FinishReason *string      `json:"finish_reason"`
+}
+
+type chatMessage struct {
+	Role             string            `json:"role,omitempty"`
+	Content          *string           `json:"content"`
+	ReasoningContent string            `json:"reasoning_content,omitempty"`
+	ToolCalls        []openai.ToolCall `json:"tool_calls,omitempty"`
+}
+
+type chatUsage struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+	TotalTokens      int `json:"total_tokens"`
+}
+
+// chatFinish is a finish as chat completions word it.
+var chatFinish = map[finish]string{finishStop: "stop", finishLength: "length", finishCalls: "tool_calls"}
+
+func (r *reply) chatMessage() *chatMessage {
+	m := &chatMessage{Role: chat.Assistant, ReasoningContent: r.reasoning}
+	if r.content != "" || len(r.calls) == 0 {
+		m.Content = &r.content
+	}
+	for i, call := range r.calls {
+		m.ToolCalls = append(m.ToolCalls, openai.ToolCall{
+			Index: &i, ID: call.ID, Type: "function", Function: openai.Function{Name: call.Name, Arguments: string(call.Arguments)},
+		})
+	}
+	return m
+}
+
+func (r *reply) chatUsage() *chatUsage {
+	return &chatUsage{PromptTokens: r.promptTokens, CompletionTokens: r.sampled, TotalTokens: r.promptTokens + r.sampled}
+}
+
+// answer writes the reply as chat completions word it.
+func (b *chatBody) answer(w http.ResponseWriter, r *reply) error {
+	body := func(object string, usage *chatUsage, choices ...chatChoice) chatAnswer {
+		if choices == nil {
+			choices = []chatChoice{}
+		}
+		return chatAnswer{ID: "chatcmpl-" + r.id, Object: object, Created: r.created, Model: b.Model, Choices: choices, Usage: usage}
+	}
+	why := chatFinish[r.finish]
+	if !b.Stream {
+		message := r.chatMessage()
+		for i := range message.ToolCalls {
+			message.ToolCalls[i].Index = nil // it is told in streams alone
+		}
+		return writeWhole(w, body("chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
+	}
+	out := openai.NewEvents(w)
+	const chunk = "chat.completion.chunk"
+	events := []any{
+		body(chunk, nil, chatChoice{Delta: r.chatMessage()}),
+		body(chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
+	}
+	if b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
+		events = append(events, body(chunk, r.chatUsage()))
+	}
+	for _, event := range events {
+		if err := out.Send(event); err != nil {
+			return err
+		}
+	}
+	return out.End(nil)
+}

@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// Config says where agents reach the gateway, and what it accepts.
+type Config struct {
+	// Listen is the address that agents ask the policy at. Defaults to 127.0.0.1:0, any free port of this machine.
+	Listen string `koanf:"listen"`
+	// PublicURL is how agents reach Listen where they cannot use that address, as through a proxy: http://host:port without a path. ""
+	// is http:// and the address. Defaults to "".
+	PublicURL string `koanf:"public_url"`
+	// Stop are the tokens that end a turn of a model without a chat template. Defaults to none.
+	Stop []string `koanf:"stop"`
+	// Words are what the agent may write to the policy, and read from it, beside the questions and answers, for a vocabulary of words. Defaults to
+	// none.
+	Words []string `koanf:"words"`
+	// Ignore are names of parameters of requests that are accepted and do nothing, where an agent sends one that is not known.
+	// Defaults to none.
+	Ignore []string `koanf:"ignore"`
+	// Idle is how long an agent may ask for nothing without having finished, from 0: then its episode is given up, and its ticket
+	// goes to another. 0 waits for as long as the episode may take. Defaults to 5m.
+	Idle time.Duration `koanf:"idle"`
+	// MaxBodyBytes bounds the body of a request, > 0. Defaults to 16777216.
+	MaxBodyBytes int64 `koanf:"max_body_bytes"`
+}
+
+// DefaultConfig is as the fields say.
+func DefaultConfig() Config {
+	return Config{Listen: "127.0.0.1:0", Idle: 5 * time.Minute, MaxBodyBytes: 16 << 20}
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	var faults []error
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		faults = append(faults, fmt.Errorf("listen: %q: want host:port, such as 127.0.0.1:0", c.Listen))
+	}
+	if c.PublicURL != "" {
+		u, err := url.Parse(c.PublicURL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Path != "" && u.Path != "/" {
+			faults = append(faults, fmt.Errorf("public_url: %q: want http://host:port without a path", c.PublicURL))
+		}
+	}
+	return check.All(append(faults,
+		check.NotNegative("idle", c.Idle),
+		check.Positive("max_body_bytes", c.MaxBodyBytes),
+	)...)
+}
+
+// Texts are what the agent may say to the policy.
+func (c *Config) Texts() []string { return c.Words }

@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/openai"
+)
+
+// Offer is what an agent outside is told of an episode: where to ask, and what to do.
+type Offer struct {
+	// BaseURL is for OpenAI's clients, AnthropicURL for Anthropic's; APIKey is for both.
+	BaseURL      string `json:"base_url"`
+	AnthropicURL string `json:"anthropic_base_url"`
+	APIKey       string `json:"api_key"`
+	// Episode names the episode; Prompt is what the agent is asked.
+	Episode string `json:"episode"`
+	Prompt  string `json:"prompt"`
+	// PromptID, Task and Source say where the prompt is from.
+	PromptID string `json:"prompt_id"`
+	Task     string `json:"task"`
+	Source   string `json:"source"`
+	// Seed is the episode's own.
+	Seed uint64 `json:"seed"`
+	// World is what the task gives its tools, as JSON; nil is nothing.
+	World rawJSON `json:"world"`
+	// Timeout is the seconds that the episode may take; 0 is no bound.
+	Timeout float64 `json:"timeout_s"`
+}
+
+// rawJSON is JSON as it is, null where there is none.
+type rawJSON []byte
+
+// MarshalJSON writes it as it is.
+func (r rawJSON) MarshalJSON() ([]byte, error) {
+	if len(r) == 0 {
+		return []byte("null"), nil
+	}
+	return r, nil
+}
+
+// offers are episodes that wait for an agent to come for them.
+type offers struct {
+	key     [sha256.Size]byte
+	waiting chan offered
+}
+
+// offered is an offer and whether somebody took it.
+type offered struct {
+	offer Offer
+	taken chan<- struct{}
+}
+
+// claimWait is how long a request for an episode waits for one.
+const claimWait = 30 * time.Second
+
+func newOffers(key string) *offers {
+	return &offers{key: sha256.Sum256([]byte("Bearer " + key)), waiting: make(chan offered)}
+}
+
+// Offer waits until an agent comes for an episode.
+func (s *Server) Offer(ctx context.Context, o Offer) error {
+	taken := make(chan struct{}, 1)
+	for {
+		select {
+		case s.offers.waiting <- offered{o, taken}:
+			// The agent may be gone before it was told.
+			select {
+			case _, ok := <-taken:
+				if ok {
+					return nil
+				}
+				taken = make(chan struct{}, 1)
+			case <-ctx.Done():
+				return fmt.Errorf("wait for an agent to come for the episode: %w", context.Cause(ctx))
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for an agent to come for the episode: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// serve gives an episode to an agent that asks for one; 204 when none came while it waited.
+func (o *offers) serve(w http.ResponseWriter, r *http.Request) {
+	got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
+	if subtle.ConstantTimeCompare(got[:], o.key[:]) != 1 {
+		openai.WriteError(w, openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
+			"episodes are given to those who send the agent's key: Authorization: Bearer <key>"))
+		return
+	}
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "" && kind != "application/json" {
+		openai.WriteError(w, openai.Refusal(http.StatusUnsupportedMediaType, "invalid_request_error", "content_type", "the body is %.80q: send none", kind))
+		return
+	}
+	timer := time.NewTimer(claimWait)
+	defer timer.Stop()
+	select {
+	case one := <-o.waiting:
+		err := writeWhole(w, one.offer)
+		if err == nil {
+			err = http.NewResponseController(w).Flush()
+		}
+		if err != nil || r.Context().Err() != nil {
+			close(one.taken)
+			return
+		}
+		one.taken <- struct{}{}
+	case <-timer.C:
+		w.WriteHeader(http.StatusNoContent)
+	case <-r.Context().Done():
+	}
+}

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/openai"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// firstStop is where the first of the stop texts begins.
+func firstStop(text string, stops []string) (at int, ok bool) {
+	at = len(text)
+	for _, stop := range stops {
+		if i := strings.Index(text, stop); i >= 0 && i < at {
+			at, ok = i, true
+		}
+	}
+	return at, ok
+}
+
+// outcomeBody is what an agent posts at the end of its episode.
+type outcomeBody struct {
+	Answer  string             `json:"answer"`
+	Reward  *float64           `json:"reward"`
+	Rewards map[string]float64 `json:"rewards"`
+}
+
+// outcome refuses numbers that no reward can be.
+func (b outcomeBody) outcome() (Outcome, error) {
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	if b.Reward != nil && !finite(*b.Reward) {
+		return Outcome{}, openai.BadRequest("invalid_parameter", "reward is %v: want a finite number", *b.Reward)
+	}
+	for name, v := range b.Rewards {
+		if !finite(v) {
+			return Outcome{}, openai.BadRequest("invalid_parameter", "rewards.%s is %v: want a finite number", name, v)
+		}
+	}
+	return Outcome(b), nil
+}
+
+// Finish takes the outcome of the episode. The first counts, and a second is refused.
+func (s *Session) Finish(o Outcome) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.posted {
+		return openai.Refusal(http.StatusConflict, "invalid_request_error", "episode_over", "the episode has its outcome already: it is posted once")
+	}
+	s.posted, s.outcome = true, o
+	close(s.ended)
+	return nil
+}
+
+// errIdle ends an episode whose agent has gone.
+var errIdle = errors.New("the agent asked for nothing and did not finish")
+
+// Wait returns the outcome when the agent has posted it. It fails when ctx ends, when the policy cannot be asked, and when for so long
+// no request was open; 0 waits without a bound.
+func (s *Session) Wait(ctx context.Context, idle time.Duration) (Outcome, error) {
+	var tick <-chan time.Time
+	if idle > 0 {
+		t := time.NewTicker(max(idle/10, time.Millisecond))
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		select {
+		case <-s.ended:
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.outcome, nil
+		case <-s.alive.Done():
+			if ctx.Err() != nil {
+				return Outcome{}, context.Cause(ctx)
+			}
+			return Outcome{}, fmt.Errorf("ask the policy for the agent: %w", context.Cause(s.alive))
+		case <-tick:
+			s.mu.Lock()
+			gone := s.running == 0 && time.Since(s.touched) > idle
+			s.mu.Unlock()
+			if gone {
+				return Outcome{}, fmt.Errorf("%w for %v", errIdle, idle)
+			}
+		}
+	}
+}
+
+// Limit is the limit that the agent ran into last; "" is none.
+func (s *Session) Limit() schemas.StopReason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stop
+}
+
+// Failed is what the policy failed by, nil for nothing.
+func (s *Session) Failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// Key is the episode's secret: its API key, and part of its base URL.
+func (s *Session) Key() string { return s.secret }
+
+// Close ends what still runs for the agent. What it asks for afterwards is refused.
+func (s *Session) Close() {
+	s.end(errOver)
+	s.mu.Lock()
+	running := make([]*asking, 0, len(s.asked))
+	for _, a := range s.asked {
+		running = append(running, a)
+	}
+	s.mu.Unlock()
+	for _, a := range running {
+		<-a.done
+	}
+}

@@ -1,0 +1,340 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/weir-rl/weir/internal/openai"
+)
+
+// Server takes the requests of agents to the sessions of their episodes. It listens from its first session on, and until the context that
+// it was made with has ended and its last session is closed.
+type Server struct {
+	cfg    Config
+	ignore map[string]bool
+	log    *slog.Logger
+	offers *offers
+
+	mu       sync.Mutex
+	sessions map[string]*Session // by secret
+	listener net.Listener
+	retired  bool
+}
+
+// NewServer makes a server; cfg must be valid. key opens the offers of episodes to agents that come for them by themselves; "" offers
+// none.
+func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *Server {
+	s := &Server{cfg: cfg, ignore: map[string]bool{}, log: log, sessions: map[string]*Session{}}
+	for _, name := range cfg.Ignore {
+		s.ignore[name] = true
+	}
+	if key != "" {
+		s.offers = newOffers(key)
+	}
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.retired = true
+		s.closeIfUnused()
+	})
+	return s
+}
+
+// Open makes the session of an episode, which ends with ctx, and listens for its agent. most bounds the replies.
+func (s *Server) Open(ctx context.Context, speaker Speaker, recorder Recorder, most int) (*Session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		l, err := net.Listen("tcp", s.cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("listen for agents on %s: %w; choose another address by listen", s.cfg.Listen, err)
+		}
+		s.listener = l
+		server := s.http()
+		go func() {
+			if err := server.Serve(l); !errors.Is(err, net.ErrClosed) {
+				s.log.Error("the gateway stopped", "err", err)
+			}
+			_ = server.Close() // cuts the connections that are still open
+		}()
+		s.log.Info("agents ask the policy here", "address", l.Addr().String())
+	}
+	return s.session(ctx, speaker, recorder, most), nil
+}
+
+// OpenPrivate is Open of a session whose agent asks at a listener of its own: see Serve.
+func (s *Server) OpenPrivate(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session(ctx, speaker, recorder, most)
+}
+
+func (s *Server) session(ctx context.Context, speaker Speaker, recorder Recorder, most int) *Session {
+	session := newSession(ctx, speaker, recorder, most)
+	s.sessions[session.secret] = session
+	return session
+}
+
+func (s *Server) http() *http.Server {
+	return &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// mostConnections bounds those of one agent at a listener of its own; further ones wait.
+const mostConnections = 64
+
+// stopWithin bounds the end of requests of an agent that has ended.
+const stopWithin = 5 * time.Second
+
+// Serve answers the agent that asks at a listener of its own, such as that of its sandbox, until stop is called. What the agent sent before its
+// end is still taken; then the listener and its connections are closed.
+func (s *Server) Serve(l net.Listener) (stop func()) {
+	server := s.http()
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(netutil.LimitListener(l, mostConnections)) }) // until stop
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
+		defer cancel()
+		_ = server.Shutdown(ctx) // what it leaves open is closed
+		_ = server.Close()
+		served.Wait()
+	}
+}
+
+// Close lets go of a session.
+func (s *Server) Close(session *Session) {
+	session.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, session.secret)
+	s.closeIfUnused()
+}
+
+// closeIfUnused ends the server when no session is left that may need it. The caller holds the lock.
+func (s *Server) closeIfUnused() {
+	if s.retired && len(s.sessions) == 0 && s.listener != nil {
+		_ = s.listener.Close() // Serve returns
+		s.listener = nil
+	}
+}
+
+// URL is where agents reach the gateway: http://host:port.
+func (s *Server) URL() string {
+	if s.cfg.PublicURL != "" {
+		return strings.TrimSuffix(s.cfg.PublicURL, "/")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listener == nil {
+		return ""
+	}
+	return "http://" + s.listener.Addr().String()
+}
+
+// Address are the base URLs and the key of an episode, as clients of each API take them.
+type Address struct {
+	// OpenAI is the base URL of OpenAI's clients, with /v1; Anthropic that of Anthropic's, without.
+	OpenAI, Anthropic string
+	// Key is the API key of both.
+	Key string
+}
+
+// Address is where the agent of a session asks.
+func (s *Server) Address(session *Session) Address { return session.At(s.URL()) }
+
+// At is where the agent asks that reaches the gateway at http://host:port.
+func (s *Session) At(url string) Address {
+	base := url + "/e/" + s.secret
+	return Address{OpenAI: base + "/v1", Anthropic: base, Key: s.secret}
+}
+
+// Handler routes the requests. Each path is there under /e/<secret> and, for a client that has one base URL for all episodes, with the
+// secret as its API key.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, base := range []string{"/e/{secret}/v1", "/v1"} {
+		mux.HandleFunc("POST "+base+"/chat/completions", s.serve(openaiError, serveSample[chatBody]))
+		mux.HandleFunc("POST "+base+"/responses", s.serve(openaiError, serveSample[responsesBody]))
+		mux.HandleFunc("POST "+base+"/messages", s.serve(anthropicError, serveSample[messagesBody]))
+		mux.HandleFunc("POST "+base+"/messages/count_tokens", s.serve(anthropicError, serveCount))
+		mux.HandleFunc("GET "+base+"/models", s.serve(openaiError, serveModels))
+		mux.HandleFunc("POST "+base+"/weir/finish", s.serve(openaiError, serveFinish))
+	}
+	if s.offers != nil {
+		mux.HandleFunc("POST /episodes", s.offers.serve)
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		openai.WriteError(w, openai.Refusal(http.StatusNotFound, "invalid_request_error", "not_found",
+			"no %s %.200s here: the base URL is http://host:port/e/<key>/v1, for Anthropic's clients without /v1", r.Method, redact(r.URL.Path)))
+	})
+	return mux
+}
+
+// redact leaves an episode's secret out of what is told.
+func redact(path string) string {
+	if rest, ok := strings.CutPrefix(path, "/e/"); ok {
+		_, rest, _ = strings.Cut(rest, "/")
+		return "/e/.../" + rest
+	}
+	return path
+}
+
+func openaiError(e *openai.Error) any { return e.Body() }
+
+// serve finds the session of a request, and answers with the error that the handler returns as the API words it.
+func (s *Server) serve(word func(*openai.Error) any, h func(*Server, *Session, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		session := s.find(r)
+		var err error = openai.Refusal(http.StatusUnauthorized, "authentication_error", "invalid_api_key",
+			"no episode has this key: it has ended, or the key is another's")
+		if session != nil {
+			r.Body = openai.NewTimedBody(w, r, s.cfg.MaxBodyBytes)
+			err = h(s, session, w, r)
+		}
+		if err == nil || r.Context().Err() != nil {
+			return
+		}
+		api := openai.AsError(err)
+		if api.Status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "1")
+		}
+		openai.WriteJSON(w, api.Status, word(api))
+	}
+}
+
+func (s *Server) find(r *http.Request) *Session {
+	secret := r.PathValue("secret")
+	if secret == "" {
+		secret = r.Header.Get("X-Api-Key")
+	}
+	if secret == "" {
+		secret = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[secret]
+}
+
+// read reads a request's body, without the parameters that the configuration ignores.
+func (s *Server) read(r *http.Request, v any) error {
+	if len(s.ignore) == 0 {
+		return openai.ReadJSON(r, v)
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return openai.BadRequest("invalid_json", "read the body: %v", err)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) == nil {
+		for name := range s.ignore {
+			delete(fields, name)
+		}
+		if data, err = json.Marshal(fields); err != nil {
+			return err
+		}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return openai.ReadJSON(r, v)
+}
+
+// respond asks the session and writes its answer.
+func respond(s *Session, r *http.Request, req *request, write func(*reply) error) error {
+	if len(req.tools) > 0 {
+		if err := s.speaker.Tools(); err != nil {
+			return openai.BadRequest("unsupported_parameter", "tools: %v", err)
+		}
+	}
+	// OpenAI's and Anthropic's own clients count their retries here.
+	count := r.Header.Get("X-Stainless-Retry-Count")
+	req.retry = count != "" && count != "0"
+	answer, delivered, err := s.ask(r.Context(), req)
+	if err != nil {
+		return err
+	}
+	err = write(answer)
+	delivered(err == nil && r.Context().Err() == nil)
+	return err
+}
+
+// writeWhole answers with a value and says whether it went out.
+func writeWhole(w http.ResponseWriter, v any) error {
+	data, err := openai.PlainJSON(v)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(append(data, '\n')); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// sampleBody is the body of an API's request for a sample: what it asks of a session, and how its API words the reply.
+type sampleBody[B any] interface {
+	*B
+	request(s *Session) (*request, error)
+	answer(w http.ResponseWriter, r *reply) error
+}
+
+// serveSample handles an API's requests for samples.
+func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
+	body := P(new(B))
+	if err := g.read(r, body); err != nil {
+		return err
+	}
+	req, err := body.request(s)
+	if err != nil {
+		return err
+	}
+	return respond(s, r, req, func(a *reply) error { return body.answer(w, a) })
+}
+
+// serveCount tells how many tokens a request's messages are.
+func serveCount(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
+	var b messagesBody
+	if err := g.read(r, &b); err != nil {
+		return err
+	}
+	req, err := b.request(s)
+	if err != nil {
+		return err
+	}
+	_, ids, err := s.speaker.Begin(req.messages, req.tools)
+	if err != nil {
+		return cannotWrite(err)
+	}
+	return writeWhole(w, map[string]int{"input_tokens": len(ids)})
+}
+
+func serveModels(_ *Server, _ *Session, w http.ResponseWriter, _ *http.Request) error {
+	return writeWhole(w, map[string]any{"object": "list", "data": []any{map[string]string{"id": "policy", "object": "model", "owned_by": "weir"}}})
+}
+
+func serveFinish(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
+	var b outcomeBody
+	if err := g.read(r, &b); err != nil {
+		return err
+	}
+	o, err := b.outcome()
+	if err != nil {
+		return err
+	}
+	if err := s.Finish(o); err != nil {
+		return err
+	}
+	return writeWhole(w, map[string]bool{"ok": true})
+}

@@ -1,0 +1,307 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/openai"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Recorder is the part of an episode that a [Session] writes.
+type Recorder interface {
+	// Open begins a context of the episode.
+	Open(tokens []int32) (Context, error)
+}
+
+// Context is one context of an episode.
+type Context interface {
+	Begin(tokens []int32) error
+	Observe(tokens []int32) error
+	Generate(ctx context.Context, options producers.GenerateOptions) ([]int32, schemas.GenerateStop, error)
+	Tokens() []int32
+}
+
+// Session is one episode while an agent outside asks the policy. It is used by many goroutines at once.
+//
+// Invariant: each reply that an agent got was sampled once and is recorded once, however often the agent asked for it.
+type Session struct {
+	secret   string
+	speaker  Speaker
+	recorder Recorder
+	// most bounds the replies.
+	most int
+	// alive ends with the episode, and with it every call of the policy.
+	alive context.Context //nolint:containedctx // a session is what lives as long as it
+	end   context.CancelCauseFunc
+
+	mu      sync.Mutex
+	threads []*thread
+	asked   map[[sha256.Size]byte]*asking
+	stored  map[string][]chat.Message // conversations by the id of a reply, for those who name the reply and not the messages
+	replies int
+	stop    schemas.StopReason // the limit that a request ran into last
+	failed  error              // what the machinery failed by
+	outcome Outcome
+	posted  bool
+	ended   chan struct{} // closed when the outcome is there
+	touched time.Time     // when the last request came or went
+	running int
+}
+
+// thread is one context of the episode, and the conversation in it.
+type thread struct {
+	context Context
+	talk    Talk
+	tools   []chat.Tool
+	// messages are the agent's, with the policy's last reply at their end as the agent got it. While awaiting they are those that
+	// the context holds, and the reply to them is still to be sampled: the agent left before it was.
+	messages []chat.Message
+	awaiting bool
+	sampled  []int32 // the last reply
+	busy     bool
+}
+
+// asking is a request while it is answered, and its answer.
+type asking struct {
+	done      chan struct{}
+	cancel    context.CancelFunc
+	waiting   int // requests that wait for it
+	delivered bool
+	reply     *reply
+	err       error
+}
+
+// Outcome is how an agent says that its episode ended.
+type Outcome struct {
+	// Answer is the agent's; "" is none.
+	Answer string
+	// Reward is what the agent gives itself; nil leaves it to the task's reward.
+	Reward *float64
+	// Rewards are its components by name; nil is none.
+	Rewards map[string]float64
+}
+
+var (
+	errOver   = errors.New("the episode is over")
+	errBounds = errors.New("the agent has asked for as many replies as the episode allows")
+)
+
+func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
+	secret := make([]byte, 20)
+	_, _ = rand.Read(secret) // never fails
+	alive, end := context.WithCancelCause(ctx)
+	return &Session{
+		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end,
+		asked: map[[sha256.Size]byte]*asking{}, stored: map[string][]chat.Message{}, ended: make(chan struct{}), touched: time.Now(),
+	}
+}
+
+// ask answers a request, once for all who send the same. delivered is to be called with whether the answer reached the client: a
+// request that comes again after that asks for another reply.
+func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
+	a, err := s.join(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched = time.Now()
+	if a.waiting--; a.waiting == 0 && ctx.Err() != nil {
+		a.cancel() // nobody is left to read it
+	}
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	return a.reply, func(ok bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.delivered = a.delivered || ok
+	}, a.err
+}
+
+// join finds what answers a request already, or begins to answer it.
+func (s *Session) join(r *request) (*asking, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touched = time.Now()
+	if s.posted || s.alive.Err() != nil {
+		return nil, openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
+	}
+	key := r.key()
+	if a := s.asked[key]; a != nil && a.err == nil && (a.waiting > 0 || !a.delivered || r.retry) {
+		a.waiting++
+		return a, nil
+	}
+	if s.replies >= s.most {
+		s.stop = schemas.StopTurns
+		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
+	}
+	t := s.match(r)
+	ctx, cancel := context.WithCancel(s.alive)
+	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	s.asked[key] = a
+	s.replies++
+	s.running++
+	go func() {
+		defer cancel()
+		t, reply, err := s.answer(ctx, t, r)
+		s.settle(t, r, a, reply, err)
+	}()
+	return a, nil
+}
+
+// match is the idle context whose messages are the longest beginning of a request's, which is then busy; nil where a new context is
+// needed. The caller holds the lock.
+func (s *Session) match(r *request) *thread {
+	var best *thread
+	for _, t := range s.threads {
+		goesOn := len(r.messages) > len(t.messages) && !t.awaiting || len(r.messages) == len(t.messages) && t.awaiting
+		if t.busy || !goesOn || best != nil && len(t.messages) <= len(best.messages) {
+			continue
+		}
+		if sameTools(t.tools, r.tools) && begins(r.messages, t.messages) {
+			best = t
+		}
+	}
+	if best != nil {
+		best.busy = true
+	}
+	return best
+}
+
+// settle keeps what came of a request and lets those who wait for it know.
+func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer close(a.done)
+	s.running--
+	a.reply, a.err = got, err
+	if t != nil {
+		t.busy = false
+	}
+	if err == nil {
+		s.stored[got.id] = append(slices.Clone(r.messages), got.message())
+		return
+	}
+	if s.replies--; errors.Is(err, context.Canceled) {
+		return
+	}
+	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
+		s.stop = stopped.Reason
+		a.err = openai.Refusal(http.StatusBadRequest, "invalid_request_error", "context_length_exceeded",
+			"the episode has no room for this context: %v", err)
+		return
+	}
+	if _, refused := errors.AsType[*openai.Error](err); !refused {
+		s.failed = err
+		a.err = openai.Refusal(http.StatusServiceUnavailable, "server_error", "unavailable", "%v", err)
+		s.end(err)
+	}
+}
+
+// answer has the policy continue a context, or open one.
+func (s *Session) answer(ctx context.Context, t *thread, r *request) (*thread, *reply, error) {
+	t, err := s.prepare(t, r)
+	if err != nil {
+		return t, nil, err
+	}
+	prompt := len(t.context.Tokens())
+	sampled, why, err := t.context.Generate(ctx, producers.GenerateOptions{Stop: s.speaker.Stop(), StopTexts: r.stop, MaxTokens: r.maxTokens})
+	if err != nil {
+		return t, nil, err
+	}
+	got := s.read(r, sampled, why)
+	got.promptTokens, got.sampled = prompt, len(sampled)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.sampled, t.awaiting = sampled, false
+	t.messages = append(slices.Clone(r.messages), got.message())
+	return t, got, nil
+}
+
+// prepare puts a request into its context, or into a new one: what is in it then is not put there again by a request that comes after
+// the agent left.
+func (s *Session) prepare(t *thread, r *request) (*thread, error) {
+	if t == nil {
+		talk, ids, err := s.speaker.Begin(r.messages, r.tools)
+		if err != nil {
+			return nil, cannotWrite(err)
+		}
+		opened, err := s.recorder.Open(ids)
+		if err != nil {
+			return nil, fmt.Errorf("open a context: %w", err)
+		}
+		t = &thread{context: opened, talk: talk, tools: r.tools, messages: r.messages, awaiting: true, busy: true}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.threads = append(s.threads, t)
+		return t, nil
+	}
+	if t.awaiting {
+		return t, nil
+	}
+	ids, fresh, err := t.talk.Next(t.sampled, r.messages[len(t.messages):]...)
+	if err != nil {
+		return t, cannotWrite(err)
+	}
+	put := t.context.Observe
+	if fresh {
+		put = t.context.Begin
+	}
+	if err := put(ids); err != nil {
+		return t, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.messages, t.awaiting = r.messages, true
+	return t, nil
+}
+
+func cannotWrite(err error) error {
+	return openai.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
+}
+
+// read makes a reply of what was sampled.
+func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *reply {
+	id := make([]byte, 12)
+	_, _ = rand.Read(id) // never fails
+	got := &reply{id: hex.EncodeToString(id), created: time.Now().Unix(), finish: finishStop}
+	said, _ := s.speaker.Read(sampled)
+	got.reasoning, got.content = said.Reasoning, said.Content
+	if why == schemas.GenerateLength {
+		got.finish = finishLength
+	}
+	if at, stop := firstStop(got.content, r.stop); stop {
+		got.content, got.finish = got.content[:at], finishStop
+	}
+	if len(r.tools) > 0 && said.Fault == "" && got.finish == finishStop {
+		for i, call := range said.Calls {
+			call.ID = fmt.Sprintf("call_%s_%d", got.id, i)
+			got.calls, got.finish = append(got.calls, call), finishCalls
+		}
+	}
+	return got
+}
+
+// earlier is the conversation up to a reply of the session.
+func (s *Session) earlier(id string) ([]chat.Message, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	messages, ok := s.stored[id]
+	return slices.Clone(messages), ok
+}

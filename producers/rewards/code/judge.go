@@ -1,0 +1,196 @@
+package code
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/data"
+	"github.com/weir-rl/weir/producers/sandbox"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+)
+
+var (
+	//go:embed judge.py
+	judge string
+	//go:embed child.py
+	child string
+)
+
+// job is what the judge is given.
+type job struct {
+	Site    bool      `json:"site"`
+	Alone   bool      `json:"alone"` // in a process namespace: all that is left of a test can be ended
+	Timeout float64   `json:"timeout"`
+	Entry   string    `json:"entry"`
+	Child   string    `json:"child"`
+	Tests   []jobTest `json:"tests"`
+	Code    []string  `json:"code"`
+}
+
+// jobTest has no output that is expected: that stays here.
+type jobTest struct {
+	Input string            `json:"input"`
+	Args  []json.RawMessage `json:"args"`
+	Most  int               `json:"most"` // bytes that are read of what comes
+}
+
+// told is a line of the judge's.
+type told struct {
+	Begun   bool            `json:"begun"`
+	Test    *int            `json:"test"`
+	Out     *string         `json:"out"`
+	Value   json.RawMessage `json:"value"`
+	Passed  bool            `json:"passed"`
+	Tests   *int            `json:"tests"`
+	Machine string          `json:"machine"`
+	Broken  string          `json:"broken"`
+}
+
+// verdict is what came of a program.
+type verdict struct{ passed, of int }
+
+const (
+	// slack is what is read beside twice what is expected, in bytes, and mostRead what is read at most.
+	slack    = 4096
+	mostRead = 1 << 20
+	// mostTold bounds what the judge tells.
+	mostTold = 64 << 20
+	// startTime is what the judge's own start is given beside the programs' time.
+	startTime = 10 * time.Second
+)
+
+// errBroken is of tests that are at fault themselves.
+var errBroken = errors.New("the prompt's tests are broken")
+
+// try tests a program. Its error is the machinery's, or errBroken.
+func (r *Reward) try(ctx context.Context, program string, tests *data.Tests) (verdict, error) {
+	pool, err := r.spaces.Ready(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	j := job{Site: r.cfg.Site, Alone: pool.Tier() == sandbox.TierFull, Timeout: r.cfg.TestTimeout.Seconds(), Entry: tests.Entry, Child: child, Tests: []jobTest{}, Code: append([]string{}, tests.Code...)}
+	room := 64 << 10
+	for _, t := range tests.Tests {
+		one := jobTest{Most: min(2*len(t.Output)+slack, mostRead)}
+		if j.Entry == "" {
+			one.Input = asText(t.Input)
+		} else {
+			one.Args = arguments(t)
+		}
+		j.Tests = append(j.Tests, one)
+		room += 6*one.Most + 1024
+	}
+	stdin, err := json.Marshal(j)
+	if err != nil {
+		return verdict{}, fmt.Errorf("write the tests: %w", err)
+	}
+	command := producers.Command{
+		Argv: []string{"python3", "-I", "-S", "-c", judge}, Stdin: stdin, Files: map[string][]byte{"solution.py": []byte(program)},
+		Timeout: r.cfg.Timeout + startTime, Output: min(room+1024*len(j.Code), mostTold),
+	}
+	result, err := r.run(ctx, command)
+	if errors.Is(err, errSpoilt) {
+		return verdict{of: len(tests.Tests) + len(tests.Code)}, nil
+	}
+	if err != nil {
+		return verdict{}, err
+	}
+	return count(&result, tests)
+}
+
+// errSpoilt is of a program that ended its sandbox.
+var errSpoilt = errors.New("the program ended its sandbox")
+
+// run runs the judge in a fresh sandbox. A sandbox that ends meanwhile may be the machine's doing or the program's: another is tried, and where that ends
+// too while one with nothing in it does not, it was the program.
+func (r *Reward) run(ctx context.Context, command producers.Command) (producers.Result, error) {
+	for range 2 {
+		result, err := r.once(ctx, command)
+		if err == nil || errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
+			return result, err
+		}
+	}
+	if _, err := r.once(ctx, producers.Command{Argv: []string{"true"}}); err != nil {
+		return producers.Result{}, unavailable(err)
+	}
+	return producers.Result{}, errSpoilt
+}
+
+// once runs a command in a fresh sandbox; where that cannot be had, its error wraps ErrUnavailable.
+func (r *Reward) once(ctx context.Context, command producers.Command) (producers.Result, error) {
+	w, err := r.spaces.Fresh(ctx)
+	if err != nil {
+		return producers.Result{}, unavailable(err)
+	}
+	defer w.Close()
+	for name, text := range command.Files {
+		if err := w.WriteFile(ctx, name, text); err != nil {
+			return producers.Result{}, unavailable(err) // nothing of the program has run
+		}
+	}
+	command.Files = nil
+	result, err := w.Run(ctx, command)
+	if err != nil && context.Cause(ctx) == nil && !errors.Is(err, workspace.ErrGone) {
+		return result, unavailable(err)
+	}
+	return result, err
+}
+
+func unavailable(err error) error {
+	if errors.Is(err, producers.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
+}
+
+// count reads what the judge told. What it could not tell, because it was ended, is not passed.
+func count(result *producers.Result, tests *data.Tests) (verdict, error) {
+	v := verdict{of: len(tests.Tests) + len(tests.Code)}
+	begun := false
+	lines := bufio.NewScanner(bytes.NewReader(result.Stdout))
+	lines.Buffer(nil, mostTold)
+	for lines.Scan() {
+		var t told
+		if json.Unmarshal(lines.Bytes(), &t) != nil {
+			continue // of a flood, the middle is left out
+		}
+		switch {
+		case t.Machine != "":
+			return v, fmt.Errorf("%w: the judge: %s", producers.ErrUnavailable, t.Machine)
+		case t.Broken != "":
+			return v, fmt.Errorf("%w: %s", errBroken, t.Broken)
+		case t.Tests != nil:
+			if v.of = *t.Tests; v.of == 0 {
+				return v, fmt.Errorf("%w: no statement of theirs tests anything", errBroken)
+			}
+		case t.Test != nil && t.right(*t.Test, tests):
+			v.passed++
+		}
+		begun = begun || t.Begun
+	}
+	if !begun {
+		return v, fmt.Errorf("%w: the judge did not begin: exit status %d: %.300s", producers.ErrUnavailable, result.Exit, strings.TrimSpace(string(result.Stderr)))
+	}
+	return v, nil
+}
+
+// right says whether a test was passed.
+func (t *told) right(at int, tests *data.Tests) bool {
+	switch {
+	case at < 0:
+		return false
+	case at >= len(tests.Tests):
+		return t.Passed
+	case tests.Entry != "":
+		return t.Value != nil && sameValue(t.Value, tests.Tests[at].Output)
+	}
+	return t.Out != nil && sameOutput(*t.Out, asText(tests.Tests[at].Output))
+}

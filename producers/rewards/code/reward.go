@@ -1,0 +1,123 @@
+package code
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/data"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The components beside exact_match, which is 1 where all tests are passed.
+const (
+	// ComponentPassed is the share of tests that are passed.
+	ComponentPassed = "tests_passed"
+	// ComponentFormat is 1 where there is a program.
+	ComponentFormat = "format"
+)
+
+// maxProgram bounds a program, in bytes.
+const maxProgram = 1 << 20
+
+// Reward tests programs.
+type Reward struct {
+	cfg    Config
+	spaces *workspace.Manager
+}
+
+// New makes the reward.
+func New(cfg Config, spaces *workspace.Manager) (*Reward, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if spaces == nil {
+		return nil, errors.New("code: this program opens no sandboxes")
+	}
+	spaces.Claim()
+	return &Reward{cfg, spaces}, nil
+}
+
+// Score runs the prompt's hidden tests. Its errors are the machinery's, or those of a prompt whose tests are missing or broken.
+func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
+	tests, err := testsOf(ticket.Prompt.Hidden)
+	if err != nil {
+		return producers.Score{}, fmt.Errorf("prompt %s: %w", ticket.Prompt.ID, err)
+	}
+	if n := r.cfg.Tests; n > 0 {
+		tests.Tests = tests.Tests[:min(n, len(tests.Tests))]
+	}
+	program, ok := r.program(ctx, t)
+	if context.Cause(ctx) != nil {
+		return producers.Score{}, context.Cause(ctx)
+	}
+	out := producers.Score{Total: r.cfg.Wrong, Components: map[string]float64{producers.ComponentExactMatch: 0, ComponentPassed: 0, ComponentFormat: 0}}
+	if !ok {
+		return out, nil
+	}
+	v, err := r.try(ctx, program, tests)
+	if err != nil {
+		return producers.Score{}, fmt.Errorf("prompt %s: test the program: %w", ticket.Prompt.ID, err)
+	}
+	share := float64(v.passed) / float64(v.of)
+	out.Components[ComponentPassed], out.Components[ComponentFormat] = share, 1
+	switch {
+	case v.passed == v.of:
+		out.Total, out.Components[producers.ComponentExactMatch] = r.cfg.Correct, 1
+	case r.cfg.Partial:
+		out.Total += share * (r.cfg.Correct - r.cfg.Wrong)
+	}
+	out.Total += r.cfg.Format
+	return out, nil
+}
+
+// program is the agent's: the file that the configuration names, else what stands in the answer of an episode that ended with one.
+func (r *Reward) program(ctx context.Context, t *producers.Transcript) (string, bool) {
+	if r.cfg.File != "" {
+		if t.Workspace == nil {
+			return "", false // it started none
+		}
+		text, err := t.Workspace.ReadFile(ctx, r.cfg.File, maxProgram)
+		return string(text), err == nil && len(text) > 0 // what is wrong with the file is the agent's doing
+	}
+	if t.Stop != schemas.StopAnswer {
+		return "", false
+	}
+	program, ok := r.cfg.extract(t.Answer)
+	return program, ok && len(program) <= maxProgram
+}
+
+func testsOf(hidden json.RawMessage) (*data.Tests, error) {
+	var tests data.Tests
+	if len(hidden) == 0 {
+		return nil, errors.New("it has no hidden tests: the reward code needs a data set whose rows have them, see columns.tests")
+	}
+	if err := json.Unmarshal(hidden, &tests); err != nil {
+		return nil, fmt.Errorf("its hidden tests: %w", err)
+	}
+	if len(tests.Tests)+len(tests.Code) == 0 {
+		return nil, errors.New("it has no hidden tests")
+	}
+	return &tests, nil
+}
+
+// Type is the reward code.
+type Type struct{}
+
+// Name is "code".
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Open makes the reward.
+func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
+	return New(*o.Config.(*Config), o.Spaces)
+}

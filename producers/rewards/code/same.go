@@ -1,0 +1,183 @@
+package code
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/producers/data"
+)
+
+// tolerance is how far a number with a fraction may be off, relative to the greater of it and 1.
+const tolerance = 1e-6
+
+// sameOutput compares what a program printed with what it was to print: line by line without the white space at their ends and without empty lines at the
+// end of all, and where that differs word by word, a word with a fraction as a number.
+func sameOutput(said, want string) bool {
+	if tidy(said) == tidy(want) {
+		return true
+	}
+	a, b := lines(said), lines(want)
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		words, wanted := strings.Fields(a[i]), strings.Fields(b[i])
+		if len(words) != len(wanted) {
+			return false
+		}
+		for j := range words {
+			if words[j] != wanted[j] && !sameFraction(words[j], wanted[j]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func tidy(text string) string { return strings.Join(lines(text), "\n") }
+
+func lines(text string) []string {
+	out := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
+	for i := range out {
+		out[i] = strings.TrimRight(out[i], " \t\r")
+	}
+	for len(out) > 0 && out[len(out)-1] == "" {
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+// sameFraction compares two words as numbers, where the wanted one has a fraction: whole numbers are compared to the letter.
+func sameFraction(word, want string) bool {
+	if !strings.ContainsAny(want, ".eE") {
+		return false
+	}
+	a, err := strconv.ParseFloat(word, 64)
+	if err != nil {
+		return false
+	}
+	b, err := strconv.ParseFloat(want, 64)
+	return err == nil && near(a, b)
+}
+
+func near(a, b float64) bool {
+	return a == b || !math.IsInf(a, 0) && !math.IsInf(b, 0) && math.Abs(a-b) <= tolerance*max(1, math.Abs(a), math.Abs(b))
+}
+
+// sameValue compares what a function returned with what it was to return. Data sets wrap a value in a list, or in a text of JSON: these are taken too.
+func sameValue(value, want json.RawMessage) bool {
+	v, ok := decoded(value)
+	if !ok {
+		return false
+	}
+	w, ok := decoded(want)
+	if !ok {
+		return false
+	}
+	if same(v, w) {
+		return true
+	}
+	if list, ok := w.([]any); ok && len(list) == 1 && same(v, list[0]) {
+		return true
+	}
+	if text, ok := w.(string); ok {
+		if inner, ok := decoded([]byte(text)); ok && same(v, inner) {
+			return true
+		}
+	}
+	return false
+}
+
+func decoded(raw json.RawMessage) (any, bool) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	var v any
+	err := d.Decode(&v)
+	return v, err == nil && !d.More()
+}
+
+func same(a, b any) bool {
+	switch b := b.(type) {
+	case json.Number:
+		n, ok := a.(json.Number)
+		return ok && (n == b || sameNumber(n, b))
+	case []any:
+		list, ok := a.([]any)
+		if !ok || len(list) != len(b) {
+			return false
+		}
+		for i := range b {
+			if !same(list[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		fields, ok := a.(map[string]any)
+		if !ok || len(fields) != len(b) {
+			return false
+		}
+		for k, v := range b {
+			other, there := fields[k]
+			if !there || !same(other, v) {
+				return false
+			}
+		}
+		return true
+	}
+	return a == b
+}
+
+// sameNumber compares numbers of which one has a fraction: whole numbers are compared to the letter.
+func sameNumber(a, b json.Number) bool {
+	if !strings.ContainsAny(a.String()+b.String(), ".eE") {
+		return false
+	}
+	x, err := a.Float64()
+	if err != nil {
+		return false
+	}
+	y, err := b.Float64()
+	return err == nil && near(x, y)
+}
+
+// asText is a test's input or output as a program reads and prints it: a text as it is, a list line by line.
+func asText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) == nil && list != nil {
+		parts := make([]string, len(list))
+		for i, e := range list {
+			parts[i] = asText(e)
+		}
+		return strings.Join(parts, "\n")
+	}
+	return string(raw)
+}
+
+// arguments are a test's input as a function takes it: a list as it is, a text of JSON line by line, anything else as the only one.
+func arguments(t data.Test) []json.RawMessage {
+	var list []json.RawMessage
+	if json.Unmarshal(t.Input, &list) == nil && list != nil {
+		return list
+	}
+	var text string
+	if json.Unmarshal(t.Input, &text) == nil {
+		for line := range strings.Lines(strings.TrimSpace(text)) {
+			if line = strings.TrimSpace(line); !json.Valid([]byte(line)) {
+				return []json.RawMessage{t.Input}
+			}
+			list = append(list, json.RawMessage(line))
+		}
+		if list != nil {
+			return list
+		}
+	}
+	return []json.RawMessage{t.Input}
+}

@@ -1,0 +1,68 @@
+// Package posted is the reward that an agent outside gives itself: it posts a number with its answer.
+package posted
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/rewards"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Name is the type's in a configuration.
+const Name = "posted"
+
+// Config says what an episode is worth whose agent posted nothing.
+type Config struct {
+	// Missing is the reward of an episode that ended without a posted one, such as at a limit. Defaults to 0.
+	Missing float64 `koanf:"missing"`
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error { return check.Finite("missing", c.Missing) }
+
+// Reward is a producers.Reward.
+type Reward struct{ cfg Config }
+
+// New makes the reward.
+func New(cfg Config) (*Reward, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Reward{cfg}, nil
+}
+
+// ComponentPosted is the component, 0 or 1, that says whether the agent posted a reward.
+const ComponentPosted = "posted"
+
+// Score is what the agent posted.
+func (r *Reward) Score(_ context.Context, _ *schemas.Ticket, t *producers.Transcript) (producers.Score, error) {
+	if t.Posted == nil {
+		return producers.Score{Total: r.cfg.Missing, Components: map[string]float64{ComponentPosted: 0}}, nil
+	}
+	score := producers.Score{Total: t.Posted.Total, Components: map[string]float64{}}
+	maps.Copy(score.Components, t.Posted.Components)
+	score.Components[ComponentPosted] = 1
+	return score, nil
+}
+
+// Type is the kind of reward that a configuration names by type: posted.
+type Type struct{}
+
+// Name is "posted".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any { return &Config{} }
+
+// Open makes the reward.
+func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("the configuration is a %T: want *posted.Config", o.Config)
+	}
+	return New(*cfg)
+}

@@ -1,0 +1,247 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Pool starts programs in sandboxes, within a bound on how many run at once.
+type Pool struct {
+	cfg  Config
+	tier string
+	// slots holds a number for each sandbox that may still be started; with root's pool, the user id is counted by it.
+	slots   chan int
+	waiting atomic.Int64
+	started atomic.Uint64
+	// uids is the first user id; 0 where programs run as this process's user.
+	uids int
+	// without is a defence that is left out, in this package's tests alone.
+	without string
+
+	mu     sync.Mutex
+	seat   *seat // nil before the first start, and after a keeper has gone
+	closed bool
+}
+
+// Open finds the tier, or refuses with a [RefusedError] that says why and what to do. It starts a program with the very command line that programs
+// are started with later, and looks at what the program may do. Close ends the pool.
+//
+// With Loopback among the needs, a tier that confines programs and gives them no network of their own is refused too: [Spec.Port] needs one.
+func Open(ctx context.Context, cfg Config, needs ...Need) (*Pool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	if cfg.Tier == TierCommand {
+		var err error
+		if cfg.Command, err = located(cfg.Command); err != nil {
+			return nil, err
+		}
+	}
+	loopback := slices.Contains(needs, Loopback)
+	p := newPool(cfg)
+	tiers := []string{cfg.Tier}
+	switch {
+	case cfg.Tier == TierLandlock && loopback:
+		return nil, lacksLoopback(cfg.Tier)
+	case cfg.Tier == TierAuto && loopback:
+		tiers = []string{TierFull}
+	case cfg.Tier == TierAuto:
+		tiers = []string{TierFull, TierLandlock}
+	}
+	var refusals []error
+	for _, tier := range tiers {
+		p.tier = tier
+		err := p.probe(ctx)
+		if err == nil {
+			return p, nil
+		}
+		refusals = append(refusals, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(append(refusals, p.Close())...)
+}
+
+// located is a command line with its program by an absolute path: who starts it has no PATH, and another folder.
+func located(command []string) ([]string, error) {
+	name, err := exec.LookPath(command[0])
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
+	if err != nil {
+		return nil, &RefusedError{Tier: TierCommand, Cause: fmt.Sprintf("sandbox.command: %v", err), Remedy: "install it, or name it by its path"}
+	}
+	return append([]string{name}, command[1:]...), nil
+}
+
+// Need is what programs of a pool need of its tier.
+type Need int
+
+// Loopback is a network of the program's own, with nothing but 127.0.0.1 in it.
+const Loopback Need = iota + 1
+
+// Lacks is the refusal of a pool's tier that gives programs less than they need.
+func (p *Pool) Lacks(needs ...Need) error {
+	if p.tier == TierLandlock && slices.Contains(needs, Loopback) {
+		return lacksLoopback(p.tier)
+	}
+	return nil
+}
+
+func lacksLoopback(tier string) error {
+	return &RefusedError{
+		Tier: tier, Cause: "an agent that is a command asks the policy at 127.0.0.1, and programs in this tier have no network of their own",
+		Remedy: "install bubblewrap and leave sandbox.tier at auto, or run the agent without a sandbox by agents.NAME.sandbox: false",
+	}
+}
+
+func newPool(cfg Config) *Pool {
+	cfg.Limits = cfg.Or(defaultLimits())
+	p := &Pool{cfg: cfg, slots: make(chan int, cfg.Most), uids: firstUID(cfg)}
+	for slot := range cfg.Most {
+		p.slots <- slot
+	}
+	return p
+}
+
+// Tier is what programs run in: full, landlock, command or none.
+func (p *Pool) Tier() string { return p.tier }
+
+// Config is what the pool was opened with, its limits filled in.
+func (p *Pool) Config() Config { return p.cfg }
+
+// Stats are what a pool does.
+type Stats struct {
+	// Running sandboxes, and starts that Waiting for a place; Started counts since Open.
+	Running, Waiting int
+	Started          uint64
+}
+
+// Stats are the pool's at this moment.
+func (p *Pool) Stats() Stats {
+	return Stats{Running: p.cfg.Most - len(p.slots), Waiting: int(p.waiting.Load()), Started: p.started.Load()}
+}
+
+// Start runs a program. It waits for a place, in a queue that is bounded: errors that wrap producers.ErrUnavailable are the machinery's. A
+// program that cannot be started is told by [Process.Wait], or here where the keeper knows it at once.
+func (p *Pool) Start(ctx context.Context, spec Spec) (*Process, error) {
+	return p.start(ctx, spec, false)
+}
+
+// StartFirst is Start of a program that is made to be the first of its process namespace: it waits for orphans, and the signals that it has no
+// handler for do not reach it from inside.
+func (p *Pool) StartFirst(ctx context.Context, spec Spec) (*Process, error) {
+	return p.start(ctx, spec, true)
+}
+
+func (p *Pool) start(ctx context.Context, spec Spec, first bool) (*Process, error) {
+	if err := spec.validate(); err != nil {
+		return nil, fmt.Errorf("start a sandbox: %w", err)
+	}
+	if spec.Port > 0 && p.tier != TierFull {
+		return nil, fmt.Errorf("start a sandbox: port: tier %s has no network of its own: it needs tier full", p.tier)
+	}
+	slot, err := p.place(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := p.launch(spec, slot, first)
+	seat, err := p.seated()
+	if err != nil {
+		p.slots <- slot
+		return nil, err
+	}
+	process, err := seat.start(l, spec.Files, func() { p.slots <- slot })
+	if err != nil {
+		return nil, unavailable("start a sandbox: %v", err)
+	}
+	p.started.Add(1)
+	select {
+	case <-process.start:
+		if spec.Port > 0 {
+			if err := process.hear(ctx); err != nil {
+				process.Close()
+				return nil, unavailable("start a sandbox: %v", err)
+			}
+		}
+		return process, nil
+	case <-process.ended:
+		why := process.whyNot() // before its standard error is closed
+		process.hangUp()
+		return nil, unavailable("start a sandbox: %s", why)
+	case <-ctx.Done():
+		process.Close()
+		return nil, fmt.Errorf("start a sandbox: %w", context.Cause(ctx))
+	}
+}
+
+// place waits for one of the pool's places.
+func (p *Pool) place(ctx context.Context) (int, error) {
+	select {
+	case slot := <-p.slots:
+		return slot, nil
+	default:
+	}
+	if n := p.waiting.Add(1); n > int64(p.cfg.Queue) {
+		p.waiting.Add(-1)
+		return 0, unavailable("all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency", p.cfg.Most, p.cfg.Queue)
+	}
+	defer p.waiting.Add(-1)
+	select {
+	case slot := <-p.slots:
+		return slot, nil
+	case <-ctx.Done():
+		return 0, unavailable("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
+	}
+}
+
+func (p *Pool) launch(spec Spec, slot int, first bool) *launch {
+	l := &launch{
+		Tier: p.tier, Command: p.cfg.Command, Argv: spec.Argv, Env: spec.Env, Binds: spec.Binds, Dir: spec.Dir, Port: spec.Port,
+		Limits: spec.Limits.Or(p.cfg.Limits), First: first, Without: p.without,
+	}
+	for name := range spec.Files {
+		l.Files = append(l.Files, name)
+	}
+	if p.uids > 0 {
+		l.UID = p.uids + slot
+	}
+	return l
+}
+
+// seated is the keeper, started where there is none.
+func (p *Pool) seated() (*seat, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, unavailable("the pool of sandboxes is closed")
+	}
+	if p.seat != nil && !p.seat.gone() {
+		return p.seat, nil
+	}
+	s, err := newSeat()
+	if err != nil {
+		return nil, unavailable("start the keeper of sandboxes: %v", err)
+	}
+	p.seat = s
+	return s, nil
+}
+
+// Close ends every sandbox, and returns when none is left.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	s := p.seat
+	p.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.close()
+}

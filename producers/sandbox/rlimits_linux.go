@@ -1,0 +1,81 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rlimit is a limit of one resource, soft and hard alike, so that the program cannot raise it.
+type rlimit struct {
+	resource int
+	value    uint64
+}
+
+// rlimits are the limits of a program's processes. files is how many descriptors it starts with beside the usual ones.
+func (l Limits) rlimits(files int) []rlimit {
+	return []rlimit{
+		{unix.RLIMIT_AS, uint64(l.Memory)},
+		{unix.RLIMIT_NPROC, uint64(l.Processes)},
+		{unix.RLIMIT_CPU, uint64(math.Ceil(l.CPU.Seconds()))},
+		{unix.RLIMIT_FSIZE, uint64(l.FileSize)},
+		{unix.RLIMIT_NOFILE, uint64(max(l.OpenFiles, 2*files+32))},
+		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_MEMLOCK, 0},
+		{unix.RLIMIT_MSGQUEUE, 0},
+		{unix.RLIMIT_RTPRIO, 0},
+		{unix.RLIMIT_SIGPENDING, 1024},
+	}
+}
+
+// setLimits limits another process, or this one where pid is 0.
+func setLimits(pid int, limits []rlimit) error {
+	for _, l := range limits {
+		v := unix.Rlimit{Cur: l.value, Max: l.value}
+		// A lower limit of the machine's own stands: only root may raise a hard limit.
+		var now unix.Rlimit
+		if err := unix.Prlimit(pid, l.resource, nil, &now); err == nil && now.Max < v.Max {
+			v = unix.Rlimit{Cur: now.Max, Max: now.Max}
+		}
+		if err := unix.Prlimit(pid, l.resource, &v, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitOther limits the first process of a sandbox. Linux lets a process of the same real user do that, and else one with CAP_SYS_RESOURCE, which
+// root in a container has not: so a thread takes the sandbox's real user, and ends.
+func limitOther(pid int, l *launch) error {
+	limits := l.Limits.rlimits(len(l.Files))
+	if l.Port > 0 {
+		limits = slices.DeleteFunc(limits, doorSets)
+	}
+	if l.UID == 0 || l.Without == withoutUID {
+		return setLimits(pid, limits)
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		keep := ^uintptr(0)
+		// The calls of this thread alone: those of package syscall change every thread.
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(l.UID), keep, keep); errno != 0 {
+			done <- errno
+			return
+		}
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(l.UID), keep, keep); errno != 0 {
+			done <- errno
+			return
+		}
+		done <- setLimits(pid, limits)
+	}()
+	return <-done
+}
+
+// watchEvery is how often the files of a sandbox are counted.
+const watchEvery = time.Second

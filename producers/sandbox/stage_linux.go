@@ -1,0 +1,237 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	"golang.org/x/sys/unix"
+)
+
+// fdLaunch is where the stage reads what to become.
+const fdLaunch = 4
+
+// execStage starts a program without namespaces: by way of the stage, which limits itself and becomes the program, or by the operator's
+// command line.
+func (k *keeper) execStage(s *kept, files []*os.File) (func(), error) {
+	l := s.launch
+	dir, err := newDir(l, files[4:])
+	s.dir = dir
+	if err != nil {
+		return nil, err
+	}
+	l.Env = environment(l.Env, dir)
+	attr := &syscall.ProcAttr{Dir: cmp.Or(l.Dir, dir), Env: l.Env, Files: fds(files[:4]), Sys: attributes(l)}
+	name, argv := "/proc/self/exe", []string{stageName}
+	if l.Tier == TierCommand {
+		attr.Sys.Credential = nil
+		argv = expand(l, dir)
+		name = argv[0]
+	} else {
+		text, err := json.Marshal(l)
+		if err != nil {
+			return nil, err
+		}
+		spec, err := fileOf(text)
+		if err != nil {
+			return nil, err
+		}
+		defer spec.Close()
+		attr.Files = append(attr.Files, spec.Fd())
+	}
+	if s.outer, err = syscall.ForkExec(name, argv, attr); err != nil {
+		return nil, fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	s.first = s.outer
+	if s.pidfd, err = unix.PidfdOpen(s.outer, 0); err != nil {
+		s.pidfd = -1
+		_ = unix.Kill(s.outer, unix.SIGKILL) // our child, not waited for
+	}
+	return func() { k.tell(event{Kind: eventStarted, ID: s.id, Pid: s.first}) }, nil
+}
+
+// uidPlaceholder is in an operator's command line that gives the program a user of its own.
+const uidPlaceholder = "{uid}"
+
+// expand puts the program into the operator's command line. {tmp} in it is the folder that stands for /tmp, {uid} the user whose the folder is.
+func expand(l *launch, dir string) []string {
+	uid := l.UID
+	if uid == 0 {
+		uid = os.Getuid()
+	}
+	with := strings.NewReplacer("{tmp}", dir, uidPlaceholder, strconv.Itoa(uid))
+	var out []string
+	for _, word := range l.Command {
+		if word == Placeholder {
+			out = append(out, l.Argv...)
+			continue
+		}
+		out = append(out, with.Replace(word))
+	}
+	return out
+}
+
+// owned says whether the sandbox's folder is to be its user's: an operator's command that names no user runs as this process's.
+func (l *launch) owned() bool {
+	return l.UID != 0 && (l.Tier != TierCommand || slices.ContainsFunc(l.Command, func(word string) bool { return strings.Contains(word, uidPlaceholder) }))
+}
+
+// newDir makes the folder that stands for /tmp, with the launch's files.
+func newDir(l *launch, files []*os.File) (string, error) {
+	dir, err := os.MkdirTemp("", "weir-sandbox-")
+	if err != nil {
+		return "", err
+	}
+	own := func(name string) error {
+		if !l.owned() {
+			return nil
+		}
+		return os.Lchown(name, l.UID, l.UID)
+	}
+	if err := own(dir); err != nil {
+		return dir, err
+	}
+	for i, name := range l.Files {
+		for _, parent := range parents(name) {
+			if err := os.Mkdir(filepath.Join(dir, parent), 0o700); err != nil && !os.IsExist(err) {
+				return dir, err
+			}
+			if err := own(filepath.Join(dir, parent)); err != nil {
+				return dir, err
+			}
+		}
+		to, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+		if err != nil {
+			return dir, err
+		}
+		_, err = to.ReadFrom(files[i])
+		_ = to.Close()
+		if err == nil {
+			err = own(to.Name())
+		}
+		if err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
+}
+
+func removeDir(dir string) {
+	if dir != "" {
+		_ = os.RemoveAll(dir) // a folder of the machine's temporary files: nothing depends on its end
+	}
+}
+
+// stageMain is the program between the keeper and one that runs without namespaces.
+func stageMain() int {
+	runtime.LockOSThread() // the filter is the thread's, and the thread is the one that becomes the program
+	fail := func(doing string, err error) int {
+		fmt.Fprintf(os.Stderr, "weir: sandbox: %s: %v\n", doing, err)
+		return 126
+	}
+	var l launch
+	spec := os.NewFile(fdLaunch, "launch")
+	if err := json.NewDecoder(spec).Decode(&l); err != nil {
+		return fail("read what to start", err)
+	}
+	_ = spec.Close()
+	_ = unix.CloseRange(4, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	name, err := lookIn(l.Argv[0])
+	if err != nil {
+		return fail("find the program", err)
+	}
+	// Orphans of the program stay with it while it lives, and come to the keeper, which ends them, when it has ended.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fail("become a subreaper", err)
+	}
+	if l.Tier == TierLandlock {
+		if err := restrict(&l); err != nil {
+			return fail("restrict the file system", err)
+		}
+	}
+	if l.Without != withoutNoNew {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fail("give up new privileges", err)
+		}
+	}
+	if err := setLimits(0, l.ownLimits()); err != nil {
+		return fail("set limits", err)
+	}
+	if l.Tier == TierLandlock && l.Without != withoutFilter {
+		if err := install(filter(sockets{})); err != nil {
+			return fail("install the filter", err)
+		}
+	}
+	return fail("become "+name, syscall.Exec(name, l.Argv, l.Env))
+}
+
+// ownLimits are those that hold without a user namespace: the processes of a user that others have too cannot be bounded.
+func (l *launch) ownLimits() []rlimit {
+	var out []rlimit
+	for _, limit := range l.Limits.rlimits(0) {
+		if limit.resource != unix.RLIMIT_NPROC || l.UID > 0 {
+			out = append(out, limit)
+		}
+	}
+	return out
+}
+
+// restrict leaves the program the machine's programs to read and its own folder to write. It is refused where the kernel has no Landlock:
+// BestEffort alone would then restrict nothing.
+func restrict(l *launch) error {
+	if landlockVersion() < 1 {
+		return fmt.Errorf("this kernel has no Landlock: %w", unix.ENOSYS)
+	}
+	dir := ""
+	for _, pair := range l.Env {
+		if value, ok := strings.CutPrefix(pair, "TMPDIR="); ok {
+			dir = value
+			break
+		}
+	}
+	rules := []landlock.Rule{
+		landlock.RODirs("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.conf.d").IgnoreIfMissing(),
+		landlock.ROFiles("/etc/ld.so.cache", "/etc/ld.so.conf", "/dev/urandom", "/dev/random", "/dev/zero").IgnoreIfMissing(),
+		landlock.RWFiles("/dev/null").IgnoreIfMissing(),
+		landlock.RWDirs(dir),
+	}
+	for _, outside := range l.Binds {
+		if info, err := os.Stat(outside); err == nil && info.IsDir() {
+			rules = append(rules, landlock.RODirs(outside))
+		} else {
+			rules = append(rules, landlock.ROFiles(outside))
+		}
+	}
+	return landlock.V11.BestEffort().Restrict(rules...)
+}
+
+// landlockVersion is the kernel's, 0 where it has none.
+func landlockVersion() int {
+	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0
+	}
+	return int(v)
+}
+
+// install sets the filter of this thread.
+func install(filter []unix.SockFilter) error {
+	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0, 0)
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,313 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox"
+)
+
+// Manager keeps the workspaces of the episodes of one process. Its pool is opened by Ready, or with the first workspace.
+type Manager struct {
+	cfg sandbox.Config
+	// wanted says that tools need workspaces, programs that something starts programs of its own.
+	wanted, programs atomic.Bool
+	// warm are workspaces that are ready to be used, once each.
+	warm chan *Workspace
+	// filling is held by the goroutine that starts them.
+	filling chan struct{}
+	ctx     context.Context //nolint:containedctx // of what the manager starts for itself, until Close
+	cancel  context.CancelFunc
+	filler  sync.WaitGroup
+
+	opening sync.Mutex // held while the pool is opened
+	mu      sync.Mutex
+	// loopback says that the programs have ports; checks, which run once, what is wrong with them.
+	loopback bool
+	checks   []func() error
+	pool     *sandbox.Pool
+	places   map[string]*place
+	closed   bool
+}
+
+// place is an episode's, with or without a workspace yet.
+type place struct {
+	mu    sync.Mutex
+	users int
+	// files are written into each workspace of the episode as it starts, by name.
+	files map[string]string
+	w     *Workspace
+	over  bool
+}
+
+// New makes a manager; nothing is started.
+func New(cfg sandbox.Config) *Manager {
+	m := &Manager{cfg: cfg, warm: make(chan *Workspace, cfg.Warm), filling: make(chan struct{}, 1), places: map[string]*place{}}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m
+}
+
+// Claim says that a tool will need workspaces. A process that runs no episode never calls Ready, and needs no sandbox.
+func (m *Manager) Claim() { m.wanted.Store(true) }
+
+// ClaimPrograms says that programs of the operator's will be started in the manager's pool, beside workspaces, and have ports: see
+// [sandbox.Spec]. check, which may be nil, says what is wrong with them: a process that will start them is told by Ready.
+func (m *Manager) ClaimPrograms(loopback bool, check func() error) {
+	m.programs.Store(true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.loopback = m.loopback || loopback
+	if check != nil {
+		m.checks = append(m.checks, check)
+	}
+}
+
+// Claimed says whether anything will need a sandbox.
+func (m *Manager) Claimed() bool { return m.wanted.Load() || m.programs.Load() }
+
+// Ready opens the pool, or refuses with the cause and what to do.
+func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
+	m.opening.Lock()
+	defer m.opening.Unlock()
+	m.mu.Lock()
+	pool, closed, checks := m.pool, m.closed, m.checks
+	var needs []sandbox.Need
+	if m.loopback {
+		needs = append(needs, sandbox.Loopback)
+	}
+	m.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable)
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	if pool != nil {
+		return pool, pool.Lacks(needs...)
+	}
+	pool, err := sandbox.Open(ctx, m.cfg, needs...)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, errors.Join(fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable), pool.Close())
+	}
+	m.pool = pool
+	m.fill()
+	return pool, nil
+}
+
+// fill starts workspaces in advance until there are enough. The lock is held.
+func (m *Manager) fill() {
+	if cap(m.warm) == 0 || m.closed || m.programs.Load() && !m.wanted.Load() {
+		return // programs alone need no workspace
+	}
+	select {
+	case m.filling <- struct{}{}:
+	default:
+		return // somebody does
+	}
+	pool := m.pool
+	m.filler.Go(func() {
+		defer func() { <-m.filling }()
+		for m.ctx.Err() == nil && len(m.warm) < cap(m.warm) {
+			w, err := open(m.ctx, pool)
+			if err != nil {
+				return // the next episode tries again, and is told
+			}
+			m.warm <- w // there is room: nobody else fills
+		}
+	})
+}
+
+// Fresh is a workspace of nobody's, which Close of the workspace ends: for what may not share a sandbox with the policy, such as the tests of its code.
+func (m *Manager) Fresh(ctx context.Context) (*Workspace, error) {
+	pool, err := m.Ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case w := <-m.warm:
+			m.mu.Lock()
+			m.fill()
+			m.mu.Unlock()
+			if !w.Gone() {
+				return w, nil
+			}
+		default:
+			return open(ctx, pool)
+		}
+	}
+}
+
+// Leave gives the place up; with the last the workspace ends.
+func (m *Manager) Leave(episode string) {
+	m.mu.Lock()
+	p := m.places[episode]
+	if p == nil {
+		m.mu.Unlock()
+		return
+	}
+	p.users--
+	last := p.users == 0
+	if last {
+		delete(m.places, episode)
+	}
+	m.mu.Unlock()
+	if last {
+		p.end()
+	}
+}
+
+func (p *place) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	if p.w != nil {
+		p.w.Close()
+	}
+}
+
+// Get is the episode's workspace, started where there is none. fresh is whether one that the episode had is gone, and with it the files.
+func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh bool, err error) {
+	p := m.place(episode)
+	if p == nil {
+		return nil, false, fmt.Errorf("%w: episode %q has no open session", producers.ErrUnavailable, episode)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return nil, false, fmt.Errorf("%w: episode %q was closed", producers.ErrUnavailable, episode)
+	}
+	if p.w != nil && !p.w.Gone() {
+		return p.w, false, nil
+	}
+	fresh = p.w != nil
+	if w, err = m.Fresh(ctx); err != nil {
+		return nil, false, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.files)) {
+		if err := w.WriteFile(ctx, name, []byte(p.files[name])); err != nil {
+			w.Close()
+			return nil, false, fmt.Errorf("%w: the world's files: %w", producers.ErrUnavailable, err)
+		}
+	}
+	p.w = w
+	return w, fresh, nil
+}
+
+// Join keeps a place for an episode, whose workspace begins with the files of its world, until Leave was called as often. It starts nothing.
+// Of a world it reads {"files": {"NAME": "TEXT"}}, and leaves the rest to others.
+func (m *Manager) Join(s producers.Session) error {
+	files, err := filesOf(s.World)
+	if err != nil {
+		return fmt.Errorf("open the workspace of episode %s: the world's files: %w", s.Episode, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.places[s.Episode]
+	if p == nil {
+		p = &place{files: files}
+		m.places[s.Episode] = p
+	}
+	p.users++
+	return nil
+}
+
+func filesOf(world json.RawMessage) (map[string]string, error) {
+	var fields struct {
+		Files json.RawMessage `json:"files"`
+	}
+	if json.Unmarshal(world, &fields) != nil || !bytes.HasPrefix(fields.Files, []byte("{")) {
+		return nil, nil //nolint:nilerr // a world of another tool's, or none
+	}
+	var files map[string]string
+	if err := json.Unmarshal(fields.Files, &files); err != nil {
+		return nil, errors.New("want an object of texts by the names of files")
+	}
+	for name := range files {
+		if !filepath.IsLocal(name) || name == "." {
+			return nil, fmt.Errorf("%q: want a name relative to the working folder", name)
+		}
+	}
+	return files, nil
+}
+
+// Open is the episode's workspace if it has one that runs.
+func (m *Manager) Open(episode string) (*Workspace, bool) {
+	p := m.place(episode)
+	if p == nil {
+		return nil, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.w, p.w != nil && !p.w.Gone()
+}
+
+// Workspace is Open for those who know a workspace by its interface.
+func (m *Manager) Workspace(episode string) (producers.Workspace, bool) {
+	if w, ok := m.Open(episode); ok {
+		return w, true
+	}
+	return nil, false
+}
+
+func (m *Manager) place(episode string) *place {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.places[episode]
+}
+
+// Close ends every workspace and returns when no process is left.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	m.closed = true
+	pool := m.pool
+	m.mu.Unlock()
+	m.cancel()
+	m.filler.Wait()
+	for _, w := range m.leftovers() {
+		w.Close()
+	}
+	if pool == nil {
+		return nil
+	}
+	return pool.Close()
+}
+
+func (m *Manager) leftovers() []*Workspace {
+	var out []*Workspace
+	for {
+		select {
+		case w := <-m.warm:
+			out = append(out, w)
+			continue
+		default:
+		}
+		break
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.places {
+		p.mu.Lock()
+		if p.w != nil {
+			out = append(out, p.w)
+		}
+		p.mu.Unlock()
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// What bounds a command that does not say.
+const (
+	DefaultTimeout = time.Minute
+	DefaultOutput  = 64 << 10
+)
+
+// Run runs a command in the workspace; what it left running there goes on. A time limit ends it and all that it started.
+func (w *Workspace) Run(ctx context.Context, c producers.Command) (producers.Result, error) {
+	if len(c.Argv) == 0 {
+		return producers.Result{}, errors.New("run a command: it names no program")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+		if err := w.WriteFile(ctx, name, c.Files[name]); err != nil {
+			return producers.Result{}, fmt.Errorf("run %s: %w", c.Argv[0], err)
+		}
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = DefaultTimeout
+	}
+	if c.Output <= 0 {
+		c.Output = DefaultOutput
+	}
+	r, err := w.run(ctx, c)
+	if err != nil {
+		return r, fmt.Errorf("run %s: %w", c.Argv[0], err)
+	}
+	return r, nil
+}
+
+func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Result, error) {
+	stdin, in, err := os.Pipe()
+	if err != nil {
+		return producers.Result{}, err
+	}
+	defer in.Close()
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		_ = stdin.Close()
+		return producers.Result{}, err
+	}
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		_ = stdin.Close()
+		_ = outR.Close()
+		_ = outW.Close()
+		return producers.Result{}, err
+	}
+	stdout, stderr := NewOutput(outR, c.Output), NewOutput(errR, c.Output)
+	defer stdout.Close()
+	defer stderr.Close()
+	key, events, done := w.key()
+	defer done()
+	began := time.Now()
+	err = w.send(map[string]any{"op": "exec", "key": key, "argv": c.Argv, "env": c.Env}, stdin, outW, errW)
+	for _, f := range []*os.File{stdin, outW, errW} {
+		_ = f.Close()
+	}
+	if err != nil {
+		return producers.Result{}, err
+	}
+	go func() {
+		_, _ = in.Write(c.Stdin) // a program need not read it all
+		_ = in.Close()
+	}()
+	timer := time.NewTimer(c.Timeout)
+	defer timer.Stop()
+	r := producers.Result{}
+	code, timedOut, err := w.wait(ctx, key, events, timer.C)
+	if err != nil {
+		return r, err
+	}
+	r.Exit, r.TimedOut, r.Took = max(code, -1), timedOut, time.Since(began)
+	r.Stdout, r.Stderr = []byte(stdout.Take()), []byte(stderr.Take())
+	return r, nil
+}
+
+// killWithin bounds the time in which a killed program is gone.
+const killWithin = time.Minute
+
+// wait waits for a program's end, and ends it when its time is over.
+func (w *Workspace) wait(ctx context.Context, key string, events chan event, limit <-chan time.Time) (code int, timedOut bool, err error) {
+	for {
+		select {
+		case e := <-events:
+			switch {
+			case e.Error != "":
+				return 0, false, fmt.Errorf("%w: the runner: %s", producers.ErrUnavailable, e.Error)
+			case e.Event == "exit":
+				return e.Code, timedOut, nil
+			}
+		case <-limit:
+			timedOut, limit = true, time.After(killWithin)
+			w.signal(key, syscall.SIGKILL, true)
+		case <-w.process.Ended():
+			return 0, timedOut, ErrGone
+		case <-ctx.Done():
+			w.signal(key, syscall.SIGKILL, true)
+			return 0, timedOut, context.Cause(ctx)
+		}
+	}
+}

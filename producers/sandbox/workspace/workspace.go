@@ -1,0 +1,228 @@
+package workspace
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox"
+)
+
+//go:embed runner.py
+var runner string
+
+// Workspace is a sandbox with a runner in it. It implements [producers.Workspace].
+type Workspace struct {
+	process *sandbox.Process
+	limits  sandbox.Limits
+
+	sending sync.Mutex
+	mu      sync.Mutex
+	next    uint64
+	// waiting are questions, and running programs, by key.
+	waiting map[string]chan event
+}
+
+// event is what the runner tells: that an operation is done, or that a program has ended.
+type event struct {
+	Key   string `json:"key"`
+	Event string `json:"event"`
+	Error string `json:"error"`
+	Code  int    `json:"code"`
+	// Entries are [name, size, "/" for a folder], and More whether there are others.
+	Entries []Entry `json:"entries"`
+	More    bool    `json:"more"`
+}
+
+// Entry is a file or a folder, by its name below the folder that was listed, with its size in bytes.
+type Entry struct {
+	Name   string
+	Size   int64
+	Folder bool
+}
+
+// UnmarshalJSON reads [name, size, "/" for a folder].
+func (e *Entry) UnmarshalJSON(data []byte) error {
+	var kind string
+	if err := json.Unmarshal(data, &[]any{&e.Name, &e.Size, &kind}); err != nil {
+		return err
+	}
+	e.Folder = kind == "/"
+	return nil
+}
+
+// ErrGone is returned where the sandbox has ended in the midst of something.
+var ErrGone = errors.New("the sandbox has ended")
+
+// open starts a runner.
+func open(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
+	process, err := pool.StartFirst(ctx, sandbox.Spec{Argv: []string{"python3", "-I", "-S", "-c", runner}})
+	if err != nil {
+		return nil, err
+	}
+	w := &Workspace{process: process, limits: pool.Config().Limits, waiting: map[string]chan event{}}
+	go w.listen()
+	go drop(process.Stdout)
+	go drop(process.Stderr)
+	return w, nil
+}
+
+// drop reads what nobody needs, so that nobody waits for its reader.
+func drop(f *os.File) {
+	buffer := make([]byte, 4096)
+	for {
+		if _, err := f.Read(buffer); err != nil {
+			return
+		}
+	}
+}
+
+// maxLine bounds a message of the runner or of a session.
+const maxLine = 4 << 20
+
+func (w *Workspace) listen() {
+	defer w.Close()
+	lines := bufio.NewScanner(w.process.Control)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return // the runner is not itself any more
+		}
+		w.mu.Lock()
+		if waiting := w.waiting[e.Key]; waiting != nil {
+			select {
+			case waiting <- e:
+			default: // it has room for all that a runner tells
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// Gone says whether the sandbox has ended.
+func (w *Workspace) Gone() bool {
+	select {
+	case <-w.process.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the sandbox and does not wait for it.
+func (w *Workspace) Close() { w.process.Close() }
+
+// ReadFile reads a file from outside the sandbox: see [sandbox.Process.ReadFile].
+func (w *Workspace) ReadFile(ctx context.Context, name string, limit int) ([]byte, error) {
+	return w.process.ReadFile(ctx, name, limit)
+}
+
+// key makes a new key, under which events arrive until done is called.
+func (w *Workspace) key() (key string, events chan event, done func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.next++
+	key, events = strconv.FormatUint(w.next, 10), make(chan event, 4)
+	w.waiting[key] = events
+	return key, events, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiting, key)
+	}
+}
+
+// send tells the runner something, with descriptors.
+func (w *Workspace) send(message map[string]any, files ...*os.File) error {
+	message["fds"] = len(files)
+	data, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("tell the runner: %w", err)
+	}
+	data = append(data, '\n')
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	// A runner that does not read has ended, or will be by the caller's time limit.
+	_ = w.process.Control.SetWriteDeadline(time.Now().Add(sendWithin))
+	err = sandbox.Send(w.process.Control, data, files...)
+	if err != nil {
+		w.Close() // half a message has no other half
+		return fmt.Errorf("%w: tell the runner: %w", producers.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// sendWithin bounds the time in which a runner takes a message.
+const sendWithin = time.Minute
+
+// ask sends an operation and waits until it is done.
+func (w *Workspace) ask(ctx context.Context, message map[string]any, files ...*os.File) (event, error) {
+	key, events, done := w.key()
+	defer done()
+	message["key"] = key
+	if err := w.send(message, files...); err != nil {
+		return event{}, err
+	}
+	return w.await(ctx, events)
+}
+
+// await is the next event. Its errors are the end of ctx, of the sandbox, or what the runner says.
+func (w *Workspace) await(ctx context.Context, events chan event) (event, error) {
+	select {
+	case e := <-events:
+		if e.Error != "" {
+			return e, errors.New(e.Error)
+		}
+		return e, nil
+	case <-w.process.Ended():
+		return event{}, ErrGone
+	case <-ctx.Done():
+		return event{}, context.Cause(ctx)
+	}
+}
+
+// WriteFile writes a file below /tmp by its relative name, as the policy could; what is there and is no plain file is an error.
+func (w *Workspace) WriteFile(ctx context.Context, name string, data []byte) error {
+	r, out, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	defer r.Close()
+	go func() {
+		defer out.Close()
+		_, _ = out.Write(data) // the runner says where it could not read it all
+	}()
+	if _, err := w.ask(ctx, map[string]any{"op": "write", "name": name}, r); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// List lists a folder and those below it, most entries at most. More is whether there are others.
+func (w *Workspace) List(ctx context.Context, name string, most int) (entries []Entry, more bool, err error) {
+	e, err := w.ask(ctx, map[string]any{"op": "list", "name": name, "most": most})
+	if err != nil {
+		return nil, false, fmt.Errorf("list %s: %w", name, err)
+	}
+	return e.Entries, e.More, nil
+}
+
+// signal sends a signal to a program by its key, or to it and all that it started.
+func (w *Workspace) signal(key string, signal syscall.Signal, group bool) {
+	own, _, done := w.key()
+	defer done()
+	_ = w.send(map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
+}
+
+// socketPair is the sandbox's.
+func socketPair() (*net.UnixConn, *os.File, error) { return sandbox.SocketPair() }

@@ -1,0 +1,79 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// openSessions opens the episode's tools that keep something for it. Where one fails, the episode does not begin.
+func (e *Episode) openSessions(ctx context.Context) error {
+	if e.ticket.Limits.MaxTurns == 0 {
+		return nil // its agent may call no tool
+	}
+	for _, tool := range e.env.Tools {
+		tool, keeps := tool.(SessionTool)
+		if !keeps {
+			continue
+		}
+		err := Guard(func() error { return OpenSession(ctx, tool, e.session(), SecretOf(e.ticket)) })
+		if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, errTimedOut) {
+			return cause
+		}
+		if errors.Is(err, ErrPrompt) {
+			return fmt.Errorf("prompt %s: open a session of tool %s: %w", e.ticket.Prompt.ID, tool.Spec().Name, err)
+		}
+		if err != nil {
+			return fmt.Errorf("open a session of tool %s: %w: %w", tool.Spec().Name, ErrUnavailable, err)
+		}
+		e.sessions = append(e.sessions, tool)
+	}
+	return nil
+}
+
+func (e *Episode) session() Session {
+	t := e.ticket
+	return Session{Run: t.Run, Episode: t.ID, Task: t.Task, Source: t.Prompt.Source, Seed: e.seed(), World: t.Prompt.World}
+}
+
+// workspace is the first that a session of the episode has; nil if none has.
+func (e *Episode) workspace() Workspace {
+	for _, tool := range e.sessions {
+		if tool, ok := tool.(Workspaced); ok {
+			if w, open := tool.Workspace(e.ticket.ID); open {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// close tells everybody who keeps something for the episode that it is over. It takes [CloseLimit] at most; what is not
+// closed by then goes on by itself and is counted.
+func (e *Episode) close(ctx context.Context) {
+	if policy, ok := e.env.Policy.(Forgetter); ok {
+		for _, name := range e.caches() {
+			_ = policy.Forget(name) // a hint: what is not told to forget drops the longest idle in time
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseLimit)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, tool := range e.sessions {
+		closing.Go(func() {
+			closed := make(chan error, 1)
+			go func() { closed <- Guard(func() error { return tool.Close(ctx, e.ticket.ID) }) }()
+			var err error
+			select {
+			case err = <-closed:
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			}
+			if err != nil {
+				e.env.metrics.unclosed(tool.Spec().Name)
+			}
+		})
+	}
+	closing.Wait()
+}

@@ -1,0 +1,119 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// The sources of questions.
+const (
+	Single = "single"
+	Nested = "nested"
+)
+
+// Sources are the kinds of question.
+func Sources() []string { return []string{Single, Nested} }
+
+// About says what a source asks.
+func About(source string) string {
+	switch source {
+	case Single:
+		return "one function"
+	case Nested:
+		return "a function of another's result"
+	}
+	return ""
+}
+
+// world is what the functions of a question's world are made of.
+type world struct {
+	// Key makes the values of this question its own.
+	Key       uint64      `json:"key"`
+	Functions []signature `json:"functions"`
+}
+
+// question is one with its world.
+type question struct {
+	world world
+	// first and second are the numbers of the inner function, third that of the outer.
+	first, second, third int64
+	nested               bool
+}
+
+// numbers are below: each is one word of the vocabulary.
+const numbers = 100
+
+// ask draws a question about functions of these names.
+func ask(rng *rand.Rand, names []string, nested bool) question {
+	q := question{
+		world: world{Key: rng.Uint64() >> 1, Functions: []signature{draw(rng, names[rng.IntN(len(names))])}},
+		first: rng.Int64N(numbers), second: rng.Int64N(numbers), third: rng.Int64N(numbers), nested: nested,
+	}
+	for q.second == q.first {
+		q.second = rng.Int64N(numbers) // the order of equal numbers could not be told
+	}
+	for nested && len(q.world.Functions) < 2 {
+		if outer := draw(rng, names[rng.IntN(len(names))]); outer.Name != q.inner().Name {
+			q.world.Functions = append(q.world.Functions, outer)
+		}
+	}
+	return q
+}
+
+func (q question) inner() signature { return q.world.Functions[0] }
+func (q question) outer() signature { return q.world.Functions[len(q.world.Functions)-1] }
+
+func (q question) text() string {
+	asked := fmt.Sprintf("%d %s %d", q.first, q.inner().Name, q.second)
+	if q.nested {
+		asked = fmt.Sprintf("( %s ) %s %d", asked, q.outer().Name, q.third)
+	}
+	return asked + " ?"
+}
+
+// code is the expression that has the answer, by signatures that may be wrong.
+func (q question) code(inner, outer signature) string {
+	made := inner.call(strconv.FormatInt(q.first, 10), strconv.FormatInt(q.second, 10))
+	if q.nested {
+		made = outer.call(made, strconv.FormatInt(q.third, 10))
+	}
+	return made
+}
+
+func (q question) answer() string {
+	v := q.inner().value(q.world.Key, q.first, q.second)
+	if q.nested {
+		v = q.outer().value(q.world.Key, v, q.third)
+	}
+	return strconv.FormatInt(v, 10)
+}
+
+// prompt is the question as tickets carry it.
+func (q question) prompt(id string) schemas.Prompt {
+	data, err := json.Marshal(q.world)
+	if err != nil {
+		panic(err) // numbers and words are always written
+	}
+	source := Single
+	if q.nested {
+		source = Nested
+	}
+	return schemas.Prompt{ID: id, Text: q.text(), Answers: []string{q.answer()}, Source: source, World: data}
+}
+
+// questions draws those of a split, as many of each source.
+func questions(seed uint64, split tasks.Split, names []string, count int) []schemas.Prompt {
+	rng := rand.New(rand.NewPCG(seed, uint64(len(split))<<32|uint64(split[0])))
+	var out []schemas.Prompt
+	for i := range count {
+		for _, source := range Sources() {
+			out = append(out, ask(rng, names, source == Nested).prompt(fmt.Sprintf("%s/%s/%s/%d", Name, split, source, i)))
+		}
+	}
+	return out
+}

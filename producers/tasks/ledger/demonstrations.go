@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// DemoConfig says how the demonstrations of the cold start are made. Their faults are deliberate: they leave something to learn from rewards.
+type DemoConfig struct {
+	// Seed makes other demonstrations of the same kind.
+	Seed uint64 `koanf:"seed"`
+	// Note is the share of episodes, 0 to 1, that note a colour, and WrongNote the share of those that note another than the rule's.
+	Note      float64 `koanf:"note"`
+	WrongNote float64 `koanf:"wrong_note"`
+	// WrongRow is the share of pages, 0 to 1, of which another entry is added.
+	WrongRow float64 `koanf:"wrong_row"`
+	// Early is the share of episodes, 0 to 1, that submit before the last page.
+	Early float64 `koanf:"early"`
+	// Apart is the share of episodes, 0 to 1, that turn each page in a cell of its own.
+	Apart float64 `koanf:"apart"`
+}
+
+// DefaultDemoConfig is as a demonstrator that has a part of the skill.
+func DefaultDemoConfig() DemoConfig {
+	return DemoConfig{Seed: 1, Note: 0.6, WrongNote: 0.1, WrongRow: 0.08, Early: 0.25, Apart: 0.7}
+}
+
+// Validate reports every fault.
+func (c DemoConfig) Validate() error {
+	return check.All(
+		check.Between("note", c.Note, 0, 1),
+		check.Between("wrong_note", c.WrongNote, 0, 1),
+		check.Between("wrong_row", c.WrongRow, 0, 1),
+		check.Between("early", c.Early, 0, 1),
+		check.Between("apart", c.Apart, 0, 1),
+	)
+}
+
+// moment is one cell of a scripted episode, with what its author sees.
+type moment struct {
+	// notes are the notepad's text, before the turns that stand in the context.
+	notes  string
+	before []tasks.Step
+	cell   string
+}
+
+// episode scripts an episode about a book. Who did not note the rule takes any entry.
+func (c DemoConfig) episode(rng *rand.Rand, b book, colours []string) []moment {
+	notes, known := "", ""
+	out := []moment{{cell: ruling}}
+	begin := "s = 0 ; turn ( )"
+	if rng.Float64() < c.Note {
+		known = b.Rule
+		if rng.Float64() < c.WrongNote {
+			known = colours[rng.IntN(len(colours))]
+		}
+		begin = fmt.Sprintf("notepad . add_facts ( %s ) ; %s", known, begin)
+		notes = "facts:\n- " + known
+	}
+	out = append(out, moment{before: []tasks.Step{{Arguments: ruling, Result: told(b.Rule)}}, cell: begin})
+	// The context has no room for another turn then: each later cell sees the task, the notes and the newest output alone.
+	after := func(output string) []tasks.Step { return []tasks.Step{{Result: output}} }
+	apart, last := rng.Float64() < c.Apart, len(b.Pages)
+	if rng.Float64() < c.Early {
+		last = 1 + rng.IntN(len(b.Pages))
+	}
+	for i, page := range b.Pages[:last] {
+		row := -1
+		for k, e := range page {
+			if e.Colour == known {
+				row = k
+			}
+		}
+		if row < 0 || rng.Float64() < c.WrongRow {
+			row = rng.IntN(len(page))
+		}
+		cell := fmt.Sprintf("s = s + %s ( %s )", rowName, page[row].Colour)
+		stops := i == last-1 && last < len(b.Pages) // submits without having seen that there are no more
+		seen := moment{notes: notes, before: after(shown(page)), cell: cell}
+		switch {
+		case stops:
+			seen.cell += " ; submit ( s )"
+			return append(out, seen)
+		case apart:
+			out = append(out, seen, moment{notes: notes, before: []tasks.Step{{}}, cell: turning})
+		default:
+			seen.cell += " ; " + turning
+			out = append(out, seen)
+		}
+	}
+	end := after(noMore)
+	if apart { // which is short enough to stand beside its cell
+		end = []tasks.Step{{}, {Arguments: turning, Result: noMore}}
+	}
+	return append(out, moment{notes: notes, before: end, cell: "submit ( s )"})
+}
+
+// The cells that ask.
+const (
+	ruling  = ruleName + " ( )"
+	turning = turnName + " ( )"
+)
+
+// script is the demonstrations before an agent has written them: the i-th is always the same. Each is one cell of an episode about a book of its own,
+// as the agent sees it when its context was trimmed, so that nothing can be remembered and only reading and copying helps.
+type script struct {
+	cfg     DemoConfig
+	colours []string
+	pages   []int
+}
+
+// made is the i-th demonstration.
+func (s script) made(i uint64) tasks.Demonstration {
+	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
+	b := write(rng, s.colours, s.colours, highest, s.pages[rng.IntN(len(s.pages))])
+	moments := s.cfg.episode(rng, b, s.colours)
+	return moments[rng.IntN(len(moments))].demonstration()
+}
+
+func (m moment) demonstration() tasks.Demonstration {
+	return tasks.Demonstration{Question: questionText, Notes: m.notes, Before: m.before, Steps: []tasks.Step{{Arguments: m.cell}}}
+}

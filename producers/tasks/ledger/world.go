@@ -1,0 +1,80 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// functions gives the cells of an episode rule, turn and row, and the colours as values.
+type functions struct{ colours map[string]any }
+
+// Open makes those of one episode.
+func (f functions) Open(s producers.Session) (tasks.Functions, error) {
+	e := &episode{colours: f.colours}
+	if err := json.Unmarshal(s.World, &e.book); err != nil {
+		return nil, fmt.Errorf("read the world of the prompt: %w", err)
+	}
+	return e, nil
+}
+
+// episode is an open ledger.
+type episode struct {
+	book    book
+	colours map[string]any
+	page    int // the next
+	ruled   bool
+}
+
+// The functions.
+const (
+	turnName = "turn"
+	rowName  = "row"
+	ruleName = "rule"
+)
+
+// Names are those of the functions.
+func (*episode) Names() []string { return []string{turnName, ruleName, rowName} }
+
+// Values are the colours, each its own name.
+func (e *episode) Values() map[string]any { return e.colours }
+
+// Call shows the next page, or the rule, each once; or returns what a row of the open page is worth.
+func (e *episode) Call(_ context.Context, name string, args []any) (any, error) {
+	if name == rowName {
+		return e.row(args)
+	}
+	if len(args) > 0 {
+		return nil, errors.New("takes no arguments")
+	}
+	if name == ruleName {
+		if e.ruled {
+			return tasks.Printed("the rule was said ."), nil
+		}
+		e.ruled = true
+		return tasks.Printed(told(e.book.Rule)), nil
+	}
+	if e.page == len(e.book.Pages) {
+		return tasks.Printed(noMore), nil
+	}
+	e.page++
+	return tasks.Printed(shown(e.book.Pages[e.page-1])), nil
+}
+
+func (e *episode) row(args []any) (any, error) {
+	if e.page == 0 {
+		return nil, errors.New("no page is open")
+	}
+	if len(args) == 1 {
+		for _, entry := range e.book.Pages[e.page-1] {
+			if entry.Colour == args[0] {
+				return int64(entry.N * entry.M), nil
+			}
+		}
+	}
+	return nil, errors.New("no such colour")
+}

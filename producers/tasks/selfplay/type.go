@@ -1,0 +1,165 @@
+package selfplay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers/agents/selfplay"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tasks/countries"
+	"github.com/weir-rl/weir/producers/tasks/facts"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Name is the type's in a configuration.
+const Name = "selfplay"
+
+// Config says how the countries are divided, and what the parts of a game are shown.
+type Config struct {
+	facts.Division `koanf:",squash"`
+	// Noise shows the verifier the document of another country beside the one that the question is about. Defaults to true.
+	Noise bool `koanf:"noise"`
+	// Demo says how the demonstrations of the cold start are made.
+	Demo DemoConfig `koanf:"demo"`
+}
+
+// DefaultConfig holds out 30 countries to choose by and 49 to report on.
+func DefaultConfig() Config {
+	return Config{Division: facts.DefaultDivision(), Noise: true, Demo: DefaultDemoConfig()}
+}
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	return check.All(c.countries(c.Demo.Solver).Validate(), check.Section("demo", c.Demo.Validate()))
+}
+
+// countries is the task countries with these demonstrations.
+func (c Config) countries(demo countries.DemoConfig) countries.Config {
+	return countries.Config{Division: c.Division, Demo: demo}
+}
+
+// Type is the task's [tasks.Task].
+type Type struct{}
+
+// Name is the type's in a configuration.
+func (Type) Name() string { return Name }
+
+// Config holds the defaults.
+func (Type) Config() any {
+	c := DefaultConfig()
+	return &c
+}
+
+// Preset is a run of games with four solvers that make three searches each.
+func (Type) Preset() tasks.Preset {
+	return tasks.Preset{
+		Agent: selfplay.Name, Tools: []string{"search"}, Reward: "selfplay",
+		Settings: map[string]any{
+			"model.max_positions": 160, "trainer.limits.max_turns": 12, "trainer.limits.max_tokens": 128,
+			"trainer.steps": 40, "trainer.batch_groups": 16, "trainer.minibatches": 4, "trainer.cold_start.steps": 2400,
+		},
+	}
+}
+
+// Open makes the task.
+func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
+	t, err := New(*o.Config.(*Config), o)
+	if err != nil {
+		return nil, err
+	}
+	return &tasks.Setup{
+		Data: t.Dataset, Tokenizer: t.Tokenizer, Demonstrations: t.Demonstrations, About: About, Phrase: tasks.AsQuestion,
+		HeldOut: " about countries and regions\nthat no training document names",
+	}, nil
+}
+
+// About says what a source of prompts asks for; "" of one that there is not.
+func About(source string) string {
+	kind, game := strings.CutPrefix(source, gamePrefix)
+	about := countries.About(kind)
+	if game && about != "" {
+		return "a question about " + about
+	}
+	return about
+}
+
+// gamePrefix begins the sources of documents: what follows is the kind of the farthest question about them.
+const gamePrefix = "game-"
+
+// Task is the data set, its tokenizer and its demonstrations.
+type Task struct {
+	*tasks.Dataset
+	Tokenizer tasks.Tokenizer
+	*Demonstrations
+}
+
+// New makes the task, with the opening's tokenizer if it has one. The same Config makes the same task on every machine.
+func New(cfg Config, o tasks.Opening) (*Task, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("task selfplay: %w", err)
+	}
+	o.Texts = append(slices.Clone(o.Texts), wording)
+	told, err := countries.New(cfg.countries(cfg.Demo.Solver), o)
+	if err != nil {
+		return nil, fmt.Errorf("task selfplay: %w", err)
+	}
+	right := cfg.Demo.Solver
+	right.StopEarly, right.WrongField = 0, 0
+	o.Tokenizer = told.Tokenizer
+	perfect, err := countries.New(cfg.countries(right), o)
+	if err != nil {
+		return nil, fmt.Errorf("task selfplay: %w", err)
+	}
+	data := &tasks.Dataset{Name: Name, Passages: told.Passages, Questions: map[tasks.Split][]schemas.Prompt{
+		tasks.Train: games(told.Dataset, cfg.Noise), tasks.Validation: told.Questions[tasks.Validation], tasks.Test: told.Questions[tasks.Test],
+	}}
+	if err := data.Validate(); err != nil {
+		return nil, fmt.Errorf("task selfplay: %w", err)
+	}
+	return &Task{Dataset: data, Tokenizer: told.Tokenizer, Demonstrations: &Demonstrations{
+		cfg: cfg.Demo, tok: told.Tokenizer, solver: told.Demonstrations, perfect: perfect.Demonstrations, noise: cfg.Noise,
+	}}, nil
+}
+
+// games makes a prompt of each training question that can be asked without its answer in it: what the question leads through, and its
+// answer, without the question.
+func games(d *tasks.Dataset, noise bool) []schemas.Prompt {
+	found := map[string]string{}
+	for _, p := range d.Passages {
+		found[spaced(p.Title)] = spaced(p.Text)
+	}
+	find := func(title string) string { return found[title] }
+	var out []schemas.Prompt
+	var chains []chain
+	for _, q := range d.Questions[tasks.Train] {
+		c, ok := follow(q.Text, find)
+		if !ok || !c.askable() {
+			continue
+		}
+		chains = append(chains, c)
+		out = append(out, schemas.Prompt{
+			ID: Name + "/" + q.ID, Text: c.proposal(), Answers: q.Answers, Source: gamePrefix + q.Source,
+			Meta: map[string]string{selfplay.MetaDocument: c.document(), selfplay.MetaAnswer: c.answer},
+		})
+	}
+	if noise {
+		for i := range out {
+			out[i].Meta[selfplay.MetaNoise] = other(chains, i).last()
+		}
+	}
+	return out
+}
+
+// other is the chain of another document than those of the i-th, some way from it.
+func other(chains []chain, i int) chain {
+	for step := range chains {
+		c := chains[(i+len(chains)/3+step)%len(chains)]
+		if !slices.Contains(chains[i].documents, c.last()) {
+			return c
+		}
+	}
+	return chains[i]
+}

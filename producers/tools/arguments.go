@@ -1,0 +1,154 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// maxFaults bounds the faults that an agent is told of at once.
+const maxFaults = 10
+
+// Checked returns a tool with a schema as one whose arguments are held against it: all that is wrong is told to the agent, by path, and
+// an argument that the schema does not name is wrong. A tool without a schema, or with one that cannot be understood here, is left as it is.
+func Checked(tool producers.Tool) producers.Tool {
+	parameters := tool.Spec().Parameters
+	if parameters == nil {
+		return tool
+	}
+	var schema jsonschema.Schema
+	if err := json.Unmarshal(parameters, &schema); err != nil {
+		return tool
+	}
+	resolved, err := schema.Resolve(nil)
+	if err != nil {
+		return tool
+	}
+	return wrapped{tool, func(ctx context.Context, call producers.Call) (producers.Observation, error) {
+		if err := checkArguments(&schema, resolved, call.Arguments); err != nil {
+			return producers.Observation{}, err
+		}
+		return tool.Call(ctx, call)
+	}}
+}
+
+func checkArguments(schema *jsonschema.Schema, resolved *jsonschema.Resolved, text string) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	var arguments any
+	if err := decoder.Decode(&arguments); err != nil {
+		return fmt.Errorf("the arguments are not JSON: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the arguments are more than one JSON value")
+	}
+	if faults := faultsOf(schema, arguments, ""); len(faults) > 0 {
+		if more := len(faults) - maxFaults; more > 0 {
+			faults = append(faults[:maxFaults], fmt.Sprintf("and %d more", more))
+		}
+		return errors.New("wrong arguments: " + strings.Join(faults, "; "))
+	}
+	// What is not said by path above, such as patterns and bounds.
+	if err := resolved.Validate(arguments); err != nil {
+		said := err.Error()
+		return errors.New("wrong arguments: " + said[strings.LastIndex(said, "validating ")+len("validating "):])
+	}
+	return nil
+}
+
+// faultsOf are those of types, of names and of enumerations, each with its path.
+func faultsOf(s *jsonschema.Schema, value any, path string) []string {
+	if s == nil || s.Ref != "" {
+		return nil
+	}
+	types := s.Types
+	if s.Type != "" {
+		types = []string{s.Type}
+	}
+	at := path
+	if at == "" {
+		at = "the arguments"
+	}
+	if len(types) > 0 && !slices.ContainsFunc(types, func(t string) bool { return isOf(t, value) }) {
+		return []string{fmt.Sprintf("%s: %s: want %s", at, brief(value), strings.Join(types, " or "))}
+	}
+	if len(s.Enum) > 0 && !slices.ContainsFunc(s.Enum, func(e any) bool { return brief(e) == brief(value) }) {
+		words := make([]string, len(s.Enum))
+		for i, e := range s.Enum {
+			words[i] = brief(e)
+		}
+		return []string{fmt.Sprintf("%s: %s: want one of %s", at, brief(value), strings.Join(words, ", "))}
+	}
+	var out []string
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range s.Required {
+			if _, there := value[name]; !there {
+				out = append(out, join(path, name)+": missing")
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			property, known := s.Properties[name]
+			if !known && len(s.Properties) > 0 && len(s.PatternProperties) == 0 && closed(s.AdditionalProperties) {
+				out = append(out, fmt.Sprintf("%s: unknown: there are %s", join(path, name), strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")))
+			}
+			out = append(out, faultsOf(property, value[name], join(path, name))...)
+		}
+	case []any:
+		for i, element := range value {
+			out = append(out, faultsOf(s.Items, element, fmt.Sprintf("%s[%d]", path, i))...)
+		}
+	}
+	return out
+}
+
+// closed says whether properties that are not named are wrong: where the schema says so, and where it says nothing, for a misspelt
+// argument would be lost without a word.
+func closed(additional *jsonschema.Schema) bool {
+	return additional == nil || additional.Not != nil
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func isOf(typ string, value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return typ == "null"
+	case bool:
+		return typ == "boolean"
+	case string:
+		return typ == "string"
+	case float64:
+		return typ == "number" || typ == "integer" && value == float64(int64(value))
+	case []any:
+		return typ == "array"
+	}
+	return typ == "object"
+}
+
+// brief is a value as JSON, shortened.
+func brief(value any) string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // it was decoded
+	text := strings.TrimSpace(out.String())
+	if runes := []rune(text); len(runes) > 40 {
+		return string(runes[:40]) + "..."
+	}
+	return text
+}

@@ -1,0 +1,235 @@
+package calculator
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of an expression.
+const (
+	maxText  = 4096
+	maxDepth = 100
+)
+
+// Evaluate works an expression out: + - * / // % ^ (or **), parentheses, decimals, and the functions of the package. // rounds
+// down, and % is what is left then. ^ binds most tightly and to the right.
+func Evaluate(text string) (string, error) {
+	if len(text) > maxText {
+		return "", fmt.Errorf("the expression is longer than %d bytes", maxText)
+	}
+	p := &parser{text: spelling.Replace(text)}
+	p.next()
+	if p.token == "" {
+		return "", errors.New("there is no expression")
+	}
+	n, err := p.sum()
+	if err != nil {
+		return "", err
+	}
+	if p.token != "" {
+		return "", fmt.Errorf("%q was not expected", p.token)
+	}
+	return n.String(), nil
+}
+
+// spelling replaces the signs that people and models write.
+var spelling = strings.NewReplacer("×", "*", "⋅", "*", "·", "*", "÷", "/", "−", "-", "–", "-", "**", "^")
+
+// parser reads tokens; token is the next one, "" at the end.
+type parser struct {
+	text  string
+	token string
+	depth int
+}
+
+func (p *parser) next() {
+	p.text = strings.TrimSpace(p.text)
+	n := 0
+	switch r, size := utf8.DecodeRuneInString(p.text); {
+	case size == 0:
+	case unicode.IsDigit(r) || r == '.':
+		n = numberEnd(p.text)
+	case unicode.IsLetter(r):
+		n = len(p.text) - len(strings.TrimLeftFunc(p.text, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '_' }))
+	case strings.HasPrefix(p.text, "//"):
+		n = 2
+	default:
+		n = size
+	}
+	p.token, p.text = p.text[:n], p.text[n:]
+}
+
+// numberEnd is where a decimal with an exponent ends. 2e is 2 and then e.
+func numberEnd(text string) int {
+	digits := func(i int) int {
+		for i < len(text) && (text[i] >= '0' && text[i] <= '9' || text[i] == '_') {
+			i++
+		}
+		return i
+	}
+	i := digits(0)
+	if i < len(text) && text[i] == '.' {
+		i = digits(i + 1)
+	}
+	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
+		j := i + 1
+		if j < len(text) && (text[j] == '+' || text[j] == '-') {
+			j++
+		}
+		if end := digits(j); end > j {
+			i = end
+		}
+	}
+	return max(i, 1)
+}
+
+// left reads operands joined by operators of one level, from the left.
+func (p *parser) left(operand func() (number, error), operators ...string) (number, error) {
+	a, err := operand()
+	for err == nil {
+		op := ""
+		for _, o := range operators {
+			if p.token == o {
+				op = o
+			}
+		}
+		if op == "" {
+			return a, nil
+		}
+		p.next()
+		var b number
+		if b, err = operand(); err == nil {
+			a, err = binary(op, a, b)
+		}
+	}
+	return number{}, err
+}
+
+func (p *parser) sum() (number, error) {
+	if p.depth++; p.depth > maxDepth {
+		return number{}, fmt.Errorf("the expression is nested deeper than %d", maxDepth)
+	}
+	defer func() { p.depth-- }()
+	return p.left(p.product, "+", "-")
+}
+
+func (p *parser) product() (number, error) { return p.left(p.signed, "*", "/", "//", "%") }
+
+func (p *parser) signed() (number, error) {
+	negative := false
+	for p.token == "-" || p.token == "+" {
+		negative = negative != (p.token == "-")
+		p.next()
+	}
+	n, err := p.raised()
+	if err == nil && negative {
+		n = n.negated()
+	}
+	return n, err
+}
+
+func (p *parser) raised() (number, error) {
+	if p.depth++; p.depth > maxDepth {
+		return number{}, fmt.Errorf("the expression is nested deeper than %d", maxDepth)
+	}
+	defer func() { p.depth-- }()
+	base, err := p.operand()
+	if err != nil || p.token != "^" {
+		return base, err
+	}
+	p.next()
+	exponent, err := p.signed()
+	if err != nil {
+		return number{}, err
+	}
+	return binary("^", base, exponent)
+}
+
+func (p *parser) operand() (number, error) {
+	token := p.token
+	p.next()
+	first, _ := utf8.DecodeRuneInString(token)
+	switch {
+	case token == "":
+		return number{}, errors.New("the expression ends where a number should be")
+	case token == "(":
+		n, err := p.sum()
+		if err == nil {
+			err = p.expect(")")
+		}
+		return n, err
+	case unicode.IsDigit(first) || first == '.':
+		return decimal(token)
+	case unicode.IsLetter(first):
+		return p.named(token)
+	}
+	return number{}, fmt.Errorf("%q was not expected: a number should be there", token)
+}
+
+func (p *parser) expect(token string) error {
+	if p.token != token {
+		if p.token == "" {
+			return fmt.Errorf("the expression ends where %q should be", token)
+		}
+		return fmt.Errorf("%q was not expected: %q should be there", p.token, token)
+	}
+	p.next()
+	return nil
+}
+
+// maxExponent bounds e in a decimal.
+const maxExponent = 10_000
+
+func decimal(token string) (number, error) {
+	if _, exponent, ok := strings.Cut(strings.ToLower(token), "e"); ok {
+		if n, valid := new(big.Int).SetString(strings.TrimPrefix(exponent, "+"), 10); !valid || !n.IsInt64() || n.Int64() > maxExponent || n.Int64() < -maxExponent {
+			return number{}, fmt.Errorf("the exponent of %.40s is not between -%d and %d", token, maxExponent, maxExponent)
+		}
+	}
+	r, ok := new(big.Rat).SetString(strings.ReplaceAll(token, "_", ""))
+	if !ok {
+		return number{}, fmt.Errorf("%q is not a number", token)
+	}
+	return fromRat(r)
+}
+
+// named is a constant, or a function of what stands in parentheses.
+func (p *parser) named(name string) (number, error) {
+	name = strings.ToLower(name)
+	if constant, ok := constants[name]; ok {
+		return number{rounded: constant}, nil
+	}
+	f, ok := functions[name]
+	if !ok {
+		return number{}, fmt.Errorf("%q is not known: there are %s", name, known)
+	}
+	if err := p.expect("("); err != nil {
+		return number{}, err
+	}
+	var args []number
+	for p.token != ")" {
+		n, err := p.sum()
+		if err != nil {
+			return number{}, err
+		}
+		if args = append(args, n); p.token != "," {
+			break
+		}
+		p.next()
+	}
+	if err := p.expect(")"); err != nil {
+		return number{}, err
+	}
+	if len(args) < f.least || len(args) > f.most {
+		return number{}, fmt.Errorf("%s takes %s", name, f.takes())
+	}
+	n, err := f.of(args)
+	if err != nil {
+		return number{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return n, nil
+}

@@ -1,0 +1,40 @@
+package calculator
+
+import (
+	"context"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Name is the type's name and the tool's.
+const Name = "calculator"
+
+// Tool works expressions out. It keeps nothing.
+type Tool struct{}
+
+// Spec describes the tool.
+func (Tool) Spec() producers.ToolSpec {
+	return producers.ToolSpec{
+		Name:        Name,
+		Description: "Works out an expression exactly, such as (3 + 1/4) * 2^10, with + - * / // % ^, sqrt, round, min, max, gcd, log, sin and others.",
+	}
+}
+
+// Call works its arguments out. What is wrong with them is told to the agent.
+func (Tool) Call(_ context.Context, call producers.Call) (producers.Observation, error) {
+	text, err := Evaluate(call.Arguments)
+	return producers.Observation{Text: text}, err
+}
+
+// Type is the kind of tool that a configuration names by type: calculator.
+type Type struct{}
+
+// Name is "calculator".
+func (Type) Name() string { return Name }
+
+// Config is nil: there is nothing to set.
+func (Type) Config() any { return nil }
+
+// Open makes the tool.
+func (Type) Open(context.Context, tools.Opening) (producers.Tool, error) { return Tool{}, nil }

@@ -1,0 +1,52 @@
+package files
+
+import (
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// Name is the type's name.
+const Name = "files"
+
+// Config bounds what is read and written; the section sandbox bounds the files themselves.
+type Config struct {
+	// FileBytes bounds a file that is read or written, > 0. Defaults to 1048576.
+	FileBytes int `koanf:"file_bytes"`
+	// OutputBytes bounds what one call shows of a file, > 0: the agent is told from which line on to read the rest. Defaults to 8192.
+	OutputBytes int `koanf:"output_bytes"`
+	// Entries bounds a listing, > 0. Defaults to 200.
+	Entries int `koanf:"entries"`
+	// ReadOnly leaves the tools that write away. Defaults to false.
+	ReadOnly bool `koanf:"read_only"`
+}
+
+// DefaultConfig is files of a mebibyte.
+func DefaultConfig() Config { return Config{FileBytes: 1 << 20, OutputBytes: 8192, Entries: 200} }
+
+const (
+	maxFile    = 64 << 20
+	maxOutput  = 1 << 20
+	maxEntries = 10000
+)
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	return check.All(
+		check.Between("file_bytes", c.FileBytes, 1, maxFile),
+		check.Between("output_bytes", c.OutputBytes, 1, maxOutput),
+		check.Between("entries", c.Entries, 1, maxEntries),
+	)
+}
+
+// anew is what the agent is told where its files were lost.
+const anew = "Error: the sandbox was started anew: all files are gone"
+
+// Texts are what the tools say of their own, for vocabularies of words.
+func (*Config) Texts() []string { return []string{anew, empty, nothing, written, changed} }
+
+// What the agent is told of what was done.
+const (
+	empty   = "(the file is empty)"
+	nothing = "(there are no files)"
+	written = "written"
+	changed = "changed"
+)

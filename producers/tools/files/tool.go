@@ -1,0 +1,284 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Tools are those of a section, over the same workspaces.
+type Tools struct {
+	cfg    Config
+	spaces *workspace.Manager
+
+	mu sync.Mutex
+	// editing are held while a file of the episode is changed: what two calls of a turn do to it is done one after the other.
+	editing map[string]*lock
+}
+
+type lock struct {
+	sync.Mutex
+	users int
+}
+
+// New makes the tools.
+func New(cfg Config, spaces *workspace.Manager) ([]producers.Tool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if spaces == nil {
+		return nil, errors.New("files: this program opens no sandboxes")
+	}
+	spaces.Claim()
+	t := &Tools{cfg: cfg, spaces: spaces, editing: map[string]*lock{}}
+	out := []producers.Tool{
+		&tool{t, (*Tools).read, producers.ToolSpec{
+			Name: "read_file", Description: "Shows a file of the working folder, whole or from a line on.",
+			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
+				`"from":{"type":"integer","minimum":1,"description":"The first line to show, counted from 1."},` +
+				`"lines":{"type":"integer","minimum":1,"description":"How many lines to show."}},"required":["path"]}`),
+		}},
+		&tool{t, (*Tools).list, producers.ToolSpec{
+			Name: "list_files", Description: "Lists the working folder, or one in it, with the sizes of the files.",
+			Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The folder's name."}}}`),
+		}},
+	}
+	if cfg.ReadOnly {
+		return out, nil
+	}
+	return append(out, &tool{t, (*Tools).write, producers.ToolSpec{
+		Name: "write_file", Description: "Writes a file, in place of what was in it.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
+			`"text":{"type":"string","description":"All that is to be in it."}},"required":["path","text"]}`),
+	}}, &tool{t, (*Tools).edit, producers.ToolSpec{
+		Name: "edit_file", Description: "Replaces a text that stands in a file once.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string","description":"The file's name."},` +
+			`"old":{"type":"string","minLength":1,"description":"The text as it stands in the file."},` +
+			`"new":{"type":"string","description":"What is to stand in its place."}},"required":["path","old","new"]}`),
+	}}), nil
+}
+
+// tool is one of them.
+type tool struct {
+	*Tools
+	do   func(*Tools, context.Context, *workspace.Workspace, arguments) (string, error)
+	spec producers.ToolSpec
+}
+
+// arguments are those of all the tools.
+type arguments struct {
+	Path, Text, Old, New string
+	From, Lines          int
+}
+
+// Spec describes the tool.
+func (t *tool) Spec() producers.ToolSpec { return t.spec }
+
+// Open keeps a place for the episode; no process starts before the first call.
+func (t *tool) Open(_ context.Context, s producers.Session) error {
+	if err := t.spaces.Join(s); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.editing[s.Episode] == nil {
+		t.editing[s.Episode] = &lock{}
+	}
+	t.editing[s.Episode].users++
+	return nil
+}
+
+// Close ends the episode's workspace where no other tool has it open.
+func (t *tool) Close(_ context.Context, episode string) error {
+	t.mu.Lock()
+	if l := t.editing[episode]; l != nil {
+		if l.users--; l.users == 0 {
+			delete(t.editing, episode)
+		}
+	}
+	t.mu.Unlock()
+	t.spaces.Leave(episode)
+	return nil
+}
+
+// Workspace is the episode's sandbox, if a call has started it.
+func (t *tool) Workspace(episode string) (producers.Workspace, bool) {
+	return t.spaces.Workspace(episode)
+}
+
+// Call does what its arguments say. What is wrong with them, or with the file, is told to the agent.
+func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	var a arguments
+	if err := json.Unmarshal([]byte(call.Arguments), &a); err != nil {
+		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object of the schema: %.80q", call.Arguments)
+	}
+	name, err := inside(a.Path)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	a.Path = name
+	_, used := t.spaces.Open(call.Episode)
+	w, lost, err := t.spaces.Get(ctx, call.Episode)
+	if err != nil {
+		return producers.Observation{}, fmt.Errorf("start a sandbox: %w", err)
+	}
+	t.mu.Lock()
+	l := t.editing[call.Episode]
+	t.mu.Unlock()
+	if l == nil {
+		return producers.Observation{}, fmt.Errorf("%w: files: episode %q has no open session", producers.ErrUnavailable, call.Episode)
+	}
+	l.Lock()
+	defer l.Unlock()
+	text, err := t.do(t.Tools, ctx, w, a)
+	if err != nil && errors.Is(err, producers.ErrUnavailable) && used && context.Cause(ctx) == nil {
+		err = errors.New("the sandbox ended; all files are gone") // by what the agent's own programs did
+	}
+	if lost && err == nil {
+		return producers.Observation{Text: anew + "\n" + text, Outputs: 1, Errors: 1}, nil
+	}
+	if lost {
+		err = fmt.Errorf("%s\n%w", anew, err)
+	}
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	return producers.Observation{Text: text, Outputs: 1}, nil
+}
+
+// inside is a name as one relative to the working folder, which programs in the sandbox know as /tmp.
+func inside(name string) (string, error) {
+	clean := path.Clean(name)
+	if rest, ok := strings.CutPrefix(clean+"/", "/tmp/"); ok {
+		clean = path.Clean(rest)
+	}
+	if !filepath.IsLocal(clean) || strings.ContainsRune(name, 0) {
+		return "", fmt.Errorf("path: %.80q: want a name in the working folder, such as notes.txt or src/main.py", name)
+	}
+	return clean, nil
+}
+
+func (t *Tools) load(ctx context.Context, w *workspace.Workspace, name string) (string, error) {
+	data, err := w.ReadFile(ctx, name, t.cfg.FileBytes)
+	return string(data), err
+}
+
+func (t *Tools) read(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	text, err := t.load(ctx, w, a.Path)
+	if err != nil {
+		return "", err
+	}
+	if text == "" {
+		return empty, nil
+	}
+	lines := strings.SplitAfter(strings.TrimSuffix(strings.ToValidUTF8(text, "\uFFFD"), "\n"), "\n")
+	from := max(a.From, 1)
+	if from > len(lines) {
+		return "", fmt.Errorf("from: %d: the file has %d lines", from, len(lines))
+	}
+	to := len(lines)
+	if a.Lines > 0 && a.Lines < to-from+1 {
+		to = from - 1 + a.Lines
+	}
+	return t.shown(lines, from, to), nil
+}
+
+// shown are the lines from and to, counted from 1, as far as there is room. What is left out is told, the line to go on at too.
+func (t *Tools) shown(lines []string, from, to int) string {
+	var out strings.Builder
+	for i := from; i <= to; i++ {
+		line := lines[i-1]
+		if room := t.cfg.OutputBytes - out.Len(); len(line) > room {
+			if out.Len() > 0 {
+				return fmt.Sprintf("%s... the file has %d lines: read on from line %d", &out, len(lines), i)
+			}
+			for room > 0 && !utf8.RuneStart(line[room]) {
+				room--
+			}
+			return fmt.Sprintf("%s\n... %d bytes of line %d left out; the file has %d lines", line[:room], len(line)-room, i, len(lines))
+		}
+		out.WriteString(line)
+	}
+	if to < len(lines) {
+		fmt.Fprintf(&out, "... the file has %d lines: read on from line %d", len(lines), to+1)
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+func (t *Tools) list(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	entries, more, err := w.List(ctx, a.Path, t.cfg.Entries)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, e := range entries {
+		if e.Folder {
+			out = append(out, e.Name+"/")
+		} else {
+			out = append(out, fmt.Sprintf("%s (%d bytes)", e.Name, e.Size))
+		}
+	}
+	if more {
+		out = append(out, "... and more")
+	}
+	if len(out) == 0 {
+		return nothing, nil
+	}
+	return strings.ToValidUTF8(strings.Join(out, "\n"), "\uFFFD"), nil
+}
+
+func (t *Tools) write(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	if len(a.Text) > t.cfg.FileBytes {
+		return "", fmt.Errorf("text: %d bytes: a file may have %d", len(a.Text), t.cfg.FileBytes)
+	}
+	return written, w.WriteFile(ctx, a.Path, []byte(a.Text))
+}
+
+func (t *Tools) edit(ctx context.Context, w *workspace.Workspace, a arguments) (string, error) {
+	text, err := t.load(ctx, w, a.Path)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(text, a.Old); n != 1 || a.Old == "" {
+		return "", fmt.Errorf("old: stands in the file %d times: want it once; take more of what is around it", n)
+	}
+	if text = strings.Replace(text, a.Old, a.New, 1); len(text) > t.cfg.FileBytes {
+		return "", fmt.Errorf("new: the file would have %d bytes: it may have %d", len(text), t.cfg.FileBytes)
+	}
+	return changed, w.WriteFile(ctx, a.Path, []byte(text))
+}
+
+// Type is the kind of tool that a configuration names by type: files.
+type Type struct{}
+
+// Name is "files".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any {
+	cfg := DefaultConfig()
+	return &cfg
+}
+
+// Open makes the tools: a [tools.Several].
+func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *files.Config", o.Name, o.Config)
+	}
+	made, err := New(*cfg, o.Spaces)
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	return tools.Several(made), nil
+}

@@ -1,0 +1,188 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// connection is a session with the server.
+type connection struct {
+	*sdk.ClientSession
+	// stop ends it, and the program with all that this started.
+	stop func()
+}
+
+// connect opens a session. The client offers the server nothing: no roots, no sampling, no questions to a person.
+func (s *Server) connect(ctx context.Context) (*connection, error) {
+	c := s.cfg
+	client := sdk.NewClient(&sdk.Implementation{Name: "weir", Version: "1"}, &sdk.ClientOptions{
+		Capabilities: &sdk.ClientCapabilities{}, MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true},
+	})
+	opening, cancel := context.WithTimeoutCause(ctx, c.StartTimeout, fmt.Errorf("no session within start_timeout, %s", c.StartTimeout))
+	defer cancel()
+	transport, end, complaints, err := s.transport(opening)
+	if err != nil {
+		return nil, err
+	}
+	// A transport may go on waiting when its context is over: the program is ended then, which ends the waiting.
+	overdue := context.AfterFunc(opening, end)
+	session, err := client.Connect(opening, transport, nil)
+	if !overdue() && err == nil {
+		err = context.Cause(opening)
+	}
+	if err != nil {
+		end()
+		if cause := context.Cause(opening); cause != nil {
+			err = cause
+		}
+		return nil, fmt.Errorf("open a session: %w%s", err, complaints())
+	}
+	var once sync.Once
+	return &connection{session, func() {
+		once.Do(func() {
+			if len(c.Command) > 0 {
+				end() // first: closing waits for a program that does not end
+			}
+			_ = session.Close() // it may have ended
+			end()
+		})
+	}}, nil
+}
+
+// transport is the way to the server. end ends what it started; complaints is what a program said on its standard error.
+func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
+	c := s.cfg
+	if c.URL != "" {
+		token, err := c.token()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		client := &http.Client{Transport: &bearer{token: token, base: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}}}
+		return &sdk.StreamableClientTransport{
+			Endpoint: c.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: c.MaxMessageBytes,
+		}, client.CloseIdleConnections, func() string { return "" }, nil
+	}
+	if c.Sandbox {
+		return s.confined(ctx)
+	}
+	said := &tail{}
+	cmd := exec.Command(c.Command[0], c.Command[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stderr, cmd.SysProcAttr, cmd.WaitDelay = c.Dir, append(values(few), values(c.Env)...), said, ownGroup(), time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
+	}
+	var once sync.Once
+	return &sdk.IOTransport{Reader: out, Writer: in, MaxLineLength: c.MaxMessageBytes}, func() {
+		once.Do(func() {
+			killGroup(cmd)
+			_ = cmd.Wait() // it was killed
+		})
+	}, said.String, nil
+}
+
+// confined starts the program in a sandbox of its own.
+func (s *Server) confined(ctx context.Context) (transport sdk.Transport, end func(), complaints func() string, err error) {
+	pool, err := s.spaces.Ready(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	spec, err := s.cfg.Spec(s.cfg.Command, values(s.cfg.Env))
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
+	}
+	process, err := pool.Start(ctx, spec)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
+	}
+	said, drained := &tail{}, make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(said, process.Stderr) // until the program has ended
+	}()
+	complaints = func() string {
+		<-drained
+		return said.String()
+	}
+	return &sdk.IOTransport{Reader: process.Stdout, Writer: process.Stdin, MaxLineLength: s.cfg.MaxMessageBytes}, func() {
+		process.Kill()
+		<-process.Ended()
+		<-drained // all that it said
+		process.Close()
+	}, complaints, nil
+}
+
+// bearer sends a token, and follows no redirect to another host with it: the client of net/http drops the header then.
+type bearer struct {
+	token string
+	base  *http.Transport
+}
+
+// RoundTrip adds the header.
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.base.RoundTrip(r)
+}
+
+// CloseIdleConnections is asked for by the client of net/http.
+func (b *bearer) CloseIdleConnections() { b.base.CloseIdleConnections() }
+
+// tail keeps the beginning of what a program writes to its standard error, and takes the rest in.
+type tail struct {
+	mu    sync.Mutex
+	first []byte
+}
+
+const tailBytes = 1000
+
+// Write never fails.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first = append(t.first, b[:min(len(b), tailBytes-len(t.first))]...)
+	return len(b), nil
+}
+
+// String is what was said, as an addition to an error.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text := strings.TrimSpace(string(t.first)); text != "" {
+		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(text), " "))
+	}
+	return ""
+}
+
+// list are the tools that the server offers.
+func (c *connection) list(ctx context.Context) ([]*sdk.Tool, error) {
+	const most = 10_000
+	var out []*sdk.Tool
+	for tool, err := range c.Tools(ctx, nil) {
+		if err != nil {
+			return nil, fmt.Errorf("list the tools: %w", err)
+		}
+		if out = append(out, tool); len(out) > most {
+			return nil, errors.New("list the tools: there are more than 10000")
+		}
+	}
+	return out, nil
+}

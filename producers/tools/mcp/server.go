@@ -1,0 +1,293 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/remote"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Server is a server's tools with the sessions of their episodes.
+type Server struct {
+	cfg    Config
+	spaces *workspace.Manager // nil where no program is started in a sandbox
+	tools  []producers.Tool
+
+	mu       sync.Mutex
+	sessions map[string]*session
+}
+
+// session is an episode's, or the one that all share.
+type session struct {
+	users int // tools that have it open; guarded by the Server's mutex
+
+	mu   sync.Mutex
+	conn *connection // nil before the first call and after one that ended it
+	lost bool        // what an earlier connection kept is gone, and the agent has not been told
+}
+
+// New asks the server once what it offers. A program that is to run in a sandbox is started in the pool of spaces.
+func New(ctx context.Context, cfg Config, spaces *workspace.Manager) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Sandboxed() {
+		if spaces == nil {
+			return nil, errors.New("sandbox: this program has no sandboxes: write sandbox: false to start the server without")
+		}
+		spaces.ClaimPrograms(false, nil)
+		if _, err := spaces.Ready(ctx); err != nil {
+			return nil, fmt.Errorf("the server runs in a sandbox, unless sandbox: false is written: %w", err)
+		}
+	}
+	s := &Server{cfg: cfg, spaces: spaces, sessions: map[string]*session{}}
+	conn, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.stop()
+	listing, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
+	offered, err := conn.list(listing)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, tool := range offered {
+		names = append(names, tool.Name)
+		if cfg.allows(tool.Name) {
+			made, err := s.tool(tool)
+			if err != nil {
+				return nil, err
+			}
+			s.tools = append(s.tools, made)
+		}
+	}
+	for _, name := range cfg.Allow {
+		if name != everything && !slices.Contains(names, name) {
+			return nil, fmt.Errorf("allow: the server has no tool %q: it has %s", name, strings.Join(names, ", "))
+		}
+	}
+	if len(s.tools) == 0 {
+		return nil, errors.New("the server offers no tool")
+	}
+	return s, nil
+}
+
+// Tools are those that agents may call.
+func (s *Server) Tools() []producers.Tool { return s.tools }
+
+func (s *Server) tool(offered *sdk.Tool) (producers.Tool, error) {
+	schema, err := json.Marshal(offered.InputSchema)
+	if err != nil || len(schema) == 0 || schema[0] != '{' {
+		return nil, fmt.Errorf("tool %s: its schema is no JSON object", offered.Name)
+	}
+	return &Tool{s, offered.Name, producers.ToolSpec{
+		Name: s.cfg.Prefix + offered.Name, Description: remote.Clean(offered.Description), Parameters: schema,
+	}}, nil
+}
+
+// Tool is one of a server's.
+type Tool struct {
+	server *Server
+	name   string // on the server
+	spec   producers.ToolSpec
+}
+
+// Spec describes the tool as the server does.
+func (t *Tool) Spec() producers.ToolSpec { return t.spec }
+
+// Open notes that the episode may call the tool; the session begins with its first call.
+func (t *Tool) Open(_ context.Context, s producers.Session) error {
+	t.server.mu.Lock()
+	defer t.server.mu.Unlock()
+	name := t.server.session(s.Episode)
+	if t.server.sessions[name] == nil {
+		t.server.sessions[name] = &session{}
+	}
+	t.server.sessions[name].users++
+	return nil
+}
+
+// session is the name under which an episode's is kept.
+func (s *Server) session(episode string) string {
+	if s.cfg.Shared {
+		return ""
+	}
+	return "/" + episode
+}
+
+// Close ends the session with the last of the server's tools that the episode had.
+func (t *Tool) Close(_ context.Context, episode string) error {
+	name := t.server.session(episode)
+	t.server.mu.Lock()
+	s := t.server.sessions[name]
+	last := false
+	if s != nil {
+		s.users--
+		if last = s.users <= 0; last {
+			delete(t.server.sessions, name)
+		}
+	}
+	t.server.mu.Unlock()
+	if !last {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	return nil
+}
+
+func (s *session) drop() {
+	if s.conn != nil {
+		s.conn.stop()
+		s.conn = nil
+	}
+}
+
+// connected is the session's connection, opened where there is none.
+func (s *session) connected(ctx context.Context, server *Server) (*connection, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		return s.conn, nil
+	}
+	conn, err := server.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
+	}
+	s.conn = conn
+	return conn, nil
+}
+
+// lose ends a connection that is of no more use.
+func (s *session) lose(conn *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn == conn {
+		s.drop()
+		s.lost = true
+	}
+}
+
+// Call calls the tool with a JSON object. An error that the tool reports, and arguments that the server refuses, are told to the agent; a
+// server that died or broke the protocol is the machinery's failure. One that does not answer in time loses its session.
+func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	var arguments map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || arguments == nil {
+		return producers.Observation{}, fmt.Errorf("the arguments are not a JSON object: %.80q", call.Arguments)
+	}
+	t.server.mu.Lock()
+	s := t.server.sessions[t.server.session(call.Episode)]
+	t.server.mu.Unlock()
+	if s == nil {
+		return producers.Observation{}, fmt.Errorf("%w: mcp: episode %q has no open session", producers.ErrUnavailable, call.Episode)
+	}
+	conn, err := s.connected(ctx, t.server)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	result, err := conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
+	var refused *jsonrpc.Error
+	switch {
+	case err == nil:
+	case context.Cause(ctx) != nil:
+		s.lose(conn)
+		return producers.Observation{}, context.Cause(ctx)
+	case errors.As(err, &refused) && refused.Code == jsonrpc.CodeInvalidParams:
+		return producers.Observation{}, errors.New(remote.Clean(refused.Message))
+	default:
+		s.lose(conn)
+		return producers.Observation{}, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
+	}
+	text := t.text(result)
+	if result.NeedsInput() {
+		return producers.Observation{}, fmt.Errorf("%w: mcp: tool %s asks for more input, which nobody can give here", producers.ErrUnavailable, t.name)
+	}
+	if result.IsError && text == "" {
+		text = "the tool failed, and does not say why"
+	}
+	if result.IsError {
+		return producers.Observation{}, errors.New(text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost {
+		s.lost = false
+		text = "(the server was started anew; what it kept is gone)\n" + text
+	}
+	return producers.Observation{Text: text}, nil
+}
+
+// text is what a result says; what is no text is named.
+func (t *Tool) text(result *sdk.CallToolResult) string {
+	var parts []string
+	for _, content := range result.Content {
+		switch content := content.(type) {
+		case *sdk.TextContent:
+			parts = append(parts, content.Text)
+		case *sdk.EmbeddedResource:
+			if content.Resource != nil && content.Resource.Text != "" {
+				parts = append(parts, content.Resource.Text)
+			}
+		case *sdk.ResourceLink:
+			parts = append(parts, content.URI)
+		case *sdk.ImageContent:
+			parts = append(parts, "(an image)")
+		case *sdk.AudioContent:
+			parts = append(parts, "(a sound)")
+		}
+	}
+	if len(parts) == 0 && result.StructuredContent != nil {
+		if data, err := json.Marshal(result.StructuredContent); err == nil {
+			parts = append(parts, string(data))
+		}
+	}
+	text := remote.Clean(strings.Join(parts, "\n"))
+	if most := t.server.cfg.OutputBytes; len(text) > most {
+		end := most
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = fmt.Sprintf("%s\n... (%d more bytes)", text[:end], len(text)-end)
+	}
+	return text
+}
+
+// Type is the kind of tool that a configuration names by type: mcp.
+type Type struct{}
+
+// Name is "mcp".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any {
+	cfg := DefaultConfig()
+	return &cfg
+}
+
+// Open makes the server's tools: a [tools.Several].
+func (Type) Open(ctx context.Context, o tools.Opening) (producers.Tool, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *mcp.Config", o.Name, o.Config)
+	}
+	s, err := New(ctx, *cfg, o.Spaces)
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	return tools.Several(s.tools), nil
+}

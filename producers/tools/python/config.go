@@ -1,0 +1,77 @@
+package python
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// Name is the type's name and the tool's.
+const Name = "python"
+
+// Config bounds cells; the section sandbox bounds what they run in.
+type Config struct {
+	// CellTimeout bounds the wall-clock time of one cell. A cell that runs into it is interrupted, and where it does not end within a second it costs
+	// the episode its variables. Defaults to 10s.
+	CellTimeout time.Duration `koanf:"cell_timeout"`
+	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. Defaults to 8192.
+	OutputBytes int `koanf:"output_bytes"`
+	// CodeBytes bounds one cell's text, > 0: a longer one is refused unread. Defaults to 65536.
+	CodeBytes int `koanf:"code_bytes"`
+	// NotepadBytes bounds the notepad; 0 leaves cells without one. Defaults to 4096.
+	NotepadBytes int `koanf:"notepad_bytes"`
+	// Submit gives cells the function submit(x), which ends the episode with x as its answer. Defaults to true.
+	Submit bool `koanf:"submit"`
+	// Site makes the packages importable that are installed for the machine's Python. Defaults to false.
+	Site bool `koanf:"site"`
+	// Prelude is Python that runs before the first cell, as if it were one. Defaults to none.
+	Prelude string `koanf:"prelude"`
+}
+
+// DefaultConfig is cells of 10 s with a notepad and submit.
+func DefaultConfig() Config {
+	return Config{CellTimeout: 10 * time.Second, OutputBytes: 8192, CodeBytes: 64 << 10, NotepadBytes: 4096, Submit: true}
+}
+
+// The greatest texts that a message of the protocol carries.
+const (
+	maxCode    = 1 << 20
+	maxOutput  = 1 << 20
+	maxNotepad = 64 << 10
+)
+
+// Validate reports every fault.
+func (c Config) Validate() error {
+	return check.All(
+		check.Positive("cell_timeout", c.CellTimeout),
+		check.Between("output_bytes", c.OutputBytes, 1, maxOutput),
+		check.Between("code_bytes", c.CodeBytes, 1, maxCode),
+		check.Between("notepad_bytes", c.NotepadBytes, 0, maxNotepad),
+		check.That(len(c.Prelude) <= maxCode, "prelude", "%d bytes: want %d at most", len(c.Prelude), maxCode),
+	)
+}
+
+// Texts are what the tool says of its own, for vocabularies of words; what Python says of a wrong cell is not among it.
+func (c *Config) Texts() []string {
+	return []string{c.interrupted(), c.killed(), ended + gone, anew, c.tooLong()}
+}
+
+// What the agent is told where a cell reaches a bound.
+const (
+	gone  = "; all variables are gone, and a new session starts with the next cell"
+	ended = "Error: the interpreter ended"
+	anew  = "Error: the sandbox was started anew: all variables and files are gone"
+)
+
+func (c *Config) interrupted() string {
+	return fmt.Sprintf("Error: the cell was interrupted after %s", c.CellTimeout)
+}
+
+func (c *Config) killed() string {
+	return fmt.Sprintf("Error: the cell ran for more than %s and could not be interrupted%s", c.CellTimeout, gone)
+}
+
+func (c *Config) tooLong() string {
+	return fmt.Sprintf("Error: the cell is longer than %d bytes", c.CodeBytes)
+}

@@ -1,0 +1,331 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Tool runs cells. Each open session has an interpreter of its own in its episode's workspace, which starts with its first cell.
+type Tool struct {
+	cfg    Config
+	worlds []tasks.World
+	spaces *workspace.Manager
+
+	mu       sync.Mutex
+	sessions map[string]*session // by episode
+}
+
+// New makes the tool of a task whose worlds its cells can call.
+func New(cfg Config, worlds []tasks.World, spaces *workspace.Manager) (*Tool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if spaces == nil {
+		return nil, errors.New("python: this program opens no sandboxes")
+	}
+	spaces.Claim()
+	return &Tool{cfg: cfg, worlds: worlds, spaces: spaces, sessions: map[string]*session{}}, nil
+}
+
+// session is an episode's. Its cells run one after the other.
+type session struct {
+	mu        sync.Mutex
+	functions map[string]tasks.Functions // by the names of functions
+	opening   workspace.Opening
+	ends      []func() error
+	python    *workspace.Session // nil before the first cell, and after one that cost the variables
+	closed    bool
+}
+
+// Spec describes the tool.
+func (t *Tool) Spec() producers.ToolSpec {
+	return producers.ToolSpec{
+		Name: Name,
+		Description: "Runs a cell of Python. Variables stay from cell to cell, files in the working folder too. " +
+			"What the cell prints and the value of its last expression are shown.",
+	}
+}
+
+// Open opens the episode's world; no process starts before the first cell.
+func (t *Tool) Open(_ context.Context, s producers.Session) error {
+	made := &session{functions: map[string]tasks.Functions{}, opening: workspace.Opening{
+		NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit, Site: t.cfg.Site, Prelude: t.cfg.Prelude, Values: map[string]json.RawMessage{},
+	}}
+	for _, world := range t.worlds {
+		functions, err := world.Open(s)
+		if err == nil {
+			err = made.add(functions)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.end())
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sessions[s.Episode] != nil {
+		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.end())
+	}
+	if err := t.spaces.Join(s); err != nil {
+		return errors.Join(err, made.end())
+	}
+	t.sessions[s.Episode] = made
+	return nil
+}
+
+// identifier is a name of Python's, or one of a method of an object.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+// add takes the functions and values of a world.
+func (s *session) add(functions tasks.Functions) error {
+	if closer, ok := functions.(interface{ Close() error }); ok {
+		s.ends = append(s.ends, closer.Close)
+	}
+	taken := func(name string) error {
+		if _, there := s.opening.Values[name]; there || s.functions[name] != nil || name == "submit" || name == "notepad" {
+			return fmt.Errorf("two functions or values are named %s", name)
+		}
+		if !identifier.MatchString(name) {
+			return fmt.Errorf("%q is no name of a variable", name)
+		}
+		return nil
+	}
+	for _, name := range functions.Names() {
+		if err := taken(name); err != nil {
+			return err
+		}
+		s.functions[name] = functions
+		s.opening.Functions = append(s.opening.Functions, name)
+	}
+	if valued, ok := functions.(tasks.Valued); ok {
+		for name, value := range valued.Values() {
+			if err := taken(name); err != nil {
+				return err
+			}
+			data, err := json.Marshal(workspace.Exact(value))
+			if err != nil {
+				return fmt.Errorf("value %s: %w", name, err)
+			}
+			s.opening.Values[name] = data
+		}
+	}
+	return nil
+}
+
+// end closes what the world keeps.
+func (s *session) end() error {
+	var faults []error
+	for _, end := range s.ends {
+		faults = append(faults, end())
+	}
+	return errors.Join(faults...)
+}
+
+// Call runs its arguments as a cell. What is wrong with the cell is an observation; a sandbox that cannot be had is the machinery's failure.
+func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	t.mu.Lock()
+	s := t.sessions[call.Episode]
+	t.mu.Unlock()
+	if s == nil {
+		return producers.Observation{}, fmt.Errorf("%w: python: episode %q has no open session", producers.ErrUnavailable, call.Episode)
+	}
+	if len(call.Arguments) > t.cfg.CodeBytes {
+		return failed(t.cfg.tooLong()), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return producers.Observation{}, fmt.Errorf("%w: python: episode %q was closed", producers.ErrUnavailable, call.Episode)
+	}
+	anewToo, err := t.attach(ctx, s, call.Episode)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	done, err := s.python.Run(ctx, dedent(call.Arguments), t.cfg.CellTimeout, t.cfg.OutputBytes, s.answer)
+	if err != nil {
+		s.python = nil
+		return producers.Observation{}, fmt.Errorf("run a cell: %w", err)
+	}
+	if done.Gone {
+		s.python = nil
+	}
+	o := t.observe(done)
+	if anewToo {
+		o.Text, o.Errors = anew+"\n"+o.Text, 1
+	}
+	return o, nil
+}
+
+func failed(text string) producers.Observation {
+	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
+}
+
+// attach gives the session an interpreter. lost is whether files and variables of earlier cells are gone with their sandbox.
+func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost bool, err error) {
+	w, lost, err := t.spaces.Get(ctx, episode)
+	if err != nil {
+		return false, fmt.Errorf("start a sandbox: %w", err)
+	}
+	if lost && s.python != nil {
+		s.python.Close()
+		s.python = nil
+	}
+	if s.python == nil {
+		s.python, err = w.Session(ctx, s.opening, t.cfg.OutputBytes)
+	}
+	return lost, err
+}
+
+// observe puts together what the agent is shown of a cell.
+func (t *Tool) observe(d workspace.Done) producers.Observation {
+	o := producers.Observation{Answer: d.Answer, Notes: cut(d.Notes, t.cfg.NotepadBytes)}
+	var parts []string
+	add := func(text string) {
+		if text != "" {
+			parts = append(parts, strings.TrimSuffix(text, "\n"))
+			o.Outputs++
+		}
+	}
+	add(d.Output)
+	if d.Value != nil {
+		value := cut(*d.Value, t.cfg.OutputBytes)
+		if len(value) < len(*d.Value) {
+			value += "\n... the rest of the value left out ..."
+		}
+		add(value)
+	}
+	fault := ""
+	switch {
+	case d.Gone && d.Interrupted:
+		fault = t.cfg.killed()
+	case d.Gone:
+		fault = ended + gone
+	case d.Interrupted && d.Error != nil && d.Answer == nil:
+		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault)) + "\n" + t.cfg.interrupted()
+	case d.Error != nil:
+		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault))
+	}
+	if fault != "" {
+		add(fault)
+		o.Errors = 1
+	}
+	o.Text = strings.ToValidUTF8(strings.Join(parts, "\n"), "\uFFFD")
+	return o
+}
+
+// leastFault is the room that an error has, in bytes, however small the bound.
+const leastFault = 1024
+
+// cut shortens a text to so many bytes, between characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
+// dedent takes away the white space that all lines of a cell begin with: models indent code in prose.
+func dedent(code string) string {
+	lines := strings.Split(code, "\n")
+	margin, found := "", false
+	for _, line := range lines {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		own := line[:len(line)-len(strings.TrimLeft(line, " \t"))]
+		if !found {
+			margin, found = own, true
+		}
+		for !strings.HasPrefix(own, margin) {
+			margin = margin[:len(margin)-1]
+		}
+	}
+	if margin == "" {
+		return code
+	}
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(line, margin)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// answer calls a function of the world. What the world does wrong with what the policy gave it is the cell's error, a panic among it.
+func (s *session) answer(ctx context.Context, name string, args []any) (result any, printed *string, err error) {
+	functions := s.functions[name]
+	if functions == nil {
+		return nil, nil, fmt.Errorf("no function is named %.60q", name)
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			result, printed, err = nil, nil, fmt.Errorf("%s failed: %.200v", name, fault)
+		}
+	}()
+	result, err = functions.Call(ctx, name, args)
+	if text, shown := result.(tasks.Printed); shown && err == nil {
+		line := string(text)
+		return nil, &line, nil
+	}
+	return result, nil, err
+}
+
+// Workspace is the episode's sandbox, if a cell has started it.
+func (t *Tool) Workspace(episode string) (producers.Workspace, bool) {
+	return t.spaces.Workspace(episode)
+}
+
+// Close ends the episode's interpreter, and its workspace where no other tool has it open.
+func (t *Tool) Close(_ context.Context, episode string) error {
+	t.mu.Lock()
+	s := t.sessions[episode]
+	delete(t.sessions, episode)
+	t.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	defer t.spaces.Leave(episode)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.python != nil {
+		s.python.Close()
+	}
+	return s.end()
+}
+
+// Type is the kind of tool that a configuration names by type: python.
+type Type struct{}
+
+// Name is "python".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any {
+	cfg := DefaultConfig()
+	return &cfg
+}
+
+// Open makes the tool over the task's worlds.
+func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *python.Config", o.Name, o.Config)
+	}
+	t, err := New(*cfg, o.Worlds, o.Spaces)
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,144 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/producers/tools"
+)
+
+// Tool runs scripts in the episodes' workspaces.
+type Tool struct {
+	cfg    Config
+	spaces *workspace.Manager
+}
+
+// New makes the tool.
+func New(cfg Config, spaces *workspace.Manager) (*Tool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if spaces == nil {
+		return nil, errors.New("shell: this program opens no sandboxes")
+	}
+	spaces.Claim()
+	return &Tool{cfg, spaces}, nil
+}
+
+// Spec describes the tool.
+func (t *Tool) Spec() producers.ToolSpec {
+	return producers.ToolSpec{
+		Name: Name,
+		Description: "Runs a script of " + t.cfg.Program + " in the working folder. Files stay from call to call; variables and the current folder do not. " +
+			"What the script prints is shown.",
+	}
+}
+
+// Open keeps a place for the episode; no process starts before the first call.
+func (t *Tool) Open(_ context.Context, s producers.Session) error { return t.spaces.Join(s) }
+
+// Close ends the episode's workspace where no other tool has it open.
+func (t *Tool) Close(_ context.Context, episode string) error {
+	t.spaces.Leave(episode)
+	return nil
+}
+
+// Workspace is the episode's sandbox, if a call has started it.
+func (t *Tool) Workspace(episode string) (producers.Workspace, bool) {
+	return t.spaces.Workspace(episode)
+}
+
+// Call runs its arguments as a script. What is wrong with the script, and what it does to its sandbox, is an observation; a sandbox that cannot be
+// had is the machinery's failure.
+func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	if len(call.Arguments) > t.cfg.ScriptBytes {
+		return failed(t.cfg.tooLong()), nil
+	}
+	if strings.ContainsRune(call.Arguments, 0) {
+		return producers.Observation{}, errors.New("the script has a NUL byte in it")
+	}
+	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
+	_, used := t.spaces.Open(call.Episode)
+	w, lost, err := t.spaces.Get(ctx, call.Episode)
+	if err != nil {
+		return producers.Observation{}, fmt.Errorf("start a sandbox: %w", err)
+	}
+	r, err := w.Run(ctx, producers.Command{
+		Argv:    []string{"sh", "-c", `exec "$@" 2>&1`, "sh", t.cfg.Program, "-c", call.Arguments},
+		Timeout: t.cfg.CommandTimeout, Output: t.cfg.OutputBytes,
+	})
+	switch {
+	case err == nil:
+	case context.Cause(ctx) != nil:
+		return producers.Observation{}, context.Cause(ctx)
+	case used && w.Gone() || errors.Is(err, workspace.ErrGone):
+		return failed(gone), nil
+	case used:
+		return failed(notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": ")), nil
+	default:
+		return producers.Observation{}, fmt.Errorf("%w: shell: %w", producers.ErrUnavailable, err)
+	}
+	o := t.observe(r)
+	if lost {
+		o.Text, o.Errors = strings.TrimSuffix(anew+"\n"+o.Text, "\n"), 1
+	}
+	return o, nil
+}
+
+func failed(text string) producers.Observation {
+	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
+}
+
+// observe puts together what the agent is shown of a script.
+func (t *Tool) observe(r producers.Result) producers.Observation {
+	o := producers.Observation{}
+	var parts []string
+	if text := strings.TrimSuffix(string(r.Stdout)+string(r.Stderr), "\n"); text != "" {
+		parts, o.Outputs = append(parts, text), 1
+	}
+	fault := ""
+	switch {
+	case r.TimedOut:
+		fault = t.cfg.timedOut()
+	case r.Exit < 0:
+		fault = signalled
+	case r.Exit > 0:
+		fault = exited + strconv.Itoa(r.Exit)
+	}
+	if fault != "" {
+		parts, o.Errors = append(parts, fault), 1
+		o.Outputs++
+	}
+	o.Text = strings.Join(parts, "\n")
+	return o
+}
+
+// Type is the kind of tool that a configuration names by type: shell.
+type Type struct{}
+
+// Name is "shell".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any {
+	cfg := DefaultConfig()
+	return &cfg
+}
+
+// Open makes the tool.
+func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *shell.Config", o.Name, o.Config)
+	}
+	t, err := New(*cfg, o.Spaces)
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	return t, nil
+}

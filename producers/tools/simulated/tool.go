@@ -1,0 +1,163 @@
+package simulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tools"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Metrics of the tool's calls, added up over an episode.
+const (
+	MetricUseful = "useful_searches"
+	MetricNoisy  = "noisy_searches"
+)
+
+// writer makes the documents of a search.
+type writer interface {
+	// write returns what the agent is shown; "" is nothing found. An error wraps [producers.ErrUnavailable].
+	write(ctx context.Context, a asked) (string, error)
+}
+
+// asked is one search.
+type asked struct {
+	producers.Secret
+	query string
+	noisy bool
+	// key names the call, and seed is what is drawn for it.
+	key  string
+	seed uint64
+}
+
+// Tool simulates a search engine.
+type Tool struct {
+	cfg    Config
+	writer writer
+
+	mu       sync.Mutex
+	sessions map[string]session
+}
+
+// session is what is known of an episode.
+type session struct {
+	producers.Secret
+	// noise is the probability that a search of the episode is noisy.
+	noise float64
+}
+
+// newTool makes the tool with documents of w.
+func newTool(cfg Config, w writer) *Tool {
+	return &Tool{cfg: cfg, writer: w, sessions: map[string]session{}}
+}
+
+// Spec describes the tool as a search engine: the agent is not told that it is none.
+func (t *Tool) Spec() producers.ToolSpec {
+	return producers.ToolSpec{Name: t.cfg.Name, Description: "Finds the documents that best match a query."}
+}
+
+// Open fails: the tool has to be told the answers.
+func (t *Tool) Open(context.Context, producers.Session) error {
+	return fmt.Errorf("%s is told the question and its answers by an episode, and has none here: try it with weir episode, or serve a tool of type search", Name)
+}
+
+// OpenTold notes what the episode's documents are to hold.
+func (t *Tool) OpenTold(_ context.Context, s producers.Session, secret producers.Secret) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, open := t.sessions[s.Episode]; open {
+		return fmt.Errorf("open episode %s: it is open", s.Episode)
+	}
+	t.sessions[s.Episode] = session{secret, t.cfg.Noise.of(secret)}
+	return nil
+}
+
+// of is the probability of noise in an episode.
+func (n Noise) of(secret producers.Secret) float64 {
+	switch {
+	case secret.Evaluation:
+		return n.Evaluation
+	case n.By == ByVersion:
+		return n.At(uint64(max(0, secret.PolicyVersion)))
+	}
+	return n.At(secret.Cursor)
+}
+
+// Close forgets the episode.
+func (t *Tool) Close(_ context.Context, episode string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sessions, episode)
+	return nil
+}
+
+// coin keeps what is drawn here apart from what else is drawn from a ticket's seed and a call's number.
+const coin = 0x636f696e
+
+// Call shows documents for its arguments.
+func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	t.mu.Lock()
+	s, open := t.sessions[call.Episode]
+	t.mu.Unlock()
+	if !open {
+		return producers.Observation{}, fmt.Errorf("%w: %s: episode %q has no open session", producers.ErrUnavailable, t.cfg.Name, call.Episode)
+	}
+	query := strings.TrimSpace(call.Arguments)
+	if query == "" {
+		return producers.Observation{}, errors.New("the query is empty")
+	}
+	rng := rand.New(rand.NewPCG(schemas.MixSeed(call.Seed^coin), uint64(call.Index)))
+	a := asked{Secret: s.Secret, query: query, noisy: rng.Float64() < s.noise, seed: rng.Uint64()}
+	a.key = fmt.Sprintf("%s/%s/%d/%x", call.Run, call.Episode, call.Index, a.seed)
+	text, err := t.writer.write(ctx, a)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	if text == "" {
+		text = tools.NothingFound
+	}
+	kind := MetricUseful
+	if a.noisy {
+		kind = MetricNoisy
+	}
+	return producers.Observation{Text: text, Metrics: map[string]float64{kind: 1}}, nil
+}
+
+// Type is the kind of tool that a configuration names by type: simulated_search.
+type Type struct{}
+
+// Name is "simulated_search".
+func (Type) Name() string { return Name }
+
+// Config is a new Config with its defaults.
+func (Type) Config() any {
+	cfg := DefaultConfig()
+	return &cfg
+}
+
+// Open makes the tool, over the task's passages or a model; nothing is asked of the model yet.
+func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
+	cfg, ok := o.Config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *simulated.Config", o.Name, o.Config)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	var w writer
+	var err error
+	if cfg.Documents == FromModel {
+		w, err = newModel(*cfg, o.Log)
+	} else {
+		w, err = newCorpus(*cfg, o.Passages)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+	}
+	return newTool(*cfg, w), nil
+}

@@ -1,0 +1,166 @@
+package starlark
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/metrics"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// childName is a worker's argv[0]: what a list of processes shows, and what makes this program a worker.
+const childName = "weir-starlark"
+
+// How a worker ends, besides with its socket.
+const (
+	exitBroken = 3
+	exitMemory = 86
+)
+
+// An init, and no function that main or a TestMain would have to call: whatever links the package can start workers of itself.
+func init() {
+	if len(os.Args) == 2 && os.Args[0] == childName {
+		os.Exit(child(os.Args[1]))
+	}
+}
+
+// child is the whole of a worker: memory is its bound in bytes. It returns its exit status.
+func child(memory string) int {
+	bound, err := strconv.ParseInt(memory, 10, 64)
+	if err == nil {
+		err = limit(bound)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "weir-starlark:", err)
+		return exitBroken
+	}
+	w := &cells{
+		sessions: map[string]*interpreter{}, answers: map[string]chan returned{},
+		bound: uint64(bound), socket: os.NewFile(3, "host"), stop: func(status int) { os.Exit(status) },
+	}
+	if err := w.serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "weir-starlark:", err)
+		return exitBroken
+	}
+	return 0
+}
+
+// cells are the sessions of a worker.
+type cells struct {
+	// bound is the worker's memory in bytes.
+	bound  uint64
+	socket io.ReadWriter
+	stop   func(status int)
+
+	writing  sync.Mutex
+	mu       sync.Mutex
+	sessions map[string]*interpreter
+	// answers wait for what functions return, by cell.
+	answers map[string]chan returned
+}
+
+// serve obeys the host until the socket ends, whatever cells are running then.
+func (w *cells) serve() error {
+	in := newLines(w.socket)
+	for {
+		var r request
+		if err := in.next(&r); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := w.obey(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *cells) obey(r request) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case r.Open != nil:
+		s, err := newInterpreter(*r.Open)
+		if err != nil {
+			return fmt.Errorf("open a session: %w", err)
+		}
+		w.sessions[r.Session] = s
+	case r.Close:
+		delete(w.sessions, r.Session)
+	case r.Answer != nil:
+		if waiting := w.answers[r.ID]; waiting != nil {
+			waiting <- *r.Answer // it has room: a cell asks for one thing at a time
+		}
+	case r.Run != nil:
+		s := w.sessions[r.Session]
+		if s == nil {
+			return errors.New("run a cell: there is no such session")
+		}
+		w.answers[r.ID] = make(chan returned, 1)
+		go w.run(s, r.ID, *r.Run)
+	}
+	return nil
+}
+
+// run runs a cell and says what came of it.
+func (w *cells) run(s *interpreter, id string, c cell) {
+	over := make(chan struct{})
+	go w.watch(over)
+	done := w.protected(s, id, c)
+	close(over)
+	w.mu.Lock()
+	delete(w.answers, id)
+	w.mu.Unlock()
+	if err := w.say(reply{ID: id, Done: done}); err != nil || done.Gone {
+		w.stop(exitBroken)
+	}
+}
+
+// protected turns a panic of the interpreter into the end of the session, which is what its state is worth then.
+func (w *cells) protected(s *interpreter, id string, c cell) (done *finished) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			done = &finished{Text: fmt.Sprintf("Error: the interpreter failed: %.200v%s", fault, gone), Outputs: 1, Errors: 1, Gone: true}
+		}
+	}()
+	w.mu.Lock()
+	answers := w.answers[id]
+	w.mu.Unlock()
+	return s.run(c, func(name string, args []json.RawMessage) (returned, error) {
+		if err := w.say(reply{ID: id, Call: &asked{name, args}}); err != nil {
+			return returned{}, err
+		}
+		return <-answers, nil
+	})
+}
+
+func (w *cells) say(r reply) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	return write(w.socket, r)
+}
+
+// watchEvery is how often a worker looks at its memory while a cell runs.
+const watchEvery = 10 * time.Millisecond
+
+// watch ends the worker when it has more memory than it may, until a cell is over. The kernel's own bound, where there is one, is
+// met at twice that.
+func (w *cells) watch(over <-chan struct{}) {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-ticker.C:
+		}
+		if metrics.Read(sample); sample[0].Value.Uint64()-sample[1].Value.Uint64() > w.bound {
+			w.stop(exitMemory)
+		}
+	}
+}

@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package starlark
+
+import "os"
+
+// self is this program.
+func self() (string, error) { return os.Executable() }

@@ -1,0 +1,258 @@
+package starlark
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.starlark.net/syntax"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+)
+
+// Tool runs cells. Each open session has variables of its own; its worker starts with its first cell.
+type Tool struct {
+	cfg    Config
+	worlds []tasks.World
+	// slots has room for the workers that there may be.
+	slots chan struct{}
+
+	mu       sync.Mutex
+	sessions map[string]*session // by episode
+	workers  map[*worker]bool
+}
+
+// New makes the tool of a task whose worlds its cells can call.
+func New(cfg Config, worlds []tasks.World) (*Tool, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Tool{
+		cfg: cfg, worlds: worlds, slots: make(chan struct{}, cfg.Workers), sessions: map[string]*session{}, workers: map[*worker]bool{},
+	}, nil
+}
+
+// session is an episode's. Its cells run one after the other.
+type session struct {
+	mu        sync.Mutex
+	functions map[string]tasks.Functions // by the names of functions
+	opening   opening
+	close     []func() error
+
+	id     string
+	worker *worker // nil before the first cell, and after one that cost the variables
+	lost   bool    // the variables of earlier cells are gone, and the agent has not been told
+	closed bool
+}
+
+// Spec describes the tool.
+func (t *Tool) Spec() producers.ToolSpec {
+	return producers.ToolSpec{
+		Name: Name,
+		Description: "Runs a cell of Starlark, a dialect of Python without imports, classes and exceptions. " +
+			"Variables stay from cell to cell. What the cell prints and the value of its last expression are shown.",
+	}
+}
+
+// Open opens the episode's world; no process starts before the first cell.
+func (t *Tool) Open(_ context.Context, s producers.Session) error {
+	made := &session{id: rand.Text(), functions: map[string]tasks.Functions{}, opening: opening{NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit}}
+	for _, world := range t.worlds {
+		functions, err := world.Open(s)
+		if err == nil {
+			err = made.add(functions)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("open the world of episode %s: %w", s.Episode, err), made.end())
+		}
+	}
+	made.opening.Functions = slices.Sorted(maps.Keys(made.functions))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sessions[s.Episode] != nil {
+		return errors.Join(fmt.Errorf("open episode %s: it is open", s.Episode), made.end())
+	}
+	t.sessions[s.Episode] = made
+	return nil
+}
+
+// add takes the functions and values of a world.
+func (s *session) add(functions tasks.Functions) error {
+	if closer, ok := functions.(interface{ Close() error }); ok {
+		s.close = append(s.close, closer.Close)
+	}
+	taken := func(name string) error {
+		if _, there := s.opening.Values[name]; there || s.functions[name] != nil || name == "submit" || name == "notepad" {
+			return fmt.Errorf("two functions or values are named %s", name)
+		}
+		if parsed, err := dialect.ParseExpr("", name, 0); err != nil || !isName(parsed) {
+			return fmt.Errorf("%q is no name of a variable", name)
+		}
+		return nil
+	}
+	for _, name := range functions.Names() {
+		if err := taken(name); err != nil {
+			return err
+		}
+		s.functions[name] = functions
+	}
+	if valued, ok := functions.(tasks.Valued); ok {
+		for name, value := range valued.Values() {
+			if err := taken(name); err != nil {
+				return err
+			}
+			data, err := json.Marshal(exact(value))
+			if err != nil {
+				return fmt.Errorf("value %s: %w", name, err)
+			}
+			if s.opening.Values == nil {
+				s.opening.Values = map[string]json.RawMessage{}
+			}
+			s.opening.Values[name] = data
+		}
+	}
+	return nil
+}
+
+func isName(parsed syntax.Expr) bool {
+	_, ok := parsed.(*syntax.Ident)
+	return ok
+}
+
+// end closes what the world keeps.
+func (s *session) end() error {
+	var faults []error
+	for _, end := range s.close {
+		faults = append(faults, end())
+	}
+	return errors.Join(faults...)
+}
+
+// Call runs its arguments as a cell. What is wrong with the cell is an observation; a worker that cannot be had, or that a
+// neighbour or the machine ended, is the machinery's failure.
+func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	t.mu.Lock()
+	s := t.sessions[call.Episode]
+	t.mu.Unlock()
+	if s == nil {
+		return producers.Observation{}, fmt.Errorf("%w: starlark: episode %q has no open session", producers.ErrUnavailable, call.Episode)
+	}
+	if len(call.Arguments) > t.cfg.CodeBytes {
+		return failed(t.cfg.tooLong()), nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return producers.Observation{}, fmt.Errorf("%w: starlark: episode %q was closed", producers.ErrUnavailable, call.Episode)
+	}
+	if err := t.attach(ctx, s); err != nil {
+		return producers.Observation{}, err
+	}
+	o, err := t.run(ctx, s, call.Arguments)
+	if err == nil && s.lost && s.worker != nil {
+		o.Text, s.lost = "Error: the interpreter was started anew"+gone+"\n"+o.Text, false
+	}
+	return o, err
+}
+
+func failed(text string) producers.Observation {
+	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
+}
+
+// run runs a cell in the session's worker.
+func (t *Tool) run(ctx context.Context, s *session, code string) (producers.Observation, error) {
+	c := cell{
+		Code: code, Steps: t.cfg.Steps, LimitMS: t.cfg.CellTimeout.Milliseconds(), OutputBytes: t.cfg.OutputBytes,
+		TooSlow: t.cfg.tooSlow(), TooManySteps: t.cfg.tooManySteps(),
+	}
+	w := s.worker
+	done, err := w.run(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) { return s.answer(ctx, a) })
+	switch {
+	case err == nil && done.Gone:
+		t.detach(s)
+		return producers.Observation{Text: done.Text, Outputs: done.Outputs, Errors: done.Errors}, nil
+	case err == nil:
+		return producers.Observation{Text: done.Text, Outputs: done.Outputs, Errors: done.Errors, Answer: done.Answer, Notes: done.Notes}, nil
+	}
+	own := w.atFault()
+	t.detach(s)
+	s.lost = true
+	switch {
+	case errors.Is(err, errTooSlow):
+		s.lost = false
+		return failed(t.cfg.tooSlow() + gone), nil
+	case !errors.Is(err, errEnded):
+		return producers.Observation{}, err
+	}
+	if !own {
+		return producers.Observation{}, fmt.Errorf("%w: starlark: the worker of several episodes %s", producers.ErrUnavailable, w.how())
+	}
+	s.lost = false
+	if w.starved() {
+		return failed(t.cfg.tooMuchMemory()), nil
+	}
+	return failed(t.cfg.ended(w.how())), nil
+}
+
+// answer calls a function of the world. Only the machinery's failures are errors.
+func (s *session) answer(ctx context.Context, a asked) (r returned, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%w: starlark: function %s panicked: %v", producers.ErrUnavailable, a.Name, fault)
+		}
+	}()
+	functions := s.functions[a.Name]
+	if functions == nil {
+		return returned{}, fmt.Errorf("%w: starlark: the worker asks for %q, which the world has not", producers.ErrUnavailable, a.Name)
+	}
+	args := make([]any, len(a.Args))
+	for i := range a.Args {
+		if args[i], err = toArgument(a.Args[i]); err != nil {
+			return returned{}, err
+		}
+	}
+	value, err := functions.Call(ctx, a.Name, args)
+	switch {
+	case errors.Is(err, producers.ErrUnavailable):
+		return returned{}, fmt.Errorf("function %s: %w", a.Name, err)
+	case err != nil && context.Cause(ctx) != nil:
+		return returned{}, context.Cause(ctx)
+	case err != nil:
+		return returned{Error: err.Error()}, nil
+	}
+	if printed, ok := value.(tasks.Printed); ok {
+		text := string(printed)
+		return returned{Printed: &text}, nil
+	}
+	fields, record := value.(tasks.Record)
+	if record {
+		value = map[string]any(fields)
+	}
+	data, err := json.Marshal(exact(value))
+	if err != nil {
+		return returned{}, fmt.Errorf("%w: starlark: the result of function %s: %w", producers.ErrUnavailable, a.Name, err)
+	}
+	return returned{Value: data, Record: record}, nil
+}
+
+// Close ends the episode's session, and its worker where no other session has it.
+func (t *Tool) Close(_ context.Context, episode string) error {
+	t.mu.Lock()
+	s := t.sessions[episode]
+	delete(t.sessions, episode)
+	t.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	t.detach(s)
+	return s.end()
+}

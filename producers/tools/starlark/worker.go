@@ -1,0 +1,224 @@
+package starlark
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// killDelay is how long what a killed worker complained of may take to arrive.
+const killDelay = 5 * time.Second
+
+// worker is a process that runs cells, as the host sees it.
+type worker struct {
+	cmd        *exec.Cmd
+	conn       net.Conn
+	complaints *tail
+	writing    sync.Mutex
+
+	mu       sync.Mutex
+	waiting  map[string]chan reply // by cell
+	sessions int                   // guarded by the tool's mutex
+	// sacrificed: one of its cells is known to have ended it.
+	sacrificed bool
+	// crowd is how many cells ran when it ended.
+	crowd int
+
+	// ended is closed when the process has; status and signal are then how.
+	ended          chan struct{}
+	status, signal int
+}
+
+// start starts a worker; ended is called once it is no more.
+func start(memory int64, ended func()) (*worker, error) {
+	complaints := &tail{}
+	cmd, conn, err := spawn(memory, complaints)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{cmd: cmd, conn: conn, complaints: complaints, waiting: map[string]chan reply{}, ended: make(chan struct{})}
+	go func() {
+		if w.read() {
+			timer := time.AfterFunc(killDelay, func() { _ = cmd.Process.Kill() })
+			defer timer.Stop() // the process ends with its socket
+		} else {
+			_ = cmd.Process.Kill() // what does not keep to the protocol is of no use
+		}
+		w.mu.Lock()
+		w.crowd = len(w.waiting)
+		w.mu.Unlock()
+		_ = conn.Close()
+		_ = cmd.Wait()
+		w.status, w.signal = cmd.ProcessState.ExitCode(), signalled(cmd.ProcessState)
+		close(w.ended)
+		ended()
+	}()
+	return w, nil
+}
+
+// read passes replies on until the socket ends; false where the worker broke the protocol.
+func (w *worker) read() bool {
+	in := newLines(w.conn)
+	for {
+		var r reply
+		if err := in.next(&r); err != nil {
+			return !errors.Is(err, errLine)
+		}
+		w.mu.Lock()
+		waiting := w.waiting[r.ID]
+		w.sacrificed = w.sacrificed || r.Done != nil && r.Done.Gone
+		w.mu.Unlock()
+		if waiting == nil || (r.Call == nil) == (r.Done == nil) {
+			return false // nobody asked
+		}
+		select {
+		case waiting <- r:
+		default:
+			return false // more than a cell can have to say at a time
+		}
+	}
+}
+
+// say writes a line. A worker that cannot be written to has ended: errEnded says so, and says it when that is done.
+func (w *worker) say(r request) error {
+	w.writing.Lock()
+	err := write(w.conn, r)
+	w.writing.Unlock()
+	if err != nil {
+		_ = w.conn.Close()
+		<-w.ended
+		return fmt.Errorf("%w: %w", errEnded, err)
+	}
+	return nil
+}
+
+// kill ends the process, for one of its cells, and waits for that.
+func (w *worker) kill() {
+	w.mu.Lock()
+	w.sacrificed = true
+	w.mu.Unlock()
+	_ = w.cmd.Process.Kill()
+	_ = w.conn.Close()
+	<-w.ended
+}
+
+// atFault says of a worker that ended that the one cell which ran then ended it.
+func (w *worker) atFault() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.crowd == 1 && !w.sacrificed
+}
+
+// alive says that nothing is known of an end.
+func (w *worker) alive() bool {
+	select {
+	case <-w.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// errTooSlow is returned for a cell that ran on when it was told to end.
+var errTooSlow = errors.New("the cell could not be interrupted")
+
+// errEnded is returned for a cell whose worker ended.
+var errEnded = errors.New("the worker ended")
+
+// run runs a cell: answer gives what functions of the world return. After any error the worker is dead.
+func (w *worker) run(ctx context.Context, session string, c cell, limit time.Duration, answer func(asked) (returned, error)) (*finished, error) {
+	id, replies := rand.Text(), make(chan reply, 1)
+	w.mu.Lock()
+	w.waiting[id] = replies
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.waiting, id)
+		w.mu.Unlock()
+	}()
+	if err := w.say(request{Session: session, ID: id, Run: &c}); err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case r := <-replies:
+			if r.Done != nil {
+				return r.Done, nil
+			}
+			result, err := answer(*r.Call)
+			if err != nil {
+				w.kill()
+				return nil, err
+			}
+			if err := w.say(request{ID: id, Answer: &result}); err != nil {
+				return nil, err
+			}
+		case <-ctx.Done():
+			w.kill()
+			return nil, context.Cause(ctx)
+		case <-timer.C:
+			w.kill()
+			return nil, errTooSlow
+		case <-w.ended:
+			select {
+			case r := <-replies: // its last words
+				if r.Done != nil {
+					return r.Done, nil
+				}
+			default:
+			}
+			return nil, errEnded
+		}
+	}
+}
+
+// how says how the worker ended, of which the caller knows.
+func (w *worker) how() string {
+	switch complaint := w.complaints.String(); {
+	case w.signal != 0:
+		return fmt.Sprintf("was ended by signal %d", w.signal)
+	case complaint != "":
+		return "ended: " + complaint
+	default:
+		return fmt.Sprintf("ended with status %d", w.status)
+	}
+}
+
+// starved says that the worker ended for want of memory.
+func (w *worker) starved() bool {
+	return w.status == exitMemory || strings.Contains(w.complaints.String(), "out of memory") ||
+		strings.Contains(w.complaints.String(), "cannot allocate memory")
+}
+
+// tail keeps the beginning of what a worker complains of, which says why it ends.
+type tail struct {
+	mu    sync.Mutex
+	first []byte
+}
+
+const tailBytes = 2048
+
+// Write never fails.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first = append(t.first, b[:min(len(b), tailBytes-len(t.first))]...)
+	return len(b), nil
+}
+
+// String is the first line that says something.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	line, _, _ := bytes.Cut(bytes.TrimSpace(t.first), []byte("\n"))
+	return string(line)
+}

@@ -1,0 +1,270 @@
+package starlark
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// pidOf is the process that an episode's cells run in, of which none runs.
+func pidOf(t *testing.T, tool *Tool, episode string) int {
+	t.Helper()
+	return workerOf(t, tool, episode).cmd.Process.Pid
+}
+
+// gonePID waits until there is no such process.
+func gonePID(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH }, patient, 10*time.Millisecond, "process %d is there", pid)
+}
+
+// workerOf is the worker of an episode that no cell runs in.
+func workerOf(t *testing.T, tool *Tool, episode string) *worker {
+	t.Helper()
+	tool.mu.Lock()
+	defer tool.mu.Unlock()
+	require.NotNil(t, tool.sessions[episode].worker)
+	return tool.sessions[episode].worker
+}
+
+// begun waits until a cell runs in the worker.
+func begun(t *testing.T, w *worker) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.waiting) > 0
+	}, patient, time.Millisecond)
+}
+
+const endless = "while True:\n    pass"
+
+// patiently lets cells run as long as a test waits.
+func patiently(cfg *Config) { cfg.Steps = 1 << 60 }
+
+func TestAWorkerThatIsKilledCostsTheVariables(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, patiently)
+	open(t, tool, "e")
+	run(t, tool, "e", "x = 1")
+	w := workerOf(t, tool, "e")
+	pid := w.cmd.Process.Pid
+	var o producers.Observation
+	var err error
+	var running sync.WaitGroup
+	running.Go(func() { o, err = tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: endless}) })
+	begun(t, w)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	running.Wait()
+	require.NoError(t, err)
+	require.Equal(t, "Error: the interpreter was ended by signal 9; all variables are gone", o.Text)
+	require.Equal(t, 1, o.Errors)
+	require.Contains(t, run(t, tool, "e", "x").Text, "undefined: x")
+	require.Equal(t, "2", run(t, tool, "e", "1 + 1").Text)
+
+	// Between two cells it is nobody's doing.
+	pid = pidOf(t, tool, "e")
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	gonePID(t, pid)
+	<-tool.sessions["e"].worker.ended
+	_, err = tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: "x"})
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.ErrorContains(t, err, "was ended by signal 9 between two cells")
+}
+
+func TestACellThatOutlastsItsCallIsEnded(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, patiently)
+	open(t, tool, "e")
+	run(t, tool, "e", "x = 1")
+	w := workerOf(t, tool, "e")
+	pid := w.cmd.Process.Pid
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var err error
+	var running sync.WaitGroup
+	running.Go(func() { _, err = tool.Call(ctx, producers.Call{Episode: "e", Arguments: endless}) })
+	begun(t, w)
+	cancel(fmt.Errorf("timed out"))
+	running.Wait()
+	require.ErrorContains(t, err, "timed out")
+	gonePID(t, pid)
+	o := run(t, tool, "e", "1 + 1")
+	require.Equal(t, "Error: the interpreter was started anew; all variables are gone\n2", o.Text, "the agent is told once")
+	require.Equal(t, "2", run(t, tool, "e", "1 + 1").Text)
+}
+
+func TestClosingEndsTheWorker(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, nil)
+	open(t, tool, "a")
+	require.Empty(t, tool.workers, "no process before the first cell")
+	run(t, tool, "a", "x = 1")
+	pid := pidOf(t, tool, "a")
+	require.NoError(t, tool.Close(t.Context(), "a"))
+	gonePID(t, pid)
+	require.Empty(t, tool.workers)
+	require.Eventually(t, func() bool { return len(tool.slots) == 0 }, time.Minute, time.Millisecond)
+}
+
+func TestSessionsShareAWorker(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker, cfg.Steps = 2, 1<<60 })
+	for _, episode := range []string{"a", "b", "c"} {
+		open(t, tool, episode)
+		run(t, tool, episode, "x = '"+episode+"'")
+	}
+	require.Len(t, tool.workers, 2)
+	require.Equal(t, pidOf(t, tool, "a"), pidOf(t, tool, "b"))
+	require.NotEqual(t, pidOf(t, tool, "a"), pidOf(t, tool, "c"))
+	for _, episode := range []string{"a", "b", "c"} {
+		require.Equal(t, `"`+episode+`"`, run(t, tool, episode, "x").Text, "each has its own variables")
+	}
+
+	// A cell that has to be killed costs its neighbour the episode, which is tried again and not scored.
+	w := workerOf(t, tool, "a")
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _, _ = tool.Call(ctx, producers.Call{Episode: "a", Arguments: endless}) })
+	begun(t, w)
+	cancel()
+	running.Wait()
+	_, err := tool.Call(t.Context(), producers.Call{Episode: "b", Arguments: "x"})
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.Equal(t, `"c"`, run(t, tool, "c", "x").Text)
+	require.NoError(t, tool.Close(t.Context(), "b"))
+	require.NoError(t, tool.Close(t.Context(), "a"))
+	require.Len(t, tool.workers, 1)
+}
+
+func TestWorkersAreBounded(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(cfg *Config) { cfg.Workers = 1 })
+	open(t, tool, "a")
+	open(t, tool, "b")
+	run(t, tool, "a", "1")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := tool.Call(ctx, producers.Call{Episode: "b", Arguments: "1"})
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.ErrorContains(t, err, "all 1 workers are taken")
+	require.NoError(t, tool.Close(t.Context(), "a"))
+	require.Equal(t, "1", run(t, tool, "b", "1").Text)
+}
+
+func TestManySessionsAtOnce(t *testing.T) {
+	t.Parallel()
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker = 50 })
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			episode := strconv.Itoa(i)
+			if err := tool.Open(t.Context(), producers.Session{Episode: episode}); err != nil {
+				t.Error(err)
+			}
+			for range 3 {
+				o, err := tool.Call(t.Context(), producers.Call{Episode: episode, Arguments: "x = " + episode + "\nx * 2"})
+				if err != nil || o.Text != strconv.Itoa(2*i) {
+					t.Errorf("episode %s: %q, %v", episode, o.Text, err)
+				}
+			}
+			if err := tool.Close(t.Context(), episode); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	require.Empty(t, tool.workers)
+}
+
+// A worker's environment is empty but for the settings of its own runtime, and its files are its socket and its complaints.
+func TestAWorkerHasNothingOfItsHost(t *testing.T) {
+	if _, err := os.Stat("/proc/self/environ"); err != nil {
+		t.Skip("this system shows no process's environment in /proc")
+	}
+	t.Setenv("SECRET", "s3cr3t")
+	tool := newTool(t, nil)
+	open(t, tool, "e")
+	run(t, tool, "e", "1")
+	pid := pidOf(t, tool, "e")
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	require.NoError(t, err)
+	require.Equal(t, "GOMAXPROCS=2\x00GOTRACEBACK=none\x00", string(environ))
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(command), childName+"\x00"))
+}
+
+// SIGKILL of a producer leaves no worker, also where a cell runs for ever.
+func TestNoWorkerOutlivesItsHost(t *testing.T) {
+	if os.Getenv("STARLARK_HOST") != "" {
+		tool := newTool(t, patiently)
+		require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: "e"}))
+		require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: "f"}))
+		run(t, tool, "e", "1")
+		run(t, tool, "f", "1")
+		fmt.Println("pids", pidOf(t, tool, "e"), pidOf(t, tool, "f"))
+		_, _ = tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: endless})
+		t.Fatal("the cell has ended")
+	}
+	program, err := os.Executable()
+	require.NoError(t, err)
+	host := exec.Command(program, "-test.run", "^TestNoWorkerOutlivesItsHost$", "-test.v")
+	host.Env = append(os.Environ(), "STARLARK_HOST=1")
+	out, err := host.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, host.Start())
+	var pids [2]int
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if n, _ := fmt.Sscanf(lines.Text(), "pids %d %d", &pids[0], &pids[1]); n == 2 {
+			break
+		}
+	}
+	require.NotZero(t, pids[1])
+	for _, pid := range pids {
+		require.NoError(t, syscall.Kill(pid, 0), "it runs")
+	}
+	require.NoError(t, host.Process.Kill())
+	_ = host.Wait()
+	for _, pid := range pids {
+		gonePID(t, pid)
+	}
+}
+
+func BenchmarkCell(b *testing.B) {
+	cfg := DefaultConfig()
+	cfg.SessionsPerWorker = 1000
+	tool, err := New(cfg, nil)
+	require.NoError(b, err)
+	require.NoError(b, tool.Open(b.Context(), producers.Session{Episode: "e"}))
+	for b.Loop() {
+		if _, err := tool.Call(b.Context(), producers.Call{Episode: "e", Arguments: "s = 0\ns = s + 17 * 23"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.NoError(b, tool.Close(b.Context(), "e"))
+}
+
+func BenchmarkStart(b *testing.B) {
+	tool, err := New(DefaultConfig(), nil)
+	require.NoError(b, err)
+	for b.Loop() {
+		require.NoError(b, tool.Open(b.Context(), producers.Session{Episode: "e"}))
+		if _, err := tool.Call(b.Context(), producers.Call{Episode: "e", Arguments: "1"}); err != nil {
+			b.Fatal(err)
+		}
+		require.NoError(b, tool.Close(b.Context(), "e"))
+	}
+}

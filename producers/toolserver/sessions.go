@@ -1,0 +1,171 @@
+// Package toolserver serves tools to those who speak other protocols than Weir's: Search-R1's /retrieve and VerlTool's
+// /get_observation. [Sessions] keeps what tools keep for each of their callers' episodes.
+package toolserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+)
+
+// Config bounds the sessions.
+type Config struct {
+	// Sessions is how many there may be at once, > 0.
+	Sessions int
+	// Idle is how long a session may be without a call before it is closed, > 0.
+	Idle time.Duration
+}
+
+// ErrFull is returned when there are as many sessions as there may be.
+var ErrFull = errors.New("as many sessions are open as there may be")
+
+// Sessions are those of a server's callers, by name. A session opens with its first call.
+type Sessions struct {
+	cfg   Config
+	tools map[string]producers.Tool
+	first string // the only tool's name, "" where there are several
+
+	mu   sync.Mutex
+	open map[string]*session
+}
+
+type session struct {
+	mu     sync.Mutex // held by a call: a session's calls run one by one
+	last   time.Time  // of a call's end; guarded by the Sessions' mutex
+	busy   int        // calls under way or waiting; guarded by the Sessions' mutex
+	calls  int
+	opened []producers.SessionTool
+	ready  bool
+}
+
+// New serves these tools, by distinct names.
+func New(cfg Config, served []producers.Tool) *Sessions {
+	s := &Sessions{cfg: cfg, tools: map[string]producers.Tool{}, open: map[string]*session{}}
+	for _, tool := range served {
+		s.tools[tool.Spec().Name] = tool
+		s.first = tool.Spec().Name
+	}
+	if len(served) > 1 {
+		s.first = ""
+	}
+	return s
+}
+
+// Run closes idle sessions until ctx ends, and then all.
+func (s *Sessions) Run(ctx context.Context) {
+	ticker := time.NewTicker(max(time.Millisecond, s.cfg.Idle/4))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.end(context.WithoutCancel(ctx), func(*session) bool { return true })
+			return
+		case now := <-ticker.C:
+			s.end(ctx, func(one *session) bool { return one.busy == 0 && now.Sub(one.last) > s.cfg.Idle })
+		}
+	}
+}
+
+// end closes the sessions of which over says that they are.
+func (s *Sessions) end(ctx context.Context, over func(*session) bool) {
+	s.mu.Lock()
+	var names []string
+	for name, one := range s.open {
+		if over(one) {
+			names = append(names, name)
+		}
+	}
+	s.mu.Unlock()
+	for _, name := range names {
+		_ = s.Close(ctx, name) // a session that does not close well is the tool's
+	}
+}
+
+// Call calls a tool in a session, which opens where there is none of this name. world is what its opening is told.
+func (s *Sessions) Call(ctx context.Context, name, tool, arguments string, world []byte) (producers.Observation, error) {
+	called := s.tools[tool]
+	if called == nil {
+		return producers.Observation{}, fmt.Errorf("there is no tool named %q", tool)
+	}
+	one, err := s.enter(name)
+	if err != nil {
+		return producers.Observation{}, err
+	}
+	defer s.leave(one)
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if !one.ready {
+		if err := one.begin(ctx, s.tools, producers.Session{Run: "toolserver", Episode: name, World: world}); err != nil {
+			return producers.Observation{}, err
+		}
+	}
+	one.calls++
+	return called.Call(ctx, producers.Call{Arguments: arguments, Run: "toolserver", Episode: name, Index: one.calls - 1})
+}
+
+func (s *Sessions) enter(name string) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.open[name]
+	if one == nil {
+		if len(s.open) >= s.cfg.Sessions {
+			return nil, fmt.Errorf("%w: %w: %d", producers.ErrUnavailable, ErrFull, s.cfg.Sessions)
+		}
+		one = &session{}
+		s.open[name] = one
+	}
+	one.busy++
+	return one, nil
+}
+
+func (s *Sessions) leave(one *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.busy--
+	one.last = time.Now()
+}
+
+// begin opens the tools that keep something.
+func (one *session) begin(ctx context.Context, tools map[string]producers.Tool, opening producers.Session) error {
+	for name, tool := range tools {
+		keeps, ok := tool.(producers.SessionTool)
+		if !ok {
+			continue
+		}
+		if err := keeps.Open(ctx, opening); err != nil {
+			return errors.Join(fmt.Errorf("%w: open a session of tool %s: %w", producers.ErrUnavailable, name, err), one.finish(ctx, opening.Episode))
+		}
+		one.opened = append(one.opened, keeps)
+	}
+	one.ready = true
+	return nil
+}
+
+func (one *session) finish(ctx context.Context, name string) error {
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
+	defer cancel()
+	var faults []error
+	for _, tool := range one.opened {
+		faults = append(faults, tool.Close(closing, name))
+	}
+	one.opened, one.ready = nil, false
+	return errors.Join(faults...)
+}
+
+// Close ends a session, after its call if there is one. One that is not there has ended.
+func (s *Sessions) Close(ctx context.Context, name string) error {
+	s.mu.Lock()
+	one := s.open[name]
+	delete(s.open, name)
+	s.mu.Unlock()
+	if one == nil {
+		return nil
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.finish(ctx, name)
+}

@@ -1,0 +1,148 @@
+package toolworker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// carryOut does what a request asks for.
+func (one *session) carryOut(r *request) *schemas.ToolReply {
+	switch r.Op {
+	case schemas.ToolOpOpen:
+		return one.start(r)
+	case schemas.ToolOpCall:
+		return one.call(r)
+	default:
+		return one.look(r)
+	}
+}
+
+// start opens the tools that keep something, after the opening that this one replaces has ended.
+func (one *session) start(r *request) *schemas.ToolReply {
+	if one.before != nil {
+		select {
+		case <-one.before:
+		case <-one.ctx.Done():
+			return failure(context.Cause(one.ctx))
+		}
+	}
+	told := producers.Session{Run: r.Run, Episode: r.Session, Task: r.Task, Source: r.Source, Seed: r.Seed, World: r.World}
+	for _, tool := range one.server.tools[one.task] {
+		keeps, ok := tool.(producers.SessionTool)
+		if !ok {
+			continue
+		}
+		err := producers.Guard(func() error { return keeps.Open(one.ctx, told) })
+		if errors.Is(err, producers.ErrPrompt) {
+			return failure(fmt.Errorf("open a session of tool %s: %w", tool.Spec().Name, err))
+		}
+		if err != nil {
+			return failure(fmt.Errorf("open a session of tool %s: %w: %w", tool.Spec().Name, producers.ErrUnavailable, err))
+		}
+		one.opened = append(one.opened, keeps)
+	}
+	return &schemas.ToolReply{Outcome: schemas.ToolOK, Workspace: one.workspace() != nil}
+}
+
+// call calls a tool.
+func (one *session) call(r *request) *schemas.ToolReply {
+	tool := one.tools[r.Tool]
+	if tool == nil {
+		one.server.metrics.refused("wrong")
+		return &schemas.ToolReply{Outcome: schemas.ToolRefused, Error: fmt.Sprintf(
+			"tool worker %s serves no tool %q of task %q: give every role the same configuration", one.server.cfg.Name, r.Tool, one.task,
+		)}
+	}
+	began := time.Now()
+	var said producers.Observation
+	err := producers.Guard(func() (err error) {
+		said, err = tool.Call(one.ctx, producers.Call{Arguments: r.Arguments, Run: r.Run, Episode: r.Session, Index: r.Index, Seed: r.Seed})
+		return err
+	})
+	reply := failure(err)
+	if err == nil {
+		reply = &schemas.ToolReply{Outcome: schemas.ToolOK, Observation: observed(said)}
+	}
+	reply.Workspace = one.workspace() != nil
+	one.server.metrics.called(r.Tool, string(reply.Outcome), time.Since(began))
+	return reply
+}
+
+// look asks the session's workspace.
+func (one *session) look(r *request) *schemas.ToolReply {
+	w := one.workspace()
+	if w == nil {
+		return failure(fmt.Errorf("%w: the session has no workspace", producers.ErrUnavailable))
+	}
+	reply := &schemas.ToolReply{Outcome: schemas.ToolOK, Workspace: true}
+	err := producers.Guard(func() (err error) {
+		if r.Op == schemas.ToolOpRead {
+			reply.Data, err = w.ReadFile(one.ctx, r.File, r.Limit)
+			return err
+		}
+		c := producers.Command{
+			Argv: r.Command.Argv, Stdin: r.Command.Stdin, Env: r.Command.Env, Timeout: r.Command.Timeout, Output: r.Command.Output,
+		}
+		for _, file := range r.Command.Files {
+			if c.Files == nil {
+				c.Files = map[string][]byte{}
+			}
+			c.Files[file.Name] = file.Data
+		}
+		ended, err := w.Run(one.ctx, c)
+		reply.Result = &schemas.ToolResult{Exit: ended.Exit, Stdout: ended.Stdout, Stderr: ended.Stderr, TimedOut: ended.TimedOut, Took: ended.Took}
+		return err
+	})
+	if err != nil {
+		return failure(err)
+	}
+	return reply
+}
+
+// workspace is the first that a tool of the session has; nil if none has.
+func (one *session) workspace() producers.Workspace {
+	for _, tool := range one.opened {
+		if has, ok := tool.(producers.Workspaced); ok {
+			if w, open := has.Workspace(one.name); open {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// failure is the reply that an error becomes.
+func failure(err error) *schemas.ToolReply {
+	reply := &schemas.ToolReply{Outcome: schemas.ToolFailed}
+	if err == nil {
+		return reply
+	}
+	reply.Error = err.Error()
+	if panicked, ok := errors.AsType[*producers.PanicError](err); ok {
+		reply.Outcome, reply.Error = schemas.ToolPanicked, panicked.Error()+"\n"+string(panicked.Stack)
+	} else if errors.Is(err, producers.ErrUnavailable) || errors.Is(err, errEnded) {
+		reply.Outcome = schemas.ToolUnavailable
+	}
+	if reply.Error == "" {
+		reply.Error = "the tool failed, and does not say why"
+	}
+	return reply
+}
+
+func observed(o producers.Observation) *schemas.ToolObservation {
+	out := &schemas.ToolObservation{
+		Text: o.Text, Done: o.Done, Outputs: o.Outputs, Errors: o.Errors, Notes: o.Notes, Metrics: o.Metrics,
+	}
+	if o.Reward != nil {
+		out.Reward, out.Rewarded = *o.Reward, true
+	}
+	if o.Answer != nil {
+		out.Answer, out.Answered = *o.Answer, true
+	}
+	return out
+}

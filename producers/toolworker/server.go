@@ -1,0 +1,223 @@
+package toolworker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// server is a worker's side of the requests.
+type server struct {
+	cfg     Config
+	stream  Stream
+	tools   map[string][]producers.Tool
+	metrics *Metrics
+	in      chan *nats.Msg
+	slots   chan struct{}
+	ctx     context.Context //nolint:containedctx // of the sessions, until the worker has stopped
+	stop    context.CancelFunc
+	// empty is closed when the worker drains and no session is left.
+	empty chan struct{}
+
+	mu       sync.Mutex
+	sessions map[string]*session // by name; one that is replaced is not among them any more
+	open     int                 // sessions that are not wholly ended
+	waiting  int                 // requests that wait for a slot
+	draining bool
+}
+
+func newServer(cfg Config, deps Deps) *server {
+	s := &server{
+		cfg: cfg, stream: deps.Stream, tools: deps.Tools, metrics: deps.Metrics, in: make(chan *nats.Msg, maxReceived),
+		slots: make(chan struct{}, cfg.Calls), empty: make(chan struct{}), sessions: map[string]*session{},
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// receive takes one message.
+func (s *server) receive(m *nats.Msg) {
+	req := new(schemas.ToolRequest)
+	err := schemas.Unmarshal(m.Data, req)
+	if err == nil {
+		err = req.Validate()
+	}
+	if err == nil && req.Run != s.stream.Name() {
+		err = fmt.Errorf("%w: a request of run %q at a tool worker of run %q", schemas.ErrInvalid, req.Run, s.stream.Name())
+	}
+	switch {
+	case err != nil:
+		s.refuse(m.Reply, req, "wrong", schemas.ToolRefused, err.Error())
+	case req.Op == schemas.ToolOpEnd:
+		s.endOthers(req)
+	case m.Reply == "" && req.Op != schemas.ToolOpClose:
+		s.refuse("", req, "wrong", schemas.ToolRefused, "no subject for the reply")
+	case req.Op == schemas.ToolOpOpen:
+		s.begin(req, m.Reply)
+	default:
+		s.ask(req, m.Reply)
+	}
+}
+
+// begin opens a session, or answers for the one that this opening has.
+func (s *server) begin(req *schemas.ToolRequest, reply string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.sessions[req.Session]
+	if before != nil && before.opening == req.Opening {
+		before.take(req, reply)
+		return
+	}
+	switch {
+	case s.draining:
+		s.refuse(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is stopping", s.cfg.Name))
+		return
+	case s.open >= s.cfg.Sessions && before == nil:
+		s.refuse(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: toolworker.sessions is %d", s.cfg.Name, s.cfg.Sessions))
+		return
+	case s.tools[req.Task] == nil:
+		s.refuse(reply, req, "wrong", schemas.ToolRefused,
+			fmt.Sprintf("tool worker %s serves no tools of task %q: give every role the same configuration", s.cfg.Name, req.Task))
+		return
+	}
+	made := s.newSession(req)
+	if before != nil {
+		before.end("replaced")
+		made.before = before.ended
+	}
+	s.sessions[req.Session] = made
+	s.open++
+	s.metrics.opened()
+	made.take(req, reply)
+}
+
+// ask puts a request to the session that it names.
+func (s *server) ask(req *schemas.ToolRequest, reply string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.sessions[req.Session]
+	switch {
+	case (one == nil || one.opening != req.Opening) && req.Op == schemas.ToolOpClose:
+		s.answer(reply, &schemas.ToolReply{Session: req.Session, Sequence: req.Sequence, Done: true, Outcome: schemas.ToolOK})
+	case one == nil:
+		s.refuse(reply, req, "gone", schemas.ToolGone,
+			fmt.Sprintf("tool worker %s has no session %q: it was idle for toolworker.idle, %s, or ended, or the worker is another", s.cfg.Name, req.Session, s.cfg.Idle))
+	case one.opening != req.Opening:
+		s.refuse(reply, req, "gone", schemas.ToolGone, fmt.Sprintf("session %q was opened anew by another rollout of its ticket", req.Session))
+	default:
+		one.take(req, reply)
+	}
+}
+
+// endOthers ends a session that has another opening than the one that is told.
+func (s *server) endOthers(req *schemas.ToolRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.sessions[req.Session]; one != nil && one.opening != req.Opening {
+		one.end("replaced")
+	}
+}
+
+// drain takes no new session from now on.
+func (s *server) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	s.left(0)
+}
+
+// left counts sessions that are wholly ended. The lock is held.
+func (s *server) left(n int) {
+	s.open -= n
+	if s.draining && s.open == 0 {
+		select {
+		case <-s.empty:
+		default:
+			close(s.empty)
+		}
+	}
+}
+
+func (s *server) endAll(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.sessions {
+		one.end(why)
+	}
+}
+
+// watch ends idle sessions and keeps callers waiting that would give up, until ctx ends; then every session ends.
+func (s *server) watch(ctx context.Context) {
+	tick := time.NewTicker(min(keepAlive/2, max(s.cfg.Idle/4, time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.endAll("drained")
+			return
+		case now := <-tick.C:
+			s.mu.Lock()
+			for _, one := range s.sessions {
+				one.tick(now)
+			}
+			s.mu.Unlock()
+		}
+	}
+}
+
+// refuse answers a request that is not carried out.
+func (s *server) refuse(reply string, req *schemas.ToolRequest, why string, outcome schemas.ToolOutcome, text string) {
+	s.metrics.refused(why)
+	r := &schemas.ToolReply{Session: req.Session, Sequence: max(req.Sequence, 0), Done: true, Outcome: outcome, Error: text}
+	if r.Session == "" {
+		r.Session = unknownSession
+	}
+	if outcome == schemas.ToolBusy {
+		r.RetryAfter = s.cfg.RetryAfter
+	}
+	s.answer(reply, r)
+}
+
+// unknownSession is the session of a refusal whose request could not be read.
+const unknownSession = "?"
+
+// answer sends a reply and returns what was sent.
+func (s *server) answer(to string, r *schemas.ToolReply) []byte {
+	r.Worker = s.cfg.Name
+	data, err := schemas.Marshal(r)
+	if limit := s.stream.NATS().MaxPayload(); err == nil && limit > 0 && int64(len(data)) > limit {
+		r.Observation, r.Result, r.Data = nil, nil, nil
+		r.Outcome = schemas.ToolFailed
+		r.Error = fmt.Sprintf("what came of it has %d bytes, and the broker takes messages of %d: bound the tool's output, or raise the broker's max_payload", len(data), limit)
+		data, err = schemas.Marshal(r)
+	}
+	if err != nil {
+		s.stream.Log().Error("write a tool reply", "session", r.Session, "err", err)
+		return nil
+	}
+	s.send(to, data, r.Done)
+	return data
+}
+
+// send sends a written reply.
+func (s *server) send(to string, data []byte, last bool) {
+	if to == "" || data == nil {
+		return
+	}
+	if err := s.stream.NATS().Publish(to, data); err != nil {
+		s.stream.Log().Debug("send a tool reply; its caller asks again", "err", err)
+		return
+	}
+	if last && strings.HasPrefix(to, streams.ReplyPrefix) {
+		// An empty message tells the broker that the request is over; else it forgets the request later.
+		_ = s.stream.NATS().Publish(to, nil)
+	}
+}

@@ -1,0 +1,54 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// MoveKind says what happened in an episode.
+type MoveKind string
+
+// The kinds of moves.
+const (
+	MovePrompt      MoveKind = "prompt"      // the context that the episode begins with
+	MoveContext     MoveKind = "context"     // a further context, or one that the agent wrote anew
+	MovePolicy      MoveKind = "policy"      // what the policy sampled, to the end of its turn
+	MoveTool        MoveKind = "tool"        // a call, as it is made
+	MoveObservation MoveKind = "observation" // what a call brought, or what the agent put into the context otherwise
+)
+
+// Move is something that happens in an episode, for people who watch it go on.
+type Move struct {
+	Kind MoveKind
+	// Agent names who acts in the context; "" where one acts alone.
+	Agent string
+	// Segment is the segment that the move is in.
+	Segment int
+	// Text is what was said: a call's arguments, of a tool's observation what is left of it behind the funnel.
+	Text string
+	// Tool is the tool of a call or of its observation, Call the call's index in the episode; "" and 0 for what is of none.
+	Tool string
+	Call int
+	// Took is how long a call went on; Failed that it came to nothing. Both are of its observation.
+	Took   time.Duration
+	Failed bool
+}
+
+// watched tells who watches of a move, whose text is that of the tokens where it has none.
+func (c *Context) watched(m Move, tokens []int32) {
+	watch := c.e.env.Watch
+	if watch == nil {
+		return
+	}
+	m.Agent, m.Segment = c.agent, c.segment
+	if tokens != nil {
+		m.Text = c.e.env.Tokenizer.Decode(tokens)
+	}
+	watch(m)
+}
+
+// watchedCall tells of a call, as it is made.
+func (c *Context) watchedCall(call ToolCall, index int) {
+	c.watched(Move{Kind: MoveTool, Text: schemas.CallText(call.Arguments), Tool: schemas.CallText(call.Name), Call: index}, nil)
+}

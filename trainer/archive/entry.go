@@ -1,0 +1,128 @@
+package archive
+
+import (
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/batch"
+)
+
+// What became of an entry's trajectory.
+const (
+	FateTrained    = "trained"
+	FateBaseline   = "baseline"
+	FatePassedOver = "passed_over"
+	FateRejected   = "rejected" // Reason says why
+)
+
+// Entry is a trajectory that ended. Times are in milliseconds since 1970, 0 where they are not known.
+type Entry struct {
+	ID       string `json:"id"`
+	Sequence uint64 `json:"seq"`
+	// Step used the trajectory, or was in hand when it was refused.
+	Step   int64          `json:"step"`
+	Fate   string         `json:"fate"`
+	Reason schemas.Reason `json:"reason,omitempty"`
+	Detail string         `json:"detail,omitempty"`
+	Task   string         `json:"task,omitempty"`
+	Source string         `json:"source,omitempty"`
+	Prompt string         `json:"prompt,omitempty"`
+	// Producer made it, Answer is the beginning of what it answered.
+	Producer string             `json:"producer,omitempty"`
+	Answer   string             `json:"answer,omitempty"`
+	Stop     schemas.StopReason `json:"stop,omitempty"`
+	// Reward is the outcome reward.
+	Reward  float64 `json:"reward"`
+	Tokens  int     `json:"tokens"`
+	Sampled int     `json:"sampled"`
+	Turns   int     `json:"turns"`
+	// Issued is when its ticket was, Started and Finished bound the rollout, Came is when the trainer had it, Ended when it was used or
+	// refused.
+	Issued   int64 `json:"issued,omitempty"`
+	Started  int64 `json:"started,omitempty"`
+	Finished int64 `json:"finished,omitempty"`
+	Came     int64 `json:"came,omitempty"`
+	Ended    int64 `json:"ended,omitempty"`
+	// Spans are the rollout in order, two numbers each: a policy version and how many tokens in a row it sampled, or ToolSpan and how
+	// many milliseconds a turn's tools took.
+	Spans []int64 `json:"spans,omitempty"`
+	// Frame is where the zstd frame of the entry lies in the segment's .bin, offset and size; nil where nothing more is kept. At
+	// is where the entry's own bytes begin once it is decompressed, and Size how many they are: Numbers of what was used, the
+	// trajectory's message of what was not.
+	Frame []int64 `json:"frame,omitempty"`
+	At    int     `json:"at,omitempty"`
+	Size  int     `json:"size,omitempty"`
+	// Skipped counts trajectories before this one that the writer could not keep up with.
+	Skipped int `json:"skipped,omitempty"`
+}
+
+// ToolSpan stands in Spans for the time of tools.
+const ToolSpan = -1
+
+// maxAnswer bounds Entry.Answer, in bytes.
+const maxAnswer = 160
+
+// Times are what the trainer knows of a message beside its content.
+type Times struct {
+	Issued, Came time.Time
+}
+
+// entryOf is a trajectory's entry.
+func entryOf(t *schemas.Trajectory, sequence uint64, times Times, step int64, ended time.Time) Entry {
+	return Entry{
+		ID: t.ID, Sequence: sequence, Step: step, Task: t.Task, Source: t.Source, Prompt: clip(t.PromptID, maxAnswer), Producer: t.Producer,
+		Answer: clip(t.Answer, maxAnswer), Stop: t.Stop, Reward: number(t.Reward), Tokens: t.Tokens(), Sampled: t.ActionTokens(), Turns: len(t.Turns),
+		Issued: millis(times.Issued), Started: millis(t.StartedAt), Finished: millis(t.FinishedAt), Came: millis(times.Came), Ended: millis(ended),
+		Spans: spans(t),
+	}
+}
+
+// fateOf is that of a member of a batch.
+func fateOf(m *batch.Member, baseline bool) string {
+	switch {
+	case baseline:
+		return FateBaseline
+	case m.PassedOver:
+		return FatePassedOver
+	}
+	return FateTrained
+}
+
+// maxSpans bounds the numbers in Entry.Spans: what a very long rollout has beyond it is left out.
+const maxSpans = 256
+
+// spans are a rollout's, turn by turn.
+func spans(t *schemas.Trajectory) []int64 {
+	var out []int64
+	for i := range t.Turns {
+		u := &t.Turns[i]
+		if u.Segment < 0 || u.Segment >= len(t.Segments) || len(out) >= maxSpans {
+			continue
+		}
+		versions := t.Segments[u.Segment].Versions
+		for at := max(u.Start, 0); at < min(u.End, len(versions)); {
+			end := at + 1
+			for end < min(u.End, len(versions)) && versions[end] == versions[at] {
+				end++
+			}
+			if v := versions[at]; v != schemas.NoVersion {
+				out = append(out, int64(v), int64(end-at))
+			}
+			at = end
+		}
+		if took := toolTime(u); took > 0 {
+			out = append(out, ToolSpan, took.Milliseconds())
+		}
+	}
+	return out
+}
+
+// toolTime is how long a turn waited for its tools.
+func toolTime(u *schemas.Turn) time.Duration { return u.Duration() }
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

@@ -1,0 +1,114 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// frozen are the weights that an engine's adapters are added to, as files.
+type frozen struct {
+	// hash names the weights, as the engine says.
+	hash   string
+	rank   int
+	alpha  float64
+	paths  []string
+	shards []schemas.Shard
+}
+
+// manifest is what a version's manifest says of them.
+func (f *frozen) manifest() *schemas.Adapter {
+	return &schemas.Adapter{Rank: f.rank, Alpha: f.alpha, Frozen: slices.Clone(f.shards)}
+}
+
+// stored notes the hashes under which frozen weights were stored.
+func (e *exported) stored(m *schemas.Manifest) {
+	if e.adapter != nil && m.Adapter != nil {
+		e.adapter.shards = slices.Clone(m.Adapter.Frozen)
+	}
+}
+
+// adapts is whether the engine trains adapters.
+func (p *publisher) adapts() bool {
+	a, ok := p.engine.(gpu.Adapting)
+	return ok && a.Adapts()
+}
+
+// exportAdapter has the engine write its adapters and, where they are others than before, the weights that these are added to.
+func (p *publisher) exportAdapter(ctx context.Context, e *exported) (err error) {
+	// In float32: readers merge before they round, as a merged export does.
+	if e.shards, err = p.write(ctx, e.dir, gpu.ExportOptions{DType: gpu.Float32, Adapter: true}); err != nil {
+		return err
+	}
+	var base struct {
+		SHA256 string `json:"sha256"`
+	}
+	var peft struct {
+		Rank  int     `json:"r"`
+		Alpha float64 `json:"lora_alpha"`
+	}
+	for name, into := range map[string]any{gpu.AdapterBaseFile: &base, gpu.AdapterConfigFile: &peft} {
+		data, err := os.ReadFile(filepath.Join(e.dir, name))
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err != nil {
+			return fmt.Errorf("read what the engine says of its adapters: %s: %w", name, err)
+		}
+	}
+	if f := p.frozen; f == nil || f.hash != base.SHA256 || f.rank != peft.Rank || f.alpha != peft.Alpha {
+		next := &frozen{hash: base.SHA256, rank: peft.Rank, alpha: peft.Alpha}
+		if err := p.exportFrozen(ctx, next); err != nil {
+			return err
+		}
+		p.frozen = next
+	}
+	e.adapter = p.frozen
+	return nil
+}
+
+func (p *publisher) exportFrozen(ctx context.Context, f *frozen) error {
+	dir := filepath.Join(p.dir, "frozen")
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	files, err := p.write(ctx, dir, gpu.ExportOptions{ShardBytes: p.cfg.ShardBytes, Frozen: true})
+	if err != nil {
+		return fmt.Errorf("write the weights that adapters are added to: %w", err)
+	}
+	for _, file := range files {
+		f.paths = append(f.paths, filepath.Join(dir, file.Name))
+		f.shards = append(f.shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: file.Size})
+	}
+	return nil
+}
+
+// publishOtherForm publishes a version as merged weights where e is an adapter, and as an adapter where e is merged weights: a run
+// that goes on under another trainer.publish.adapter, or from a build that published no adapters, finds its version in that form.
+func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exported) (err error) {
+	other := &exported{version: e.version, dir: e.dir + "-otherwise"}
+	defer func() { _ = os.RemoveAll(other.dir) }() // with the folder of all versions at the latest
+	if err := os.RemoveAll(other.dir); err != nil {
+		return err
+	}
+	if e.adapter == nil {
+		err = p.exportAdapter(ctx, other)
+	} else {
+		other.shards, err = p.write(ctx, other.dir, gpu.ExportOptions{DType: gpu.DType(p.cfg.DType), ShardBytes: p.cfg.ShardBytes})
+	}
+	if err != nil {
+		return err
+	}
+	m, err := p.manifest(v, other)
+	if err != nil {
+		return err
+	}
+	return p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) { return streams.OpenBlob(other.path(i)) })
+}
