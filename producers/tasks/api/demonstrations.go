@@ -41,10 +41,13 @@ type script struct {
 	names []string
 }
 
+// asked draws what a demonstration answers: in two cases of three a nested question, whose code is harder to copy.
+func (s script) asked(rng *rand.Rand) question { return ask(rng, s.names, rng.IntN(3) > 0) }
+
 // made is the i-th demonstration.
 func (s script) made(i uint64) tasks.Demonstration {
 	rng := rand.New(rand.NewPCG(s.cfg.Seed, i))
-	q := ask(rng, s.names, rng.IntN(2) == 0)
+	q := s.asked(rng)
 	d := tasks.Demonstration{Question: q.text()}
 	add := func(cell, output string) { d.Steps = append(d.Steps, tasks.Step{Arguments: cell, Result: output}) }
 	if rng.Float64() < s.cfg.Guess {

@@ -5,6 +5,6 @@ import "math/rand/v2"
 // WorldOf is the world of the i-th demonstration by the default configuration, and its answer.
 func WorldOf(i uint64) (world []byte, answer string) {
 	rng := rand.New(rand.NewPCG(DefaultDemoConfig().Seed, i))
-	q := ask(rng, shuffled(1), rng.IntN(2) == 0)
+	q := script{names: shuffled(1)}.asked(rng)
 	return q.prompt("d").World, q.answer()
 }

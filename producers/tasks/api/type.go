@@ -58,7 +58,7 @@ func (Type) Preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
 		Settings: map[string]any{
-			"model.max_positions": 128, "trainer.limits.max_turns": 4, "trainer.limits.max_tokens": 128,
+			"model.max_positions": 128, "model.heads": 4, "model.kv_heads": 4, "trainer.limits.max_turns": 4, "trainer.limits.max_tokens": 128,
 			"trainer.steps": 40, "trainer.batch_groups": 32, "trainer.minibatches": 2, "trainer.cold_start.steps": 5000,
 		},
 	}
