@@ -20,7 +20,7 @@ func (a *app) workersCommand() *cobra.Command {
 		Use: "workers", Short: "Show who works on a run: roles, versions, how far behind", Args: cobra.NoArgs,
 		Long: `Workers shows the processes of a run by what they tell in its events: when each came or left, when it was last heard
 of, the newest version that it applied, and how many versions that is behind the newest published. Each tells every
-minute that it is there. One that has not for three is silent: it was killed, it froze, or it lost the broker; its
+half minute that it is there. One that has not for 90 seconds is silent: it was killed, it froze, or it lost the broker; its
 leases come back by themselves.`,
 		Example: "  weir workers\n  weir workers --all\n  weir workers --every 5s -o json",
 	}

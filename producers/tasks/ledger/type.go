@@ -67,7 +67,7 @@ func (Type) Preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
 		Settings: map[string]any{
-			"model.max_positions": 64, "trainer.limits.max_turns": 10, "trainer.limits.max_tokens": 64,
+			"model.max_positions": 64, "model.heads": 4, "model.kv_heads": 4, "trainer.limits.max_turns": 10, "trainer.limits.max_tokens": 64,
 			"agents.notebook.trim": "hard", "agents.notebook.keep": 0, "agents.notebook.turn_tokens": 26,
 			"trainer.steps": 60, "trainer.batch_groups": 32, "trainer.minibatches": 2, "trainer.cold_start.steps": 1500,
 		},

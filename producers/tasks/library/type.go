@@ -23,7 +23,7 @@ func (Type) Preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "search", Tools: []string{"search"}, Reward: "weighted",
 		Settings: map[string]any{
-			"model.max_positions": 192, "trainer.limits.max_turns": 6, "trainer.limits.max_tokens": 192,
+			"model.max_positions": 192, "model.heads": 4, "model.kv_heads": 4, "trainer.limits.max_turns": 6, "trainer.limits.max_tokens": 192,
 			"trainer.steps": 50, "trainer.batch_groups": 16, "trainer.minibatches": 2, "trainer.cold_start.steps": 2000,
 		},
 	}
