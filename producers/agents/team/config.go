@@ -102,13 +102,15 @@ func (c Config) fits(specs []producers.ToolSpec) error {
 	if len(specs) == 0 { // the limits allow no call
 		return errors.Join(faults...)
 	}
-	for key, names := range map[string][]string{"planner.tools": c.Planner.Tools, "worker.tools": c.Worker.Tools} {
+	known := func(key string, names []string) {
 		for i, name := range names {
 			if !has(name) {
 				faults = append(faults, fmt.Errorf("%s[%d]: %q: the task has %s", key, i, name, namesOf(specs)))
 			}
 		}
 	}
+	known("planner.tools", c.Planner.Tools)
+	known("worker.tools", c.Worker.Tools)
 	return errors.Join(faults...)
 }
 
