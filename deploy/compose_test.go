@@ -81,8 +81,11 @@ func composeCommand(ctx context.Context) (string, []string, error) {
 func buildBinary(t *testing.T) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bin", 0o755))
-	// Beside its place and then renamed, so that two test runs do not see half of it.
-	made := filepath.Join("bin", fmt.Sprintf("weir-%d", os.Getpid()))
+	// Beside its place and then renamed, so that two tests that build at once do not see half of it.
+	beside, err := os.MkdirTemp("bin", "made-")
+	require.NoError(t, err)
+	defer func() { _ = os.RemoveAll(beside) }()
+	made := filepath.Join(beside, "weir")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join("deploy", made), "./cmd/weir")
 	cmd.Dir = ".."
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux")
