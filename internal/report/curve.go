@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/guptarohit/asciigraph"
@@ -60,11 +61,28 @@ func low(series []Series) bool {
 	return n > 0 && sum/n < 0.5
 }
 
+// whole marks an axis of policy versions at whole numbers, ten at most beside the first.
+type whole struct{}
+
+// Ticks are the marks from one version to another.
+func (whole) Ticks(from, to float64) []plot.Tick {
+	step, wider := 1.0, []float64{2, 2.5, 2} // 1, 2, 5, 10, 20, 50
+	for i := 0; (to-from)/step > 10; i++ {
+		step *= wider[i%len(wider)]
+	}
+	var out []plot.Tick
+	for v := math.Ceil(from/step) * step; v <= to; v += step {
+		out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'f', 0, 64)})
+	}
+	return out
+}
+
 // SaveCurve draws the series between 0 and 1 into a PNG file.
 func SaveCurve(path, title, xLabel, yLabel string, series ...Series) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, xLabel, yLabel
 	p.Y.Min, p.Y.Max = 0, 1
+	p.X.Tick.Marker = whole{}
 	p.Title.Padding, p.Legend.Padding, p.Legend.XOffs = vg.Points(8), vg.Points(3), -vg.Points(6)
 	if p.Legend.Top = low(series); p.Legend.Top {
 		p.Legend.YOffs = -vg.Points(6)

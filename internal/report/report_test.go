@@ -75,6 +75,30 @@ func TestCurves(t *testing.T) {
 	require.Greater(t, marked, 2*20, "the mark is in the picture and in its legend")
 }
 
+func TestVersionsAreMarkedByWholeNumbers(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, to float64
+		want     string
+	}{
+		"one":             {0, 0, "0"},
+		"few":             {0, 3, "0 1 2 3"},
+		"fifty":           {0, 50, "0 5 10 15 20 25 30 35 40 45 50"},
+		"not from 0":      {3, 31, "5 10 15 20 25 30"},
+		"between numbers": {0.5, 1.5, "1"},
+		"many":            {0, 12_345, "0 2000 4000 6000 8000 10000 12000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			for _, tick := range (whole{}).Ticks(c.from, c.to) {
+				got = append(got, tick.Label)
+			}
+			require.Equal(t, c.want, strings.Join(got, " "))
+		})
+	}
+}
+
 // Defect P19: after a line of more than 1 MiB the file could not be read any more.
 func TestALongLineOfMetricsIsRead(t *testing.T) {
 	t.Parallel()
