@@ -106,11 +106,44 @@ func renamed(was map[string]string) map[string]string {
 	return out
 }
 
+// asBegun gives the lasting keys that nobody set the values that the run was begun with: defaults and presets may be others in
+// this build. It returns what it kept, in words.
+func (s *session) asBegun(was map[string]string) (kept []string, err error) {
+	if s.origins == nil { // who set what is not known
+		return nil, nil
+	}
+	values := map[string]string{}
+	for _, c := range trainer.Changes(was, settings(s.cfg)) {
+		named := c.Key == sectionTasks || strings.HasPrefix(c.Key, sectionTasks+".") && strings.HasSuffix(c.Key, ".type")
+		text := !strings.HasPrefix(c.Before, "[") && !strings.HasPrefix(c.Before, "map[") // a list as text cannot be read back
+		if s.lasting(c.Key) && !named && text && s.origins[c.Key] == "" {
+			values[c.Key] = c.Before
+			kept = append(kept, fmt.Sprintf("%s: %s, where a new run has %s", c.Key, c.Before, c.After))
+		}
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	_, err = config.Load(s.cfg, config.Sources{Flags: values})
+	if err == nil {
+		err = s.cfg.Finish()
+	}
+	if err != nil {
+		return nil, &exitError{exitConfig, fmt.Errorf("run %s in %s cannot go on as it was begun, with\n%s\n%w",
+			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(kept, "\n"), err)}
+	}
+	return kept, nil
+}
+
 // sameRun refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
-// says what else has changed, and that a run is finished.
+// says what else has changed, and that a run is finished. What makes a run that run and nobody sets stays as the run was begun.
 func (s *session) sameRun() error {
 	state, was, err := s.trainedWith()
 	if err != nil || state == nil {
+		return err
+	}
+	kept, err := s.asBegun(was)
+	if err != nil {
 		return err
 	}
 	var begun, trained, keys, noted []string
@@ -138,6 +171,9 @@ func (s *session) sameRun() error {
 	}
 	if len(faults) > 0 {
 		return &exitError{exitConfig, errors.Join(faults...)}
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(s.err, "run %s goes on as it was begun, with\n  %s\n", s.cfg.Run.Name, strings.Join(kept, "\n  "))
 	}
 	if len(noted) > 0 && state.Step < s.cfg.Trainer.Steps {
 		fmt.Fprintf(s.err, "run %s goes on after step %d with\n  %s\n", s.cfg.Run.Name, state.Step, strings.Join(noted, "\n  "))
