@@ -82,7 +82,7 @@ func buildBinary(t *testing.T) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll("bin", 0o755))
 	// Beside its place and then renamed, so that two tests that build at once do not see half of it.
-	beside, err := os.MkdirTemp("bin", "made-")
+	beside, err := os.MkdirTemp("bin", "made-") //nolint:usetesting // a rename stays within a file system
 	require.NoError(t, err)
 	defer func() { _ = os.RemoveAll(beside) }()
 	made := filepath.Join(beside, "weir")
