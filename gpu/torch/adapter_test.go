@@ -72,6 +72,22 @@ func same(a, b []float32) bool {
 	return true
 }
 
+// exported are the files that an engine exports by these options.
+func exported(t *testing.T, e gpu.Engine, o gpu.ExportOptions) map[string][]byte {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "exported")
+	pending, err := e.Export(t.Context(), dir, o)
+	require.NoError(t, err)
+	files, err := pending.Wait(t.Context())
+	require.NoError(t, err)
+	contents := map[string][]byte{}
+	for _, f := range files {
+		contents[f.Name], err = os.ReadFile(filepath.Join(dir, f.Name))
+		require.NoError(t, err)
+	}
+	return contents
+}
+
 // What either engine has written, the other goes on from, with moments: adapters alone, and a checkpoint with merged weights beside
 // them. On other weights the moments are refused.
 func TestEnginesGoOnFromEachOthersAdapters(t *testing.T) {
@@ -122,37 +138,16 @@ func TestEnginesGoOnFromEachOthersAdapters(t *testing.T) {
 	// Adapters alone, in PEFT's files: the same bytes where the numbers are the same.
 	require.NoError(t, e.Import(t.Context(), folder))
 	require.NoError(t, inGo.Import(t.Context(), folder))
-	var contents [2]map[string][]byte
-	for i, x := range []gpu.Engine{e, inGo} {
-		dir := filepath.Join(t.TempDir(), "adapter")
-		pending, err := x.Export(t.Context(), dir, gpu.ExportOptions{Adapter: true, DType: gpu.BFloat16})
-		require.NoError(t, err)
-		files, err := pending.Wait(t.Context())
-		require.NoError(t, err)
-		contents[i] = map[string][]byte{}
-		for _, f := range files {
-			contents[i][f.Name], err = os.ReadFile(filepath.Join(dir, f.Name))
-			require.NoError(t, err)
-		}
-	}
-	require.Equal(t, contents[1], contents[0])
-	require.Contains(t, contents[0], gpu.AdapterConfigFile)
+	adapter := gpu.ExportOptions{Adapter: true, DType: gpu.BFloat16}
+	contents := exported(t, e, adapter)
+	require.Equal(t, exported(t, inGo, adapter), contents)
+	require.Contains(t, contents, gpu.AdapterConfigFile)
 
 	// What they are added to: the folder's numbers, without a value head.
-	for i, x := range []gpu.Engine{e, inGo} {
-		dir := filepath.Join(t.TempDir(), "frozen")
-		pending, err := x.Export(t.Context(), dir, gpu.ExportOptions{Frozen: true, DType: gpu.BFloat16})
-		require.NoError(t, err)
-		files, err := pending.Wait(t.Context())
-		require.NoError(t, err)
-		contents[i] = map[string][]byte{}
-		for _, f := range files {
-			contents[i][f.Name], err = os.ReadFile(filepath.Join(dir, f.Name))
-			require.NoError(t, err)
-		}
-	}
-	require.Equal(t, contents[1], contents[0])
-	require.NotContains(t, contents[0], gpu.ValueHeadFile)
+	frozen := gpu.ExportOptions{Frozen: true, DType: gpu.BFloat16}
+	contents = exported(t, e, frozen)
+	require.Equal(t, exported(t, inGo, frozen), contents)
+	require.NotContains(t, contents, gpu.ValueHeadFile)
 
 	// A rank is lost: the base comes back with the adapters.
 	step(e)

@@ -61,11 +61,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		if err := errors.Join(warmth(ask.temperature), ask.check()); err != nil {
 			return err
 		}
-		cfg, err := own.load(cmd, a)
-		if err != nil {
-			return err
-		}
-		s, err := a.sessionOf(cfg)
+		s, err := own.session(cmd, a)
 		if err != nil {
 			return err
 		}
@@ -108,7 +104,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 				return &exitError{exitUsage, errors.New("--replay and --no-tool: want either")}
 			}
 		}
-		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", cfg.Run.Name, t.name, asking.who(m), strings.Join(tools, ", "))
+		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.cfg.Run.Name, t.name, asking.who(m), strings.Join(tools, ", "))
 		return m.runAgent(cmd.Context(), t, &ask, format.json())
 	}
 	return cmd

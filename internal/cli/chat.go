@@ -30,11 +30,7 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		if err := warmth(*temperature); err != nil {
 			return err
 		}
-		cfg, err := own.load(cmd, a)
-		if err != nil {
-			return err
-		}
-		s, err := a.sessionOf(cfg)
+		s, err := own.session(cmd, a)
 		if err != nil {
 			return err
 		}

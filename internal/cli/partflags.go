@@ -25,6 +25,15 @@ func partFlags(cmd *cobra.Command) *chosenParts {
 	return p
 }
 
+// session is of the run as load reads it.
+func (p *chosenParts) session(cmd *cobra.Command, a *app) (*session, error) {
+	cfg, err := p.load(cmd, a)
+	if err != nil {
+		return nil, err
+	}
+	return a.sessionOf(cfg)
+}
+
 // load reads the configuration of the run, with the agent and the tools in the place of the task's.
 func (p *chosenParts) load(cmd *cobra.Command, a *app) (*config.Config, error) {
 	cfg, err := a.loadWritten(cmd)
