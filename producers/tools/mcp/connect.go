@@ -12,6 +12,8 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/weir-rl/weir/producers/tools"
 )
 
 // connection is a session with the server.
@@ -74,7 +76,7 @@ func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end fu
 	if c.Sandbox {
 		return s.confined(ctx)
 	}
-	said := &tail{}
+	said := newComplaints()
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stderr, cmd.SysProcAttr, cmd.WaitDelay = c.Dir, append(values(few), values(c.Env)...), said, ownGroup(), time.Second
 	in, err := cmd.StdinPipe()
@@ -111,7 +113,7 @@ func (s *Server) confined(ctx context.Context) (transport sdk.Transport, end fun
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("start the server: %w", err)
 	}
-	said, drained := &tail{}, make(chan struct{})
+	said, drained := newComplaints(), make(chan struct{})
 	go func() {
 		defer close(drained)
 		_, _ = io.Copy(said, process.Stderr) // until the program has ended
@@ -146,28 +148,15 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 // CloseIdleConnections is asked for by the client of net/http.
 func (b *bearer) CloseIdleConnections() { b.base.CloseIdleConnections() }
 
-// tail keeps the beginning of what a program writes to its standard error, and takes the rest in.
-type tail struct {
-	mu    sync.Mutex
-	first []byte
-}
+// complaints are the beginning of what a program writes to its standard error.
+type complaints struct{ *tools.Beginning }
 
-const tailBytes = 1000
-
-// Write never fails.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.first = append(t.first, b[:min(len(b), tailBytes-len(t.first))]...)
-	return len(b), nil
-}
+func newComplaints() complaints { return complaints{tools.NewBeginning(1000)} }
 
 // String is what was said, as an addition to an error.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if text := strings.TrimSpace(string(t.first)); text != "" {
-		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(text), " "))
+func (c complaints) String() string {
+	if text := c.Bytes(); len(text) > 0 {
+		return fmt.Sprintf(" (the server said: %s)", strings.Join(strings.Fields(string(text)), " "))
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ package starlark
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +14,7 @@ import (
 
 // spawn starts a worker that has one end of a socket pair as file descriptor 3, no environment and no standard input, in a process
 // group of its own, so that a terminal's interrupt does not reach it.
-func spawn(memory int64, complaints *tail) (*exec.Cmd, net.Conn, error) {
+func spawn(memory int64, stderr io.Writer) (*exec.Cmd, net.Conn, error) {
 	mine, theirs, err := socketPair()
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
@@ -31,7 +32,7 @@ func spawn(memory int64, complaints *tail) (*exec.Cmd, net.Conn, error) {
 	}
 	cmd := &exec.Cmd{
 		Path: program, Args: []string{childName, strconv.FormatInt(memory, 10)}, Dir: "/",
-		Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}, Stderr: complaints, ExtraFiles: []*os.File{theirs},
+		Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none"}, Stderr: stderr, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true}, WaitDelay: killDelay,
 	}
 	if err := cmd.Start(); err != nil {

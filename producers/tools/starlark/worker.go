@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-rl/weir/producers/tools"
 )
 
 // killDelay is how long what a killed worker complained of may take to arrive.
@@ -20,7 +22,7 @@ const killDelay = 5 * time.Second
 type worker struct {
 	cmd        *exec.Cmd
 	conn       net.Conn
-	complaints *tail
+	complaints complaints
 	writing    sync.Mutex
 
 	mu       sync.Mutex
@@ -38,12 +40,12 @@ type worker struct {
 
 // start starts a worker; ended is called once it is no more.
 func start(memory int64, ended func()) (*worker, error) {
-	complaints := &tail{}
-	cmd, conn, err := spawn(memory, complaints)
+	said := newComplaints()
+	cmd, conn, err := spawn(memory, said)
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{cmd: cmd, conn: conn, complaints: complaints, waiting: map[string]chan reply{}, ended: make(chan struct{})}
+	w := &worker{cmd: cmd, conn: conn, complaints: said, waiting: map[string]chan reply{}, ended: make(chan struct{})}
 	go func() {
 		if w.read() {
 			timer := time.AfterFunc(killDelay, func() { _ = cmd.Process.Kill() })
@@ -199,26 +201,13 @@ func (w *worker) starved() bool {
 		strings.Contains(w.complaints.String(), "cannot allocate memory")
 }
 
-// tail keeps the beginning of what a worker complains of, which says why it ends.
-type tail struct {
-	mu    sync.Mutex
-	first []byte
-}
+// complaints are the beginning of what a worker writes to its standard error, which says why it ends.
+type complaints struct{ *tools.Beginning }
 
-const tailBytes = 2048
-
-// Write never fails.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.first = append(t.first, b[:min(len(b), tailBytes-len(t.first))]...)
-	return len(b), nil
-}
+func newComplaints() complaints { return complaints{tools.NewBeginning(2048)} }
 
 // String is the first line that says something.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	line, _, _ := bytes.Cut(bytes.TrimSpace(t.first), []byte("\n"))
+func (c complaints) String() string {
+	line, _, _ := bytes.Cut(c.Bytes(), []byte("\n"))
 	return string(line)
 }
