@@ -23,7 +23,7 @@ func (e *normalized) Estimate(b *Batch, out *Result) error {
 	}
 	e.scaled = append(e.scaled[:0], process...)
 	stats.Mask(e.scaled, b.Mask)
-	if err := NormalizeProcess(b.Offsets, e.scaled, e.scaled); err != nil {
+	if err := e.layout.normalize(b.Offsets, e.scaled); err != nil {
 		return err
 	}
 	scaled := *b

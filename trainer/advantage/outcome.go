@@ -175,7 +175,7 @@ func (e *outcome) sumGroup(b *Batch, g int) (err error) {
 	e.kept[g] = 0
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		rows := e.layout.rowsOf(e.layout.trajectories[k])
-		if e.rewards[k], e.lengths[k], err = score(b, rows, e.options.MaskRewards); err != nil {
+		if e.rewards[k], e.lengths[k], err = score(b, b.Rewards, rows, e.options.MaskRewards); err != nil {
 			return err
 		}
 		e.agents[k] = 0
@@ -199,10 +199,10 @@ func (e *outcome) members(g int) group {
 	}
 }
 
-// score sums the rewards and counts the action tokens of a trajectory's rows.
-func score(b *Batch, rows []int, masked bool) (reward, length float64, err error) {
+// score sums given rewards and counts the action tokens of a trajectory's rows.
+func score(b *Batch, rewards []float64, rows []int, masked bool) (reward, length float64, err error) {
 	for _, i := range rows {
-		r, l, err := scoreRow(b, b.Rewards, i, masked)
+		r, l, err := scoreRow(b, rewards, i, masked)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -211,7 +211,7 @@ func score(b *Batch, rows []int, masked bool) (reward, length float64, err error
 	return reward, length, nil
 }
 
-// scoreRow is score of one row and given rewards.
+// scoreRow is score of one row.
 func scoreRow(b *Batch, rewards []float64, i int, masked bool) (reward, length float64, err error) {
 	x := rewards[b.Offsets[i]:b.Offsets[i+1]]
 	reward, n := stats.Sum(x, b.Mask[b.Offsets[i]:b.Offsets[i+1]])

@@ -7,16 +7,18 @@ import (
 )
 
 // primeRLOO is leave-one-out over two rewards, dense process rewards and the outcome, summed to returns (PRIME,
-// arXiv 2502.01456, equation 5). With n rows in a group and m_j the mean process reward of row j:
+// arXiv 2502.01456, equation 5). With n trajectories in a group and m_j the mean process reward of trajectory j:
 //
 //	r_t = process (p_t n - sum_j m_j) / (n - 1) + [t last] outcome (R_i n - sum_j R_j) / (n - 1)
 //	G_t = sum_{s >= t} r_s,  A = whiten(G)
+//
+// The sum runs over all rows of the trajectory.
 type primeRLOO struct {
 	name    string
 	options Options
 	layout  layout
 	splitter
-	// One entry a row.
+	// One entry a trajectory.
 	rewards, means []float64
 	parts          []stats.Moments
 }
@@ -27,9 +29,7 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 	if err := checkRewards(b); err != nil {
 		return err
 	}
-	rows := *b
-	rows.Trajectory, rows.Step = nil, nil
-	if err := e.layout.build(&rows); err != nil {
+	if err := e.layout.build(b); err != nil {
 		return err
 	}
 	if err := e.layout.buildGroups(b.Group, b.Rows()); err != nil {
@@ -39,8 +39,8 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 	if err != nil {
 		return err
 	}
-	e.rewards, e.means = stats.Resize(e.rewards, b.Rows()), stats.Resize(e.means, b.Rows())
-	e.parts = stats.Resize(e.parts, b.Rows())
+	n := e.layout.count()
+	e.rewards, e.means, e.parts = stats.Resize(e.rewards, n), stats.Resize(e.means, n), stats.Resize(e.parts, n)
 	returns := out.raw(len(b.Mask))
 	var m stats.Moments
 	err = stats.Parallel(e.layout.groups(), len(b.Mask), func(lo, hi int) error {
@@ -66,26 +66,20 @@ func (e *primeRLOO) Estimate(b *Batch, out *Result) error {
 	return nil
 }
 
-// group fills the returns of a group's rows. A group of one has nothing to leave out: its rewards stand, or
+// group fills the returns of a group's trajectories. A group of one has nothing to leave out: its rewards stand, or
 // count for nothing, as Single says.
-func (e *primeRLOO) group(b *Batch, rows []int, rewards, processRewards, returns []float64) error {
+func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, returns []float64) error {
 	n, process, outcome := 0.0, 0.0, 0.0
-	for _, i := range rows {
-		lo, hi := b.Offsets[i], b.Offsets[i+1]
-		reward, length, err := scoreRow(b, rewards, i, e.options.MaskRewards)
+	for _, k := range members {
+		length, err := e.sum(b, k, rewards, processRewards)
 		if err != nil {
 			return err
-		}
-		sum, _ := stats.Sum(processRewards[lo:hi], b.Mask[lo:hi])
-		e.rewards[i], e.means[i] = reward, stats.Divide(sum, length)
-		if !stats.Finite(e.means[i]) {
-			return tokenFault(b, i, true, field{"ProcessRewards", processRewards})
 		}
 		if length == 0 && !e.options.CountEmpty {
 			continue
 		}
 		n++
-		process, outcome = process+e.means[i], outcome+e.rewards[i]
+		process, outcome = process+e.means[k], outcome+e.rewards[k]
 	}
 	// leaveOneOut is reward*scale - sum*share.
 	scale, share := n/(n-1), 1/(n-1)
@@ -95,22 +89,48 @@ func (e *primeRLOO) group(b *Batch, rows []int, rewards, processRewards, returns
 			share = 0
 		}
 	}
-	for _, i := range rows {
-		lo, hi := b.Offsets[i], b.Offsets[i+1]
-		last := e.options.OutcomeWeight * (e.rewards[i]*scale - outcome*share)
-		e.parts[i] = e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, last, returns[lo:hi])
-		if e.options.MaskReturns && e.options.MaskAdvantages {
-			stats.Mask(returns[lo:hi], b.Mask[lo:hi])
+	for _, k := range members {
+		e.parts[k] = stats.Moments{}
+		from := primeState{last: e.options.OutcomeWeight * (e.rewards[k]*scale - outcome*share)}
+		for _, i := range slices.Backward(e.layout.rowsOf(k)) {
+			lo, hi := b.Offsets[i], b.Offsets[i+1]
+			var m stats.Moments
+			from, m = e.returns(b.Mask[lo:hi], processRewards[lo:hi], scale, process*share, from, returns[lo:hi])
+			e.parts[k] = e.parts[k].Merge(m)
+			if e.options.MaskReturns && e.options.MaskAdvantages {
+				stats.Mask(returns[lo:hi], b.Mask[lo:hi])
+			}
 		}
 	}
 	return nil
 }
 
-// returns sums a row's rewards backward; the outcome's part, last, stands at its last action token. It gives the
+// sum notes trajectory k's outcome and its mean process reward, and counts its action tokens.
+func (e *primeRLOO) sum(b *Batch, k int, rewards, processRewards []float64) (length float64, err error) {
+	rows, process := e.layout.rowsOf(k), 0.0
+	if e.rewards[k], length, err = score(b, rewards, rows, e.options.MaskRewards); err != nil {
+		return 0, err
+	}
+	for _, i := range rows {
+		lo, hi := b.Offsets[i], b.Offsets[i+1]
+		sum, _ := stats.Sum(processRewards[lo:hi], b.Mask[lo:hi])
+		if process += sum; !stats.Finite(process) {
+			return 0, tokenFault(b, i, true, field{"ProcessRewards", processRewards})
+		}
+	}
+	e.means[k] = stats.Divide(process, length)
+	return length, nil
+}
+
+// primeState is what the sum carries backward: the return so far, and the outcome's part until the last action token
+// has taken it.
+type primeState struct{ running, last float64 }
+
+// returns sums a row's rewards backward from what follows the row. It gives where the row before it goes on from, and the
 // moments over action tokens.
-func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline, last float64, out []float64) (m stats.Moments) {
+func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline float64, from primeState, out []float64) (to primeState, m stats.Moments) {
 	scale, baseline = scale*e.options.ProcessWeight, baseline*e.options.ProcessWeight
-	running := 0.0
+	running, last := from.running, from.last
 	for hi := len(mask); hi > 0; {
 		lo, acts := stats.LastRun(mask[:hi])
 		rewards, returns := process[lo:hi], out[lo:hi]
@@ -126,5 +146,5 @@ func (e *primeRLOO) returns(mask []uint8, process []float64, scale, baseline, la
 		}
 		m = m.Merge(stats.MomentsOfAll(returns))
 	}
-	return m
+	return primeState{running, last}, m
 }

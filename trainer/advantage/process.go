@@ -11,7 +11,7 @@ import (
 const processEpsilon = 1e-6
 
 // NormalizeProcess divides process rewards by their largest return in size over the whole batch (PRIME,
-// arXiv 2502.01456, as in Agent-R1):
+// arXiv 2502.01456, as in Agent-R1), where each row is a trajectory:
 //
 //	y = x / (max_it |sum_{s >= t} x_is| + 1e-6)
 //
@@ -23,19 +23,31 @@ func NormalizeProcess(offsets []int, x, out []float64) error {
 	if err := stats.CheckLength("out", out, len(x)); err != nil {
 		return err
 	}
+	var rows layout
+	if err := rows.build(&Batch{Offsets: offsets}); err != nil {
+		return err
+	}
+	copy(out, x)
+	return rows.normalize(offsets, out)
+}
+
+// normalize is NormalizeProcess over the layout's trajectories, in place: a return runs through all rows of its trajectory.
+func (l *layout) normalize(offsets []int, x []float64) error {
 	if err := stats.CheckFinite("ProcessRewards", x, offsets, nil); err != nil {
 		return err
 	}
 	largest := 0.0
-	for i := range len(offsets) - 1 {
+	for k := range l.count() {
 		running := 0.0
-		for t := offsets[i+1] - 1; t >= offsets[i]; t-- {
-			running += x[t]
-			largest = max(largest, math.Abs(running))
+		for _, i := range slices.Backward(l.rowsOf(k)) {
+			for _, v := range slices.Backward(x[offsets[i]:offsets[i+1]]) {
+				running += v
+				largest = max(largest, math.Abs(running))
+			}
 		}
 	}
-	for t, v := range x {
-		out[t] = v / (largest + processEpsilon)
+	for t := range x {
+		x[t] /= largest + processEpsilon
 	}
 	return nil
 }
