@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams/generate"
 )
 
 // Context is what the policy sees and continues: a row of segments, of which the last goes on. One goroutine uses it.
@@ -23,7 +22,9 @@ type Context struct {
 	// segment is the current one's place among the episode's, begun how many there were before it in this context.
 	segment, begun int
 	turn           *turn // the last; nil before the first
-	answer         string
+	// draft is the turn that goes on, or one that was cut off and may go on; nil is none.
+	draft  *draft
+	answer string
 }
 
 // Agent names who acts in the context.
@@ -125,6 +126,7 @@ func (c *Context) Observe(tokens []int32) error {
 }
 
 func (c *Context) given(tokens []int32) {
+	c.draft = nil // a turn that was cut off does not go on behind something else
 	s := c.current()
 	c.e.total += len(tokens)
 	for _, token := range tokens {
@@ -151,30 +153,42 @@ type GenerateOptions struct {
 }
 
 // Generate lets the policy continue the context and records what it sampled as one turn. The result is the
-// sampled tokens and why they ended. When the segment is full it returns [StoppedError] at once.
+// sampled tokens and why they ended. When the segment is full it returns [StoppedError] at once. An error leaves the context as it was:
+// nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last. The next
+// call with the same options goes on with what was sampled of the turn before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
 	stop, err := c.e.stops.of(options)
 	if err != nil {
 		return nil, "", fmt.Errorf("generate: %w", err)
 	}
-	var sampled []int32
+	c.draw(options)
+	why, err := c.finishDraft(ctx, stop, options)
+	if err != nil {
+		c.leave(ctx)
+		return nil, "", err
+	}
+	return c.put(), why, nil
+}
+
+// finishDraft has the policy go on until the turn is whole, and says why it is.
+func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateOptions) (schemas.GenerateStop, error) {
 	for {
 		most := options.MaxTokens
 		if most > 0 {
-			most -= len(sampled)
+			most -= len(c.draft.tokens)
 		}
-		g, err := c.generate(ctx, stop.tokens, most, options.Last && len(stop.texts) == 0, len(sampled) > 0)
-		if err != nil {
-			return nil, "", err
+		why, err := c.generate(ctx, stop.tokens, most, options.Last && len(stop.texts) == 0)
+		sampled := c.draft.tokens
+		if full, ok := errors.AsType[*StoppedError](err); ok && full.Reason == schemas.StopTokens && len(sampled) > 0 {
+			return schemas.GenerateLength, nil // another context took the room between two pieces
 		}
-		sampled = append(sampled, g.Tokens...)
 		switch {
-		case g.Stop != schemas.GenerateStopToken, len(stop.texts) == 0, slices.Contains(stop.hard, sampled[len(sampled)-1]), c.holds(sampled, stop.texts):
-			c.watched(Move{Kind: MovePolicy}, sampled)
-			return sampled, g.Stop, nil
-		case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens, c.turnRoom(len(sampled)) <= 0:
-			c.watched(Move{Kind: MovePolicy}, sampled)
-			return sampled, schemas.GenerateLength, nil
+		case err != nil:
+			return "", err
+		case why != schemas.GenerateStopToken, len(stop.texts) == 0, slices.Contains(stop.hard, sampled[len(sampled)-1]), c.holds(sampled, stop.texts):
+			return why, nil
+		case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens, c.turnRoom() <= 0:
+			return schemas.GenerateLength, nil
 		}
 	}
 }
@@ -185,42 +199,51 @@ func (c *Context) holds(sampled []int32, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
 }
 
-// turnRoom is how many tokens a turn that has so many can still take.
-func (c *Context) turnRoom(has int) int {
-	room := c.Room()
+// turnRoom is how many tokens the turn can still take.
+func (c *Context) turnRoom() int {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	return c.draftRoom()
+}
+
+// draftRoom is turnRoom. The lock is held. The draft's tokens are among the episode's, and not among the segment's.
+func (c *Context) draftRoom() int {
+	limits, has := c.e.ticket.Limits, len(c.draft.tokens)
+	room := c.mostTokens() - len(c.current().Tokens) - has
+	if limits.MaxTotalTokens > 0 {
+		room = min(room, limits.MaxTotalTokens-c.e.total)
+	}
 	if most := c.e.ticket.Sampling.MaxTokens; most > 0 {
 		room = min(room, most-has)
 	}
 	return room
 }
 
-// generate is one call of the policy. With more it goes on with the turn that is there.
-func (c *Context) generate(ctx context.Context, stop []int32, most int, last, more bool) (*generate.Result, error) {
-	e := c.e
+// generate is one call of the policy: it adds a piece to the draft, and says why the piece ended.
+func (c *Context) generate(ctx context.Context, stop []int32, most int, last bool) (schemas.GenerateStop, error) {
+	e, d := c.e, c.draft
+	more := len(d.tokens) > 0
 	e.mu.Lock()
 	if err := e.over(); err != nil {
 		e.mu.Unlock()
-		return nil, err
+		return "", err
 	}
-	room, had := c.room(), 0
-	if more {
-		had = c.turn.End - c.turn.Start
-	}
-	if bound := e.ticket.Sampling.MaxTokens; bound > 0 {
-		room = min(room, bound-had)
-	}
+	room := c.draftRoom()
 	if most > 0 {
 		room = min(room, most)
 	}
 	if room <= 0 {
 		e.mu.Unlock()
-		return nil, &StoppedError{schemas.StopTokens}
+		return "", &StoppedError{schemas.StopTokens}
 	}
 	e.total += room // so that contexts that generate at the same time share what is left
 	request := &schemas.GenerateRequest{
 		Run: e.ticket.Run, Episode: e.ticket.ID, Tokens: c.current().Tokens, MaxTokens: room,
 		Temperature: e.ticket.Sampling.Temperature, Seed: c.seed(),
 		StopTokens: stop, Last: last, MinVersion: e.ticket.MinVersion,
+	}
+	if more {
+		request.Tokens = slices.Concat(request.Tokens, d.tokens)
 	}
 	if c.number > 0 {
 		request.Context = strconv.Itoa(c.number)
@@ -235,40 +258,21 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last, mo
 	}
 
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.total -= room
 	if err != nil {
-		e.unserved = true
-		e.mu.Unlock()
-		return nil, fmt.Errorf("generate: %w", err)
+		e.unserved = e.unserved || !more
+		return "", fmt.Errorf("generate: %w", err)
 	}
 	if err := checkGeneration(g, room); err != nil {
-		e.mu.Unlock()
-		return nil, fmt.Errorf("generate: %w", err)
+		return "", fmt.Errorf("generate: %w", err)
 	}
-	c.sampled(g, more, start)
-	e.mu.Unlock()
+	d.add(g)
+	e.total += len(g.Tokens)
 	if !given {
 		e.env.metrics.generated(time.Since(start))
 	}
-	e.sawVersions(g.Versions)
-	return g, nil
-}
-
-// sampled records what the policy sampled. The lock is held.
-func (c *Context) sampled(g *generate.Result, more bool, asked time.Time) {
-	s := c.current()
-	if !more {
-		c.turn = &turn{Turn: schemas.Turn{Segment: c.segment, Start: len(s.Tokens)}, context: c, began: asked}
-		c.e.turns = append(c.e.turns, c.turn)
-	}
-	s.Tokens = append(s.Tokens, g.Tokens...)
-	s.Logprobs = append(s.Logprobs, g.Logprobs...)
-	s.Versions = append(s.Versions, g.Versions...)
-	for range g.Tokens {
-		s.ActionMask = append(s.ActionMask, 1)
-	}
-	c.turn.End, c.turn.sampledAt = len(s.Tokens), time.Now()
-	c.e.total += len(g.Tokens)
+	return g.Stop, nil
 }
 
 // seed keeps the random numbers of one segment apart from those at the same positions of another, in this context and others.

@@ -2,6 +2,7 @@ package producers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +17,7 @@ import (
 // Episode is one rollout while it runs, and the only place that records it. Most agents have one context, of which
 // the methods of the Episode speak; [Episode.Open] opens further ones. Contexts may be used at the same time, each by one goroutine.
 //
-// Invariant: every token the policy sampled is in a segment once, with mask 1, its log-probability and its
+// Invariant: every token of a turn of the policy is in a segment once, with mask 1, its log-probability and its
 // version; every other token has mask 0, log-probability 0 and NoVersion.
 type Episode struct {
 	ticket   *schemas.Ticket
@@ -75,6 +76,10 @@ func (e *Episode) Prompt() schemas.Prompt {
 	p.Answers, p.World, p.Hidden = nil, nil, nil
 	return p
 }
+
+// World is what the task gives the tools for this prompt, as JSON; nil is nothing. It is for agents that bring tools of their own, and
+// must not be shown to the policy. It never holds the answers.
+func (e *Episode) World() json.RawMessage { return e.ticket.Prompt.World }
 
 // Task is the name of the ticket's task.
 func (e *Episode) Task() string { return e.ticket.Task }

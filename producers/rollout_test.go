@@ -221,7 +221,7 @@ func TestRolloutRefusesInexactGenerations(t *testing.T) {
 	}
 }
 
-// Invariant: every token the policy sampled is in a segment once, with mask 1, its log-probability and its
+// Invariant: every token of a turn of the policy is in a segment once, with mask 1, its log-probability and its
 // version; every other token has mask 0, log-probability 0 and NoVersion.
 func TestEpisodeRecordsEveryTokenOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

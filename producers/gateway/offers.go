@@ -27,7 +27,8 @@ type Offer struct {
 	Source   string `json:"source"`
 	// Seed is the episode's own.
 	Seed uint64 `json:"seed"`
-	// World is what the task gives its tools, as JSON; nil is nothing.
+	// World is what the task gives its tools, as JSON, for an agent that brings tools of its own; nil is nothing. It never holds the
+	// answers.
 	World rawJSON `json:"world"`
 	// Timeout is the seconds that the episode may take; 0 is no bound.
 	Timeout float64 `json:"timeout_s"`

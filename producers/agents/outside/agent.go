@@ -131,7 +131,7 @@ func offer(e *producers.Episode, address gateway.Address) gateway.Offer {
 	prompt := e.Prompt()
 	return gateway.Offer{
 		BaseURL: address.OpenAI, AnthropicURL: address.Anthropic, APIKey: address.Key, Episode: e.ID(), Prompt: prompt.Text,
-		PromptID: prompt.ID, Task: e.Task(), Source: prompt.Source, Seed: e.Seed(), World: []byte(prompt.World),
+		PromptID: prompt.ID, Task: e.Task(), Source: prompt.Source, Seed: e.Seed(), World: []byte(e.World()),
 		Timeout: e.Limits().Timeout.Seconds(),
 	}
 }

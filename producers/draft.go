@@ -1,0 +1,85 @@
+package producers
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/generate"
+)
+
+// draft is a turn that the policy has begun and not ended. A turn that is to end at a text comes in pieces, one for each token at which
+// the text may end. None of them is in a segment before the turn is whole: a turn that is cut off between two pieces, as by a client that
+// leaves, was given to nobody, and must be neither in the context nor in what is trained on.
+type draft struct {
+	options  GenerateOptions
+	asked    time.Time // when its first token was asked for
+	tokens   []int32
+	logprobs []float32
+	versions []int32
+}
+
+// add puts a piece behind those that are there.
+func (d *draft) add(g *generate.Result) {
+	d.tokens = append(d.tokens, g.Tokens...)
+	d.logprobs = append(d.logprobs, g.Logprobs...)
+	d.versions = append(d.versions, g.Versions...)
+}
+
+// continues says whether a turn with these options goes on with the draft's pieces as the draft itself would.
+func (d *draft) continues(o GenerateOptions) bool {
+	return d.options.MaxTokens == o.MaxTokens && slices.Equal(d.options.Stop, o.Stop) && slices.Equal(d.options.StopTexts, o.StopTexts)
+}
+
+// draw begins a turn, or goes on with the one that was cut off where the context and the options are the same: the policy's words are
+// kept, so that long turns are not drawn again until they happen to be short.
+func (c *Context) draw(options GenerateOptions) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if d := c.draft; d != nil && d.continues(options) && c.room() >= len(d.tokens) {
+		c.e.total += len(d.tokens)
+		return
+	}
+	c.draft = &draft{options: options, asked: time.Now()}
+}
+
+// put records the draft as a turn, and returns its tokens.
+func (c *Context) put() []int32 {
+	c.e.mu.Lock()
+	d, s := c.draft, c.current()
+	c.draft = nil
+	c.turn = &turn{
+		Turn:    schemas.Turn{Segment: c.segment, Start: len(s.Tokens), End: len(s.Tokens) + len(d.tokens)},
+		context: c, began: d.asked, sampledAt: time.Now(),
+	}
+	c.e.turns = append(c.e.turns, c.turn)
+	s.Tokens = append(s.Tokens, d.tokens...)
+	s.Logprobs = append(s.Logprobs, d.logprobs...)
+	s.Versions = append(s.Versions, d.versions...)
+	s.ActionMask = append(s.ActionMask, slices.Repeat([]uint8{1}, len(d.tokens))...)
+	c.e.mu.Unlock()
+	c.e.sawVersions(d.versions)
+	c.watched(Move{Kind: MovePolicy}, d.tokens)
+	return d.tokens
+}
+
+// leave gives up the room of a draft that was cut off, and keeps its pieces for a call that goes on with it. Where the episode's own time
+// limit cut it, there is none: what the policy said until then is the episode's last turn, so that no policy keeps an episode out of
+// training by never coming to an end.
+func (c *Context) leave(ctx context.Context) {
+	c.e.mu.Lock()
+	began := len(c.draft.tokens) > 0
+	cut := began && errors.Is(context.Cause(ctx), errTimedOut)
+	if !cut {
+		c.e.total -= len(c.draft.tokens)
+	}
+	if !began {
+		c.draft = nil
+	}
+	c.e.mu.Unlock()
+	if cut {
+		c.put()
+	}
+}
