@@ -66,7 +66,7 @@ func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Res
 	key, events, done := w.key()
 	defer done()
 	began := time.Now()
-	err = w.send(map[string]any{"op": "exec", "key": key, "argv": c.Argv, "env": c.Env}, stdin, outW, errW)
+	err = w.send(sendWithin, map[string]any{"op": "exec", "key": key, "argv": c.Argv, "env": c.Env}, stdin, outW, errW)
 	for _, f := range []*os.File{stdin, outW, errW} {
 		_ = f.Close()
 	}

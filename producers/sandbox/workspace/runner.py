@@ -199,6 +199,7 @@ class Session:
         self.answer = None
         self.notepad = None
         self.id = ""
+        self.most = 0  # bytes of an answer
         self.lock = threading.Lock()
 
     def main(self):
@@ -207,7 +208,8 @@ class Session:
                 raise KeyboardInterrupt
 
         signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        for s in (signal.SIGPIPE, signal.SIGXFSZ):  # as Python has them: an OSError, in place of an end without a word
+            signal.signal(s, signal.SIG_IGN)
         main = types.ModuleType("__main__")
         main.__builtins__ = __builtins__
         sys.modules["__main__"] = main
@@ -267,11 +269,14 @@ class Session:
 
     def submit(self, answer=""):
         "ends the episode with this answer"
-        self.answer = str(answer)
+        text = str(answer)
+        if len(text.encode(errors="surrogatepass")) > self.most:
+            raise ValueError(f"submit: the answer is longer than {self.most} bytes")
+        self.answer = text
         raise Submitted
 
     def run(self, r):
-        self.id, self.answer, self.cells = r["id"], None, self.cells + 1
+        self.id, self.answer, self.cells, self.most = r["id"], None, self.cells + 1, r["output"]
         name = f"<cell {self.cells}>"
         began = time.monotonic()
         value = error = None

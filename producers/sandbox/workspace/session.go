@@ -85,14 +85,14 @@ func (w *Workspace) Session(ctx context.Context, o Opening, output int) (*Sessio
 		w: w, key: key, events: events, done: done, conn: conn, messages: make(chan message), hangUp: make(chan struct{}),
 		out: NewOutput(outR, output),
 	}
-	err = w.send(map[string]any{"op": "session", "key": key}, theirs, outW)
+	err = w.send(sendWithin, map[string]any{"op": "session", "key": key}, theirs, outW)
 	_ = theirs.Close()
 	_ = outW.Close()
 	if err == nil {
 		_, err = w.await(ctx, events)
 	}
 	if err == nil {
-		err = s.open(o)
+		err = s.open(ctx, o)
 	}
 	if err != nil {
 		s.Close()
@@ -102,7 +102,9 @@ func (w *Workspace) Session(ctx context.Context, o Opening, output int) (*Sessio
 	return s, nil
 }
 
-func (s *Session) open(o Opening) error {
+// open tells the interpreter what it begins with. One that does not read, such as one that another program of the sandbox has stopped, is given up
+// with ctx.
+func (s *Session) open(ctx context.Context, o Opening) error {
 	values := o.Values
 	if values == nil {
 		values = map[string]json.RawMessage{}
@@ -111,9 +113,14 @@ func (s *Session) open(o Opening) error {
 	if functions == nil {
 		functions = []string{}
 	}
-	return s.tell(map[string]any{
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() }) // which ends the write below
+	err := s.tell(map[string]any{
 		"op": "open", "functions": functions, "values": values, "notepad": o.NotepadBytes, "submit": o.Submit, "site": o.Site, "prelude": o.Prelude,
 	})
+	if !stop() {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 func (s *Session) tell(v any) error {
@@ -159,15 +166,22 @@ func (s *Session) Close() {
 // graceAfterInterrupt is how long a cell has to end after it was interrupted.
 const graceAfterInterrupt = time.Second
 
-// Run runs a cell. Over the limit it is interrupted, and a second later killed, and the variables with it. output bounds the value and
-// the error. Its errors are the machinery's, and leave the session closed.
+// Run runs a cell. Over the limit it is interrupted, and a second later killed, and the variables with it; the functions that it calls are given a context
+// that ends with the limit. output bounds the value and the error, and what is submitted. Its errors are the machinery's, and leave the session closed.
+//
+// Invariant: a session that does not read what it is told keeps neither its time limit nor the end of ctx from Run.
 func (s *Session) Run(ctx context.Context, code string, limit time.Duration, output int, answer Answerer) (Done, error) {
 	id := rand.Text()
-	// Written beside the loop below: a session that does not read must not keep its time limit from it.
-	sent := make(chan error, 1)
-	go func() { sent <- s.tell(map[string]any{"op": "run", "id": id, "code": code, "output": output}) }()
+	limited, cancel := context.WithTimeoutCause(ctx, limit, errOver)
+	defer cancel()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	// What the session is told is written beside the loop, and nothing that it says is taken meanwhile: one that calls functions and does not read the
+	// answers waits by itself.
+	sent := make(chan error, 1)
+	tell := func(v any) { go func() { sent <- s.tell(v) }() }
+	tell(map[string]any{"op": "run", "id": id, "code": code, "output": output})
+	var heard chan message
 	d := Done{}
 	for {
 		select {
@@ -175,8 +189,8 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 			if err != nil {
 				return s.over(d), nil
 			}
-			sent = nil
-		case m, ok := <-s.messages:
+			heard = s.messages
+		case m, ok := <-heard:
 			switch {
 			case !ok:
 				return s.over(d), nil
@@ -186,10 +200,13 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 				m.Done.Output = s.out.Take()
 				return *m.Done, nil
 			case m.Call != nil:
-				if err := s.answer(ctx, id, m.Call.Name, m.Call.Args, answer); err != nil {
+				reply, err := s.answer(limited, m.Call.Name, m.Call.Args, answer)
+				if err != nil {
 					s.Close()
 					return d, err
 				}
+				reply["op"], reply["id"], heard = "answer", id, nil
+				tell(reply)
 			}
 		case <-timer.C:
 			if d.Interrupted {
@@ -211,6 +228,9 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 	}
 }
 
+// errOver ends what a cell has asked of a function when the cell's time is over.
+var errOver = errors.New("the cell's time is over")
+
 // over ends the session for good.
 func (s *Session) over(d Done) Done {
 	d.Gone, d.Output = true, s.out.Take()
@@ -218,26 +238,23 @@ func (s *Session) over(d Done) Done {
 	return d
 }
 
-func (s *Session) answer(ctx context.Context, id, name string, given json.RawMessage, answer Answerer) error {
-	reply := map[string]any{"op": "answer", "id": id}
+// answer is what the session is told of a call. Its error is the machinery's: that the cell's time is over is the cell's own doing, whatever the function
+// makes of it.
+func (s *Session) answer(limited context.Context, name string, given json.RawMessage, answer Answerer) (map[string]any, error) {
 	var result any
 	var printed *string
 	args, err := arguments(given)
 	if err == nil {
-		result, printed, err = answer(ctx, name, args)
+		result, printed, err = answer(limited, name, args)
 	}
+	over := errors.Is(context.Cause(limited), errOver)
 	switch {
-	case errors.Is(err, producers.ErrUnavailable) || err != nil && ctx.Err() != nil:
-		return err
+	case err != nil && !over && (errors.Is(err, producers.ErrUnavailable) || limited.Err() != nil):
+		return nil, err
 	case err != nil:
-		reply["error"] = err.Error()
+		return map[string]any{"error": err.Error()}, nil
 	case printed != nil:
-		reply["printed"] = *printed
-	default:
-		reply["result"] = Exact(result)
+		return map[string]any{"printed": *printed}, nil
 	}
-	if err := s.tell(reply); err != nil {
-		return nil //nolint:nilerr // the session has ended, and the loop of Run sees that
-	}
-	return nil
+	return map[string]any{"result": Exact(result)}, nil
 }

@@ -142,8 +142,8 @@ func (w *Workspace) key() (key string, events chan event, done func()) {
 	}
 }
 
-// send tells the runner something, with descriptors.
-func (w *Workspace) send(message map[string]any, files ...*os.File) error {
+// send tells the runner something within a time, with descriptors.
+func (w *Workspace) send(within time.Duration, message map[string]any, files ...*os.File) error {
 	message["fds"] = len(files)
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -152,8 +152,8 @@ func (w *Workspace) send(message map[string]any, files ...*os.File) error {
 	data = append(data, '\n')
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	// A runner that does not read has ended, or will be by the caller's time limit.
-	_ = w.process.Control.SetWriteDeadline(time.Now().Add(sendWithin))
+	// A runner that does not read is ended with its sandbox.
+	_ = w.process.Control.SetWriteDeadline(time.Now().Add(within))
 	err = sandbox.Send(w.process.Control, data, files...)
 	if err != nil {
 		w.Close() // half a message has no other half
@@ -162,15 +162,18 @@ func (w *Workspace) send(message map[string]any, files ...*os.File) error {
 	return nil
 }
 
-// sendWithin bounds the time in which a runner takes a message.
-const sendWithin = time.Minute
+// sendWithin bounds the time in which a runner takes a message, signalWithin a signal's, which is short: an episode's end waits for it.
+const (
+	sendWithin   = time.Minute
+	signalWithin = 5 * time.Second
+)
 
 // ask sends an operation and waits until it is done.
 func (w *Workspace) ask(ctx context.Context, message map[string]any, files ...*os.File) (event, error) {
 	key, events, done := w.key()
 	defer done()
 	message["key"] = key
-	if err := w.send(message, files...); err != nil {
+	if err := w.send(sendWithin, message, files...); err != nil {
 		return event{}, err
 	}
 	return w.await(ctx, events)
@@ -198,9 +201,10 @@ func (w *Workspace) WriteFile(ctx context.Context, name string, data []byte) err
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	defer r.Close()
+	defer out.Close() // which ends the write where nobody reads
 	go func() {
-		defer out.Close()
 		_, _ = out.Write(data) // the runner says where it could not read it all
+		_ = out.Close()
 	}()
 	if _, err := w.ask(ctx, map[string]any{"op": "write", "name": name}, r); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -221,7 +225,7 @@ func (w *Workspace) List(ctx context.Context, name string, most int) (entries []
 func (w *Workspace) signal(key string, signal syscall.Signal, group bool) {
 	own, _, done := w.key()
 	defer done()
-	_ = w.send(map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
+	_ = w.send(signalWithin, map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
 }
 
 // socketPair is the sandbox's.

@@ -15,7 +15,8 @@ type Config struct {
 	// CellTimeout bounds the wall-clock time of one cell. A cell that runs into it is interrupted, and where it does not end within a second it costs
 	// the episode its variables. Defaults to 10s.
 	CellTimeout time.Duration `koanf:"cell_timeout"`
-	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. Defaults to 8192.
+	// OutputBytes bounds what one cell shows, > 0: its beginning and its end are kept. It bounds the answer as well, of which nothing is cut: submit raises an
+	// error for a longer one. Defaults to 8192.
 	OutputBytes int `koanf:"output_bytes"`
 	// CodeBytes bounds one cell's text, > 0: a longer one is refused unread. Defaults to 65536.
 	CodeBytes int `koanf:"code_bytes"`
@@ -54,14 +55,15 @@ func (c Config) Validate() error {
 
 // Texts are what the tool says of its own, for vocabularies of words; what Python says of a wrong cell is not among it.
 func (c *Config) Texts() []string {
-	return []string{c.interrupted(), c.killed(), ended + gone, anew, c.tooLong()}
+	return []string{c.interrupted(), c.killed(), ended + gone, anew, notStarted, c.tooLong()}
 }
 
 // What the agent is told where a cell reaches a bound.
 const (
-	gone  = "; all variables are gone, and a new session starts with the next cell"
-	ended = "Error: the interpreter ended"
-	anew  = "Error: the sandbox was started anew: all variables and files are gone"
+	gone       = "; all variables are gone, and a new session starts with the next cell"
+	ended      = "Error: the interpreter ended"
+	notStarted = "Error: no interpreter could be started"
+	anew       = "Error: the sandbox was started anew: all variables and files are gone"
 )
 
 func (c *Config) interrupted() string {

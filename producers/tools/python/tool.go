@@ -38,14 +38,16 @@ func New(cfg Config, worlds []tasks.World, spaces *workspace.Manager) (*Tool, er
 	return &Tool{cfg: cfg, worlds: worlds, spaces: spaces, sessions: map[string]*session{}}, nil
 }
 
-// session is an episode's. Its cells run one after the other.
+// session is an episode's. Its cells run one after the other, each under the lock.
 type session struct {
-	mu        sync.Mutex
+	mu sync.Mutex
+	// over ends with the episode, by finish, and a cell that runs with it.
+	over      context.Context //nolint:containedctx // it is the episode's, not a call's
+	finish    context.CancelCauseFunc
 	functions map[string]tasks.Functions // by the names of functions
 	opening   workspace.Opening
 	ends      []func() error
 	python    *workspace.Session // nil before the first cell, and after one that cost the variables
-	closed    bool
 }
 
 // Spec describes the tool.
@@ -62,6 +64,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 	made := &session{functions: map[string]tasks.Functions{}, opening: workspace.Opening{
 		NotepadBytes: t.cfg.NotepadBytes, Submit: t.cfg.Submit, Site: t.cfg.Site, Prelude: t.cfg.Prelude, Values: map[string]json.RawMessage{},
 	}}
+	made.over, made.finish = context.WithCancelCause(context.Background())
 	for _, world := range t.worlds {
 		functions, err := world.Open(s)
 		if err == nil {
@@ -144,12 +147,17 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return producers.Observation{}, fmt.Errorf("%w: python: episode %q was closed", producers.ErrUnavailable, call.Episode)
+	ctx, stop := s.until(ctx)
+	defer stop()
+	if s.over.Err() != nil {
+		return producers.Observation{}, context.Cause(s.over)
 	}
-	anewToo, err := t.attach(ctx, s, call.Episode)
-	if err != nil {
+	anewToo, fault, err := t.attach(ctx, s, call.Episode)
+	switch {
+	case err != nil:
 		return producers.Observation{}, err
+	case fault != "":
+		return failed(fault), nil
 	}
 	done, err := s.python.Run(ctx, dedent(call.Arguments), t.cfg.CellTimeout, t.cfg.OutputBytes, s.answer)
 	if err != nil {
@@ -166,29 +174,52 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	return o, nil
 }
 
+// until is ctx, which ends with the episode as well.
+func (s *session) until(ctx context.Context) (until context.Context, stop func()) {
+	until, cancel := context.WithCancelCause(ctx)
+	ended := context.AfterFunc(s.over, func() { cancel(context.Cause(s.over)) })
+	return until, func() {
+		ended()
+		cancel(nil)
+	}
+}
+
 func failed(text string) producers.Observation {
 	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
 }
 
-// attach gives the session an interpreter. lost is whether files and variables of earlier cells are gone with their sandbox.
-func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost bool, err error) {
+// attach gives the session an interpreter. lost is whether files and variables of earlier cells are gone with their sandbox, fault what the agent is told
+// where its sandbox has no room for an interpreter.
+func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost bool, fault string, err error) {
+	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
+	_, used := t.spaces.Open(episode)
 	w, lost, err := t.spaces.Get(ctx, episode)
 	if err != nil {
-		return false, fmt.Errorf("start a sandbox: %w", err)
+		return false, "", fmt.Errorf("start a sandbox: %w", err)
 	}
 	if lost && s.python != nil {
 		s.python.Close()
 		s.python = nil
 	}
-	if s.python == nil {
-		s.python, err = w.Session(ctx, s.opening, t.cfg.OutputBytes)
+	if s.python != nil {
+		return lost, "", nil
 	}
-	return lost, err
+	s.python, err = w.Session(ctx, s.opening, t.cfg.OutputBytes)
+	switch {
+	case err == nil || !used || lost:
+		return lost, "", err
+	case context.Cause(ctx) != nil:
+		return lost, "", context.Cause(ctx)
+	}
+	return lost, notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": "), nil
 }
 
 // observe puts together what the agent is shown of a cell.
 func (t *Tool) observe(d workspace.Done) producers.Observation {
-	o := producers.Observation{Answer: d.Answer, Notes: cut(d.Notes, t.cfg.NotepadBytes)}
+	o := producers.Observation{Notes: cut(d.Notes, t.cfg.NotepadBytes)}
+	if d.Answer != nil && len(*d.Answer) <= t.cfg.OutputBytes { // submit refuses a longer one, and who forges it gives none
+		o.Answer = d.Answer
+	}
 	var parts []string
 	add := func(text string) {
 		if text != "" {
@@ -210,7 +241,7 @@ func (t *Tool) observe(d workspace.Done) producers.Observation {
 		fault = t.cfg.killed()
 	case d.Gone:
 		fault = ended + gone
-	case d.Interrupted && d.Error != nil && d.Answer == nil:
+	case d.Interrupted && d.Error != nil && o.Answer == nil:
 		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault)) + "\n" + t.cfg.interrupted()
 	case d.Error != nil:
 		fault = cut(*d.Error, max(t.cfg.OutputBytes, leastFault))
@@ -296,9 +327,9 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 		return nil
 	}
 	defer t.spaces.Leave(episode)
+	s.finish(fmt.Errorf("%w: python: episode %q was closed", producers.ErrUnavailable, episode)) // before the lock, which a cell holds
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	if s.python != nil {
 		s.python.Close()
 	}
