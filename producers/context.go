@@ -64,6 +64,20 @@ func (c *Context) room() int {
 	return max(0, room)
 }
 
+// RoomAnew is how many tokens a further segment could take, those that it begins with among them; 0 where none may begin.
+func (c *Context) RoomAnew() int {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	limits, room := c.e.ticket.Limits, c.mostTokens()
+	if limits.MaxSegments > 0 && len(c.e.segments) >= limits.MaxSegments {
+		return 0
+	}
+	if limits.MaxTotalTokens > 0 {
+		room = min(room, limits.MaxTotalTokens-c.e.total)
+	}
+	return max(0, room)
+}
+
 // mostTokens bounds the tokens of a segment.
 func (c *Context) mostTokens() int {
 	most := c.e.ticket.Limits.MaxTokens

@@ -126,6 +126,14 @@ func (e *Episode) Room() int {
 	return e.first.Room()
 }
 
+// RoomAnew is how many tokens a further segment of the first context could take, those that it begins with among them; 0 where none may begin.
+func (e *Episode) RoomAnew() int {
+	if e.first == nil {
+		return e.ticket.Limits.MaxTokens
+	}
+	return e.first.RoomAnew()
+}
+
 // Begin starts a segment with these tokens as its context. The first call opens the episode; a later one
 // is for agents that rewrite their context, when the old one is no longer a prefix of the new. At least one
 // token; more than the limits allow, of tokens or of segments, ends the episode.

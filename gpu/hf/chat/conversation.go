@@ -26,6 +26,13 @@ func (c *Chat) Begin(messages []Message, tools []Tool) (*Conversation, []int32, 
 	return v, c.codec.EncodeMarked(text, mark), nil
 }
 
+// Clone is the conversation as it stands, to be gone on with in another way.
+func (v *Conversation) Clone() *Conversation {
+	c := *v
+	c.messages, c.turn = slices.Clone(v.messages), slices.Clone(v.turn)
+	return &c
+}
+
 // Read is [Chat.ParseIDs] of what was sampled since the last ids.
 func (v *Conversation) Read(sampled []int32) (r Reply, ended bool) {
 	if len(v.turn) > 0 {

@@ -127,22 +127,37 @@ func (a *Agent) open(e *producers.Episode, p *page) error {
 
 // goOn shows the output of the last turn: in the context, or in a new one where it has no room for the output and the turn after it.
 func (a *Agent) goOn(ctx context.Context, e *producers.Episode, p *page) error {
-	last := p.turns[len(p.turns)-1]
-	ids, fresh, err := p.context.output(last, "")
+	next, err := p.context.output(p.turns[len(p.turns)-1])
 	if err != nil {
 		return fmt.Errorf("notebook agent: %w", err)
 	}
-	need := len(ids) + a.turnTokens(e)
+	need := a.turnTokens(e)
 	if a.cfg.Trim == TrimSoft {
 		need += a.notation.summaryPrompt() + a.cfg.SummaryTokens
 	}
-	switch {
-	case a.cfg.Trim != TrimNone && !fresh && need > e.Room():
+	if a.cfg.Trim != TrimNone && !next.fits(e, need) {
 		return a.trim(ctx, e, p)
-	case fresh:
-		return e.Begin(ids)
 	}
-	return e.Observe(ids)
+	return next.take(e, p)
+}
+
+// fits says whether there is room for what comes next, and for so many tokens after it. A template that writes earlier turns anew makes a
+// new context of every step, so that the room is then that of a new one.
+func (s step) fits(e *producers.Episode, more int) bool {
+	room := e.Room()
+	if s.fresh {
+		room = e.RoomAnew()
+	}
+	return len(s.ids)+more <= room
+}
+
+// take puts the tokens into the episode and turns the page's context into the one that they make.
+func (s step) take(e *producers.Episode, p *page) error {
+	p.context = s.context
+	if s.fresh {
+		return e.Begin(s.ids)
+	}
+	return e.Observe(s.ids)
 }
 
 // trim begins a new context. In a soft trim the policy sums up first, where there is room to be asked.
@@ -159,16 +174,17 @@ func (a *Agent) trim(ctx context.Context, e *producers.Episode, p *page) error {
 	return a.open(e, p)
 }
 
-// sumUp has the policy write what it is to know later. The output that it has not read comes in the next context.
+// sumUp has the policy write what it is to know later, in the context as it was before the output that it has not read: that comes in the
+// next one, however long it is.
 func (a *Agent) sumUp(ctx context.Context, e *producers.Episode, p *page) error {
-	ids, fresh, err := p.context.output(p.turns[len(p.turns)-1], summaryRequest)
+	next, err := p.context.ask(p.turns[len(p.turns)-1])
 	if err != nil {
 		return fmt.Errorf("notebook agent: %w", err)
 	}
-	if fresh || len(ids)+a.cfg.SummaryTokens > e.Room() {
-		return nil // an output as long as that leaves no room to sum up: the notepad is what is kept
+	if !next.fits(e, a.cfg.SummaryTokens) {
+		return nil // such as after a turn that took all the room: the notepad is what is kept
 	}
-	if err := e.Observe(ids); err != nil {
+	if err := next.take(e, p); err != nil {
 		return err
 	}
 	sampled, _, err := e.Generate(ctx, a.notation.summaryOptions(a.cfg.SummaryTokens))

@@ -48,14 +48,15 @@ func (a *Agent) Demonstrate(d tasks.Demonstration) (tokens []int32, mask []uint8
 		if i == len(steps)-1 {
 			break // nothing is read after the last cell
 		}
-		ids, fresh, err := context.output(turn{sampled, step.Result}, "")
+		next, err := context.output(turn{sampled, step.Result})
 		if err != nil {
 			return nil, nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
-		if fresh {
+		if next.fresh {
 			return nil, nil, errors.New("the chat template writes earlier turns anew after a message: a demonstration would not be one context")
 		}
-		write(ids, 0)
+		context = next.context
+		write(next.ids, 0)
 	}
 	return tokens, mask, nil
 }

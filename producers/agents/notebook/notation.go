@@ -21,11 +21,20 @@ type notation interface {
 	cell(code string) ([]int32, error)
 }
 
-// writing is a context that goes on.
+// writing is a context that goes on. It does not change: a step holds the one that it leads to.
 type writing interface {
-	// output are the tokens that show what came of the last turn, and then ask, which may be "". fresh says that they are all of a new context,
-	// because the template writes the earlier turns in another way.
-	output(last turn, ask string) (ids []int32, fresh bool, err error)
+	// output shows what came of the last turn.
+	output(last turn) (step, error)
+	// ask asks for a summary in the place of what came of the last turn.
+	ask(last turn) (step, error)
+}
+
+// step is how a context goes on.
+type step struct {
+	ids []int32
+	// fresh says that ids are all of a new context, because the template writes the earlier turns in another way.
+	fresh   bool
+	context writing
 }
 
 // summaryRequest asks for a summary.

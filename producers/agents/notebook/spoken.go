@@ -60,12 +60,15 @@ func (s *spoken) open(p *page) (writing, []int32, error) {
 // shown is an output as a message.
 func shown(output string) string { return "<output>\n" + output + "\n</output>" }
 
-func (c conversation) output(last turn, ask string) ([]int32, bool, error) {
-	text := shown(last.output)
-	if ask != "" {
-		text += "\n\n" + ask
-	}
-	return c.talk.Next(last.sampled, chat.Message{Role: chat.User, Content: text})
+func (c conversation) output(last turn) (step, error) { return c.said(last, shown(last.output)) }
+
+func (c conversation) ask(last turn) (step, error) { return c.said(last, summaryRequest) }
+
+// said goes on with a message of the user's.
+func (c conversation) said(last turn, text string) (step, error) {
+	talk := c.talk.Clone()
+	ids, fresh, err := talk.Next(last.sampled, chat.Message{Role: chat.User, Content: text})
+	return step{ids, fresh, conversation{talk}}, err
 }
 
 func (s *spoken) options(most int) producers.GenerateOptions {

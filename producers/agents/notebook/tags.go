@@ -101,12 +101,13 @@ func (t *tags) open(p *page) (writing, []int32, error) {
 	return t, ids, nil
 }
 
-// output shows what came of a turn; a request for a summary is the tag that opens it, and the output is left to the next context.
-func (t *tags) output(last turn, ask string) ([]int32, bool, error) {
-	if ask != "" {
-		return []int32{t.summarized.open}, false, nil
-	}
-	return t.between(t.out, last.output), false, nil
+func (t *tags) output(last turn) (step, error) {
+	return step{ids: t.between(t.out, last.output), context: t}, nil
+}
+
+// ask is the tag that opens a summary.
+func (t *tags) ask(turn) (step, error) {
+	return step{ids: []int32{t.summarized.open}, context: t}, nil
 }
 
 func (t *tags) options(most int) producers.GenerateOptions {
