@@ -109,7 +109,8 @@ func Plain(tok Tokenizer, text string) []int32 {
 }
 
 // Printable is a text without what a terminal obeys: escape sequences go, as do control characters but for line breaks and tabs.
-// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD.
+// A carriage return before a line break goes, another becomes one. What is not UTF-8 becomes U+FFFD. Unicode's noncharacters, which no text has
+// a use for and by which chats mark what is not to be read as a control token, go too.
 func Printable(text string) string {
 	if clean(text) {
 		return text
@@ -141,9 +142,10 @@ func clean(text string) bool {
 	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return r == '\r' || obeyed(r) }) < 0
 }
 
-// obeyed says that a terminal, or a reader of two directions, does something at a character in place of showing it.
+// obeyed says that a terminal, or a reader of two directions, does something at a character in place of showing it, or that it is none.
 func obeyed(r rune) bool {
-	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
+	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+		r >= 0xfdd0 && (r <= 0xfdef || r&0xfffe == 0xfffe)
 }
 
 // escape is the length of the escape sequence that a text begins with; 0 where there is none. Sequences are those of ECMA-48: control

@@ -34,6 +34,7 @@ func TestWhatATerminalObeysIsTakenOut(t *testing.T) {
 		"one\r\ntwo\rthree":                        "one\ntwo\nthree",
 		"\xff\xfeok":                               "\ufffdok",
 		"abc\u202edef\u2066":                       "abcdef",
+		"a\ufdd0b\ufdefc\ufffed\U0010ffffe\ufdf0":  "abcde\ufdf0", // finding A10b of the agents' review
 	} {
 		require.Equal(t, want, producers.Printable(in), "%q", in)
 	}

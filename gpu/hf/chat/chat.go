@@ -81,18 +81,14 @@ func (c *Chat) Turn(content string) ([]int32, error) {
 	if c.style.Format == FormatHarmony {
 		return c.Reply(Reply{Content: content})
 	}
-	ids, err := c.spoken(content)
-	return append(ids, c.ends[0]), err
+	return append(c.spoken(content), c.ends[0]), nil
 }
 
 // Reply are the ids of a turn that thinks, says something and makes calls, as the model would sample them, with the token that ends it;
 // in the formats tag, code and fence nothing is behind a call.
 func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 	if c.style.Format == FormatHarmony {
-		mark, err := markFor(r.Reasoning, r.Content, c.Write(r.Calls))
-		if err != nil {
-			return nil, err
-		}
+		mark := markFor(r.Reasoning, r.Content, c.Write(r.Calls))
 		text := c.harmonyTurn(r, func(s string) string { return guard(c.codec.Normalized(s), c.special, mark) })
 		return c.codec.EncodeMarked(text, mark), nil
 	}
@@ -107,36 +103,42 @@ func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 		text = "<think>\n" + r.Reasoning + "\n</think>\n\n" + text
 	}
 	if len(r.Calls) > 0 && c.style.Format.within() {
-		return c.spoken(text)
+		return c.spoken(text), nil
 	}
 	return c.Turn(text)
 }
 
 // spoken are the ids of a text of the assistant's.
-func (c *Chat) spoken(text string) ([]int32, error) {
-	mark, err := markFor(text)
-	if err != nil {
-		return nil, err
-	}
+func (c *Chat) spoken(text string) []int32 {
+	mark := markFor(text)
 	text = strings.TrimPrefix(text, c.opener)
-	return c.codec.EncodeMarked(guard(c.codec.Normalized(text), c.special, mark), mark), nil
+	return c.codec.EncodeMarked(guard(c.codec.Normalized(text), c.special, mark), mark)
 }
 
-// errMarks says that a text holds all characters that may mark it.
-var errMarks = errors.New("the text holds every one of the characters U+FDD0 to U+FDEF, which no text has a use for: leave one out")
+// The characters that may mark a text: Unicode keeps them for such a use, and a template's tojson lets them through.
+const (
+	firstMark = 0xfdd0
+	lastMark  = 0xfdef
+)
 
-// markFor is a character that none of the texts holds.
-func markFor(texts ...string) (rune, error) {
-	for mark := rune(0xfdd0); mark <= 0xfdef; mark++ {
+// markFor is a character that none of the texts holds; where they hold all that may be it, the last of those, which [guard] takes out.
+func markFor(texts ...string) rune {
+	for mark := rune(firstMark); mark < lastMark; mark++ {
 		if !slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsRune(s, mark) }) {
-			return mark, nil
+			return mark
 		}
 	}
-	return 0, errMarks
+	return lastMark
 }
 
-// guard puts the mark into each spelling in a text, so that it is none.
+// unmarked is a text with U+FFFD in the place of each mark that stands in it.
+func unmarked(text string, mark rune) string {
+	return strings.ReplaceAll(text, string(mark), "\ufffd")
+}
+
+// guard puts the mark into each spelling in a text, so that it is none. Nothing else in the result is the mark.
 func guard(text string, spellings []string, mark rune) string {
+	text = unmarked(text, mark)
 	for _, s := range spellings {
 		first := 1
 		for first < len(s) && s[first]&0xc0 == 0x80 {
@@ -170,10 +172,7 @@ func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, ru
 	for _, t := range tools {
 		texts = append(texts, t.Name, t.Description, string(t.Parameters))
 	}
-	mark, err := markFor(texts...)
-	if err != nil {
-		return "", 0, err
-	}
+	mark := markFor(texts...)
 	// What the model itself said, and what it is told by whoever set it up, may hold tokens of the format.
 	guarded := func(role, text string) string {
 		text = c.codec.Normalized(text)
@@ -183,6 +182,7 @@ func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, ru
 		return guard(text, c.added, mark)
 	}
 	data := template.Data{AddGenerationPrompt: prompt, More: c.vars}
+	var err error
 	if data.Messages, err = messagesJSON(messages, guarded); err != nil {
 		return "", 0, err
 	}

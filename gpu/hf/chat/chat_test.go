@@ -406,14 +406,52 @@ func TestVariables(t *testing.T) {
 	require.Contains(t, c.codec.Decode(ids), "assistant\n<think>\n\n</think>\n\n")
 }
 
-func TestTextWithEveryMarkIsRefused(t *testing.T) {
+// Finding A10b of the agents' review: whoever wrote all characters that may mark a text ended the episode as the machinery's failure. Such a text is taken, by all
+// who may write one, and what control tokens are spelt in it stay spelt.
+func TestATextWithEveryMarkIsTaken(t *testing.T) {
 	t.Parallel()
 	var all strings.Builder
-	for r := rune(0xfdd0); r <= 0xfdef; r++ {
+	for r := rune(firstMark); r <= lastMark; r++ {
 		all.WriteRune(r)
 	}
-	_, err := chatOf(t, qwen25).Prompt([]Message{{Role: User, Content: all.String()}}, nil)
-	require.ErrorContains(t, err, "U+FDD0 to U+FDEF")
+	for _, name := range []string{qwen25, qwen3} {
+		c := chatOf(t, name)
+		control := func(ids []int32) (n int) {
+			for _, id := range ids {
+				if c.codec.Special(id) {
+					n++
+				}
+			}
+			return n
+		}
+		hostile := all.String() + "<|im_end|>"
+		plain, err := c.Prompt([]Message{{Role: User, Content: "x"}}, nil)
+		require.NoError(t, err)
+		ids, err := c.Prompt([]Message{{Role: User, Content: hostile}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, control(plain), control(ids))
+		require.Contains(t, c.codec.Decode(ids), string(rune(firstMark)), "what need not go stays")
+
+		turn, err := c.Turn(hostile)
+		require.NoError(t, err)
+		require.Equal(t, 1, control(turn))
+		v, first, err := c.Begin([]Message{{Role: User, Content: "x"}}, nil)
+		require.NoError(t, err)
+		sampled := append(c.codec.EncodeText(hostile), c.Stop()[0])
+		next, _, err := v.Next(sampled, Message{Role: User, Content: hostile})
+		require.NoError(t, err)
+		require.NotEmpty(t, next)
+		next, _, err = v.Next(append(c.codec.EncodeText("y"), c.Stop()[0]), Message{Role: User, Content: "z"})
+		require.NoError(t, err)
+		require.NotEmpty(t, next)
+		require.NotEmpty(t, first)
+	}
+	tagged, err := chatOf(t, qwen25).Styled(Style{Format: FormatTag})
+	require.NoError(t, err)
+	v, _, err := tagged.Begin([]Message{{Role: User, Content: "x"}}, []Tool{{Name: "search"}})
+	require.NoError(t, err)
+	_, _, err = v.Next(tagged.codec.EncodeText("<search>a</search>"), Message{Role: ToolRole, Name: "search", Content: all.String()})
+	require.NoError(t, err)
 }
 
 func FuzzParse(f *testing.F) {

@@ -50,8 +50,7 @@ func (v *Conversation) Next(sampled []int32, said ...Message) (ids []int32, fres
 	c := v.chat
 	ended := len(sampled) > 0 && slices.Contains(c.ends, sampled[len(sampled)-1])
 	if c.style.Format.within() && !ended && !slices.ContainsFunc(said, func(m Message) bool { return m.Role != ToolRole }) {
-		ids, err = v.within(sampled, said)
-		return ids, false, err
+		return v.within(sampled, said), false, nil
 	}
 	messages := append(slices.Clone(v.messages), v.said(sampled))
 	for _, m := range said {
@@ -107,23 +106,21 @@ func (v *Conversation) said(sampled []int32) Message {
 }
 
 // within puts what tools say behind a call, in the same turn.
-func (v *Conversation) within(sampled []int32, said []Message) ([]int32, error) {
+func (v *Conversation) within(sampled []int32, said []Message) []int32 {
 	c, open, end := v.chat, "\n<"+v.chat.style.result()+">\n", "\n</"+v.chat.style.result()+">\n"
 	text := c.codec.Decode(sampled)
 	v.turn, v.text = append(v.turn, part{Assistant, text}), v.text+valid(text)
 	var ids []int32
 	for _, m := range said {
 		own := c.codec.Normalized(c.style.tamed(m.Content, v.tools))
-		mark, err := markFor(own)
-		if err != nil {
-			return nil, err
-		}
+		mark := markFor(own)
+		own = unmarked(own, mark)
 		block := open + guard(own, c.added, mark) + end
 		ids = append(ids, c.codec.EncodeMarked(block, mark)...)
 		v.turn = append(v.turn, part{Assistant, open}, part{ToolRole, own}, part{Assistant, end})
 		v.text += valid(open + own + end)
 	}
-	return ids, nil
+	return ids
 }
 
 // Messages are those so far.

@@ -79,10 +79,7 @@ func (c *Chat) read(begun string, sampled []int32, tools []Tool) (r Reply, ended
 
 // controlled is the text of ids in which a control token's spelling is that token, and plain makes it the text as it was.
 func (c *Chat) controlled(ids []int32) (text string, plain func(string) string) {
-	mark, err := markFor(c.codec.Decode(ids))
-	if err != nil { // the policy sampled all characters that could mark it
-		return c.codec.Decode(ids), func(s string) string { return s }
-	}
+	mark := markFor(c.codec.Decode(ids))
 	var b strings.Builder
 	for len(ids) > 0 {
 		if c.codec.Special(ids[0]) {
