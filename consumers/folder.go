@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 
 	"github.com/weir-rl/weir/gpu"
@@ -20,8 +21,8 @@ import (
 
 // Folder keeps the newest policy versions on disk, each as a Hugging Face folder DIR/vN, for a [Sampler] that reads
 // weights from there. A version is written to DIR/vN.tmp, checked, and renamed: a folder without .tmp is whole. Files that are
-// the same as the version's before are hard links of that version's. The newest version and the one before it are kept. Make it
-// with OpenFolder; one goroutine calls Land.
+// the same as the version's before are hard links of that version's. The newest version and the one before it are kept, and those
+// that somebody holds ([Snapshot.Hold]) for as long. Make it with OpenFolder; one goroutine calls Land.
 type Folder struct {
 	dir    string
 	beside func(dir string, c gpu.Config, dtype gpu.DType) error
@@ -30,6 +31,8 @@ type Folder struct {
 	mu     sync.Mutex
 	landed []*landed // oldest first
 	used   *landed   // the newest that came into use; nil before the first
+	// times is how often each version has landed.
+	times map[int64]int
 }
 
 // landed is a version's folder that is whole.
@@ -38,6 +41,11 @@ type landed struct {
 	snapshot Snapshot
 	// files say what was written for each shard, so that a file which somebody changed is not linked.
 	files []os.FileInfo
+
+	// Under Folder.mu.
+	holds   int
+	dropped bool // it goes when nobody holds it
+	gone    bool
 }
 
 // keptVersions is how many folders stay: a server that fails to load the newest goes back to the one before.
@@ -50,7 +58,7 @@ func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DTyp
 	if err != nil {
 		return nil, fmt.Errorf("folder of weights %s: %w", dir, err)
 	}
-	f := &Folder{dir: absolute, beside: beside}
+	f := &Folder{dir: absolute, beside: beside, times: map[int64]int{}}
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("folder of weights: %w", err)
 	}
@@ -70,7 +78,7 @@ func (f *Folder) Close() error { return f.unlock() }
 func (f *Folder) Dir() string { return f.dir }
 
 // ours are the names of folders that Land makes. Nothing else is removed.
-var ours = regexp.MustCompile(`^v[0-9]+(\.tmp)?$`)
+var ours = regexp.MustCompile(`^v[0-9]+(-[0-9]+)?(\.tmp)?$`)
 
 // sweep removes what an earlier process left: what it wrote is not known to have reached the disk.
 func (f *Folder) sweep() error {
@@ -98,24 +106,18 @@ func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifes
 	if at := f.find(m); at != nil {
 		return at.snapshot, nil
 	}
-	at := &landed{manifest: m, snapshot: Snapshot{
-		Version: m.Version, Config: config, Dir: filepath.Join(f.dir, fmt.Sprintf("v%d", m.Version)),
-	}}
+	at := &landed{manifest: m, snapshot: Snapshot{Version: m.Version, Config: config}}
+	at.snapshot.lease = &lease{f, at}
 	if err := f.forsake(); err != nil {
 		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
 	}
-	tmp := at.snapshot.Dir + ".tmp"
+	tmp := filepath.Join(f.dir, fmt.Sprintf("v%d.tmp", m.Version))
 	if err := f.write(ctx, tmp, at, from); err != nil {
 		return Snapshot{}, errors.Join(err, os.RemoveAll(tmp))
 	}
-	// The same version with other weights: a trainer that went back to an older checkpoint.
-	if err := os.RemoveAll(at.snapshot.Dir); err != nil {
-		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
-	}
-	if err := os.Rename(tmp, at.snapshot.Dir); err != nil {
+	if err := f.add(tmp, at); err != nil {
 		return Snapshot{}, errors.Join(fmt.Errorf("land version %d: %w", m.Version, err), os.RemoveAll(tmp))
 	}
-	f.add(at)
 	return at.snapshot, nil
 }
 
@@ -123,9 +125,9 @@ func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifes
 func (f *Folder) find(m *schemas.Manifest) *landed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, l := range f.landed {
+	for n, l := range f.landed {
 		had, have := l.manifest.AllShards(), m.AllShards()
-		if l.manifest.Version != m.Version || (l.manifest.Adapter == nil) != (m.Adapter == nil) || len(had) != len(have) {
+		if l.gone || l.manifest.Version != m.Version || (l.manifest.Adapter == nil) != (m.Adapter == nil) || len(had) != len(have) {
 			continue
 		}
 		same := true
@@ -135,51 +137,15 @@ func (f *Folder) find(m *schemas.Manifest) *landed {
 		for i, then := range l.files {
 			same = same && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(l.files))), then)
 		}
+		if same && l.dropped { // somebody holds it still: it is the newest again
+			l.dropped = false
+			f.landed = append(slices.Delete(f.landed, n, n+1), l)
+		}
 		if same {
 			return l
 		}
 	}
 	return nil
-}
-
-// add notes a folder. A version with its number is gone.
-func (f *Folder) add(l *landed) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	kept := f.landed[:0]
-	for _, old := range f.landed {
-		if old.manifest.Version != l.manifest.Version {
-			kept = append(kept, old)
-		}
-	}
-	f.landed = append(kept, l)
-}
-
-// forsake removes the folders that landed and never came into use: a newer version takes their place.
-func (f *Folder) forsake() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var errs []error
-	for n := len(f.landed); n > 0 && f.landed[n-1] != f.used; n = len(f.landed) {
-		errs = append(errs, os.RemoveAll(f.landed[n-1].snapshot.Dir))
-		f.landed = f.landed[:n-1]
-	}
-	return errors.Join(errs...)
-}
-
-// Tidy removes all but the newest versions. The follower calls it when the newest is in use.
-func (f *Folder) Tidy() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var errs []error
-	if n := len(f.landed); n > 0 {
-		f.used = f.landed[n-1]
-	}
-	for len(f.landed) > keptVersions {
-		errs = append(errs, os.RemoveAll(f.landed[0].snapshot.Dir))
-		f.landed = f.landed[1:]
-	}
-	return errors.Join(errs...)
 }
 
 // write fills a version's temporary folder and checks it as a whole.

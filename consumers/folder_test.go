@@ -117,10 +117,12 @@ func TestVersionsLandAsFolders(t *testing.T) {
 	require.Equal(t, loads, from.loads)
 	spoilt := filepath.Join(last.Dir, "model-00002-of-00003.safetensors")
 	require.NoError(t, os.WriteFile(spoilt, []byte("spoilt"), 0o644))
-	_, err = f.Land(t.Context(), from, from.publish(t, 3), "")
+	again, err = f.Land(t.Context(), from, from.publish(t, 3), "")
 	require.NoError(t, err)
-	_, err = hf.Load(last.Dir)
+	require.NotEqual(t, last.Dir, again.Dir, "who has read the other sees that this one is not the same")
+	_, err = hf.Load(again.Dir)
 	require.NoError(t, err)
+	require.Equal(t, []string{".lock", "v2", "v3-2"}, names(t, dir))
 
 	// Another process cannot have the folder; the next can, and finds nothing of this one's in it.
 	_, err = consumers.OpenFolder(dir, beside)

@@ -50,8 +50,12 @@ type Snapshot struct {
 	Config gpu.Config
 	// Weights are the version's tensors. The Sampler may keep them: the caller must not write to them.
 	Weights *gpu.Weights
-	// Dir is a Hugging Face folder with the version's weights; it is read where Weights is nil.
+	// Dir is a Hugging Face folder with the version's weights; it is read where Weights is nil. A [Folder] that made it removes it
+	// when newer versions are in use: Hold it while it is read.
 	Dir string
+
+	// lease is nil where no Folder made Dir.
+	lease *lease
 }
 
 // Swapped says how long the parts of a swap took.

@@ -24,8 +24,8 @@ const (
 // ServerConfig is about the servers of inference.engine vllm or sglang. Other engines do not read it.
 type ServerConfig struct {
 	// Dir is where each policy version is put as a folder, which the servers read: every server must see it under this path, and
-	// two versions must fit, one more while it is written. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers
-	// in the run's.
+	// two versions must fit, one more while it is written, and one more for each server that is slower than the others to start or to
+	// load. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers in the run's.
 	Dir string `koanf:"dir"`
 	// Count is how many servers are started, where inference.servers names none that run already. Defaults to 1.
 	Count int `koanf:"count"`

@@ -46,8 +46,10 @@ type Pool struct {
 	hits    int64
 	seats   seats
 	// keep starts a server's keeper; nil before Run, and after its end.
-	keep   func(*server)
-	closed bool
+	keep func(*server)
+	// leaving has the last keeper of each running server's URL that was taken out: it is closed when that keeper has ended.
+	leaving map[string]chan struct{}
+	closed  bool
 	// serial numbers the servers, so that logs and calls can name them.
 	serial int
 }
@@ -69,7 +71,7 @@ func New(cfg consumers.Config, kind Kind, o Options) *Pool {
 	_, _ = rand.Read(tag) // never fails
 	p := &Pool{
 		cfg: cfg, kind: kind, log: o.Log, metrics: o.Metrics.ForServers(), tag: "weir-" + hex.EncodeToString(tag), fatal: make(chan error, 1),
-		changed: make(chan struct{}), version: -1, versionWait: time.Minute, seats: newSeats(maxEpisodes),
+		changed: make(chan struct{}), leaving: map[string]chan struct{}{}, version: -1, versionWait: time.Minute, seats: newSeats(maxEpisodes),
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -145,9 +147,23 @@ func (p *Pool) remove(s *server) {
 	p.servers = slices.DeleteFunc(p.servers, func(have *server) bool { return have == s })
 	s.removed = true
 	s.downLocked(errRemoved)
+	if s.leave != nil {
+		p.leaving[s.name] = s.ended
+		s.leave(errRemoved)
+	}
 	p.notify()
 	p.mu.Unlock()
 	s.kick()
+}
+
+// left notes that a server's keeper has ended.
+func (p *Pool) left(s *server) {
+	close(s.ended)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.leaving[s.name] == s.ended {
+		delete(p.leaving, s.name)
+	}
 }
 
 var (
@@ -162,7 +178,19 @@ func (p *Pool) Run(ctx context.Context) error {
 	defer cancel()
 	var keepers sync.WaitGroup
 	p.mu.Lock()
-	p.keep = func(s *server) { keepers.Go(func() { s.run(running) }) }
+	p.keep = func(s *server) {
+		var keep context.Context
+		keep, s.leave = context.WithCancelCause(running)
+		before := p.leaving[s.name]
+		delete(p.leaving, s.name)
+		keepers.Go(func() {
+			if before != nil { // one keeper at a time: what the other has under way must not land after this one's
+				<-before
+			}
+			s.run(keep)
+			p.left(s)
+		})
+	}
 	for _, s := range p.servers {
 		p.keep(s)
 	}
@@ -205,7 +233,7 @@ func (p *Pool) Swap(ctx context.Context, s consumers.Snapshot) (consumers.Swappe
 	}
 	for {
 		p.mu.Lock()
-		done, closed, pause, changed, fault := p.offered(s.Version, offer)
+		done, closed, pause, changed, fault := p.offered(s, offer)
 		if fault != nil {
 			p.want = before
 			p.offers++
@@ -252,10 +280,10 @@ func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number i
 }
 
 // offered says how far a version is: in use at a server, or failed at each.
-func (p *Pool) offered(version int64, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
+func (p *Pool) offered(want consumers.Snapshot, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
 	failed := 0
 	for _, s := range p.servers {
-		if s.fit && s.epoch.version == version {
+		if s.fit && s.epoch.version == want.Version && s.epoch.dir == want.Dir {
 			return true, p.closed, s.paused, p.changed, nil
 		}
 		if s.fault != nil && s.faultOf == offer {

@@ -21,6 +21,8 @@ type server struct {
 	own *process
 	// kicked holds one item: there is something to look at.
 	kicked chan struct{}
+	// ended is closed when the keeper has ended.
+	ended chan struct{}
 
 	// remote and speaker are set by reach, before the server is fit.
 	remote  *Remote
@@ -36,7 +38,8 @@ type server struct {
 	fit       bool // calls are served with epoch's weights
 	swapping  bool // no call is admitted, and those that run may stand still
 	removed   bool
-	epoch     *epoch // of the weights in use; nil before the first
+	leave     context.CancelCauseFunc // ends the keeper; nil before it began
+	epoch     *epoch                  // of the weights in use; nil before the first
 	leases    map[*lease]struct{}
 	maxTokens int   // the server's own bound of a sequence; 0 is none
 	doubts    int   // calls that failed since the last that did not
@@ -48,12 +51,13 @@ type server struct {
 }
 
 func (p *Pool) newServer(name string, own *process) *server {
-	return &server{pool: p, name: name, own: own, kicked: make(chan struct{}, 1), leases: map[*lease]struct{}{}}
+	return &server{pool: p, name: name, own: own, kicked: make(chan struct{}, 1), ended: make(chan struct{}), leases: map[*lease]struct{}{}}
 }
 
 // epoch is the time between two swaps of a server: its tokens are all of one version.
 type epoch struct {
 	version int64
+	dir     string // of its weights
 	label   string
 	// sealed is closed when the epoch is over; held then says whether the server had its weights to the end.
 	sealed chan struct{}
@@ -270,8 +274,19 @@ func within(ctx context.Context, limit time.Duration, key string, do func(contex
 	return do(ctx)
 }
 
-// bring makes the server serve with a version, whatever state it is in.
+// bring makes the server serve with a version, whatever state it is in. The folders that it may read on the way stay until it is
+// done: others may take many versions while one server starts or loads.
 func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
+	release, there := want.Hold()
+	if !there {
+		return fmt.Errorf("version %d is gone: newer ones have taken its place", want.Version)
+	}
+	defer release()
+	if before := s.have; before != nil {
+		if release, there := before.Hold(); there {
+			defer release()
+		}
+	}
 	started, err := s.start(ctx, want)
 	if err != nil {
 		return err
@@ -341,21 +356,12 @@ func (s *server) healthy(ctx context.Context) error {
 			case <-ctx.Done():
 				return fmt.Errorf("not ready: %w: %w", context.Cause(ctx), last)
 			}
-			if s.gone() {
-				return errRemoved
-			}
 		}
 	})
 }
 
 // healthEvery is how often a server that starts is asked whether it is ready.
 const healthEvery = 200 * time.Millisecond
-
-func (s *server) gone() bool {
-	s.pool.mu.Lock()
-	defer s.pool.mu.Unlock()
-	return s.removed
-}
 
 // examine refuses a server of another model, or with settings that spoil what it samples.
 func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
@@ -410,7 +416,7 @@ func (s *server) admit(want *consumers.Snapshot, paused time.Duration) {
 	if s.epoch != nil {
 		s.epoch.seal(true)
 	}
-	s.epoch = &epoch{version: want.Version, label: p.label(want.Version), sealed: make(chan struct{})}
+	s.epoch = &epoch{version: want.Version, dir: want.Dir, label: p.label(want.Version), sealed: make(chan struct{})}
 	s.fit, s.swapping, s.paused = true, false, paused
 	s.doubts, s.doubt, s.fault = 0, nil, nil
 	if p.want == want || want.Version > p.version {
