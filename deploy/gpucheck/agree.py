@@ -6,7 +6,7 @@ import socket
 import types
 
 import torch
-from common import FORWARD, ROOT, Failed, Nothing, NotRun, compare, hello, off, once, part, small, trainer, worker
+from common import BACKWARD, FORWARD, ROOT, Failed, Nothing, NotRun, compare, hello, off, once, part, small, trainer, untied, worker
 
 LENGTHS = [33, 1, 70, 128, 5]
 
@@ -111,7 +111,7 @@ def gradcheck(s):
 # fully_shard.
 
 
-def rank_of(rank, world, port, device, folder, of, lengths, sharded):
+def rank_of(rank, world, port, device, folder, of, lengths, sharded, dtype):
     """One rank: it trains on a part of its own and leaves its gradients, put together, in a file."""
     w = worker()
     import torch.distributed as dist
@@ -120,16 +120,16 @@ def rank_of(rank, world, port, device, folder, of, lengths, sharded):
     store = dist.TCPStore("127.0.0.1", port, world, rank == 0)
     dist.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=rank, world_size=world)
     t = w.training.Trainer(
-        hello(of, device, rank, world, dtype="float32", shard="fsdp" if sharded else "none"), torch.device(device), Nothing(), Nothing()
+        hello(of, device, rank, world, dtype=dtype, shard="fsdp" if sharded else "none"), torch.device(device), Nothing(), Nothing()
     )
-    whole = trainer(of, "cpu", dtype="float32").params
+    whole = trainer(of, "cpu", dtype=dtype).params
     with torch.no_grad():
         for name, p in t.params.items():
             x = whole[name].to(device)
             w.ranks.local(p.data).copy_(w.ranks.part(x, rank, world) if sharded else x)
     bufs, up = part(of, lengths, seed=10 + rank)
     t.forward(FORWARD, bufs)
-    t.backward({"detached": False}, up)
+    t.backward(BACKWARD, up)
     grads = {name: w.ranks.local(p.grad) for name, p in t.params.items()}
     if sharded:
         grads = {name: w.ranks.gather(g, t.params[name], world) for name, g in grads.items()}
@@ -147,17 +147,18 @@ def free_port():
         return x.getsockname()[1]
 
 
-def fsdp(s, world, device, sharded):
-    of = small()
-    torch.multiprocessing.spawn(rank_of, (world, free_port(), device, s.scratch, of, LENGTHS, sharded), world)
+def fsdp(s, world, device, sharded, dtype="float32", of=None, only=""):
+    """The gradients of ranks, put together, against the sum of each alone; in bfloat16 only those that it leaves in float32."""
+    of = of or small()
+    torch.multiprocessing.spawn(rank_of, (world, free_port(), device, s.scratch, of, LENGTHS, sharded, dtype), world)
     got = torch.load(pathlib.Path(s.scratch) / "grads.pt")
     want = None
     for rank in range(world):
-        _, g = once(trainer(of, "cpu", dtype="float32"), *part(of, LENGTHS, seed=10 + rank))
+        _, g = once(trainer(of, "cpu", dtype=dtype), *part(of, LENGTHS, seed=10 + rank))
         want = g if want is None else {k: want[k] + g[k] for k in g}
-    far = max(off(got[k], want[k]) for k in want)
+    far = max(off(got[k], want[k]) for k in want if only in k)
     if not far <= 1e-4:
-        raise Failed(f"the gradients of {world} ranks are off by {far:.2g} from the sum of each alone", gradients=far)
+        raise Failed(f"the gradients of {world} ranks in {dtype} are off by {far:.2g} from the sum of each alone", gradients=far)
     return {"gradients": far, "world": world}
 
 
@@ -181,7 +182,8 @@ def fsdp_gloo(s):
     os.environ.update(CUDA_VISIBLE_DEVICES="", GLOO_SOCKET_IFNAME="lo")  # else fully_shard takes to the GPU
     if can_shard():
         raise NotRun(f"{can_shard()}; whole copies over gloo at world 4 agree: off by {fsdp(s, 4, 'cpu', False)['gradients']:.2g}")
-    return "fully_shard at world 4 over gloo", fsdp(s, 4, "cpu", True)
+    low = {k: fsdp(s, 2, "cpu", True, "bfloat16", untied(), k)["gradients"] for k in ("embed_tokens", "lm_head")}
+    return "fully_shard at world 4 over gloo; in bfloat16 the embedding's and the head's gradients", dict(fsdp(s, 4, "cpu", True), bfloat16=low)
 
 
 # The sampler.

@@ -74,6 +74,10 @@ def small(norm=True):
     return shape(307, 64, 128, 3, 4, 2, 16, True, bias=not norm, norm=norm)
 
 
+def untied():
+    return shape(307, 64, 128, 3, 4, 2, 16, False, bias=True)
+
+
 def hello(of, device, rank=0, world=1, **changes):
     options = {
         "device": device, "dtype": "auto", "masters": True, "shard": "none", "attention": "auto", "recompute": False, "compile": False,
@@ -97,13 +101,14 @@ class Nothing:
 
 @torch.no_grad()
 def fill(params, seed=1):
-    """Draws every tensor of a model, on the device that it is on: scaled normals, and gains about 1."""
+    """Draws every tensor of a model, on the device that it is on: scaled normals, and gains about 1, of numbers that bfloat16 has."""
     for i, (name, p) in enumerate(params.items()):
         generator = torch.Generator(device=p.device).manual_seed(seed * 1000 + i)
         std = 0.02 if p.dim() == 2 and p.shape[1] > 256 else 0.15
         p.normal_(0, std, generator=generator)
         if p.dim() == 1 and "norm" in name:
             p.add_(1)
+        p.copy_(p.to(torch.bfloat16))
 
 
 def trainer(of, device, seed=1, **changes):
@@ -125,13 +130,14 @@ def part(of, lengths, seed=1, temperature=1.0):
     return bufs, up
 
 
-FORWARD = {"keep": True, "values_only": False}
+FORWARD = {"keep": True, "values_only": False, "groups": 1}
+BACKWARD = {"detached": False, "names": ["logprobs", "entropies"]}
 
 
 def once(t, bufs, up):
     """One forward and backward: outputs, and gradients on the processor."""
     out = dict(t.forward(FORWARD, bufs))
-    t.backward({"detached": False}, up)
+    t.backward(BACKWARD, up)
     ranks = worker().ranks
     return out, {k: ranks.local(p.grad).detach().float().cpu() for k, p in t.trained.items()}
 

@@ -170,7 +170,7 @@ def measure(s, name, tokens):
             def step():
                 t.forward(dict(FORWARD, keep=train), bufs)
                 if train:
-                    t.backward({"detached": False}, up)
+                    t.backward(BACKWARD, up)
                     t.step({"options": STEP, "shapes": {k: list(p.shape) for k, p in t.params.items()}}, {})
 
             return dict(row(of, lengths, 3 if train else 1, *timed(s.device, step, times), said, reached), attention=t.name, optimizer=t.optimizer.name)

@@ -35,7 +35,7 @@ type Config struct {
 	// Masters keeps the weights in float32 whatever DType is. Without them the weights are stored in DType, at half the memory,
 	// and small steps are lost to rounding. Defaults to true.
 	Masters bool `koanf:"masters"`
-	// Shard is fsdp, which cuts weights, gradients and moments among the ranks; none, where each rank has all; or auto: fsdp with
+	// Shard is fsdp, which cuts weights, gradients and moments among several ranks; none, where each rank has all; or auto: fsdp with
 	// several ranks on GPUs where PyTorch has fully_shard. Defaults to auto.
 	Shard string `koanf:"shard"`
 	// Attention is varlen, sdpa, plain, or auto: the first that is there and agrees with plain on a small example. Defaults to auto.
@@ -81,6 +81,7 @@ func (c Config) Validate() error {
 		check.OneOf("device", c.Device, "auto", "cpu", "cuda"),
 		check.OneOf("dtype", c.DType, "auto", "bfloat16", "float32"),
 		check.OneOf("shard", c.Shard, "auto", "none", "fsdp"),
+		check.That(c.Shard != "fsdp" || c.Ranks > 1, "shard", "fsdp: ranks is %d, and there is nobody to share with; set shard to auto, or more ranks", c.Ranks),
 		check.OneOf("attention", c.Attention, "auto", "varlen", "sdpa", "plain"),
 		check.That(!c.Compile || !c.Deterministic, "compile", "true: deterministic is on, and compiled blocks are not the same from one packing to another"),
 		check.NotNegative("max_tokens", c.MaxTokens),

@@ -26,8 +26,8 @@
 //	open   port                          the ranks join; the model is made         attention, device
 //	load   dir, files                    reads its part of the files               -
 //	forward  tokens, offsets, mask,      one part through the model; with keep     log-probabilities, entropies,
-//	         temperature                 the graph is held                         sums of squares, values
-//	backward gradients of those          adds to the gradient                      -
+//	         temperature, groups         the graph is held                         sums of squares, values
+//	backward gradients of those, names   adds to the gradient                      -
 //	step   AdamW's options               gradients are added up over the ranks,    norm, skipped
 //	                                     clipped, and a step is taken
 //	save   dir, files and headers        copies, answers, then writes              steps; later: written
@@ -41,8 +41,10 @@
 //	         temperature, u, top         from their starts on; one is drawn        the most likely ones
 //
 // Parts are dealt in rounds: round k has parts k*R to k*R+R-1, a rank each, and a round that is short is filled with parts of no
-// tokens, so that all ranks do the same operations in the same order, as collective operations need. Gradients are sums over the
-// parts: nothing is divided by the number of ranks.
+// tokens, so that all ranks do the same operations in the same order, as collective operations need. For the same reason each is told
+// how often the others of the round run the model, groups, and of which outputs any of them has gradients, names: where the model is cut
+// among them, a rank with less makes it up with runs of no tokens and gradients of zero. Gradients are sums over the parts: nothing is
+// divided by the number of ranks.
 //
 // Weights and moments pass through folders alone. Go checks a folder before a rank reads it, and lays an export out, headers
 // included, so that the files are, byte for byte, what gpu/native writes of the same numbers.

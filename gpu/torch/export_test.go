@@ -87,3 +87,13 @@ func AskBlindly(ctx context.Context, machine string) error {
 	}
 	return err
 }
+
+// Waiting is how many answers the ranks of the engine's present group are waited for.
+func Waiting(e *Engine) (n int) {
+	for _, r := range e.group.ranks {
+		r.mu.Lock()
+		n += len(r.waiting)
+		r.mu.Unlock()
+	}
+	return n
+}

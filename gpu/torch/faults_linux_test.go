@@ -275,3 +275,27 @@ func TestSettingsThatTheMachineCannotMeetAreRefused(t *testing.T) {
 		require.NoError(t, e.Close())
 	}
 }
+
+// Finding Q11 of the defects' review: a caller that gives up waits for no rank any more, those behind the first that does not answer among
+// them, and the group goes on.
+func TestACallGivenUpLeavesNothingWaiting(t *testing.T) {
+	needTime(t)
+	needPython(t)
+	cfg := families()["llama"]
+	e := opened(t, backend(3), cfg, written(t, cfg))
+	parts, _ := someParts(cfg)
+	evaluate := func(ctx context.Context) error {
+		return e.Evaluate(ctx, parts, func(int, *gpu.Outputs) error { return nil })
+	}
+	pid := e.PIDs()[1]
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- evaluate(ctx) }()
+	require.Eventually(t, torch.Asked(e, 2, "forward"), patience, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Zero(t, torch.Waiting(e))
+	require.NoError(t, syscall.Kill(pid, syscall.SIGCONT))
+	require.NoError(t, evaluate(t.Context()))
+}

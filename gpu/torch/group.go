@@ -254,11 +254,16 @@ func (g *group) sendAll(op string, of func(rank int) (map[string]any, []buffer))
 
 // waitAll waits for the answers to calls, and ends them.
 func waitAll(ctx context.Context, calls []*call) ([]*frame, error) {
+	// Those that are not waited for, after an error, too.
+	defer func() {
+		for _, c := range calls {
+			c.end()
+		}
+	}()
 	frames := make([]*frame, len(calls))
 	var errs []error
 	for i, c := range calls {
 		f, err := c.wait(ctx)
-		c.end()
 		if err != nil {
 			errs = append(errs, err)
 			if errors.Is(err, gpu.ErrLost) || ctx.Err() != nil {
@@ -427,7 +432,10 @@ func (g *group) close() {
 // String says what the group runs on.
 func (g *group) String() string {
 	o := g.opened
-	text := fmt.Sprintf("%d ranks on %s (%s), attention %s", len(g.ranks), o.Device, o.DeviceName, o.Attention)
+	text := fmt.Sprintf("%d ranks on %s (%s), attention %s, optimizer %s", len(g.ranks), o.Device, o.DeviceName, o.Attention, o.Optimizer)
+	if o.Sharded {
+		text += ", sharded"
+	}
 	if len(o.PassedOver) > 0 {
 		text += ", passed over: " + strings.Join(o.PassedOver, "; ")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 )
@@ -107,15 +108,39 @@ type round struct {
 	calls    []*call
 }
 
+// measureRound says what the ranks of a round must do alike, whatever their parts: whether they run the model for values alone, and how
+// often they run it, which is once or, where each sequence is run by itself, as often as the longest list of sequences needs.
+func measureRound(parts []*gpu.Batch, deterministic bool) (valuesOnly bool, groups int) {
+	valuesOnly = true
+	for _, b := range parts {
+		valuesOnly = valuesOnly && b.ValuesOnly
+		sequences := 0
+		for s := range b.Offsets[1:] {
+			if b.Offsets[s+1] > b.Offsets[s] {
+				sequences++
+			}
+		}
+		groups = max(groups, sequences)
+	}
+	if !deterministic {
+		groups = 1
+	}
+	return valuesOnly, groups
+}
+
 // begin sends each rank its part of a round.
 func (e *Engine) begin(g *group, parts []*gpu.Batch, from int, keep bool) (*round, error) {
 	r := &round{from: from, to: min(from+len(g.ranks), len(parts))}
+	valuesOnly, groups := measureRound(parts[r.from:r.to], g.cfg.Deterministic)
 	var err error
 	r.calls, err = g.sendAll("forward", func(rank int) (map[string]any, []buffer) {
+		part := nothing
 		if from+rank < r.to {
-			return request(parts[from+rank], keep, parts[from+rank].ValuesOnly)
+			part = parts[from+rank]
 		}
-		return request(nothing, keep, parts[from].ValuesOnly)
+		header, buffers := request(part, keep, valuesOnly)
+		header["groups"] = groups
+		return header, buffers
 	})
 	return r, err
 }
@@ -146,20 +171,42 @@ func (e *Engine) down(ctx context.Context, g *group, gradients []*gpu.Gradients)
 	if !some {
 		return nil
 	}
+	names := listNames(gradients)
 	_, err := g.all(ctx, "backward", func(rank int) (map[string]any, []buffer) {
 		var buffers []buffer
 		if rank < len(gradients) && gradients[rank] != nil {
-			x := gradients[rank]
-			for _, b := range []struct {
-				name string
-				data []float32
-			}{{"logprobs", x.Logprobs}, {"entropies", x.Entropies}, {"values", x.Values}} {
-				if b.data != nil {
-					buffers = append(buffers, buffer{b.name, b.data})
-				}
-			}
+			buffers = listBuffers(gradients[rank])
 		}
-		return map[string]any{"detached": detached[rank]}, buffers
+		return map[string]any{"detached": detached[rank], "names": names}, buffers
 	})
 	return err
+}
+
+// listBuffers are the gradients that there are, by the names of what they are gradients of.
+func listBuffers(x *gpu.Gradients) (out []buffer) {
+	for _, b := range []struct {
+		name string
+		data []float32
+	}{{"logprobs", x.Logprobs}, {"entropies", x.Entropies}, {"values", x.Values}} {
+		if b.data != nil {
+			out = append(out, buffer{b.name, b.data})
+		}
+	}
+	return out
+}
+
+// listNames are the names of the outputs for which some rank of a round has gradients.
+func listNames(gradients []*gpu.Gradients) []string {
+	out := []string{}
+	for _, x := range gradients {
+		if x == nil {
+			continue
+		}
+		for _, b := range listBuffers(x) {
+			if !slices.Contains(out, b.name) {
+				out = append(out, b.name)
+			}
+		}
+	}
+	return out
 }

@@ -107,10 +107,7 @@ func train(t testing.TB, e gpu.Engine, folder string, parts []*gpu.Batch, up []*
 	for range 2 {
 		out.outputs = nil
 		require.NoError(t, e.Accumulate(t.Context(), parts, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) {
-			out.outputs = append(out.outputs, &gpu.Outputs{
-				Logprobs: slices.Clone(o.Logprobs), Entropies: slices.Clone(o.Entropies),
-				ProbSquares: slices.Clone(o.ProbSquares), Values: slices.Clone(o.Values),
-			})
+			out.outputs = append(out.outputs, copied(o))
 			return up[i], nil
 		}))
 		stats, err := e.Step(t.Context(), stepOptions)
@@ -142,16 +139,29 @@ func near(t testing.TB, what string, want, got []float32, tolerance float64) {
 	}
 }
 
-func (o outcome) near(t testing.TB, other outcome, tolerance float64) {
+// copied are outputs that outlive the call they are lent for.
+func copied(o *gpu.Outputs) *gpu.Outputs {
+	return &gpu.Outputs{
+		Logprobs: slices.Clone(o.Logprobs), Entropies: slices.Clone(o.Entropies),
+		ProbSquares: slices.Clone(o.ProbSquares), Values: slices.Clone(o.Values),
+	}
+}
+
+func nearOutputs(t testing.TB, want, got []*gpu.Outputs, tolerance float64) {
 	t.Helper()
-	require.Len(t, other.outputs, len(o.outputs))
-	for i, x := range o.outputs {
-		y := other.outputs[i]
+	require.Len(t, got, len(want))
+	for i, x := range want {
+		y := got[i]
 		near(t, fmt.Sprintf("part %d: log-probabilities", i), x.Logprobs, y.Logprobs, tolerance)
 		near(t, fmt.Sprintf("part %d: entropies", i), x.Entropies, y.Entropies, tolerance)
 		near(t, fmt.Sprintf("part %d: sums of squares", i), x.ProbSquares, y.ProbSquares, tolerance)
 		near(t, fmt.Sprintf("part %d: values", i), x.Values, y.Values, tolerance)
 	}
+}
+
+func (o outcome) near(t testing.TB, other outcome, tolerance float64) {
+	t.Helper()
+	nearOutputs(t, o.outputs, other.outputs, tolerance)
 	require.InEpsilon(t, o.norm, other.norm, tolerance)
 	for i, x := range o.weights.Tensors {
 		near(t, x.Name, x.Data, other.weights.Tensors[i].Data, tolerance)

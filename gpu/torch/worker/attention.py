@@ -83,30 +83,35 @@ def sdpa(q, k, v, packing):
 
 
 def varlen_of(function):
-    """PyTorch's attention over packed sequences, whose arguments have changed from version to version."""
+    """The ways to PyTorch's attention over packed sequences, whose arguments have changed from version to version: with the key heads
+    as they are, which newer ones take, and with a key head for each query head."""
     takes = inspect.signature(function).parameters
     if "is_causal" in takes:
-        causal = {"is_causal": True}
+        more = {"is_causal": True}
     elif "window_size" in takes:
-        causal = {"window_size": (-1, 0)}
+        more = {"window_size": (-1, 0)}
     else:
         raise RuntimeError("varlen_attn has neither is_causal nor window_size")
+    shared = {"enable_gqa": True} if "enable_gqa" in takes else {}
 
-    def varlen(q, k, v, packing):
+    def grouped(q, k, v, packing):
+        return function(q, k, v, packing.bounds, packing.bounds, packing.longest, packing.longest, **more, **shared)
+
+    def each(q, k, v, packing):
         k, v = repeated(k, q.shape[1]), repeated(v, q.shape[1])
-        return function(q, k, v, packing.bounds, packing.bounds, packing.longest, packing.longest, **causal)
+        return function(q, k, v, packing.bounds, packing.bounds, packing.longest, packing.longest, **more)
 
-    return varlen
+    return [grouped, each]
 
 
-def candidate(name):
-    """The attention of a name, or an error that says what is missing."""
+def candidates(name):
+    """The ways to the attention of a name, the cheapest first, or an error that says what is missing."""
     if name == "plain":
-        return plain
+        return [plain]
     if name == "sdpa":
         if not hasattr(F, "scaled_dot_product_attention"):
             raise RuntimeError("this PyTorch has no scaled_dot_product_attention")
-        return sdpa
+        return [sdpa]
     from torch.nn.attention.varlen import varlen_attn
 
     return varlen_of(varlen_attn)
@@ -122,12 +127,17 @@ def choose(name, shape, dtype, device):
     passed = []
     for n in names:
         try:
-            function = candidate(n)
-            if n != "plain":
-                check(function, shape, dtype, device)
-            return n, function, passed
-        except Exception as e:  # whatever a probe meets, the next way is tried
+            ways = candidates(n)
+        except Exception as e:  # an import may fail in any way
             passed.append(f"{n}: {e}")
+            continue
+        for function in ways:
+            try:
+                if n != "plain":
+                    check(function, shape, dtype, device)
+                return n, function, passed
+            except Exception as e:  # whatever a probe meets, the next way is tried
+                passed.append(f"{n}{'' if function is ways[-1] else ' with the key heads as they are'}: {e}")
     raise ValueError(f"torch.attention: {name} cannot be used here: {'; '.join(passed)}")
 
 

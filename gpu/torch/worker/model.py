@@ -148,7 +148,7 @@ class Policy(nn.Module):
             else:
                 x = block(x, cos, sin, attend)
             self.progress()
-        # A row that nothing reads keeps the graph whole, so that every rank's backward pass meets every parameter.
+        # No rows keep the graph whole too: a backward pass from them meets the parameters that one from rows meets.
         x = x[rows] if rows.numel() else x[:0]
         hidden = self.model.norm(x)
         if not logits:

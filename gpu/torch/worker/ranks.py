@@ -49,20 +49,44 @@ def build(make, options, world, compute, device):
         return compiled(make(device), options), False
     policy = make(torch.device("meta"))
     compiled(policy, options)
-    mixed = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    mesh = dist.device_mesh.init_device_mesh(device.type, (world,))
     for block in policy.model.layers:
-        fully_shard(block, mp_policy=mixed)
-    fully_shard(policy, mp_policy=mixed)
+        fully_shard(block, mesh=mesh, mp_policy=MixedPrecisionPolicy(compute, torch.float32, cast_forward_inputs=False))
+    # The embedding, the last norm and the head are gathered as they are stored: their gradients are then summed as without a cut.
+    fully_shard(policy, mesh=mesh, mp_policy=MixedPrecisionPolicy(None, torch.float32, cast_forward_inputs=False))
     policy.to_empty(device=device)
     policy.rotary.device = device
     policy.rotary.cos = policy.rotary.sin = torch.empty(0, len(policy.rotary.speeds), device=device)
-    for module in policy.modules():
-        # Gradients are sums: what they are divided by is in the loss already.
-        for name in ("set_gradient_divide_factor", "set_reduce_scatter_divide_factor"):
-            if hasattr(module, name):
-                getattr(module, name)(1.0)
-                break
+    for module in cut_modules(policy):
+        add_only(module, device)
     return policy, True
+
+
+def cut_modules(policy):
+    """The modules whose parameters fully_shard has cut."""
+    return [m for m in policy.modules() if hasattr(m, "reshard")]
+
+
+def cut_again(policy):
+    """Lets go of gathered parameters, which fully_shard would take for those of the next pass."""
+    for module in cut_modules(policy):
+        module.reshard()
+
+
+def add_only(module, device):
+    """Has a module's gradients be sums over the ranks: what they are divided by is in the loss already. A factor of one is told to
+    the collective operation itself, which gloo cannot do, unless it is to be a plain sum."""
+    plain_sum = getattr(module, "set_force_sum_reduction_for_comms", None)
+    if plain_sum is not None:
+        plain_sum(True)
+    elif device.type == "cpu":
+        raise ValueError(
+            f"torch.shard: fsdp: PyTorch {torch.__version__} cannot add gradients up on the processor: set it to none, or install a newer one"
+        )
+    for name in ("set_gradient_divide_factor", "set_reduce_scatter_divide_factor"):
+        if hasattr(module, name):
+            getattr(module, name)(1.0)
+            return
 
 
 def compiled(policy, options):

@@ -288,6 +288,14 @@ class Sampler:
         return out
 
 
+def running_sums(weights):
+    """The sums of each row up to each entry. PyTorch has no deterministic ones on a GPU: there they are made on the processor, where
+    only those will do."""
+    if weights.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return weights.cpu().cumsum(1).to(weights.device)
+    return weights.cumsum(1)
+
+
 def draw(logits, items):
     """Draws a token of each row: by inverse cumulative distribution of the full softmax at the temperature, or the most likely
     where that is 0, whose log-probability is then of temperature 1."""
@@ -300,7 +308,7 @@ def draw(logits, items):
     x = (logits - most[:, None]) / temperature[:, None]
     logprobs = x - x.logsumexp(1, keepdim=True)
     weights = logprobs.exp()
-    sums = weights.double().cumsum(1)
+    sums = running_sums(weights.double())
     token = torch.searchsorted(sums, (u * sums[:, -1])[:, None], right=True)[:, 0].clamp_(max=logits.shape[1] - 1)
     # Rounding may point at a token that cannot be.
     token = torch.where(greedy | (weights.gather(1, token[:, None])[:, 0] == 0), first, token)

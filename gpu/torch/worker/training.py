@@ -48,8 +48,9 @@ class Trainer:
         return make
 
     def describe(self):
+        passed = self.passed + ([f"the fused optimizer: {self.optimizer.passed}"] if self.optimizer.passed else [])
         return {
-            "attention": self.name, "passed_over": self.passed, "optimizer": self.optimizer.name, "sharded": self.sharded,
+            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "sharded": self.sharded,
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
         }  # fmt: skip
 
@@ -67,8 +68,12 @@ class Trainer:
             outputs["values"] = torch.zeros(n)
         spans = [(lo, hi, s) for s, (lo, hi) in enumerate(zip(bounds, bounds[1:])) if hi > lo]
         groups = [[x] for x in spans] if self.options["deterministic"] else [spans]
+        if self.sharded:  # each run of the model is a row of gathers, in which every rank has to have its part
+            groups += [[]] * (header["groups"] - len(groups))
         for group in groups:
             self._pack(group, tokens, mask, temps, outputs, keep, logits)
+        if not keep:
+            self._let_go()
         return [(k, v) for k, v in outputs.items()]
 
     def _pack(self, spans, tokens, mask, temps, outputs, keep, logits):
@@ -106,7 +111,8 @@ class Trainer:
 
     def backward(self, header, bufs):
         """Adds the gradient of the loss, given its gradient with respect to the outputs of the part that was kept. Absent
-        ones are zeros."""
+        ones are zeros. A cut model's ranks add up what has a gradient on each: a rank that lacks what another one of the round
+        has, of header's names, runs back from it with zeros, so that the same parameters are met on all."""
         kept, self.kept = self.kept, []
         values = bufs.get("values")
         for chosen, out, hidden in kept:
@@ -115,6 +121,9 @@ class Trainer:
                 if name in bufs:
                     heads.append(x)
                     grads.append(bufs[name][chosen].to(self.device))
+                elif self.sharded and name in header["names"]:
+                    heads.append(x)
+                    grads.append(torch.zeros_like(x))
             if values is not None:
                 up = values[chosen].to(self.device)
                 self.value_grad.add_(up[None] @ hidden.detach().float())
@@ -144,7 +153,13 @@ class Trainer:
             out[VALUE_HEAD] = self.value
         return out
 
+    def _let_go(self):
+        """Has a cut model let go of what it has gathered and keeps for a backward pass: the next pass gathers the parts as they are."""
+        if self.sharded:
+            weir_ranks.cut_again(self.policy)
+
     def step(self, header, bufs):
+        self._let_go()
         grads = {}
         for name, p in self.trained.items():
             if p.grad is None:
@@ -168,6 +183,7 @@ class Trainer:
 
     def load(self, header, bufs):
         """Replaces the weights that are named, or all moments, by those of files."""
+        self._let_go()
         files = weir_folders.Files(header["dir"], header["files"])
         moments = header["moments"]
         if moments:
