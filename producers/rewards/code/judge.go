@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/producers"
-	"github.com/weir-rl/weir/producers/data"
 	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
@@ -51,6 +50,7 @@ type told struct {
 	Passed  bool            `json:"passed"`
 	Tests   *int            `json:"tests"`
 	Machine string          `json:"machine"`
+	Lost    string          `json:"lost"`
 	Broken  string          `json:"broken"`
 }
 
@@ -71,14 +71,14 @@ const (
 var errBroken = errors.New("the prompt's tests are broken")
 
 // try tests a program. Its error is the machinery's, or errBroken.
-func (r *Reward) try(ctx context.Context, program string, tests *data.Tests) (verdict, error) {
+func (r *Reward) try(ctx context.Context, program string, tests *suite) (verdict, error) {
 	pool, err := r.spaces.Ready(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	j := job{Site: r.cfg.Site, Alone: pool.Tier() == sandbox.TierFull, Timeout: r.cfg.TestTimeout.Seconds(), Entry: tests.Entry, Child: child, Tests: []jobTest{}, Code: append([]string{}, tests.Code...)}
+	j := job{Site: r.cfg.Site, Alone: pool.Tier() == sandbox.TierFull, Timeout: r.cfg.TestTimeout.Seconds(), Entry: tests.entry, Child: child, Tests: []jobTest{}, Code: append([]string{}, tests.code...)}
 	room := 64 << 10
-	for _, t := range tests.Tests {
+	for _, t := range tests.tests {
 		one := jobTest{Most: min(2*len(t.Output)+slack, mostRead)}
 		if j.Entry == "" {
 			one.Input = asText(t.Input)
@@ -98,7 +98,7 @@ func (r *Reward) try(ctx context.Context, program string, tests *data.Tests) (ve
 	}
 	result, err := r.run(ctx, command)
 	if errors.Is(err, errSpoilt) {
-		return verdict{of: len(tests.Tests) + len(tests.Code)}, nil
+		return verdict{of: len(tests.tests) + len(tests.code)}, nil
 	}
 	if err != nil {
 		return verdict{}, err
@@ -106,14 +106,17 @@ func (r *Reward) try(ctx context.Context, program string, tests *data.Tests) (ve
 	return count(&result, tests)
 }
 
-// errSpoilt is of a program that ended its sandbox.
+// errSpoilt is of a program that ended its sandbox, or left its judge no process to start.
 var errSpoilt = errors.New("the program ended its sandbox")
 
-// run runs the judge in a fresh sandbox. A sandbox that ends meanwhile may be the machine's doing or the program's: another is tried, and where that ends
-// too while one with nothing in it does not, it was the program.
+// run runs the judge in a fresh sandbox. A sandbox that ends meanwhile, or that has no process left once the program ran, may be the machine's doing or the
+// program's: another is tried, and where that comes to the same while one with nothing in it does not, it was the program.
 func (r *Reward) run(ctx context.Context, command producers.Command) (producers.Result, error) {
 	for range 2 {
 		result, err := r.once(ctx, command)
+		if err == nil && lost(result.Stdout) {
+			continue
+		}
 		if err == nil || errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
 			return result, err
 		}
@@ -151,9 +154,17 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
 }
 
+// lost says whether the judge told that it could start no process after one of the program's had run.
+func lost(stdout []byte) bool {
+	last := bytes.TrimRight(stdout, "\n")
+	last = last[bytes.LastIndexByte(last, '\n')+1:]
+	var t told
+	return json.Unmarshal(last, &t) == nil && t.Lost != ""
+}
+
 // count reads what the judge told. What it could not tell, because it was ended, is not passed.
-func count(result *producers.Result, tests *data.Tests) (verdict, error) {
-	v := verdict{of: len(tests.Tests) + len(tests.Code)}
+func count(result *producers.Result, tests *suite) (verdict, error) {
+	v := verdict{of: len(tests.tests) + len(tests.code)}
 	begun := false
 	lines := bufio.NewScanner(bytes.NewReader(result.Stdout))
 	lines.Buffer(nil, mostTold)
@@ -183,14 +194,14 @@ func count(result *producers.Result, tests *data.Tests) (verdict, error) {
 }
 
 // right says whether a test was passed.
-func (t *told) right(at int, tests *data.Tests) bool {
+func (t *told) right(at int, tests *suite) bool {
 	switch {
 	case at < 0:
 		return false
-	case at >= len(tests.Tests):
+	case at >= len(tests.tests):
 		return t.Passed
-	case tests.Entry != "":
-		return t.Value != nil && sameValue(t.Value, tests.Tests[at].Output)
+	case tests.entry != "":
+		return t.Value != nil && tests.wrapped.same(t.Value, tests.tests[at].Output)
 	}
-	return t.Out != nil && sameOutput(*t.Out, asText(tests.Tests[at].Output))
+	return t.Out != nil && sameOutput(*t.Out, asText(tests.tests[at].Output))
 }

@@ -55,11 +55,17 @@ class Machine(BaseException):
     "no process can be had"
 
 
+ran = False  # whether a process of the program's was started
+
+
 def start(argv, **how):
+    global ran
     try:
-        return subprocess.Popen(python + argv, stderr=null, start_new_session=True, **how)
+        p = subprocess.Popen(python + argv, stderr=null, start_new_session=True, **how)
     except OSError as e:
         raise Machine(f"{type(e).__name__}: {e}") from None
+    ran = True
+    return p
 
 
 # A whole program: given its input, it is its output that counts.
@@ -124,6 +130,9 @@ class ProgramError(Exception):
 
 class Refused(Exception):
     pass
+
+
+ENDS_LOOPS = (StopIteration, StopAsyncIteration)
 
 
 PLAIN = (type(None), bool, int, float, str)
@@ -203,6 +212,8 @@ class Program:
                 kind = getattr(builtins, str(answer["error"]), None)
                 if not (isinstance(kind, type) and issubclass(kind, Exception)):
                     kind = ProgramError
+                if issubclass(kind, ENDS_LOOPS):
+                    kind = RuntimeError  # as in a generator: a test's own loop would end without a word
                 raise_in_test = kind(str(answer.get("text", "")))
             else:
                 return from_wire(answer["value"], self)
@@ -270,11 +281,13 @@ def values(v):
     raise TypeError(f"a {type(v).__name__} is no JSON")
 
 
-# The names that a test uses: its own, Python's, modules of the standard library, and then the program's, never in another's place.
+# The names that a test uses: its own, Python's, modules of the standard library, and then the program's, never in another's place. A name that tests use
+# otherwise than for what is in it, as where they call it, is no module's.
 class Names(dict):
     def __init__(self, judge):
         super().__init__(__name__="test", __builtins__=builtins)
         self.judge = judge
+        self.values = {name for source in job["code"] for name in valued(ast.parse(source))}
 
     def __missing__(self, name):
         entry = job["entry"]
@@ -282,9 +295,15 @@ class Names(dict):
             return self.judge.child().ask(op="entry", name=entry)
         if hasattr(builtins, name):
             raise KeyError(name)
-        if name in sys.stdlib_module_names:
+        if name in sys.stdlib_module_names and name not in self.values:
             return __import__(name)
         return self.judge.child().ask(op="name", name=name)
+
+
+# The names that stand for a value in a test: those that are not followed by a dot.
+def valued(tree):
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in inner}
 
 
 class Statements:
@@ -355,9 +374,8 @@ def main():
             n += 1
         tell(tests=Statements().judge(n) if job["code"] else n)
     except Machine as e:
-        # Where what a program left behind goes on, it is that which took the room.
-        if job["alone"] or n == 0:
-            tell(machine=str(e)[:200])
+        # Once a process of the program's has run, it may be that which took the room, or the right to it.
+        tell(**{"lost" if ran else "machine": str(e)[:200]})
 
 
 main()

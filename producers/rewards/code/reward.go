@@ -49,7 +49,7 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 		return producers.Score{}, fmt.Errorf("prompt %s: %w", ticket.Prompt.ID, err)
 	}
 	if n := r.cfg.Tests; n > 0 {
-		tests.Tests = tests.Tests[:min(n, len(tests.Tests))]
+		tests.tests = tests.tests[:min(n, len(tests.tests))]
 	}
 	program, ok := r.program(ctx, t)
 	if context.Cause(ctx) != nil {
@@ -91,7 +91,15 @@ func (r *Reward) program(ctx context.Context, t *producers.Transcript) (string, 
 	return program, ok && len(program) <= maxProgram
 }
 
-func testsOf(hidden json.RawMessage) (*data.Tests, error) {
+// suite are a prompt's tests: see [data.Tests].
+type suite struct {
+	tests   []data.Test
+	entry   string
+	code    []string
+	wrapped wrapping
+}
+
+func testsOf(hidden json.RawMessage) (*suite, error) {
 	var tests data.Tests
 	if len(hidden) == 0 {
 		return nil, errors.New("it has no hidden tests: the reward code needs a data set whose rows have them, see columns.tests")
@@ -102,7 +110,7 @@ func testsOf(hidden json.RawMessage) (*data.Tests, error) {
 	if len(tests.Tests)+len(tests.Code) == 0 {
 		return nil, errors.New("it has no hidden tests")
 	}
-	return &tests, nil
+	return &suite{tests.Tests, tests.Entry, tests.Code, wrappingOf(tests.Tests)}, nil
 }
 
 // Type is the reward code.

@@ -67,26 +67,48 @@ func near(a, b float64) bool {
 	return a == b || !math.IsInf(a, 0) && !math.IsInf(b, 0) && math.Abs(a-b) <= tolerance*max(1, math.Abs(a), math.Abs(b))
 }
 
-// sameValue compares what a function returned with what it was to return. Data sets wrap a value in a list, or in a text of JSON: these are taken too.
-func sameValue(value, want json.RawMessage) bool {
+// wrapping is how a data set writes the values that functions are to return.
+type wrapping struct {
+	list bool // each in a list of its own
+	text bool // each as a text of JSON, as the arguments are
+}
+
+// wrappingOf is how a prompt's outputs are written: they are wrapped where every one of them is. By one alone it could not be told from a list or a text
+// that the function is to return.
+func wrappingOf(tests []data.Test) wrapping {
+	w := wrapping{list: len(tests) > 0, text: len(tests) > 0}
+	for _, t := range tests {
+		out, ok := decoded(t.Output)
+		list, isList := out.([]any)
+		w.list = w.list && ok && isList && len(list) == 1
+		text, isText := out.(string)
+		_, inner := decoded([]byte(text))
+		in, _ := decoded(t.Input)
+		_, inText := in.(string)
+		w.text = w.text && isText && inner && inText
+	}
+	return w
+}
+
+// same compares what a function returned with what it was to return.
+func (w wrapping) same(value, want json.RawMessage) bool {
 	v, ok := decoded(value)
 	if !ok {
 		return false
 	}
-	w, ok := decoded(want)
+	wanted, ok := decoded(want)
 	if !ok {
 		return false
 	}
-	if same(v, w) {
+	if same(v, wanted) {
 		return true
 	}
-	if list, ok := w.([]any); ok && len(list) == 1 && same(v, list[0]) {
-		return true
+	if list, ok := wanted.([]any); ok && w.list && len(list) == 1 {
+		return same(v, list[0])
 	}
-	if text, ok := w.(string); ok {
-		if inner, ok := decoded([]byte(text)); ok && same(v, inner) {
-			return true
-		}
+	if text, ok := wanted.(string); ok && w.text {
+		inner, ok := decoded([]byte(text))
+		return ok && same(v, inner)
 	}
 	return false
 }
