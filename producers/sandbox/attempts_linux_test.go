@@ -53,6 +53,12 @@ def threads():
     finally:
         stop.set()
         for t in started: t.join()
+def child():
+    p = os.fork()
+    if p == 0:
+        time.sleep(1000); os._exit(0)
+    children.append(p)
+    return p
 def folders():
     n = 0
     for fd in range(3, 1024):
@@ -74,7 +80,7 @@ def fill(name, n=8):
     finally:
         try: os.unlink(name)
         except OSError: pass
-out = {}
+out, children = {}, []
 for number, code in json.loads(sys.argv[1]):
     try:
         lines = code.split("; ")
@@ -85,6 +91,8 @@ for number, code in json.loads(sys.argv[1]):
         out[number] = errno.errorcode.get(e.errno, type(e).__name__ + str(e))
     except BaseException as e:
         out[number] = type(e).__name__ + ": " + str(e)
+    while children:
+        p = children.pop(); os.kill(p, 9); os.waitpid(p, 0)
 print(json.dumps(out))
 `
 
@@ -163,6 +171,30 @@ func attempts(abstract string) []attempt {
 		{263, `os.nice(-20)`, "EPERM|EACCES", "", ""},
 		{65, `sorted(os.environ)`, "['HOME', 'LANG', 'PATH', 'PWD', 'TMPDIR']|['HOME', 'LANG', 'LC_CTYPE', 'PATH', 'PWD', 'TMPDIR']", "", ""},
 		{71, `os.readlink("/proc/self/fd/0")[:5], len(sys.stdin.read())`, "('pipe:', 0)", "", ""}, // its own pipe, which is at its end
+		// Findings A7, A15 and A23 of the agents' review, and the calls beside them.
+		{81, `resource.prlimit(1, resource.RLIMIT_NPROC, (4000, 4000))`, "EPERM", "", ""}, // beyond the hard limit: nothing is changed where it is let through
+		{181, `resource.prlimit(child(), resource.RLIMIT_NOFILE, resource.getrlimit(resource.RLIMIT_NOFILE)) is not None`, "EPERM", withoutFilter, "True"},
+		{82, `os.sched_setaffinity(child(), os.sched_getaffinity(0))`, "EPERM", withoutFilter, "None"},
+		{182, `os.sched_setscheduler(child(), os.SCHED_BATCH, os.sched_param(0))`, "EPERM", withoutFilter, "None"},
+		{83, `os.setpriority(os.PRIO_PROCESS, child(), 19)`, "EPERM", withoutFilter, "None"},
+		{183, `os.setpriority(os.PRIO_USER, 0, os.getpriority(os.PRIO_PROCESS, 0))`, "EPERM", withoutFilter, "None"},
+		{283, `os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0))`, "None", "", ""}, // its own is its own
+		{84, sys(`S(%d, 1, child(), 3 << 13)`, unix.SYS_IOPRIO_SET), "EPERM", withoutFilter, "0"},
+		{184, sys(`S(%d, 3, 0, 3 << 13)`, unix.SYS_IOPRIO_SET), "EPERM", withoutFilter, "EPERM|ESRCH|0"}, // all of a user
+		{85, sys(`S(%d, -1, 0)`, unix.SYS_PROCESS_MRELEASE), "EPERM", withoutFilter, "EBADF|EINVAL"},
+		{185, sys(`S(%d, child(), 0, 0)`, unix.SYS_GET_ROBUST_LIST), "EPERM", withoutFilter, "EFAULT|EPERM"},
+		{86, `resource.getrlimit(resource.RLIMIT_CORE)`, core(), "", ""},
+		{186, `resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); resource.getrlimit(resource.RLIMIT_CORE)`, core(), withoutFilter, "(0, 0)"},
+		{286, `resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)); resource.getrlimit(resource.RLIMIT_CORE)`, core(), withoutFilter, "(0, 0)"},
+		{386, `open("/proc/self/oom_score_adj").read()`, "1000", "", ""}, // it is ended before Weir where memory runs out
+		{87, sys(`S(%d, 0) > 0`, unix.SYS_INOTIFY_INIT1), "EPERM", withoutFilter, "True"},
+		{88, `fcntl.ioctl(os.openpty()[1], 0x5423, bytes(4))`, "EPERM", withoutFilter, "b'"},
+		{89, `fcntl.fcntl(os.open("/usr/bin", os.O_RDONLY), fcntl.F_NOTIFY, 1)`, "EPERM", withoutFilter, "0|EINVAL"}, // some kernels have no such notes
+		{90, `open("/tmp/lease", "w").close(); fcntl.fcntl(os.open("/tmp/lease", os.O_WRONLY), fcntl.F_SETLEASE, fcntl.F_WRLCK)`, "EPERM", withoutFilter, "0"},
+		{91, sys(`S(%d, -1)`, unix.SYS_SYNCFS), "0", withoutFilter, "EBADF"},
+		{92, sys(`S(%d, 0, 0, 0, 0)`, unix.SYS_CACHESTAT), "EPERM", withoutFilter, "EBADF|EFAULT|ENOSYS|EOPNOTSUPP"},
+		{93, sys(`S(%d)`, lastCall+1), "ENOSYS", "", ""},
+		{94, sys(`S(%d, 62, 0, 0, 0, 0)`, unix.SYS_PRCTL), "EPERM", withoutFilter, "EINVAL|ENODEV|EFAULT|0"},
 	}
 	// Descriptors that attempt 59 leaves open would starve those after it.
 	for i, a := range table {
@@ -172,6 +204,15 @@ func attempts(abstract string) []attempt {
 		}
 	}
 	return table
+}
+
+// core is the limit of core dumps that a program shows: 0 where this process may have no other.
+func core() string {
+	var v unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_CORE, &v) == nil && v.Max == 0 && os.Getuid() != 0 {
+		return "(0, 0)"
+	}
+	return "(1, 1)"
 }
 
 // vsock is what a socket of AF_VSOCK shows where nothing refuses it: some kernels have none.

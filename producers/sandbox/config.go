@@ -59,7 +59,7 @@ type Limits struct {
 	// Disk bounds /tmp, and Shared /dev/shm, in bytes; 0 are 64 MiB and 16 MiB. They are memory of the machine.
 	Disk   int64 `koanf:"disk"`
 	Shared int64 `koanf:"shared"`
-	// Inodes bounds the files in /tmp; they are counted every second, and a sandbox with more is ended. 0 is 20000.
+	// Inodes bounds the files in /tmp and /dev/shm together; they are counted five times a second, and a sandbox with more is ended. 0 is 20000.
 	Inodes int64 `koanf:"inodes"`
 	// FileSize bounds one file, in bytes; 0 is 64 MiB.
 	FileSize int64 `koanf:"file_size"`

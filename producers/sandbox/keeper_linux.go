@@ -68,6 +68,7 @@ func keeperMain() int {
 		return 1
 	}
 	raiseOpenFiles()
+	raiseCore()
 	l, err := newLink(os.NewFile(3, "pool"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "weir:", err)
@@ -118,6 +119,12 @@ func raiseOpenFiles() {
 		v.Cur = v.Max
 		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &v)
 	}
+}
+
+// raiseCore sets the limit that sandboxes have of core dumps: their own users may not raise one of 0.
+func raiseCore() {
+	v := unix.Rlimit{Cur: noCore, Max: noCore}
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &v) // it stays 0 where this process may not either
 }
 
 // serve takes requests until the pool is gone.
@@ -301,6 +308,7 @@ func (k *keeper) admit(s *kept, info, block *os.File) {
 	if err != nil {
 		s.why = fmt.Sprintf("set its limits: %v", err)
 	}
+	killFirst(told.Pid)
 	if s.why != "" || k.closing {
 		s.signal()
 		return

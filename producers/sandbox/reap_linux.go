@@ -149,16 +149,30 @@ type root struct {
 	inodes int64
 }
 
-// files counts the files of the sandbox's /tmp. ok is false while there is none: until bubblewrap has changed its root, it has the
-// machine's, whose files are nobody's fault.
+// files counts the files of the sandbox, in all that it can write to. ok is false while that is not there: until bubblewrap has changed its root, it has
+// the machine's, whose files are nobody's fault.
 func (r root) files() (n int64, ok bool) {
-	tmp := filepath.Join(r.path, "tmp")
+	for _, at := range writable {
+		own, there := mounted(filepath.Join(r.path, at), at)
+		if !there {
+			return 0, false
+		}
+		n += own
+	}
+	return n, true
+}
+
+// writable are the file systems of a sandbox that its programs can write to.
+var writable = []string{"/tmp", "/dev/shm"}
+
+// mounted counts the files of a file system in memory, seen from outside; ok is false where it is none, or the machine's own at that path.
+func mounted(name, ours string) (n int64, ok bool) {
 	var s unix.Statfs_t
-	if unix.Statfs(tmp, &s) != nil || s.Type != unix.TMPFS_MAGIC {
+	if unix.Statfs(name, &s) != nil || s.Type != unix.TMPFS_MAGIC {
 		return 0, false
 	}
-	var its, ours unix.Stat_t
-	if unix.Stat(tmp, &its) != nil || unix.Stat("/tmp", &ours) != nil || its.Dev == ours.Dev {
+	var its, machines unix.Stat_t
+	if unix.Stat(name, &its) != nil || unix.Stat(ours, &machines) == nil && its.Dev == machines.Dev {
 		return 0, false
 	}
 	return int64(s.Files - s.Ffree), true

@@ -4,8 +4,10 @@ package sandbox
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +19,10 @@ type rlimit struct {
 	value    uint64
 }
 
+// noCore is a limit of core dumps that is too small for any. With 0 the kernel writes no file, but starts the machine's handler of core dumps as root, where
+// there is one, and hands it the memory of the sandbox: it does not for 1 (core(5)).
+const noCore = 1
+
 // rlimits are the limits of a program's processes. files is how many descriptors it starts with beside the usual ones.
 func (l Limits) rlimits(files int) []rlimit {
 	return []rlimit{
@@ -25,7 +31,7 @@ func (l Limits) rlimits(files int) []rlimit {
 		{unix.RLIMIT_CPU, uint64(math.Ceil(l.CPU.Seconds()))},
 		{unix.RLIMIT_FSIZE, uint64(l.FileSize)},
 		{unix.RLIMIT_NOFILE, uint64(max(l.OpenFiles, 2*files+32))},
-		{unix.RLIMIT_CORE, 0},
+		{unix.RLIMIT_CORE, noCore},
 		{unix.RLIMIT_MEMLOCK, 0},
 		{unix.RLIMIT_MSGQUEUE, 0},
 		{unix.RLIMIT_RTPRIO, 0},
@@ -77,5 +83,11 @@ func limitOther(pid int, l *launch) error {
 	return <-done
 }
 
-// watchEvery is how often the files of a sandbox are counted.
-const watchEvery = time.Second
+// killFirst has the kernel end this process, and those that it will start, before all others where the machine has no memory left: a sandbox may take more
+// of it than there is, and Weir itself must not end by that.
+func killFirst(pid int) {
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // where it is refused, the kernel goes by size
+}
+
+// watchEvery is how often the files of a sandbox are counted: some ten thousand are made meanwhile.
+const watchEvery = 200 * time.Millisecond

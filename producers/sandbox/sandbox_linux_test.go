@@ -234,6 +234,11 @@ func TestLifetimeEndsASandbox(t *testing.T) {
 	require.Equal(t, whyLifetime, exit.Why)
 	_, exit = say(t, p, Spec{Limits: Limits{Inodes: 1000}}, "i=0\nwhile 1:\n  open(f'/tmp/{i}','w').close(); i=(i+1)%3000\n")
 	require.Equal(t, whyInodes, exit.Why)
+	// Finding A6 of the agents' review: the files in /dev/shm count as those in /tmp do, and both together.
+	for _, dirs := range []string{"['/dev/shm']", "['/dev/shm', '/tmp']"} {
+		_, exit = say(t, p, Spec{Limits: Limits{Inodes: 1000}}, "import time\nfor d in "+dirs+":\n  for i in range(600 * 2 // len("+dirs+")): open(f'{d}/{i}','w').close()\ntime.sleep(1e9)")
+		require.Equal(t, whyInodes, exit.Why, dirs)
+	}
 	_, exit = say(t, p, Spec{Limits: Limits{CPU: time.Second}}, "while True: pass")
 	require.Equal(t, 137, exit.Code)
 }

@@ -20,7 +20,9 @@ func refused() []uint32 {
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
 		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_MOUNT_SETATTR,
 		unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
-		unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL,
+		unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL, unix.SYS_OPEN_TREE_ATTR, unix.SYS_LISTNS,
+		// What others do with the machine's files; instances of inotify are counted for Weir's user, and end for all of them at once.
+		unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH, unix.SYS_CACHESTAT,
 		// System V and POSIX message queues, semaphores and shared memory.
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
 		unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
@@ -28,10 +30,11 @@ func refused() []uint32 {
 		unix.SYS_UNSHARE, unix.SYS_SETNS,
 		// Other processes.
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PROCESS_MADVISE, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
-		unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES,
+		unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_PROCESS_MRELEASE, unix.SYS_GET_ROBUST_LIST,
 		// Large interfaces of the kernel with a history.
 		unix.SYS_BPF, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN,
-		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_PERSONALITY,
+		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_MBIND, unix.SYS_SET_MEMPOLICY, unix.SYS_SET_MEMPOLICY_HOME_NODE,
+		unix.SYS_PERSONALITY,
 		unix.SYS_MLOCK, unix.SYS_MLOCK2, unix.SYS_MLOCKALL,
 		// The machine itself.
 		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT,
@@ -80,6 +83,7 @@ func filter(s sockets) []unix.SockFilter {
 	if x32Bit != 0 {
 		p.atLeast(x32Bit, actKill) // the x32 calls have numbers of their own: none of them is checked below
 	}
+	p.atLeast(lastCall+1, actErrno(unix.ENOSYS))
 	for _, nr := range refused() {
 		p.when(nr, actErrno(unix.EPERM))
 	}
@@ -114,7 +118,9 @@ func filter(s sockets) []unix.SockFilter {
 	p.argument(unix.SYS_IOCTL, 1, func(p *program) {
 		p.when(unix.TIOCSTI, actErrno(unix.EPERM))
 		p.when(unix.TIOCLINUX, actErrno(unix.EPERM))
+		p.when(unix.TIOCSETD, actErrno(unix.EPERM)) // the kernel loads the line discipline that it names
 	})
+	p.itself()
 	p.always(actAllow)
 	return p
 }

@@ -155,6 +155,7 @@ func stageMain() int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fail("become a subreaper", err)
 	}
+	killFirst(os.Getpid())
 	if l.Tier == TierLandlock {
 		if err := restrict(&l); err != nil {
 			return fail("restrict the file system", err)
