@@ -3,16 +3,26 @@ package openai
 import (
 	"fmt"
 	"net/http"
+	"sync"
+	"time"
 )
 
-// Events writes server-sent events. Nothing is written before the first, so that a refusal still has a status.
+// PingEvery is how often a stream that has nothing to tell says that it is alive: below the shortest patience of clients and proxies that
+// is usual.
+const PingEvery = 10 * time.Second
+
+// Events writes server-sent events. Nothing is written before the first event or ping, so that a refusal still has a status. Its methods
+// may be called from several goroutines.
 type Events struct {
-	w       http.ResponseWriter
+	w http.ResponseWriter
+
+	mu      sync.Mutex
 	started bool
+	quiet   bool // nothing was written since the last ping was due
 }
 
 // NewEvents writes events to w.
-func NewEvents(w http.ResponseWriter) *Events { return &Events{w: w} }
+func NewEvents(w http.ResponseWriter) *Events { return &Events{w: w, quiet: true} }
 
 // Send writes an event without a name.
 func (e *Events) Send(v any) error { return e.SendNamed("", v) }
@@ -26,19 +36,64 @@ func (e *Events) SendNamed(name string, v any) error {
 	return e.write(name, data)
 }
 
-// Started says whether an event was written.
-func (e *Events) Started() bool { return e.started }
+// Started says whether an event or a ping was written: what went wrong is told by an event then, and has no status.
+func (e *Events) Started() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.started
+}
+
+// KeepAlive writes a comment, which every reader of events leaves out, whenever the stream was silent for so long. stop ends that, and
+// must be called before the handler returns.
+func (e *Events) KeepAlive(every time.Duration) (stop func()) {
+	done := make(chan struct{})
+	var pinging sync.WaitGroup
+	pinging.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				e.ping()
+			case <-done:
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() {
+		close(done)
+		pinging.Wait()
+	})
+}
+
+// ping writes a comment where nothing else was written since the last time. A client that is gone is found by the next event.
+func (e *Events) ping() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.quiet {
+		_ = e.flush(": ping\n\n")
+	}
+	e.quiet = true
+}
 
 func (e *Events) write(name string, data []byte) error {
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.quiet = false
+	return e.flush(name + "data: " + string(data) + "\n\n")
+}
+
+// flush sends a block of the stream. The lock is held.
+func (e *Events) flush(block string) error {
 	if !e.started {
 		e.started = true
 		e.w.Header().Set("Content-Type", "text/event-stream")
 		e.w.Header().Set("Cache-Control", "no-cache")
 	}
-	if name != "" {
-		name = "event: " + name + "\n"
-	}
-	if _, err := fmt.Fprintf(e.w, "%sdata: %s\n\n", name, data); err != nil {
+	if _, err := fmt.Fprint(e.w, block); err != nil {
 		return fmt.Errorf("write an event: %w", err)
 	}
 	return http.NewResponseController(e.w).Flush()
@@ -49,7 +104,7 @@ func (e *Events) End(err error) error {
 	if err == nil {
 		return e.write("", []byte("[DONE]"))
 	}
-	if !e.started {
+	if !e.Started() {
 		return err
 	}
 	_ = e.Send(AsError(err).Body()) // the client may be what failed

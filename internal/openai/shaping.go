@@ -23,7 +23,7 @@ type ResponseFormat struct {
 // whySoftmax is why such a setting is refused.
 const whySoftmax = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
 
-// Refused names the first setting that is not neutral, and why it is refused.
+// Refused names the first setting that is not neutral, and why it is refused; nil where all are.
 func (s *Shaping) Refused() error {
 	for _, f := range []struct {
 		name string

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
@@ -26,12 +28,35 @@ type messagesBody struct {
 		Name                   string `json:"name"`
 		DisableParallelToolUse bool   `json:"disable_parallel_tool_use"`
 	} `json:"tool_choice"`
-	Temperature       json.RawMessage `json:"temperature"`
-	Metadata          json.RawMessage `json:"metadata"`
-	Thinking          json.RawMessage `json:"thinking"`
-	ServiceTier       json.RawMessage `json:"service_tier"`
-	ContextManagement json.RawMessage `json:"context_management"`
-	OutputConfig      json.RawMessage `json:"output_config"`
+	OutputConfig struct {
+		Format json.RawMessage `json:"format"`
+		Effort json.RawMessage `json:"effort"`
+		Budget json.RawMessage `json:"task_budget"`
+	} `json:"output_config"`
+	OutputFormat json.RawMessage   `json:"output_format"`
+	MCPServers   []json.RawMessage `json:"mcp_servers"`
+	anthropicNeutral
+}
+
+// anthropicNeutral are settings that change nothing of what is sampled: the temperature is the ticket's.
+type anthropicNeutral struct {
+	Betas               json.RawMessage `json:"betas"`
+	BillingPolicy       json.RawMessage `json:"billing_policy"`
+	CacheControl        json.RawMessage `json:"cache_control"`
+	Compaction          json.RawMessage `json:"compaction"`
+	Container           json.RawMessage `json:"container"`
+	ContextManagement   json.RawMessage `json:"context_management"`
+	Diagnostics         json.RawMessage `json:"diagnostics"`
+	FallbackCreditToken json.RawMessage `json:"fallback_credit_token"`
+	Fallbacks           json.RawMessage `json:"fallbacks"`
+	InferenceGeo        json.RawMessage `json:"inference_geo"`
+	Metadata            json.RawMessage `json:"metadata"`
+	ServiceTier         json.RawMessage `json:"service_tier"`
+	Speed               json.RawMessage `json:"speed"`
+	Temperature         json.RawMessage `json:"temperature"`
+	Thinking            json.RawMessage `json:"thinking"`
+	UserProfileID       json.RawMessage `json:"user_profile_id"`
+	WorkspaceID         json.RawMessage `json:"workspace_id"`
 }
 
 type anthropicMessage struct {
@@ -39,13 +64,30 @@ type anthropicMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
+// anthropicTool is a tool that the agent runs. What has no effect on a model that is shown names, descriptions and schemas is taken.
 type anthropicTool struct {
-	Type         string          `json:"type"`
-	Name         string          `json:"name"`
-	Description  string          `json:"description"`
-	InputSchema  json.RawMessage `json:"input_schema"`
-	CacheControl json.RawMessage `json:"cache_control"`
-	Strict       json.RawMessage `json:"strict"`
+	Type           string          `json:"type"`
+	Name           string          `json:"name"`
+	Description    string          `json:"description"`
+	InputSchema    json.RawMessage `json:"input_schema"`
+	AllowedCallers []string        `json:"allowed_callers"`
+
+	CacheControl        json.RawMessage `json:"cache_control"`
+	DeferLoading        json.RawMessage `json:"defer_loading"`
+	EagerInputStreaming json.RawMessage `json:"eager_input_streaming"`
+	InputExamples       json.RawMessage `json:"input_examples"`
+	Strict              json.RawMessage `json:"strict"`
+}
+
+// tool is the tool as a template shows it.
+func (t *anthropicTool) tool() (chat.Tool, error) {
+	if t.Type != "" && t.Type != "custom" || t.Name == "" {
+		return chat.Tool{}, errors.New("want a tool with a name and an input_schema; the tools of Anthropic's own servers are not here")
+	}
+	if len(t.AllowedCallers) > 0 && !slices.Contains(t.AllowedCallers, "direct") {
+		return chat.Tool{}, fmt.Errorf("allowed_callers is %.80q: only the model itself calls tools here, as direct", t.AllowedCallers)
+	}
+	return chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema}, nil
 }
 
 // block is a part of a message's content.
@@ -61,8 +103,7 @@ type block struct {
 }
 
 func (b *messagesBody) request(*Session) (*request, error) {
-	shaping := openai.Shaping{TopP: b.TopP, TopK: b.TopK}
-	if err := shaping.Refused(); err != nil {
+	if err := b.refused(); err != nil {
 		return nil, err
 	}
 	r := &request{stop: b.StopSequences}
@@ -84,12 +125,14 @@ func (b *messagesBody) request(*Session) (*request, error) {
 		r.messages = append(r.messages, said...)
 	}
 	for i, t := range b.Tools {
-		if t.Type != "" && t.Type != "custom" || t.Name == "" {
-			return nil, openai.BadRequest("unsupported_parameter", "tools[%d]: want a tool with a name and an input_schema; the tools of Anthropic's own servers are not here", i)
+		tool, err := t.tool()
+		if err != nil {
+			return nil, openai.BadRequest("unsupported_parameter", "tools[%d]: %v", i, err)
 		}
-		r.tools = append(r.tools, chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.InputSchema})
+		r.tools = append(r.tools, tool)
 	}
 	if c := b.ToolChoice; c != nil {
+		r.single = c.DisableParallelToolUse
 		switch c.Type {
 		case "", "auto":
 		case "none":
@@ -99,6 +142,26 @@ func (b *messagesBody) request(*Session) (*request, error) {
 		}
 	}
 	return bounded(r, "max_tokens", b.MaxTokens)
+}
+
+// refused names what a request asks for that is not here; nil where that is nothing.
+func (b *messagesBody) refused() error {
+	shaping := openai.Shaping{TopP: b.TopP, TopK: b.TopK}
+	if err := shaping.Refused(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name string
+		raw  json.RawMessage
+	}{{"output_config.format", b.OutputConfig.Format}, {"output_format", b.OutputFormat}} {
+		if openai.Given(f.raw) {
+			return openai.BadRequest("unsupported_parameter", "%s is not supported: nothing holds the text to a format; ask for it in the prompt", f.name)
+		}
+	}
+	if len(b.MCPServers) > 0 {
+		return openai.BadRequest("unsupported_parameter", "mcp_servers is not supported: whoever asks runs the tools")
+	}
+	return nil
 }
 
 // messages are those that one of Anthropic's stands for: results of tools are messages of their own.
@@ -185,17 +248,33 @@ func (r *reply) blocks() []any {
 	return out
 }
 
-// answer writes the reply as Anthropic's messages word it.
-func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
+func (b *messagesBody) streams() bool { return b.Stream }
+
+// message is the reply as Anthropic's messages word it.
+func (b *messagesBody) message(r *reply) anthropicAnswer {
 	why := anthropicFinish[r.finish]
-	whole := anthropicAnswer{
+	m := anthropicAnswer{
 		ID: "msg_" + r.id, Type: "message", Role: chat.Assistant, Model: b.Model, Content: r.blocks(), StopReason: &why,
 		Usage: map[string]int{"input_tokens": r.promptTokens, "output_tokens": r.sampled},
 	}
-	if !b.Stream {
-		return writeWhole(w, whole)
+	if r.finish == finishStop && r.stop != "" {
+		why, m.StopSequence = "stop_sequence", &r.stop
 	}
-	out := openai.NewEvents(w)
+	return m
+}
+
+// answer writes the reply whole.
+func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
+	return writeWhole(w, b.message(r))
+}
+
+func (*messagesBody) fail(out *openai.Events, e *openai.Error) error {
+	return out.SendNamed("error", anthropicError(e))
+}
+
+// stream writes the reply as the events of Anthropic's messages.
+func (b *messagesBody) stream(out *openai.Events, r *reply) error {
+	whole := b.message(r)
 	var failed error
 	send := func(name string, fields map[string]any) {
 		if failed == nil {
@@ -204,7 +283,7 @@ func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
 		}
 	}
 	begun := whole
-	begun.Content, begun.StopReason = []any{}, nil
+	begun.Content, begun.StopReason, begun.StopSequence = []any{}, nil, nil
 	begun.Usage = map[string]int{"input_tokens": r.promptTokens, "output_tokens": 0}
 	send("message_start", map[string]any{"message": begun})
 	for i, item := range whole.Content {
@@ -221,7 +300,7 @@ func (b *messagesBody) answer(w http.ResponseWriter, r *reply) error {
 		send("content_block_stop", map[string]any{"index": i})
 	}
 	send("message_delta", map[string]any{
-		"delta": map[string]any{"stop_reason": why, "stop_sequence": nil},
+		"delta": map[string]any{"stop_reason": whole.StopReason, "stop_sequence": whole.StopSequence},
 		"usage": map[string]int{"input_tokens": r.promptTokens, "output_tokens": r.sampled},
 	})
 	send("message_stop", map[string]any{})

@@ -22,37 +22,36 @@ type chatBody struct {
 		IncludeUsage       bool            `json:"include_usage"`
 		IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
 	} `json:"stream_options"`
-	N          *int              `json:"n"`
-	Logprobs   bool              `json:"logprobs"`
-	Tools      []json.RawMessage `json:"tools"`
-	ToolChoice json.RawMessage   `json:"tool_choice"`
-	neutral
+	N                 *int              `json:"n"`
+	Logprobs          bool              `json:"logprobs"`
+	Tools             []json.RawMessage `json:"tools"`
+	ToolChoice        json.RawMessage   `json:"tool_choice"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
+	Functions         []json.RawMessage `json:"functions"`
+	FunctionCall      json.RawMessage   `json:"function_call"`
+	TopLogprobs       json.RawMessage   `json:"top_logprobs"`
+	ticketed
 }
 
-// neutral are settings that change nothing of what is sampled: the temperature and the seed are the ticket's.
-type neutral struct {
-	Temperature       json.RawMessage `json:"temperature"`
-	Seed              json.RawMessage `json:"seed"`
-	User              json.RawMessage `json:"user"`
-	Metadata          json.RawMessage `json:"metadata"`
-	Store             json.RawMessage `json:"store"`
-	ServiceTier       json.RawMessage `json:"service_tier"`
-	SafetyIdentifier  json.RawMessage `json:"safety_identifier"`
-	PromptCacheKey    json.RawMessage `json:"prompt_cache_key"`
-	ParallelToolCalls json.RawMessage `json:"parallel_tool_calls"`
-	ReasoningEffort   json.RawMessage `json:"reasoning_effort"`
-	Reasoning         json.RawMessage `json:"reasoning"`
-	Verbosity         json.RawMessage `json:"verbosity"`
-	TopLogprobs       json.RawMessage `json:"top_logprobs"`
+// ticketed are settings that are the ticket's, whatever a request says, and what an API takes that changes nothing.
+type ticketed struct {
+	openai.Neutral
+	Temperature json.RawMessage `json:"temperature"`
+	Seed        json.RawMessage `json:"seed"`
 }
 
 const whyLogprobs = "the log-probabilities are kept with the episode: weir trajectory shows them"
 
 func (b *chatBody) request(*Session) (*request, error) {
-	if err := b.Refused(); err != nil {
+	if err := b.Shaping.Refused(); err != nil {
+		return nil, err
+	}
+	if err := b.Media.Refused(); err != nil {
 		return nil, err
 	}
 	switch {
+	case len(b.Functions) > 0:
+		return nil, openai.BadRequest("unsupported_parameter", "functions: name them as tools")
 	case b.N != nil && *b.N != 1:
 		return nil, openai.BadRequest("unsupported_parameter", "n is %d: ask again for another answer", *b.N)
 	case b.Logprobs:
@@ -71,8 +70,11 @@ func (b *chatBody) request(*Session) (*request, error) {
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
 	}
-	return bounded(&request{messages: messages, tools: tools, stop: b.Stop}, "max_tokens", b.MaxTokens)
+	return bounded(&request{messages: messages, tools: tools, stop: b.Stop, single: onlyOne(b.ParallelToolCalls)}, "max_tokens", b.MaxTokens)
 }
+
+// onlyOne says whether a client takes at most one call of a turn.
+func onlyOne(parallel *bool) bool { return parallel != nil && !*parallel }
 
 // bounded puts a bound on what is sampled into a request, and refuses stops that are in every text.
 func bounded(r *request, name string, most *int) (*request, error) {
@@ -168,30 +170,35 @@ func (r *reply) chatUsage() *chatUsage {
 	return &chatUsage{PromptTokens: r.promptTokens, CompletionTokens: r.sampled, TotalTokens: r.promptTokens + r.sampled}
 }
 
+func (b *chatBody) streams() bool { return b.Stream }
+
+// body is an answer, or an event of one.
+func (b *chatBody) body(r *reply, object string, usage *chatUsage, choices ...chatChoice) chatAnswer {
+	if choices == nil {
+		choices = []chatChoice{}
+	}
+	return chatAnswer{ID: "chatcmpl-" + r.id, Object: object, Created: r.created, Model: b.Model, Choices: choices, Usage: usage}
+}
+
 // answer writes the reply as chat completions word it.
 func (b *chatBody) answer(w http.ResponseWriter, r *reply) error {
-	body := func(object string, usage *chatUsage, choices ...chatChoice) chatAnswer {
-		if choices == nil {
-			choices = []chatChoice{}
-		}
-		return chatAnswer{ID: "chatcmpl-" + r.id, Object: object, Created: r.created, Model: b.Model, Choices: choices, Usage: usage}
+	why, message := chatFinish[r.finish], r.chatMessage()
+	for i := range message.ToolCalls {
+		message.ToolCalls[i].Index = nil // it is told in streams alone
 	}
-	why := chatFinish[r.finish]
-	if !b.Stream {
-		message := r.chatMessage()
-		for i := range message.ToolCalls {
-			message.ToolCalls[i].Index = nil // it is told in streams alone
-		}
-		return writeWhole(w, body("chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
-	}
-	out := openai.NewEvents(w)
+	return writeWhole(w, b.body(r, "chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
+}
+
+// stream writes the reply as the events of chat completions.
+func (b *chatBody) stream(out *openai.Events, r *reply) error {
 	const chunk = "chat.completion.chunk"
+	why := chatFinish[r.finish]
 	events := []any{
-		body(chunk, nil, chatChoice{Delta: r.chatMessage()}),
-		body(chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
+		b.body(r, chunk, nil, chatChoice{Delta: r.chatMessage()}),
+		b.body(r, chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
 	}
 	if b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
-		events = append(events, body(chunk, r.chatUsage()))
+		events = append(events, b.body(r, chunk, r.chatUsage()))
 	}
 	for _, event := range events {
 		if err := out.Send(event); err != nil {
@@ -200,3 +207,5 @@ func (b *chatBody) answer(w http.ResponseWriter, r *reply) error {
 	}
 	return out.End(nil)
 }
+
+func (*chatBody) fail(out *openai.Events, e *openai.Error) error { return out.Send(e.Body()) }

@@ -18,14 +18,18 @@ type request struct {
 	maxTokens int
 	// stop are texts that end the turn; they are not part of the reply.
 	stop []string
-	// retry says that the client sends the request again because it got no answer.
-	retry bool
+	// single says that the client takes at most one call of a turn.
+	single bool
+	// tries is how often the client says that it has asked before.
+	tries tries
+	// instructions are how many of the messages, at their beginning, are of this request alone: one that goes on from its reply has its own.
+	instructions int
 }
 
 // key tells requests apart that ask for something else.
 func (r *request) key() [sha256.Size]byte {
 	// Encoding slices of plain structs does not fail.
-	b, _ := json.Marshal([]any{r.messages, r.tools, r.maxTokens, r.stop})
+	b, _ := json.Marshal([]any{r.messages, r.tools, r.maxTokens, r.stop, r.single})
 	return sha256.Sum256(b)
 }
 
@@ -40,12 +44,37 @@ const (
 
 // reply is a turn of the policy, read.
 type reply struct {
-	id                    string
-	created               int64
-	reasoning, content    string
-	calls                 []chat.Call
-	finish                finish
+	id                 string
+	created            int64
+	reasoning, content string
+	calls              []chat.Call
+	finish             finish
+	// stop is the stop text that ended it; "" where another thing did.
+	stop                  string
 	promptTokens, sampled int
+}
+
+// cut ends a reply at the first of the stop texts in it; what the policy had thought may hold one too, and then nothing was said.
+func (r *reply) cut(stops []string) {
+	at, stop := firstStop(r.reasoning, stops)
+	if stop != "" {
+		r.reasoning, r.content, r.finish, r.stop = r.reasoning[:at], "", finishStop, stop
+		return
+	}
+	if at, stop = firstStop(r.content, stops); stop != "" {
+		r.content, r.finish, r.stop = r.content[:at], finishStop, stop
+	}
+}
+
+// firstStop is the stop text that begins first in a text, and where; "" is none.
+func firstStop(text string, stops []string) (at int, stop string) {
+	at = len(text)
+	for _, s := range stops {
+		if i := strings.Index(text, s); i >= 0 && i < at {
+			at, stop = i, s
+		}
+	}
+	return at, stop
 }
 
 // message is the reply as the agent sends it back in its next request.

@@ -6,23 +6,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
-
-// firstStop is where the first of the stop texts begins.
-func firstStop(text string, stops []string) (at int, ok bool) {
-	at = len(text)
-	for _, stop := range stops {
-		if i := strings.Index(text, stop); i >= 0 && i < at {
-			at, ok = i, true
-		}
-	}
-	return at, ok
-}
 
 // outcomeBody is what an agent posts at the end of its episode.
 type outcomeBody struct {
@@ -113,8 +101,8 @@ func (s *Session) Close() {
 	s.end(errOver)
 	s.mu.Lock()
 	running := make([]*asking, 0, len(s.asked))
-	for _, a := range s.asked {
-		running = append(running, a)
+	for _, same := range s.asked {
+		running = append(running, same...)
 	}
 	s.mu.Unlock()
 	for _, a := range running {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
@@ -26,9 +27,20 @@ type responsesBody struct {
 		Format    *openai.ResponseFormat `json:"format"`
 		Verbosity json.RawMessage        `json:"verbosity"`
 	} `json:"text"`
-	Truncation json.RawMessage `json:"truncation"`
-	Include    json.RawMessage `json:"include"`
-	neutral
+	ParallelToolCalls *bool           `json:"parallel_tool_calls"`
+	Conversation      json.RawMessage `json:"conversation"`
+	Prompt            json.RawMessage `json:"prompt"`
+
+	// These change nothing: max_tool_calls bounds the tools of OpenAI's own servers.
+	BackgroundOptions json.RawMessage `json:"background_options"`
+	ContextManagement json.RawMessage `json:"context_management"`
+	Include           json.RawMessage `json:"include"`
+	MaxToolCalls      json.RawMessage `json:"max_tool_calls"`
+	Reasoning         json.RawMessage `json:"reasoning"`
+	StreamOptions     json.RawMessage `json:"stream_options"`
+	TopLogprobs       json.RawMessage `json:"top_logprobs"`
+	Truncation        json.RawMessage `json:"truncation"`
+	ticketed
 }
 
 // request is the request as messages, after those of the response of the session that it goes on from.
@@ -36,11 +48,8 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 	if b.Text != nil {
 		b.ResponseFormat = b.Text.Format
 	}
-	if err := b.Refused(); err != nil {
+	if err := b.refused(); err != nil {
 		return nil, err
-	}
-	if b.Background {
-		return nil, openai.BadRequest("unsupported_parameter", "background: a response is given in the answer to its request")
 	}
 	var messages []chat.Message
 	if b.PreviousResponseID != "" {
@@ -50,11 +59,10 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 		}
 		messages = before
 	}
+	own := 0
 	if b.Instructions != "" {
-		if len(messages) > 0 && messages[0].Role == chat.System {
-			messages = messages[1:] // those of the response before do not carry over
-		}
-		messages = append([]chat.Message{{Role: chat.System, Content: b.Instructions}}, messages...)
+		own = 1
+		messages = slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: b.Instructions})
 	}
 	said, err := inputs(b.Input)
 	if err != nil {
@@ -64,7 +72,27 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return bounded(&request{messages: append(messages, said...), tools: tools}, "max_output_tokens", b.MaxOutputTokens)
+	r := &request{messages: append(messages, said...), tools: tools, single: onlyOne(b.ParallelToolCalls), instructions: own}
+	return bounded(r, "max_output_tokens", b.MaxOutputTokens)
+}
+
+// refused names what a request asks for that is not here; nil where that is nothing.
+func (b *responsesBody) refused() error {
+	if err := b.Shaping.Refused(); err != nil {
+		return err
+	}
+	if err := b.Media.Refused(); err != nil {
+		return err
+	}
+	switch {
+	case b.Background:
+		return openai.BadRequest("unsupported_parameter", "background: a response is given in the answer to its request")
+	case openai.Given(b.Conversation):
+		return openai.BadRequest("unsupported_parameter", "conversation: none are kept here; go on by previous_response_id or by the whole input")
+	case openai.Given(b.Prompt):
+		return openai.BadRequest("unsupported_parameter", "prompt: none are kept here; write instructions and input")
+	}
+	return nil
 }
 
 // inputItem is one item of a request's input.
@@ -217,7 +245,7 @@ type outputCall struct {
 func (r *reply) response(b *responsesBody) *response {
 	out := &response{
 		ID: "resp_" + r.id, Object: "response", CreatedAt: r.created, Status: "completed", Model: b.Model, Output: []any{}, Tools: []any{},
-		ParallelToolCalls: true, ToolChoice: "auto", TopP: 1, Metadata: map[string]any{},
+		ParallelToolCalls: !onlyOne(b.ParallelToolCalls), ToolChoice: "auto", TopP: 1, Metadata: map[string]any{},
 		Usage: &responsesUsage{
 			InputTokens: r.promptTokens, OutputTokens: r.sampled, TotalTokens: r.promptTokens + r.sampled,
 			InputTokensDetails: map[string]int{"cached_tokens": 0}, OutputDetails: map[string]int{"reasoning_tokens": 0},
@@ -246,13 +274,22 @@ func (r *reply) response(b *responsesBody) *response {
 	return out
 }
 
+func (b *responsesBody) streams() bool { return b.Stream }
+
 // answer writes the reply as the responses API words it.
 func (b *responsesBody) answer(w http.ResponseWriter, r *reply) error {
+	return writeWhole(w, r.response(b))
+}
+
+func (*responsesBody) fail(out *openai.Events, e *openai.Error) error {
+	return out.SendNamed("error", map[string]any{
+		"type": "error", "code": e.Code, "message": e.Message, "param": nil, "sequence_number": 0, "error": e.Body().Error,
+	})
+}
+
+// stream writes the reply as the events of the responses API.
+func (b *responsesBody) stream(out *openai.Events, r *reply) error {
 	whole := r.response(b)
-	if !b.Stream {
-		return writeWhole(w, whole)
-	}
-	out := openai.NewEvents(w)
 	number := 0
 	var failed error
 	send := func(name string, fields map[string]any) {

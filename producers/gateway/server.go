@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,8 +20,10 @@ import (
 // it was made with has ended and its last session is closed.
 type Server struct {
 	cfg    Config
-	ignore map[string]bool
+	ignore []string
 	log    *slog.Logger
+	// ping is how often a stream says that it is alive.
+	ping   time.Duration
 	offers *offers
 
 	mu       sync.Mutex
@@ -36,10 +35,7 @@ type Server struct {
 // NewServer makes a server; cfg must be valid. key opens the offers of episodes to agents that come for them by themselves; "" offers
 // none.
 func NewServer(ctx context.Context, cfg Config, key string, log *slog.Logger) *Server {
-	s := &Server{cfg: cfg, ignore: map[string]bool{}, log: log, sessions: map[string]*Session{}}
-	for _, name := range cfg.Ignore {
-		s.ignore[name] = true
-	}
+	s := &Server{cfg: cfg, ignore: cfg.Ignore, log: log, ping: openai.PingEvery, sessions: map[string]*Session{}}
 	if key != "" {
 		s.offers = newOffers(key)
 	}
@@ -169,9 +165,11 @@ func (s *Server) Handler() http.Handler {
 	for _, base := range []string{"/e/{secret}/v1", "/v1"} {
 		mux.HandleFunc("POST "+base+"/chat/completions", s.serve(openaiError, serveSample[chatBody]))
 		mux.HandleFunc("POST "+base+"/responses", s.serve(openaiError, serveSample[responsesBody]))
+		mux.HandleFunc("POST "+base+"/responses/input_tokens", s.serve(openaiError, serveInputTokens))
 		mux.HandleFunc("POST "+base+"/messages", s.serve(anthropicError, serveSample[messagesBody]))
 		mux.HandleFunc("POST "+base+"/messages/count_tokens", s.serve(anthropicError, serveCount))
 		mux.HandleFunc("GET "+base+"/models", s.serve(openaiError, serveModels))
+		mux.HandleFunc("GET "+base+"/models/{model}", s.serve(openaiError, serveModels))
 		mux.HandleFunc("POST "+base+"/weir/finish", s.serve(openaiError, serveFinish))
 	}
 	if s.offers != nil {
@@ -227,114 +225,4 @@ func (s *Server) find(r *http.Request) *Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sessions[secret]
-}
-
-// read reads a request's body, without the parameters that the configuration ignores.
-func (s *Server) read(r *http.Request, v any) error {
-	if len(s.ignore) == 0 {
-		return openai.ReadJSON(r, v)
-	}
-	data, err := io.ReadAll(r.Body)
-	if err != nil {
-		return openai.BadRequest("invalid_json", "read the body: %v", err)
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(data, &fields) == nil {
-		for name := range s.ignore {
-			delete(fields, name)
-		}
-		if data, err = json.Marshal(fields); err != nil {
-			return err
-		}
-	}
-	r.Body = io.NopCloser(bytes.NewReader(data))
-	return openai.ReadJSON(r, v)
-}
-
-// respond asks the session and writes its answer.
-func respond(s *Session, r *http.Request, req *request, write func(*reply) error) error {
-	if len(req.tools) > 0 {
-		if err := s.speaker.Tools(); err != nil {
-			return openai.BadRequest("unsupported_parameter", "tools: %v", err)
-		}
-	}
-	// OpenAI's and Anthropic's own clients count their retries here.
-	count := r.Header.Get("X-Stainless-Retry-Count")
-	req.retry = count != "" && count != "0"
-	answer, delivered, err := s.ask(r.Context(), req)
-	if err != nil {
-		return err
-	}
-	err = write(answer)
-	delivered(err == nil && r.Context().Err() == nil)
-	return err
-}
-
-// writeWhole answers with a value and says whether it went out.
-func writeWhole(w http.ResponseWriter, v any) error {
-	data, err := openai.PlainJSON(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("write the answer: %w", err)
-	}
-	return nil
-}
-
-// sampleBody is the body of an API's request for a sample: what it asks of a session, and how its API words the reply.
-type sampleBody[B any] interface {
-	*B
-	request(s *Session) (*request, error)
-	answer(w http.ResponseWriter, r *reply) error
-}
-
-// serveSample handles an API's requests for samples.
-func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
-	body := P(new(B))
-	if err := g.read(r, body); err != nil {
-		return err
-	}
-	req, err := body.request(s)
-	if err != nil {
-		return err
-	}
-	return respond(s, r, req, func(a *reply) error { return body.answer(w, a) })
-}
-
-// serveCount tells how many tokens a request's messages are.
-func serveCount(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
-	var b messagesBody
-	if err := g.read(r, &b); err != nil {
-		return err
-	}
-	req, err := b.request(s)
-	if err != nil {
-		return err
-	}
-	_, ids, err := s.speaker.Begin(req.messages, req.tools)
-	if err != nil {
-		return cannotWrite(err)
-	}
-	return writeWhole(w, map[string]int{"input_tokens": len(ids)})
-}
-
-func serveModels(_ *Server, _ *Session, w http.ResponseWriter, _ *http.Request) error {
-	return writeWhole(w, map[string]any{"object": "list", "data": []any{map[string]string{"id": "policy", "object": "model", "owned_by": "weir"}}})
-}
-
-func serveFinish(g *Server, s *Session, w http.ResponseWriter, r *http.Request) error {
-	var b outcomeBody
-	if err := g.read(r, &b); err != nil {
-		return err
-	}
-	o, err := b.outcome()
-	if err != nil {
-		return err
-	}
-	if err := s.Finish(o); err != nil {
-		return err
-	}
-	return writeWhole(w, map[string]bool{"ok": true})
 }

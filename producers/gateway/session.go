@@ -35,6 +35,8 @@ type Context interface {
 // Session is one episode while an agent outside asks the policy. It is used by many goroutines at once.
 //
 // Invariant: each reply that an agent got was sampled once and is recorded once, however often the agent asked for it.
+//
+// Invariant: clients that each ask for the first time get a reply each.
 type Session struct {
 	secret   string
 	speaker  Speaker
@@ -47,7 +49,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	threads []*thread
-	asked   map[[sha256.Size]byte]*asking
+	asked   map[[sha256.Size]byte][]*asking
 	stored  map[string][]chat.Message // conversations by the id of a reply, for those who name the reply and not the messages
 	replies int
 	stop    schemas.StopReason // the limit that a request ran into last
@@ -72,16 +74,6 @@ type thread struct {
 	busy     bool
 }
 
-// asking is a request while it is answered, and its answer.
-type asking struct {
-	done      chan struct{}
-	cancel    context.CancelFunc
-	waiting   int // requests that wait for it
-	delivered bool
-	reply     *reply
-	err       error
-}
-
 // Outcome is how an agent says that its episode ended.
 type Outcome struct {
 	// Answer is the agent's; "" is none.
@@ -103,66 +95,8 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	alive, end := context.WithCancelCause(ctx)
 	return &Session{
 		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end,
-		asked: map[[sha256.Size]byte]*asking{}, stored: map[string][]chat.Message{}, ended: make(chan struct{}), touched: time.Now(),
+		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string][]chat.Message{}, ended: make(chan struct{}), touched: time.Now(),
 	}
-}
-
-// ask answers a request, once for all who send the same. delivered is to be called with whether the answer reached the client: a
-// request that comes again after that asks for another reply.
-func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
-	a, err := s.join(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	select {
-	case <-a.done:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touched = time.Now()
-	if a.waiting--; a.waiting == 0 && ctx.Err() != nil {
-		a.cancel() // nobody is left to read it
-	}
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
-	return a.reply, func(ok bool) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		a.delivered = a.delivered || ok
-	}, a.err
-}
-
-// join finds what answers a request already, or begins to answer it.
-func (s *Session) join(r *request) (*asking, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.touched = time.Now()
-	if s.posted || s.alive.Err() != nil {
-		return nil, openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
-	}
-	key := r.key()
-	if a := s.asked[key]; a != nil && a.err == nil && (a.waiting > 0 || !a.delivered || r.retry) {
-		a.waiting++
-		return a, nil
-	}
-	if s.replies >= s.most {
-		s.stop = schemas.StopTurns
-		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
-	}
-	t := s.match(r)
-	ctx, cancel := context.WithCancel(s.alive)
-	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1}
-	s.asked[key] = a
-	s.replies++
-	s.running++
-	go func() {
-		defer cancel()
-		t, reply, err := s.answer(ctx, t, r)
-		s.settle(t, r, a, reply, err)
-	}()
-	return a, nil
 }
 
 // match is the idle context whose messages are the longest beginning of a request's, which is then busy; nil where a new context is
@@ -184,6 +118,9 @@ func (s *Session) match(r *request) *thread {
 	return best
 }
 
+// touch notes that the agent is there. The caller holds the lock.
+func (s *Session) touch() { s.touched = time.Now() }
+
 // settle keeps what came of a request and lets those who wait for it know.
 func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error) {
 	s.mu.Lock()
@@ -195,12 +132,14 @@ func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error
 		t.busy = false
 	}
 	if err == nil {
-		s.stored[got.id] = append(slices.Clone(r.messages), got.message())
+		s.stored[got.id] = append(slices.Clone(r.messages[r.instructions:]), got.message())
 		return
 	}
 	if s.replies--; errors.Is(err, context.Canceled) {
 		return
 	}
+	key := r.key()
+	s.asked[key] = slices.DeleteFunc(s.asked[key], func(other *asking) bool { return other == a })
 	if stopped, ok := errors.AsType[*producers.StoppedError](err); ok {
 		s.stop = stopped.Reason
 		a.err = openai.Refusal(http.StatusBadRequest, "invalid_request_error", "context_length_exceeded",
@@ -276,24 +215,27 @@ func cannotWrite(err error) error {
 	return openai.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
 }
 
-// read makes a reply of what was sampled.
+// read makes a reply of what was sampled. Where the request offers no tools, or what looks like a call is none, all of the turn but its
+// thoughts is text: an agent that reads calls out of the text finds them there, and one whose call cannot be read sees why.
 func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *reply {
 	id := make([]byte, 12)
 	_, _ = rand.Read(id) // never fails
 	got := &reply{id: hex.EncodeToString(id), created: time.Now().Unix(), finish: finishStop}
-	said, _ := s.speaker.Read(sampled)
+	said, _ := s.speaker.Read(sampled, r.tools)
 	got.reasoning, got.content = said.Reasoning, said.Content
 	if why == schemas.GenerateLength {
 		got.finish = finishLength
 	}
-	if at, stop := firstStop(got.content, r.stop); stop {
-		got.content, got.finish = got.content[:at], finishStop
+	if len(r.tools) == 0 || said.Fault != "" || got.finish == finishLength {
+		got.content, said.Calls = said.Said, nil
 	}
-	if len(r.tools) > 0 && said.Fault == "" && got.finish == finishStop {
-		for i, call := range said.Calls {
-			call.ID = fmt.Sprintf("call_%s_%d", got.id, i)
-			got.calls, got.finish = append(got.calls, call), finishCalls
+	got.cut(r.stop)
+	for i, call := range said.Calls {
+		if i > 0 && r.single {
+			break // the context holds what was sampled, the client is told of one call
 		}
+		call.ID = fmt.Sprintf("call_%s_%d", got.id, i)
+		got.calls, got.finish = append(got.calls, call), finishCalls
 	}
 	return got
 }

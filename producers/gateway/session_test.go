@@ -68,13 +68,13 @@ func (spelling) Next(_ []int32, said ...chat.Message) ([]int32, bool, error) {
 }
 func (spelling) Stop() []int32 { return []int32{'\n'} }
 func (spelling) Tools() error  { return nil }
-func (spelling) Read(sampled []int32) (chat.Reply, bool) {
+func (spelling) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 	said, ended := strings.CutSuffix(text(sampled), "\n")
 	if rest, ok := strings.CutPrefix(said, "call "); ok {
 		name, arguments, _ := strings.Cut(rest, " ")
-		return chat.Reply{Calls: []chat.Call{{Name: name, Arguments: json.RawMessage(arguments)}}}, ended
+		return chat.Reply{Calls: []chat.Call{{Name: name, Arguments: json.RawMessage(arguments)}}, Said: said}, ended
 	}
-	return chat.Reply{Content: said}, ended
+	return chat.Reply{Content: said, Said: said}, ended
 }
 
 // recorded is an episode that notes what is put into it. The policy says what says tells for the context's text.
@@ -236,8 +236,8 @@ func TestInvariantARepliedRequestIsSampledOnce(t *testing.T) {
 		require.Eventually(t, func() bool {
 			h.session.mu.Lock()
 			defer h.session.mu.Unlock()
-			for _, a := range h.session.asked {
-				return a.waiting == len(got)
+			for _, same := range h.session.asked {
+				return len(same) == 1 && same[0].waiting == len(got)
 			}
 			return false
 		}, minute, tick)

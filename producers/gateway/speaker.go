@@ -14,8 +14,8 @@ type Speaker interface {
 	Begin(messages []chat.Message, tools []chat.Tool) (Talk, []int32, error)
 	// Stop are the ids that end a turn.
 	Stop() []int32
-	// Read is what the policy said, without the id that ends a turn, and whether that was there.
-	Read(sampled []int32) (r chat.Reply, ended bool)
+	// Read is what the policy said to somebody who offers it these tools, without the id that ends a turn, and whether that was there.
+	Read(sampled []int32, tools []chat.Tool) (r chat.Reply, ended bool)
 	// Tools is nil where the policy can be shown tools, else why not.
 	Tools() error
 }
@@ -39,9 +39,11 @@ func (s templated) Begin(messages []chat.Message, tools []chat.Tool) (Talk, []in
 	return talk, ids, nil
 }
 
-func (s templated) Stop() []int32                           { return s.chat.Stop() }
-func (s templated) Read(sampled []int32) (chat.Reply, bool) { return s.chat.ParseIDs(sampled) }
-func (s templated) Tools() error                            { return s.chat.Tools() }
+func (s templated) Stop() []int32 { return s.chat.Stop() }
+func (s templated) Tools() error  { return s.chat.Tools() }
+func (s templated) Read(sampled []int32, tools []chat.Tool) (chat.Reply, bool) {
+	return s.chat.ParseIDs(sampled, tools...)
+}
 
 // Running speaks to a policy that was trained on running text and has no chat template: the contents of the messages in order, without
 // their roles, and a turn that ends at one of the stop texts. Each of these is one token.
@@ -84,12 +86,13 @@ func (running) Tools() error {
 }
 
 // Read keeps the end of the turn: for such a model it is part of the text, as </answer> is.
-func (s running) Read(sampled []int32) (chat.Reply, bool) {
+func (s running) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 	ended := false
 	for _, end := range s.ends {
 		ended = ended || len(sampled) > 0 && sampled[len(sampled)-1] == end
 	}
-	return chat.Reply{Content: s.tok.Decode(sampled)}, ended
+	text := s.tok.Decode(sampled)
+	return chat.Reply{Content: text, Said: text}, ended
 }
 
 // write encodes messages. What a tool said never becomes a control token; an agent that writes to such a model may use those.

@@ -73,11 +73,12 @@ func nextHarmony(text string) (m message, rest string, ok bool) {
 
 // harmony reads a turn. The last message of a turn is a call or the answer.
 func (r *Reply) harmony(text string, plain func(string) string) {
-	var thoughts, said []string
+	var thoughts, said, whole []string
 	seen := false
 	for strings.TrimSpace(text) != "" {
 		m, rest, ok := nextHarmony(text)
 		if !ok {
+			whole = append(whole, plain(strings.TrimSuffix(text, returnToken)))
 			if seen {
 				r.fault("the turn does not go on with " + messageToken)
 			} else {
@@ -86,8 +87,8 @@ func (r *Reply) harmony(text string, plain func(string) string) {
 			}
 			break
 		}
+		body, message := plain(m.body), plain(text[:len(text)-len(rest)])
 		seen, text = true, rest
-		body := plain(m.body)
 		switch {
 		case m.role != Assistant:
 			r.fault(fmt.Sprintf("the turn goes on as %s: only the assistant's messages are the turn's", short(plain(m.role))))
@@ -98,11 +99,15 @@ func (r *Reply) harmony(text string, plain func(string) string) {
 			r.fault("the call names no tool: want to=" + functions + "name before " + messageToken)
 		case m.channel == analysis:
 			thoughts = append(thoughts, body)
+			continue
 		default:
 			said = append(said, body)
+			message = body
 		}
+		whole = append(whole, message)
 	}
 	r.Reasoning, r.Content = strings.TrimSpace(strings.Join(thoughts, "\n")), strings.TrimSpace(strings.Join(said, "\n"))
+	r.Said = strings.TrimSpace(strings.Join(whole, "\n"))
 }
 
 // short is a text of the policy's in a message to it.

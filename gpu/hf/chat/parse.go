@@ -15,6 +15,9 @@ type Reply struct {
 	// assistant says, without both thoughts and calls.
 	Reasoning, Content string
 	Calls              []Call
+	// Said is the turn as it was sampled, calls and what is like one included, without thoughts and the token that ends it: what is shown to
+	// somebody who was promised no calls, or who has to see why there is none.
+	Said string
 	// Fault says why something that begins like a call is none; "" where there is nothing like that.
 	Fault string
 
@@ -37,6 +40,7 @@ func (c *Chat) parse(text string, tools []Tool, plain func(string) string) (r Re
 	if before, after, ok := strings.Cut(text, closeThink); ok && c.thinks() && c.style.thought(before, tools) {
 		r.Reasoning, text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(before), "<think>")), after
 	}
+	r.Said = strings.TrimSpace(text)
 	switch c.style.Format {
 	case FormatHermes:
 		r.hermes(text)

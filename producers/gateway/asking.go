@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+
+	"github.com/weir-rl/weir/internal/openai"
+	"github.com/weir-rl/weir/schemas"
+)
+
+// asking is a request while it is answered, and its answer.
+type asking struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	// waiting counts the clients that wait for the answer or are being sent it; delivered says that one has got it.
+	waiting   int
+	delivered bool
+	retried   bool // a client that said so has come for it again
+	reply     *reply
+	err       error
+}
+
+// tries is how often a client says that it has asked before, by the header of OpenAI's and Anthropic's own clients.
+type tries int
+
+const (
+	untold   tries = -1 // a client without the header
+	firstTry tries = 0
+)
+
+// ask answers a request. A client that got no answer and asks again gets the one that was sampled for it; clients that ask the same at the
+// same time, and say that each asks for the first time, get an answer each. delivered is to be called with whether the answer reached the
+// client.
+func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered func(bool), err error) {
+	for try := r.tries; ; try = firstTry {
+		a, err := s.join(r, try)
+		if err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+		}
+		if again := s.leaveUnanswered(ctx, a); again {
+			continue // who asked before left, and with him the sampling ended just now
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, nil, err
+		}
+		if errors.Is(a.err, context.Canceled) {
+			return nil, nil, gone()
+		}
+		if a.err != nil {
+			return nil, nil, a.err
+		}
+		return a.reply, func(ok bool) { s.deliver(a, ok) }, nil
+	}
+}
+
+// gone refuses what is asked after the end of the episode.
+func gone() error {
+	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
+}
+
+// leaveUnanswered takes a client that gets no answer out of those who wait for it. again says that the client is still there, and only
+// has to ask anew.
+func (s *Session) leaveUnanswered(ctx context.Context, a *asking) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	if ctx.Err() == nil && a.err == nil {
+		return false
+	}
+	if a.waiting--; a.waiting == 0 && ctx.Err() != nil {
+		a.cancel() // nobody is left to read it
+	}
+	return ctx.Err() == nil && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
+}
+
+// deliver notes whether an answer reached its client.
+func (s *Session) deliver(a *asking, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	a.waiting--
+	a.delivered = a.delivered || ok
+}
+
+// join finds what answers a request already, or begins to answer it.
+func (s *Session) join(r *request, try tries) (*asking, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.touch()
+	if s.posted || s.alive.Err() != nil {
+		return nil, gone()
+	}
+	key := r.key()
+	if a := s.answering(key, try); a != nil {
+		a.waiting++
+		a.retried = a.retried || try > firstTry
+		return a, nil
+	}
+	if s.replies >= s.most {
+		s.stop = schemas.StopTurns
+		return nil, openai.Refusal(http.StatusForbidden, "invalid_request_error", "turn_limit", "%v: %d; trainer.limits.max_turns bounds them", errBounds, s.most)
+	}
+	t := s.match(r)
+	ctx, cancel := context.WithCancel(s.alive)
+	a := &asking{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	s.asked[key] = append(s.asked[key], a)
+	s.replies++
+	s.running++
+	go func() {
+		defer cancel()
+		t, reply, err := s.answer(ctx, t, r)
+		s.settle(t, r, a, reply, err)
+	}()
+	return a, nil
+}
+
+// answering is what answers a client that asks for the same as others did; nil where it is to be sampled for the client. First comes what
+// nobody got, since whoever asked for it has left. What others wait for, or have got, is theirs: only a client that says that it asks again,
+// or does not say, takes it for its own. The caller holds the lock.
+func (s *Session) answering(key [sha256.Size]byte, try tries) *asking {
+	const (
+		lost    = iota + 1 // delivered, as far as is known here
+		joined             // a client that came again waits for it already
+		waited             // a client waits for it
+		dropped            // nobody got it
+	)
+	var best *asking
+	rank := 0
+	for i, a := range s.asked[key] {
+		as := 0
+		switch {
+		case a.waiting == 0 && !a.delivered && a.err == nil:
+			as = dropped
+		case a.waiting == 0 && !a.delivered && try > firstTry && rank < dropped:
+			// Its sampling ended when its client left. Its place is the client's that comes again, whatever others ask meanwhile.
+			s.asked[key] = append(s.asked[key][:i:i], s.asked[key][i+1:]...)
+			return nil
+		case try == firstTry || a.err != nil:
+		case a.waiting > 0 && a.retried:
+			as = joined
+		case a.waiting > 0:
+			as = waited
+		case try > firstTry:
+			as = lost
+		}
+		if as > rank || as == lost && rank == lost {
+			best, rank = a, as
+		}
+	}
+	return best
+}
