@@ -35,6 +35,9 @@ type Config struct {
 	MaxRunning int `koanf:"max_running"`
 	// MaxTokens bounds a sequence, context and sampled tokens together. Defaults to 0, the model's own limit.
 	MaxTokens int `koanf:"max_tokens"`
+	// Longest is how long a sequence may grow in the run: a server that takes no sequence so long is refused. A run sets it from
+	// trainer.limits.max_tokens and its tasks' own; 0, the default, refuses none.
+	Longest int `koanf:"-"`
 	// StepTokenBudget bounds the tokens of one step, so that a long prompt is taken in pieces and does not delay the
 	// sequences that sample. At least Slots. Defaults to 512.
 	StepTokenBudget int `koanf:"step_token_budget"`

@@ -167,7 +167,7 @@ type GenerateOptions struct {
 }
 
 // Generate lets the policy continue the context and records what it sampled as one turn. The result is the
-// sampled tokens and why they ended. When the segment is full it returns [StoppedError] at once. An error leaves the context as it was:
+// sampled tokens and why they ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it was:
 // nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last. The next
 // call with the same options goes on with what was sampled of the turn before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
@@ -277,6 +277,9 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last boo
 	if err != nil {
 		e.unserved = e.unserved || !more
 		return "", fmt.Errorf("generate: %w", err)
+	}
+	if full(g) {
+		return "", &StoppedError{schemas.StopTokens}
 	}
 	if err := checkGeneration(g, room); err != nil {
 		return "", fmt.Errorf("generate: %w", err)

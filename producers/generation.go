@@ -5,8 +5,15 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/generate"
 )
+
+// full says that the engine takes no longer context: its own bound of a sequence is below the ticket's, and the episode ends by its
+// tokens as at the ticket's. An error in its place would lose every episode that grows so long, and those alone.
+func full(g *generate.Result) bool {
+	return g != nil && len(g.Tokens) == 0 && g.Stop == schemas.GenerateLength
+}
 
 // checkGeneration refuses what would make a trajectory inexact, before any of it is recorded.
 func checkGeneration(g *generate.Result, maxTokens int) error {

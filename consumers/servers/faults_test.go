@@ -373,6 +373,15 @@ func TestAWrongSettingIsRefusedByName(t *testing.T) {
 			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoDefaults: true, APIKey: "right"}, want: "inference.server.api_key",
 			change: func(c *consumers.Config) { c.Server.APIKey = "wrong" },
 		},
+		// Finding Q3 of the core's second review.
+		"vLLM with a --max-model-len below the episodes'": {
+			kind: fakeserver.VLLM, options: good(), want: "it takes sequences of 64 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
+			change: func(c *consumers.Config) { c.Longest = 65 },
+		},
+		"SGLang with a --context-length below the episodes'": {
+			kind: fakeserver.SGLang, options: good(), want: "it takes sequences of 64 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
+			change: func(c *consumers.Config) { c.Longest = 65 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

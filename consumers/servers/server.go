@@ -380,6 +380,10 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 		return err
 	}
 	p := s.pool
+	if m.MaxTokens > 0 && m.MaxTokens < p.cfg.Longest {
+		return &SettingError{Setting: fmt.Sprintf("it takes sequences of %d tokens, and trainer.limits.max_tokens lets episodes grow to %d: "+
+			"start it with as many (--max-model-len, --context-length), or lower trainer.limits.max_tokens and the tasks' own", m.MaxTokens, p.cfg.Longest)}
+	}
 	spans, err := (&probe{speaker: s.speaker, vocabulary: want.Config.VocabSize, salt: p.tag + "-probe", timeout: p.cfg.Server.StallTimeout}).run(ctx)
 	if err != nil {
 		return err

@@ -40,7 +40,25 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 		}
 		return servers.Model{}, err
 	}
-	return servers.Model{Path: m.Path}, nil
+	length, err := s.length(ctx)
+	return servers.Model{Path: m.Path, MaxTokens: length}, err
+}
+
+// length is how long a sequence the server takes; 0 where it does not say.
+func (s *speaker) length(ctx context.Context) (int, error) {
+	var list struct {
+		Data []struct {
+			Length int `json:"max_model_len"`
+		} `json:"data"`
+	}
+	err := s.remote.GetOpen(ctx, "/v1/models", &list)
+	if err != nil && servers.Status(err) != http.StatusNotFound {
+		return 0, err
+	}
+	if err != nil || len(list.Data) == 0 {
+		return 0, nil
+	}
+	return list.Data[0].Length, nil
 }
 
 // Pause stops sampling.

@@ -162,13 +162,7 @@ func (n *need) partTokens() int {
 }
 
 // maxTokens is the length of the longest trajectory.
-func (n *need) maxTokens() int {
-	most := n.cfg.Trainer.Limits.MaxTokens
-	for _, name := range n.cfg.Active() {
-		most = max(most, n.cfg.Limits(name).MaxTokens)
-	}
-	return most
-}
+func (n *need) maxTokens() int { return max(n.cfg.Trainer.Limits.MaxTokens, n.cfg.Longest()) }
 
 // slots is how many sequences a sampler of the run has in its cache at once: no more than the tickets that are underway.
 func (n *need) slots() int { return min(n.cfg.Inference.Slots, n.cfg.Trainer.Tickets()) }

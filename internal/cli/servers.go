@@ -38,7 +38,7 @@ func (s *session) openSampler(cfg *consumers.Config, c *course, metrics *consume
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	cfg.Server.Dir = folder.Dir()
+	cfg.Server.Dir, cfg.Longest = folder.Dir(), s.cfg.Longest()
 	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: s.log}), folder, closeFolder, nil
 }
 

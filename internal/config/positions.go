@@ -20,8 +20,20 @@ func (c *Config) Positions() (most int, of string) {
 	return model.MaxPositions, of
 }
 
-// short checks that a length is one that the policy can have.
+// Longest is how long a sequence may grow in the run: the largest of the tasks' limits.
+func (c *Config) Longest() int {
+	most := 0
+	for _, name := range c.Active() {
+		most = max(most, c.Limits(name).MaxTokens)
+	}
+	return most
+}
+
+// short checks that a length is one that the policy can have, and that its sampler takes.
 func (c *Config) short(f *faults, key string, length int) {
 	most, of := c.Positions()
 	f.check(key, most == 0 || length <= most, fmt.Sprintf("%d: must not exceed %s, %d", length, of, most))
+	sampled := c.Inference.MaxTokens
+	f.check(key, sampled <= 0 || length <= sampled,
+		fmt.Sprintf("%d: must not exceed inference.max_tokens, %d, where every longer episode would be cut off: lower it, or raise inference.max_tokens", length, sampled))
 }

@@ -250,7 +250,7 @@ func (s *Server) keyFor(path string) string {
 		return s.o.APIKey
 	case s.kind == VLLM:
 		return ""
-	case path == "/generate" || path == "/health" || strings.HasSuffix(path, "model_info") || path == "/get_weight_version":
+	case path == "/generate" || path == "/health" || path == "/v1/models" || strings.HasSuffix(path, "model_info") || path == "/get_weight_version":
 		return s.o.APIKey
 	}
 	return s.o.AdminAPIKey

@@ -6,18 +6,23 @@ import (
 	"net/http"
 )
 
-// routes are those of the kind.
-func (s *Server) routes(mux *http.ServeMux) {
-	if s.kind == SGLang {
-		s.sglang(mux)
-		return
-	}
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+// models is the route that both kinds have.
+func (s *Server) models(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{
 			"id": s.o.Dir, "object": "model", "root": s.o.Dir, "max_model_len": s.engine.config.MaxPositions,
 		}}})
 	})
+}
+
+// routes are those of the kind.
+func (s *Server) routes(mux *http.ServeMux) {
+	s.models(mux)
+	if s.kind == SGLang {
+		s.sglang(mux)
+		return
+	}
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	if !s.o.NoTokenRoute {
 		mux.HandleFunc("POST /inference/v1/generate", s.vllmTokens)
 	}
