@@ -1,6 +1,7 @@
 package consumers
 
 import (
+	"cmp"
 	"net"
 	"time"
 
@@ -69,18 +70,29 @@ type OpenAIConfig struct {
 	// Stop are the tokens that end an answer to a request which names no stop of its own; they stay in the text. An empty
 	// list of stops in the request does without. Defaults to none, in whose place weir takes the closing tags of the agent.
 	Stop []string `koanf:"stop"`
+	// Shaping says what becomes of a request that would draw from another distribution than the policy's, by top_p, penalties, a
+	// response_format or a forced tool_choice: refuse, or ignore, which samples from the policy as ever and names what was ignored in the
+	// header Weir-Ignored. ignore is for evaluation by programs that must send such settings: a request for return_token_ids, as training
+	// sends it, is refused all the same. Defaults to refuse.
+	Shaping string `koanf:"shaping"`
 	// MaxBodyBytes bounds a request. Defaults to 4 MiB.
 	MaxBodyBytes int64 `koanf:"max_body_bytes"`
 	// RequestTimeout bounds a call from its first byte to its last. Defaults to 5m.
 	RequestTimeout time.Duration `koanf:"request_timeout"`
 }
 
+// What becomes of requests that would draw from another distribution than the policy's.
+const (
+	ShapingRefuse = "refuse"
+	ShapingIgnore = "ignore"
+)
+
 // DefaultConfig is as the fields say.
 func DefaultConfig() Config {
 	return Config{
 		Slots: 128, StepTokenBudget: 512, Queue: 1024, ChunkTokens: 32, Swap: SwapKeep, DrainTimeout: 5 * time.Second,
 		Server: defaultServerConfig(),
-		OpenAI: OpenAIConfig{Model: "weir", MaxBodyBytes: 4 << 20, RequestTimeout: 5 * time.Minute},
+		OpenAI: OpenAIConfig{Model: "weir", Shaping: ShapingRefuse, MaxBodyBytes: 4 << 20, RequestTimeout: 5 * time.Minute},
 	}
 }
 
@@ -116,6 +128,7 @@ func (c OpenAIConfig) validate() error {
 // bounds reports bounds of a request below least, which is 0 where there is no listener.
 func (c OpenAIConfig) bounds(least int64) error {
 	return check.All(
+		check.OneOf("shaping", cmp.Or(c.Shaping, ShapingRefuse), ShapingRefuse, ShapingIgnore),
 		check.That(c.MaxBodyBytes >= least, "max_body_bytes", "%d: must be positive", c.MaxBodyBytes),
 		check.That(int64(c.RequestTimeout) >= least, "request_timeout", "%s: must be positive", c.RequestTimeout),
 	)

@@ -43,13 +43,14 @@ type OpenAI struct {
 	template  func([]Message) string // nil joins the messages as text
 	chat      *chat.Chat
 	ends      []int32
+	ping      time.Duration // how often a stream says that it is alive
 	log       *slog.Logger
 }
 
 // NewOpenAI makes the handler's parts; cfg must be valid. template turns a chat into the text that is encoded; nil is
 // running text, a nil log logs nothing.
 func NewOpenAI(cfg OpenAIConfig, g Generator, t Tokenizer, template func([]Message) string, log *slog.Logger) *OpenAI {
-	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, log: orDiscard(log)}
+	return &OpenAI{cfg: cfg, generator: g, tokenizer: t, template: template, ping: openai.PingEvery, log: orDiscard(log)}
 }
 
 // Handler routes the requests.

@@ -93,14 +93,24 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 		return out
 	}
 	roles := slices.Repeat([]string{"assistant"}, len(choices)) // told once
-	return o.respond(w, r, &b.samplingBody, choices,
+	// Each answer is told of before any goes on: the clients' own accumulators take the choices as they come for a list in order.
+	begin := func(c *choice) any {
+		if len(choices) == 1 {
+			return nil
+		}
+		role := roles[c.index]
+		roles[c.index] = ""
+		return body("chat.completion.chunk", []chatChoice{{Index: c.index, Delta: &chatMessage{Role: role}}}, nil)
+	}
+	return o.respond(w, r, &b.samplingBody, choices, begin,
 		func(c *choice, next piece) any {
 			from, delta := next.from, &chatMessage{Role: roles[c.index], Content: next.text}
 			if len(tools) > 0 { // whether a text is a call is seen at its end
 				if c.a.finish == "" {
 					return nil
 				}
-				from, delta = 0, o.message(c.a, tools)
+				from, delta = 0, o.message(&b, c.a, tools)
+				delta.Role = roles[c.index]
 				for i := range delta.ToolCalls {
 					delta.ToolCalls[i].Index = &i
 				}
@@ -111,7 +121,7 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 		func(u *usageBody) any {
 			var all []chatChoice
 			for _, c := range choices {
-				message := o.message(c.a, tools) // which may change how it finished
+				message := o.message(&b, c.a, tools) // which may change how it finished
 				all = append(all, one(c, 0, message, nil))
 			}
 			return body("chat.completion", all, u)

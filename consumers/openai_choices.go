@@ -3,6 +3,7 @@ package consumers
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -79,11 +80,14 @@ func (o *OpenAI) generateAll(ctx context.Context, choices []*choice, emit func(c
 	return group.Wait()
 }
 
-// respond writes the answers, whole or as they come. part is one event's body for a piece of an answer, nil for none; whole is the
-// body of all; last is the event that tells what was used.
+// respond writes the answers, whole or as they come. begin is an event that tells of an answer before any goes on, part one for a piece of
+// an answer, both nil for none; whole is the body of all; last is the event that tells what was used.
 func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
-	part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
+	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
 ) error {
+	if names := o.ignored(b); len(names) > 0 {
+		w.Header().Set("Weir-Ignored", strings.Join(names, ", "))
+	}
 	if !b.Stream {
 		if err := o.generateAll(r.Context(), choices, func(*choice, piece) error { return nil }); err != nil {
 			return err
@@ -92,11 +96,25 @@ func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody
 		return nil
 	}
 	out := openai.NewEvents(w)
-	err := o.generateAll(r.Context(), choices, func(c *choice, next piece) error {
-		if body := part(c, next); body != nil {
-			return out.Send(body)
+	stop := out.KeepAlive(o.ping)
+	defer stop()
+	send := func(body any) error {
+		if body == nil {
+			return nil
 		}
-		return nil
+		return out.Send(body)
+	}
+	begun := false
+	err := o.generateAll(r.Context(), choices, func(c *choice, next piece) error {
+		if !begun { // and not sooner, so that a refusal has its status
+			begun = true
+			for _, each := range choices {
+				if err := send(begin(each)); err != nil {
+					return err
+				}
+			}
+		}
+		return send(part(c, next))
 	})
 	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
 		err = out.Send(last(usage(choices)))

@@ -72,7 +72,7 @@ func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 		}
 		return out
 	}
-	return o.respond(w, r, &b.samplingBody, choices,
+	return o.respond(w, r, &b.samplingBody, choices, func(*choice) any { return nil },
 		func(c *choice, next piece) any {
 			return body([]completionChoice{one(c, next.from, next.text, len(c.a.text)-len(next.text))}, nil)
 		},

@@ -26,14 +26,7 @@ type samplingBody struct {
 	Episode  string `json:"episode"`
 	LastCall bool   `json:"last_call"`
 
-	// These change nothing of the answer.
-	User             json.RawMessage `json:"user"`
-	Metadata         json.RawMessage `json:"metadata"`
-	Store            json.RawMessage `json:"store"`
-	ServiceTier      json.RawMessage `json:"service_tier"`
-	SafetyIdentifier json.RawMessage `json:"safety_identifier"`
-	PromptCacheKey   json.RawMessage `json:"prompt_cache_key"`
-
+	openai.Neutral
 	openai.Shaping
 
 	// What asks for what this server does not do is refused.
@@ -43,7 +36,7 @@ type samplingBody struct {
 	Suffix            string            `json:"suffix"`
 	Tools             []json.RawMessage `json:"tools"`
 	ToolChoice        json.RawMessage   `json:"tool_choice"`
-	ParallelToolCalls json.RawMessage   `json:"parallel_tool_calls"`
+	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
 	Functions         []json.RawMessage `json:"functions"`
 	FunctionCall      json.RawMessage   `json:"function_call"`
 }
@@ -56,9 +49,35 @@ type streamOptionsIn struct {
 // whyTools is why tools are refused where no chat template shows them.
 const whyTools = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
 
+// whyTraining is why a request is refused that would be ignored in part otherwise.
+const whyTraining = "return_token_ids asks for samples to train on, whose distribution must be the policy's"
+
+// ignores says whether a request's settings that shape the distribution are ignored.
+func (o *OpenAI) ignores(b *samplingBody) bool {
+	return o.cfg.Shaping == ShapingIgnore && !b.ReturnTokenIDs
+}
+
+// ignored names the settings of a request that do nothing.
+func (o *OpenAI) ignored(b *samplingBody) []string {
+	if !o.ignores(b) {
+		return nil
+	}
+	names := b.Names()
+	if forced(b.ToolChoice) {
+		names = append(names, "tool_choice")
+	}
+	return names
+}
+
 // refused names the first setting that this server does not have, and why.
-func (b *samplingBody) refused() error {
-	if err := b.Shaping.Refused(); err != nil {
+func (o *OpenAI) refused(b *samplingBody) error {
+	if names := b.Names(); len(names) > 0 && o.cfg.Shaping == ShapingIgnore && b.ReturnTokenIDs {
+		return openai.BadRequest("unsupported_parameter", "%s is not supported: %s", names[0], whyTraining)
+	}
+	if err := b.Shaping.Refused(); err != nil && !o.ignores(b) {
+		return err
+	}
+	if err := b.Media.Refused(); err != nil {
 		return err
 	}
 	for _, f := range []struct {
@@ -93,7 +112,7 @@ func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prom
 	if err := o.checkModel(b.Model); err != nil {
 		return nil, err
 	}
-	if err := b.refused(); err != nil {
+	if err := o.refused(b); err != nil {
 		return nil, err
 	}
 	p := &prompt{stream: b.Stream, req: &schemas.GenerateRequest{

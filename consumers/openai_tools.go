@@ -55,10 +55,14 @@ func (o *OpenAI) joined(messages []Message) []int32 {
 	return o.tokenizer.Encode(text)
 }
 
+// forced says whether a tool_choice would hold the policy to a call.
+func forced(choice json.RawMessage) bool {
+	return openai.Given(choice) && string(choice) != `"auto"` && string(choice) != `"none"`
+}
+
 // tools takes the tools out of a request.
 func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
-	var choice string
-	if len(b.ToolChoice) > 0 && string(b.ToolChoice) != "null" && (json.Unmarshal(b.ToolChoice, &choice) != nil || choice != "auto" && choice != "none") {
+	if forced(b.ToolChoice) && !o.ignores(&b.samplingBody) {
 		return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", b.ToolChoice)
 	}
 	var out []chat.Tool
@@ -76,7 +80,7 @@ func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
 		}
 		out = append(out, chat.Tool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters})
 	}
-	if b.Tools = nil; choice == "none" || len(out) == 0 {
+	if b.Tools = nil; string(b.ToolChoice) == `"none"` || len(out) == 0 {
 		return nil, nil
 	}
 	if err := o.chat.Tools(); err != nil {
@@ -85,8 +89,8 @@ func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
 	return out, nil
 }
 
-// message is an answer as a message; calls are read out of it where there are tools.
-func (o *OpenAI) message(a *answer, tools []chat.Tool) *chatMessage {
+// message is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes one at a time.
+func (o *OpenAI) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
 	m := &chatMessage{Role: "assistant", Content: a.text}
 	if len(tools) == 0 || a.finish != "stop" {
 		return m
@@ -97,6 +101,9 @@ func (o *OpenAI) message(a *answer, tools []chat.Tool) *chatMessage {
 	}
 	a.finish, m.Content = "tool_calls", reply.Content
 	for i, call := range reply.Calls {
+		if i > 0 && b.ParallelToolCalls != nil && !*b.ParallelToolCalls {
+			break // the client takes one call at a time
+		}
 		m.ToolCalls = append(m.ToolCalls, openai.ToolCall{
 			ID: fmt.Sprintf("call_%s_%d", strings.TrimPrefix(a.id, "chatcmpl-"), i), Type: "function",
 			Function: openai.Function{Name: call.Name, Arguments: string(call.Arguments)},

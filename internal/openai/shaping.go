@@ -23,8 +23,11 @@ type ResponseFormat struct {
 // whySoftmax is why such a setting is refused.
 const whySoftmax = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
 
-// Refused names the first setting that is not neutral, and why it is refused; nil where all are.
-func (s *Shaping) Refused() error {
+// setting is one that is not neutral, and why it is refused.
+type setting struct{ name, why string }
+
+// settings are those that are not neutral.
+func (s *Shaping) settings() (out []setting) {
 	for _, f := range []struct {
 		name string
 		set  bool
@@ -43,8 +46,24 @@ func (s *Shaping) Refused() error {
 		},
 	} {
 		if f.set {
-			return BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
+			out = append(out, setting{f.name, f.why})
 		}
+	}
+	return out
+}
+
+// Names are the settings that are not neutral; none where all are.
+func (s *Shaping) Names() (out []string) {
+	for _, f := range s.settings() {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// Refused names the first setting that is not neutral, and why it is refused; nil where all are.
+func (s *Shaping) Refused() error {
+	for _, f := range s.settings() {
+		return BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
 	}
 	return nil
 }
