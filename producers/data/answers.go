@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/weir-rl/weir/producers/data/table"
 )
@@ -46,6 +47,9 @@ func (r *reader) answers() {
 	case MATH:
 		r.boxed(f)
 	default:
+		if text, ok := f.value.(string); ok && strings.TrimSpace(text) == "" && r.e.Hidden != nil {
+			return // the tests judge in its place
+		}
 		r.accepted(f.path, f.value)
 	}
 	for i, a := range r.e.Answers {
@@ -250,10 +254,38 @@ func LastBoxed(text string) (content string, ok bool) {
 	return "", false
 }
 
-// secret are the keys that hold answers. Invariant: what a prompt gives to tools never holds the answers.
-var secret = []string{
-	"answer", "answers", "golden_answers", "ground_truth", "gold", "target", "solution", "solutions", "final_answer", "expected_answer", "reward_model",
-	"tests", "test_cases", "label",
+// secretWords mark a key that holds answers, wherever in the key's name one of them stands: gt_sql, target_answer, inputs_outputs.
+var secretWords = []string{
+	"answer", "answers", "gold", "golden", "gt", "truth", "target", "targets", "solution", "solutions", "expected", "label", "labels", "outputs", "tests",
+	"evaluator", "evaluators", "validation",
+}
+
+// secretKeys hold answers though no word of theirs says so.
+var secretKeys = []string{"reward_model", "test_cases", "test_list"}
+
+// holdsAnswer says whether a key's value is an answer by the key's name, in snake_case, kebab-case or camelCase. A name with a dot or a slash is a
+// file's and holds none: labels.csv is what a question is about. A key that is taken for an answer by mistake is missing in a tool; the other mistake gives
+// the answer to whoever reads the tool's world.
+//
+// Invariant: what a prompt gives to tools never holds the answers.
+func holdsAnswer(key string) bool {
+	if slices.Contains(secretKeys, strings.ToLower(key)) {
+		return true
+	}
+	if strings.ContainsAny(key, "./") {
+		return false
+	}
+	var spaced strings.Builder
+	lower := false
+	for _, c := range key {
+		if unicode.IsUpper(c) && lower {
+			spaced.WriteByte(' ')
+		}
+		lower = unicode.IsLower(c)
+		spaced.WriteRune(unicode.ToLower(c))
+	}
+	words := strings.FieldsFunc(spaced.String(), func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(secretWords, word) })
 }
 
 // withoutAnswers is a value without the keys that hold answers, at any depth; nil where nothing is left.
@@ -262,7 +294,7 @@ func withoutAnswers(v any) any {
 	case map[string]any:
 		out := map[string]any{}
 		for k, e := range v {
-			if slices.Contains(secret, strings.ToLower(k)) {
+			if holdsAnswer(k) {
 				continue
 			}
 			if e = withoutAnswers(e); e != nil {

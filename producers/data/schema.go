@@ -92,6 +92,8 @@ var usual = map[Schema]map[string][]string{
 		rolePrompt: {"prompt"}, roleAnswer: {"reward_model.ground_truth"}, roleSource: {"data_source"}, roleSplit: {"extra_info.split", "split"},
 		roleAbility: {"ability"}, roleDifficulty: {"extra_info.difficulty", "difficulty"}, rolePassRate: {"extra_info.pass_rate", "pass_rate"},
 		roleTools: {"env_kwargs.tools", "extra_info.tools"}, roleWorld: {"extra_info.tools_kwargs", "env_kwargs.tools_kwargs"},
+		// VerlTool's programs have their tests here, and an empty ground_truth (examples/data_preprocess/acecoder.py, deepcoder.py, taco.py).
+		roleTests: {"extra_info.test_cases", "extra_info.inputs_outputs"},
 	},
 	Hotpot: {
 		roleQuestion: {"question"}, roleAnswer: {"answer"}, roleID: {"_id", "id"}, roleSplit: {"split"}, roleDifficulty: {"level"},

@@ -28,7 +28,15 @@ func (r *reader) world() {
 				r.e.Tools = append(r.e.Tools, tool)
 			}
 		}
-		world["tools_kwargs"] = kwargs
+		given := map[string]any{}
+		for tool, value := range kwargs { // a tool's own name may say answer
+			if left := withoutAnswers(value); left != nil {
+				given[tool] = left
+			}
+		}
+		if len(given) > 0 {
+			world["tools_kwargs"] = given
+		}
 	}
 	if f, ok := r.find(roleTools); ok {
 		names, err := toolNames(f.value)
@@ -45,16 +53,15 @@ func (r *reader) world() {
 		for _, known := range []string{"split", "question", "tools_kwargs", "need_tools_kwargs"} {
 			delete(extra, known)
 		}
-		if len(extra) > 0 {
-			world["extra_info"] = extra
+		if left, _ := withoutAnswers(extra).(map[string]any); len(left) > 0 {
+			world["extra_info"] = left
 		}
 	}
-	clean, _ := withoutAnswers(world).(map[string]any)
-	if kwargs, ok := clean["tools_kwargs"].(map[string]any); ok && r.fault == nil {
-		r.own(clean, kwargs)
+	if kwargs, ok := world["tools_kwargs"].(map[string]any); ok && r.fault == nil {
+		r.own(world, kwargs)
 	}
-	if len(clean) > 0 && r.fault == nil {
-		data, err := json.Marshal(clean)
+	if len(world) > 0 && r.fault == nil {
+		data, err := json.Marshal(world)
 		if err != nil {
 			r.refuse("", err)
 			return
