@@ -52,9 +52,10 @@ func open(dir string) (_ *Folder, err error) {
 			err = errors.Join(err, f.files.Close())
 		}
 	}()
-	if !f.files.Has(gpu.ValueHeadTensor) { // a build before 2026-11-22 kept it with the others
+	if f.Config.ValueHead = f.files.Has(gpu.ValueHeadTensor); !f.Config.ValueHead {
+		// A config.json names a head that is not there where Transformers saved a model of Weir's, and none where it comes from elsewhere: the file decides.
 		switch err := f.files.Add(dir, gpu.ValueHeadFile); {
-		case err == nil: // a config.json from elsewhere does not name it
+		case err == nil:
 			f.Config.ValueHead = true
 		case !errors.Is(err, os.ErrNotExist):
 			return nil, err
