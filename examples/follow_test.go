@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/realpython"
 )
 
 // A stand-in for the client writes down what it is called with. The follower sends each record once, also when it is started again.
@@ -54,5 +56,43 @@ def finish(): note("finish")
 		told := follow()
 		require.Equal(t, 1, strings.Count(told, "log"), told)
 		require.Contains(t, told, "log [('policy_version', 2), ('time/total', 3)]\nfinish\n")
+	}
+}
+
+// Weights & Biases' own client, offline, and trackio's write down each number of each record with its policy version.
+func TestThePublishedClientsTakeWhatTheFollowerSends(t *testing.T) {
+	t.Parallel()
+	for _, client := range []string{"wandb", "trackio"} {
+		t.Run(client, func(t *testing.T) {
+			python := realpython.Interpreter(t, client)
+			dir := t.TempDir()
+			folder := filepath.Join(dir, "mine")
+			require.NoError(t, os.Mkdir(folder, 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "metrics.jsonl"), []byte(
+				`{"type":"step_done","step":1,"policy_version":1,"metrics":{"reward/mean":0.5}}`+"\n"+
+					`{"type":"step_done","step":2,"policy_version":2,"metrics":{"reward/mean":0.75}}`+"\n"+
+					`{"type":"evaluated","step":2,"policy_version":1,"metrics":{"eval/exact_match":0.25}}`+"\n"+
+					`{"type":"tested","step":2,"policy_version":2}`+"\n"), 0o600))
+			program, err := filepath.Abs("follow_wandb.py")
+			require.NoError(t, err)
+			cmd := exec.CommandContext(t.Context(), python, program, folder, "--project", "p", "--to", client)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "WANDB_MODE=offline", "WANDB_SILENT=true", "WANDB_DIR="+dir, "TRACKIO_DIR="+dir, "HOME="+dir)
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			pattern := map[string]string{"wandb": filepath.Join(dir, "wandb", "offline-run-*", "*.wandb"), "trackio": filepath.Join(dir, "*.db*")}[client]
+			files, err := filepath.Glob(pattern)
+			require.NoError(t, err)
+			require.NotEmpty(t, files)
+			var kept strings.Builder
+			for _, file := range files {
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				kept.Write(data)
+			}
+			for _, want := range []string{"reward/mean", "0.75", "eval/exact_match", "0.25", "policy_version"} {
+				require.Contains(t, kept.String(), want)
+			}
+		})
 	}
 }
