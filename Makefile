@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test check generate binary image stack sandbox-image stop release release-image gpu-check gpu-check-binaries
+.PHONY: help up test check generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -36,6 +36,19 @@ sandbox-image: image ## the image of producers with sandboxes, with bubblewrap a
 
 stop: ## stop the services and forget their run
 	docker compose down --volumes
+
+# Where the published Python packages go that tests use where they are there.
+WEIR_VENV ?= $(HOME)/.cache/weir/python
+
+python: ## the published Python packages that some tests hold Weir against, in WEIR_VENV
+	python3 -m venv $(WEIR_VENV)
+	$(WEIR_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements.txt
+	@echo export WEIR_PYTHON=$(WEIR_VENV)/bin/python
+
+python-torch: ## the same with PyTorch, Transformers and PEFT
+	python3 -m venv $(WEIR_VENV)
+	$(WEIR_VENV)/bin/pip install --quiet --disable-pip-version-check -r internal/realpython/requirements-torch.txt
+	@echo export WEIR_PYTHON=$(WEIR_VENV)/bin/python
 
 release: ## binaries, packages, checksums, lists of parts and the image of HEAD in dist; nothing is published
 	$(GORELEASER) release --clean --skip=publish,docker $(if $(shell git tag --points-at HEAD),,--snapshot)

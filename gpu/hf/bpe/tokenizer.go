@@ -114,7 +114,7 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 		if token.Normalized {
 			m = t.late
 			if t.normalize {
-				text = nfc(text)
+				text = composeText(text)
 			}
 		}
 		m.add(token, text)
@@ -159,7 +159,7 @@ func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	plain := func(part string) { dst = t.appendPieces(dst, part, nil) }
 	t.raw.cut(text, func(part string) {
 		if t.normalize {
-			part = nfc(part)
+			part = composeText(part)
 		}
 		t.late.cut(part, plain, found)
 	}, found)
@@ -170,7 +170,7 @@ func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 // like any other, so that no added token's id is ever among them.
 func (t *Tokenizer) EncodeText(text string) []int32 {
 	if t.normalize {
-		text = nfc(text)
+		text = composeText(text)
 	}
 	dst := make([]int32, 0, len(text)/bytesPerToken+1)
 	if t.guarded {
@@ -191,12 +191,12 @@ func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
 	}
 	t.raw.cut(text, func(part string) {
 		if t.normalize {
-			part = nfc(part)
+			part = composeText(part)
 		}
 		t.late.cut(part, func(plain string) {
 			if bare := strings.ReplaceAll(plain, string(mark), ""); bare != plain {
 				if plain = bare; t.normalize {
-					plain = nfc(plain)
+					plain = composeText(plain)
 				}
 			}
 			dst = t.appendPieces(dst, plain, barred)
@@ -211,7 +211,7 @@ func (t *Tokenizer) Normalized(text string) string {
 	if !t.normalize || len(t.late.tokens) == 0 {
 		return text
 	}
-	return nfc(text)
+	return composeText(text)
 }
 
 // AddedTokens are the added tokens, in the order of the file.

@@ -3,6 +3,7 @@ out. Shares nothing with the Go package but the file format."""
 
 import base64
 import json
+import os
 import sys
 import unicodedata
 
@@ -15,6 +16,10 @@ def byte_alphabet():
     for n, b in enumerate(b for b in range(256) if b not in table):
         table[b] = chr(256 + n)
     return table
+
+
+with open(os.path.join(os.path.dirname(__file__), "younger.json")) as file:
+    YOUNGER = regex.compile("([" + "".join(f"{chr(a)}-{chr(b)}" for a, b in json.load(file)) + "]+)")
 
 
 class Reference:
@@ -68,7 +73,10 @@ class Reference:
         return out
 
     def normal(self, text):
-        return unicodedata.normalize("NFC", text) if self.nfc else text
+        if not self.nfc:
+            return text
+        # The characters of younger.json stay where they are, and nothing crosses them.
+        return "".join(part if i % 2 else unicodedata.normalize("NFC", part) for i, part in enumerate(YOUNGER.split(text)))
 
     def piece(self, text):
         parts = [self.alphabet[b] for b in text.encode("utf-8", "surrogateescape")]
