@@ -65,4 +65,3 @@ func distance(a, b []float32) (out float64) {
 	}
 	return out
 }
-
