@@ -33,6 +33,13 @@ const (
 		"use_cache":true,"vocab_size":128256}`
 )
 
+// mistral is as Mistral-Nemo's.
+const mistral = `{"architectures":["MistralForCausalLM"],"attention_dropout":0.0,"bos_token_id":1,"eos_token_id":2,"head_dim":128,
+	"hidden_act":"silu","hidden_size":5120,"initializer_range":0.02,"intermediate_size":14336,"max_position_embeddings":131072,
+	"model_type":"mistral","num_attention_heads":32,"num_hidden_layers":40,"num_key_value_heads":8,"rms_norm_eps":1e-05,
+	"rope_theta":1000000.0,"sliding_window":null,"tie_word_embeddings":false,"torch_dtype":"bfloat16","transformers_version":"4.43.0.dev0",
+	"use_cache":true,"vocab_size":131072}`
+
 // change gives a configuration other keys; null removes one.
 func change(t testing.TB, config, with string) string {
 	t.Helper()
@@ -123,7 +130,13 @@ func TestWhatAConfigLeavesOutIsTransformersDefault(t *testing.T) {
 
 func TestWhatIsNotComputedIsRefusedByName(t *testing.T) {
 	for _, c := range []struct{ config, with, want string }{
-		{qwen2v4, `{"model_type":"mistral"}`, `model_type is "mistral": llama, qwen2 and qwen3 are read`},
+		{qwen2v4, `{"model_type":"olmo2"}`, `model_type is "olmo2": llama, qwen2, qwen3, and mistral without a sliding window are read`},
+		{mistral, `{"sliding_window":4096}`, "sliding_window is 4096: the engines attend to every token"},
+		{mistral, `{"use_sliding_window":true}`, "use_sliding_window is true"},
+		{mistral, `{"layer_types":["sliding_attention"]}`, `layer_types[0] is "sliding_attention"`},
+		{mistral, `{"num_key_value_heads":null}`, "num_key_value_heads is missing"},
+		{mistral, `{"architectures":["LlamaForCausalLM"]}`, "want MistralForCausalLM"},
+		{mistral, `{"qkv_bias":true}`, "qkv_bias is true: weir does not know the key"},
 		{qwen2v4, `{"model_type":null}`, `model_type is ""`},
 		{qwen2v4, `{"rope_theta":null}`, "rope_theta is missing"},
 		{qwen2v4, `{"rope_theta":-1}`, "rope_theta is -1: must be positive"},
@@ -146,6 +159,10 @@ func TestWhatIsNotComputedIsRefusedByName(t *testing.T) {
 		{qwen2v4, `{"num_experts":60}`, "num_experts is 60: weir does not know the key"},
 		{qwen2v4, `{"final_logit_softcapping":30.0}`, "final_logit_softcapping is 30: weir does not know the key"},
 		{qwen2v4, `{"auto_map":{"AutoModel":"modeling.X"}}`, "auto_map"},
+		{qwen2v4, `{"auto_map":{"AutoTokenizer":"tokens.X","AutoConfig":"configuration.X"}}`, "auto_map"},
+		{qwen2v4, `{"auto_map":["tokens.X"]}`, "auto_map"},
+		{qwen2v4, `{"dual_chunk_attention_config":{"chunk_size":262144}}`, "dual_chunk_attention_config"},
+		{llamav4, `{"rope_interleaved":true}`, "rope_interleaved is true: weir does not know the key"},
 		{qwen2v4, `{"is_encoder_decoder":true}`, "is_encoder_decoder is true: weir does not know"},
 		{qwen2v4, `{"torch_dtype":"int8"}`, `dtype is "int8"`},
 		{qwen2v4, `{"vocab_size":"many"}`, `vocab_size is "many": want a whole number from 1 to`},
@@ -176,6 +193,45 @@ func TestWhatIsNotComputedIsRefusedByName(t *testing.T) {
 		_, err := decodeConfig([]byte(text))
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// Section 4 of the engines' review: what published folders have and no engine computes from.
+func TestMarksThatChangeNothingAreAccepted(t *testing.T) {
+	for _, text := range []string{qwen2v4, qwen3v4, llamav4} {
+		want, err := decodeConfig([]byte(text))
+		require.NoError(t, err)
+		got, err := decodeConfig([]byte(change(t, text, `{"is_llama_config":true,"is_qwen2_config":true,"rope_interleaved":false,
+			"neftune_noise_alpha":5,"use_reentrant_checkpointing":true,"auto_map":{"AutoTokenizer":["tokens.Slow","tokens.Fast"]}}`)))
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+// A mistral without a window computes what a llama does, whose model it is read as and written as.
+func TestMistralWithoutAWindowIsALlama(t *testing.T) {
+	want := gpu.Config{
+		Architectures: []string{"LlamaForCausalLM"}, ModelType: "llama", VocabSize: 131072, HiddenSize: 5120, IntermediateSize: 14336,
+		NumLayers: 40, NumHeads: 32, NumKVHeads: 8, HeadDim: 128, RopeTheta: 1e6, RMSNormEps: 1e-5, MaxPositions: 131072, DType: "bfloat16",
+		BOSToken: 1, EOSToken: 2, InitStd: 0.02,
+	}
+	for _, text := range []string{mistral, newer(t, mistral)} {
+		c, err := decodeConfig([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, want, c)
+		again, err := encodeConfig(c, "BF16")
+		require.NoError(t, err)
+		back, err := decodeConfig(again)
+		require.NoError(t, err)
+		require.Equal(t, c, back, "what is written reads back")
+	}
+	// Where the key is missing, Transformers has a window of 4096.
+	var keys map[string]any
+	require.NoError(t, json.Unmarshal([]byte(mistral), &keys))
+	delete(keys, "sliding_window")
+	b, err := json.Marshal(keys)
+	require.NoError(t, err)
+	_, err = decodeConfig(b)
+	require.EqualError(t, err, "config.json: sliding_window is missing: a mistral model has a window of 4096 tokens then; where it has none, the key is null")
 }
 
 // A number of layers that is refused is not held against the list of them.
@@ -209,7 +265,7 @@ func TestKeysThatAreOffAreAccepted(t *testing.T) {
 
 // Whatever the bytes are, what is accepted is valid and is written as the same model.
 func FuzzDecodeConfig(f *testing.F) {
-	for _, text := range []string{qwen2v4, qwen3v4, llamav4} {
+	for _, text := range []string{qwen2v4, qwen3v4, llamav4, mistral} {
 		f.Add([]byte(text))
 		f.Add([]byte(newer(f, text)))
 	}

@@ -3,7 +3,8 @@
 //	f, err := hf.Open("Qwen2.5-1.5B-Instruct") // config.json and the headers of the weights; numbers are read when asked for
 //	files, err := hf.OpenFiles("Qwen2.5-1.5B-Instruct") // everything beside the weights, byte for byte
 //
-// Read are Llama, Qwen2 and Qwen3, in the dialects of Transformers 4 and 5, with weights in one file or several, as F32, BF16 or
+// Read are Llama, Qwen2, Qwen3, and Mistral where it has no sliding window, which is a Llama then, in the dialects of Transformers 4 and
+// 5, with weights in one file or several, as F32, BF16 or
 // F16. Whatever the engines do not compute is refused by its name, before a number is read: a model that is almost right is
 // another model.
 //

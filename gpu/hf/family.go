@@ -11,10 +11,13 @@ import (
 // family is a kind of model that is read, by config.json's model_type.
 type family struct {
 	modelType, architecture string
+	// as is the family that computes the same, whose model this one is read as and written as; "" is itself.
+	as string
 	// qkvBias and qkNorm follow from the family: no key says so.
 	qkvBias, qkNorm bool
-	// sliding says that the family has keys for sliding windows, which must be off.
-	sliding bool
+	// sliding says that the family has keys for sliding windows, which must be off; windowed that it has a window unless sliding_window
+	// is there as null.
+	sliding, windowed bool
 	// headDim says that head_dim must be given: Transformers' default is no quotient.
 	headDim bool
 	// kvHeads says that num_key_value_heads must be there, if only as null.
@@ -28,6 +31,7 @@ func families() []family {
 		{modelType: "llama", architecture: "LlamaForCausalLM", maxPositions: 2048},
 		{modelType: "qwen2", architecture: "Qwen2ForCausalLM", qkvBias: true, sliding: true, kvHeads: true, maxPositions: 32768},
 		{modelType: "qwen3", architecture: "Qwen3ForCausalLM", qkNorm: true, sliding: true, kvHeads: true, headDim: true, maxPositions: 32768},
+		{modelType: "mistral", architecture: "MistralForCausalLM", as: "llama", windowed: true, kvHeads: true, maxPositions: 4096 * 32},
 	}
 }
 
@@ -39,6 +43,16 @@ func familyOf(c gpu.Config) (family, bool) {
 		return family{}, false
 	}
 	return all[i], true
+}
+
+// model is what a model of the family is called, given its architectures: those of the family that it is read as.
+func (f family) model(architectures []string) (list []string, modelType string) {
+	if f.as == "" {
+		return architectures, f.modelType
+	}
+	all := families()
+	other := all[slices.IndexFunc(all, func(x family) bool { return x.modelType == f.as })]
+	return []string{other.architecture}, other.modelType
 }
 
 // FamilyName is the model_type of a model: llama, qwen2 or qwen3; "" for parts that no family has together.
@@ -66,7 +80,7 @@ func decodeConfig(b []byte) (gpu.Config, error) {
 	i := slices.IndexFunc(all, func(f family) bool { return f.modelType == name })
 	if i < 0 {
 		if len(o.faults) == 0 {
-			o.bad("model_type is %q: llama, qwen2 and qwen3 are read, no other", name)
+			o.bad("model_type is %q: llama, qwen2, qwen3, and mistral without a sliding window are read, no other", name)
 		}
 		return gpu.Config{}, o.err()
 	}
@@ -81,6 +95,7 @@ func decodeConfig(b []byte) (gpu.Config, error) {
 		DType:        o.dtype(), ValueHead: o.flag("value_head"), InitStd: o.number("initializer_range", 0.02),
 		BOSToken: NoToken, EOSToken: NoToken,
 	}
+	c.Architectures, c.ModelType = f.model(c.Architectures)
 	o.heads(&c, f)
 	if ids := o.ids("bos_token_id"); len(ids) > 0 {
 		c.BOSToken = ids[0]
@@ -155,7 +170,12 @@ func (o *object) windows(f family, layers int) {
 	if on {
 		o.bad("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
 	}
-	if given && !f.sliding {
+	if _, there := o.keys["sliding_window"]; f.windowed && !there {
+		o.bad("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
+	}
+	if given && f.windowed {
+		o.bad("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", short(size))
+	} else if given && !f.sliding {
 		o.bad("sliding_window is %s: a %s model has none", short(size), f.modelType)
 	}
 	o.get("max_window_layers") // speaks of use_sliding_window

@@ -1,9 +1,13 @@
 package hf
 
-import "strings"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // harmless marks the keys that change nothing of what a model of the families computes: what Transformers writes of every
-// model, and what others leave behind.
+// model, and what others leave behind. A key that stands in no list is refused: no list of keys that do change it would be whole, since
+// the next kind of attention has a key of its own.
 func (o *object) harmless() {
 	for key := range o.keys {
 		if strings.HasPrefix(key, "_") || strings.HasPrefix(key, "unsloth_") || strings.HasPrefix(key, "transformers") {
@@ -14,7 +18,10 @@ func (o *object) harmless() {
 		// Where the model is from, and how it is run.
 		"use_cache", "pretraining_tp", "pad_token_id", "sep_token_id", "decoder_start_token_id", "unk_token_id", "name_or_path",
 		"tokenizer_class", "torchscript", "return_dict", "output_attentions", "output_hidden_states", "model_name",
-		"tf_legacy_loss", "finetuning_task",
+		"tf_legacy_loss", "finetuning_task", "license", "bos_token", "eos_token", "pad_token",
+		// What other programs leave behind: nanotron's marks of whose arithmetic it is, and how a trainer ran it.
+		"is_llama_config", "is_qwen2_config", "is_qwen3_config", "neftune_noise_alpha", "use_reentrant_checkpointing",
+		"gradient_checkpointing", "use_flash_attn", "use_flash_attention", "max_sequence_length", "tokenizer_model_max_length",
 		"id2label", "label2id", "problem_type", "prefix", "task_specific_params", "attn_implementation", "bad_words_ids",
 		// How Transformers 4 generates, which generation_config.json says today.
 		"max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
@@ -25,4 +32,19 @@ func (o *object) harmless() {
 	} {
 		o.read[key] = true
 	}
+	o.ownCode()
+}
+
+// ownCode passes over auto_map where all that it names is code of tokens: other code may compute anything.
+func (o *object) ownCode() {
+	var classes map[string]json.RawMessage
+	if json.Unmarshal(o.keys["auto_map"], &classes) != nil {
+		return
+	}
+	for name := range classes {
+		if name != "AutoTokenizer" && name != "AutoProcessor" {
+			return
+		}
+	}
+	o.read["auto_map"] = true
 }

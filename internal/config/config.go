@@ -91,7 +91,7 @@ type Model struct {
 	// Engine names the implementation that trains the policy and samples from it: native is in Go, on the processor; torch is PyTorch,
 	// in processes of its own, on GPUs where there are any, with the section torch. Defaults to native.
 	Engine string `koanf:"engine"`
-	// Folder is a Hugging Face folder to start from, of model_type llama, qwen2 or qwen3, with safetensors and a tokenizer.json.
+	// Folder is a Hugging Face folder to start from, of model_type llama, mistral, qwen2 or qwen3, with safetensors and a tokenizer.json.
 	// "" makes the model below with weights from Run.Seed, and beside a folder the other keys of the section are not read, but engine
 	// and lora: the model's own max_position_embeddings bounds trainer.limits.max_tokens. Defaults to "".
 	Folder string `koanf:"folder"`

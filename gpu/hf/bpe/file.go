@@ -216,6 +216,11 @@ func splitStep(part json.RawMessage, last bool, classes *classes) (splitter, err
 	return nil, unsupported("type", kind, "Split, Digits or ByteLevel")
 }
 
+// takesAll says whether every character of any text is in some match of a pattern, as in those that are split by hand.
+func takesAll(pattern string) bool {
+	return pattern == PatternQwen2 || pattern == PatternLlama3 || pattern == PatternGPT2
+}
+
 func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
 	var s struct {
 		Type    string `json:"type"`
@@ -228,6 +233,10 @@ func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
 	}
 	if err := strict(part, &s); err != nil {
 		return nil, fmt.Errorf("type Split: %w", err)
+	}
+	if s.Behavior == "Removed" && s.Invert && s.Pattern.Regex != nil && takesAll(*s.Pattern.Regex) {
+		// What no match takes is removed: there is nothing of it.
+		s.Behavior, s.Invert = "Isolated", false
 	}
 	switch {
 	case s.Behavior != "Isolated":

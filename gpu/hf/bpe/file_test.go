@@ -50,6 +50,11 @@ func TestRefusals(t *testing.T) {
 		}, `"ByteLevel" is not supported`},
 		{func(m object) { m["pre_tokenizer"].(object)["behavior"] = "Isolated" }, `unknown field "behavior"`},
 		{split(func(s object) { s["behavior"] = "Removed" }), `Split.behavior: "Removed"`},
+		// Text between the matches would be lost.
+		{split(func(s object) { s["behavior"], s["invert"], s["pattern"] = "Removed", true, object{"Regex": `\p{L}+`} }), `Split.behavior: "Removed"`},
+		{split(func(s object) {
+			s["behavior"], s["invert"], s["pattern"] = "Removed", true, object{"String": PatternGPT2}
+		}), `Split.behavior: "Removed"`},
 		{split(func(s object) { s["invert"] = true }), "Split.invert"},
 		{split(func(s object) { s["pattern"] = object{"Regex": "(a"} }), `pattern "(a"`},
 		{split(func(s object) { s["pattern"] = object{} }), "either Regex or String"},
@@ -149,6 +154,11 @@ func TestOtherFormsOfTheSame(t *testing.T) {
 		"sequences": func(m object) {
 			m["normalizer"] = object{"type": "Sequence", "normalizers": []any{m["normalizer"]}}
 			m["decoder"] = object{"type": "Sequence", "decoders": []any{m["decoder"]}}
+		},
+		// As Phi-4 and OLMo 2 have it: what no match takes is removed, and the matches take all.
+		"matches kept in place of what lies between": func(m object) {
+			s := m["pre_tokenizer"].(object)["pretokenizers"].([]any)[0].(object)
+			s["behavior"], s["invert"] = "Removed", true
 		},
 		"a merge twice": func(m object) {
 			list := m["model"].(object)["merges"].([]any)

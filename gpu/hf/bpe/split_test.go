@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/dlclark/regexp2/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,6 +37,26 @@ func TestSplittingByHandIsTheExpressions(t *testing.T) {
 	for name, pair := range byHand(t) {
 		for _, text := range list {
 			require.Equal(t, piecesOf(pair[1], text), piecesOf(pair[0], text), "%s: %+q", name, text)
+		}
+	}
+}
+
+// Nothing lies between two matches of the patterns that may say that it is to be removed.
+func TestMatchesTakeAllOfAText(t *testing.T) {
+	t.Parallel()
+	list := texts(43, 2_000)
+	for _, pattern := range []string{PatternQwen2, PatternLlama3, PatternGPT2} {
+		require.True(t, takesAll(pattern))
+		e, err := newExpression(pattern)
+		require.NoError(t, err)
+		for _, text := range list {
+			matched := 0
+			require.NoError(t, e.compiled.FindRunesMatches([]rune(text), 0, func(m regexp2.MatchView) bool {
+				_, n, _ := m.GroupRange(0)
+				matched += n
+				return true
+			}))
+			require.Equal(t, utf8.RuneCountInString(text), matched, "%q: %+q", pattern, text)
 		}
 	}
 }
