@@ -56,10 +56,12 @@ type Config struct {
 type Limits struct {
 	// Memory bounds the address space of each process, in bytes; 0 is 512 MiB. A program in Go needs 1 GiB.
 	Memory int64 `koanf:"memory"`
-	// Disk bounds /tmp, and Shared /dev/shm, in bytes; 0 are 64 MiB and 16 MiB. They are memory of the machine.
+	// Disk bounds /tmp, and Shared /dev/shm, in bytes; 0 are 64 MiB and 16 MiB. They are memory of the machine; in the tiers landlock and none /tmp is a
+	// folder on its disk, and a sandbox whose folder holds more is ended.
 	Disk   int64 `koanf:"disk"`
 	Shared int64 `koanf:"shared"`
-	// Inodes bounds the files in /tmp and /dev/shm together; they are counted five times a second, and a sandbox with more is ended. 0 is 20000.
+	// Inodes bounds the files in /tmp and /dev/shm together; they are counted five times a second, in the tiers landlock and none once a second or
+	// more seldom, and a sandbox with more is ended. 0 is 20000.
 	Inodes int64 `koanf:"inodes"`
 	// FileSize bounds one file, in bytes; 0 is 64 MiB.
 	FileSize int64 `koanf:"file_size"`

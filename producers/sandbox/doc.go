@@ -24,7 +24,7 @@
 // # Tiers
 //
 // full: bubblewrap, user namespaces and seccomp. landlock: files by Landlock, sockets and system calls by seccomp, limits; other
-// processes of the machine can be seen, and /tmp is a folder of the machine whose size nothing bounds. command: what the operator's
+// processes of the machine can be seen, and /tmp is a folder of the machine, which is counted file by file. command: what the operator's
 // command line holds. none: limits alone, and only where the operator wrote sandbox.unsafe: i-understand. [Open] tries the
 // very command line that programs are started with, and refuses with the cause and what to do.
 //

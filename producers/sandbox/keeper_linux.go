@@ -30,6 +30,8 @@ type keeper struct {
 	children map[int]*kept
 	byID     map[uint64]*kept
 	closing  bool
+	// clearing are the removals of folders that are underway.
+	clearing sync.WaitGroup
 }
 
 // kept is one sandbox.
@@ -54,6 +56,7 @@ type kept struct {
 const (
 	whyLifetime = "lifetime"
 	whyInodes   = "inodes"
+	whyDisk     = "disk"
 	whyKilled   = "killed"
 )
 
@@ -78,6 +81,7 @@ func keeperMain() int {
 	exits := make(chan os.Signal, 1)
 	signal.Notify(exits, unix.SIGCHLD)
 	go k.watch()
+	go k.watchFolders()
 	go k.serve()
 	for {
 		select {

@@ -24,7 +24,7 @@ const WhyKeeper = "keeper"
 type Exit struct {
 	// Code is the program's exit status; 128 and a signal's number where a signal ended it; -1 where it did not start.
 	Code int
-	// Why is "lifetime" or "inodes" where that limit ended it, "killed" after [Process.Kill] and "keeper" where the keeper of the
+	// Why is "lifetime", "inodes" or "disk" where that limit ended it, "killed" after [Process.Kill] and "keeper" where the keeper of the
 	// pool was killed; "" where the program ended by itself.
 	Why string
 }

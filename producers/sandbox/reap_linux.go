@@ -51,12 +51,19 @@ func (k *keeper) ended(pid int, status unix.WaitStatus) {
 		_ = awaitEnd(s.pidfd, letGo)
 		_ = unix.Close(s.pidfd)
 	}
-	removeDir(s.dir)
 	code := status.ExitStatus()
 	if status.Signaled() {
 		code = 128 + int(status.Signal())
 	}
-	k.tell(event{Kind: eventExit, ID: s.id, Code: code, Why: s.why})
+	exit := event{Kind: eventExit, ID: s.id, Code: code, Why: s.why}
+	if s.dir == "" {
+		k.tell(exit)
+		return
+	}
+	k.clearing.Go(func() { // beside the lock: it may be large
+		removeDir(s.dir)
+		k.tell(exit)
+	})
 }
 
 // letGo bounds the time in which the kernel takes back what a killed process had, which takes it moments: its user id is given to another then.
@@ -126,6 +133,7 @@ func (k *keeper) end() {
 	for _, dir := range dirs {
 		removeDir(dir)
 	}
+	k.clearing.Wait()
 }
 
 // watch ends sandboxes that have too many files: a tmpfs bounds their bytes, and an empty file has none.
@@ -140,6 +148,32 @@ func (k *keeper) watch() {
 			_ = unix.Close(root.pidfd)
 		}
 	}
+}
+
+// watchFolders ends sandboxes whose folder of the machine holds too much. An operator's command has limits of its own.
+func (k *keeper) watchFolders() {
+	for {
+		began := time.Now()
+		for id, s := range k.foldered() {
+			if why, err := survey(s.dir, s.launch.Limits); err == nil && why != "" {
+				k.kill(id, why)
+			}
+		}
+		<-time.After(max(watchFoldersEvery, foldersShare*time.Since(began)))
+	}
+}
+
+// foldered are the running sandboxes whose folder is watched.
+func (k *keeper) foldered() map[uint64]*kept {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[uint64]*kept{}
+	for id, s := range k.byID {
+		if s.dir != "" && s.launch.Tier != TierCommand {
+			out[id] = s
+		}
+	}
+	return out
 }
 
 // root is the file system of a running sandbox, from outside. Its pidfd says whether it was still that sandbox's after it was used.

@@ -91,3 +91,9 @@ func killFirst(pid int) {
 
 // watchEvery is how often the files of a sandbox are counted: some ten thousand are made meanwhile.
 const watchEvery = 200 * time.Millisecond
+
+// A folder of the machine is counted file by file: every watchFoldersEvery, and seldom enough that counting takes one part in foldersShare of the time.
+const (
+	watchFoldersEvery = time.Second
+	foldersShare      = 10
+)

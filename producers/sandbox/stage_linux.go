@@ -127,12 +127,6 @@ func newDir(l *launch, files []*os.File) (string, error) {
 	return dir, nil
 }
 
-func removeDir(dir string) {
-	if dir != "" {
-		_ = os.RemoveAll(dir) // a folder of the machine's temporary files: nothing depends on its end
-	}
-}
-
 // stageMain is the program between the keeper and one that runs without namespaces.
 func stageMain() int {
 	runtime.LockOSThread() // the filter is the thread's, and the thread is the one that becomes the program
