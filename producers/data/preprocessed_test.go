@@ -9,7 +9,7 @@ import (
 
 // The files of testdata/preprocessed have the columns that published scripts write, by pyarrow 26, in its types, pages and compressions: VerlTool's
 // examples/data_preprocess/acecoder.py, deepcoder.py, mathcoder.py, mcp_gsm8k.py, skysql/prepare_train.py and wikiQA.py (980962b, 2026-06-08) and verl's
-// preprocess_search_r1_dataset.py and gsm8k_multiturn_w_tool.py of the same tree. The texts in them are this project's own, and every answer has the word SECRET.
+// preprocess_search_r1_dataset.py and gsm8k_multiturn_w_tool.py of the same tree, Agent-R1's gsm8k_tool.py (6dc8f67, 2026-04-27). The texts in them are this project's own, and every answer has the word SECRET.
 func TestFilesOfPublishedScriptsAreReadAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -25,6 +25,7 @@ func TestFilesOfPublishedScriptsAreReadAsTheyAre(t *testing.T) {
 		"skysql":          {answers: []string{"SELECT 0 -- SECRET"}, world: `{"extra_info": {"db_id": "shop", "db_path": "databases/shop.sqlite", "index": 0}}`},
 		"wikiqa":          {answers: []string{"Paris SECRET", "paris SECRET"}, world: `{"extra_info": {"index": 0, "id": 0, "url": "https://example.org/wiki"}}`},
 		"search_r1":       {answers: []string{"Paris SECRET"}, tools: []string{"search"}, world: `{"tools_kwargs": {"search": {"create_kwargs": {"question": "q", "data_source": "searchR1_nq"}}}, "extra_info": {"index": 0}}`},
+		"agent_r1":        {answers: []string{"0 SECRET"}, tools: []string{"calc_gsm8k_reward"}, world: `{"extra_info": {"index": 0}}`},
 		"gsm8k_multiturn": {answers: []string{"0 SECRET"}, tools: []string{"calc_gsm8k_reward"}, world: `{"extra_info": {"index": 0, "interaction_kwargs": {"query": "q"}}}`},
 	} {
 		var rows []*Example
@@ -53,4 +54,13 @@ func TestKeysOfAnswers(t *testing.T) {
 	for _, key := range []string{"index", "id", "db_path", "digits", "width", "labels.csv", "tests/test_add.py", "question", "top_k", "files", "script", "height", "agent"} {
 		require.False(t, holdsAnswer(key), key)
 	}
+}
+
+// Agent-R1 gives tools_kwargs to every tool that the row lists: its keys are arguments and no tools.
+func TestArgumentsOfEveryTool(t *testing.T) {
+	t.Parallel()
+	e, err := one(t, Mapping{}, `{"prompt": "q", "reward_model": {"ground_truth": "SECRET"}, "env_kwargs": "{\"tools\": [\"search\", \"final_answer\"], \"tools_kwargs\": {\"ground_truth\": {\"target\": [\"SECRET\"]}, \"depth\": 2, \"final_answer\": {\"style\": \"short\", \"expected\": \"SECRET\"}}}"}`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"final_answer", "search"}, e.Tools)
+	require.JSONEq(t, `{"tools_kwargs": {"depth": 2, "final_answer": {"style": "short"}}}`, string(e.World))
 }

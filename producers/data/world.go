@@ -17,27 +17,6 @@ import (
 func (r *reader) world() {
 	r.environment()
 	world := map[string]any{}
-	if f, ok := r.find(roleWorld); ok {
-		kwargs, is := f.value.(map[string]any)
-		if !is {
-			r.refuse(f.path, fmt.Errorf("%s: want an object with a key for each tool", table.Kind(f.value)))
-			return
-		}
-		for _, tool := range slices.Sorted(maps.Keys(kwargs)) {
-			if kwargs[tool] != nil { // a Parquet file has every tool's column in every row
-				r.e.Tools = append(r.e.Tools, tool)
-			}
-		}
-		given := map[string]any{}
-		for tool, value := range kwargs { // a tool's own name may say answer
-			if left := withoutAnswers(value); left != nil {
-				given[tool] = left
-			}
-		}
-		if len(given) > 0 {
-			world["tools_kwargs"] = given
-		}
-	}
 	if f, ok := r.find(roleTools); ok {
 		names, err := toolNames(f.value)
 		if err != nil {
@@ -45,6 +24,17 @@ func (r *reader) world() {
 			return
 		}
 		r.e.Tools = append(r.e.Tools, names...)
+	}
+	if f, ok := r.find(roleWorld); ok {
+		kwargs, is := f.value.(map[string]any)
+		if !is {
+			r.refuse(f.path, fmt.Errorf("%s: want an object with a key for each tool", table.Kind(f.value)))
+			return
+		}
+		if given := r.arguments(kwargs); len(given) > 0 {
+			world["tools_kwargs"] = given
+			r.own(world, given)
+		}
 	}
 	slices.Sort(r.e.Tools)
 	r.e.Tools = slices.Compact(r.e.Tools)
@@ -57,9 +47,6 @@ func (r *reader) world() {
 			world["extra_info"] = left
 		}
 	}
-	if kwargs, ok := world["tools_kwargs"].(map[string]any); ok && r.fault == nil {
-		r.own(world, kwargs)
-	}
 	if len(world) > 0 && r.fault == nil {
 		data, err := json.Marshal(world)
 		if err != nil {
@@ -68,6 +55,36 @@ func (r *reader) world() {
 		}
 		r.e.World = data
 	}
+}
+
+// verlKwargs are the keys of a tool's arguments in verl's data.
+var verlKwargs = []string{"create_kwargs", "execute_kwargs", "calc_reward_kwargs", "release_kwargs"}
+
+// arguments are what tools_kwargs holds without the answers, and notes the tools that it names. verl's has a key for each tool; Agent-R1's, beside a list of
+// tools, is given to each of them whole.
+func (r *reader) arguments(kwargs map[string]any) map[string]any {
+	listed := slices.Clone(r.e.Tools)
+	given := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(kwargs)) {
+		if kwargs[key] == nil { // a Parquet file has every tool's column in every row
+			continue
+		}
+		tool, object := kwargs[key].(map[string]any)
+		named := object && (slices.Contains(listed, key) || len(listed) == 0 && !holdsAnswer(key))
+		for name := range tool {
+			named = named || len(listed) == 0 && slices.Contains(verlKwargs, name)
+		}
+		if named {
+			r.e.Tools = append(r.e.Tools, key)
+		}
+		if !named && holdsAnswer(key) {
+			continue
+		}
+		if left := withoutAnswers(kwargs[key]); left != nil {
+			given[key] = left
+		}
+	}
+	return given
 }
 
 // ownKeys are what Weir's tools look for in a prompt's world: the files of a sandbox, and the database of a query.
