@@ -128,9 +128,14 @@ func (a *Agent) Begin(text string, closedBook bool) []int32 {
 	return begin
 }
 
-// BeginPlain is Begin of a text that the policy wrote: control tokens and tags that stand in it are left out.
-func (a *Agent) BeginPlain(text string) []int32 {
-	return append(slices.Clone(a.begin), a.plain(text)...)
+// BeginPlain is Begin of a text that the policy wrote: control tokens and tags that stand in it are left out. Where
+// contexts begin with no token, nothing may be left.
+func (a *Agent) BeginPlain(text string, closedBook bool) []int32 {
+	begin := slices.Concat(a.begin, a.plain(text))
+	if closedBook {
+		begin = append(begin, a.tags.answer.open)
+	}
+	return begin
 }
 
 // plain are the ids of a text without the tags and control tokens that it spells.

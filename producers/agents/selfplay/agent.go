@@ -98,8 +98,12 @@ func (a *Agent) Run(ctx context.Context, e *producers.Episode) error {
 	if err != nil {
 		return err
 	}
-	if stop != schemas.StopAnswer || GivesAway(question, prompt.Meta[MetaAnswer]) {
+	switch {
+	case stop != schemas.StopAnswer || GivesAway(question, prompt.Meta[MetaAnswer]):
 		e.Finish(question, stop)
+		return nil
+	case len(a.search.BeginPlain(question, false)) == 0: // tags alone
+		e.Finish("", schemas.StopFormat)
 		return nil
 	}
 	valid, err := g.verify(ctx, question)
@@ -182,7 +186,7 @@ func (g *game) verify(ctx context.Context, question string) (bool, error) {
 	if noise := g.prompt.Meta[MetaNoise]; noise != "" {
 		texts = append(texts, noise)
 	}
-	c, err := g.episode.Open(Verifier, g.search.Begin(strings.Join(append(texts, question), " "), true))
+	c, err := g.episode.Open(Verifier, g.search.BeginPlain(strings.Join(append(texts, question), " "), true))
 	if stopped := (*producers.StoppedError)(nil); errors.As(err, &stopped) && stopped.Reason == schemas.StopTokens {
 		return false, nil // the documents leave no room for the question
 	}
@@ -198,7 +202,7 @@ func (g *game) solve(ctx context.Context, question string) error {
 	course := g.course()
 	var contexts []*producers.Context
 	for i := range g.cfg.Solvers {
-		c, err := g.episode.Open(Solver(i+1), g.search.Begin(question, course.ClosedBook))
+		c, err := g.episode.Open(Solver(i+1), g.search.BeginPlain(question, course.ClosedBook))
 		if err != nil {
 			return err
 		}

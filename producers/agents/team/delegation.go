@@ -79,8 +79,11 @@ func (d *delegation) next() (number int, ok bool) {
 func (d *delegation) work(ctx context.Context, name, task string) (answer string, stop schemas.StopReason, err error) {
 	cfg := d.agent.cfg.Worker
 	talk, ids, err := d.agent.worker.begin(schemas.Prompt{Text: task}, true, true)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", "", err
+	case len(ids) == 0:
+		return "", emptyTask, nil
 	}
 	part := producers.Part{Agent: name, MaxTokens: cfg.MaxTokens, MaxCalls: cfg.MaxTurns}
 	if len(cfg.Tools) > 0 {
@@ -104,6 +107,9 @@ func without(why string) producers.Observation {
 	return producers.Observation{Text: failed(why), Errors: 1}
 }
 
+// emptyTask stops a worker whose task holds tags and control tokens alone.
+const emptyTask schemas.StopReason = "empty task"
+
 // What the planner is told.
 const (
 	noAnswer = "the worker gave no answer"
@@ -122,6 +128,7 @@ func failures() map[schemas.StopReason]string {
 		schemas.StopSegments: noAnswer + ": it had no context left",
 		schemas.StopFormat:   noAnswer + ": it did not keep to the format",
 		schemas.StopTool:     noAnswer + ": a tool ended the episode",
+		emptyTask:            noTask,
 		schemas.StopAnswer:   noAnswer, // one that nothing is left of
 	}
 }

@@ -65,7 +65,7 @@ func (t *tagged) begin(p schemas.Prompt, calls, own bool) (conversation, []int32
 	c := taggedContext{t, !calls}
 	text := strings.TrimSpace(t.system + " " + p.Text)
 	if own {
-		return c, t.search.BeginPlain(strings.TrimSpace(t.system + " " + t.heard(p.Text))), nil
+		return c, t.search.BeginPlain(strings.TrimSpace(t.system+" "+t.heard(p.Text)), false), nil
 	}
 	return c, t.search.Begin(text, c.closedBook), nil
 }
