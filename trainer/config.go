@@ -124,6 +124,13 @@ func DefaultConfig() Config {
 func (c Config) Validate() error {
 	facts, r := c.Advantage.Facts(), c.Selection.Resample
 	least, learns := max(1, facts.LeastGroup), max(1, facts.LearnsFrom)
+	if c.Loss.Facts().NoAdvantages {
+		learns = 1
+	}
+	takes := least // samples that are compared with all of their group may be few
+	if r.By == selection.ResampleCorrect {
+		takes = max(least, learns)
+	}
 	depth := c.Depth >= admission.FollowEta && c.Depth <= c.Eta // else there is no depth to compare with
 	pace := c.limits(c.Eta, c.Depth).Pace()
 	return check.All(
@@ -132,10 +139,15 @@ func (c Config) Validate() error {
 		check.Positive("min_group", c.MinGroup),
 		check.That(c.MinGroup <= c.GroupSize, "min_group", "%d: must not exceed group_size (%d)", c.MinGroup, c.GroupSize),
 		check.That(least == 1 || c.MinGroup >= least, "min_group", "%d: advantage %s compares at least %d", c.MinGroup, c.Advantage.Name, least),
-		check.That(c.GroupSize < 1 || c.GroupSize >= learns || c.Loss.Facts().NoAdvantages, "group_size",
+		check.That(c.GroupSize < 1 || c.GroupSize >= learns, "group_size",
 			"%d: advantage %s is 0 for groups of fewer than %d: nothing would be learnt", c.GroupSize, c.Advantage.Name, learns),
-		check.That(r.By == selection.ResampleOff || r.Take < 1 || r.Take >= least && r.Take <= c.GroupSize, "selection.resample.take",
-			"%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, least, c.Advantage.Name, c.GroupSize),
+		check.That(r.By == selection.ResampleOff || r.Take < 1 || r.Take >= takes && r.Take <= c.GroupSize, "selection.resample.take",
+			"%d: must be between %d, what advantage %s compares, and group_size (%d)", r.Take, takes, c.Advantage.Name, c.GroupSize),
+		check.That(c.GroupSize != 1 || !c.Selection.DropsSingles(), "selection.keep_single",
+			"false: with group_size 1 every group would be dropped: leave it on, or set selection.drop_zero_variance to false"),
+		check.That(c.Selection.Accumulate.Rows <= c.mostRows(), "selection.accumulate.rows",
+			"%d: batch_groups (%d), selection.accumulate.max_rounds (%d), group_size (%d) and limits.max_segments (%d) allow a step %d rows: lower it, or raise max_rounds",
+			c.Selection.Accumulate.Rows, c.BatchGroups, c.Selection.Accumulate.MaxRounds, c.GroupSize, c.Limits.MaxSegments, c.mostRows()),
 		check.Section("branch", c.Branch.Validate()),
 		check.That(c.Branch.Trunks <= 0 || c.Branch.Trunks < c.GroupSize, "branch.trunks",
 			"%d: must be below group_size (%d), or 0: the other samples are forks", c.Branch.Trunks, c.GroupSize),
@@ -203,6 +215,18 @@ func (c Config) rounds() int {
 		return 1
 	}
 	return c.Selection.Accumulate.MaxRounds
+}
+
+// mostRows is how many rows the trajectories of one step can have; no bound without limits.max_segments.
+func (c Config) mostRows() int {
+	if c.Limits.MaxSegments == 0 {
+		return math.MaxInt
+	}
+	samples := c.GroupSize
+	if c.Selection.Resample.By == selection.ResampleCorrect {
+		samples = c.Selection.Resample.Take
+	}
+	return c.rounds() * c.BatchGroups * samples * c.Limits.MaxSegments
 }
 
 // StreamMessages is how many messages the trajectory stream must hold at the least: what the checkpoints that the

@@ -51,10 +51,47 @@ func TestAnOptionThatARunCannotHonourIsRefused(t *testing.T) {
 		// Defect N16: a gradient of 0 in every step.
 		"group_size: 1: advantage grpo is 0 for groups of fewer than 2": func(c *Config) { c.GroupSize, c.MinGroup = 1, 1 },
 		"min_group: 1: advantage grpo_passk":                            func(c *Config) { c.Advantage.Name, c.MinGroup = "grpo_passk", 1 },
+		// As Finding Q8 of the core's second review: no step can be made, or it teaches nothing.
+		"selection.resample.take: 1: must be between 2, what advantage grpo compares": func(c *Config) {
+			c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 1
+		},
+		"selection.keep_single: false: with group_size 1": func(c *Config) {
+			c.Advantage.Name, c.GroupSize, c.MinGroup, c.Selection.KeepSingle = "reinforce_pp", 1, 1, false
+		},
+		"selection.accumulate.rows: 97: batch_groups (4)": func(c *Config) {
+			c.BatchGroups, c.Minibatches, c.Limits.MaxSegments, c.Selection.Accumulate.Rows = 4, 1, 1, 97
+		},
+		"advantage.outcome_weight: 0: advantage prime_rloo is 0": func(c *Config) {
+			c.Advantage.Name, c.Advantage.OutcomeWeight, c.Advantage.ProcessWeight = "prime_rloo", 0, 0
+		},
+		`loss.options.correction.rules: 0: "mask token ratio 2 3": bounds 2 to 3: must have 1 between them`: func(c *Config) {
+			c.Loss.Options.Correction.Rules = []string{"mask token ratio 2 3"}
+		},
+		`"clamp mean k1 0.1 -": bounds 0.1 to -: must have 0 between them`: func(c *Config) {
+			c.Loss.Options.Correction.Rules = []string{"clamp mean k1 0.1 -"}
+		},
+		"critic.warmup_steps: 60: the run has 60 steps": func(c *Config) {
+			c.Advantage.Name, c.Critic.Network, c.Steps, c.Critic.WarmupSteps = "gae", learner.CriticHead, 60, 60
+		},
 	} {
 		c := DefaultConfig()
 		change(&c)
 		require.ErrorContains(t, c.Validate(), want)
+	}
+	for name, change := range map[string]func(*Config){
+		"the best of one are compared with all": func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleBest, 1 },
+		"as many rows as three rounds bring": func(c *Config) {
+			c.BatchGroups, c.Minibatches, c.Limits.MaxSegments, c.Selection.Accumulate.Rows = 4, 1, 1, 96
+		},
+		"a warm-up up to the last step": func(c *Config) {
+			c.Advantage.Name, c.Critic.Network, c.Steps, c.Critic.WarmupSteps = "gae", learner.CriticHead, 60, 59
+		},
+		"the outcome alone": func(c *Config) { c.Advantage.Name, c.Advantage.ProcessWeight = "prime_rloo", 0 },
+	} {
+		c := DefaultConfig()
+		c.Checkpoint.Dir = t.TempDir()
+		change(&c)
+		require.NoError(t, c.Validate(), name)
 	}
 }
 
@@ -71,7 +108,7 @@ func TestEachFaultIsToldOnceUnderItsOwnKey(t *testing.T) {
 		{func(c *Config) { c.Selection.Resample.By = selection.ResampleCorrect }, []string{"selection.resample.take: 0: must be positive"}},
 		{
 			func(c *Config) { c.Selection.Resample.By, c.Selection.Resample.Take = selection.ResampleCorrect, 99 },
-			[]string{"selection.resample.take: 99: must be between 1, what advantage grpo compares, and group_size (8)"},
+			[]string{"selection.resample.take: 99: must be between 2, what advantage grpo compares, and group_size (8)"},
 		},
 		{
 			func(c *Config) { c.Advantage.StdEpsilon, c.Advantage.Gamma = -1, 2 },

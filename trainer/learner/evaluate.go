@@ -33,13 +33,11 @@ type evaluation struct {
 
 // evaluatePolicy runs the batch through the policy, where anything reads what comes out.
 func (s *step) evaluatePolicy(ctx context.Context) error {
-	head := s.critic.head()
-	recomputed := s.objective.proximal && s.cfg.Minibatches*s.cfg.Epochs > 1
-	if !recomputed && !head && !s.objective.penalizes() && !s.credit.needs("Logprobs") {
+	if !s.objective.readsStart(s.cfg) {
 		return nil
 	}
 	out := outputs{logprobs: make([]float64, len(s.rows.Tokens))}
-	if head {
+	if s.critic.head() {
 		out.values = make([]float64, len(s.rows.Tokens))
 	}
 	if s.credit.improves("ProbSquares") {
@@ -82,8 +80,8 @@ func (s *step) completeBehaviour(context.Context) error {
 	if s.tools == nil {
 		return nil
 	}
-	if s.before.logprobs == nil {
-		return errors.New("mask_tools is off: the loss must know the policy at the start of the step; set minibatches above 1 with a PPO loss")
+	if s.before.logprobs == nil { // Validate refuses such a configuration
+		return errors.New("mask_tools is off, and the policy at the start of the step is not known")
 	}
 	behaviour := slices.Clone(s.rows.Behaviour)
 	for _, i := range s.tools {

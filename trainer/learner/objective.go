@@ -2,6 +2,7 @@ package learner
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/trainer/loss"
 )
@@ -30,6 +31,19 @@ func newObjective(cfg Config) (*objective, error) {
 	against := resolved.Old != loss.OldBehaviour || o.Corrects() && resolved.Correction.Of != loss.OfCurrent
 	o.proximal = against && cfg.Proximal == ProximalRecompute
 	return o, nil
+}
+
+// readsStart says whether anything under c, the configuration of o, reads what the policy says of a batch before the step's first
+// update. Where it does not, the one and only minibatch gives the same.
+func (o *objective) readsStart(c Config) bool {
+	return o.proximal && c.Minibatches*c.Epochs > 1 || c.Critic.Network == CriticHead || o.penalizes() ||
+		slices.Contains(c.Advantage.Facts().Requires, "Logprobs")
+}
+
+// knowsStart is readsStart of the configuration; of one whose loss is not valid it is true.
+func (c Config) knowsStart() bool {
+	o, err := newObjective(c)
+	return err != nil || o.readsStart(c)
 }
 
 // penalizes says whether the KL term goes into the rewards.

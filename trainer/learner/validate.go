@@ -1,6 +1,8 @@
 package learner
 
 import (
+	"slices"
+
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/advantage"
 	"github.com/weir-rl/weir/trainer/loss"
@@ -26,6 +28,12 @@ func (c Config) Validate() error {
 		check.Section("advantage", c.Advantage.Validate()),
 		check.That(c.MaskTools || !c.Advantage.Facts().ByTurns, "mask_tools",
 			"false: advantage %s tells turns apart by the masks: leave it on", c.Advantage.Name),
+		check.That(c.MaskTools || c.knowsStart(), "mask_tools",
+			"false: what tools returned has the log-probability of the policy at the start of the step, which nothing computes with loss %s, proximal %s "+
+				"and one update a step: set minibatches or epochs above 1, proximal to %s and a loss with ratios against that policy, or leave it on",
+			c.Loss.Name, c.Proximal, ProximalRecompute),
+		check.That(c.Critic.Network == CriticNone || c.Critic.WarmupSteps < c.Steps, "critic.warmup_steps",
+			"%d: the run has %d steps, and each would train the critic alone: set it below steps", c.Critic.WarmupSteps, c.Steps),
 		check.That(!c.Advantage.NormalizeProcess || !c.Baseline(), "advantage.normalize_process",
 			"true: it would scale the samples' rewards and not the baseline's of %s: turn it off", c.Advantage.Name),
 		check.Section("loss", c.Loss.Validate()),
@@ -60,6 +68,8 @@ func (a Advantage) Validate() error {
 	return check.All(
 		check.OneOf("name", a.Name, advantage.Names(a.Foreign...)...),
 		a.Options.Validate(),
+		check.That(a.ProcessWeight > 0 || a.OutcomeWeight > 0 || !slices.Contains(a.Facts().Reads, "outcome_weight"), "outcome_weight",
+			"0: advantage %s is 0 without an outcome and without process rewards: set it, or process_weight, above 0", a.Name),
 		check.OneOf("bootstrap", a.Bootstrap, BootstrapNone, BootstrapTimeout, BootstrapLimits),
 		check.Section("normalize", a.Normalize.Validate()),
 	)

@@ -41,11 +41,15 @@ func parseRule(text string) (rule, error) {
 	lower, lowerErr := parseBound(f[3], math.Inf(-1))
 	upper, upperErr := parseBound(f[4], math.Inf(1))
 	r.lower, r.upper = lower, upper
+	var own error
+	if lowerErr == nil && upperErr == nil && !r.keeps(r.final(0)) {
+		own = fmt.Errorf("bounds %s to %s: must have %g between them, the %s of what the policy itself sampled, or all of it is rejected", f[3], f[4], r.final(0), f[2])
+	}
 	return r, errors.Join(
 		check.OneOf("action", f[0], "mask", "zero", "clamp"),
 		check.OneOf("over", f[1], "token", "sum", "mean", "max", "min"),
 		check.OneOf("metric", f[2], "ratio", "k1", "-k1", "k2", "k3", "-k3"),
-		lowerErr, upperErr,
+		lowerErr, upperErr, own,
 	)
 }
 

@@ -43,6 +43,11 @@ func (g Groups) Validate() error {
 	)
 }
 
+// DropsSingles says that no group of one trajectory is ever kept: its rewards are all equal.
+func (g Groups) DropsSingles() bool {
+	return g.DropZeroVariance && !g.KeepSingle && g.DropRate == 1 && !g.ExtremesOnly
+}
+
 // Keep says whether a group with these rewards is trained on. u is a random number in [0, 1).
 func (g Groups) Keep(rewards []float64, u float64) (bool, error) {
 	if len(rewards) == 0 {
