@@ -35,6 +35,11 @@ type messagesBody struct {
 	} `json:"output_config"`
 	OutputFormat json.RawMessage   `json:"output_format"`
 	MCPServers   []json.RawMessage `json:"mcp_servers"`
+	// Thread keeps a conversation by the id of its last reply, as previous_response_id does.
+	Thread *struct {
+		Type     string `json:"type"`
+		Previous string `json:"previous_message_id"`
+	} `json:"thread"`
 	anthropicNeutral
 }
 
@@ -102,11 +107,14 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-func (b *messagesBody) request(*Session) (*request, error) {
+func (b *messagesBody) request(s *Session) (*request, error) {
 	if err := b.refused(); err != nil {
 		return nil, err
 	}
-	r := &request{stop: b.StopSequences}
+	r, err := b.begun(s)
+	if err != nil {
+		return nil, err
+	}
 	system, err := parts(b.System, "text")
 	if err != nil {
 		return nil, openai.BadRequest("invalid_parameter", "system: %v", err)
@@ -142,6 +150,26 @@ func (b *messagesBody) request(*Session) (*request, error) {
 		}
 	}
 	return bounded(r, "max_tokens", b.MaxTokens)
+}
+
+// begun is the request that this one goes on from, with the stop sequences of this one.
+func (b *messagesBody) begun(s *Session) (*request, error) {
+	r := &request{stop: b.StopSequences}
+	switch t := b.Thread; {
+	case t == nil || t.Type == "create":
+	case t.Type != "continue":
+		return nil, openai.BadRequest("invalid_parameter", "thread.type is %.40q: want create or continue", t.Type)
+	case len(b.Tools) > 0 || openai.Given(b.System):
+		return nil, openai.BadRequest("invalid_parameter", "thread: tools and system are those that it was created with: leave them out")
+	default:
+		before, ok := s.earlier(strings.TrimPrefix(t.Previous, "msg_"))
+		if !ok {
+			return nil, openai.Refusal(http.StatusNotFound, "invalid_request_error", "thread_not_found",
+				"thread.previous_message_id: %.80q is no message of this episode", t.Previous)
+		}
+		r.messages, r.tools = slices.Clone(before.messages), slices.Clone(before.tools)
+	}
+	return r, nil
 }
 
 // refused names what a request asks for that is not here; nil where that is nothing.
@@ -320,5 +348,9 @@ func anthropicError(e *openai.Error) any {
 	default:
 		kind = "invalid_request_error"
 	}
-	return map[string]any{"type": "error", "error": map[string]string{"type": kind, "message": e.Message}}
+	said := map[string]any{"type": kind, "message": e.Message}
+	if e.Code == "thread_not_found" { // the clients send the whole conversation then
+		said["details"] = map[string]string{"error_code": e.Code}
+	}
+	return map[string]any{"type": "error", "error": said}
 }

@@ -139,6 +139,35 @@ func TestInstructionsAreOfOneRequest(t *testing.T) {
 	require.Equal(t, "system:NEW\nsystem:KEEP\nuser:a\nassistant:1\nuser:b\n3\nuser:c\n4\n", context)
 }
 
+// Anthropic's tool runner keeps its conversation by thread: found by running it.
+func TestAThreadGoesOnFromAMessage(t *testing.T) {
+	t.Parallel()
+	h := open(t, caller)
+	const tools = `"tools": [{"name": "look", "input_schema": {"type": "object"}}]`
+	_, body := h.post(t, "messages", `{"model": "m", "max_tokens": 99, "system": "s", "messages": [{"role": "user", "content": "a"}], "thread": {"type": "create"}, `+tools+`}`)
+	var m struct {
+		ID      string
+		Content []toolBlock
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &m), body)
+	on := func(id, more string) (int, string) {
+		return h.post(t, "messages", `{"model": "m", "max_tokens": 99, "thread": {"type": "continue", "previous_message_id": "`+id+`"},
+			"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "`+m.Content[0].ID+`", "content": "seen"}]}]`+more+`}`)
+	}
+	status, body := on(m.ID, "")
+	require.Equal(t, http.StatusOK, status, body)
+	require.Contains(t, body, "done")
+	require.Len(t, h.episode.all, 1)
+	require.Equal(t, "system:s\nuser:a\ncall look {\"at\": 7}\ntool:seen\ndone\n", text(h.episode.all[0].tokens))
+	status, body = on("msg_1", "")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, `"details":{"error_code":"thread_not_found"}`)
+	status, _ = on(m.ID, ", "+tools)
+	require.Equal(t, http.StatusBadRequest, status)
+	status, _ = h.post(t, "messages", `{"model": "m", "messages": [{"role": "user", "content": "a"}], "thread": {"type": "fork"}}`)
+	require.Equal(t, http.StatusBadRequest, status)
+}
+
 // Section 5 of the servers' review: GET /models/{id}, and the count of a request's tokens.
 func TestWhatClientsAskBesideReplies(t *testing.T) {
 	t.Parallel()

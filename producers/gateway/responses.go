@@ -57,7 +57,7 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 		if !ok {
 			return nil, openai.BadRequest("invalid_parameter", "previous_response_id: %.80q is no response of this episode", b.PreviousResponseID)
 		}
-		messages = before
+		messages = slices.Clone(before.messages[before.instructions:])
 	}
 	own := 0
 	if b.Instructions != "" {

@@ -50,7 +50,7 @@ type Session struct {
 	mu      sync.Mutex
 	threads []*thread
 	asked   map[[sha256.Size]byte][]*asking
-	stored  map[string][]chat.Message // conversations by the id of a reply, for those who name the reply and not the messages
+	stored  map[string]*request // with the reply at the end of its messages, by the reply's id: for those who name it and not the messages
 	replies int
 	stop    schemas.StopReason // the limit that a request ran into last
 	failed  error              // what the machinery failed by
@@ -95,7 +95,7 @@ func newSession(ctx context.Context, s Speaker, r Recorder, most int) *Session {
 	alive, end := context.WithCancelCause(ctx)
 	return &Session{
 		secret: hex.EncodeToString(secret), speaker: s, recorder: r, most: most, alive: alive, end: end,
-		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string][]chat.Message{}, ended: make(chan struct{}), touched: time.Now(),
+		asked: map[[sha256.Size]byte][]*asking{}, stored: map[string]*request{}, ended: make(chan struct{}), touched: time.Now(),
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *Session) settle(t *thread, r *request, a *asking, got *reply, err error
 		t.busy = false
 	}
 	if err == nil {
-		s.stored[got.id] = append(slices.Clone(r.messages[r.instructions:]), got.message())
+		s.stored[got.id] = &request{messages: append(slices.Clone(r.messages), got.message()), tools: r.tools, instructions: r.instructions}
 		return
 	}
 	if s.replies--; errors.Is(err, context.Canceled) {
@@ -240,10 +240,10 @@ func (s *Session) read(r *request, sampled []int32, why schemas.GenerateStop) *r
 	return got
 }
 
-// earlier is the conversation up to a reply of the session.
-func (s *Session) earlier(id string) ([]chat.Message, bool) {
+// earlier is what was asked for a reply of the session, with the reply at the end of its messages. The caller must not change it.
+func (s *Session) earlier(id string) (*request, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	messages, ok := s.stored[id]
-	return slices.Clone(messages), ok
+	r, ok := s.stored[id]
+	return r, ok
 }
