@@ -97,7 +97,7 @@ func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("score the rollout: %w", err)
 	}
-	transcript.Workspace = nil // its sessions are about to be closed
+	transcript.Workspace, transcript.pieces = nil, nil // its sessions are about to be closed, and its tokens are the trajectory's
 	trajectory, err := e.trajectory(score)
 	if err != nil {
 		return nil, nil, fmt.Errorf("score the rollout: %w", err)

@@ -30,6 +30,8 @@ type Transcript struct {
 	Metrics map[string]float64
 	// Workspace is the episode's sandbox, for rewards that look into it; nil where no tool has one, and after the rollout was scored.
 	Workspace Workspace
+	// pieces are those of the rollout; nil is none.
+	pieces func() []Piece
 }
 
 // TranscriptContext is a segment.
@@ -75,7 +77,7 @@ func (e *Episode) order() {
 
 func (e *Episode) transcript() *Transcript {
 	e.order()
-	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported}
+	t := &Transcript{Prompt: e.ticket.Prompt.Text, Answer: e.answer, Stop: e.stop, Posted: e.posted, Metrics: e.reported, pieces: e.pieces}
 	var said []int32
 	for i := range e.segments {
 		s := &e.segments[i]

@@ -1,0 +1,90 @@
+package producers
+
+import (
+	"slices"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Piece is a part of what was said in a rollout, by whom it was written.
+type Piece struct {
+	Text string
+	// Sampled: the policy wrote it; else it was given.
+	Sampled bool
+	// Control: it is one token that controls the model, such as a chat's mark. The spelling of one in other tokens is no such piece.
+	Control bool
+	// Last: it ends a turn of the policy's.
+	Last bool
+}
+
+// controlling is a tokenizer that writes every text without its control tokens, so that a spelling and a token can be told apart.
+type controlling interface {
+	Special(id int32) bool
+	Token(id int32) string
+	EncodeMarked(text string, mark rune) []int32
+}
+
+// Pieces are [Transcript.Text] in order, for rewards that read marks in it: who wrote a mark, and whether it is one. Of a further segment the
+// first piece is the control token nearest before what was sampled. nil where the tokenizer has no control tokens to tell, and after the
+// rollout was scored.
+func (t *Transcript) Pieces() []Piece {
+	if t.pieces == nil {
+		return nil
+	}
+	return t.pieces()
+}
+
+// pieces are those of the episode, whose turns are in order.
+func (e *Episode) pieces() []Piece {
+	tok, ok := e.env.Tokenizer.(controlling)
+	if !ok {
+		return nil
+	}
+	var out []Piece
+	turns := e.turns
+	for i := range e.segments {
+		s := &e.segments[i]
+		at := 0
+		if i > 0 {
+			at = begins(s, tok)
+		}
+		for len(turns) > 0 && turns[0].Segment == i {
+			out = e.cut(out, tok, s.Tokens[at:turns[0].Start], false)
+			out = e.cut(out, tok, s.Tokens[turns[0].Start:turns[0].End], true)
+			at, turns = turns[0].End, turns[1:]
+		}
+		out = e.cut(out, tok, s.Tokens[at:], false)
+	}
+	return out
+}
+
+// begins is where what was said in a segment that an agent wrote anew goes on.
+func begins(s *schemas.Segment, tok controlling) int {
+	first := slices.Index(s.ActionMask, 1)
+	if first < 0 {
+		return len(s.Tokens)
+	}
+	for at := first - 1; at >= 0; at-- {
+		if tok.Special(s.Tokens[at]) {
+			return at
+		}
+	}
+	return first
+}
+
+// cut appends the pieces of tokens that one side wrote.
+func (e *Episode) cut(out []Piece, tok controlling, ids []int32, sampled bool) []Piece {
+	for at := 0; at < len(ids); {
+		p := Piece{Sampled: sampled, Control: tok.Special(ids[at])}
+		end := at + 1
+		for !p.Control && end < len(ids) && !tok.Special(ids[end]) {
+			end++
+		}
+		if p.Text = e.env.Tokenizer.Decode(ids[at:end]); p.Control {
+			p.Text = tok.Token(ids[at])
+		}
+		p.Last, at = sampled && end == len(ids), end
+		out = append(out, p)
+	}
+	return out
+}
