@@ -133,8 +133,27 @@ func readLines(name string, at int, in io.Reader, emit func(Row, error) bool) er
 	return nil
 }
 
+// rationed gives on no more than so many bytes.
+type rationed struct {
+	io.Reader
+	left int
+}
+
+// errLong says that a row has more bytes than it may.
+var errLong = fmt.Errorf("it is longer than %d bytes", maxRowBytes)
+
+func (r *rationed) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, errLong
+	}
+	n, err := r.Reader.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
 // readArray reads one JSON array of objects, of which it holds one at a time.
-func readArray(name string, in io.Reader, emit func(Row, error) bool) error {
+func readArray(name string, from io.Reader, emit func(Row, error) bool) error {
+	in := &rationed{from, maxRowBytes}
 	dec := json.NewDecoder(in)
 	if _, err := dec.Token(); err != nil {
 		return err
@@ -142,10 +161,12 @@ func readArray(name string, in io.Reader, emit func(Row, error) bool) error {
 	at := 0
 	for dec.More() {
 		at++
+		in.left = maxRowBytes // what the decoder has read ahead is less
 		var row json.RawMessage
 		if err := dec.Decode(&row); err != nil {
 			return fmt.Errorf("row %d: %w", at, torn(err))
 		}
+		in.left = maxRowBytes
 		if !emitJSON(name, at, row, emit) {
 			return errStopped
 		}

@@ -1,6 +1,7 @@
 package calculator
 
 import (
+	"context"
 	"fmt"
 	"math/big"
 	"slices"
@@ -50,6 +51,30 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 	_, err := Tool{}.Call(t.Context(), producers.Call{Arguments: "1 / 0"})
 	require.NotErrorIs(t, err, producers.ErrUnavailable, "the agent is told")
+}
+
+// countdown is a context that ends after it was asked so often.
+type countdown struct {
+	context.Context
+	left int
+}
+
+func (c *countdown) Err() error {
+	if c.left--; c.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Finding A24 of the agents' review: an expression of great numbers was worked out to its end, whatever the time.
+func TestACallEndsWithItsTime(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"1+1+1+1+1+1", "2*(3*(4*(5*6)))", "1^1^1^1^1^1", "abs(abs(abs(abs(1))))", "gcd(1+1,2+2,3+3,4+4)"} {
+		ctx := &countdown{t.Context(), 3}
+		_, err := Tool{}.Call(ctx, producers.Call{Arguments: text})
+		require.ErrorIs(t, err, context.DeadlineExceeded, text)
+		require.Equal(t, -1, ctx.left, "the time is looked at before each step, and no step comes after it")
+	}
 }
 
 // Sums, differences, products and quotients are those of fractions, however they are nested.

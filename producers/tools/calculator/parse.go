@@ -1,6 +1,7 @@
 package calculator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -17,11 +18,14 @@ const (
 
 // Evaluate works an expression out: + - * / // % ^ (or **), parentheses, decimals, and the functions of the package. // rounds
 // down, and % is what is left then. ^ binds most tightly and to the right.
-func Evaluate(text string) (string, error) {
+func Evaluate(text string) (string, error) { return evaluate(context.Background(), text) }
+
+// evaluate is Evaluate until ctx ends.
+func evaluate(ctx context.Context, text string) (string, error) {
 	if len(text) > maxText {
 		return "", fmt.Errorf("the expression is longer than %d bytes", maxText)
 	}
-	p := &parser{text: spelling.Replace(text)}
+	p := &parser{ctx: ctx, text: spelling.Replace(text)}
 	p.next()
 	if p.token == "" {
 		return "", errors.New("there is no expression")
@@ -41,6 +45,7 @@ var spelling = strings.NewReplacer("×", "*", "⋅", "*", "·", "*", "÷", "/", 
 
 // parser reads tokens; token is the next one, "" at the end.
 type parser struct {
+	ctx   context.Context
 	text  string
 	token string
 	depth int
@@ -103,7 +108,7 @@ func (p *parser) left(operand func() (number, error), operators ...string) (numb
 		p.next()
 		var b number
 		if b, err = operand(); err == nil {
-			a, err = binary(op, a, b)
+			a, err = p.binary(op, a, b)
 		}
 	}
 	return number{}, err
@@ -146,7 +151,15 @@ func (p *parser) raised() (number, error) {
 	if err != nil {
 		return number{}, err
 	}
-	return binary("^", base, exponent)
+	return p.binary("^", base, exponent)
+}
+
+// binary is one step of the work: numbers of the greatest size take milliseconds, so that the time is looked at before each.
+func (p *parser) binary(op string, a, b number) (number, error) {
+	if err := p.ctx.Err(); err != nil {
+		return number{}, err
+	}
+	return binary(op, a, b)
 }
 
 func (p *parser) operand() (number, error) {
@@ -226,6 +239,9 @@ func (p *parser) named(name string) (number, error) {
 	}
 	if len(args) < f.least || len(args) > f.most {
 		return number{}, fmt.Errorf("%s takes %s", name, f.takes())
+	}
+	if err := p.ctx.Err(); err != nil {
+		return number{}, err
 	}
 	n, err := f.of(args)
 	if err != nil {

@@ -22,8 +22,8 @@ func (Tool) Spec() producers.ToolSpec {
 }
 
 // Call works its arguments out. What is wrong with them is told to the agent.
-func (Tool) Call(_ context.Context, call producers.Call) (producers.Observation, error) {
-	text, err := Evaluate(call.Arguments)
+func (Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
+	text, err := evaluate(ctx, call.Arguments)
 	return producers.Observation{Text: text}, err
 }
 

@@ -118,9 +118,12 @@ func configure(conn *sqlite3.Conn) error {
 	return nil
 }
 
+// maxValue bounds a text, a blob and a row, in bytes. A function of two texts takes time by the product of their lengths, and none can be interrupted.
+const maxValue = 64 << 10
+
 // limits are SQLite's own bounds, for queries that are not trusted.
 var limits = map[sqlite3.LimitCategory]int{
-	sqlite3.LIMIT_LENGTH:              1 << 20,
+	sqlite3.LIMIT_LENGTH:              maxValue,
 	sqlite3.LIMIT_COLUMN:              500,
 	sqlite3.LIMIT_EXPR_DEPTH:          100,
 	sqlite3.LIMIT_COMPOUND_SELECT:     50,
