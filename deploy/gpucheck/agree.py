@@ -76,6 +76,45 @@ def lora(s):
     return f"adapters of {', '.join(targets)} against merged weights", out
 
 
+def optimizer(s):
+    """The fused steps against the plain ones; on a GPU a trainer must have them."""
+    module = worker().optimizer
+    if s.device == "cuda":
+        said = trainer(small(), s.device).describe()
+        if said["optimizer"] != "fused":
+            raise Failed(f"the optimizer is {said['optimizer']}: {said['passed_over']}")
+    why = module.disagreement(torch.device(s.device))
+    if why and s.device == "cpu":
+        raise NotRun(f"PyTorch {torch.__version__} has no fused AdamW for the processor: {why}")
+    if why:
+        raise Failed(f"the fused optimizer: {why}")
+    return "the fused steps against the plain ones", {}
+
+
+def deterministic(s):
+    """With deterministic algorithms alone: a part packed in two ways has the same bits, and a token can be drawn."""
+    before, out = torch.are_deterministic_algorithms_enabled(), {}
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    try:
+        for dtype in dtypes(s):
+            whole = once(trainer(small(), s.device, dtype=dtype, deterministic=True), *part(small(), LENGTHS))
+            again = once(trainer(small(), s.device, dtype=dtype, deterministic=True), *part(small(), LENGTHS))
+            first, n = part(small(), LENGTHS)[0], LENGTHS[0]
+            first = {k: x[: {"offsets": 2, "temperature": 1}.get(k, n)] for k, x in first.items()}
+            alone = dict(trainer(small(), s.device, dtype=dtype, deterministic=True).forward(FORWARD, first))
+            same = all(torch.equal(a[k], b[k]) for a, b in zip(whole, again) for k in b)
+            same = same and all(torch.equal(whole[0][k][:n], alone[k]) for k in alone)
+            if not same:
+                raise Failed(f"the same part in {dtype} has other bits in other company, or a second time")
+            out[dtype] = "the same bits"
+        item = types.SimpleNamespace(temperature=1.0, u=0.5, top=0)
+        worker().sampler.draw(torch.randn(1, 1000, device=s.device), [item])
+    finally:
+        torch.use_deterministic_algorithms(before)
+    return "the same bits twice and in other company, and a drawn token", out
+
+
 def gradcheck(s):
     """The head's own source, its types widened to float64, under PyTorch's gradcheck; and as it is, against autograd in float64."""
     source = (ROOT / "gpu" / "torch" / "worker" / "head.py").read_text(encoding="utf-8")

@@ -28,6 +28,8 @@ STEPS = [
     ("fsdp_gloo", 120, "cpu"),
     ("attention", 60, "gpu"),
     ("recompute", 60, "gpu"),
+    ("optimizer", 60, "gpu"),
+    ("deterministic", 60, "gpu"),
     ("sampler", 60, "gpu"),
     ("fsdp_one", 60, "gpu"),
     ("up_chat", 120, "gpu"),

@@ -12,6 +12,7 @@ import torch
 from common import ROOT, Failed, NotRun, fill, program, shape, weir, worker, write_safetensors
 
 TESTS = "TestRanksAndEnginesAgreeOnEveryFamily|TestFoldersAreThoseOfTheEngineInGo|TestDecodersAgreeOnEveryFamily|TestWeightsAreSwappedInFromAFolder"
+TESTS += "|TestRoundsWithDifferentGradientsAddUp|TestWeightsAfterAnEvaluationAreThoseOfTheNext"  # fully_shard, on the processor
 
 
 def native(s):

@@ -19,8 +19,8 @@ func holds(t *testing.T, python, name string, more ...string) {
 	require.NoError(t, err, "%s: %s", name, out)
 }
 
-// What the worker's parts promise, each by itself. The numbers are those of the reviews' findings: Q1 and Q2 of the defects, P1, P5 and
-// P6 of the engines.
+// What the worker's parts promise, each by itself. The numbers are those of the reviews' findings: Q1 and Q2 of the defects, P1, P5, P6,
+// P8 and P9 of the engines.
 func TestTheWorkersParts(t *testing.T) {
 	python := needPython(t)
 	for _, name := range []string{
@@ -30,9 +30,16 @@ func TestTheWorkersParts(t *testing.T) {
 		"fused_rule",   // Finding P1, Q10
 		"varlen",       // Finding P6
 		"running_sums", // Finding P5
+		"slices",       // Finding P9
+		"ferry",        // Finding P8
 	} {
 		t.Run(name, func(t *testing.T) { holds(t, python, name) })
 	}
+}
+
+// Finding P10 of the engines' review.
+func TestPyTorchTakesTheSettingsForItsMemory(t *testing.T) {
+	holds(t, anyPython2(needPython(t)), "memory")
 }
 
 // Finding P4 of the engines' review.

@@ -11,7 +11,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "deploy" / "gpucheck"))
 import agree  # noqa: E402
-from common import FORWARD, part, shape, trainer, untied, worker  # noqa: E402
+from common import FORWARD, part, shape, trainer, untied, worker, write_safetensors  # noqa: E402
 
 SETS = [{"logprobs"}, {"entropies"}, {"logprobs", "entropies"}, {"values"}, {"logprobs", "entropies", "values"}]
 
@@ -202,6 +202,79 @@ def running_sums():
         finally:
             torch.use_deterministic_algorithms(False)
         assert far.asked == [way], (deterministic, far.asked)
+
+
+def slices():
+    """A rank of a cut model reads its own rows of a file, and not a byte beside them."""
+    folders, ranks = worker().folders, worker().ranks
+    tensors = {"w": torch.randn(7, 6), "b": torch.arange(9.0), "flat": torch.arange(12.0), "none": torch.zeros(0, 3)}
+    shapes = {"w": [7, 6], "b": [9], "flat": [4, 3], "none": [0, 3]}
+    with tempfile.TemporaryDirectory() as folder:
+        write_safetensors(os.path.join(folder, "x.safetensors"), tensors)
+        files, taken = folders.Files(folder, ["x.safetensors"]), []
+
+        def counted(*x, **y):
+            f = open(*x, **y)
+
+            class Counted:
+                def __enter__(self):
+                    return self
+
+                def __exit__(self, *_):
+                    f.close()
+
+                def seek(self, at):
+                    f.seek(at)
+
+                def readinto(self, view):
+                    n = f.readinto(view)
+                    taken.append(n)
+                    return n
+
+            return Counted()
+
+        folders.open = counted
+        for world in (1, 2, 3, 8):
+            for name, shape_of in shapes.items():
+                whole, parts = tensors[name].bfloat16().view(shape_of), []
+                for rank in range(world):
+                    taken.clear()
+                    got = files.read(name, (rank, world), shape_of)
+                    assert torch.equal(got, ranks.part(whole, rank, world)), (name, rank, world)
+                    assert sum(taken) == 2 * got.numel(), f"{name}: rank {rank} of {world} read {sum(taken)} bytes for {got.numel()} numbers"
+                    parts.append(got)
+                assert torch.equal(torch.cat(parts), whole), (name, world)
+
+
+def ferry():
+    """Tensors that are carried by pieces are the tensors, of every type and length, and none of the device's memory is shared."""
+    folders = worker().folders
+    wanted = [torch.randn(n, 3).to(dtype) for n in (0, 1, 5, 40) for dtype in (torch.float32, torch.bfloat16)]
+    wanted += [torch.randn(()), torch.randn(9, 7).t(), torch.randn(33)]
+    for piece in (8, 24, 1 << 12):
+        f = folders.Ferry(torch.device("cpu"), piece)
+        got = [f.carry(x) for x in wanted]
+        f.finish()
+        assert f.waiting == [None, None]
+        for a, b in zip(got, wanted):
+            assert a.dtype == b.dtype and torch.equal(a, b), (piece, b.shape)
+            assert not b.numel() or a.data_ptr() != b.data_ptr()
+    x = torch.ones(3)
+    assert folders.ferry(x.device).carry(x).data_ptr() != x.data_ptr()
+
+
+def memory():
+    """PyTorch takes the settings for its memory that the worker gives it, and those of the user before them."""
+    seen = getattr(torch._C, "_accelerator_getAllocatorSettings", None)
+    if seen is None:
+        raise Absent("way to tell its allocator's settings")
+    os.environ.pop("PYTORCH_ALLOC_CONF", None)
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "max_split_size_mb:100"
+    worker().ranks.settle_memory()
+    assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "max_split_size_mb:100"
+    del os.environ["PYTORCH_CUDA_ALLOC_CONF"]
+    worker().ranks.settle_memory()
+    assert seen() == "expandable_segments:True", seen()
 
 
 def half_sums():

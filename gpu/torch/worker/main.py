@@ -76,6 +76,7 @@ class Worker:
     def open(self, header, bufs):
         """Second of the two: the ranks join, and the model is made."""
         self.hello["port"] = header["port"]
+        weir_ranks.settle_memory()
         device = pick_device(self.hello)
         weir_ranks.meet(self.hello, device)
         if self.hello["role"] == "sampler":

@@ -1,9 +1,11 @@
 """What the ranks of a group do together: they meet, share the model's parameters out, and add their gradients up."""
 
 import datetime
+import os
 
 import torch
 import torch.distributed as dist
+from weir_folders import rows_of
 
 BUCKET = 1 << 26
 
@@ -27,6 +29,15 @@ def open_store(hello):
     store = dist.TCPStore(hello["host"], 0, hello["world"], True, timeout=patience, wait_for_workers=False)
     hello["_store"] = store
     return store.port
+
+
+def settle_memory():
+    """Has PyTorch's memory of a GPU grow in place: parts differ in length from round to round, and pieces of other lengths would be left
+    over. Nothing of it where the user has settings of their own, or PyTorch does not know them yet. It is read when a GPU is first
+    used."""
+    version = tuple(int("".join(c for c in x if c.isdigit()) or 0) for x in torch.__version__.split(".")[:2])
+    if version >= (2, 1) and not {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"} & os.environ.keys():
+        os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
 
 
 def dtype_of(name, device):
@@ -106,8 +117,8 @@ def local(x):
 
 def part(whole, rank, world):
     """Rank's rows, as fully_shard cuts them."""
-    size = -(-whole.shape[0] // world)
-    return whole[min(rank * size, whole.shape[0]) : min((rank + 1) * size, whole.shape[0])]
+    lo, hi = rows_of(whole.shape[0], rank, world)
+    return whole[lo:hi]
 
 
 def gather(x, like, world):

@@ -196,8 +196,8 @@ class Trainer:
                 if stored in header["zeros"]:
                     to.zero_()
                     continue
-                whole = files.read(stored).view(header["shapes"][name])
-                to.copy_(weir_ranks.part(whole, self.rank, self.world) if self._cut(name) else whole)
+                share = (self.rank, self.world) if self._cut(name) else (0, 1)
+                to.copy_(files.read(stored, share, header["shapes"][name]))
             self.progress.tick()
         if moments:
             self.optimizer.steps = header["steps"]
@@ -208,7 +208,7 @@ class Trainer:
     def save(self, header, bufs):
         """Copies what is to be written, answers, and writes in a thread, which answers again. File i is written by rank i modulo
         their number."""
-        mine, heads, at = [], bufs["heads"], 0
+        mine, heads, at, ferry = [], bufs["heads"], 0, weir_folders.ferry(self.device)
         for i, file in enumerate(header["files"]):
             head = bytes(heads[at : at + file["head"]].tolist())
             at += file["head"]
@@ -216,11 +216,11 @@ class Trainer:
             for name in file["tensors"]:
                 whole = self._whole(name, file["merged"])
                 if owner:
-                    numbers.append(whole.to(weir_folders.TYPES[file["dtype"]]).cpu() if whole is not None else None)
+                    numbers.append(ferry.carry(whole.to(weir_folders.TYPES[file["dtype"]])))
                 self.progress.tick()
             if owner:
-                numbers = [x.clone() if x.device == self.device else x for x in numbers]
                 mine.append(({"name": file["name"], "head": head}, numbers))
+        ferry.finish()
         number, folder = header["id"], header["dir"]
 
         def write():
