@@ -59,8 +59,7 @@ func TestDashboardsShowARun(t *testing.T) {
 		t.Skip("no prometheus (Debian's package of that name): the dashboards' expressions were not evaluated")
 	}
 	buildBinary(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := t.Context() // what is awaited below has no limit but the package's
 	dir := t.TempDir()
 	shown, asked := reserved(t), reserved(t)
 	weir, err := filepath.Abs(filepath.Join("bin", "weir"))
@@ -93,10 +92,17 @@ scrape_configs:
 	for _, e := range dashboardExpressions(t) {
 		n, err := ask(strings.ReplaceAll(e, "$__rate_interval", "30s"))
 		require.NoError(t, err, e)
-		if !mayBeEmpty.MatchString(e) {
-			require.Positive(t, n, "nothing is shown by %s", e)
-			seen++
+		if mayBeEmpty.MatchString(e) {
+			continue
 		}
+		for ; n == 0; n, _ = ask(strings.ReplaceAll(e, "$__rate_interval", "30s")) { // a busy machine does less in 30 seconds
+			select {
+			case <-ctx.Done():
+				t.Fatalf("nothing is shown by %s", e)
+			case <-tick.C:
+			}
+		}
+		seen++
 	}
 	require.Greater(t, seen, 80)
 	for _, rule := range rules(t) {

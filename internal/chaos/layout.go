@@ -13,6 +13,7 @@ import (
 func Small(c *config.Config) {
 	c.Run.Name = "chaos"
 	c.Eval.Every = 0
+	c.View.Listen = "127.0.0.1:0" // a page at a fixed port would be in the way of another run
 	c.Trainer.Steps = 1 << 20
 	c.Trainer.ColdStart.Steps = 200
 	c.Trainer.BatchGroups, c.Trainer.GroupSize, c.Trainer.Minibatches = 8, 4, 2
