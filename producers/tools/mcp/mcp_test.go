@@ -103,6 +103,7 @@ func hostile() *sdk.Server {
 		found, err := filepath.Glob("/proc/[0-9]*")
 		return strconv.Itoa(len(found)), err
 	})
+	add("process", func(context.Context, string) (string, error) { return strconv.Itoa(os.Getpid()), nil })
 	add("folder", func(context.Context, string) (string, error) { return os.Getwd() })
 	return server
 }
@@ -182,7 +183,7 @@ func TestAProgramsTools(t *testing.T) {
 func aProgramsTools(t *testing.T, sandboxed bool) {
 	t.Helper()
 	served := byCommand(t, sandboxed, func(c *Config) { c.Env, c.OutputBytes = []string{"GIVEN"}, 1000 })
-	require.Len(t, served, 14)
+	require.Len(t, served, 15)
 	require.Equal(t, "Does echo.", served["echo"].Spec().Description, "without the escape sequence")
 	require.JSONEq(t, `{"type": "object", "properties": {"text": {"type": "string"}}}`, string(served["echo"].Spec().Parameters))
 	for _, episode := range []string{"a", "b"} {

@@ -200,7 +200,10 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if err != nil {
 		return producers.Observation{}, err
 	}
+	// The client looks at no context while it writes to a program, which may not read: who ends the connection ends the write.
+	overdue := context.AfterFunc(ctx, func() { s.lose(conn) })
 	result, err := conn.CallTool(ctx, &sdk.CallToolParams{Name: t.name, Arguments: arguments})
+	overdue()
 	var refused *jsonrpc.Error
 	switch {
 	case err == nil:
