@@ -30,7 +30,7 @@ type keeper struct {
 	children map[int]*kept
 	byID     map[uint64]*kept
 	closing  bool
-	// clearing are the removals of folders that are underway.
+	// clearing are sandboxes that have ended and are being taken apart.
 	clearing sync.WaitGroup
 }
 

@@ -34,7 +34,8 @@ func (k *keeper) reap() {
 	}
 }
 
-// ended tells the pool, once nothing of the sandbox runs.
+// ended takes a child that has ended from the books, and tells the pool once nothing of its sandbox runs. That is waited for beside the lock: a sandbox
+// that is large to take apart keeps no other from starting.
 func (k *keeper) ended(pid int, status unix.WaitStatus) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,21 +47,16 @@ func (k *keeper) ended(pid int, status unix.WaitStatus) {
 	delete(k.byID, s.id)
 	s.dead = true
 	s.timer.Stop()
-	if s.pidfd >= 0 {
-		s.signal() // bwrap may have been killed alone
-		_ = awaitEnd(s.pidfd, letGo)
-		_ = unix.Close(s.pidfd)
-	}
-	code := status.ExitStatus()
+	exit := event{Kind: eventExit, ID: s.id, Code: status.ExitStatus(), Why: s.why}
 	if status.Signaled() {
-		code = 128 + int(status.Signal())
+		exit.Code = 128 + int(status.Signal())
 	}
-	exit := event{Kind: eventExit, ID: s.id, Code: code, Why: s.why}
-	if s.dir == "" {
-		k.tell(exit)
-		return
-	}
-	k.clearing.Go(func() { // beside the lock: it may be large
+	k.clearing.Go(func() {
+		if s.pidfd >= 0 {
+			s.signal() // bwrap may have been killed alone
+			_ = awaitEnd(s.pidfd, letGo)
+			_ = unix.Close(s.pidfd)
+		}
 		removeDir(s.dir)
 		k.tell(exit)
 	})

@@ -258,10 +258,10 @@ func (m *Manager) Open(episode string) (*Workspace, bool) {
 	return p.w, p.w != nil && !p.w.Gone()
 }
 
-// Workspace is Open for those who know a workspace by its interface.
+// Workspace is Open for those who look at an episode from outside: what the policy's programs keep from a command is how that ended.
 func (m *Manager) Workspace(episode string) (producers.Workspace, bool) {
 	if w, ok := m.Open(episode); ok {
-		return w, true
+		return scored{w}, true
 	}
 	return nil, false
 }

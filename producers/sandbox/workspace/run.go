@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox"
 )
 
 // What bounds a command that does not say.
@@ -99,10 +100,12 @@ func (w *Workspace) wait(ctx context.Context, key string, events chan event, lim
 		case e := <-events:
 			switch {
 			case e.Error != "":
-				return 0, false, fmt.Errorf("%w: the runner: %s", producers.ErrUnavailable, e.Error)
+				return 0, false, fmt.Errorf("%w: the runner: %w", producers.ErrUnavailable, &insideError{e.Error})
 			case e.Event == "exit":
+				w.inhabited.Store(true)
 				return e.Code, timedOut, nil
 			}
+			w.inhabited.Store(true)
 		case <-limit:
 			timedOut, limit = true, time.After(killWithin)
 			w.signal(key, syscall.SIGKILL, true)
@@ -112,5 +115,33 @@ func (w *Workspace) wait(ctx context.Context, key string, events chan event, lim
 			w.signal(key, syscall.SIGKILL, true)
 			return 0, timedOut, context.Cause(ctx)
 		}
+	}
+}
+
+// scored is an episode's workspace as rewards have it: what the policy's programs keep from a command is how that ended, and no failure of the machinery's,
+// which would take the episode out of training.
+type scored struct{ *Workspace }
+
+// Run is that of the workspace. A command that the inside of the sandbox does not let start, or that ends with the sandbox, has the exit status -1, and on its
+// standard error why.
+func (s scored) Run(ctx context.Context, c producers.Command) (producers.Result, error) {
+	r, err := s.Workspace.Run(ctx, c)
+	if err == nil || context.Cause(ctx) != nil || !s.theirs(err) {
+		return r, err
+	}
+	return producers.Result{Exit: -1, Stderr: []byte(err.Error())}, nil
+}
+
+// theirs says whether an error is the doing of what runs in the workspace.
+func (w *Workspace) theirs(err error) bool {
+	if _, inside := errors.AsType[*insideError](err); !inside && !errors.Is(err, ErrGone) || !w.Inhabited() || w.closed.Load() {
+		return false
+	}
+	select {
+	case <-w.process.Ended():
+		exit, _ := w.process.Wait(context.Background()) // it has ended
+		return exit.Why != sandbox.WhyKeeper
+	default:
+		return true
 	}
 }

@@ -98,6 +98,7 @@ func (w *Workspace) Session(ctx context.Context, o Opening, output int) (*Sessio
 		s.Close()
 		return nil, fmt.Errorf("%w: start an interpreter: %w", producers.ErrUnavailable, err)
 	}
+	w.inhabited.Store(true)
 	go s.listen()
 	return s, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,10 @@ var runner string
 type Workspace struct {
 	process *sandbox.Process
 	limits  sandbox.Limits
+	// inhabited says that a program was started here: what the sandbox has no room for then may be its doing.
+	inhabited atomic.Bool
+	// closed says that Weir itself ended the sandbox.
+	closed atomic.Bool
 
 	sending sync.Mutex
 	mu      sync.Mutex
@@ -64,6 +69,11 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 // ErrGone is returned where the sandbox has ended in the midst of something.
 var ErrGone = errors.New("the sandbox has ended")
 
+// insideError is what the inside of a sandbox refuses, such as a file on a full disk or one process more.
+type insideError struct{ said string }
+
+func (e *insideError) Error() string { return e.said }
+
 // open starts a runner.
 func open(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
 	process, err := pool.StartFirst(ctx, sandbox.Spec{Argv: []string{"python3", "-I", "-S", "-c", runner}})
@@ -91,7 +101,7 @@ func drop(f *os.File) {
 const maxLine = 4 << 20
 
 func (w *Workspace) listen() {
-	defer w.Close()
+	defer w.process.Close()
 	lines := bufio.NewScanner(w.process.Control)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -120,8 +130,14 @@ func (w *Workspace) Gone() bool {
 	}
 }
 
+// Inhabited says whether a program was started in the workspace, beside its runner.
+func (w *Workspace) Inhabited() bool { return w.inhabited.Load() }
+
 // Close ends the sandbox and does not wait for it.
-func (w *Workspace) Close() { w.process.Close() }
+func (w *Workspace) Close() {
+	w.closed.Store(true)
+	w.process.Close()
+}
 
 // ReadFile reads a file from outside the sandbox: see [sandbox.Process.ReadFile].
 func (w *Workspace) ReadFile(ctx context.Context, name string, limit int) ([]byte, error) {
@@ -156,8 +172,8 @@ func (w *Workspace) send(within time.Duration, message map[string]any, files ...
 	_ = w.process.Control.SetWriteDeadline(time.Now().Add(within))
 	err = sandbox.Send(w.process.Control, data, files...)
 	if err != nil {
-		w.Close() // half a message has no other half
-		return fmt.Errorf("%w: tell the runner: %w", producers.ErrUnavailable, err)
+		w.process.Close() // half a message has no other half
+		return fmt.Errorf("%w: tell the runner: %w", producers.ErrUnavailable, &insideError{err.Error()})
 	}
 	return nil
 }
@@ -184,7 +200,7 @@ func (w *Workspace) await(ctx context.Context, events chan event) (event, error)
 	select {
 	case e := <-events:
 		if e.Error != "" {
-			return e, errors.New(e.Error)
+			return e, &insideError{e.Error}
 		}
 		return e, nil
 	case <-w.process.Ended():

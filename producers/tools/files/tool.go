@@ -127,7 +127,6 @@ func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		return producers.Observation{}, err
 	}
 	a.Path = name
-	_, used := t.spaces.Open(call.Episode)
 	w, lost, err := t.spaces.Get(ctx, call.Episode)
 	if err != nil {
 		return producers.Observation{}, fmt.Errorf("start a sandbox: %w", err)
@@ -141,7 +140,7 @@ func (t *tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	l.Lock()
 	defer l.Unlock()
 	text, err := t.do(t.Tools, ctx, w, a)
-	if err != nil && errors.Is(err, producers.ErrUnavailable) && used && context.Cause(ctx) == nil {
+	if err != nil && errors.Is(err, producers.ErrUnavailable) && w.Inhabited() && context.Cause(ctx) == nil {
 		err = errors.New("the sandbox ended; all files are gone") // by what the agent's own programs did
 	}
 	if lost && err == nil {

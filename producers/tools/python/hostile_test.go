@@ -127,6 +127,41 @@ if os.fork() == 0:
 	require.Equal(t, 1, o.Errors)
 }
 
+// Finding A10 of the agents' review: what an episode's programs keep from a reward's command is how that ended, and takes no episode out of training.
+func TestWhatIsLeftInASandboxFailsTheRewardsCommand(t *testing.T) {
+	m := workspacetest.Spaces(t, func(c *sandbox.Config) { c.Disk, c.Inodes = 1<<20, 3000 })
+	run := producers.Command{Argv: []string{"cat", "in.txt"}, Files: map[string][]byte{"in.txt": []byte("expected")}}
+	for _, c := range []struct{ name, cell, want string }{
+		{"nothing", "1", ""},
+		{"a full disk", "f = open('full', 'wb', 0)\ntry:\n  while True: f.write(b'x' * 4096)\nexcept OSError: pass", "No space left"},
+		{"a folder of the file's name", "import os; os.makedirs('in.txt/x')", "Is a directory"},
+		{"no process to spare", "import os, time\ntry:\n  while True:\n    if os.fork() == 0: time.sleep(1e6)\nexcept OSError: pass", "BlockingIOError"},
+		{"a sandbox that ends when it is scored", "import os, time\nif os.fork() == 0:\n  while not os.path.exists('in.txt'): time.sleep(0.001)\n" +
+			"  for i in range(10**6): open(f'/dev/shm/{i}', 'w').close()\n  time.sleep(1e6)", "has ended"},
+	} {
+		tool, err := New(DefaultConfig(), nil, m)
+		require.NoError(t, err)
+		require.NoError(t, tool.Open(t.Context(), producers.Session{Episode: "e"}))
+		_, err = tool.Call(t.Context(), producers.Call{Episode: "e", Arguments: c.cell})
+		require.NoError(t, err, c.name)
+		w, there := tool.Workspace("e")
+		require.True(t, there, c.name)
+		command := run
+		if strings.Contains(c.want, "ended") {
+			command.Argv = []string{"sleep", "1000000"} // until the sandbox ends
+		}
+		r, err := w.Run(t.Context(), command)
+		require.NoError(t, err, c.name)
+		require.Contains(t, string(r.Stderr), c.want, c.name)
+		if c.want == "" {
+			require.Equal(t, "expected", string(r.Stdout), c.name)
+		} else {
+			require.Equal(t, -1, r.Exit, c.name)
+		}
+		require.NoError(t, tool.Close(t.Context(), "e"))
+	}
+}
+
 // Finding A10d of the agents' review: an answer beyond the bound is refused where it is given, and not by the trainer.
 func TestAnAnswerHasABound(t *testing.T) {
 	m := workspacetest.Spaces(t, nil)

@@ -191,8 +191,6 @@ func failed(text string) producers.Observation {
 // attach gives the session an interpreter. lost is whether files and variables of earlier cells are gone with their sandbox, fault what the agent is told
 // where its sandbox has no room for an interpreter.
 func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost bool, fault string, err error) {
-	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
-	_, used := t.spaces.Open(episode)
 	w, lost, err := t.spaces.Get(ctx, episode)
 	if err != nil {
 		return false, "", fmt.Errorf("start a sandbox: %w", err)
@@ -206,11 +204,12 @@ func (t *Tool) attach(ctx context.Context, s *session, episode string) (lost boo
 	}
 	s.python, err = w.Session(ctx, s.opening, t.cfg.OutputBytes)
 	switch {
-	case err == nil || !used || lost:
+	case err == nil || !w.Inhabited():
 		return lost, "", err
 	case context.Cause(ctx) != nil:
 		return lost, "", context.Cause(ctx)
 	}
+	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
 	return lost, notStarted + ": " + strings.TrimPrefix(err.Error(), producers.ErrUnavailable.Error()+": "), nil
 }
 

@@ -62,8 +62,6 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if strings.ContainsRune(call.Arguments, 0) {
 		return producers.Observation{}, errors.New("the script has a NUL byte in it")
 	}
-	// What a sandbox in use cannot do, such as start one process more, is the doing of those that are in it.
-	_, used := t.spaces.Open(call.Episode)
 	w, lost, err := t.spaces.Get(ctx, call.Episode)
 	if err != nil {
 		return producers.Observation{}, fmt.Errorf("start a sandbox: %w", err)
@@ -72,6 +70,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 		Argv:    []string{"sh", "-c", `exec "$@" 2>&1`, "sh", t.cfg.Program, "-c", call.Arguments},
 		Timeout: t.cfg.CommandTimeout, Output: t.cfg.OutputBytes,
 	})
+	used := w.Inhabited() // what it cannot do then, such as start one process more, is the doing of those that are in it
 	switch {
 	case err == nil:
 	case context.Cause(ctx) != nil:
