@@ -1,6 +1,7 @@
 package consumers
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -109,4 +110,24 @@ func ServerURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" &&
 		u.RawQuery == "" && u.Fragment == "" && u.User == nil
+}
+
+// Unread says why nothing depends on a key of the section inference, beginning with the other key that says so; "" if something does.
+func (c Config) Unread(key string) string {
+	name, of := strings.CutPrefix(key, "server.")
+	switch {
+	case !of:
+		return ""
+	case c.Engine != EngineVLLM && c.Engine != EngineSGLang:
+		return fmt.Sprintf("engine is %q, which are no servers", c.Engine)
+	case !slices.Contains([]string{"count", "devices", "command", "args", "port"}, name):
+		return ""
+	case len(c.Servers) > 0:
+		return "servers names those that run already"
+	case c.Server.List != "":
+		return "server.list names those that run already"
+	case name == "count" && len(c.Server.Devices) > 0:
+		return "server.devices has a server each"
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -174,6 +175,26 @@ func (c Config) Validate() error {
 		check.OneOf("publish.dtype", c.Publish.DType, "float32", "bfloat16"),
 		check.Positive("publish.shard_bytes", c.Publish.ShardBytes),
 	)
+}
+
+// Unread says why nothing in a run under this configuration depends on a key of the section; "" if something does.
+func (c Config) Unread(key string) string {
+	section, name, _ := strings.Cut(key, ".")
+	why := ""
+	switch {
+	case section == "branch":
+		why = c.Branch.Unread(name)
+	case section == "archive":
+		why = c.Archive.Unread(name)
+	case key == "group_timeout" && c.Deterministic:
+		return "deterministic waits as long as it takes"
+	default:
+		return c.Config.Unread(key)
+	}
+	if why != "" {
+		why = section + "." + why
+	}
+	return why
 }
 
 // hold at a step: the last batches of a run have no others behind them.

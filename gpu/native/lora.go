@@ -47,6 +47,14 @@ func (o LoRA) Validate() error {
 	return check.All(faults...)
 }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (o LoRA) Unread(key string) string {
+	if key != "rank" && o.Rank == 0 {
+		return "rank is 0"
+	}
+	return ""
+}
+
 // adapters are the trained tensors of an engine with LoRA: its layout names them as PEFT does, and a value head last.
 type adapters struct {
 	layout

@@ -107,3 +107,18 @@ func (c Config) each() int { return c.Ranks / (1 + len(c.Machines)) }
 
 // maxRanks bounds the processes of a group.
 const maxRanks = 1024
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c Config) Unread(key string) string {
+	switch key {
+	case "secret_file", "address", "interface":
+		if len(c.Machines) == 0 {
+			return "machines is empty"
+		}
+	case "shard":
+		if c.Ranks == 1 {
+			return "ranks is 1"
+		}
+	}
+	return ""
+}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-rl/weir/consumers"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -37,22 +39,101 @@ func (c *Config) unread(key string) string {
 			return "the tools of task " + strings.Join(c.Active(), " and ") + " give no process reward, which is what advantage " + of.Name +
 				" is for: only a producer of your own does"
 		}
-	case section == "model" && name != "engine" && name != "folder" && !strings.HasPrefix(name, "lora.") && c.Model.Folder != "":
-		return "model.folder says what the model is"
-	case section == "native" && c.Model.Engine != EngineNative:
-		return "model.engine is " + c.Model.Engine
+		if name == "publish.adapter" && c.Model.LoRA.Rank == 0 {
+			return "model.lora.rank is 0: there are no adapters"
+		}
 	case section == "tasks":
 		return c.unreadOfTask(name)
 	case section == "agents":
-		agent, _, _ := strings.Cut(name, ".")
+		agent, rest, _ := strings.Cut(name, ".")
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return c.Tasks[task].Agent == agent }) {
 			return "no task names the agent " + agent
 		}
+		return below("agents."+agent, unreadOf(c.Agents[agent].Own, rest))
 	case section == "tools":
-		tool, _, _ := strings.Cut(name, ".")
+		tool, rest, _ := strings.Cut(name, ".")
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return slices.Contains(c.Tasks[task].Tools, tool) }) {
 			return "no task names the tool " + tool
 		}
+		return below("tools."+tool, c.Tools[tool].Unread(rest))
+	default:
+		return c.unreadOfProcess(section, name)
+	}
+	return ""
+}
+
+// unreadOfProcess is unread for a key of the sections that say how the run's processes work.
+func (c *Config) unreadOfProcess(section, name string) string {
+	switch {
+	case section == "model":
+		return c.Model.unread(name)
+	case section == "native" && c.Model.Engine != EngineNative && (name != "dot" || c.Inference.Engine != consumers.EngineNative):
+		return "model.engine is " + c.Model.Engine
+	case section == "torch" && c.Model.Engine == EngineNative && c.Inference.Engine != consumers.EngineTorch:
+		return "model.engine is " + c.Model.Engine
+	case section == "torch":
+		return below(section, c.Torch.Unread(name))
+	case section == "inference":
+		return below(section, c.Inference.Unread(name))
+	case section == "eval":
+		return below(section, c.Eval.Unread(name))
+	case section == "producer" && name == "evaluations" && (c.Eval.At != EvalAtProducers || c.Eval.Every == 0):
+		return "no version is scored at the producers (eval.at, eval.every)"
+	case section == "toolworker" && !c.OnWorkers():
+		return "no task has a tool whose on is " + OnWorkers
+	case section == "tracing":
+		return below(section, c.Tracing.Unread(name))
+	case section == "view":
+		return below(section, c.View.Unread(name))
+	}
+	return ""
+}
+
+// below puts a section's name before what its configuration says, which begins with a key of the section; "" stays.
+func below(section, why string) string {
+	if why == "" {
+		return ""
+	}
+	return section + "." + why
+}
+
+// unread says why nothing depends on a key of the section.
+func (m Model) unread(name string) string {
+	if key, of := strings.CutPrefix(name, "lora."); of {
+		return below("model.lora", m.LoRA.Unread(key))
+	}
+	if name != "engine" && name != "folder" && m.Folder != "" {
+		return "model.folder says what the model is"
+	}
+	return ""
+}
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (e Eval) Unread(key string) string {
+	if e.Every == 0 && (key == "questions" || key == "at" || key == "show") {
+		return "every is 0: no version is scored"
+	}
+	return ""
+}
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (t *Tool) Unread(key string) string {
+	switch {
+	case key == "cut.keep" && t.Cut.Tokens == 0:
+		return "cut.max_tokens is 0"
+	case key == "latency.p99" && t.Latency.Median == 0:
+		return "latency.median is 0"
+	}
+	if why := t.Guard.Unread(key); why != "" {
+		return why
+	}
+	return unreadOf(t.Own, key)
+}
+
+// unreadOf asks the keys of a type.
+func unreadOf(own any, key string) string {
+	if r, ok := own.(unreader); ok {
+		return r.Unread(key)
 	}
 	return ""
 }
@@ -64,12 +145,10 @@ func (c *Config) unreadOfTask(key string) string {
 	if task.Weight == 0 {
 		return "tasks." + name + ".weight is 0"
 	}
-	if r, ok := task.Reward.Own.(unreader); ok && strings.HasPrefix(rest, "reward.") {
-		if why := r.Unread(strings.TrimPrefix(rest, "reward.")); why != "" {
-			return "tasks." + name + ".reward." + why
-		}
+	if key, of := strings.CutPrefix(rest, "reward."); of {
+		return below("tasks."+name+".reward", unreadOf(task.Reward.Own, key))
 	}
-	return ""
+	return below("tasks."+name, unreadOf(task.Own, rest))
 }
 
 // unreader are the keys of a type that knows which of them nothing depends on.

@@ -20,6 +20,14 @@ type TracingConfig struct {
 // DefaultTracingConfig traces nothing.
 func DefaultTracingConfig() TracingConfig { return TracingConfig{Sample: 1} }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c TracingConfig) Unread(key string) string {
+	if key != "endpoint" && c.Endpoint == "" {
+		return "endpoint is empty"
+	}
+	return ""
+}
+
 // Validate reports every fault.
 func (c TracingConfig) Validate() error {
 	u, err := url.Parse(c.Endpoint)

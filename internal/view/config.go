@@ -20,6 +20,14 @@ type Config struct {
 	Hosts []string `koanf:"hosts"`
 }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c Config) Unread(key string) string {
+	if key != "listen" && c.Listen == "" {
+		return "listen is empty"
+	}
+	return ""
+}
+
 // DefaultListen is the default of Config.Listen.
 const DefaultListen = "127.0.0.1:8686"
 

@@ -45,6 +45,17 @@ func DefaultGuardConfig() GuardConfig {
 	return GuardConfig{Retry: RetryConfig{Attempts: 1, Backoff: 200 * time.Millisecond}, Breaker: BreakerConfig{Pause: 10 * time.Second}}
 }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c GuardConfig) Unread(key string) string {
+	switch {
+	case key == "retry.backoff" && c.Retry.Attempts == 1:
+		return "retry.attempts is 1"
+	case key == "breaker.pause" && c.Breaker.Failures == 0:
+		return "breaker.failures is 0"
+	}
+	return ""
+}
+
 // Validate reports every fault.
 func (c GuardConfig) Validate() error {
 	return check.All(

@@ -28,3 +28,11 @@ func (c Config) Validate() error {
 		check.That(c.Samples >= -1, "samples", "%d: must be a count, or -1 for all", c.Samples),
 	)
 }
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c Config) Unread(key string) string {
+	if key != "bytes" && c.Bytes == 0 {
+		return "bytes is 0"
+	}
+	return ""
+}

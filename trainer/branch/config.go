@@ -46,3 +46,11 @@ func (c Config) Validate() error {
 		check.Positive("max_tokens", c.MaxTokens),
 	)
 }
+
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (c Config) Unread(key string) string {
+	if key != "trunks" && c.Trunks == 0 {
+		return "trunks is 0"
+	}
+	return ""
+}

@@ -13,8 +13,8 @@ type objective struct {
 	cfg loss.Config
 	// correction is how the loss weighs or rejects what an older policy sampled.
 	correction loss.Correction
-	// proximal: ratios are taken against the policy at the start of the step, whose log-probabilities are computed.
-	proximal bool
+	// against: ratios are taken against the policy at the start of the step; proximal: its log-probabilities are computed.
+	against, proximal bool
 }
 
 func newObjective(cfg Config) (*objective, error) {
@@ -28,8 +28,8 @@ func newObjective(cfg Config) (*objective, error) {
 		return nil, fmt.Errorf("loss: %w", err)
 	}
 	o.correction = resolved.Correction
-	against := resolved.Old != loss.OldBehaviour || o.Corrects() && resolved.Correction.Of != loss.OfCurrent
-	o.proximal = against && cfg.Proximal == ProximalRecompute
+	o.against = resolved.Old != loss.OldBehaviour || o.Corrects() && resolved.Correction.Of != loss.OfCurrent
+	o.proximal = o.against && cfg.Proximal == ProximalRecompute
 	return o, nil
 }
 

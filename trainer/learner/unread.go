@@ -20,19 +20,23 @@ func (c Config) Unread(key string) string {
 		return "critic.network is none"
 	case section == "critic.optimizer" && c.Critic.Network == CriticNone:
 		return "critic.network is none"
+	case section == "critic.optimizer" && c.Critic.Network == CriticHead && c.Critic.WarmupSteps == 0 && !slices.Contains(headReads, name):
+		return "critic.network is head, and critic.warmup_steps 0: the policy's optimizer moves both"
+	case key == "proximal" && !c.ratiosAgainstStart():
+		return "loss " + c.Loss.Name + " takes no ratio against the policy at the start of the step"
 	case key == "advantage.bootstrap" && !c.needsValues():
 		return fmt.Sprintf("advantage %s reads no values", c.Advantage.Name)
-	case key == "advantage.name" || key == "advantage.bootstrap" || section == "advantage.normalize":
+	case key == "advantage.name" || key == "advantage.bootstrap":
 		return ""
+	case section == "advantage.normalize":
+		return below(section, c.Advantage.Normalize.Unread(name))
 	case strings.HasPrefix(key, "advantage."):
 		return c.unreadOption("advantage "+c.Advantage.Name, strings.TrimPrefix(key, "advantage."),
 			c.Advantage.Facts().Reads)
 	case strings.HasPrefix(key, "loss.options."):
 		return c.unreadLoss(strings.TrimPrefix(key, "loss.options."))
-	case section == "loss.kl" && name != "coef" && c.Loss.KL.Coef == 0:
-		return "loss.kl.coef is 0"
-	case (key == "loss.kl.target" || key == "loss.kl.horizon") && c.Loss.KL.In != loss.KLInReward:
-		return "the coefficient adapts only where loss.kl.in is reward"
+	case section == "loss.kl":
+		return below(section, c.Loss.KL.Unread(name))
 	case section == "loss.duration" && name != "share" && c.Loss.Duration.Share == 0:
 		return "loss.duration.share is 0"
 	case strings.HasPrefix(key, "selection."):
@@ -43,6 +47,23 @@ func (c Config) Unread(key string) string {
 		return "cold_start.steps is 0"
 	}
 	return ""
+}
+
+// headReads are the keys of the critic's optimizer that count for a value head after the critic's warm-up.
+var headReads = []string{"learning_rate", "schedule", "warmup_steps", "final_ratio"}
+
+// ratiosAgainstStart says whether anything takes ratios against the policy at the start of a step.
+func (c Config) ratiosAgainstStart() bool {
+	o, err := newObjective(c)
+	return err != nil || o.against
+}
+
+// below puts a section's name before what its configuration says, which begins with a key of the section; "" stays.
+func below(section, why string) string {
+	if why == "" {
+		return ""
+	}
+	return section + "." + why
 }
 
 // cutLast splits a key before its last part.

@@ -43,6 +43,24 @@ func DefaultKL() KL {
 	return KL{Kind: "k3", In: KLInLoss, LogClamp: 20, Clamp: 10, Horizon: 10000}
 }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (k KL) Unread(key string) string {
+	kind := strings.TrimSuffix(k.Kind, "+")
+	switch {
+	case key != "coef" && k.Coef == 0:
+		return "coef is 0"
+	case (key == "target" || key == "horizon") && k.In != KLInReward:
+		return "in is " + k.In + ": the coefficient adapts in rewards alone"
+	case key == "horizon" && k.Target == 0:
+		return "target is 0"
+	case key == "log_clamp" && kind != "k3", key == "clamp" && kind != "k3" && !k.ClampAll:
+		return "kind is " + k.Kind
+	case key == "clamp_all" && kind == "k3":
+		return "kind is " + k.Kind + ", whose estimate is bounded all the same"
+	}
+	return ""
+}
+
 // Validate reports every fault.
 func (k KL) Validate() error {
 	return check.All(

@@ -33,6 +33,17 @@ func DefaultNormalization() Normalization {
 	return Normalization{Mean: LevelNone, Std: LevelNone, Epsilon: 1e-5}
 }
 
+// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+func (n Normalization) Unread(key string) string {
+	switch {
+	case key == "leave_one_out" && n.Mean == LevelNone:
+		return "mean is none"
+	case (key == "biased" || key == "epsilon") && n.Std == LevelNone:
+		return "std is none"
+	}
+	return ""
+}
+
 // Validate reports every fault.
 func (n Normalization) Validate() error {
 	return check.All(
