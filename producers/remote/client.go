@@ -56,7 +56,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, url: address, token: token, slots: make(chan struct{}, cfg.Concurrency),
-		http: &http.Client{Transport: transport, CheckRedirect: redirect},
+		http: &http.Client{Transport: transport, CheckRedirect: CheckRedirect},
 	}, nil
 }
 
@@ -77,8 +77,9 @@ func (c *Client) String() string { return c.url.Scheme + "://" + c.url.Host + c.
 // errRedirect marks a redirect that is not followed.
 var errRedirect = errors.New("a redirect is not followed")
 
-// redirect follows a redirect only to the same host, and only where what is asked stays the same.
-func redirect(req *http.Request, via []*http.Request) error {
+// CheckRedirect follows a redirect only to the same scheme, host and port, and only where what is asked stays the same, at most three in
+// a row. It is for every client that sends a secret, or that a service could send to addresses of its choice. The error names the host alone.
+func CheckRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
 	case len(via) > maxRedirects:

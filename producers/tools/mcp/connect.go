@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/weir-rl/weir/producers/remote"
 	"github.com/weir-rl/weir/producers/tools"
 )
 
@@ -68,7 +70,14 @@ func (s *Server) transport(ctx context.Context) (transport sdk.Transport, end fu
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		client := &http.Client{Transport: &bearer{token: token, base: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}}}
+		service, err := url.Parse(c.URL)
+		if err != nil {
+			return nil, nil, nil, errors.New("url: not an address")
+		}
+		client := &http.Client{
+			Transport:     &bearer{token: token, service: service, base: &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}},
+			CheckRedirect: remote.CheckRedirect,
+		}
 		return &sdk.StreamableClientTransport{
 			Endpoint: c.URL, HTTPClient: client, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: c.MaxMessageBytes,
 		}, client.CloseIdleConnections, func() string { return "" }, nil
@@ -130,15 +139,16 @@ func (s *Server) confined(ctx context.Context) (transport sdk.Transport, end fun
 	}, complaints, nil
 }
 
-// bearer sends a token, and follows no redirect to another host with it: the client of net/http drops the header then.
+// bearer sends a token to the service that is configured, by its scheme and host: net/http asks a transport anew for each redirect.
 type bearer struct {
-	token string
-	base  *http.Transport
+	token   string
+	service *url.URL
+	base    *http.Transport
 }
 
 // RoundTrip adds the header.
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.token != "" {
+	if b.token != "" && r.URL.Scheme == b.service.Scheme && r.URL.Host == b.service.Host {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", "Bearer "+b.token)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -435,4 +436,50 @@ func TestConfigReportsEveryFault(t *testing.T) {
 	}
 	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "files", Config: Type{}.Config()})
 	require.ErrorContains(t, err, "tool files: command:")
+}
+
+// Finding A4 of the second adversarial review: a service that redirects is followed to itself alone, and nobody else is sent the token.
+func TestATokenGoesToNoOtherHost(t *testing.T) {
+	t.Setenv("WEB_TOKEN", "s3cr3t")
+	asked := make(chan string, 100)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header.Get("Authorization") }))
+	t.Cleanup(other.Close)
+	_, port, err := net.SplitHostPort(other.Listener.Addr().String())
+	require.NoError(t, err)
+	for name, to := range map[string]string{
+		"another port": other.URL, "another name": "http://localhost:" + port, "link-local": "http://169.254.169.254/latest/meta-data",
+		"another scheme": "https://127.0.0.1:" + port,
+	} {
+		for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+			t.Run(fmt.Sprint(name, " ", code), func(t *testing.T) {
+				server := httptest.NewServer(http.RedirectHandler(to, code))
+				t.Cleanup(server.Close)
+				cfg := DefaultConfig()
+				cfg.URL, cfg.Allow, cfg.TokenEnv, cfg.StartTimeout = server.URL, []string{"*"}, "WEB_TOKEN", patient
+				_, err := New(t.Context(), cfg, nil)
+				require.ErrorContains(t, err, "a redirect is not followed to another host")
+				require.Empty(t, asked, "the other host was asked")
+			})
+		}
+	}
+}
+
+// The transport itself keeps the token from other hosts, whoever sends it there.
+func TestTheTransportKeepsTheToken(t *testing.T) {
+	t.Parallel()
+	seen := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.Header.Get("Authorization") }))
+	t.Cleanup(server.Close)
+	for service, want := range map[string]string{server.URL: "Bearer s3cr3t", "http://other.example": "", "https" + strings.TrimPrefix(server.URL, "http"): ""} {
+		at, err := url.Parse(service)
+		require.NoError(t, err)
+		b := &bearer{token: "s3cr3t", service: at, base: &http.Transport{}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		require.NoError(t, err)
+		res, err := b.RoundTrip(req)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, want, <-seen, service)
+		b.CloseIdleConnections()
+	}
 }
