@@ -3,6 +3,7 @@ package streams
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -58,8 +59,15 @@ func (e *RecreatedError) Error() string {
 // Is says that it is an [ErrStreamRecreated].
 func (e *RecreatedError) Is(target error) bool { return target == ErrStreamRecreated }
 
+// lost are the broker's own words for a stream that is not there: a bucket is a stream too, and a reader goes with its stream.
+var lost = []error{
+	jetstream.ErrStreamNotFound, jetstream.ErrBucketNotFound,
+	jetstream.ErrConsumerNotFound, jetstream.ErrConsumerDoesNotExist, jetstream.ErrConsumerDeleted,
+}
+
 // IsLost is whether an error means that the broker lost a stream, or messages of it: the stream was made anew, lacks messages that
-// it held, or is absent, as after a loss of the broker's store.
+// it held, or is absent with its readers, as after a loss of the broker's store.
 func IsLost(err error) bool {
-	return errors.Is(err, ErrStreamRecreated) || errors.Is(err, ErrStreamTruncated) || errors.Is(err, jetstream.ErrStreamNotFound)
+	return errors.Is(err, ErrStreamRecreated) || errors.Is(err, ErrStreamTruncated) ||
+		slices.ContainsFunc(lost, func(target error) bool { return errors.Is(err, target) })
 }
