@@ -89,8 +89,10 @@ func TestEachCallOfATrainerKnowsALostStore(t *testing.T) {
 		},
 		"purge": func(ctx context.Context) error { return feed.Purge(ctx, 1) },
 	}
-	all := []string{"WEIR_test_TICKETS", "WEIR_test_TRAJECTORIES", "WEIR_test_REJECTED", "WEIR_test_EVENTS",
-		"KV_WEIR_test_CONTROL", "KV_WEIR_test_WEIGHTS", "OBJ_WEIR_test_SHARDS"}
+	all := []string{
+		"WEIR_test_TICKETS", "WEIR_test_TRAJECTORIES", "WEIR_test_REJECTED", "WEIR_test_EVENTS",
+		"KV_WEIR_test_CONTROL", "KV_WEIR_test_WEIGHTS", "OBJ_WEIR_test_SHARDS",
+	}
 	for _, stream := range slices.Backward(all) { // each state of a store whose streams are being made
 		require.NoError(t, js.DeleteStream(t.Context(), stream))
 		for name, call := range ask {
