@@ -14,17 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/bpe"
+	"github.com/weir-rl/weir/internal/realpython"
 	"github.com/weir-rl/weir/schemas"
 )
 
-// OpenAI's own client, unchanged, against what weir serve serves. What it does is in testdata/clients.py; its version is the gateway's
+// OpenAI's own client, unchanged, against what weir serve serves. What it does is in testdata/clients.py; its version is the
 // pinned one.
 func TestUnchangedClientsOfTheSDK(t *testing.T) {
 	t.Parallel()
-	python := os.Getenv("WEIR_SDK_PYTHON")
-	if python == "" {
-		t.Skip("SKIPPED: the client of OpenAI: WEIR_SDK_PYTHON names no interpreter with producers/gateway/testdata/requirements.txt")
-	}
+	python := realpython.Interpreter(t, "openai")
 	tok, c := chatML(t)
 	cfg := DefaultConfig().OpenAI
 	cfg.Shaping, cfg.APIKey = ShapingIgnore, "sesame"
@@ -41,7 +39,7 @@ func TestUnchangedClientsOfTheSDK(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "FAILED")
-	pinned, err := os.ReadFile("../producers/gateway/testdata/requirements.txt")
+	pinned, err := os.ReadFile("../internal/realpython/requirements.txt")
 	require.NoError(t, err)
 	_, version, _ := strings.Cut(strings.TrimSpace(string(out)), "versions ")
 	require.Contains(t, string(pinned), "openai=="+version, "the interpreter has another version than the one that is pinned")

@@ -251,7 +251,8 @@ func testValueHeads(t *testing.T, newEngine NewEngine) {
 	_, policy := gpu.WithValueHead(with, weights(t, headed), false)
 	require.Equal(t, policy, weights(t, bare), "the head is not read")
 	require.NoError(t, os.Remove(filepath.Join(dir, gpu.ValueHeadFile)))
-	require.ErrorIs(t, bare.Import(t.Context(), dir), gpu.ErrMismatch, "config.json names a head")
+	require.NoError(t, bare.Import(t.Context(), dir), "config.json names a head that is not there, as where Transformers saved the model again")
+	require.Equal(t, policy, weights(t, bare))
 
 	own, without2 := export(t, bare, gpu.ExportOptions{})
 	require.Len(t, without2, len(files)-1)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/realpython"
 )
 
 // holds runs one check of testdata/contract.py; a test is skipped, by name, where the PyTorch at hand lacks what it is about.
@@ -14,7 +16,7 @@ func holds(t *testing.T, python, name string, more ...string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), python, append([]string{"-B", filepath.Join("testdata", "contract.py"), name}, more...)...).CombinedOutput()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
-		t.Skipf("SKIPPED: %s: %s; "+torch2+" names a Python with PyTorch 2", name, out)
+		t.Skipf("SKIPPED: %s: %s; %s names a Python with PyTorch 2", name, out, realpython.Variable)
 	}
 	require.NoError(t, err, "%s: %s", name, out)
 }

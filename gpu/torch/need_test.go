@@ -1,18 +1,16 @@
 package torch_test
 
 import (
-	"cmp"
 	"os"
 	"os/exec"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/weir-rl/weir/internal/realpython"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// torch2 names the variable with the interpreter for tests that need PyTorch 2; without it they take the one that the others take.
-const torch2 = "WEIR_TEST_TORCH2_PYTHON"
 
 // needPython is a Python with PyTorch. It skips a test, and says so, where none is found. Where CI is set, as in continuous integration, or
 // WEIR_NEED_TORCH, the test fails instead.
@@ -30,8 +28,13 @@ func needPython(t testing.TB) string {
 	return ""
 }
 
-// anyPython2 is the interpreter for tests that need PyTorch 2, or the given one.
-func anyPython2(other string) string { return cmp.Or(os.Getenv(torch2), other) }
+// anyPython2 is the interpreter for tests that need PyTorch 2: the one with the published packages where PyTorch is among them, else the given one.
+func anyPython2(other string) string {
+	if python := os.Getenv(realpython.Variable); python != "" && exec.Command(python, "-c", "import torch").Run() == nil {
+		return python
+	}
+	return other
+}
 
 // needSharding is a Python whose PyTorch has fully_shard. It skips a test, and says so, where there is none: Debian's PyTorch is older.
 func needSharding(t testing.TB) string {
@@ -41,10 +44,11 @@ func needSharding(t testing.TB) string {
 	if err == nil {
 		return python
 	}
-	if os.Getenv(torch2) != "" {
-		t.Fatalf("%s=%s has no fully_shard that adds up on the processor: %s", torch2, python, out)
+	if python == os.Getenv(realpython.Variable) {
+		t.Fatalf("%s=%s has no fully_shard that adds up on the processor: %s", realpython.Variable, python, out)
 	}
-	t.Skipf("SKIPPED: the PyTorch of %s has no fully_shard that adds up on the processor: sharding is not tested; %s names a Python with PyTorch 2.9 or newer", python, torch2)
+	t.Skipf("SKIPPED: the PyTorch of %s has no fully_shard that adds up on the processor: sharding is not tested; %s names a Python with PyTorch 2.9 or newer (make python-torch)",
+		python, realpython.Variable)
 	return ""
 }
 

@@ -18,18 +18,16 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/bpe"
 	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/realpython"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 )
 
 // The clients that people's programs have, unchanged, against a session of a policy with a chat template. What they do is in
-// testdata/clients.py, and which versions they are in testdata/requirements.txt.
+// testdata/clients.py; their versions are the pinned ones.
 func TestUnchangedClientsOfTheSDKs(t *testing.T) {
 	t.Parallel()
-	python := os.Getenv("WEIR_SDK_PYTHON")
-	if python == "" {
-		t.Skip("SKIPPED: the clients of OpenAI and Anthropic: WEIR_SDK_PYTHON names no interpreter with testdata/requirements.txt")
-	}
+	python := realpython.Interpreter(t, "openai", "anthropic")
 	codec, err := bpe.Parse(bpetest.Bytes(t, []string{"<|im_start|>", "<|im_end|>"}, []string{"<tool_call>", "</tool_call>"}))
 	require.NoError(t, err)
 	chats, err := chat.New(chat.Source{Template: hermes + chatml, Vars: map[string]any{}}, codec)
@@ -54,7 +52,7 @@ func TestUnchangedClientsOfTheSDKs(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "FAILED")
-	pinned, err := os.ReadFile("testdata/requirements.txt")
+	pinned, err := os.ReadFile("../../internal/realpython/requirements.txt")
 	require.NoError(t, err)
 	_, versions, _ := strings.Cut(string(out), "versions ")
 	for version := range strings.FieldsSeq(versions) {
