@@ -36,6 +36,9 @@ type chatter struct {
 	configure func() (*config.Config, error)
 	// asks says whether the page's connection to the broker may ask the engines; "" where it may, else why not.
 	asks string
+	// vouched says why the tasks, agents and tools of the configuration are not opened; nil where the process's own configuration is
+	// the run's.
+	vouched func(*config.Config) error
 
 	offering sync.Mutex
 	offered  []view.ChatTask // nil before the tasks were opened
@@ -76,8 +79,8 @@ func (s *session) newChatter(asks string, configure func() (*config.Config, erro
 	return &chatter{session: &own, asks: asks, configure: configure}
 }
 
-// Offer is what there is to ask.
-func (c *chatter) Offer(ctx context.Context, run *streams.Run) (*view.ChatOffer, error) {
+// Offer is what there is to ask, by the names in the configuration: nothing is opened for it, since whoever looks may ask for it.
+func (c *chatter) Offer(_ context.Context, run *streams.Run) (*view.ChatOffer, error) {
 	cfg, err := c.configure()
 	if err != nil {
 		return nil, fmt.Errorf("read the run's configuration: %w", err)
@@ -113,16 +116,29 @@ func (c *chatter) Offer(ctx context.Context, run *streams.Run) (*view.ChatOffer,
 			out.Versions = append(out.Versions, view.ChatVersion{Key: strconv.FormatInt(step, 10), Name: fmt.Sprintf("version %d, its checkpoint", step), Cost: cost})
 		}
 	}
-	out.Tasks, err = c.offeredTasks(ctx, cfg)
-	return out, err
+	for _, name := range cfg.Active() {
+		t := view.ChatTask{Name: name, Tools: []string{}, Examples: []string{}}
+		if section := cfg.Tasks[name]; section != nil {
+			t.Agent, t.Tools = section.Agent, append(t.Tools, section.Tools...)
+		}
+		out.Tasks = append(out.Tasks, t)
+	}
+	return out, nil
 }
 
-// offeredTasks opens the run's tasks, once.
-func (c *chatter) offeredTasks(ctx context.Context, cfg *config.Config) ([]view.ChatTask, error) {
+// Tasks opens the run's tasks, once.
+func (c *chatter) Tasks(ctx context.Context) ([]view.ChatTask, error) {
 	c.offering.Lock()
 	defer c.offering.Unlock()
 	if c.offered != nil {
 		return c.offered, nil
+	}
+	cfg, err := c.configure()
+	if err != nil {
+		return nil, fmt.Errorf("read the run's configuration: %w", err)
+	}
+	if err := c.mayOpen(cfg); err != nil {
+		return nil, err
 	}
 	opened, err := c.openCourse(ctx, cfg, c.log)
 	if err != nil {
@@ -137,6 +153,14 @@ func (c *chatter) offeredTasks(ctx context.Context, cfg *config.Config) ([]view.
 	}
 	c.offered = out
 	return out, nil
+}
+
+// mayOpen says why the parts of a configuration are not opened.
+func (c *chatter) mayOpen(cfg *config.Config) error {
+	if c.vouched == nil {
+		return nil
+	}
+	return c.vouched(cfg)
 }
 
 func chatTask(cfg *config.Config, t *task) view.ChatTask {
@@ -264,6 +288,9 @@ func (c *chatter) prepare(ctx context.Context, run *streams.Run, q *view.ChatQue
 		q.Task = cfg.Active()[0]
 	}
 	if cfg, err = withParts(cfg, q); err != nil {
+		return nil, err
+	}
+	if err := c.mayOpen(cfg); err != nil {
 		return nil, err
 	}
 	if q.Version != view.ChatNewest {

@@ -36,7 +36,11 @@ func TestThePagesChatAnswersFromCheckpoints(t *testing.T) {
 	require.Equal(t, []string{"newest", "1", "0"}, keys, "and no engines: the run is not up")
 	require.Equal(t, "library", offer.Tasks[0].Name)
 	require.Equal(t, []string{"search"}, offer.Tasks[0].Tools)
-	require.Len(t, offer.Tasks[0].Examples, chatExamples)
+	require.Empty(t, offer.Tasks[0].Examples)
+	opened, err := c.Tasks(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"search"}, opened[0].Tools)
+	require.Len(t, opened[0].Examples, chatExamples)
 	require.Contains(t, offer.Agents, "search")
 	require.Contains(t, offer.Tools, "calculator")
 

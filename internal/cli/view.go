@@ -111,12 +111,14 @@ func (s *session) viewedFolder(dir string) view.Run {
 		dir = whole
 	}
 	name := filepath.Base(dir)
-	r := view.Run{Name: name, Dir: dir, Known: func() *operate.Known { return s.known(dir) }, Connect: s.reach(name, dir), Chat: s.newChatter(s.viewerAsks(), func() (*config.Config, error) {
+	chat := s.newChatter(s.viewerAsks(), func() (*config.Config, error) {
 		cfg, _, err := s.resolve(config.Sources{
 			Written: filepath.Join(dir, configFile), Files: s.files, Environ: s.environ, Flags: map[string]string{"run.name": name, "run.dir": filepath.Dir(dir)},
 		})
 		return cfg, err
-	})}
+	})
+	chat.vouched = func(cfg *config.Config) error { return vouch(cfg, s.cfg) }
+	r := view.Run{Name: name, Dir: dir, Known: func() *operate.Known { return s.known(dir) }, Connect: s.reach(name, dir), Chat: chat}
 	if written, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(dir, configFile)}); err == nil {
 		if at := written.Trainer.Checkpoint.Dir; at != "" { // put elsewhere
 			r.Checkpoints = at

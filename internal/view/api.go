@@ -69,6 +69,7 @@ func (a *api) routes() http.Handler {
 		"GET /api/runs/{run}/streams":           a.streams,
 		"POST /api/runs/{run}/control":          a.control,
 		"GET /api/runs/{run}/chat":              a.chatOffer,
+		"POST /api/runs/{run}/chat/tasks":       a.chatTasks,
 	} {
 		mux.HandleFunc(path, a.about(handle))
 	}

@@ -14,8 +14,11 @@ import (
 
 // Chat asks versions of a run's policy questions, each in an episode of its own. It is safe for concurrent use.
 type Chat interface {
-	// Offer is what there is to ask. run are the run's streams, nil where no broker is up.
+	// Offer is what there is to ask, by names alone: whoever may look has it, so it starts and opens nothing. run are the run's streams, nil
+	// where no broker is up.
 	Offer(ctx context.Context, run *streams.Run) (*ChatOffer, error)
+	// Tasks opens the run's tasks with their tools, and has questions of each. Only who has the token has it called.
+	Tasks(ctx context.Context) ([]ChatTask, error)
 	// Ask runs one episode and tells each of its moves as it comes. It ends early when ctx does.
 	Ask(ctx context.Context, run *streams.Run, q ChatQuestion, tell func(ChatMove)) (*ChatEnd, error)
 	// Close frees what answers; nothing is asked after it.
@@ -51,7 +54,7 @@ type ChatVersion struct {
 	Cost string `json:"cost"`
 }
 
-// ChatTask is a task of the run, with questions as it asks them.
+// ChatTask is a task of the run, with questions as it asks them, where it was opened.
 type ChatTask struct {
 	Name string `json:"name"`
 	// Agent is the section of agents that the task names, "" where it brings its own; Tools are what its episodes call.
@@ -133,6 +136,18 @@ func (a *api) chatOffer(q asked) (any, error) {
 	}
 	run, _ := q.run.live.get(q.Context()) // without a broker the folder answers
 	return q.run.Chat.Offer(q.Context(), run)
+}
+
+// chatTasks are the tasks with questions of each.
+func (a *api) chatTasks(q asked) (any, error) {
+	if q.run.Chat == nil {
+		return nil, usageError{errNoChat}
+	}
+	tasks, err := q.run.Chat.Tasks(q.Context())
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return map[string]any{"tasks": tasks}, nil
 }
 
 // chatLine is a line of the answer to a question, which comes as the episode goes on.

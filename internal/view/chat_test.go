@@ -26,6 +26,10 @@ func (p *parrot) Offer(context.Context, *streams.Run) (*ChatOffer, error) {
 	return &ChatOffer{Versions: []ChatVersion{{Key: "7", Name: "version 7"}}, Notes: []string{}, Tasks: []ChatTask{}, Agents: []string{}, Tools: []string{}}, nil
 }
 
+func (p *parrot) Tasks(context.Context) ([]ChatTask, error) {
+	return []ChatTask{{Name: "ships", Tools: []string{}, Examples: []string{"what is it ?"}}}, nil
+}
+
 func (p *parrot) Ask(ctx context.Context, _ *streams.Run, q ChatQuestion, tell func(ChatMove)) (*ChatEnd, error) {
 	return p.ask(ctx, q, tell)
 }

@@ -80,6 +80,14 @@ func (hostileChat) Offer(context.Context, *streams.Run) (*view.ChatOffer, error)
 	}, nil
 }
 
+func (c hostileChat) Tasks(ctx context.Context) ([]view.ChatTask, error) {
+	offer, err := c.Offer(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return offer.Tasks, nil
+}
+
 func (hostileChat) Ask(_ context.Context, _ *streams.Run, _ view.ChatQuestion, tell func(view.ChatMove)) (*view.ChatEnd, error) {
 	for _, kind := range []string{"prompt", "policy", "tool", "observation", hostile[0]} {
 		for _, text := range hostile {

@@ -10,6 +10,7 @@ export async function show({ main, run, query, signal }) {
     put(main, h('h1', null, 'Chat'), h('div', { class: 'panel' }, h('h2', null, 'No version can be asked here'), notes));
     return;
   }
+  const notesAt = h('div', null, notes);
   const choose = (name, options, chosen) => {
     const s = h('select', { id: 'chat-' + name, 'aria-label': name }, options.map(([value, text]) => h('option', { value }, text)));
     if (options.some(([value]) => value === chosen)) s.value = chosen;
@@ -72,11 +73,19 @@ export async function show({ main, run, query, signal }) {
   };
   const form = h('form', { class: 'panel', onsubmit: (e) => { e.preventDefault(); ask(); } },
     h('div', { class: 'bar' }, version, offer.tasks.length > 1 ? task : null, offer.agents.length ? agent : null, tools, h('label', null, 'temperature ', temperature), h('label', null, 'seed ', seed)),
-    h('div', { class: 'bar ask' }, field, send, stop), about, cost, notes);
+    h('div', { class: 'bar ask' }, field, send, stop), about, cost, notesAt);
   field.addEventListener('keydown', (e) => { if (e.key === 'Enter' && !e.shiftKey) { e.preventDefault(); ask(); } });
   put(main, h('h1', null, 'Chat ', h('span', { class: 'dim' }, 'each question is an episode of its own: the policy remembers none before it')), form, talk);
   describe();
   field.focus();
+  if (!api.token()) return;
+  // The tasks are opened for who has the token alone: that reads data and starts tools.
+  try {
+    offer.tasks = (await api.post(run, 'chat/tasks', {}, signal)).tasks;
+    describe();
+  } catch (err) {
+    if (err.name !== 'AbortError') notesAt.append(h('p', { class: 'warn' }, err.message));
+  }
 }
 
 const words = { prompt: 'prompt', context: 'context', policy: 'policy', tool: 'call', observation: 'observation' };
