@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,12 +65,18 @@ func (c *Context) room() int {
 	return max(0, room)
 }
 
+// lastSegment says whether the episode may begin no other segment. The lock is held.
+func (e *Episode) lastSegment() bool {
+	most := cmp.Or(e.ticket.Limits.MaxSegments, e.env.MaxSegments)
+	return most > 0 && len(e.segments) >= most
+}
+
 // RoomAnew is how many tokens a further segment could take, those that it begins with among them; 0 where none may begin.
 func (c *Context) RoomAnew() int {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	limits, room := c.e.ticket.Limits, c.mostTokens()
-	if limits.MaxSegments > 0 && len(c.e.segments) >= limits.MaxSegments {
+	if c.e.lastSegment() {
 		return 0
 	}
 	if limits.MaxTotalTokens > 0 {
@@ -110,7 +117,7 @@ func (c *Context) begin(tokens []int32) error {
 		return e.over()
 	case len(tokens) > c.mostTokens(), limits.MaxTotalTokens > 0 && len(tokens) > limits.MaxTotalTokens-e.total:
 		return &StoppedError{schemas.StopTokens}
-	case limits.MaxSegments > 0 && len(e.segments) >= limits.MaxSegments:
+	case e.lastSegment():
 		return &StoppedError{schemas.StopSegments}
 	}
 	c.segment = len(e.segments)

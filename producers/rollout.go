@@ -18,6 +18,9 @@ type Environment struct {
 	// Tools that the agent may call, by distinct names; nil is none.
 	Tools  []Tool
 	Reward Reward
+	// MaxSegments ends an episode that would begin another segment where its ticket has no bound of its own: what the trainer refuses beyond.
+	// 0 ends none.
+	MaxSegments int
 	// Watch is told each move of an episode as it comes, from several goroutines where several contexts or calls go on at the same time;
 	// nil for nobody. It must not call the episode.
 	Watch func(Move)
@@ -153,11 +156,12 @@ func (e *Episode) trajectory(score Score) (*schemas.Trajectory, error) {
 		}
 	}
 	t := e.ticket
-	return &schemas.Trajectory{
+	trajectory := &schemas.Trajectory{
 		Run: t.Run, ID: t.ID, Group: t.Group, Cursor: t.Cursor, Attempt: t.Attempt, Sample: t.Sample,
 		GroupSize: t.GroupSize, Task: t.Task, PromptID: t.Prompt.ID, Source: t.Prompt.Source,
 		Segments: e.segments, Turns: turns,
 		Reward: score.Total, Rewards: score.Components, AgentRewards: score.Agents, Answer: e.answer, Stop: e.stop,
 		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.forked(),
-	}, nil
+	}
+	return trajectory, nil
 }

@@ -51,3 +51,35 @@ func TestTheRoomOfAFurtherSegmentIsThatOfItsLimits(t *testing.T) {
 		})
 	}
 }
+
+// Finding A10e of the agents' review: an episode whose ticket bounds no segments ran to its end, and was then refused for having more than the trainer takes.
+func TestAnEpisodeEndsAtTheSegmentsThatTheTrainerTakes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ ticket, trainer, want int }{
+		"the trainer's": {0, 3, 3}, "the ticket's own": {2, 3, 2}, "none": {0, 0, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			env := newEnvironment(t, policyFunc(one))
+			env.MaxSegments = c.trainer
+			env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+				for range 9 {
+					if err := e.Begin([]int32{1}); err != nil {
+						return err
+					}
+					if _, _, err := e.Generate(ctx, producers.GenerateOptions{}); err != nil {
+						return err
+					}
+				}
+				e.Finish("x", schemas.StopAnswer)
+				return nil
+			})
+			ticket := newTicket(1)
+			ticket.Limits = schemas.Limits{MaxTokens: 16, MaxSegments: c.ticket}
+			got, _, err := producers.Rollout(t.Context(), ticket, env)
+			require.NoError(t, err)
+			require.Len(t, got.Segments, c.want)
+			require.Equal(t, c.want < 9, got.Stop == schemas.StopSegments)
+		})
+	}
+}

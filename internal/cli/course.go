@@ -20,6 +20,7 @@ import (
 type course struct {
 	tasks          []*task // by name
 	tokenizer      tasks.Tokenizer
+	maxSegments    int                  // of an episode whose ticket has no bound: what the trainer takes; 0 is none
 	demonstrations tasks.Demonstrations // nil where no task has any
 	// spaces are the sandboxes of episodes; nothing runs in them before the first cell.
 	spaces *workspace.Manager
@@ -126,7 +127,7 @@ func (c *course) chosen(name string) (*task, error) {
 
 // environment is what a task's episodes run in with a policy to sample from.
 func (c *course) environment(t *task, policy producers.Policy) producers.Environment {
-	return producers.Environment{Policy: policy, Tokenizer: c.tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward}
+	return producers.Environment{Policy: policy, Tokenizer: c.tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward, MaxSegments: c.maxSegments}
 }
 
 // environments are those of all tasks, by name.

@@ -80,7 +80,7 @@ func (o *opener) course(ctx context.Context) (*course, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &course{tokenizer: setups[0].Tokenizer}
+	c := &course{tokenizer: setups[0].Tokenizer, maxSegments: o.cfg.Trainer.Limits.MaxSegments}
 	if len(setups) > 1 && shared == nil {
 		if c.tokenizer, err = join(o.cfg.Active(), setups); err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ type TaskLimits struct {
 	// MaxTotalTokens bounds the tokens of all segments together; 0 takes trainer.limits.max_total_tokens. Defaults to 0.
 	MaxTotalTokens int `koanf:"max_total_tokens"`
 	// MaxSegments ends an episode that would begin another segment; it is at most trainer.limits.max_segments, beyond which
-	// trajectories are refused. 0 ends none. Defaults to 0.
+	// trajectories are refused. 0 is that bound, as the producer has it. Defaults to 0.
 	MaxSegments int `koanf:"max_segments"`
 	// Timeout bounds the wall-clock of an episode; 0 takes trainer.limits.timeout. Defaults to 0.
 	Timeout time.Duration `koanf:"timeout"`
