@@ -163,5 +163,6 @@ func (e *Episode) trajectory(score Score) (*schemas.Trajectory, error) {
 		Reward: score.Total, Rewards: score.Components, AgentRewards: score.Agents, Answer: e.answer, Stop: e.stop,
 		StartedAt: e.started, FinishedAt: time.Now().UTC(), Forked: e.fork.forked(),
 	}
+	fitTexts(trajectory, schemas.MaxText(max(t.Limits.MaxTokens, trajectory.Tokens())))
 	return trajectory, nil
 }

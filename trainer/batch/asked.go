@@ -25,8 +25,6 @@ const (
 	maxComponents = 256     // reward components
 	maxAgents     = 256     // agents with a reward of their own
 	maxName       = 256     // bytes of the name of a component or of an agent
-	maxText       = 1 << 20 // bytes of all text, on top of maxTokenText a token of the ticket's limit
-	maxTokenText  = 256
 	// A tool call may outlast the rollout's limit by as much again and spareTime, for not each tool heeds its context; where
 	// there is no limit, maxCall bounds it.
 	spareTime = time.Minute
@@ -84,7 +82,7 @@ func answers(t *schemas.Trajectory, asked *schemas.Ticket, greedy bool, opening 
 	if calls > asked.Limits.MaxTurns {
 		return fmt.Errorf("turns: %d tool calls, the ticket's limits.max_turns is %d", calls, asked.Limits.MaxTurns)
 	}
-	if most := maxText + maxTokenText*max(asked.Limits.MaxTokens, t.Tokens()); text > most {
+	if most := schemas.MaxText(max(asked.Limits.MaxTokens, t.Tokens())); text > most {
 		return fmt.Errorf("answer, error and turns: %d bytes of text, at most %d", text, most)
 	}
 	return nil

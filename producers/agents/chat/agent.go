@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -242,7 +243,7 @@ func (a *Agent) arguments(call chat.Call) (string, error) {
 func show(c *producers.Context, talk *chat.Conversation, sampled []int32, said []chat.Message) error {
 	ids, fresh, err := talk.Next(sampled, said...)
 	if err != nil {
-		return err
+		return agents.Unwritten()
 	}
 	if fresh {
 		return c.Begin(ids)

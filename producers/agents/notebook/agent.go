@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -118,7 +119,10 @@ func (a *Agent) run(ctx context.Context, e *producers.Episode, p *page, said *tu
 // open begins a context with what the page holds.
 func (a *Agent) open(e *producers.Episode, p *page) error {
 	context, ids, err := a.notation.open(p)
-	if err != nil {
+	switch {
+	case err != nil && len(p.turns) > 0:
+		return agents.Unwritten()
+	case err != nil:
 		return fmt.Errorf("notebook agent: %w", err)
 	}
 	p.context = context
@@ -129,7 +133,7 @@ func (a *Agent) open(e *producers.Episode, p *page) error {
 func (a *Agent) goOn(ctx context.Context, e *producers.Episode, p *page) error {
 	next, err := p.context.output(p.turns[len(p.turns)-1])
 	if err != nil {
-		return fmt.Errorf("notebook agent: %w", err)
+		return agents.Unwritten()
 	}
 	need := a.turnTokens(e)
 	if a.cfg.Trim == TrimSoft {
@@ -179,7 +183,7 @@ func (a *Agent) trim(ctx context.Context, e *producers.Episode, p *page) error {
 func (a *Agent) sumUp(ctx context.Context, e *producers.Episode, p *page) error {
 	next, err := p.context.ask(p.turns[len(p.turns)-1])
 	if err != nil {
-		return fmt.Errorf("notebook agent: %w", err)
+		return agents.Unwritten()
 	}
 	if !next.fits(e, a.cfg.SummaryTokens) {
 		return nil // such as after a turn that took all the room: the notepad is what is kept

@@ -168,3 +168,13 @@ func TestALongOutputIsLeftToTheNextContext(t *testing.T) {
 		})
 	}
 }
+
+// What the template does not write of what the policy or its code said ends the episode for its form, and is trained on.
+func TestWhatTheTemplateRefusesOfATurnEndsTheEpisode(t *testing.T) {
+	t.Parallel()
+	const refuses = "{% for m in messages %}{% if 'boom' in m.content %}{{ raise_exception('no') }}{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+	got, _, err := think(t, refuses, notebook.DefaultConfig(), prints("boom"), schemas.Limits{MaxTokens: 1000, MaxTurns: 30})
+	require.NoError(t, err)
+	require.Equal(t, schemas.StopFormat, got.Stop)
+	require.Len(t, got.Turns, 1)
+}

@@ -80,8 +80,8 @@ func (d *delegation) work(ctx context.Context, name, task string) (answer string
 	cfg := d.agent.cfg.Worker
 	talk, ids, err := d.agent.worker.begin(schemas.Prompt{Text: task}, true, true)
 	switch {
-	case err != nil:
-		return "", "", err
+	case err != nil: // the template does not take the task, which the planner wrote
+		return "", schemas.StopFormat, nil
 	case len(ids) == 0:
 		return "", emptyTask, nil
 	}
