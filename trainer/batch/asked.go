@@ -22,9 +22,9 @@ type Bounds struct {
 
 // What no ticket names and no honest rollout reaches.
 const (
-	maxComponents = 256     // reward components
-	maxAgents     = 256     // agents with a reward of their own
-	maxName       = 256     // bytes of the name of a component or of an agent
+	maxComponents = 256 // reward components
+	maxAgents     = 256 // agents with a reward of their own
+	maxName       = 256 // bytes of the name of a component or of an agent
 	// A tool call may outlast the rollout's limit by as much again and spareTime, for not each tool heeds its context; where
 	// there is no limit, maxCall bounds it.
 	spareTime = time.Minute
