@@ -23,7 +23,7 @@ session of the protocol has a session of the tools, so that a cell finds the var
 		version, _ := build(debug.ReadBuildInfo())
 		server := mcpserver.New(version, o.sessions, o.tools)
 		if *listen != "" {
-			return s.serveHTTP(ctx, *listen, mcpserver.Handler(server, o.idle), "MCP at /mcp", o.sessions)
+			return s.serveHTTP(ctx, *listen, mcpserver.Handler(server, o.idle), "MCP at /mcp", o)
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

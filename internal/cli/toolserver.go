@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/httpguard"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/producers/toolserver"
@@ -28,7 +29,7 @@ weir tool; without any, the tools of the task are served. GET /health answers wh
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:8000", "where to listen; whoever reaches it can call the tools")
 	a.offers(cmd, func(ctx context.Context, s *session, o offered) error {
-		return s.serveTools(ctx, *listen, o.sessions, o.tools)
+		return s.serveTools(ctx, *listen, o)
 	})
 	return cmd
 }
@@ -39,14 +40,18 @@ type offered struct {
 	sessions *toolserver.Sessions
 	// idle is how long a session may be without a call.
 	idle time.Duration
+	// hosts are names of public DNS under which they may be asked for.
+	hosts []string
 }
 
 // offers has a command open the tools that its arguments name, or those of its task, and serve them.
 func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, offered) error) {
 	taskName := cmd.Flags().String("task", "", "whose passages and world the tools have, where there are several tasks")
 	cfg := toolserver.Config{}
+	var hosts []string
 	cmd.Flags().IntVar(&cfg.Sessions, "sessions", 1024, "how many callers may have a session at once")
 	cmd.Flags().DurationVar(&cfg.Idle, "idle", 10*time.Minute, "how long a session may be without a call")
+	cmd.Flags().StringSliceVar(&hosts, "hosts", nil, "names of public DNS under which the tools may be asked for; addresses and a network's own names always may")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cfg.Sessions < 1 || cfg.Idle <= 0 {
 			return &exitError{exitUsage, errors.New("--sessions and --idle: must be positive")}
@@ -63,7 +68,7 @@ func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, o
 		for _, t := range opened {
 			defer s.closeTool(t)
 		}
-		return serve(cmd.Context(), s, offered{opened, toolserver.New(cfg, opened), cfg.Idle})
+		return serve(cmd.Context(), s, offered{opened, toolserver.New(cfg, opened), cfg.Idle, hosts})
 	}
 }
 
@@ -96,18 +101,18 @@ func (s *session) openTools(ctx context.Context, names []string, taskName string
 }
 
 // serveTools serves VerlTool's and Search-R1's protocols until ctx ends.
-func (s *session) serveTools(ctx context.Context, listen string, sessions *toolserver.Sessions, served []producers.Tool) error {
+func (s *session) serveTools(ctx context.Context, listen string, o offered) error {
 	mux := http.NewServeMux()
-	mux.Handle("/get_observation", sessions.VerlTool())
+	mux.Handle("/get_observation", o.sessions.VerlTool())
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status": "healthy"}`) })
 	paths := []string{"/get_observation"}
-	for _, t := range served {
+	for _, t := range o.tools {
 		if find, ok := tools.Bare(t).(toolserver.Finder); ok && !slices.Contains(paths, "/retrieve") {
 			mux.Handle("/retrieve", toolserver.Retrieve(find, 3))
 			paths = append(paths, "/retrieve")
 		}
 	}
-	return s.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), sessions)
+	return s.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
 }
 
 // tend closes idle sessions until the returned function is called, which closes all.
@@ -124,15 +129,17 @@ func tend(ctx context.Context, sessions *toolserver.Sessions) (stop func()) {
 	}
 }
 
-// serveHTTP serves until ctx ends.
-func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, sessions *toolserver.Sessions) error {
+// serveHTTP serves until ctx ends, by httpguard's rules: whoever reaches the address may call the tools, and a browser on this machine does not
+// ask for its user alone.
+func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("listen for tool calls: %w", err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	defer tend(ctx, sessions)()
+	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or a name of the network's own, or name the host in --hosts"}
+	server := &http.Server{Handler: rules.Wrap(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	defer tend(ctx, o.sessions)()
 	fmt.Fprintf(s.out, "serving %s on http://%s\n", what, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()

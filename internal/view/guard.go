@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/weir-rl/weir/internal/httpguard"
 )
 
 // policy is the page's Content-Security-Policy: its own files, and nothing in line. Canvas pictures need no more.
@@ -19,7 +21,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // guard lets through who may.
 type guard struct {
 	token [sha256.Size]byte
-	// open lets whoever is on the machine read without the token: see direct.
+	// open lets whoever is on the machine read without the token: see httpguard.Direct.
 	open  bool
 	hosts []string
 }
@@ -76,49 +78,21 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 // known says whether a name is one that the page is served under. A page elsewhere can have a name of its own lead here, but not an
 // address.
 func (g *guard) known(hostport string) bool {
-	host := hostName(hostport)
+	host := httpguard.HostName(hostport)
 	return host == "localhost" || net.ParseIP(host) != nil || slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, host) })
-}
-
-// hostName is the name or address of a Host header, without its port.
-func hostName(hostport string) string {
-	host := hostport
-	if h, _, err := net.SplitHostPort(hostport); err == nil {
-		host = h
-	}
-	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
-}
-
-// passedOn are the headers by which proxies say for whom they ask.
-var passedOn = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
-
-// direct says whether a request asks for this machine by a name that means it everywhere, and no proxy says that it passed it on: whoever
-// asks a proxy on this machine may be anywhere.
-func direct(r *http.Request) bool {
-	if slices.ContainsFunc(passedOn, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
-		return false
-	}
-	host := hostName(r.Host)
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // judge refuses a request to the API with a status; 0 lets it through. Another site's page is refused, whatever it asks. What changes
 // something needs the token always, and comes from this page alone.
 func (g *guard) judge(r *http.Request) (status int, why string) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-	site := r.Header.Get("Sec-Fetch-Site")
-	typed := reads && site == "none" // an address that somebody typed, which no page asks for
-	if site != "" && site != "same-origin" && !typed {
-		return http.StatusForbidden, "the request comes from another site's page"
-	}
-	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host {
+	if httpguard.Foreign(r) {
 		return http.StatusForbidden, "the request comes from another site's page"
 	}
 	if !reads && r.Header.Get("Content-Type") != "application/json" {
 		return http.StatusUnsupportedMediaType, "want Content-Type: application/json"
 	}
-	if reads && g.open && direct(r) {
+	if reads && g.open && httpguard.Direct(r) {
 		return 0, ""
 	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/producers/tools"
 )
 
@@ -75,7 +76,7 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 		refuse(w, http.StatusMethodNotAllowed, "want POST")
 		return false
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(into); err != nil {
+	if err := json.NewDecoder(openai.NewTimedBody(w, r, maxBody)).Decode(into); err != nil {
 		refuse(w, http.StatusUnprocessableEntity, "the body: "+err.Error())
 		return false
 	}

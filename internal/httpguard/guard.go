@@ -1,0 +1,93 @@
+// Package httpguard keeps pages of other sites away from what Weir serves by HTTP: a browser on the machine asks for them, and loopback alone
+// does not say who wants to know. Every listener of Weir's that takes no key holds its requests to these rules.
+package httpguard
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Rules say what a listener takes.
+type Rules struct {
+	// Hosts are the names, beside addresses and those that public DNS cannot hold, under which the listener may be asked.
+	Hosts []string
+	// Remedy says to whoever asks under another name what to do.
+	Remedy string
+}
+
+// Wrap puts the rules before a handler. It refuses what another site's page asks (403), a Host that a stranger could have lead here by DNS (421), and a
+// body that a form could send (415).
+func (g Rules) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !g.Known(r.Host):
+			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %.200q: %s", r.Host, g.Remedy))
+		case Foreign(r):
+			refuse(w, http.StatusForbidden, "the request comes from another site's page")
+		case r.Method == http.MethodPost && !isJSON(r):
+			refuse(w, http.StatusUnsupportedMediaType, "want Content-Type: application/json")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// private are endings of names that public DNS does not hold.
+var private = []string{".localhost", ".local", ".internal", ".svc", ".lan", ".home.arpa", ".test"}
+
+// Known says whether a Host is one that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of Hosts.
+func (g Rules) Known(hostport string) bool {
+	host := HostName(hostport)
+	return host != "" && !strings.Contains(host, ".") || net.ParseIP(host) != nil ||
+		slices.ContainsFunc(private, func(end string) bool { return strings.HasSuffix(host, end) }) ||
+		slices.ContainsFunc(g.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
+}
+
+// HostName is the name or address of a Host header, in lower case and without its port.
+func HostName(hostport string) string {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+}
+
+// Foreign says whether a page of another site asks: by Sec-Fetch-Site, and by Origin, which is null where the page has none.
+func Foreign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return true
+	}
+	origin := r.Header.Get("Origin")
+	return origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host
+}
+
+// passedOn are the headers by which proxies say for whom they ask.
+var passedOn = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
+
+// Direct says whether a request asks for this machine by a name that means it everywhere, and no proxy says that it passed it on: whoever
+// asks a proxy on this machine may be anywhere.
+func Direct(r *http.Request) bool {
+	if slices.ContainsFunc(passedOn, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
+		return false
+	}
+	host := HostName(r.Host)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// isJSON says whether a body is said to be JSON, which no form can say.
+func isJSON(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}
+
+func refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"detail": why}) // a client that has gone away hears nothing
+}
