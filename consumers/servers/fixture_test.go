@@ -31,12 +31,13 @@ func good() fakeserver.Options { return fakeserver.Options{Processed: true, NoDe
 // world is a Pool over fakes, with folders of versions.
 type world struct {
 	*servers.Pool
-	t      *testing.T
-	kind   fakeserver.Kind
-	cfg    consumers.Config
-	dir    string
-	fakes  []*fakeserver.Server
-	oracle *fakemodel.Oracle
+	t       *testing.T
+	kind    fakeserver.Kind
+	cfg     consumers.Config
+	dir     string
+	fakes   []*fakeserver.Server
+	oracle  *fakemodel.Oracle
+	metrics *consumers.Metrics
 
 	mu      sync.Mutex
 	folders map[int64]string
@@ -57,7 +58,11 @@ func newWorld(t *testing.T, kind fakeserver.Kind, change func(*consumers.Config)
 		change(&w.cfg)
 	}
 	require.NoError(t, w.cfg.Validate())
-	w.Pool = servers.New(w.cfg, kinds[kind], servers.Options{Log: slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	metrics, err := consumers.NewMetrics(nil)
+	require.NoError(t, err)
+	w.metrics = metrics
+	log := slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	w.Pool = servers.New(w.cfg, kinds[kind], servers.Options{Metrics: metrics, Log: log})
 	return w
 }
 
