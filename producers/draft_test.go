@@ -51,8 +51,8 @@ func (p *piecemeal) next(shown []int32) int32 {
 	return int32(h % uint64(p.size))
 }
 
-// cutOff is a cause that is not the episode's time limit.
-var cutOff = errors.New("the client left, or the engine failed")
+// errCutOff is a cause that is not the episode's time limit.
+var errCutOff = errors.New("the client left, or the engine failed")
 
 // Finding A9 of the second attack: half a turn of a client that left stayed in the context and was trained on.
 //
@@ -76,9 +76,9 @@ func TestInvariantATurnIsRecordedWholeOrNotAtAll(t *testing.T) {
 			}
 			switch {
 			case draws("the engine fails"):
-				return cutOff
+				return errCutOff
 			case draws("the client leaves"):
-				leave(cutOff)
+				leave(errCutOff)
 				return context.Cause(ctx)
 			}
 			return nil
@@ -122,7 +122,7 @@ func TestInvariantATurnIsRecordedWholeOrNotAtAll(t *testing.T) {
 					asking, leave = context.WithCancelCause(ctx)
 					sampled, _, err := e.Generate(asking, options)
 					leave(nil)
-					if err != nil && !errors.Is(err, cutOff) {
+					if err != nil && !errors.Is(err, errCutOff) {
 						return err
 					}
 					require.Equal(rt, err != nil, len(sampled) == 0)
@@ -173,7 +173,7 @@ func TestATurnThatWasCutOffGoesOn(t *testing.T) {
 		env := newEnvironment(t, &piecemeal{size: int32(len(tok)), cut: func(_ context.Context, r *schemas.GenerateRequest) error {
 			began = append(began, len(r.Tokens))
 			if calls++; calls%patience == 0 {
-				return cutOff
+				return errCutOff
 			}
 			return nil
 		}})
@@ -182,7 +182,7 @@ func TestATurnThatWasCutOffGoesOn(t *testing.T) {
 			require.NoError(t, e.Begin([]int32{0}))
 			for {
 				sampled, _, err := e.Generate(ctx, producers.GenerateOptions{StopTexts: []string{"b`b`"}, MaxTokens: 40})
-				if !errors.Is(err, cutOff) {
+				if !errors.Is(err, errCutOff) {
 					out = sampled
 					return err
 				}

@@ -67,7 +67,7 @@ func TestATrainerGoesOnWhereTheStoreIsLostWhileAShardIsPut(t *testing.T) {
 		}
 		require.NoError(t, names.Err())
 	}, make: func() {
-		producing, stop = context.WithCancel(t.Context())
+		producing, stop = context.WithCancel(t.Context()) //nolint:fatcontext // each life of the producer has one
 		streamtest.Open(t, conn)
 		group = errgroup.Group{}
 		begin()

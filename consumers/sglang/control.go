@@ -52,10 +52,12 @@ func (s *speaker) length(ctx context.Context) (int, error) {
 		} `json:"data"`
 	}
 	err := s.remote.GetOpen(ctx, "/v1/models", &list)
-	if err != nil && servers.Status(err) != http.StatusNotFound {
+	switch {
+	case servers.Status(err) == http.StatusNotFound:
+		return 0, nil
+	case err != nil:
 		return 0, err
-	}
-	if err != nil || len(list.Data) == 0 {
+	case len(list.Data) == 0:
 		return 0, nil
 	}
 	return list.Data[0].Length, nil

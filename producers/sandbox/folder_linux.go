@@ -73,7 +73,7 @@ func (u *use) count(top int, name string, l Limits) (below []string, err error) 
 	for u.over(l) == "" {
 		names, err := f.Readdirnames(entriesAtOnce)
 		if err != nil {
-			return below, nil //nolint:nilerr // its end, or its own
+			return below, nil // its end, or its own
 		}
 		for _, entry := range names {
 			var st unix.Stat_t

@@ -46,7 +46,7 @@ func TestAFolderOfTheMachineIsBoundedAndRemoved(t *testing.T) {
 // A tree that is deeper than any path names is beyond the count, and is removed all the same.
 func TestADeepFolderIsRemoved(t *testing.T) {
 	t.Parallel()
-	top, err := os.MkdirTemp("", "weir-test-deep-")
+	top, err := os.MkdirTemp("", "weir-test-deep-") //nolint:usetesting // t.TempDir cannot remove a tree as deep as this
 	require.NoError(t, err)
 	t.Cleanup(func() { removeDir(top) })
 	root, err := os.OpenRoot(top)

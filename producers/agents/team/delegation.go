@@ -81,7 +81,7 @@ func (d *delegation) work(ctx context.Context, name, task string) (answer string
 	talk, ids, err := d.agent.worker.begin(schemas.Prompt{Text: task}, true, true)
 	switch {
 	case err != nil: // the template does not take the task, which the planner wrote
-		return "", schemas.StopFormat, nil
+		return "", schemas.StopFormat, nil //nolint:nilerr // it ends the episode, which is no failure
 	case len(ids) == 0:
 		return "", emptyTask, nil
 	}

@@ -253,7 +253,7 @@ func (s *Session) answer(limited context.Context, name string, given json.RawMes
 	case err != nil && !over && (errors.Is(err, producers.ErrUnavailable) || limited.Err() != nil):
 		return nil, err
 	case err != nil:
-		return map[string]any{"error": err.Error()}, nil
+		return map[string]any{"error": err.Error()}, nil //nolint:nilerr // the program is told
 	case printed != nil:
 		return map[string]any{"printed": *printed}, nil
 	}

@@ -55,8 +55,8 @@ func TestWhatIsRefused(t *testing.T) {
 
 // countdown is a context that ends after it was asked so often.
 type countdown struct {
-	context.Context
-	left int
+	context.Context //nolint:containedctx // it is one
+	left            int
 }
 
 func (c *countdown) Err() error {

@@ -45,7 +45,7 @@ var spelling = strings.NewReplacer("×", "*", "⋅", "*", "·", "*", "÷", "/", 
 
 // parser reads tokens; token is the next one, "" at the end.
 type parser struct {
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // a parser lives for one call
 	text  string
 	token string
 	depth int
