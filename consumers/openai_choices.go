@@ -116,6 +116,7 @@ func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody
 		}
 		return send(part(c, next))
 	})
+	stop() // before it is asked whether anything was written: what failed sooner has a status
 	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
 		err = out.Send(last(usage(choices)))
 	}

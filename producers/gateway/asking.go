@@ -43,7 +43,10 @@ func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered
 		case <-a.done:
 		case <-ctx.Done():
 		}
-		if again := s.leaveUnanswered(ctx, a); again {
+		switch answered, again := s.settled(ctx, a); {
+		case answered:
+			return a.reply, func(ok bool) { s.deliver(a, ok) }, nil
+		case again:
 			continue // who asked before left, and with him the sampling ended just now
 		}
 		if err := context.Cause(ctx); err != nil {
@@ -52,10 +55,7 @@ func (s *Session) ask(ctx context.Context, r *request) (answer *reply, delivered
 		if errors.Is(a.err, context.Canceled) {
 			return nil, nil, gone()
 		}
-		if a.err != nil {
-			return nil, nil, a.err
-		}
-		return a.reply, func(ok bool) { s.deliver(a, ok) }, nil
+		return nil, nil, a.err
 	}
 }
 
@@ -64,19 +64,20 @@ func gone() error {
 	return openai.Refusal(http.StatusGone, "invalid_request_error", "episode_over", "%v", errOver)
 }
 
-// leaveUnanswered takes a client that gets no answer out of those who wait for it. again says that the client is still there, and only
-// has to ask anew.
-func (s *Session) leaveUnanswered(ctx context.Context, a *asking) (again bool) {
+// settled says whether a client has its answer, and takes one that has none out of those who wait for it. again says that the client is still
+// there, and only has to ask anew. A client that leaves after this look is [Session.deliver]'s.
+func (s *Session) settled(ctx context.Context, a *asking) (answered, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.touch()
-	if ctx.Err() == nil && a.err == nil {
-		return false
+	left := ctx.Err() != nil
+	if !left && a.err == nil {
+		return true, false
 	}
-	if a.waiting--; a.waiting == 0 && ctx.Err() != nil {
+	if a.waiting--; a.waiting == 0 && left {
 		a.cancel() // nobody is left to read it
 	}
-	return ctx.Err() == nil && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
+	return false, !left && errors.Is(a.err, context.Canceled) && s.alive.Err() == nil
 }
 
 // deliver notes whether an answer reached its client.

@@ -194,7 +194,8 @@ func (s *Session) prepare(t *thread, r *request) (*thread, error) {
 	if t.awaiting {
 		return t, nil
 	}
-	ids, fresh, err := t.talk.Next(t.sampled, r.messages[len(t.messages):]...)
+	talk := copied(t.talk)
+	ids, fresh, err := talk.Next(t.sampled, r.messages[len(t.messages):]...)
 	if err != nil {
 		return t, cannotWrite(err)
 	}
@@ -203,11 +204,11 @@ func (s *Session) prepare(t *thread, r *request) (*thread, error) {
 		put = t.context.Begin
 	}
 	if err := put(ids); err != nil {
-		return t, err
+		return t, err // the conversation stays as it was: the agent may go on with less
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.messages, t.awaiting = r.messages, true
+	t.talk, t.messages, t.awaiting = talk, r.messages, true
 	return t, nil
 }
 

@@ -26,6 +26,14 @@ type Talk interface {
 	Next(sampled []int32, said ...chat.Message) (ids []int32, fresh bool, err error)
 }
 
+// copied is a conversation as it stands, to be gone on with before it is known whether there is room. Running text keeps nothing of one.
+func copied(t Talk) Talk {
+	if talk, ok := t.(*chat.Conversation); ok {
+		return talk.Clone()
+	}
+	return t
+}
+
 // Templated speaks by the chat template of a model folder.
 func Templated(c *chat.Chat) Speaker { return templated{c} }
 
