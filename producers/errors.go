@@ -54,3 +54,6 @@ var errUnknownTask = errors.New("no environment for task")
 
 // errNothingSampled marks a rollout without a single token of the policy's: there is nothing to train on.
 var errNothingSampled = errors.New("no token was sampled")
+
+// errScore marks a rollout that could not be scored.
+var errScore = errors.New("score the rollout")

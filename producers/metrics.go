@@ -2,6 +2,7 @@ package producers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,8 +37,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_episodes_total", Help: "Trajectories published, by stop reason.",
 		}, []string{"stop"}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_producer_dropped_total", Help: "Episodes that published no trajectory, by why.",
-		}, []string{"why"}),
+			Name: "weir_producer_dropped_total", Help: "Episodes that published no trajectory, by why and, where they failed, by the cause: reward, tool, engine, " +
+				"nothing_sampled, prompt, too_large, malformed or other.",
+		}, []string{"why", "cause"}),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_producer_episodes_running", Help: "Episodes running now.",
 		}),
@@ -54,7 +56,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_producer_generate_seconds", Help: "Wall-clock of calls to the policy.", Buckets: seconds,
 		}),
 		toolSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "weir_producer_tool_seconds", Help: "Wall-clock of tool calls, by tool and outcome.", Buckets: seconds,
+			Name: "weir_producer_tool_seconds", Help: "Wall-clock of tool calls, by tool and outcome: ok, error, which the agent is told, or unavailable, for which its ticket is tried again.", Buckets: seconds,
 		}, []string{"tool", "outcome"}),
 		publishSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_producer_publish_seconds", Help: "Wall-clock of publishing a trajectory, back-pressure included.", Buckets: seconds,
@@ -120,7 +122,10 @@ func (m *Metrics) called(tool string, known bool, took time.Duration, err error)
 		return
 	}
 	outcome := "ok"
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		outcome = "unavailable"
+	case err != nil:
 		outcome = "error"
 	}
 	if !known {
@@ -135,9 +140,10 @@ func (m *Metrics) episodeRunning(change float64) {
 	}
 }
 
-func (m *Metrics) episodeDropped(why string) {
+// episodeDropped counts an episode; cause is "" where it has not failed.
+func (m *Metrics) episodeDropped(why, cause string) {
 	if m != nil {
-		m.dropped.WithLabelValues(why).Inc()
+		m.dropped.WithLabelValues(why, cause).Inc()
 	}
 }
 

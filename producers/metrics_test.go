@@ -2,6 +2,9 @@ package producers_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // What a policy makes up must not become a label.
@@ -82,4 +87,62 @@ func BenchmarkRollout(b *testing.B) {
 		_, _, err := producers.Rollout(context.Background(), newTicket(0), env)
 		require.NoError(b, err)
 	}
+}
+
+// What takes an episode out of training is counted by its cause, and a call that was unavailable apart from those that the agent is told of.
+func TestEachFailureIsCountedByItsCause(t *testing.T) {
+	away := calling{"search", func(context.Context, producers.Call) (producers.Observation, error) {
+		return producers.Observation{}, fmt.Errorf("%w: no server", producers.ErrUnavailable)
+	}}
+	wrong := errors.New("wrong")
+	for want, change := range map[string]func(*producers.Environment, *schemas.Ticket){
+		"weir_producer_dropped_total tool failed": func(e *producers.Environment, _ *schemas.Ticket) {
+			e.Policy, e.Tools = &scripted{tok: newTokenizer(t), lines: rightLines}, []producers.Tool{away}
+		},
+		"weir_producer_dropped_total reward failed": func(e *producers.Environment, _ *schemas.Ticket) { e.Reward = scoreless{wrong} },
+		"weir_producer_dropped_total engine failed": func(e *producers.Environment, _ *schemas.Ticket) {
+			e.Policy = policyFunc(func(context.Context, *schemas.GenerateRequest) (*generate.Result, error) {
+				return nil, generate.ErrFailed
+			})
+		},
+		"weir_producer_dropped_total other failed": func(e *producers.Environment, _ *schemas.Ticket) {
+			e.Agent = agentFunc(func(context.Context, *producers.Episode) error { return wrong })
+		},
+		"weir_producer_dropped_total nothing_sampled failed": func(_ *producers.Environment, ticket *schemas.Ticket) { ticket.Limits.MaxTokens = 3 },
+		"weir_producer_dropped_total  panicked": func(e *producers.Environment, _ *schemas.Ticket) {
+			e.Agent = agentFunc(func(context.Context, *producers.Episode) error { panic(wrong) })
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			env, ticket, cfg := newEnvironment(t, fresh(t)), newTicket(0), config()
+			change(&env, ticket)
+			cfg.MaxDeliver = 1
+			registry, s := prometheus.NewRegistry(), newStream(ticket)
+			metrics, err := producers.NewMetrics(registry)
+			require.NoError(t, err)
+			p := startWith(t, cfg, producers.Deps{Stream: s, Environments: map[string]producers.Environment{"t": env}, Metrics: metrics})
+			<-s.idle
+			p.stop()
+			require.Empty(t, s.published)
+			families, err := registry.Gather()
+			require.NoError(t, err)
+			counted := map[string]uint64{}
+			for _, family := range families {
+				for _, m := range family.GetMetric() {
+					counted[family.GetName()+labels(m)] = uint64(m.GetCounter().GetValue()) + m.GetHistogram().GetSampleCount()
+				}
+			}
+			require.EqualValues(t, 1, counted[want], counted)
+			if strings.Contains(want, " tool ") {
+				require.EqualValues(t, 1, counted["weir_producer_tool_seconds unavailable search"])
+			}
+		})
+	}
+}
+
+// scoreless is a reward that cannot score.
+type scoreless struct{ err error }
+
+func (s scoreless) Score(context.Context, *schemas.Ticket, *producers.Transcript) (producers.Score, error) {
+	return producers.Score{}, s.err
 }

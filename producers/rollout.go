@@ -98,12 +98,12 @@ func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, e
 		return err
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("score the rollout: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
 	}
 	transcript.Workspace, transcript.pieces = nil, nil // its sessions are about to be closed, and its tokens are the trajectory's
 	trajectory, err := e.trajectory(score)
 	if err != nil {
-		return nil, nil, fmt.Errorf("score the rollout: %w", err)
+		return nil, nil, fmt.Errorf("%w: %w", errScore, err)
 	}
 	return trajectory, transcript, nil
 }

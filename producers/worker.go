@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/generate"
 )
 
 // worker serves tickets; its slots share it.
@@ -136,24 +137,24 @@ func (w *worker) serve(working, settling context.Context, lease Lease) {
 	case err == nil:
 		w.done(settling, lease, log)
 	case errors.Is(err, errLeaseLost):
-		w.metrics.episodeDropped("lease_lost")
+		w.metrics.episodeDropped("lease_lost", "")
 		log.Warn("lease lost: the ticket is somebody else's now")
 	case errors.Is(err, errStale), errors.Is(err, errCancelled):
-		w.metrics.episodeDropped("cancelled")
+		w.metrics.episodeDropped("cancelled", "")
 		w.close(settling, lease, err, log)
 	case errors.Is(err, errDraining):
-		w.metrics.episodeDropped("drained")
+		w.metrics.episodeDropped("drained", "")
 		w.release(settling, lease, 0, log)
 	case Unserved(err):
-		w.metrics.episodeDropped("unserved")
+		w.metrics.episodeDropped("unserved", "")
 		log.Info("the engines are full or away: the ticket goes back", "err", err)
 		w.release(settling, lease, w.cfg.RetryDelay, log)
 	case lease.Delivery() >= w.cfg.MaxDeliver, unretryable(err):
-		w.metrics.episodeDropped(why(err, "failed"))
+		w.metrics.episodeDropped(why(err, "failed"), cause(err))
 		log.Error("episode failed for the last time: its sample is closed", "err", err)
 		w.close(settling, lease, err, log)
 	default:
-		w.metrics.episodeDropped(why(err, "returned"))
+		w.metrics.episodeDropped(why(err, "returned"), cause(err))
 		delay := w.cfg.retryDelay(lease.Delivery())
 		log.Warn("episode failed: the ticket goes back", "err", err, "delay", delay)
 		w.giveBack(settling, lease, delay, log)
@@ -169,6 +170,29 @@ func why(err error, otherwise string) string {
 		return "panicked"
 	}
 	return otherwise
+}
+
+// cause says what an episode failed by, in a word.
+func cause(err error) string {
+	switch {
+	case why(err, "") != "":
+		return "" // the word for why says it
+	case errors.Is(err, errScore):
+		return "reward"
+	case errors.Is(err, errNothingSampled):
+		return "nothing_sampled"
+	case errors.Is(err, ErrPrompt):
+		return "prompt"
+	case errors.Is(err, ErrUnavailable):
+		return "tool"
+	case errors.Is(err, generate.ErrFailed):
+		return "engine"
+	case errors.Is(err, streams.ErrTooLarge):
+		return "too_large"
+	case errors.Is(err, schemas.ErrInvalid):
+		return "malformed"
+	}
+	return "other"
 }
 
 // quoted lists the names of tasks, sorted.

@@ -1,13 +1,16 @@
 package dashboards
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // rate is a counter's rate, summed over what is not named.
 func rate(metric string, by ...string) string {
 	if len(by) == 0 {
 		return fmt.Sprintf("sum(rate(%s[$__rate_interval]))", metric)
 	}
-	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by[0], metric)
+	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", strings.Join(by, ", "), metric)
 }
 
 // quantiles are the median and the 95th percentile of a histogram, under a name.
@@ -155,7 +158,7 @@ func agents() Board {
 	return Board{"weir-agents", "Weir: agents", []Row{
 		{"Episodes", []Panel{
 			{Title: "Ended", Tells: "A second, by stop reason.", Lines: []Line{{rate("weir_producer_episodes_total", "stop"), "{{stop}}"}}},
-			{Title: "Dropped", Tells: "By why; the producers' logs have the errors.", Lines: []Line{{rate("weir_producer_dropped_total", "why"), "{{why}}"}}},
+			{Title: "Dropped", Tells: "By why and the cause; the producers' logs have the errors.", Lines: []Line{{rate("weir_producer_dropped_total", "why", "cause"), "{{why}} {{cause}}"}}},
 			{Title: "Running", Lines: []Line{{"sum(weir_producer_episodes_running)", "now"}}},
 		}},
 		{"Where an episode's time goes", []Panel{

@@ -51,7 +51,7 @@ func Advices() []Advice {
 			"The trainer is the slow part, or `streams.max_trajectory_bytes` is small.",
 		},
 		{
-			"`weir_producer_dropped_total` rises", "Episodes fail or are cancelled; the label says why.",
+			"`weir_producer_dropped_total` rises", "Episodes fail or are cancelled; the labels say why, and what failed.",
 			"The producer's log has the error. `cancelled` is work that had become too old: lower `trainer.depth`. `unserved` waited for engines that were full or away, `lease_lost` for the broker.",
 		},
 		{
