@@ -9,11 +9,11 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 )
 
-// reaching are the keys by which a section starts a program of its choice, lets programs out of their sandbox, or sends a secret of this
-// machine to an address of its choice.
-var reaching = []string{"command", "run", "python", "unsafe", "env", "token_env", "token_file", "key_env", "secret_file", "api_key", "admin_api_key"}
+// reaching are the keys by which a section starts a program of its choice, lets programs out of their sandbox, or sends something of this
+// machine to an address of its choice: a secret, or what another tool of its choice reads here.
+var reaching = []string{"command", "run", "python", "url", "unsafe", "env", "token_env", "token_file", "key_env", "secret_file", "api_key", "admin_api_key"}
 
-// vouch refuses a configuration that was found in a run's folder where it would start programs or send secrets that the viewer's own
+// vouch refuses a configuration that was found in a run's folder where it would start programs, or send something to an address, that the viewer's own
 // configuration does not name: the folder may be somebody else's. Only what the active tasks open is looked at.
 func vouch(found, own *config.Config) error {
 	sections := map[string][2]any{"torch": {found.Torch, own.Torch}, "sandbox": {found.Sandbox, own.Sandbox}}
@@ -38,7 +38,7 @@ func vouch(found, own *config.Config) error {
 		return nil
 	}
 	slices.Sort(strange)
-	return fmt.Errorf("%s of the folder's %s may start programs or send secrets of this machine, and the folder may be somebody else's: "+
+	return fmt.Errorf("%s of the folder's %s may start programs, or send something of this machine elsewhere, and the folder may be somebody else's: "+
 		"nothing of it is opened. Where you trust it, give it as your own: weir view --config FOLDER/%[2]s FOLDER", strings.Join(strange, ", "), configFile)
 }
 

@@ -70,9 +70,10 @@ func Foreign(r *http.Request) bool {
 var passedOn = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
 // Direct says whether a request asks for this machine by a name that means it everywhere, and no proxy says that it passed it on: whoever
-// asks a proxy on this machine may be anywhere.
+// asks a proxy on this machine may be anywhere. nginx, unless it is told otherwise, names the address that it asks and sets none of the
+// headers, but speaks HTTP/1.0 in most of its versions, as no browser does. A proxy that looks like a browser in everything passes.
 func Direct(r *http.Request) bool {
-	if slices.ContainsFunc(passedOn, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
+	if !r.ProtoAtLeast(1, 1) || slices.ContainsFunc(passedOn, func(name string) bool { return len(r.Header.Values(name)) > 0 }) {
 		return false
 	}
 	host := HostName(r.Host)

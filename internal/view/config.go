@@ -13,10 +13,11 @@ type Config struct {
 	// default is in use they take any free port. An address beyond loopback needs a token. Defaults to "127.0.0.1:8686".
 	Listen string `koanf:"listen"`
 	// TokenFile holds the token that whoever looks must know: one line, 16 to 256 characters. "" makes a token at each start
-	// and prints it within the page's address. On loopback only acts and chats need the token. Defaults to "".
+	// and prints it within the page's address. On loopback, where hosts names nothing, only acts and chats need the token. Defaults to "".
 	TokenFile string `koanf:"token_file"`
 	// Hosts are the names, beside localhost and addresses, under which the page may be asked for: a request for another name
-	// is refused, since a stranger's page could make it. Defaults to none.
+	// is refused, since a stranger's page could make it. Where there are any, reading needs the token on loopback too: a proxy asks from
+	// there for whoever asks it. Defaults to none.
 	Hosts []string `koanf:"hosts"`
 }
 

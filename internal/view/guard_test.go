@@ -2,7 +2,9 @@ package view
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,9 +66,7 @@ func TestTheGuardLetsThroughWhoMay(t *testing.T) {
 			s, err := Listen(Config{Listen: "127.0.0.1:0", TokenFile: file, Hosts: []string{"trainer.internal"}}, Deps{Runs: []Run{{Name: "demo", Dir: t.TempDir()}}}, false)
 			require.NoError(t, err)
 			require.Contains(t, s.URL(), "#token="+token)
-			if !c.open { // as if it listened beyond loopback
-				s.guard.open = false
-			}
+			s.guard.open = c.open // as if it had no names, or listened beyond loopback
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
@@ -90,6 +90,41 @@ func TestTheGuardLetsThroughWhoMay(t *testing.T) {
 			require.Equal(t, policy, res.Header.Get("Content-Security-Policy"))
 			require.Equal(t, "nosniff", res.Header.Get("X-Content-Type-Options"))
 			require.Empty(t, res.Header.Get("Access-Control-Allow-Origin"))
+			cancel()
+			require.NoError(t, <-ended)
+		})
+	}
+}
+
+// Finding A5 of the second adversarial review, its variants: nginx asks as the machine itself unless it is told otherwise, under the
+// address that it asks and with no header of a proxy.
+func TestAProxyThatSaysNothingAsksForTheToken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hosts  []string
+		proto  string
+		status string
+	}{
+		"nobody's proxy":             {proto: "HTTP/1.1", status: " 200 "},
+		"a proxy by its protocol":    {proto: "HTTP/1.0", status: " 401 "},
+		"a proxy before named hosts": {hosts: []string{"view.example"}, proto: "HTTP/1.1", status: " 401 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Listen(Config{Listen: "127.0.0.1:0", Hosts: c.hosts}, Deps{Runs: []Run{{Name: "demo", Dir: t.TempDir()}}}, false)
+			require.NoError(t, err)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(ctx) }()
+			conn, err := net.Dial("tcp", s.listener.Addr().String())
+			require.NoError(t, err)
+			_, err = fmt.Fprintf(conn, "GET /api/runs %s\r\nHost: %s\r\nConnection: close\r\n\r\n", c.proto, s.listener.Addr())
+			require.NoError(t, err)
+			body, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			first, _, _ := strings.Cut(string(body), "\r\n")
+			require.Contains(t, first, c.status)
 			cancel()
 			require.NoError(t, <-ended)
 		})

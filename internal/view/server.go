@@ -66,7 +66,9 @@ func Listen(c Config, deps Deps, anyPort bool) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for the page on %s: %w; choose another address with --view.listen, or none with --view.listen \"\"", c.Listen, err)
 	}
-	g := &guard{token: sha256.Sum256([]byte(token)), open: Loopback(l.Addr().String()), hosts: c.Hosts}
+	// Names are given where a proxy stands before the page, and not every proxy says for whom it asks.
+	open := Loopback(l.Addr().String()) && len(c.Hosts) == 0
+	g := &guard{token: sha256.Sum256([]byte(token)), open: open, hosts: c.Hosts}
 	s := &Server{listener: l, token: token, guard: g, api: newAPI(deps), log: deps.Log}
 	s.http = &http.Server{
 		Handler: g.wrap(s.api.routes()), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
