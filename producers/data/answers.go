@@ -26,12 +26,19 @@ type Test struct {
 	Output json.RawMessage `json:"output"`
 }
 
-// answers reads the accepted answers, and the tests that stand in their place.
+// blank says whether an answer is a text of nothing.
+func blank(v any) bool {
+	text, ok := v.(string)
+	return ok && strings.TrimSpace(text) == ""
+}
+
+// answers reads the accepted answers, and the tests that stand in their place. verl's extra_info may hold anything: what looks like tests there
+// is read where the row has no answer, or where the mapping names it.
 func (r *reader) answers() {
-	if f, ok := r.find(roleTests); ok {
-		r.tests(f)
-	}
 	f, ok := r.find(roleAnswer)
+	if tests, there := r.find(roleTests); there && (r.m.Columns[roleTests] != "" || r.schema != VeRL || !ok || blank(f.value)) {
+		r.tests(tests)
+	}
 	if r.fault != nil {
 		return
 	}
@@ -47,7 +54,7 @@ func (r *reader) answers() {
 	case MATH:
 		r.boxed(f)
 	default:
-		if text, ok := f.value.(string); ok && strings.TrimSpace(text) == "" && r.e.Hidden != nil {
+		if blank(f.value) && r.e.Hidden != nil {
 			return // the tests judge in its place
 		}
 		r.accepted(f.path, f.value)

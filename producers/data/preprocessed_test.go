@@ -64,3 +64,22 @@ func TestArgumentsOfEveryTool(t *testing.T) {
 	require.Equal(t, []string{"final_answer", "search"}, e.Tools)
 	require.JSONEq(t, `{"tools_kwargs": {"depth": 2, "final_answer": {"style": "short"}}}`, string(e.World))
 }
+
+// What stands in extra_info is read as tests where a row has no answer, or where columns.tests names it: data sets that mix programs with other
+// questions have an empty column there, or one in another form.
+func TestAnAnsweredRowIsNotReadByItsExtraInfo(t *testing.T) {
+	t.Parallel()
+	for _, extra := range []string{`"test_cases": []`, `"inputs_outputs": ""`, `"inputs_outputs": "{\"inputs\": [], \"outputs\": []}"`, `"test_cases": [{"stdin": "1", "stdout": "2"}]`, `"test_cases": 3`} {
+		row := `{"prompt": "q", "reward_model": {"ground_truth": "42"}, "extra_info": {` + extra + `}}`
+		e, err := one(t, Mapping{}, row)
+		require.NoError(t, err, extra)
+		require.Equal(t, []string{"42"}, e.Answers, extra)
+		require.Empty(t, e.Hidden, extra)
+		_, err = one(t, Mapping{}, `{"prompt": "q", "reward_model": {"ground_truth": ""}, "extra_info": {`+extra+`}}`)
+		require.ErrorContains(t, err, "extra_info", extra)
+	}
+	e, err := one(t, Mapping{Columns: map[string]string{"tests": "extra_info.test_cases"}},
+		`{"prompt": "q", "reward_model": {"ground_truth": "42"}, "extra_info": {"test_cases": ["assert f(1) == 1"]}}`)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"code": ["assert f(1) == 1"]}`, string(e.Hidden))
+}
