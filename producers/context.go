@@ -175,8 +175,9 @@ type GenerateOptions struct {
 
 // Generate lets the policy continue the context and records what it sampled as one turn. The result is the
 // sampled tokens and why they ended. When the segment is full, or as long as the engine takes, it returns [StoppedError] at once. An error leaves the context as it was:
-// nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last. The next
-// call with the same options goes on with what was sampled of the turn before the error.
+// nothing of a turn that the agent was not given is in it, but for the turn in which the episode's time limit passed, its last, and the
+// first turn of an episode that ends without a whole one. The next call with the same options goes on with what was sampled of the turn
+// before the error.
 func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int32, schemas.GenerateStop, error) {
 	stop, err := c.e.stops.of(options)
 	if err != nil {
@@ -193,6 +194,9 @@ func (c *Context) Generate(ctx context.Context, options GenerateOptions) ([]int3
 
 // finishDraft has the policy go on until the turn is whole, and says why it is.
 func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateOptions) (schemas.GenerateStop, error) {
+	if why := c.wholeDraft(stop, options); why != "" {
+		return why, nil
+	}
 	for {
 		most := options.MaxTokens
 		if most > 0 {
@@ -206,12 +210,34 @@ func (c *Context) finishDraft(ctx context.Context, stop stops, options GenerateO
 		switch {
 		case err != nil:
 			return "", err
-		case why != schemas.GenerateStopToken, len(stop.texts) == 0, slices.Contains(stop.hard, sampled[len(sampled)-1]), c.holds(sampled, stop.texts):
+		case why != schemas.GenerateStopToken, c.ends(sampled, stop):
 			return why, nil
 		case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens, c.turnRoom() <= 0:
 			return schemas.GenerateLength, nil
 		}
 	}
+}
+
+// ends says whether a turn ends with these tokens, of which the last is one to stop at.
+func (c *Context) ends(sampled []int32, stop stops) bool {
+	return len(stop.texts) == 0 || slices.Contains(stop.hard, sampled[len(sampled)-1]) || c.holds(sampled, stop.texts)
+}
+
+// wholeDraft is why a draft that was cut off goes on no further: all of its tokens had come, and not the word that they were all. "" is
+// that it goes on.
+func (c *Context) wholeDraft(stop stops, options GenerateOptions) schemas.GenerateStop {
+	c.e.mu.Lock()
+	over := c.e.over() != nil
+	c.e.mu.Unlock()
+	sampled := c.draft.tokens
+	switch {
+	case over, len(sampled) == 0:
+	case slices.Contains(stop.tokens, sampled[len(sampled)-1]) && c.ends(sampled, stop):
+		return schemas.GenerateStopToken
+	case options.MaxTokens > 0 && len(sampled) >= options.MaxTokens:
+		return schemas.GenerateLength
+	}
+	return ""
 }
 
 // holds says whether one of the texts stands in the sampled tokens.
@@ -282,7 +308,11 @@ func (c *Context) generate(ctx context.Context, stop []int32, most int, last boo
 	defer e.mu.Unlock()
 	e.total -= room
 	if err != nil {
-		e.unserved = e.unserved || !more
+		if ctx.Err() != nil && checkGeneration(g, room) == nil { // what came until the call was cut off
+			d.add(g)
+			e.total += len(g.Tokens)
+		}
+		e.unserved = e.unserved || len(d.tokens) == 0
 		return "", fmt.Errorf("generate: %w", err)
 	}
 	if full(g) {

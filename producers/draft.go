@@ -83,3 +83,14 @@ func (c *Context) leave(ctx context.Context) {
 		c.put()
 	}
 }
+
+// keepDraft records the first turn that was begun and never given to the agent, where the episode ended without any other: a policy that
+// talks for longer than its client waits, or than the episode may take, is not left out of training.
+func (e *Episode) keepDraft() {
+	for _, c := range e.contexts {
+		if c.draft != nil && len(c.draft.tokens) > 0 {
+			c.put()
+			return
+		}
+	}
+}

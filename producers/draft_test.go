@@ -25,13 +25,29 @@ type piecemeal struct {
 
 func (p *piecemeal) Generate(ctx context.Context, r *schemas.GenerateRequest) (*generate.Result, error) {
 	if p.cut != nil {
-		if err := p.cut(ctx, r); err != nil {
+		err := p.cut(ctx, r)
+		if part, ok := errors.AsType[*partError](err); ok && part.tokens > 0 {
+			return p.sample(r, part.tokens), err
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
+	return p.sample(r, r.MaxTokens), nil
+}
+
+// partError is why a call ended after so many tokens.
+type partError struct {
+	tokens int
+	error
+}
+
+func (p *partError) Unwrap() error { return p.error }
+
+func (p *piecemeal) sample(r *schemas.GenerateRequest, most int) *generate.Result {
 	g := &generate.Result{Stop: schemas.GenerateLength}
 	shown := slices.Clone([]int32(r.Tokens))
-	for len(g.Tokens) < r.MaxTokens {
+	for len(g.Tokens) < most {
 		id := p.next(shown)
 		shown = append(shown, id)
 		g.Tokens, g.Logprobs, g.Versions = append(g.Tokens, id), append(g.Logprobs, -1), append(g.Versions, 4)
@@ -40,7 +56,7 @@ func (p *piecemeal) Generate(ctx context.Context, r *schemas.GenerateRequest) (*
 			break
 		}
 	}
-	return g, nil
+	return g
 }
 
 func (p *piecemeal) next(shown []int32) int32 {
@@ -56,8 +72,8 @@ var errCutOff = errors.New("the client left, or the engine failed")
 
 // Finding A9 of the second attack: half a turn of a client that left stayed in the context and was trained on.
 //
-// Invariant: a turn is recorded as it was given to the agent, whole, or not at all. The exception is the turn in which the episode's
-// time limit passes.
+// Invariant: a turn is recorded as it was given to the agent, whole, or not at all. The exceptions are the turn in which the episode's
+// time limit passes, and the first of an episode that ends without a whole one.
 func TestInvariantATurnIsRecordedWholeOrNotAtAll(t *testing.T) {
 	tok := pieces{"a", "b", "`", "``", "```", "\n", "``\n", "x`y"}
 	type entry struct {
@@ -147,8 +163,13 @@ func TestInvariantATurnIsRecordedWholeOrNotAtAll(t *testing.T) {
 		ticket := newTicket(0)
 		ticket.Limits.MaxTokens, ticket.Limits.MaxTotalTokens = rapid.IntRange(6, 30).Draw(rt, "tokens"), rapid.IntRange(6, 60).Draw(rt, "in all")
 		trajectory, _, err := producers.Rollout(context.Background(), ticket, env)
+		if turns == 0 && err == nil { // what was begun of the first turn stands in for it
+			require.Len(rt, trajectory.Turns, 1)
+			require.Less(rt, trajectory.Turns[0].Start, trajectory.Turns[0].End)
+			require.Len(rt, trajectory.Segments[trajectory.Turns[0].Segment].Tokens, trajectory.Turns[0].End)
+			return
+		}
 		if turns == 0 {
-			require.Error(rt, err)
 			return
 		}
 		require.NoError(rt, err)
@@ -231,6 +252,71 @@ func TestTheTimeLimitWithinATurnKeepsWhatWasSaid(t *testing.T) {
 		require.Equal(t, []uint8{0, 1, 1, 1, 1}, []uint8(trajectory.Segments[0].ActionMask))
 		require.Len(t, trajectory.Turns, 1)
 	})
+}
+
+// The list of ways out of training: a policy that is still at its first turn when the episode's time passes, or when its client leaves for
+// good, is trained on what it said until then. One that no engine served is not.
+func TestAFirstTurnThatOutlastsItsEpisodeIsTrainedOn(t *testing.T) {
+	talking := func(ctx context.Context, _ *schemas.GenerateRequest) (*generate.Result, error) {
+		<-ctx.Done()
+		return &generate.Result{Tokens: []int32{3, 4}, Logprobs: []float32{-1, -2}, Versions: []int32{4, 5}}, context.Cause(ctx)
+	}
+	for name, tc := range map[string]struct {
+		policy policyFunc
+		agent  func(ctx context.Context, e *producers.Episode) error
+		want   schemas.StopReason // "" is a ticket that goes back
+	}{
+		"the time passes": {talking, func(ctx context.Context, e *producers.Episode) error {
+			_, _, err := e.Generate(ctx, producers.GenerateOptions{})
+			return err
+		}, schemas.StopTimeout},
+		"its client leaves, then the time passes": {talking, func(ctx context.Context, e *producers.Episode) error {
+			asking, leave := context.WithTimeout(ctx, time.Second)
+			defer leave()
+			_, _, err := e.Generate(asking, producers.GenerateOptions{})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, schemas.StopTimeout},
+		"its client leaves, and has no answer": {talking, func(ctx context.Context, e *producers.Episode) error {
+			asking, leave := context.WithTimeout(ctx, time.Second)
+			defer leave()
+			_, _, err := e.Generate(asking, producers.GenerateOptions{})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			return nil
+		}, schemas.StopFormat},
+		"no engine serves it": {func(ctx context.Context, _ *schemas.GenerateRequest) (*generate.Result, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}, func(ctx context.Context, e *producers.Episode) error {
+			_, _, err := e.Generate(ctx, producers.GenerateOptions{})
+			return err
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				env := newEnvironment(t, tc.policy)
+				env.Agent = agentFunc(func(ctx context.Context, e *producers.Episode) error {
+					require.NoError(t, e.Begin([]int32{2}))
+					return tc.agent(ctx, e)
+				})
+				ticket := newTicket(0)
+				ticket.Limits.Timeout = time.Minute
+				trajectory, _, err := producers.Rollout(context.Background(), ticket, env)
+				if tc.want == "" {
+					require.True(t, producers.Unserved(err), err)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, tc.want, trajectory.Stop)
+				require.Len(t, trajectory.Turns, 1)
+				s := trajectory.Segments[0]
+				require.Equal(t, []int32{2, 3, 4}, []int32(s.Tokens))
+				require.Equal(t, []uint8{0, 1, 1}, []uint8(s.ActionMask))
+				require.Equal(t, []float32{0, -1, -2}, []float32(s.Logprobs))
+			})
+		})
+	}
 }
 
 // Between two pieces of a turn another context may take the room that is left, or end the episode.

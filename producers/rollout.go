@@ -82,6 +82,9 @@ func (e *Episode) roll(ctx context.Context) (*schemas.Trajectory, *Transcript, e
 	}
 	e.Finish("", stop)
 	if e.Oldest() == int64(schemas.NoVersion) {
+		e.keepDraft()
+	}
+	if e.Oldest() == int64(schemas.NoVersion) {
 		if e.stop == schemas.StopTimeout && e.unserved {
 			return nil, nil, fmt.Errorf("%w: %w passed", errUnserved, errTimedOut)
 		}

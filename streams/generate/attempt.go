@@ -98,6 +98,11 @@ func (a *attempt) gather(ctx context.Context) (outcome, error) {
 		}
 		select {
 		case <-ctx.Done():
+			for _, m := range a.replies.take() { // what came before
+				if end, ended, err := a.add(m); ended || err != nil {
+					return end, err
+				}
+			}
 			return outcome{}, context.Cause(ctx)
 		case <-a.replies.ready:
 			if c.isClosed() {

@@ -90,7 +90,8 @@ func (c *Client) Close() {
 // if that engine lives; if an engine dies or stops in the middle, another engine continues after the tokens that came, so that
 // each token comes once and none is sampled again. While there is no engine, or all engines are full, Generate waits. It fails
 // with [ErrFailed] if the engines refuse the request, with [ErrUnserved] where no engine serves it and the caller is stopping,
-// and with the context's error when the context ends first: the engine is then told to stop.
+// and with the context's error when the context ends first: the engine is then told to stop, and what was sampled until then comes with the
+// error, without a Stop.
 //
 // Invariant: whatever dies in between, the tokens are those that one engine would have sampled, each once.
 func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*Result, error) {
@@ -107,7 +108,7 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 		had := len(out.Tokens)
 		end, err := c.attempt(ctx, &ask, req.MaxTokens, out)
 		if err != nil {
-			return nil, err
+			return out.before(ctx), err
 		}
 		if end.done {
 			c.remember(&ask, out.Engine)
@@ -128,9 +129,17 @@ func (c *Client) Generate(ctx context.Context, req *schemas.GenerateRequest) (*R
 		ask.Tokens = append(slices.Clip(req.Tokens), out.Tokens...)
 		ask.MaxTokens = req.MaxTokens - len(out.Tokens)
 		if err := c.pause(ctx, t.doublings(end), t.longest()); err != nil {
-			return nil, err
+			return out.before(ctx), err
 		}
 	}
+}
+
+// before is what came before the context ended; nil where nothing came, or the context goes on.
+func (r *Result) before(ctx context.Context) *Result {
+	if ctx.Err() == nil || len(r.Tokens) == 0 {
+		return nil
+	}
+	return r
 }
 
 // tries counts the attempts of one call that did not end it.

@@ -430,6 +430,44 @@ func TestCancelStopsTheEngine(t *testing.T) {
 	})
 }
 
+// What an engine had sampled when the caller's time was over comes with the error: a policy that talks past it is not unheard.
+func TestWhatCameBeforeTheContextEndedComesWithItsError(t *testing.T) {
+	viaTransports(t, func(f *fixture) {
+		t := f.t
+		f.serving(t, "engine-a", func(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+			err := emit(&schemas.GenerateChunk{Tokens: schemas.Int32s{7, 8}, Logprobs: schemas.Float32s{-1, -2}, Versions: schemas.Runs{3, 3}})
+			<-ctx.Done()
+			return errors.Join(err, ctx.Err())
+		})
+		g := NewClient(f.attach(t), ClientOptions{})
+		defer g.Close()
+		ctx, cancel := context.WithCancel(f.ctx)
+		defer cancel()
+		end := generating(ctx, g, request("e1", 3))
+		require.Eventually(t, func() bool { // the chunk is there, or was taken
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			for _, r := range g.calls {
+				r.mu.Lock()
+				came := len(r.in)+len(r.out) > 0
+				r.mu.Unlock()
+				if came {
+					return true
+				}
+			}
+			return false
+		}, time.Minute, time.Millisecond)
+		cancel()
+		got, err := end()
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotNil(t, got)
+		require.Equal(t, []int32{7, 8}, got.Tokens)
+		require.Equal(t, []float32{-1, -2}, got.Logprobs)
+		require.Equal(t, []int32{3, 3}, got.Versions)
+		require.Empty(t, got.Stop)
+	})
+}
+
 func TestForgetReachesEveryEngine(t *testing.T) {
 	f := newFixture(t, false)
 	forgotten := make(chan string, 2)
