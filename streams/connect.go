@@ -46,6 +46,9 @@ type Embedded interface {
 	InProcessConn() (net.Conn, error)
 	// SeedFile is the file with the private key of a role, "" where the broker asks for no key.
 	SeedFile(role Role) string
+	// Nkey is a key that this process alone has for a role, for which there is no seed file: the public nkey, and what signs the
+	// broker's challenge. "" is none.
+	Nkey(role Role) (public string, sign func(nonce []byte) ([]byte, error))
 }
 
 // Validate reports every fault of the configuration.
@@ -185,6 +188,11 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 	}
 	if config.Broker != nil && config.SeedFile == "" {
 		config.SeedFile = config.Broker.SeedFile(config.Role)
+	}
+	if config.Broker != nil && config.SeedFile == "" {
+		if public, sign := config.Broker.Nkey(config.Role); public != "" {
+			o = append(o, nats.Nkey(public, sign))
+		}
 	}
 	c.where, c.seed, c.role = config.where(), config.SeedFile, config.Role
 	if c.now = config.Now; c.now == nil && config.Broker == nil {

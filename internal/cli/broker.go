@@ -37,6 +37,9 @@ func (a *app) brokerCommand() *cobra.Command {
 				if _, err := s.open(ctx, conn); err != nil {
 					return err
 				}
+				if err := own.Admit(); err != nil {
+					return err
+				}
 				s.health.Set("streams", nil)
 				fmt.Fprintf(a.out, "broker of run %s on %s\n", s.cfg.Run.Name, own.URL())
 				select {
@@ -51,10 +54,11 @@ func (a *app) brokerCommand() *cobra.Command {
 	}
 }
 
-// startBroker starts the embedded broker as configured.
+// startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: what others ask
+// about streams that are being made is answered as if they were lost. The brokers of a cluster meet only where they listen.
 func (s *session) startBroker(ctx context.Context) (*broker.Broker, error) {
 	config := s.cfg.Broker.Config
-	config.KeysRuns = keysRuns(s.cfg)
+	config.KeysRuns, config.Closed = keysRuns(s.cfg), s.cfg.Broker.Cluster.Name == ""
 	own, err := broker.Start(ctx, config, s.log)
 	if err != nil {
 		return nil, err

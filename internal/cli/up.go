@@ -188,7 +188,7 @@ func unlessOver(ctx context.Context, err error) error {
 // ownBroker starts the embedded broker, or connects to the configured one, and opens the run.
 func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*streams.Conn, *streams.Run, func(), error) {
 	var own *broker.Broker
-	stop := func() {}
+	stop, note := func() {}, filepath.Join(dir, brokerFile)
 	if s.cfg.Broker.URL == "" {
 		b, err := s.startBroker(ctx)
 		if errors.Is(err, syscall.EADDRINUSE) && !fixedPort {
@@ -199,14 +199,9 @@ func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*s
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		note := filepath.Join(dir, brokerFile)
 		own, stop = b, func() {
 			_ = os.Remove(note) // a stale one is passed over
 			b.Shutdown()
-		}
-		if err := os.WriteFile(note, []byte(b.URL()+"\n"), 0o644); err != nil {
-			stop()
-			return nil, nil, nil, fmt.Errorf("note where the broker is: %w", err)
 		}
 	}
 	conn, err := s.connect(ctx, own, streams.RoleAdmin)
@@ -215,12 +210,26 @@ func (s *session) ownBroker(ctx context.Context, dir string, fixedPort bool) (*s
 		return nil, nil, nil, err
 	}
 	run, err := s.open(ctx, conn)
+	if err == nil && own != nil {
+		err = admit(own, note)
+	}
 	if err != nil {
 		conn.Close()
 		stop()
 		return nil, nil, nil, err
 	}
 	return conn, run, stop, nil
+}
+
+// admit lets clients in at a broker whose streams are made, and notes where it is.
+func admit(own *broker.Broker, note string) error {
+	if err := own.Admit(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(note, []byte(own.URL()+"\n"), 0o644); err != nil {
+		return fmt.Errorf("note where the broker is: %w", err)
+	}
+	return nil
 }
 
 // brokerFile is where a run's folder says how to reach its broker.

@@ -22,22 +22,26 @@ var ErrFailed = errors.New("broker failed")
 // Broker is a NATS server in this process.
 type Broker struct {
 	// config is the configuration of every start of the server, with the ports that the first start took.
-	config   Config
-	server   atomic.Pointer[server.Server]
-	health   atomic.Pointer[error]
-	lock     *storeLock
+	config Config
+	server atomic.Pointer[server.Server]
+	health atomic.Pointer[error]
+	lock   *storeLock
+	// own is the admin's key of this process, nil where the key ring has the admin's seed, or there are no keys.
+	own      *ownKey
 	log      *serverLog
 	url      string
 	stopping chan struct{}
 	done     chan struct{}
 	stop     sync.Once
+	// admit is held while the server is exchanged or begins to listen.
+	admit sync.Mutex
 }
 
 // startTimeout bounds the start of a broker; recovery of large streams takes most of it.
 const startTimeout = 2 * time.Minute
 
-// Start starts a broker and returns when it takes connections. ctx bounds the start, not its life. It
-// fails with [ErrFailed] and says what to do when the port is taken or the store cannot be used.
+// Start starts a broker and returns when it takes connections: those of this process alone where the configuration is Closed. ctx
+// bounds the start, not its life. It fails with [ErrFailed] and says what to do when the port is taken or the store cannot be used.
 func Start(ctx context.Context, config Config, log *slog.Logger) (*Broker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("configure broker: %w", err)
@@ -65,8 +69,15 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 		}
 		config.Keys = keys
 	}
+	own, err := config.ownKey()
+	if err != nil {
+		return nil, err
+	}
+	if own != nil {
+		config.Keys = config.Keys.with(streams.RoleAdmin, own.public)
+	}
 	b := &Broker{
-		config: config, lock: lock, log: newServerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
+		config: config, own: own, lock: lock, log: newServerLog(log), stopping: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := b.startServer(ctx); err != nil {
 		return nil, err
@@ -77,8 +88,32 @@ func startLocked(ctx context.Context, config Config, lock *storeLock, log *slog.
 	return b, nil
 }
 
+// Admit has a broker that was started Closed listen for clients: once the streams are made that they will look for. It does nothing
+// where the broker listens already, or has no address to listen at.
+func (b *Broker) Admit() error {
+	b.admit.Lock()
+	defer b.admit.Unlock()
+	if !b.config.Closed {
+		return nil
+	}
+	b.config.Closed = false
+	if b.config.Listen == "" {
+		return nil
+	}
+	s := b.server.Load()
+	s.AcceptLoop(make(chan struct{})) // closed when it listens; it returns then
+	if err := b.log.lastFatal(); err != nil {
+		return fmt.Errorf("%w: listen on %q: %w", ErrFailed, b.config.Listen, err)
+	}
+	b.keepPorts()
+	b.log.log.Info("broker lets clients in", "url", b.url)
+	return nil
+}
+
 // startServer starts a server on the store and returns when it takes connections.
 func (b *Broker) startServer(ctx context.Context) error {
+	b.admit.Lock()
+	defer b.admit.Unlock()
 	options, err := serverOptions(b.config)
 	if err != nil {
 		return err
@@ -104,7 +139,7 @@ func (b *Broker) startServer(ctx context.Context) error {
 // keepPorts writes the ports that the server took into the configuration, so that another start takes the same ports.
 func (b *Broker) keepPorts() {
 	s := b.server.Load()
-	if b.config.Listen != "" {
+	if b.config.Listen != "" && !b.config.Closed {
 		b.url = s.ClientURL()
 		b.config.Listen = withPort(b.config.Listen, s.Addr())
 	}
@@ -143,7 +178,7 @@ func (b *Broker) ready(ctx context.Context, s *server.Server) error {
 	}
 }
 
-// URL is where clients reach the broker, "" if it does not listen.
+// URL is where clients reach the broker, "" if it does not listen, as before Admit.
 func (b *Broker) URL() string { return b.url }
 
 // MonitorURL is where its monitoring pages are, "" if there are none.
@@ -159,10 +194,18 @@ func (b *Broker) InProcessConn() (net.Conn, error) { return b.server.Load().InPr
 
 // SeedFile is the file with the private key of a role, "" where the broker lets everybody in or has no key directory.
 func (b *Broker) SeedFile(role streams.Role) string {
-	if b.config.Keys == nil {
+	if b.config.Keys == nil || b.own != nil && role == streams.RoleAdmin {
 		return ""
 	}
 	return b.config.Keys.SeedFile(role)
+}
+
+// Nkey is the key with which this process connects as a role for which it has no seed; "" where there is none.
+func (b *Broker) Nkey(role streams.Role) (public string, sign func(nonce []byte) ([]byte, error)) {
+	if b.own == nil || role != streams.RoleAdmin {
+		return "", nil
+	}
+	return b.own.public, b.own.pair.Sign
 }
 
 // Shutdown stops the broker and returns when its store is closed. A second call waits for the first.

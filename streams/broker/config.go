@@ -45,6 +45,9 @@ type Config struct {
 	KeysRuns []string `koanf:"keys_runs"`
 	// Keys is used in the place of KeysDir when it is set.
 	Keys *KeyRing `koanf:"-"`
+	// Closed has the broker start without listening at Listen: connections of this process alone are let in until [Broker.Admit].
+	// A broker of a cluster cannot be Closed: the server joins the others once it listens.
+	Closed bool `koanf:"-"`
 }
 
 // ClusterConfig makes a broker one of several that replicate streams.
@@ -116,6 +119,9 @@ func (c Config) clusterFaults() []error {
 		return nil
 	}
 	var faults []error
+	if c.Closed {
+		faults = append(faults, errors.New("cluster: a broker that does not listen joins no other"))
+	}
 	if c.Cluster.Server == "" || c.Cluster.Listen == "" {
 		faults = append(faults, errors.New("cluster: server and listen must be set with name"))
 	}

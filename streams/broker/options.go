@@ -23,9 +23,8 @@ func serverOptions(config Config) (*server.Options, error) {
 		DisableShortFirstPing:      true,
 		JetStreamRequestQueueLimit: 0,
 	}
-	if config.Listen == "" {
-		o.DontListen = true
-	} else {
+	o.DontListen = config.Listen == "" || config.Closed
+	if config.Listen != "" {
 		host, port, err := splitAddress(config.Listen)
 		if err != nil {
 			return nil, err
