@@ -190,6 +190,7 @@ func (p *Permissions) allow(role Role, n names) {
 		p.Subscribe = append(p.Subscribe, n.toolsSubject(), n.toolsSubjects())
 	case RoleViewer:
 		p.read(n.rejected, n.events, weights)
+		p.look(shards)
 		p.publish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)
 	}
 }

@@ -39,6 +39,12 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 	task := cmd.Flags().String("task", "", "with limits: whose episodes they bound, if not every task's")
 	format := outputFlag(cmd)
 	cmd.ValidArgs = []string{"pause", "resume", "drain", "eta", "depth", "limits"}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if fault := negativeBound(cmd.Flags().Args(), err); fault != nil {
+			return &exitError{exitUsage, fault}
+		}
+		return a.mistyped(cmd, err)
+	})
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		act, err := parseAct(args, *task)
 		if err == nil {
@@ -94,6 +100,20 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		return nil
 	}
 	return cmd
+}
+
+// negativeBound is what is wrong with a number below 0 after the words of an act, which the flags' parser takes for a flag; nil where
+// err is of another kind.
+func negativeBound(words []string, err error) error {
+	_, flag, found := strings.Cut(err.Error(), " in -")
+	if _, no := strconv.Atoi(flag); !found || no != nil || len(words) != 1 {
+		return nil
+	}
+	act, fault := parseAct([]string{words[0], "-" + flag}, "")
+	if fault == nil {
+		fault = act.Validate()
+	}
+	return fault
 }
 
 // operator names whoever acts, for the event.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,5 +50,24 @@ func TestTheWordsOfAnActAreRead(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, &c.want, got)
 		})
+	}
+}
+
+// Finding O5 of the second review of operating: a negative bound was called an unknown flag.
+func TestControlTellsThatABoundIsNegative(t *testing.T) {
+	t.Parallel()
+	for words, fault := range map[string]string{
+		"depth -1": "depth: -1: must be between 0 and 1000",
+		"eta -12":  "eta: -12: must be between 0 and 1000",
+		"pause -1": "pause takes no number",
+		"depth -x": "unknown shorthand flag: 'x' in -x",
+		"eta 4 -1": "unknown shorthand flag: '1' in -1",
+	} {
+		a := &app{out: io.Discard, err: io.Discard}
+		cmd := a.command()
+		cmd.SetArgs(append([]string{"control"}, strings.Fields(words)...))
+		err := cmd.ExecuteContext(t.Context())
+		require.ErrorContains(t, err, fault, words)
+		require.Equal(t, exitUsage, exitStatus(t.Context(), err), words)
 	}
 }

@@ -59,6 +59,18 @@ func tell(ctx context.Context, r *streams.Run, c *schemas.Control) error {
 	return r.UpdateControl(ctx, func(*schemas.Control) *schemas.Control { return c })
 }
 
+// Finding O5 of the second review of operating: weir workers and weir streams, with the viewer's key, were refused a look at SHARDS.
+func TestAViewerLooksAtEveryStream(t *testing.T) {
+	l := lockedBroker(t)
+	looks, err := l.as(t, streams.RoleViewer).Look(t.Context())
+	require.NoError(t, err)
+	var names []string
+	for _, look := range looks {
+		names = append(names, look.Name)
+	}
+	require.Equal(t, []string{"TICKETS", "TRAJECTORIES", "REJECTED", "EVENTS", "CONTROL", "WEIGHTS", "SHARDS"}, names)
+}
+
 func TestRolesDoTheirWork(t *testing.T) {
 	l := lockedBroker(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
