@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/httpguard"
 	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -157,6 +158,14 @@ func ServeOpenAI(ctx context.Context, o *OpenAI, drain time.Duration, listening 
 	return server.Run(ctx, drain)
 }
 
+// guarded holds requests to httpguard's rules where no key does: no page of another site knows a key.
+func (o *OpenAI) guarded() http.Handler {
+	if o.cfg.APIKey != "" {
+		return o.Handler()
+	}
+	return httpguard.Rules{Remedy: "ask for an address or a name of the network's own, or set openai.api_key, with which every name is served"}.Wrap(o.Handler())
+}
+
 // openAIServer is the HTTP server; its zero value serves nothing.
 type openAIServer struct {
 	listener net.Listener
@@ -184,7 +193,7 @@ func listenOpenAI(o *OpenAI) (*openAIServer, error) {
 		return nil, fmt.Errorf("listen for the OpenAI API on %s: %w; choose another openai.listen", cfg.Listen, err)
 	}
 	return &openAIServer{listener: l, keyed: cfg.APIKey != "", log: o.log, http: &http.Server{
-		Handler:           o.Handler(),
+		Handler:           o.guarded(),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      cfg.RequestTimeout + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,

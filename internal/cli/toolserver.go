@@ -129,6 +129,9 @@ func tend(ctx context.Context, sessions *toolserver.Sessions) (stop func()) {
 	}
 }
 
+// mostBody bounds a request, in bytes.
+const mostBody = 4 << 20
+
 // serveHTTP serves until ctx ends, by httpguard's rules: whoever reaches the address may call the tools, and a browser on this machine does not
 // ask for its user alone.
 func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
@@ -138,7 +141,7 @@ func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Han
 		return fmt.Errorf("listen for tool calls: %w", err)
 	}
 	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or a name of the network's own, or name the host in --hosts"}
-	server := &http.Server{Handler: rules.Wrap(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: rules.Wrap(http.MaxBytesHandler(handler, mostBody)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	defer tend(ctx, o.sessions)()
 	fmt.Fprintf(s.out, "serving %s on http://%s\n", what, listener.Addr())
 	failed := make(chan error, 1)

@@ -48,7 +48,6 @@ func TestToolsAreNotServedToOtherSites(t *testing.T) {
 			}{
 				{kind: "application/json", want: 200},
 				{kind: "text/plain", want: 415},
-				{want: 415},
 				{host: "evil.example", kind: "application/json", want: 421},
 				{kind: "application/json", header: "Origin", value: "https://evil.example", want: 403},
 				{kind: "application/json", header: "Origin", value: "null", want: 403},

@@ -41,7 +41,9 @@ func TestARequestIsHeldToTheRules(t *testing.T) {
 		"a form":                   {kind: "text/plain", want: 415},
 		"another form":             {kind: "application/x-www-form-urlencoded", want: 415},
 		"a form with files":        {kind: "multipart/form-data; boundary=x", want: 415},
-		"no type":                  {kind: "-", want: 415},
+		"no type":                  {kind: "-", want: 200},
+		"no type of another site":  {kind: "-", header: [2]string{"Origin", "https://evil.example"}, want: 403},
+		"what is no type":          {kind: "/", want: 415},
 		"a form that names JSON":   {kind: "text/plain; application/json", want: 415},
 		"JSON with its letters":    {kind: "application/json; charset=utf-8", want: 200},
 	} {

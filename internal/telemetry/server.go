@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/internal/httpguard"
 )
 
 // ServerConfig says where a process shows its metrics and health.
@@ -86,8 +87,24 @@ func Listen(c ServerConfig, reg *prometheus.Registry, health *Health) (*Server, 
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return &Server{listener: l, http: &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
+		Handler: guarded(mux, l.Addr()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}}, nil
+}
+
+// guarded refuses what another site's page asks. On loopback it also refuses names that a stranger could have lead here by DNS; beyond it, whoever
+// scrapes has names for the process that nobody told it.
+func guarded(next http.Handler, at net.Addr) http.Handler {
+	tcp, ok := at.(*net.TCPAddr)
+	if ok && tcp.IP.IsLoopback() {
+		return httpguard.Rules{Remedy: "ask for an address or localhost"}.Wrap(next)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if httpguard.Foreign(r) {
+			http.Error(w, "the request comes from another site's page", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // Addr is where it listens; "" when it does not.
