@@ -52,7 +52,7 @@ var unavailable = map[string]place{
 	"producers/sandbox/workspace.Workspace.send": {1, "sandboxes"},
 	"producers/tools/files.tool.Call":            {1, "closed"},
 	"producers/tools.Guard.once":                 {1, "room"}, "producers/tools.Guard.enter": {1, "room"}, "producers/tools.Within": {1, "left behind"},
-	"producers/tools/mcp.session.connected": {1, "room"}, "producers/tools/mcp.Tool.Call": {3, "mcp"},
+	"producers/tools/mcp.session.connected": {1, "mcp"}, "producers/tools/mcp.Tool.Call": {1, "closed"},
 	"producers/tools/python.Tool.Call": {1, "closed"}, "producers/tools/python.Tool.Close": {1, "closed"},
 	"producers/tools/shell.Tool.Call":       {1, "sandboxes"},
 	"producers/tools/simulated.model.write": {1, "services"}, "producers/tools/simulated.Tool.Call": {1, "closed"},

@@ -246,8 +246,11 @@ func attemptsOfAServer(t *testing.T, sandboxed bool) {
 			ctx, cancel := context.WithTimeout(t.Context(), patient)
 			defer cancel()
 			_, err := call(ctx, served[tool], t.Name(), "{}")
-			require.ErrorIs(t, err, producers.ErrUnavailable, "the machinery's failure")
+			require.EqualError(t, err, anew, "the agent's doing, and not the machinery's")
 			require.NoError(t, ctx.Err(), "told at once, and not by the deadline")
+			got, err := call(ctx, served["count"], t.Name(), "{}")
+			require.NoError(t, err)
+			require.Equal(t, "1", got, "the agent has been told")
 		})
 	}
 	t.Run("leaves processes behind", func(t *testing.T) {

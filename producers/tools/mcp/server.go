@@ -183,8 +183,9 @@ func (s *session) lose(conn *connection) {
 	}
 }
 
-// Call calls the tool with a JSON object. An error that the tool reports, and arguments that the server refuses, are told to the agent; a
-// server that died or broke the protocol is the machinery's failure. One that does not answer in time loses its session.
+// Call calls the tool with a JSON object. An error that the tool reports, and arguments that the server refuses or fails by, are told to
+// the agent. So is the end of a session at the call, where the server opens another: the agent's arguments may have killed it, or had it
+// break the protocol. A server that opens none is the machinery's failure. One that does not answer in time loses its session.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	var arguments map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || arguments == nil {
@@ -210,15 +211,14 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	case context.Cause(ctx) != nil:
 		s.lose(conn)
 		return producers.Observation{}, context.Cause(ctx)
-	case errors.As(err, &refused) && refused.Code == jsonrpc.CodeInvalidParams:
+	case errors.As(err, &refused) && (refused.Code == jsonrpc.CodeInvalidParams || refused.Code == jsonrpc.CodeInternalError):
 		return producers.Observation{}, errors.New(remote.Clean(refused.Message))
 	default:
-		s.lose(conn)
-		return producers.Observation{}, fmt.Errorf("%w: mcp: %w", producers.ErrUnavailable, err)
+		return producers.Observation{}, t.broken(ctx, s, conn, err)
 	}
 	text := t.text(result)
 	if result.NeedsInput() {
-		return producers.Observation{}, fmt.Errorf("%w: mcp: tool %s asks for more input, which nobody can give here", producers.ErrUnavailable, t.name)
+		return producers.Observation{}, errors.New("the tool asks for more input, which nobody can give here")
 	}
 	if result.IsError && text == "" {
 		text = "the tool failed, and does not say why"
@@ -234,6 +234,26 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	}
 	return producers.Observation{Text: text}, nil
 }
+
+// broken says what it means that the server died or broke the protocol at a call. The call is not made again: a server may have done half of it.
+func (t *Tool) broken(ctx context.Context, s *session, conn *connection, err error) error {
+	s.lose(conn)
+	if _, away := s.connected(ctx, t.server); away != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause // the time of the call was over before that was known
+		}
+		return fmt.Errorf("%w (the call before it: %w)", away, err)
+	}
+	if !t.server.cfg.Shared { // another episode may be the next to call
+		s.mu.Lock()
+		s.lost = false
+		s.mu.Unlock()
+	}
+	return errors.New(anew)
+}
+
+// anew is what the agent is told of a call at which the session ended.
+const anew = "the server broke down at this call and was started anew; what it kept is gone"
 
 // text is what a result says; what is no text is named.
 func (t *Tool) text(result *sdk.CallToolResult) string {
