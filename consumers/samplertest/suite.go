@@ -31,9 +31,14 @@ type Rig struct {
 	Snapshot func(version int64) consumers.Snapshot
 	// Logprobs are those of tokens[from:] under a version's weights, by another way of computing them.
 	Logprobs func(version int64, tokens []int32, from int, temperature float32) []float32
+	// Reserved is how many positions at the end of the longest context are never sampled.
+	Reserved int
 	// Reproduces says that a draw is fixed by the request's seed and the token's position.
 	Reproduces bool
 }
+
+// positions is how long a context may become.
+func (r *Rig) positions() int { return r.Config.MaxPositions - r.Reserved }
 
 // tolerance, in nats, is for the arithmetic of two ways.
 const tolerance = 1e-3
@@ -169,6 +174,7 @@ func testLogprobs(t *testing.T, r *rig) {
 	// Version 1 has other weights.
 	r.swap(t, 1)
 	req := ask("later", 8, 7)
+	req.MinVersion = 1
 	got, err := r.generate(t.Context(), req)
 	require.NoError(t, err)
 	r.right(t, req, got, 1)
@@ -199,7 +205,7 @@ func testEnds(t *testing.T, r *rig) {
 	// A context that leaves room for one token, and one that leaves none.
 	for left, want := range []int{0, 1} {
 		req := ask("long", 50, 1)
-		for len(req.Tokens) < r.Config.MaxPositions-left {
+		for len(req.Tokens) < r.positions()-left {
 			req.Tokens = append(req.Tokens, 1)
 		}
 		got, err := r.generate(t.Context(), req)
@@ -258,7 +264,7 @@ func testMinVersion(t *testing.T, r *rig) {
 func testSwap(t *testing.T, r *rig) {
 	r.swap(t, 0)
 	const calls, versions = 6, 3
-	most := r.Config.MaxPositions - 8
+	most := r.positions() - 8
 	var group errgroup.Group
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()
@@ -292,6 +298,7 @@ func testSwap(t *testing.T, r *rig) {
 	}
 	// What comes after is of the last version alone.
 	req := ask("after", 8, 1)
+	req.MinVersion = versions
 	got, err := r.generate(t.Context(), req)
 	require.NoError(t, err)
 	r.right(t, req, got, versions)

@@ -29,9 +29,9 @@ type call struct {
 	// tokens are the context and what was sampled, limit the length at which generation ends.
 	tokens []int32
 	limit  int
-	// failures counts since a token was last gained, attempts since the beginning.
-	failures, attempts int
-	fault              error
+	// failures counts since a token was last gained; fault is the last.
+	failures int
+	fault    error
 	// live gets tokens as they come, of which told have gone out in this attempt; nil where answers go out whole.
 	live func(*schemas.GenerateChunk) error
 	told []int32
@@ -131,7 +131,6 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 		c.pool.release(l, nil)
 		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}, nil
 	}
-	c.attempts++
 	c.told = nil
 	answer, err := c.ask(l, limit-len(c.tokens))
 	var chunk *schemas.GenerateChunk
@@ -166,7 +165,7 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 		told := len(c.told)
 		chunk.Tokens, chunk.Logprobs, chunk.Versions = chunk.Tokens[told:], chunk.Logprobs[told:], chunk.Versions[told:]
 	}
-	if !chunk.Done {
+	if !chunk.Done && answer.Finish != FinishStop {
 		c.pool.metrics.Cut.Inc()
 		c.fault = fmt.Errorf("%s: the call was cut: %s", l.server.name, answer.Message)
 		if len(chunk.Tokens) == 0 && len(c.told) == 0 {
@@ -204,8 +203,8 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 	once.Unlock()
 	defer timer.Stop()
 	a, err := l.server.speaker.Generate(ctx, &Query{
-		ID: fmt.Sprintf("%s-%d-%s-%d", p.tag, l.server.number, c.req.Cache(), c.attempts), Episode: c.req.Episode, Salt: l.epoch.label,
-		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Seed: drawSeed(c.req.Seed, len(c.tokens), c.failures), Stop: c.req.StopTokens,
+		ID: p.nextID(), Episode: c.req.Episode, Salt: l.epoch.label,
+		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Stop: c.req.StopTokens,
 		Each: c.teller(l),
 	}, func() {
 		l.began.Store(true)
@@ -252,7 +251,15 @@ func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, e
 	if !chunk.Done && len(c.tokens)+n >= limit {
 		chunk.Done, chunk.Stop = true, schemas.GenerateLength
 	}
-	if !chunk.Done && n == len(a.Tokens) && a.Finish != FinishAborted && a.Finish != FinishError {
+	switch {
+	case chunk.Done || n < len(a.Tokens) || a.Finish == FinishAborted || a.Finish == FinishError:
+	case a.Finish == FinishStop && n > 0 && a.Matched != nil && *a.Matched == a.Tokens[n-1]:
+		// The model's own end, which this request does not stop at: the call goes on after it, as it does in Weir's own engine.
+	case a.Finish == FinishLength && n > 0 && a.Bound == n:
+		// The server's context ends here: the next call knows before it asks.
+		chunk.Done, chunk.Stop = true, schemas.GenerateLength
+		l.server.learnBound(len(c.tokens) + n)
+	default:
 		return nil, fmt.Errorf("%w: finish_reason %q after %d tokens, none of them a stop: the server ends answers by a rule of its own", ErrMalformed, a.Finish, n)
 	}
 	return chunk, nil
@@ -319,11 +326,14 @@ func (c *call) pause(ctx context.Context) error {
 	}
 }
 
-// drawSeed makes the seed of one attempt: servers draw anew from the beginning of each request, and a call that goes on must not
-// be drawn by the numbers that began it.
-func drawSeed(seed uint64, position, failures int) uint64 {
-	x := seed ^ uint64(position)*0x9e3779b97f4a7c15 ^ uint64(failures)*0xd1b54a32d192ed03 //nolint:gosec // mixed, not counted
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return (x ^ x>>31) & (1<<31 - 1)
+// learnBound notes the longest sequence that a server was seen to take.
+func (s *server) learnBound(most int) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.maxTokens == 0 || most < s.maxTokens {
+		s.maxTokens = most
+	}
 }
+
+// nextID is the id of a request: no other of this Pool has it, so that a server never has two of one id under way.
+func (p *Pool) nextID() string { return fmt.Sprintf("%s-%d", p.tag, p.requests.Add(1)) }

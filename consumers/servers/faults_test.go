@@ -51,6 +51,7 @@ func TestACallIsWholeWhateverBecomesOfAnAnswer(t *testing.T) {
 					t.Parallel()
 					o := good()
 					o.NoSpans = !spans
+					o.Release = fakeserver.Later
 					w := newWorld(t, kind, nil, o)
 					w.run()
 					w.swap(0)
@@ -349,19 +350,19 @@ func TestAWrongSettingIsRefusedByName(t *testing.T) {
 			kind: fakeserver.SGLang, options: fakeserver.Options{NoDefaults: true}, want: "SGLANG_RETURN_ORIGINAL_LOGPROB",
 		},
 		"top_k of generation_config.json": {
-			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true}, prepare: generation(`{"top_k":20}`), want: "--generation-config vllm",
+			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoTokenRoute: true}, prepare: generation(`{"top_k":20}`), want: "--generation-config vllm",
 		},
 		"top_p of generation_config.json": {
-			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true}, prepare: generation(`{"top_p":0.8}`), want: "--generation-config vllm",
+			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoTokenRoute: true}, prepare: generation(`{"top_p":0.8}`), want: "--generation-config vllm",
 		},
 		"temperature of generation_config.json": {
-			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true}, prepare: generation(`{"temperature":0.6}`), want: "sampling defaults of its own",
+			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoTokenRoute: true}, prepare: generation(`{"temperature":0.6}`), want: "sampling defaults of its own",
 		},
 		"repetition_penalty of generation_config.json": {
-			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true}, prepare: generation(`{"repetition_penalty":1.5}`), want: "sampling defaults of its own",
+			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoTokenRoute: true}, prepare: generation(`{"repetition_penalty":1.5}`), want: "sampling defaults of its own",
 		},
 		"top_k in spite of the call": {
-			kind: fakeserver.SGLang, options: fakeserver.Options{Processed: true, NoDefaults: true, TopK: 20}, want: "it draws from 20 tokens where the model has 29",
+			kind: fakeserver.SGLang, options: fakeserver.Options{Processed: true, NoDefaults: true, TopK: 20}, want: "20 most likely tokens have all of the probability",
 		},
 		"no dev mode": {
 			kind: fakeserver.VLLM, options: fakeserver.Options{Processed: true, NoDefaults: true, NoWeightInfo: true}, want: "VLLM_SERVER_DEV_MODE=1",
@@ -379,7 +380,7 @@ func TestAWrongSettingIsRefusedByName(t *testing.T) {
 			change: func(c *consumers.Config) { c.Longest = 65 },
 		},
 		"SGLang with a --context-length below the episodes'": {
-			kind: fakeserver.SGLang, options: good(), want: "it takes sequences of 64 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
+			kind: fakeserver.SGLang, options: good(), want: "it takes sequences of 58 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
 			change: func(c *consumers.Config) { c.Longest = 65 },
 		},
 	} {

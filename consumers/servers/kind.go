@@ -1,8 +1,10 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/weir-rl/weir/consumers"
 )
@@ -13,6 +15,8 @@ type Kind interface {
 	Name() string
 	// Command is the command line that serves a folder, and what it needs in its environment.
 	Command(o Start) (args, env []string)
+	// Mode is the pause that does at such a server what m means.
+	Mode(m Mode) Mode
 	// Speak is the wire format for one server. It sends nothing.
 	Speak(r *Remote) Speaker
 }
@@ -28,6 +32,18 @@ type Start struct {
 	APIKey, AdminAPIKey string
 	// MaxTokens bounds a sequence, 0 is the model's own limit; Slots is how many run at once.
 	MaxTokens, Slots int
+	// Seed begins the server's random numbers.
+	Seed uint32
+	// Offers says whether the program knows an argument; nil is no.
+	Offers func(argument string) bool
+	// KeyFile has what Keys of a [Keyed] kind says; "" where there is none.
+	KeyFile string
+}
+
+// Keyed is a kind whose programs take keys from a file, so that they are not on the command line, which everybody on the machine can read.
+type Keyed interface {
+	// Keys is the file's content, "" for none.
+	Keys(o Start) string
 }
 
 // Mode says what becomes of the calls that run when a server pauses.
@@ -83,10 +99,9 @@ type Query struct {
 	Tokens      []int32
 	MaxTokens   int
 	Temperature float32
-	Seed        uint64
 	Stop        []int32
-	// Top asks for the log-probability of the most likely token beside the sampled one's.
-	Top bool
+	// Top is how many of the most likely tokens are to be told for each sampled one; 0 is none.
+	Top int
 	// Each is given the answer so far whenever something of it arrives, and may end the call; nil is for nobody.
 	Each func(*Answer) error
 	// Bare leaves the sampling fields out, so that the server's defaults are in force. With Temperature above 0, that is sent.
@@ -98,18 +113,42 @@ type Answer struct {
 	Tokens []int32
 	// Logprobs has one entry a token; NaN where the server has none.
 	Logprobs []float32
-	// Top are those of the most likely tokens, TopTokens their ids, where asked for.
-	Top       []float32
-	TopTokens []int32
+	// Likely has for each token the most likely ones, the likeliest first, where asked for. A server may leave the last one out
+	// for the sampled token.
+	Likely [][]Likely
 	// Spans say which weights sampled which tokens; nil where the server does not say.
 	Spans []Span
 	// Label is that of the weights at the end; "" where the server does not say.
 	Label  string
 	Finish Finish
+	// Matched is the token that ended the answer, where the server says so; nil where it does not.
+	Matched *int32
+	// Bound is how many tokens the server would have sampled at most, where it says so; 0 where it does not.
+	Bound int
 	// Message is what the server says of an abort or an error.
 	Message string
 	// Cached counts the tokens of the context that were in a cache.
 	Cached int64
+}
+
+// Likely is a token that might have been sampled.
+type Likely struct {
+	Token int32
+	// Logprob is NaN where the server has none: the token cannot be drawn.
+	Logprob float32
+}
+
+// SortLikely puts what a server lists into order: the likeliest first, each token once.
+func SortLikely(list []Likely) []Likely {
+	slices.SortStableFunc(list, func(a, b Likely) int {
+		return cmp.Compare(b.Logprob, a.Logprob) // NaN is the least
+	})
+	seen := map[int32]bool{}
+	return slices.DeleteFunc(list, func(l Likely) bool {
+		had := seen[l.Token]
+		seen[l.Token] = true
+		return had
+	})
 }
 
 // Span is tokens [Start, End) of an answer, sampled by the weights of a label.

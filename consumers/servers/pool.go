@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
@@ -50,8 +51,8 @@ type Pool struct {
 	// leaving has the last keeper of each running server's URL that was taken out: it is closed when that keeper has ended.
 	leaving map[string]chan struct{}
 	closed  bool
-	// serial numbers the servers, so that logs and calls can name them.
-	serial int
+	// requests numbers the requests to servers, so that no two have one id.
+	requests atomic.Int64
 }
 
 var (
@@ -105,8 +106,6 @@ func (p *Pool) found(url string) *server {
 func (p *Pool) add(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.serial++
-	s.number = p.serial
 	p.servers = append(p.servers, s)
 	if p.keep != nil {
 		p.keep(s)

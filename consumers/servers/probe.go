@@ -2,16 +2,11 @@ package servers
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/weir-rl/weir/gpu"
 )
 
 // SettingError is a server whose settings spoil what it samples: it is refused, and no retry helps.
@@ -32,137 +27,231 @@ func (e *SettingError) Error() string {
 // Unwrap is what showed it.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// probe finds out by a few calls whether a server samples from the whole softmax at the temperature that it is asked for, and
-// says that distribution's log-probabilities.
+// probe finds out by a few calls whether a server samples from the whole softmax at the temperature that it is asked for, says that
+// distribution's log-probabilities, and ends an answer at a stop token.
 //
-// At a temperature of 1000 the distribution is flat: every token has a log-probability of -log V, V being the size of the
-// vocabulary, whatever the weights are. Log-probabilities from before the temperature are far from that and differ from token
-// to token; under top_k or top_p fewer tokens are drawn from, so that each has more; another vocabulary has another V. The
-// same is asked once with the sampling fields and once without: then the server's own defaults are in force. A default of
-// the temperature, min_p or a penalty shows in the most likely token's log-probability at temperature 1.
+// The same context is asked for one token at temperature 1 and at 2, each with the most likely tokens beside it: 2 is the highest that
+// vLLM takes. The distance between two tokens' log-probabilities at 2 is half of that at 1, unless they are from before the
+// temperature. Under top_k or top_p what is left out has no log-probability, or the few tokens that are listed have all of the
+// probability. The same is asked once with the sampling fields and once without: then the server's own defaults are in force, and
+// the same tokens have other numbers. A vocabulary that is smaller refuses the last token; one token beyond the vocabulary is not
+// sent, since an SGLang that does not look at its input ends by it.
 type probe struct {
 	speaker    Speaker
 	vocabulary int
+	longest    int
+	id         func() string
 	salt       string
 	timeout    time.Duration
+	log        *slog.Logger
 	spans      bool
-	asked      int
 }
 
 const (
-	// flat is the temperature at which all tokens are as likely.
-	flat = gpu.MaxTemperature
-	// flatTokens is how many tokens are drawn: their mean is what counts.
-	flatTokens = 16
-	// flatTolerance, in nats, lets 1 % of the vocabulary be missing: some servers leave padding out.
-	flatTolerance = 0.01
-	// flatSpread, in nats, is more than a temperature of 1000 leaves of the differences between logits.
-	flatSpread = 0.25
-	// sharpTolerance, in nats, is above the noise of bfloat16 between two batches.
-	sharpTolerance = 0.1
+	// Alternatives is how many of the most likely tokens the probe asks for: as many as vLLM tells by default.
+	Alternatives = 20
+	// hot is the higher of the two temperatures.
+	hot = 2
+	// probeRounds is how many contexts are compared; hotRounds of them at both temperatures.
+	probeRounds, hotRounds = 4, 2
+	// leastSpread, in nats, is a distance between two tokens that tells log-probabilities from before the temperature from others.
+	leastSpread = 0.2
+	// allMass is what the tokens under top_k or top_p add up to, and a few of a whole vocabulary at temperature 2 do not.
+	allMass = 1 - 1e-4
+	// meanTolerance and hotTolerance, in nats, bound how far the numbers of the same tokens may lie from each other on average,
+	// oneTolerance for a single one: bfloat16 rounds a logit of 20 to an eighth.
+	meanTolerance, hotTolerance, oneTolerance = 0.1, 0.04, 0.3
+	// stopTokens is how many tokens a call may have that is to end at its first.
+	stopTokens = 4
+	// saltContext is how long a context is that may be found in a cache.
+	saltContext = 64
 )
 
-// run returns whether answers say by spans which weights sampled them; a [SettingError] names what is wrong.
+// run returns whether answers say by spans which weights sampled them, and calls can live through a swap by them; a [SettingError]
+// names what is wrong.
 func (p *probe) run(ctx context.Context) (spans bool, err error) {
 	context := []int32{0, int32(p.vocabulary / 2), int32(p.vocabulary - 1)} //nolint:gosec // a vocabulary fits
-	for _, bare := range []bool{false, true} {
-		a, err := p.ask(ctx, &Query{Tokens: context, MaxTokens: flatTokens, Temperature: flat, Bare: bare})
-		if n := Status(err); n >= 400 && n < 500 && n != 408 && n != 429 {
-			return false, &SettingError{Setting: fmt.Sprintf("a call with the last token of the vocabulary, %d, at temperature %g is refused: the server has another model, or does not know the call",
-				p.vocabulary-1, float64(flat)), Err: err}
-		}
+	first := context
+	var stops []int32
+	full := 0
+	for round := range probeRounds {
+		warm, err := p.alike(ctx, context, 1)
 		if err != nil {
-			return false, fmt.Errorf("probe: %w", err)
-		}
-		if err := p.judgeFlat(a, bare); err != nil {
 			return false, err
 		}
+		if round < hotRounds {
+			other, err := p.alike(ctx, context, hot)
+			if err != nil {
+				return false, err
+			}
+			if err := judgeTemperature(warm, other); err != nil {
+				return false, err
+			}
+			if len(other) < p.vocabulary && mass(other) >= allMass {
+				full++
+			}
+		}
+		if round == 0 {
+			for _, l := range warm {
+				stops = append(stops, l.Token)
+			}
+		}
+		context = append(slices.Clone(context), warm[0].Token)
 	}
-	return p.spans, p.sharp(ctx, context)
+	if full == hotRounds {
+		return false, &SettingError{Setting: fmt.Sprintf("its %d most likely tokens have all of the probability at temperature %d, where the model has %d tokens: it applies top_k or top_p in spite of what the call asks for",
+			Alternatives, hot, p.vocabulary)}
+	}
+	if err := p.stop(ctx, first, stops); err != nil {
+		return false, err
+	}
+	if p.spans {
+		p.spans, err = p.salted(ctx)
+	}
+	return p.spans, err
 }
 
-// judgeFlat refuses log-probabilities that are not those of a flat distribution over the vocabulary.
-func (p *probe) judgeFlat(a *Answer, bare bool) error {
-	low, high, sum := math.Inf(1), math.Inf(-1), 0.0
-	for i, lp := range a.Logprobs {
-		x := float64(lp)
-		if math.IsNaN(x) {
-			return &SettingError{Setting: fmt.Sprintf("token %d of the probe has no log-probability", i)}
+// alike are the most likely tokens after a context, which must be the same by default as they are asked for.
+func (p *probe) alike(ctx context.Context, context []int32, temperature float32) ([]Likely, error) {
+	asked, err := p.likely(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: temperature, Top: Alternatives})
+	if err != nil {
+		return nil, err
+	}
+	bare := &Query{Tokens: context, MaxTokens: 1, Top: Alternatives, Bare: true}
+	tolerance := meanTolerance
+	if temperature != 1 {
+		bare.Temperature, tolerance = temperature, hotTolerance
+	}
+	other, err := p.likely(ctx, bare)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range asked {
+		if math.IsNaN(float64(l.Logprob)) {
+			return nil, &SettingError{Setting: fmt.Sprintf("of its %d most likely tokens %d can be drawn, where the model has %d: it applies top_k or top_p in spite of what the call asks for",
+				len(asked), i, p.vocabulary)}
 		}
-		low, high, sum = min(low, x), max(high, x), sum+x
 	}
-	mean := sum / float64(len(a.Logprobs))
-	size := math.Exp(-mean)
-	whose := "in spite of what the call asks for"
-	if bare {
-		whose = "by default: start it with --generation-config vllm, so that the model's generation_config.json sets nothing"
+	if mean, most := apart(asked, other); !(mean <= tolerance && most <= oneTolerance) {
+		return nil, &SettingError{Setting: fmt.Sprintf("it has sampling defaults of its own: after the same context the log-probabilities of the same tokens differ by %.3f, and by %.3f at most, where the call does not say how to sample; "+
+			"start it with --generation-config vllm, so that the model's generation_config.json sets nothing", mean, most)}
 	}
-	switch {
-	case high > 1e-3:
-		return &SettingError{Setting: fmt.Sprintf("it sends logits (%g) for log-probabilities: start it with --logprobs-mode processed_logprobs", high)}
-	case high-low > flatSpread:
-		return &SettingError{Setting: fmt.Sprintf("its log-probabilities, %.3f to %.3f, are not those of the distribution it samples from, which is flat at temperature %g: "+
-			"they are from before the temperature; start it with --logprobs-mode processed_logprobs, and SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB", low, high, float64(flat))}
-	case math.Abs(mean+math.Log(float64(p.vocabulary))) <= flatTolerance:
-		return nil
-	case size < float64(p.vocabulary):
-		return &SettingError{Setting: fmt.Sprintf("it draws from %.0f tokens where the model has %d: it applies top_k or top_p %s; or it has a model of another vocabulary", size, p.vocabulary, whose)}
-	default:
-		return &SettingError{Setting: fmt.Sprintf("it draws from %.0f tokens where the model has %d: it has a model of another vocabulary", size, p.vocabulary)}
-	}
+	return asked, nil
 }
 
-// sharp refuses defaults that show at temperature 1: its own temperature, min_p, penalties. The context grows by the most likely
-// token, so that a penalty on repetition meets what is likely.
-func (p *probe) sharp(ctx context.Context, context []int32) error {
-	for range sharpRounds {
-		asked, err := p.likely(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: 1, Top: true})
-		if err != nil {
-			return err
+// apart is how far the numbers of the tokens that two lists have in common lie from each other: on average, and at most. It is NaN
+// where one list cannot draw what the other can, and where they have nothing in common.
+func apart(a, b []Likely) (mean, most float64) {
+	n := 0.0
+	for _, x := range a {
+		for _, y := range b {
+			if x.Token == y.Token {
+				d := float64(x.Logprob) - float64(y.Logprob)
+				mean, most, n = mean+d, math.Max(most, math.Abs(d)), n+1
+			}
 		}
-		bare, err := p.likely(ctx, &Query{Tokens: context, MaxTokens: 1, Top: true, Bare: true})
-		if err != nil {
-			return err
+	}
+	return math.Abs(mean / n), most
+}
+
+// mass is the probability of all tokens of a list.
+func mass(list []Likely) (sum float64) {
+	for _, l := range list {
+		sum += math.Exp(float64(l.Logprob))
+	}
+	return sum
+}
+
+// judgeTemperature refuses log-probabilities that are not those of the distribution which is sampled from: at temperature 2 two
+// tokens are half as far apart as at 1.
+func judgeTemperature(warm, other []Likely) error {
+	var ones, twos []float64
+	for _, x := range warm {
+		for _, y := range other {
+			if x.Token == y.Token {
+				ones, twos = append(ones, float64(x.Logprob)), append(twos, float64(y.Logprob))
+			}
 		}
-		if d := math.Abs(float64(asked.Top[0] - bare.Top[0])); !(d <= sharpTolerance) {
-			return &SettingError{Setting: fmt.Sprintf("it has sampling defaults of its own: the most likely token's log-probability is %.3f as asked for and %.3f by default; "+
-				"start it with --generation-config vllm, so that the model's generation_config.json sets nothing", asked.Top[0], bare.Top[0])}
+	}
+	for _, list := range [][]float64{ones, twos} {
+		for _, x := range list {
+			if x > maxLogprob {
+				return &SettingError{Setting: fmt.Sprintf("it sends logits (%g) for log-probabilities: start it with --logprobs-mode processed_logprobs", x)}
+			}
 		}
-		context = append(slices.Clone(context), asked.TopTokens[0])
+	}
+	if len(ones) < 2 {
+		return nil // nothing to compare; the calls at temperature 1 were alike
+	}
+	one, two := ones[0]-ones[len(ones)-1], twos[0]-twos[len(twos)-1]
+	if one >= leastSpread && two > 0.75*one {
+		return &SettingError{Setting: fmt.Sprintf("its log-probabilities are not those of the distribution it samples from: two tokens are %.3f apart at temperature 1 and %.3f at temperature %d, which is not half of it: "+
+			"they are from before the temperature; start it with --logprobs-mode processed_logprobs, and SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB", one, two, hot)}
 	}
 	return nil
 }
 
-// sharpRounds is how many contexts are compared.
-const sharpRounds = 4
+// stop refuses a server that goes on after a stop token, or leaves it out: the most likely token is drawn, and all that may be it are stops.
+func (p *probe) stop(ctx context.Context, context, stops []int32) error {
+	a, err := p.sample(ctx, &Query{Tokens: context, MaxTokens: stopTokens, Stop: stops})
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	if len(a.Tokens) != 1 || a.Finish != FinishStop || !slices.Contains(stops, a.Tokens[0]) {
+		return &SettingError{Setting: fmt.Sprintf("it does not end an answer at its first stop token: after %v, with stop_token_ids %v, it sampled %v and ended with %q; only answers that happen not to stop would be kept",
+			context, stops, a.Tokens, a.Finish)}
+	}
+	return nil
+}
 
-// likely asks for the most likely token.
-func (p *probe) likely(ctx context.Context, q *Query) (*Answer, error) {
+// salted says whether the server keeps contexts of different salts apart, without which a call after a swap could find keys and values
+// of the weights before.
+func (p *probe) salted(ctx context.Context) (bool, error) {
+	context := make([]int32, max(min(saltContext, p.longest-stopTokens), 1))
+	for i := range context {
+		context[i] = int32((i*7 + 1) % p.vocabulary) //nolint:gosec // a vocabulary fits
+	}
+	for _, name := range []string{"-a", "-b"} {
+		a, err := p.sample(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: 1, Salt: p.salt + name})
+		if err != nil {
+			return false, fmt.Errorf("probe: %w", err)
+		}
+		if name == "-b" && a.Cached > 0 {
+			p.log.Warn("an inference server does not know cache_salt: its calls are cut at every swap and its cache is emptied; SGLang has it from August 2026 on")
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// likely asks for the most likely tokens.
+func (p *probe) likely(ctx context.Context, q *Query) ([]Likely, error) {
 	a, err := p.ask(ctx, q)
+	if n := Status(err); n >= 400 && n < 500 && n != 408 && n != 429 {
+		return nil, &SettingError{Setting: fmt.Sprintf("a call with the last token of the vocabulary, %d, at temperature %g is refused: the server has another model, or does not know the call",
+			p.vocabulary-1, q.Temperature), Err: err}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}
-	if len(a.TopTokens) != 1 || len(a.Top) != 1 {
-		return nil, fmt.Errorf("probe: %w: the most likely token was asked for, and %d came", ErrMalformed, len(a.TopTokens))
+	if len(a.Likely) != 1 || len(a.Likely[0]) < 2 {
+		return nil, fmt.Errorf("probe: %w: the most likely tokens were asked for, and did not come: %v", ErrMalformed, a.Likely)
 	}
-	if token := a.TopTokens[0]; token < 0 || int(token) >= p.vocabulary {
-		return nil, &SettingError{Setting: fmt.Sprintf("its most likely token is %d where the model has %d tokens: it has a model of another vocabulary", token, p.vocabulary)}
+	if math.IsNaN(float64(a.Logprobs[0])) {
+		return nil, &SettingError{Setting: "the token of the probe has no log-probability"}
 	}
-	return a, nil
+	for _, l := range a.Likely[0] {
+		if l.Token < 0 || int(l.Token) >= p.vocabulary {
+			return nil, &SettingError{Setting: fmt.Sprintf("token %d is among its most likely where the model has %d tokens: it has a model of another vocabulary", l.Token, p.vocabulary)}
+		}
+	}
+	return a.Likely[0], nil
 }
 
-// ask makes one call of the probe.
-func (p *probe) ask(ctx context.Context, q *Query) (a *Answer, err error) {
-	p.asked++
-	q.ID, q.Salt, q.Seed = fmt.Sprintf("%s-%d", p.salt, p.asked), p.salt, uint64(p.asked) //nolint:gosec // a small count
-	err = within(ctx, p.timeout, "stall_timeout", func(ctx context.Context) (err error) {
-		a, err = p.speaker.Generate(ctx, q, func() {})
-		return err
-	})
+// ask makes one call of the probe that nothing but its length ends.
+func (p *probe) ask(ctx context.Context, q *Query) (*Answer, error) {
+	a, err := p.sample(ctx, q)
 	if err != nil {
-		return nil, err
-	}
-	if err := a.whole(q.MaxTokens); err != nil {
 		return nil, err
 	}
 	if len(a.Tokens) != q.MaxTokens || a.Finish != FinishLength {
@@ -172,35 +261,18 @@ func (p *probe) ask(ctx context.Context, q *Query) (a *Answer, err error) {
 	return a, nil
 }
 
-// sameModel refuses a server whose model folder can be read here and is another model's.
-func sameModel(path string, want gpu.Config) error {
-	if !filepath.IsAbs(path) {
-		return nil
+// sample makes one call of the probe.
+func (p *probe) sample(ctx context.Context, q *Query) (a *Answer, err error) {
+	q.ID = p.id()
+	if q.Salt == "" {
+		q.Salt = p.salt
 	}
-	data, err := os.ReadFile(filepath.Join(path, gpu.ConfigFile))
+	err = within(ctx, p.timeout, "stall_timeout", func(ctx context.Context) (err error) {
+		a, err = p.speaker.Generate(ctx, q, func() {})
+		return err
+	})
 	if err != nil {
-		return nil //nolint:nilerr // it lies on another machine, or is gone: the probe and the load tell
+		return nil, err
 	}
-	var have gpu.Config
-	if json.Unmarshal(data, &have) != nil {
-		have = gpu.Config{}
-	}
-	var errs []error
-	for _, x := range []struct {
-		key        string
-		have, want int
-	}{
-		{"vocab_size", have.VocabSize, want.VocabSize},
-		{"hidden_size", have.HiddenSize, want.HiddenSize},
-		{"num_hidden_layers", have.NumLayers, want.NumLayers},
-		{"num_attention_heads", have.NumHeads, want.NumHeads},
-	} {
-		if x.have != x.want {
-			errs = append(errs, fmt.Errorf("%s is %d, the run's model has %d", x.key, x.have, x.want))
-		}
-	}
-	if errs != nil {
-		return &SettingError{Setting: fmt.Sprintf("it serves another model, %s: start it with the run's model", path), Err: errors.Join(errs...)}
-	}
-	return nil
+	return a, a.whole(q.MaxTokens)
 }

@@ -27,6 +27,9 @@ type process struct {
 	devices string
 	log     *slog.Logger
 
+	// known are the arguments that the program was asked for; its keeper's.
+	known map[string]bool
+
 	mu    sync.Mutex
 	child *exec.Cmd
 	gone  chan struct{} // closed when child has been waited for; nil before the first start
@@ -49,10 +52,14 @@ func (p *process) start(ctx context.Context, dir string) (url string, err error)
 			return "", fmt.Errorf("find a free port: %w", err)
 		}
 	}
-	args, env := p.kind.Command(Start{
+	with := Start{
 		Command: p.cfg.Server.Command, Args: p.cfg.Server.Args, Dir: dir, Port: port, APIKey: p.cfg.Server.APIKey, AdminAPIKey: p.cfg.Server.AdminAPIKey,
-		MaxTokens: p.cfg.MaxTokens, Slots: p.cfg.Slots,
-	})
+		MaxTokens: p.cfg.MaxTokens, Slots: p.cfg.Slots, Seed: randomSeed(), Offers: func(argument string) bool { return p.offers(ctx, argument) },
+	}
+	if with.KeyFile, err = p.writeKeys(with); err != nil {
+		return "", err
+	}
+	args, env := p.kind.Command(with)
 	out, err := os.OpenFile(p.logName(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return "", fmt.Errorf("open the server's log: %w", err)

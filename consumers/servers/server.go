@@ -15,8 +15,6 @@ import (
 type server struct {
 	pool *Pool
 	name string
-	// number tells it from the others, in the ids of calls.
-	number int
 	// own is its process where the Pool starts it; nil where it runs already.
 	own *process
 	// kicked holds one item: there is something to look at.
@@ -292,7 +290,7 @@ func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
 		return err
 	}
 	if started || !s.serving() {
-		if err := s.healthy(ctx); err != nil {
+		if err := s.healthy(ctx, !started); err != nil {
 			return err
 		}
 	}
@@ -335,13 +333,17 @@ func (s *server) start(ctx context.Context, want *consumers.Snapshot) (bool, err
 	return true, nil
 }
 
-// healthy waits until the server can serve.
-func (s *server) healthy(ctx context.Context) error {
+// healthy waits until the server can serve. One that ran before may stand still, and is told to resume: an SGLang that somebody left
+// paused does not say that it is well, since its health is a token.
+func (s *server) healthy(ctx context.Context, ran bool) error {
 	return within(ctx, s.pool.cfg.Server.StartTimeout, "start_timeout", func(ctx context.Context) error {
 		tick := time.NewTicker(healthEvery)
 		defer tick.Stop()
 		var last error
 		for {
+			if ran {
+				_ = s.control(ctx, s.speaker.Resume) // a server that is not there yet is waited for
+			}
 			if last = s.control(ctx, s.speaker.Health); last == nil {
 				return nil
 			}
@@ -384,7 +386,13 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 		return &SettingError{Setting: fmt.Sprintf("it takes sequences of %d tokens, and trainer.limits.max_tokens lets episodes grow to %d: "+
 			"start it with as many (--max-model-len, --context-length), or lower trainer.limits.max_tokens and the tasks' own", m.MaxTokens, p.cfg.Longest)}
 	}
-	spans, err := (&probe{speaker: s.speaker, vocabulary: want.Config.VocabSize, salt: p.tag + "-probe", timeout: p.cfg.Server.StallTimeout}).run(ctx)
+	longest := want.Config.MaxPositions
+	if m.MaxTokens > 0 {
+		longest = min(longest, m.MaxTokens)
+	}
+	spans, err := (&probe{
+		speaker: s.speaker, vocabulary: want.Config.VocabSize, longest: longest, id: p.nextID, salt: p.nextID() + "-probe", timeout: p.cfg.Server.StallTimeout, log: p.log,
+	}).run(ctx)
 	if err != nil {
 		return err
 	}

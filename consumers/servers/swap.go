@@ -13,7 +13,7 @@ import (
 // case, sees one token sampled, and admits calls. Where the load fails the version before is loaded again, so that the server
 // is fit for what it had; where that fails too, or the server does not resume, it is unfit.
 func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
-	mode := modeOf(s.pool.cfg.Swap)
+	mode := s.pool.kind.Mode(modeOf(s.pool.cfg.Swap))
 	if !s.spans || s.tries > 0 {
 		mode = Abort
 	}
@@ -184,7 +184,7 @@ func (s *server) see(ctx context.Context, label string) (err error) {
 		var a *Answer
 		err = within(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
 			a, err = s.speaker.Generate(ctx, &Query{
-				ID: fmt.Sprintf("%s-see-%d", s.pool.tag, s.number), Salt: label, Tokens: []int32{0}, MaxTokens: 1, Temperature: 1,
+				ID: s.pool.nextID(), Salt: label, Tokens: []int32{0}, MaxTokens: 1, Temperature: 1,
 			}, func() {})
 			return err
 		})

@@ -60,12 +60,19 @@ func (s *speaker) length(ctx context.Context) (int, error) {
 	case len(list.Data) == 0:
 		return 0, nil
 	}
-	return list.Data[0].Length, nil
+	return max(0, list.Data[0].Length-reserve), nil
 }
+
+// reserve is how many positions of its context SGLang keeps free: max_req_len is one less than the context, and a context must be
+// shorter than max_req_input_len, which is five below that.
+const reserve = 6
 
 // Pause stops sampling.
 func (s *speaker) Pause(ctx context.Context, m servers.Mode) error {
-	mode := map[servers.Mode]string{servers.Keep: "in_place", servers.Recompute: "retract", servers.Abort: "abort"}[m]
+	mode := "abort"
+	if m == servers.Keep {
+		mode = "in_place"
+	}
 	return s.remote.Post(ctx, "/pause_generation", map[string]string{"mode": mode}, nil)
 }
 

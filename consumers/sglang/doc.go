@@ -2,6 +2,6 @@
 // asked which it has. [Kind] is what package servers needs of it.
 //
 // Calls go to POST /generate with token ids; tokens and log-probabilities come from output_token_logprobs, in streams that begin
-// anew with each event and in those that do not. A server with weight_versions keeps calls through a swap where inference.swap says so (in_place
-// for keep, retract for recompute); one without cuts them.
+// anew with each event and in those that do not. A server with weight_versions keeps calls through a swap where inference.swap is keep (in_place);
+// otherwise they are cut, for retracted calls find the cache of the weights before.
 package sglang

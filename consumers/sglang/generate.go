@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/weir-rl/weir/consumers/servers"
@@ -44,13 +43,12 @@ type sampling struct {
 func requestOf(q *servers.Query) *request {
 	r := &request{
 		ID: q.ID, Tokens: q.Tokens, Logprob: true, From: -1, Stream: true, RoutingKey: q.Episode, Salt: q.Salt,
-		Sampling: sampling{MaxTokens: q.MaxTokens, StopTokens: q.Stop, IgnoreEOS: true, NoStopTrim: true},
+		Top: q.Top,
+		// With ignore_eos SGLang looks at no stop token at all. Without it an answer also ends at the model's own end.
+		Sampling: sampling{MaxTokens: q.MaxTokens, StopTokens: q.Stop, IgnoreEOS: len(q.Stop) == 0, NoStopTrim: true},
 	}
 	if q.Stop == nil {
 		r.Sampling.StopTokens = []int32{}
-	}
-	if q.Top {
-		r.Top = 1
 	}
 	if !q.Bare || q.Temperature > 0 {
 		t := float64(q.Temperature)
@@ -121,7 +119,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		if e.Meta == nil {
 			return fmt.Errorf("%w: /generate: no meta_info", servers.ErrMalformed)
 		}
-		if err := read(a, &e, q.Top); err != nil || q.Each == nil {
+		if err := read(a, &e, q.Top > 0); err != nil || q.Each == nil {
 			return err
 		}
 		return q.Each(a)
@@ -159,7 +157,7 @@ func read(a *servers.Answer, e *event, top bool) error {
 				return bad("token %d was %d, and is %d in a later piece", i, token, m.Logprobs[i].token)
 			}
 		}
-		a.Tokens, a.Logprobs, a.TopTokens, a.Top = a.Tokens[:0], a.Logprobs[:0], a.TopTokens[:0], a.Top[:0]
+		a.Tokens, a.Logprobs, a.Likely = a.Tokens[:0], a.Logprobs[:0], a.Likely[:0]
 	case n+len(m.Logprobs) == total:
 	default:
 		return bad("%d log-probabilities came after %d, for %d tokens", len(m.Logprobs), n, total)
@@ -169,15 +167,13 @@ func read(a *servers.Answer, e *event, top bool) error {
 		if !top {
 			continue
 		}
-		likely := logprob{token: -1, value: float32(math.NaN())}
+		var list []servers.Likely
 		if i < len(m.Top) {
 			for _, t := range m.Top[i] {
-				if likely.token < 0 || t.value > likely.value {
-					likely = t
-				}
+				list = append(list, servers.Likely{Token: t.token, Logprob: t.value})
 			}
 		}
-		a.TopTokens, a.Top = append(a.TopTokens, likely.token), append(a.Top, likely.value)
+		a.Likely = append(a.Likely, servers.SortLikely(list))
 	}
 	if len(e.IDs) > 0 && !cut {
 		if k := len(a.Tokens) - len(e.IDs); k < 0 || !slices.Equal(a.Tokens[k:], e.IDs) {
@@ -202,14 +198,24 @@ func finish(a *servers.Answer, raw json.RawMessage) error {
 		return nil
 	}
 	var reason struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
+		Type    string          `json:"type"`
+		Message string          `json:"message"`
+		Matched json.RawMessage `json:"matched"`
+		Length  int             `json:"length"`
+		Status  int             `json:"status_code"`
 	}
 	if json.Unmarshal(raw, &reason.Type) != nil {
 		if err := json.Unmarshal(raw, &reason); err != nil {
 			return fmt.Errorf("%w: /generate: finish_reason: %w", servers.ErrMalformed, err)
 		}
 	}
-	a.Finish, a.Message = servers.Finish(reason.Type), reason.Message
+	a.Finish, a.Message, a.Bound = servers.Finish(reason.Type), reason.Message, reason.Length
+	var token int32
+	if json.Unmarshal(reason.Matched, &token) == nil {
+		a.Matched = &token // a text is no token
+	}
+	if a.Finish == servers.FinishAborted && len(a.Tokens) == 0 && reason.Status >= 400 && reason.Status < 500 {
+		return &servers.StatusError{Path: "/generate", Status: reason.Status, Text: reason.Message}
+	}
 	return nil
 }

@@ -14,15 +14,18 @@ type Kind struct{}
 func (Kind) Name() string { return "vllm" }
 
 // Command is vllm serve with what training needs: log-probabilities of the distribution that is sampled from, no sampling defaults
-// of the model's own, the route of tokens and the routes of control, on the loopback interface, since no key covers the last.
+// of the model's own, random numbers of its own (vLLM's seed is 0 otherwise, and two servers draw alike), the route of tokens and the routes of control, on the loopback interface, since no key covers the last.
 func (Kind) Command(o servers.Start) (args, env []string) {
 	args = slices.Clone(o.Command)
 	if len(args) == 0 {
 		args = []string{"vllm", "serve"}
 	}
 	args = append(args, o.Dir, "--host", "127.0.0.1", "--port", strconv.Itoa(o.Port),
-		"--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--max-logprobs", "1",
-		"--enable-prefix-caching", "--enable-scale-out", "--max-num-seqs", strconv.Itoa(o.Slots))
+		"--logprobs-mode", "processed_logprobs", "--generation-config", "vllm", "--max-logprobs", strconv.Itoa(servers.Alternatives),
+		"--enable-prefix-caching", "--enable-prompt-tokens-details", "--seed", strconv.FormatUint(uint64(o.Seed), 10), "--max-num-seqs", strconv.Itoa(o.Slots))
+	if o.Offers != nil && o.Offers(scaleOut) {
+		args = append(args, scaleOut)
+	}
 	if o.MaxTokens > 0 {
 		args = append(args, "--max-model-len", strconv.Itoa(o.MaxTokens))
 	}
@@ -33,6 +36,12 @@ func (Kind) Command(o servers.Start) (args, env []string) {
 	}
 	return args, env
 }
+
+// scaleOut switches the route of tokens on, from September 2026; before, the route is there, and the argument ends the server.
+const scaleOut = "--enable-scale-out"
+
+// Mode is m.
+func (Kind) Mode(m servers.Mode) servers.Mode { return m }
 
 // Speak is vLLM's wire format for one server.
 func (Kind) Speak(r *servers.Remote) servers.Speaker { return &speaker{remote: r} }

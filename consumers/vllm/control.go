@@ -42,7 +42,7 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 	if _, err := s.Label(ctx); err != nil {
 		if servers.Status(err) == http.StatusNotFound {
 			return servers.Model{}, &servers.SettingError{
-				Setting: "it has no /weight_info: start it with VLLM_SERVER_DEV_MODE=1, and with a vLLM of July 2026 or later", Err: err,
+				Setting: "it has no /weight_info: start it with VLLM_SERVER_DEV_MODE=1, and with a vLLM from after 2026-07-18", Err: err,
 			}
 		}
 		return servers.Model{}, err

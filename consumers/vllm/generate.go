@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,7 +23,6 @@ type sampling struct {
 	PresencePenalty   *float64 `json:"presence_penalty,omitempty"`
 	FrequencyPenalty  *float64 `json:"frequency_penalty,omitempty"`
 	N                 int      `json:"n"`
-	Seed              uint64   `json:"seed"`
 	StopTokens        []int32  `json:"stop_token_ids"`
 	IgnoreEOS         bool     `json:"ignore_eos"`
 	Logprobs          int      `json:"logprobs"`
@@ -31,12 +30,9 @@ type sampling struct {
 }
 
 func samplingOf(q *servers.Query) sampling {
-	s := sampling{MaxTokens: q.MaxTokens, N: 1, Seed: q.Seed, StopTokens: q.Stop, IgnoreEOS: true}
+	s := sampling{MaxTokens: q.MaxTokens, N: 1, Logprobs: q.Top, StopTokens: q.Stop, IgnoreEOS: true}
 	if s.StopTokens == nil {
 		s.StopTokens = []int32{}
-	}
-	if q.Top {
-		s.Logprobs = 1
 	}
 	if !q.Bare || q.Temperature > 0 {
 		t := float64(q.Temperature)
@@ -57,6 +53,13 @@ type tokenRequest struct {
 	Stream   bool          `json:"stream"`
 	Salt     string        `json:"cache_salt"`
 	Sampling tokenSampling `json:"sampling_params"`
+	Options  streamOptions `json:"stream_options"`
+}
+
+// streamOptions have a stream end with how much of the context was in the cache; the server must be started with
+// --enable-prompt-tokens-details for it.
+type streamOptions struct {
+	Usage bool `json:"include_usage"`
 }
 
 type tokenSampling struct {
@@ -72,10 +75,8 @@ type textRequest struct {
 	Salt   string  `json:"cache_salt"`
 	IDs    bool    `json:"return_token_ids"`
 	// AsIDs has the tokens of log-probabilities written as "token_id:9707".
-	AsIDs bool `json:"return_tokens_as_token_ids"`
-	Usage struct {
-		Include bool `json:"include_usage"`
-	} `json:"stream_options"`
+	AsIDs   bool          `json:"return_tokens_as_token_ids"`
+	Options streamOptions `json:"stream_options"`
 	sampling
 }
 
@@ -108,7 +109,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	s.mu.Unlock()
 	if !completions {
 		a, err := s.stream(ctx, "/inference/v1/generate", &tokenRequest{
-			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)},
+			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)}, Options: streamOptions{true},
 		}, q, seen)
 		if servers.Status(err) != http.StatusNotFound {
 			return a, err
@@ -117,8 +118,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		s.completions = true
 		s.mu.Unlock()
 	}
-	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q)}
-	req.Usage.Include = true
+	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q), Options: streamOptions{true}}
 	return s.stream(ctx, "/v1/completions", req, q, seen)
 }
 
@@ -139,7 +139,7 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 		if len(e.Choices) == 0 {
 			return nil // usage alone
 		}
-		if err := read(a, &e.Choices[0], q.Top); err != nil || q.Each == nil {
+		if err := read(a, &e.Choices[0], q.Top > 0); err != nil || q.Each == nil {
 			return err
 		}
 		return q.Each(a)
@@ -148,10 +148,22 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 		return nil, err
 	}
 	if a.Finish == "" {
-		// Older servers leave finish_reason out where an answer came to a stop.
-		a.Finish = servers.FinishStop
+		a.Finish = missing(a, q)
 	}
 	return a, nil
+}
+
+// missing is how an answer without a finish_reason ended. Up to August 2026 the route of tokens leaves out a piece without tokens, and with it the end
+// of an aborted call: its tokens are what was sampled until then.
+func missing(a *servers.Answer, q *servers.Query) servers.Finish {
+	n := len(a.Tokens)
+	switch {
+	case n > 0 && slices.Contains(q.Stop, a.Tokens[n-1]):
+		return servers.FinishStop
+	case n >= q.MaxTokens:
+		return servers.FinishLength
+	}
+	return servers.FinishAborted
 }
 
 // read adds a piece to an answer.
@@ -173,7 +185,7 @@ func read(a *servers.Answer, c *choice, top bool) error {
 		a.Tokens = append(a.Tokens, c.Tokens[i])
 		a.Logprobs = append(a.Logprobs, e.logprob)
 		if top {
-			a.TopTokens, a.Top = append(a.TopTokens, e.likely), append(a.Top, e.top)
+			a.Likely = append(a.Likely, servers.SortLikely(e.likely))
 		}
 	}
 	for _, v := range c.Versions {
@@ -187,8 +199,9 @@ func read(a *servers.Answer, c *choice, top bool) error {
 
 // entry is one token's log-probability. token is -1 where the server does not say whose it is.
 type entry struct {
-	token, likely int32
-	logprob, top  float32
+	token   int32
+	logprob float32
+	likely  []servers.Likely
 }
 
 // named is a token with its log-probability, in the form with token_id or the older one, "token_id:9707".
@@ -243,9 +256,9 @@ func logprobs(raw json.RawMessage) ([]entry, error) {
 			if err != nil {
 				return nil, err
 			}
-			e := entry{token: id, logprob: servers.Logprob(c.Logprob), likely: -1, top: float32(math.NaN())}
+			e := entry{token: id, logprob: servers.Logprob(c.Logprob)}
 			for _, t := range c.Top {
-				if err := e.atop(t); err != nil {
+				if err := e.list(t); err != nil {
 					return nil, err
 				}
 			}
@@ -253,10 +266,10 @@ func logprobs(raw json.RawMessage) ([]entry, error) {
 		}
 	case form.TokenLogprobs != nil:
 		for i, lp := range *form.TokenLogprobs {
-			e := entry{token: -1, logprob: servers.Logprob(lp), likely: -1, top: float32(math.NaN())}
+			e := entry{token: -1, logprob: servers.Logprob(lp)}
 			if i < len(form.TopLogprobs) {
 				for text, lp := range form.TopLogprobs[i] {
-					if err := e.atop(named{Token: &text, Logprob: lp}); err != nil {
+					if err := e.list(named{Token: &text, Logprob: lp}); err != nil {
 						return nil, err
 					}
 				}
@@ -269,14 +282,12 @@ func logprobs(raw json.RawMessage) ([]entry, error) {
 	return out, nil
 }
 
-// atop notes the most likely token among those that are listed.
-func (e *entry) atop(t named) error {
+// list notes a token that might have been sampled.
+func (e *entry) list(t named) error {
 	id, err := t.id()
 	if err != nil {
 		return err
 	}
-	if lp := servers.Logprob(t.Logprob); e.likely < 0 || lp > e.top {
-		e.likely, e.top = id, lp
-	}
+	e.likely = append(e.likely, servers.Likely{Token: id, Logprob: servers.Logprob(t.Logprob)})
 	return nil
 }

@@ -35,6 +35,9 @@ type engine struct {
 	running []*sequence
 	queue   []*sequence
 	serial  int
+	drawn   int // tokens so far
+	// cached are the contexts of calls that have ended, the oldest first.
+	cached []*prefix
 }
 
 // params are how one call samples.
@@ -44,7 +47,9 @@ type params struct {
 	topK                         int
 	seed                         uint64
 	stop                         []int32
-	raw, top                     bool // raw: log-probabilities from before the temperature
+	raw                          bool // log-probabilities are from before the temperature
+	top                          int  // how many of the most likely tokens are told
+	salt                         string
 }
 
 // neutral says whether the whole softmax is sampled from, so that the decoder can do it.
@@ -54,9 +59,17 @@ func (p params) neutral() bool {
 
 // sampled is one token as the servers tell it.
 type sampled struct {
-	token, likely int32
-	logprob, top  float64
-	label         string
+	token   int32
+	logprob float64
+	// tops are the most likely tokens, the likeliest first.
+	tops  []likely
+	label string
+}
+
+// likely is a token that might have been drawn.
+type likely struct {
+	token   int32
+	logprob float64
 }
 
 // sequence is one call.
@@ -68,7 +81,9 @@ type sequence struct {
 	random  *rand.Rand
 	slot    gpu.Slot
 	open    bool
-	filled  int // tokens in the slot's cache
+	filled  int  // tokens in the slot's cache
+	hit     int  // tokens of the context that were in the cache
+	late    bool // it came during a pause
 	out     []sampled
 	finish  string // "" while it runs
 	matched int32
@@ -106,6 +121,7 @@ func (e *engine) load(dir, label string, keepCache bool) error {
 		e.label = label
 	}
 	if !keepCache {
+		e.flush()
 		for _, s := range e.running {
 			e.dec.Truncate(s.slot, 0)
 			s.filled = 0
@@ -131,7 +147,7 @@ func (e *engine) add(id string, tokens []int32, p params) (*sequence, error) {
 		p.seed = uint64(e.serial) //nolint:gosec // it counts up
 	}
 	s := &sequence{
-		id: id, tokens: slices.Clone(tokens), context: len(tokens), p: p, changed: make(chan struct{}, 1),
+		id: id, tokens: slices.Clone(tokens), context: len(tokens), p: p, changed: make(chan struct{}, 1), late: e.paused,
 		random: rand.New(rand.NewPCG(p.seed, 0x5eed)),
 	}
 	e.queue = append(e.queue, s)
@@ -174,15 +190,9 @@ func (e *engine) step(ctx context.Context) bool {
 		e.mu.Unlock()
 		return false
 	}
-	for len(e.queue) > 0 {
-		slot, err := e.dec.Open()
-		if err != nil {
-			break
-		}
-		s := e.queue[0]
+	for len(e.queue) > 0 && e.open(e.queue[0]) {
+		e.running = append(e.running, e.queue[0])
 		e.queue = e.queue[1:]
-		s.slot, s.open = slot, true
-		e.running = append(e.running, s)
 	}
 	batch := slices.Clone(e.running)
 	in := make([]gpu.Extension, len(batch))
@@ -207,6 +217,7 @@ func (e *engine) step(ctx context.Context) bool {
 		}
 		s.filled += len(in[i].Tokens)
 		s.take(out[i], label)
+		e.drawn++
 		switch {
 		case slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]):
 			s.matched = s.tokens[len(s.tokens)-1]
@@ -223,9 +234,7 @@ func (e *engine) step(ctx context.Context) bool {
 // extension is what the decoder is to do for a call.
 func (s *sequence) extension(vocabulary int) gpu.Extension {
 	x := gpu.Extension{Slot: s.slot, Tokens: s.tokens[s.filled:], Sample: true, Temperature: float32(s.p.temperature), U: s.random.Float64()}
-	if s.p.top {
-		x.TopLogprobs = 1
-	}
+	x.TopLogprobs = min(s.p.top, vocabulary)
 	if !s.p.neutral() {
 		x.Temperature, x.TopLogprobs = 1, vocabulary
 	}
@@ -234,12 +243,14 @@ func (s *sequence) extension(vocabulary int) gpu.Extension {
 
 // take notes a token.
 func (s *sequence) take(r gpu.Sampled, label string) {
-	t := sampled{token: r.Token, logprob: float64(r.Logprob), label: label, likely: -1}
+	t := sampled{token: r.Token, logprob: float64(r.Logprob), label: label}
 	if !s.p.neutral() {
 		t = s.draw(r.Top)
 		t.label = label
-	} else if len(r.Top) > 0 {
-		t.likely, t.top = r.Top[0].Token, float64(r.Top[0].Logprob)
+	} else {
+		for _, x := range r.Top {
+			t.tops = append(t.tops, likely{x.Token, float64(x.Logprob)})
+		}
 	}
 	s.tokens = append(s.tokens, t.token)
 	s.out = append(s.out, t)
@@ -307,10 +318,27 @@ func (s *sequence) draw(all []gpu.TokenLogprob) sampled {
 		}
 		u -= c.probability
 	}
-	if s.p.raw {
-		return sampled{token: picked.token, logprob: picked.raw, likely: choices[0].token, top: choices[0].raw}
+	number := func(c choice) float64 {
+		if s.p.raw {
+			return c.raw
+		}
+		return math.Log(c.probability)
 	}
-	return sampled{token: picked.token, logprob: math.Log(picked.probability), likely: choices[0].token, top: math.Log(choices[0].probability)}
+	out := sampled{token: picked.token, logprob: number(picked)}
+	for _, c := range choices[:min(s.p.top, len(choices))] {
+		out.tops = append(out.tops, likely{c.token, number(c)})
+	}
+	// What is cut off has no probability at all.
+	for _, x := range all {
+		if len(out.tops) < s.p.top && !slices.ContainsFunc(choices, func(c choice) bool { return c.token == x.Token }) {
+			n := math.Inf(-1)
+			if s.p.raw {
+				n = float64(x.Logprob)
+			}
+			out.tops = append(out.tops, likely{x.Token, n})
+		}
+	}
+	return out
 }
 
 // tell wakes who writes the answer.
@@ -328,8 +356,7 @@ func (e *engine) end(s *sequence, finish string) {
 	}
 	s.finish = finish
 	if s.open {
-		e.dec.Close(s.slot)
-		s.open = false
+		e.keep(s)
 	}
 	same := func(have *sequence) bool { return have == s }
 	e.running = slices.DeleteFunc(e.running, same)
@@ -385,7 +412,7 @@ func (e *engine) setVersion(label string) {
 	e.label = label
 }
 
-// progress is what a call has sampled, how it ended, and by which stop token.
+// progress is what a call has sampled, how it ended, and by which stop token or at which bound.
 func (e *engine) progress(s *sequence) (out []sampled, finish string, matched int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -11,6 +11,13 @@ import (
 // Main is a fake as a program, with the command line of the server that the first argument names: vllm DIR ..., or sglang
 // --model-path DIR .... It returns the exit status.
 func Main(args []string, newDecoder NewDecoder) int {
+	if text, found, asked := help(args); asked {
+		fmt.Print(text)
+		if found {
+			return 0
+		}
+		return 1
+	}
 	kind, address, o, err := Parse(args)
 	var s *Server
 	if err == nil {

@@ -17,6 +17,8 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 	}
 	kind = Kind(args[0])
 	o.Processed, o.NoDefaults = kind == SGLang, kind == SGLang // its route of calls reads no defaults
+	o.NoMetrics = kind == SGLang
+	routed := false
 	host, port := "0.0.0.0", "8000"
 	for rest := args[1:]; len(rest) > 0; {
 		word, value := rest[0], ""
@@ -44,11 +46,30 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 			o.Incremental = true
 		case "--no-spans":
 			o.NoSpans = true
+		case "--release":
+			o.Release = Release(value)
+		case scaleOut:
+			if o.Release != Later {
+				return "", "", o, fmt.Errorf("error: unrecognized arguments: %s", scaleOut)
+			}
+			routed = true
+		case "--max-logprobs":
+			if o.MaxLogprobs, err = strconv.Atoi(value); err != nil {
+				return "", "", o, err
+			}
+		case "--enable-prompt-tokens-details":
+			o.PromptDetails = true
+		case "--config":
+			if err = o.readConfig(value); err != nil {
+				return "", "", o, err
+			}
+		case "--enable-metrics":
+			o.NoMetrics = false
 		case "--faults":
 			if o.Faults, err = readFaults(value); err != nil {
 				return "", "", o, err
 			}
-		case "--max-logprobs", "--enable-prefix-caching", "--enable-scale-out", "--max-num-seqs", "--max-model-len", "--sampling-defaults",
+		case "--enable-prefix-caching", "--max-num-seqs", "--seed", "--max-model-len", "--sampling-defaults",
 			"--max-running-requests", "--context-length":
 		default:
 			if strings.HasPrefix(word, "--") || o.Dir != "" {
@@ -60,7 +81,11 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 	if o.Dir == "" {
 		return "", "", o, errors.New("no model folder")
 	}
+	if kind == SGLang {
+		o.NoHealthToken = os.Getenv("SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION") == "0"
+	}
 	if kind == VLLM {
+		o.NoTokenRoute = o.Release == Later && !routed
 		o.APIKey = os.Getenv("VLLM_API_KEY")
 		if os.Getenv("VLLM_SERVER_DEV_MODE") != "1" {
 			o.NoWeightInfo = true
@@ -81,4 +106,44 @@ func readFaults(text string) (map[string]int, error) {
 		out[name] = n
 	}
 	return out, nil
+}
+
+// readConfig reads the keys of SGLang's --config, a file in YAML with the names of arguments.
+func (o *Options) readConfig(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(data)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if value, err = strconv.Unquote(value); err != nil {
+			return fmt.Errorf("--config: %q: %w", line, err)
+		}
+		switch name {
+		case "api-key":
+			o.APIKey = value
+		case "admin-api-key":
+			o.AdminAPIKey = value
+		default:
+			return fmt.Errorf("--config: unknown argument %s", name)
+		}
+	}
+	return nil
+}
+
+// help answers vLLM's --help=WORD, and says whether an argument has the word (entrypoints/utils.py).
+func help(args []string) (text string, found, asked bool) {
+	release, word := August, ""
+	for i, a := range args {
+		if a == "--release" && i+1 < len(args) {
+			release = Release(args[i+1])
+		}
+		if w, is := strings.CutPrefix(a, "--help="); is {
+			word, asked = w, true
+		}
+	}
+	if asked && release == Later && strings.Contains(scaleOut, word) {
+		return "Parameters matching '" + word + "':\n  " + scaleOut + "\n", true, true
+	}
+	return "No group or parameter matching '" + word + "'\n", false, asked
 }

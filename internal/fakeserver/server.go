@@ -1,6 +1,7 @@
 package fakeserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,6 +38,19 @@ type Options struct {
 	// APIKey and AdminAPIKey are asked for where they are not "".
 	APIKey, AdminAPIKey string
 
+	// Release is which release it is; the zero value is August.
+	Release Release
+	// MaxLogprobs bounds the alternatives that a call may ask for at vLLM; 0 is vLLM's default, 20.
+	MaxLogprobs int
+	// PromptDetails has vLLM's usage say how much of a context was in the cache.
+	PromptDetails bool
+	// NoSalt has SGLang not know cache_salt, as an Earlier one does not.
+	NoSalt bool
+	// NoHealthToken has SGLang answer /health without sampling a token.
+	NoHealthToken bool
+	// NoMetrics answers 404 at /metrics, as SGLang does unless it is started otherwise.
+	NoMetrics bool
+
 	// Processed makes log-probabilities those of the sampling distribution; vLLM's default is those from before the temperature.
 	Processed bool
 	// NoDefaults leaves generation_config.json unread.
@@ -45,7 +60,7 @@ type Options struct {
 
 	// OldLogprobs are in the form "token_id:9707".
 	OldLogprobs bool
-	// NoSpans leaves weight_versions out of answers, NoLabel weight_version too.
+	// NoSpans leaves weight_versions out of the answers of a Later release, NoLabel weight_version too.
 	NoSpans, NoLabel bool
 	// NoTokenRoute answers 404 at the route of tokens.
 	NoTokenRoute bool
@@ -76,6 +91,7 @@ type Server struct {
 	calls    map[string]int // requests by path
 	live     map[net.Conn]bool
 	defaults defaults
+	dead     bool
 }
 
 // fault is injected under a name.
@@ -95,6 +111,7 @@ type fault struct {
 //   - "positive", "token", "fewer", "spans", "finish", "foreign": an answer with a log-probability above 0, a token out of the
 //     vocabulary, a log-probability too few, spans that do not fit, a finish_reason that nobody knows, another's weights;
 //   - "error": a stream tells an error;
+//   - "refused": SGLang aborts a call that it will never take, with a status_code;
 //   - "lost": a resume is answered and does nothing;
 //   - "load": loading fails half way, "lie": it succeeds under another label, "stale": it succeeds and loads nothing.
 func (s *Server) Inject(name string, n int) <-chan struct{} {
@@ -132,6 +149,13 @@ func (s *Server) Calls(path string) int {
 	return s.calls[path]
 }
 
+// Sampled is how many tokens the server has sampled so far.
+func (s *Server) Sampled() int {
+	s.engine.mu.Lock()
+	defer s.engine.mu.Unlock()
+	return s.engine.drawn
+}
+
 // Label is the name of the weights that the server has.
 func (s *Server) Label() string { return s.engine.version() }
 
@@ -147,6 +171,24 @@ func (s *Server) Replace(dir string) error {
 		reset(c)
 	}
 	return err
+}
+
+// die has the server be gone without its port: every connection is reset from now on.
+func (s *Server) die() {
+	s.engine.abort(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	for c := range s.live {
+		reset(c)
+	}
+}
+
+// Dead says whether the server has died of a request.
+func (s *Server) Dead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
 }
 
 // URL is where the server listens.
@@ -218,7 +260,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		path := r.URL.Path
 		s.mu.Lock()
 		s.calls[path]++
+		dead := s.dead
 		s.mu.Unlock()
+		if dead {
+			hijack(w)
+			return
+		}
 		if key := s.keyFor(path); key != "" && r.Header.Get("Authorization") != "Bearer "+key {
 			refuse(w, http.StatusUnauthorized, "Unauthorized")
 			return
@@ -306,8 +353,17 @@ type asked struct {
 	IgnoreEOS   bool     `json:"ignore_eos"`
 }
 
+// whole has each field said: on vLLM's route of tokens generation_config.json fills max_tokens alone
+// (entrypoints/scale_out/token_in_token_out/serving.py:210).
+func (a asked) whole() asked {
+	one, zero, off := 1.0, 0.0, -1
+	a.Temperature, a.TopP, a.TopK = cmp.Or(a.Temperature, &one), cmp.Or(a.TopP, &one), cmp.Or(a.TopK, &off)
+	a.MinP, a.Repetition = cmp.Or(a.MinP, &zero), cmp.Or(a.Repetition, &one)
+	return a
+}
+
 // params fills what a call does not say.
-func (s *Server) params(a asked, maxTokens int, seed uint64, top bool) params {
+func (s *Server) params(a asked, maxTokens int, seed uint64, top int, salt string) params {
 	d := s.defaults
 	first := func(x, y *float64, otherwise float64) float64 {
 		switch {
@@ -319,7 +375,7 @@ func (s *Server) params(a asked, maxTokens int, seed uint64, top bool) params {
 		return otherwise
 	}
 	p := params{
-		maxTokens: maxTokens, seed: seed, stop: a.Stop, top: top, raw: !s.o.Processed,
+		maxTokens: maxTokens, seed: seed, top: top, salt: salt, raw: !s.o.Processed,
 		temperature: first(a.Temperature, d.Temperature, 1), topP: first(a.TopP, d.TopP, 1), minP: first(a.MinP, d.MinP, 0),
 		rep: first(a.Repetition, d.Repetition, 1), topK: -1,
 	}
@@ -331,10 +387,21 @@ func (s *Server) params(a asked, maxTokens int, seed uint64, top bool) params {
 	case d.TopK != nil:
 		p.topK = *d.TopK
 	}
+	p.stop = s.stops(a)
+	return p
+}
+
+// stops are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (v1/core/sched/utils.py:104), and
+// SGLang at none at all (managers/schedule_batch.py:1490).
+func (s *Server) stops(a asked) []int32 {
+	if a.IgnoreEOS && s.kind == SGLang {
+		return nil
+	}
+	out := slices.Clone(a.Stop)
 	if !a.IgnoreEOS {
 		s.engine.mu.Lock()
-		p.stop = append(p.stop, s.engine.config.EOSToken)
+		out = append(append(out, s.engine.config.EOSToken), s.engine.config.StopTokens...)
 		s.engine.mu.Unlock()
 	}
-	return p
+	return out
 }

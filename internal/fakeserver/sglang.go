@@ -2,13 +2,15 @@ package fakeserver
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // sglang are SGLang's routes.
 func (s *Server) sglang(mux *http.ServeMux) {
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	mux.HandleFunc("GET /health", s.sglangHealth)
 	info := "GET /model_info"
 	if s.o.OldPaths {
 		info = "GET /get_model_info"
@@ -36,7 +38,8 @@ func (s *Server) sglang(mux *http.ServeMux) {
 		case "", "abort":
 			s.engine.abort(nil)
 		case "retract":
-			s.engine.forget()
+			// What is retracted waits, and finds its own context in the tree when it comes again (managers/scheduler.py:4584).
+			s.engine.retract()
 		case "in_place":
 		default:
 			refuse(w, http.StatusBadRequest, "unknown mode")
@@ -68,7 +71,15 @@ func (s *Server) sglang(mux *http.ServeMux) {
 		if body.Abort {
 			s.engine.abort(nil)
 		}
-		if err := s.reload(body.Path, body.Version, body.Flush != nil && !*body.Flush); err != nil {
+		keep := body.Flush != nil && !*body.Flush
+		if !keep && s.engine.busy() {
+			// Flushing needs an idle scheduler, retracted calls included, and is asserted to have succeeded
+			// (managers/scheduler.py:4251, managers/scheduler_components/weight_updater.py:103).
+			s.die()
+			hijack(w)
+			return
+		}
+		if err := s.reload(body.Path, body.Version, keep); err != nil {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusBadRequest)
 			_ = json.NewEncoder(w).Encode(map[string]any{"success": false, "message": err.Error()})
@@ -79,16 +90,38 @@ func (s *Server) sglang(mux *http.ServeMux) {
 	mux.HandleFunc("POST /update_weight_version", s.setVersion)
 }
 
-// forget clears every cache, so that what runs is computed anew.
-func (e *engine) forget() {
-	e.stepping.Lock()
-	defer e.stepping.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, s := range e.running {
-		e.dec.Truncate(s.slot, 0)
-		s.filled = 0
+// inputReserve is how many positions SGLang keeps free behind a prompt (max_req_input_len is 5 below max_req_len, which is 1 below
+// the context's length).
+const inputReserve = 5
+
+// sglangHealth samples a token where nothing runs, and so waits for the end of a pause (entrypoints/http_server.py:654,
+// environ.py:319).
+func (s *Server) sglangHealth(w http.ResponseWriter, r *http.Request) {
+	for !s.o.NoHealthToken && s.engine.isPaused() {
+		timer := time.NewTimer(time.Millisecond)
+		select {
+		case <-r.Context().Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
 	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// metrics are those of the queue, in Prometheus' text form (vLLM: v1/metrics/loggers.py; SGLang: with --enable-metrics).
+func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
+	if s.o.NoMetrics {
+		refuse(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	running, waiting := s.engine.counts()
+	names := [2]string{"vllm:num_requests_running", "vllm:num_requests_waiting"}
+	if s.kind == SGLang {
+		names = [2]string{"sglang:num_running_reqs", "sglang:num_queue_reqs"}
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = fmt.Fprintf(w, "# TYPE %[1]s gauge\n%[1]s{engine=\"0\"} %[2]d.0\n# TYPE %[3]s gauge\n%[3]s{engine=\"0\"} %[4]d.0\n", names[0], running, names[1], waiting)
 }
 
 // sglangGenerate is the one route of calls. Streams are cumulative unless the server was started otherwise.
@@ -98,6 +131,7 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		Tokens   []int32 `json:"input_ids"`
 		Logprob  bool    `json:"return_logprob"`
 		Top      int     `json:"top_logprobs_num"`
+		Salt     string  `json:"cache_salt"`
 		Stream   bool    `json:"stream"`
 		Sampling struct {
 			asked
@@ -109,17 +143,33 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := body.Sampling
-	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked, x.MaxTokens, 0, body.Top > 0), body.Stream && !s.o.Whole, func(p piece) any {
+	if s.engine.has(body.ID) {
+		// managers/tokenizer_manager.py:3408
+		refuse(w, http.StatusBadRequest, "Duplicate request ID detected: "+body.ID)
+		return
+	}
+	if s.o.Release == Earlier || s.o.NoSalt {
+		body.Salt = "" // unknown keys are ignored; the field is of August 2026 (managers/io_struct.py:337)
+	}
+	longest := s.engine.config.MaxPositions
+	refused := len(body.Tokens) >= longest-1-inputReserve || s.take("refused")
+	// The bound that a call asks for is cut to what the context leaves (Scheduler.init_req_max_new_tokens).
+	x.MaxTokens = min(x.MaxTokens, longest-2-len(body.Tokens))
+	form := func(p piece) any {
 		if !s.o.Incremental {
 			p.from = 0
 		}
-		meta := map[string]any{"id": body.ID, "finish_reason": nil, "prompt_tokens": len(body.Tokens), "completion_tokens": len(p.out), "cached_tokens": 0}
+		meta := map[string]any{"id": body.ID, "finish_reason": nil, "prompt_tokens": len(body.Tokens), "completion_tokens": len(p.out), "cached_tokens": p.hit}
 		ids, logprobs, tops := []int32{}, []any{}, []any{}
 		for i := p.from; i < len(p.out); i++ {
 			t := p.out[i]
 			ids = append(ids, t.token)
 			logprobs = append(logprobs, []any{p.logprob(i), t.token, nil})
-			tops = append(tops, []any{[]any{t.top, t.likely, nil}})
+			most := []any{}
+			for _, l := range t.tops {
+				most = append(most, []any{finite(l.logprob), l.token, nil})
+			}
+			tops = append(tops, most)
 		}
 		if p.fewer && len(logprobs) > 0 {
 			logprobs = logprobs[1:]
@@ -136,9 +186,13 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 				reason["length"] = x.MaxTokens
 			case "abort":
 				reason["message"] = "Aborted"
+				if refused {
+					// managers/tokenizer_manager.py:1689
+					reason["message"], reason["status_code"] = "injected: the input is too long", http.StatusBadRequest
+				}
 			}
 			meta["finish_reason"] = reason
-			if !s.o.NoSpans && p.spans != nil {
+			if s.spans() && p.spans != nil {
 				meta["weight_versions"] = p.spans
 			}
 		}
@@ -149,5 +203,10 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		return map[string]any{"text": "", "output_ids": ids, "meta_info": meta}
-	})
+	}
+	if refused {
+		s.write(w, []any{form(piece{finish: "abort", sentinel: -1})}, body.Stream && !s.o.Whole)
+		return
+	}
+	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked, x.MaxTokens, 0, body.Top, body.Salt), body.Stream && !s.o.Whole, form)
 }

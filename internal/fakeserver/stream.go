@@ -17,6 +17,8 @@ type piece struct {
 	sentinel int // the token without a log-probability, -1 for none
 	null     bool
 	fewer    bool
+	hit      int  // tokens of the context that were in the cache
+	usage    bool // it is the one after the last, which has usage alone
 }
 
 // labels are the runs of weights of an answer.
@@ -40,16 +42,29 @@ func (p *piece) logprob(i int) any {
 	case i == p.sentinel:
 		return -9999.0
 	}
-	if x := p.out[i].logprob; !math.IsInf(x, 0) {
-		return x
-	}
-	return -9999.0
+	return finite(p.out[i].logprob)
 }
+
+// finite is a log-probability as JSON can have it.
+func finite(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return -9999
+	}
+	return x
+}
+
+// runs are how many tokens at least come together in the pieces of a stream, one after another: a server writes what has come since
+// it last could.
+var runs = []int{1, 3, 2}
 
 // serve writes the answer of a call, as a stream of events or whole, and lets faults of answers happen.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens []int32, p params, stream bool, form func(piece) any) {
 	if s.take("queue") {
-		s.write(w, []any{form(piece{finish: "abort", sentinel: -1})}, stream)
+		var events []any
+		if !stream || s.abortFinish() {
+			events = append(events, form(piece{finish: "abort", sentinel: -1}))
+		}
+		s.write(w, events, stream)
 		return
 	}
 	seq, err := s.engine.add(id, tokens, p)
@@ -58,16 +73,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 		return
 	}
 	defer s.engine.abort(func(have *sequence) bool { return have == seq })
-	sent := 0
+	sent, pieces := 0, 0
 	harm := s.harm(p.maxTokens)
 	emit := func(v any) bool {
+		if v == nil {
+			return true
+		}
 		data, err := json.Marshal(v)
 		if err != nil {
 			return false
 		}
-		if sent == 0 {
-			w.Header().Set("Content-Type", "text/event-stream")
-		}
+		w.Header().Set("Content-Type", "text/event-stream") // of no effect but the first time
 		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
 		return err == nil && http.NewResponseController(w).Flush() == nil
 	}
@@ -78,10 +94,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 		case <-seq.changed:
 		}
 		out, finish, matched := s.engine.progress(seq)
-		if !stream && finish == "" {
+		if finish == "" && (!stream || len(out)-sent < runs[pieces%len(runs)]) {
 			continue
 		}
-		next := piece{out: out, from: sent, finish: finish, matched: matched, sentinel: -1}
+		pieces++
+		next := piece{out: out, from: sent, finish: finish, matched: matched, sentinel: -1, hit: s.engine.hits(seq)}
 		harm(&next)
 		if !stream {
 			answer(w, form(next))
@@ -98,18 +115,19 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 		if finish != "" && s.take("cut") {
 			return
 		}
-		if !emit(form(next)) {
+		silent := finish == "abort" && len(out) == sent && !s.abortFinish()
+		if !silent && !emit(form(next)) {
 			return
 		}
 		sent = len(out)
-		if sent == 0 {
-			sent = -1 // the header is written
-		}
 		if finish != "" {
+			if s.kind == VLLM {
+				next.usage = true
+				emit(form(next))
+			}
 			_, _ = fmt.Fprint(w, "data: [DONE]\n\n")
 			return
 		}
-		sent = max(sent, 0)
 	}
 }
 

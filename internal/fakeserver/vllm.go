@@ -1,6 +1,7 @@
 package fakeserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 // models is the route that both kinds have.
 func (s *Server) models(mux *http.ServeMux) {
+	mux.HandleFunc("GET /metrics", s.metrics)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{
 			"id": s.o.Dir, "object": "model", "root": s.o.Dir, "max_model_len": s.engine.config.MaxPositions,
@@ -33,6 +35,9 @@ func (s *Server) routes(mux *http.ServeMux) {
 		case "", "abort":
 			s.engine.pause()
 			s.engine.abort(nil)
+			if clear {
+				s.engine.forget()
+			}
 		case "keep":
 			s.engine.pause()
 			if clear {
@@ -70,7 +75,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 		}
 		answer(w, map[string]any{"results": []any{nil}})
 	})
-	if s.o.NoWeightInfo {
+	if s.o.NoWeightInfo || s.o.Release == Earlier {
 		return
 	}
 	mux.HandleFunc("POST /update_weight_version", s.setVersion)
@@ -101,6 +106,10 @@ func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
 // reload loads a folder as faults let it.
 func (s *Server) reload(dir, label string, keepCache bool) error {
 	if s.take("load") {
+		if s.kind == VLLM {
+			// Layers are loaded one by one (v1/worker/gpu_model_runner.py:5643): a failure leaves those before it.
+			_ = s.engine.load(dir, "", keepCache)
+		}
 		return fmt.Errorf("injected: %s cannot be loaded", dir)
 	}
 	if s.take("stale") {
@@ -115,9 +124,13 @@ func (s *Server) reload(dir, label string, keepCache bool) error {
 // vllmTokens is the route of tokens.
 func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 	var body struct {
-		ID       string  `json:"request_id"`
-		Tokens   []int32 `json:"token_ids"`
-		Stream   bool    `json:"stream"`
+		ID      string  `json:"request_id"`
+		Tokens  []int32 `json:"token_ids"`
+		Stream  bool    `json:"stream"`
+		Salt    string  `json:"cache_salt"`
+		Options struct {
+			Usage bool `json:"include_usage"`
+		} `json:"stream_options"`
 		Sampling struct {
 			asked
 			MaxTokens int    `json:"max_tokens"`
@@ -130,22 +143,66 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := body.Sampling
-	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked, x.MaxTokens, x.Seed, x.Logprobs != nil && *x.Logprobs > 0), body.Stream && !s.o.Whole, func(p piece) any {
+	top := number(x.Logprobs)
+	if s.refuses(w, x.asked, top) {
+		return
+	}
+	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked.whole(), x.MaxTokens, x.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
+		if p.usage {
+			if !body.Options.Usage {
+				return nil
+			}
+			return map[string]any{"request_id": "generate-tokens-" + body.ID, "choices": []any{}, "usage": s.usage(p, len(body.Tokens))}
+		}
 		choice := map[string]any{"index": 0, "finish_reason": nil, "stop_reason": nil, "routed_experts": nil}
 		s.finishVLLM(choice, p)
 		content := []any{}
 		for i := p.from; i < len(p.out); i++ {
-			content = append(content, s.contentVLLM(p, i, x.Logprobs != nil && *x.Logprobs > 0))
+			content = append(content, s.contentVLLM(p, i, top))
 		}
 		if p.fewer && len(content) > 0 {
 			content = content[1:]
 		}
 		choice["logprobs"] = map[string]any{"content": content}
-		return map[string]any{
+		out := map[string]any{
 			"request_id": "generate-tokens-" + body.ID, "output_mode": "tokens", "model": s.o.Dir, "prompt_logprobs": nil, "choices": []any{choice},
-			"usage": map[string]any{"prompt_tokens": len(body.Tokens), "completion_tokens": len(p.out), "prompt_tokens_details": map[string]any{"cached_tokens": 0}},
 		}
+		if !body.Stream || s.o.Whole {
+			out["usage"] = s.usage(p, len(body.Tokens))
+		}
+		return out
 	})
+}
+
+// number is what a field says, 0 where it is not there.
+func number(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// refuses answers a call that vLLM holds to be wrong: a temperature above 2 (sampling_params.py:569, from June 2026 on), or more
+// alternatives than the server was started for.
+func (s *Server) refuses(w http.ResponseWriter, a asked, top int) bool {
+	switch {
+	case a.Temperature != nil && *a.Temperature > 2:
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("temperature must be in [0, 2], got %g.", *a.Temperature))
+	case top > cmp.Or(s.o.MaxLogprobs, 20):
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d", top, cmp.Or(s.o.MaxLogprobs, 20)))
+	default:
+		return false
+	}
+	return true
+}
+
+// usage has details only where the server was started for them (entrypoints/scale_out/token_in_token_out/serving.py:464).
+func (s *Server) usage(p piece, context int) map[string]any {
+	out := map[string]any{"prompt_tokens": context, "completion_tokens": len(p.out)}
+	if s.o.PromptDetails {
+		out["prompt_tokens_details"] = map[string]any{"cached_tokens": p.hit}
+	}
+	return out
 }
 
 func (s *Server) finishVLLM(choice map[string]any, p piece) {
@@ -161,13 +218,15 @@ func (s *Server) finishVLLM(choice map[string]any, p piece) {
 	if p.finish == "stop" {
 		choice["stop_reason"] = p.matched
 	}
-	if !s.o.NoSpans && p.spans != nil {
+	if s.spans() && p.spans != nil {
 		choice["weight_versions"] = p.spans
 	}
 }
 
-// contentVLLM is one token's log-probability, in today's form or the older.
-func (s *Server) contentVLLM(p piece, i int, top bool) map[string]any {
+// contentVLLM is one token's log-probability, in today's form or the older. Of the alternatives the sampled token stands first, and
+// as many are kept as were asked for, that one among them (entrypoints/scale_out/token_in_token_out/serving.py:519,
+// v1/engine/logprobs.py:107).
+func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
 	t := p.out[i]
 	of := func(token int32, logprob any) map[string]any {
 		if s.o.OldLogprobs {
@@ -177,8 +236,10 @@ func (s *Server) contentVLLM(p piece, i int, top bool) map[string]any {
 	}
 	c := of(t.token, p.logprob(i))
 	list := []any{of(t.token, p.logprob(i))}
-	if top {
-		list = append(list, of(t.likely, t.top))
+	for _, l := range t.tops {
+		if l.token != t.token && len(list) < max(top, 1) {
+			list = append(list, of(l.token, finite(l.logprob)))
+		}
 	}
 	c["top_logprobs"] = list
 	return c
@@ -194,13 +255,26 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 		MaxTokens int     `json:"max_tokens"`
 		Seed      uint64  `json:"seed"`
 		Logprobs  *int    `json:"logprobs"`
+		Salt      string  `json:"cache_salt"`
+		Options   struct {
+			Usage bool `json:"include_usage"`
+		} `json:"stream_options"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	top := body.Logprobs != nil && *body.Logprobs > 0
-	s.serve(w, r, "", body.Prompt, s.params(body.asked, body.MaxTokens, body.Seed, top), body.Stream && !s.o.Whole, func(p piece) any {
+	top := number(body.Logprobs)
+	if s.refuses(w, body.asked, top) {
+		return
+	}
+	s.serve(w, r, "", body.Prompt, s.params(body.asked, body.MaxTokens, body.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
+		if p.usage {
+			if !body.Options.Usage {
+				return nil
+			}
+			return map[string]any{"id": "cmpl-1", "object": "text_completion", "choices": []any{}, "usage": s.usage(p, len(body.Prompt))}
+		}
 		choice := map[string]any{"index": 0, "text": "", "finish_reason": nil}
 		s.finishVLLM(choice, p)
 		delete(choice, "weight_versions")
@@ -212,8 +286,8 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 			t := p.out[i]
 			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprob(i))
 			list := map[string]any{tokens[len(tokens)-1]: p.logprob(i)}
-			if top {
-				list[fmt.Sprintf("token_id:%d", t.likely)] = t.top
+			for _, l := range t.tops { // one more than asked for, where the sampled token is none of them (entrypoints/openai/completion/serving.py:718)
+				list[fmt.Sprintf("token_id:%d", l.token)] = finite(l.logprob)
 			}
 			tops = append(tops, list)
 		}

@@ -1,0 +1,67 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// randomSeed begins one server's random numbers.
+func randomSeed() uint32 {
+	var b [4]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint32(b[:]) >> 1
+}
+
+// writeKeys writes the keys of a kind that takes them from a file, and returns where; "" for none.
+func (p *process) writeKeys(with Start) (string, error) {
+	kind, is := p.kind.(Keyed)
+	if !is || kind.Keys(with) == "" {
+		return "", nil
+	}
+	path := filepath.Join(p.cfg.Server.Dir, fmt.Sprintf("%s-%d.keys.yaml", p.kind.Name(), p.index))
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return "", fmt.Errorf("write the server's keys: %w", err)
+	}
+	if err := os.WriteFile(path, []byte(kind.Keys(with)), 0o600); err != nil {
+		return "", fmt.Errorf("write the server's keys: %w", err)
+	}
+	return path, nil
+}
+
+// helpTimeout bounds the question whether a program knows an argument: a server imports much before it answers.
+const helpTimeout = 2 * time.Minute
+
+// offers says whether the program knows an argument, as its help says: one that does not ends at an argument that it does not know.
+// It is asked once.
+func (p *process) offers(ctx context.Context, argument string) bool {
+	if known, asked := p.known[argument]; asked {
+		return known
+	}
+	command := p.cfg.Server.Command
+	if len(command) == 0 {
+		command, _ = p.kind.Command(Start{})
+		command = command[:2]
+	}
+	ctx, cancel := context.WithTimeout(ctx, helpTimeout)
+	defer cancel()
+	args := append(command[1:len(command):len(command)], "--help="+strings.TrimLeft(argument, "-"))
+	c := exec.CommandContext(ctx, command[0], args...)
+	c.WaitDelay = time.Second
+	text, err := c.Output()
+	known := err == nil && strings.Contains(string(text), argument)
+	if p.known == nil {
+		p.known = map[string]bool{}
+	}
+	if ctx.Err() == nil {
+		p.known[argument] = known
+	}
+	p.log.Debug("asked an inference server's program for an argument", "argument", argument, "known", known, "err", err)
+	return known
+}

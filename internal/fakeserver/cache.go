@@ -1,0 +1,128 @@
+package fakeserver
+
+import "github.com/weir-rl/weir/gpu"
+
+// prefix is a context whose keys and values are still there, of whatever weights computed them.
+type prefix struct {
+	salt   string
+	tokens []int32
+	slot   gpu.Slot
+}
+
+// open gives a call a slot: that of the longest context in the cache which its own begins with, under the same salt, or an empty one.
+// It is false where none is free. The caller holds mu.
+func (e *engine) open(s *sequence) bool {
+	best, most := -1, 0
+	for i, p := range e.cached {
+		if n := common(p.tokens, s.tokens[:len(s.tokens)-1]); p.salt == s.p.salt && n > most {
+			best, most = i, n
+		}
+	}
+	if best >= 0 {
+		s.slot, s.open, s.filled, s.hit = e.cached[best].slot, true, most, most
+		e.dec.Truncate(s.slot, most)
+		e.cached = append(e.cached[:best:best], e.cached[best+1:]...)
+		return true
+	}
+	slot, err := e.dec.Open()
+	if err != nil && len(e.cached) > 0 {
+		e.dec.Close(e.cached[0].slot)
+		e.cached = e.cached[1:]
+		slot, err = e.dec.Open()
+	}
+	if err != nil {
+		return false
+	}
+	s.slot, s.open = slot, true
+	return true
+}
+
+// common is how many tokens two contexts begin with alike.
+func common(a, b []int32) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// keep puts the context of a call that has ended into the cache. The caller holds mu.
+func (e *engine) keep(s *sequence) {
+	s.open = false
+	if s.filled == 0 {
+		e.dec.Close(s.slot)
+		return
+	}
+	e.cached = append(e.cached, &prefix{salt: s.p.salt, tokens: s.tokens[:s.filled:s.filled], slot: s.slot})
+}
+
+// flush empties the cache. The caller holds mu.
+func (e *engine) flush() {
+	for _, p := range e.cached {
+		e.dec.Close(p.slot)
+	}
+	e.cached = nil
+}
+
+// forget clears every cache, so that what runs is computed anew.
+func (e *engine) forget() {
+	e.stepping.Lock()
+	defer e.stepping.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flush()
+	for _, s := range e.running {
+		e.dec.Truncate(s.slot, 0)
+		s.filled = 0
+	}
+}
+
+// retract has what runs computed anew but for its own context, which is found in the cache again.
+func (e *engine) retract() {
+	e.stepping.Lock()
+	defer e.stepping.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.running {
+		s.filled = min(s.filled, s.context)
+		e.dec.Truncate(s.slot, s.filled)
+	}
+}
+
+// busy says whether calls are under way that came before the pause.
+func (e *engine) busy() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range append(e.running[:len(e.running):len(e.running)], e.queue...) {
+		if !s.late {
+			return true
+		}
+	}
+	return false
+}
+
+// has says whether a call of an id is under way.
+func (e *engine) has(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range append(e.running[:len(e.running):len(e.running)], e.queue...) {
+		if id != "" && s.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// counts are how many calls run and how many wait.
+func (e *engine) counts() (running, waiting int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.running), len(e.queue)
+}
+
+// hits are the tokens of a call's context that were in the cache.
+func (e *engine) hits(s *sequence) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.hit
+}
