@@ -90,10 +90,7 @@ func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Res
 	return r, nil
 }
 
-// killWithin bounds the time in which a killed program is gone.
-const killWithin = time.Minute
-
-// wait waits for a program's end, and ends it when its time is over.
+// wait waits for a program's end, and ends it when its time is over; where that is not told either, the sandbox is ended.
 func (w *Workspace) wait(ctx context.Context, key string, events chan event, limit <-chan time.Time) (code int, timedOut bool, err error) {
 	for {
 		select {
@@ -107,7 +104,12 @@ func (w *Workspace) wait(ctx context.Context, key string, events chan event, lim
 			}
 			w.inhabited.Store(true)
 		case <-limit:
-			timedOut, limit = true, time.After(killWithin)
+			if timedOut {
+				w.process.Close()
+				limit = nil
+				continue
+			}
+			timedOut, limit = true, time.After(w.patience)
 			w.signal(key, syscall.SIGKILL, true)
 		case <-w.process.Ended():
 			return 0, timedOut, ErrGone

@@ -26,6 +26,8 @@ var runner string
 type Workspace struct {
 	process *sandbox.Process
 	limits  sandbox.Limits
+	// patience is how long the runner may take to answer, and to tell the end of a program that was to be killed.
+	patience time.Duration
 	// inhabited says that a program was started here: what the sandbox has no room for then may be its doing.
 	inhabited atomic.Bool
 	// closed says that Weir itself ended the sandbox.
@@ -80,7 +82,7 @@ func open(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Workspace{process: process, limits: pool.Config().Limits, waiting: map[string]chan event{}}
+	w := &Workspace{process: process, limits: pool.Config().Limits, patience: answerWithin, waiting: map[string]chan event{}}
 	go w.listen()
 	go drop(process.Stdout)
 	go drop(process.Stderr)
@@ -195,8 +197,13 @@ func (w *Workspace) ask(ctx context.Context, message map[string]any, files ...*o
 	return w.await(ctx, events)
 }
 
-// await is the next event. Its errors are the end of ctx, of the sandbox, or what the runner says.
+// answerWithin bounds the time of a runner's answer. Where there is no process namespace, a program can stop the runner.
+const answerWithin = time.Minute
+
+// await is the next event. Its errors are the end of ctx, of the sandbox, or what the runner says; one that says nothing is ended with its sandbox.
 func (w *Workspace) await(ctx context.Context, events chan event) (event, error) {
+	overdue := time.NewTimer(w.patience)
+	defer overdue.Stop()
 	select {
 	case e := <-events:
 		if e.Error != "" {
@@ -205,6 +212,9 @@ func (w *Workspace) await(ctx context.Context, events chan event) (event, error)
 		return e, nil
 	case <-w.process.Ended():
 		return event{}, ErrGone
+	case <-overdue.C:
+		w.process.Close()
+		return event{}, &insideError{fmt.Sprintf("the sandbox's runner did not answer within %s", w.patience)}
 	case <-ctx.Done():
 		return event{}, context.Cause(ctx)
 	}
