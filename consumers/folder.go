@@ -137,11 +137,9 @@ func (f *Folder) find(m *schemas.Manifest) *landed {
 		for i, then := range l.files {
 			same = same && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(l.files))), then)
 		}
-		if same && l.dropped { // somebody holds it still: it is the newest again
+		if same { // it is the newest again, also where somebody held it that was dropped, or a trainer went back to it
 			l.dropped = false
 			f.landed = append(slices.Delete(f.landed, n, n+1), l)
-		}
-		if same {
 			return l
 		}
 	}

@@ -107,6 +107,18 @@ func TestAFolderThatIsForsakenAndHeldStays(t *testing.T) {
 	f.has("v3", "v5")
 }
 
+// A trainer that goes back to an older version has that one in use: it stays beside the next, and not the version that was given up.
+func TestAVersionThatIsGoneBackToIsTheNewest(t *testing.T) {
+	t.Parallel()
+	f := newLeased(t)
+	f.used(0)
+	f.used(1)
+	f.used(0)
+	f.has("v0", "v1")
+	f.used(2)
+	f.has("v0", "v2")
+}
+
 // A version whose file somebody changed lands anew beside the folder that is being read.
 func TestAVersionLandsBesideItsFolderThatIsHeld(t *testing.T) {
 	t.Parallel()
