@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,6 +158,26 @@ func TestAServerThatIsTakenOutLetsItsFolderGo(t *testing.T) {
 		until(t, "its folders go", func() bool { return len(f.versions()) == 2 })
 		f.Set([]string{f.fakes[0].URL()})
 		f.whole(ask("c", 4))
+	})
+}
+
+// Finding Q4 of the core's second review, its variant: a server that takes no newer version serves with what it has, and its folder
+// stays between the attempts too, since a load that fails goes back to it.
+func TestWhatAServerHasStaysWhileItServesWithIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		f := follow(newWorld(t, kind, nil, good(), good()))
+		f.run()
+		f.take(0)
+		until(t, "both serve", func() bool { return testutil.ToFloat64(f.metrics.ForServers().Fit) == 2 })
+		f.fakes[0].Inject("503 "+pausePath[kind], math.MaxInt32)
+		for version := range int64(4) {
+			before := f.fakes[0].Calls(pausePath[kind])
+			f.take(version + 1)
+			until(t, "another attempt", func() bool { return f.fakes[0].Calls(pausePath[kind]) > before })
+		}
+		require.Equal(t, []string{"v0", "v3", "v4"}, f.versions())
+		require.InDelta(t, 2, testutil.ToFloat64(f.metrics.ForServers().Fit), 0)
 	})
 }
 

@@ -30,6 +30,7 @@ type server struct {
 	probed bool                // its settings are right
 	spans  bool                // its answers say which weights sampled which token
 	have   *consumers.Snapshot // what it has loaded; nil where that is not known
+	letGo  func()              // of the folder of have; nil where it holds none
 	tries  int                 // in a row that have failed
 
 	// Under Pool.mu.
@@ -191,7 +192,8 @@ func (s *server) down(err error) {
 	s.downLocked(err)
 	s.pool.notify()
 	s.pool.mu.Unlock()
-	s.probed, s.have = false, nil
+	s.probed = false
+	s.lacks()
 	s.pool.log.Warn("an inference server is unfit", "server", s.name, "err", err)
 	if s.own != nil {
 		s.pool.metrics.Restarts.Inc()
@@ -215,6 +217,7 @@ func (s *server) end() {
 	if s.own != nil {
 		s.own.stop()
 	}
+	s.lacks()
 	if s.remote != nil {
 		s.remote.Close()
 	}
@@ -272,19 +275,33 @@ func within(ctx context.Context, limit time.Duration, key string, do func(contex
 	return do(ctx)
 }
 
+// lacks notes that nobody knows what the server has, and lets go of the folder of what it had.
+func (s *server) lacks() {
+	if s.have = nil; s.letGo != nil {
+		s.letGo()
+		s.letGo = nil
+	}
+}
+
 // bring makes the server serve with a version, whatever state it is in. The folders that it may read on the way stay until it is
-// done: others may take many versions while one server starts or loads.
+// done, and the one of what it has then for as long as it has that: others may take many versions while one server starts, loads or fails.
 func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
 	release, there := want.Hold()
 	if !there {
 		return fmt.Errorf("version %d is gone: newer ones have taken its place", want.Version)
 	}
-	defer release()
-	if before := s.have; before != nil {
-		if release, there := before.Hold(); there {
-			defer release()
-		}
+	err := s.brought(ctx, want)
+	if s.have == want {
+		release, s.letGo = s.letGo, release
 	}
+	if release != nil {
+		release()
+	}
+	return err
+}
+
+// brought is bring while the version's folder is held.
+func (s *server) brought(ctx context.Context, want *consumers.Snapshot) error {
 	started, err := s.start(ctx, want)
 	if err != nil {
 		return err
@@ -322,7 +339,8 @@ func (s *server) start(ctx context.Context, want *consumers.Snapshot) (bool, err
 	if s.own == nil || s.own.running() {
 		return false, nil
 	}
-	s.probed, s.have = false, nil
+	s.probed = false
+	s.lacks()
 	url, err := s.own.start(ctx, want.Dir)
 	if err != nil {
 		return false, err
