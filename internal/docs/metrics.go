@@ -178,8 +178,8 @@ hold are left out. The types are ` + "`step_done`" + ` (a step of training), ` +
 
 `
 
-// Metrics writes the reference of what a run measures.
-func Metrics() ([]byte, error) {
+// Metrics writes the reference of what a run measures, and of the alerts of a module's folder.
+func Metrics(root string) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(generated + metricsHead)
 	all, err := Collectors()
@@ -192,6 +192,9 @@ func Metrics() ([]byte, error) {
 		rows = append(rows, []string{a.See, a.Means, a.Do})
 	}
 	table(&b, []string{"what you see", "what it means", "what to do"}, rows)
+	if err := writeAlerts(&b, root); err != nil {
+		return nil, err
+	}
 	role := ""
 	rows = nil
 	for i, m := range all {

@@ -12,7 +12,7 @@ import (
 func Pages(root string) map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
 		"docs/configuration.md":         func() ([]byte, error) { return Configuration(root) },
-		"docs/metrics.md":               Metrics,
+		"docs/metrics.md":               func() ([]byte, error) { return Metrics(root) },
 		"docs/commands.md":              Commands,
 		"internal/config/meanings.json": func() ([]byte, error) { return Meanings(root) },
 	}
