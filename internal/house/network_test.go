@@ -1,6 +1,7 @@
 package house
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -56,6 +57,8 @@ func TestListenersAndClientsAreKnown(t *testing.T) {
 				return err
 			}
 			text, err := os.ReadFile(path)
+			servers, bounded := bytes.Count(text, []byte("http.Server{")), bytes.Count(text, []byte("ReadHeaderTimeout:"))
+			require.Equal(t, servers, bounded, "%s: whoever sends headers slowly would hold a connection for ever", path)
 			if err == nil && c.made.Match(text) {
 				name, _ := filepath.Rel(root, path)
 				found[filepath.ToSlash(name)] = true
