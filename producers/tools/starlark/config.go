@@ -30,7 +30,7 @@ type Config struct {
 	// Submit gives cells the function submit(x), which ends the episode with x as its answer. Defaults to true.
 	Submit bool `koanf:"submit"`
 	// SessionsPerWorker is how many episodes share a process, > 0. With 1 an episode can harm itself alone; more need less memory, and
-	// a cell that ends its worker costs its neighbours their episodes, which are tried again. Defaults to 1.
+	// a cell that ends its worker costs its neighbours their variables, of which they are told. Defaults to 1.
 	SessionsPerWorker int `koanf:"sessions_per_worker"`
 	// Workers bounds the processes, > 0; an episode that finds none free waits for one. Defaults to 256.
 	Workers int `koanf:"workers"`

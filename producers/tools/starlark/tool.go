@@ -48,6 +48,7 @@ type session struct {
 	id     string
 	worker *worker // nil before the first cell, and after one that cost the variables
 	lost   bool    // the variables of earlier cells are gone, and the agent has not been told
+	own    bool    // it lost a worker that others shared, and gets one of its own
 	closed bool
 }
 
@@ -134,8 +135,8 @@ func (s *session) end() error {
 	return errors.Join(faults...)
 }
 
-// Call runs its arguments as a cell. What is wrong with the cell is an observation; a worker that cannot be had, or that a
-// neighbour or the machine ended, is the machinery's failure.
+// Call runs its arguments as a cell. What is wrong with the cell is an observation, and so is that a worker which several episodes shared
+// ended, by whichever of them. A worker that cannot be had, or that the machine ended between two cells, is the machinery's failure.
 func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observation, error) {
 	t.mu.Lock()
 	s := t.sessions[call.Episode]
@@ -154,7 +155,7 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 	if err := t.attach(ctx, s); err != nil {
 		return producers.Observation{}, err
 	}
-	o, err := t.run(ctx, s, call.Arguments)
+	o, err := t.run(ctx, s, call.Arguments, false)
 	if err == nil && s.lost && s.worker != nil {
 		o.Text, s.lost = "Error: the interpreter was started anew"+gone+"\n"+o.Text, false
 	}
@@ -165,14 +166,17 @@ func failed(text string) producers.Observation {
 	return producers.Observation{Text: text, Outputs: 1, Errors: 1}
 }
 
-// run runs a cell in the session's worker.
-func (t *Tool) run(ctx context.Context, s *session, code string) (producers.Observation, error) {
+// run runs a cell in the session's worker. again says that it ran before, in a worker that ended with several cells.
+func (t *Tool) run(ctx context.Context, s *session, code string, again bool) (producers.Observation, error) {
 	c := cell{
 		Code: code, Steps: t.cfg.Steps, LimitMS: t.cfg.CellTimeout.Milliseconds(), OutputBytes: t.cfg.OutputBytes,
 		TooSlow: t.cfg.tooSlow(), TooManySteps: t.cfg.tooManySteps(),
 	}
-	w := s.worker
-	done, err := w.run(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) { return s.answer(ctx, a) })
+	w, answered := s.worker, false
+	done, err := w.run(ctx, s.id, c, 2*t.cfg.CellTimeout, func(a asked) (returned, error) {
+		answered = true
+		return s.answer(ctx, a)
+	})
 	switch {
 	case err == nil && done.Gone:
 		t.detach(s)
@@ -190,11 +194,14 @@ func (t *Tool) run(ctx context.Context, s *session, code string) (producers.Obse
 	case !errors.Is(err, errEnded):
 		return producers.Observation{}, err
 	}
-	if !own {
-		return producers.Observation{}, fmt.Errorf("%w: starlark: the worker of several episodes %s", producers.ErrUnavailable, w.how())
+	if !own && !again && !answered { // a world may keep what was done
+		s.own = true
+		if t.attach(ctx, s) == nil {
+			return t.run(ctx, s, code, true)
+		}
 	}
 	s.lost = false
-	if w.starved() {
+	if own && w.starved() {
 		return failed(t.cfg.tooMuchMemory()), nil
 	}
 	return failed(t.cfg.ended(w.how())), nil

@@ -25,9 +25,11 @@ type worker struct {
 	complaints complaints
 	writing    sync.Mutex
 
-	mu       sync.Mutex
-	waiting  map[string]chan reply // by cell
-	sessions int                   // guarded by the tool's mutex
+	mu      sync.Mutex
+	waiting map[string]chan reply // by cell
+	// Guarded by the tool's mutex: how many sessions it has, whether it had several, and whether it is one session's alone.
+	sessions     int
+	crowded, own bool
 	// sacrificed: one of its cells is known to have ended it.
 	sacrificed bool
 	// crowd is how many cells ran when it ended.

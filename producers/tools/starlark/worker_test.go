@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
 )
 
 // pidOf is the process that an episode's cells run in, of which none runs.
@@ -132,7 +133,7 @@ func TestSessionsShareAWorker(t *testing.T) {
 		require.Equal(t, `"`+episode+`"`, run(t, tool, episode, "x").Text, "each has its own variables")
 	}
 
-	// A cell that has to be killed costs its neighbour the episode, which is tried again and not scored.
+	// A cell that has to be killed costs its neighbour the variables, of which it is told.
 	w := workerOf(t, tool, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -140,12 +141,72 @@ func TestSessionsShareAWorker(t *testing.T) {
 	begun(t, w)
 	cancel()
 	running.Wait()
-	_, err := tool.Call(t.Context(), producers.Call{Episode: "b", Arguments: "x"})
-	require.ErrorIs(t, err, producers.ErrUnavailable)
+	require.Equal(t, "Error: the interpreter was started anew; all variables are gone\n2", run(t, tool, "b", "1 + 1").Text)
+	require.Contains(t, run(t, tool, "b", "x").Text, "undefined: x")
 	require.Equal(t, `"c"`, run(t, tool, "c", "x").Text)
+	require.Equal(t, "3", run(t, tool, "a", "3").Text[len("Error: the interpreter was started anew; all variables are gone\n"):])
+	require.NotEqual(t, pidOf(t, tool, "a"), pidOf(t, tool, "b"), "who lost a shared worker gets one of its own")
 	require.NoError(t, tool.Close(t.Context(), "b"))
 	require.NoError(t, tool.Close(t.Context(), "a"))
 	require.Len(t, tool.workers, 1)
+}
+
+// The list of ways out of training: of two cells that ran when their worker ended one may have ended it. Each runs again in a worker of its
+// own, and what ends that one too is told to its agent; a cell that had called a function of the world is not run twice. Nobody's call is
+// the machinery's failure.
+func TestCellsThatRanWhenTheirWorkerEndedRunAgainApart(t *testing.T) {
+	t.Parallel()
+	world := &waiting{reached: make(chan struct{}, 2), let: make(chan struct{})}
+	tool := newTool(t, func(cfg *Config) { cfg.SessionsPerWorker, cfg.Steps = 3, 1<<60 }, world)
+	for _, episode := range []string{"a", "b", "c"} {
+		open(t, tool, episode)
+		run(t, tool, episode, "1")
+	}
+	w := workerOf(t, tool, "a")
+	require.Equal(t, w, workerOf(t, tool, "b"))
+	said := map[string]producers.Observation{}
+	errs := map[string]error{}
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for episode, code := range map[string]string{
+		"a": "x = 0\nwhile x < 300000:\n    x += 1\nx", "b": "list(range(1 << 62))", "c": "wait()",
+	} {
+		running.Go(func() {
+			if episode == "b" {
+				<-world.reached // the cells of the others run
+			}
+			o, err := tool.Call(t.Context(), producers.Call{Episode: episode, Arguments: code})
+			if episode == "b" {
+				close(world.let)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			said[episode], errs[episode] = o, err
+		})
+	}
+	running.Wait()
+	for _, episode := range []string{"a", "b", "c"} {
+		require.NoError(t, errs[episode], episode)
+	}
+	require.Contains(t, said["a"].Text, "300000")
+	require.Contains(t, said["b"].Text, "all variables are gone", "it ended the second worker too")
+	require.Equal(t, 1, said["b"].Errors)
+	require.Contains(t, said["c"].Text, "all variables are gone")
+	require.Empty(t, world.reached, "its function was called once")
+}
+
+// waiting is a world with a function that ends with its call.
+type waiting struct{ reached, let chan struct{} }
+
+func (w *waiting) Open(producers.Session) (tasks.Functions, error) { return w, nil }
+func (w *waiting) Names() []string                                 { return []string{"wait"} }
+func (w *waiting) Call(ctx context.Context, _ string, _ []any) (any, error) {
+	w.reached <- struct{}{}
+	select {
+	case <-w.let:
+	case <-ctx.Done():
+	}
+	return nil, context.Cause(ctx)
 }
 
 func TestWorkersAreBounded(t *testing.T) {
