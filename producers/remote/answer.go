@@ -42,6 +42,13 @@ type Refusal struct {
 // maxReason bounds a refusal's words, in bytes.
 const maxReason = 4096
 
+// StatusError is an answer with a status that is no success.
+type StatusError struct{ Status int }
+
+func (s *StatusError) Error() string {
+	return fmt.Sprintf("answered %d %s", s.Status, http.StatusText(s.Status))
+}
+
 // status is nil where the answer has the body that was asked for. All classes of status are told apart here:
 //
 //	2xx                    the answer
@@ -51,7 +58,7 @@ const maxReason = 4096
 //	1xx, 3xx               an error
 func status(res *http.Response, body []byte, whole bool) error {
 	code := res.StatusCode
-	answered := fmt.Errorf("answered %d %s", code, http.StatusText(code))
+	answered := &StatusError{code}
 	switch {
 	case code >= 200 && code < 300:
 		return nil

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
@@ -40,6 +43,8 @@ Noisy documents:
 type model struct {
 	cfg    Config
 	client *remote.Client
+	// wrote: the endpoint has written documents, so that the model is there and max_tokens has room for them.
+	wrote atomic.Bool
 }
 
 func newModel(cfg Config, log *slog.Logger) (*model, error) {
@@ -50,7 +55,7 @@ func newModel(cfg Config, log *slog.Logger) (*model, error) {
 		return nil, err
 	}
 	client.WarnIfPlain(log)
-	return &model{cfg, client}, nil
+	return &model{cfg: cfg, client: client}, nil
 }
 
 type message struct {
@@ -73,7 +78,8 @@ type answer struct {
 	} `json:"choices"`
 }
 
-// write asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], a refusal too: the request is not of the agent's making.
+// write asks the model. Whatever goes wrong wraps [producers.ErrUnavailable], but for what the query may be why: where the endpoint has
+// written documents before, a request that it finds at fault, and an answer that runs on without a document, are a search that finds nothing.
 func (m *model) write(ctx context.Context, a asked) (string, error) {
 	body := request{
 		Model: m.cfg.Model, Messages: []message{{"user", m.prompt(a)}}, Temperature: m.cfg.Temperature, MaxTokens: m.cfg.MaxTokens,
@@ -88,19 +94,30 @@ func (m *model) write(ctx context.Context, a asked) (string, error) {
 		if len(out.Choices) == 0 {
 			return errors.New("choices: none")
 		}
-		if c := out.Choices[0]; c.FinishReason == "length" && documents(c.Message.Content, m.cfg.TopK) == "" {
+		if c := out.Choices[0]; c.FinishReason == "length" && documents(c.Message.Content, m.cfg.TopK) == "" && !m.wrote.Load() {
 			return fmt.Errorf("the model came to max_tokens, %d, before the first document: raise it", m.cfg.MaxTokens)
 		}
 		return nil
 	})
-	if refused, ok := errors.AsType[*remote.RefusedError](err); ok {
+	refused, ok := errors.AsType[*remote.RefusedError](err)
+	answered, _ := errors.AsType[*remote.StatusError](err)
+	switch {
+	case m.wrote.Load() && (ok && slices.Contains(ofTheQuery, refused.Status) || answered != nil && slices.Contains(ofTheQuery, answered.Status)):
+		return "", nil
+	case ok:
 		return "", fmt.Errorf("%w: %s refuses the request with status %d: %s", producers.ErrUnavailable, m.client, refused.Status, a.without(refused.Reason))
-	}
-	if err != nil {
+	case err != nil:
 		return "", err
 	}
-	return documents(out.Choices[0].Message.Content, m.cfg.TopK), nil
+	found := documents(out.Choices[0].Message.Content, m.cfg.TopK)
+	if found != "" {
+		m.wrote.Store(true)
+	}
+	return found, nil
 }
+
+// ofTheQuery are the statuses with which an endpoint refuses what is asked, as where it is too long, and not who asks or for which model.
+var ofTheQuery = []int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}
 
 // without is what an endpoint says of a request, unless it repeats an answer: errors are shown in logs and to programs that are agents.
 func (a asked) without(reason string) string {

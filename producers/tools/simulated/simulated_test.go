@@ -273,6 +273,43 @@ func TestWhatIsTheMachinerys(t *testing.T) {
 	require.Equal(t, tools.NothingFound, o.Text, "an engine that finds nothing")
 }
 
+// The list of ways out of training: a query that the endpoint finds at fault, or that has the model run on, finds nothing where the endpoint
+// has written documents for another. Who is refused by a name or a key, and who gets no answer, is the machinery's still.
+func TestAQueryThatTheModelCannotServeFindsNothing(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t, func(_ int, w http.ResponseWriter, prompt string) {
+		switch {
+		case strings.Contains(prompt, "Query: long\n"):
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error": {"message": "the context is longer than the model takes", "type": "BadRequestError"}}`)
+		case strings.Contains(prompt, "Query: odd\n"):
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"error": "no such sign"}`)
+		case strings.Contains(prompt, "Query: a poem\n"):
+			says(w, "<think>roses are red", "length")
+		case strings.Contains(prompt, "Query: renamed\n"):
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			says(w, "Doc 1: Harbours are wet.", "stop")
+		}
+	})
+	tool := open(t, e.config, nil)
+	for i, query := range []string{"long", "odd", "a poem"} {
+		_, err := ask(t, tool, ticket(uint64(i), 1), query)
+		require.ErrorIs(t, err, producers.ErrUnavailable, "nothing is known of the endpoint")
+	}
+	o, err := ask(t, tool, ticket(3, 1), "harbour")
+	require.NoError(t, err)
+	require.Equal(t, "Doc 1: Harbours are wet.", o.Text)
+	for i, query := range []string{"long", "odd", "a poem"} {
+		o, err := ask(t, tool, ticket(uint64(4+i), 1), query)
+		require.NoError(t, err)
+		require.Equal(t, tools.NothingFound, o.Text)
+	}
+	_, err = ask(t, tool, ticket(7, 1), "renamed")
+	require.ErrorIs(t, err, producers.ErrUnavailable)
+}
+
 // view is all that an agent could see of an episode.
 type view struct {
 	parts      []string
