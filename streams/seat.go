@@ -69,7 +69,7 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 	for taken := uint64(0); taken == 0; {
 		fence, _, err := s.read(ctx, r.names.weights)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("take run %s: %w", r.run, err)
 		}
 		before, revision, err := s.read(ctx, r.names.control)
 		if err != nil {
@@ -137,9 +137,9 @@ func (s *Seat) Check(ctx context.Context) error {
 // Watch returns [ErrFenced] as soon as another trainer holds the seat, and nil when ctx ends.
 func (s *Seat) Watch(ctx context.Context) error {
 	return s.run.follow(ctx, s.run.names.control, seatKey, func(data []byte, _ uint64) error {
-		var now holder
-		if err := json.Unmarshal(data, &now); err != nil {
-			return fmt.Errorf("read the seat of run %s: %w", s.run.run, err)
+		now, err := readHolder(s.run.names.control, data)
+		if err != nil {
+			return err
 		}
 		return s.overtaken(now)
 	})
@@ -161,10 +161,8 @@ func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision ui
 	if err != nil || e.value == nil {
 		return holder{}, e.revision, err
 	}
-	if err := json.Unmarshal(e.value, &now); err != nil {
-		return holder{}, 0, fmt.Errorf("read %s of %s: %w", seatKey, bucket, err)
-	}
-	return now, e.revision, nil
+	now, err = readHolder(bucket, e.value)
+	return now, e.revision, err
 }
 
 // write writes this holder over a revision and returns the new revision; 0 where the bucket has a newer revision.

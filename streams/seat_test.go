@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -90,4 +91,69 @@ func TestASeatThatTheBrokerForgotIsRenewed(t *testing.T) {
 	fourth, err := f.attach(t).TakeSeat(f.ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(4), fourth.Epoch())
+}
+
+// Finding O5 of the second review of operating: what is no seat ended the trainer at each start, and nothing said what to do.
+func TestASeatThatIsGarbageIsReset(t *testing.T) {
+	for _, broken := range [][]string{{"control"}, {"weights"}, {"control", "weights"}} {
+		t.Run(strings.Join(broken, " and "), func(t *testing.T) {
+			f := newFixture(t, true)
+			reset, err := f.run.ResetSeat(f.ctx, "operator")
+			require.NoError(t, err)
+			require.Empty(t, reset, "nobody ever had the seat")
+			var earlier *Seat
+			for range 3 {
+				earlier, err = f.attach(t).TakeSeat(f.ctx, nil)
+				require.NoError(t, err)
+			}
+			feed, err := earlier.Run().Feed(f.ctx, FeedOptions{})
+			require.NoError(t, err)
+			defer feed.Close()
+			reset, err = f.run.ResetSeat(f.ctx, "operator")
+			require.NoError(t, err)
+			require.Empty(t, reset, "a seat that can be read is a trainer's")
+
+			want := []string{}
+			for _, which := range broken {
+				bucket := map[string]string{"control": f.run.names.control, "weights": f.run.names.weights}[which]
+				want = append(want, bucket)
+				_, err := f.run.js.Publish(f.ctx, keySubject(bucket, seatKey), []byte("\xc1garbage"))
+				require.NoError(t, err)
+			}
+			_, err = f.attach(t).TakeSeat(f.ctx, nil)
+			require.ErrorIs(t, err, ErrSeat)
+			require.ErrorContains(t, err, "weir seat reset")
+			reset, err = f.run.ResetSeat(f.ctx, "operator")
+			require.NoError(t, err)
+			require.Equal(t, want, reset)
+			next, err := f.attach(t).TakeSeat(f.ctx, nil)
+			require.NoError(t, err)
+			require.Greater(t, next.Epoch(), earlier.Epoch()+1)
+			require.ErrorIs(t, earlier.Check(f.ctx), ErrFenced, "an earlier trainer that lives after all")
+			require.NoError(t, put(f.ctx, next.Run(), controlAt(1)))
+		})
+	}
+}
+
+// Messages that a seat's earlier holders have purged are not known of a seat that was garbage, and count as purged still.
+func TestAResetSeatKnowsWhatIsGone(t *testing.T) {
+	f := newFixture(t, true)
+	_, err := f.attach(t).TakeSeat(f.ctx, nil)
+	require.NoError(t, err)
+	stream, err := f.run.js.Stream(f.ctx, f.run.names.trajectories)
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(f.ctx, jetstream.WithPurgeSequence(8)))
+	_, err = f.run.js.Publish(f.ctx, keySubject(f.run.names.control, seatKey), []byte("null"))
+	require.NoError(t, err)
+	_, err = f.run.ResetSeat(f.ctx, "operator")
+	require.NoError(t, err)
+	info, err := stream.Info(f.ctx)
+	require.NoError(t, err)
+	require.Equal(t, uint64(8), info.State.FirstSeq)
+	at := &Position{Stream: f.run.names.trajectories, Created: info.Created, Sequence: 6}
+	_, err = f.attach(t).TakeSeat(f.ctx, at)
+	require.ErrorIs(t, err, ErrPurged)
+	at.Sequence = 7
+	_, err = f.attach(t).TakeSeat(f.ctx, at)
+	require.NoError(t, err)
 }
