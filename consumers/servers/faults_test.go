@@ -380,7 +380,7 @@ func TestAWrongSettingIsRefusedByName(t *testing.T) {
 			change: func(c *consumers.Config) { c.Longest = 65 },
 		},
 		"SGLang with a --context-length below the episodes'": {
-			kind: fakeserver.SGLang, options: good(), want: "it takes sequences of 58 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
+			kind: fakeserver.SGLang, options: good(), want: "it takes sequences of 64 tokens, and trainer.limits.max_tokens lets episodes grow to 65",
 			change: func(c *consumers.Config) { c.Longest = 65 },
 		},
 	} {
@@ -398,6 +398,21 @@ func TestAWrongSettingIsRefusedByName(t *testing.T) {
 			require.Equal(t, int64(-1), w2.Version())
 		})
 	}
+}
+
+// Finding Q3 of the core's second review, its variant: a server whose bound is the episodes' serves, though SGLang keeps positions of its bound.
+func TestAServerWithTheEpisodesBoundServes(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		w := newWorld(t, kind, func(c *consumers.Config) { c.Longest = 64 }, good())
+		w.run()
+		w.swap(0)
+		w.whole(ask("a", 8))
+		got, err := w.generate(ask("b", 61))
+		require.NoError(t, err)
+		require.Equal(t, schemas.GenerateLength, got.last.Stop, "%+v", got.last)
+		require.GreaterOrEqual(t, len(got.tokens), 61-reserved[kind])
+	})
 }
 
 // A server of another vocabulary, or another model's folder, is refused before its weights are touched.

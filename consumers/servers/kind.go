@@ -84,8 +84,8 @@ type Speaker interface {
 type Model struct {
 	// Path is the folder, or the name of a repository.
 	Path string
-	// MaxTokens bounds a sequence; 0 where the server does not say.
-	MaxTokens int
+	// MaxTokens bounds a sequence; 0 where the server does not say. Kept is how many positions of the server's own bound lie beyond.
+	MaxTokens, Kept int
 }
 
 // Query is one call to a server.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
@@ -400,9 +398,10 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 		return err
 	}
 	p := s.pool
-	if m.MaxTokens > 0 && m.MaxTokens < p.cfg.Longest {
+	// An episode that meets what a server keeps ends there by its tokens, a few before its limit; no setting gives these positions.
+	if takes := m.MaxTokens + m.Kept; m.MaxTokens > 0 && takes < p.cfg.Longest {
 		return &SettingError{Setting: fmt.Sprintf("it takes sequences of %d tokens, and trainer.limits.max_tokens lets episodes grow to %d: "+
-			"start it with as many (--max-model-len, --context-length), or lower trainer.limits.max_tokens and the tasks' own", m.MaxTokens, p.cfg.Longest)}
+			"start it with as many (--max-model-len, --context-length), or lower trainer.limits.max_tokens and the tasks' own", takes, p.cfg.Longest)}
 	}
 	longest := want.Config.MaxPositions
 	if m.MaxTokens > 0 {
@@ -453,50 +452,4 @@ func (s *server) admit(want *consumers.Snapshot, paused time.Duration) {
 		p.version = want.Version
 	}
 	p.notify()
-}
-
-// readList keeps the servers at what the file of their URLs says, until ctx ends.
-func (p *Pool) readList(ctx context.Context) {
-	tick := time.NewTicker(p.cfg.Server.CheckEvery)
-	defer tick.Stop()
-	last, failed := "", ""
-	for {
-		urls, err := ReadList(p.cfg.Server.List)
-		switch key := strings.Join(urls, "\n"); {
-		case err != nil:
-			if failed != err.Error() {
-				failed = err.Error()
-				p.log.Warn("the list of inference servers cannot be used; those known stay", "err", err)
-			}
-		case key != last:
-			last, failed = key, ""
-			p.log.Info("the list of inference servers is read", "servers", len(urls))
-			p.Set(urls)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}
-
-// ReadList reads a file with the URL of a server in each line; lines that begin with # say nothing.
-func ReadList(path string) ([]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("inference.server.list: %w", err)
-	}
-	var urls []string
-	for i, line := range strings.Split(string(data), "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if !consumers.ServerURL(line) {
-			return nil, fmt.Errorf("inference.server.list: %s: line %d: %q: want a URL such as http://gpu-1:8000", path, i+1, line)
-		}
-		urls = append(urls, line)
-	}
-	return urls, nil
 }

@@ -41,10 +41,11 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 		return servers.Model{}, err
 	}
 	length, err := s.length(ctx)
-	return servers.Model{Path: m.Path, MaxTokens: length}, err
+	most := max(0, length-reserve)
+	return servers.Model{Path: m.Path, MaxTokens: most, Kept: length - most}, err
 }
 
-// length is how long a sequence the server takes; 0 where it does not say.
+// length is the server's context; 0 where it does not say.
 func (s *speaker) length(ctx context.Context) (int, error) {
 	var list struct {
 		Data []struct {
@@ -60,7 +61,7 @@ func (s *speaker) length(ctx context.Context) (int, error) {
 	case len(list.Data) == 0:
 		return 0, nil
 	}
-	return max(0, list.Data[0].Length-reserve), nil
+	return max(0, list.Data[0].Length), nil
 }
 
 // reserve is how many positions of its context SGLang keeps free: max_req_len is one less than the context, and a context must be
