@@ -28,7 +28,7 @@ one that is over, and on one that was killed. Without arguments it shows every r
 run.name names. weir up and weir trainer serve the page of their own run by themselves.
 
 The page is served on view.listen. Beyond loopback it asks for the token that is printed, or that view.token_file
-holds; on loopback only what changes something does.`,
+holds; on loopback only what changes something, or opens tasks and tools, does.`,
 		Example: "  weir view\n  weir view demo other\n  weir view runs/demo /mnt/old/runs/demo\n  weir view --broker.url nats://broker:4222 --run.name mine",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.session(cmd)

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -19,6 +21,26 @@ type Config struct {
 	// is refused, since a stranger's page could make it. Where there are any, reading needs the token on loopback too: a proxy asks from
 	// there for whoever asks it. Defaults to none.
 	Hosts []string `koanf:"hosts"`
+	// Published is the port, or host:port, at which the page is reached where something hands it on, such as the port of a container: the
+	// address that is printed names it. Without a port it is not known and listen is printed. It says nothing of who may look. Defaults to "".
+	Published string `koanf:"published"`
+}
+
+// published are the parts of Published. The port is "" where it is not known; the host is "" where none, or every one, is named.
+func (c Config) published() (host, port string, err error) {
+	port = c.Published
+	if strings.Contains(port, ":") {
+		if host, port, err = net.SplitHostPort(port); err != nil {
+			return "", "", err
+		}
+	}
+	if n, err := strconv.Atoi(port); port != "" && (err != nil || n < 1 || n > 65535) {
+		return "", "", fmt.Errorf("port %q: want 1 to 65535", port)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = ""
+	}
+	return host, port, nil
 }
 
 // Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
@@ -39,6 +61,8 @@ func DefaultConfig() Config { return Config{Listen: DefaultListen} }
 func (c Config) Validate() error {
 	_, _, err := net.SplitHostPort(c.Listen)
 	faults := []error{check.That(c.Listen == "" || err == nil, "listen", "%q: want host:port such as 127.0.0.1:8686", c.Listen)}
+	_, _, err = c.published()
+	faults = append(faults, check.That(err == nil, "published", "%q: want a port, or host:port such as 127.0.0.1:8687", c.Published))
 	for _, h := range c.Hosts {
 		faults = append(faults, check.That(h != "" && !strings.ContainsAny(h, "/: \t"), "hosts", "%q: want the name of a host, without a port", h))
 	}

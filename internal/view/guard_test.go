@@ -181,6 +181,28 @@ func TestAPortInUse(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
+// Finding O5 of the second operators' review: a container prints the address at which its port is published.
+func TestThePublishedAddressIsPrinted(t *testing.T) {
+	t.Parallel()
+	for published, want := range map[string]string{
+		"127.0.0.1:8687": "127.0.0.1:8687", "8687": "127.0.0.1:8687", "0.0.0.0:8687": "127.0.0.1:8687", "[::1]:8687": "[::1]:8687", "trainer.example:80": "trainer.example:80",
+		"": "", "127.0.0.1:": "",
+	} {
+		c := Config{Listen: "127.0.0.1:0", Published: published}
+		require.NoError(t, c.Validate(), published)
+		s, err := Listen(c, Deps{}, false)
+		require.NoError(t, err)
+		if want == "" {
+			want = s.listener.Addr().String()
+		}
+		require.True(t, strings.HasPrefix(s.URL(), "http://"+want+"/#token="), "%s: %s", published, s.URL())
+		require.NoError(t, s.Close())
+	}
+	for _, wrong := range []string{"x", "0", "65536", "1:2:3", "127.0.0.1:x"} {
+		require.ErrorContains(t, Config{Published: wrong}.Validate(), `published: "`+wrong+`"`)
+	}
+}
+
 func TestConfigReportsEveryFault(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, DefaultConfig().Validate())

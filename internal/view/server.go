@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -32,11 +33,13 @@ type Deps struct {
 // Server serves the page.
 type Server struct {
 	listener net.Listener
-	http     *http.Server
-	token    string
-	guard    *guard
-	api      *api
-	log      *slog.Logger
+	// published is Config's.
+	published func() (host, port string, err error)
+	http      *http.Server
+	token     string
+	guard     *guard
+	api       *api
+	log       *slog.Logger
 }
 
 // Listen opens the address, so that a port in use is known before the work begins. anyPort lets it take any free port where the
@@ -69,7 +72,7 @@ func Listen(c Config, deps Deps, anyPort bool) (*Server, error) {
 	// Names are given where a proxy stands before the page, and not every proxy says for whom it asks.
 	open := Loopback(l.Addr().String()) && len(c.Hosts) == 0
 	g := &guard{token: sha256.Sum256([]byte(token)), open: open, hosts: c.Hosts}
-	s := &Server{listener: l, token: token, guard: g, api: newAPI(deps), log: deps.Log}
+	s := &Server{listener: l, published: c.published, token: token, guard: g, api: newAPI(deps), log: deps.Log}
 	s.http = &http.Server{
 		Handler: g.wrap(s.api.routes()), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 1 << 16,
@@ -85,6 +88,9 @@ func (s *Server) URL() string {
 	host, port, _ := net.SplitHostPort(s.listener.Addr().String()) // a listener's own address
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
+	}
+	if at, as, _ := s.published(); as != "" { // it was validated
+		host, port = cmp.Or(at, "127.0.0.1"), as
 	}
 	return "http://" + net.JoinHostPort(host, port) + "/#token=" + s.token
 }
