@@ -24,7 +24,8 @@ type Config struct {
 	// to 10m.
 	Idle time.Duration `koanf:"idle"`
 	// Grace is how long the open sessions may go on once the worker is told to stop, >= 0; it takes no new ones. What is open after
-	// that is closed, and its episodes are given back. Defaults to 30s.
+	// that is closed, and its episodes are given back; a session that was silent for as long, as that of a dead producer, is closed
+	// before. Defaults to 30s.
 	Grace time.Duration `koanf:"grace"`
 }
 

@@ -176,8 +176,12 @@ func (one *session) tick(now time.Time) {
 			s.answer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence})
 		}
 	}
-	if one.busy == 0 && !one.over && now.Sub(one.last) > s.cfg.Idle {
-		s.stream.Log().Info("a session was idle and is closed", "session", one.name, "idle", s.cfg.Idle)
+	idle := s.cfg.Idle
+	if s.draining { // most of those that were silent for so long are a dead producer's, who will not close them
+		idle = min(idle, s.cfg.Grace)
+	}
+	if one.busy == 0 && !one.over && now.Sub(one.last) > idle {
+		s.stream.Log().Info("a session was idle and is closed", "session", one.name, "idle", idle)
 		one.end("expired")
 	}
 }
