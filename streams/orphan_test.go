@@ -55,4 +55,15 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 	require.Contains(t, left, schemas.ContentHash(used))
 	require.Contains(t, left, schemas.ContentHash(fresh), "another publisher may be about to name it")
 	require.NotContains(t, left, schemas.ContentHash(old))
+
+	// Finding O5 of the second review of operating: what turned ten minutes old just after a look stayed for ten more.
+	w.store.(aged).by[schemas.ContentHash(fresh)] = orphanAge
+	w.swept = w.swept.Add(-sweepEvery)
+	next := *m
+	next.Version++
+	require.NoError(t, w.Publish(t.Context(), &next, map[string][]byte{schemas.ContentHash(used): used}))
+	left, err = store.list(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, left, schemas.ContentHash(used))
+	require.NotContains(t, left, schemas.ContentHash(fresh))
 }

@@ -62,6 +62,9 @@ type Weights struct {
 // orphanAge is how long a put may be under way. Older shards that no manifest names count as orphans.
 const orphanAge = 10 * time.Minute
 
+// sweepEvery is how often a publisher looks for orphans.
+const sweepEvery = time.Minute
+
 // Weights is a publisher and reader of the run's policy versions.
 func (r *Run) Weights(config WeightsConfig) (*Weights, error) {
 	if err := config.Validate(); err != nil {
@@ -370,7 +373,7 @@ func (w *Weights) tidy(ctx context.Context, m *schemas.Manifest, blob, whole Sha
 			}
 		}
 	}
-	sweep := time.Since(w.swept) >= orphanAge
+	sweep := time.Since(w.swept) >= sweepEvery
 	if sweep {
 		if err := w.store.sweep(ctx, orphanAge); err != nil {
 			log.Warn("unfinished shards not removed", "err", err)
