@@ -29,7 +29,13 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
 	}
 	if err != nil {
-		return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+		switch f.book.meet(d.Sequence, 1, msg.Reply()) {
+		case isNew:
+			return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+		case isFinished:
+			return nil, f.run.say(msg.Reply(), wordDone)
+		}
+		return nil, nil
 	}
 	index := 1
 	if split {

@@ -207,18 +207,6 @@ func (b *book) finish(sequences ...uint64) {
 	}
 }
 
-// dismiss marks a message of that many parts as finished, whether or not it was returned.
-func (b *book) dismiss(first uint64, parts int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.inFlight, first)
-	delete(b.partial, first)
-	delete(b.touched, first)
-	if first > b.floor {
-		b.finished[first] = parts
-	}
-}
-
 // raise sets the floor to that of the broker, up to which the sequences need not be kept one by one.
 func (b *book) raise(floor uint64) {
 	b.mu.Lock()

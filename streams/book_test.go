@@ -97,7 +97,8 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 			"refuse": func(t *rapid.T) {
 				s := sequence.Draw(t, "sequence")
 				if naive.state[s] == "" && s > naive.floor {
-					b.dismiss(s, 1)
+					b.add(s, "refused")
+					b.finish(s)
 					naive.parts[s], naive.state[s] = 1, "finished"
 				}
 			},
@@ -202,7 +203,7 @@ func TestOnlyWhatWasHeldForLongIsSpokenUpFor(t *testing.T) {
 	require.ElementsMatch(t, []string{"one", "two", "two.3", "five.2"}, b.due(late))
 	require.Empty(t, b.due(spoken))
 	require.Equal(t, isReturned, b.meet(1, 1, "one again"))
-	b.dismiss(2, 3)
+	b.finish(2)
 	b.take(5)
 	require.Equal(t, []string{"one again"}, b.due(late))
 	b.finish(1)

@@ -25,8 +25,12 @@ type Feed struct {
 	interrupted bool
 	passed      uint64
 	refused     map[schemas.Reason]int
+	// unfiled says that Next has refused messages which may wait to be filed, ready is the delivery that it returns once they are.
+	unfiled bool
+	ready   *Delivery
 
 	book   book
+	filing filing
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	close  sync.Once
@@ -198,11 +202,30 @@ func (f *Feed) reset(ctx context.Context, sequence uint64) error {
 
 // Next waits for the next message. A message that cannot be used goes to REJECTED, and Next returns no more of it than a marker that
 // closes its samples. Next goes on over a restart of the broker; it fails when ctx ends, the feed is closed, the stream is made
-// anew ([ErrStreamRecreated]) or comes back without messages that it held ([ErrStreamTruncated]), or no message comes for too long
-// ([ErrIdle]).
+// anew ([ErrStreamRecreated]) or comes back without messages that it held ([ErrStreamTruncated]), or no message that can be used comes
+// for too long ([ErrIdle]).
 func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
-	for {
+	for began := time.Now(); ; {
+		if f.options.Idle > 0 && f.ready == nil && time.Since(began) >= f.options.Idle {
+			return nil, fmt.Errorf("read trajectories: %w", ErrIdle)
+		}
+		if f.ready != nil || f.filing.isFull() {
+			if err := f.File(ctx); err != nil {
+				return nil, fmt.Errorf("read trajectories: %w", err)
+			}
+			f.unfiled = false
+		}
+		if d := f.ready; d != nil {
+			f.ready = nil
+			return d, nil
+		}
 		msg, err := f.pull(ctx)
+		if errors.Is(err, errLull) {
+			if err = f.File(ctx); err == nil {
+				f.unfiled = false
+				continue
+			}
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read trajectories: %w", err)
 		}
@@ -214,6 +237,11 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 		}
 		if meta, err := msg.Metadata(); err == nil {
 			f.passed = max(f.passed, meta.Sequence.Stream)
+		}
+		// What comes after a message that Next refused is returned once that is filed; but for markers in the place of such messages.
+		if d != nil && f.unfiled && d.Refused == "" {
+			f.ready = d
+			continue
 		}
 		if d != nil {
 			return d, nil
@@ -236,7 +264,7 @@ func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 		switch {
 		case err == nil:
 			return msg, nil
-		case errors.Is(err, ErrIdle):
+		case errors.Is(err, ErrIdle), errors.Is(err, errLull):
 			return nil, err
 		case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 			// ctx has ended, or the connection was made again.
@@ -252,7 +280,10 @@ func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 	}
 }
 
-// await waits until there is a message, ctx ends, or the connection is made again.
+// errLull says that no message is there already, while refused ones wait to be filed.
+var errLull = errors.New("no message is there yet")
+
+// await waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for long.
 func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -265,9 +296,14 @@ func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
 		ctx, stop = context.WithTimeoutCause(ctx, f.options.Idle, ErrIdle)
 		defer stop()
 	}
+	if !f.filing.isEmpty() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, lull, errLull)
+		defer stop()
+	}
 	msg, err := f.messages.Next(jetstream.NextContext(ctx))
-	if err != nil && errors.Is(context.Cause(ctx), ErrIdle) {
-		return nil, ErrIdle
+	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrIdle) || errors.Is(cause, errLull)) {
+		return nil, cause
 	}
 	if err == nil && f.reconnects != f.run.nc.Stats().Reconnects {
 		// The message may be of a stream that is gone; if it is not, the broker sends it again.

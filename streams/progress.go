@@ -9,13 +9,17 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Passed is the sequence up to which every message has been returned or refused: a reader that stores the returned messages elsewhere
+// Passed is the sequence up to which every message has been returned, or refused and filed: a reader that stores the returned messages elsewhere
 // can purge up to it. Call it from Next's goroutine.
 func (f *Feed) Passed() uint64 {
+	passed := f.passed
 	if first := f.book.firstPartial(); first != 0 {
-		return min(f.passed, first-1)
+		passed = min(passed, first-1)
 	}
-	return f.passed
+	if low := f.filing.lowest(); low != 0 {
+		passed = min(passed, low-1)
+	}
+	return passed
 }
 
 // Behind is whether the stream holds a message that Next has not read yet. Call it from Next's goroutine.

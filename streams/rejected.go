@@ -49,20 +49,28 @@ type origin struct {
 	sequence        uint64
 }
 
-// reject copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
-func (r *Run) reject(ctx context.Context, from origin, reason schemas.Reason, detail string, data []byte) error {
+// rejection is a message as REJECTED keeps it. The log tells of it.
+func (r *Run) rejection(from origin, reason schemas.Reason, detail string, data []byte) (rejection, error) {
 	if err := CheckName("reason", string(reason)); err != nil {
-		return err
+		return rejection{}, err
 	}
+	detail = cleanDetail(detail)
 	h := nats.Header{}
 	h.Set(headerReason, string(reason))
-	h.Set(headerDetail, cleanDetail(detail))
+	h.Set(headerDetail, detail)
 	h.Set(headerSubject, from.subject)
 	h.Set(headerStream, from.stream)
 	h.Set(headerSequence, strconv.FormatUint(from.sequence, 10))
-	id := fmt.Sprintf("rejected/%s/%d/%s", from.stream, from.sequence, reason)
-	r.log.Warn("message rejected", "reason", string(reason), "detail", cleanDetail(detail), "subject", from.subject, "sequence", from.sequence)
-	return r.publish(ctx, r.names.rejected, r.names.rejectedSubject(string(reason)), id, h, data)
+	r.log.Warn("message rejected", "reason", string(reason), "detail", detail, "subject", from.subject, "sequence", from.sequence)
+	return rejection{
+		from: from, reason: reason, header: h, data: data, subject: r.names.rejectedSubject(string(reason)),
+		id: fmt.Sprintf("rejected/%s/%d/%s", from.stream, from.sequence, reason),
+	}, nil
+}
+
+// reject copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
+func (r *Run) reject(ctx context.Context, m rejection) error {
+	return r.publish(ctx, r.names.rejected, m.subject, m.id, m.header, m.data)
 }
 
 // cleanDetail makes a detail fit for a header: one line, bounded.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,37 +16,51 @@ import (
 // ack floor.
 const finishedKept = 4096
 
-// refuse moves a message that was never returned to REJECTED.
+// refuse has a message that was never returned filed in REJECTED: one in parts at once, for a stranger's messages may stand in the
+// place of parts that are missing, and are to be refused themselves.
 func (f *Feed) refuse(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
-	if err := f.move(ctx, d, reason, detail, data, replies...); err != nil {
+	if err := f.queue(d, reason, detail, data); err != nil {
 		return err
 	}
+	// It is in flight until it is filed: sent again, it is known.
+	f.book.add(d.Sequence, replies...)
 	f.refused[reason]++
+	f.unfiled = true
+	if len(replies) > 1 {
+		return f.File(ctx)
+	}
 	return nil
 }
 
-// move moves a message to REJECTED.
-func (f *Feed) move(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
+// queue has a message filed in REJECTED with the others that wait.
+func (f *Feed) queue(d *Delivery, reason schemas.Reason, detail string, data []byte) error {
 	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
-	if err := f.run.reject(ctx, from, reason, detail, data); err != nil {
+	m, err := f.run.rejection(from, reason, detail, data)
+	if err != nil {
 		return err
 	}
-	if err := f.acknowledge(ctx, wordRefused(reason), replies, d.Sequence+uint64(max(len(replies), 1)-1)); err != nil {
-		return err
-	}
-	f.book.dismiss(d.Sequence, len(replies))
+	f.filing.add(m)
 	return nil
 }
 
 // Reject moves a message that Next returned to REJECTED, with a detail in words. It is then finished, as if
 // acked.
 func (f *Feed) Reject(ctx context.Context, d *Delivery, reason schemas.Reason, detail string) error {
+	if err := f.RejectSoon(ctx, d, reason, detail); err != nil {
+		return err
+	}
+	return f.File(ctx)
+}
+
+// RejectSoon is Reject, but that the message is filed together with others: when some have gathered, when Next finds no message
+// that is there already, or by File. Until then the message counts as in flight, and Ack passes it over.
+func (f *Feed) RejectSoon(ctx context.Context, d *Delivery, reason schemas.Reason, detail string) error {
 	replies, _, unknown := f.book.lookup([]uint64{d.Sequence})
 	if len(unknown) > 0 {
 		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
 	}
-	if len(replies) == 0 {
-		return nil // finished already
+	if len(replies) == 0 || f.filing.holds(d.Sequence) {
+		return nil // finished, or about to be
 	}
 	var message any = d.Trajectory
 	if d.Trajectory == nil {
@@ -55,7 +70,13 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason schemas.Reason, d
 	if err != nil {
 		return fmt.Errorf("reject sequence %d: encode: %w", d.Sequence, err)
 	}
-	return f.move(ctx, d, reason, detail, data, replies...)
+	if err := f.queue(d, reason, detail, data); err != nil {
+		return err
+	}
+	if f.filing.isFull() {
+		return f.File(ctx)
+	}
+	return nil
 }
 
 // RejectCarried stores in REJECTED a trajectory that a checkpoint has carried since it was acked: the stream may have purged it. It
@@ -67,15 +88,24 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 	}
 	names := f.run.names
 	from := origin{stream: names.trajectories, subject: names.trajectorySubject(t.OldestVersion(), t.Producer), sequence: sequence}
-	return f.run.reject(ctx, from, reason, detail, data)
+	m, err := f.run.rejection(from, reason, detail, data)
+	if err != nil {
+		return err
+	}
+	return f.run.reject(ctx, m)
 }
 
 // Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash
 // the record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were
-// acked before are ignored. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
+// acked before are ignored, and so are those that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
+	sequences = slices.DeleteFunc(slices.Clone(sequences), f.filing.holds)
 	replies, highest, unknown := f.book.lookup(sequences)
-	if err := f.acknowledge(ctx, wordDone, replies, highest); err != nil {
+	said := make([]answer, len(replies))
+	for i, reply := range replies {
+		said[i] = answer{reply, wordDone}
+	}
+	if err := f.acknowledge(ctx, said, highest); err != nil {
 		return err
 	}
 	f.book.finish(sequences...)
@@ -100,25 +130,30 @@ func (f *Feed) forget(ctx context.Context) {
 	f.book.raise(c.CachedInfo().AckFloor.Stream)
 }
 
-// acknowledge says one word at every reply subject, lowest sequence first, and waits for the broker to confirm the last: it
+// answer is what is said about a message at its reply subject.
+type answer struct {
+	reply string
+	word  word
+}
+
+// acknowledge gives answers, lowest sequence first, and waits for the broker to confirm the last: it
 // handles the acknowledgements of a connection in order. After a reconnection in between it begins again.
 //
 // A broker that was killed may have lost the record that it sent the last messages. It then ignores their acknowledgement, without
 // an answer, and will send the messages again; the feed, whose book has them as finished, acks them then. So that is success too.
-func (f *Feed) acknowledge(ctx context.Context, w word, replies []string, highest uint64) error {
-	replies = sent(replies)
-	if len(replies) == 0 {
+func (f *Feed) acknowledge(ctx context.Context, answers []answer, highest uint64) error {
+	if len(answers) == 0 {
 		return nil
 	}
-	name, last := f.run.names.trajectories, len(replies)-1
+	name, last := f.run.names.trajectories, len(answers)-1
 	return f.run.call(ctx, "acknowledge messages", name, func(ctx context.Context) error {
 		before := f.run.nc.Stats().Reconnects
-		for _, reply := range replies[:last] {
-			if err := f.run.say(reply, w); err != nil {
+		for _, a := range answers[:last] {
+			if err := f.run.say(a.reply, a.word); err != nil {
 				return err
 			}
 		}
-		err := f.run.ack(ctx, replies[last], w)
+		err := f.run.ack(ctx, answers[last].reply, answers[last].word)
 		if silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders); silent && ctx.Err() == nil {
 			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
 			switch {

@@ -294,7 +294,11 @@ func decodeReason(err error) schemas.Reason {
 // refuse moves a ticket to REJECTED and closes its sample, so that the trainer does not wait for it. The subject names the sample,
 // even where the ticket cannot be read.
 func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason schemas.Reason, detail string) error {
-	if err := s.run.reject(ctx, from, reason, detail, t.msg.Data); err != nil {
+	m, err := s.run.rejection(from, reason, detail, t.msg.Data)
+	if err != nil {
+		return err
+	}
+	if err := s.run.reject(ctx, m); err != nil {
 		return err
 	}
 	if group, sample, ok := sampleOf(from.subject); ok {
@@ -306,7 +310,7 @@ func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason 
 			return err
 		}
 	}
-	err := s.end(ctx, t.msg.Reply, from.sequence, t.created, wordRefused(reason))
+	err = s.end(ctx, t.msg.Reply, from.sequence, t.created, wordRefused(reason))
 	if errors.Is(err, ErrStreamRecreated) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // it went with its stream
 	}

@@ -65,8 +65,10 @@ type Feed interface {
 	SetMaxPending(ctx context.Context, n int) error
 	// Ack says that messages need not be delivered again to this feed. It removes nothing.
 	Ack(ctx context.Context, sequences ...uint64) error
-	// Reject files a message of this feed with the rejected ones and acks it.
-	Reject(ctx context.Context, d *streams.Delivery, reason schemas.Reason, detail string) error
+	// RejectSoon files a message of this feed with the rejected ones and acks it, together with others and by File at the latest.
+	RejectSoon(ctx context.Context, d *streams.Delivery, reason schemas.Reason, detail string) error
+	// File files what waits to be filed, also of what the feed itself refused.
+	File(ctx context.Context) error
 	// RejectCarried files a trajectory that an earlier feed delivered and a checkpoint has carried since.
 	RejectCarried(ctx context.Context, sequence uint64, t *schemas.Trajectory, reason schemas.Reason, detail string) error
 	// Purge removes every message up to a sequence.

@@ -305,7 +305,9 @@ func (f *worldFeed) Ack(_ context.Context, sequences ...uint64) error {
 	})
 }
 
-func (f *worldFeed) Reject(_ context.Context, d *streams.Delivery, reason schemas.Reason, _ string) error {
+func (f *worldFeed) File(context.Context) error { return nil }
+
+func (f *worldFeed) RejectSoon(_ context.Context, d *streams.Delivery, reason schemas.Reason, _ string) error {
 	return f.w.around("reject", func() error {
 		f.w.rejected[d.Sequence] = reason
 		f.ack(d.Sequence)

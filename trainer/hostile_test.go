@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
@@ -227,4 +229,33 @@ func TestWhatSpoiledAStepIsForgottenWithItsStream(t *testing.T) {
 			require.NotEqual(t, schemas.ReasonPoisoned, x.Reason, "%s at %d was honest", x.ID, x.Sequence)
 		}
 	}
+}
+
+// Finding O4 of the second review of operating: what was refused was counted at the next step, so that a flood showed nowhere while
+// it lasted; and it counted as work, so that a trainer without producers was ready.
+func TestRefusalsAreCountedWhenTheyAreRefusedAndAreNoWork(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t.TempDir())
+	w := newWorld(vocab)
+	w.change = func(sequence uint64, tr *schemas.Trajectory) {
+		if sequence <= 3 {
+			tr.Task = "another"
+		}
+	}
+	m, err := NewMetrics(prometheus.NewRegistry())
+	require.NoError(t, err)
+	foreign, looked := m.rejected.WithLabelValues(string(schemas.ReasonForeign)), false
+	require.NoError(t, Run(t.Context(), cfg, Deps{
+		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Metrics: m,
+		After: func(stage string) {
+			if stage == "batch" && !looked {
+				looked = true
+				require.EqualValues(t, 3, testutil.ToFloat64(foreign), "no step is done yet")
+				require.LessOrEqual(t, testutil.ToFloat64(m.taken), testutil.ToFloat64(m.deliveries)-3)
+			}
+		},
+	}))
+	require.True(t, looked)
+	require.EqualValues(t, 3, testutil.ToFloat64(foreign), "the step counts them no second time")
+	require.Positive(t, testutil.ToFloat64(m.taken))
 }

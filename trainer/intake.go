@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -55,6 +56,7 @@ func (i *intake) Next(ctx, wait context.Context) (*batch.Batch, error) {
 			return nil, err
 		}
 		d, err := i.feed.Next(wait)
+		i.countRefused()
 		switch {
 		case errors.Is(err, streams.ErrIdle) && wait.Err() == nil:
 			err = i.idle(ctx)
@@ -82,7 +84,11 @@ func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
 		}
 		i.account.times[d.Sequence] = times
 	}
-	if err := i.apply(ctx, i.assembler.Add(d.Delivery)); err != nil {
+	effects := i.assembler.Add(d.Delivery)
+	if d.Trajectory != nil && isTakenUp(d.Sequence, effects) {
+		i.deps.Metrics.takenUp()
+	}
+	if err := i.apply(ctx, effects); err != nil {
 		return err
 	}
 	if err := i.plan(ctx); err != nil {
@@ -95,6 +101,13 @@ func (i *intake) take(ctx context.Context, d *streams.Delivery) error {
 		return i.renew(ctx)
 	}
 	return nil
+}
+
+// isTakenUp is whether a group has use for the message at a sequence: it is not refused as it comes, nor one that has ended before.
+func isTakenUp(sequence uint64, e batch.Effects) bool {
+	return !slices.ContainsFunc(e.Verdicts, func(v batch.Verdict) bool {
+		return v.Sequence == sequence && (v.State == batch.Settled || v.State == batch.Rejected && v.Reason.Refusal())
+	})
 }
 
 // idle is what is done when nothing comes for a while.
@@ -149,7 +162,7 @@ func (i *intake) dispose(ctx context.Context, verdicts []batch.Verdict) error {
 		times := i.account.times[v.Sequence]
 		m, known := i.account.end(v)
 		if v.State == batch.Rejected {
-			i.refusals[v.Reason]++
+			i.refuse(v.Reason, 1)
 			if known {
 				i.deps.ended(m.Trajectory, times, i.assembler.Version()+1, v.Reason)
 				i.archive.End(m.Trajectory, v.Sequence, times, v.Reason, v.Detail, i.assembler.Version()+1, i.deps.Now())
@@ -185,7 +198,29 @@ func (i *intake) reject(ctx context.Context, m message, v batch.Verdict) error {
 	if m.inFlight == nil {
 		return i.feed.RejectCarried(ctx, m.Sequence, m.Trajectory, v.Reason, v.Detail)
 	}
-	return i.feed.Reject(ctx, m.inFlight, v.Reason, v.Detail)
+	return i.feed.RejectSoon(ctx, m.inFlight, v.Reason, v.Detail)
+}
+
+// File files what was refused: before a checkpoint that counts it among what has ended.
+func (i *intake) File(ctx context.Context) error {
+	i.countRefused()
+	if err := i.feed.File(ctx); err != nil {
+		return fmt.Errorf("file what was refused: %w", err)
+	}
+	return nil
+}
+
+// refuse counts messages that are not trained on.
+func (i *intake) refuse(reason schemas.Reason, n int) {
+	i.refusals[reason] += int64(n)
+	i.deps.Metrics.refused(reason, n)
+}
+
+// countRefused counts what the feed itself has refused.
+func (i *intake) countRefused() {
+	for reason, n := range i.feed.Refused() {
+		i.refuse(reason, n)
+	}
 }
 
 // Commit ends the batch in hand, which has been trained on, and goes on to the version that came of it: groups in hand may
@@ -220,11 +255,9 @@ func (i *intake) Commit(ctx context.Context, b *batch.Batch, version int64, befo
 
 // TakeRefusals counts by reason what was not trained on since it was asked last, with what the feed itself refused.
 func (i *intake) TakeRefusals() map[schemas.Reason]int64 {
+	i.countRefused()
 	taken := i.refusals
 	i.refusals = map[schemas.Reason]int64{}
-	for reason, n := range i.feed.Refused() {
-		taken[reason] += int64(n)
-	}
 	return taken
 }
 

@@ -14,7 +14,7 @@ import (
 type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
-	deliveries                           prometheus.Counter
+	deliveries, taken                    prometheus.Counter
 	rejected                             *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
@@ -36,12 +36,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		version:      gauge("policy_version", "Newest policy version that was saved and published."),
 		deliveries:   counter("deliveries_total", "Messages read from the trajectory stream by this process."),
+		taken:        counter("taken_up_total", "Trajectories read by this process that a group had use for when they came: not refused, and not ones that had ended."),
 		steps:        counter("steps_total", "Steps done by this process."),
 		trajectories: counter("trajectories_total", "Trajectories trained on by this process."),
 		tokens:       counter("tokens_total", "Tokens of the trajectories trained on by this process."),
 		skipped:      counter("optimizer_steps_skipped_total", "Optimizer steps skipped because the gradient was not finite."),
 		rejected: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_trainer_rejected_total", Help: "Trajectories not trained on, by reason: refused as at fault themselves, or, with incomplete and zero_variance, dropped with their group.",
+			Name: "weir_trainer_rejected_total", Help: "Messages not trained on, by reason, counted when that is decided: refused as at fault themselves, or, with incomplete and zero_variance, dropped with their group.",
 		}, []string{"reason"}),
 		staleness: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_trainer_batch_staleness_versions", Buckets: []float64{0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32},
@@ -86,9 +87,6 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 	if s.learnt != nil {
 		m.skipped.Add(float64(s.learnt.Skipped))
 	}
-	for reason, n := range s.refusals {
-		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
-	}
 	m.staleness.Observe(v[metrics.StalenessMean.Name])
 	for phase, d := range s.phases() {
 		m.phases.WithLabelValues(phase).Observe(d.Seconds())
@@ -103,5 +101,18 @@ func (m *Metrics) step(v map[string]float64, s *stats) {
 func (m *Metrics) delivered() {
 	if m != nil {
 		m.deliveries.Inc()
+	}
+}
+
+func (m *Metrics) takenUp() {
+	if m != nil {
+		m.taken.Inc()
+	}
+}
+
+// refused counts messages that are not trained on.
+func (m *Metrics) refused(reason schemas.Reason, n int) {
+	if m != nil {
+		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
 	}
 }

@@ -57,6 +57,9 @@ func (t *trainer) save(ctx context.Context) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
 		return err
 	}
+	if err := t.intake.File(ctx); err != nil {
+		return err
+	}
 	c, err := t.checkpoint(began.UTC())
 	if err != nil {
 		return err
@@ -84,6 +87,9 @@ func (t *trainer) save(ctx context.Context) error {
 // saveAnew writes the checkpoint of the newest step anew, with what has happened since.
 func (t *trainer) saveAnew(ctx context.Context) error {
 	if err := t.deps.Stream.Check(ctx); err != nil {
+		return err
+	}
+	if err := t.intake.File(ctx); err != nil {
 		return err
 	}
 	c, err := t.checkpoint(t.version.at)

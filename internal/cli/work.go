@@ -79,12 +79,12 @@ func (s *session) inferenceWork(run *streams.Run) telemetry.Work {
 	}
 }
 
-// trainerWork waits until the run is done.
+// trainerWork waits until the run is done. What is read and refused is no work: a flood of it must not look like a run that goes on.
 func (s *session) trainerWork(run *streams.Run, passes *atomic.Int64) telemetry.Work {
 	return telemetry.Work{
 		Part: "trainer",
 		Done: func() float64 {
-			return float64(passes.Load()) + telemetry.Counted(s.registry, "weir_trainer_deliveries_total", "weir_trainer_steps_total")
+			return float64(passes.Load()) + telemetry.Counted(s.registry, "weir_trainer_taken_up_total", "weir_trainer_steps_total")
 		},
 		Waits: func(ctx context.Context) string {
 			return atBroker(ctx, run, func(ctx context.Context) (string, error) {

@@ -31,6 +31,11 @@ func Advices() []Advice {
 			"Expected late in a run. Early: check the reward, give the cold start more steps, or mix in easier questions.",
 		},
 		{
+			"`weir_trainer_rejected_total` rises with `foreign`, `malformed`, `poisoned`, `version` or `oversized` (alert `WeirRefusals`)",
+			"Somebody sends what no honest producer of this run and build does. None of it is trained on, but honest trajectories wait behind it.",
+			"`weir inspect rejected` says why of each, and under which producer's name it came. One build for all roles; [bar the sender](operate.md#barring-one-producer).",
+		},
+		{
 			"`weir_trainer_mismatch_kl_nats` rises at eta 0", "What sampled and what trains differ in their arithmetic, not in their version.",
 			"Check `trainer.publish.dtype` and `inference.swap` (`keep` mixes caches of two versions; `recompute` does not).",
 		},

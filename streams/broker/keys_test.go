@@ -287,6 +287,46 @@ func TestAKeyThatTheBrokerTakesNoMoreIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, "the broker at nats://"+config.Listen+" refuses the key in "+seed)
 }
 
+// What an operator misses, 3: one producer with a key of its own is barred by itself, as docs/operate.md says.
+func TestOneProducerOfSeveralIsBarred(t *testing.T) {
+	keys, own := filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "own")
+	for _, dir := range []string{keys, own} {
+		_, err := broker.CreateKeys(dir, "test")
+		require.NoError(t, err)
+	}
+	shared, err := os.ReadFile(filepath.Join(keys, "producer.pub"))
+	require.NoError(t, err)
+	more, err := os.ReadFile(filepath.Join(own, "producer.pub"))
+	require.NoError(t, err)
+	config := streamtest.Config(t)
+	config.KeysDir, config.KeysRuns = keys, []string{"test"}
+	connect := func(b *broker.Broker, dir string) error {
+		conn, err := streams.Connect(t.Context(), streams.ConnectConfig{
+			URL: b.URL(), Role: streams.RoleProducer, SeedFile: filepath.Join(dir, "producer.seed"),
+		}, nil)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "producer.pub"), append(shared, more...), 0o644))
+	b := streamtest.StartIn(t, config)
+	require.NoError(t, connect(b, keys))
+	require.NoError(t, connect(b, own))
+	b.Shutdown()
+	require.NoError(t, os.WriteFile(filepath.Join(keys, "producer.pub"), shared, 0o644))
+	b = streamtest.StartIn(t, config)
+	require.NoError(t, connect(b, keys))
+	require.ErrorIs(t, connect(b, own), nats.ErrAuthorization)
+	b.Shutdown()
+	for _, file := range []string{"producer.pub", "producer.seed"} {
+		require.NoError(t, os.Rename(filepath.Join(keys, file), filepath.Join(own, file)))
+	}
+	b = streamtest.StartIn(t, config)
+	require.NoError(t, connect(b, keys), "the broker made the role's key anew")
+	require.ErrorIs(t, connect(b, own), nats.ErrAuthorization, "the key before is of no use")
+}
+
 func TestKeysAreMadeOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	first, err := broker.CreateKeys(dir, "a", "b")
