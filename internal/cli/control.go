@@ -106,8 +106,9 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 // err is of another kind.
 func negativeBound(words []string, err error) error {
 	_, flag, found := strings.Cut(err.Error(), " in -")
-	if _, no := strconv.Atoi(flag); !found || no != nil || len(words) != 1 {
-		return nil
+	_, other := strconv.Atoi(flag)
+	if !found || other != nil || len(words) != 1 {
+		return nil //nolint:nilerr // the caller has the error
 	}
 	act, fault := parseAct([]string{words[0], "-" + flag}, "")
 	if fault == nil {

@@ -1,6 +1,10 @@
 package fakeserver
 
-import "github.com/weir-rl/weir/gpu"
+import (
+	"slices"
+
+	"github.com/weir-rl/weir/gpu"
+)
 
 // prefix is a context whose keys and values are still there, of whatever weights computed them.
 type prefix struct {
@@ -93,7 +97,7 @@ func (e *engine) retract() {
 func (e *engine) busy() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range append(e.running[:len(e.running):len(e.running)], e.queue...) {
+	for _, s := range append(slices.Clip(e.running), e.queue...) {
 		if !s.late {
 			return true
 		}
@@ -105,7 +109,7 @@ func (e *engine) busy() bool {
 func (e *engine) has(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range append(e.running[:len(e.running):len(e.running)], e.queue...) {
+	for _, s := range append(slices.Clip(e.running), e.queue...) {
 		if id != "" && s.id == id {
 			return true
 		}
