@@ -36,8 +36,12 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 				var explained []float64
 				train := func(steps int64) *checkpoint.Checkpoint {
 					t.Helper()
-					cfg.Steps = steps
-					err := Run(t.Context(), cfg, Deps{
+					// The run is longer than its warm-up, and is stopped at a step.
+					cfg.Steps = 14
+					ctx, stop := context.WithCancelCause(t.Context())
+					defer stop(nil)
+					enough := errors.New("enough steps")
+					err := Run(ctx, cfg, Deps{
 						Engine: make(network == learner.CriticHead), Stream: w, Prompts: prompts{8},
 						NewEngine: func(c gpu.Config) (gpu.Engine, error) {
 							return native.New(c, native.Options{Seed: 9, Threads: 1})
@@ -47,10 +51,17 @@ func TestInvariantAWarmUpTrainsTheCriticAlone(t *testing.T) {
 								explained = append(explained, e.Metrics["critic/explained_variance"])
 								_, trained := e.Metrics["optimizer/grad_norm"]
 								require.Equal(t, e.Step > 12, trained, "step %d", e.Step)
+								if e.Step == steps && steps < cfg.Steps {
+									stop(enough)
+								}
 							}
 						},
 					})
-					require.NoError(t, err)
+					if steps < cfg.Steps {
+						require.ErrorIs(t, err, enough)
+					} else {
+						require.NoError(t, err)
+					}
 					c, err := checkpoint.Read(checkpoint.StepDir(cfg.Checkpoint.Dir, steps), steps)
 					require.NoError(t, err)
 					return c
