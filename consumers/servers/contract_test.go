@@ -48,6 +48,7 @@ func TestEveryWireFormatKeepsTheContract(t *testing.T) {
 		"vllm, later, recompute":     {fakeserver.VLLM, consumers.SwapRecompute, later(func(*fakeserver.Options) {})},
 		"vllm, later, keep":          {fakeserver.VLLM, consumers.SwapKeep, later(func(*fakeserver.Options) {})},
 		"vllm, later, drain":         {fakeserver.VLLM, consumers.SwapDrain, later(func(*fakeserver.Options) {})},
+		"vllm, later, no scale-out":  {fakeserver.VLLM, consumers.SwapKeep, later(func(o *fakeserver.Options) { o.NoTokenRoute = true })},
 		"vllm, later, without spans": {fakeserver.VLLM, consumers.SwapKeep, later(func(o *fakeserver.Options) { o.NoSpans = true })},
 		"sglang, later, recompute":   {fakeserver.SGLang, consumers.SwapRecompute, later(func(*fakeserver.Options) {})},
 		"sglang, later, keep":        {fakeserver.SGLang, consumers.SwapKeep, later(func(*fakeserver.Options) {})},

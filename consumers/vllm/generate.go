@@ -111,7 +111,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		a, err := s.stream(ctx, "/inference/v1/generate", &tokenRequest{
 			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)}, Options: streamOptions{true},
 		}, q, seen)
-		if servers.Status(err) != http.StatusNotFound {
+		if !routeMissing(err) {
 			return a, err
 		}
 		s.mu.Lock()
@@ -120,6 +120,13 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	}
 	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q), Options: streamOptions{true}}
 	return s.stream(ctx, "/v1/completions", req, q, seen)
+}
+
+// routeMissing says whether a server has no route of tokens: it does not know the path, or since 0.30.0 it answers 403 and names the
+// argument that it was started without. Another 403 is a key's or a proxy's, and stays an error.
+func routeMissing(err error) bool {
+	status := servers.Status(err)
+	return status == http.StatusNotFound || status == http.StatusForbidden && strings.Contains(err.Error(), scaleOut)
 }
 
 func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.Query, seen func()) (*servers.Answer, error) {

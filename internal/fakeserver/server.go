@@ -62,7 +62,7 @@ type Options struct {
 	OldLogprobs bool
 	// NoSpans leaves weight_versions out of the answers of a Later release, NoLabel weight_version too.
 	NoSpans, NoLabel bool
-	// NoTokenRoute answers 404 at the route of tokens.
+	// NoTokenRoute answers 404 at the route of tokens, 403 where the release is Later.
 	NoTokenRoute bool
 	// NoWeightInfo answers 404 where the version is told.
 	NoWeightInfo bool

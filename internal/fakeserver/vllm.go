@@ -27,6 +27,11 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	if !s.o.NoTokenRoute {
 		mux.HandleFunc("POST /inference/v1/generate", s.vllmTokens)
+	} else if s.o.Release == Later {
+		// vLLM 0.33.0, entrypoints/scale_out/factories.py.
+		mux.HandleFunc("POST /inference/v1/generate", func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with "+scaleOut+" to enable them.")
+		})
 	}
 	mux.HandleFunc("POST /v1/completions", s.vllmText)
 	mux.HandleFunc("POST /pause", func(w http.ResponseWriter, r *http.Request) {
