@@ -87,7 +87,7 @@ func (p *probe) run(ctx context.Context) (spans bool, err error) {
 			if err := judgeTemperature(warm, other); err != nil {
 				return false, err
 			}
-			if len(other) < p.vocabulary && mass(other) >= allMass {
+			if len(other) < p.vocabulary && sumProbabilities(other) >= allMass {
 				full++
 			}
 		}
@@ -154,8 +154,8 @@ func apart(a, b []Likely) (mean, most float64) {
 	return math.Abs(mean / n), most
 }
 
-// mass is the probability of all tokens of a list.
-func mass(list []Likely) (sum float64) {
+// sumProbabilities is the probability of all tokens of a list.
+func sumProbabilities(list []Likely) (sum float64) {
 	for _, l := range list {
 		sum += math.Exp(float64(l.Logprob))
 	}

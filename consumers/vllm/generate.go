@@ -155,14 +155,14 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 		return nil, err
 	}
 	if a.Finish == "" {
-		a.Finish = missing(a, q)
+		a.Finish = inferFinish(a, q)
 	}
 	return a, nil
 }
 
-// missing is how an answer without a finish_reason ended. Up to August 2026 the route of tokens leaves out a piece without tokens, and with it the end
+// inferFinish is how an answer without a finish_reason ended. Up to August 2026 the route of tokens leaves out a piece without tokens, and with it the end
 // of an aborted call: its tokens are what was sampled until then.
-func missing(a *servers.Answer, q *servers.Query) servers.Finish {
+func inferFinish(a *servers.Answer, q *servers.Query) servers.Finish {
 	n := len(a.Tokens)
 	switch {
 	case n > 0 && slices.Contains(q.Stop, a.Tokens[n-1]):

@@ -109,6 +109,14 @@ func Given(key, v, what string) error {
 	return That(v != "", key, "empty: %s", what)
 }
 
+// Prefixed puts a section's name before what its configuration says of a key, as "eval.every is 0: ...", which begins with a key of the section; "" stays.
+func Prefixed(section, why string) string {
+	if why == "" {
+		return ""
+	}
+	return section + "." + why
+}
+
 func bounded[N Number](key string, v N, ok bool, want string) error {
 	if !finite(v) {
 		return Finite(key, v)

@@ -117,7 +117,7 @@ func (s *session) viewedFolder(dir string) view.Run {
 		})
 		return cfg, err
 	})
-	chat.vouched = func(cfg *config.Config) error { return vouch(cfg, s.cfg) }
+	chat.vouched = func(cfg *config.Config) error { return refuseStrangersSections(cfg, s.cfg) }
 	r := view.Run{Name: name, Dir: dir, Known: func() *operate.Known { return s.known(dir) }, Connect: s.reach(name, dir), Chat: chat}
 	if written, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(dir, configFile)}); err == nil {
 		if at := written.Trainer.Checkpoint.Dir; at != "" { // put elsewhere

@@ -13,9 +13,9 @@ import (
 // machine to an address of its choice: a secret, or what another tool of its choice reads here.
 var reaching = []string{"command", "run", "python", "url", "unsafe", "env", "token_env", "token_file", "key_env", "secret_file", "api_key", "admin_api_key"}
 
-// vouch refuses a configuration that was found in a run's folder where it would start programs, or send something to an address, that the viewer's own
+// refuseStrangersSections refuses a configuration that was found in a run's folder where it would start programs, or send something to an address, that the viewer's own
 // configuration does not name: the folder may be somebody else's. Only what the active tasks open is looked at.
-func vouch(found, own *config.Config) error {
+func refuseStrangersSections(found, own *config.Config) error {
 	sections := map[string][2]any{"torch": {found.Torch, own.Torch}, "sandbox": {found.Sandbox, own.Sandbox}}
 	for _, name := range found.Active() {
 		task := found.Tasks[name]
@@ -30,7 +30,7 @@ func vouch(found, own *config.Config) error {
 	}
 	var strange []string
 	for name, s := range sections {
-		if reaches(reflect.ValueOf(s[0])) && !reflect.DeepEqual(s[0], s[1]) {
+		if setsReachingKey(reflect.ValueOf(s[0])) && !reflect.DeepEqual(s[0], s[1]) {
 			strange = append(strange, name)
 		}
 	}
@@ -42,20 +42,20 @@ func vouch(found, own *config.Config) error {
 		"nothing of it is opened. Where you trust it, give it as your own: weir view --config FOLDER/%[2]s FOLDER", strings.Join(strange, ", "), configFile)
 }
 
-// reaches says whether a section sets one of the keys of reaching.
-func reaches(v reflect.Value) bool {
+// setsReachingKey says whether a section sets one of the keys of reaching.
+func setsReachingKey(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		return !v.IsNil() && reaches(v.Elem())
+		return !v.IsNil() && setsReachingKey(v.Elem())
 	case reflect.Map:
 		for _, key := range v.MapKeys() {
-			if reaches(v.MapIndex(key)) {
+			if setsReachingKey(v.MapIndex(key)) {
 				return true
 			}
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
-			if reaches(v.Index(i)) {
+			if setsReachingKey(v.Index(i)) {
 				return true
 			}
 		}
@@ -63,7 +63,7 @@ func reaches(v reflect.Value) bool {
 		for i := range v.NumField() {
 			key, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("koanf"), ",")
 			f := v.Field(i)
-			if slices.Contains(reaching, key) && !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) || reaches(f) {
+			if slices.Contains(reaching, key) && !f.IsZero() && (f.Kind() != reflect.Slice || f.Len() > 0) || setsReachingKey(f) {
 				return true
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/check"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -49,13 +50,13 @@ func (c *Config) unread(key string) string {
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return c.Tasks[task].Agent == agent }) {
 			return "no task names the agent " + agent
 		}
-		return below("agents."+agent, unreadOf(c.Agents[agent].Own, rest))
+		return check.Prefixed("agents."+agent, unreadOf(c.Agents[agent].Own, rest))
 	case section == "tools":
 		tool, rest, _ := strings.Cut(name, ".")
 		if !slices.ContainsFunc(c.Active(), func(task string) bool { return slices.Contains(c.Tasks[task].Tools, tool) }) {
 			return "no task names the tool " + tool
 		}
-		return below("tools."+tool, c.Tools[tool].Unread(rest))
+		return check.Prefixed("tools."+tool, c.Tools[tool].Unread(rest))
 	default:
 		return c.unreadOfProcess(section, name)
 	}
@@ -72,35 +73,27 @@ func (c *Config) unreadOfProcess(section, name string) string {
 	case section == "torch" && c.Model.Engine == EngineNative && c.Inference.Engine != consumers.EngineTorch:
 		return "model.engine is " + c.Model.Engine
 	case section == "torch":
-		return below(section, c.Torch.Unread(name))
+		return check.Prefixed(section, c.Torch.Unread(name))
 	case section == "inference":
-		return below(section, c.Inference.Unread(name))
+		return check.Prefixed(section, c.Inference.Unread(name))
 	case section == "eval":
-		return below(section, c.Eval.Unread(name))
+		return check.Prefixed(section, c.Eval.Unread(name))
 	case section == "producer" && name == "evaluations" && (c.Eval.At != EvalAtProducers || c.Eval.Every == 0):
 		return "no version is scored at the producers (eval.at, eval.every)"
 	case section == "toolworker" && !c.OnWorkers():
 		return "no task has a tool whose on is " + OnWorkers
 	case section == "tracing":
-		return below(section, c.Tracing.Unread(name))
+		return check.Prefixed(section, c.Tracing.Unread(name))
 	case section == "view":
-		return below(section, c.View.Unread(name))
+		return check.Prefixed(section, c.View.Unread(name))
 	}
 	return ""
-}
-
-// below puts a section's name before what its configuration says, which begins with a key of the section; "" stays.
-func below(section, why string) string {
-	if why == "" {
-		return ""
-	}
-	return section + "." + why
 }
 
 // unread says why nothing depends on a key of the section.
 func (m Model) unread(name string) string {
 	if key, of := strings.CutPrefix(name, "lora."); of {
-		return below("model.lora", m.LoRA.Unread(key))
+		return check.Prefixed("model.lora", m.LoRA.Unread(key))
 	}
 	if name != "engine" && name != "folder" && m.Folder != "" {
 		return "model.folder says what the model is"
@@ -146,9 +139,9 @@ func (c *Config) unreadOfTask(key string) string {
 		return "tasks." + name + ".weight is 0"
 	}
 	if key, of := strings.CutPrefix(rest, "reward."); of {
-		return below("tasks."+name+".reward", unreadOf(task.Reward.Own, key))
+		return check.Prefixed("tasks."+name+".reward", unreadOf(task.Reward.Own, key))
 	}
-	return below("tasks."+name, unreadOf(task.Own, rest))
+	return check.Prefixed("tasks."+name, unreadOf(task.Own, rest))
 }
 
 // unreader are the keys of a type that knows which of them nothing depends on.

@@ -148,7 +148,7 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := body.Sampling
-	top := number(x.Logprobs)
+	top := numberOrZero(x.Logprobs)
 	if s.refuses(w, x.asked, top) {
 		return
 	}
@@ -179,8 +179,8 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// number is what a field says, 0 where it is not there.
-func number(n *int) int {
+// numberOrZero is what a field says, 0 where it is not there.
+func numberOrZero(n *int) int {
 	if n == nil {
 		return 0
 	}
@@ -269,7 +269,7 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	top := number(body.Logprobs)
+	top := numberOrZero(body.Logprobs)
 	if s.refuses(w, body.asked, top) {
 		return
 	}

@@ -26,11 +26,11 @@ func (g Rules) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !g.Known(r.Host):
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %.200q: %s", r.Host, g.Remedy))
+			writeRefusal(w, http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %.200q: %s", r.Host, g.Remedy))
 		case Foreign(r):
-			refuse(w, http.StatusForbidden, "the request comes from another site's page")
+			writeRefusal(w, http.StatusForbidden, "the request comes from another site's page")
 		case r.Method == http.MethodPost && formed(r):
-			refuse(w, http.StatusUnsupportedMediaType, "want Content-Type: application/json")
+			writeRefusal(w, http.StatusUnsupportedMediaType, "want Content-Type: application/json")
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -89,7 +89,7 @@ func formed(r *http.Request) bool {
 	return given != "" && (err != nil || kind != "application/json")
 }
 
-func refuse(w http.ResponseWriter, status int, why string) {
+func writeRefusal(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"detail": why}) // a client that has gone away hears nothing

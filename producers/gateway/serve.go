@@ -26,7 +26,7 @@ func (s *Server) read(r *http.Request, v any) error {
 	decoder.UseNumber()
 	if decoder.Decode(&fields) == nil {
 		for _, name := range s.ignore {
-			remove(fields, strings.Split(name, "."))
+			removeKey(fields, strings.Split(name, "."))
 		}
 		if data, err = openai.PlainJSON(fields); err != nil {
 			return err
@@ -36,19 +36,19 @@ func (s *Server) read(r *http.Request, v any) error {
 	return openai.ReadJSON(r, v)
 }
 
-// remove takes a parameter out of a request by the names on the way to it; a list on the way stands for each of its elements.
-func remove(v any, path []string) {
+// removeKey takes a parameter out of a request by the names on the way to it; a list on the way stands for each of its elements.
+func removeKey(v any, path []string) {
 	switch v := v.(type) {
 	case []any:
 		for _, one := range v {
-			remove(one, path)
+			removeKey(one, path)
 		}
 	case map[string]any:
 		if len(path) == 1 {
 			delete(v, path[0])
 			return
 		}
-		remove(v[path[0]], path[1:])
+		removeKey(v[path[0]], path[1:])
 	}
 }
 
@@ -101,12 +101,12 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 	}
 	req.tries = triesOf(r)
 	if !body.streams() {
-		return respond(s, r, req, func(a *reply) error { return body.answer(w, a) })
+		return answerRequest(s, r, req, func(a *reply) error { return body.answer(w, a) })
 	}
 	out := openai.NewEvents(w)
 	stop := out.KeepAlive(g.ping)
 	defer stop()
-	err = respond(s, r, req, func(a *reply) error {
+	err = answerRequest(s, r, req, func(a *reply) error {
 		stop()
 		return body.stream(out, a)
 	})
@@ -118,8 +118,8 @@ func serveSample[B any, P sampleBody[B]](g *Server, s *Session, w http.ResponseW
 	return err
 }
 
-// respond asks the session and has the answer written.
-func respond(s *Session, r *http.Request, req *request, write func(*reply) error) error {
+// answerRequest asks the session and has the answer written.
+func answerRequest(s *Session, r *http.Request, req *request, write func(*reply) error) error {
 	answer, delivered, err := s.ask(r.Context(), req)
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func respond(s *Session, r *http.Request, req *request, write func(*reply) error
 	return err
 }
 
-// counted is how many tokens a request's messages are.
-func counted(s *Session, req *request) (int, error) {
+// countTokens is how many tokens a request's messages are.
+func countTokens(s *Session, req *request) (int, error) {
 	_, ids, err := s.speaker.Begin(req.messages, req.tools)
 	if err != nil {
 		return 0, cannotWrite(err)
@@ -148,7 +148,7 @@ func serveCount(g *Server, s *Session, w http.ResponseWriter, r *http.Request) e
 	if err != nil {
 		return err
 	}
-	n, err := counted(s, req)
+	n, err := countTokens(s, req)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func serveInputTokens(g *Server, s *Session, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	n, err := counted(s, req)
+	n, err := countTokens(s, req)
 	if err != nil {
 		return err
 	}

@@ -32,9 +32,9 @@ func (u use) over(l Limits) string {
 	return ""
 }
 
-// survey counts a folder until it is over a limit, which it returns. A folder that this process may not read, or whose path is too long to be named, is
+// countFolder counts a folder until it is over a limit, which it returns. A folder that this process may not read, or whose path is too long to be named, is
 // beyond the count.
-func survey(dir string, l Limits) (why string, err error) {
+func countFolder(dir string, l Limits) (why string, err error) {
 	top, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err

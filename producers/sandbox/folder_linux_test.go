@@ -60,7 +60,7 @@ func TestADeepFolderIsRemoved(t *testing.T) {
 		root = below
 	}
 	require.NoError(t, root.Close())
-	why, err := survey(top, Limits{Inodes: 1 << 20, Disk: 1 << 30})
+	why, err := countFolder(top, Limits{Inodes: 1 << 20, Disk: 1 << 30})
 	require.NoError(t, err)
 	require.Equal(t, whyInodes, why)
 	removeDir(top)

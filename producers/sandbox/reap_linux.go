@@ -151,7 +151,7 @@ func (k *keeper) watchFolders() {
 	for {
 		began := time.Now()
 		for id, s := range k.foldered() {
-			if why, err := survey(s.dir, s.launch.Limits); err == nil && why != "" {
+			if why, err := countFolder(s.dir, s.launch.Limits); err == nil && why != "" {
 				k.kill(id, why)
 			}
 		}
@@ -183,7 +183,7 @@ type root struct {
 // the machine's, whose files are nobody's fault.
 func (r root) files() (n int64, ok bool) {
 	for _, at := range writable {
-		own, there := mounted(filepath.Join(r.path, at), at)
+		own, there := countMountedFiles(filepath.Join(r.path, at), at)
 		if !there {
 			return 0, false
 		}
@@ -195,8 +195,8 @@ func (r root) files() (n int64, ok bool) {
 // writable are the file systems of a sandbox that its programs can write to.
 var writable = []string{"/tmp", "/dev/shm"}
 
-// mounted counts the files of a file system in memory, seen from outside; ok is false where it is none, or the machine's own at that path.
-func mounted(name, ours string) (n int64, ok bool) {
+// countMountedFiles counts the files of a file system in memory, seen from outside; ok is false where it is none, or the machine's own at that path.
+func countMountedFiles(name, ours string) (n int64, ok bool) {
 	var s unix.Statfs_t
 	if unix.Statfs(name, &s) != nil || s.Type != unix.TMPFS_MAGIC {
 		return 0, false

@@ -175,7 +175,7 @@ func (e *outcome) sumGroup(b *Batch, g int) (err error) {
 	e.kept[g] = 0
 	for k := e.layout.groupStart[g]; k < e.layout.groupStart[g+1]; k++ {
 		rows := e.layout.rowsOf(e.layout.trajectories[k])
-		if e.rewards[k], e.lengths[k], err = score(b, b.Rewards, rows, e.options.MaskRewards); err != nil {
+		if e.rewards[k], e.lengths[k], err = scoreRows(b, b.Rewards, rows, e.options.MaskRewards); err != nil {
 			return err
 		}
 		e.agents[k] = 0
@@ -199,8 +199,8 @@ func (e *outcome) members(g int) group {
 	}
 }
 
-// score sums given rewards and counts the action tokens of a trajectory's rows.
-func score(b *Batch, rewards []float64, rows []int, masked bool) (reward, length float64, err error) {
+// scoreRows sums given rewards and counts the action tokens of a trajectory's rows.
+func scoreRows(b *Batch, rewards []float64, rows []int, masked bool) (reward, length float64, err error) {
 	for _, i := range rows {
 		r, l, err := scoreRow(b, rewards, i, masked)
 		if err != nil {

@@ -108,7 +108,7 @@ func (e *primeRLOO) group(b *Batch, members []int, rewards, processRewards, retu
 // sum notes trajectory k's outcome and its mean process reward, and counts its action tokens.
 func (e *primeRLOO) sum(b *Batch, k int, rewards, processRewards []float64) (length float64, err error) {
 	rows, process := e.layout.rowsOf(k), 0.0
-	if e.rewards[k], length, err = score(b, rewards, rows, e.options.MaskRewards); err != nil {
+	if e.rewards[k], length, err = scoreRows(b, rewards, rows, e.options.MaskRewards); err != nil {
 		return 0, err
 	}
 	for _, i := range rows {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/trainer/loss"
 	"github.com/weir-rl/weir/trainer/selection"
 )
@@ -29,14 +30,14 @@ func (c Config) Unread(key string) string {
 	case key == "advantage.name" || key == "advantage.bootstrap":
 		return ""
 	case section == "advantage.normalize":
-		return below(section, c.Advantage.Normalize.Unread(name))
+		return check.Prefixed(section, c.Advantage.Normalize.Unread(name))
 	case strings.HasPrefix(key, "advantage."):
 		return c.unreadOption("advantage "+c.Advantage.Name, strings.TrimPrefix(key, "advantage."),
 			c.Advantage.Facts().Reads)
 	case strings.HasPrefix(key, "loss.options."):
 		return c.unreadLoss(strings.TrimPrefix(key, "loss.options."))
 	case section == "loss.kl":
-		return below(section, c.Loss.KL.Unread(name))
+		return check.Prefixed(section, c.Loss.KL.Unread(name))
 	case section == "loss.duration" && name != "share" && c.Loss.Duration.Share == 0:
 		return "loss.duration.share is 0"
 	case strings.HasPrefix(key, "selection."):
@@ -56,14 +57,6 @@ var headReads = []string{"learning_rate", "schedule", "warmup_steps", "final_rat
 func (c Config) ratiosAgainstStart() bool {
 	o, err := newObjective(c)
 	return err != nil || o.against
-}
-
-// below puts a section's name before what its configuration says, which begins with a key of the section; "" stays.
-func below(section, why string) string {
-	if why == "" {
-		return ""
-	}
-	return section + "." + why
 }
 
 // cutLast splits a key before its last part.

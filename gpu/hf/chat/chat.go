@@ -131,14 +131,14 @@ func markFor(texts ...string) rune {
 	return lastMark
 }
 
-// unmarked is a text with U+FFFD in the place of each mark that stands in it.
-func unmarked(text string, mark rune) string {
+// withoutMark is a text with U+FFFD in the place of each mark that stands in it.
+func withoutMark(text string, mark rune) string {
 	return strings.ReplaceAll(text, string(mark), "\ufffd")
 }
 
 // guard puts the mark into each spelling in a text, so that it is none. Nothing else in the result is the mark.
 func guard(text string, spellings []string, mark rune) string {
-	text = unmarked(text, mark)
+	text = withoutMark(text, mark)
 	for _, s := range spellings {
 		first := 1
 		for first < len(s) && s[first]&0xc0 == 0x80 {

@@ -114,7 +114,7 @@ func (v *Conversation) within(sampled []int32, said []Message) []int32 {
 	for _, m := range said {
 		own := c.codec.Normalized(c.style.tamed(m.Content, v.tools))
 		mark := markFor(own)
-		own = unmarked(own, mark)
+		own = withoutMark(own, mark)
 		block := open + guard(own, c.added, mark) + end
 		ids = append(ids, c.codec.EncodeMarked(block, mark)...)
 		v.turn = append(v.turn, part{Assistant, open}, part{ToolRole, own}, part{Assistant, end})

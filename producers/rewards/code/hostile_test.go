@@ -41,7 +41,7 @@ func TestWhatTheJudgeTellsOfLostProcessesIsReadByWhoRan(t *testing.T) {
 		`{"begun": true}` + "\n" + `{"test": 0, "out": "{\"lost\": \"x\"}"}`: false,
 		`{"begun": true}` + "\n" + `{"machine": "OSError"}`:                  false,
 	} {
-		require.Equal(t, want, lost([]byte(line)), line)
+		require.Equal(t, want, judgeHadNoProcess([]byte(line)), line)
 	}
 }
 

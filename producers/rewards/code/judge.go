@@ -114,7 +114,7 @@ var errSpoilt = errors.New("the program ended its sandbox")
 func (r *Reward) run(ctx context.Context, command producers.Command) (producers.Result, error) {
 	for range 2 {
 		result, err := r.once(ctx, command)
-		if err == nil && lost(result.Stdout) {
+		if err == nil && judgeHadNoProcess(result.Stdout) {
 			continue
 		}
 		if err == nil || errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
@@ -154,8 +154,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", producers.ErrUnavailable, err)
 }
 
-// lost says whether the judge told that it could start no process after one of the program's had run.
-func lost(stdout []byte) bool {
+// judgeHadNoProcess says whether the judge told that it could start no process after one of the program's had run.
+func judgeHadNoProcess(stdout []byte) bool {
 	last := bytes.TrimRight(stdout, "\n")
 	last = last[bytes.LastIndexByte(last, '\n')+1:]
 	var t told

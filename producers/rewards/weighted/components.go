@@ -56,7 +56,7 @@ func (c Config) components() map[string]component {
 		},
 	}
 	for name, score := range rewards.Scorers() {
-		all[name] = func(t *producers.Transcript, golds []string) float64 { return score(marked(t), golds) }
+		all[name] = func(t *producers.Transcript, golds []string) float64 { return score(textWithMarks(t), golds) }
 	}
 	return all
 }
