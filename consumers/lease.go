@@ -38,7 +38,7 @@ func (s Snapshot) Hold() (release func(), ok bool) {
 }
 
 // add takes a whole folder in under its version's name. Another folder of that version goes: a trainer went back to an older
-// checkpoint, or somebody changed a file. The new one has another name, by which who has read the other sees that it is not the same.
+// checkpoint, or somebody changed a file. The new folder has another name, so that a server which read the old folder sees the difference.
 func (f *Folder) add(tmp string, l *landed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

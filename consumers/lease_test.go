@@ -84,7 +84,7 @@ func TestAFolderThatIsHeldStays(t *testing.T) {
 	release()
 }
 
-// A version that came to nothing while a server still loads it counts among those that are kept no more than another.
+// A version that was dropped while a server still loads it takes no place among the kept versions.
 func TestAFolderThatIsForsakenAndHeldStays(t *testing.T) {
 	t.Parallel()
 	f := newLeased(t)

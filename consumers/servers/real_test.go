@@ -206,7 +206,7 @@ func TestAFolderWithSeveralEndsIsTheSameModel(t *testing.T) {
 	})
 }
 
-// Finding A7 of the servers' review: vLLM tells what was in the cache where it is asked for it.
+// Finding A7 of the servers' review: vLLM reports cached tokens only to calls that ask for usage.
 func TestPrefixHitsAreCounted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind fakeserver.Kind) {

@@ -273,7 +273,7 @@ func within(ctx context.Context, limit time.Duration, key string, do func(contex
 	return do(ctx)
 }
 
-// lacks notes that nobody knows what the server has, and lets go of the folder of what it had.
+// lacks notes that the server's weights are unknown, and releases the folder of its last weights.
 func (s *server) lacks() {
 	if s.have = nil; s.letGo != nil {
 		s.letGo()

@@ -38,7 +38,7 @@ func (p *process) writeKeys(with Start) (string, error) {
 // helpTimeout bounds the question whether a program knows an argument: a server imports much before it answers.
 const helpTimeout = 2 * time.Minute
 
-// offers says whether the program knows an argument, as its help says: one that does not ends at an argument that it does not know.
+// offers says whether the program's help names an argument: a program ends at an argument that it does not know.
 // It is asked once.
 func (p *process) offers(ctx context.Context, argument string) bool {
 	if known, asked := p.known[argument]; asked {
