@@ -80,8 +80,8 @@ func (o *OpenAI) generateAll(ctx context.Context, choices []*choice, emit func(c
 	return group.Wait()
 }
 
-// respond writes the answers, whole or as they come. begin is an event that tells of an answer before any goes on, part one for a piece of
-// an answer, both nil for none; whole is the body of all; last is the event that tells what was used.
+// respond writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
+// nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the usage.
 func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
 	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
 ) error {

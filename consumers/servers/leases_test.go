@@ -161,8 +161,8 @@ func TestAServerThatIsTakenOutLetsItsFolderGo(t *testing.T) {
 	})
 }
 
-// Finding Q4 of the core's second review, its variant: a server that takes no newer version serves with what it has, and its folder
-// stays between the attempts too, since a load that fails goes back to it.
+// Finding Q4 of the core's second review, its variant: a server that cannot load a newer version goes on with its last version, whose
+// folder stays between the attempts too, since a failed load goes back to it.
 func TestWhatAServerHasStaysWhileItServesWithIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, kind fakeserver.Kind) {

@@ -32,7 +32,7 @@ func (e *SettingError) Unwrap() error { return e.Err }
 //
 // The same context is asked for one token at temperature 1 and at 2, each with the most likely tokens beside it: 2 is the highest that
 // vLLM takes. The distance between two tokens' log-probabilities at 2 is half of that at 1, unless they are from before the
-// temperature. Under top_k or top_p what is left out has no log-probability, or the few tokens that are listed have all of the
+// temperature. Under top_k or top_p the tokens that are left out have no log-probability, or the listed tokens have all of the
 // probability. The same is asked once with the sampling fields and once without: then the server's own defaults are in force, and
 // the same tokens have other numbers. A vocabulary that is smaller refuses the last token; one token beyond the vocabulary is not
 // sent, since an SGLang that does not look at its input ends by it.
@@ -67,8 +67,8 @@ const (
 	saltContext = 64
 )
 
-// run returns whether answers say by spans which weights sampled them, and calls can live through a swap by them; a [SettingError]
-// names what is wrong.
+// run returns whether answers name the weights of each token by spans, so that calls can go on through a swap. Its [SettingError] names the
+// wrong setting.
 func (p *probe) run(ctx context.Context) (spans bool, err error) {
 	context := []int32{0, int32(p.vocabulary / 2), int32(p.vocabulary - 1)} //nolint:gosec // a vocabulary fits
 	first := context

@@ -281,8 +281,8 @@ func (s *server) lacks() {
 	}
 }
 
-// bring makes the server serve with a version, whatever state it is in. The folders that it may read on the way stay until it is
-// done, and the one of what it has then for as long as it has that: others may take many versions while one server starts, loads or fails.
+// bring makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last one until it ends,
+// and the folder that the server then serves with for as long as it does: other servers may take many versions while this server starts or loads.
 func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
 	release, there := want.Hold()
 	if !there {
@@ -349,8 +349,8 @@ func (s *server) start(ctx context.Context, want *consumers.Snapshot) (bool, err
 	return true, nil
 }
 
-// healthy waits until the server can serve. One that ran before may stand still, and is told to resume: an SGLang that somebody left
-// paused does not say that it is well, since its health is a token.
+// healthy waits until the server can serve. A server that ran before is told to resume, since another process may have left it paused: the health
+// check of SGLang samples a token, and so does not answer during a pause.
 func (s *server) healthy(ctx context.Context, ran bool) error {
 	return within(ctx, s.pool.cfg.Server.StartTimeout, "start_timeout", func(ctx context.Context) error {
 		tick := time.NewTicker(healthEvery)

@@ -1,7 +1,7 @@
 // Package sglang is SGLang's wire format: how one of its servers is started, asked for tokens, paused, given weights and
 // asked which it has. [Kind] is what package servers needs of it.
 //
-// Calls go to POST /generate with token ids; tokens and log-probabilities come from output_token_logprobs, in streams that begin
-// anew with each event and in those that do not. A server with weight_versions keeps calls through a swap where inference.swap is keep (in_place);
+// Calls go to POST /generate with token ids; tokens and log-probabilities come from output_token_logprobs, in streams whose
+// events repeat the answer from its start and in streams whose events have the new tokens alone. A server with weight_versions keeps calls through a swap where inference.swap is keep (in_place);
 // otherwise they are cut, for retracted calls find the cache of the weights before.
 package sglang
