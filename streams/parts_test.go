@@ -27,7 +27,7 @@ func TestTheLastPartGoesWhenTheOthersAreConfirmed(t *testing.T) {
 		code := rapid.SampledFrom([]int{codeStoreFailed, codeBatchDuplicate}).Draw(rt, "code")
 		result := make(chan error, 1)
 		go func() {
-			result <- f.run.publishParts(f.ctx, "S", "broker.parts", "id", nil, make([]byte, 10*count), 10)
+			result <- f.run.publishParts(f.ctx, splitMessage{stream: "S", subject: "broker.parts", id: "id", data: make([]byte, 10*count), room: 10})
 		}()
 		var pending []*nats.Msg
 		sent, confirmed := 0, 0

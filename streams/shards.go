@@ -3,7 +3,6 @@ package streams
 import (
 	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,7 +83,7 @@ func (o objectShards) transfer(ctx context.Context, what string, size int64, att
 	})
 }
 
-// put verifies by the digest of the object, which is made of the bytes as they are sent.
+// put verifies the bytes as they are sent.
 func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, error) {
 	if hash == "" {
 		var err error
@@ -92,44 +91,29 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 			return "", err
 		}
 	}
+	up := &upload{store: o, hash: hash, blob: blob}
 	err := o.transfer(ctx, "put shard "+hash, blob.Size(), func(ctx context.Context, store jetstream.ObjectStore) error {
-		switch info, err := store.GetInfo(ctx, hash); {
-		case err == nil && info.Size == uint64(blob.Size()):
+		before, err := store.GetInfo(ctx, hash)
+		switch {
+		case err == nil && before.Size == uint64(blob.Size()):
+			up.keep(before.NUID)
 			return nil
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
 			return err
 		}
-		chunk := uint32(min(objectChunk, max(o.run.nc.MaxPayload()-objectRoom, 1)))
-		meta := jetstream.ObjectMeta{Name: hash, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
-		info, err := store.Put(ctx, meta, all(ctx, blob))
+		up.purge(ctx)
+		err = up.send(ctx)
+		if err == nil && before != nil {
+			up.left = append(up.left, before.NUID) // an object of another size, which this object replaces
+		}
 		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
 			// The error as text, since its type would have the call tried again: only a publish that succeeds makes room.
 			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", ErrShardsFull, err.Error())
 		}
-		if err != nil {
-			return err
-		}
-		sent, err := digest(info.Digest)
-		if err == nil {
-			err = named(hash, sent)
-		}
-		if err != nil {
-			return errors.Join(fmt.Errorf("%w; the shard was changed while it was sent", err), o.drop(ctx, store, hash))
-		}
-		return nil
+		return err
 	})
+	up.clean(ctx)
 	return hash, err
-}
-
-// digest is an object's digest as a content hash.
-func digest(of string) (string, error) {
-	const algorithm = "SHA-256="
-	text, found := strings.CutPrefix(of, algorithm)
-	raw, err := base64.URLEncoding.DecodeString(text)
-	if !found || err != nil {
-		return "", fmt.Errorf("the digest of an object is %q: want %s", of, algorithm)
-	}
-	return hex.EncodeToString(raw), nil
 }
 
 // get reads on from where it was when the broker goes away meanwhile or is slow: a shard is corrupt only where the broker answers

@@ -16,6 +16,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+
+	"github.com/weir-rl/weir/streams/internal/pipeline"
 )
 
 // A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all parts, next to one
@@ -130,7 +132,7 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 			if len(data) <= room {
 				return w.note(r.publishWhole(ctx, stream, subject, id, header, data))
 			}
-			return w.note(r.publishParts(ctx, stream, subject, id, header, data, room))
+			return w.note(r.publishParts(ctx, splitMessage{stream: stream, subject: subject, id: id, header: header, data: data, room: room}))
 		})
 	})
 }
@@ -141,73 +143,81 @@ func (r *Run) publishWhole(ctx context.Context, stream, subject, id string, head
 	return err
 }
 
-// publishParts sends data in parts, some at once. The last, with which the broker stores them all, goes when the broker has confirmed
-// the others: a part that is refused ends the batch, and nothing of it is stored.
-func (r *Run) publishParts(ctx context.Context, stream, subject, id string, header nats.Header, data []byte, room int) error {
-	hash := sha256.Sum256(data)
-	count := (len(data) + room - 1) / room
-	batch := nuid.Next()
-	inbox := r.nc.NewInbox() + "."
-	replies, err := r.nc.SubscribeSync(inbox + "*")
+// splitMessage is a message that goes in parts.
+type splitMessage struct {
+	stream, subject, id string
+	header              nats.Header
+	data                []byte
+	// room bounds the bytes of a part, count is the number of parts.
+	room, count int
+}
+
+// publishParts sends a message in parts, some at once. The last part, with which the broker stores them all, goes when the broker has
+// confirmed the others: a part that is refused ends the batch, and nothing of the batch is stored.
+func (r *Run) publishParts(ctx context.Context, s splitMessage) error {
+	s.count = (len(s.data) + s.room - 1) / s.room
+	parts, err := pipeline.Open(r.nc)
 	if err != nil {
 		return fmt.Errorf("send parts: %w", err)
 	}
-	defer func() { _ = replies.Unsubscribe() }() // it fails where the connection is closed
-	waiting := 0
-	// answer waits for the broker's answer to one of the parts that wait. The broker answers them in order; done is whether the whole
-	// is stored.
-	answer := func() (done bool, err error) {
-		reply, err := replies.NextMsgWithContext(ctx)
-		if err != nil {
-			return false, fmt.Errorf("send %d parts: %w", count, err)
-		}
-		waiting--
-		number := strings.TrimPrefix(reply.Subject, inbox)
-		if reply.Header.Get("Status") == "503" {
-			return false, fmt.Errorf("send part %s of %d: %w", number, count, nats.ErrNoResponders)
-		}
-		err = batchReply(reply.Data, number == strconv.Itoa(count))
-		if hasCode(err, codeBatchDuplicate) {
-			return true, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("send part %s of %d: %w", number, count, err)
-		}
-		return number == strconv.Itoa(count), nil
-	}
-	for i := range count {
-		h := copyHeader(header)
-		h.Set(headerPart, fmt.Sprintf("%d/%d", i+1, count))
-		h.Set(headerSize, strconv.Itoa(len(data)))
-		h.Set(headerHash, hex.EncodeToString(hash[:]))
-		h.Set(headerBatchID, batch)
-		h.Set(headerBatchSeq, strconv.Itoa(i+1))
-		h.Set(jetstream.ExpectedStreamHeader, stream)
-		if i == 0 {
-			h.Set(jetstream.MsgIDHeader, id)
-		}
-		if i == count-1 {
-			h.Set(headerBatchCommit, "1")
-		}
-		for waiting > 0 && (i == count-1 || waiting == partsInFlight) {
-			if done, err := answer(); done || err != nil {
+	defer parts.Close()
+	headers := s.partHeaders()
+	for i, h := range headers {
+		for parts.Waiting() > 0 && (i == s.count-1 || parts.Waiting() == partsInFlight) {
+			if done, err := s.awaitPart(ctx, parts); done || err != nil {
 				return err
 			}
 		}
-		err := r.nc.PublishMsg(&nats.Msg{
-			Subject: subject, Reply: inbox + strconv.Itoa(i+1), Header: h, Data: data[i*room : min((i+1)*room, len(data))],
-		})
+		err := parts.Send(&nats.Msg{Subject: s.subject, Header: h, Data: s.data[i*s.room : min((i+1)*s.room, len(s.data))]})
 		if err != nil {
-			return fmt.Errorf("send part %d of %d: %w", i+1, count, err)
+			return fmt.Errorf("send part %d of %d: %w", i+1, s.count, err)
 		}
-		waiting++
 	}
-	_, err = answer()
+	_, err = s.awaitPart(ctx, parts)
 	return err
 }
 
-// batchReply reads the broker's answer to a part: nothing, an error, or for the last the acknowledgement.
-func batchReply(data []byte, last bool) error {
+// partHeaders are the headers of the parts, in their order.
+func (s splitMessage) partHeaders() []nats.Header {
+	hash := sha256.Sum256(s.data)
+	batch := nuid.Next()
+	headers := make([]nats.Header, s.count)
+	for i := range headers {
+		h := copyHeader(s.header)
+		h.Set(headerPart, fmt.Sprintf("%d/%d", i+1, s.count))
+		h.Set(headerSize, strconv.Itoa(len(s.data)))
+		h.Set(headerHash, hex.EncodeToString(hash[:]))
+		h.Set(headerBatchID, batch)
+		h.Set(headerBatchSeq, strconv.Itoa(i+1))
+		h.Set(jetstream.ExpectedStreamHeader, s.stream)
+		headers[i] = h
+	}
+	headers[0].Set(jetstream.MsgIDHeader, s.id)
+	headers[s.count-1].Set(headerBatchCommit, "1")
+	return headers
+}
+
+// awaitPart waits for the broker's answer to a part. The broker answers in the order of the parts; done is whether the whole message
+// is stored.
+func (s splitMessage) awaitPart(ctx context.Context, parts *pipeline.Pipeline) (done bool, err error) {
+	number, reply, err := parts.Next(ctx)
+	if number == 0 {
+		return false, fmt.Errorf("send %d parts: %w", s.count, err)
+	}
+	if err == nil {
+		err = readBatchReply(reply, number == s.count)
+	}
+	if hasCode(err, codeBatchDuplicate) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("send part %d of %d: %w", number, s.count, err)
+	}
+	return number == s.count, nil
+}
+
+// readBatchReply reads the broker's answer to a part: nothing, an error, or for the last the acknowledgement.
+func readBatchReply(data []byte, last bool) error {
 	if len(data) == 0 && !last {
 		return nil
 	}

@@ -65,11 +65,11 @@ func FuzzParsePart(f *testing.F) {
 }
 
 func TestBatchReply(t *testing.T) {
-	require.NoError(t, batchReply(nil, false))
-	require.NoError(t, batchReply([]byte(`{"stream":"S","seq":4,"batch":"b","count":4}`), true))
-	require.Error(t, batchReply(nil, true))
-	require.ErrorContains(t, batchReply([]byte(`{"stream":"S"}`), true), "no sequence")
-	err := batchReply([]byte(`{"error":{"code":400,"err_code":10201,"description":"atomic publish batch contains duplicate message id"}}`), true)
+	require.NoError(t, readBatchReply(nil, false))
+	require.NoError(t, readBatchReply([]byte(`{"stream":"S","seq":4,"batch":"b","count":4}`), true))
+	require.Error(t, readBatchReply(nil, true))
+	require.ErrorContains(t, readBatchReply([]byte(`{"stream":"S"}`), true), "no sequence")
+	err := readBatchReply([]byte(`{"error":{"code":400,"err_code":10201,"description":"atomic publish batch contains duplicate message id"}}`), true)
 	require.True(t, hasCode(err, codeBatchDuplicate))
 }
 
