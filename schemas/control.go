@@ -53,6 +53,11 @@ const (
 	EventWorkerLeft       EventType = "worker_left"
 	EventEvaluated        EventType = "evaluated"
 	EventRunDone          EventType = "run_done"
+	// EventColdStart is a step of a supervised start.
+	EventColdStart EventType = "cold_start"
+	// EventDropped counts, while a step gathers its batch, the groups that the selection dropped because the rewards of their samples were
+	// equal. Message is the fault where no group was kept, else "".
+	EventDropped EventType = "dropped"
 )
 
 // MetricAgain is the key, in the metrics of a worker's events, of the seconds within which the worker tells of itself again. A worker that

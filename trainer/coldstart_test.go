@@ -37,7 +37,7 @@ func TestTheColdStartIsVersionZero(t *testing.T) {
 		require.NoError(t, Run(t.Context(), cfg, Deps{
 			Engine: e, Stream: w, Prompts: prompts{vocab}, Demonstrations: counting{},
 			Observer: func(ev schemas.Event) {
-				if ev.Type == EventColdStart {
+				if ev.Type == schemas.EventColdStart {
 					cold++
 				}
 			},

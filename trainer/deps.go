@@ -131,9 +131,6 @@ type Deps struct {
 	Now func() time.Time
 }
 
-// EventColdStart is the type of the events that a supervised start reports.
-const EventColdStart schemas.EventType = "cold_start"
-
 func (d Deps) withDefaults() (Deps, error) {
 	var errs []error
 	for _, need := range []struct {

@@ -12,11 +12,6 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// EventDropped is the type of the events that tell, while a step gathers its batch, how many groups the selection has
-// dropped for it because the rewards of their samples were equal. Its metrics are metrics.GatherDropped and
-// metrics.GatherKept; Message says what is wrong where nothing was kept.
-const EventDropped schemas.EventType = "dropped"
-
 // ErrStuck is returned when a step finds nothing to learn from and Config.StopWhenStuck is set.
 var ErrStuck = errors.New("nothing can be learnt")
 
@@ -128,7 +123,7 @@ func (i *intake) lookAtDrops() error {
 	}
 	version, kept := i.assembler.Version(), i.Counts().ready
 	e := schemas.Event{
-		Run: i.deps.Stream.Name(), Type: EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
+		Run: i.deps.Stream.Name(), Type: schemas.EventDropped, At: i.deps.Now().UTC(), Role: "trainer", Step: version + 1, PolicyVersion: version,
 		Metrics: map[string]float64{metrics.GatherDropped.Name: float64(dropped), metrics.GatherKept.Name: float64(kept)},
 	}
 	var stuck error

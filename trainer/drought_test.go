@@ -99,7 +99,7 @@ func TestARunThatCanLearnNothingSaysWhyAndStopsWhenAsked(t *testing.T) {
 			err := Run(t.Context(), cfg, Deps{
 				Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 				Observer: func(e schemas.Event) {
-					if e.Type == EventDropped {
+					if e.Type == schemas.EventDropped {
 						told = append(told, e)
 					}
 				},
@@ -140,7 +140,7 @@ func TestARunThatCanLearnNothingYetSaysSoAtEachDoubling(t *testing.T) {
 	require.NoError(t, Run(t.Context(), cfg, Deps{
 		Engine: enginetest.NewBigram(vocab), Stream: w, Prompts: prompts{vocab}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Observer: func(e schemas.Event) {
-			if e.Type == EventDropped && e.Message != "" {
+			if e.Type == schemas.EventDropped && e.Message != "" {
 				told = append(told, fmt.Sprint(e.Metrics[metrics.GatherDropped.Name]))
 			}
 		},

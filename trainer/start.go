@@ -160,7 +160,7 @@ func (t *trainer) coldStart(ctx context.Context) error {
 	began := t.deps.Now()
 	report := func(step, steps int64, loss float64) {
 		t.deps.Observer(schemas.Event{
-			Run: t.deps.Stream.Name(), Type: EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
+			Run: t.deps.Stream.Name(), Type: schemas.EventColdStart, At: t.deps.Now().UTC(), Role: "trainer", Step: step,
 			Metrics: map[string]float64{
 				metrics.ColdStartLoss.Name: loss, metrics.ColdStartStep.Name: float64(step), metrics.ColdStartSteps.Name: float64(steps),
 				metrics.TimeColdStart.Name: t.deps.Now().Sub(began).Seconds(),

@@ -18,7 +18,6 @@ import (
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -130,13 +129,13 @@ func (t *story) add(e *schemas.Event) {
 	switch e.Type {
 	case schemas.EventWorkerJoined:
 		t.state, t.cold = stateStarting, nil
-	case trainer.EventColdStart:
+	case schemas.EventColdStart:
 		t.state, t.cold = stateStarting, e
 	case schemas.EventVersionPublished:
 		t.state, t.step = stateRunning, e.At
 	case schemas.EventStepDone:
 		t.state, t.step, t.lastStep, t.trouble = stateRunning, e.At, e, ""
-	case trainer.EventDropped:
+	case schemas.EventDropped:
 		t.trouble = e.Message
 	case schemas.EventEvaluated:
 		t.lastScore = e
@@ -296,7 +295,7 @@ func eventText(e *schemas.Event) string {
 			e.Step, m[metrics.RewardMean.Name], m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], m[metrics.BatchTrajectories.Name], dropped, refused, m[metrics.TimeIdleRatio.Name])
 	case schemas.EventEvaluated:
 		return fmt.Sprintf("version %d: exact match %.3f over %.0f held-out questions", e.PolicyVersion, m[metrics.EvalExactMatch.Name], m[metrics.EvalQuestions.Name])
-	case trainer.EventColdStart:
+	case schemas.EventColdStart:
 		return fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name])
 	case schemas.EventVersionApplied:
 		return fmt.Sprintf("version %d by %s, %.0f ms after it was published", e.PolicyVersion, e.Worker, 1000*m["weights_lag_seconds"])

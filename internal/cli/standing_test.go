@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/trainer"
 )
 
 // Newcomer's friction 14 and operating defect F8: a state is said of a run only if its streams say so.
@@ -21,7 +20,7 @@ func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
 		return &schemas.Event{Type: kind, Role: "trainer", At: at, Step: 7, PolicyVersion: 7, Metrics: metrics}
 	}
 	joined, left := event(schemas.EventWorkerJoined, nil), event(schemas.EventWorkerLeft, nil)
-	cold := event(trainer.EventColdStart, map[string]float64{"cold_start/step": 20, "cold_start/steps": 1200, "cold_start/loss": 0.5})
+	cold := event(schemas.EventColdStart, map[string]float64{"cold_start/step": 20, "cold_start/steps": 1200, "cold_start/loss": 0.5})
 	published, done := event(schemas.EventVersionPublished, nil), event(schemas.EventRunDone, nil)
 	step := event(schemas.EventStepDone, map[string]float64{"time/step": 60, "reward/mean": 0.5})
 	inference := &schemas.Event{Type: schemas.EventWorkerJoined, Role: "inference", At: at}

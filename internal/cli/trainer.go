@@ -194,9 +194,9 @@ type recordBook struct {
 
 func (b *recordBook) add(ctx context.Context, e schemas.Event) {
 	switch {
-	case e.Type == trainer.EventColdStart:
+	case e.Type == schemas.EventColdStart:
 		b.view.ColdStart(e.Metrics)
-	case e.Type == trainer.EventDropped:
+	case e.Type == schemas.EventDropped:
 		b.view.Dropped(e.Step, int(e.Metrics[metrics.GatherDropped.Name]), int(e.Metrics[metrics.GatherKept.Name]), e.Message)
 		if e.Message == "" {
 			return
