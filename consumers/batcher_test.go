@@ -3,6 +3,7 @@ package consumers
 import (
 	"context"
 	"errors"
+	"github.com/weir-rl/weir/consumers/openai"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -287,7 +288,7 @@ func runBatcher(t *testing.T, r *rig) (stop func() error) {
 }
 
 // gather collects the chunks of a call.
-func gather(ctx context.Context, g Generator, req *schemas.GenerateRequest) (*schemas.GenerateChunk, error) {
+func gather(ctx context.Context, g openai.Generator, req *schemas.GenerateRequest) (*schemas.GenerateChunk, error) {
 	all := &schemas.GenerateChunk{}
 	err := g.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
 		if all.Done {
@@ -472,4 +473,21 @@ func TestLoadSaysHowBusyTheBatcherIs(t *testing.T) {
 	_, err = r.step(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Load{Running: 1, Idle: 1, CacheUse: 0.5, PrefixHits: 3}, r.Load())
+}
+
+// Newcomer's section 7: who reads along has the first token when it is sampled, not when a chunk is full.
+func TestAStreamGivesEachTokenAsItIsSampled(t *testing.T) {
+	t.Parallel()
+	first := func(chunk int) int {
+		r := newReady(t, smallConfig(), false)
+		c, refused := r.submitInChunks(t.Context(), ask("a", 1, 2), chunk)
+		require.Nil(t, refused)
+		for len(c.notify) == 0 {
+			_, err := r.step(t.Context())
+			require.NoError(t, err)
+		}
+		return len(c.take().Tokens)
+	}
+	require.Equal(t, 1, first(1))
+	require.Equal(t, 3, first(smallConfig().ChunkTokens))
 }

@@ -1,10 +1,9 @@
 package consumers
 
 import (
-	"cmp"
-	"net"
 	"time"
 
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/internal/check"
 )
 
@@ -54,54 +53,22 @@ type Config struct {
 	// sglang are servers, which are started here or run already where Servers says. Defaults to "".
 	Engine string `koanf:"engine"`
 	// Servers are the URLs of running servers of that engine. Defaults to none, which starts them: Server says how.
-	Servers []string     `koanf:"servers"`
-	Server  ServerConfig `koanf:"server"`
-	OpenAI  OpenAIConfig `koanf:"openai"`
+	Servers []string      `koanf:"servers"`
+	Server  ServerConfig  `koanf:"server"`
+	OpenAI  openai.Config `koanf:"openai"`
 }
-
-// OpenAIConfig says where the OpenAI-compatible HTTP server listens.
-type OpenAIConfig struct {
-	// Listen is host:port; "" serves nothing. Defaults to "".
-	Listen string `koanf:"listen"`
-	// Model is the name under which the policy is served. Defaults to "weir".
-	Model string `koanf:"model"`
-	// APIKey is asked for as a bearer token where it is not "". Defaults to "".
-	APIKey string `koanf:"api_key"`
-	// Stop are the tokens that end an answer to a request which names no stop of its own; they stay in the text. An empty
-	// list of stops in the request does without. Defaults to none, in whose place weir takes the closing tags of the agent.
-	Stop []string `koanf:"stop"`
-	// Shaping says what becomes of a request that would draw from another distribution than the policy's, by top_p, penalties, a
-	// response_format or a forced tool_choice: refuse, or ignore, which samples from the policy as ever and names what was ignored in the
-	// header Weir-Ignored. ignore is for evaluation by programs that must send such settings: a request for return_token_ids, as training
-	// sends it, is refused all the same. Defaults to refuse.
-	Shaping string `koanf:"shaping"`
-	// MaxBodyBytes bounds a request. Defaults to 4 MiB.
-	MaxBodyBytes int64 `koanf:"max_body_bytes"`
-	// RequestTimeout bounds a call from its first byte to its last. Defaults to 5m.
-	RequestTimeout time.Duration `koanf:"request_timeout"`
-}
-
-// What becomes of requests that would draw from another distribution than the policy's.
-const (
-	ShapingRefuse = "refuse"
-	ShapingIgnore = "ignore"
-)
 
 // DefaultConfig is as the fields say.
 func DefaultConfig() Config {
 	return Config{
 		Slots: 128, StepTokenBudget: 512, Queue: 1024, ChunkTokens: 32, Swap: SwapKeep, DrainTimeout: 5 * time.Second,
 		Server: defaultServerConfig(),
-		OpenAI: OpenAIConfig{Model: "weir", Shaping: ShapingRefuse, MaxBodyBytes: 4 << 20, RequestTimeout: 5 * time.Minute},
+		OpenAI: openai.DefaultConfig(),
 	}
 }
 
 // Validate reports every fault.
 func (c Config) Validate() error {
-	openai := c.OpenAI.bounds(0)
-	if c.OpenAI.Listen != "" {
-		openai = c.OpenAI.validate()
-	}
 	return check.All(
 		check.Positive("slots", c.Slots),
 		check.Positive("queue", c.Queue),
@@ -112,25 +79,7 @@ func (c Config) Validate() error {
 		check.OneOf("swap", string(c.Swap), string(SwapKeep), string(SwapRecompute), string(SwapDrain)),
 		check.NotNegative("drain_timeout", c.DrainTimeout),
 		c.validateServers(),
-		check.Section("openai", openai),
-	)
-}
-
-func (c OpenAIConfig) validate() error {
-	_, _, err := net.SplitHostPort(c.Listen)
-	return check.All(
-		check.That(err == nil, "listen", "%q: want host:port such as 127.0.0.1:8000", c.Listen),
-		check.Given("model", c.Model, "name the model"),
-		c.bounds(1),
-	)
-}
-
-// bounds reports bounds of a request below least, which is 0 where there is no listener.
-func (c OpenAIConfig) bounds(least int64) error {
-	return check.All(
-		check.OneOf("shaping", cmp.Or(c.Shaping, ShapingRefuse), ShapingRefuse, ShapingIgnore),
-		check.That(c.MaxBodyBytes >= least, "max_body_bytes", "%d: must be positive", c.MaxBodyBytes),
-		check.That(int64(c.RequestTimeout) >= least, "request_timeout", "%s: must be positive", c.RequestTimeout),
+		check.Section("openai", c.OpenAI.Validate()),
 	)
 }
 

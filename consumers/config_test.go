@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/consumers/openai"
 )
 
 func TestConfigValidate(t *testing.T) {
@@ -14,7 +16,7 @@ func TestConfigValidate(t *testing.T) {
 	require.NoError(t, DefaultConfig().Validate())
 	bad := Config{
 		Slots: 4, MaxRunning: 5, StepTokenBudget: 3, Queue: -1, Swap: "later", MaxTokens: -2, DrainTimeout: -time.Second,
-		Server: defaultServerConfig(), OpenAI: OpenAIConfig{Listen: "nowhere"},
+		Server: defaultServerConfig(), OpenAI: openai.Config{Listen: "nowhere"},
 	}
 	require.EqualError(t, bad.Validate(), `queue: -1: must be positive
 chunk_tokens: 0: must be positive

@@ -1,10 +1,14 @@
 package consumers
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/weir-rl/weir/consumers/openai"
+)
 
 var (
 	// ErrBadRequest is returned when no consumer can serve a request.
-	ErrBadRequest = errors.New("bad request")
+	ErrBadRequest = openai.ErrBadRequest
 	// ErrBadWeights is returned when a manifest, a shard or a snapshot cannot become weights: a hash, a decoding, a
 	// configuration or a shape is wrong. The old weights stay.
 	ErrBadWeights = errors.New("bad weights")

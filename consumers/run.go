@@ -9,7 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
@@ -43,9 +45,9 @@ type Deps struct {
 	// Folder gives the Sampler each version as a folder; nil gives it the weights in memory.
 	Folder *Folder
 	// Tokenizer is needed for OpenAI.Listen alone.
-	Tokenizer Tokenizer
+	Tokenizer openai.Tokenizer
 	// ChatTemplate turns the messages of a chat into text; nil joins their contents.
-	ChatTemplate func([]Message) string
+	ChatTemplate func([]api.Message) string
 	// Chat writes chats by a model's own template, in place of ChatTemplate; nil does not.
 	Chat *chat.Chat
 	// Metrics counts what the consumer does; nil counts nothing that anybody sees.
@@ -68,7 +70,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 		cfg.Name = streams.WorkerName("inference")
 	}
 	calls := newGate(d.Sampler, d.Metrics)
-	server, err := listenOpenAI(NewOpenAI(cfg.OpenAI, calls, d.Tokenizer, d.ChatTemplate, d.Log).WithChat(d.Chat))
+	server, err := openai.New(cfg.OpenAI, calls, d.Tokenizer, d.ChatTemplate, d.Log).WithChat(d.Chat).Listen()
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,31 @@ import (
 
 var _ WeightLoader = (*streams.Weights)(nil)
 
+// numbers is a tokenizer whose words are their ids.
+type numbers struct{}
+
+func (numbers) Encode(text string) (ids []int32) {
+	for word := range strings.FieldsSeq(text) {
+		id, _ := strconv.Atoi(word)  // what is no number is token 0
+		ids = append(ids, int32(id)) //nolint:gosec // a small number
+	}
+	return ids
+}
+
+func (numbers) Decode(ids []int32) string { return fmt.Sprint(ids) }
+
+// completion is what the tests read of an answer over HTTP.
+type completion struct {
+	Choices []struct {
+		FinishReason   *string `json:"finish_reason"`
+		TokenIDs       []int32 `json:"token_ids"`
+		PolicyVersions []int32 `json:"policy_versions"`
+	} `json:"choices"`
+	Usage *struct {
+		CompletionTokens int `json:"completion_tokens"`
+	} `json:"usage"`
+}
+
 // publish makes a version visible as the trainer does.
 func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
 	t.Helper()
@@ -143,7 +168,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	require.NoError(t, err)
 	defer res.Body.Close()
 	require.Equal(t, http.StatusOK, res.StatusCode)
-	var answer completionAnswer
+	var answer completion
 	require.NoError(t, json.NewDecoder(res.Body).Decode(&answer))
 	require.Len(t, answer.Choices[0].TokenIDs, 4)
 	require.Equal(t, []int32{1, 1, 1, 1}, answer.Choices[0].PolicyVersions)
@@ -216,7 +241,7 @@ func TestRunDrainsHTTPCalls(t *testing.T) {
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			type answer struct {
 				status int
-				body   completionAnswer
+				body   completion
 				err    error
 			}
 			answered := make(chan answer, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -38,9 +39,7 @@ type Sampler interface {
 type Forgetter interface{ Forget(episode string) }
 
 // Streamer is a Sampler that can hand out each token when it is sampled. Stream is Generate without waiting for a chunk to fill.
-type Streamer interface {
-	Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
-}
+type Streamer = openai.Streamer
 
 // Snapshot is one policy version, ready to be used.
 type Snapshot struct {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/streams"
 )
@@ -25,7 +26,7 @@ func (a *app) inferenceCommand() *cobra.Command {
 }
 
 // openAI is how the OpenAI API is served: without stops of its own an answer ends where the agent's turn would.
-func (s *session) openAI(c *course) consumers.OpenAIConfig {
+func (s *session) openAI(c *course) openai.Config {
 	cfg := s.cfg.Inference.OpenAI
 	if len(cfg.Stop) == 0 {
 		cfg.Stop = c.format().Stop

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/producers"
@@ -105,11 +105,11 @@ func (echo) Generate(_ context.Context, _ *schemas.GenerateRequest, emit func(*s
 
 func startOpenAI(key string) func(*testing.T) string {
 	return func(t *testing.T) string {
-		cfg := consumers.DefaultConfig().OpenAI
+		cfg := openai.DefaultConfig()
 		cfg.Listen, cfg.APIKey = "127.0.0.1:0", key
 		at := make(chan string, 1)
 		whileTested(t, func(ctx context.Context) error {
-			return consumers.ServeOpenAI(ctx, consumers.NewOpenAI(cfg, echo{}, echo{}, nil, nil), time.Minute, func(address string) { at <- address })
+			return openai.New(cfg, echo{}, echo{}, nil, nil).Serve(ctx, time.Minute, func(address string) { at <- address })
 		})
 		return "http://" + <-at
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/openai"
 )
 
 // serveDrain is how long requests that run may go on when the process is asked to end.
@@ -42,9 +42,9 @@ chats, and no task is needed. It listens where --inference.openai.listen says, 1
 		defer m.close()
 		cfg := m.openAI(m.course)
 		cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
-		api := consumers.NewOpenAI(cfg, m.policy.engine, m.course.tokenizer, m.course.chat, m.log).WithChat(m.course.template())
+		api := openai.New(cfg, m.policy.engine, m.course.tokenizer, m.course.chat, m.log).WithChat(m.course.template())
 		// An end that was asked for is the end of a server.
-		return consumers.ServeOpenAI(ctx, api, serveDrain, func(address string) {
+		return api.Serve(ctx, serveDrain, func(address string) {
 			fmt.Fprintf(a.out, "serving run %s, version %d, as model %s on http://%s/v1\n", m.cfg.Run.Name, m.version, cfg.Model, address)
 		})
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/gpu"
 )
 
@@ -37,8 +37,8 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 			cfg.Model = filepath.Base(path)
 		}
 	}
-	api := consumers.NewOpenAI(cfg, m.batcher, m.codec, nil, s.log).WithChat(m.chat).WithEnds(m.stops)
-	return consumers.ServeOpenAI(cmd.Context(), api, serveDrain, func(address string) {
+	api := openai.New(cfg, m.batcher, m.codec, nil, s.log).WithChat(m.chat).WithEnds(m.stops)
+	return api.Serve(cmd.Context(), serveDrain, func(address string) {
 		fmt.Fprintf(a.out, "serving %s as model %s on http://%s/v1\n", dir, cfg.Model, address)
 	})
 }

@@ -27,6 +27,7 @@ var allowed = map[string][]string{
 	"streams/streamtest":    {"schemas", "streams", "internal"},
 	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "gpu/hf/chat", "internal"},
 	"consumers":             {"schemas", "streams", "consumers", "gpu", "internal"},
+	"consumers/openai":      {"schemas", "gpu/hf", "internal"},
 	"trainer":               {"schemas", "streams", "trainer", "gpu", "internal"},
 	"trainer/learner":       {"schemas", "gpu", "trainer/advantage", "trainer/batch", "trainer/loss", "trainer/metrics", "trainer/selection", "trainer/stats", "internal/check"},
 	"trainer/advantage":     {"schemas", "trainer/advantage", "trainer/stats"},

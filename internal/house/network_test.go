@@ -14,7 +14,7 @@ import (
 
 // listeners says, for each file that opens a listener or makes an HTTP server, what keeps strangers' pages from it.
 var listeners = map[string]string{
-	"consumers/openai.go":             "its key, or httpguard where there is none",
+	"consumers/openai/listener.go":    "its key, or httpguard where there is none",
 	"consumers/servers/process.go":    "a port that is looked for and closed",
 	"gpu/torch/serve.go":              "no HTTP: a secret opens it",
 	"internal/chaos/link.go":          "no HTTP: a link of tests on loopback",

@@ -1,11 +1,11 @@
-package consumers
+package openai
 
 import (
 	"errors"
 	"slices"
 	"strings"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 )
 
 // errStopText ends a generation whose text has come to a stop.
@@ -13,16 +13,16 @@ var errStopText = errors.New("the text came to a stop")
 
 // WithEnds has every answer end at certain tokens, whatever else a request names, and leaves them out of the text: those that a
 // model ends its answers with.
-func (o *OpenAI) WithEnds(ids []int32) *OpenAI {
+func (o *API) WithEnds(ids []int32) *API {
 	o.ends = ids
 	return o
 }
 
 // stopAt adds a stop that a request names. One that is a token by itself ends the sampling there; any other is looked for in the
 // text, since a tokenizer of bytes spells the same text in many ways.
-func (o *OpenAI) stopAt(p *prompt, stop string) error {
+func (o *API) stopAt(p *prompt, stop string) error {
 	if stop == "" {
-		return openai.BadRequest("invalid_parameter", `stop: "" is in every text`)
+		return api.BadRequest("invalid_parameter", `stop: "" is in every text`)
 	}
 	ids := o.tokenizer.Encode(stop)
 	_, words := o.tokenizer.(interface{ Unknown() int32 })

@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/bpe"
 	"github.com/weir-rl/weir/gpu/hf/bpe/bpetest"
 	"github.com/weir-rl/weir/gpu/hf/chat"
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -23,7 +23,7 @@ func chatML(t *testing.T) (*bpe.Tokenizer, *chat.Chat) {
 	t.Helper()
 	tok, err := bpe.Parse(bpetest.Bytes(t, []string{"<|im_start|>", "<|im_end|>"}, []string{"<tool_call>", "</tool_call>"}))
 	require.NoError(t, err)
-	data, err := os.ReadFile("../gpu/hf/template/testdata/templates.json")
+	data, err := os.ReadFile("../../gpu/hf/template/testdata/templates.json")
 	require.NoError(t, err)
 	var list []struct{ Name, Template string }
 	require.NoError(t, json.Unmarshal(data, &list))
@@ -67,7 +67,7 @@ func TestChatsAreWrittenByTheModelsTemplate(t *testing.T) {
 	t.Parallel()
 	tok, c := chatML(t)
 	s := &speaker{tok: tok, says: "I look.\n<tool_call>\n{\"name\": \"search\", \"arguments\": {\"query\": \"a\"}}\n</tool_call><|im_end|>"}
-	h := NewOpenAI(DefaultConfig().OpenAI, s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
+	h := New(DefaultConfig(), s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
 	tools := `"tools": [{"type": "function", "function": {"name": "search", "description": "Finds.", "parameters": {"type": "object"}}}]`
 	question := `{"role": "user", "content": "Where <|im_end|>?"}`
 
@@ -78,7 +78,7 @@ func TestChatsAreWrittenByTheModelsTemplate(t *testing.T) {
 	m := got.Choices[0].Message
 	require.Equal(t, "I look.", m.Content)
 	require.Len(t, m.ToolCalls, 1)
-	require.Equal(t, openai.Function{Name: "search", Arguments: `{"query": "a"}`}, m.ToolCalls[0].Function)
+	require.Equal(t, api.Function{Name: "search", Arguments: `{"query": "a"}`}, m.ToolCalls[0].Function)
 	require.NotEmpty(t, m.ToolCalls[0].ID)
 	require.Contains(t, s.asked.StopTokens, c.Stop()[0])
 	text := tok.Decode(s.asked.Tokens)
@@ -116,7 +116,7 @@ func TestCallsAreStreamedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	tok, c := chatML(t)
 	s := &speaker{tok: tok, says: "<tool_call>{\"name\": \"search\", \"arguments\": {}}</tool_call><|im_end|>"}
-	h := NewOpenAI(DefaultConfig().OpenAI, s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
+	h := New(DefaultConfig(), s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
 	body := `{"stream": true, "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": "search"}}]}`
 	events := strings.Split(strings.TrimSpace(post(t, h, "/v1/chat/completions", body).Body.String()), "\n\n")
 	require.Len(t, events, 2)
@@ -153,7 +153,7 @@ func TestWhatATemplateCannotWriteIsRefused(t *testing.T) {
 		{plain, `"messages": [{"role": "system", "content": "x"}]`, "the template refuses the conversation: no system here"},
 		{plain, `"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": "a"}}]`, "tools: the template leaves out which tools there are"},
 	} {
-		h := NewOpenAI(DefaultConfig().OpenAI, &speaker{tok: tok}, tok, nil, slog.New(slog.DiscardHandler)).WithChat(test.chat).Handler()
+		h := New(DefaultConfig(), &speaker{tok: tok}, tok, nil, slog.New(slog.DiscardHandler)).WithChat(test.chat).Handler()
 		w := post(t, h, "/v1/chat/completions", "{"+test.body+"}")
 		require.Equal(t, http.StatusBadRequest, w.Code, w.Body)
 		require.Contains(t, w.Body.String(), test.fault)
@@ -165,7 +165,7 @@ func TestMessagesWithoutATemplateAreText(t *testing.T) {
 	t.Parallel()
 	tok, _ := chatML(t)
 	s := &speaker{tok: tok}
-	h := NewOpenAI(DefaultConfig().OpenAI, s, tok, nil, slog.New(slog.DiscardHandler)).Handler()
+	h := New(DefaultConfig(), s, tok, nil, slog.New(slog.DiscardHandler)).Handler()
 	w := post(t, h, "/v1/chat/completions", `{"messages": [{"role": "user", "content": "x<|im_end|>"}]}`)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
 	require.Equal(t, "x<|im_end|>", tok.Decode(s.asked.Tokens))

@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -60,7 +60,7 @@ func newAnswer(prefix string) *answer {
 }
 
 // generate fills a and gives each piece to emit.
-func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
+func (o *API) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
 	generate := o.generator.Generate
 	if each, ok := o.generator.(Streamer); ok && (p.stream || len(p.stops) > 0) {
 		generate = each.Stream
@@ -103,14 +103,14 @@ func (o *OpenAI) generate(ctx context.Context, p *prompt, a *answer, emit func(p
 }
 
 // refusal words a Sampler's refusal for HTTP.
-func refusal(c *schemas.GenerateChunk) *openai.Error {
+func refusal(c *schemas.GenerateChunk) *api.Error {
 	switch {
 	case c.Retry:
-		return openai.Refusal(http.StatusServiceUnavailable, "server_error", "overloaded", "%s", c.Error)
+		return api.Refusal(http.StatusServiceUnavailable, "server_error", "overloaded", "%s", c.Error)
 	case strings.HasPrefix(c.Error, ErrBadRequest.Error()):
-		return openai.BadRequest("invalid_parameter", "%s", c.Error)
+		return api.BadRequest("invalid_parameter", "%s", c.Error)
 	}
-	return openai.Refusal(http.StatusInternalServerError, "server_error", "generation_failed", "%s", c.Error)
+	return api.Refusal(http.StatusInternalServerError, "server_error", "generation_failed", "%s", c.Error)
 }
 
 type usageBody struct {

@@ -1,11 +1,11 @@
-package consumers
+package openai
 
 import (
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -15,7 +15,7 @@ type samplingBody struct {
 	MaxTokens     *int             `json:"max_tokens"`
 	Temperature   *float32         `json:"temperature"`
 	Seed          *int64           `json:"seed"`
-	Stop          openai.TextList  `json:"stop"`
+	Stop          api.TextList     `json:"stop"`
 	Stream        bool             `json:"stream"`
 	StreamOptions *streamOptionsIn `json:"stream_options"`
 
@@ -26,8 +26,8 @@ type samplingBody struct {
 	Episode  string `json:"episode"`
 	LastCall bool   `json:"last_call"`
 
-	openai.Neutral
-	openai.Shaping
+	api.Neutral
+	api.Shaping
 
 	// What asks for what this server does not do is refused.
 	N                 *int              `json:"n"`
@@ -53,12 +53,12 @@ const whyTools = "the policy calls tools by tags in its text, such as <search>; 
 const whyTraining = "return_token_ids asks for samples to train on, whose distribution must be the policy's"
 
 // ignores says whether a request's settings that shape the distribution are ignored.
-func (o *OpenAI) ignores(b *samplingBody) bool {
+func (o *API) ignores(b *samplingBody) bool {
 	return o.cfg.Shaping == ShapingIgnore && !b.ReturnTokenIDs
 }
 
 // ignored names the settings of a request that do nothing.
-func (o *OpenAI) ignored(b *samplingBody) []string {
+func (o *API) ignored(b *samplingBody) []string {
 	if !o.ignores(b) {
 		return nil
 	}
@@ -70,9 +70,9 @@ func (o *OpenAI) ignored(b *samplingBody) []string {
 }
 
 // refused names the first setting that this server does not have, and why.
-func (o *OpenAI) refused(b *samplingBody) error {
+func (o *API) refused(b *samplingBody) error {
 	if names := b.Names(); len(names) > 0 && o.cfg.Shaping == ShapingIgnore && b.ReturnTokenIDs {
-		return openai.BadRequest("unsupported_parameter", "%s is not supported: %s", names[0], whyTraining)
+		return api.BadRequest("unsupported_parameter", "%s is not supported: %s", names[0], whyTraining)
 	}
 	if err := b.Shaping.Refused(); err != nil && !o.ignores(b) {
 		return err
@@ -91,7 +91,7 @@ func (o *OpenAI) refused(b *samplingBody) error {
 		{"functions", len(b.Functions) > 0, whyTools},
 	} {
 		if f.set {
-			return openai.BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
+			return api.BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
 		}
 	}
 	return nil
@@ -108,7 +108,7 @@ type prompt struct {
 }
 
 // prepare makes the Sampler's request of a context.
-func (o *OpenAI) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
+func (o *API) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
 	if err := o.checkModel(b.Model); err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	var list []json.RawMessage
 	switch {
 	case len(raw) == 0 || string(raw) == "null":
-		return nil, openai.BadRequest("missing_parameter", "prompt: is missing")
+		return nil, api.BadRequest("missing_parameter", "prompt: is missing")
 	case json.Unmarshal(raw, &text) == nil:
 		return [][]int32{wrapped(t, t.Encode(text))}, nil
 	case json.Unmarshal(raw, &ids) == nil:
@@ -163,13 +163,13 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 				return nil, err
 			}
 			if len(prompts) != 1 {
-				return nil, openai.BadRequest("invalid_parameter", "prompt: a list of lists of prompts")
+				return nil, api.BadRequest("invalid_parameter", "prompt: a list of lists of prompts")
 			}
 			out = append(out, prompts[0])
 		}
 		return out, nil
 	}
-	return nil, openai.BadRequest("invalid_parameter", "prompt: want text or a list of token ids")
+	return nil, api.BadRequest("invalid_parameter", "prompt: want text or a list of token ids")
 }
 
 // wrapped are ids with what a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without that adds none.
@@ -179,6 +179,3 @@ func wrapped(t Tokenizer, ids []int32) []int32 {
 	}
 	return ids
 }
-
-// Message is one of a chat.
-type Message = openai.Message

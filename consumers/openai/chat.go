@@ -1,10 +1,10 @@
-package consumers
+package openai
 
 import (
 	"net/http"
 	"slices"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 )
 
 // defaultChatTokens leaves max_tokens to the model's length.
@@ -12,10 +12,10 @@ const defaultChatTokens = 1 << 30
 
 type chatBody struct {
 	samplingBody
-	Messages            []Message `json:"messages"`
-	MaxCompletionTokens *int      `json:"max_completion_tokens"`
-	Logprobs            bool      `json:"logprobs"`
-	TopLogprobs         *int      `json:"top_logprobs"`
+	Messages            []api.Message `json:"messages"`
+	MaxCompletionTokens *int          `json:"max_completion_tokens"`
+	Logprobs            bool          `json:"logprobs"`
+	TopLogprobs         *int          `json:"top_logprobs"`
 }
 
 type chatAnswer struct {
@@ -37,9 +37,9 @@ type chatChoice struct {
 }
 
 type chatMessage struct {
-	Role      string            `json:"role,omitempty"`
-	Content   string            `json:"content"`
-	ToolCalls []openai.ToolCall `json:"tool_calls,omitempty"`
+	Role      string         `json:"role,omitempty"`
+	Content   string         `json:"content"`
+	ToolCalls []api.ToolCall `json:"tool_calls,omitempty"`
 }
 
 type chatLogprobs struct {
@@ -53,16 +53,16 @@ type chatLogprob struct {
 	TopLogprobs []struct{} `json:"top_logprobs"`
 }
 
-func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
+func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 	var b chatBody
-	if err := openai.ReadJSON(r, &b); err != nil {
+	if err := api.ReadJSON(r, &b); err != nil {
 		return err
 	}
 	if b.TopLogprobs != nil && *b.TopLogprobs != 0 {
-		return openai.BadRequest("unsupported_parameter", "top_logprobs is %d: of each step only the sampled token's log-probability is kept; logprobs tells it", *b.TopLogprobs)
+		return api.BadRequest("unsupported_parameter", "top_logprobs is %d: of each step only the sampled token's log-probability is kept; logprobs tells it", *b.TopLogprobs)
 	}
 	if len(b.Messages) == 0 {
-		return openai.BadRequest("missing_parameter", "messages: is empty")
+		return api.BadRequest("missing_parameter", "messages: is empty")
 	}
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
@@ -130,7 +130,7 @@ func serveChat(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 	)
 }
 
-func (o *OpenAI) chatLogprobs(a *answer, from int) *chatLogprobs {
+func (o *API) chatLogprobs(a *answer, from int) *chatLogprobs {
 	l := &chatLogprobs{Content: []chatLogprob{}}
 	for i, id := range a.tokens[from:] {
 		token := o.tokenizer.Decode([]int32{id})

@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (b backwards) Generate(ctx context.Context, r *schemas.GenerateRequest, emi
 // Section 5 of the servers' review: OpenAI's own accumulator takes the choices of a stream as they come for a list in order.
 func TestEachChoiceOfAStreamIsToldOfBeforeAnyGoesOn(t *testing.T) {
 	t.Parallel()
-	h := NewOpenAI(DefaultConfig().OpenAI, backwards{make(chan struct{})}, letters{}, nil, nil).Handler()
+	h := New(DefaultConfig(), backwards{make(chan struct{})}, letters{}, nil, nil).Handler()
 	w := post(t, h, "/v1/chat/completions", `{"messages": [{"role": "user", "content": "a"}], "n": 2, "seed": 9, "stream": true}`)
 	events, done := stream(t, w.Body)
 	require.True(t, done)
@@ -66,10 +66,10 @@ func TestSettingsThatAreTaken(t *testing.T) {
 		require.Contains(t, w.Body.String(), name)
 	}
 
-	cfg := DefaultConfig().OpenAI
+	cfg := DefaultConfig()
 	cfg.Shaping = ShapingIgnore
 	require.NoError(t, cfg.bounds(1))
-	h := NewOpenAI(cfg, y, letters{}, nil, nil).Handler()
+	h := New(cfg, y, letters{}, nil, nil).Handler()
 	const shaped = `"top_p": 0.9, "response_format": {"type": "json_object"}, "tool_choice": "required"`
 	w = post(t, h, chats, said+shaped+`}`)
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
@@ -88,7 +88,7 @@ func TestSettingsThatAreTaken(t *testing.T) {
 	tok, c := chatML(t)
 	const call = `<tool_call>{"name": "search", "arguments": {}}</tool_call>`
 	s := &speaker{tok: tok, says: call + call + "<|im_end|>"}
-	h = NewOpenAI(cfg, s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
+	h = New(cfg, s, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).Handler()
 	const tools = `"tools": [{"type": "function", "function": {"name": "search"}}]`
 	for more, calls := range map[string]int{``: 2, `, "parallel_tool_calls": true`: 2, `, "parallel_tool_calls": false`: 1} {
 		got := decode[chatAnswer](t, post(t, h, chats, said+tools+more+`}`).Body.Bytes())
@@ -109,7 +109,7 @@ func (g waiting) Generate(_ context.Context, _ *schemas.GenerateRequest, emit fu
 func TestAStreamThatWaitsSaysThatItIsAlive(t *testing.T) {
 	t.Parallel()
 	g := waiting{make(chan struct{})}
-	o := NewOpenAI(DefaultConfig().OpenAI, g, letters{}, nil, nil)
+	o := New(DefaultConfig(), g, letters{}, nil, nil)
 	o.ping = time.Millisecond
 	server := httptest.NewServer(o.Handler())
 	defer server.Close()

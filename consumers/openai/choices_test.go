@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -80,7 +80,7 @@ func (y *typist) Generate(ctx context.Context, r *schemas.GenerateRequest, emit 
 }
 
 func typing(y *typist) http.Handler {
-	return NewOpenAI(DefaultConfig().OpenAI, y, letters{}, nil, slog.New(slog.DiscardHandler)).WithEnds([]int32{lastLetter}).Handler()
+	return New(DefaultConfig(), y, letters{}, nil, slog.New(slog.DiscardHandler)).WithEnds([]int32{lastLetter}).Handler()
 }
 
 func TestSeveralAnswersHaveSeedsOfTheirOwn(t *testing.T) {

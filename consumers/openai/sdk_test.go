@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -24,10 +24,10 @@ func TestUnchangedClientsOfTheSDK(t *testing.T) {
 	t.Parallel()
 	python := realpython.Interpreter(t, "openai")
 	tok, c := chatML(t)
-	cfg := DefaultConfig().OpenAI
+	cfg := DefaultConfig()
 	cfg.Shaping, cfg.APIKey = ShapingIgnore, "sesame"
 	g := &obliging{tok: tok, let: make(chan struct{})}
-	o := NewOpenAI(cfg, g, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).WithEnds(c.Stop())
+	o := New(cfg, g, tok, nil, slog.New(slog.DiscardHandler)).WithChat(c).WithEnds(c.Stop())
 	o.ping = 5 * time.Millisecond
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /let", func(http.ResponseWriter, *http.Request) { g.let <- struct{}{} })
@@ -39,7 +39,7 @@ func TestUnchangedClientsOfTheSDK(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.NotContains(t, string(out), "FAILED")
-	pinned, err := os.ReadFile("../internal/realpython/requirements.txt")
+	pinned, err := os.ReadFile("../../internal/realpython/requirements.txt")
 	require.NoError(t, err)
 	_, version, _ := strings.Cut(strings.TrimSpace(string(out)), "versions ")
 	require.Contains(t, string(pinned), "openai=="+version, "the interpreter has another version than the one that is pinned")

@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -26,20 +26,20 @@ type choice struct {
 
 // choices makes a request's answers ready: n of each context, in order. The first of a context is what the request would get
 // alone; the others have seeds that follow from its seed.
-func (o *OpenAI) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefix string) ([]*choice, error) {
+func (o *API) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefix string) ([]*choice, error) {
 	n := 1
 	if b.N != nil {
 		n = *b.N
 	}
 	switch {
 	case n < 1:
-		return nil, openai.BadRequest("invalid_parameter", "n is %d: must be positive", n)
+		return nil, api.BadRequest("invalid_parameter", "n is %d: must be positive", n)
 	case n > mostAnswers || len(contexts)*n > mostAnswers:
-		return nil, openai.BadRequest("invalid_parameter", "%d answers are asked for: at most %d", len(contexts)*n, mostAnswers)
+		return nil, api.BadRequest("invalid_parameter", "%d answers are asked for: at most %d", len(contexts)*n, mostAnswers)
 	case b.BestOf != nil && *b.BestOf != n:
-		return nil, openai.BadRequest("unsupported_parameter", "best_of is %d: every answer that is sampled is given; use n", *b.BestOf)
+		return nil, api.BadRequest("unsupported_parameter", "best_of is %d: every answer that is sampled is given; use n", *b.BestOf)
 	case b.Episode != "" && len(contexts)*n > 1:
-		return nil, openai.BadRequest("invalid_parameter", "episode names the cache of one answer: leave it out where there are several")
+		return nil, api.BadRequest("invalid_parameter", "episode names the cache of one answer: leave it out where there are several")
 	}
 	var out []*choice
 	first := newAnswer(prefix)
@@ -62,7 +62,7 @@ func (o *OpenAI) choices(b *samplingBody, contexts [][]int32, defaultMax int, pr
 }
 
 // generateAll fills the answers side by side and gives each piece of each to emit, one at a time. The first error ends all.
-func (o *OpenAI) generateAll(ctx context.Context, choices []*choice, emit func(c *choice, next piece) error) error {
+func (o *API) generateAll(ctx context.Context, choices []*choice, emit func(c *choice, next piece) error) error {
 	if len(choices) == 1 {
 		return o.generate(ctx, choices[0].p, choices[0].a, func(next piece) error { return emit(choices[0], next) })
 	}
@@ -82,7 +82,7 @@ func (o *OpenAI) generateAll(ctx context.Context, choices []*choice, emit func(c
 
 // respond writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
 // nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the usage.
-func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
+func (o *API) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
 	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
 ) error {
 	if names := o.ignored(b); len(names) > 0 {
@@ -92,10 +92,10 @@ func (o *OpenAI) respond(w http.ResponseWriter, r *http.Request, b *samplingBody
 		if err := o.generateAll(r.Context(), choices, func(*choice, piece) error { return nil }); err != nil {
 			return err
 		}
-		openai.WriteJSON(w, http.StatusOK, whole(usage(choices)))
+		api.WriteJSON(w, http.StatusOK, whole(usage(choices)))
 		return nil
 	}
-	out := openai.NewEvents(w)
+	out := api.NewEvents(w)
 	stop := out.KeepAlive(o.ping)
 	defer stop()
 	send := func(body any) error {

@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"encoding/json"
@@ -8,17 +8,17 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/gpu/hf/template"
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 )
 
 // WithChat has chats written by a model's own template, which also shows tools and reads calls of them; nil leaves o as it is.
-func (o *OpenAI) WithChat(c *chat.Chat) *OpenAI {
+func (o *API) WithChat(c *chat.Chat) *API {
 	o.chat = c
 	return o
 }
 
 // context is a chat as token ids, and the tools that the answer may call. Without a template messages are joined as text.
-func (o *OpenAI) context(b *chatBody) (ids []int32, tools []chat.Tool, err error) {
+func (o *API) context(b *chatBody) (ids []int32, tools []chat.Tool, err error) {
 	if o.chat == nil {
 		return o.joined(b.Messages), nil, nil
 	}
@@ -26,26 +26,26 @@ func (o *OpenAI) context(b *chatBody) (ids []int32, tools []chat.Tool, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	messages, err := openai.Spoken(b.Messages)
+	messages, err := api.Spoken(b.Messages)
 	if err != nil {
 		return nil, nil, err
 	}
 	ids, err = o.chat.Prompt(messages, tools)
 	switch {
 	case errors.Is(err, template.ErrRaised):
-		return nil, nil, openai.BadRequest("invalid_parameter", "messages: %v", err)
+		return nil, nil, api.BadRequest("invalid_parameter", "messages: %v", err)
 	case err != nil:
-		return nil, nil, openai.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
+		return nil, nil, api.BadRequest("invalid_parameter", "messages: the model's chat template cannot write them: %v", err)
 	}
 	return ids, tools, nil
 }
 
 // joined is a chat as text. Without a way to write chats there is no control token in it, whatever messages spell.
-func (o *OpenAI) joined(messages []Message) []int32 {
+func (o *API) joined(messages []api.Message) []int32 {
 	if o.template != nil {
 		return o.tokenizer.Encode(o.template(messages))
 	}
-	text := openai.Join(messages)
+	text := api.Join(messages)
 	if t, ok := o.tokenizer.(interface {
 		EncodeText(text string) []int32
 		Special(id int32) bool
@@ -57,13 +57,13 @@ func (o *OpenAI) joined(messages []Message) []int32 {
 
 // forced says whether a tool_choice would hold the policy to a call.
 func forced(choice json.RawMessage) bool {
-	return openai.Given(choice) && string(choice) != `"auto"` && string(choice) != `"none"`
+	return api.Given(choice) && string(choice) != `"auto"` && string(choice) != `"none"`
 }
 
 // tools takes the tools out of a request.
-func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
+func (o *API) tools(b *chatBody) ([]chat.Tool, error) {
 	if forced(b.ToolChoice) && !o.ignores(&b.samplingBody) {
-		return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", b.ToolChoice)
+		return nil, api.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", b.ToolChoice)
 	}
 	var out []chat.Tool
 	for i, raw := range b.Tools {
@@ -76,7 +76,7 @@ func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
 			} `json:"function"`
 		}
 		if err := json.Unmarshal(raw, &t); err != nil || t.Type != "function" || t.Function.Name == "" {
-			return nil, openai.BadRequest("invalid_parameter", `tools[%d]: want {"type": "function", "function": {"name": ..., "parameters": {...}}}`, i)
+			return nil, api.BadRequest("invalid_parameter", `tools[%d]: want {"type": "function", "function": {"name": ..., "parameters": {...}}}`, i)
 		}
 		out = append(out, chat.Tool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters})
 	}
@@ -84,13 +84,13 @@ func (o *OpenAI) tools(b *chatBody) ([]chat.Tool, error) {
 		return nil, nil
 	}
 	if err := o.chat.Tools(); err != nil {
-		return nil, openai.BadRequest("unsupported_parameter", "tools: %v", err)
+		return nil, api.BadRequest("unsupported_parameter", "tools: %v", err)
 	}
 	return out, nil
 }
 
 // message is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes one at a time.
-func (o *OpenAI) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
+func (o *API) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
 	m := &chatMessage{Role: "assistant", Content: a.text}
 	if len(tools) == 0 || a.finish != "stop" {
 		return m
@@ -104,9 +104,9 @@ func (o *OpenAI) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage
 		if i > 0 && b.ParallelToolCalls != nil && !*b.ParallelToolCalls {
 			break // the client takes one call at a time
 		}
-		m.ToolCalls = append(m.ToolCalls, openai.ToolCall{
+		m.ToolCalls = append(m.ToolCalls, api.ToolCall{
 			ID: fmt.Sprintf("call_%s_%d", strings.TrimPrefix(a.id, "chatcmpl-"), i), Type: "function",
-			Function: openai.Function{Name: call.Name, Arguments: string(call.Arguments)},
+			Function: api.Function{Name: call.Name, Arguments: string(call.Arguments)},
 		})
 	}
 	return m

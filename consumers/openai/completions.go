@@ -1,11 +1,11 @@
-package consumers
+package openai
 
 import (
 	"encoding/json"
 	"net/http"
 	"strings"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 )
 
 // defaultCompletionTokens is the OpenAI API's max_tokens for completions.
@@ -42,20 +42,20 @@ type completionLogprobs struct {
 	TextOffset    []int                `json:"text_offset"`
 }
 
-func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
+func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 	var b completionBody
-	if err := openai.ReadJSON(r, &b); err != nil {
+	if err := api.ReadJSON(r, &b); err != nil {
 		return err
 	}
 	if b.Logprobs != nil && (*b.Logprobs < 0 || *b.Logprobs > 1) {
-		return openai.BadRequest("unsupported_parameter", "logprobs is %d: only the sampled token's are told, ask for 0 or 1", *b.Logprobs)
+		return api.BadRequest("unsupported_parameter", "logprobs is %d: only the sampled token's are told, ask for 0 or 1", *b.Logprobs)
 	}
 	prompts, err := promptTokens(b.Prompt, o.tokenizer)
 	if err != nil {
 		return err
 	}
 	if len(prompts) == 0 {
-		return openai.BadRequest("missing_parameter", "prompt: the list is empty")
+		return api.BadRequest("missing_parameter", "prompt: the list is empty")
 	}
 	choices, err := o.choices(&b.samplingBody, prompts, defaultCompletionTokens, "cmpl-")
 	if err != nil {
@@ -88,7 +88,7 @@ func serveCompletions(o *OpenAI, w http.ResponseWriter, r *http.Request) error {
 }
 
 // completionLogprobs tells the tokens from index from on; their text begins at the given offset of the answer's text.
-func (o *OpenAI) completionLogprobs(a *answer, from, offset int) *completionLogprobs {
+func (o *API) completionLogprobs(a *answer, from, offset int) *completionLogprobs {
 	l := &completionLogprobs{TokenLogprobs: a.logprobs[from:], Tokens: []string{}, TextOffset: []int{}}
 	for _, id := range a.tokens[from:] {
 		token := o.tokenizer.Decode([]int32{id})

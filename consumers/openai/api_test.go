@@ -1,4 +1,4 @@
-package consumers
+package openai
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/weir-rl/weir/internal/openai"
+	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -42,16 +42,14 @@ func (numbers) Decode(ids []int32) string {
 	return strings.Join(words, " ")
 }
 
-// api is a server over a running engine with a fake decoder.
-func api(t *testing.T, cfg OpenAIConfig, ready bool) http.Handler {
+// newHandler is a server over the oracle at version 3, or over one without weights.
+func newHandler(t *testing.T, cfg Config, ready bool) http.Handler {
 	t.Helper()
-	r := newRig(smallConfig(), false)
-	runBatcher(t, r)
-	if ready {
-		_, err := r.Swap(t.Context(), fakeSnapshot(3))
-		require.NoError(t, err)
+	g := oracle{version: 3}
+	if !ready {
+		g.version = -1
 	}
-	return NewOpenAI(cfg, r.Batcher, numbers{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	return New(cfg, g, numbers{}, nil, nil).Handler()
 }
 
 func post(t *testing.T, h http.Handler, path, body string) *httptest.ResponseRecorder {
@@ -68,27 +66,23 @@ func decode[T any](t *testing.T, data []byte) T {
 	return v
 }
 
-// expect is what the fake model samples for a context.
+// expect is what the oracle samples for a context.
 func expect(t *testing.T, tokens []int32, maxTokens int, temperature float32, seed uint64, stop ...int32) *schemas.GenerateChunk {
 	t.Helper()
-	versions := make([]int32, maxTokens)
-	for i := range versions {
-		versions[i] = 3
-	}
-	return replay(&schemas.GenerateRequest{
+	return oracle{version: 3}.replay(&schemas.GenerateRequest{
 		Tokens: tokens, MaxTokens: maxTokens, Temperature: temperature, Seed: seed, StopTokens: stop,
-	}, versions, 64)
+	})
 }
 
-func defaultAPI() OpenAIConfig {
-	c := DefaultConfig().OpenAI
+func defaultAPI() Config {
+	c := DefaultConfig()
 	c.Listen = "127.0.0.1:0"
 	return c
 }
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	h := api(t, defaultAPI(), true)
+	h := newHandler(t, defaultAPI(), true)
 	want := expect(t, []int32{1, 2, 3}, 8, 0.5, 9)
 	for _, prompt := range []string{`"1 2 3"`, `[1, 2, 3]`, `["1 2 3"]`, `[[1, 2, 3]]`} {
 		w := post(t, h, "/v1/completions", `{"model": "weir", "prompt": `+prompt+
@@ -114,7 +108,7 @@ func TestCompletion(t *testing.T) {
 
 func TestStopStringsAreLeftOutOfTheText(t *testing.T) {
 	t.Parallel()
-	h := api(t, defaultAPI(), true)
+	h := newHandler(t, defaultAPI(), true)
 	free := expect(t, []int32{1}, 8, 1, 9)
 	at := free.Tokens[4]
 	want := expect(t, []int32{1}, 8, 1, 9, at)
@@ -134,7 +128,7 @@ func TestStopStringsAreLeftOutOfTheText(t *testing.T) {
 
 func TestChat(t *testing.T) {
 	t.Parallel()
-	h := api(t, defaultAPI(), true)
+	h := newHandler(t, defaultAPI(), true)
 	want := expect(t, []int32{4, 5, 6}, 5, 1, 2)
 	w := post(t, h, "/v1/chat/completions", `{"model": "weir", "seed": 2, "max_completion_tokens": 5, "logprobs": true,
 		"messages": [{"role": "system", "content": "4"}, {"role": "user", "content": [{"type": "text", "text": "5 6"}]}]}`)
@@ -166,7 +160,7 @@ func stream(t *testing.T, body io.Reader) (events []string, done bool) {
 
 func TestStreams(t *testing.T) {
 	t.Parallel()
-	h := api(t, defaultAPI(), true)
+	h := newHandler(t, defaultAPI(), true)
 	server := httptest.NewServer(h)
 	defer server.Close()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -217,7 +211,7 @@ func TestAPIRefusals(t *testing.T) {
 	t.Parallel()
 	cfg := defaultAPI()
 	cfg.MaxBodyBytes = 200
-	h := api(t, cfg, true)
+	h := newHandler(t, cfg, true)
 	const completions, chat = "/v1/completions", "/v1/chat/completions"
 	for _, test := range []struct {
 		path, body string
@@ -255,7 +249,7 @@ func TestAPIRefusals(t *testing.T) {
 	} {
 		w := post(t, h, test.path, test.body)
 		require.Equal(t, test.status, w.Code, "%s: %s", test.body, w.Body)
-		got := decode[openai.ErrorBody](t, w.Body.Bytes()).Error
+		got := decode[api.ErrorBody](t, w.Body.Bytes()).Error
 		require.Equal(t, test.code, got.Code, test.body)
 		require.Contains(t, got.Message, test.why)
 		require.Equal(t, "invalid_request_error", got.Type)
@@ -273,17 +267,17 @@ func TestModelsHealthAndKey(t *testing.T) {
 		h.ServeHTTP(w, req)
 		return w
 	}
-	empty := api(t, defaultAPI(), false)
+	empty := newHandler(t, defaultAPI(), false)
 	w := get(empty, "/health", "")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
-	require.Equal(t, "not_ready", decode[openai.ErrorBody](t, w.Body.Bytes()).Error.Code)
+	require.Equal(t, "not_ready", decode[api.ErrorBody](t, w.Body.Bytes()).Error.Code)
 	w = post(t, empty, "/v1/completions", `{"prompt": "1"}`)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
 
 	cfg := defaultAPI()
 	cfg.APIKey = "secret"
-	h := api(t, cfg, true)
+	h := newHandler(t, cfg, true)
 	require.Equal(t, http.StatusOK, get(h, "/health", "").Code)
 	require.Equal(t, http.StatusUnauthorized, get(h, "/v1/models", "").Code)
 	require.Equal(t, http.StatusUnauthorized, get(h, "/v1/models", "secre").Code)
@@ -333,7 +327,7 @@ func TestACharacterInSeveralTokensIsSentWhole(t *testing.T) {
 		chunks = append(chunks, &schemas.GenerateChunk{Tokens: []int32{int32(b)}, Logprobs: []float32{0}, Versions: []int32{0}})
 	}
 	chunks = append(chunks, &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength})
-	h := NewOpenAI(defaultAPI(), chunks, runes{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	h := New(defaultAPI(), chunks, runes{}, nil, slog.New(slog.DiscardHandler)).Handler()
 	events, done := stream(t, post(t, h, "/v1/completions", `{"prompt": "x", "stream": true}`).Body)
 	require.True(t, done)
 	var parts []string
@@ -381,7 +375,7 @@ func TestAStreamDecodesEachTokenAFewTimes(t *testing.T) {
 
 func TestAnErrorInAStreamIsAnEvent(t *testing.T) {
 	t.Parallel()
-	h := NewOpenAI(defaultAPI(), scripted{
+	h := New(defaultAPI(), scripted{
 		{Tokens: []int32{65}, Logprobs: []float32{0}, Versions: []int32{0}},
 		{Done: true, Stop: schemas.GenerateError, Error: "the engine is stopping", Retry: true},
 	}, runes{}, nil, slog.New(slog.DiscardHandler)).Handler()
@@ -390,7 +384,7 @@ func TestAnErrorInAStreamIsAnEvent(t *testing.T) {
 	events, done := stream(t, w.Body)
 	require.False(t, done)
 	require.Len(t, events, 2)
-	require.Equal(t, openai.ErrorDetail{Message: "the engine is stopping", Type: "server_error", Code: "overloaded"}, decode[openai.ErrorBody](t, []byte(events[1])).Error)
+	require.Equal(t, api.ErrorDetail{Message: "the engine is stopping", Type: "server_error", Code: "overloaded"}, decode[api.ErrorBody](t, []byte(events[1])).Error)
 }
 
 func FuzzCompletionBody(f *testing.F) {
@@ -400,7 +394,7 @@ func FuzzCompletionBody(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	h := NewOpenAI(defaultAPI(), scripted{{Done: true, Stop: schemas.GenerateLength}}, numbers{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	h := New(defaultAPI(), scripted{{Done: true, Stop: schemas.GenerateLength}}, numbers{}, nil, slog.New(slog.DiscardHandler)).Handler()
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, path := range []string{"/v1/completions", "/v1/chat/completions"} {
 			w := post(t, h, path, string(body))
@@ -419,7 +413,7 @@ func TestARequestWithoutAStopEndsAtTheConfiguredOne(t *testing.T) {
 	at := free.Tokens[4]
 	cfg := defaultAPI()
 	cfg.Stop = []string{strconv.Itoa(int(at))}
-	h := api(t, cfg, true)
+	h := newHandler(t, cfg, true)
 	ended := expect(t, []int32{1}, 8, 1, 9, at)
 	require.Less(t, len(ended.Tokens), 8)
 	for _, c := range []struct {
@@ -440,7 +434,7 @@ func TestARequestWithoutAStopEndsAtTheConfiguredOne(t *testing.T) {
 		require.Equal(t, numbers{}.Decode(c.want.Tokens), got.Message.Content, c.more)
 	}
 	cfg.Stop = []string{"1 2"}
-	_, err := listenOpenAI(NewOpenAI(cfg, nil, numbers{}, nil, slog.New(slog.DiscardHandler)))
+	_, err := New(cfg, nil, numbers{}, nil, slog.New(slog.DiscardHandler)).Listen()
 	require.ErrorContains(t, err, `openai.stop: "1 2" is 2 tokens: a stop must be one token`)
 }
 
@@ -452,11 +446,7 @@ func (tags) Decode(ids []int32) string { return strings.Repeat("<search>", len(i
 // Who asks by hand reads the agent's tags, not the escapes that JSON within HTML needs.
 func TestTagsInAnswersAreNotEscaped(t *testing.T) {
 	t.Parallel()
-	r := newRig(smallConfig(), false)
-	runBatcher(t, r)
-	_, err := r.Swap(t.Context(), fakeSnapshot(3))
-	require.NoError(t, err)
-	h := NewOpenAI(defaultAPI(), r.Batcher, tags{}, nil, slog.New(slog.DiscardHandler)).Handler()
+	h := New(defaultAPI(), oracle{version: 3}, tags{}, nil, slog.New(slog.DiscardHandler)).Handler()
 	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2}`).Body.String(), `"text":"<search><search>"`)
 	require.Contains(t, post(t, h, "/v1/completions", `{"prompt":"1 2","max_tokens":2,"stream":true}`).Body.String(), `<search>`)
 }
@@ -464,7 +454,7 @@ func TestTagsInAnswersAreNotEscaped(t *testing.T) {
 // Newcomer's section 7: a wrong method on a path that there is.
 func TestAWrongMethodIsTold(t *testing.T) {
 	t.Parallel()
-	h := api(t, defaultAPI(), true)
+	h := newHandler(t, defaultAPI(), true)
 	for path, allowed := range map[string]string{
 		"/v1/completions": "POST", "/v1/chat/completions": "POST", "/v1/models": "GET", "/v1/models/weir": "GET", "/health": "GET",
 	} {
@@ -473,23 +463,6 @@ func TestAWrongMethodIsTold(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
 		require.Equal(t, http.StatusMethodNotAllowed, w.Code, path)
 		require.Equal(t, allowed, w.Header().Get("Allow"), path)
-		require.Equal(t, "method_not_allowed", decode[openai.ErrorBody](t, w.Body.Bytes()).Error.Code)
+		require.Equal(t, "method_not_allowed", decode[api.ErrorBody](t, w.Body.Bytes()).Error.Code)
 	}
-}
-
-// Newcomer's section 7: who reads along has the first token when it is sampled, not when a chunk is full.
-func TestAStreamGivesEachTokenAsItIsSampled(t *testing.T) {
-	t.Parallel()
-	first := func(chunk int) int {
-		r := newReady(t, smallConfig(), false)
-		c, refused := r.submitInChunks(t.Context(), ask("a", 1, 2), chunk)
-		require.Nil(t, refused)
-		for len(c.notify) == 0 {
-			_, err := r.step(t.Context())
-			require.NoError(t, err)
-		}
-		return len(c.take().Tokens)
-	}
-	require.Equal(t, 1, first(1))
-	require.Equal(t, 3, first(smallConfig().ChunkTokens))
 }
