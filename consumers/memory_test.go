@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/internal/memory"
@@ -83,7 +84,7 @@ func publishHeavy(t *testing.T, run *streams.Run, home string) {
 		w, err := engine.Weights(t.Context())
 		require.NoError(t, err)
 		w.Tensors[0].Data[v]++
-		require.NoError(t, engine.SetWeights(t.Context(), w))
+		enginetest.SetWeights(t, engine, w)
 		files, err := engine.Export(t.Context(), dir, gpu.ExportOptions{ShardBytes: 16 << 20})
 		require.NoError(t, err)
 		written, err := files.Wait(t.Context())

@@ -213,7 +213,7 @@ func small(t *testing.T, seed uint64) func(head bool) gpu.Engine {
 		for token, next := range []int{1, 0, 3, 2, 4, 5, 6, 7} {
 			w.Tensors[0].Data[token*8+next] = 4
 		}
-		require.NoError(t, e.SetWeights(t.Context(), w))
+		enginetest.SetWeights(t, e, w)
 		return e
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/safetensors"
@@ -32,7 +33,7 @@ func adapting(t *testing.T) *native.Engine {
 	w, err := e.Weights(t.Context())
 	require.NoError(t, err)
 	halve(w)
-	require.NoError(t, e.SetWeights(t.Context(), w))
+	enginetest.SetWeights(t, e, w)
 	trainOnce(t, e, 0.01)
 	return e
 }
@@ -179,7 +180,7 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 			require.NoError(t, err)
 			w.Tensors[0].Data[0] = 2
 			halve(w)
-			require.NoError(t, e.SetWeights(t.Context(), w))
+			enginetest.SetWeights(t, e, w)
 			trainOnce(t, e, 1e-7)
 			require.ErrorIs(t, p.publish(t.Context(), version{number: 6}), streams.ErrFenced)
 			p.made = nil

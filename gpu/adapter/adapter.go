@@ -115,7 +115,8 @@ func (ad *Adapter) add(name string, at int, data []float32) {
 		if whole := len(data) / p.in; col == 0 && whole > 0 {
 			rows, n = whole, p.in
 		}
-		kernel.MatMulStrided(data, n, p.b[row*ad.rank:], ad.rank, p.a[col:], p.in, rows, ad.rank, n, true)
+		kernel.MatMulStrided(kernel.Matrix{Data: data, Stride: n}, kernel.Matrix{Data: p.b[row*ad.rank:], Stride: ad.rank},
+			kernel.Matrix{Data: p.a[col:], Stride: p.in}, rows, ad.rank, n, true)
 		data, at = data[rows*n:], at+rows*n
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/adapter"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
@@ -39,7 +40,7 @@ func engine(t *testing.T, half bool) *native.Engine {
 			}
 		}
 	}
-	require.NoError(t, e.SetWeights(t.Context(), w))
+	enginetest.SetWeights(t, e, w)
 	step := gpu.StepOptions{LearningRate: 0.05, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8}
 	b := &gpu.Batch{Tokens: []int32{1, 5, 9, 30, 2, 17}, Offsets: []int{0, 6}, Mask: []uint8{0, 1, 1, 1, 1, 1}}
 	for range 3 {

@@ -22,7 +22,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	}
 	e.begin()
 	e.needGradient()
-	e.needMoments()
+	e.moments.allocate(e.trained.size)
 	stats := gpu.StepStats{GradNorm: e.gradNorm()}
 	defer clear(e.grad)
 	if math.IsNaN(stats.GradNorm) || math.IsInf(stats.GradNorm, 0) {
@@ -33,9 +33,12 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if o.ClipNorm > 0 && stats.GradNorm > o.ClipNorm {
 		scale = o.ClipNorm / stats.GradNorm
 	}
-	e.steps++
-	corr1 := 1 - math.Pow(o.Beta1, float64(e.steps))
-	corr2 := 1 - math.Pow(o.Beta2, float64(e.steps))
+	e.moments.steps++
+	step := kernel.AdamWStep{
+		Beta1: float32(o.Beta1), Beta2: float32(o.Beta2), Epsilon: float32(o.Epsilon), GradScale: float32(scale),
+		Correction1: float32(1 - math.Pow(o.Beta1, float64(e.moments.steps))),
+		Correction2: float32(1 - math.Pow(o.Beta2, float64(e.moments.steps))),
+	}
 	for _, t := range e.trained.tensors {
 		lr, decay := o.LearningRate, o.WeightDecay
 		if t.kind != table {
@@ -44,14 +47,13 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 		if t.name == gpu.ValueHeadTensor && o.ValueLearningRate > 0 {
 			lr = o.ValueLearningRate
 		}
+		step.LearningRate, step.Decay = float32(lr), float32(decay)
 		e.blocks(t.n, stepBlock, func(_ *scratch, lo, hi int) {
 			lo, hi = t.off+lo, t.off+hi
-			kernel.AdamW(e.weights[lo:hi], e.first[lo:hi], e.second[lo:hi], e.grad[lo:hi],
-				float32(lr), float32(o.Beta1), float32(o.Beta2), float32(o.Epsilon), float32(decay),
-				float32(scale), float32(corr1), float32(corr2))
+			kernel.AdamW(e.weights[lo:hi], e.moments.first[lo:hi], e.moments.second[lo:hi], e.grad[lo:hi], step)
 		})
 	}
-	e.stale, e.kept = e.stale || e.low == nil, false
+	e.stale, e.kept = e.stale || e.lora == nil, false
 	return stats, nil
 }
 
@@ -66,11 +68,4 @@ func (e *Engine) gradNorm() float64 {
 		sum += s
 	}
 	return math.Sqrt(sum)
-}
-
-// needMoments allocates the moments, zeros.
-func (e *Engine) needMoments() {
-	if e.first == nil {
-		e.first, e.second = make([]float32, e.trained.size), make([]float32, e.trained.size)
-	}
 }

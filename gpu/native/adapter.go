@@ -27,7 +27,7 @@ func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOpti
 	case o.Frozen:
 		return e.writeFrozen(ctx, dir, o)
 	case o.Adapter:
-		return e.writeAdapter(ctx, dir, o)
+		return e.lora.writeFolder(ctx, dir, o.DType, e.hashBase())
 	}
 	x, err := hf.BeginExport(dir, e.cfg, o)
 	if err != nil {
@@ -46,7 +46,7 @@ func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOpti
 	if err != nil {
 		return nil, err
 	}
-	more, err := e.writeAdapter(ctx, filepath.Join(dir, gpu.AdapterFolder), gpu.ExportOptions{})
+	more, err := e.lora.writeFolder(ctx, filepath.Join(dir, gpu.AdapterFolder), "", e.hashBase())
 	for _, f := range more {
 		f.Name = gpu.AdapterFolder + "/" + f.Name
 		files = append(files, f)
@@ -54,22 +54,22 @@ func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOpti
 	return files, err
 }
 
-// writeAdapter writes PEFT's two files, the value head's, and which weights the adapters belong to.
-func (e *Engine) writeAdapter(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Written, error) {
-	tensors, head := e.low.shared(e.low.data, ""), []gpu.Tensor(nil)
-	if e.cfg.ValueHead {
+// writeFolder writes PEFT's two files, the value head's, and the hash of the weights that the adapters belong to.
+func (ad *adapters) writeFolder(ctx context.Context, dir string, dtype gpu.DType, base string) (gpu.Written, error) {
+	tensors, head := ad.shared(ad.data, ""), []gpu.Tensor(nil)
+	if ad.cfg.ValueHead {
 		tensors, head = tensors[:len(tensors)-1], tensors[len(tensors)-1:]
 	}
-	files, err := safetensors.WriteFolder(ctx, dir, gpu.AdapterFile, tensors, gpu.ExportOptions{DType: o.DType})
+	files, err := safetensors.WriteFolder(ctx, dir, gpu.AdapterFile, tensors, gpu.ExportOptions{DType: dtype})
 	if err == nil && head != nil {
 		var more []gpu.File
-		more, err = safetensors.WriteFolder(ctx, dir, gpu.ValueHeadFile, head, gpu.ExportOptions{DType: o.DType})
+		more, err = safetensors.WriteFolder(ctx, dir, gpu.ValueHeadFile, head, gpu.ExportOptions{DType: dtype})
 		files = append(files, more...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("export adapters to %s: %w", dir, err)
 	}
-	more, err := e.low.options.WriteConfig(dir, e.baseHash())
+	more, err := ad.options.WriteConfig(dir, base)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (e *Engine) writeAdapter(ctx context.Context, dir string, o gpu.ExportOptio
 }
 
 // Adapts says whether the engine trains adapters.
-func (e *Engine) Adapts() bool { return e.low != nil }
+func (e *Engine) Adapts() bool { return e.lora != nil }
 
 // writeFrozen writes what the adapters are added to.
 func (e *Engine) writeFrozen(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
@@ -127,8 +127,8 @@ func (e *Engine) writeMerged(ctx context.Context, path string, f safetensors.Fil
 			return err
 		}
 		data := tensors[t.Name].Data
-		if e.low.of(t.Name).a != nil {
-			room = e.merged(tensors[t.Name], room)
+		if e.lora.find(t.Name).a != nil {
+			room = e.lora.merge(e.pool, tensors[t.Name], room)
 			data = room
 		}
 		if err := writeNumbers(out, data, dtype); err != nil {
@@ -161,23 +161,9 @@ func writeNumbers(out io.Writer, data []float32, dtype gpu.DType) error {
 	return nil
 }
 
-// merged is a tensor's numbers with its adapter added, in room or more.
-func (e *Engine) merged(t gpu.Tensor, room []float32) []float32 {
-	room = append(room[:0], t.Data...)
-	if e.low == nil {
-		return room
-	}
-	if p := e.low.of(t.Name); p.a != nil {
-		b := slices.Clone(p.b)
-		kernel.Scale(b, e.low.scale)
-		e.pool.MatMul(room, b, p.a, t.Shape[0], e.low.options.Rank, t.Shape[1], true)
-	}
-	return room
-}
-
-// baseHash names the frozen weights.
-func (e *Engine) baseHash() string {
-	if e.low.base == "" {
+// hashBase is the hash of the frozen weights.
+func (e *Engine) hashBase() string {
+	if e.lora.base == "" {
 		e.begin()
 		h := sha256.New()
 		for _, t := range e.shared(e.data, "") {
@@ -185,51 +171,61 @@ func (e *Engine) baseHash() string {
 				_ = writeNumbers(h, t.Data, gpu.Float32) // a hash takes everything
 			}
 		}
-		e.low.base = hex.EncodeToString(h.Sum(nil))
+		e.lora.base = hex.EncodeToString(h.Sum(nil))
 	}
-	return e.low.base
+	return e.lora.base
 }
 
-// importAdapter takes the adapters and the value head of a folder that an engine with the same frozen weights wrote; done is
-// false where the folder is to be read as a model.
-func (e *Engine) importAdapter(ctx context.Context, dir string) (done bool, err error) {
-	e.low.folded = false
+// importAdapters takes the adapters and the value head of a folder that an engine with the same frozen weights wrote; done is
+// false where the folder is to be read as a model. On an error before the numbers are read nothing is changed.
+func (e *Engine) importAdapters(ctx context.Context, dir string) (done bool, err error) {
+	e.lora.folded = false
 	own := filepath.Join(dir, gpu.AdapterFolder)
-	has, same, base, err := e.low.options.ReadConfig(own)
+	has, same, base, err := e.lora.options.ReadConfig(own)
 	if !has || err != nil {
 		return false, err
 	}
-	if !same || base != e.baseHash() {
-		e.low.folded = true
+	if !same || base != e.hashBase() {
+		e.lora.folded = true
 		return false, nil
 	}
-	f, err := safetensors.OpenFolder(own, gpu.AdapterFile)
+	f, err := e.lora.openFolder(ctx, own)
 	if err != nil {
 		return false, fmt.Errorf("import %s: %w", own, err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	tensors := e.low.shared(e.low.data, "")
-	if e.cfg.ValueHead {
-		if err := f.Add(own, gpu.ValueHeadFile); err != nil {
-			return false, fmt.Errorf("import %s: %w", own, err)
-		}
-	}
-	if _, err := e.low.match(f.Tensors(), ""); err != nil {
-		return false, fmt.Errorf("import %s: %w", own, err)
-	}
-	var names []string
-	for _, t := range tensors {
-		names = append(names, t.Name)
-	}
-	if err := f.CheckFinite(ctx, names); err != nil {
-		return false, fmt.Errorf("import %s: %w", own, err)
-	}
 	e.kept = false
 	clear(e.grad)
-	for _, t := range tensors {
+	for _, t := range e.lora.shared(e.lora.data, "") {
 		if err := f.Read(ctx, t.Name, t.Data); err != nil {
 			return false, fmt.Errorf("import %s: %w", own, err)
 		}
 	}
 	return true, nil
+}
+
+// openFolder opens a folder that writeFolder wrote, whose tensors it has found to be the layout's and finite.
+func (ad *adapters) openFolder(ctx context.Context, dir string) (_ *safetensors.Folder, err error) {
+	f, err := safetensors.OpenFolder(dir, gpu.AdapterFile)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // read only
+		}
+	}()
+	if ad.cfg.ValueHead {
+		if err := f.Add(dir, gpu.ValueHeadFile); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := ad.match(f.Tensors(), ""); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, t := range ad.tensors {
+		names = append(names, t.name)
+	}
+	return f, f.CheckFinite(ctx, names)
 }

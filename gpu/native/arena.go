@@ -24,8 +24,8 @@ func fitZero(buf *[]float32, n int) []float32 {
 
 // scratch is one worker's buffers, grown on demand.
 type scratch struct {
-	row, norm, hidden, gate, scores, grads, logits, low []float32
-	sampler                                             sampler
+	row, norm, hidden, gate, scores, grads, logits, lora []float32
+	sampler                                              sampler
 }
 
 // scratchPool lends scratch to workers; it holds as many as ever worked at once.

@@ -46,12 +46,12 @@ func TestCallsOfOneShapeReuseTheirBuffers(t *testing.T) {
 				at = append(at, unsafe.SliceData(xs))
 			}
 		}
-		a, g := &e.acts, &e.back
+		a, g := &e.acts, &e.gradScratch
 		for _, l := range append(a.full, a.once) {
 			add(l.x, l.kept.inv, l.kept.raw, l.kept.heads, l.qkv, l.att, l.sums, l.mid, l.midInv, l.gateUp, l.act)
 		}
 		add(a.lastAtt, a.last, a.inv, a.hidden, a.logZ, a.entropy, e.out.Logprobs, e.out.Entropies, e.out.ProbSquares, e.out.Values)
-		add(g.out, g.outRows, g.att, g.attRows, g.gateUp, g.qkv, g.norm, g.partial, g.hidden, g.logits, e.grad, e.first, e.second)
+		add(g.out, g.outRows, g.att, g.attRows, g.gateUp, g.qkv, g.norm, g.partial, g.hidden, g.logits, e.grad, e.moments.first, e.moments.second)
 		for _, s := range e.scratch.free {
 			add(s.row, s.norm, s.hidden, s.gate, s.scores, s.grads, s.logits)
 		}

@@ -15,25 +15,13 @@ func softmax(row []float32) (top, inverse float32) {
 	return top, inverse
 }
 
-// matrix is rows within a larger array: row i begins at data[i*stride].
-type matrix struct {
-	data   []float32
-	stride int
-}
-
-// from is the rows from the i-th on.
-func (m matrix) from(i int) matrix { return matrix{m.data[i*m.stride:], m.stride} }
-
-// row is the first n numbers of row i.
-func (m matrix) row(i, n int) []float32 { return m.data[i*m.stride : i*m.stride+n] }
-
 // head is one head of attention within a sequence of n tokens, or the gradient of one: queries, which carry 1/sqrt(hd), keys,
 // values and output, all [n, hd].
 type head struct {
-	q, k, v, out matrix
+	q, k, v, out kernel.Matrix
 	n            int
 	// sums has what softmax returns of each row, [n, 2]; no data where that is not kept.
-	sums matrix
+	sums kernel.Matrix
 }
 
 // attend is causal attention: it sets h.out and, where they are kept, h.sums. Query i sees keys [0, i].
@@ -44,18 +32,19 @@ func (m *model) attend(s *scratch, h *head) {
 		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
 		p := fit(&s.scores, rows*count)
-		q, out := h.q.from(lo), h.out.from(lo)
-		kernel.MatMulNTStrided(p, count, q.data, q.stride, h.k.data, h.k.stride, rows, m.hd, count, false)
+		scores := kernel.Matrix{Data: p, Stride: count}
+		q, out := h.q.From(lo), h.out.From(lo)
+		kernel.MatMulNTStrided(scores, q, h.k, rows, m.hd, count, false)
 		for i := range rows {
 			own := i*count + lo + i + 1
 			top, inverse := softmax(p[i*count : own])
 			clear(p[own : (i+1)*count])
-			if h.sums.data != nil {
-				sums := h.sums.row(lo+i, 2)
+			if h.sums.Data != nil {
+				sums := h.sums.Row(lo+i, 2)
 				sums[0], sums[1] = top, inverse
 			}
 		}
-		kernel.MatMulStrided(out.data, out.stride, p, count, h.v.data, h.v.stride, rows, count, m.hd, false)
+		kernel.MatMulStrided(out, scores, h.v, rows, count, m.hd, false)
 	}
 }
 
@@ -67,38 +56,39 @@ func (m *model) attendGrad(s *scratch, h, d *head) {
 		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
 		p, dp := fit(&s.scores, rows*count), fit(&s.grads, rows*count)
-		q, dq, dout := h.q.from(lo), d.q.from(lo), d.out.from(lo)
-		kernel.MatMulNTStrided(p, count, q.data, q.stride, h.k.data, h.k.stride, rows, hd, count, false)
-		kernel.MatMulNTStrided(dp, count, dout.data, dout.stride, h.v.data, h.v.stride, rows, hd, count, false)
+		scores, dscores := kernel.Matrix{Data: p, Stride: count}, kernel.Matrix{Data: dp, Stride: count}
+		q, dq, dout := h.q.From(lo), d.q.From(lo), d.out.From(lo)
+		kernel.MatMulNTStrided(scores, q, h.k, rows, hd, count, false)
+		kernel.MatMulNTStrided(dscores, dout, h.v, rows, hd, count, false)
 		for i := range rows {
 			seen := lo + i + 1
 			row, grad := p[i*count:i*count+seen], dp[i*count:i*count+seen]
-			sums := h.sums.row(lo+i, 2)
+			sums := h.sums.Row(lo+i, 2)
 			kernel.ExpSum(row, row, sums[0])
 			kernel.Scale(row, sums[1])
 			// The scores' gradient is row (grad - mean), mean being the sum of row grad.
-			mean := kernel.Dot(dout.row(i, hd), h.out.row(lo+i, hd))
+			mean := kernel.Dot(dout.Row(i, hd), h.out.Row(lo+i, hd))
 			kernel.Mul(grad, grad, row)
 			kernel.Axpy(grad, -mean, row)
 			clear(p[i*count+seen : (i+1)*count])
 			clear(dp[i*count+seen : (i+1)*count])
 		}
-		kernel.MatMulTNStrided(d.v.data, d.v.stride, p, count, dout.data, dout.stride, count, rows, hd, true)
-		kernel.MatMulStrided(dq.data, dq.stride, dp, count, h.k.data, h.k.stride, rows, count, hd, false)
-		kernel.MatMulTNStrided(d.k.data, d.k.stride, dp, count, q.data, q.stride, count, rows, hd, true)
+		kernel.MatMulTNStrided(d.v, scores, dout, count, rows, hd, true)
+		kernel.MatMulStrided(dq, dscores, h.k, rows, count, hd, false)
+		kernel.MatMulTNStrided(d.k, dscores, q, count, rows, hd, true)
 	}
 }
 
 // headOf is head h, of key head g, of the sequence [lo, hi) of the batch, within queries, keys and values qkv [n, qkv] and out
 // [n, q]; sums [n, heads, 2] may be nil.
 func (e *Engine) headOf(lo, hi, g, h int, qkv, out, sums []float32) head {
-	rows := qkv[lo*e.qkv:]
+	rows := func(from int) kernel.Matrix { return kernel.Matrix{Data: qkv[lo*e.qkv+from:], Stride: e.qkv} }
 	at := head{
-		q: matrix{rows[h*e.hd:], e.qkv}, k: matrix{rows[e.q+g*e.hd:], e.qkv}, v: matrix{rows[e.q+e.kv+g*e.hd:], e.qkv},
-		out: matrix{out[lo*e.q+h*e.hd:], e.q}, n: hi - lo,
+		q: rows(h * e.hd), k: rows(e.q + g*e.hd), v: rows(e.q + e.kv + g*e.hd),
+		out: kernel.Matrix{Data: out[lo*e.q+h*e.hd:], Stride: e.q}, n: hi - lo,
 	}
 	if sums != nil {
-		at.sums = matrix{sums[2*(lo*e.heads+h):], 2 * e.heads}
+		at.sums = kernel.Matrix{Data: sums[2*(lo*e.heads+h):], Stride: 2 * e.heads}
 	}
 	return at
 }

@@ -20,8 +20,8 @@ type gradients struct {
 	partial []float32
 	// hidden is the gradient of the head's input, [m, d], logits of a chunk of logits.
 	hidden, logits []float32
-	// lowIn and lowOut are an adapter's inputs and their gradient, [n, rank].
-	lowIn, lowOut []float32
+	// loraIn and loraOut are an adapter's inputs and their gradient, [n, rank].
+	loraIn, loraOut []float32
 }
 
 var errNothingKept = errors.New("backward: no forward pass was kept since the weights last changed")
@@ -42,7 +42,7 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	if m == 0 {
 		return nil
 	}
-	b := &e.back
+	b := &e.gradScratch
 	dout := fit(&b.outRows, m*e.d)
 	e.headBackward(dout, g)
 	if g.Logprobs == nil && g.Entropies == nil && (g.Values == nil || g.Detached) {
@@ -67,48 +67,48 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	return nil
 }
 
-// feedGrad is the gradient of feed on all of a layer's rows: dout, that of its output, becomes that of mid, and
+// feedGrad is the gradient of feedForward on all of a layer's rows: dout, that of its output, becomes that of mid, and
 // datt is set to that of the attention's output.
 func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32, rows int) {
 	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
-	dgu, norm := fit(&e.back.gateUp, rows*2*ff), fit(&e.back.norm, rows*d)
-	lw, lg := e.lowLayers(l)
+	dgu, norm := fit(&e.gradScratch.gateUp, rows*2*ff), fit(&e.gradScratch.norm, rows*d)
+	lw, lg := e.lora.layer(l)
 	if g.down != nil {
 		e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
 	}
-	e.lowGrad(lw.down, lg.down, a.act, dout, d, rows)
+	e.addLoRAGrad(lw.down, lg.down, a.act, kernel.Matrix{Data: dout, Stride: d}, rows)
 	e.sumBlocks(rows, func(s *scratch, dgain []float32, lo, hi int) {
 		k := hi - lo
 		dact, dh := fit(&s.hidden, k*ff), fit(&s.norm, k*d)
 		kernel.MatMul(dact, dout[lo*d:hi*d], w.down, k, d, ff, false)
-		lw.back(s, lw.down, dact, dout[lo*d:hi*d], d, k)
+		lw.addInputGrad(s, lw.down, dact, kernel.Matrix{Data: dout[lo*d : hi*d], Stride: d}, k)
 		for i := lo; i < hi; i++ {
 			gu, dg := a.gateUp[i*2*ff:(i+1)*2*ff], dgu[i*2*ff:(i+1)*2*ff]
 			kernel.SwiGLUGrad(dg[:ff], dg[ff:], gu[:ff], gu[ff:], dact[(i-lo)*ff:(i-lo+1)*ff])
 		}
 		kernel.MatMul(dh, dgu[lo*2*ff:hi*2*ff], w.gateUp, k, 2*ff, d, false)
-		lw.back(s, lw.gate, dh, dgu[lo*2*ff:hi*2*ff], 2*ff, k)
-		lw.back(s, lw.up, dh, dgu[lo*2*ff+ff:hi*2*ff], 2*ff, k)
+		lw.addInputGrad(s, lw.gate, dh, kernel.Matrix{Data: dgu[lo*2*ff : hi*2*ff], Stride: 2 * ff}, k)
+		lw.addInputGrad(s, lw.up, dh, kernel.Matrix{Data: dgu[lo*2*ff+ff : hi*2*ff], Stride: 2 * ff}, k)
 		mid, inv := a.mid[lo*d:hi*d], a.midInv[lo:hi]
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
 		kernel.MatMul(datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], w.o, k, d, e.q, false)
-		lw.back(s, lw.o, datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], d, k)
+		lw.addInputGrad(s, lw.o, datt[lo*e.q:hi*e.q], kernel.Matrix{Data: dout[lo*d : hi*d], Stride: d}, k)
 	}, g.mlpNorm)
 	if g.gateUp != nil {
 		e.pool.MatMulTN(g.gateUp, dgu, norm, 2*ff, rows, d, true)
 		e.pool.MatMulTN(g.o, dout, att, d, rows, e.q, true)
 	}
-	e.lowGrad(lw.gate, lg.gate, norm, dgu, 2*ff, rows)
-	e.lowGrad(lw.up, lg.up, norm, dgu[ff:], 2*ff, rows)
-	e.lowGrad(lw.o, lg.o, att, dout, d, rows)
+	e.addLoRAGrad(lw.gate, lg.gate, norm, kernel.Matrix{Data: dgu, Stride: 2 * ff}, rows)
+	e.addLoRAGrad(lw.up, lg.up, norm, kernel.Matrix{Data: dgu[ff:], Stride: 2 * ff}, rows)
+	e.addLoRAGrad(lw.o, lg.o, att, kernel.Matrix{Data: dout, Stride: d}, rows)
 }
 
 // projectGrad is the gradient of project on all n rows: it adds to dout, the gradient of the block's input.
 func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
 	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
-	norm := fit(&e.back.norm, n*d)
-	lw, lg := e.lowLayers(l)
+	norm := fit(&e.gradScratch.norm, n*d)
+	lw, lg := e.lora.layer(l)
 	e.sumBlocks(n, func(s *scratch, sums []float32, lo, hi int) {
 		dgain, sums := sums[:d], sums[d:]
 		for i := lo; i < hi; i++ {
@@ -122,9 +122,9 @@ func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n
 		}
 		dh := fit(&s.norm, (hi-lo)*d)
 		kernel.MatMul(dh, dqkv[lo*e.qkv:hi*e.qkv], w.qkv, hi-lo, e.qkv, d, false)
-		lw.back(s, lw.q, dh, dqkv[lo*e.qkv:hi*e.qkv], e.qkv, hi-lo)
-		lw.back(s, lw.k, dh, dqkv[lo*e.qkv+e.q:hi*e.qkv], e.qkv, hi-lo)
-		lw.back(s, lw.v, dh, dqkv[lo*e.qkv+e.q+e.kv:hi*e.qkv], e.qkv, hi-lo)
+		lw.addInputGrad(s, lw.q, dh, kernel.Matrix{Data: dqkv[lo*e.qkv : hi*e.qkv], Stride: e.qkv}, hi-lo)
+		lw.addInputGrad(s, lw.k, dh, kernel.Matrix{Data: dqkv[lo*e.qkv+e.q : hi*e.qkv], Stride: e.qkv}, hi-lo)
+		lw.addInputGrad(s, lw.v, dh, kernel.Matrix{Data: dqkv[lo*e.qkv+e.q+e.kv : hi*e.qkv], Stride: e.qkv}, hi-lo)
 		x, inv := a.x[lo*d:hi*d], a.kept.inv[lo:hi]
 		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
 		e.renormalize(norm[lo*d:hi*d], x, w.attnNorm, inv)
@@ -132,9 +132,9 @@ func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n
 	if g.qkv != nil {
 		e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
 	}
-	e.lowGrad(lw.q, lg.q, norm, dqkv, e.qkv, n)
-	e.lowGrad(lw.k, lg.k, norm, dqkv[e.q:], e.qkv, n)
-	e.lowGrad(lw.v, lg.v, norm, dqkv[e.q+e.kv:], e.qkv, n)
+	e.addLoRAGrad(lw.q, lg.q, norm, kernel.Matrix{Data: dqkv, Stride: e.qkv}, n)
+	e.addLoRAGrad(lw.k, lg.k, norm, kernel.Matrix{Data: dqkv[e.q:], Stride: e.qkv}, n)
+	e.addLoRAGrad(lw.v, lg.v, norm, kernel.Matrix{Data: dqkv[e.q+e.kv:], Stride: e.qkv}, n)
 }
 
 // normalizeHeadsGrad is the gradient of normalizeHeads: row, that of its output, becomes that of its input, and the gains' is added
@@ -150,7 +150,7 @@ func (e *Engine) normalizeHeadsGrad(s *scratch, row, dgains []float32, w *layerV
 // spread takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
 func (e *Engine) spread(datt, dout []float32) (attAll, outAll []float32) {
 	n := len(e.plan.tokens)
-	attAll, outAll = fitZero(&e.back.att, n*e.q), fitZero(&e.back.out, n*e.d)
+	attAll, outAll = fitZero(&e.gradScratch.att, n*e.q), fitZero(&e.gradScratch.out, n*e.d)
 	for r, i := range e.plan.rows {
 		copy(attAll[int(i)*e.q:(int(i)+1)*e.q], datt[r*e.q:(r+1)*e.q])
 		copy(outAll[int(i)*e.d:(int(i)+1)*e.d], dout[r*e.d:(r+1)*e.d])
@@ -182,7 +182,7 @@ func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int)
 		width += len(x)
 	}
 	count := (n + rowBlock - 1) / rowBlock
-	partial := fitZero(&e.back.partial, count*width)
+	partial := fitZero(&e.gradScratch.partial, count*width)
 	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
 		b := lo / rowBlock
 		f(s, partial[b*width:(b+1)*width], lo, hi)
@@ -202,21 +202,13 @@ func (e *Engine) needGradient() {
 		return
 	}
 	e.grad = make([]float32, e.trained.size)
-	if e.low == nil {
+	if e.lora == nil {
 		e.g = e.view(e.grad)
 		return
 	}
 	var value []float32
-	e.lowG, value = e.low.viewLow(e.grad)
+	e.lora.grads, value = e.lora.viewLayers(e.grad)
 	e.g = e.frozen(value)
-}
-
-// lowLayers are layer l's adapters and their gradients, with nothing in them where there are none.
-func (e *Engine) lowLayers(l int) (weights, gradients *lowLayer) {
-	if e.low == nil {
-		return new(lowLayer), new(lowLayer)
-	}
-	return &e.low.layers[l], &e.lowG[l]
 }
 
 func (e *Engine) checkGradients(g *gpu.Gradients) error {

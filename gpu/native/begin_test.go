@@ -24,22 +24,17 @@ func TestWeightsThatAreReplacedAreNotDrawn(t *testing.T) {
 	want, err := from.Weights(t.Context())
 	require.NoError(t, err)
 
-	for name, replace := range map[string]func(e *Engine) error{
-		"import": func(e *Engine) error { return e.Import(t.Context(), dir) },
-		"set":    func(e *Engine) error { return e.SetWeights(t.Context(), want) },
-	} {
-		e, err := New(cfg, Options{Seed: 4})
-		require.NoError(t, err)
-		drawn := false
-		e.draw = func() { drawn = true }
-		require.Error(t, e.Import(t.Context(), t.TempDir()), "nothing is there")
-		require.NotNil(t, e.draw, "the engine still has its own starting weights")
-		require.NoError(t, replace(e), name)
-		got, err := e.Weights(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-		require.False(t, drawn)
-	}
+	e, err := New(cfg, Options{Seed: 4})
+	require.NoError(t, err)
+	drawn := false
+	e.initWeights = func() { drawn = true }
+	require.Error(t, e.Import(t.Context(), t.TempDir()), "nothing is there")
+	require.NotNil(t, e.initWeights, "the engine still has its own starting weights")
+	require.NoError(t, e.Import(t.Context(), dir))
+	got, err := e.Weights(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.False(t, drawn)
 
 	// Whatever else comes first draws them.
 	batch := &gpu.Batch{Tokens: []int32{1, 2, 3}, Offsets: []int{0, 3}, Mask: []uint8{0, 1, 1}}

@@ -27,10 +27,10 @@ func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotar
 	h := fit(&s.norm, rows*m.d)
 	m.normalize(h, x, w.attnNorm, keep.inv)
 	pool.MatMulPacked(qkv, h, w.qkv, rows, false)
-	if a := w.low; a != nil {
-		a.add(s, a.q, qkv, m.qkv, h, rows)
-		a.add(s, a.k, qkv[m.q:], m.qkv, h, rows)
-		a.add(s, a.v, qkv[m.q+m.kv:], m.qkv, h, rows)
+	if a := w.lora; a != nil {
+		a.addProduct(s, a.q, kernel.Matrix{Data: qkv, Stride: m.qkv}, h, rows)
+		a.addProduct(s, a.k, kernel.Matrix{Data: qkv[m.q:], Stride: m.qkv}, h, rows)
+		a.addProduct(s, a.v, kernel.Matrix{Data: qkv[m.q+m.kv:], Stride: m.qkv}, h, rows)
 	}
 	for i, p := range pos {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
@@ -56,37 +56,48 @@ func (m *model) normalizeHeads(row []float32, w *forwardLayer, keep projected) {
 	m.normalize(row[m.q:m.q+m.kv], row[m.q:m.q+m.kv], w.kNorm, k)
 }
 
-// feed computes rows of the rest of a block from its input x [rows, d] and the attention's output att [rows, q]:
-// mid = x + att Wo^T, out = mid + (silu(gate) * up) Wd^T with gate, up from normalized mid. gateUp [rows, 2ff],
-// act [rows, ff] and inv are kept for the backward pass by a caller that needs them. mid and out may be x; without out
-// all but out is computed.
-func (m *model) feed(pool *kernel.Pool, s *scratch, w *forwardLayer, out, mid, x, att, inv, gateUp, act []float32, rows int) {
-	if &mid[0] != &x[0] {
-		copy(mid, x)
+// feedRows are n rows of a block after its attention.
+type feedRows struct {
+	n int
+	// x is the block's input [n, d], att the attention's output [n, q].
+	x, att []float32
+	// mid [n, d], which may be x, is x + att Wo^T, midInv its inverse norms [n]; nil where the backward pass does not need them.
+	mid, midInv []float32
+	// gateUp [n, 2ff] and act [n, ff] are the gate and up products, and silu(gate) * up.
+	gateUp, act []float32
+	// out [n, d], which may be x, is the block's output: mid + act Wd^T. It is nil where only the rest is computed.
+	out []float32
+}
+
+// feedForward computes mid, gateUp, act and out of a block's rows: out = mid + (silu(gate) * up) Wd^T, with gate and up from
+// normalized mid. pool may be nil.
+func (m *model) feedForward(pool *kernel.Pool, s *scratch, w *forwardLayer, r *feedRows) {
+	if &r.mid[0] != &r.x[0] {
+		copy(r.mid, r.x)
 	}
-	pool.MatMulPacked(mid, att, w.o, rows, true)
-	if a := w.low; a != nil {
-		a.add(s, a.o, mid, m.d, att, rows)
+	pool.MatMulPacked(r.mid, r.att, w.o, r.n, true)
+	if a := w.lora; a != nil {
+		a.addProduct(s, a.o, kernel.Matrix{Data: r.mid, Stride: m.d}, r.att, r.n)
 	}
-	h := fit(&s.norm, rows*m.d)
-	m.normalize(h, mid, w.mlpNorm, inv)
-	pool.MatMulPacked(gateUp, h, w.gateUp, rows, false)
-	if a := w.low; a != nil {
-		a.add(s, a.gate, gateUp, 2*m.ff, h, rows)
-		a.add(s, a.up, gateUp[m.ff:], 2*m.ff, h, rows)
+	h := fit(&s.norm, r.n*m.d)
+	m.normalize(h, r.mid, w.mlpNorm, r.midInv)
+	pool.MatMulPacked(r.gateUp, h, w.gateUp, r.n, false)
+	if a := w.lora; a != nil {
+		a.addProduct(s, a.gate, kernel.Matrix{Data: r.gateUp, Stride: 2 * m.ff}, h, r.n)
+		a.addProduct(s, a.up, kernel.Matrix{Data: r.gateUp[m.ff:], Stride: 2 * m.ff}, h, r.n)
 	}
-	for i := range rows {
-		gu := gateUp[i*2*m.ff : (i+1)*2*m.ff]
-		kernel.SwiGLU(act[i*m.ff:(i+1)*m.ff], gu[:m.ff], gu[m.ff:])
+	for i := range r.n {
+		gu := r.gateUp[i*2*m.ff : (i+1)*2*m.ff]
+		kernel.SwiGLU(r.act[i*m.ff:(i+1)*m.ff], gu[:m.ff], gu[m.ff:])
 	}
-	if out == nil {
+	if r.out == nil {
 		return
 	}
-	if &out[0] != &mid[0] {
-		copy(out, mid)
+	if &r.out[0] != &r.mid[0] {
+		copy(r.out, r.mid)
 	}
-	pool.MatMulPacked(out, act, w.down, rows, true)
-	if a := w.low; a != nil {
-		a.add(s, a.down, out, m.d, act, rows)
+	pool.MatMulPacked(r.out, r.act, w.down, r.n, true)
+	if a := w.lora; a != nil {
+		a.addProduct(s, a.down, kernel.Matrix{Data: r.out, Stride: m.d}, r.act, r.n)
 	}
 }

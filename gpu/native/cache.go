@@ -99,25 +99,32 @@ func (m *model) store(c *cache, layer int, qkv []float32) {
 	}
 }
 
-// attendPages is attention of one key head over the first tokens of a cache: queries [rows, hd], rows ldq apart, row i of
-// which sees seen+i*step tokens; out has rows ldo apart. Its numbers are attend's, bit for bit: a score is one
+// pagedQueries are rows queries of one key head and the room for their outputs: query i sees seen+i*step tokens of the cache.
+type pagedQueries struct {
+	q, out           kernel.Matrix
+	rows, seen, step int
+}
+
+// attendPages is attention of key head g over the first tokens of a cache. Its numbers are attend's, bit for bit: a score is one
 // sum, and the weighted values are added in the tokens' order.
-func (m *model) attendPages(s *scratch, c *cache, layer, g int, out []float32, ldo int, q []float32, ldq, rows, seen, step int) {
-	count := seen + (rows-1)*step
+func (m *model) attendPages(s *scratch, c *cache, layer, g int, h pagedQueries) {
+	count := h.seen + (h.rows-1)*h.step
 	pages := c.pages[:(count+pageTokens-1)/pageTokens]
 	at := m.headAt(layer, g)
-	p := fit(&s.scores, rows*count)
+	p := fit(&s.scores, h.rows*count)
 	for j, page := range pages {
 		n := min(pageTokens, count-j*pageTokens)
-		kernel.MatMulStrided(p[j*pageTokens:], count, q, ldq, page.data[at:], pageTokens, rows, m.hd, n, false)
+		scores := kernel.Matrix{Data: p[j*pageTokens:], Stride: count}
+		kernel.MatMulStrided(scores, h.q, kernel.Matrix{Data: page.data[at:], Stride: pageTokens}, h.rows, m.hd, n, false)
 	}
-	for i := range rows {
-		own := i*count + seen + i*step
+	for i := range h.rows {
+		own := i*count + h.seen + i*h.step
 		softmax(p[i*count : own])
 		clear(p[own : (i+1)*count])
 	}
 	for j, page := range pages {
 		n := min(pageTokens, count-j*pageTokens)
-		kernel.MatMulStrided(out, ldo, p[j*pageTokens:], count, page.data[at+m.hd*pageTokens:], m.hd, rows, n, m.hd, j > 0)
+		scores := kernel.Matrix{Data: p[j*pageTokens:], Stride: count}
+		kernel.MatMulStrided(h.out, scores, kernel.Matrix{Data: page.data[at+m.hd*pageTokens:], Stride: m.hd}, h.rows, n, m.hd, j > 0)
 	}
 }

@@ -52,7 +52,9 @@ func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension,
 		for lo := 0; lo < left; lo += rowBlock {
 			hi := min(lo+rowBlock, left)
 			part := x[lo*d.d : hi*d.d]
-			d.feed(pool, &w.scratch, layer, part, part, part, att[lo*d.q:hi*d.q], nil, gateUp, act, hi-lo)
+			d.feedForward(pool, &w.scratch, layer, &feedRows{
+				n: hi - lo, x: part, att: att[lo*d.q : hi*d.q], mid: part, gateUp: gateUp, act: act, out: part,
+			})
 		}
 		if last {
 			d.sample(pool, w, x, in, out)
@@ -152,13 +154,18 @@ type cacheHead struct {
 func (d *decoder) attendHead(s *scratch, layer int, c *cache, att, qkv []float32, n, g int) {
 	at := g * d.reps * d.hd
 	if n == 1 {
-		d.attendPages(s, c, layer, g, att[at:], d.hd, qkv[at:], d.hd, d.reps, c.len+1, 0)
+		d.attendPages(s, c, layer, g, pagedQueries{
+			q: kernel.Matrix{Data: qkv[at:], Stride: d.hd}, out: kernel.Matrix{Data: att[at:], Stride: d.hd}, rows: d.reps, seen: c.len + 1,
+		})
 		return
 	}
 	for r := range d.reps {
 		for lo := 0; lo < n; lo += queryBlock {
-			d.attendPages(s, c, layer, g, att[lo*d.q+at+r*d.hd:], d.q, qkv[lo*d.qkv+at+r*d.hd:], d.qkv,
-				min(queryBlock, n-lo), c.len+lo+1, 1)
+			d.attendPages(s, c, layer, g, pagedQueries{
+				q:    kernel.Matrix{Data: qkv[lo*d.qkv+at+r*d.hd:], Stride: d.qkv},
+				out:  kernel.Matrix{Data: att[lo*d.q+at+r*d.hd:], Stride: d.q},
+				rows: min(queryBlock, n-lo), seen: c.len + lo + 1, step: 1,
+			})
 		}
 	}
 }

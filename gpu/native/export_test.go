@@ -2,6 +2,7 @@ package native
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu"
 )
@@ -22,5 +23,14 @@ func (e *Engine) Trained() []gpu.Tensor {
 
 // Moments copies AdamW's moments out.
 func (e *Engine) Moments() []gpu.Tensor {
-	return append(e.trained.tensorsOf(e.first, firstSuffix), e.trained.tensorsOf(e.second, secondSuffix)...)
+	return append(e.trained.copyTensors(e.moments.first, firstSuffix), e.trained.copyTensors(e.moments.second, secondSuffix)...)
+}
+
+// copyTensors copies a flat array out as named tensors.
+func (l *layout) copyTensors(data []float32, suffix string) []gpu.Tensor {
+	out := l.shared(data, suffix)
+	for i, t := range out {
+		out[i].Shape, out[i].Data = slices.Clone(t.Shape), slices.Clone(t.Data)
+	}
+	return out
 }

@@ -28,7 +28,7 @@ type layerActivations struct {
 	// x is the block's input [n, d], qkv and kept as project leaves them, att [n, q], sums [n, heads, 2].
 	x, qkv, att, sums []float32
 	kept              projected
-	// mid is the stream after attention, midInv its inverse norms, gateUp and act as feed leaves them.
+	// mid is the stream after attention, midInv its inverse norms, gateUp and act as feedForward leaves them.
 	mid, midInv, gateUp, act []float32
 }
 
@@ -54,7 +54,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t := int(p.tokens[i])
-			if row := first.x[i*e.d : (i+1)*e.d]; e.keep == gpu.BFloat16 {
+			if row := first.x[i*e.d : (i+1)*e.d]; e.forwardDType == gpu.BFloat16 {
 				e.fast.embedding(row, p.tokens[i])
 			} else {
 				copy(row, e.w.embed[t*e.d:(t+1)*e.d])
@@ -73,7 +73,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 			break
 		}
 		e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
-			e.feedRows(s, l, e.acts.layers[l+1].x, a.x, a.att, keep, lo, hi)
+			e.feedLayer(s, l, e.acts.layers[l+1].x, a.x, a.att, keep, lo, hi)
 			e.projectRows(s, l+1, lo, hi)
 		})
 	}
@@ -89,21 +89,21 @@ func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
 		a.kept.rows(e.model, lo, hi), e.plan.pos[lo:hi])
 }
 
-// feedRows is feed on rows [lo, hi) of layer l; without out the block's output is left out.
-func (e *Engine) feedRows(s *scratch, l int, out, x, att []float32, keep bool, lo, hi int) {
-	a, rows := &e.acts.layers[l], hi-lo
-	mid := x[lo*e.d : hi*e.d]
-	var inv, gateUp, act []float32
+// feedLayer is feedForward on rows [lo, hi) of layer l; where out is nil the block's output is left out.
+func (e *Engine) feedLayer(s *scratch, l int, out, x, att []float32, keep bool, lo, hi int) {
+	a := &e.acts.layers[l]
+	r := feedRows{n: hi - lo, x: x[lo*e.d : hi*e.d], att: att[lo*e.q : hi*e.q]}
 	if keep {
-		mid, inv = a.mid[lo*e.d:hi*e.d], a.midInv[lo:hi]
-		gateUp, act = a.gateUp[lo*2*e.ff:hi*2*e.ff], a.act[lo*e.ff:hi*e.ff]
+		r.mid, r.midInv = a.mid[lo*e.d:hi*e.d], a.midInv[lo:hi]
+		r.gateUp, r.act = a.gateUp[lo*2*e.ff:hi*2*e.ff], a.act[lo*e.ff:hi*e.ff]
 	} else {
-		gateUp, act = fit(&s.gate, rows*2*e.ff), fit(&s.hidden, rows*e.ff)
+		r.mid = r.x
+		r.gateUp, r.act = fit(&s.gate, r.n*2*e.ff), fit(&s.hidden, r.n*e.ff)
 	}
 	if out != nil {
-		out = out[lo*e.d : hi*e.d]
+		r.out = out[lo*e.d : hi*e.d]
 	}
-	e.feed(nil, s, &e.fast.layers[l], out, mid, x[lo*e.d:hi*e.d], att[lo*e.q:hi*e.q], inv, gateUp, act, rows)
+	e.feedForward(nil, s, &e.fast.layers[l], &r)
 }
 
 // again computes what the gradient of layer l needs from the block's input, by the steps of forward. What the last block
@@ -115,7 +115,7 @@ func (e *Engine) again(l int) {
 	a, n := &e.acts.layers[l], len(e.plan.tokens)
 	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
 	e.attendAll(a.att, a.qkv, a.sums)
-	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.feedRows(s, l, nil, a.x, a.att, true, lo, hi) })
+	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.feedLayer(s, l, nil, a.x, a.att, true, lo, hi) })
 }
 
 // finish computes the last block after its attention, at the head's rows.
@@ -127,7 +127,7 @@ func (e *Engine) finish(a *layerActivations, keep bool) {
 			copy(e.acts.last[r*e.d:(r+1)*e.d], a.x[i*e.d:(i+1)*e.d])
 			copy(att[r*e.q:(r+1)*e.q], a.att[i*e.q:(i+1)*e.q])
 		}
-		e.feedRows(s, e.layers-1, e.acts.last, e.acts.last, att, keep, lo, hi)
+		e.feedLayer(s, e.layers-1, e.acts.last, e.acts.last, att, keep, lo, hi)
 	})
 }
 
@@ -139,9 +139,9 @@ func (e *Engine) refresh() {
 	if e.stale {
 		e.layOut()
 		e.stale = false
-		if e.low != nil {
+		if e.lora != nil {
 			for l := range e.fast.layers {
-				e.fast.layers[l].low = &e.low.layers[l]
+				e.fast.layers[l].lora = &e.lora.layers[l]
 			}
 		}
 	}

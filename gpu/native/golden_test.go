@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
 )
 
@@ -67,7 +68,7 @@ func agreesWithPyTorch(t *testing.T, file string, lora native.LoRA) {
 			}
 		}
 	}
-	require.NoError(t, e.SetWeights(t.Context(), w))
+	enginetest.SetWeights(t, e, w)
 	if lora.Rank > 0 {
 		for i, x := range e.Trained() {
 			if x.Name == gpu.ValueHeadTensor {

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// headScratch bounds one worker's logits, in floats; headRows is the rows it takes at once. wideRows are those that all workers
+	// headLogits bounds one worker's logits, in floats; headRows is the rows it takes at once. wideRows are those that all workers
 	// take together.
-	headScratch = 1 << 21
-	headRows    = 64
-	wideRows    = 128
-	// gradScratch bounds the logits' gradients held at once, in floats, over all workers.
-	gradScratch = 1 << 22
+	headLogits = 1 << 21
+	headRows   = 64
+	wideRows   = 128
+	// gradLogits bounds the logits' gradients held at once, in floats, over all workers.
+	gradLogits = 1 << 22
 )
 
 // wide says whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
 // product with the head, over wideRows rows at once.
-func (l *layout) wide() bool { return l.v > headScratch/headRows }
+func (l *layout) wide() bool { return l.v > headLogits/headRows }
 
 // headForward fills the outputs from the last block's output.
 func (e *Engine) headForward() {
@@ -41,7 +41,7 @@ func (e *Engine) headForward() {
 	}
 	for first := 0; first < m; first += wideRows {
 		n := min(wideRows, m-first)
-		logits := fit(&e.back.logits, n*e.v)
+		logits := fit(&e.gradScratch.logits, n*e.v)
 		e.pool.MatMulPacked(logits, e.headInput(first, first+n), e.fast.head, n, false)
 		e.blocks(n, 1, func(s *scratch, lo, hi int) {
 			for r := lo; r < hi; r++ {
@@ -91,7 +91,7 @@ func distribution(row, exps []float32, temperature float32) (logZ, entropy, squa
 func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
-	dhidden := fitZero(&e.back.hidden, m*e.d)
+	dhidden := fitZero(&e.gradScratch.hidden, m*e.d)
 	if g.Logprobs != nil || g.Entropies != nil {
 		e.logitsBackward(dhidden, g)
 	}
@@ -116,7 +116,7 @@ func (l *layout) gradRows() int {
 	if l.wide() {
 		return wideRows
 	}
-	return gradScratch / l.v / headRows * headRows
+	return gradLogits / l.v / headRows * headRows
 }
 
 // logitsBackward adds the head's gradient and sets that of its input.
@@ -126,7 +126,7 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	chunk := e.gradRows()
 	for first := 0; first < m; first += chunk {
 		n := min(chunk, m-first)
-		dlogits := fit(&e.back.logits, n*e.v)
+		dlogits := fit(&e.gradScratch.logits, n*e.v)
 		size, pool := headRows, (*kernel.Pool)(nil)
 		if n <= headRows || e.wide() { // the workers share one block
 			size, pool = n, e.pool

@@ -60,34 +60,39 @@ type adapters struct {
 	layout
 	options LoRA
 	scale   float32
-	data    []float32
-	layers  []lowLayer
-	value   []float32
-	// base is the hash of the frozen weights, "" until it is asked for. folded says that the weights are those of a folder
-	// whose adapters, on other weights, were added to them.
+	// seed draws the A matrices.
+	seed   uint64
+	data   []float32
+	layers []loraLayer
+	value  []float32
+	// grads are the gradients of layers, nil before the first Backward.
+	grads []loraLayer
+	// base is the hash of the frozen weights, "" until it is asked for. folded is true when the weights are of a folder
+	// whose adapters, trained on other weights, were added to them.
 	base   string
 	folded bool
 }
 
-// lowLayer is one block's adapters, or their gradients.
-type lowLayer struct {
+// loraLayer is one block's adapters, or their gradients.
+type loraLayer struct {
 	rank                       int
 	scale                      float32
-	q, k, v, o, gate, up, down low
+	q, k, v, o, gate, up, down lora
 }
 
-// low is one adapter, or its gradient; the zero value where a matrix has none.
-type low struct{ a, b []float32 }
+// lora is one adapter, or its gradient; the zero value where a matrix has none.
+type lora struct{ a, b []float32 }
 
+// newAdapters are adapters with numbers, all 0.
 func newAdapters(l *layout, o LoRA) *adapters {
-	ad := adaptersOf(l, o)
+	ad := placeAdapters(l, o)
 	ad.data = make([]float32, ad.size)
-	ad.layers, ad.value = ad.viewLow(ad.data)
+	ad.layers, ad.value = ad.viewLayers(ad.data)
 	return ad
 }
 
-// adaptersOf lays adapters out.
-func adaptersOf(l *layout, o LoRA) *adapters {
+// placeAdapters are adapters without numbers: their layout alone.
+func placeAdapters(l *layout, o LoRA) *adapters {
 	ad := &adapters{options: o, scale: float32(o.Alpha / float64(o.Rank)), layout: *l}
 	ad.tensors, ad.size = nil, 0
 	add := func(name string, shape ...int) {
@@ -107,9 +112,9 @@ func adaptersOf(l *layout, o LoRA) *adapters {
 	return ad
 }
 
-// viewLow names the parts of a flat array: adapters or their gradient.
-func (ad *adapters) viewLow(data []float32) (layers []lowLayer, value []float32) {
-	layers = make([]lowLayer, ad.cfg.NumLayers)
+// viewLayers names the parts of a flat array: adapters or their gradient.
+func (ad *adapters) viewLayers(data []float32) (layers []loraLayer, value []float32) {
+	layers = make([]loraLayer, ad.cfg.NumLayers)
 	parts := ad.parts(data)
 	if ad.cfg.ValueHead {
 		value, parts = parts[len(parts)-1], parts[:len(parts)-1]
@@ -117,7 +122,7 @@ func (ad *adapters) viewLow(data []float32) (layers []lowLayer, value []float32)
 	for i := range layers {
 		l := &layers[i]
 		l.rank, l.scale = ad.options.Rank, ad.scale
-		for j, to := range []*low{&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down} {
+		for j, to := range []*lora{&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down} {
 			if slices.Contains(ad.options.Targets, loraTargets[j]) {
 				to.a, to.b, parts = parts[0], parts[1], parts[2:]
 			}
@@ -126,14 +131,22 @@ func (ad *adapters) viewLow(data []float32) (layers []lowLayer, value []float32)
 	return layers, value
 }
 
-// reset draws A, uniform within 1/sqrt(in) as PEFT does, and sets B to 0, so that nothing is added; a value head is left alone.
-func (ad *adapters) reset(seed uint64) {
+// layer is a block's adapters and their gradients; all are zero values where ad is nil, as of an engine that trains the weights.
+func (ad *adapters) layer(l int) (weights, gradients *loraLayer) {
+	if ad == nil {
+		return new(loraLayer), new(loraLayer)
+	}
+	return &ad.layers[l], &ad.grads[l]
+}
+
+// draw makes A uniform within 1/sqrt(in), as PEFT does, and B 0, so that nothing is added; a value head is left alone.
+func (ad *adapters) draw() {
 	for i, t := range ad.tensors {
 		out := ad.data[t.off : t.off+t.n]
 		switch {
 		case strings.HasSuffix(t.name, adapter.SuffixA):
 			bound := 1 / math.Sqrt(float64(t.shape[1]))
-			r := rand.New(rand.NewPCG(seed, uint64(i)+1<<32))
+			r := rand.New(rand.NewPCG(ad.seed, uint64(i)+1<<32))
 			for j := range out {
 				out[j] = float32((2*r.Float64() - 1) * bound)
 			}
@@ -143,62 +156,78 @@ func (ad *adapters) reset(seed uint64) {
 	}
 }
 
-// rebase starts the adapters anew, on other weights.
-func (ad *adapters) rebase(seed uint64) {
+// restart draws the adapters anew, since the frozen weights are others.
+func (ad *adapters) restart() {
 	ad.base = ""
-	ad.reset(seed)
+	ad.draw()
 }
 
-// of is the adapter of a matrix of the model, in a view of adapters; the zero value where it has none.
-func (ad *adapters) of(name string) (p low) {
+// find is the adapter of a matrix of the model; the zero value where it has none.
+func (ad *adapters) find(name string) (p lora) {
 	for i, t := range ad.tensors {
 		if t.name == adapter.Prefix+strings.TrimSuffix(name, ".weight")+adapter.SuffixA {
 			b := ad.tensors[i+1]
-			return low{a: ad.data[t.off : t.off+t.n], b: ad.data[b.off : b.off+b.n]}
+			return lora{a: ad.data[t.off : t.off+t.n], b: ad.data[b.off : b.off+b.n]}
 		}
 	}
-	return low{}
+	return lora{}
 }
 
-// add adds an adapter's part of a product to y [rows, out], rows ldy apart, from its input x [rows, in].
-func (l *lowLayer) add(s *scratch, p low, y []float32, ldy int, x []float32, rows int) {
+// merge is a tensor's numbers with its adapter added, in room or a longer array. ad may be nil: then it is a copy.
+func (ad *adapters) merge(pool *kernel.Pool, t gpu.Tensor, room []float32) []float32 {
+	room = append(room[:0], t.Data...)
+	if ad == nil {
+		return room
+	}
+	if p := ad.find(t.Name); p.a != nil {
+		b := slices.Clone(p.b)
+		kernel.Scale(b, ad.scale)
+		pool.MatMul(room, b, p.a, t.Shape[0], ad.options.Rank, t.Shape[1], true)
+	}
+	return room
+}
+
+// addProduct adds an adapter's part of a product to y [rows, out], from its input x [rows, in].
+func (l *loraLayer) addProduct(s *scratch, p lora, y kernel.Matrix, x []float32, rows int) {
 	if p.a == nil {
 		return
 	}
 	in, out := len(p.a)/l.rank, len(p.b)/l.rank
-	t := fit(&s.low, rows*l.rank)
+	t := fit(&s.lora, rows*l.rank)
 	kernel.MatMulNT(t, x, p.a, rows, in, l.rank, false)
 	kernel.Scale(t, l.scale)
-	kernel.MatMulNTStrided(y, ldy, t, l.rank, p.b, l.rank, rows, l.rank, out, true)
+	kernel.MatMulNTStrided(y, kernel.Matrix{Data: t, Stride: l.rank}, kernel.Matrix{Data: p.b, Stride: l.rank}, rows, l.rank, out, true)
 }
 
-// back adds to dx, the gradient of the input, an adapter's part of it, given dy, that of the output.
-func (l *lowLayer) back(s *scratch, p low, dx, dy []float32, ldy, rows int) {
+// addInputGrad adds to dx [rows, in], the gradient of the input, an adapter's part of it, given dy [rows, out], the gradient of the
+// output.
+func (l *loraLayer) addInputGrad(s *scratch, p lora, dx []float32, dy kernel.Matrix, rows int) {
 	if p.a == nil {
 		return
 	}
 	in, out := len(p.a)/l.rank, len(p.b)/l.rank
-	t := fit(&s.low, rows*l.rank)
-	kernel.MatMulStrided(t, l.rank, dy, ldy, p.b, l.rank, rows, out, l.rank, false)
+	t := fit(&s.lora, rows*l.rank)
+	kernel.MatMulStrided(kernel.Matrix{Data: t, Stride: l.rank}, dy, kernel.Matrix{Data: p.b, Stride: l.rank}, rows, out, l.rank, false)
 	kernel.Scale(t, l.scale)
 	kernel.MatMul(dx, t, p.a, rows, l.rank, in, true)
 }
 
-// lowGrad adds the gradients of an adapter p to g, given its inputs x [n, in] and dy, the gradient of its outputs.
-func (e *Engine) lowGrad(p, g low, x, dy []float32, ldy, n int) {
+// addLoRAGrad adds the gradients of an adapter p to g, given its inputs x [n, in] and dy [n, out], the gradient of its outputs.
+func (e *Engine) addLoRAGrad(p, g lora, x []float32, dy kernel.Matrix, n int) {
 	if p.a == nil {
 		return
 	}
-	r := e.low.options.Rank
+	r := e.lora.options.Rank
 	in, out := len(p.a)/r, len(p.b)/r
-	t, dt := fit(&e.back.lowIn, n*r), fit(&e.back.lowOut, n*r)
+	t, dt := fit(&e.gradScratch.loraIn, n*r), fit(&e.gradScratch.loraOut, n*r)
+	b := kernel.Matrix{Data: p.b, Stride: r}
 	e.blocks(n, rowBlock, func(_ *scratch, lo, hi int) {
 		kernel.MatMulNT(t[lo*r:hi*r], x[lo*in:hi*in], p.a, hi-lo, in, r, false)
-		kernel.MatMulStrided(dt[lo*r:], r, dy[lo*ldy:], ldy, p.b, r, hi-lo, out, r, false)
+		kernel.MatMulStrided(kernel.Matrix{Data: dt[lo*r:], Stride: r}, dy.From(lo), b, hi-lo, out, r, false)
 	})
-	kernel.Scale(t, e.low.scale)
-	kernel.Scale(dt, e.low.scale)
-	e.pool.MatMulTNStrided(g.b, r, dy, ldy, t, r, out, n, r, true)
+	kernel.Scale(t, e.lora.scale)
+	kernel.Scale(dt, e.lora.scale)
+	e.pool.MatMulTNStrided(kernel.Matrix{Data: g.b, Stride: r}, dy, kernel.Matrix{Data: t, Stride: r}, out, n, r, true)
 	e.pool.MatMulTN(g.a, dt, x, r, n, in, true)
 }
 

@@ -116,7 +116,7 @@ func TestGradientsOfAdaptersAreThoseOfTheMergedWeights(t *testing.T) {
 			w, err := e.Weights(t.Context())
 			require.NoError(t, err)
 			whole := newEngine(t, cfg, native.Options{})
-			require.NoError(t, whole.SetWeights(t.Context(), w))
+			enginetest.SetWeights(t, whole, w)
 			want, got := gradients(whole, b), gradients(e, b)
 			require.InDeltaSlice(t, want[gpu.ValueHeadTensor+".m"].Data, got[gpu.ValueHeadTensor+".m"].Data, 1e-4)
 			count := 0

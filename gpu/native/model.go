@@ -41,33 +41,29 @@ type Engine struct {
 	// fast is the weights as Forward reads them, refreshed when stale.
 	fast  *forwardWeights
 	stale bool
-	// keep is Options.DType, dot Options.Dot.
-	keep gpu.DType
-	dot  bool
+	// forwardDType is Options.DType, dot Options.Dot.
+	forwardDType gpu.DType
+	dot          bool
 
-	// low are the adapters, nil without, and lowG their gradients. trained and weights are what is trained: their
-	// layout and data, or the model's.
-	low     *adapters
-	lowG    []lowLayer
+	// lora are the adapters, nil without. trained and weights are what is trained: the adapters' layout and data, or the model's.
+	lora    *adapters
 	trained *layout
 	weights []float32
-	seed    uint64
-	// draw makes the starting weights; nil once they are made, or others have taken their place.
-	draw func()
+	// initWeights makes the starting weights; nil once they are made, or others have taken their place.
+	initWeights func()
 
 	// grad is the gathered gradient, allocated on the first Backward; g names its parts.
 	grad []float32
 	g    view
-	// first and second are AdamW's moments, allocated on the first Step.
-	first, second []float32
-	steps         int64
+	// moments are allocated on the first Step.
+	moments moments
 
-	plan    plan
-	acts    activations
-	back    gradients
-	rotary  rotary
-	scratch scratchPool
-	out     gpu.Outputs
+	plan        plan
+	acts        activations
+	gradScratch gradients
+	rotary      rotary
+	scratch     scratchPool
+	out         gpu.Outputs
 	// kept is true when acts is what Backward needs; recompute is Options.Recompute.
 	kept, recompute bool
 }
@@ -94,24 +90,25 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	e := &Engine{
 		model: m, pool: kernel.NewPool(opts.Threads), data: make([]float32, m.size), stale: true,
 		rotary:    rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
-		recompute: opts.Recompute, keep: cmp.Or(opts.DType, gpu.Float32), dot: opts.Dot,
+		recompute: opts.Recompute, forwardDType: cmp.Or(opts.DType, gpu.Float32), dot: opts.Dot,
 	}
 	e.w = m.view(e.data)
-	e.draw = func() { m.initialize(e.data, opts.Seed, opts.Init) }
+	e.initWeights = func() { m.initialize(e.data, opts.Seed, opts.Init) }
 	e.trained, e.weights = &m.layout, e.data
 	if opts.LoRA.Rank > 0 {
-		e.low, e.seed = newAdapters(&m.layout, opts.LoRA), opts.Seed
-		e.low.reset(e.seed)
-		e.trained, e.weights, e.w.value = &e.low.layout, e.low.data, e.low.value
+		e.lora = newAdapters(&m.layout, opts.LoRA)
+		e.lora.seed = opts.Seed
+		e.lora.draw()
+		e.trained, e.weights, e.w.value = &e.lora.layout, e.lora.data, e.lora.value
 	}
 	return e, nil
 }
 
 // begin draws the starting weights where nothing has replaced them: whoever imports a model need not wait for them.
 func (e *Engine) begin() {
-	if e.draw != nil {
-		e.draw()
-		e.draw = nil
+	if e.initWeights != nil {
+		e.initWeights()
+		e.initWeights = nil
 	}
 }
 

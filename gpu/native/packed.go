@@ -24,8 +24,8 @@ type forwardLayer struct {
 	qkv, o, gateUp, down *kernel.Packed
 	// bias and the gains of the heads are nil where the model has none.
 	bias, qNorm, kNorm []float32
-	// low are the block's adapters; nil without.
-	low *lowLayer
+	// lora are the block's adapters; nil without.
+	lora *loraLayer
 }
 
 // embedding copies a token's embedding to x.

@@ -89,7 +89,7 @@ func (o LoRA) ReadConfig(dir string) (has, same bool, base string, err error) {
 // no data.
 func (o LoRA) Layout(cfg gpu.Config) []gpu.Tensor {
 	l := newLayout(cfg)
-	ad := adaptersOf(&l, o)
+	ad := placeAdapters(&l, o)
 	out := make([]gpu.Tensor, len(ad.tensors))
 	for i, t := range ad.tensors {
 		out[i] = gpu.Tensor{Name: t.name, Shape: t.shape}
@@ -102,6 +102,7 @@ func (o LoRA) Draw(cfg gpu.Config, seed uint64) []gpu.Tensor {
 	cfg.ValueHead = false
 	l := newLayout(cfg)
 	ad := newAdapters(&l, o)
-	ad.reset(seed)
+	ad.seed = seed
+	ad.draw()
 	return ad.shared(ad.data, "")
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/native/kernel"
 	"github.com/weir-rl/weir/gpu/safetensors"
@@ -35,7 +36,7 @@ func TestAForwardPassInBFloat16IsThatOfTheRoundedWeights(t *testing.T) {
 			e := newEngine(t, cfg, native.Options{Seed: 3, DType: gpu.BFloat16})
 			plain := newEngine(t, cfg, native.Options{Seed: 3})
 			before := logprobs(t, plain, b)
-			require.NoError(t, plain.SetWeights(t.Context(), rounded(t, e)))
+			enginetest.SetWeights(t, plain, rounded(t, e))
 			got := logprobs(t, e, b)
 			require.Equal(t, logprobs(t, plain, b), got)
 			require.NotEqual(t, before, got)
@@ -134,7 +135,10 @@ func TestADecoderWithDotSamplesNearly(t *testing.T) {
 		got[i] = out[0].Logprob
 	}
 	require.InDelta(t, got[0], got[1], 0.05)
-	if !kernel.HasDot() {
+	// A product of 1 + 2^-10 with 1 is 1 where A is rounded to bfloat16 too.
+	w1, product := kernel.NewPackedDot(1, 1), make([]float32, 1)
+	w1.Repack([]float32{1})
+	if kernel.MatMulPacked(product, []float32{1 + 1.0/1024}, w1, 1, false); product[0] != 1 {
 		require.Equal(t, got[0], got[1])
 	}
 }

@@ -55,7 +55,8 @@ func BenchmarkShares(b *testing.B) {
 		}
 		const m, k, n = 384, 256, 512 // in the second-level cache
 		x, y, z := make([]float32, m*k), make([]float32, n*k), make([]float32, m*n)
-		packed := kernel.PackNT(y, k, n)
+		packed := kernel.NewPacked(k, n)
+		packed.Repack(y)
 		reading := func() float64 { return 4 * float64(len(memory)) / least(b, 4, func() { readAll(memory) }) / 1e9 }
 		product := func() float64 {
 			const times = 400

@@ -19,12 +19,12 @@ const (
 func (l *layout) viewed() bool { return l.size > viewedModel }
 
 // viewed says whether the engine does: rounded matrices are a copy.
-func (e *Engine) viewed() bool { return e.layout.viewed() && e.keep == gpu.Float32 }
+func (e *Engine) viewed() bool { return e.layout.viewed() && e.forwardDType == gpu.Float32 }
 
 // layOut makes the forward pass's weights those of now.
 func (e *Engine) layOut() {
 	if !e.viewed() {
-		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, e.keep, e.dot); err != nil {
+		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, e.forwardDType, e.dot); err != nil {
 			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
 		}
 		return

@@ -39,7 +39,7 @@ func smallModel(t *testing.T, positions int) (*native.Engine, *enginetest.Refere
 			}
 		}
 	}
-	require.NoError(t, engine.SetWeights(t.Context(), w))
+	enginetest.SetWeights(t, engine, w)
 	return engine, enginetest.NewReference(model, w)
 }
 

@@ -94,12 +94,6 @@ func expAVX512(dst, src *float32, n int)
 func expSumAVX512(dst, src *float32, n int, shift float32) float32
 
 //go:noescape
-func siluAVX512(dst, src *float32, n int)
-
-//go:noescape
-func siluGradAVX512(dsrc, src, dout *float32, n int)
-
-//go:noescape
 func swigluAVX512(dst, gate, up *float32, n int)
 
 //go:noescape
@@ -137,12 +131,6 @@ func expAVX2(dst, src *float32, n int)
 
 //go:noescape
 func expSumAVX2(dst, src *float32, n int, shift float32) float32
-
-//go:noescape
-func siluAVX2(dst, src *float32, n int)
-
-//go:noescape
-func siluGradAVX2(dsrc, src, dout *float32, n int)
 
 //go:noescape
 func swigluAVX2(dst, gate, up *float32, n int)

@@ -49,12 +49,6 @@ func mulNEON(dst, a, b *float32, n int)
 func expNEON(dst, src *float32, n int)
 
 //go:noescape
-func siluNEON(dst, src *float32, n int)
-
-//go:noescape
-func siluGradNEON(dsrc, src, dout *float32, n int)
-
-//go:noescape
 func swigluNEON(dst, gate, up *float32, n int)
 
 //go:noescape

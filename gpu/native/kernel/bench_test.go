@@ -76,7 +76,7 @@ func BenchmarkPacked(b *testing.B) {
 			k, n := s[0], s[1]
 			b.Run(shapeName(m, k, n), func(b *testing.B) {
 				rng := rand.New(rand.NewPCG(1, 1))
-				x, w, out := random(rng, m*k), PackNT(random(rng, n*k), k, n), make([]float32, m*n)
+				x, w, out := random(rng, m*k), repacked(random(rng, n*k), k, n), make([]float32, m*n)
 				for b.Loop() {
 					MatMulPacked(out, x, w, m, false)
 				}
@@ -97,7 +97,7 @@ func BenchmarkDecodeShapes(b *testing.B) {
 			switch {
 			case kind == floats:
 				bytes = 4
-			case kind == pairs && !HasDot():
+			case kind == pairs && !hasDot:
 				continue
 			}
 			name := [...]string{"float32", "bfloat16", "dot"}[kind]
@@ -145,7 +145,9 @@ func BenchmarkVectors(b *testing.B) {
 		{"Axpy", func() { Axpy(z, 1e-9, x) }},
 		{"SumSquares", func() { SumSquares(x) }},
 		{"Max", func() { Max(x) }},
-		{"AdamW", func() { AdamW(z, u, sq, x, 1e-4, 0.9, 0.95, 1e-8, 0, 1, 1, 1) }},
+		{"AdamW", func() {
+			AdamW(z, u, sq, x, AdamWStep{LearningRate: 1e-4, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, GradScale: 1, Correction1: 1, Correction2: 1})
+		}},
 	} {
 		b.Run(f.name, func(b *testing.B) {
 			for b.Loop() {

@@ -113,7 +113,7 @@ func TestInvariantProductsWithAPackedHaveTheBitsOfMatMulNTsWithTheNumbersThatItH
 			m := rapid.SampledFrom([]int{0, 1, 2, 3, 6, 7, 8, 12, 13, 23, 24, 25, 48, 100}).Draw(t, "m")
 			k := rapid.SampledFrom([]int{0, 1, 7, 8, 64, 65, 127, 128, 130, 256, 300}).Draw(t, "k")
 			n := rapid.SampledFrom([]int{0, 1, 7, 15, 16, 17, 33, 48, 63, 64, 65, 130, 600}).Draw(t, "n")
-			bf16, raw, acc := rapid.Bool().Draw(t, "bf16"), rapid.Bool().Draw(t, "raw"), rapid.Bool().Draw(t, "acc")
+			bf16, acc := rapid.Bool().Draw(t, "bf16"), rapid.Bool().Draw(t, "acc")
 			pad := rapid.IntRange(0, 2).Draw(t, "pad")
 			rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 5))
 			a, b, c := random(rng, span(m, k, k+pad)), random(rng, n*k), random(rng, span(m, n, n+pad))
@@ -123,21 +123,16 @@ func TestInvariantProductsWithAPackedHaveTheBitsOfMatMulNTsWithTheNumbersThatItH
 				w.kind = halves
 			}
 			cut := k * (n / 3)
-			half := allHalves(b)
-			if raw {
-				w.RepackBF16(half[:cut], nil, half[cut:])
-			} else {
-				w.Repack(b[:cut], nil, b[cut:])
-			}
+			w.Repack(b[:cut], nil, b[cut:])
 			held := b
-			if raw || bf16 {
-				held = portable.widenAll(half)
+			if bf16 {
+				held = portable.widenAll(allHalves(b))
 			}
 
 			want := append([]float32(nil), c...)
 			s.run(nil, nt.product(want, n+pad, a, k+pad, held, k, m, k, n, acc))
 			got := guardedCopy(c)
-			rapid.SampledFrom(pools).Draw(t, "pool").MatMulPackedStrided(got.x, n+pad, a, k+pad, w, m, acc)
+			rapid.SampledFrom(pools).Draw(t, "pool").MatMulPackedStrided(Matrix{got.x, n + pad}, Matrix{a, k + pad}, w, m, acc)
 			got.check(t)
 			require.Equal(t, bits(want), bits(got.x))
 
@@ -240,7 +235,6 @@ func TestPackedRefusesWhatDoesNotFit(t *testing.T) {
 	w := NewPackedBF16(3, 2)
 	k, n := w.Shape()
 	require.Equal(t, []int{3, 2}, []int{k, n})
-	require.PanicsWithValue(t, "kernel.RepackBF16: B is [2, 3] with rows 3 apart: does not fit in 5 floats", func() { w.RepackBF16(make([]uint16, 5)) })
 	require.PanicsWithValue(t, "kernel.Repack: B is [2, 3] with rows 3 apart: does not fit in 5 floats", func() { w.Repack(make([]float32, 5)) })
 	w.Repack([]float32{1, 2, 3, 4, 5, 6})
 	require.PanicsWithValue(t, "kernel.Row: row 2 of 2", func() { w.Row(make([]float32, 3), 2) })

@@ -14,6 +14,3 @@ func (s isa) String() string { return [...]string{"portable", "avx2", "avx512", 
 
 // best is the widest instruction set of this processor; it is never changed.
 var best = supported()[0]
-
-// InstructionSet names what the kernels of this process run on: "avx512", "avx2", "neon" or "portable".
-func InstructionSet() string { return best.String() }

@@ -84,3 +84,10 @@ func ulps(got float32, want float64) float64 {
 }
 
 func shapeName(m, k, n int) string { return fmt.Sprintf("m%d_k%d_n%d", m, k, n) }
+
+// repacked copies B[n,k], weights stored [out, in], for MatMulPacked.
+func repacked(b []float32, k, n int) *Packed {
+	w := NewPacked(k, n)
+	w.Repack(b)
+	return w
+}

@@ -292,10 +292,10 @@ func TestPublicProducts(t *testing.T) {
 		"Pool.MatMul":   func(c []float32) { pool.MatMul(c, a, b, 2, 3, 2, false) },
 		"Pool.MatMulNT": func(c []float32) { pool.MatMulNT(c, a, bt, 2, 3, 2, false) },
 		"Pool.MatMulTN": func(c []float32) { pool.MatMulTN(c, at, b, 2, 3, 2, false) },
-		"Strided":       func(c []float32) { MatMulStrided(c, 2, a, 3, b, 2, 2, 3, 2, false) },
-		"NTStrided":     func(c []float32) { MatMulNTStrided(c, 2, a, 3, bt, 3, 2, 3, 2, false) },
-		"TNStrided":     func(c []float32) { MatMulTNStrided(c, 2, at, 2, b, 2, 2, 3, 2, false) },
-		"Packed":        func(c []float32) { MatMulPacked(c, a, PackNT(bt, 3, 2), 2, false) },
+		"Strided":       func(c []float32) { MatMulStrided(Matrix{c, 2}, Matrix{a, 3}, Matrix{b, 2}, 2, 3, 2, false) },
+		"NTStrided":     func(c []float32) { MatMulNTStrided(Matrix{c, 2}, Matrix{a, 3}, Matrix{bt, 3}, 2, 3, 2, false) },
+		"TNStrided":     func(c []float32) { MatMulTNStrided(Matrix{c, 2}, Matrix{at, 2}, Matrix{b, 2}, 2, 3, 2, false) },
+		"Packed":        func(c []float32) { MatMulPacked(c, a, repacked(bt, 3, 2), 2, false) },
 		"twice half": func(c []float32) {
 			clear(c)
 			MatMul(c, a, b, 2, 3, 2, true)
@@ -314,7 +314,7 @@ func TestShapesThatDoNotFitPanic(t *testing.T) {
 		"kernel.MatMulNT: B is [5, 3] with rows 3 apart: does not fit in 12 floats":  func() { MatMulNT(x, x, x, 2, 3, 5, false) },
 		"kernel.MatMulTN: A is [13, 1] with rows 1 apart: does not fit in 12 floats": func() { MatMulTN(x, x, x, 1, 13, 1, false) },
 		"kernel.MatMul: A is [2, 3] with rows 2 apart: does not fit in 12 floats": func() {
-			MatMulStrided(x, 2, x, 2, x, 2, 2, 3, 2, false)
+			MatMulStrided(Matrix{x, 2}, Matrix{x, 2}, Matrix{x, 2}, 2, 3, 2, false)
 		},
 		"kernel.MatMul: m=-1 k=1 n=1: must not be negative": func() { MatMul(x, x, x, -1, 1, 1, false) },
 		"kernel.Dot: b has 3 elements, want 4":              func() { Dot(x[:4], x[:3]) },

@@ -29,13 +29,6 @@ const (
 	view
 )
 
-// PackNT copies B[n,k], weights stored [out, in], for MatMulPacked.
-func PackNT(b []float32, k, n int) *Packed {
-	w := NewPacked(k, n)
-	w.Repack(b)
-	return w
-}
-
 // NewPacked is room for B[n,k], which Repack fills.
 func NewPacked(k, n int) *Packed { return &Packed{k: k, n: n, set: best} }
 
@@ -52,9 +45,6 @@ func NewPackedDot(k, n int) *Packed {
 	}
 	return w
 }
-
-// HasDot says whether NewPackedDot's products round A.
-func HasDot() bool { return hasDot }
 
 // BF16 says whether the numbers are bfloat16.
 func (w *Packed) BF16() bool { return w.kind == halves || w.kind == pairs }
@@ -90,38 +80,6 @@ func (w *Packed) Repack(parts ...[]float32) {
 			continue
 		}
 		w.set.packNT(w.data[j*w.k:], src, w.k, w.k, rows)
-	}
-}
-
-// RepackBF16 is Repack from bfloat16 numbers, each the upper half of a float32.
-func (w *Packed) RepackBF16(parts ...[]uint16) {
-	w.check("RepackBF16", total(parts))
-	w.reserve()
-	if w.set == portable {
-		at := 0
-		for _, b := range parts {
-			if w.kind == halves {
-				copy(w.half[at:], b)
-			} else {
-				WidenBF16(w.data[at:at+len(b)], b)
-			}
-			at += len(b)
-		}
-		return
-	}
-	width, buf := w.set.panelWidth(), w.packing()
-	for j := 0; j < w.n; j += width {
-		rows := min(width, w.n-j)
-		src := window(parts, j*w.k, rows*w.k)
-		if w.kind != floats {
-			w.packHalf(buf, j, rows, func(dst []float32, row, at int) { WidenBF16(dst, src[row*w.k+at:][:len(dst)]) })
-			continue
-		}
-		if len(buf) < len(src) {
-			buf = make([]float32, len(src))
-		}
-		WidenBF16(buf[:len(src)], src)
-		w.set.packNT(w.data[j*w.k:], buf, w.k, w.k, rows)
 	}
 }
 
@@ -184,7 +142,7 @@ func (w *Packed) reserve() {
 
 func (w *Packed) check(op string, size int) {
 	checkDims(op, 0, w.k, w.n)
-	checkMatrix(op, "B", size, w.n, w.k, w.k)
+	checkFit(op, "B", size, w.n, w.k, w.k)
 }
 
 // Row copies row j of B to dst, which has k numbers.
@@ -210,7 +168,7 @@ func (w *Packed) Row(dst []float32, j int) {
 	}
 }
 
-func total[T any](parts [][]T) int {
+func total(parts [][]float32) int {
 	n := 0
 	for _, b := range parts {
 		n += len(b)
@@ -219,7 +177,7 @@ func total[T any](parts [][]T) int {
 }
 
 // window is n numbers from at on of parts laid end to end, copied where they lie in more than one.
-func window[T any](parts [][]T, at, n int) []T {
+func window(parts [][]float32, at, n int) []float32 {
 	for n > 0 && at >= len(parts[0]) {
 		at -= len(parts[0])
 		parts = parts[1:]
@@ -230,7 +188,7 @@ func window[T any](parts [][]T, at, n int) []T {
 	if at+n <= len(parts[0]) {
 		return parts[0][at : at+n]
 	}
-	out := make([]T, 0, n)
+	out := make([]float32, 0, n)
 	for ; len(out) < n; parts, at = parts[1:], 0 {
 		out = append(out, parts[0][at:min(len(parts[0]), at+n-len(out))]...)
 	}
@@ -244,19 +202,19 @@ func MatMulPacked(c, a []float32, w *Packed, m int, acc bool) {
 
 // MatMulPacked is the function of that name, its columns and rows shared among the pool's workers.
 func (p *Pool) MatMulPacked(c, a []float32, w *Packed, m int, acc bool) {
-	p.MatMulPackedStrided(c, w.n, a, w.k, w, m, acc)
+	p.MatMulPackedStrided(Matrix{c, w.n}, Matrix{a, w.k}, w, m, acc)
 }
 
 // MatMulPackedStrided is MatMulPacked with A and C inside wider matrices.
-func (p *Pool) MatMulPackedStrided(c []float32, ldc int, a []float32, lda int, w *Packed, m int, acc bool) {
+func (p *Pool) MatMulPackedStrided(c, a Matrix, w *Packed, m int, acc bool) {
 	checkDims("MatMulPacked", m, w.k, w.n)
-	checkMatrix("MatMulPacked", "C", len(c), m, w.n, ldc)
-	checkMatrix("MatMulPacked", "A", len(a), m, w.k, lda)
+	checkMatrix("MatMulPacked", "C", c, m, w.n)
+	checkMatrix("MatMulPacked", "A", a, m, w.k)
 	if w.kind == view {
-		p.MatMulNTStrided(c, ldc, a, lda, w.data, w.k, m, w.k, w.n, acc)
+		p.MatMulNTStrided(c, a, Matrix{w.data, w.k}, m, w.k, w.n, acc)
 		return
 	}
-	pr := &product{c: c, ldc: ldc, a: a, ars: lda, acs: 1, m: m, k: w.k, n: w.n, acc: acc, packed: w}
+	pr := &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: a.Stride, acs: 1, m: m, k: w.k, n: w.n, acc: acc, packed: w}
 	if w.set == portable {
 		pr.packed, pr.b, pr.half, pr.brs, pr.bcs = nil, w.data, w.half, 1, w.k
 	}
@@ -264,7 +222,7 @@ func (p *Pool) MatMulPackedStrided(c []float32, ldc int, a []float32, lda int, w
 		buf := rounded.Get().(*[]float32)
 		defer rounded.Put(buf)
 		pr.k = w.steps()
-		pr.a, pr.ars = roundRows(buf, a, lda, m, w.k), pr.k
+		pr.a, pr.ars = roundRows(buf, a.Data, a.Stride, m, w.k), pr.k
 	}
 	w.set.run(p, pr)
 }

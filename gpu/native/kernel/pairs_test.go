@@ -10,14 +10,14 @@ import (
 
 // onDot skips the test on a processor that has no products of bfloat16.
 func onDot(t *testing.T) {
-	if !HasDot() {
+	if !hasDot {
 		t.Skip("this processor has no AVX512_BF16: NewPackedDot is NewPackedBF16")
 	}
 }
 
 func TestDotIsBF16WhereTheProcessorHasNoSuchProduct(t *testing.T) {
 	want := halves
-	if HasDot() {
+	if hasDot {
 		want = pairs
 	}
 	require.Equal(t, want, NewPackedDot(2, 2).kind)
@@ -29,21 +29,16 @@ func TestDotProductsAgreeWithThoseOfRoundedNumbers(t *testing.T) {
 		m := rapid.SampledFrom([]int{0, 1, 2, 5, 6, 7, 12, 13, 30, 100}).Draw(t, "m")
 		k := rapid.SampledFrom([]int{0, 1, 2, 7, 8, 63, 64, 65, 128, 255, 256, 257, 600}).Draw(t, "k")
 		n := rapid.SampledFrom([]int{0, 1, 15, 16, 17, 33, 48, 63, 64, 65, 130, 600}).Draw(t, "n")
-		acc, raw, pad := rapid.Bool().Draw(t, "acc"), rapid.Bool().Draw(t, "raw"), rapid.IntRange(0, 2).Draw(t, "pad")
+		acc, pad := rapid.Bool().Draw(t, "acc"), rapid.IntRange(0, 2).Draw(t, "pad")
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 7))
 		a, b, c := random(rng, span(m, k, k+pad)), random(rng, n*k), random(rng, span(m, n, n+pad))
-		half := allHalves(b)
 		w := NewPackedDot(k, n)
-		if raw {
-			w.RepackBF16(half[:k*(n/2)], half[k*(n/2):])
-		} else {
-			w.Repack(b)
-		}
-		held := portable.widenAll(half)
+		w.Repack(b)
+		held := portable.widenAll(allHalves(b))
 
 		want := nt.product(append([]float32(nil), c...), n+pad, portable.widenAll(allHalves(a)), k+pad, held, k, m, k, n, acc)
 		got := guardedCopy(c)
-		NewPool(2).MatMulPackedStrided(got.x, n+pad, a, k+pad, w, m, acc)
+		NewPool(2).MatMulPackedStrided(Matrix{got.x, n + pad}, Matrix{a, k + pad}, w, m, acc)
 		got.check(t)
 		for i := range m {
 			sums, size := naive(want, i)

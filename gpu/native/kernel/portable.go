@@ -178,21 +178,6 @@ func expSumPortable(dst, src []float32, shift float32) float32 {
 
 func sigmoid(x float32) float32 { return 1 / (1 + expOne(-x)) }
 
-func siluPortable(dst, src []float32) {
-	dst = dst[:len(src)]
-	for i, v := range src {
-		dst[i] = v * sigmoid(v)
-	}
-}
-
-func siluGradPortable(dsrc, src, dout []float32) {
-	src, dout = src[:len(dsrc)], dout[:len(dsrc)]
-	for i, v := range src {
-		s := sigmoid(v)
-		dsrc[i] = dout[i] * float32(s*float32(1+float32(v*float32(1-s))))
-	}
-}
-
 func swigluPortable(dst, gate, up []float32) {
 	gate, up = gate[:len(dst)], up[:len(dst)]
 	for i, v := range gate {

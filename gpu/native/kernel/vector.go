@@ -55,19 +55,6 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 	return best.expSum(dst, src, shift)
 }
 
-// SiLU is src * sigmoid(src) (Hendrycks and Gimpel 2016). dst may be src.
-func SiLU(dst, src []float32) {
-	checkLen("SiLU", "dst", len(dst), len(src))
-	best.silu(dst, src)
-}
-
-// SiLUGrad is the gradient of SiLU's input, given that of its output. dsrc may be src or dout.
-func SiLUGrad(dsrc, src, dout []float32) {
-	checkLen("SiLUGrad", "src", len(src), len(dsrc))
-	checkLen("SiLUGrad", "dout", len(dout), len(dsrc))
-	best.siluGrad(dsrc, src, dout)
-}
-
 // SwiGLU is silu(gate) * up (Shazeer 2020). dst may be gate or up.
 func SwiGLU(dst, gate, up []float32) {
 	checkLen("SwiGLU", "gate", len(gate), len(dst))
@@ -84,23 +71,34 @@ func SwiGLUGrad(dgate, dup, gate, up, dout []float32) {
 	best.swigluGrad(dgate, dup, gate, up, dout)
 }
 
+// AdamWStep is what one step of AdamW takes beside its arrays.
+type AdamWStep struct {
+	LearningRate, Beta1, Beta2, Epsilon float32
+	// Decay is the decoupled weight decay; 0 is none.
+	Decay float32
+	// GradScale multiplies the gradient first: 1 leaves it alone, 0 makes it 0.
+	GradScale float32
+	// Correction1 and Correction2 are the bias corrections 1-beta1^t and 1-beta2^t of step t, counted from 1.
+	Correction1, Correction2 float32
+}
+
 // AdamW takes one step of Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2) on the
-// weights w with moments m and v and gradient g, which is first multiplied by gradScale. corr1 and corr2 are
-// the bias corrections 1-beta1^t and 1-beta2^t of step t, counted from 1:
+// weights w with moments m and v and gradient g:
 //
 //	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
-//	w = w - lr (m/corr1 / (sqrt(v/corr2) + eps) + decay w)
-func AdamW(w, m, v, g []float32, lr, beta1, beta2, eps, decay, gradScale, corr1, corr2 float32) {
+//	w = w - lr (m/correction1 / (sqrt(v/correction2) + epsilon) + decay w)
+func AdamW(w, m, v, g []float32, s AdamWStep) {
 	checkLen("AdamW", "m", len(m), len(w))
 	checkLen("AdamW", "v", len(v), len(w))
 	checkLen("AdamW", "g", len(g), len(w))
-	best.adamw(w, m, v, g, adamwArguments(lr, beta1, beta2, eps, decay, gradScale, corr1, corr2))
+	best.adamw(w, m, v, g, s.scalars())
 }
 
-func adamwArguments(lr, beta1, beta2, eps, decay, gradScale, corr1, corr2 float32) adamwScalars {
+func (s AdamWStep) scalars() adamwScalars {
 	return adamwScalars{
-		gradScale: gradScale, beta1: beta1, oneMinus1: 1 - beta1, beta2: beta2, oneMinus2: 1 - beta2,
-		rootCorr2: float32(1 / math.Sqrt(float64(corr2))), eps: eps, keep: 1 - lr*decay, step: lr / corr1,
+		gradScale: s.GradScale, beta1: s.Beta1, oneMinus1: 1 - s.Beta1, beta2: s.Beta2, oneMinus2: 1 - s.Beta2,
+		rootCorr2: float32(1 / math.Sqrt(float64(s.Correction2))), eps: s.Epsilon, keep: 1 - s.LearningRate*s.Decay,
+		step: s.LearningRate / s.Correction1,
 	}
 }
 

@@ -112,28 +112,6 @@ func (s isa) expSum(dst, src []float32, shift float32) float32 {
 	return expSumPortable(dst, src, shift)
 }
 
-func (s isa) silu(dst, src []float32) {
-	switch s {
-	case avx512:
-		siluAVX512(ptr(dst), ptr(src), len(src))
-	case avx2:
-		siluAVX2(ptr(dst), ptr(src), len(src))
-	default:
-		siluPortable(dst, src)
-	}
-}
-
-func (s isa) siluGrad(dsrc, src, dout []float32) {
-	switch s {
-	case avx512:
-		siluGradAVX512(ptr(dsrc), ptr(src), ptr(dout), len(src))
-	case avx2:
-		siluGradAVX2(ptr(dsrc), ptr(src), ptr(dout), len(src))
-	default:
-		siluGradPortable(dsrc, src, dout)
-	}
-}
-
 func (s isa) swiglu(dst, gate, up []float32) {
 	switch s {
 	case avx512:

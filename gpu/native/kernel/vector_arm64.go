@@ -94,22 +94,6 @@ func (s isa) expSum(dst, src []float32, shift float32) float32 {
 	return fold(out)
 }
 
-func (s isa) silu(dst, src []float32) {
-	if s != neon {
-		siluPortable(dst, src)
-		return
-	}
-	siluNEON(ptr(dst), ptr(src), len(src))
-}
-
-func (s isa) siluGrad(dsrc, src, dout []float32) {
-	if s != neon {
-		siluGradPortable(dsrc, src, dout)
-		return
-	}
-	siluGradNEON(ptr(dsrc), ptr(src), ptr(dout), len(src))
-}
-
 func (s isa) swiglu(dst, gate, up []float32) {
 	if s != neon {
 		swigluPortable(dst, gate, up)

@@ -16,8 +16,6 @@ func (isa) sumSquares(x []float32) float64                   { return sumSquares
 func (isa) max(x []float32) float32                          { return maxPortable(x) }
 func (isa) exp(dst, src []float32)                           { expPortable(dst, src) }
 func (isa) expSum(dst, src []float32, shift float32) float32 { return expSumPortable(dst, src, shift) }
-func (isa) silu(dst, src []float32)                          { siluPortable(dst, src) }
-func (isa) siluGrad(dsrc, src, dout []float32)               { siluGradPortable(dsrc, src, dout) }
 func (isa) swiglu(dst, gate, up []float32)                   { swigluPortable(dst, gate, up) }
 func (isa) swigluGrad(dgate, dup, gate, up, dout []float32) {
 	swigluGradPortable(dgate, dup, gate, up, dout)

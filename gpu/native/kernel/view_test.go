@@ -21,7 +21,7 @@ func TestAViewHasTheBitsOfACopyAndFollowsItsMatrix(t *testing.T) {
 		require.False(t, v.BF16())
 		for range 2 {
 			want, got := make([]float32, m*n), make([]float32, m*n)
-			MatMulPacked(want, a, PackNT(b, k, n), m, false)
+			MatMulPacked(want, a, repacked(b, k, n), m, false)
 			NewPool(3).MatMulPacked(got, a, v, m, false)
 			require.Equal(t, want, got)
 			row := make([]float32, k)

@@ -137,20 +137,6 @@ func (m *neon) elementwises() {
 		m.exp(0, 1, 2, 3)
 		store(0, 0)
 	})
-	simple("silu", ptrs("dst", "src", "n"), []string{"dst", "src"}, consts, func(load, store func(i, reg int)) {
-		load(1, 0)
-		m.sigmoid(0, 4, 1, 2, 3)
-		m.fmul(0, 0, 4)
-		store(0, 0)
-	})
-	simple("siluGrad", ptrs("dsrc", "src", "dout", "n"), []string{"dsrc", "src", "dout"}, consts, func(load, store func(i, reg int)) {
-		load(1, 0)
-		m.sigmoid(0, 4, 1, 2, 3)
-		m.siluSlope(0, 4, 5, 6)
-		load(2, 6)
-		m.fmul(6, 6, 5)
-		store(0, 6)
-	})
 	simple("swiglu", ptrs("dst", "gate", "up", "n"), []string{"dst", "gate", "up"}, consts, func(load, store func(i, reg int)) {
 		load(1, 0)
 		m.sigmoid(0, 4, 1, 2, 3)

@@ -153,28 +153,6 @@ func (m *machine) vectors() {
 	m.op("VMOVSS", "X9", at["ret"])
 	m.ret()
 
-	at = m.text("silu", 0, ptrs("dst", "src", "n")...)
-	m.expBounds()
-	m.elementwise([]string{"dst", "src"}, "n", at, func(masked bool) {
-		m.load(mem(1), v(0), masked)
-		m.sigmoid(v(0), v(4), v(1), v(2), v(3))
-		m.op("VMULPS", v(4), v(0), v(0))
-		m.store(v(0), mem(0), masked)
-	})
-	m.ret()
-
-	at = m.text("siluGrad", 0, ptrs("dsrc", "src", "dout", "n")...)
-	m.expBounds()
-	m.elementwise([]string{"dsrc", "src", "dout"}, "n", at, func(masked bool) {
-		m.load(mem(1), v(0), masked)
-		m.sigmoid(v(0), v(4), v(1), v(2), v(3))
-		m.siluSlope(v(0), v(4), v(5))
-		m.load(mem(2), v(6), masked)
-		m.op("VMULPS", v(5), v(6), v(6))
-		m.store(v(6), mem(0), masked)
-	})
-	m.ret()
-
 	at = m.text("swiglu", 0, ptrs("dst", "gate", "up", "n")...)
 	m.expBounds()
 	m.elementwise([]string{"dst", "gate", "up"}, "n", at, func(masked bool) {
