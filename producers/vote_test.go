@@ -36,7 +36,7 @@ func TestVotes(t *testing.T) {
 	}
 	words, err := weighted.New(weighted.DefaultConfig())
 	require.NoError(t, err)
-	short, err := qa.Type{}.Open(t.Context(), rewards.Opening{Config: qa.Type{}.Config()})
+	short, err := qa.Type().Open(t.Context(), rewards.Opening{Config: qa.Type().Config()})
 	require.NoError(t, err)
 	long := strings.Repeat("x", 700)
 	for name, c := range map[string]struct {

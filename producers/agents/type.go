@@ -5,9 +5,11 @@ package agents
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/part"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
@@ -48,3 +50,20 @@ type Opening struct {
 	// Log is never nil.
 	Log *slog.Logger
 }
+
+// NewType makes a Type of its name, the defaults of its own keys (nil where it has none) and a function that opens the agent with a copy of
+// the keys, which are valid. [Type.Open] refuses keys of another type, and keys that their own Validate refuses.
+func NewType[C any](name string, defaults func() C, open func(ctx context.Context, cfg C, o Opening) (producers.Agent, error)) Type {
+	return part.NewType(name, defaults, func(o Opening) any { return o.Config }, open)
+}
+
+// WithRoles makes a [Cast] of a type.
+func WithRoles(t Type, roles ...string) Cast { return cast{t, roles} }
+
+type cast struct {
+	Type
+	roles []string
+}
+
+// Roles are the roles that the type's agents play.
+func (c cast) Roles() []string { return slices.Clone(c.roles) }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/part"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -156,3 +157,20 @@ type Preset struct {
 	// same key, the greatest number holds.
 	Settings map[string]any
 }
+
+// New makes a Task of its type's name, the defaults of its own keys (nil where it has none) and a function that opens it with a copy of
+// the keys, which are valid. [Task.Open] refuses keys of another type, and keys that their own Validate refuses.
+func New[C any](name string, defaults func() C, open func(ctx context.Context, cfg C, o Opening) (*Setup, error)) Task {
+	return part.NewType(name, defaults, func(o Opening) any { return o.Config }, open)
+}
+
+// WithPreset makes a [Presetter] of a task. preset makes a new Preset at each call.
+func WithPreset(t Task, preset func() Preset) Presetter { return presetTask{t, preset} }
+
+type presetTask struct {
+	Task
+	preset func() Preset
+}
+
+// Preset is what the task brings for a run.
+func (t presetTask) Preset() Preset { return t.preset() }

@@ -25,13 +25,9 @@ func (Finish) Call(_ context.Context, call producers.Call) (producers.Observatio
 }
 
 // FinishType is the tool's [Type].
-type FinishType struct{}
+func FinishType() Type { return NewType(FinishName, nil, openFinishTool) }
 
-// Name is the type's in a configuration.
-func (FinishType) Name() string { return FinishName }
-
-// Config is nil: there is nothing to set.
-func (FinishType) Config() any { return nil }
-
-// Open makes the tool.
-func (FinishType) Open(context.Context, Opening) (producers.Tool, error) { return Finish{}, nil }
+// openFinishTool makes the tool.
+func openFinishTool(_ context.Context, _ struct{}, _ Opening) (producers.Tool, error) {
+	return Finish{}, nil
+}

@@ -59,23 +59,14 @@ type Search struct {
 }
 
 // SearchType is the tool's [Type].
-type SearchType struct{}
+func SearchType() Type { return NewType(SearchName, DefaultSearchConfig, openSearchTool) }
 
-// Name is the type's in a configuration.
-func (SearchType) Name() string { return SearchName }
-
-// Config holds the defaults.
-func (SearchType) Config() any {
-	c := DefaultSearchConfig()
-	return &c
-}
-
-// Open makes the tool over the task's passages.
-func (SearchType) Open(_ context.Context, o Opening) (producers.Tool, error) {
+// openSearchTool makes the tool over the task's passages.
+func openSearchTool(_ context.Context, cfg SearchConfig, o Opening) (producers.Tool, error) {
 	if len(o.Passages) == 0 {
 		return nil, errors.New("search tool: the task has no passage to find")
 	}
-	return NewSearch(*o.Config.(*SearchConfig), o.Passages)
+	return NewSearch(cfg, o.Passages)
 }
 
 // Texts are what the tool may say beside the passages.

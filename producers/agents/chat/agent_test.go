@@ -258,9 +258,9 @@ func TestOpenOverAModelFolder(t *testing.T) {
 	dir := t.TempDir()
 	tok := codec(t)
 	open := func(change func(*Config), specs ...producers.ToolSpec) (producers.Agent, error) {
-		cfg := Type{}.Config().(*Config)
+		cfg := Type().Config().(*Config)
 		change(cfg)
-		return Type{}.Open(t.Context(), agents.Opening{
+		return Type().Open(t.Context(), agents.Opening{
 			Name: "a", Config: cfg, Tokenizer: tok, Tools: specs, Log: slog.New(slog.DiscardHandler),
 			Chat: func(vars map[string]any) (*chat.Chat, error) { return chat.Open(dir, tok, vars) },
 		})

@@ -128,23 +128,10 @@ func (c Config) vars() map[string]any {
 }
 
 // Type is the agent's [agents.Type].
-type Type struct{}
+func Type() agents.Type { return agents.NewType(Name, DefaultConfig, openAgent) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the agent over the template of the model folder.
-func (Type) Open(_ context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *chat.Config", o.Config)
-	}
+// openAgent makes the agent over the template of the model folder.
+func openAgent(_ context.Context, cfg Config, o agents.Opening) (producers.Agent, error) {
 	if o.Chat == nil {
 		return nil, errors.New("chat agent: it is opened without a model folder")
 	}
@@ -152,13 +139,10 @@ func (Type) Open(_ context.Context, o agents.Opening) (producers.Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("chat agent: %w", err)
-	}
 	if c, err = c.Styled(cfg.style()); err != nil {
 		return nil, fmt.Errorf("chat agent: %w", err)
 	}
-	a, err := New(*cfg, c, o.Tools)
+	a, err := New(cfg, c, o.Tools)
 	if err != nil {
 		return nil, err
 	}

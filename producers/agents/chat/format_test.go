@@ -24,7 +24,7 @@ func formatted(t *testing.T, tok *bpe.Tokenizer, source string, cfg Config, spec
 	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"), []byte(source), 0o600))
-	made, err := Type{}.Open(t.Context(), agents.Opening{
+	made, err := Type().Open(t.Context(), agents.Opening{
 		Name: "a", Config: &cfg, Tokenizer: tok, Tools: specs, Log: slog.New(slog.DiscardHandler),
 		Chat: func(vars map[string]any) (*chat.Chat, error) { return chat.Open(dir, tok, vars) },
 	})

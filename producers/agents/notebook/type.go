@@ -12,24 +12,11 @@ import (
 )
 
 // Type is the agent's [agents.Type].
-type Type struct{}
+func Type() agents.Type { return agents.NewType(Name, DefaultConfig, openAgent) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the agent.
-func (Type) Open(_ context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *notebook.Config", o.Config)
-	}
-	return New(*cfg, o)
+// openAgent makes the agent.
+func openAgent(_ context.Context, cfg Config, o agents.Opening) (producers.Agent, error) {
+	return New(cfg, o)
 }
 
 // New makes the agent over the tokenizer and the chat template of an opening.

@@ -53,23 +53,12 @@ func (c CommandConfig) Validate() error {
 func (c CommandConfig) Sandboxed() bool { return c.Sandbox }
 
 // CommandType is the agent that is a program: each episode starts it anew.
-type CommandType struct{}
-
-// Name is the type's in a configuration.
-func (CommandType) Name() string { return "command" }
-
-// Config holds the defaults.
-func (CommandType) Config() any {
-	c := DefaultCommandConfig()
-	return &c
+func CommandType() agents.Type {
+	return agents.NewType("command", DefaultCommandConfig, openCommandAgent)
 }
 
-// Open makes the agent.
-func (CommandType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*CommandConfig)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *outside.CommandConfig", o.Config)
-	}
+// openCommandAgent makes the agent.
+func openCommandAgent(ctx context.Context, cfg CommandConfig, o agents.Opening) (producers.Agent, error) {
 	a, err := open(ctx, o, cfg.Config, "")
 	if err != nil {
 		return nil, err

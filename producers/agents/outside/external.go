@@ -32,23 +32,12 @@ func (c ExternalConfig) Validate() error {
 }
 
 // ExternalType is the agent that comes for episodes: POST /episodes with the key gives the next.
-type ExternalType struct{}
-
-// Name is the type's in a configuration.
-func (ExternalType) Name() string { return "external" }
-
-// Config holds the defaults.
-func (ExternalType) Config() any {
-	c := DefaultExternalConfig()
-	return &c
+func ExternalType() agents.Type {
+	return agents.NewType("external", DefaultExternalConfig, openExternalAgent)
 }
 
-// Open makes the agent.
-func (ExternalType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*ExternalConfig)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *outside.ExternalConfig", o.Config)
-	}
+// openExternalAgent makes the agent.
+func openExternalAgent(ctx context.Context, cfg ExternalConfig, o agents.Opening) (producers.Agent, error) {
 	key := os.Getenv(cfg.KeyEnv)
 	if key == "" {
 		return nil, fmt.Errorf("key_env: the variable %s is empty: set it to a secret that the agents send too", cfg.KeyEnv)

@@ -32,23 +32,10 @@ func (c HTTPConfig) Validate() error {
 }
 
 // HTTPType is the agent that is a service: each episode is one call of it.
-type HTTPType struct{}
+func HTTPType() agents.Type { return agents.NewType("http", DefaultHTTPConfig, openHTTPAgent) }
 
-// Name is the type's in a configuration.
-func (HTTPType) Name() string { return "http" }
-
-// Config holds the defaults.
-func (HTTPType) Config() any {
-	c := DefaultHTTPConfig()
-	return &c
-}
-
-// Open makes the agent.
-func (HTTPType) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*HTTPConfig)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *outside.HTTPConfig", o.Config)
-	}
+// openHTTPAgent makes the agent.
+func openHTTPAgent(ctx context.Context, cfg HTTPConfig, o agents.Opening) (producers.Agent, error) {
 	a, err := open(ctx, o, cfg.Config, "")
 	if err != nil {
 		return nil, err

@@ -142,7 +142,7 @@ func TestAServiceIsAnAgent(t *testing.T) {
 	t.Cleanup(service.Close)
 	cfg := outside.DefaultHTTPConfig()
 	cfg.Service.URL, cfg.Service.Backoff, cfg.Stop = service.URL, time.Millisecond, []string{"look", "7"}
-	agent, err := outside.HTTPType{}.Open(t.Context(), opening(t, &cfg))
+	agent, err := outside.HTTPType().Open(t.Context(), opening(t, &cfg))
 	require.NoError(t, err)
 	got, err := rollout(t, agent, nil)
 	require.NoError(t, err)
@@ -172,7 +172,7 @@ func started(t *testing.T, spaces *workspace.Manager, change func(*outside.Comma
 	require.NoError(t, cfg.Validate())
 	o := opening(t, &cfg)
 	o.Spaces = spaces
-	agent, err := outside.CommandType{}.Open(t.Context(), o)
+	agent, err := outside.CommandType().Open(t.Context(), o)
 	require.NoError(t, err)
 	return agent
 }
@@ -288,13 +288,13 @@ func TestAnAgentComesForItsEpisodes(t *testing.T) { // its key is an environment
 	t.Setenv("WEIR_AGENT_KEY", "")
 	cfg := outside.DefaultExternalConfig()
 	cfg.Listen, cfg.Stop = "127.0.0.1:0", []string{"look", "7"}
-	_, err := outside.ExternalType{}.Open(t.Context(), opening(t, &cfg))
+	_, err := outside.ExternalType().Open(t.Context(), opening(t, &cfg))
 	require.ErrorContains(t, err, "WEIR_AGENT_KEY")
 	t.Setenv("WEIR_AGENT_KEY", "sesame")
 	at := make(chan string, 1)
 	o := opening(t, &cfg)
 	o.Log = slog.New(listening{at})
-	agent, err := outside.ExternalType{}.Open(t.Context(), o)
+	agent, err := outside.ExternalType().Open(t.Context(), o)
 	require.NoError(t, err)
 	played := make(chan error, 1)
 	go func() {
@@ -363,9 +363,9 @@ func TestFaultsOfConfigurations(t *testing.T) {
 	e.KeyEnv = ""
 	require.ErrorContains(t, e.Validate(), "key_env")
 	e.KeyEnv, e.Stop = "PATH", []string{"nothing"}
-	_, err := outside.ExternalType{}.Open(t.Context(), opening(t, &e))
+	_, err := outside.ExternalType().Open(t.Context(), opening(t, &e))
 	require.ErrorContains(t, err, `"nothing" is no token`)
 	e.Stop = nil
-	_, err = outside.ExternalType{}.Open(t.Context(), opening(t, &e))
+	_, err = outside.ExternalType().Open(t.Context(), opening(t, &e))
 	require.ErrorContains(t, err, "stop")
 }

@@ -40,7 +40,7 @@ func served(t *testing.T, policy producers.Policy, world string, play func(conte
 	t.Cleanup(service.Close)
 	cfg := outside.DefaultHTTPConfig()
 	cfg.Service.URL, cfg.Service.Backoff, cfg.Stop = service.URL, time.Millisecond, []string{"look", "7"}
-	agent, err := outside.HTTPType{}.Open(t.Context(), opening(t, &cfg))
+	agent, err := outside.HTTPType().Open(t.Context(), opening(t, &cfg))
 	require.NoError(t, err)
 	reward, err := posted.New(posted.Config{Missing: -1})
 	require.NoError(t, err)

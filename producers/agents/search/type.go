@@ -11,20 +11,11 @@ import (
 const Name = "search"
 
 // Type is the agent's [agents.Type].
-type Type struct{}
+func Type() agents.Type { return agents.NewType(Name, DefaultConfig, openAgent) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the agent.
-func (Type) Open(_ context.Context, o agents.Opening) (producers.Agent, error) {
-	return New(*o.Config.(*Config), o.Tokenizer)
+// openAgent makes the agent.
+func openAgent(_ context.Context, cfg Config, o agents.Opening) (producers.Agent, error) {
+	return New(cfg, o.Tokenizer)
 }
 
 // Texts are what the agent may say to the policy.

@@ -42,7 +42,7 @@ func newSpoken(ctx context.Context, cfg Config, o agents.Opening) (planner, work
 		}
 		of := o
 		of.Config, of.Tools = &own, specs
-		agent, err := chat.Type{}.Open(ctx, of)
+		agent, err := chat.Type().Open(ctx, of)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", role, err)
 		}

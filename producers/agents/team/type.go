@@ -14,27 +14,13 @@ import (
 const Name = "team"
 
 // Type is the agent's [agents.Type].
-type Type struct{}
-
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
+func Type() agents.Cast {
+	return agents.WithRoles(agents.NewType(Name, DefaultConfig, openAgent), PlannerName, WorkerRole)
 }
 
-// Roles are the planner and the workers.
-func (Type) Roles() []string { return []string{PlannerName, WorkerRole} }
-
-// Open makes the agent.
-func (Type) Open(ctx context.Context, o agents.Opening) (producers.Agent, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *team.Config", o.Config)
-	}
-	return New(ctx, *cfg, o)
+// openAgent makes the agent.
+func openAgent(ctx context.Context, cfg Config, o agents.Opening) (producers.Agent, error) {
+	return New(ctx, cfg, o)
 }
 
 // New makes the agent over the tokenizer and the chat template of an opening.

@@ -114,18 +114,9 @@ func testsOf(hidden json.RawMessage) (*suite, error) {
 }
 
 // Type is the reward code.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, DefaultConfig, openReward) }
 
-// Name is "code".
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	return New(*o.Config.(*Config), o.Spaces)
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
+	return New(cfg, o.Spaces)
 }

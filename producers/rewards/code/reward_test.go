@@ -298,6 +298,6 @@ func TestConfig(t *testing.T) {
 	for _, key := range []string{"correct", "extract", "file", "tests", "test_timeout", "timeout"} {
 		require.ErrorContains(t, err, key)
 	}
-	_, err = Type{}.Open(t.Context(), rewards.Opening{Config: Type{}.Config()})
+	_, err = Type().Open(t.Context(), rewards.Opening{Config: Type().Config()})
 	require.ErrorContains(t, err, "no sandboxes")
 }

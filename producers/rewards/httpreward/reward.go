@@ -160,26 +160,13 @@ func (a *Answer) check(most float64) error {
 }
 
 // Type is the kind of reward that a configuration names by type: http.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, DefaultConfig, openReward) }
 
-// Name is "http".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("reward of task %s: the configuration is a %T: want *httpreward.Config", o.Task, o.Config)
-	}
-	r, err := New(*cfg)
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
+	r, err := New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("reward of task %s: %w", o.Task, err)
+		return nil, err
 	}
 	r.client.WarnIfPlain(o.Log)
 	return r, nil

@@ -105,13 +105,13 @@ func TestWhatIsNoRewardIsAnError(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Parallel()
-	cfg := Type{}.Config().(*Config)
-	_, err := Type{}.Open(t.Context(), rewards.Opening{Task: "quiz", Config: cfg})
-	require.ErrorContains(t, err, "reward of task quiz: url:")
+	cfg := Type().Config().(*Config)
+	_, err := Type().Open(t.Context(), rewards.Opening{Task: "quiz", Config: cfg})
+	require.ErrorContains(t, err, "url:")
 	cfg.URL = "http://127.0.0.1:1/"
-	_, err = Type{}.Open(t.Context(), rewards.Opening{Task: "quiz", Config: cfg})
+	_, err = Type().Open(t.Context(), rewards.Opening{Task: "quiz", Config: cfg})
 	require.NoError(t, err)
-	_, err = Type{}.Open(t.Context(), rewards.Opening{Task: "quiz", Config: 3})
+	_, err = Type().Open(t.Context(), rewards.Opening{Task: "quiz", Config: 3})
 	require.ErrorContains(t, err, "want *httpreward.Config")
 	cfg.MaxReward = math.Inf(1)
 	require.ErrorContains(t, cfg.Validate(), "max_reward: +Inf")

@@ -85,16 +85,11 @@ func (r *GSM8KReward) Ballot(text string) string {
 func (r *GSM8KReward) Same(_, _ string) bool { return false }
 
 // GSM8KType is the reward gsm8k.
-type GSM8KType struct{}
+func GSM8KType() rewards.Type {
+	return rewards.NewType("gsm8k", func() GSM8KConfig { return GSM8KConfig{Method: Strict, Score: 1} }, openGSM8KReward)
+}
 
-// Name is "gsm8k".
-func (GSM8KType) Name() string { return "gsm8k" }
-
-// Config holds the defaults.
-func (GSM8KType) Config() any { return &GSM8KConfig{Method: Strict, Score: 1} }
-
-// Open makes the reward.
-func (GSM8KType) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg := *o.Config.(*GSM8KConfig)
+// openGSM8KReward makes the reward.
+func openGSM8KReward(_ context.Context, cfg GSM8KConfig, o rewards.Opening) (producers.Reward, error) {
 	return &GSM8KReward{cfg}, cfg.Validate()
 }

@@ -137,7 +137,7 @@ func TestReward(t *testing.T) {
 		if c.change != nil {
 			c.change(&cfg)
 		}
-		r, err := Type{}.Open(t.Context(), rewards.Opening{Config: &cfg})
+		r, err := Type().Open(t.Context(), rewards.Opening{Config: &cfg})
 		require.NoError(t, err)
 		got, err := r.Score(t.Context(), &schemas.Ticket{Prompt: schemas.Prompt{Answers: []string{"7", "1/2"}}}, &producers.Transcript{Answer: c.answer, Stop: c.stop})
 		require.NoError(t, err)
@@ -169,9 +169,9 @@ func TestGSM8K(t *testing.T) {
 		require.Equal(t, c.want, got, c.text)
 		require.Equal(t, c.want != "", ok, c.text)
 	}
-	cfg := GSM8KType{}.Config().(*GSM8KConfig)
+	cfg := GSM8KType().Config().(*GSM8KConfig)
 	cfg.FormatScore = 0.1
-	r, err := GSM8KType{}.Open(t.Context(), rewards.Opening{Config: cfg})
+	r, err := GSM8KType().Open(t.Context(), rewards.Opening{Config: cfg})
 	require.NoError(t, err)
 	for answer, want := range map[string]float64{"#### 72": 1, "#### 73": 0.1, "72": 0} {
 		got, err := r.Score(t.Context(), &schemas.Ticket{Prompt: schemas.Prompt{Answers: []string{"72"}}}, &producers.Transcript{Answer: answer, Stop: schemas.StopAnswer})

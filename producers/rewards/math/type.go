@@ -122,18 +122,9 @@ func score(correct, wrong, format float64, there, right bool) producers.Score {
 }
 
 // Type is the reward math.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType("math", DefaultConfig, openReward) }
 
-// Name is "math".
-func (Type) Name() string { return "math" }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	return New(*o.Config.(*Config))
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
+	return New(cfg)
 }

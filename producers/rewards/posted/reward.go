@@ -3,7 +3,6 @@ package posted
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"github.com/weir-rl/weir/internal/check"
@@ -50,19 +49,9 @@ func (r *Reward) Score(_ context.Context, _ *schemas.Ticket, t *producers.Transc
 }
 
 // Type is the kind of reward that a configuration names by type: posted.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, func() Config { return Config{} }, openReward) }
 
-// Name is "posted".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any { return &Config{} }
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *posted.Config", o.Config)
-	}
-	return New(*cfg)
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
+	return New(cfg)
 }

@@ -60,16 +60,11 @@ func (r *Reward) Ballot(answer string) string { return rewards.Normalizers()[r.c
 func (r *Reward) Same(_, _ string) bool { return false }
 
 // Type is the reward qa.
-type Type struct{}
+func Type() rewards.Type {
+	return rewards.NewType("qa", func() Config { return Config{ExactMatch: 1, Normalizer: "squad"} }, openReward)
+}
 
-// Name is "qa".
-func (Type) Name() string { return "qa" }
-
-// Config holds the defaults.
-func (Type) Config() any { return &Config{ExactMatch: 1, Normalizer: "squad"} }
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg := *o.Config.(*Config)
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
 	return &Reward{cfg}, cfg.Validate()
 }

@@ -12,9 +12,9 @@ import (
 
 func TestScore(t *testing.T) {
 	t.Parallel()
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	cfg.F1, cfg.Answered = 0.5, 0.1
-	r, err := Type{}.Open(t.Context(), rewards.Opening{Config: cfg})
+	r, err := Type().Open(t.Context(), rewards.Opening{Config: cfg})
 	require.NoError(t, err)
 	for answer, want := range map[string]map[string]float64{
 		"The Beatles!":    {"exact_match": 1, "f1": 1, "answered": 1},
@@ -32,6 +32,6 @@ func TestScore(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, cut.Total, "a limit ended it")
 	cfg.Normalizer = "loud"
-	_, err = Type{}.Open(t.Context(), rewards.Opening{Config: cfg})
+	_, err = Type().Open(t.Context(), rewards.Opening{Config: cfg})
 	require.ErrorContains(t, err, "normalizer: unknown")
 }

@@ -115,18 +115,9 @@ func (r *Reward) Ballot(answer string) string { return rewards.Words(answer) }
 func (r *Reward) Same(_, _ string) bool { return false }
 
 // Type is the kind of reward that a configuration names by type: selfplay.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, DefaultConfig, openReward) }
 
-// Name is "selfplay".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the reward.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	return New(*o.Config.(*Config))
+// openReward makes the reward.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
+	return New(cfg)
 }

@@ -99,22 +99,12 @@ func (r *Reward) Score(ctx context.Context, ticket *schemas.Ticket, t *producers
 }
 
 // Type is the kind of reward that a configuration names by type: team.
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, DefaultConfig, openReward) }
 
-// Name is "team".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the reward. Weights for a source that no question is of are refused.
-func (Type) Open(ctx context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg := *o.Config.(*Config)
+// openReward makes the reward. Weights for a source that no question is of are refused.
+func openReward(ctx context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
 	o.Config = &cfg.Config
-	if _, err := (weighted.Type{}).Open(ctx, o); err != nil {
+	if _, err := weighted.Type().Open(ctx, o); err != nil {
 		return nil, err
 	}
 	return New(cfg)

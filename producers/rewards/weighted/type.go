@@ -17,20 +17,10 @@ import (
 const Name = "weighted"
 
 // Type is the reward's [rewards.Type].
-type Type struct{}
+func Type() rewards.Type { return rewards.NewType(Name, DefaultConfig, openReward) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Open makes the reward. Weights for a source that no question is of are refused: nothing would read them.
-func (Type) Open(_ context.Context, o rewards.Opening) (producers.Reward, error) {
-	cfg := *o.Config.(*Config)
+// openReward makes the reward. Weights for a source that no question is of are refused: nothing would read them.
+func openReward(_ context.Context, cfg Config, o rewards.Opening) (producers.Reward, error) {
 	for _, source := range slices.Sorted(maps.Keys(cfg.BySource)) {
 		if !slices.Contains(o.Sources, source) {
 			return nil, fmt.Errorf("by_source.%s: no question is of this source; there are %s", source, strings.Join(o.Sources, ", "))

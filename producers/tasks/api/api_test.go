@@ -23,7 +23,7 @@ import (
 
 func open(t *testing.T, cfg api.Config) *tasks.Setup {
 	t.Helper()
-	s, err := api.Type{}.Open(t.Context(), tasks.Opening{Name: "api", Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
+	s, err := api.Type().Open(t.Context(), tasks.Opening{Name: "api", Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return s
 }

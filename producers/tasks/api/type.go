@@ -42,19 +42,10 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-type Type struct{}
+func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Preset is a run that learns the task.
-func (Type) Preset() tasks.Preset {
+// preset is a run that learns the task.
+func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
 		Settings: map[string]any{
@@ -70,15 +61,8 @@ const (
 	heldOutNames = 40
 )
 
-// Open makes the task. Names are divided by split; the demonstrations use all of them, in worlds that are made up.
-func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("task %s: the configuration is a %T: want *api.Config", o.Name, o.Config)
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
-	}
+// openTask makes the task. Names are divided by split; the demonstrations use all of them, in worlds that are made up.
+func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
 	all := shuffled(cfg.Seed)
 	data := &tasks.Dataset{Name: o.Name, Questions: map[tasks.Split][]schemas.Prompt{
 		tasks.Validation: questions(cfg.Seed, tasks.Validation, all[:heldOutNames], cfg.HeldOut),
@@ -86,7 +70,7 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 		tasks.Train:      questions(cfg.Seed, tasks.Train, all[2*heldOutNames:], cfg.Questions),
 	}}
 	if err := data.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	s := &tasks.Setup{
 		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{cfg.Help}}, About: About, Phrase: tasks.AsQuestion,
@@ -96,7 +80,7 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	if s.Tokenizer == nil {
 		tok, err := newTokenizer(all, o.Texts)
 		if err != nil {
-			return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)
+			return nil, fmt.Errorf("tokenizer: %w", err)
 		}
 		s.Tokenizer = tok
 	}

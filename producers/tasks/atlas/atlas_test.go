@@ -28,7 +28,7 @@ func open(t *testing.T, change func(*Config)) *tasks.Setup {
 	if change != nil {
 		change(&cfg)
 	}
-	s, err := Type{}.Open(t.Context(), tasks.Opening{Name: Name, Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
+	s, err := Type().Open(t.Context(), tasks.Opening{Name: Name, Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return s
 }
@@ -37,7 +37,7 @@ func open(t *testing.T, change func(*Config)) *tasks.Setup {
 func worker(t *testing.T, s *tasks.Setup) *notebook.Agent {
 	t.Helper()
 	cfg := notebook.DefaultConfig()
-	cfg.TurnTokens = Type{}.Preset().Settings["agents.notebook.turn_tokens"].(int)
+	cfg.TurnTokens = Type().Preset().Settings["agents.notebook.turn_tokens"].(int)
 	a, err := notebook.New(cfg, agents.Opening{Tokenizer: s.Tokenizer, Tools: []producers.ToolSpec{{Name: starlark.Name}}})
 	require.NoError(t, err)
 	return a

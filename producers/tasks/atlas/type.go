@@ -43,19 +43,10 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-type Type struct{}
+func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Preset is a run that learns the task. An episode has two turns, and the longest cell some 45 tokens.
-func (Type) Preset() tasks.Preset {
+// preset is a run that learns the task. An episode has two turns, and the longest cell some 45 tokens.
+func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
 		Settings: map[string]any{
@@ -66,27 +57,20 @@ func (Type) Preset() tasks.Preset {
 	}
 }
 
-// Open makes the task.
-func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("task %s: the configuration is a %T: want *atlas.Config", o.Name, o.Config)
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
-	}
+// openTask makes the task.
+func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
 	countries, err := facts.Load()
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	facts.Divide(countries, cfg.ValidationCountries, cfg.TestCountries, cfg.SplitSeed)
 	known, err := atlasOf(countries)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	data := &tasks.Dataset{Name: o.Name, Questions: cfg.questions(countries, known)}
 	if err := data.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	shown := known
 	if cfg.Shuffled {
@@ -100,7 +84,7 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	if s.Tokenizer == nil {
 		tok, err := newTokenizer(countries, o.Texts)
 		if err != nil {
-			return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)
+			return nil, fmt.Errorf("tokenizer: %w", err)
 		}
 		s.Tokenizer = tok
 	}

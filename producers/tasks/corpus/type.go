@@ -39,16 +39,12 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-type Type struct{}
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, func() Config { return Config{} }, openTask), preset)
+}
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any { return &Config{} }
-
-// Preset is a run like the demonstration's.
-func (Type) Preset() tasks.Preset {
+// preset is a run like the demonstration's.
+func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "search", Tools: []string{"search"}, Reward: "weighted",
 		Settings: map[string]any{
@@ -58,9 +54,8 @@ func (Type) Preset() tasks.Preset {
 	}
 }
 
-// Open reads the files.
-func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg := o.Config.(*Config)
+// openTask reads the files.
+func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
 	data, err := Load(o.Name, cfg.Corpus, cfg.Questions)
 	if err != nil {
 		return nil, err

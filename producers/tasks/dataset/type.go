@@ -40,23 +40,15 @@ func (c *Config) Validate() error {
 }
 
 // Type is the task dataset.
-type Type struct{}
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, func() Config { return Config{Config: data.DefaultConfig(), Order: data.DefaultOrder()} }, openTask), preset)
+}
 
-// Name is "dataset".
-func (Type) Name() string { return Name }
+// preset is the search agent and the reward for matching answers.
+func preset() tasks.Preset { return tasks.Preset{Agent: "search", Reward: "weighted"} }
 
-// Config holds the defaults.
-func (Type) Config() any { return &Config{Config: data.DefaultConfig(), Order: data.DefaultOrder()} }
-
-// Preset is the search agent and the reward for matching answers.
-func (Type) Preset() tasks.Preset { return tasks.Preset{Agent: "search", Reward: "weighted"} }
-
-// Open reads the files.
-func (Type) Open(ctx context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("the configuration is a %T: want *dataset.Config", o.Config)
-	}
+// openTask reads the files.
+func openTask(ctx context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
 	given, err := cfg.given(o)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func file(t *testing.T, name, text string) string {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	require.ErrorContains(t, cfg.Validate(), "files: none: name a JSONL or Parquet file")
 	cfg.Order.Prompts = 0
 	require.ErrorContains(t, cfg.Validate(), "order.prompts: 0")
@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 	cfg.Demonstrations = file(t, "demos.jsonl", `{"question": "who was first ?", "answer": "ann"}`)
 	require.NoError(t, cfg.Validate())
 	var log bytes.Buffer
-	s, err := Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg, Seed: 3, Texts: []string{"nothing"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg, Seed: 3, Texts: []string{"nothing"}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Equal(t, "hot", s.Data.Name)
 	require.Equal(t, []tasks.Passage{{Title: "Ann", Text: "Ann was first."}, {Title: "Bob", Text: "Bob was last."}, {Title: "cid", Text: "cid was late."}}, s.Data.Passages)
@@ -50,28 +50,28 @@ func TestOpen(t *testing.T) {
 	asked := map[string]bool{s.Order.Prompt(0).ID: true, s.Order.Prompt(1).ID: true}
 	require.Equal(t, map[string]bool{"train/1": true, "train/2": true}, asked)
 
-	again, err := Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg, Seed: 3, Tokenizer: s.Tokenizer, Texts: []string{"nothing"}})
+	again, err := Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg, Seed: 3, Tokenizer: s.Tokenizer, Texts: []string{"nothing"}})
 	require.NoError(t, err)
 	require.Same(t, s.Tokenizer, again.Tokenizer, "the run's comes first")
 
 	cfg.Filter.MaxTokens = 3
-	_, err = Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
+	_, err = Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
 	require.ErrorContains(t, err, "filter.max_tokens: the task's tokenizer is made of its words")
 	cfg.Tokenizer = "nowhere.json"
-	_, err = Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
+	_, err = Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
 	require.ErrorContains(t, err, "tokenizer: ")
-	_, err = Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: 3})
+	_, err = Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: 3})
 	require.ErrorContains(t, err, "want *dataset.Config")
 }
 
 // A row that names a tool which its episodes cannot call is refused when the run begins.
 func TestUnknownToolsAreRefused(t *testing.T) {
 	t.Parallel()
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	cfg.TrainFiles = []string{file(t, "train.jsonl", `{"question": "a", "answer": "b", "tools": ["search"]}
 {"question": "c", "answer": "d", "tools_kwargs": {"calculator": {"digits": 3}}}
 `)}
-	s, err := Type{}.Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
+	s, err := Type().Open(t.Context(), tasks.Opening{Name: "hot", Config: cfg})
 	require.NoError(t, err)
 	require.NoError(t, s.Check([]producers.ToolSpec{{Name: "calculator"}, {Name: "search"}}))
 	require.ErrorContains(t, s.Check([]producers.ToolSpec{{Name: "search"}}), `train.jsonl:2: tool "calculator": the task has search`)

@@ -24,7 +24,7 @@ import (
 func open(t *testing.T) *tasks.Setup {
 	t.Helper()
 	cfg := DefaultConfig()
-	s, err := Type{}.Open(t.Context(), tasks.Opening{Name: Name, Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
+	s, err := Type().Open(t.Context(), tasks.Opening{Name: Name, Config: &cfg, Seed: 1, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	return s
 }

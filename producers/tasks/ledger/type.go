@@ -51,19 +51,10 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-type Type struct{}
+func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Preset is a run that learns the task. The context holds one page, and an episode of six pages has one cell to spare.
-func (Type) Preset() tasks.Preset {
+// preset is a run that learns the task. The context holds one page, and an episode of six pages has one cell to spare.
+func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "notebook", Tools: []string{"starlark"}, Reward: "weighted",
 		Settings: map[string]any{
@@ -118,15 +109,8 @@ func newTokenizer(colours, further []string) (*tokenizer.Tokenizer, error) {
 	})
 }
 
-// Open makes the task. The colours of rules are divided by split; all of them are on pages, and in the demonstrations.
-func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("task %s: the configuration is a %T: want *ledger.Config", o.Name, o.Config)
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
-	}
+// openTask makes the task. The colours of rules are divided by split; all of them are on pages, and in the demonstrations.
+func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
 	all := colours(cfg.Seed)
 	values := map[string]any{}
 	for _, colour := range all {
@@ -138,7 +122,7 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 		tasks.Train:      cfg.questions(tasks.Train, all[2*heldOutRules:], all, ordinary, cfg.Ledgers),
 	}}
 	if err := data.Validate(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	s := &tasks.Setup{
 		Data: data, Tokenizer: o.Tokenizer, Worlds: []tasks.World{functions{values}}, Phrase: tasks.AsQuestion,
@@ -149,7 +133,7 @@ func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	if s.Tokenizer == nil {
 		tok, err := newTokenizer(all, o.Texts)
 		if err != nil {
-			return nil, fmt.Errorf("task %s: tokenizer: %w", o.Name, err)
+			return nil, fmt.Errorf("tokenizer: %w", err)
 		}
 		s.Tokenizer = tok
 	}

@@ -7,19 +7,10 @@ import (
 )
 
 // Type is the task's [tasks.Task].
-type Type struct{}
+func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
 
-// Name is the type's in a configuration.
-func (Type) Name() string { return Name }
-
-// Config holds the defaults.
-func (Type) Config() any {
-	c := DefaultConfig()
-	return &c
-}
-
-// Preset is a run that learns the task in some 50 steps.
-func (Type) Preset() tasks.Preset {
+// preset is a run that learns the task in some 50 steps.
+func preset() tasks.Preset {
 	return tasks.Preset{
 		Agent: "search", Tools: []string{"search"}, Reward: "weighted",
 		Settings: map[string]any{
@@ -29,9 +20,9 @@ func (Type) Preset() tasks.Preset {
 	}
 }
 
-// Open makes the task.
-func (Type) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	t, err := New(*o.Config.(*Config), o)
+// openTask makes the task.
+func openTask(_ context.Context, cfg Config, o tasks.Opening) (*tasks.Setup, error) {
+	t, err := New(cfg, o)
 	if err != nil {
 		return nil, err
 	}

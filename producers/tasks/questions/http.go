@@ -53,39 +53,25 @@ type Page struct {
 }
 
 // ServiceType is the task http.
-type ServiceType struct{}
-
-// Name is "http".
-func (ServiceType) Name() string { return HTTP }
-
-// Config is a new ServiceConfig with its defaults.
-func (ServiceType) Config() any {
-	cfg := DefaultServiceConfig()
-	return &cfg
+func ServiceType() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(HTTP, DefaultServiceConfig, openServiceTask), preset)
 }
 
-// Preset is that of FileType.
-func (ServiceType) Preset() tasks.Preset { return preset }
-
-// Open asks the service for all its questions. Every role of a run asks, and must be told the same.
-func (ServiceType) Open(ctx context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*ServiceConfig)
-	if !ok {
-		return nil, fmt.Errorf("task %s: the configuration is a %T: want *questions.ServiceConfig", o.Name, o.Config)
-	}
+// openServiceTask asks the service for all its questions. Every role of a run asks, and must be told the same.
+func openServiceTask(ctx context.Context, cfg ServiceConfig, o tasks.Opening) (*tasks.Setup, error) {
 	client, err := remote.New(cfg.Config)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	defer client.Close()
 	client.WarnIfPlain(o.Log)
 	rows, err := cfg.pages(ctx, client)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: ask for the questions: %w", o.Name, err)
+		return nil, fmt.Errorf("ask for the questions: %w", err)
 	}
 	asked, err := tasks.ReadQuestions(client.String(), bytes.NewReader(rows))
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	return setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
 }

@@ -36,33 +36,23 @@ func (c FileConfig) Validate() error {
 }
 
 // FileType is the task jsonl.
-type FileType struct{}
+func FileType() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(JSONL, func() FileConfig { return FileConfig{} }, openFileTask), preset)
+}
 
-// Name is "jsonl".
-func (FileType) Name() string { return JSONL }
+// preset is the search agent: one tool call after another, then an answer.
+func preset() tasks.Preset { return tasks.Preset{Agent: "search", Reward: "weighted"} }
 
-// Config is a new FileConfig.
-func (FileType) Config() any { return &FileConfig{} }
-
-// Preset is the search agent: one tool call after another, then an answer.
-func (FileType) Preset() tasks.Preset { return preset }
-
-var preset = tasks.Preset{Agent: "search", Reward: "weighted"}
-
-// Open reads the file.
-func (FileType) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
-	cfg, ok := o.Config.(*FileConfig)
-	if !ok {
-		return nil, fmt.Errorf("task %s: the configuration is a %T: want *questions.FileConfig", o.Name, o.Config)
-	}
+// openFileTask reads the file.
+func openFileTask(_ context.Context, cfg FileConfig, o tasks.Opening) (*tasks.Setup, error) {
 	file, err := os.Open(cfg.Questions)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: questions: %w", o.Name, err)
+		return nil, fmt.Errorf("questions: %w", err)
 	}
 	defer func() { _ = file.Close() }() // only read from
 	asked, err := tasks.ReadQuestions(cfg.Questions, file)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	s, err := setup(o, &tasks.Dataset{Name: o.Name, Questions: asked}, cfg.Tokenizer)
 	if err != nil || cfg.Demonstrations == "" {
@@ -70,7 +60,7 @@ func (FileType) Open(_ context.Context, o tasks.Opening) (*tasks.Setup, error) {
 	}
 	shown, err := corpus.LoadDemonstrations(cfg.Demonstrations, s.Tokenizer, o.Seed)
 	if err != nil {
-		return nil, fmt.Errorf("task %s: %w", o.Name, err)
+		return nil, err
 	}
 	s.Demonstrations = shown
 	return s, nil

@@ -32,11 +32,11 @@ func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sums.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte(row+"\n"), 0o600))
-	cfg := FileType{}.Config().(*FileConfig)
+	cfg := FileType().Config().(*FileConfig)
 	require.EqualError(t, cfg.Validate(), `questions: "": the task needs a JSONL file of questions`)
 	cfg.Questions = file
 	require.NoError(t, cfg.Validate())
-	setup, err := FileType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg, Texts: []string{"nothing found"}})
+	setup, err := FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg, Texts: []string{"nothing found"}})
 	require.NoError(t, err)
 	require.Equal(t, "sums", setup.Data.Name)
 	require.Equal(t, []schemas.Prompt{want()}, setup.Data.Questions[tasks.Train])
@@ -44,15 +44,15 @@ func TestFile(t *testing.T) {
 		_, known := setup.Tokenizer.ID(word)
 		require.True(t, known, word)
 	}
-	again, err := FileType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg, Tokenizer: setup.Tokenizer})
+	again, err := FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg, Tokenizer: setup.Tokenizer})
 	require.NoError(t, err)
 	require.Same(t, setup.Tokenizer, again.Tokenizer, "the run's comes first")
 
 	require.NoError(t, os.WriteFile(file, []byte(row+"\n{}\n"), 0o600))
-	_, err = FileType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
+	_, err = FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
 	require.ErrorContains(t, err, "task sums: "+file+":2: question: missing or empty")
 	cfg.Questions = filepath.Join(dir, "none")
-	_, err = FileType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
+	_, err = FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
 	require.ErrorContains(t, err, "task sums: questions: open ")
 }
 
@@ -63,7 +63,7 @@ func serve(t *testing.T, pages func(page string) string) *ServiceConfig {
 		_, _ = io.WriteString(w, pages(r.URL.Query().Get("page")))
 	}))
 	t.Cleanup(server.Close)
-	cfg := ServiceType{}.Config().(*ServiceConfig)
+	cfg := ServiceType().Config().(*ServiceConfig)
 	cfg.URL, cfg.Backoff, cfg.AttemptTimeout = server.URL+"/questions", time.Millisecond, 5*time.Second
 	return cfg
 }
@@ -77,7 +77,7 @@ func TestService(t *testing.T) {
 		}
 		return fmt.Sprintf(`{"questions": [%s], "next": "%d"}`, strings.ReplaceAll(row, `"q1"`, fmt.Sprintf(`"q%d"`, at)), at+1)
 	})
-	setup, err := ServiceType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
+	setup, err := ServiceType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
 	require.NoError(t, err)
 	var ids []string
 	for _, q := range setup.Data.Questions[tasks.Train] {
@@ -102,7 +102,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		`{"questions": [3]}`:                                                     "want an object",
 		`<html>`:                                                                 "no JSON object",
 	} {
-		_, err := ServiceType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: serve(t, func(string) string { return answer })})
+		_, err := ServiceType().Open(t.Context(), tasks.Opening{Name: "sums", Config: serve(t, func(string) string { return answer })})
 		require.ErrorContains(t, err, want, answer)
 		require.ErrorContains(t, err, "task sums: ")
 	}
@@ -110,7 +110,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		return fmt.Sprintf(`{"questions": [%s], "next": "%sx"}`, row, page)
 	})
 	cfg.MaxQuestions = 20
-	_, err := ServiceType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
+	_, err := ServiceType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
 	require.ErrorContains(t, err, "max_questions is 20, and there are more")
 	cfg.MaxQuestions, cfg.Retries = 0, -1
 	err = cfg.Validate()
@@ -126,7 +126,7 @@ func FuzzPage(f *testing.F) {
 		defer server.Close()
 		cfg := DefaultServiceConfig()
 		cfg.URL = server.URL
-		setup, err := ServiceType{}.Open(t.Context(), tasks.Opening{Name: "sums", Config: &cfg})
+		setup, err := ServiceType().Open(t.Context(), tasks.Opening{Name: "sums", Config: &cfg})
 		if err == nil {
 			require.NoError(t, setup.Data.Validate())
 		}

@@ -123,7 +123,7 @@ func TestEveryFunctionIsListed(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Parallel()
-	tool, err := Type{}.Open(t.Context(), tools.Opening{})
+	tool, err := Type().Open(t.Context(), tools.Opening{})
 	require.NoError(t, err)
 	o, err := tool.Call(t.Context(), producers.Call{Arguments: " 6*7 "})
 	require.NoError(t, err)

@@ -28,13 +28,9 @@ func (Tool) Call(ctx context.Context, call producers.Call) (producers.Observatio
 }
 
 // Type is the kind of tool that a configuration names by type: calculator.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, nil, openTool) }
 
-// Name is "calculator".
-func (Type) Name() string { return Name }
-
-// Config is nil: there is nothing to set.
-func (Type) Config() any { return nil }
-
-// Open makes the tool.
-func (Type) Open(context.Context, tools.Opening) (producers.Tool, error) { return Tool{}, nil }
+// openTool makes the tool.
+func openTool(_ context.Context, _ struct{}, _ tools.Opening) (producers.Tool, error) {
+	return Tool{}, nil
+}

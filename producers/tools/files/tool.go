@@ -258,26 +258,13 @@ func (t *Tools) edit(ctx context.Context, w *workspace.Workspace, a arguments) (
 }
 
 // Type is the kind of tool that a configuration names by type: files.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "files".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tools: a [tools.Several].
-func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *files.Config", o.Name, o.Config)
-	}
-	made, err := New(*cfg, o.Spaces)
+// openTool makes the tools: a [tools.Several].
+func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	made, err := New(cfg, o.Spaces)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
 	return tools.Several(made), nil
 }

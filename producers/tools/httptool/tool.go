@@ -203,26 +203,13 @@ func (a *Answer) check(most float64) error {
 }
 
 // Type is the kind of tool that a configuration names by type: http.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "http".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool.
-func (Type) Open(ctx context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *httptool.Config", o.Name, o.Config)
-	}
-	t, err := New(ctx, *cfg)
+// openTool makes the tool.
+func openTool(ctx context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	t, err := New(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
 	t.client.WarnIfPlain(o.Log)
 	return t, nil

@@ -189,16 +189,16 @@ func TestTheServiceDescribesItself(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Setenv("TOOL_TOKEN", "s3cr3t")
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	cfg.URL, cfg.Name, cfg.TokenEnv = "http://tools.example/x", "x", "TOOL_TOKEN"
 	var log bytes.Buffer
-	tool, err := Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	tool, err := Type().Open(t.Context(), tools.Opening{Name: "mine", Config: cfg, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	require.Equal(t, "x", tool.Spec().Name)
 	require.Contains(t, log.String(), "unencrypted")
 	require.NotContains(t, log.String(), "s3cr3t")
-	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: Type{}.Config()})
-	require.ErrorContains(t, err, `tool mine: url: "": want the service's address`)
+	_, err = Type().Open(t.Context(), tools.Opening{Name: "mine", Config: Type().Config()})
+	require.ErrorContains(t, err, `url: "": want the service's address`)
 	err = Config{Config: remote.DefaultConfig(), Description: "x", Parameters: "[]", MaxReward: math.NaN()}.Validate()
 	for _, want := range []string{"url:", "name:", "parameters:", "max_reward: NaN"} {
 		require.ErrorContains(t, err, want)

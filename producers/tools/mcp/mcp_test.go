@@ -437,8 +437,8 @@ func TestConfigReportsEveryFault(t *testing.T) {
 	} {
 		require.ErrorContains(t, want.Validate(), change)
 	}
-	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "files", Config: Type{}.Config()})
-	require.ErrorContains(t, err, "tool files: command:")
+	_, err = Type().Open(t.Context(), tools.Opening{Name: "files", Config: Type().Config()})
+	require.ErrorContains(t, err, "command:")
 }
 
 // Finding A4 of the second adversarial review: a service that redirects is followed to itself alone, and nobody else is sent the token.

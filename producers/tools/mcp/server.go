@@ -291,26 +291,13 @@ func (t *Tool) text(result *sdk.CallToolResult) string {
 }
 
 // Type is the kind of tool that a configuration names by type: mcp.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "mcp".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the server's tools: a [tools.Several].
-func (Type) Open(ctx context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *mcp.Config", o.Name, o.Config)
-	}
-	s, err := New(ctx, *cfg, o.Spaces)
+// openTool makes the server's tools: a [tools.Several].
+func openTool(ctx context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	s, err := New(ctx, cfg, o.Spaces)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
 	return tools.Several(s.tools), nil
 }

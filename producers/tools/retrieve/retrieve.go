@@ -161,26 +161,13 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 }
 
 // Type is the kind of tool that a configuration names by type: retrieve.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "retrieve".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool.
-func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *retrieve.Config", o.Name, o.Config)
-	}
-	t, err := New(*cfg)
+// openTool makes the tool.
+func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	t, err := New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
 	t.client.WarnIfPlain(o.Log)
 	return t, nil

@@ -135,11 +135,11 @@ func TestAgainstTheServer(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Parallel()
-	_, err := Type{}.Open(t.Context(), tools.Opening{Name: "wiki", Config: Type{}.Config()})
-	require.ErrorContains(t, err, "tool wiki: url:")
-	cfg := Type{}.Config().(*Config)
+	_, err := Type().Open(t.Context(), tools.Opening{Name: "wiki", Config: Type().Config()})
+	require.ErrorContains(t, err, "url:")
+	cfg := Type().Config().(*Config)
 	cfg.URL, cfg.TopK = "http://127.0.0.1:1/retrieve", 5
-	tool, err := Type{}.Open(t.Context(), tools.Opening{Name: "wiki", Config: cfg})
+	tool, err := Type().Open(t.Context(), tools.Opening{Name: "wiki", Config: cfg})
 	require.NoError(t, err)
 	require.Equal(t, "search", tool.Spec().Name)
 	require.Equal(t, []string{tools.NothingFound}, cfg.Texts())

@@ -118,26 +118,9 @@ func (t *Tool) observe(r producers.Result) producers.Observation {
 }
 
 // Type is the kind of tool that a configuration names by type: shell.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "shell".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool.
-func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *shell.Config", o.Name, o.Config)
-	}
-	t, err := New(*cfg, o.Spaces)
-	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
-	}
-	return t, nil
+// openTool makes the tool.
+func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	return New(cfg, o.Spaces)
 }

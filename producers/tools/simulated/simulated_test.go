@@ -41,10 +41,10 @@ const question, right = "what is the harbour of norwick called ?", "Quayside"
 // open is the tool as a run wraps it.
 func open(t *testing.T, change func(*Config), passages []tasks.Passage) producers.Tool {
 	t.Helper()
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	cfg.TopK, cfg.Noise.Total, cfg.Backoff = 1, 1000, time.Millisecond
 	change(cfg)
-	tool, err := Type{}.Open(t.Context(), tools.Opening{Name: "search", Config: cfg, Passages: passages})
+	tool, err := Type().Open(t.Context(), tools.Opening{Name: "search", Config: cfg, Passages: passages})
 	require.NoError(t, err)
 	if m, ok := tool.(*Tool).writer.(*model); ok {
 		t.Cleanup(m.client.Close)
@@ -382,10 +382,10 @@ func TestTheAnswerIsInDocumentsAlone(t *testing.T) {
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	cfg := DefaultConfig()
-	_, err := Type{}.Open(t.Context(), tools.Opening{Name: "s", Config: &cfg})
+	_, err := Type().Open(t.Context(), tools.Opening{Name: "s", Config: &cfg})
 	require.ErrorContains(t, err, "noise.total: 0: want after how many prompts")
 	cfg.Noise.Total = 1
-	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "s", Config: &cfg})
+	_, err = Type().Open(t.Context(), tools.Opening{Name: "s", Config: &cfg})
 	require.ErrorContains(t, err, "the task has no passage to show")
 	cfg.Documents, cfg.Noise.Base, cfg.Noise.By, cfg.Noise.Start = FromModel, 0, "steps", 2
 	err = cfg.Validate()

@@ -129,35 +129,19 @@ func (t *Tool) Call(ctx context.Context, call producers.Call) (producers.Observa
 }
 
 // Type is the kind of tool that a configuration names by type: simulated_search.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "simulated_search".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool, over the task's passages or a model; nothing is asked of the model yet.
-func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *simulated.Config", o.Name, o.Config)
-	}
-	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
-	}
+// openTool makes the tool, over the task's passages or a model; nothing is asked of the model yet.
+func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
 	var w writer
 	var err error
 	if cfg.Documents == FromModel {
-		w, err = newModel(*cfg, o.Log)
+		w, err = newModel(cfg, o.Log)
 	} else {
-		w, err = newCorpus(*cfg, o.Passages)
+		w, err = newCorpus(cfg, o.Passages)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
-	return newTool(*cfg, w), nil
+	return newTool(cfg, w), nil
 }

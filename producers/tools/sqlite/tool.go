@@ -150,26 +150,9 @@ func (t *Tool) Close(_ context.Context, episode string) error {
 }
 
 // Type is the kind of tool that a configuration names by type: sql.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "sql".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool.
-func (Type) Open(ctx context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *sqlite.Config", o.Name, o.Config)
-	}
-	t, err := New(ctx, *cfg)
-	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
-	}
-	return t, nil
+// openTool makes the tool.
+func openTool(ctx context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	return New(ctx, cfg)
 }

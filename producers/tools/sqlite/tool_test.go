@@ -223,15 +223,15 @@ func TestEachEpisodeHasItsDatabase(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Parallel()
-	cfg := Type{}.Config().(*Config)
+	cfg := Type().Config().(*Config)
 	cfg.Path = filepath.Join(t.TempDir(), "none.db")
-	_, err := Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
-	require.ErrorContains(t, err, "tool mine: path:")
+	_, err := Type().Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
+	require.ErrorContains(t, err, "path:")
 	require.NoError(t, os.WriteFile(cfg.Path, []byte(strings.Repeat("no database", 1000)), 0o600))
-	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
+	_, err = Type().Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
 	require.ErrorContains(t, err, "file is not a database")
 	cfg.Path = ""
-	tool, err := Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
+	tool, err := Type().Open(t.Context(), tools.Opening{Name: "mine", Config: cfg})
 	require.NoError(t, err)
 	require.Equal(t, Name, tool.Spec().Name)
 	err = Config{}.Validate()

@@ -307,10 +307,10 @@ func TestConfigReportsEveryFault(t *testing.T) {
 	for _, key := range []string{"steps", "cell_timeout", "memory_bytes", "output_bytes", "code_bytes", "notepad_bytes", "sessions_per_worker", "workers"} {
 		require.ErrorContains(t, err, key+":")
 	}
-	_, err = Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: &Config{}})
+	_, err = Type().Open(t.Context(), tools.Opening{Name: "mine", Config: &Config{}})
 	require.ErrorContains(t, err, "tool mine: steps: 0")
-	made, err := Type{}.Open(t.Context(), tools.Opening{Name: "mine", Config: Type{}.Config()})
+	made, err := Type().Open(t.Context(), tools.Opening{Name: "mine", Config: Type().Config()})
 	require.NoError(t, err)
 	require.Equal(t, Name, made.Spec().Name)
-	require.Len(t, Type{}.Config().(*Config).Texts(), 5)
+	require.Len(t, Type().Config().(*Config).Texts(), 5)
 }

@@ -210,30 +210,17 @@ func (t *Tool) ask(ctx context.Context, key, episode, action string, finish bool
 }
 
 // Type is the kind of tool that a configuration names by type: verltool.
-type Type struct{}
+func Type() tools.Type { return tools.NewType(Name, DefaultConfig, openTool) }
 
-// Name is "verltool".
-func (Type) Name() string { return Name }
-
-// Config is a new Config with its defaults.
-func (Type) Config() any {
-	cfg := DefaultConfig()
-	return &cfg
-}
-
-// Open makes the tool.
-func (Type) Open(_ context.Context, o tools.Opening) (producers.Tool, error) {
-	cfg, ok := o.Config.(*Config)
-	if !ok {
-		return nil, fmt.Errorf("tool %s: the configuration is a %T: want *verltool.Config", o.Name, o.Config)
-	}
-	own := *cfg
+// openTool makes the tool.
+func openTool(_ context.Context, cfg Config, o tools.Opening) (producers.Tool, error) {
+	own := cfg
 	if own.Name == "" {
 		own.Name = o.Name
 	}
 	t, err := New(own)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", o.Name, err)
+		return nil, err
 	}
 	t.client.WarnIfPlain(o.Log)
 	return t, nil

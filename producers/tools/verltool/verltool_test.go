@@ -209,11 +209,11 @@ func TestActionsNameTheirTool(t *testing.T) {
 
 func TestType(t *testing.T) {
 	t.Parallel()
-	_, err := Type{}.Open(t.Context(), tools.Opening{Name: "code", Config: Type{}.Config()})
-	require.ErrorContains(t, err, "tool code: url:")
-	cfg := Type{}.Config().(*Config)
+	_, err := Type().Open(t.Context(), tools.Opening{Name: "code", Config: Type().Config()})
+	require.ErrorContains(t, err, "url:")
+	cfg := Type().Config().(*Config)
 	cfg.URL = "http://127.0.0.1:1/get_observation"
-	tool, err := Type{}.Open(t.Context(), tools.Opening{Name: "code", Config: cfg})
+	tool, err := Type().Open(t.Context(), tools.Opening{Name: "code", Config: cfg})
 	require.NoError(t, err)
 	require.Equal(t, "code", tool.Spec().Name, "the section's name, where none is set")
 }
