@@ -42,7 +42,9 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
+}
 
 // preset is a run that learns the task.
 func preset() tasks.Preset {

@@ -43,7 +43,9 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
+}
 
 // preset is a run that learns the task. An episode has two turns, and the longest cell some 45 tokens.
 func preset() tasks.Preset {

@@ -51,7 +51,9 @@ func (c Config) Validate() error {
 }
 
 // Type is the task's [tasks.Task].
-func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
+}
 
 // preset is a run that learns the task. The context holds one page, and an episode of six pages has one cell to spare.
 func preset() tasks.Preset {

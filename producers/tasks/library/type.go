@@ -7,7 +7,9 @@ import (
 )
 
 // Type is the task's [tasks.Task].
-func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
+}
 
 // preset is a run that learns the task in some 50 steps.
 func preset() tasks.Preset {

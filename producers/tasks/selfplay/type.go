@@ -42,7 +42,9 @@ func (c Config) countries(demo countries.DemoConfig) countries.Config {
 }
 
 // Type is the task's [tasks.Task].
-func Type() tasks.Presetter { return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset) }
+func Type() tasks.Presetter {
+	return tasks.WithPreset(tasks.New(Name, DefaultConfig, openTask), preset)
+}
 
 // preset is a run of games with four solvers that make three searches each.
 func preset() tasks.Preset {
