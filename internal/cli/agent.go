@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
@@ -70,7 +71,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		case *fork != "":
 			again, err = s.forkOf(cmd, *fork, *turn)
 		case cmd.Flags().Changed("turn"):
-			return &exitError{exitUsage, errors.New("--turn is of --fork: give it too")}
+			return fault.Usage(errors.New("--turn is of --fork: give it too"))
 		case *replay != "":
 			again, err = s.replayOf(cmd, *replay, model)
 		}
@@ -101,7 +102,7 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		if again != nil {
 			ask.replay = again
 			if ask.noTool {
-				return &exitError{exitUsage, errors.New("--replay and --no-tool: want either")}
+				return fault.Usage(errors.New("--replay and --no-tool: want either"))
 			}
 		}
 		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.cfg.Run.Name, t.name, asking.who(m), strings.Join(tools, ", "))
@@ -138,7 +139,7 @@ func (k *agentAsk) check() error {
 	if len(faults) == 0 {
 		return nil
 	}
-	return &exitError{exitUsage, errors.Join(faults...)}
+	return fault.Usage(errors.Join(faults...))
 }
 
 // runAgent runs the episode and shows it.
@@ -189,7 +190,7 @@ func (m *trained) runAgent(ctx context.Context, t *task, ask *agentAsk, asJSON b
 func (t *task) at(split tasks.Split, index int) (schemas.Prompt, error) {
 	sample := t.Data.Sample(split, index+1, scoreSeed)
 	if index >= len(sample) {
-		return schemas.Prompt{}, &exitError{exitUsage, fmt.Errorf("--index %d: the %s split of task %s has %d questions, from 0 on", index, split, t.name, len(sample))}
+		return schemas.Prompt{}, fault.Usagef("--index %d: the %s split of task %s has %d questions, from 0 on", index, split, t.name, len(sample))
 	}
 	return sample[index], nil
 }

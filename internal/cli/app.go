@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
@@ -100,7 +101,7 @@ func faultsOfUsage(cmd *cobra.Command) {
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				hint = fmt.Sprintf("did you mean %s?", near[0])
 			}
-			return &exitError{exitUsage, fmt.Errorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)}
+			return fault.Usagef("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)
 		}
 	}
 	if check := cmd.Args; check != nil {
@@ -113,7 +114,7 @@ func faultsOfUsage(cmd *cobra.Command) {
 				// cobra's words speak of a subcommand, or of counts, where an argument is too many or too few.
 				err = fmt.Errorf("%d arguments given: want %s; %s --help says more", len(args), cmd.UseLine(), cmd.CommandPath())
 			}
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 	}
 }
@@ -123,19 +124,19 @@ func faultsOfUsage(cmd *cobra.Command) {
 func (a *app) mistyped(cmd *cobra.Command, err error) error {
 	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !ok {
-		return &exitError{exitUsage, err}
+		return fault.Usage(err)
 	}
 	if strings.Contains(name, ".") {
 		if _, near := config.Get(a.reference(), name); near != nil {
-			return &exitError{exitConfig, fmt.Errorf("unknown flag --%w", near)}
+			return config.Invalid(fmt.Errorf("unknown flag --%w", near))
 		}
 	}
 	var flags []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { flags = append(flags, f.Name) })
 	if near := config.Nearest(name, flags); near != "" {
-		return &exitError{exitUsage, fmt.Errorf("unknown flag --%s; did you mean --%s?", name, near)}
+		return fault.Usagef("unknown flag --%s; did you mean --%s?", name, near)
 	}
-	return &exitError{exitUsage, fmt.Errorf("unknown flag --%s: %s --help lists the flags", name, cmd.CommandPath())}
+	return fault.Usagef("unknown flag --%s: %s --help lists the flags", name, cmd.CommandPath())
 }
 
 // load reads the configuration as the command line asks for it.
@@ -155,7 +156,7 @@ func (a *app) resolve(from config.Sources) (*config.Config, map[string]string, e
 		err = config.Trace(cfg.Finish(), origins)
 	}
 	if err != nil {
-		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+		return nil, nil, config.Invalid(fmt.Errorf("configuration:\n%w", err))
 	}
 	return cfg, origins, nil
 }

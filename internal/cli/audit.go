@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -30,7 +31,7 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *text && *step < 0 {
-			return &exitError{exitUsage, errors.New("--text: give the step to print with --step")}
+			return fault.Usage(errors.New("--text: give the step to print with --step"))
 		}
 		r, err := a.openRecord(cmd)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -66,7 +67,7 @@ otherwise, so the figures do not depend on the machine's speed. What is in --dir
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := b.validate(); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		if b.dir == "" {
 			if b.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {

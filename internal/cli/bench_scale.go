@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/weightsbench"
 )
 
@@ -20,7 +21,7 @@ func (b *weightsBench) measureScale(ctx context.Context, format *outputFormat) e
 		Tell: func(s weightsbench.Stage) { fmt.Fprintf(b.err, "%s: %.3g s\n", s.Name, s.Seconds) },
 	}
 	if err := cfg.Validate(); err != nil {
-		return &exitError{exitUsage, err}
+		return fault.Usage(err)
 	}
 	s, err := weightsbench.MeasureScale(ctx, cfg)
 	if err != nil {

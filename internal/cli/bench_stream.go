@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/streambench"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/streams"
@@ -33,7 +34,7 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := c.Validate(); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		s, err := a.session(cmd)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -57,7 +58,7 @@ seconds, bytes a second and memory, and computes the seconds of a larger model (
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := b.validate(*rates); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		if b.home, err = os.MkdirTemp("", "weir-bench-"); err != nil {
 			return fmt.Errorf("make a folder for the runs: %w", err)
@@ -197,7 +198,7 @@ func (b *weightsBench) run(ctx context.Context, start string, rate float64) (del
 	cfg.Weights = streams.WeightsConfig{BaseEvery: mostDeltas + 1}
 	cfg.Streams.WeightsKeep = mostDeltas + 1
 	if err := cfg.Finish(); err != nil {
-		return nil, nil, &exitError{exitConfig, fmt.Errorf("configuration:\n%w", err)}
+		return nil, nil, config.Invalid(fmt.Errorf("configuration:\n%w", err))
 	}
 	s, err := b.sessionOf(&cfg)
 	if err != nil {

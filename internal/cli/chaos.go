@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fakeserver"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
@@ -75,7 +76,7 @@ the exit status says whether every promise held.`,
 			Steps: *steps, Patience: *patience, Fill: *fill, Lose: *lose, Kills: *kills, Out: a.err,
 		}
 		if err := c.Validate(); err != nil { // before anything is made
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		home := *dir
 		if home == "" {
@@ -161,8 +162,8 @@ func killAfter(environ []string) (func(stage string), error) {
 	stage, times, _ := strings.Cut(text, ":")
 	n, err := strconv.Atoi(times)
 	if err != nil || n < 1 || !slices.Contains(chaos.Stages(), stage) {
-		return nil, &exitError{exitConfig, fmt.Errorf("%s=%s: want one of %s, a colon and a number from 1 on",
-			chaos.KillAfterEnv, text, strings.Join(chaos.Stages(), ", "))}
+		return nil, config.Invalid(fmt.Errorf("%s=%s: want one of %s, a colon and a number from 1 on",
+			chaos.KillAfterEnv, text, strings.Join(chaos.Stages(), ", ")))
 	}
 	var left atomic.Int64
 	left.Store(int64(n))

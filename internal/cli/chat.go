@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/lifecycle"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -47,7 +48,7 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		if len(args) > 0 {
 			question := strings.Join(args, " ")
 			if empty(question) {
-				return &exitError{exitUsage, errors.New("the question is empty")}
+				return fault.Usage(errors.New("the question is empty"))
 			}
 			return ask(question)
 		}
@@ -71,7 +72,7 @@ func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question
 			return nil
 		}
 		if signal, ok := errors.AsType[*lifecycle.SignalError](err); ok {
-			return &exitError{signal.ExitCode(), errSaid}
+			return &statusError{signal.ExitCode(), errSaid}
 		}
 		if err != nil {
 			return err

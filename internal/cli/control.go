@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/operate"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -40,8 +41,8 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 	format := outputFlag(cmd)
 	cmd.ValidArgs = []string{"pause", "resume", "drain", "eta", "depth", "limits"}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if fault := negativeBound(cmd.Flags().Args(), err); fault != nil {
-			return &exitError{exitUsage, fault}
+		if wrong := negativeBound(cmd.Flags().Args(), err); wrong != nil {
+			return fault.Usage(wrong)
 		}
 		return a.mistyped(cmd, err)
 	})
@@ -51,18 +52,18 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 			err = act.Validate()
 		}
 		if err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		as := streams.Role(*role)
 		if as != streams.RoleAdmin && as != streams.RoleTrainer {
-			return &exitError{exitUsage, fmt.Errorf("--role %q: want admin or trainer", *role)}
+			return fault.Usagef("--role %q: want admin or trainer", *role)
 		}
 		s, err := a.session(cmd)
 		if err != nil {
 			return err
 		}
 		if err := s.known(s.cfg.Folder()).Check(*act); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
@@ -110,11 +111,11 @@ func negativeBound(words []string, err error) error {
 	if !found || other != nil || len(words) != 1 {
 		return nil //nolint:nilerr // the caller has the error
 	}
-	act, fault := parseAct([]string{words[0], "-" + flag}, "")
-	if fault == nil {
-		fault = act.Validate()
+	act, wrong := parseAct([]string{words[0], "-" + flag}, "")
+	if wrong == nil {
+		wrong = act.Validate()
 	}
-	return fault
+	return wrong
 }
 
 // operator names whoever acts, for the event.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
@@ -122,7 +123,7 @@ func (c *course) chosen(name string) (*task, error) {
 			return t, nil
 		}
 	}
-	return nil, &exitError{exitUsage, fmt.Errorf("--task %q: the run has the tasks %s", name, c.names())}
+	return nil, fault.Usagef("--task %q: the run has the tasks %s", name, c.names())
 }
 
 // environment is what a task's episodes run in with a policy to sample from.

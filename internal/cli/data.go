@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers/data"
 	"github.com/weir-rl/weir/producers/data/table"
 )
@@ -38,10 +39,10 @@ or Parquet by the file's ending.`,
 	cmd.RunE = func(cmd *cobra.Command, files []string) error {
 		m := data.Mapping{Schema: data.Schema(*schema), Columns: *columns}
 		if err := m.Validate(); err != nil {
-			return &exitError{exitUsage, fmt.Errorf("--%w", err)}
+			return fault.Usagef("--%w", err)
 		}
 		if !slices.Contains([]string{same, string(data.VeRL), string(data.Plain)}, *as) {
-			return &exitError{exitUsage, fmt.Errorf("--as %s: want same, verl or plain", *as)}
+			return fault.Usagef("--as %s: want same, verl or plain", *as)
 		}
 		tokens, err := a.measuring(cmd)
 		if err != nil {

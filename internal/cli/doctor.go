@@ -55,7 +55,7 @@ arguments and with 3 on a configuration that is at fault.`,
 			err = printLines(s, lines)
 		}
 		if err == nil && failed {
-			err = &exitError{exitRuntime, errSaid}
+			err = &statusError{exitRuntime, errSaid}
 		}
 		return err
 	}

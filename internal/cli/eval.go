@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 )
@@ -41,23 +42,23 @@ what stays lost is counted and in no score.`,
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains(tasks.Splits(), tasks.Split(*split)) {
-			return &exitError{exitUsage, fmt.Errorf("--split %s: want train, validation or test", *split)}
+			return fault.Usagef("--split %s: want train, validation or test", *split)
 		}
 		if *questions <= 0 {
-			return &exitError{exitUsage, fmt.Errorf("--questions %d: must be positive", *questions)}
+			return fault.Usagef("--questions %d: must be positive", *questions)
 		}
 		if err := warmth(*temperature); err != nil {
 			return err
 		}
 		switch {
 		case *repeat < 1:
-			return &exitError{exitUsage, fmt.Errorf("--repeat %d: must be positive", *repeat)}
+			return fault.Usagef("--repeat %d: must be positive", *repeat)
 		case *repeat > 1 && *temperature == 0:
-			return &exitError{exitUsage, fmt.Errorf("--repeat %d: at temperature 0 every sample is the same: set --temperature", *repeat)}
+			return fault.Usagef("--repeat %d: at temperature 0 every sample is the same: set --temperature", *repeat)
 		case *timeout < 0:
-			return &exitError{exitUsage, fmt.Errorf("--timeout %s: must not be negative", *timeout)}
+			return fault.Usagef("--timeout %s: must not be negative", *timeout)
 		case *control && *noTool:
-			return &exitError{exitUsage, errors.New("--control and --no-tool: the control asks with the tools and without them")}
+			return fault.Usage(errors.New("--control and --no-tool: the control asks with the tools and without them"))
 		}
 		file, err := newSamplesFile(*samples)
 		if err != nil {
@@ -158,10 +159,10 @@ func newSamplesFile(path string) (*samplesFile, error) {
 	}
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return nil, &exitError{exitUsage, fmt.Errorf("--samples %s: it is there already: remove it, or name another", path)}
+		return nil, fault.Usagef("--samples %s: it is there already: remove it, or name another", path)
 	}
 	if err != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("--samples: %w", err)}
+		return nil, fault.Usagef("--samples: %w", err)
 	}
 	return &samplesFile{path, file}, nil
 }
@@ -198,7 +199,7 @@ func (f *samplesFile) drop() {
 // warmth refuses what is no temperature.
 func warmth(temperature float32) error {
 	if !(temperature >= 0) || math.IsInf(float64(temperature), 0) {
-		return &exitError{exitUsage, fmt.Errorf("--temperature %g: must be finite and not negative", temperature)}
+		return fault.Usagef("--temperature %g: must be finite and not negative", temperature)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/endpoint"
 )
@@ -29,12 +30,12 @@ func endpointFlags(cmd *cobra.Command) *asked {
 func (e *asked) open(cmd *cobra.Command, s *session, q *question) (*trained, error) {
 	for _, flag := range []string{"checkpoint", "step", "initial"} {
 		if cmd.Flags().Changed(flag) {
-			return nil, &exitError{exitUsage, fmt.Errorf("--%s and --endpoint: want either", flag)}
+			return nil, fault.Usagef("--%s and --endpoint: want either", flag)
 		}
 	}
 	client, err := endpoint.New(e.cfg)
 	if err != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("--endpoint: %w", err)}
+		return nil, fault.Usagef("--endpoint: %w", err)
 	}
 	c, err := s.openQuestions(cmd.Context(), s.cfg, s.log)
 	if err != nil {

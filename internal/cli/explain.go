@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 )
 
 // page is the width that texts about the configuration are wrapped to.
@@ -97,7 +98,7 @@ func (e *explainer) matches(topic string) ([]string, error) {
 		}
 	}
 	_, err := e.about(topic)
-	return nil, &exitError{exitUsage, fmt.Errorf("%w: weir config explain lists the sections", err)}
+	return nil, fault.Usagef("%w: weir config explain lists the sections", err)
 }
 
 // print explains a key; lists a section; and of part of a name, either whichever it can be.

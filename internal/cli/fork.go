@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer"
@@ -16,7 +17,7 @@ import (
 func (s *session) forkOf(cmd *cobra.Command, id string, turn int) (*replayed, error) {
 	for _, flag := range []string{"replay", "prompt", "answer", "split", "index", "temperature", "timeout", "task", "endpoint", "no-tool"} {
 		if cmd.Flags().Changed(flag) {
-			return nil, &exitError{exitUsage, fmt.Errorf("--fork and --%s: want either: the episode has its own", flag)}
+			return nil, fault.Usagef("--fork and --%s: want either: the episode has its own", flag)
 		}
 	}
 	r := s.viewedFolder(s.cfg.Folder())
@@ -29,7 +30,7 @@ func (s *session) forkOf(cmd *cobra.Command, id string, turn int) (*replayed, er
 		return nil, fmt.Errorf("trajectory %s has %d turns: there is none to go on from; weir audit --step N lists others", id, len(t.Turns))
 	}
 	if turn < 1 || turn >= len(t.Turns) {
-		return nil, &exitError{exitUsage, fmt.Errorf("--turn %d: trajectory %s has %d turns: want 1 to %d, how many of them are taken over", turn, id, len(t.Turns), len(t.Turns)-1)}
+		return nil, fault.Usagef("--turn %d: trajectory %s has %d turns: want 1 to %d, how many of them are taken over", turn, id, len(t.Turns), len(t.Turns)-1)
 	}
 	return &replayed{was: t, turns: turn}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -77,9 +78,9 @@ type askFor struct {
 func (f *askFor) check() error {
 	switch {
 	case f.tokens < 1:
-		return &exitError{exitUsage, fmt.Errorf("--max-tokens %d: must be positive", f.tokens)}
+		return fault.Usagef("--max-tokens %d: must be positive", f.tokens)
 	case f.system != "" && !f.chat:
-		return &exitError{exitUsage, errors.New("--system is a chat's: give --chat too")}
+		return fault.Usage(errors.New("--system is a chat's: give --chat too"))
 	}
 	return nil
 }
@@ -89,7 +90,7 @@ func (m *openModel) prompt(f *askFor, text string) ([]int32, error) {
 	if !f.chat {
 		tokens := m.codec.Wrap(m.codec.Encode(text))
 		if len(tokens) == 0 {
-			return nil, &exitError{exitUsage, errors.New("the prompt is empty")}
+			return nil, fault.Usage(errors.New("the prompt is empty"))
 		}
 		return tokens, nil
 	}
@@ -113,12 +114,12 @@ func readMessages(text string) ([]chat.Message, error) {
 		return []chat.Message{{Role: chat.User, Content: strings.TrimSuffix(text, "\n")}}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, &exitError{exitUsage, fmt.Errorf("the prompt begins like a JSON array of messages and is none: %w", err)}
+		return nil, fault.Usagef("the prompt begins like a JSON array of messages and is none: %w", err)
 	}
 	var out []chat.Message
 	for i, m := range list {
 		if m.Role == nil || m.Content == nil {
-			return nil, &exitError{exitUsage, fmt.Errorf("message %d: want role and content, both texts", i)}
+			return nil, fault.Usagef("message %d: want role and content, both texts", i)
 		}
 		out = append(out, chat.Message{Role: *m.Role, Content: *m.Content})
 	}

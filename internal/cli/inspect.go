@@ -9,6 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -127,7 +128,7 @@ func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint, 
 		left = slices.Delete(left, at, at+1)
 	}
 	if len(left) > 0 {
-		return &exitError{exitUsage, fmt.Errorf("--replay %v: no such rejected message; weir inspect rejected lists them", left)}
+		return fault.Usagef("--replay %v: no such rejected message; weir inspect rejected lists them", left)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/lifecycle"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
@@ -38,17 +40,18 @@ func interrupted(ctx context.Context, err error) error {
 	if signal == nil {
 		return nil
 	}
-	return &exitError{signal.ExitCode(), cmp.Or(err, error(signal))}
+	return &statusError{signal.ExitCode(), cmp.Or(err, error(signal))}
 }
 
-// exitError is an error with an exit code of its own.
-type exitError struct {
-	code int
-	err  error
+// statusError is an error with an exit status that its kind does not tell: a signal's, or that of a command which printed
+// its findings.
+type statusError struct {
+	status int
+	err    error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
 
 // Main runs the command line of this process, with the parts that a configuration can name, and returns its exit status.
 func Main(doors parts.Registry) int {
@@ -79,10 +82,14 @@ func Main(doors parts.Registry) int {
 // exitStatus is that of a command which ended with an error.
 func exitStatus(drain context.Context, err error) int {
 	signal := received(drain)
-	if coded := (*exitError)(nil); errors.As(err, &coded) {
-		return coded.code
+	if own, ok := errors.AsType[*statusError](err); ok {
+		return own.status
 	}
 	switch {
+	case errors.As(err, new(*fault.UsageError)):
+		return exitUsage
+	case errors.As(err, new(*config.InvalidError)):
+		return exitConfig
 	case strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	case signal != nil && (errors.Is(err, signal) || errors.Is(err, context.Canceled) || errors.Is(err, lifecycle.ErrStopped)):

@@ -43,11 +43,11 @@ func (s *session) modelConfig(c *course, weights bool) (gpu.Config, error) {
 	}
 	folder, err := hf.Open(s.cfg.Model.Folder)
 	if err != nil {
-		return gpu.Config{}, &exitError{exitConfig, fmt.Errorf("model.folder: %w", err)}
+		return gpu.Config{}, config.Invalid(fmt.Errorf("model.folder: %w", err))
 	}
 	if size := c.tokenizer.Size(); size > folder.Config.VocabSize {
-		err = &exitError{exitConfig, fmt.Errorf("model.folder: %s: tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place",
-			s.cfg.Model.Folder, size, folder.Config.VocabSize)}
+		err = config.Invalid(fmt.Errorf("model.folder: %s: tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place",
+			s.cfg.Model.Folder, size, folder.Config.VocabSize))
 	}
 	return folder.Config, errors.Join(err, folder.Close())
 }
@@ -89,8 +89,8 @@ func (a *app) holds(backend gpu.Backend, need gpu.Memory, advice func() string) 
 	if a.memory.Bytes == 0 || need.Total()+processBytes <= a.memory.Bytes {
 		return nil
 	}
-	return &exitError{exitConfig, fmt.Errorf("this needs %s; the memory %s is %.1f GB. %s",
-		need.Text(), a.memory.From, float64(a.memory.Bytes)/1e9, advice())}
+	return config.Invalid(fmt.Errorf("this needs %s; the memory %s is %.1f GB. %s",
+		need.Text(), a.memory.From, float64(a.memory.Bytes)/1e9, advice()))
 }
 
 // need is what the roles of a process need of memory.

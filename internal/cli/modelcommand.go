@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/fault"
 )
 
 func (a *app) modelCommand() *cobra.Command {
@@ -27,7 +28,7 @@ A folder that is called export needs a path: ./export.`,
 	verify := cmd.Flags().Bool("verify", false, "read every number too, and refuse one that is not finite")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *tokens < 1 {
-			return &exitError{exitUsage, fmt.Errorf("--tokens %d: must be positive", *tokens)}
+			return fault.Usagef("--tokens %d: must be positive", *tokens)
 		}
 		cfg, _, err := a.load(cmd)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/fault"
 )
 
 func (a *app) modelExportCommand() *cobra.Command {
@@ -23,10 +24,10 @@ appears whole or not at all, and Transformers, vLLM and SGLang read it.`,
 	shard := cmd.Flags().Int64("shard-bytes", 5e9, "the most bytes of a file, for the same; 0 is one file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if gpu.DType(*dtype).Bytes() == 0 {
-			return &exitError{exitUsage, fmt.Errorf("--dtype %s: want %s or %s", *dtype, gpu.BFloat16, gpu.Float32)}
+			return fault.Usagef("--dtype %s: want %s or %s", *dtype, gpu.BFloat16, gpu.Float32)
 		}
 		if err := cmd.Flags().Set("run.name", args[0]); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		cfg, err := a.loadWritten(cmd)
 		if err != nil {

@@ -34,7 +34,7 @@ func (a *app) openCourse(ctx context.Context, cfg *config.Config, log *slog.Logg
 		err = errors.Join(c.fit(), c.imitates(cfg))
 	}
 	if err != nil {
-		return nil, &exitError{exitConfig, errors.Join(err, o.close())}
+		return nil, config.Invalid(errors.Join(err, o.close()))
 	}
 	return c, nil
 }
@@ -47,7 +47,7 @@ func (a *app) openQuestions(ctx context.Context, cfg *config.Config, log *slog.L
 	o := opener{app: a, cfg: cfg, log: log, agents: map[string]producers.Agent{}, spaces: workspace.New(cfg.Sandbox), apart: workspace.New(cfg.Sandbox), link: new(toolworker.Link), noAgents: true}
 	c, err := o.course(ctx)
 	if err != nil {
-		return nil, &exitError{exitConfig, errors.Join(err, o.close())}
+		return nil, config.Invalid(errors.Join(err, o.close()))
 	}
 	c.spaces, c.apart, c.link = o.spaces, o.apart, o.link
 	return c, nil

@@ -1,13 +1,13 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 )
 
 // chosenParts are a task, and the agent and the tools that it is tried with.
@@ -44,7 +44,7 @@ func (p *chosenParts) load(cmd *cobra.Command, a *app) (*config.Config, error) {
 	if active := cfg.Active(); task == "" && len(active) == 1 {
 		task = active[0]
 	} else if !slices.Contains(active, task) {
-		return nil, &exitError{exitUsage, fmt.Errorf("--task %q: the run has the tasks %s", task, strings.Join(active, ", "))}
+		return nil, fault.Usagef("--task %q: the run has the tasks %s", task, strings.Join(active, ", "))
 	}
 	more := map[string]string{}
 	if p.agent != "" {

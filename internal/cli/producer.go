@@ -37,7 +37,7 @@ func (s *session) produce(ctx context.Context, run *streams.Run, c *course) erro
 	if c.spaces.Claimed() {
 		pool, err := c.spaces.Ready(ctx)
 		if err != nil {
-			return &exitError{exitConfig, err}
+			return config.Invalid(err)
 		}
 		s.log.Info("programs run in sandboxes", "tier", pool.Tier())
 	}

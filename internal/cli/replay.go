@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -28,7 +29,7 @@ type replayed struct {
 func (s *session) replayOf(cmd *cobra.Command, id string, model *chosenModel) (*replayed, error) {
 	for _, flag := range []string{"prompt", "answer", "split", "index", "seed", "temperature", "timeout", "task", "endpoint"} {
 		if cmd.Flags().Changed(flag) {
-			return nil, &exitError{exitUsage, fmt.Errorf("--replay and --%s: want either: the episode has its own", flag)}
+			return nil, fault.Usagef("--replay and --%s: want either: the episode has its own", flag)
 		}
 	}
 	r := s.viewedFolder(s.cfg.Folder())

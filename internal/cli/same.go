@@ -129,8 +129,8 @@ func (s *session) asBegun(was map[string]string) (kept []string, err error) {
 		err = s.cfg.Finish()
 	}
 	if err != nil {
-		return nil, &exitError{exitConfig, fmt.Errorf("run %s in %s cannot go on as it was begun, with\n%s\n%w",
-			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(kept, "\n"), err)}
+		return nil, config.Invalid(fmt.Errorf("run %s in %s cannot go on as it was begun, with\n%s\n%w",
+			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(kept, "\n"), err))
 	}
 	return kept, nil
 }
@@ -170,7 +170,7 @@ func (s *session) sameRun() error {
 			s.cfg.Run.Name, s.cfg.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
 	}
 	if len(faults) > 0 {
-		return &exitError{exitConfig, errors.Join(faults...)}
+		return config.Invalid(errors.Join(faults...))
 	}
 	if len(kept) > 0 {
 		fmt.Fprintf(s.err, "run %s goes on as it was begun, with\n  %s\n", s.cfg.Run.Name, strings.Join(kept, "\n  "))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -102,7 +103,7 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
 			faults = append(faults, errors.New("--engines: with --status, give it to the weir status of that command"))
 		}
 		if err := errors.Join(append(faults, bounds.Validate())...); err != nil {
-			return &exitError{exitUsage, err}
+			return fault.Usage(err)
 		}
 		s, err := a.session(cmd)
 		if err != nil {

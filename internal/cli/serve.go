@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/consumers/openai"
+	"github.com/weir-rl/weir/internal/fault"
 )
 
 // serveDrain is how long requests that run may go on when the process is asked to end.
@@ -30,7 +31,7 @@ chats, and no task is needed. It listens where --inference.openai.listen says, 1
 		}
 		if len(args) > 0 {
 			if err := cmd.Flags().Set("run.name", args[0]); err != nil {
-				return &exitError{exitUsage, err}
+				return fault.Usage(err)
 			}
 		}
 		ctx := cmd.Context()

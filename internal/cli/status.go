@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -76,7 +77,7 @@ func (a *app) healthcheckCommand() *cobra.Command {
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, args[0], http.NoBody)
 			if err != nil {
-				return &exitError{exitUsage, err}
+				return fault.Usage(err)
 			}
 			res, err := http.DefaultClient.Do(req)
 			if err != nil {

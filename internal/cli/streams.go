@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/streams"
@@ -156,7 +157,7 @@ const lookPatience = 10 * time.Second
 // look visits a run and has it looked at, once or every so often. One that is not up is looked at once: nothing changes there.
 func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *session, run *streams.Run, up bool) error) error {
 	if every < 0 {
-		return &exitError{exitUsage, fmt.Errorf("--every %v: must not be negative", every)}
+		return fault.Usagef("--every %v: must not be negative", every)
 	}
 	s, err := a.session(cmd)
 	if err != nil {

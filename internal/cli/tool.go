@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
@@ -46,7 +47,7 @@ The exit status is 1 where the agent would have been told of an error, and where
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ask.json = format.json()
 		if ask.world != "" && !json.Valid([]byte(ask.world)) {
-			return &exitError{exitUsage, fmt.Errorf("--world %.40q: want JSON", ask.world)}
+			return fault.Usagef("--world %.40q: want JSON", ask.world)
 		}
 		s, err := a.session(cmd)
 		if err != nil {
@@ -82,7 +83,7 @@ func oneTool(opened []producers.Tool, name string) (producers.Tool, error) {
 		}
 		names = append(names, t.Spec().Name)
 	}
-	return nil, &exitError{exitUsage, fmt.Errorf("--tool %q: the section has the tools %s", name, strings.Join(names, ", "))}
+	return nil, fault.Usagef("--tool %q: the section has the tools %s", name, strings.Join(names, ", "))
 }
 
 // toolAsk says how a tool is called.
@@ -128,12 +129,12 @@ func (s *session) openTool(ctx context.Context, name, taskName string) ([]produc
 	o := opener{app: s.app, cfg: s.cfg, log: s.log, spaces: s.byHand}
 	setups, err := o.setups(ctx, nil)
 	if err != nil {
-		return nil, &exitError{exitConfig, err}
+		return nil, config.Invalid(err)
 	}
 	active := s.cfg.Active()
 	at := slices.Index(active, cmp.Or(taskName, active[0]))
 	if at < 0 || taskName == "" && len(active) > 1 && s.needsTask(name) {
-		return nil, &exitError{exitUsage, fmt.Errorf("--task %q: the run has the tasks %s", taskName, strings.Join(active, ", "))}
+		return nil, fault.Usagef("--task %q: the run has the tasks %s", taskName, strings.Join(active, ", "))
 	}
 	t := &task{name: active[at], Setup: setups[at]}
 	if s.cfg.Tools[name] == nil {
@@ -144,7 +145,7 @@ func (s *session) openTool(ctx context.Context, name, taskName string) ([]produc
 		}
 		door, ok := s.doors.Tool(name)
 		if !ok {
-			return nil, &exitError{exitUsage, fmt.Errorf("there is no tool %q: weir tool lists them", name)}
+			return nil, fault.Usagef("there is no tool %q: weir tool lists them", name)
 		}
 		s.cfg.Tools = maps.Clone(s.cfg.Tools)
 		if s.cfg.Tools == nil {
@@ -153,11 +154,11 @@ func (s *session) openTool(ctx context.Context, name, taskName string) ([]produc
 		s.cfg.Tools[name] = config.DefaultTool(door)
 	}
 	if err := o.tool(ctx, t, name); err != nil {
-		return nil, &exitError{exitConfig, err}
+		return nil, config.Invalid(err)
 	}
 	if s.byHand.Claimed() {
 		if _, err := s.byHand.Ready(ctx); err != nil {
-			return nil, &exitError{exitConfig, err}
+			return nil, config.Invalid(err)
 		}
 	}
 	return t.plain, nil

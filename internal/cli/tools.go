@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/toolworker"
@@ -25,7 +26,7 @@ those that are open toolworker.grace.`,
 				name: streams.RoleTools, waits: "sessions", reach: (*session).attach, work: (*session).serveSessions,
 				allowed: func(s *session) error {
 					if !s.cfg.OnWorkers() {
-						return &exitError{exitConfig, errors.New("no task of the run has a tool that is placed on workers: set tools.NAME.on to workers, the same for every role")}
+						return config.Invalid(errors.New("no task of the run has a tool that is placed on workers: set tools.NAME.on to workers, the same for every role"))
 					}
 					return nil
 				},
@@ -44,7 +45,7 @@ func (s *session) serveSessions(ctx context.Context, run *streams.Run, c *course
 	if c.apart.Claimed() {
 		pool, err := c.apart.Ready(ctx)
 		if err != nil {
-			return &exitError{exitConfig, err}
+			return config.Invalid(err)
 		}
 		s.log.Info("programs run in sandboxes", "tier", pool.Tier())
 	}

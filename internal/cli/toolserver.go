@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/httpguard"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tools"
@@ -54,7 +55,7 @@ func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, o
 	cmd.Flags().StringSliceVar(&hosts, "hosts", nil, "names of public DNS under which the tools may be asked for; addresses and a network's own names always may")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if cfg.Sessions < 1 || cfg.Idle <= 0 {
-			return &exitError{exitUsage, errors.New("--sessions and --idle: must be positive")}
+			return fault.Usage(errors.New("--sessions and --idle: must be positive"))
 		}
 		s, err := a.session(cmd)
 		if err != nil {
@@ -80,7 +81,7 @@ func (s *session) openTools(ctx context.Context, names []string, taskName string
 		}
 	}
 	if len(names) == 0 {
-		return nil, &exitError{exitUsage, errors.New("the task names no tools in the configuration: name them, weir tool lists them")}
+		return nil, fault.Usage(errors.New("the task names no tools in the configuration: name them, weir tool lists them"))
 	}
 	var out []producers.Tool
 	known := map[string]bool{}
@@ -91,7 +92,7 @@ func (s *session) openTools(ctx context.Context, names []string, taskName string
 		}
 		for _, t := range opened {
 			if known[t.Spec().Name] {
-				return nil, &exitError{exitUsage, fmt.Errorf("two tools are named %s", t.Spec().Name)}
+				return nil, fault.Usagef("two tools are named %s", t.Spec().Name)
 			}
 			known[t.Spec().Name] = true
 			out = append(out, t)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu/torch"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
@@ -31,7 +32,7 @@ may run programs here. Folders of the run must be on storage that all machines s
 			faults = append(faults, errors.New("--secret: name the file of weir keys --torch, which the trainer has too"))
 		}
 		if len(faults) > 0 {
-			return &exitError{exitUsage, errors.Join(faults...)}
+			return fault.Usage(errors.Join(faults...))
 		}
 		cfg, _, err := a.load(cmd)
 		if err != nil {

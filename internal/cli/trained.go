@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -67,7 +68,7 @@ func (a *app) chosen(cmd *cobra.Command) func(*cobra.Command) (*trained, error) 
 func (m *chosenModel) open(ctx context.Context, s *session) (*trained, error) {
 	switch {
 	case m.initial && (*m.folder != "" || *m.step >= 0):
-		return nil, &exitError{exitUsage, errors.New("--initial: want it, --checkpoint or --step")}
+		return nil, fault.Usage(errors.New("--initial: want it, --checkpoint or --step"))
 	case m.initial:
 		return s.untrained(ctx)
 	case *m.folder != "":
@@ -132,7 +133,7 @@ func (s *session) checkpoint(step int64) (string, int64, error) {
 		step = slices.Max(steps)
 	}
 	if !slices.Contains(steps, step) {
-		return "", 0, &exitError{exitUsage, fmt.Errorf("--step %d: %s has %v", step, dir, steps)}
+		return "", 0, fault.Usagef("--step %d: %s has %v", step, dir, steps)
 	}
 	return checkpoint.StepDir(dir, step), step, nil
 }

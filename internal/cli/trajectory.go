@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -289,7 +290,7 @@ func (r *runRecord) step(step int64) (found *checkpoint.Record, err error) {
 		return found == nil
 	})
 	if err == nil && found == nil {
-		err = &exitError{exitUsage, fmt.Errorf("--step %d: the record has steps %d to %d", step, first, last)}
+		err = fault.Usagef("--step %d: the record has steps %d to %d", step, first, last)
 	}
 	return found, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/operate"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/streams"
@@ -45,7 +46,7 @@ holds; on loopback only what changes something, or opens tasks and tools, does.`
 				return err
 			}
 			if server.URL() == "" {
-				return &exitError{exitUsage, errors.New("view.listen is empty: name an address, such as 127.0.0.1:8686")}
+				return fault.Usage(errors.New("view.listen is empty: name an address, such as 127.0.0.1:8686"))
 			}
 			var names []string
 			for _, r := range runs {
@@ -66,7 +67,7 @@ func (s *session) viewed(args []string) ([]view.Run, error) {
 			dir = filepath.Join(s.cfg.Run.Dir, arg)
 		}
 		if !isRunFolder(dir) {
-			return nil, &exitError{exitUsage, fmt.Errorf("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(s.cfg.Run.Dir, arg), s.cfg.Run.Dir)}
+			return nil, fault.Usagef("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(s.cfg.Run.Dir, arg), s.cfg.Run.Dir)
 		}
 		folders = append(folders, dir)
 	}

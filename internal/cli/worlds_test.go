@@ -33,9 +33,7 @@ func TestARowWithoutADatabaseIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), []byte("tasks:\n  q:\n    type: dataset\n    train_files: ["+rows+
 		"]\n    agent: search\n    tools: [sql]\n    reward: {type: qa}\n"), 0o600))
 	err := checked(t, dir)
-	var wrong *exitError
-	require.ErrorAs(t, err, &wrong)
-	require.Equal(t, exitConfig, wrong.code)
+	require.Equal(t, exitConfig, exitStatus(t.Context(), err))
 	require.ErrorContains(t, err, rows+":1: tool sql: the prompt's data are at fault: world.script: there is no database: give the row a script")
 	require.ErrorContains(t, err, rows+`:3: tool sql: the prompt's data are at fault: world.database: "shop": the tool's path is ""`)
 	require.NotContains(t, err.Error(), rows+":2")
@@ -51,8 +49,6 @@ func TestAToolThatIsToldAnswersIsOnNoWorker(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "run.yaml"), example, 0o600))
 	require.NoError(t, checked(t, dir))
 	err = checked(t, dir, "--tools.search.on", "workers")
-	var wrong *exitError
-	require.ErrorAs(t, err, &wrong)
-	require.Equal(t, exitConfig, wrong.code)
+	require.Equal(t, exitConfig, exitStatus(t.Context(), err))
 	require.ErrorContains(t, err, "tools.search.on: workers: the tool is told the accepted answers")
 }
