@@ -24,6 +24,7 @@ and bytes beside their bounds, how old the oldest message is, and where the tick
 it goes on, and says how many messages a second were stored since the table before.`,
 		Example: "  weir streams\n  weir streams --every 2s\n  weir streams --run.name mine --broker.url nats://broker:4222 -o json",
 	}
+	cmd.AddCommand(a.streamsMessageCommand())
 	format := outputFlag(cmd)
 	every := everyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

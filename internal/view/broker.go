@@ -129,7 +129,7 @@ func ReadStreams(ctx context.Context, run *streams.Run, now time.Time) (*Streams
 }
 
 func (s *Streams) read(ctx context.Context, run *streams.Run, now time.Time) error {
-	looks, err := run.Look(ctx)
+	looks, err := run.StreamInfos(ctx)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func tell(ctx context.Context, r *streams.Run, c *schemas.Control) error {
 // Finding O5 of the second review of operating: weir workers and weir streams, with the viewer's key, were refused a look at SHARDS.
 func TestAViewerLooksAtEveryStream(t *testing.T) {
 	l := lockedBroker(t)
-	looks, err := l.as(t, streams.RoleViewer).Look(t.Context())
+	looks, err := l.as(t, streams.RoleViewer).StreamInfos(t.Context())
 	require.NoError(t, err)
 	var names []string
 	for _, look := range looks {
