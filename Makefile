@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test check generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
+.PHONY: help up test lab check generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -13,6 +13,9 @@ up: ## learn the demonstration in one process
 
 test: ## the tests
 	go test -timeout 25m ./...
+
+lab: ## weir-lab, the program that breaks and measures weir
+	go build -C internal/lab -o ../../weir-lab ./cmd/weir-lab
 
 check: ## everything that a change must pass
 	.ci/run

@@ -78,9 +78,8 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 		a.toolsCommand(),
 		a.evalCommand(), a.dataCommand(), a.chatCommand(), a.agentCommand(), a.toolCommand(), a.toolserverCommand(), a.mcpCommand(), a.serveCommand(), a.trajectoryCommand(), a.viewCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(), a.generateCommand(),
 		a.statusCommand(), a.streamsCommand(), a.workersCommand(), a.controlCommand(), a.seatCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
-		a.scaleCommand(), a.recordsCommand(), a.configCommand(), a.keysCommand(), a.torchWorkerCommand(), a.openCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand(),
+		a.scaleCommand(), a.recordsCommand(), a.configCommand(), a.keysCommand(), a.torchWorkerCommand(), a.openCommand(), a.doctorCommand(), a.versionCommand(),
 	)
-	root.AddCommand(a.chaosCommands()...)
 	faultsOfUsage(root)
 	a.helpOfKeys(root)
 	return root

@@ -12,11 +12,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-rl/weir/internal/audit"
-	"github.com/weir-rl/weir/internal/chaos"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/internal/streambench"
 	"github.com/weir-rl/weir/internal/view"
-	"github.com/weir-rl/weir/internal/weightsbench"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -60,21 +57,19 @@ func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
 	one, at := int64(1), time.Now()
 	event := newEventAnswer(&schemas.Event{Worker: "w", Message: "m"})
 	for name, answer := range map[string]any{
-		"audit": audited{Report: &audit.Report{}}, "chaos": &chaos.Report{Audit: &audit.Report{}}, "eval": evalAnswer{score: &score{EvalReport: &producers.EvalReport{
+		"audit": audited{Report: &audit.Report{}}, "eval": evalAnswer{score: &score{EvalReport: &producers.EvalReport{
 			BySource: map[string]producers.EvalScore{"s": {}},
 		}}},
 		"trajectory": []any{fate{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{
 			Error: "e", AgentRewards: map[string]float64{"a": 1}, Segments: []schemas.Segment{{Agent: "a", Tokens: []int32{1}, ActionMask: []byte{1}, Versions: []int32{1}, Logprobs: []float32{0}}},
 			Turns: []schemas.Turn{{End: 1, Calls: []schemas.ToolCall{{Tool: "t", Duration: 1, Error: "e", Failed: true}}, ProcessReward: 1, Reward: 1}},
 		}, func([]int32) string { return "" })},
-		"status":        standing{TrainerHeardAt: &at, PublishedVersion: &one, PublishedAt: &at, LastStep: event, LastScore: event},
-		"streams":       newStreamsAnswer("r", true, &view.Streams{Streams: []view.StreamNow{{}}, Tickets: &view.TicketsNow{}, Control: &view.ControlNow{}, Newest: &one}, nil),
-		"workers":       newWorkersAnswer("r", true, &view.Streams{Workers: []view.Worker{{Version: &one}}, Newest: &one}, true),
-		"inspect":       rejectedAnswer{},
-		"config":        originOf{},
-		"keys":          keysAnswer(&broker.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),
-		"bench stream":  streambench.Report{Ways: []streambench.WayReport{{}}},
-		"bench weights": weightsbench.Report{Runs: []*weightsbench.Deltas{{Versions: []weightsbench.Delta{{}}}}, Ways: []*weightsbench.Swaps{{}}},
+		"status":  standing{TrainerHeardAt: &at, PublishedVersion: &one, PublishedAt: &at, LastStep: event, LastScore: event},
+		"streams": newStreamsAnswer("r", true, &view.Streams{Streams: []view.StreamNow{{}}, Tickets: &view.TicketsNow{}, Control: &view.ControlNow{}, Newest: &one}, nil),
+		"workers": newWorkersAnswer("r", true, &view.Streams{Workers: []view.Worker{{Version: &one}}, Newest: &one}, true),
+		"inspect": rejectedAnswer{},
+		"config":  originOf{},
+		"keys":    keysAnswer(&broker.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),
 	} {
 		var out bytes.Buffer
 		require.NoError(t, writeJSON(&out, answer), name)

@@ -103,10 +103,6 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 	if err != nil {
 		return err
 	}
-	after, err := killAfter(s.environ)
-	if err != nil {
-		return err
-	}
 	s.health.Set("run", nil)
 	passes := new(atomic.Int64)
 	defer s.watchWork(ctx, s.trainerWork(run, passes))()
@@ -151,8 +147,8 @@ func (s *session) train(ctx context.Context, run *streams.Run, c *course, view *
 			Ended: tracedEndings(tracer),
 			After: func(stage string) {
 				used = used || stage == "record"
-				if after != nil {
-					after(stage)
+				if s.doors.AfterStage != nil {
+					s.doors.AfterStage(stage)
 				}
 			},
 			Reported: func() int64 { return s.reported(file) },

@@ -20,51 +20,59 @@ const module = "github.com/weir-rl/weir/"
 // are refused.
 const leaf = "internal/check"
 
-// allowed lists, for each room, the rooms it may import. The longest matching prefix speaks.
-var allowed = map[string][]string{
-	"schemas":               {},
-	"streams":               {"schemas", "streams"},
-	"streams/streamtest":    {"schemas", "streams", "internal"},
-	"producers":             {"schemas", "streams", "producers", "gpu/hf/tokenizer", "gpu/hf/chat", "internal"},
-	"consumers":             {"schemas", "streams", "consumers", "gpu", "internal"},
-	"consumers/openai":      {"schemas", "gpu/hf", "internal"},
-	"trainer":               {"schemas", "streams", "trainer", "gpu", "internal"},
-	"trainer/learner":       {"schemas", "gpu", "trainer/advantage", "trainer/batch", "trainer/loss", "trainer/metrics", "trainer/selection", "trainer/stats", "internal/check"},
-	"trainer/advantage":     {"schemas", "trainer/advantage", "trainer/stats"},
-	"trainer/loss":          {"schemas", "trainer/loss", "trainer/stats"},
-	"trainer/metrics":       {},
-	"trainer/batch":         {"schemas", "gpu", "trainer/stats"},
-	"trainer/stats":         {"schemas"},
-	"trainer/admission":     {"schemas"},
-	"trainer/selection":     {"schemas", "trainer/stats"},
-	"trainer/branch":        {"schemas", "internal/check"},
-	"gpu":                   {"schemas", "gpu"},
-	"internal":              {"schemas", "internal"},
-	"internal/check":        {},
-	"internal/turns":        {},
-	"internal/openai":       {"gpu/hf/chat"},
-	"internal/fakeserver":   {"schemas", "gpu", "internal"},
-	"internal/scale":        {},
-	"internal/tracing":      {"schemas", "internal/telemetry"},
-	"internal/records":      {"internal/report"},
-	"internal/dashboards":   {"internal/dashboards"},
-	"internal/sbom":         nil,
-	"internal/report":       {"schemas", "internal", "trainer/metrics"},
-	"internal/audit":        {"schemas", "trainer", "internal"},
-	"internal/view":         {"schemas", "streams", "trainer", "gpu/hf/tokenizer", "internal"},
-	"internal/docs":         {"streams", "producers", "consumers", "trainer", "internal"},
-	"internal/config":       {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
-	"internal/builtin":      {"producers", "gpu", "internal/parts"},
-	"internal/parts":        {"producers", "gpu", "trainer/advantage", "trainer/loss"},
-	"examples":              {".", "schemas", "producers", "consumers", "trainer", "gpu"},
-	"internal/chaos":        {"schemas", "streams", "trainer", "internal"},
-	"internal/streambench":  {"schemas", "streams", "internal"},
-	"internal/load":         {"schemas", "streams", "internal"},
-	"internal/weightsbench": {"schemas", "streams", "consumers", "trainer", "gpu", "internal"},
-	"internal/cli":          {"schemas", "streams", "producers", "consumers", "trainer", "gpu", "internal"},
-	".":                     {"producers", "trainer", "gpu", "internal/builtin", "internal/cli", "internal/parts"},
-	"cmd":                   {"."},
-	"deploy":                {"cmd", "internal"},
+// allowed lists, for each room, the rooms it may import. The longest matching prefix speaks. The table is text, so that a new row does
+// not move the others.
+var allowed = parseRows(`
+schemas:
+streams: schemas streams
+streams/streamtest: schemas streams internal
+producers: schemas streams producers gpu/hf/tokenizer gpu/hf/chat internal
+consumers: schemas streams consumers gpu internal
+consumers/openai: schemas gpu/hf internal
+trainer: schemas streams trainer gpu internal
+trainer/learner: schemas gpu trainer/advantage trainer/batch trainer/loss trainer/metrics trainer/selection trainer/stats internal/check
+trainer/advantage: schemas trainer/advantage trainer/stats
+trainer/loss: schemas trainer/loss trainer/stats
+trainer/metrics:
+trainer/batch: schemas gpu trainer/stats
+trainer/stats: schemas
+trainer/admission: schemas
+trainer/selection: schemas trainer/stats
+trainer/branch: schemas internal/check
+gpu: schemas gpu
+internal: schemas internal
+internal/check:
+internal/turns:
+internal/openai: gpu/hf/chat
+internal/fakeserver: schemas gpu internal
+internal/scale:
+internal/tracing: schemas internal/telemetry
+internal/records: internal/report
+internal/dashboards: internal/dashboards
+internal/sbom:
+internal/report: schemas internal trainer/metrics
+internal/audit: schemas trainer internal
+internal/view: schemas streams trainer gpu/hf/tokenizer internal
+internal/docs: streams producers consumers trainer internal
+internal/config: schemas streams producers consumers trainer gpu internal
+internal/builtin: producers gpu internal/parts
+internal/parts: producers gpu trainer/advantage trainer/loss
+examples: . schemas producers consumers trainer gpu
+internal/lab: schemas streams consumers trainer gpu internal
+internal/cli: schemas streams producers consumers trainer gpu internal
+.: producers trainer gpu internal/builtin internal/cli internal/parts
+cmd: .
+deploy: cmd internal
+`)
+
+// parseRows reads lines of the form "room: room room".
+func parseRows(text string) map[string][]string {
+	rows := map[string][]string{}
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		room, may, _ := strings.Cut(line, ":")
+		rows[room] = strings.Fields(may)
+	}
+	return rows
 }
 
 // forbidden lists, for each top folder, packages below an allowed room that it may not import: an engine's own package is

@@ -28,6 +28,9 @@ type Registry struct {
 	Engines []Engine
 	// Default is the type of the task that a run trains on when its configuration names none.
 	Default string
+	// AfterStage is called when a trainer has done a part of a step, with the part's name; nil calls nothing. Tests that break a run
+	// set it, and no configuration can.
+	AfterStage func(stage string)
 	// Quick is the type of the task that benchmarks and fault tests train on: one that is learnt in a few steps.
 	Quick string
 }

@@ -1,0 +1,101 @@
+package chaos
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/check"
+)
+
+// The modes.
+const (
+	// ModeProcesses runs broker, trainer, inference and two producers as processes.
+	ModeProcesses = "processes"
+	// ModeEmbedded runs all roles in one process.
+	ModeEmbedded = "embedded"
+)
+
+// KillAfterEnv is the environment variable that makes a trainer end itself with SIGKILL when it has done a part of
+// a step for the so-manieth time: "publish:3".
+const KillAfterEnv = "WEIR_CHAOS_KILL_AFTER"
+
+// Stages are the parts of a step after which a trainer can end itself, in order.
+func Stages() []string {
+	return []string{
+		"renew", "batch", "update", "commit", "model", "state", "seal", "rename", "record", "prune", "ack", "purge", "publish",
+		"control", "issue",
+	}
+}
+
+// Config says what is run and how it is broken.
+type Config struct {
+	// Program is the program whose commands are the roles, with its first arguments. Dir is the folder for logs and links' records.
+	Program []string
+	Dir     string
+	// File is the resolved configuration that every role reads, Run the run's name in it, Broker the host:port that
+	// its broker listens on, Checkpoints the trainer's folder, Eta the staleness bound.
+	// Store is the broker's folder, Lease how long a producer keeps a ticket without a word to the broker.
+	File, Run, Broker, Checkpoints, Store string
+	Eta                                   int
+	Lease                                 time.Duration
+	// Mode is ModeProcesses or ModeEmbedded.
+	Mode string
+	// Engine is what trains and samples, as [WithEngine] has set it up: one of Engines.
+	Engine string
+	// Seed fixes which faults come, in which order and how far apart.
+	Seed uint64
+	// Duration is how long faults go on, Every the mean time between them.
+	Duration, Every time.Duration
+	// Steps is the least number of steps that the run must do before the faults begin and after they end.
+	Steps int64
+	// Patience is how long the run may take for those.
+	Patience time.Duration
+	// Fill also fills the trajectory stream to its limits, and the ticket stream with it.
+	Fill bool
+	// Lose also has the broker's store come back empty, or shorter than it was read.
+	Lose bool
+	// Kills, when it is not empty, takes the place of random faults: each role that it names is killed once, in turn,
+	// and a step goes by before the next. "trainer@publish:2" has the role end itself after its second publish; "trainer/rank",
+	// "inference/sampler" and "inference/server" are processes that a role has started.
+	Kills []string
+	// Ends says that the trainer comes to the end of its steps by itself; the run is then waited for, and left alone
+	// but for Kills.
+	Ends bool
+	// Out is told what happens, a line each.
+	Out io.Writer
+}
+
+// Validate reports every fault.
+func (c *Config) Validate() error {
+	var errs []error
+	errs = append(errs,
+		check.OneOf("mode", c.Mode, ModeProcesses, ModeEmbedded),
+		check.OneOf("engine", c.Engine, Engines()...),
+		check.Positive("minutes", c.Duration.Minutes()),
+		check.Positive("every", c.Every),
+	)
+	for _, kill := range c.Kills {
+		name, at, staged := strings.Cut(kill, "@")
+		all := append(roles(c.Mode), workerNames(c.Mode, c.Engine)...)
+		if !slices.Contains(all, name) {
+			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(all, ", ")))
+		}
+		stage, times, _ := strings.Cut(at, ":")
+		if n, err := strconv.Atoi(times); staged && (err != nil || n < 1 || !slices.Contains(Stages(), stage)) {
+			errs = append(errs, fmt.Errorf("kill: %q: after the @ want one of %s, a colon and a number from 1 on", kill, strings.Join(Stages(), ", ")))
+		}
+	}
+	return check.All(errs...)
+}
+
+// roles are the names of the processes of a run.
+func roles(mode string) []string {
+	if mode == ModeEmbedded {
+		return []string{roleUp}
+	}
+	return []string{roleBroker, roleTrainer, roleInference, "producer-1", "producer-2"}
+}

@@ -1,0 +1,297 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// The names of the roles' processes.
+const (
+	roleBroker    = "broker"
+	roleTrainer   = "trainer"
+	roleInference = "inference"
+	roleUp        = "up"
+)
+
+// harness runs the roles and breaks them.
+type harness struct {
+	cfg      Config
+	roles    []*process // the broker, where it is one, is the first
+	links    map[string]*link
+	conn     *nats.Conn
+	witness  *witness
+	stranger *stranger
+	// refused is what the rejected stream held whenever it was lost with the broker's store.
+	refused []audit.Refused
+
+	mu      sync.Mutex
+	rng     *rand.Rand
+	calm    bool // no trainer is armed any more
+	closing bool // nothing is started again any more
+	done    bool // the trainer has come to its end
+	report  *Report
+	// known are the workers that were seen, by process id, with their kinds.
+	known map[int]string
+	// killedAt is the step in which a worker of a kind was killed or frozen last.
+	killedAt map[string]int64
+}
+
+// Run runs a training run through its faults and reports how it came through. The error is of the harness itself;
+// what the run did wrong is in the report.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	h := &harness{
+		cfg: cfg, links: map[string]*link{}, known: map[int]string{}, killedAt: map[string]int64{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
+		report: &Report{
+			Seed: cfg.Seed, Kills: map[string]int{}, Faults: map[string]int{},
+			Hostile: map[string]int{}, RejectedBy: map[string]int{},
+		},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	err := h.prepare(ctx, group)
+	if err == nil {
+		err = h.run(ctx)
+	}
+	h.abandon()
+	cancel()
+	if h.conn != nil {
+		h.conn.Close()
+	}
+	if wait := group.Wait(); err == nil && wait != nil && !errors.Is(wait, context.Canceled) {
+		err = wait
+	}
+	return h.report, err
+}
+
+// prepare opens the links and describes the processes.
+func (h *harness) prepare(ctx context.Context, group *errgroup.Group) error {
+	if err := os.MkdirAll(h.cfg.Dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the run: %w", err)
+	}
+	if h.cfg.Mode == ModeEmbedded {
+		h.roles = []*process{h.process(roleUp, "up", "--broker.listen="+h.cfg.Broker)}
+		return nil
+	}
+	h.roles = []*process{h.process(roleBroker, "broker")}
+	for _, r := range []struct{ name, command string }{
+		{roleTrainer, "trainer"}, {roleInference, "inference"}, {"producer-1", "producer"}, {"producer-2", "producer"},
+	} {
+		l, err := newLink(h.cfg.Broker)
+		if err != nil {
+			return err
+		}
+		h.links[r.name] = l
+		group.Go(func() error { return l.run(ctx) })
+		h.roles = append(h.roles, h.process(r.name, r.command, "--broker.url="+l.url()))
+	}
+	return nil
+}
+
+func (h *harness) process(name, command string, flags ...string) *process {
+	p := &process{
+		name: name, command: h.cfg.Program[0], args: slices.Concat(h.cfg.Program[1:], []string{command, "--config", h.cfg.File}, flags),
+		logPath: filepath.Join(h.cfg.Dir, name+".log"), exited: h.exited,
+	}
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "WEIR_") { // what the environment says is in the file already
+			p.env = append(p.env, v)
+		}
+	}
+	return p
+}
+
+func (h *harness) run(ctx context.Context) error {
+	for _, p := range h.roles {
+		if err := p.start(""); err != nil {
+			return err
+		}
+	}
+	if err := h.look(ctx); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	watch.Go(func() { h.witness.watch(watching) })
+	defer func() { stop(); watch.Wait() }()
+
+	if !h.advance(ctx, "at the start", h.cfg.Steps) {
+		return h.finish(ctx)
+	}
+	h.say("the run learns; faults begin")
+	switch {
+	case len(h.cfg.Kills) > 0:
+		h.killInTurn(ctx)
+	case !h.cfg.Ends:
+		h.torment(ctx)
+	}
+	h.setCalm()
+	h.say("faults end")
+	if h.cfg.Ends {
+		h.await(ctx)
+	} else {
+		h.advance(ctx, "after the faults", h.cfg.Steps)
+	}
+	return h.finish(ctx)
+}
+
+// look connects those that look on, straight to the broker, and sooner back there than anybody else.
+func (h *harness) look(ctx context.Context) (err error) {
+	for {
+		h.conn, err = nats.Connect("nats://"+h.cfg.Broker, nats.Name("witness"), nats.MaxReconnects(-1),
+			nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
+		if err == nil {
+			break
+		}
+		if wait := pause(ctx, 50*time.Millisecond); wait != nil {
+			return fmt.Errorf("connect to the broker: %w", errors.Join(wait, err))
+		}
+	}
+	if h.witness, err = newWitness(h.conn, h.cfg.Run); err != nil {
+		return err
+	}
+	h.conn.SetReconnectHandler(func(*nats.Conn) { h.witness.reconnected() })
+	h.stranger, err = newStranger(h.conn, h.cfg.Run, h.cfg.Broker, h.witness)
+	return err
+}
+
+// step is the last one that the record holds.
+func (h *harness) step() int64 {
+	records, err := checkpoint.ReadRecords(h.cfg.Checkpoints)
+	if err != nil || len(records) == 0 {
+		return -1
+	}
+	return records[len(records)-1].Step
+}
+
+// advance waits until the run has done that number of further steps.
+func (h *harness) advance(ctx context.Context, when string, steps int64) bool {
+	from := max(h.step(), 0)
+	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
+	defer cancel()
+	for h.step() < from+steps && !h.over() {
+		if err := pause(patience, 200*time.Millisecond); err != nil {
+			if ctx.Err() == nil {
+				h.trouble("%s the run did %d steps in %s, not %d", when, h.step()-from, h.cfg.Patience, steps)
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// await waits for the end of the run.
+func (h *harness) await(ctx context.Context) {
+	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
+	defer cancel()
+	for !h.over() {
+		if err := pause(patience, 100*time.Millisecond); err != nil {
+			if ctx.Err() == nil {
+				h.trouble("the run did not come to its end in %s", h.cfg.Patience)
+			}
+			return
+		}
+	}
+}
+
+func (h *harness) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.done
+}
+
+// exited is told of a child that ended unasked. A trainer that was armed has done what it was told.
+func (h *harness) exited(p *process, err error) {
+	if h.cfg.Ends && err == nil && trains(p) {
+		h.mu.Lock()
+		h.done = true
+		h.mu.Unlock()
+		return
+	}
+	stage := p.stage()
+	if stage != "" && killedItself(err) {
+		name, _, _ := strings.Cut(stage, ":")
+		h.count(h.report.Kills, "trainer after "+name)
+		h.say("%s ended itself after %s", p.name, stage)
+	} else {
+		h.trouble("%s ended by itself: %v: %s", p.name, err, p.lastWords())
+	}
+	h.restart(p)
+}
+
+// restart starts a role again, unless the run is over. A trainer may be armed.
+func (h *harness) restart(p *process) {
+	h.mu.Lock()
+	closing, armed := h.closing, ""
+	if !h.calm && len(h.cfg.Kills) == 0 && trains(p) && h.rng.IntN(2) == 0 {
+		stages := Stages()
+		armed = fmt.Sprintf("%s:%d", stages[h.rng.IntN(len(stages))], 1+h.rng.IntN(3))
+	}
+	tooMany := len(h.report.Trouble) > troubleBound
+	h.mu.Unlock()
+	if closing || tooMany {
+		return
+	}
+	if err := p.start(armed); err != nil {
+		h.trouble("%v", err)
+	}
+}
+
+func trains(p *process) bool { return p.name == roleTrainer || p.name == roleUp }
+
+// troubleBound is how often something may go wrong before roles are no longer started again.
+const troubleBound = 20
+
+func (h *harness) setCalm() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calm = true
+}
+
+func (h *harness) count(of map[string]int, what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	of[what]++
+}
+
+func (h *harness) trouble(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	h.mu.Lock()
+	h.report.Trouble = append(h.report.Trouble, text)
+	h.mu.Unlock()
+	h.say("TROUBLE %s", text)
+}
+
+func (h *harness) say(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fmt.Fprintf(h.cfg.Out, "%s  step %-4d %s\n", time.Now().Format("15:04:05.0"), h.step(), fmt.Sprintf(format, args...))
+}
+
+// abandon ends whatever still runs.
+func (h *harness) abandon() {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	for _, p := range h.roles {
+		p.kill()
+	}
+}
