@@ -90,23 +90,18 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		Cut:      counter("cut_calls_total", "Calls that an inference server cut, at a swap for example; they went on with the tokens so far."),
 		Failed:   counter("failed_calls_total", "Calls that failed at an inference server; they went on at another, and what the server said of them was dropped."),
 	}
+	vectors := m.servers.makeVectors()
 	m.applied.Set(-1)
 	m.pinnedVersion.Set(-1)
 	if registerer == nil {
 		return m, nil
 	}
-	if err := registerer.Register(own); err != nil {
-		return nil, fmt.Errorf("register inference metrics: %w", err)
+	for _, c := range append([]prometheus.Collector{own}, vectors...) {
+		if err := registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register inference metrics: %w", err)
+		}
 	}
 	return m, nil
-}
-
-// ServerMetrics are the collectors of a Sampler over inference servers.
-type ServerMetrics struct {
-	// Fit is how many servers take calls.
-	Fit prometheus.Gauge
-	// Restarts counts servers that were started again, Cut calls that a server cut, Failed calls that failed at one.
-	Restarts, Cut, Failed prometheus.Counter
 }
 
 // ForServers are those of m; a nil m counts nothing that anybody sees.

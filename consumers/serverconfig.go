@@ -58,12 +58,20 @@ type ServerConfig struct {
 	StallTimeout time.Duration `koanf:"stall_timeout"`
 	// CheckEvery is how often a server is asked whether it is well and has the right weights. Defaults to 5s.
 	CheckEvery time.Duration `koanf:"check_every"`
+	// VerifyEvery is of how many loads at a server one is verified: whether each tensor that the version changed is another one at the
+	// server too. It takes a checksum of all tensors before and after, some seconds in which a large model does not sample. A
+	// server without checksums is verified by its log-probabilities, which shows only that nothing was loaded at all. 0 verifies none. Defaults to
+	// 16.
+	VerifyEvery int `koanf:"verify_every"`
+	// EndsEvery is of how many calls one is asked with the most likely tokens, to hold how often answers end against the probability
+	// of an end. 0 asks none. Defaults to 16.
+	EndsEvery int `koanf:"ends_every"`
 }
 
 func defaultServerConfig() ServerConfig {
 	return ServerConfig{
 		Count: 1, StartTimeout: 20 * time.Minute, ControlTimeout: time.Minute, LoadTimeout: 10 * time.Minute,
-		StallTimeout: 2 * time.Minute, CheckEvery: 5 * time.Second,
+		StallTimeout: 2 * time.Minute, CheckEvery: 5 * time.Second, VerifyEvery: 16, EndsEvery: 16,
 	}
 }
 
@@ -78,6 +86,8 @@ func (c ServerConfig) validate() error {
 		check.Positive("load_timeout", c.LoadTimeout),
 		check.Positive("stall_timeout", c.StallTimeout),
 		check.Positive("check_every", c.CheckEvery),
+		check.NotNegative("verify_every", c.VerifyEvery),
+		check.NotNegative("ends_every", c.EndsEvery),
 	)
 }
 

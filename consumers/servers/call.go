@@ -135,7 +135,9 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 	answer, err := c.ask(l, limit-len(c.tokens))
 	var chunk *schemas.GenerateChunk
 	if err == nil {
-		chunk, err = c.accept(l, answer, limit)
+		if chunk, err = c.accept(l, answer, limit); err == nil {
+			l.server.countEnds(chunk.Tokens, answer.Likely, c.req.StopTokens)
+		}
 	}
 	if ctx.Err() != nil {
 		c.pool.release(l, nil)
@@ -202,8 +204,12 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 	timer = time.AfterFunc(stall, watch)
 	once.Unlock()
 	defer timer.Stop()
+	top := 0
+	if c.watchesEnds() {
+		top = Alternatives
+	}
 	a, err := l.server.speaker.Generate(ctx, &Query{
-		ID: p.nextID(), Episode: c.req.Episode, Salt: l.epoch.label,
+		ID: p.nextID(), Top: top, Episode: c.req.Episode, Salt: l.epoch.label,
 		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Stop: c.req.StopTokens,
 		Each: c.teller(l),
 	}, func() {

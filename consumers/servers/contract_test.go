@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/internal/fakeserver/fakemodel"
 )
 
-// A Pool of either kind of server, in each of its wire formats, keeps every Sampler's contract.
+// A Pool of either kind of server, in the wire formats of each release that differs, keeps every Sampler's contract.
 func TestEveryWireFormatKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	one := func(change func(*fakeserver.Options)) []fakeserver.Options {
@@ -17,10 +17,12 @@ func TestEveryWireFormatKeepsTheContract(t *testing.T) {
 		change(&o)
 		return []fakeserver.Options{o}
 	}
-	later := func(change func(*fakeserver.Options)) []fakeserver.Options {
+	of := func(release fakeserver.Release, change func(*fakeserver.Options)) []fakeserver.Options {
 		return one(func(o *fakeserver.Options) {
-			o.Release = fakeserver.Later
-			change(o)
+			o.Release = release
+			if change != nil {
+				change(o)
+			}
 		})
 	}
 	for name, f := range map[string]struct {
@@ -28,31 +30,28 @@ func TestEveryWireFormatKeepsTheContract(t *testing.T) {
 		swap    consumers.SwapMode
 		options []fakeserver.Options
 	}{
-		// The releases that were read, vLLM of 2026-08-17 and SGLang of 2026-08-18.
-		"vllm, recompute":                {fakeserver.VLLM, consumers.SwapRecompute, one(func(*fakeserver.Options) {})},
-		"vllm, keep":                     {fakeserver.VLLM, consumers.SwapKeep, one(func(*fakeserver.Options) {})},
-		"vllm, older log-probabilities":  {fakeserver.VLLM, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.OldLogprobs = true })},
-		"vllm, without the token route":  {fakeserver.VLLM, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.NoTokenRoute = true })},
-		"vllm, not streamed":             {fakeserver.VLLM, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.Whole = true })},
-		"vllm, three servers":            {fakeserver.VLLM, consumers.SwapRecompute, []fakeserver.Options{good(), good(), good()}},
-		"vllm, keys":                     {fakeserver.VLLM, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.APIKey = "k" })},
-		"sglang, recompute":              {fakeserver.SGLang, consumers.SwapRecompute, one(func(*fakeserver.Options) {})},
-		"sglang, keep":                   {fakeserver.SGLang, consumers.SwapKeep, one(func(*fakeserver.Options) {})},
-		"sglang, no label":               {fakeserver.SGLang, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.NoLabel = true })},
-		"sglang, not streamed":           {fakeserver.SGLang, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.Whole = true })},
-		"sglang, three servers and keys": {fakeserver.SGLang, consumers.SwapRecompute, keyed(good(), good(), good())},
-		// An SGLang of July 2026.
-		"sglang, earlier":              {fakeserver.SGLang, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.Release = fakeserver.Earlier })},
-		"sglang, earlier, older paths": {fakeserver.SGLang, consumers.SwapKeep, one(func(o *fakeserver.Options) { o.Release, o.OldPaths = fakeserver.Earlier, true })},
-		// A vLLM of September 2026, an SGLang after 2026-08-24.
-		"vllm, later, recompute":     {fakeserver.VLLM, consumers.SwapRecompute, later(func(*fakeserver.Options) {})},
-		"vllm, later, keep":          {fakeserver.VLLM, consumers.SwapKeep, later(func(*fakeserver.Options) {})},
-		"vllm, later, drain":         {fakeserver.VLLM, consumers.SwapDrain, later(func(*fakeserver.Options) {})},
-		"vllm, later, no scale-out":  {fakeserver.VLLM, consumers.SwapKeep, later(func(o *fakeserver.Options) { o.NoTokenRoute = true })},
-		"vllm, later, without spans": {fakeserver.VLLM, consumers.SwapKeep, later(func(o *fakeserver.Options) { o.NoSpans = true })},
-		"sglang, later, recompute":   {fakeserver.SGLang, consumers.SwapRecompute, later(func(*fakeserver.Options) {})},
-		"sglang, later, keep":        {fakeserver.SGLang, consumers.SwapKeep, later(func(*fakeserver.Options) {})},
-		"sglang, later, incremental": {fakeserver.SGLang, consumers.SwapKeep, later(func(o *fakeserver.Options) { o.Incremental = true })},
+		"vllm 0.27.0, recompute":               {fakeserver.VLLM, consumers.SwapRecompute, of(fakeserver.VLLM27, nil)},
+		"vllm 0.27.0, keep":                    {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM27, nil)},
+		"vllm 0.27.0, without the token route": {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM27, func(o *fakeserver.Options) { o.NoTokenRoute = true })},
+		"vllm 0.27.0, not streamed":            {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM27, func(o *fakeserver.Options) { o.Whole = true })},
+		"vllm 0.27.0, three servers":           {fakeserver.VLLM, consumers.SwapRecompute, []fakeserver.Options{good(), good(), good()}},
+		"vllm 0.27.0, keys":                    {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM27, func(o *fakeserver.Options) { o.APIKey = "k" })},
+		"vllm 0.30.0, no scale-out":            {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM30, func(o *fakeserver.Options) { o.NoTokenRoute = true })},
+		"vllm 0.32.0, recompute":               {fakeserver.VLLM, consumers.SwapRecompute, of(fakeserver.VLLM32, nil)},
+		"vllm 0.32.0, without spans":           {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM32, func(o *fakeserver.Options) { o.NoSpans = true })},
+		"vllm 0.33.0, keep":                    {fakeserver.VLLM, consumers.SwapKeep, of(fakeserver.VLLM33, nil)},
+		"vllm 0.33.0, drain":                   {fakeserver.VLLM, consumers.SwapDrain, of(fakeserver.VLLM33, nil)},
+		"sglang, older paths":                  {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang10, func(o *fakeserver.Options) { o.OldPaths = true })},
+		"sglang 0.5.10, keep":                  {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang10, nil)},
+		"sglang 0.5.17, keep":                  {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang17, nil)},
+		"sglang 0.5.18, recompute":             {fakeserver.SGLang, consumers.SwapRecompute, of(fakeserver.SGLang18, nil)},
+		"sglang 0.5.18, keep":                  {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang18, nil)},
+		"sglang 0.5.18, no label":              {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang18, func(o *fakeserver.Options) { o.NoLabel = true })},
+		"sglang 0.5.18, not streamed":          {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang18, func(o *fakeserver.Options) { o.Whole = true })},
+		"sglang 0.5.18, three servers, keys":   {fakeserver.SGLang, consumers.SwapRecompute, keyed(good(), good(), good())},
+		"sglang 0.5.19, recompute":             {fakeserver.SGLang, consumers.SwapRecompute, of(fakeserver.SGLang19, nil)},
+		"sglang 0.5.23, keep":                  {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang23, nil)},
+		"sglang 0.5.23, incremental":           {fakeserver.SGLang, consumers.SwapKeep, of(fakeserver.SGLang23, func(o *fakeserver.Options) { o.Incremental = true })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

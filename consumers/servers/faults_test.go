@@ -51,7 +51,7 @@ func TestACallIsWholeWhateverBecomesOfAnAnswer(t *testing.T) {
 					t.Parallel()
 					o := good()
 					o.NoSpans = !spans
-					o.Release = fakeserver.Later
+					o.Release = newest[kind]
 					w := newWorld(t, kind, nil, o)
 					w.run()
 					w.swap(0)
@@ -121,6 +121,7 @@ func TestASwapThatGoesWrongIsMended(t *testing.T) {
 			"a pause whose answer is lost":               {"reset " + pausePath[kind], 1},
 			"a load that fails":                          {"load", 1},
 			"a load that fails, and the one before too":  {"load", 2},
+			"a load whose files cannot be read":          {"unread", 1},
 			"a load that never returns":                  {"hang " + loadPath[kind], 1},
 			"a load whose answer is lost":                {"reset " + loadPath[kind], 1},
 			"weights under another name":                 {"lie", 1},

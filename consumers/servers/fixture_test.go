@@ -25,6 +25,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var kinds = map[fakeserver.Kind]servers.Kind{fakeserver.VLLM: vllm.Kind{}, fakeserver.SGLang: sglang.Kind{}}
 
+// newest and oldest are the releases of each kind that were read and that Weir takes.
+var (
+	newest = map[fakeserver.Kind]fakeserver.Release{fakeserver.VLLM: fakeserver.VLLM33, fakeserver.SGLang: fakeserver.SGLang23}
+	oldest = map[fakeserver.Kind]fakeserver.Release{fakeserver.VLLM: fakeserver.VLLM27, fakeserver.SGLang: fakeserver.SGLang10}
+)
+
 // good is a server that training can use, of either kind.
 func good() fakeserver.Options { return fakeserver.Options{Processed: true, NoDefaults: true} }
 

@@ -53,6 +53,8 @@ type Pool struct {
 	closed  bool
 	// requests numbers the requests to servers, so that no two have one id.
 	requests atomic.Int64
+	// watched counts the calls of which some are asked for the probability of their end.
+	watched atomic.Int64
 }
 
 var (

@@ -217,7 +217,7 @@ func (p *probe) salted(ctx context.Context) (bool, error) {
 			return false, fmt.Errorf("probe: %w", err)
 		}
 		if name == "-b" && a.Cached > 0 {
-			p.log.Warn("an inference server does not know cache_salt: its calls are cut at every swap and its cache is emptied; SGLang has it from August 2026 on")
+			p.log.Warn("an inference server does not know cache_salt: its calls are cut at every swap and its cache is emptied; SGLang has it from 0.5.18 on")
 			return false, nil
 		}
 	}

@@ -50,10 +50,10 @@ func TestCallsEndAtStopTokensWithOneRequestEach(t *testing.T) {
 	})
 }
 
-// Finding A3 of the servers' review: up to August 2026 vLLM ends an aborted call's stream without a finish_reason. Its tokens are kept.
+// Finding A3 of the servers' review: before 0.32.0 vLLM ends an aborted call's stream without a finish_reason. Its tokens are kept.
 func TestTokensOfAnAbortedCallAreKept(t *testing.T) {
 	t.Parallel()
-	for _, release := range []fakeserver.Release{fakeserver.August, fakeserver.Later} {
+	for _, release := range []fakeserver.Release{fakeserver.VLLM27, fakeserver.VLLM33} {
 		t.Run("release "+string(release), func(t *testing.T) {
 			t.Parallel()
 			slow := good()
@@ -118,10 +118,14 @@ func TestCallsOfNoEpisodeRunAtTheSameTime(t *testing.T) {
 func TestSGLangLivesThroughSwapsUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []consumers.SwapMode{consumers.SwapKeep, consumers.SwapRecompute, consumers.SwapDrain} {
+		release := fakeserver.SGLang19 // a cache that cannot be emptied ends it
+		if mode == consumers.SwapRecompute {
+			release = fakeserver.SGLang23 // a cache that cannot be emptied fails the load
+		}
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			o := good()
-			o.Release, o.Pace = fakeserver.Later, time.Millisecond
+			o.Release, o.Pace = release, time.Millisecond
 			w := newWorld(t, fakeserver.SGLang, func(c *consumers.Config) { c.Swap = mode }, o)
 			w.run()
 			w.swapSoon(0)
@@ -160,7 +164,7 @@ func TestSGLangLivesThroughSwapsUnderLoad(t *testing.T) {
 func TestAServerWithoutSaltsGivesNoStalePrefix(t *testing.T) {
 	t.Parallel()
 	o := good()
-	o.Release, o.NoSalt = fakeserver.Later, true
+	o.Release, o.NoSalt = fakeserver.SGLang23, true
 	w := newWorld(t, fakeserver.SGLang, func(c *consumers.Config) { c.Swap = consumers.SwapKeep }, o)
 	w.run()
 	for v := range int64(4) {
@@ -221,7 +225,7 @@ func TestPrefixHitsAreCounted(t *testing.T) {
 	})
 }
 
-// Finding A5 of the servers' review: --enable-scale-out ends a vLLM before September 2026, and switches the route of tokens on in later ones.
+// Finding A5 of the servers' review: --enable-scale-out ends a vLLM before 0.30.0, and switches the route of tokens on in later ones.
 // Finding B7: keys are not on the command line.
 func TestAStartedServerOfEachReleaseServes(t *testing.T) {
 	t.Parallel()
@@ -229,9 +233,9 @@ func TestAStartedServerOfEachReleaseServes(t *testing.T) {
 	fake := filepath.Join(dir, "fake")
 	out, err := exec.Command("go", "build", "-p", "1", "-o", fake, "github.com/weir-rl/weir/internal/fakeserver/fake").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	for _, release := range []fakeserver.Release{fakeserver.August, fakeserver.Later} {
+	for _, releases := range []map[fakeserver.Kind]fakeserver.Release{oldest, newest} {
 		each(t, func(t *testing.T, kind fakeserver.Kind) {
-			seen := filepath.Join(t.TempDir(), "arguments")
+			seen, release := filepath.Join(t.TempDir(), "arguments"), releases[kind]
 			script := fmt.Sprintf(`echo "$@" >> %s; exec %s %s --release "%s" "$@"`, seen, fake, kind, release)
 			w := newWorld(t, kind, func(c *consumers.Config) {
 				c.Server.Command, c.Server.Count = []string{"sh", "-c", script, "sh"}, 1
@@ -243,7 +247,7 @@ func TestAStartedServerOfEachReleaseServes(t *testing.T) {
 			text, err := os.ReadFile(seen)
 			require.NoError(t, err)
 			require.NotContains(t, string(text), "secret")
-			require.Equal(t, kind == fakeserver.VLLM && release == fakeserver.Later, strings.Contains(string(text), "--enable-scale-out"), "%s", text)
+			require.Equal(t, release == fakeserver.VLLM33, strings.Contains(string(text), "--enable-scale-out"), "%s", text)
 		})
 	}
 }

@@ -104,7 +104,7 @@ func (p *Pool) choose(episode string, minVersion int64) *server {
 		return s.fit && !s.swapping && s.epoch.version >= minVersion && len(s.leases) < most
 	}
 	for _, s := range p.servers {
-		if room(s) && (least == nil || len(s.leases) < len(least.leases)) {
+		if room(s) && (least == nil || s.busyness() < least.busyness()) {
 			least = s
 		}
 	}
@@ -112,7 +112,7 @@ func (p *Pool) choose(episode string, minVersion int64) *server {
 		return nil
 	}
 	if seat := p.seats.of(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.epoch &&
-		len(seat.server.leases) <= int(math.Ceil(stickyFactor*float64(len(least.leases))))+stickySlack {
+		seat.server.busyness() <= int(math.Ceil(stickyFactor*float64(least.busyness())))+stickySlack {
 		return seat.server
 	}
 	return least

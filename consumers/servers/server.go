@@ -30,6 +30,9 @@ type server struct {
 	have   *consumers.Snapshot // what it has loaded; nil where that is not known
 	letGo  func()              // of the folder of have; nil where it holds none
 	tries  int                 // in a row that have failed
+	loads  int                 // that replaced a known version
+	// doubted is what the server had before a load that failed its verification; nil where none did.
+	doubted *evidence
 
 	// Under Pool.mu.
 	fit       bool // calls are served with epoch's weights
@@ -39,6 +42,8 @@ type server struct {
 	epoch     *epoch                  // of the weights in use; nil before the first
 	leases    map[*lease]struct{}
 	maxTokens int   // the server's own bound of a sequence; 0 is none
+	foreign   int   // calls of others, as the server's own metrics say
+	ends      ends  // of watched calls
 	doubts    int   // calls that failed since the last that did not
 	doubt     error // the last of them
 	// fault is why the offer faultOf failed here.
@@ -202,6 +207,8 @@ func (s *server) down(err error) {
 // downLocked is down but for what is the keeper's.
 func (s *server) downLocked(err error) {
 	s.fit, s.swapping, s.doubts, s.doubt = false, false, 0, nil
+	s.foreign, s.ends = 0, ends{}
+	s.pool.metrics.Forget(s.name)
 	if s.epoch != nil {
 		s.epoch.seal(false)
 	}
@@ -216,6 +223,7 @@ func (s *server) end() {
 		s.own.stop()
 	}
 	s.lacks()
+	s.dropEvidence()
 	if s.remote != nil {
 		s.remote.Close()
 	}
@@ -236,6 +244,7 @@ func (s *server) check(ctx context.Context) error {
 	if err := s.control(ctx, s.speaker.Health); err != nil {
 		return fmt.Errorf("its health: %w", err)
 	}
+	s.readGauges(ctx)
 	return s.has(ctx, label)
 }
 
@@ -339,6 +348,7 @@ func (s *server) start(ctx context.Context, want *consumers.Snapshot) (bool, err
 	}
 	s.probed = false
 	s.lacks()
+	s.dropEvidence() // a new process reads every tensor, and ends where one is missing
 	url, err := s.own.start(ctx, want.Dir)
 	if err != nil {
 		return false, err

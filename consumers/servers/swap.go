@@ -10,13 +10,19 @@ import (
 )
 
 // swap replaces a running server's weights: it holds calls back, pauses, loads, names, reads the name back, resumes in any
-// case, sees one token sampled, and admits calls. Where the load fails the version before is loaded again, so that the server
-// is fit for what it had; where that fails too, or the server does not resume, it is unfit.
+// case, sees one token sampled, verifies the weights where this load is one of those, and admits calls. Where the load fails the version
+// before is loaded again, so that the server is fit for what it had; where that fails too, or the server does not resume, it is unfit.
 func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 	mode := s.pool.kind.Mode(modeOf(s.pool.cfg.Swap))
 	if !s.spans || s.tries > 0 {
 		mode = Abort
 	}
+	evidence := s.gatherEvidence(ctx)
+	defer func() {
+		if evidence != nil && evidence != s.doubted {
+			evidence.release()
+		}
+	}()
 	s.hold()
 	if s.pool.cfg.Swap == consumers.SwapDrain {
 		if err := s.drain(ctx, s.pool.cfg.Server.LoadTimeout); err != nil && ctx.Err() != nil {
@@ -27,13 +33,11 @@ func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 	before := s.have
 	has, err := s.exchange(ctx, want, mode)
 	s.have = has
-	if again := s.resume(ctx); again != nil {
-		err = errors.Join(err, again)
-		has = nil
-	}
-	if has != nil {
-		if seen := s.see(ctx, s.pool.label(has.Version)); seen != nil {
-			err, has = errors.Join(err, seen), nil
+	has, err = s.settle(ctx, has, err)
+	paused := time.Since(began)
+	if has == want && evidence != nil {
+		if wrong := s.verify(ctx, evidence, want); wrong != nil {
+			has, err = nil, errors.Join(err, wrong)
 		}
 	}
 	switch {
@@ -41,9 +45,23 @@ func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 	case has == nil:
 		s.down(err)
 	case err != nil && has == before, err == nil:
-		s.admit(has, time.Since(began))
+		s.admit(has, paused)
 	}
 	return err
+}
+
+// settle ends the pause, and returns the version that the server samples with: nil where it does not resume or does not sample.
+func (s *server) settle(ctx context.Context, has *consumers.Snapshot, err error) (*consumers.Snapshot, error) {
+	if again := s.resume(ctx); again != nil {
+		return nil, errors.Join(err, again)
+	}
+	if has == nil {
+		return nil, err
+	}
+	if seen := s.see(ctx, s.pool.label(has.Version)); seen != nil {
+		return nil, errors.Join(err, seen)
+	}
+	return has, err
 }
 
 // hold admits no further call.

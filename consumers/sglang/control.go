@@ -125,3 +125,39 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 	}
 	return *m.Version, nil
 }
+
+// Checksums are those of every parameter and buffer of every rank, by SGLang's names: from 0.5.17 at the latest on. A release before answers 400
+// to this action (entrypoints/http_server.py:1599 of 0.5.23, utils/weight_checker.py of 0.5.10).
+func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
+	var done struct {
+		Ranks []struct {
+			Checksums map[string]string `json:"checksums"`
+		} `json:"ranks"`
+	}
+	err := s.remote.Post(ctx, "/weights_checker", map[string]string{"action": "checksum"}, &done)
+	switch n := servers.Status(err); {
+	case n == http.StatusNotFound, n == http.StatusBadRequest:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	var out map[string]string
+	for i, rank := range done.Ranks {
+		for name, sum := range rank.Checksums {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[fmt.Sprintf("%d:%s", i, name)] = sum
+		}
+	}
+	return out, nil
+}
+
+// Gauges are SGLang's own metrics (observability/metrics_collector.py:365, 371, 405, 559 of 0.5.23), which a server has that was started with
+// --enable-metrics.
+func (s *speaker) Gauges(ctx context.Context) (servers.Gauges, error) {
+	return s.remote.Gauges(ctx, servers.GaugeNames{
+		Running: "sglang:num_running_reqs", Waiting: "sglang:num_queue_reqs",
+		CacheUse: "sglang:token_usage", Preemptions: "sglang:num_retracted_requests_total",
+	})
+}

@@ -37,7 +37,7 @@ func (Kind) Command(o servers.Start) (args, env []string) {
 	return args, env
 }
 
-// scaleOut switches the route of tokens on, from September 2026; before, the route is there, and the argument ends the server.
+// scaleOut switches the route of tokens on, from 0.30.0 on; before, the route is there, and the argument ends the server.
 const scaleOut = "--enable-scale-out"
 
 // Mode is m.

@@ -42,7 +42,7 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 	if _, err := s.Label(ctx); err != nil {
 		if servers.Status(err) == http.StatusNotFound {
 			return servers.Model{}, &servers.SettingError{
-				Setting: "it has no /weight_info: start it with VLLM_SERVER_DEV_MODE=1, and with a vLLM from after 2026-07-18", Err: err,
+				Setting: "it has no /weight_info: start it with VLLM_SERVER_DEV_MODE=1, and with vLLM 0.27.0 or later", Err: err,
 			}
 		}
 		return servers.Model{}, err
@@ -110,4 +110,24 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w: /weight_info has no weight_version", servers.ErrMalformed)
 	}
 	return *info.Version, nil
+}
+
+// Checksums are the SHA-256 of every parameter of every rank, by vLLM's names: from 0.32.0 on (entrypoints/rl/online/api_router.py:229).
+func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
+	var sums struct {
+		Checksums map[string]string `json:"checksums"`
+	}
+	err := s.remote.Post(ctx, "/weight_checker", map[string]string{"action": "checksum"}, &sums)
+	if servers.Status(err) == http.StatusNotFound {
+		return nil, nil
+	}
+	return sums.Checksums, err
+}
+
+// Gauges are vLLM's own metrics (v1/metrics/loggers.py:528, 538, 620, 739 of 0.33.0).
+func (s *speaker) Gauges(ctx context.Context) (servers.Gauges, error) {
+	return s.remote.Gauges(ctx, servers.GaugeNames{
+		Running: "vllm:num_requests_running", Waiting: "vllm:num_requests_waiting",
+		CacheUse: "vllm:kv_cache_usage_perc", Preemptions: "vllm:num_preemptions_total",
+	})
 }

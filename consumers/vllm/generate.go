@@ -160,7 +160,7 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 	return a, nil
 }
 
-// inferFinish is how an answer without a finish_reason ended. Up to August 2026 the route of tokens leaves out a piece without tokens, and with it the end
+// inferFinish is how an answer without a finish_reason ended. Before 0.32.0 the route of tokens leaves out a piece without tokens, and with it the end
 // of an aborted call: the answer's tokens are those that were sampled until then.
 func inferFinish(a *servers.Answer, q *servers.Query) servers.Finish {
 	n := len(a.Tokens)

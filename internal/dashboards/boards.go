@@ -216,6 +216,14 @@ func inference() Board {
 			{Title: "Servers that take calls", Unit: "none", Lines: []Line{{"sum(weir_inference_servers)", "servers"}}},
 			{Title: "Started again", Lines: []Line{{rate("weir_inference_server_restarts_total"), "a second"}}},
 			{Title: "Calls that moved", Lines: []Line{{rate("weir_inference_cut_calls_total"), "cut"}, {rate("weir_inference_failed_calls_total"), "failed"}}},
+			{Title: "Calls at each server, as it tells", Unit: "none", Lines: []Line{{"weir_inference_server_calls", "{{server}} {{state}}"}}},
+			{Title: "Cache of each server, as it tells", Unit: "percentunit", Lines: []Line{{"weir_inference_server_cache_use", "{{server}}"}}},
+			{Title: "Calls that a server put back", Unit: "none", Lines: []Line{{"weir_inference_server_preemptions", "{{server}}"}}},
+			{Title: "Verified loads", Lines: []Line{{"sum by (result) (rate(weir_inference_weight_checks_total[5m]))", "{{result}}"}}},
+			{Title: "Sampled stops, and those that are predicted", Lines: []Line{
+				{"sum by (server) (rate(weir_inference_server_ends_total[5m]))", "{{server}}"}, {"sum by (server) (rate(weir_inference_server_ends_expected_total[5m]))", "{{server}} predicted"},
+			}},
+			{Title: "Deviation of the stops", Unit: "none", Lines: []Line{{"weir_inference_server_ends_deviation", "{{server}}"}}},
 		}},
 	}}
 }

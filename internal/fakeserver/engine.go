@@ -2,11 +2,16 @@ package fakeserver
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +27,7 @@ type engine struct {
 	newDecoder NewDecoder
 	slots      int
 	pace       time.Duration
+	shy        bool // half of the sampled stop tokens are drawn again
 
 	// stepping is held while a step runs, and by who changes the weights.
 	stepping sync.Mutex
@@ -29,6 +35,7 @@ type engine struct {
 
 	mu      sync.Mutex
 	dec     gpu.Decoder
+	weights *gpu.Weights
 	config  gpu.Config
 	label   string
 	paused  bool
@@ -84,18 +91,20 @@ type sequence struct {
 	filled  int  // tokens in the slot's cache
 	hit     int  // tokens of the context that were in the cache
 	late    bool // it came during a pause
+	shy     bool // all log-probabilities are needed
 	out     []sampled
 	finish  string // "" while it runs
 	matched int32
 	changed chan struct{} // holds one item: out or finish has changed
 }
 
-func newEngine(newDecoder NewDecoder, slots int, pace time.Duration) *engine {
-	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, work: make(chan struct{}, 1), label: "default"}
+func newEngine(newDecoder NewDecoder, slots int, pace time.Duration, shy bool) *engine {
+	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, shy: shy, work: make(chan struct{}, 1), label: "default"}
 }
 
-// load reads a folder and puts its weights to use between two steps. A label of "" leaves the label.
-func (e *engine) load(dir, label string, keepCache bool) error {
+// load reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only says which tensors are taken; nil
+// takes all.
+func (e *engine) load(dir, label string, keepCache bool, only func(name string) bool) error {
 	m, err := hf.Load(dir)
 	if err != nil {
 		return err
@@ -111,12 +120,18 @@ func (e *engine) load(dir, label string, keepCache bool) error {
 		}
 		e.config = m.Config
 	} else {
+		for i, t := range e.weights.Tensors {
+			if only != nil && !only(t.Name) {
+				m.Weights.Tensors[i] = t
+			}
+		}
 		commit, err := e.dec.Prepare(m.Weights)
 		if err != nil {
 			return err
 		}
 		commit()
 	}
+	e.weights = m.Weights
 	if label != "" {
 		e.label = label
 	}
@@ -197,6 +212,7 @@ func (e *engine) step(ctx context.Context) bool {
 	batch := slices.Clone(e.running)
 	in := make([]gpu.Extension, len(batch))
 	for i, s := range batch {
+		s.shy = e.shy
 		in[i] = s.extension(e.config.VocabSize)
 	}
 	label := e.label
@@ -217,6 +233,9 @@ func (e *engine) step(ctx context.Context) bool {
 		}
 		s.filled += len(in[i].Tokens)
 		s.take(out[i], label)
+		if e.shy && slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]) && s.random.Uint64()%2 == 0 {
+			s.replaceStop(out[i].Top)
+		}
 		e.drawn++
 		switch {
 		case slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]):
@@ -235,6 +254,9 @@ func (e *engine) step(ctx context.Context) bool {
 func (s *sequence) extension(vocabulary int) gpu.Extension {
 	x := gpu.Extension{Slot: s.slot, Tokens: s.tokens[s.filled:], Sample: true, Temperature: float32(s.p.temperature), U: s.random.Float64()}
 	x.TopLogprobs = min(s.p.top, vocabulary)
+	if s.shy {
+		x.TopLogprobs = vocabulary
+	}
 	if !s.p.neutral() {
 		x.Temperature, x.TopLogprobs = 1, vocabulary
 	}
@@ -248,12 +270,44 @@ func (s *sequence) take(r gpu.Sampled, label string) {
 		t = s.draw(r.Top)
 		t.label = label
 	} else {
-		for _, x := range r.Top {
+		for _, x := range r.Top[:min(s.p.top, len(r.Top))] {
 			t.tops = append(t.tops, likely{x.Token, float64(x.Logprob)})
 		}
 	}
 	s.tokens = append(s.tokens, t.token)
 	s.out = append(s.out, t)
+}
+
+// replaceStop puts the likeliest token that is no stop in the place of the last one.
+func (s *sequence) replaceStop(all []gpu.TokenLogprob) {
+	for _, x := range all {
+		if !slices.Contains(s.p.stop, x.Token) {
+			last := &s.out[len(s.out)-1]
+			last.token, last.logprob = x.Token, float64(x.Logprob)
+			s.tokens[len(s.tokens)-1] = x.Token
+			return
+		}
+	}
+}
+
+// checksums has one for each parameter, by the names of both servers' models: query, key and value are one parameter, gate and up too.
+func (e *engine) checksums() map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	sums := map[string]hash.Hash{}
+	for _, t := range e.weights.Tensors {
+		name := strings.NewReplacer(".q_proj.", ".qkv_proj.", ".k_proj.", ".qkv_proj.", ".v_proj.", ".qkv_proj.",
+			".gate_proj.", ".gate_up_proj.", ".up_proj.", ".gate_up_proj.").Replace(t.Name)
+		if sums[name] == nil {
+			sums[name] = sha256.New()
+		}
+		_ = binary.Write(sums[name], binary.LittleEndian, t.Data) // a hash takes all
+	}
+	out := map[string]string{}
+	for name, sum := range sums {
+		out[name] = hex.EncodeToString(sum.Sum(nil))
+	}
+	return out
 }
 
 // draw samples as the servers do with top_k, top_p, min_p and penalties, from the log-probabilities of all tokens at temperature 1.

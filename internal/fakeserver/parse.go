@@ -49,7 +49,7 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 		case "--release":
 			o.Release = Release(value)
 		case scaleOut:
-			if o.Release != Later {
+			if kind != VLLM || !o.Release.orOldest(kind).since(VLLM30) {
 				return "", "", o, fmt.Errorf("error: unrecognized arguments: %s", scaleOut)
 			}
 			routed = true
@@ -85,7 +85,7 @@ func Parse(args []string) (kind Kind, address string, o Options, err error) {
 		o.NoHealthToken = os.Getenv("SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION") == "0"
 	}
 	if kind == VLLM {
-		o.NoTokenRoute = o.Release == Later && !routed
+		o.NoTokenRoute = o.Release.orOldest(kind).since(VLLM30) && !routed
 		o.APIKey = os.Getenv("VLLM_API_KEY")
 		if os.Getenv("VLLM_SERVER_DEV_MODE") != "1" {
 			o.NoWeightInfo = true
@@ -131,18 +131,18 @@ func (o *Options) readConfig(path string) error {
 	return nil
 }
 
-// help answers vLLM's --help=WORD, and says whether an argument has the word (entrypoints/utils.py).
+// help answers vLLM's --help=WORD, and says whether an argument has the word (0.33.0, entrypoints/utils.py).
 func help(args []string) (text string, found, asked bool) {
-	release, word := August, ""
+	release, word := VLLM27, ""
 	for i, a := range args {
 		if a == "--release" && i+1 < len(args) {
-			release = Release(args[i+1])
+			release = Release(args[i+1]).orOldest(VLLM)
 		}
 		if w, is := strings.CutPrefix(a, "--help="); is {
 			word, asked = w, true
 		}
 	}
-	if asked && release == Later && strings.Contains(scaleOut, word) {
+	if asked && release.since(VLLM30) && strings.Contains(scaleOut, word) {
 		return "Parameters matching '" + word + "':\n  " + scaleOut + "\n", true, true
 	}
 	return "No group or parameter matching '" + word + "'\n", false, asked

@@ -38,16 +38,18 @@ type Options struct {
 	// APIKey and AdminAPIKey are asked for where they are not "".
 	APIKey, AdminAPIKey string
 
-	// Release is which release it is; the zero value is August.
+	// Release is which release it is; "" is VLLM27 or SGLang18.
 	Release Release
 	// MaxLogprobs bounds the alternatives that a call may ask for at vLLM; 0 is vLLM's default, 20.
 	MaxLogprobs int
 	// PromptDetails has vLLM's usage say how much of a context was in the cache.
 	PromptDetails bool
-	// NoSalt has SGLang not know cache_salt, as an Earlier one does not.
+	// NoSalt has SGLang not know cache_salt, as one before 0.5.18 does not.
 	NoSalt bool
 	// NoHealthToken has SGLang answer /health without sampling a token.
 	NoHealthToken bool
+	// Foreign is how many calls of somebody else the server's metrics tell.
+	Foreign int
 	// NoMetrics answers 404 at /metrics, as SGLang does unless it is started otherwise.
 	NoMetrics bool
 
@@ -58,16 +60,19 @@ type Options struct {
 	// TopK is applied to every call, whatever it asks for.
 	TopK int
 
-	// OldLogprobs are in the form "token_id:9707".
-	OldLogprobs bool
-	// NoSpans leaves weight_versions out of the answers of a Later release, NoLabel weight_version too.
+	// NoSpans leaves weight_versions out of answers, NoLabel weight_version too.
 	NoSpans, NoLabel bool
-	// NoTokenRoute answers 404 at the route of tokens, 403 where the release is Later.
+	// NoTokenRoute answers 404 at the route of tokens, 403 from 0.30.0 on.
 	NoTokenRoute bool
 	// NoWeightInfo answers 404 where the version is told.
 	NoWeightInfo bool
-	// OldPaths has /get_model_info for /model_info.
+	// OldPaths has /get_model_info alone, as an SGLang before 0.5.10.
 	OldPaths bool
+	// AbortRound is how long SGLang takes at least to abort what runs: 1 s in the real server (0.5.23, managers/tokenizer_manager.py:2280); 0 is
+	// none.
+	AbortRound time.Duration
+	// ShyEnds draws half of the sampled stop tokens again, and tells the same log-probabilities: its answers end too seldom.
+	ShyEnds bool
 	// Incremental streams tell what is new in each event.
 	Incremental bool
 	// Whole answers are no streams.
@@ -113,7 +118,9 @@ type fault struct {
 //   - "error": a stream tells an error;
 //   - "refused": SGLang aborts a call that it will never take, with a status_code;
 //   - "lost": a resume is answered and does nothing;
-//   - "load": loading fails half way, "lie": it succeeds under another label, "stale": it succeeds and loads nothing.
+//   - "load": loading fails half way, and leaves a part of the tensors new at vLLM, all at SGLang; "unread": it fails before anything is
+//     loaded; "broken": it fails half way for good, of which SGLang dies;
+//   - "lie": it succeeds under another label; "stale": it succeeds and loads nothing; "partial": it succeeds and leaves some tensors old.
 func (s *Server) Inject(name string, n int) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +170,7 @@ func (s *Server) Label() string { return s.engine.version() }
 // named.
 func (s *Server) Replace(dir string) error {
 	s.engine.abort(nil)
-	err := s.engine.load(dir, "default", false)
+	err := s.engine.load(dir, "default", false, nil)
 	s.engine.resume()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +207,7 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 		o.Slots = 64
 	}
 	s := &Server{
-		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots, o.Pace), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
+		kind: kind, o: o, engine: newEngine(o.NewDecoder, o.Slots, o.Pace, o.ShyEnds), faults: map[string]*fault{}, chances: map[string]int{}, calls: map[string]int{},
 		live: map[net.Conn]bool{}, done: make(chan struct{}),
 	}
 	if !o.NoDefaults {
@@ -208,7 +215,7 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if err := s.engine.load(o.Dir, "", false); err != nil {
+	if err := s.engine.load(o.Dir, "", false, nil); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
@@ -311,6 +318,21 @@ func hijack(w http.ResponseWriter) {
 	}
 }
 
+// wait waits for some time; false where ctx ended first.
+func wait(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func refuse(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
@@ -354,7 +376,7 @@ type asked struct {
 }
 
 // whole has each field said: on vLLM's route of tokens generation_config.json fills max_tokens alone
-// (entrypoints/scale_out/token_in_token_out/serving.py:210).
+// (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:210).
 func (a asked) whole() asked {
 	one, zero, off := 1.0, 0.0, -1
 	a.Temperature, a.TopP, a.TopK = cmp.Or(a.Temperature, &one), cmp.Or(a.TopP, &one), cmp.Or(a.TopK, &off)
@@ -391,8 +413,8 @@ func (s *Server) params(a asked, maxTokens int, seed uint64, top int, salt strin
 	return p
 }
 
-// stops are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (v1/core/sched/utils.py:104), and
-// SGLang at none at all (managers/schedule_batch.py:1490).
+// stops are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (0.27.0, v1/core/sched/utils.py:104), and
+// SGLang at none at all (0.5.10, managers/schedule_batch.py:1091; 0.5.23, :1857).
 func (s *Server) stops(a asked) []int32 {
 	if a.IgnoreEOS && s.kind == SGLang {
 		return nil

@@ -2,6 +2,7 @@ package fakeserver
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,18 +12,19 @@ import (
 // sglang are SGLang's routes.
 func (s *Server) sglang(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", s.sglangHealth)
-	info := "GET /model_info"
-	if s.o.OldPaths {
-		info = "GET /get_model_info"
-	}
-	mux.HandleFunc(info, func(w http.ResponseWriter, _ *http.Request) {
+	// 0.5.10, entrypoints/http_server.py:551; 0.5.23, :802.
+	info := func(w http.ResponseWriter, _ *http.Request) {
 		m := map[string]any{"model_path": s.o.Dir, "is_generation": true}
 		if !s.o.OldPaths && !s.o.NoWeightInfo {
 			m["weight_version"] = s.engine.version()
 		}
 		answer(w, m)
-	})
-	if s.o.OldPaths && !s.o.NoWeightInfo {
+	}
+	mux.HandleFunc("GET /get_model_info", info)
+	if !s.o.OldPaths {
+		mux.HandleFunc("GET /model_info", info)
+	}
+	if !s.is(SGLang, SGLang23) && !s.o.NoWeightInfo {
 		mux.HandleFunc("GET /get_weight_version", func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, map[string]any{"weight_version": s.engine.version()})
 		})
@@ -37,8 +39,9 @@ func (s *Server) sglang(mux *http.ServeMux) {
 		switch body.Mode {
 		case "", "abort":
 			s.engine.abort(nil)
+			wait(r.Context(), s.o.AbortRound)
 		case "retract":
-			// What is retracted waits, and finds its own context in the tree when it comes again (managers/scheduler.py:4584).
+			// What is retracted waits, and finds its own context in the tree when it comes again (0.5.18, managers/scheduler.py:4584).
 			s.engine.retract()
 		case "in_place":
 		default:
@@ -74,54 +77,83 @@ func (s *Server) sglang(mux *http.ServeMux) {
 		keep := body.Flush != nil && !*body.Flush
 		if !keep && s.engine.busy() {
 			// Flushing needs an idle scheduler, retracted calls included, and is asserted to have succeeded
-			// (managers/scheduler.py:4251, managers/scheduler_components/weight_updater.py:103).
+			// (0.5.18, managers/scheduler_components/weight_updater.py:105). From 0.5.22 on the load is refused, when it is done
+			// (0.5.23, :119).
+			if !s.is(SGLang, SGLang23) {
+				s.die()
+				hijack(w)
+				return
+			}
+			_ = s.engine.load(body.Path, body.Version, true, nil)
+			refuseLoad(w, "Cache flush failed after updating weights")
+			return
+		}
+		err := s.reload(body.Path, body.Version, keep)
+		if errors.Is(err, errBroken) {
+			// The weights of before are read from the path of the new ones, and nobody catches what that raises
+			// (0.5.23, model_executor/model_runner_components/weight_updater.py:193 and :236).
 			s.die()
 			hijack(w)
 			return
 		}
-		if err := s.reload(body.Path, body.Version, keep); err != nil {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusBadRequest)
-			_ = json.NewEncoder(w).Encode(map[string]any{"success": false, "message": err.Error()})
+		if err != nil {
+			refuseLoad(w, err.Error())
 			return
 		}
 		answer(w, map[string]any{"success": true, "message": "Succeeded to update model weights.", "num_paused_requests": 0})
 	})
 	mux.HandleFunc("POST /update_weight_version", s.setVersion)
+	mux.HandleFunc("POST /weights_checker", s.sglangChecksums)
 }
 
-// inputReserve is how many positions SGLang keeps free behind a prompt (max_req_input_len is 5 below max_req_len, which is 1 below
-// the context's length).
+// refuseLoad answers a load that failed.
+func refuseLoad(w http.ResponseWriter, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(map[string]any{"success": false, "message": message})
+}
+
+// sglangChecksums are those of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10, utils/weight_checker.py).
+func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
+	if !s.is(SGLang, SGLang17) {
+		refuseLoad(w, "Unsupported action='checksum'")
+		return
+	}
+	rank := map[string]any{"checksums": s.engine.checksums(), "per_gpu_checksum": "", "parallelism_info": map[string]int{"tp_rank": 0, "tp_size": 1}}
+	answer(w, map[string]any{"success": true, "message": "Success.", "ranks": []any{rank}, "per_engine_checksum": ""})
+}
+
+// inputReserve is how many positions SGLang keeps free behind a prompt: max_req_input_len is 5 below max_req_len, which is 1 below
+// the context's length (0.5.10, managers/tp_worker.py:301; 0.5.23, :568).
 const inputReserve = 5
 
-// sglangHealth samples a token where nothing runs, and so waits for the end of a pause (entrypoints/http_server.py:654,
+// sglangHealth samples a token where nothing runs, and so waits for the end of a pause (0.5.18, entrypoints/http_server.py:654,
 // environ.py:319).
 func (s *Server) sglangHealth(w http.ResponseWriter, r *http.Request) {
 	for !s.o.NoHealthToken && s.engine.isPaused() {
-		timer := time.NewTimer(time.Millisecond)
-		select {
-		case <-r.Context().Done():
-			timer.Stop()
+		if !wait(r.Context(), time.Millisecond) {
 			return
-		case <-timer.C:
 		}
 	}
 	w.WriteHeader(http.StatusOK)
 }
 
-// metrics are those of the queue, in Prometheus' text form (vLLM: v1/metrics/loggers.py; SGLang: with --enable-metrics).
+// metrics are those of the queue, in Prometheus' text form (vLLM 0.33.0, v1/metrics/loggers.py:528; SGLang
+// 0.5.23 with --enable-metrics, observability/metrics_collector.py:365).
 func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 	if s.o.NoMetrics {
 		refuse(w, http.StatusNotFound, "Not Found")
 		return
 	}
 	running, waiting := s.engine.counts()
-	names := [2]string{"vllm:num_requests_running", "vllm:num_requests_waiting"}
+	names := [4]string{"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total"}
 	if s.kind == SGLang {
-		names = [2]string{"sglang:num_running_reqs", "sglang:num_queue_reqs"}
+		names = [4]string{"sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage", "sglang:num_retracted_requests_total"}
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_, _ = fmt.Fprintf(w, "# TYPE %[1]s gauge\n%[1]s{engine=\"0\"} %[2]d.0\n# TYPE %[3]s gauge\n%[3]s{engine=\"0\"} %[4]d.0\n", names[0], running, names[1], waiting)
+	for i, value := range [4]float64{float64(running + s.o.Foreign), float64(waiting), float64(running) / float64(s.o.Slots), 0} {
+		_, _ = fmt.Fprintf(w, "# HELP %[1]s As the server tells.\n# TYPE %[1]s gauge\n%[1]s{engine=\"0\",model_name=\"a b}\"} %[2]g\n", names[i], value)
+	}
 }
 
 // sglangGenerate is the one route of calls. Streams are cumulative unless the server was started otherwise.
@@ -144,16 +176,21 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 	}
 	x := body.Sampling
 	if s.engine.has(body.ID) {
-		// managers/tokenizer_manager.py:3408
+		// 0.5.18, managers/tokenizer_manager.py:3409.
 		refuse(w, http.StatusBadRequest, "Duplicate request ID detected: "+body.ID)
 		return
 	}
-	if s.o.Release == Earlier || s.o.NoSalt {
-		body.Salt = "" // unknown keys are ignored; the field is of August 2026 (managers/io_struct.py:337)
+	if !s.is(SGLang, SGLang18) || s.o.NoSalt {
+		body.Salt = "" // unknown keys are ignored
 	}
 	longest := s.engine.config.MaxPositions
+	if len(body.Tokens)+x.MaxTokens > longest {
+		// 0.5.18, managers/tokenizer_manager.py:1222.
+		refuse(w, http.StatusBadRequest, fmt.Sprintf("Requested token count exceeds the model's maximum context length of %d tokens.", longest))
+		return
+	}
 	refused := len(body.Tokens) >= longest-1-inputReserve || s.take("refused")
-	// The bound that a call asks for is cut to what the context leaves (Scheduler.init_req_max_new_tokens).
+	// The bound that a call asks for is cut to what the context leaves (0.5.23, managers/scheduler.py:2693).
 	x.MaxTokens = min(x.MaxTokens, longest-2-len(body.Tokens))
 	form := func(p piece) any {
 		if !s.o.Incremental {
@@ -187,12 +224,12 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 			case "abort":
 				reason["message"] = "Aborted"
 				if refused {
-					// managers/tokenizer_manager.py:1689
+					// 0.5.18, managers/tokenizer_manager.py:1689.
 					reason["message"], reason["status_code"] = "injected: the input is too long", http.StatusBadRequest
 				}
 			}
 			meta["finish_reason"] = reason
-			if s.spans() && p.spans != nil {
+			if s.tellsVersions() && p.spans != nil {
 				meta["weight_versions"] = p.spans
 			}
 		}

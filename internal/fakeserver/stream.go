@@ -61,7 +61,7 @@ var runs = []int{1, 3, 2}
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens []int32, p params, stream bool, form func(piece) any) {
 	if s.take("queue") {
 		var events []any
-		if !stream || s.abortFinish() {
+		if !stream || s.tellsAborts() {
 			events = append(events, form(piece{finish: "abort", sentinel: -1}))
 		}
 		s.write(w, events, stream)
@@ -115,7 +115,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 		if finish != "" && s.take("cut") {
 			return
 		}
-		silent := finish == "abort" && len(out) == sent && !s.abortFinish()
+		silent := finish == "abort" && len(out) == sent && !s.tellsAborts()
 		if !silent && !emit(form(next)) {
 			return
 		}

@@ -3,8 +3,11 @@ package fakeserver
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 )
 
 // models is the route that both kinds have.
@@ -27,8 +30,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	if !s.o.NoTokenRoute {
 		mux.HandleFunc("POST /inference/v1/generate", s.vllmTokens)
-	} else if s.o.Release == Later {
-		// vLLM 0.33.0, entrypoints/scale_out/factories.py.
+	} else if s.is(VLLM, VLLM30) {
+		// 0.33.0, entrypoints/scale_out/factories.py:97.
 		mux.HandleFunc("POST /inference/v1/generate", func(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with "+scaleOut+" to enable them.")
 		})
@@ -40,6 +43,8 @@ func (s *Server) routes(mux *http.ServeMux) {
 		case "", "abort":
 			s.engine.pause()
 			s.engine.abort(nil)
+			// What was sampled until now is on its way (0.27.0, v1/engine/async_llm.py:813).
+			wait(r.Context(), 20*time.Millisecond)
 			if clear {
 				s.engine.forget()
 			}
@@ -80,10 +85,20 @@ func (s *Server) routes(mux *http.ServeMux) {
 		}
 		answer(w, map[string]any{"results": []any{nil}})
 	})
-	if s.o.NoWeightInfo || s.o.Release == Earlier {
+	if s.o.NoWeightInfo || !s.is(VLLM, VLLM27) {
 		return
 	}
 	mux.HandleFunc("POST /update_weight_version", s.setVersion)
+	if s.is(VLLM, VLLM32) {
+		// 0.33.0, entrypoints/rl/online/api_router.py:232.
+		mux.HandleFunc("POST /weight_checker", func(w http.ResponseWriter, _ *http.Request) {
+			sums := map[string]string{}
+			for name, sum := range s.engine.checksums() {
+				sums["dp0:pp0:pcp0:tp0:"+name] = sum
+			}
+			answer(w, map[string]any{"checksums": sums})
+		})
+	}
 	mux.HandleFunc("GET /weight_info", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, map[string]any{"weight_version": s.engine.version()})
 	})
@@ -108,23 +123,44 @@ func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"success": true, "new_version": body.Version})
 }
 
+// errBroken is a folder that cannot be loaded, now or later.
+var errBroken = errors.New("the weights cannot be loaded")
+
 // reload loads a folder as faults let it.
 func (s *Server) reload(dir, label string, keepCache bool) error {
-	if s.take("load") {
+	switch {
+	case s.take("unread"):
+		return fmt.Errorf("injected: %s cannot be read", dir)
+	case s.take("broken"):
+		_ = s.engine.load(dir, "", keepCache, lower)
+		return fmt.Errorf("injected: %w", errBroken)
+	case s.take("load"):
 		if s.kind == VLLM {
-			// Layers are loaded one by one (v1/worker/gpu_model_runner.py:5643): a failure leaves those before it.
-			_ = s.engine.load(dir, "", keepCache)
+			// Layers are loaded one by one (0.33.0, model_executor/model_loader/reload/inplace.py:95): a failure leaves those before it.
+			_ = s.engine.load(dir, "", keepCache, lower)
+		} else {
+			// The rollback reads the new path again (0.5.23, model_executor/model_runner_components/weight_updater.py:236).
+			_ = s.engine.load(dir, "", keepCache, nil)
 		}
 		return fmt.Errorf("injected: %s cannot be loaded", dir)
-	}
-	if s.take("stale") {
+	case s.take("stale"):
+		if label != "" {
+			s.engine.setVersion(label)
+		}
 		return nil
 	}
 	if label != "" && s.take("lie") {
 		label += "-not"
 	}
-	return s.engine.load(dir, label, keepCache)
+	if s.take("partial") {
+		// A tensor that is not loaded is a warning (0.33.0, model_executor/model_loader/reload/inplace.py:119).
+		return s.engine.load(dir, label, keepCache, lower)
+	}
+	return s.engine.load(dir, label, keepCache, nil)
 }
+
+// lower are the tensors outside the last of the fake model's two layers.
+func lower(name string) bool { return !strings.Contains(name, "layers.1.mlp.") }
 
 // vllmTokens is the route of tokens.
 func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
@@ -187,7 +223,7 @@ func numberOrZero(n *int) int {
 	return *n
 }
 
-// refuses answers a call that vLLM holds to be wrong: a temperature above 2 (sampling_params.py:569, from June 2026 on), or more
+// refuses answers a call that vLLM holds to be wrong: a temperature above 2 (0.24.0, sampling_params.py:529), or more
 // alternatives than the server was started for.
 func (s *Server) refuses(w http.ResponseWriter, a asked, top int) bool {
 	switch {
@@ -201,7 +237,7 @@ func (s *Server) refuses(w http.ResponseWriter, a asked, top int) bool {
 	return true
 }
 
-// usage has details only where the server was started for them (entrypoints/scale_out/token_in_token_out/serving.py:464).
+// usage has details only where the server was started for them (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:464).
 func (s *Server) usage(p piece, context int) map[string]any {
 	out := map[string]any{"prompt_tokens": context, "completion_tokens": len(p.out)}
 	if s.o.PromptDetails {
@@ -223,18 +259,18 @@ func (s *Server) finishVLLM(choice map[string]any, p piece) {
 	if p.finish == "stop" {
 		choice["stop_reason"] = p.matched
 	}
-	if s.spans() && p.spans != nil {
+	if s.tellsVersions() && p.spans != nil {
 		choice["weight_versions"] = p.spans
 	}
 }
 
-// contentVLLM is one token's log-probability, in today's form or the older. Of the alternatives the sampled token stands first, and
-// as many are kept as were asked for, that one among them (entrypoints/scale_out/token_in_token_out/serving.py:519,
-// v1/engine/logprobs.py:107).
+// contentVLLM is one token's log-probability: named by a text before 0.32.0 (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:479), by
+// an integer since (0.32.0, :800). Of the alternatives the sampled token stands first (0.27.0, v1/engine/logprobs.py:107), and as many
+// are kept as were asked for, the sampled token among them (0.27.0, :503; 0.32.0, :815), from 0.33.0 on all that the engine returned (:917).
 func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
 	t := p.out[i]
 	of := func(token int32, logprob any) map[string]any {
-		if s.o.OldLogprobs {
+		if !s.is(VLLM, VLLM32) {
 			return map[string]any{"token": fmt.Sprintf("token_id:%d", token), "logprob": logprob, "bytes": nil}
 		}
 		return map[string]any{"token_id": token, "logprob": logprob, "rank": 1}
@@ -242,7 +278,7 @@ func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
 	c := of(t.token, p.logprob(i))
 	list := []any{of(t.token, p.logprob(i))}
 	for _, l := range t.tops {
-		if l.token != t.token && len(list) < max(top, 1) {
+		if l.token != t.token && (s.is(VLLM, VLLM33) || len(list) < max(top, 1)) {
 			list = append(list, of(l.token, finite(l.logprob)))
 		}
 	}
@@ -291,7 +327,7 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 			t := p.out[i]
 			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprob(i))
 			list := map[string]any{tokens[len(tokens)-1]: p.logprob(i)}
-			for _, l := range t.tops { // one more than asked for, where the sampled token is none of them (entrypoints/openai/completion/serving.py:718)
+			for _, l := range t.tops { // one more than asked for, where the sampled token is none of them (0.27.0, entrypoints/openai/completion/serving.py:718)
 				list[fmt.Sprintf("token_id:%d", l.token)] = finite(l.logprob)
 			}
 			tops = append(tops, list)

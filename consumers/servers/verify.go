@@ -1,0 +1,243 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/safetensors"
+)
+
+// Checksummer is a [Speaker] of a server that can compute a checksum of each of its tensors.
+type Checksummer interface {
+	// Checksums has one entry for each tensor of each rank. A key is a prefix for the rank, a colon, and the tensor's name in the server's
+	// model. It is nil, without an error, for a server that computes none.
+	Checksums(ctx context.Context) (map[string]string, error)
+}
+
+// The results of a verification, as the label of weir_inference_weight_checks_total.
+const (
+	checkRight   = "right"
+	checkStale   = "stale"
+	checkUnknown = "unknown"
+)
+
+// errStale is a server that reported a load as done and still runs on tensors of the version before.
+var errStale = errors.New("it runs on old tensors")
+
+// evidence is what a server had before a load: its checksums, or its log-probabilities where it has no checksums. It is compared with what
+// the server has after the load.
+type evidence struct {
+	// snapshot is the version that the server had; release lets go of its folder.
+	snapshot *consumers.Snapshot
+	release  func()
+	// checksums is nil where the server computes none; likely then has the most likely tokens after some contexts.
+	checksums map[string]string
+	likely    [][]Likely
+}
+
+// gatherEvidence looks at the server before a load that is to be verified: one load in inference.server.verify_every. It is nil for a
+// load that is not verified, and for the first, since nobody knows what the server had before. After a load that failed its verification
+// the evidence stays until a load passes.
+func (s *server) gatherEvidence(ctx context.Context) *evidence {
+	every := s.pool.cfg.Server.VerifyEvery
+	if s.doubted != nil || every == 0 || s.have == nil {
+		return s.doubted
+	}
+	if s.loads++; (s.loads-1)%every != 0 {
+		return nil
+	}
+	release, there := s.have.Hold()
+	if !there {
+		return nil
+	}
+	e := &evidence{snapshot: s.have, release: release}
+	err := s.observe(ctx, e)
+	if err != nil {
+		s.pool.log.Debug("the weights of an inference server cannot be looked at", "server", s.name, "err", err)
+		s.pool.metrics.WeightChecks.WithLabelValues(checkUnknown).Inc()
+		release()
+		return nil
+	}
+	return e
+}
+
+// observe fills evidence by what the server has now: checksums where it computes them, else log-probabilities.
+func (s *server) observe(ctx context.Context, e *evidence) error {
+	if c, is := s.speaker.(Checksummer); is && e.likely == nil {
+		err := within(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) (err error) {
+			e.checksums, err = c.Checksums(ctx)
+			return err
+		})
+		if err != nil || e.checksums != nil {
+			return err
+		}
+	}
+	for _, tokens := range [][]int32{{0}, {1, 0}} {
+		var a *Answer
+		err := within(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
+			id := s.pool.nextID()
+			a, err = s.speaker.Generate(ctx, &Query{ID: id, Salt: id, Tokens: tokens, MaxTokens: 1, Temperature: 1, Top: Alternatives}, func() {})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		e.likely = append(e.likely, slices.Concat(a.Likely...))
+	}
+	return nil
+}
+
+// verify refuses a server that kept tensors of the version before through a load. It is called with the evidence from before the load, when
+// the server samples again and takes no calls yet. The evidence of a load that fails stays in doubted.
+func (s *server) verify(ctx context.Context, e *evidence, want *consumers.Snapshot) error {
+	now := &evidence{likely: e.likely[:0:0]} // of the same sort
+	result, err := checkUnknown, s.observe(ctx, now)
+	if err == nil {
+		result, err = compareWeights(ctx, e, now, want)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.pool.metrics.WeightChecks.WithLabelValues(result).Inc()
+	s.doubted = nil
+	switch {
+	case result == checkStale:
+		s.doubted = e
+		return err
+	case err != nil:
+		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", err)
+	}
+	return nil
+}
+
+// dropEvidence forgets a load that failed its verification.
+func (s *server) dropEvidence() {
+	if s.doubted != nil {
+		s.doubted.release()
+		s.doubted = nil
+	}
+}
+
+// compareWeights judges a load by what a server had before and has now. An error of [checkStale] names tensors.
+func compareWeights(ctx context.Context, before, now *evidence, want *consumers.Snapshot) (result string, err error) {
+	changed, err := changedTensors(ctx, before.snapshot.Dir, want.Dir)
+	if err != nil {
+		return checkUnknown, err
+	}
+	if len(changed) == 0 {
+		return checkRight, nil
+	}
+	if before.checksums == nil {
+		if !slices.EqualFunc(before.likely, now.likely, slices.Equal) {
+			return checkRight, nil
+		}
+		return checkStale, fmt.Errorf("%w: version %d changed %d tensors of version %d, and its log-probabilities are the same to the last bit",
+			errStale, want.Version, len(changed), before.snapshot.Version)
+	}
+	stale, matched := staleTensors(changed, before.checksums, now.checksums)
+	switch {
+	case matched == 0:
+		return checkUnknown, fmt.Errorf("none of its %d tensors has a name of the model folder: quantized, or of a model that is not known", len(now.checksums))
+	case len(stale) > 0:
+		return checkStale, fmt.Errorf("%w: %d of the %d tensors that version %d changed are those of version %d: %s",
+			errStale, len(stale), matched, want.Version, before.snapshot.Version, strings.Join(stale[:min(len(stale), shownTensors)], ", "))
+	}
+	return checkRight, nil
+}
+
+// shownTensors is how many tensors an error names.
+const shownTensors = 3
+
+// staleTensors are those of the changed tensors whose checksums are the same on every rank that has them. matched counts the changed
+// tensors that the server has.
+func staleTensors(changed []string, before, now map[string]string) (stale []string, matched int) {
+	moved := map[string]bool{} // by tensor, whether a rank has another checksum than before
+	for key, sum := range now {
+		name := key[strings.LastIndex(key, ":")+1:]
+		moved[name] = moved[name] || before[key] != sum
+	}
+	for _, name := range changed {
+		fused := fusedName(name)
+		is, there := moved[fused]
+		if !there {
+			continue
+		}
+		if matched++; !is {
+			stale = append(stale, name)
+		}
+	}
+	return stale, matched
+}
+
+// fusedName is the parameter of vLLM's and SGLang's models that holds a tensor of a model folder: both keep query, key and value in one
+// parameter, and gate and up (packed_modules_mapping in models/llama.py and qwen2.py of both).
+func fusedName(name string) string {
+	for _, part := range []string{".q_proj.", ".k_proj.", ".v_proj."} {
+		name = strings.Replace(name, part, ".qkv_proj.", 1)
+	}
+	for _, part := range []string{".gate_proj.", ".up_proj."} {
+		name = strings.Replace(name, part, ".gate_up_proj.", 1)
+	}
+	return name
+}
+
+// comparedNumbers is how many numbers of two tensors are compared at a time.
+const comparedNumbers = 1 << 16
+
+// leastNumber is the size from which on a number that changed in bfloat16 has changed in float16 too.
+const leastNumber = 1e-4
+
+// changedTensors names the tensors that two folders have in common and that differ where a server keeps them in 16 bits: a server may
+// keep fewer bits than the folder has.
+func changedTensors(ctx context.Context, before, after string) (names []string, err error) {
+	a, err := safetensors.OpenFolder(before, gpu.WeightsFile)
+	if err != nil {
+		return nil, fmt.Errorf("open the weights of the version before: %w", err)
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	b, err := safetensors.OpenFolder(after, gpu.WeightsFile)
+	if err != nil {
+		return nil, fmt.Errorf("open the weights of the version: %w", err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	x, y := make([]float32, comparedNumbers), make([]float32, comparedNumbers)
+	for _, t := range b.Tensors() {
+		if !a.Has(t.Name) || t.Name == gpu.ValueHeadTensor {
+			continue
+		}
+		differ, err := differInHalf(ctx, a, b, t, x, y)
+		if err != nil {
+			return nil, err
+		}
+		if differ {
+			names = append(names, t.Name)
+		}
+	}
+	return names, nil
+}
+
+// differInHalf reports whether a tensor of two folders differs where both are rounded to bfloat16. x and y are room for numbers.
+func differInHalf(ctx context.Context, a, b *safetensors.Folder, t gpu.Tensor, x, y []float32) (bool, error) {
+	total := 1
+	for _, n := range t.Shape {
+		total *= n
+	}
+	for at := 0; at < total; at += len(x) {
+		n := min(len(x), total-at)
+		if err := errors.Join(a.ReadPart(ctx, t.Name, at, x[:n]), b.ReadPart(ctx, t.Name, at, y[:n])); err != nil {
+			return false, fmt.Errorf("compare two versions: %w", err)
+		}
+		for i := range n {
+			if x[i] != y[i] && math.Abs(float64(y[i])) > leastNumber && safetensors.RoundBF16(x[i]) != safetensors.RoundBF16(y[i]) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
