@@ -129,7 +129,7 @@ def gradcheck(s):
         head.requires_grad_()
 
         def run(h, w):
-            return wide.Distribution.apply(h, w, targets, temperature, lambda: None)[:2]
+            return wide.Distribution.apply(h, w, targets, temperature, wide.Plain(), lambda: None)[:2]
 
         if not torch.autograd.gradcheck(run, (hidden, head), raise_exception=False):
             torch.autograd.gradcheck(run, (hidden, head))  # says where
@@ -139,12 +139,36 @@ def gradcheck(s):
         up = [torch.randn(19, generator=g).double().to(device) for _ in range(2)]
         grads = torch.autograd.grad(want[:2], (hidden, head), up)
         h, w = hidden.detach().float().requires_grad_(), head.detach().float().requires_grad_()
-        got = worker().head.Distribution.apply(h, w, targets, temperature.float(), lambda: None)
+        got = worker().head.Distribution.apply(h, w, targets, temperature.float(), worker().head.Plain(), lambda: None)
         back = torch.autograd.grad(got[:2], (h, w), [u.float() for u in up])
         out[device] = max(off(a, b) for a, b in zip([*got, *back], [*want, *grads]))
         if not out[device] <= 1e-4:
             raise Failed(f"the head in float32 is off by {out[device]:.2g} on {device}", **out)
     return "float64 by gradcheck; float32 against float64", out
+
+
+def head(s):
+    """The compiled arithmetic of the head against the plain one, over several chunks; on a GPU a trainer must have it."""
+    module, out = worker().head, {}
+    if s.device == "cuda":
+        said = trainer(small(), s.device).describe()
+        if said["head"] != "fused":
+            raise Failed(f"the head is {said['head']}: {said['passed_over']}")
+    if not hasattr(torch, "compile"):
+        raise NotRun(f"PyTorch {torch.__version__} has no torch.compile")
+    for dtype, tolerance in dtypes(s).items():
+        results, kind = [], getattr(torch, dtype)
+        for ways in (module.Fused(), module.Plain()):
+            ways.CHUNK = 64 * 1009
+            g = torch.Generator().manual_seed(3)
+            hidden, weight = (torch.randn(n, 32, generator=g).to(s.device, kind).requires_grad_() for n in (150, 1009))
+            targets, temperature = torch.randint(0, 1009, (150,), generator=g).to(s.device), (0.5 + torch.rand(150, generator=g)).to(s.device)
+            got = module.Distribution.apply(hidden, weight, targets, temperature, ways, lambda: None)
+            up = [torch.randn(150, generator=g).to(s.device) for _ in range(2)]
+            grads = torch.autograd.grad(got[:2], (hidden, weight), up)
+            results.append((dict(zip(("logprobs", "entropies", "squares"), (x.detach() for x in got))), dict(zip(("hidden", "head"), grads))))
+        out[dtype] = compare(f"the fused head in {dtype}", *results, 1e-4 if dtype == "float32" else 1e-2)
+    return "compiled against plain", out
 
 
 # fully_shard.

@@ -6,7 +6,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from common import FORWARD, Failed, Nothing, NotRun, fill, head_of, hello, need, part, shape, trainer, worker
+from common import BACKWARD, FORWARD, Failed, Nothing, NotRun, fill, head_of, hello, need, part, shape, trainer, worker
 from torch import nn
 
 SHAPES = {
@@ -71,6 +71,17 @@ def row(of, lengths, passes, seconds, memory, said, reached):
     out["MFU"] = round(flops / said, 4) if said else "not run: no GPU, or its rate is not known here"
     out["share of the measured product"] = round(flops / reached, 4) if reached else "not run: no GPU"
     return out
+
+
+def where(step):
+    """The kernels that take most of a step's time on the GPU, in milliseconds."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
+        torch.cuda.synchronize()
+    rows = sorted(seen.key_averages(), key=lambda e: -e.self_device_time_total)[:14]
+    return {e.key[:70]: [round(e.self_device_time_total / 1e3, 2), e.count] for e in rows}
 
 
 def guarded(f):
@@ -159,21 +170,22 @@ def measure(s, name, tokens):
     train, times = name != "7b", 2
     out = {}
 
-    def ours(recompute):
+    def ours(**changes):
         def f():
-            changes = {"recompute": recompute}
-            if not train:
-                changes["masters"] = False
-            t = trainer(of, s.device, **changes)
+            low = changes.pop("lora", None)
+            t = trainer(dict(of, lora=low) if low else of, s.device, **changes)
             bufs, up = part(of, lengths)
+            trains = train or low
 
             def step():
-                t.forward(dict(FORWARD, keep=train), bufs)
-                if train:
+                t.forward(dict(FORWARD, keep=bool(trains)), bufs)
+                if trains:
                     t.backward(BACKWARD, up)
                     t.step({"options": STEP, "shapes": {k: list(p.shape) for k, p in t.params.items()}}, {})
 
-            return dict(row(of, lengths, 3 if train else 1, *timed(s.device, step, times), said, reached), attention=t.name, optimizer=t.optimizer.name)
+            said_of = {k: v for k, v in t.describe().items() if k in ("attention", "optimizer", "head") or v and k == "passed_over"}
+            measured = row(of, lengths, 3 if train else 2 if low else 1, *timed(s.device, step, times), said, reached)
+            return dict(measured, **said_of, **({"where": where(step)} if s.device == "cuda" and not changes.get("recompute") else {}))
 
         return f
 
@@ -195,13 +207,17 @@ def measure(s, name, tokens):
         return row(of, lengths, 3, *timed(s.device, stepper(model, lambda ids: model(input_ids=ids, use_cache=False).logits, of, lengths, s.device), times), said, reached)
 
     if train:
-        out["worker"] = guarded(ours(False))
-        out["worker, recompute"] = guarded(ours(True))
+        out["worker"] = guarded(ours())
+        if hasattr(torch, "compile"):
+            out["worker, compiled blocks"] = guarded(ours(compile=True))
+        out["worker, recompute"] = guarded(ours(recompute=True))
         out["plain PyTorch"] = guarded(plain)
         out["transformers"] = guarded(theirs)
     else:
-        out["worker, forward alone"] = guarded(ours(False))
-        out["worker, LoRA"] = "not run: the torch worker has no LoRA"
+        out["worker, forward alone"] = guarded(ours(masters=False))
+        # Gradients of the weights themselves are not computed: two passes' work.
+        low = {"rank": 16, "scale": 2.0, "targets": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]}
+        out["worker, LoRA"] = guarded(ours(masters=False, recompute=True, lora=low))
     done = {k: v for k, v in out.items() if isinstance(v, dict)}
     if not any(k.startswith("worker") for k in done):
         raise Failed(f"no step of the worker could be measured: {out}", **out)
@@ -243,7 +259,7 @@ def swap(s):
         folder = pathlib.Path(s.scratch) / name
         folder.mkdir()
         head = torch.tensor(list(head_of(t.params)), dtype=torch.uint8)
-        file = {"name": "model.safetensors", "head": len(head), "tensors": list(t.params)}
+        file = {"name": "model.safetensors", "head": len(head), "tensors": list(t.params), "merged": False, "dtype": "BF16"}
         began = time.perf_counter()
         answer = t.save({"id": 1, "dir": str(folder), "dtype": "BF16", "files": [file]}, {"heads": head})
         copied = time.perf_counter() - began
@@ -254,7 +270,7 @@ def swap(s):
         x = w.sampler.Sampler(hello(of, s.device), torch.device(s.device), Nothing(), Nothing())
         fill(x.params, seed=9)
         began = time.perf_counter()
-        x.prepare({"id": 2, "dir": str(folder), "files": [file["name"]], "number": 1}, {})["after"].__self__.run()
+        x.prepare({"id": 2, "dir": str(folder), "files": [file["name"]], "number": 1, "keep": ""}, {})["after"].__self__.run()
         prepared = time.perf_counter() - began
         if "error" in x.channel.said[-1]:
             raise Failed(f"swap: {x.channel.said[-1]['error']['message']}")

@@ -26,10 +26,11 @@ func holds(t *testing.T, python, name string, more ...string) {
 func TestTheWorkersParts(t *testing.T) {
 	python := needPython(t)
 	for _, name := range []string{
-		"idle_rank",    // Finding Q1
-		"mixed_round",  // Finding Q1
-		"runs",         // Finding Q2
-		"fused_rule",   // Finding P1, Q10
+		"idle_rank",   // Finding Q1
+		"mixed_round", // Finding Q1
+		"runs",        // Finding Q2
+		"fused_rule",  // Finding P1, Q10
+		"head_in_one_pass",
 		"varlen",       // Finding P6
 		"running_sums", // Finding P5
 		"slices",       // Finding P9

@@ -246,6 +246,25 @@ def slices():
                 assert torch.equal(torch.cat(parts), whole), (name, world)
 
 
+def head_in_one_pass():
+    """The gradient of the head that is written for a compiler is that of the plain steps, and autograd's."""
+    head = worker().head
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
+        g = torch.Generator().manual_seed(4)
+        logits, temperature = (3 * torch.randn(7, 301, generator=g)).to(dtype), 0.5 + torch.rand(7, generator=g)
+        targets, up = torch.randint(0, 301, (7,), generator=g), [torch.randn(7, generator=g) for _ in range(2)]
+        lp, entropies, _, logz = head.Plain.measure(logits, temperature, targets)
+        x = (logits.float() / temperature[:, None]).requires_grad_()
+        p = x.log_softmax(1)
+        (want,) = torch.autograd.grad([p.gather(1, targets[:, None])[:, 0], -(p * p.exp()).sum(1)], x, up)
+        want = want / temperature[:, None]
+        for way in (head.Plain.slope, head.slope_in_one_pass):
+            got = way(logits, temperature, targets, logz, entropies, *up)
+            off = (got.float() - want).abs().max().item() / want.abs().max().item()
+            assert got.dtype == dtype and off <= tolerance, (way.__name__, dtype, off)
+        assert (lp - p.detach().gather(1, targets[:, None])[:, 0]).abs().max() <= 1e-5
+
+
 def ferry():
     """Tensors that are carried by pieces are the tensors, of every type and length, and none of the device's memory is shared."""
     folders = worker().folders

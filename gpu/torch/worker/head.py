@@ -2,16 +2,84 @@
 
 import torch
 
-# Logits of a chunk of rows are held at once: so many numbers.
-CHUNK = 1 << 27
+
+class Plain:
+    """The arithmetic of a chunk of rows, an operation at a time."""
+
+    name = "plain"
+    CHUNK = 1 << 27  # logits of a chunk of rows, which are held several times over, in float32
+
+    @staticmethod
+    def measure(logits, temperature, targets):
+        """Log-probabilities of targets, entropies, sums of squares and log-normalizers of rows of logits, in float32."""
+        x = logits.float() / temperature[:, None]
+        logz = x.logsumexp(1)
+        x -= logz[:, None]
+        p = x.exp()
+        return x.gather(1, targets[:, None])[:, 0], -(x * p).sum(1), (p * p).sum(1), logz
+
+    @staticmethod
+    def slope(logits, temperature, targets, logz, entropies, g_logprobs, g_entropies):
+        """The gradient with respect to logits, in their type, given those of log-probabilities and entropies."""
+        x = logits.float() / temperature[:, None] - logz[:, None]
+        p = x.exp()
+        g = x.add_(entropies[:, None]).mul_(p).mul_(-g_entropies[:, None])
+        g -= p.mul_(g_logprobs[:, None])
+        g.scatter_add_(1, targets[:, None], g_logprobs[:, None])
+        return g.div_(temperature[:, None]).to(logits.dtype)
 
 
-def chunk_of(vocabulary):
-    return max(16, min(2048, CHUNK // vocabulary))
+def slope_in_one_pass(logits, temperature, targets, logz, entropies, g_logprobs, g_entropies):
+    """What Plain.slope is, written without steps in place: a compiler makes one loop of it."""
+    x = logits.float() / temperature[:, None] - logz[:, None]
+    chosen = torch.arange(logits.shape[1], device=logits.device)[None] == targets[:, None]
+    g = torch.where(chosen, g_logprobs[:, None], 0.0) - x.exp() * ((x + entropies[:, None]) * g_entropies[:, None] + g_logprobs[:, None])
+    return (g / temperature[:, None]).to(logits.dtype)
 
 
-def logits_of(hidden, weight, temperature):
-    return (hidden @ weight.t()).float() / temperature[:, None]
+class Fused:
+    """The same arithmetic by torch.compile: a chunk's logits are read twice forward and once backward, and nothing of their size is
+    kept in float32."""
+
+    name = "fused"
+    CHUNK = 1 << 28  # held as logits and as their gradient, in the type of the products
+
+    def __init__(self):
+        self.measure = torch.compile(Plain.measure, dynamic=True)
+        self.slope = torch.compile(slope_in_one_pass, dynamic=True)
+
+
+def choose(options, shape, compute, device):
+    """The arithmetic to use: compiled on a GPU, where it agrees with the plain one on a small example. Bits that do not depend on a row's
+    company are the plain one's. Returns it, and why the compiled one was passed over, "" where nobody asked for it."""
+    if device.type != "cuda" or options["deterministic"]:
+        return Plain(), ""
+    try:
+        fused = Fused()
+        why = disagreement(fused, shape, compute, device)
+    except Exception as e:  # a compiler may be missing, and fails in any way
+        why = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else 'no reason'}"[:300]
+    return (Plain(), why) if why else (fused, "")
+
+
+def disagreement(ways, shape, compute, device):
+    """How far an arithmetic is from the plain one on a few rows of the model's vocabulary; "" where it is near enough."""
+    g = torch.Generator().manual_seed(1)
+    rows, vocabulary = 5, shape["vocab"]
+    logits = (3 * torch.randn(rows, vocabulary, generator=g)).to(device=device, dtype=compute)
+    temperature, targets = (0.5 + torch.rand(rows, generator=g)).to(device), torch.randint(0, vocabulary, (rows,), generator=g).to(device)
+    up = [torch.randn(rows, generator=g).to(device) for _ in range(2)]
+    want = Plain.measure(logits, temperature, targets)
+    results = zip(
+        [*ways.measure(logits, temperature, targets), ways.slope(logits, temperature, targets, want[3], want[1], *up)],
+        [*want, Plain.slope(logits, temperature, targets, want[3], want[1], *up)],
+    )
+    tolerance = [1e-4] * 4 + [1e-4 if compute == torch.float32 else 1e-2]
+    for (got, plain), most in zip(results, tolerance):
+        off = (got.float() - plain.float()).abs().max().item() / max(1e-6, plain.float().abs().max().item())
+        if not off <= most:
+            return f"it is off by {off:.2g} from the plain arithmetic"
+    return ""
 
 
 def add_product(total, a, b):
@@ -20,12 +88,22 @@ def add_product(total, a, b):
         total.addmm_(a.t(), b)
         return
     if a.is_cuda:
-        try:
-            total.add_(torch.mm(a.t(), b, out_dtype=torch.float32))
-            return
-        except TypeError:  # before PyTorch 2.8
-            pass
+        for add in (add_in_place, add_after):
+            try:
+                return add(total, a, b)
+            except (TypeError, RuntimeError, NotImplementedError):  # this PyTorch has no such form
+                pass
     total.add_(a.t() @ b)
+
+
+def add_in_place(total, a, b):
+    """The product of bfloat16 operands, added in float32 as it is made."""
+    torch.addmm(total, a.t(), b, out_dtype=torch.float32, out=total)
+
+
+def add_after(total, a, b):
+    """The product of bfloat16 operands in float32, from PyTorch 2.8 on."""
+    total.add_(torch.mm(a.t(), b, out_dtype=torch.float32))
 
 
 class Distribution(torch.autograd.Function):
@@ -37,27 +115,20 @@ class Distribution(torch.autograd.Function):
     Logits are computed again in the backward pass. The head is multiplied in the type of hidden."""
 
     @staticmethod
-    def forward(ctx, hidden, head, targets, temperature, progress):
-        rows, vocabulary = hidden.shape[0], head.shape[0]
+    def forward(ctx, hidden, head, targets, temperature, ways, progress):
+        rows = hidden.shape[0]
         weight = head.to(hidden.dtype)
-        logprobs, entropies, squares, logz = (
-            torch.empty(rows, dtype=torch.float32, device=hidden.device) for _ in range(4)
-        )
-        step = chunk_of(vocabulary)
-        for lo in range(0, rows, step):
-            hi = min(lo + step, rows)
-            x = logits_of(hidden[lo:hi], weight, temperature[lo:hi])
-            logz[lo:hi] = x.logsumexp(1)
-            x -= logz[lo:hi, None]
-            p = x.exp()
-            logprobs[lo:hi] = x.gather(1, targets[lo:hi, None])[:, 0]
-            entropies[lo:hi] = -(x * p).sum(1)
-            squares[lo:hi] = (p * p).sum(1)
+        outputs = [torch.empty(rows, dtype=torch.float32, device=hidden.device) for _ in range(4)]
+        for lo, hi in chunks(rows, head.shape[0], ways):
+            parts = ways.measure(hidden[lo:hi] @ weight.t(), temperature[lo:hi], targets[lo:hi])
+            for x, part in zip(outputs, parts):
+                x[lo:hi] = part
             progress()
+        logprobs, entropies, squares, logz = outputs
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(squares)
         ctx.save_for_backward(hidden, head, targets, temperature, logz, entropies)
-        ctx.progress = progress
+        ctx.ways, ctx.progress = ways, progress
         return logprobs, entropies, squares
 
     @staticmethod
@@ -67,23 +138,23 @@ class Distribution(torch.autograd.Function):
         d_hidden = torch.zeros_like(hidden)
         # A frozen head has no gradient, which would be the largest buffer of all.
         d_head = torch.zeros(head.shape, dtype=torch.float32, device=head.device) if ctx.needs_input_grad[1] else None
-        rows, step = hidden.shape[0], chunk_of(head.shape[0])
+        rows = hidden.shape[0]
         if g_logprobs is None and g_entropies is None:
             rows = 0
-        for lo in range(0, rows, step):
-            hi = min(lo + step, rows)
-            x = logits_of(hidden[lo:hi], weight, temperature[lo:hi])
-            x -= logz[lo:hi, None]
-            p = x.exp()
-            g = torch.zeros_like(x)
-            if g_entropies is not None:
-                g = x.add_(entropies[lo:hi, None]).mul_(p).mul_(-g_entropies[lo:hi, None])
-            if g_logprobs is not None:
-                g -= p.mul_(g_logprobs[lo:hi, None])
-                g.scatter_add_(1, targets[lo:hi, None], g_logprobs[lo:hi, None])
-            g = (g / temperature[lo:hi, None]).to(hidden.dtype)
-            d_hidden[lo:hi] = g @ weight
+        g_logprobs, g_entropies = (torch.zeros_like(logz) if g is None else g for g in (g_logprobs, g_entropies))
+        for lo, hi in chunks(rows, head.shape[0], ctx.ways):
+            at = slice(lo, hi)
+            g = ctx.ways.slope(
+                hidden[at] @ weight.t(), temperature[at], targets[at], logz[at], entropies[at], g_logprobs[at], g_entropies[at]
+            )
+            d_hidden[at] = g @ weight
             if d_head is not None:
-                add_product(d_head, g, hidden[lo:hi])
+                add_product(d_head, g, hidden[at])
             ctx.progress()
-        return d_hidden, d_head, None, None, None
+        return d_hidden, d_head, None, None, None, None
+
+
+def chunks(rows, vocabulary, ways):
+    """The bounds of the pieces of rows whose logits are held at once."""
+    step = max(16, min(2048, ways.CHUNK // vocabulary))
+    return [(lo, min(lo + step, rows)) for lo in range(0, rows, step)]

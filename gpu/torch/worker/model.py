@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from weir_attention import Packing, Rotary, rotate
-from weir_head import Distribution
+from weir_head import Distribution, Plain
 
 
 class Linear(nn.Module):
@@ -109,10 +109,10 @@ class Trunk(nn.Module):
 class Policy(nn.Module):
     """The whole model. The value head is no parameter: it is kept whole on every rank, and its gradient is given by hand."""
 
-    def __init__(self, shape, compute, attention, recompute, progress, **at):
+    def __init__(self, shape, compute, attention, recompute, progress, ways=None, **at):
         super().__init__()
         self.shape, self.compute, self.attention = shape, compute, attention
-        self.recompute, self.progress = recompute, progress
+        self.recompute, self.progress, self.ways = recompute, progress, ways or Plain()
         self.rotary = Rotary(shape["rope_speeds"], at["device"])
         self.model = Trunk(shape, **at)
         if not shape["tied"]:
@@ -153,4 +153,4 @@ class Policy(nn.Module):
         hidden = self.model.norm(x)
         if not logits:
             return (), hidden
-        return Distribution.apply(hidden, self.head(), targets, temperature, self.progress), hidden
+        return Distribution.apply(hidden, self.head(), targets, temperature, self.ways, self.progress), hidden

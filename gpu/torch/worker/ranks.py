@@ -155,7 +155,7 @@ def norm(grads, whole, sharded, device):
     """The global L2 norm of gradients that may be cut, and of such as are whole on every rank."""
     total = torch.zeros((), dtype=torch.float64, device=device)
     for g in grads:
-        total += g.double().square().sum() if g.device.type == "cpu" else g.float().square().sum(dtype=torch.float64)
+        total += torch.linalg.vector_norm(g, dtype=torch.float64).square()
     if sharded:
         dist.all_reduce(total)
     for g in whole:

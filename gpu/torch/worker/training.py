@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 import weir_attention
 import weir_folders
+import weir_head
 import weir_ranks
 from weir_model import Policy
 from weir_optimizer import Optimizer
@@ -28,6 +29,7 @@ class Trainer:
         self.compute = weir_ranks.dtype_of(self.options["dtype"], device)
         self.stored = torch.float32 if self.options["masters"] else self.compute
         self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
+        self.ways, self.ways_passed = weir_head.choose(self.options, self.shape, self.compute, device)
         self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
         self.params = {wire(name): p for name, p in self.policy.named_parameters()}
         self.trained = {name: p for name, p in self.params.items() if p.requires_grad}
@@ -41,16 +43,17 @@ class Trainer:
     def _make(self, attention):
         def make(where):
             return Policy(
-                self.shape, self.compute, attention, self.options["recompute"], self.progress.tick, device=where,
-                dtype=self.stored,
+                self.shape, self.compute, attention, self.options["recompute"], self.progress.tick, self.ways,
+                device=where, dtype=self.stored,
             )  # fmt: skip
 
         return make
 
     def describe(self):
-        passed = self.passed + ([f"the fused optimizer: {self.optimizer.passed}"] if self.optimizer.passed else [])
+        others = {"the fused optimizer": self.optimizer.passed, "the fused head": self.ways_passed}
+        passed = self.passed + [f"{what}: {why}" for what, why in others.items() if why]
         return {
-            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "sharded": self.sharded,
+            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "head": self.ways.name, "sharded": self.sharded,
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
         }  # fmt: skip
 
