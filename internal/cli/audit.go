@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -44,7 +45,7 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 		if err != nil {
 			return err
 		}
-		if used(rec) == 0 && !format.json() {
+		if len(usedVerdicts(rec)) == 0 && !format.json() {
 			fmt.Fprintf(r.out, "step %d trained on nothing: it is the start\n", rec.Step)
 			return nil
 		}
@@ -52,11 +53,7 @@ trainer.checkpoint.batches says. The record of an older step still lists its tra
 		if *text || cmd.Flags().Changed("json") && format.json() {
 			return r.printBatch(rec, format.json())
 		}
-		var batch []told
-		for _, f := range fatesOf(rec)[:used(rec)] {
-			batch = append(batch, told{fate: f})
-		}
-		return r.list(batch, format.json())
+		return r.list(withoutTrajectories(usedVerdicts(rec)), format.json())
 	}
 	return cmd
 }
@@ -72,7 +69,7 @@ type audited struct {
 // audit checks the record of the run and prints what came of it.
 func (r *runRecord) audit(asJSON bool) error {
 	eta := r.cfg.Trainer.Eta
-	found, err := audit.Read(checkpoint.Records(r.dir), eta, nil)
+	found, err := audit.Read(checkpoint.Records(r.record.Dir), eta, nil)
 	if err != nil {
 		return err
 	}
@@ -88,7 +85,7 @@ func (r *runRecord) audit(asJSON bool) error {
 		fmt.Fprintf(r.out, "samples passed over for others of their group %d\n", found.PassedOver)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(found.Rejected)) {
-		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, endedAs(reason))
+		fmt.Fprintf(r.out, "not trained on: %d %s, %s\n", found.Rejected[reason], reason, runfolder.FateOf(reason))
 	}
 	for _, line := range found.Settings.Text("changes of settings") {
 		fmt.Fprintln(r.out, line)
@@ -103,24 +100,26 @@ func (r *runRecord) audit(asJSON bool) error {
 	return nil
 }
 
-// used counts the trajectories that a step used up.
-func used(rec *checkpoint.Record) int {
-	n := 0
-	for i := range rec.Groups {
-		n += len(rec.Groups[i].Used())
+// usedVerdicts are those of the trajectories that a step used up.
+func usedVerdicts(rec *checkpoint.Record) []runfolder.Verdict {
+	var out []runfolder.Verdict
+	for v := range runfolder.Verdicts(rec) {
+		if v.Fate.Used() {
+			out = append(out, v)
+		}
 	}
-	return n
+	return out
 }
 
 // printBatch prints the rollouts of a step whole.
 func (r *runRecord) printBatch(rec *checkpoint.Record, asJSON bool) error {
-	fates := fatesOf(rec)[:used(rec)]
-	if len(fates) == 0 {
+	verdicts := usedVerdicts(rec)
+	if len(verdicts) == 0 {
 		return fmt.Errorf("step %d trained on nothing: it is the start", rec.Step)
 	}
-	kept, err := r.batch(rec.Step)
+	kept, err := r.record.Batch(rec.Step)
 	if errors.Is(err, checkpoint.ErrNoBatch) {
-		return fmt.Errorf("%w: %s; weir audit --step %d lists its trajectories", err, r.lostText(fates[0]), rec.Step)
+		return fmt.Errorf("%w: %s; weir audit --step %d lists its trajectories", err, r.explainLostText(verdicts[0]), rec.Step)
 	}
 	if err != nil {
 		return err
@@ -129,11 +128,11 @@ func (r *runRecord) printBatch(rec *checkpoint.Record, asJSON bool) error {
 		if i > 0 && !asJSON {
 			fmt.Fprintln(r.out)
 		}
-		at := slices.IndexFunc(fates, func(f fate) bool { return f.ID == t.ID })
+		at := slices.IndexFunc(verdicts, func(v runfolder.Verdict) bool { return v.ID == t.ID })
 		if at < 0 {
 			return fmt.Errorf("step %d: its batch holds %s, of which its record says nothing", rec.Step, t.ID)
 		}
-		if err := r.print(told{fates[at], t}, asJSON, false); err != nil {
+		if err := r.print(runfolder.Refused{Verdict: verdicts[at], Trajectory: t}, asJSON, false); err != nil {
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/fault"
-	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -20,9 +19,7 @@ func (s *session) forkOf(cmd *cobra.Command, id string, turn int) (*replayed, er
 			return nil, fault.Usagef("--fork and --%s: want either: the episode has its own", flag)
 		}
 	}
-	r := s.viewedFolder(s.cfg.Folder())
-	r.Checkpoints = s.cfg.Trainer.Checkpoint.Dir
-	t, err := view.ReadTrajectory(cmd.Context(), r, id)
+	t, err := s.readTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/consumers/openai"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/telemetry"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/producers"
@@ -76,7 +77,7 @@ func whileTested(t *testing.T, run func(context.Context) error) {
 func startView(t *testing.T) string {
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef"), 0o600))
-	s, err := view.Listen(view.Config{Listen: "127.0.0.1:0", TokenFile: token}, view.Deps{Runs: []view.Run{{Name: "demo", Dir: t.TempDir()}}}, false)
+	s, err := view.Listen(view.Config{Listen: "127.0.0.1:0", TokenFile: token}, view.Deps{Runs: []view.Run{{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}}}}, false)
 	require.NoError(t, err)
 	whileTested(t, s.Run)
 	base, _, _ := strings.Cut(s.URL(), "/#")

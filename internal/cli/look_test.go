@@ -10,14 +10,14 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/internal/runfolder"
 )
 
 func TestTheRateOfAStreamIsWhatWasStoredSinceTheLookBefore(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	look := func(after time.Duration, last uint64) *view.Streams {
-		return &view.Streams{At: at.Add(after), Streams: []view.StreamNow{{Name: "TICKETS", Messages: 2, Bytes: 1500, MaxBytes: 2e9, Last: last, Age: 61}}}
+	look := func(after time.Duration, last uint64) *runfolder.Streams {
+		return &runfolder.Streams{At: at.Add(after), Streams: []runfolder.StreamNow{{Name: "TICKETS", Messages: 2, Bytes: 1500, MaxBytes: 2e9, Last: last, Age: 61}}}
 	}
 	first := newStreamsAnswer("demo", true, look(0, 10), nil)
 	require.Nil(t, first.Streams[0].Rate)
@@ -34,10 +34,10 @@ func TestWorkersSayHowFarBehindTheyAre(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	newest, old := int64(9), int64(7)
-	seen := &view.Streams{At: at, Newest: &newest, Workers: []view.Worker{
-		{Role: "inference", Name: "a", State: view.WorkerHere, Since: at.Add(-time.Minute), Heard: at, Version: &old},
-		{Role: "producer", Name: "b", State: view.WorkerHere, Since: at, Heard: at},
-		{Role: "producer", Name: "c", State: view.WorkerLeft, Since: at, Heard: at},
+	seen := &runfolder.Streams{At: at, Newest: &newest, Workers: []runfolder.Worker{
+		{Role: "inference", Name: "a", State: runfolder.WorkerHere, Since: at.Add(-time.Minute), Heard: at, Version: &old},
+		{Role: "producer", Name: "b", State: runfolder.WorkerHere, Since: at, Heard: at},
+		{Role: "producer", Name: "c", State: runfolder.WorkerLeft, Since: at, Heard: at},
 	}}
 	now := newWorkersAnswer("demo", true, seen, false)
 	require.Len(t, now.Workers, 2)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -60,13 +60,13 @@ func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
 		"audit": audited{Report: &audit.Report{}}, "eval": evalAnswer{score: &score{EvalReport: &producers.EvalReport{
 			BySource: map[string]producers.EvalScore{"s": {}},
 		}}},
-		"trajectory": []any{fate{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{
+		"trajectory": []any{verdictAnswer{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{
 			Error: "e", AgentRewards: map[string]float64{"a": 1}, Segments: []schemas.Segment{{Agent: "a", Tokens: []int32{1}, ActionMask: []byte{1}, Versions: []int32{1}, Logprobs: []float32{0}}},
 			Turns: []schemas.Turn{{End: 1, Calls: []schemas.ToolCall{{Tool: "t", Duration: 1, Error: "e", Failed: true}}, ProcessReward: 1, Reward: 1}},
 		}, func([]int32) string { return "" })},
 		"status":  standing{TrainerHeardAt: &at, PublishedVersion: &one, PublishedAt: &at, LastStep: event, LastScore: event},
-		"streams": newStreamsAnswer("r", true, &view.Streams{Streams: []view.StreamNow{{}}, Tickets: &view.TicketsNow{}, Control: &view.ControlNow{}, Newest: &one}, nil),
-		"workers": newWorkersAnswer("r", true, &view.Streams{Workers: []view.Worker{{Version: &one}}, Newest: &one}, true),
+		"streams": newStreamsAnswer("r", true, &runfolder.Streams{Streams: []runfolder.StreamNow{{}}, Tickets: &runfolder.TicketsNow{}, Control: &runfolder.ControlNow{}, Newest: &one}, nil),
+		"workers": newWorkersAnswer("r", true, &runfolder.Streams{Workers: []runfolder.Worker{{Version: &one}}, Newest: &one}, true),
 		"inspect": rejectedAnswer{},
 		"config":  originOf{},
 		"keys":    keysAnswer(&broker.KeyRing{Public: map[streams.Role][]string{streams.RoleAdmin: {"k"}}}, ""),

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
-	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -32,9 +31,7 @@ func (s *session) replayOf(cmd *cobra.Command, id string, model *chosenModel) (*
 			return nil, fault.Usagef("--replay and --%s: want either: the episode has its own", flag)
 		}
 	}
-	r := s.viewedFolder(s.cfg.Folder())
-	r.Checkpoints = s.cfg.Trainer.Checkpoint.Dir
-	t, err := view.ReadTrajectory(cmd.Context(), r, id)
+	t, err := s.readTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -164,10 +165,10 @@ func (k *scaler) run(ctx context.Context) (err error) {
 			continue
 		}
 		switch now.State {
-		case stateFinished:
+		case runfolder.StateFinished:
 			fmt.Fprintln(k.out, "the run is finished")
 			return nil
-		case statePaused, stateDraining:
+		case runfolder.StatePaused, runfolder.StateDraining:
 			continue
 		}
 		want, why := decider.Decide(k.now, now.Scale)

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,32 +14,21 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/trainer/metrics"
-)
-
-// The states of a run.
-const (
-	stateNone     = "no trainer has begun"
-	stateStarting = "starting"
-	stateRunning  = "running"
-	stateWaiting  = "waiting"
-	stateLeft     = "no trainer"
-	stateFinished = "finished"
-	stateDraining = "draining"
-	statePaused   = "paused"
-	stateNotUp    = "not up"
 )
 
 // standing is how a run stands, by what its streams hold.
 type standing struct {
-	Run   string `json:"run"`
-	State string `json:"state"`
-	// Detail says more of the state.
-	Detail string `json:"detail"`
-	// Trainer is what the trainer's own events tell, whether or not the run is up.
+	Run string `json:"run"`
+	// State and Detail are those of a runfolder.Status.
+	State  runfolder.State `json:"state"`
+	Detail string          `json:"detail"`
+	// Up reports whether a broker serves the streams.
+	Up bool `json:"up"`
+	// Trainer is the status by the trainer's own events, whether or not the run is up.
 	Trainer        string     `json:"trainer"`
 	TrainerHeardAt *time.Time `json:"trainer_heard_at,omitempty"`
 	PolicyVersion  int64      `json:"policy_version"`
@@ -63,142 +51,49 @@ type standing struct {
 	begun bool         // a trainer has told the staleness bound
 }
 
-// mostEvents bounds the events that are read to know how a run stands.
-const mostEvents = 20_000
-
+// readStatus reads how a run stands.
 func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*standing, error) {
-	control, err := run.Control(ctx)
-	if err != nil && !errors.Is(err, streams.ErrNoControl) {
-		return nil, err
-	}
-	begun := control != nil
-	if !begun {
-		control = &schemas.Control{}
-	}
-	out := &standing{begun: begun, Run: run.Name(), PolicyVersion: control.PolicyVersion, Eta: control.Eta, Depth: control.Depth, Limits: limitTexts(control.Limits)}
-	if m, err := run.LatestManifest(ctx); err == nil {
-		out.PublishedVersion, out.PublishedAt = &m.Version, &m.PublishedAt
-	} else if !errors.Is(err, streams.ErrNoWeights) {
-		return nil, err
-	}
-	counts, err := run.Counts(ctx)
+	now := time.Now()
+	read, err := runfolder.ReadStanding(ctx, run, up, now)
 	if err != nil {
 		return nil, err
 	}
-	out.Tickets, out.Trajectories, out.Refused = counts.Tickets, counts.Trajectories, counts.Rejected
-	var told story
-	if err := run.PastEvents(ctx, mostEvents, told.add); err != nil {
-		return nil, err
+	out := newStanding(run.Name(), up, read)
+	if !up {
+		out.Detail += "; not up: the streams in " + s.cfg.Broker.StoreDir
 	}
-	out.tell(&told, time.Now())
-	if out.Scale, err = readSignal(ctx, run, told.lastStep); err != nil {
+	if out.Scale, err = readSignal(ctx, run, read.History.LastStep); err != nil {
 		return nil, err
-	}
-	switch {
-	case !up:
-		out.State, out.Detail = stateNotUp, "the streams in "+s.cfg.Broker.StoreDir
-	case control.Draining:
-		out.State, out.Detail = stateDraining, ""
-	case control.Paused:
-		out.State, out.Detail = statePaused, ""
 	}
 	return out, nil
 }
 
-// story is what the trainer's events tell, in their order.
-type story struct {
-	state       string
-	heard, step time.Time
-	lastStep    *schemas.Event
-	lastScore   *schemas.Event
-	cold        *schemas.Event
-	trouble     string // why no step can be done, as the trainer told since the last
-}
-
-func (t *story) add(e *schemas.Event) {
-	if e.Role != "trainer" {
-		return
+func newStanding(run string, up bool, read *runfolder.Standing) *standing {
+	out := &standing{
+		Run: run, State: read.State, Detail: read.Detail, Up: up, Trainer: read.Trainer.String(), Limits: []string{},
+		Tickets: read.Counts.Tickets, Trajectories: read.Counts.Trajectories, Refused: read.Counts.Rejected,
 	}
-	if e.Type == schemas.EventWorkerHere {
-		if t.state == "" { // what it did before is no longer among the events that are read
-			t.state, t.heard = stateStarting, e.At
-		}
-		return
+	if heard := read.History.LastHeard; !heard.IsZero() {
+		out.TrainerHeardAt = &heard
 	}
-	t.heard = e.At
-	switch e.Type {
-	case schemas.EventWorkerJoined:
-		t.state, t.cold = stateStarting, nil
-	case schemas.EventColdStart:
-		t.state, t.cold = stateStarting, e
-	case schemas.EventVersionPublished:
-		t.state, t.step = stateRunning, e.At
-	case schemas.EventStepDone:
-		t.state, t.step, t.lastStep, t.trouble = stateRunning, e.At, e, ""
-	case schemas.EventDropped:
-		t.trouble = e.Message
-	case schemas.EventEvaluated:
-		t.lastScore = e
-	case schemas.EventRunDone:
-		t.state = stateFinished
-	case schemas.EventWorkerLeft:
-		if t.state != stateFinished {
-			t.state = stateLeft
-		}
+	if c := read.Control; c != nil {
+		out.begun, out.PolicyVersion, out.Eta, out.Depth, out.Limits = true, c.PolicyVersion, c.Eta, c.Depth, limitTexts(c.Limits)
 	}
-}
-
-// How long nothing is heard before a run that takes steps is said to wait: several times what its last step took, and at
-// least so long.
-const (
-	quietSteps = 3
-	quietLeast = 30 * time.Second
-)
-
-// tell fills in what a story says at an instant.
-func (o *standing) tell(t *story, now time.Time) {
-	o.State, o.Trainer = t.state, t.state
-	if t.state == "" {
-		o.State, o.Trainer = stateNone, stateNone
-		return
+	if m := read.Manifest; m != nil {
+		out.PublishedVersion, out.PublishedAt = &m.Version, &m.PublishedAt
 	}
-	ago := func(at time.Time) string { return max(0, now.Sub(at)).Round(time.Second).String() + " ago" }
-	o.TrainerHeardAt = &t.heard
-	if t.lastStep != nil {
-		o.LastStep = newEventAnswer(t.lastStep)
+	if e := read.History.LastStep; e != nil {
+		out.LastStep = newEventAnswer(e)
 	}
-	if t.lastScore != nil {
-		o.LastScore = newEventAnswer(t.lastScore)
+	if e := read.History.LastScore; e != nil {
+		out.LastScore = newEventAnswer(e)
 	}
-	switch t.state {
-	case stateStarting:
-		o.Detail = "last heard of " + ago(t.heard)
-		if t.cold != nil {
-			o.Detail = "cold start, " + eventText(t.cold) + ", " + ago(t.heard)
-		}
-	case stateRunning:
-		quiet := quietLeast
-		if t.lastStep != nil {
-			quiet = max(quiet, time.Duration(quietSteps*t.lastStep.Metrics[metrics.TimeStep.Name]*float64(time.Second)))
-		}
-		o.Detail = "last heard of " + ago(t.step)
-		if now.Sub(t.step) > quiet {
-			o.State, o.Detail = stateWaiting, "no step since "+ago(t.step)+": the trainer waits for trajectories, or was killed"
-			if t.trouble != "" {
-				o.Detail = "no step since " + ago(t.step) + ": " + t.trouble
-			}
-		}
-	case stateLeft:
-		o.Detail = "it left " + ago(t.heard)
-	case stateFinished:
-		o.Detail = ago(t.heard)
-	}
-	o.Trainer += ", " + o.Detail
+	return out
 }
 
 // print writes the run's state for a terminal that is width columns wide; 0 where w is no terminal.
 func (o *standing) print(w io.Writer, width int) {
-	state := o.State
+	state := string(o.State)
 	if o.Detail != "" {
 		state += ": " + o.Detail
 	}
@@ -215,7 +110,7 @@ func (o *standing) print(w io.Writer, width int) {
 	t.SetStyle(table.StyleLight)
 	fold(t, width, 2, len("staleness bound, depth")+7)
 	t.AppendRows([]table.Row{{"run", o.Run}, {"state", report.Plain(state)}})
-	if o.State == stateNotUp {
+	if !o.Up {
 		t.AppendRow(table.Row{"trainer", report.Plain(o.Trainer)})
 	}
 	t.AppendRow(table.Row{"policy version", o.PolicyVersion})
@@ -278,33 +173,4 @@ func newEventAnswer(e *schemas.Event) *eventAnswer {
 	return &eventAnswer{e.At.UTC(), e.Type, e.Role, e.Worker, e.Step, e.PolicyVersion, metrics, e.Message, e}
 }
 
-func (e *eventAnswer) text() string { return eventText(e.event) }
-
-// eventLine is an event as a line of status --follow.
-func eventLine(e *schemas.Event) string {
-	return report.Plain(fmt.Sprintf("%s %-18s %-10s %s", e.At.Local().Format(time.TimeOnly), e.Type, e.Role, eventText(e)))
-}
-
-// eventText says with its numbers what happened.
-func eventText(e *schemas.Event) string {
-	m := e.Metrics
-	switch e.Type {
-	case schemas.EventStepDone:
-		dropped, refused := report.Untrained(m)
-		return fmt.Sprintf("step %d: reward %.3f, staleness %.2f mean, %.0f max, %.0f trajectories, dropped %.0f, refused %.0f, idle %.2f",
-			e.Step, m[metrics.RewardMean.Name], m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], m[metrics.BatchTrajectories.Name], dropped, refused, m[metrics.TimeIdleRatio.Name])
-	case schemas.EventEvaluated:
-		return fmt.Sprintf("version %d: exact match %.3f over %.0f held-out questions", e.PolicyVersion, m[metrics.EvalExactMatch.Name], m[metrics.EvalQuestions.Name])
-	case schemas.EventColdStart:
-		return fmt.Sprintf("step %.0f of %.0f, loss %.3f", m[metrics.ColdStartStep.Name], m[metrics.ColdStartSteps.Name], m[metrics.ColdStartLoss.Name])
-	case schemas.EventVersionApplied:
-		return fmt.Sprintf("version %d by %s, %.0f ms after it was published", e.PolicyVersion, e.Worker, 1000*m["weights_lag_seconds"])
-	case schemas.EventVersionPublished:
-		return fmt.Sprintf("version %d", e.PolicyVersion)
-	case schemas.EventRunDone:
-		return fmt.Sprintf("step %d: %s", e.Step, e.Message)
-	case schemas.EventWorkerJoined, schemas.EventWorkerLeft:
-		return e.Worker
-	}
-	return fmt.Sprintf("version %d %s", e.PolicyVersion, e.Message)
-}
+func (e *eventAnswer) text() string { return report.EventText(e.event) }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -61,7 +62,7 @@ were equal, say: weir audit counts them.`,
 			case format.json():
 				_ = s.printJSON(newEventAnswer(e)) // an output that is gone ends the process
 			default:
-				fmt.Fprintln(s.out, eventLine(e))
+				fmt.Fprintln(s.out, report.EventLine(e))
 			}
 		})
 		return cmp.Or(err, interrupted(cmd.Context(), nil))

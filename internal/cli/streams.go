@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -30,7 +30,7 @@ it goes on, and says how many messages a second were stored since the table befo
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var before *streamsAnswer
 		return a.look(cmd, *every, func(ctx context.Context, s *session, run *streams.Run, up bool) error {
-			seen, err := view.ReadStreams(ctx, run, time.Now())
+			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
 			}
@@ -49,24 +49,24 @@ it goes on, and says how many messages a second were stored since the table befo
 type streamsAnswer struct {
 	Run string `json:"run"`
 	// Up says that a broker serves the streams; else they were read where they lie.
-	Up      bool             `json:"up"`
-	At      time.Time        `json:"at"`
-	Streams []streamRow      `json:"streams"`
-	Tickets *view.TicketsNow `json:"tickets,omitempty"`
-	Control *view.ControlNow `json:"control,omitempty"`
+	Up      bool                  `json:"up"`
+	At      time.Time             `json:"at"`
+	Streams []streamRow           `json:"streams"`
+	Tickets *runfolder.TicketsNow `json:"tickets,omitempty"`
+	Control *runfolder.ControlNow `json:"control,omitempty"`
 	// NewestVersion is nil where no weights are published.
 	NewestVersion *int64 `json:"newest_version,omitempty"`
 }
 
 // streamRow is one stream.
 type streamRow struct {
-	view.StreamNow
+	runfolder.StreamNow
 	// Rate is how many messages a second were stored since the look before; nil at the first.
 	Rate *float64 `json:"stored_per_second,omitempty"`
 }
 
 // newStreamsAnswer compares what is seen with the look before, nil at the first.
-func newStreamsAnswer(run string, up bool, seen *view.Streams, before *streamsAnswer) *streamsAnswer {
+func newStreamsAnswer(run string, up bool, seen *runfolder.Streams, before *streamsAnswer) *streamsAnswer {
 	out := &streamsAnswer{Run: run, Up: up, At: seen.At, Streams: []streamRow{}, Tickets: seen.Tickets, Control: seen.Control, NewestVersion: seen.Newest}
 	for _, s := range seen.Streams {
 		row := streamRow{StreamNow: s}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -29,8 +30,8 @@ brought, its answer, the reward with its components, and which step trained on i
 any beginning of an id, lists what the record has of it.
 
 The text is that of the batches that the trainer keeps beside its checkpoints, in <trainer.checkpoint.dir>/batches:
-trainer.checkpoint.batches says how many. A refused trajectory is looked for in REJECTED, where the run's broker, or
-its store, is at hand. Of one that was dropped with its group only the record is left.`,
+trainer.checkpoint.batches says how many. A trajectory that was dropped with its group is looked for in the archive,
+trainer.archive, and a refused one in REJECTED too, where the run's broker, or its store, is at hand.`,
 		Example: "  weir trajectory g000012-a0\n  weir trajectory g000012-a0-3\n  weir trajectory g000012-a0-3 --run.name mine -o json",
 	}
 	format := outputFlag(cmd)
@@ -39,21 +40,22 @@ its store, is at hand. Of one that was dropped with its group only the record is
 		if err != nil {
 			return err
 		}
-		found, err := r.find(args[0])
+		verdicts, err := r.record.Find(args[0])
 		if err != nil {
 			return err
 		}
-		if !r.whole(found, args[0]) {
-			refused, err := r.refused(cmd.Context(), args[0])
+		found := withoutTrajectories(verdicts)
+		if !answersWhole(found, args[0]) {
+			refused, err := r.findRefused(cmd.Context(), args[0])
 			if err != nil {
 				fmt.Fprintf(a.err, "REJECTED was not looked at: %v\n", err)
 			}
-			found = merge(found, refused)
+			found = mergeRefused(found, refused)
 		}
 		switch {
 		case len(found) == 0:
 			return fmt.Errorf("no trajectory of run %s has an id that begins with %q; weir audit --step N lists those of a step", r.cfg.Run.Name, args[0])
-		case slices.ContainsFunc(found, func(t told) bool { return t.ID != found[0].ID }):
+		case slices.ContainsFunc(found, func(t runfolder.Refused) bool { return t.ID != found[0].ID }):
 			return r.list(found, format.json())
 		}
 		return r.print(found[0], format.json(), true)
@@ -61,20 +63,14 @@ its store, is at hand. Of one that was dropped with its group only the record is
 	return cmd
 }
 
-// runRecord is what a run's checkpoint folder tells of its trajectories.
+// runRecord is the record of a run's steps, and the folder that has the trajectories.
 type runRecord struct {
 	*session
-	dir       string
-	tokenizer tokenizer.Codec // nil until it is read
+	record runfolder.Record
+	folder *runfolder.Folder
 }
 
-// told is what is known of one trajectory: what became of it, and the trajectory itself where that is kept.
-type told struct {
-	fate
-	trajectory *schemas.Trajectory
-}
-
-// openRecord reads the record of the run's steps.
+// openRecord opens the record of the run's steps.
 func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 	cfg, err := a.loadWritten(cmd)
 	if err != nil {
@@ -84,77 +80,53 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &runRecord{session: s, dir: cfg.Trainer.Checkpoint.Dir}
-	for rec, err := range checkpoint.Records(r.dir) {
-		if rec == nil && !errors.As(err, new(*checkpoint.Damage)) {
-			return nil, err
-		}
-		return r, nil
+	dir := cfg.Trainer.Checkpoint.Dir
+	r := &runRecord{
+		session: s,
+		record: runfolder.Record{Dir: dir, Damaged: func(err error) {
+			fmt.Fprintf(s.err, "%v; weir audit lists what is wrong with the record\n", err)
+		}},
+		folder: runfolder.Open(runfolder.Run{Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir}),
 	}
-	return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", r.dir, cfg.Run.Name)
-}
-
-// each goes through the record of steps. Lines that were changed are passed over with a word: weir audit lists them.
-func (r *runRecord) each(use func(*checkpoint.Record) (more bool)) error {
-	changed := 0
-	for rec, err := range checkpoint.Records(r.dir) {
-		if damage := (*checkpoint.Damage)(nil); errors.As(err, &damage) {
-			if changed++; changed == 1 {
-				fmt.Fprintf(r.err, "%v; weir audit lists what is wrong with the record\n", err)
-			}
-		} else if err != nil {
-			return err
-		}
-		if rec != nil && !use(rec) {
-			return nil
-		}
+	if err := r.record.Check(); errors.Is(err, runfolder.ErrNoRecord) {
+		return nil, fmt.Errorf("%s has no record of steps: is --run.name %s the run?", dir, cfg.Run.Name)
+	} else if err != nil {
+		return nil, err
 	}
-	return nil
+	return r, nil
 }
 
-// find lists what the record has of an id: exactly it, else all that begin with it.
-func (r *runRecord) find(id string) ([]told, error) {
-	var exact, begin []told
-	err := r.each(func(rec *checkpoint.Record) bool {
-		for _, f := range fatesOf(rec) {
-			if f.ID == id {
-				exact = []told{{fate: f}}
-				return false
-			}
-			if strings.HasPrefix(f.ID, id) {
-				begin = append(begin, told{fate: f})
-			}
-		}
-		return true
-	})
-	if exact != nil {
-		return exact, err
+// withoutTrajectories are verdicts of whose trajectories only the record is read yet.
+func withoutTrajectories(verdicts []runfolder.Verdict) []runfolder.Refused {
+	var out []runfolder.Refused
+	for _, v := range verdicts {
+		out = append(out, runfolder.Refused{Verdict: v})
 	}
-	return begin, err
+	return out
 }
 
-// whole says that the record alone answers: the trajectory was used up by a step, or dropped.
-func (r *runRecord) whole(found []told, id string) bool {
-	return len(found) == 1 && found[0].ID == id && found[0].State != fateRefused
+// answersWhole reports whether the record alone answers: the trajectory was used up by a step, or dropped.
+func answersWhole(found []runfolder.Refused, id string) bool {
+	return len(found) == 1 && found[0].ID == id && found[0].Fate != runfolder.FateRefused
 }
 
-// merge adds to what the record has what REJECTED has: the trajectories themselves, and those that no step has noted yet.
-func merge(found, refused []told) []told {
+// mergeRefused adds to what the record has what REJECTED has: the trajectories themselves, and those that no step has noted yet.
+func mergeRefused(found, refused []runfolder.Refused) []runfolder.Refused {
 	for _, r := range refused {
-		at := slices.IndexFunc(found, func(f told) bool { return f.ID == r.ID })
+		at := slices.IndexFunc(found, func(f runfolder.Refused) bool { return f.ID == r.ID })
 		switch {
 		case at < 0:
 			found = append(found, r)
-		case found[at].State == fateRefused && found[at].trajectory == nil:
-			found[at].trajectory, found[at].Detail = r.trajectory, r.Detail
+		case found[at].Fate == runfolder.FateRefused && found[at].Trajectory == nil:
+			found[at].Trajectory, found[at].Detail = r.Trajectory, r.Detail
 		}
 	}
 	return found
 }
 
-// refused looks for an id, or its beginning, in REJECTED: at the run's broker, else in its store. Without either there is
+// findRefused looks for an id, or its beginning, in REJECTED: at the run's broker, else in its store. Without either there is
 // nothing to look at.
-func (r *runRecord) refused(ctx context.Context, id string) ([]told, error) {
+func (r *runRecord) findRefused(ctx context.Context, id string) ([]runfolder.Refused, error) {
 	if _, err := os.Stat(r.cfg.Broker.StoreDir); r.cfg.Broker.URL == "" && runBroker(r.cfg.Folder()) == "" && err != nil {
 		return nil, nil
 	}
@@ -165,26 +137,47 @@ func (r *runRecord) refused(ctx context.Context, id string) ([]told, error) {
 		return nil, err
 	}
 	defer leave()
-	var out []told
-	for m, err := range run.Rejected(ctx) {
+	var out []runfolder.Refused
+	for refused, err := range runfolder.RejectedTrajectories(ctx, run) {
 		if err != nil {
 			return out, err
 		}
-		t := new(schemas.Trajectory)
-		if kind, _, err := schemas.Peek(m.Data); err != nil || kind != schemas.KindTrajectory || schemas.Unmarshal(m.Data, t) != nil {
-			continue
-		}
-		if strings.HasPrefix(t.ID, id) {
-			out = append(out, told{fate{
-				ID: t.ID, Group: t.Group, State: fateRefused, Step: -1, Sequence: m.Original, Reason: string(m.Reason), Detail: m.Detail,
-			}, t})
+		if refused.Trajectory != nil && strings.HasPrefix(refused.ID, id) {
+			out = append(out, refused)
 		}
 	}
 	return out, nil
 }
 
+// verdictAnswer is a verdict as JSON.
+type verdictAnswer struct {
+	ID    string `json:"id"`
+	Group string `json:"group"`
+	// State is the name of the fate.
+	State string `json:"state"`
+	// Step used the trajectory up, or is the step whose record notes its end; -1 where only REJECTED has it.
+	Step     int64  `json:"step"`
+	Sequence uint64 `json:"sequence"`
+	// Reward, OldestVersion and NewestVersion are nil where the record has none.
+	Reward        *float64 `json:"reward,omitempty"`
+	OldestVersion *int64   `json:"oldest_version,omitempty"`
+	NewestVersion *int64   `json:"newest_version,omitempty"`
+	Reason        string   `json:"reason,omitempty"`
+	Detail        string   `json:"detail,omitempty"`
+}
+
+func newVerdictAnswer(v runfolder.Verdict) verdictAnswer {
+	out := verdictAnswer{
+		ID: v.ID, Group: v.Group, State: v.Fate.String(), Step: v.Step, Sequence: v.Sequence, Reason: string(v.Reason), Detail: v.Detail,
+	}
+	if v.Fate.Used() {
+		out.Reward, out.OldestVersion, out.NewestVersion = &v.Reward, &v.Oldest, &v.Newest
+	}
+	return out
+}
+
 // list prints a line for each trajectory.
-func (r *runRecord) list(found []told, asJSON bool) error {
+func (r *runRecord) list(found []runfolder.Refused, asJSON bool) error {
 	w := table.NewWriter()
 	w.SetOutputMirror(r.out)
 	w.SetStyle(table.StyleLight)
@@ -193,19 +186,16 @@ func (r *runRecord) list(found []told, asJSON bool) error {
 	w.AppendHeader(table.Row{"id", "what became of it", "sequence", "versions", "reward"})
 	for _, t := range found {
 		if asJSON {
-			if err := r.printJSON(t.fate); err != nil {
+			if err := r.printJSON(newVerdictAnswer(t.Verdict)); err != nil {
 				return err
 			}
 			continue
 		}
 		versions, reward := "", ""
-		if t.OldestVersion != nil {
-			versions = fmt.Sprintf("%d to %d", *t.OldestVersion, *t.NewestVersion)
+		if t.Fate.Used() {
+			versions, reward = fmt.Sprintf("%d to %d", t.Oldest, t.Newest), fmt.Sprintf("%.3f", t.Reward)
 		}
-		if t.Reward != nil {
-			reward = fmt.Sprintf("%.3f", *t.Reward)
-		}
-		w.AppendRow(table.Row{report.Plain(t.ID), t.text(), t.Sequence, versions, reward})
+		w.AppendRow(table.Row{report.Plain(t.ID), report.Plain(t.Verdict.String()), t.Sequence, versions, reward})
 	}
 	if !asJSON {
 		w.Render()
@@ -214,97 +204,70 @@ func (r *runRecord) list(found []told, asJSON bool) error {
 }
 
 // print prints a trajectory whole, and says where its text would be if that is not kept.
-func (r *runRecord) print(t told, asJSON, explain bool) error {
-	if t.trajectory == nil && t.State != fateDropped && t.State != fateRefused {
-		kept, err := r.batch(t.Step)
-		if err != nil && !errors.Is(err, checkpoint.ErrNoBatch) {
+func (r *runRecord) print(t runfolder.Refused, asJSON, explain bool) error {
+	if t.Trajectory == nil {
+		var err error
+		if t.Trajectory, err = r.readKept(t.Verdict); err != nil {
 			return err
-		}
-		if at := slices.IndexFunc(kept, func(k *schemas.Trajectory) bool { return k.ID == t.ID }); at >= 0 {
-			t.trajectory = kept[at]
 		}
 	}
 	var rollout *report.Rollout
-	if t.trajectory != nil {
-		decode, err := r.decoder()
-		if err != nil {
-			return err
+	if t.Trajectory != nil {
+		codec, err := r.folder.Tokenizer()
+		if codec == nil {
+			return cmp.Or(err, fmt.Errorf("%s: no checkpoint has a tokenizer: the text cannot be shown", r.record.Dir))
 		}
-		rollout = report.NewRollout(t.trajectory, decode)
+		rollout = report.NewRollout(t.Trajectory, codec.Decode)
 	}
 	if asJSON {
 		return r.printJSON(struct {
-			Fate    fate            `json:"fate"`
+			Fate    verdictAnswer   `json:"fate"`
 			Rollout *report.Rollout `json:"rollout"`
-		}{t.fate, rollout})
+		}{newVerdictAnswer(t.Verdict), rollout})
 	}
-	fmt.Fprintf(r.out, "%s  %s\n", report.Plain(t.ID), t.text())
+	fmt.Fprintf(r.out, "%s  %s\n", report.Plain(t.ID), report.Plain(t.Verdict.String()))
 	if rollout != nil {
 		return rollout.Print(r.out, coloured(r.out, r.environ))
 	}
 	if explain {
-		fmt.Fprintln(r.out, "  "+r.lostText(t.fate))
+		fmt.Fprintln(r.out, "  "+r.explainLostText(t.Verdict))
 	}
 	return nil
 }
 
-// lostText says why a trajectory's text is not to be had, and what would keep it.
-func (r *runRecord) lostText(f fate) string {
-	switch f.State {
-	case fateDropped:
-		return "its text is not kept: a group that is dropped leaves the stream, and only the record tells of it"
-	case fateRefused:
+// readKept reads a trajectory from the batch of its step, or from the archive where no step used it; nil where it is not kept.
+func (r *runRecord) readKept(v runfolder.Verdict) (*schemas.Trajectory, error) {
+	if !v.Fate.Used() {
+		return r.folder.Archived(v.ID)
+	}
+	kept, err := r.record.Batch(v.Step)
+	if err != nil && !errors.Is(err, checkpoint.ErrNoBatch) {
+		return nil, err
+	}
+	at := slices.IndexFunc(kept, func(k *schemas.Trajectory) bool { return k.ID == v.ID })
+	if at < 0 {
+		return nil, nil
+	}
+	return kept[at], nil
+}
+
+// explainLostText says why a trajectory's text is not to be had, and what would keep it.
+func (r *runRecord) explainLostText(v runfolder.Verdict) string {
+	switch {
+	case v.Fate == runfolder.FateRefused:
 		return "its text is not at hand: REJECTED holds no such message, or not any more; name the run's broker with --broker.url"
+	case !v.Fate.Used():
+		return "its text is not kept: a group that is dropped leaves the stream, and only the record tells of it"
 	}
 	return fmt.Sprintf("its text is not kept: %s has no batch of step %d; trainer.checkpoint.batches (%d) says how many of the newest are kept, -1 is all, and trainer.checkpoint.batch_bytes (%d) how many bytes they may take, 0 is any number",
-		filepath.Join(r.dir, "batches"), f.Step, r.cfg.Trainer.Checkpoint.Batches, r.cfg.Trainer.Checkpoint.BatchBytes)
+		filepath.Join(r.record.Dir, "batches"), v.Step, r.cfg.Trainer.Checkpoint.Batches, r.cfg.Trainer.Checkpoint.BatchBytes)
 }
 
-// batch reads the trajectories of a step from the copy that the trainer keeps.
-func (r *runRecord) batch(step int64) ([]*schemas.Trajectory, error) {
-	rec, err := r.step(step)
-	if err != nil {
-		return nil, err
+// step returns a step's record.
+func (r *runRecord) step(step int64) (*checkpoint.Record, error) {
+	rec, err := r.record.Step(step)
+	if missing := (*runfolder.NoStepError)(nil); errors.As(err, &missing) {
+		return nil, fault.Usagef("--%w", err)
 	}
-	deliveries, err := checkpoint.ReadBatch(r.dir, rec)
-	if err != nil {
-		return nil, err
-	}
-	var out []*schemas.Trajectory
-	for _, d := range deliveries {
-		out = append(out, d.Trajectory)
-	}
-	return out, nil
-}
-
-// step is a step's record.
-func (r *runRecord) step(step int64) (found *checkpoint.Record, err error) {
-	first, last := int64(-1), int64(-1)
-	err = r.each(func(rec *checkpoint.Record) bool {
-		if first < 0 {
-			first = rec.Step
-		}
-		if last = rec.Step; rec.Step == step {
-			found = rec
-		}
-		return found == nil
-	})
-	if err == nil && found == nil {
-		err = fault.Usagef("--step %d: the record has steps %d to %d", step, first, last)
-	}
-	return found, err
-}
-
-// decoder turns token ids into text with the tokenizer of the newest checkpoint.
-func (r *runRecord) decoder() (func([]int32) string, error) {
-	if r.tokenizer == nil {
-		folder, _, err := r.checkpoint(-1)
-		if err != nil {
-			return nil, err
-		}
-		if r.tokenizer, err = tokenizer.Open(filepath.Join(folder, "tokenizer.json")); err != nil {
-			return nil, err
-		}
-	}
-	return r.tokenizer.Decode, nil
+	return rec, err
 }

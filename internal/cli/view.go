@@ -16,7 +16,9 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/operate"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -63,10 +65,10 @@ func (s *session) viewed(args []string) ([]view.Run, error) {
 	var folders []string
 	for _, arg := range args {
 		dir := arg
-		if !isRunFolder(dir) && isRunFolder(filepath.Join(s.cfg.Run.Dir, arg)) {
+		if !runfolder.Is(dir) && runfolder.Is(filepath.Join(s.cfg.Run.Dir, arg)) {
 			dir = filepath.Join(s.cfg.Run.Dir, arg)
 		}
-		if !isRunFolder(dir) {
+		if !runfolder.Is(dir) {
 			return nil, fault.Usagef("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(s.cfg.Run.Dir, arg), s.cfg.Run.Dir)
 		}
 		folders = append(folders, dir)
@@ -77,7 +79,7 @@ func (s *session) viewed(args []string) ([]view.Run, error) {
 			return nil, fmt.Errorf("look for runs: %w", err)
 		}
 		for _, e := range entries {
-			if dir := filepath.Join(s.cfg.Run.Dir, e.Name()); isRunFolder(dir) {
+			if dir := filepath.Join(s.cfg.Run.Dir, e.Name()); runfolder.Is(dir) {
 				folders = append(folders, dir)
 			}
 		}
@@ -87,7 +89,7 @@ func (s *session) viewed(args []string) ([]view.Run, error) {
 		runs = append(runs, s.viewedFolder(dir))
 	}
 	if own := s.cfg.Run.Name; len(args) == 0 && s.cfg.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
-		runs = append(runs, view.Run{Name: own, Connect: s.reach(own, ""), Chat: s.newChatter(s.viewerAsks(), s.configuration)})
+		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: s.reach(own, "")}, Chat: s.newChatter(s.viewerAsks(), s.configuration)})
 	}
 	if len(runs) == 0 {
 		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", s.cfg.Run.Dir)
@@ -95,23 +97,10 @@ func (s *session) viewed(args []string) ([]view.Run, error) {
 	return distinct(runs), nil
 }
 
-// isRunFolder says whether a folder is a run's.
-func isRunFolder(dir string) bool {
-	for _, name := range []string{configFile, "metrics.jsonl", "checkpoints"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
 // viewedFolder is the run of a folder, whose name is the run's.
 func (s *session) viewedFolder(dir string) view.Run {
-	dir = filepath.Clean(dir)
-	if whole, err := filepath.Abs(dir); err == nil && (dir == "." || dir == "..") {
-		dir = whole
-	}
-	name := filepath.Base(dir)
+	r := view.Run{Run: s.runFolder(dir)}
+	name, dir := r.Name, r.Dir
 	chat := s.newChatter(s.viewerAsks(), func() (*config.Config, error) {
 		cfg, _, err := s.resolve(config.Sources{
 			Written: filepath.Join(dir, configFile), Files: s.files, Environ: s.environ, Flags: map[string]string{"run.name": name, "run.dir": filepath.Dir(dir)},
@@ -119,12 +108,7 @@ func (s *session) viewedFolder(dir string) view.Run {
 		return cfg, err
 	})
 	chat.vouched = func(cfg *config.Config) error { return refuseStrangersSections(cfg, s.cfg) }
-	r := view.Run{Name: name, Dir: dir, Known: func() *operate.Known { return s.known(dir) }, Connect: s.reach(name, dir), Chat: chat}
-	if written, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(dir, configFile)}); err == nil {
-		if at := written.Trainer.Checkpoint.Dir; at != "" { // put elsewhere
-			r.Checkpoints = at
-		}
-	}
+	r.Known, r.Chat = func() *operate.Known { return s.known(dir) }, chat
 	if s.cfg.Broker.URL == "" { // else the run is looked for elsewhere than where its folder says
 		r.Noted = func() string { return runBroker(dir) }
 	}
@@ -135,6 +119,29 @@ func (s *session) viewedFolder(dir string) view.Run {
 		r.Flags = strings.TrimSpace("--run.name " + name + " " + r.Flags)
 	}
 	return r
+}
+
+// runFolder is the run of a folder, whose name is the run's.
+func (s *session) runFolder(dir string) runfolder.Run {
+	dir = filepath.Clean(dir)
+	if whole, err := filepath.Abs(dir); err == nil && (dir == "." || dir == "..") {
+		dir = whole
+	}
+	name := filepath.Base(dir)
+	r := runfolder.Run{Name: name, Dir: dir, Connect: s.reach(name, dir)}
+	if written, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(dir, configFile)}); err == nil {
+		r.Checkpoints = written.Trainer.Checkpoint.Dir
+	}
+	return r
+}
+
+// readTrajectory finds a trajectory of the configured run.
+func (s *session) readTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
+	r := s.runFolder(s.cfg.Folder())
+	r.Checkpoints = s.cfg.Trainer.Checkpoint.Dir
+	folder := runfolder.Open(r)
+	defer folder.Close()
+	return folder.Trajectory(ctx, id)
 }
 
 // configuration is the process's own.

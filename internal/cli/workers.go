@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/internal/report"
-	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -29,7 +29,7 @@ leases come back by themselves.`,
 	all := cmd.Flags().Bool("all", false, "also those that have left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return a.look(cmd, *every, func(ctx context.Context, s *session, run *streams.Run, up bool) error {
-			seen, err := view.ReadStreams(ctx, run, time.Now())
+			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
 			}
@@ -57,15 +57,15 @@ type workersAnswer struct {
 
 // workerRow is one process of the run.
 type workerRow struct {
-	view.Worker
+	runfolder.Worker
 	// Behind is how many versions its newest is behind; nil where it tells of none.
 	Behind *int64 `json:"behind,omitempty"`
 }
 
-func newWorkersAnswer(run string, up bool, seen *view.Streams, all bool) *workersAnswer {
+func newWorkersAnswer(run string, up bool, seen *runfolder.Streams, all bool) *workersAnswer {
 	out := &workersAnswer{Run: run, Up: up, At: seen.At, NewestVersion: seen.Newest, Workers: []workerRow{}}
 	for _, w := range seen.Workers {
-		if w.State == view.WorkerLeft && !all {
+		if w.State == runfolder.WorkerLeft && !all {
 			out.Left++
 			continue
 		}

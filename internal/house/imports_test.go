@@ -52,6 +52,7 @@ internal/dashboards: internal/dashboards
 internal/sbom:
 internal/report: schemas internal trainer/metrics
 internal/audit: schemas trainer internal
+internal/runfolder: schemas streams trainer gpu/hf/tokenizer internal/report
 internal/view: schemas streams trainer gpu/hf/tokenizer internal
 internal/docs: streams producers consumers trainer internal
 internal/config: schemas streams producers consumers trainer gpu internal

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
@@ -181,29 +182,20 @@ func byHeart(steps, scores []report.Record) (Alarm, bool) {
 	}, true
 }
 
-// answered counts the answers of trajectories that were trained on.
-type answered struct {
-	n int
-	// most is the answer that is given most often, to so many different prompts, of so many.
-	most    string
-	prompts int
-	of      int
-}
-
 // repeated finds that one answer is given to more and more questions while the reward rises: the reward may be won without the
 // question.
-func repeated(before, now answered, steps []report.Record) (Alarm, bool) {
-	if len(steps) < 2 || now.n < 32 || now.of < 8 || before.of == 0 {
+func repeated(before, now runfolder.Answers, steps []report.Record) (Alarm, bool) {
+	if len(steps) < 2 || now.Trajectories < 32 || now.Prompts < 8 || before.Prompts == 0 {
 		return Alarm{}, false
 	}
-	share := func(a answered) float64 { return float64(a.prompts) / float64(a.of) }
+	share := func(a runfolder.Answers) float64 { return float64(a.Given) / float64(a.Prompts) }
 	first, last := metrics.RewardMean.In(steps[0].Metrics), metrics.RewardMean.In(steps[len(steps)-1].Metrics)
 	if share(now) < 0.25 || share(now) < 1.5*share(before) || last <= first {
 		return Alarm{}, false
 	}
 	return Alarm{
 		levelAlarm, "one answer for many questions",
-		fmt.Sprintf("%q was given to %.0f %% of the questions of late, and to %.0f %% of them before, while the reward rose from %.3g to %.3g", now.most, 100*share(now), 100*share(before), first, last),
+		fmt.Sprintf("%q was given to %.0f %% of the questions of late, and to %.0f %% of them before, while the reward rose from %.3g to %.3g", now.Commonest, 100*share(now), 100*share(before), first, last),
 		"Look at samples: the reward may be won without the question. Mend the reward, and go back to a checkpoint from before.", "trajectories?fate=trained",
 	}, true
 }
@@ -213,13 +205,12 @@ func quiet(last *report.Record, step, steps int64, now time.Time) (Alarm, bool) 
 	if last == nil || step >= steps {
 		return Alarm{}, false
 	}
-	patience := max(30*time.Second, time.Duration(3*last.Metrics[metrics.TimeStep.Name]*float64(time.Second)))
-	if now.Sub(last.At) < patience {
+	if now.Sub(last.At) < runfolder.Patience(last.Metrics[metrics.TimeStep.Name]) {
 		return Alarm{}, false
 	}
 	return Alarm{
 		levelAlarm, "no step is done",
-		fmt.Sprintf("step %d ended %s; steps took %.1f s", step, since(last.At, now), last.Metrics[metrics.TimeStep.Name]),
+		fmt.Sprintf("step %d ended %s; steps took %.1f s", step, runfolder.Ago(last.At, now), last.Metrics[metrics.TimeStep.Name]),
 		"If the run should be going: weir status says what it waits for, and the streams page which role is gone. The same command goes on from the checkpoint.", "streams",
 	}, true
 }

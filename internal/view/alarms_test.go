@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // steps are so many records, each with the numbers that with adds to what a sound run has.
@@ -86,12 +88,13 @@ func TestARunThatStandsStillAlarms(t *testing.T) {
 // One answer for all questions, while the reward rises, alarms; answers that differ, or a reward that falls, do not.
 func TestOneAnswerForManyQuestionsAlarms(t *testing.T) {
 	t.Parallel()
-	run := func(answer func(i int) string) (before, now answered) {
-		f := newFacts("")
+	const lately = 256
+	run := func(answer func(i int) string) (before, now runfolder.Answers) {
+		var entries []archive.Entry
 		for i := range 2 * lately {
-			f.all = append(f.all, fact{archive.Entry{Fate: archive.FateTrained, Prompt: fmt.Sprint(i / 4), Answer: answer(i)}, 1})
+			entries = append(entries, archive.Entry{ID: batch.TicketID(uint64(i), 0, 0), Fate: archive.FateTrained, Prompt: fmt.Sprint(i / 4), Answer: answer(i)})
 		}
-		return f.answers()
+		return withArchive(t, t.TempDir(), entries).folder.Archive.Answers()
 	}
 	rising, falling := steps(20, nil), steps(20, func(i int, m map[string]float64) { m["reward/mean"] = -float64(i) })
 	before, now := run(func(i int) string {

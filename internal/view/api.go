@@ -12,11 +12,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-rl/weir/internal/runfolder"
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
 // api answers the page's questions.
 type api struct {
-	runs []*folder
+	runs []*shownRun
 	log  *slog.Logger
 	now  func() time.Time
 	// life ends when the server stops, by end; what answers for long ends with it.
@@ -28,7 +31,7 @@ func newAPI(deps Deps) *api {
 	a := &api{log: deps.Log, now: deps.Now}
 	a.life, a.end = context.WithCancel(context.Background())
 	for _, r := range deps.Runs {
-		a.runs = append(a.runs, newFolder(r))
+		a.runs = append(a.runs, openRun(r))
 	}
 	return a
 }
@@ -36,7 +39,7 @@ func newAPI(deps Deps) *api {
 func (a *api) close() {
 	a.end()
 	for _, f := range a.runs {
-		f.live.close()
+		f.folder.Close()
 		if f.Chat != nil {
 			f.Chat.Close()
 		}
@@ -46,7 +49,7 @@ func (a *api) close() {
 // asked is a question about one run.
 type asked struct {
 	*http.Request
-	run *folder
+	run *shownRun
 }
 
 // usageError is an error of whoever asks.
@@ -81,10 +84,10 @@ func (a *api) routes() http.Handler {
 }
 
 // within finds the run that a question is about.
-func (a *api) within(handle func(http.ResponseWriter, *http.Request, *folder)) http.HandlerFunc {
+func (a *api) within(handle func(http.ResponseWriter, *http.Request, *shownRun)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("run")
-		at := slices.IndexFunc(a.runs, func(f *folder) bool { return f.Name == name })
+		at := slices.IndexFunc(a.runs, func(f *shownRun) bool { return f.Name == name })
 		if at < 0 {
 			fail(w, http.StatusNotFound, fmt.Sprintf("no run %q is shown here", name))
 			return
@@ -95,8 +98,8 @@ func (a *api) within(handle func(http.ResponseWriter, *http.Request, *folder)) h
 
 // about reads what is new of the run that a question is about, and writes what comes of it.
 func (a *api) about(handle func(asked) (any, error)) http.HandlerFunc {
-	return a.within(func(w http.ResponseWriter, r *http.Request, f *folder) {
-		if err := f.refresh(); err != nil {
+	return a.within(func(w http.ResponseWriter, r *http.Request, f *shownRun) {
+		if err := f.folder.Refresh(); err != nil {
 			fail(w, http.StatusInternalServerError, err.Error())
 			return
 		}
@@ -104,7 +107,7 @@ func (a *api) about(handle func(asked) (any, error)) http.HandlerFunc {
 		switch {
 		case err == nil:
 			answer(w, v)
-		case errors.Is(err, errUnknown):
+		case errors.Is(err, runfolder.ErrUnknown):
 			fail(w, http.StatusNotFound, err.Error())
 		case errors.As(err, new(usageError)):
 			fail(w, http.StatusBadRequest, err.Error())
@@ -135,8 +138,8 @@ func (a *api) list(ctx context.Context) any {
 		Runs []Summary `json:"runs"`
 	}{[]Summary{}}
 	for _, f := range a.runs {
-		if err := f.refresh(); err != nil {
-			out.Runs = append(out.Runs, Summary{Name: f.Name, Folder: f.Dir, State: "broken", Detail: err.Error()})
+		if err := f.folder.Refresh(); err != nil {
+			out.Runs = append(out.Runs, Summary{Name: f.Name, Folder: f.Dir, State: runfolder.StateBroken, Detail: err.Error()})
 			continue
 		}
 		out.Runs = append(out.Runs, f.overview(ctx, a.now()).Summary)
@@ -160,18 +163,20 @@ func (a *api) series(q asked) (any, error) {
 			return nil, usageError{fmt.Errorf("points: %q: want a number between 2 and 10000", text)}
 		}
 	}
-	return q.run.numbers.series(keys, points), nil
+	return q.run.folder.Metrics.Series(keys, points), nil
 }
 
-func (a *api) accounting(q asked) (any, error) { return q.run.index.accounting(q.run.usual()), nil }
+func (a *api) accounting(q asked) (any, error) {
+	return q.run.folder.Steps.Accounting(q.run.folder.GroupSize()), nil
+}
 
 func (a *api) trajectories(q asked) (any, error) {
 	query, err := parseQuery(q.URL.Query())
 	if err != nil {
 		return nil, usageError{err}
 	}
-	page := q.run.index.list(query, q.run.usual())
-	q.run.facts.add(page.Rows)
+	page := q.run.folder.Steps.List(query, q.run.folder.GroupSize())
+	q.run.folder.Archive.AddFacts(page.Rows)
 	return page, nil
 }
 
@@ -180,13 +185,13 @@ func (a *api) trajectory(q asked) (any, error) { return q.run.detail(q.Context()
 // group are the members of a group.
 func (a *api) group(q asked) (any, error) {
 	id := q.PathValue("id")
-	if _, ok := keyOf(id); !ok {
+	if _, _, ok := batch.ParseGroupID(id); !ok {
 		return nil, usageError{fmt.Errorf("%q is not the id of a group, such as g000012-a0", id)}
 	}
-	members := q.run.index.membersOf(id)
+	members := q.run.folder.Steps.Members(id)
 	if len(members) == 0 {
-		return nil, fmt.Errorf("group %s: %w", id, errUnknown)
+		return nil, fmt.Errorf("group %s: %w", id, runfolder.ErrUnknown)
 	}
-	q.run.facts.add(members)
+	q.run.folder.Archive.AddFacts(members)
 	return map[string]any{"id": id, "members": members}, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -37,7 +38,7 @@ func TestThePageShowsASourceThatStarves(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(checkpoints, checkpoint.RecordFile), append(line, '\n'), 0o644))
 
-	b.open(serve(t, view.Run{Name: "demo", Dir: dir}))
+	b.open(serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: dir}}))
 	b.until(`location.hash === '#/demo/overview'`)
 	b.eval(`location.hash = '#/demo/bias'`, nil)
 	b.until(`document.querySelector('#issued') !== null`)

@@ -134,7 +134,7 @@ func (a *api) chatOffer(q asked) (any, error) {
 	if q.run.Chat == nil {
 		return &ChatOffer{Versions: []ChatVersion{}, Notes: []string{errNoChat.Error()}, Tasks: []ChatTask{}, Agents: []string{}, Tools: []string{}}, nil
 	}
-	run, _ := q.run.live.get(q.Context()) // without a broker the folder answers
+	run, _ := q.run.folder.Broker(q.Context()) // without a broker the folder answers
 	return q.run.Chat.Offer(q.Context(), run)
 }
 
@@ -158,7 +158,7 @@ type chatLine struct {
 }
 
 // chat answers a question by a line of JSON for each move. The episode ends when whoever asked is gone, or when the server stops.
-func (a *api) chat(w http.ResponseWriter, r *http.Request, f *folder) {
+func (a *api) chat(w http.ResponseWriter, r *http.Request, f *shownRun) {
 	var q ChatQuestion
 	err := readJSON(r, &q)
 	if err == nil {
@@ -184,7 +184,7 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *folder) {
 	out := &chatWriter{w: w, control: http.NewResponseController(w), cancel: cancel}
 	// An episode may take longer than a question may take to come.
 	_ = out.control.SetReadDeadline(time.Time{}) // a connection without deadlines needs none taken away
-	run, _ := f.live.get(ctx)
+	run, _ := f.folder.Broker(ctx)
 	end, err := f.Chat.Ask(ctx, run, q, func(m ChatMove) { out.line(chatLine{Move: &m}) })
 	switch {
 	case ctx.Err() != nil && r.Context().Err() != nil: // whoever asked is gone

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -81,7 +82,7 @@ func TestAQuestionIsAnsweredMoveByMove(t *testing.T) {
 		tell(ChatMove{Kind: "tool", Tool: "search", Call: 1})
 		return &ChatEnd{Answer: "42", Stop: "answer", Newest: 7, Oldest: 7}, nil
 	}
-	s := start(t, Run{Name: "demo", Dir: t.TempDir(), Chat: p})
+	s := start(t, Run{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}, Chat: p})
 
 	res := begin(t.Context(), t, s, s.token, question)
 	require.Equal(t, http.StatusOK, res.StatusCode)
@@ -144,7 +145,7 @@ func TestQuestionsEndWithTheServer(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	s, err := Listen(Config{Listen: "127.0.0.1:0"}, Deps{Runs: []Run{{Name: "demo", Dir: t.TempDir(), Chat: p}}}, false)
+	s, err := Listen(Config{Listen: "127.0.0.1:0"}, Deps{Runs: []Run{{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}, Chat: p}}}, false)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -160,7 +161,7 @@ func TestQuestionsEndWithTheServer(t *testing.T) {
 
 func TestARunThatCannotBeAskedSaysSo(t *testing.T) {
 	t.Parallel()
-	s := start(t, Run{Name: "demo", Dir: t.TempDir()})
+	s := start(t, Run{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}})
 	status, out := ask(t, s, "GET", "/api/runs/demo/chat", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Empty(t, out["versions"])

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/runfolder"
 )
 
 func TestTheGuardLetsThroughWhoMay(t *testing.T) {
@@ -63,7 +65,7 @@ func TestTheGuardLetsThroughWhoMay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Listen(Config{Listen: "127.0.0.1:0", TokenFile: file, Hosts: []string{"trainer.internal"}}, Deps{Runs: []Run{{Name: "demo", Dir: t.TempDir()}}}, false)
+			s, err := Listen(Config{Listen: "127.0.0.1:0", TokenFile: file, Hosts: []string{"trainer.internal"}}, Deps{Runs: []Run{{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}}}}, false)
 			require.NoError(t, err)
 			require.Contains(t, s.URL(), "#token="+token)
 			s.guard.open = c.open // as if it had no names, or listened beyond loopback
@@ -111,7 +113,7 @@ func TestAProxyThatSaysNothingAsksForTheToken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Listen(Config{Listen: "127.0.0.1:0", Hosts: c.hosts}, Deps{Runs: []Run{{Name: "demo", Dir: t.TempDir()}}}, false)
+			s, err := Listen(Config{Listen: "127.0.0.1:0", Hosts: c.hosts}, Deps{Runs: []Run{{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}}}}, false)
 			require.NoError(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -106,7 +107,7 @@ func TestInvariantNoTextOfATrajectoryBecomesMarkup(t *testing.T) {
 	}
 	b := startBrowser(t)
 	dir, id := hostileRun(t)
-	page := serve(t, view.Run{Name: "demo", Dir: dir, Flags: "--run.dir '" + hostile[0] + "'", Chat: hostileChat{}})
+	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: dir}, Flags: "--run.dir '" + hostile[0] + "'", Chat: hostileChat{}})
 	b.open(page)
 	b.until(`document.querySelectorAll('.chart path.line').length > 0`)
 	b.eval(`location.hash = '#/demo/chat?question=' + encodeURIComponent(`+quoteJS(hostile[0])+`)`, nil)

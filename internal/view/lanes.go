@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
 )
 
 // Lanes are the rollouts of a stretch of time, laid out so that no two of a lane overlap: a lane is one of a producer's places.
@@ -90,9 +92,9 @@ func parseStretch(v url.Values) (from, to int64, err error) {
 }
 
 // lanes lays out a stretch of time; without one, the newest.
-func (f *folder) lanes(from, to int64) *Lanes {
+func (f *shownRun) lanes(from, to int64) *Lanes {
 	l := &Lanes{Producers: []LaneProducer{}, Bars: []LaneBar{}, Swaps: []Swap{}}
-	l.First, l.Last = f.facts.span()
+	l.First, l.Last = f.folder.Archive.Span()
 	if to == 0 {
 		to = l.Last
 	}
@@ -100,12 +102,12 @@ func (f *folder) lanes(from, to int64) *Lanes {
 		from = max(l.First, to-maxStretch)
 	}
 	l.From, l.To = from, to
-	found := f.facts.between(from, to, maxBars+1)
+	found := f.folder.Archive.Between(from, to, maxBars+1)
 	if l.More = len(found) > maxBars; l.More {
 		found = found[1:]
 	}
 	l.place(found)
-	for _, r := range f.numbers.all(schemas.EventStepDone) {
+	for _, r := range f.folder.Metrics.All(schemas.EventStepDone) {
 		if at := r.At.UnixMilli(); at >= from && at <= to {
 			l.Swaps = append(l.Swaps, Swap{r.PolicyVersion, at})
 		}
@@ -114,8 +116,8 @@ func (f *folder) lanes(from, to int64) *Lanes {
 }
 
 // place gives each rollout a lane of its producer's: the first that is free when it starts.
-func (l *Lanes) place(found []fact) {
-	byProducer := map[string][]fact{}
+func (l *Lanes) place(found []archive.Entry) {
+	byProducer := map[string][]archive.Entry{}
 	for _, e := range found {
 		byProducer[e.Producer] = append(byProducer[e.Producer], e)
 	}
@@ -127,7 +129,7 @@ func (l *Lanes) place(found []fact) {
 	base := 0
 	for _, name := range names {
 		all := byProducer[name]
-		slices.SortFunc(all, func(a, b fact) int {
+		slices.SortFunc(all, func(a, b archive.Entry) int {
 			return cmp.Or(cmp.Compare(a.Started, b.Started), cmp.Compare(a.Sequence, b.Sequence))
 		})
 		var ends []int64
@@ -150,14 +152,14 @@ func (l *Lanes) place(found []fact) {
 }
 
 // fateWord is an entry's fate, the reason's where it was not used.
-func fateWord(e *fact) string {
+func fateWord(e *archive.Entry) string {
 	if e.Reason != "" {
-		return fateOf(e.Reason).String()
+		return runfolder.FateOf(e.Reason).String()
 	}
 	return e.Fate
 }
 
-func (a *Ages) add(e *fact) {
+func (a *Ages) add(e *archive.Entry) {
 	tools := int64(0)
 	for i := 0; i+1 < len(e.Spans); i += 2 {
 		if e.Spans[i] < 0 {

@@ -1,44 +1,58 @@
 package view
 
 import (
-	"math"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/trainer/archive"
+	"github.com/weir-rl/weir/trainer/batch"
 )
 
-func drawFacts(t *rapid.T) *facts {
-	f := newFacts("")
+// withArchive opens a run whose archive has these entries.
+func withArchive(t require.TestingT, dir string, entries []archive.Entry) *shownRun {
+	var lines []byte
+	for i := range entries {
+		line, err := json.Marshal(&entries[i])
+		require.NoError(t, err)
+		lines = append(append(lines, line...), '\n')
+	}
+	at := filepath.Join(dir, runfolder.CheckpointsFolder, archive.Folder)
+	require.NoError(t, os.MkdirAll(at, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(at, "000001.jsonl"), lines, 0o644))
+	r := openRun(Run{Run: runfolder.Run{Name: "demo", Dir: dir}})
+	require.NoError(t, r.folder.Refresh())
+	return r
+}
+
+func drawEntries(t *rapid.T) []archive.Entry {
+	var all []archive.Entry
 	for i := range rapid.IntRange(0, 60).Draw(t, "n") {
 		started := rapid.Int64Range(2, 1000).Draw(t, "started")
 		finished := started + rapid.Int64Range(0, 100).Draw(t, "took")
-		e := archive.Entry{
-			ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Producer: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "producer"), Tokens: int(finished),
+		all = append(all, archive.Entry{
+			ID: batch.TicketID(uint64(i), 0, 0), Fate: archive.FateTrained, Producer: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "producer"), Tokens: int(finished),
 			Issued: started - 1, Started: started, Finished: finished, Ended: finished + 5, Spans: []int64{3, 4, archive.ToolSpan, rapid.Int64Range(0, finished-started).Draw(t, "tools")},
-			Source: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "source"),
-		}
-		if rapid.Bool().Draw(t, "refused") {
-			e.Fate, e.Reason = archive.FateRejected, "stale"
-		}
-		k, ok := sampleOf(e.ID)
-		require.True(t, ok)
-		f.at[k] = int32(len(f.all))
-		f.all = append(f.all, fact{e, 1})
+		})
 	}
-	return f
+	return all
 }
 
 // Invariant: rollouts of one lane do not overlap, and each is in a lane of its producer's.
 func TestInvariantRolloutsOfOneLaneDoNotOverlap(t *testing.T) {
 	t.Parallel()
+	dir, n := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
-		files := newFolder(Run{Name: "demo"})
-		files.facts = drawFacts(t)
-		l := files.lanes(0, 0)
+		entries := drawEntries(t)
+		n++
+		l := withArchive(t, filepath.Join(dir, strconv.Itoa(n)), entries).lanes(0, 0)
 		require.False(t, l.More)
 		lanes := map[int][]LaneBar{}
 		owner := map[int]string{}
@@ -50,15 +64,16 @@ func TestInvariantRolloutsOfOneLaneDoNotOverlap(t *testing.T) {
 			}
 			require.LessOrEqual(t, p.Busy, 1.0001)
 		}
-		shown := 0
-		for _, e := range files.facts.all {
+		shown, producers := 0, map[string]string{}
+		for _, e := range entries {
+			producers[e.ID] = e.Producer
 			if e.Ended >= l.From {
 				shown++
 			}
 		}
 		require.Len(t, l.Bars, shown)
 		for _, b := range l.Bars {
-			require.Equal(t, files.facts.get(b.ID).Producer, owner[b.Lane])
+			require.Equal(t, producers[b.ID], owner[b.Lane])
 			lanes[b.Lane] = append(lanes[b.Lane], b)
 		}
 		for _, of := range lanes {
@@ -75,11 +90,11 @@ func TestInvariantRolloutsOfOneLaneDoNotOverlap(t *testing.T) {
 
 func TestAStretchIsCutAtTheNewest(t *testing.T) {
 	t.Parallel()
-	files := newFolder(Run{Name: "demo"})
+	var entries []archive.Entry
 	for i := range maxBars + 10 {
-		files.facts.all = append(files.facts.all, fact{archive.Entry{ID: key{uint64(i), 0}.id() + "-0", Started: 1, Finished: 2, Ended: int64(i + 2)}, 1})
+		entries = append(entries, archive.Entry{ID: batch.TicketID(uint64(i), 0, 0), Started: 1, Finished: 2, Ended: int64(i + 2)})
 	}
-	l := files.lanes(0, 0)
+	l := withArchive(t, t.TempDir(), entries).lanes(0, 0)
 	require.True(t, l.More)
 	require.Len(t, l.Bars, maxBars)
 }
@@ -90,65 +105,4 @@ func TestABadStretchIsRefused(t *testing.T) {
 		_, _, err := parseStretch(v)
 		require.Error(t, err, "%v", v)
 	}
-}
-
-// The distance is that of its definition, at every value.
-func TestTheDistanceIsKolmogorovsAndSmirnovs(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		draw := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 9), func(n int) float64 { return float64(n) }), 1, 20)
-		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
-		slices.Sort(a)
-		slices.Sort(b)
-		share := func(of []float64, x float64) float64 {
-			n := 0
-			for _, v := range of {
-				if v <= x {
-					n++
-				}
-			}
-			return float64(n) / float64(len(of))
-		}
-		want := 0.0
-		for x := range 10 {
-			want = max(want, math.Abs(share(a, float64(x))-share(b, float64(x))))
-		}
-		require.InDelta(t, want, distance(a, b), 1e-12)
-	})
-}
-
-func TestBiasCountsEachTrajectoryOnce(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFacts(t)
-		b := f.bias()
-		require.Equal(t, len(f.all), b.Came)
-		came, trained, late := 0, 0, 0
-		for _, s := range b.Sources {
-			require.Equal(t, s.Came, s.Trained+s.Flat+s.Late+s.Else)
-			came, trained, late = came+s.Came, trained+s.Trained, late+s.Late
-		}
-		require.Equal(t, b.Came, came)
-		require.Equal(t, b.Trained, trained)
-		require.Equal(t, b.Came-b.Trained, late)
-	})
-}
-
-// Refusing what is slow is seen, and alarms.
-func TestABiasIsSeen(t *testing.T) {
-	t.Parallel()
-	f := newFacts("")
-	for i := range 400 {
-		e := archive.Entry{ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Started: 1, Finished: int64(1 + i), Tokens: 10}
-		if i > 200 {
-			e.Fate, e.Reason = archive.FateRejected, "stale"
-		}
-		k, _ := sampleOf(e.ID)
-		f.at[k] = int32(i)
-		f.all = append(f.all, fact{e, 1})
-	}
-	b := f.bias()
-	require.Contains(t, b.Alarm, "duration")
-	require.InDelta(t, 0.5, b.Of[1].KS, 0.01)
-	require.Zero(t, b.Of[0].KS)
 }

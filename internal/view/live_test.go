@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/operate"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -58,7 +59,7 @@ func TestALiveRunIsToldAndOperated(t *testing.T) {
 	run, err := streamtest.Conn(t).Open(t.Context(), "demo", streams.DefaultTopology())
 	require.NoError(t, err)
 	s := start(t, Run{
-		Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil },
+		Run: runfolder.Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }},
 		Known: func() *operate.Known {
 			return &operate.Known{Tasks: []string{"code", "math"}, MaxTokens: 4096, MaxSegments: 8}
 		},
@@ -139,7 +140,7 @@ func TestALiveRunIsToldAndOperated(t *testing.T) {
 
 func TestARunWithoutABrokerSaysSo(t *testing.T) {
 	t.Parallel()
-	s := start(t, Run{Name: "demo", Dir: t.TempDir()})
+	s := start(t, Run{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}})
 	status, out := ask(t, s, "GET", "/api/runs/demo/streams", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, out["down"], "no broker")
@@ -153,7 +154,7 @@ func TestARunWithoutABrokerSaysSo(t *testing.T) {
 
 func TestBadQuestionsAreRefusedWithAReason(t *testing.T) {
 	t.Parallel()
-	s := start(t, Run{Name: "demo", Dir: t.TempDir()})
+	s := start(t, Run{Run: runfolder.Run{Name: "demo", Dir: t.TempDir()}})
 	for path, c := range map[string]struct {
 		want int
 		why  string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -45,7 +46,7 @@ func TestAHundredThousandTrajectoriesScroll(t *testing.T) {
 	}
 	require.NoError(t, out.Flush())
 	require.NoError(t, f.Close())
-	page := serve(t, view.Run{Name: "demo", Dir: dir})
+	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: dir}})
 	b.open(page)
 	b.until(`location.hash === '#/demo/overview'`)
 	began := time.Now()

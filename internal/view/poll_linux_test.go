@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -56,7 +57,7 @@ func BenchmarkAnOpenPage(b *testing.B) {
 			for range steps {
 				add()
 			}
-			s, err := view.Listen(view.Config{Listen: "127.0.0.1:0"}, view.Deps{Runs: []view.Run{{Name: "demo", Dir: dir}}}, false)
+			s, err := view.Listen(view.Config{Listen: "127.0.0.1:0"}, view.Deps{Runs: []view.Run{{Run: runfolder.Run{Name: "demo", Dir: dir}}}}, false)
 			require.NoError(b, err)
 			go func() { _ = s.Run(b.Context()) }() // it ends with the benchmark
 			base, _, _ := strings.Cut(s.URL(), "#")
@@ -76,7 +77,7 @@ func BenchmarkTheOpenPageOfStreams(b *testing.B) {
 	for range 3100 {
 		emit()
 	}
-	s, err := view.Listen(view.Config{Listen: "127.0.0.1:0"}, view.Deps{Runs: []view.Run{{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }}}}, false)
+	s, err := view.Listen(view.Config{Listen: "127.0.0.1:0"}, view.Deps{Runs: []view.Run{{Run: runfolder.Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }}}}}, false)
 	require.NoError(b, err)
 	go func() { _ = s.Run(b.Context()) }() // it ends with the benchmark
 	base, _, _ := strings.Cut(s.URL(), "#")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -30,12 +31,12 @@ func TestARedeliveredTicketIsShown(t *testing.T) {
 	require.NoError(t, err)
 	_, err = source.Take(t.Context())
 	require.NoError(t, err)
-	seen, err := view.ReadStreams(t.Context(), run, time.Now())
+	seen, err := runfolder.ReadStreams(t.Context(), run, time.Now())
 	require.NoError(t, err)
 	require.Equal(t, 2, seen.Tickets.Leased)
 	require.Zero(t, seen.Tickets.Redelivered)
 
-	page := serve(t, view.Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }})
+	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }}})
 	b.open(page)
 	b.until(`location.hash === '#/demo/overview'`)
 	b.eval(`location.hash = '#/demo/streams'`, nil)

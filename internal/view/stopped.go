@@ -2,10 +2,13 @@ package view
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-rl/weir/internal/runfolder"
 )
 
 const (
@@ -18,24 +21,24 @@ const (
 // holding says what a role that is gone holds back, of a run whose streams hold so much, and what is lost with one worker of several.
 type holding struct {
 	role, name string
-	whole      func(s *Streams) string
+	whole      func(s *runfolder.Streams) string
 	part       string
 }
 
 var holdings = []holding{
-	{roleTrainer, "trainer", func(*Streams) string {
+	{runfolder.RoleTrainer, "trainer", func(*runfolder.Streams) string {
 		return "no step is done and no version is published; the others work until the tickets that are issued are done"
 	}, "the newest trainer holds the run"},
-	{roleInference, "inference consumer", func(*Streams) string {
+	{runfolder.RoleInference, "inference consumer", func(*runfolder.Streams) string {
 		return "no token is sampled: every episode waits at its next call of the policy"
 	}, "the others sample in its place, so that episodes take longer"},
-	{roleProducer, "producer", func(s *Streams) string {
+	{runfolder.RoleProducer, "producer", func(s *runfolder.Streams) string {
 		if s.Tickets == nil {
 			return "no ticket is worked on"
 		}
 		return fmt.Sprintf("no ticket is worked on: %d wait, and %d that were leased come back when a producer asks", s.Tickets.Waiting, s.Tickets.Leased)
 	}, "its tickets go to the others when their leases lapse, and fewer are worked on at once"},
-	{roleTools, "tool worker", func(*Streams) string {
+	{runfolder.RoleTools, "tool worker", func(*runfolder.Streams) string {
 		return "calls of the tools that are placed on workers wait, and then fail"
 	}, "the sessions that it had are lost, and the others open new ones"},
 }
@@ -43,26 +46,42 @@ var holdings = []holding{
 // command starts a worker of a role.
 func (h holding) command() string { return "weir " + h.role }
 
+// roleAlarms are the alarms about workers that stopped, of a run whose broker answers.
+func (f *shownRun) roleAlarms(ctx context.Context, seen *runfolder.Streams, state runfolder.State) []Alarm {
+	run, err := f.folder.Broker(ctx)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if tickets, err := run.TicketCounts(ctx); err == nil {
+		seen.Tickets = &runfolder.TicketsNow{Waiting: tickets.Waiting, Leased: tickets.Leased, Takers: tickets.Takers, Redelivered: tickets.Redelivered}
+	}
+	return stopped(seen, state)
+}
+
 // stopped finds the roles of a run that goes on of which no worker is there any more, and the workers that stopped without a goodbye. A
 // worker in whose place another has come is not told of.
-func stopped(s *Streams, state string) []Alarm {
+func stopped(s *runfolder.Streams, state runfolder.State) []Alarm {
 	switch {
-	case s.Down != "", s.done, state == stateFinished, state == stateDraining:
+	case s.Down != "", s.Done, state == runfolder.StateFinished, state == runfolder.StateDraining:
 		return nil
 	}
 	var out []Alarm
-	trainer := slices.ContainsFunc(s.Workers, func(w Worker) bool { return w.Role == roleTrainer && w.State == WorkerHere })
+	trainer := slices.ContainsFunc(s.Workers, func(w runfolder.Worker) bool {
+		return w.Role == runfolder.RoleTrainer && w.State == runfolder.WorkerHere
+	})
 	for _, h := range holdings {
-		here, lost, left := s.stand(h.role)
+		here, lost, left := h.count(s)
 		switch {
 		case here > 0 && len(lost) > 0:
 			out = append(out, h.few(s, here, lost))
 		case here > 0:
 		case len(lost) > 0:
-			out = append(out, h.none(s, names(lost, s.clock), fmt.Sprintf("Look at its machine and at the end of its log, and start one again: %s, with the run's configuration and broker.", h.command())))
-		case left == nil || s.clock.Sub(left.Since) < goneFor:
-		case h.role == roleTrainer || trainer && state != statePaused:
-			out = append(out, h.none(s, fmt.Sprintf("the last one, %s, left %s, and the run is not at its end", left.Name, since(left.Since, s.clock)), fmt.Sprintf("Start one: %s, with the run's configuration and broker. A run that is to rest is paused or drained: weir control.", h.command())))
+			out = append(out, h.none(s, names(lost, s.Clock), fmt.Sprintf("Look at its machine and at the end of its log, and start one again: %s, with the run's configuration and broker.", h.command())))
+		case left == nil || s.Clock.Sub(left.Since) < goneFor:
+		case h.role == runfolder.RoleTrainer || trainer && state != runfolder.StatePaused:
+			out = append(out, h.none(s, fmt.Sprintf("the last one, %s, left %s, and the run is not at its end", left.Name, runfolder.Ago(left.Since, s.Clock)), fmt.Sprintf("Start one: %s, with the run's configuration and broker. A run that is to rest is paused or drained: weir control.", h.command())))
 		}
 	}
 	return out
@@ -70,54 +89,54 @@ func stopped(s *Streams, state string) []Alarm {
 
 // stand counts the workers of a role that are here, and gives those that were lost and not replaced, the newest first, and the last that
 // left, nil where none has.
-func (s *Streams) stand(role string) (here int, lost []Worker, left *Worker) {
+func (h holding) count(s *runfolder.Streams) (here int, lost []runfolder.Worker, left *runfolder.Worker) {
 	var came []time.Time
 	for i := range s.Workers {
 		w := &s.Workers[i]
 		switch {
-		case w.Role != role:
-		case w.State == WorkerSilent:
+		case w.Role != h.role:
+		case w.State == runfolder.WorkerSilent:
 			lost = append(lost, *w)
-		case w.State == WorkerHere:
+		case w.State == runfolder.WorkerHere:
 			here++
-			came = append(came, w.joined)
+			came = append(came, w.Joined)
 		case left == nil || w.Since.After(left.Since):
 			left = w
 		}
 	}
 	slices.SortFunc(came, time.Time.Compare)
-	slices.SortFunc(lost, func(a, b Worker) int { return cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Name, b.Name)) })
-	lost = slices.DeleteFunc(lost, func(w Worker) bool { // each is replaced by the first that came after it
+	slices.SortFunc(lost, func(a, b runfolder.Worker) int { return cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Name, b.Name)) })
+	lost = slices.DeleteFunc(lost, func(w runfolder.Worker) bool { // each is replaced by the first that came after it
 		at := slices.IndexFunc(came, func(at time.Time) bool { return at.After(w.Heard) })
 		if at >= 0 {
 			came = slices.Delete(came, at, at+1)
 		}
-		return at >= 0 || here > 0 && s.clock.Sub(w.Heard) > lostFor
+		return at >= 0 || here > 0 && s.Clock.Sub(w.Heard) > lostFor
 	})
 	slices.Reverse(lost)
 	return here, lost, left
 }
 
 // none is the alarm that no worker of a role is there.
-func (h holding) none(s *Streams, why, do string) Alarm {
+func (h holding) none(s *runfolder.Streams, why, do string) Alarm {
 	return Alarm{levelAlarm, "no " + h.name + " is there", fmt.Sprintf("%s: %s", why, h.whole(s)), do, "streams"}
 }
 
 // few tells that a role has lost workers.
-func (h holding) few(s *Streams, here int, lost []Worker) Alarm {
+func (h holding) few(s *runfolder.Streams, here int, lost []runfolder.Worker) Alarm {
 	title := "a " + h.name + " stopped"
-	if h.role == roleInference {
+	if h.role == runfolder.RoleInference {
 		title = "an " + h.name + " stopped"
 	}
 	return Alarm{
 		levelWarn, title,
-		fmt.Sprintf("%s; %d of this role are there: %s", names(lost, s.clock), here, h.part),
+		fmt.Sprintf("%s; %d of this role are there: %s", names(lost, s.Clock), here, h.part),
 		fmt.Sprintf("Look at its machine and at the end of its log, and start it again: %s. To have fewer, stop one by SIGTERM: that one says goodbye.", h.command()), "streams",
 	}
 }
 
 // names says of lost workers, the newest first, who they are and when the newest was last heard of.
-func names(lost []Worker, now time.Time) string {
+func names(lost []runfolder.Worker, now time.Time) string {
 	const most = 3
 	var all []string
 	for _, w := range lost[:min(most, len(lost))] {
@@ -127,13 +146,13 @@ func names(lost []Worker, now time.Time) string {
 	if more := len(lost) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s stopped without a goodbye, last heard of %s", text, since(lost[0].Heard, now))
+	return fmt.Sprintf("%s stopped without a goodbye, last heard of %s", text, runfolder.Ago(lost[0].Heard, now))
 }
 
 // killed finds that the process that had the run's broker, and with it every role of weir up, ended without taking back its note of where
 // the broker is.
 func killed(s *Summary, noted string) (Alarm, bool) {
-	if s.State != stateStopped && s.State != stateEmpty || s.Up || noted == "" {
+	if s.State != runfolder.StateStopped && s.State != runfolder.StateEmpty || s.Up || noted == "" {
 		return Alarm{}, false
 	}
 	return Alarm{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -42,64 +43,64 @@ func TestARoleThatStoppedAlarms(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		heard []heard
-		state string
+		state runfolder.State
 		// want are the level, the title and parts of what and of what to do; nil is no alarm.
 		want []string
 	}{
-		{"nobody", nil, stateRunning, nil},
-		{"all are there", sound, stateRunning, nil},
-		{"the last producer was killed", without("p"), stateRunning, []string{"alarm", "no producer is there", "p stopped without a goodbye, last heard of 1h0m0s ago: no ticket is worked on: 5 wait, and 7 that were leased", "weir producer"}},
-		{"the last engine was killed", without("i"), stateRunning, []string{"alarm", "no inference consumer is there", "i stopped without a goodbye", "no token is sampled", "weir inference"}},
-		{"the trainer was killed", without("t"), stateRunning, []string{"alarm", "no trainer is there", "no step is done", "weir trainer"}},
-		{"a paused run's producer was killed", without("p"), statePaused, []string{"alarm", "no producer is there"}},
+		{"nobody", nil, runfolder.StateRunning, nil},
+		{"all are there", sound, runfolder.StateRunning, nil},
+		{"the last producer was killed", without("p"), runfolder.StateRunning, []string{"alarm", "no producer is there", "p stopped without a goodbye, last heard of 1h0m0s ago: no ticket is worked on: 5 wait, and 7 that were leased", "weir producer"}},
+		{"the last engine was killed", without("i"), runfolder.StateRunning, []string{"alarm", "no inference consumer is there", "i stopped without a goodbye", "no token is sampled", "weir inference"}},
+		{"the trainer was killed", without("t"), runfolder.StateRunning, []string{"alarm", "no trainer is there", "no step is done", "weir trainer"}},
+		{"a paused run's producer was killed", without("p"), runfolder.StatePaused, []string{"alarm", "no producer is there"}},
 		{
 			"the last tool worker was killed",
-			without("", come("tools", "w")), stateRunning,
+			without("", come("tools", "w")), runfolder.StateRunning,
 			[]string{"alarm", "no tool worker is there", "calls of the tools", "weir tools"},
 		},
-		{"one of two", without("", come("producer", "q")), stateRunning, []string{"warn", "a producer stopped", "q stopped without a goodbye", "1 of this role are there", "leases lapse", "SIGTERM"}},
+		{"one of two", without("", come("producer", "q")), runfolder.StateRunning, []string{"warn", "a producer stopped", "q stopped without a goodbye", "1 of this role are there", "leases lapse", "SIGTERM"}},
 		{
-			"four of five", without("", come("producer", "a"), come("producer", "b"), come("producer", "c"), heard{hour / 2, "producer", "d", joined, false}), stateRunning,
+			"four of five", without("", come("producer", "a"), come("producer", "b"), come("producer", "c"), heard{hour / 2, "producer", "d", joined, false}), runfolder.StateRunning,
 			[]string{"warn", "a producer stopped", "d, c, b and 1 more stopped without a goodbye, last heard of 30m0s ago"},
 		},
-		{"one of two, days ago", without("", heard{50 * hour, "producer", "q", joined, false}), stateRunning, nil},
-		{"one of two said goodbye", without("", come("producer", "q"), heard{hour / 2, "producer", "q", left, false}), stateRunning, nil},
-		{"one of two was replaced", without("", come("producer", "q"), heard{hour / 2, "producer", "r", joined, false}, is("producer", "r")), stateRunning, nil},
+		{"one of two, days ago", without("", heard{50 * hour, "producer", "q", joined, false}), runfolder.StateRunning, nil},
+		{"one of two said goodbye", without("", come("producer", "q"), heard{hour / 2, "producer", "q", left, false}), runfolder.StateRunning, nil},
+		{"one of two was replaced", without("", come("producer", "q"), heard{hour / 2, "producer", "r", joined, false}, is("producer", "r")), runfolder.StateRunning, nil},
 		{
 			"two were lost and one came", without("", come("producer", "q"), heard{hour, "producer", "s", joined, false}, heard{hour / 2, "producer", "r", joined, false}, is("producer", "r")),
-			stateRunning,
+			runfolder.StateRunning,
 			[]string{"warn", "a producer stopped", "2 of this role are there"},
 		},
-		{"it was started again under its name", without("p", heard{time.Second, "producer", "p", joined, false}), stateRunning, nil},
-		{"silent for two promises", without("p", heard{2 * time.Minute, "producer", "p", here, false}), stateRunning, nil},
-		{"of a build that promises nothing", without("", heard{hour, "producer", "q", joined, true}), stateRunning, nil},
-		{"the last producer said goodbye", without("p", heard{hour / 2, "producer", "p", left, false}), stateRunning, []string{"alarm", "no producer is there", "the last one, p, left 30m0s ago", "paused or drained"}},
-		{"just now", without("p", heard{10 * time.Second, "producer", "p", left, false}), stateRunning, nil},
-		{"of a paused run", without("p", heard{hour / 2, "producer", "p", left, false}), statePaused, nil},
-		{"the trainer said goodbye", without("t", heard{hour / 2, "trainer", "t", left, false}), stateRunning, []string{"alarm", "no trainer is there", "the run is not at its end"}},
+		{"it was started again under its name", without("p", heard{time.Second, "producer", "p", joined, false}), runfolder.StateRunning, nil},
+		{"silent for two promises", without("p", heard{2 * time.Minute, "producer", "p", here, false}), runfolder.StateRunning, nil},
+		{"of a build that promises nothing", without("", heard{hour, "producer", "q", joined, true}), runfolder.StateRunning, nil},
+		{"the last producer said goodbye", without("p", heard{hour / 2, "producer", "p", left, false}), runfolder.StateRunning, []string{"alarm", "no producer is there", "the last one, p, left 30m0s ago", "paused or drained"}},
+		{"just now", without("p", heard{10 * time.Second, "producer", "p", left, false}), runfolder.StateRunning, nil},
+		{"of a paused run", without("p", heard{hour / 2, "producer", "p", left, false}), runfolder.StatePaused, nil},
+		{"the trainer said goodbye", without("t", heard{hour / 2, "trainer", "t", left, false}), runfolder.StateRunning, []string{"alarm", "no trainer is there", "the run is not at its end"}},
 		{
 			"the run's process was killed and started again",
 			append([]heard{come("trainer", "old-t"), come("inference", "old-i"), come("producer", "old-p")}, []heard{
 				{hour / 2, "trainer", "t", joined, false}, is("trainer", "t"), {hour / 2, "inference", "i", joined, false}, is("inference", "i"), {hour / 2, "producer", "p", joined, false}, is("producer", "p"),
-			}...), stateRunning, nil,
+			}...), runfolder.StateRunning, nil,
 		},
-		{"the run drains", without("p"), stateDraining, nil},
-		{"the run is over", without("p"), stateFinished, nil},
-		{"the trainer said that the run is over", without("p", heard{now, "trainer", "", schemas.EventRunDone, false}), stateRunning, nil},
+		{"the run drains", without("p"), runfolder.StateDraining, nil},
+		{"the run is over", without("p"), runfolder.StateFinished, nil},
+		{"the trainer said that the run is over", without("p", heard{now, "trainer", "", schemas.EventRunDone, false}), runfolder.StateRunning, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			clock := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-			s, all := newStreams(clock), workers{}
-			s.clock, s.Tickets = clock, &TicketsNow{Waiting: 5, Leased: 7}
+			events := runfolder.NewEvents(clock)
 			for _, h := range c.heard {
 				e := &schemas.Event{Type: h.kind, Role: h.role, Worker: h.worker, Metrics: map[string]float64{schemas.MetricAgain: 60}}
 				if h.silentBuild {
 					e.Metrics = nil
 				}
-				s.tell(all, e, clock.Add(-h.ago))
+				events.Add(e, clock.Add(-h.ago))
 			}
-			s.Workers = all.list(clock)
+			s := events.Streams(clock)
+			s.Tickets = &runfolder.TicketsNow{Waiting: 5, Leased: 7}
 			got := stopped(s, c.state)
 			if c.want == nil {
 				require.Empty(t, got)
@@ -128,7 +129,7 @@ func TestALiveRunAlarmsOfAWorkerThatWasKilled(t *testing.T) {
 	emit("trainer", "t-1", 3600)
 	emit("producer", "p-1", 1e-9)
 	emit("inference", "i-1", 3600)
-	s := start(t, Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }})
+	s := start(t, Run{Run: runfolder.Run{Name: "demo", Connect: func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }}})
 	status, out := ask(t, s, "GET", "/api/runs/demo/overview", "", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Len(t, out["alarms"], 1)
@@ -154,11 +155,11 @@ func TestAKilledRunsFolderAlarms(t *testing.T) {
 		noted string
 		want  bool
 	}{
-		"killed":              {Summary{State: stateStopped}, "nats://127.0.0.1:4222", true},
-		"before a step":       {Summary{State: stateEmpty}, "nats://127.0.0.1:4222", true},
-		"ended in order":      {Summary{State: stateStopped}, "", false},
-		"finished":            {Summary{State: stateFinished}, "nats://127.0.0.1:4222", false},
-		"up, and not started": {Summary{State: stateEmpty, Up: true}, "nats://127.0.0.1:4222", false},
+		"killed":              {Summary{State: runfolder.StateStopped}, "nats://127.0.0.1:4222", true},
+		"before a step":       {Summary{State: runfolder.StateEmpty}, "nats://127.0.0.1:4222", true},
+		"ended in order":      {Summary{State: runfolder.StateStopped}, "", false},
+		"finished":            {Summary{State: runfolder.StateFinished}, "nats://127.0.0.1:4222", false},
+		"up, and not started": {Summary{State: runfolder.StateEmpty, Up: true}, "nats://127.0.0.1:4222", false},
 	} {
 		a, is := killed(&c.s, c.noted)
 		require.Equal(t, c.want, is, name)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/archive"
 	"github.com/weir-rl/weir/trainer/checkpoint"
@@ -19,7 +20,7 @@ type Detail struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
 	// Entries are what the record of steps says of the id, the oldest first; the last decides unless a step used another.
-	Entries []Listed `json:"entries"`
+	Entries []runfolder.Listed `json:"entries"`
 	// Words say what became of it.
 	Words string `json:"words"`
 	// Missing says why the trajectory itself is not here; "" where it is.
@@ -88,91 +89,31 @@ type Tokens struct {
 	Last  []float32 `json:"last,omitempty"`
 }
 
-// errUnknown says that nothing is known of an id.
-var errUnknown = errors.New("no trajectory of the run has this id")
-
 // detail tells of a trajectory.
-func (f *folder) detail(ctx context.Context, id string) (*Detail, error) {
-	d := &Detail{ID: id, Entries: f.index.find(id)}
-	t, why := f.whole(ctx, d.Entries, id)
+func (f *shownRun) detail(ctx context.Context, id string) (*Detail, error) {
+	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id)}
+	t, why := f.folder.FindTrajectory(ctx, d.Entries, id)
 	d.Commands = f.commands(id, t)
-	if t == nil && len(d.Entries) == 0 && errors.Is(why, errUnknown) {
-		if !f.index.issued(id, f.usual()) {
+	if t == nil && len(d.Entries) == 0 && errors.Is(why, runfolder.ErrUnknown) {
+		if !f.folder.Steps.Issued(id, f.folder.GroupSize()) {
 			return nil, why
 		}
 		why = nil
 	}
-	d.Words = words(d.Entries, t != nil)
+	d.Words = runfolder.DescribeTicket(d.Entries, t != nil)
 	d.Group = groupOf(d.Entries, t, id)
 	if t == nil {
 		d.Missing = missing(why)
 		return d, nil
 	}
-	codec, err := f.codec()
+	codec, err := f.folder.Tokenizer()
 	if err != nil {
 		return nil, fmt.Errorf("read the tokenizer: %w", err)
 	}
 	d.Trajectory = rollout(t, codec)
-	return d, f.facts.numbers(id, d.Trajectory)
-}
-
-// whole is the trajectory itself, from wherever it is kept.
-func (f *folder) whole(ctx context.Context, entries []Listed, id string) (*schemas.Trajectory, error) {
-	why := errUnknown
-	for _, e := range slices.Backward(entries) {
-		if why = errNotKept; !fateNamed(e.Fate).used() {
-			continue
-		}
-		t, err := f.trajectory(int64(e.Step), id)
-		if err == nil {
-			return t, nil
-		}
-		why = err
-	}
-	if t, err := f.facts.trajectory(id); err == nil {
-		return t, nil
-	} else if !errors.Is(err, archive.ErrGone) {
-		return nil, err
-	}
-	if t, err := f.live.trajectory(ctx, id); t != nil || err != nil {
-		return t, err
-	}
-	return nil, why
-}
-
-func fateNamed(name string) Fate {
-	for i, n := range fateNames {
-		if n == name {
-			return Fate(i)
-		}
-	}
-	return FateUnderway
-}
-
-// words say what became of a trajectory.
-func words(entries []Listed, here bool) string {
-	text := "underway: no step has used it, and no record tells of its end"
-	if here {
-		text = "it has come, and no step has used it yet"
-	}
-	for _, e := range entries {
-		switch fateNamed(e.Fate) {
-		case FateTrained:
-			return fmt.Sprintf("trained on in step %d", e.Step)
-		case FateBaseline:
-			return fmt.Sprintf("the greedy baseline of its group in step %d", e.Step)
-		case FatePassedOver:
-			return fmt.Sprintf("passed over for others of its group in step %d", e.Step)
-		case FateDropped:
-			text = fmt.Sprintf("dropped with its group before step %d: %s, %s", e.Step, e.Reason, reasonText[e.Reason])
-		case FateRefused:
-			text = fmt.Sprintf("refused before step %d: %s, %s", e.Step, e.Reason, reasonText[e.Reason])
-		case FateLost:
-			text = fmt.Sprintf("lost before step %d: %s", e.Step, reasonText[e.Reason])
-		case FateUnderway, FateClosed:
-		}
-	}
-	return text
+	numbers, err := f.folder.Archive.Numbers(id)
+	d.Trajectory.addNumbers(numbers)
+	return d, err
 }
 
 // missing says why a trajectory's text is not at hand.
@@ -180,23 +121,20 @@ func missing(why error) string {
 	switch {
 	case why == nil:
 		return "No trajectory has come of this ticket, or its producer closed it without one."
-	case errors.Is(why, errNotKept):
-		return "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does."
+	case errors.Is(why, runfolder.ErrNotKept):
+		return runfolder.NotKept
 	}
 	return why.Error()
 }
 
-func groupOf(entries []Listed, t *schemas.Trajectory, id string) string {
+func groupOf(entries []runfolder.Listed, t *schemas.Trajectory, id string) string {
 	switch {
 	case t != nil:
 		return t.Group
 	case len(entries) > 0:
 		return entries[0].Group
 	}
-	if k, ok := ticketKey(id); ok {
-		return k.id()
-	}
-	return ""
+	return runfolder.GroupOfTicket(id)
 }
 
 // rollout reads a trajectory; codec may be nil, and then tokens are shown by their ids.
@@ -220,6 +158,17 @@ func rollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
 		})
 	}
 	return r
+}
+
+// addNumbers puts what the step computed beside the tokens.
+func (r *Rollout) addNumbers(all []archive.Numbers) {
+	for _, n := range all {
+		if n.Segment < 0 || n.Segment >= len(r.Segments) || len(n.Advantages) != len(r.Segments[n.Segment].IDs) {
+			continue
+		}
+		s := &r.Segments[n.Segment]
+		s.Advantages, s.Start, s.Last = n.Advantages, n.Start, n.Last
+	}
 }
 
 // moves are a trajectory's turns.
@@ -278,7 +227,7 @@ func finites(x []float32) []float32 {
 }
 
 // commands are command lines about a trajectory, nil where it is not kept.
-func (f *folder) commands(id string, t *schemas.Trajectory) []Command {
+func (f *shownRun) commands(id string, t *schemas.Trajectory) []Command {
 	flags := f.Flags
 	if flags != "" {
 		flags = " " + flags
@@ -302,23 +251,4 @@ func (f *folder) commands(id string, t *schemas.Trajectory) []Command {
 		again.What = fmt.Sprintf("run it again with its seed and prompt, and version %d alone: versions %d to %d sampled it", t.NewestVersion(), t.OldestVersion(), t.NewestVersion())
 	}
 	return append(out, again)
-}
-
-// ReadTrajectory is a trajectory of a run, from wherever it is kept: the batches of steps, the archive, or the messages that the broker
-// keeps of those that were refused. What is nowhere any more is an error.
-func ReadTrajectory(ctx context.Context, r Run, id string) (*schemas.Trajectory, error) {
-	f := newFolder(r)
-	defer f.live.close()
-	if err := f.refresh(); err != nil {
-		return nil, err
-	}
-	entries := f.index.find(id)
-	t, err := f.whole(ctx, entries, id)
-	switch {
-	case t != nil:
-		return t, nil
-	case len(entries) > 0:
-		return nil, fmt.Errorf("trajectory %s: %s", id, missing(err))
-	}
-	return nil, fmt.Errorf("trajectory %s: %w", id, err)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir"
 	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -76,7 +77,7 @@ func TestThePageShowsARunThatIsOver(t *testing.T) {
 	replayed := 0
 	out, err := run(t, append([]string{"up", "--run.dir", dir, "--trainer.steps", "6", "--trainer.checkpoint.keep", "9", "--view.listen", ""}, small...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	page := serve(t, view.Run{Name: "demo", Dir: filepath.Join(dir, "demo"), Flags: "--run.dir " + dir})
+	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: filepath.Join(dir, "demo")}, Flags: "--run.dir " + dir})
 
 	b.open(page)
 	b.until(`document.querySelectorAll('.chart path.line').length > 8`)

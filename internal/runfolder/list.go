@@ -1,14 +1,11 @@
-package view
+package runfolder
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
@@ -26,41 +23,8 @@ type Query struct {
 	Offset, Limit int
 }
 
-// maxPage bounds the rows of a page.
-const maxPage = 500
-
-// sorts are the orders that a query can name.
-var sorts = []string{"newest", "oldest", "reward", "-reward", "staleness"}
-
-// parseQuery reads a query and reports every fault of it.
-func parseQuery(v url.Values) (Query, error) {
-	q := Query{Fate: v.Get("fate"), Reason: v.Get("reason"), Prefix: v.Get("prefix"), Sort: v.Get("sort"), Step: -1, Limit: 100}
-	var faults []error
-	number := func(name string, to *int, low, high int) {
-		text := v.Get(name)
-		if text == "" {
-			return
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < low || n > high {
-			faults = append(faults, fmt.Errorf("%s: %q: want a number between %d and %d", name, text, low, high))
-			return
-		}
-		*to = n
-	}
-	number("offset", &q.Offset, 0, 1<<40)
-	number("limit", &q.Limit, 1, maxPage)
-	step := -1
-	number("step", &step, -1, 1<<31-1)
-	q.Step = int64(step)
-	if q.Fate != "" && !slices.Contains(fateNames[:], q.Fate) {
-		faults = append(faults, fmt.Errorf("fate: %q: want one of %s", q.Fate, strings.Join(fateNames[:], ", ")))
-	}
-	if q.Sort != "" && !slices.Contains(sorts, q.Sort) {
-		faults = append(faults, fmt.Errorf("sort: %q: want one of %s", q.Sort, strings.Join(sorts, ", ")))
-	}
-	return q, errors.Join(faults...)
-}
+// Sorts returns the orders that a query can name.
+func Sorts() []string { return []string{"newest", "oldest", "reward", "-reward", "staleness"} }
 
 // Listed is a line of the list of trajectories.
 type Listed struct {
@@ -104,31 +68,31 @@ type Page struct {
 	Generation uint64 `json:"generation"`
 }
 
-// list answers a query.
-func (x *index) list(q Query, usual int) Page {
+// List answers a query. usual is the size of a group where the record does not have any.
+func (x *Steps) List(q Query, usual int) Page {
 	if q.Fate == FateUnderway.String() || q.Fate == FateClosed.String() {
-		return x.absent(q, usual)
+		return x.listAbsent(q, usual)
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	found := x.match(q)
+	found := x.matchRows(q)
 	page := Page{Total: len(found), Offset: q.Offset, Generation: x.generation, Rows: []Listed{}}
 	found = found[min(q.Offset, len(found)):]
 	for _, i := range found[:min(q.Limit, len(found))] {
-		page.Rows = append(page.Rows, x.listed(&x.rows[i]))
+		page.Rows = append(page.Rows, x.listRow(&x.rows[i]))
 	}
 	return page
 }
 
-func (x *index) listed(r *row) Listed {
+func (x *Steps) listRow(r *row) Listed {
 	return Listed{
-		ID: x.id(r), Group: r.id(), Fate: r.fate.String(), Reason: reasonName(r.reason), Step: r.step, Reward: r.reward,
-		Rewarded: r.fate.used(), Oldest: r.oldest, Newest: r.newest, Sequence: r.sequence,
+		ID: x.ticketID(r), Group: r.id(), Fate: r.fate.String(), Reason: reasonName(r.reason), Step: r.step, Reward: r.reward,
+		Rewarded: r.fate.Used(), Oldest: r.oldest, Newest: r.newest, Sequence: r.sequence,
 	}
 }
 
-// match are the rows that a query chooses, in its order.
-func (x *index) match(q Query) []int32 {
+// matchRows returns the rows that a query chooses, in its order.
+func (x *Steps) matchRows(q Query) []int32 {
 	found := make([]int32, 0, len(x.rows))
 	for i := range x.rows {
 		r := &x.rows[i]
@@ -136,7 +100,7 @@ func (x *index) match(q Query) []int32 {
 		case q.Fate != "" && r.fate.String() != q.Fate,
 			q.Reason != "" && reasonName(r.reason) != q.Reason,
 			q.Step >= 0 && int64(r.step) != q.Step,
-			q.Prefix != "" && !strings.HasPrefix(x.id(r), q.Prefix):
+			q.Prefix != "" && !strings.HasPrefix(x.ticketID(r), q.Prefix):
 			continue
 		}
 		found = append(found, int32(i))
@@ -158,19 +122,29 @@ func (x *index) match(q Query) []int32 {
 	return found
 }
 
+// verdict is the row as a Verdict.
+func (l *Listed) verdict() Verdict {
+	v := Verdict{
+		ID: l.ID, Group: l.Group, Step: int64(l.Step), Sequence: l.Sequence, Reward: float64(l.Reward),
+		Oldest: int64(l.Oldest), Newest: int64(l.Newest), Reason: schemas.Reason(l.Reason),
+	}
+	v.Fate, _ = ParseFate(l.Fate)
+	return v
+}
+
 // staleness is how far the trainer was ahead of the oldest token; -1 where that is not known.
 func (r *row) staleness() int32 {
-	if !r.fate.used() || r.oldest < 0 {
+	if !r.fate.Used() || r.oldest < 0 {
 		return -1
 	}
 	return r.step - 1 - r.oldest
 }
 
-// absent lists the tickets of which no row tells: underway, or closed by a producer.
-func (x *index) absent(q Query, usual int) Page {
+// listAbsent lists the tickets of which no row tells: underway, or closed by a producer.
+func (x *Steps) listAbsent(q Query, usual int) Page {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	all := x.tickets(int32(usual), &sums{groups: map[string]int{}})
+	all := x.issuedGroups(int32(usual), &sums{groups: map[string]int{}})
 	for i := range x.rows {
 		r := &x.rows[i]
 		if g, ok := all[r.key]; ok && r.odd == 0 && int(r.sample) < len(g.fates) {
@@ -200,24 +174,24 @@ func (x *index) absent(q Query, usual int) Page {
 	return page
 }
 
-// find are the rows of an id, the oldest first.
-func (x *index) find(id string) []Listed {
+// Find returns the rows of an id, the oldest first.
+func (x *Steps) Find(id string) []Listed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var out []Listed
 	cursor, attempt, sample, ok := batch.ParseTicketID(id)
 	for i := range x.rows {
 		r := &x.rows[i]
-		if ok && (r.cursor != cursor || r.attempt != int32(attempt) || r.sample != int32(sample)) || !ok && x.id(r) != id {
+		if ok && (r.cursor != cursor || r.attempt != int32(attempt) || r.sample != int32(sample)) || !ok && x.ticketID(r) != id {
 			continue
 		}
-		out = append(out, x.listed(r))
+		out = append(out, x.listRow(r))
 	}
 	return out
 }
 
-// membersOf are the rows of a group.
-func (x *index) membersOf(id string) []Listed {
+// Members returns the rows of a group.
+func (x *Steps) Members(id string) []Listed {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	k, ok := keyOf(id)
@@ -227,32 +201,26 @@ func (x *index) membersOf(id string) []Listed {
 	var out []Listed
 	for i := range x.rows {
 		if r := &x.rows[i]; r.key == k && r.odd == 0 {
-			out = append(out, x.listed(r))
+			out = append(out, x.listRow(r))
 		}
 	}
 	return out
 }
 
-// ticketKey is the group of a ticket's id.
-func ticketKey(id string) (key, bool) {
-	cursor, attempt, _, ok := batch.ParseTicketID(id)
-	return key{cursor, int32(attempt)}, ok
-}
-
-// issued says whether an id is a ticket's of a group that the record has.
-func (x *index) issued(id string, usual int) bool {
+// Issued reports whether an id is a ticket's of a group that the record has.
+func (x *Steps) Issued(id string, usual int) bool {
 	cursor, attempt, sample, ok := batch.ParseTicketID(id)
 	if !ok {
 		return false
 	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	g, ok := x.tickets(int32(usual), &sums{groups: map[string]int{}})[key{cursor, int32(attempt)}]
+	g, ok := x.issuedGroups(int32(usual), &sums{groups: map[string]int{}})[key{cursor, int32(attempt)}]
 	return ok && sample < len(g.fates)
 }
 
-// stepOf is a step's line; nil where the record has none.
-func (x *index) stepOf(step int64) *stepLine {
+// lineOf returns a step's line; nil where the record has none.
+func (x *Steps) lineOf(step int64) *stepLine {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, line := range slices.Backward(x.steps) {

@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func TestTicketsBySourceSumToTheAccounting(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := newStory(t)
+		s := drawRun(t)
 		n++
 		x := indexOf(t, filepath.Join(dir, fmt.Sprint(n)), s.records)
 		want := map[string]map[string]int{}
@@ -32,7 +32,7 @@ func TestTicketsBySourceSumToTheAccounting(t *testing.T) {
 			of[fate]++
 			of["issued"]++
 		}
-		all, _ := x.sources(s.size)
+		all, _ := x.Sources(s.size)
 		require.Len(t, all, len(want))
 		share, trained := 0.0, 0.0
 		for _, got := range all {
@@ -96,7 +96,7 @@ func TestAFilterThatStarvesASourceIsNamed(t *testing.T) {
 		schemas.ReasonZeroVariance: "152 of its 160 tickets that ended were dropped because all rewards",
 		schemas.ReasonPoisoned:     "152 of its 160 tickets that ended were refused: the accounting",
 	} {
-		all, starved := indexOf(t, t.TempDir(), starvedRun(reason)).sources(4)
+		all, starved := indexOf(t, t.TempDir(), starvedRun(reason)).Sources(4)
 		require.Len(t, all, 2)
 		require.Equal(t, "hard", all[1].Name)
 		require.Equal(t, []int{164, 4, 8}, []int{all[1].Issued, all[1].Underway, all[1].Trained})
@@ -108,7 +108,7 @@ func TestAFilterThatStarvesASourceIsNamed(t *testing.T) {
 		require.Len(t, starved, 1)
 		require.Contains(t, starved[0], "hard is 50 % of the tickets that ended and 5 % of what was trained on: "+do)
 	}
-	few, starved := indexOf(t, t.TempDir(), starvedRun(schemas.ReasonStale)[:1]).sources(4)
+	few, starved := indexOf(t, t.TempDir(), starvedRun(schemas.ReasonStale)[:1]).Sources(4)
 	require.Len(t, few, 2)
 	require.Empty(t, starved)
 }
@@ -127,10 +127,10 @@ func TestARecordWithoutSourcesIsRead(t *testing.T) {
 		}
 	}
 	x := indexOf(t, t.TempDir(), old)
-	all, starved := x.sources(4)
+	all, starved := x.Sources(4)
 	require.Len(t, all, 1)
 	require.Empty(t, all[0].Name)
-	require.Equal(t, x.accounting(4).Issued, all[0].Issued)
+	require.Equal(t, x.Accounting(4).Issued, all[0].Issued)
 	require.InDelta(t, 1, all[0].Ratio, 1e-9)
 	require.Empty(t, starved)
 }

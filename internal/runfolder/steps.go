@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"bufio"
@@ -18,9 +18,9 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// index is what a run's record of steps says, laid out for looking things up. It follows the file as it grows: a refresh
-// reads what was written since the one before, and the last line again, which the trainer may write anew.
-type index struct {
+// Steps is the record of a run's steps, laid out for looking things up. It follows the file as it grows: a refresh reads what was written
+// since the refresh before, and the last line again, which the trainer may write anew.
+type Steps struct {
 	path string
 
 	mu sync.RWMutex
@@ -71,12 +71,12 @@ type stepLine struct {
 	rows, groups int
 }
 
-func newIndex(checkpoints string) *index {
-	return &index{path: filepath.Join(checkpoints, checkpoint.RecordFile), texts: map[string]string{}}
+func newSteps(checkpoints string) *Steps {
+	return &Steps{path: filepath.Join(checkpoints, checkpoint.RecordFile), texts: map[string]string{}}
 }
 
 // refresh reads what is new. A file that is not there is an empty record.
-func (x *index) refresh() error {
+func (x *Steps) refresh() error {
 	info, err := os.Stat(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -96,15 +96,15 @@ func (x *index) refresh() error {
 	if now == x.info {
 		return nil
 	}
-	if err := x.read(); err != nil {
+	if err := x.readLines(); err != nil {
 		return fmt.Errorf("read the record of steps: %w", err)
 	}
 	x.info = now
 	return nil
 }
 
-// read reads from the last line on, or all where the file is not the one that was read.
-func (x *index) read() error {
+// readLines reads from the last line on, or all where the file is not the one that was read.
+func (x *Steps) readLines() error {
 	f, err := os.Open(x.path)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (x *index) read() error {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			if first && x.last != nil { // the line that was read is gone: the run went back
-				return x.anew(f)
+				return x.readAnew(f)
 			}
 			return nil // the end, or a line written in part
 		}
@@ -129,30 +129,30 @@ func (x *index) read() error {
 		case first && x.last != nil && bytes.Equal(line, x.last):
 			continue
 		case first && x.last != nil && !sameStep(line, x.last):
-			return x.anew(f)
+			return x.readAnew(f)
 		case first && x.last != nil: // the same step, written anew
-			x.cut(x.marks)
+			x.cutBack(x.marks)
 		case x.last != nil:
 			x.offset += int64(len(x.last))
-			x.marks = x.here()
+			x.marks = x.lengths()
 		}
-		x.add(line)
+		x.addLine(line)
 		x.last = line
 		x.generation++
 		x.sums = nil
 	}
 }
 
-// anew forgets everything and reads the file from its beginning.
-func (x *index) anew(f *os.File) error {
+// readAnew forgets everything and reads the file from its beginning.
+func (x *Steps) readAnew(f *os.File) error {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	x.cut(marks{})
+	x.cutBack(marks{})
 	x.offset, x.last, x.marks = 0, nil, marks{}
 	x.generation++
 	x.sums = nil
-	return x.read()
+	return x.readLines()
 }
 
 // sameStep says that two lines are of one step.
@@ -163,17 +163,17 @@ func sameStep(a, b []byte) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x.Step == y.Step
 }
 
-func (x *index) here() marks {
+func (x *Steps) lengths() marks {
 	return marks{len(x.rows), len(x.groups), len(x.steps), len(x.oddities), x.unread}
 }
 
-func (x *index) cut(m marks) {
+func (x *Steps) cutBack(m marks) {
 	x.rows, x.groups, x.steps = x.rows[:m.rows], x.groups[:m.groups], x.steps[:m.steps]
 	x.oddities, x.unread = x.oddities[:m.oddities], m.unread
 }
 
-// add takes a line in.
-func (x *index) add(line []byte) {
+// addLine takes a line in.
+func (x *Steps) addLine(line []byte) {
 	var r checkpoint.Record
 	if json.Unmarshal(line, &r) != nil {
 		x.unread++
@@ -185,43 +185,29 @@ func (x *index) add(line []byte) {
 	}
 	step := int32(r.Step)
 	for _, g := range r.Groups {
-		k, ok := keyOf(g.Group)
-		if !ok {
-			continue
-		}
-		x.groups = append(x.groups, group{key: k, step: step, size: int32(g.Size), fate: FateTrained, source: x.text(g.Source)})
-		for i, m := range g.Used() {
-			fate := FateTrained
-			switch {
-			case i == len(g.Members):
-				fate = FateBaseline
-			case m.PassedOver:
-				fate = FatePassedOver
-			}
-			x.addRow(m.ID, row{
-				fate: fate, reward: float32(m.Reward), oldest: int32(m.Oldest), newest: int32(m.Newest), step: step, sequence: m.Sequence,
-			})
+		if k, ok := keyOf(g.Group); ok {
+			x.groups = append(x.groups, group{key: k, step: step, size: int32(g.Size), fate: FateTrained, source: x.sharedText(g.Source)})
 		}
 	}
-	for _, m := range r.Rejected {
-		x.addRow(m.ID, row{fate: fateOf(m.Reason), reason: reasonOf(m.Reason), oldest: -1, newest: -1, step: step, sequence: m.Sequence})
+	for v := range Verdicts(&r) {
+		x.addRow(v)
 	}
 	for _, d := range r.Dropped {
 		if k, ok := keyOf(d.Group); ok {
-			x.groups = append(x.groups, group{key: k, step: step, size: int32(d.Size), fate: FateDropped, reason: reasonOf(d.Reason), again: d.Reissue, source: x.text(d.Source)})
+			x.groups = append(x.groups, group{key: k, step: step, size: int32(d.Size), fate: FateDropped, reason: reasonOf(d.Reason), again: d.Reissue, source: x.sharedText(d.Source)})
 		}
 	}
 	sources := r.OpenSource()
 	for i, id := range r.Open {
 		if k, ok := keyOf(id); ok {
-			at.open = append(at.open, openGroup{k, x.text(sources[i])})
+			at.open = append(at.open, openGroup{k, x.sharedText(sources[i])})
 		}
 	}
 	x.steps = append(x.steps, at)
 }
 
-// text is the one copy of a source's name.
-func (x *index) text(s string) string {
+// sharedText returns the one copy of a source's name.
+func (x *Steps) sharedText(s string) string {
 	same, seen := x.texts[s]
 	if !seen {
 		same = strings.Clone(s)
@@ -230,33 +216,61 @@ func (x *index) text(s string) string {
 	return same
 }
 
-func (x *index) addRow(id string, r row) {
-	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+// addRow takes the verdict on a trajectory in.
+func (x *Steps) addRow(v Verdict) {
+	r := row{
+		fate: v.Fate, reason: reasonOf(v.Reason), reward: float32(v.Reward), oldest: int32(v.Oldest), newest: int32(v.Newest),
+		step: int32(v.Step), sequence: v.Sequence,
+	}
+	cursor, attempt, sample, ok := batch.ParseTicketID(v.ID)
 	if !ok {
-		x.oddities = append(x.oddities, id)
+		x.oddities = append(x.oddities, v.ID)
 		r.odd = int32(len(x.oddities))
 	}
 	r.key, r.sample = key{cursor, int32(attempt)}, int32(sample)
 	x.rows = append(x.rows, r)
 }
 
-// id is a row's.
-func (x *index) id(r *row) string {
+// ticketID returns a row's id.
+func (x *Steps) ticketID(r *row) string {
 	if r.odd > 0 {
 		return x.oddities[r.odd-1]
 	}
 	return batch.TicketID(r.cursor, int(r.attempt), int(r.sample))
 }
 
-// newest is the last step that the record has; nil where it has none.
-func (x *index) newest() *stepLine {
+// newestLine returns the last step that the record has; nil where it has none.
+func (x *Steps) newestLine() *stepLine {
 	if len(x.steps) == 0 {
 		return nil
 	}
 	return &x.steps[len(x.steps)-1]
 }
 
-func keyOf(id string) (key, bool) {
-	cursor, attempt, ok := batch.ParseGroupID(id)
-	return key{cursor, int32(attempt)}, ok
+// Unread counts the lines of the record that are no record.
+func (x *Steps) Unread() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.unread
+}
+
+// Change is a setting that a step was trained with otherwise than the step before.
+type Change struct {
+	Step   int64  `json:"step"`
+	Key    string `json:"key"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Changes returns the settings that changed between steps, the newest last.
+func (x *Steps) Changes() []Change {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	out := []Change{}
+	for i := range x.steps {
+		for _, c := range x.steps[i].changed {
+			out = append(out, Change{x.steps[i].step, c.Key, c.Before, c.After})
+		}
+	}
+	return out
 }

@@ -1,43 +1,9 @@
-package view
+package runfolder
 
 import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/batch"
 )
-
-// Fate is what became of a ticket.
-type Fate uint8
-
-// The fates. A ticket of an open group is underway until its own trajectory was refused, or its group ends.
-const (
-	FateUnderway Fate = iota
-	FateTrained
-	FateBaseline
-	FatePassedOver
-	FateDropped // in order, and its group could not be used
-	FateRefused // itself at fault
-	FateLost    // it never came, or went with a stream that was lost
-	FateClosed  // its producer closed it without a trajectory
-)
-
-var fateNames = [...]string{"underway", "trained", "baseline", "passed_over", "dropped", "refused", "lost", "closed"}
-
-// String is the fate's name in the API.
-func (f Fate) String() string { return fateNames[f] }
-
-// used says that a step used the trajectory up.
-func (f Fate) used() bool { return f == FateTrained || f == FateBaseline || f == FatePassedOver }
-
-// fateOf is that of a trajectory that the record lists as not trained on.
-func fateOf(reason schemas.Reason) Fate {
-	switch {
-	case reason == schemas.ReasonLost:
-		return FateLost
-	case reason.Refusal():
-		return FateRefused
-	}
-	return FateDropped
-}
 
 // key names a group: the prompt's position in the order of issue, and how often it had been issued before.
 type key struct {
@@ -86,9 +52,6 @@ var reasonIndex = func() map[schemas.Reason]uint8 {
 	return out
 }()
 
-// otherReason stands for a reason that this build does not know.
-const otherReason = "other"
-
 // reasonOf is a reason's index; one that this build does not know is told apart from none by reasonName.
 func reasonOf(r schemas.Reason) uint8 {
 	if i, known := reasonIndex[r]; known {
@@ -102,4 +65,22 @@ func reasonName(i uint8) string {
 		return otherReason
 	}
 	return string(reasons[i])
+}
+
+// keyOf parses the id of a group.
+func keyOf(id string) (key, bool) {
+	cursor, attempt, ok := batch.ParseGroupID(id)
+	return key{cursor, int32(attempt)}, ok
+}
+
+// sampleKey names a ticket.
+type sampleKey struct {
+	key
+	sample int32
+}
+
+// sampleOf parses the id of a ticket.
+func sampleOf(id string) (sampleKey, bool) {
+	cursor, attempt, sample, ok := batch.ParseTicketID(id)
+	return sampleKey{key{cursor, int32(attempt)}, int32(sample)}, ok
 }

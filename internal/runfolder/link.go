@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"context"
@@ -6,12 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
-// live is a run's connection to its broker, made when it is asked for and kept.
-type live struct {
+// link is a run's connection to its broker, made when it is asked for and kept.
+type link struct {
 	connect func(ctx context.Context) (*streams.Run, func(), error)
 
 	mu     sync.Mutex
@@ -23,7 +22,7 @@ type live struct {
 }
 
 const (
-	// connectPatience bounds how long a page waits for a broker.
+	// connectPatience bounds how long a caller waits for a broker.
 	connectPatience = time.Second
 	// connectAgain is how long after a failure the broker is tried again.
 	connectAgain = 3 * time.Second
@@ -32,8 +31,8 @@ const (
 // errNoBroker says that a run has no broker to ask.
 var errNoBroker = errors.New("no broker is named for this run")
 
-// get is the run's streams, or why there are none.
-func (l *live) get(ctx context.Context) (*streams.Run, error) {
+// open returns the run's streams, or why there are none.
+func (l *link) open(ctx context.Context) (*streams.Run, error) {
 	if l.connect == nil {
 		return nil, errNoBroker
 	}
@@ -59,7 +58,7 @@ func (l *live) get(ctx context.Context) (*streams.Run, error) {
 }
 
 // drop forgets a connection that does not answer: the next question connects again.
-func (l *live) drop(run *streams.Run, err error) {
+func (l *link) drop(run *streams.Run, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != run || run == nil {
@@ -72,7 +71,7 @@ func (l *live) drop(run *streams.Run, err error) {
 }
 
 // close leaves the broker.
-func (l *live) close() {
+func (l *link) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.leave != nil {
@@ -81,30 +80,8 @@ func (l *live) close() {
 	l.run, l.leave, l.closed = nil, nil, true
 }
 
-// looked bounds how many stored messages are looked through for one trajectory.
-const looked = 4096
+// Broker returns the run's streams, connecting where that is needed, or why there are none.
+func (f *Folder) Broker(ctx context.Context) (*streams.Run, error) { return f.link.open(ctx) }
 
-// trajectory looks for a trajectory among the refused messages that the broker keeps; nil where it is not there.
-func (l *live) trajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
-	run, err := l.get(ctx)
-	if err != nil {
-		return nil, nil // without a broker there is nothing to look at
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	n := 0
-	for m, err := range run.Rejected(ctx) {
-		if n++; err != nil || n > looked {
-			return nil, nil // it is not found
-		}
-		kind, _, err := schemas.Peek(m.Data)
-		if err != nil || kind != schemas.KindTrajectory {
-			continue
-		}
-		t := new(schemas.Trajectory)
-		if schemas.Unmarshal(m.Data, t) == nil && t.ID == id {
-			return t, nil
-		}
-	}
-	return nil, nil
-}
+// DropBroker forgets a connection that did not answer: the next call of Broker connects again.
+func (f *Folder) DropBroker(run *streams.Run, err error) { f.link.drop(run, err) }

@@ -1,7 +1,8 @@
-package view
+package runfolder
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -20,10 +21,11 @@ type Worker struct {
 	Version *int64   `json:"version,omitempty"`
 	Lag     *float64 `json:"lag,omitempty"`
 
-	// again is within which time it promised to tell of itself again, 0 where it promised nothing; joined is when it said that it came,
-	// the zero time where that is no longer among the events that are read.
-	again  time.Duration
-	joined time.Time
+	// Joined is when it came; the zero time where that event is not among the events that are read.
+	Joined time.Time `json:"-"`
+
+	// again is the time within which it promised its next event; 0 where it promised none.
+	again time.Duration
 }
 
 // The states of a worker.
@@ -41,17 +43,19 @@ const promises = 3
 
 // The roles of workers, as their events name them.
 const (
-	roleTrainer   = "trainer"
-	roleInference = "inference"
-	roleProducer  = "producer"
-	roleTools     = "tools"
+	RoleTrainer   = "trainer"
+	RoleInference = "inference"
+	RoleProducer  = "producer"
+	RoleTools     = "tools"
+	// RoleOperator is the role of acts.
+	RoleOperator = "operator"
 )
 
 // workers are those that events tell of, by role and name.
 type workers map[string]*Worker
 
-// tell takes an event in that the broker stored at a time.
-func (all workers) tell(e *schemas.Event, stored time.Time) {
+// addEvent takes in an event that the broker stored at a time.
+func (all workers) addEvent(e *schemas.Event, stored time.Time) {
 	if e.Worker == "" {
 		return
 	}
@@ -63,16 +67,16 @@ func (all workers) tell(e *schemas.Event, stored time.Time) {
 	}
 	w.Heard = stored
 	w.Events++
-	if again := finite(e.Metrics[schemas.MetricAgain]); again > 0 {
+	if again := finiteOr0(e.Metrics[schemas.MetricAgain]); again > 0 {
 		w.again = time.Duration(min(again, time.Hour.Seconds()) * float64(time.Second))
 	}
 	switch e.Type {
 	case schemas.EventWorkerJoined:
-		w.State, w.Since, w.joined = WorkerHere, stored, stored
+		w.State, w.Since, w.Joined = WorkerHere, stored, stored
 	case schemas.EventWorkerLeft:
 		w.State, w.Since = WorkerLeft, stored
 	case schemas.EventVersionApplied:
-		version, lag := e.PolicyVersion, finite(e.Metrics["weights_lag_seconds"])
+		version, lag := e.PolicyVersion, finiteOr0(e.Metrics["weights_lag_seconds"])
 		w.Version, w.Lag = &version, &lag
 	}
 }
@@ -94,4 +98,12 @@ func (all workers) list(now time.Time) []Worker {
 		return cmp.Or(cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+// finiteOr0 returns x, or 0 where JSON has no number for it.
+func finiteOr0(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
 }

@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"cmp"
@@ -67,14 +67,14 @@ func (s *SourceIssued) most() string {
 	return fmt.Sprintf("%d of its %d tickets that ended %s", most.n, s.ended(), most.what)
 }
 
-// sources are the tickets of each source, by name, and a sentence for each that starves. usual is the size of a group where the record does
-// not say any.
-func (x *index) sources(usual int) (out []SourceIssued, starved []string) {
+// Sources returns the tickets of each source, by name, and a sentence for each that starves. usual is the size of a group where the record does
+// not have any.
+func (x *Steps) Sources(usual int) (out []SourceIssued, starved []string) {
 	x.mu.Lock() // the sums are kept
 	defer x.mu.Unlock()
 	out, starved = []SourceIssued{}, []string{}
 	ended, trained := 0, 0
-	for name, c := range x.count(int32(usual)).of {
+	for name, c := range x.countTickets(int32(usual)).of {
 		s := SourceIssued{
 			Name: name, Issued: c.issued, Underway: c.underway, Lost: c.lost + c.closed, Late: c.refused[reasonIndex["stale"]],
 			Flat: c.dropped[reasonIndex["zero_variance"]], Others: c.baseline + c.passedOver, Trained: c.trained,

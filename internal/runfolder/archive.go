@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"bytes"
@@ -11,45 +11,33 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/archive"
-	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// facts are what a run's archive has, followed as it grows.
-type facts struct {
+// Archive is the archive of a run's trajectories, followed as it grows.
+type Archive struct {
 	dir string
 
 	mu      sync.RWMutex
 	offsets map[int]int64
-	all     []fact
+	all     []archived
 	// at is the newest entry of a ticket.
 	at map[sampleKey]int32
 	// texts holds one copy of each text that many entries share.
 	texts map[string]string
 }
 
-// fact is an entry and the segment that it points into.
-type fact struct {
+// archived is an entry and the segment that it points into.
+type archived struct {
 	archive.Entry
 	segment int
 }
 
-// sampleKey names a ticket.
-type sampleKey struct {
-	key
-	sample int32
-}
-
-func sampleOf(id string) (sampleKey, bool) {
-	cursor, attempt, sample, ok := batch.ParseTicketID(id)
-	return sampleKey{key{cursor, int32(attempt)}, int32(sample)}, ok
-}
-
-func newFacts(checkpoints string) *facts {
-	return &facts{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
+func newArchive(checkpoints string) *Archive {
+	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
 }
 
 // refresh reads what is new. What was removed from the disk to make room stays known until the page's server ends.
-func (f *facts) refresh() error {
+func (f *Archive) refresh() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
 		return fmt.Errorf("read the archive: %w", err)
@@ -69,13 +57,13 @@ func (f *facts) refresh() error {
 		}
 		f.offsets[n] = next
 		for line := range bytes.Lines(lines) {
-			f.read(line, n)
+			f.addLine(line, n)
 		}
 	}
 	return nil
 }
 
-func (f *facts) read(line []byte, segment int) {
+func (f *Archive) addLine(line []byte, segment int) {
 	var e archive.Entry
 	if json.Unmarshal(line, &e) != nil {
 		return
@@ -92,11 +80,11 @@ func (f *facts) read(line []byte, segment int) {
 		}
 	}
 	f.at[k] = int32(len(f.all))
-	f.all = append(f.all, fact{e, segment})
+	f.all = append(f.all, archived{e, segment})
 }
 
-// get is the newest entry of an id; nil where there is none.
-func (f *facts) get(id string) *fact {
+// entryOf returns the newest entry of an id; nil where there is none.
+func (f *Archive) entryOf(id string) *archived {
 	k, ok := sampleOf(id)
 	if !ok {
 		return nil
@@ -111,10 +99,10 @@ func (f *facts) get(id string) *fact {
 	return &found
 }
 
-// add puts what is known beside the rows of a list.
-func (f *facts) add(rows []Listed) {
+// AddFacts puts the archive's facts beside the rows of a list.
+func (f *Archive) AddFacts(rows []Listed) {
 	for i := range rows {
-		e := f.get(rows[i].ID)
+		e := f.entryOf(rows[i].ID)
 		if e == nil || e.Sequence != rows[i].Sequence {
 			continue
 		}
@@ -125,56 +113,49 @@ func (f *facts) add(rows []Listed) {
 	}
 }
 
-// trajectory is one that was not trained on and was kept; archive.ErrGone where it was not.
-func (f *facts) trajectory(id string) (*schemas.Trajectory, error) {
-	e := f.get(id)
+// trajectory returns a trajectory that was not trained on; archive.ErrGone is returned when it was not kept.
+func (f *Archive) trajectory(id string) (*schemas.Trajectory, error) {
+	e := f.entryOf(id)
 	if e == nil || e.Fate != archive.FateRejected {
 		return nil, archive.ErrGone
 	}
 	return archive.ReadTrajectory(f.dir, e.segment, &e.Entry)
 }
 
-// numbers puts what the step computed beside the tokens of a rollout, where that was kept.
-func (f *facts) numbers(id string, r *Rollout) error {
-	e := f.get(id)
+// Numbers returns what the step computed for each token of a trajectory that was trained on; nil where that was not kept.
+func (f *Archive) Numbers(id string) ([]archive.Numbers, error) {
+	e := f.entryOf(id)
 	if e == nil || e.Fate != archive.FateTrained {
-		return nil
+		return nil, nil
 	}
 	all, err := archive.ReadNumbers(f.dir, e.segment, &e.Entry)
 	if errors.Is(err, archive.ErrGone) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the archive: %w", err)
+		return nil, fmt.Errorf("read the archive: %w", err)
 	}
-	for _, n := range all {
-		if n.Segment < 0 || n.Segment >= len(r.Segments) || len(n.Advantages) != len(r.Segments[n.Segment].IDs) {
-			continue
-		}
-		s := &r.Segments[n.Segment]
-		s.Advantages, s.Start, s.Last = n.Advantages, n.Start, n.Last
-	}
-	return nil
+	return all, nil
 }
 
-// between are the entries whose rollouts were underway in a stretch of time, in milliseconds, in order of their start; at most so
+// Between returns the entries whose rollouts were underway in a stretch of time, in milliseconds, in order of their start; at most so
 // many, the newest.
-func (f *facts) between(from, to int64, most int) []fact {
+func (f *Archive) Between(from, to int64, most int) []archive.Entry {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var out []fact
+	var out []archive.Entry
 	for i := len(f.all) - 1; i >= 0 && len(out) < most; i-- {
 		e := &f.all[i]
 		if e.Started > 0 && e.Started <= to && max(e.Finished, e.Ended) >= from {
-			out = append(out, *e)
+			out = append(out, e.Entry)
 		}
 	}
 	slices.Reverse(out)
 	return out
 }
 
-// span is when the first rollout of the archive began and the last ended, in milliseconds; zeros where there is none.
-func (f *facts) span() (from, to int64) {
+// Span returns when the first rollout of the archive began and the last ended, in milliseconds; zeros where there is none.
+func (f *Archive) Span() (from, to int64) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	for i := range f.all {
@@ -187,14 +168,23 @@ func (f *facts) span() (from, to int64) {
 	return from, to
 }
 
-// lately is how many of the newest trajectories that were trained on answers looks at, twice: those, and as many before them.
+// lately is how many of the newest trajectories that were trained on Answers counts, twice: the newest, and as many before them.
 const lately = 256
 
-// answers count the answers of the newest trajectories that were trained on, and of those before them.
-func (f *facts) answers() (before, now answered) {
+// Answers counts the answers of trajectories that were trained on.
+type Answers struct {
+	// Trajectories and Prompts count what was looked at.
+	Trajectories, Prompts int
+	// Commonest is the answer that was given to most prompts, and Given the number of them.
+	Commonest string
+	Given     int
+}
+
+// Answers counts the answers of the newest trajectories that were trained on, and of as many before them.
+func (f *Archive) Answers() (before, now Answers) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var trained []*fact
+	var trained []*archived
 	for i := len(f.all) - 1; i >= 0 && len(trained) < 2*lately; i-- {
 		if e := &f.all[i]; e.Fate == archive.FateTrained {
 			trained = append(trained, e)
@@ -205,8 +195,8 @@ func (f *facts) answers() (before, now answered) {
 }
 
 // countAnswers counts how many different prompts each answer was given to.
-func countAnswers(all []*fact) answered {
-	out := answered{n: len(all)}
+func countAnswers(all []*archived) Answers {
+	out := Answers{Trajectories: len(all)}
 	prompts, given := map[string]bool{}, map[string]map[string]bool{}
 	for _, e := range all {
 		prompts[e.Prompt] = true
@@ -218,10 +208,10 @@ func countAnswers(all []*fact) answered {
 		}
 		given[e.Answer][e.Prompt] = true
 	}
-	out.of = len(prompts)
+	out.Prompts = len(prompts)
 	for answer, of := range given {
-		if len(of) > out.prompts || len(of) == out.prompts && answer < out.most {
-			out.most, out.prompts = answer, len(of)
+		if len(of) > out.Given || len(of) == out.Given && answer < out.Commonest {
+			out.Commonest, out.Given = answer, len(of)
 		}
 	}
 	return out

@@ -1,8 +1,10 @@
-package view
+package runfolder
 
 import (
 	"cmp"
 	"slices"
+
+	"github.com/weir-rl/weir/schemas"
 )
 
 // Accounting is where every ticket of a run went, as its record of steps has it. Issued is the sum of all bars that are not
@@ -68,7 +70,7 @@ type ended struct {
 // refused as a copy counts last.
 func (e ended) rank() int {
 	switch {
-	case e.fate.used():
+	case e.fate.Used():
 		return 5
 	case e.fate == FateDropped:
 		return 4
@@ -82,13 +84,13 @@ func (e ended) rank() int {
 	return 0
 }
 
-// count is the sums of what the index holds. The caller holds the lock.
-func (x *index) count(usual int32) *sums {
+// countTickets returns the sums of what the record holds. The caller holds the lock.
+func (x *Steps) countTickets(usual int32) *sums {
 	if x.sums != nil {
 		return x.sums
 	}
 	s := newSums()
-	all := x.tickets(usual, s)
+	all := x.issuedGroups(usual, s)
 	for i := range x.rows {
 		r := &x.rows[i]
 		g, issued := all[r.key]
@@ -115,16 +117,16 @@ func (x *index) count(usual int32) *sums {
 		}
 		of.issued += len(g.fates)
 		for _, e := range g.fates {
-			s.take(e, g.open)
-			of.take(e, g.open)
+			s.countTicket(e, g.open)
+			of.countTicket(e, g.open)
 		}
 	}
 	x.sums = s
 	return s
 }
 
-// tickets are the groups that were issued, each with a ticket for every sample.
-func (x *index) tickets(usual int32, s *sums) map[key]samples {
+// issuedGroups returns the groups that were issued, each with a ticket for every sample.
+func (x *Steps) issuedGroups(usual int32, s *sums) map[key]samples {
 	all := make(map[key]samples, len(x.groups))
 	size := func(g *group) int32 {
 		if g.size > 0 {
@@ -160,7 +162,7 @@ func (x *index) tickets(usual int32, s *sums) map[key]samples {
 		g := &x.groups[i]
 		put(g.key, cmp.Or(size(g), usual), false, g.fate.String(), g.source)
 	}
-	if last := x.newest(); last != nil {
+	if last := x.newestLine(); last != nil {
 		for _, g := range last.open {
 			put(g.key, usual, true, FateUnderway.String(), g.source)
 		}
@@ -168,8 +170,8 @@ func (x *index) tickets(usual int32, s *sums) map[key]samples {
 	return all
 }
 
-// take counts one ticket.
-func (s *sums) take(e ended, open bool) {
+// countTicket counts one ticket.
+func (s *sums) countTicket(e ended, open bool) {
 	switch {
 	case e.rank() == 0 && open:
 		s.underway++
@@ -190,13 +192,13 @@ func (s *sums) take(e ended, open bool) {
 	}
 }
 
-// accounting lays the sums out as a waterfall. usual is the size of a group where the record does not say any.
-func (x *index) accounting(usual int) Accounting {
+// Accounting lays the sums out as a waterfall. usual is the size of a group where the record does not have any.
+func (x *Steps) Accounting(usual int) Accounting {
 	x.mu.Lock() // the sums are kept
 	defer x.mu.Unlock()
-	s := x.count(int32(usual))
+	s := x.countTickets(int32(usual))
 	a := Accounting{Step: -1, Issued: s.issued, Groups: s.groups, Further: map[string]int{}, Unsure: s.unsure}
-	if last := x.newest(); last != nil {
+	if last := x.newestLine(); last != nil {
 		a.Step, a.Again = last.step, last.again
 	}
 	for reason, n := range s.further {
@@ -218,9 +220,13 @@ func (x *index) accounting(usual int) Accounting {
 	less(FateLost, "", "lost", s.lost, "no trajectory came and nothing was left that one could come from; their groups were judged without them or issued again")
 	less(FateClosed, "", "closed by a producer", s.closed, "a producer gave the rollout up: cancelled as too old, failed, or its group could not be used any more")
 	sum("published", "a trajectory of the ticket came")
-	byCount(s.refused, func(reason string, n int) { less(FateRefused, reason, "refused: "+reason, n, reasonText[reason]) })
+	byCount(s.refused, func(reason string, n int) {
+		less(FateRefused, reason, "refused: "+reason, n, reasonTexts[schemas.Reason(reason)])
+	})
 	sum("admitted", "in order, and fresh enough to be trained on")
-	byCount(s.dropped, func(reason string, n int) { less(FateDropped, reason, "dropped: "+reason, n, reasonText[reason]) })
+	byCount(s.dropped, func(reason string, n int) {
+		less(FateDropped, reason, "dropped: "+reason, n, reasonTexts[schemas.Reason(reason)])
+	})
 	sum("used", "a step used the trajectory up")
 	less(FateBaseline, "", "baseline", s.baseline, "greedy rollouts with which others were compared")
 	less(FatePassedOver, "", "passed over", s.passedOver, "the selection took other samples of the group")
@@ -240,19 +246,4 @@ func byCount(counts map[uint8]int, each func(reason string, n int)) {
 	for _, k := range keys {
 		each(reasonName(k), counts[k])
 	}
-}
-
-// reasonText says what a reason means.
-var reasonText = map[string]string{
-	"stale":         "the oldest token was more than eta versions behind: raise eta, add trainers' speed or fewer producers, or lower depth",
-	"malformed":     "the message could not be read, or contradicts itself",
-	"version":       "of another wire version: a producer of another build",
-	"foreign":       "not of this run, or not what its ticket asked for",
-	"oversized":     "larger than the trainer is ready to hold",
-	"duplicate":     "its sample had come before, or its group had ended",
-	"poisoned":      "it cannot be trained on: the rollout failed, or its numbers are out of bounds",
-	"incomplete":    "too few samples of its group could be used",
-	"zero_variance": "all rewards of its group are equal: nothing to learn from the comparison",
-	"lost":          "it never came, or went with a stream that was lost",
-	otherReason:     "a reason that this build does not know",
 }

@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// story makes up the record of a run, and tells apart from the index what became of each ticket.
-type story struct {
+// madeRun is the record of a run that was made up, and, apart from Steps, what became of each ticket.
+type madeRun struct {
 	records []checkpoint.Record
 	// fates are those of tickets: "trained", "refused/stale", ...; further counts messages beyond them.
 	fates   map[string]string
@@ -25,8 +25,8 @@ type story struct {
 	size    int
 }
 
-func newStory(t *rapid.T) *story {
-	s := &story{fates: map[string]string{}, sources: map[string]string{}}
+func drawRun(t *rapid.T) *madeRun {
+	s := &madeRun{fates: map[string]string{}, sources: map[string]string{}}
 	size := rapid.IntRange(1, 5).Draw(t, "size")
 	s.size = size
 	sequence, cursor := uint64(0), uint64(0)
@@ -136,14 +136,14 @@ func TestInvariantTheAccountingSumsExactly(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := newStory(t)
+		s := drawRun(t)
 		n++
 		x := indexOf(t, filepath.Join(dir, fmt.Sprint(n)), s.records)
 		want := map[string]int{}
 		for _, fate := range s.fates {
 			want[fate]++
 		}
-		a := x.accounting(s.size)
+		a := x.Accounting(s.size)
 		require.Equal(t, len(s.fates), a.Issued)
 		left := a.Issued
 		for _, b := range a.Bars {
@@ -158,8 +158,8 @@ func TestInvariantTheAccountingSumsExactly(t *testing.T) {
 				name += "/" + b.Reason
 			}
 			require.Equal(t, want[name], b.Count, name)
-			q := Query{Fate: b.Fate, Reason: b.Reason, Step: -1, Limit: maxPage}
-			require.GreaterOrEqual(t, x.list(q, s.size).Total, b.Count, "the bar leads to its trajectories")
+			q := Query{Fate: b.Fate, Reason: b.Reason, Step: -1, Limit: 500}
+			require.GreaterOrEqual(t, x.List(q, s.size).Total, b.Count, "the bar leads to its trajectories")
 			delete(want, name)
 		}
 		require.Equal(t, want["trained"], left)
@@ -174,7 +174,7 @@ func TestInvariantTheAccountingSumsExactly(t *testing.T) {
 	})
 }
 
-func indexOf(t require.TestingT, dir string, records []checkpoint.Record) *index {
+func indexOf(t require.TestingT, dir string, records []checkpoint.Record) *Steps {
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	f, err := os.Create(filepath.Join(dir, checkpoint.RecordFile))
 	require.NoError(t, err)
@@ -183,7 +183,7 @@ func indexOf(t require.TestingT, dir string, records []checkpoint.Record) *index
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Close())
-	x := newIndex(dir)
+	x := newSteps(dir)
 	require.NoError(t, x.refresh())
 	return x
 }
@@ -195,12 +195,12 @@ func TestAnIndexFollowsTheRecord(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
 	rapid.Check(t, func(t *rapid.T) {
-		s := newStory(t)
+		s := drawRun(t)
 		n++
 		at := filepath.Join(dir, fmt.Sprint(n))
 		require.NoError(t, os.MkdirAll(at, 0o755))
 		path := filepath.Join(at, checkpoint.RecordFile)
-		x := newIndex(at)
+		x := newSteps(at)
 		require.NoError(t, x.refresh(), "there is no file yet")
 		var written [][]byte
 		for i, line := range lines(t, s.records) {
@@ -224,7 +224,7 @@ func TestAnIndexFollowsTheRecord(t *testing.T) {
 			}
 		}
 		require.NoError(t, x.refresh())
-		fresh := newIndex(at)
+		fresh := newSteps(at)
 		require.NoError(t, fresh.refresh())
 		require.Equal(t, append([]row{}, fresh.rows...), append([]row{}, x.rows...))
 		require.Equal(t, append([]group{}, fresh.groups...), append([]group{}, x.groups...))
@@ -252,8 +252,8 @@ func TestALineThatIsNoRecordIsCounted(t *testing.T) {
 	dir := t.TempDir()
 	good := lines(t, []checkpoint.Record{{Step: 1, Groups: []checkpoint.RecordGroup{{Group: "g000000-a0", Size: 1, Members: []checkpoint.RecordMember{{ID: "g000000-a0-0"}}}}}})
 	write(t, filepath.Join(dir, checkpoint.RecordFile), [][]byte{[]byte("{\"step\":\n"), good[0]}, nil)
-	x := newIndex(dir)
+	x := newSteps(dir)
 	require.NoError(t, x.refresh())
-	require.Equal(t, 1, x.unread)
-	require.Equal(t, 1, x.accounting(8).Issued)
+	require.Equal(t, 1, x.Unread())
+	require.Equal(t, 1, x.Accounting(8).Issued)
 }

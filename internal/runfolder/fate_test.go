@@ -1,4 +1,4 @@
-package cli
+package runfolder
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ func TestRefusedAndDroppedMeanTheSameEverywhere(t *testing.T) {
 		schemas.ReasonStale, schemas.ReasonDuplicate, schemas.ReasonForeign, schemas.ReasonPoisoned, schemas.ReasonIncomplete, schemas.ReasonZeroVariance,
 	} {
 		dropped, refused := report.Untrained(map[string]float64{"rejected/" + string(reason): 3, "reward/mean": 1})
-		require.Equal(t, endedAs(reason) == fateDropped, dropped == 3, reason)
-		require.Equal(t, endedAs(reason) == fateRefused, refused == 3, reason)
+		require.Equal(t, FateOf(reason) == FateDropped, dropped == 3, reason)
+		require.Equal(t, FateOf(reason) == FateRefused, refused == 3, reason)
 	}
 }

@@ -1,15 +1,10 @@
-package view
+package runfolder
 
 import (
 	"context"
 	"errors"
-	"net/http"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/weir-rl/weir/internal/operate"
-	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -30,9 +25,9 @@ type Streams struct {
 	Acts   []EventNow     `json:"acts"`
 	Counts map[string]int `json:"event_counts"`
 
-	// clock is the broker's, when the events were read; done says that the last trainer came to the run's end.
-	clock time.Time
-	done  bool
+	// Clock is the broker's time when the events were read. Done reports whether the last trainer came to the run's end.
+	Clock time.Time `json:"-"`
+	Done  bool      `json:"-"`
 }
 
 // StreamNow is a stream of the run.
@@ -87,30 +82,19 @@ type EventNow struct {
 	Message string    `json:"message"`
 }
 
-const (
-	// pastEvents is how many of the newest events the page reads.
-	pastEvents = 3000
-	// shownEvents is how many of them it shows, shownActs how many of those by operators.
-	shownEvents = 60
-	shownActs   = 10
-)
-
-// streams asks the run's broker.
-func (f *folder) streams(ctx context.Context, now time.Time) *Streams {
+// Streams asks the run's broker what its streams hold.
+func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 	out := newStreams(now)
-	run, err := f.live.get(ctx)
+	run, err := f.Broker(ctx)
 	if err != nil {
 		out.Down = err.Error()
 		return out
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
 	defer cancel()
-	if err := out.read(ctx, run, now); err != nil {
-		f.live.drop(run, err)
+	if err := out.readBroker(ctx, run, now); err != nil {
+		f.DropBroker(run, err)
 		out.Down = err.Error()
-	}
-	if known := f.known(); known != nil {
-		out.Tasks = known.Tasks
 	}
 	return out
 }
@@ -122,13 +106,13 @@ func newStreams(now time.Time) *Streams {
 // ReadStreams asks the broker of a run what its streams hold and who is at work. What the connection's role may not see is left out.
 func ReadStreams(ctx context.Context, run *streams.Run, now time.Time) (*Streams, error) {
 	out := newStreams(now)
-	if err := out.read(ctx, run, now); err != nil {
+	if err := out.readBroker(ctx, run, now); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-func (s *Streams) read(ctx context.Context, run *streams.Run, now time.Time) error {
+func (s *Streams) readBroker(ctx context.Context, run *streams.Run, now time.Time) error {
 	looks, err := run.StreamInfos(ctx)
 	if err != nil {
 		return err
@@ -164,83 +148,12 @@ func (s *Streams) read(ctx context.Context, run *streams.Run, now time.Time) err
 	case !errors.Is(err, streams.ErrNoWeights) && !errors.Is(err, streams.ErrDenied):
 		return err
 	}
-	workers := workers{}
-	told, err := run.EventsAfter(ctx, streams.EventsPlace{}, pastEvents, func(e *schemas.Event, stored time.Time) { s.tell(workers, e, stored) })
+	events := NewEvents(now)
+	read, err := run.EventsAfter(ctx, streams.EventsPlace{}, pastEvents, events.Add)
 	if err != nil && !errors.Is(err, streams.ErrDenied) {
 		return err
 	}
-	s.clock = told.Now
-	s.Workers = workers.list(s.clock)
-	slices.Reverse(s.Events)
-	slices.Reverse(s.Acts)
+	all := events.Streams(read.Now)
+	s.Workers, s.Events, s.Acts, s.Counts, s.Clock, s.Done = all.Workers, all.Events, all.Acts, all.Counts, all.Clock, all.Done
 	return nil
-}
-
-// newest appends an event to those before it, of which so many are kept.
-func newest(events []EventNow, e EventNow, most int) []EventNow {
-	if len(events) == most {
-		events = events[1:]
-	}
-	return append(events, e)
-}
-
-// tell takes an event in that the broker stored at a time.
-func (s *Streams) tell(workers workers, e *schemas.Event, stored time.Time) {
-	s.Counts[string(e.Type)]++
-	if e.Role != "operator" {
-		workers.tell(e, stored)
-	}
-	if e.Type == schemas.EventWorkerHere {
-		return // the list of workers has it
-	}
-	now := EventNow{e.At, string(e.Type), e.Role, e.Worker, e.Step, e.PolicyVersion, e.Message}
-	s.Events = newest(s.Events, now, shownEvents)
-	if e.Role == "operator" {
-		s.Acts = newest(s.Acts, now, shownActs)
-	}
-	switch {
-	case e.Type == schemas.EventRunDone:
-		s.done = true
-	case e.Role == roleTrainer && e.Type == schemas.EventWorkerJoined:
-		s.done = false
-	}
-}
-
-func (a *api) streams(q asked) (any, error) { return q.run.streams(q.Context(), a.now()), nil }
-
-// control does an act.
-func (a *api) control(q asked) (any, error) {
-	var act operate.Act
-	if err := readJSON(q.Request, &act); err != nil {
-		return nil, usageError{err}
-	}
-	if err := act.Validate(); err != nil {
-		return nil, usageError{err}
-	}
-	if err := q.run.known().Check(act); err != nil {
-		return nil, usageError{err}
-	}
-	run, err := q.run.live.get(q.Context())
-	if err != nil {
-		return nil, usageError{errors.New("the run is not up, so that there is nothing to change: " + err.Error())}
-	}
-	ctx, cancel := context.WithTimeout(q.Context(), 10*time.Second)
-	defer cancel()
-	done, err := operate.Do(ctx, run, act, "page at "+q.RemoteAddr, a.now())
-	switch {
-	case errors.Is(err, streams.ErrDenied):
-		return nil, usageError{errors.New("the page's own key may not change the run: use weir control with the admin's seed")}
-	case err != nil:
-		return nil, usageError{err}
-	}
-	a.log.Info("an operator's act", "run", q.run.Name, "changes", strings.Join(done.Changes, "; "), "from", q.RemoteAddr)
-	return map[string]any{"changes": done.Changes, "told": done.Told}, nil
-}
-
-// maxBody bounds what is sent to the page's server.
-const maxBody = 1 << 16
-
-// readJSON reads what was sent.
-func readJSON(r *http.Request, to any) error {
-	return decode(http.MaxBytesReader(nil, r.Body, maxBody), to)
 }

@@ -1,4 +1,4 @@
-package view
+package runfolder
 
 import (
 	"bufio"
@@ -18,8 +18,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// numbers are the lines of a run's metrics.jsonl, followed as the file grows.
-type numbers struct {
+// Metrics are the lines of a run's MetricsFile, followed as the file grows.
+type Metrics struct {
 	path string
 
 	mu      sync.RWMutex
@@ -28,10 +28,10 @@ type numbers struct {
 	place   map[string]int
 }
 
-func newNumbers(path string) *numbers { return &numbers{path: path, place: map[string]int{}} }
+func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[string]int{}} }
 
 // refresh reads what is new.
-func (n *numbers) refresh() error {
+func (n *Metrics) refresh() error {
 	f, err := os.Open(n.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -66,12 +66,12 @@ func (n *numbers) refresh() error {
 			return fmt.Errorf("read metrics: %w", err)
 		}
 		n.offset += int64(len(line))
-		n.add(line)
+		n.addLine(line)
 	}
 }
 
-// add takes a line in: of a step that was done twice the last counts.
-func (n *numbers) add(line []byte) {
+// addLine takes a line in: of a step that was done twice the last counts.
+func (n *Metrics) addLine(line []byte) {
 	var r report.Record
 	if json.Unmarshal(line, &r) != nil {
 		return
@@ -85,8 +85,8 @@ func (n *numbers) add(line []byte) {
 	n.records = append(n.records, r)
 }
 
-// tail are the newest records of a type, oldest first.
-func (n *numbers) tail(kind schemas.EventType, most int) []report.Record {
+// Newest returns the newest records of a type, at most so many, oldest first.
+func (n *Metrics) Newest(kind schemas.EventType, most int) []report.Record {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	var out []report.Record
@@ -99,8 +99,8 @@ func (n *numbers) tail(kind schemas.EventType, most int) []report.Record {
 	return out
 }
 
-// all are the records of a type, oldest first.
-func (n *numbers) all(kind schemas.EventType) []report.Record { return n.tail(kind, math.MaxInt) }
+// All returns the records of a type, oldest first.
+func (n *Metrics) All(kind schemas.EventType) []report.Record { return n.Newest(kind, math.MaxInt) }
 
 // Series is a number over the steps, or over the versions that were scored.
 type Series struct {
@@ -110,8 +110,8 @@ type Series struct {
 	At []float64 `json:"at"`
 }
 
-// series are the numbers under keys, each thinned to at most points. A key that ends with / takes all below it.
-func (n *numbers) series(keys []string, points int) map[string]*Series {
+// Series returns the numbers under keys, each thinned to at most points. A key that ends with / takes all below it.
+func (n *Metrics) Series(keys []string, points int) map[string]*Series {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	out := map[string]*Series{}
@@ -148,13 +148,13 @@ func (n *numbers) series(keys []string, points int) map[string]*Series {
 		}
 	}
 	for _, s := range out {
-		s.thin(points)
+		s.thinTo(points)
 	}
 	return out
 }
 
-// thin keeps every so many-th point, and the last.
-func (s *Series) thin(points int) {
+// thinTo keeps every so many-th point, and the last.
+func (s *Series) thinTo(points int) {
 	n := len(s.X)
 	if points <= 0 || n <= points {
 		return
@@ -170,7 +170,7 @@ func (s *Series) thin(points int) {
 	s.X, s.Y, s.At = s.X[:at], s.Y[:at], s.At[:at]
 }
 
-// since says how long ago something was, for people.
-func since(at, now time.Time) string {
+// Ago returns how long before now something was, for people.
+func Ago(at, now time.Time) string {
 	return max(0, now.Sub(at)).Round(time.Second).String() + " ago"
 }

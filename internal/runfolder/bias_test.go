@@ -1,0 +1,94 @@
+package runfolder
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/trainer/archive"
+)
+
+func drawArchive(t *rapid.T) *Archive {
+	f := newArchive("")
+	for i := range rapid.IntRange(0, 60).Draw(t, "n") {
+		started := rapid.Int64Range(2, 1000).Draw(t, "started")
+		finished := started + rapid.Int64Range(0, 100).Draw(t, "took")
+		e := archive.Entry{
+			ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Producer: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "producer"), Tokens: int(finished),
+			Issued: started - 1, Started: started, Finished: finished, Ended: finished + 5, Spans: []int64{3, 4, archive.ToolSpan, rapid.Int64Range(0, finished-started).Draw(t, "tools")},
+			Source: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "source"),
+		}
+		if rapid.Bool().Draw(t, "refused") {
+			e.Fate, e.Reason = archive.FateRejected, "stale"
+		}
+		k, ok := sampleOf(e.ID)
+		require.True(t, ok)
+		f.at[k] = int32(len(f.all))
+		f.all = append(f.all, archived{e, 1})
+	}
+	return f
+}
+
+// The distance is that of its definition, at every value.
+func TestTheDistanceIsKolmogorovsAndSmirnovs(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 9), func(n int) float64 { return float64(n) }), 1, 20)
+		a, b := draw.Draw(t, "a"), draw.Draw(t, "b")
+		slices.Sort(a)
+		slices.Sort(b)
+		share := func(of []float64, x float64) float64 {
+			n := 0
+			for _, v := range of {
+				if v <= x {
+					n++
+				}
+			}
+			return float64(n) / float64(len(of))
+		}
+		want := 0.0
+		for x := range 10 {
+			want = max(want, math.Abs(share(a, float64(x))-share(b, float64(x))))
+		}
+		require.InDelta(t, want, ksDistance(a, b), 1e-12)
+	})
+}
+
+func TestBiasCountsEachTrajectoryOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := drawArchive(t)
+		b := f.Bias()
+		require.Equal(t, len(f.all), b.Came)
+		came, trained, late := 0, 0, 0
+		for _, s := range b.Sources {
+			require.Equal(t, s.Came, s.Trained+s.Flat+s.Late+s.Else)
+			came, trained, late = came+s.Came, trained+s.Trained, late+s.Late
+		}
+		require.Equal(t, b.Came, came)
+		require.Equal(t, b.Trained, trained)
+		require.Equal(t, b.Came-b.Trained, late)
+	})
+}
+
+// Refusing what is slow is seen, and alarms.
+func TestABiasIsSeen(t *testing.T) {
+	t.Parallel()
+	f := newArchive("")
+	for i := range 400 {
+		e := archive.Entry{ID: key{uint64(i), 0}.id() + "-0", Fate: archive.FateTrained, Started: 1, Finished: int64(1 + i), Tokens: 10}
+		if i > 200 {
+			e.Fate, e.Reason = archive.FateRejected, "stale"
+		}
+		k, _ := sampleOf(e.ID)
+		f.at[k] = int32(i)
+		f.all = append(f.all, archived{e, 1})
+	}
+	b := f.Bias()
+	require.Contains(t, b.Alarm, "duration")
+	require.InDelta(t, 0.5, b.Of[1].KS, 0.01)
+	require.Zero(t, b.Of[0].KS)
+}

@@ -1,0 +1,194 @@
+package runfolder
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// State is how a run stands, in a word.
+type State string
+
+// The states of a run.
+const (
+	StateEmpty    State = "empty"    // no trainer has begun it
+	StateStarting State = "starting" // a trainer is there, and no version is published yet
+	StateRunning  State = "running"
+	StateWaiting  State = "waiting"  // no step was done for several times as long as the last step took
+	StateLeft     State = "left"     // its trainer left before the end
+	StateFinished State = "finished" // all its steps are done
+	StatePaused   State = "paused"
+	StateDraining State = "draining"
+	StateStopped  State = "stopped" // it is not at its end, and no broker answers
+	StateBroken   State = "broken"  // its folder cannot be read
+)
+
+// Status is how a run stands.
+type Status struct {
+	State State
+	// Detail is a sentence about the state: since when, or why. "" where the state is all.
+	Detail string
+}
+
+// String returns the status in words.
+func (s Status) String() string {
+	if s.Detail == "" {
+		return string(s.State)
+	}
+	return string(s.State) + ", " + s.Detail
+}
+
+// withControl returns the status of a run whose operators have set control. A run that is at its end stays so.
+func (s Status) withControl(control *schemas.Control) Status {
+	switch {
+	case control == nil || s.State == StateFinished:
+	case control.Draining:
+		s.State = StateDraining
+	case control.Paused:
+		return Status{StatePaused, "producers take no tickets; rollouts that run go on"}
+	}
+	return s
+}
+
+// withoutBroker returns the status of a run whose broker does not answer.
+func (s Status) withoutBroker() Status {
+	if s.State != StateFinished && s.State != StateEmpty {
+		s.State = StateStopped
+	}
+	return s
+}
+
+// A run that takes steps waits when none was done for quietSteps times as long as the last step took, and for quietLeast at least.
+const (
+	quietSteps = 3
+	quietLeast = 30 * time.Second
+)
+
+// Patience returns how long after a step that took so many seconds the next is expected.
+func Patience(stepSeconds float64) time.Duration {
+	return max(quietLeast, time.Duration(quietSteps*stepSeconds*float64(time.Second)))
+}
+
+// Status returns how the run stands: by its trainer's events where a broker answers and shows them, else by its numbers. seen is nil where
+// no events can be read.
+func (f *Folder) Status(ctx context.Context, now time.Time) (status Status, seen *Streams, up bool) {
+	status = f.numbersStatus(now)
+	run, err := f.Broker(ctx)
+	if err != nil {
+		return status.withoutBroker(), nil, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, brokerPatience)
+	defer cancel()
+	if all, history, err := f.crew.read(ctx, run, now); err == nil {
+		seen = all
+		if status.State != StateFinished && !history.LastHeard.IsZero() {
+			status = history.Status(now)
+		}
+	}
+	if control, err := run.Control(ctx); err == nil {
+		status = status.withControl(control)
+	}
+	return status, seen, true
+}
+
+// numbersStatus returns how the run stands by the lines of its MetricsFile.
+func (f *Folder) numbersStatus(now time.Time) Status {
+	newest := f.Metrics.Newest(schemas.EventStepDone, 1)
+	if len(newest) == 0 {
+		return Status{StateEmpty, "no step has been done"}
+	}
+	last := newest[0]
+	if steps := int64(f.Int(0, "trainer", "steps")); steps > 0 && last.Step >= steps {
+		return Status{StateFinished, Ago(last.At, now)}
+	}
+	return Status{StateRunning, "the last step ended " + Ago(last.At, now)}
+}
+
+// brokerPatience bounds how long a broker is asked for a status.
+const brokerPatience = 5 * time.Second
+
+// History is what the events of a run's trainer say, in their order. The zero value has no events.
+type History struct {
+	// LastHeard is the time of the newest event of a trainer; the zero time where there is none.
+	LastHeard time.Time
+	// LastStep and LastScore are nil before the first.
+	LastStep, LastScore *schemas.Event
+
+	state     State
+	stepped   time.Time      // of the newest step, or publication
+	coldStart *schemas.Event // the newest step of a supervised start that goes on
+	trouble   string         // why no step can be done, since the last
+}
+
+// Add takes in the next event.
+func (h *History) Add(e *schemas.Event) {
+	if e.Role != RoleTrainer {
+		return
+	}
+	if e.Type == schemas.EventWorkerHere {
+		if h.state == "" { // the events before it are no longer among those that are read
+			h.state, h.LastHeard = StateStarting, e.At
+		}
+		return
+	}
+	h.LastHeard = e.At
+	switch e.Type {
+	case schemas.EventWorkerJoined:
+		h.state, h.coldStart = StateStarting, nil
+	case schemas.EventColdStart:
+		h.state, h.coldStart = StateStarting, e
+	case schemas.EventVersionPublished:
+		h.state, h.stepped = StateRunning, e.At
+	case schemas.EventStepDone:
+		h.state, h.stepped, h.LastStep, h.trouble = StateRunning, e.At, e, ""
+	case schemas.EventDropped:
+		h.trouble = e.Message
+	case schemas.EventEvaluated:
+		h.LastScore = e
+	case schemas.EventRunDone:
+		h.state = StateFinished
+	case schemas.EventWorkerLeft:
+		if h.state != StateFinished {
+			h.state = StateLeft
+		}
+	}
+}
+
+// Status returns how the run stands at an instant by these events alone.
+func (h *History) Status(now time.Time) Status {
+	heard := Ago(h.LastHeard, now)
+	switch h.state {
+	case "":
+		return Status{StateEmpty, "no trainer has begun"}
+	case StateStarting:
+		if h.coldStart != nil {
+			return Status{StateStarting, "cold start, " + report.EventText(h.coldStart) + ", " + heard}
+		}
+		return Status{StateStarting, "last heard of " + heard}
+	case StateRunning:
+		return h.runningStatus(now)
+	case StateLeft:
+		return Status{StateLeft, "the trainer left " + heard}
+	}
+	return Status{h.state, heard}
+}
+
+// runningStatus tells a trainer that steps from a trainer that waits.
+func (h *History) runningStatus(now time.Time) Status {
+	seconds := 0.0
+	if h.LastStep != nil {
+		seconds = h.LastStep.Metrics[metrics.TimeStep.Name]
+	}
+	stepped := Ago(h.stepped, now)
+	switch {
+	case now.Sub(h.stepped) <= Patience(seconds):
+		return Status{StateRunning, "last heard of " + stepped}
+	case h.trouble != "":
+		return Status{StateWaiting, fmt.Sprintf("no step since %s: %s", stepped, h.trouble)}
+	}
+	return Status{StateWaiting, fmt.Sprintf("no step since %s: the trainer waits for trajectories, or was killed", stepped)}
+}

@@ -1,0 +1,69 @@
+package runfolder
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/schemas"
+)
+
+// Newcomer's friction 14 and operating defect F8: a state is said of a run only if its streams say so.
+func TestTheStateOfARunIsWhatItsEventsTell(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	event := func(kind schemas.EventType, metrics map[string]float64) *schemas.Event {
+		at = at.Add(time.Second)
+		return &schemas.Event{Type: kind, Role: "trainer", At: at, Step: 7, PolicyVersion: 7, Metrics: metrics}
+	}
+	joined, left := event(schemas.EventWorkerJoined, nil), event(schemas.EventWorkerLeft, nil)
+	cold := event(schemas.EventColdStart, map[string]float64{"cold_start/step": 20, "cold_start/steps": 1200, "cold_start/loss": 0.5})
+	published, done := event(schemas.EventVersionPublished, nil), event(schemas.EventRunDone, nil)
+	step := event(schemas.EventStepDone, map[string]float64{"time/step": 60, "reward/mean": 0.5})
+	inference := &schemas.Event{Type: schemas.EventWorkerJoined, Role: "inference", At: at}
+	for _, c := range []struct {
+		name   string
+		events []*schemas.Event
+		after  time.Duration
+		state  State
+		detail string
+	}{
+		{"nothing", nil, 0, "empty", "no trainer has begun"},
+		{"only others", []*schemas.Event{inference}, 0, "empty", "no trainer has begun"},
+		{"joined", []*schemas.Event{joined}, 5 * time.Second, "starting", "last heard of 5s ago"},
+		{"cold start", []*schemas.Event{joined, cold}, 2 * time.Second, "starting", "cold start, step 20 of 1200, loss 0.500, 2s ago"},
+		{"published", []*schemas.Event{joined, cold, published}, 2 * time.Second, "running", "last heard of 2s ago"},
+		{
+			"quiet from the start",
+			[]*schemas.Event{joined, published},
+			time.Minute, "waiting",
+			"no step since 1m0s ago: the trainer waits for trajectories, or was killed",
+		},
+		{"a step that takes long", []*schemas.Event{joined, published, step}, 2 * time.Minute, "running", "last heard of 2m0s ago"},
+		{
+			"quiet for several steps",
+			[]*schemas.Event{joined, published, step},
+			4 * time.Minute, "waiting",
+			"no step since 4m0s ago: the trainer waits for trajectories, or was killed",
+		},
+		{"left", []*schemas.Event{joined, published, step, left}, time.Minute, "left", "the trainer left 1m0s ago"},
+		{"finished and left", []*schemas.Event{joined, step, done, left}, time.Minute, "finished", "1m0s ago"},
+		{"begun again", []*schemas.Event{joined, step, done, left, joined}, time.Second, "starting", "last heard of 1s ago"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var told History
+			now := at
+			for _, e := range c.events {
+				told.Add(e)
+				if e.Role == "trainer" {
+					now = e.At
+				}
+			}
+			out := told.Status(now.Add(c.after))
+			require.Equal(t, c.state, out.State)
+			require.Equal(t, c.detail, out.Detail)
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package runfolder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/archive"
+)
+
+// ErrUnknown is returned, wrapped, when a run has nothing under an id.
+var ErrUnknown = errors.New("no trajectory of the run has this id")
+
+// NotKept tells people which settings keep the tokens of trajectories.
+const NotKept = "Its tokens are not kept. Of trained trajectories trainer.checkpoint.batches and batch_bytes say how many are; of others trainer.archive does."
+
+// Trajectory returns a trajectory of a run, from wherever it is kept: the batches of steps, the archive, or the messages in REJECTED. An error
+// is returned when it is kept nowhere.
+func (f *Folder) Trajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
+	if err := f.Refresh(); err != nil {
+		return nil, err
+	}
+	entries := f.Steps.Find(id)
+	t, err := f.FindTrajectory(ctx, entries, id)
+	switch {
+	case t != nil:
+		return t, nil
+	case errors.Is(err, ErrNotKept):
+		return nil, fmt.Errorf("trajectory %s: %s", id, NotKept)
+	}
+	return nil, fmt.Errorf("trajectory %s: %w", id, err)
+}
+
+// FindTrajectory is Trajectory of what was read by the newest Refresh; entries are what Steps.Find has of the id. The error is ErrNotKept
+// when the record knows the id and no token is kept, and ErrUnknown when the record does not know it.
+func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string) (*schemas.Trajectory, error) {
+	why := ErrUnknown
+	for _, e := range slices.Backward(entries) {
+		fate, _ := ParseFate(e.Fate)
+		if why = ErrNotKept; !fate.Used() {
+			continue
+		}
+		t, err := f.fromBatch(int64(e.Step), id)
+		if err == nil {
+			return t, nil
+		}
+		why = err
+	}
+	if t, err := f.Archive.trajectory(id); err == nil {
+		return t, nil
+	} else if !errors.Is(err, archive.ErrGone) {
+		return nil, err
+	}
+	if t := f.fromRejected(ctx, id); t != nil {
+		return t, nil
+	}
+	return nil, why
+}
+
+// Archived reads the archive anew and returns a trajectory that no step used; nil where the archive does not have it.
+func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
+	if err := f.Archive.refresh(); err != nil {
+		return nil, err
+	}
+	t, err := f.Archive.trajectory(id)
+	if errors.Is(err, archive.ErrGone) {
+		return nil, nil
+	}
+	return t, err
+}
+
+// mostRejected bounds how many messages of REJECTED are looked through for one trajectory.
+const mostRejected = 4096
+
+// fromRejected looks for a trajectory in REJECTED; nil where it is not there, and where no broker answers.
+func (f *Folder) fromRejected(ctx context.Context, id string) *schemas.Trajectory {
+	run, err := f.Broker(ctx)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	n := 0
+	for refused, err := range RejectedTrajectories(ctx, run) {
+		if n++; err != nil || n > mostRejected {
+			return nil
+		}
+		if refused.Trajectory != nil && refused.Verdict.ID == id {
+			return refused.Trajectory
+		}
+	}
+	return nil
+}
+
+// DescribeTicket returns in words what became of a ticket: entries are what Steps.Find has of it, arrived says that its trajectory is at hand.
+func DescribeTicket(entries []Listed, arrived bool) string {
+	text := Verdict{}.String()
+	if arrived {
+		text = "it has come, and no step has used it yet"
+	}
+	for i := range entries {
+		v := entries[i].verdict()
+		text = v.String()
+		if v.Fate.Used() {
+			return text
+		}
+		if why := strings.TrimSpace(ExplainReason(v.Reason)); why != "" {
+			text += ", " + why
+		}
+	}
+	return text
+}
