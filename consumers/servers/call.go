@@ -32,27 +32,29 @@ type call struct {
 	// failures counts since a token was last gained; fault is the last.
 	failures int
 	fault    error
-	// live gets tokens as they come, of which told have gone out in this attempt; nil where answers go out whole.
-	live func(*schemas.GenerateChunk) error
+	// emit takes chunks. follows is whether they have tokens before anybody vouches for these.
+	emit    func(*schemas.GenerateChunk) error
+	follows bool
+	// told are the tokens of the answer under way that have gone out.
 	told []int32
 }
 
 // Generate serves one call: at one server, or at several after one another when servers end it. Each chunk is what one server
-// sampled, vouched for.
+// sampled, vouched for: when its answer is whole, and before that whenever the server was seen to have its weights still.
 func (p *Pool) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return p.generate(ctx, req, emit, nil)
+	return p.generate(ctx, req, emit, false)
 }
 
 // Stream is Generate for a reader that follows along: tokens go out as a server says them, before they are vouched for. They are
 // not for training.
 func (p *Pool) Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return p.generate(ctx, req, emit, emit)
+	return p.generate(ctx, req, emit, true)
 }
 
-func (p *Pool) generate(ctx context.Context, req *schemas.GenerateRequest, emit, live func(*schemas.GenerateChunk) error) error {
+func (p *Pool) generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error, follows bool) error {
 	c, refused := p.newCall(req)
 	if c != nil {
-		c.live = live
+		c.emit, c.follows = emit, follows
 	}
 	for refused == nil {
 		chunk, err := c.attempt(ctx)
@@ -211,7 +213,7 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 	a, err := l.server.speaker.Generate(ctx, &Query{
 		ID: p.nextID(), Top: top, Episode: c.req.Episode, Salt: l.epoch.label,
 		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Stop: c.req.StopTokens,
-		Each: c.teller(l),
+		Each: c.emitArrived(l),
 	}, func() {
 		l.began.Store(true)
 		timer.Reset(stall)

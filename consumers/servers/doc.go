@@ -46,5 +46,6 @@
 // # What it does not do
 //
 // Neither server fixes a draw by the request's seed and the token's position, as [consumers.Sampler] asks: a call that is cut
-// goes on with other random numbers, and no seed is sent. Tokens go out a call at a time, when they are vouched for.
+// goes on with other random numbers, and no seed is sent. Tokens go out when they are vouched for: when the
+// answer is whole, and before that each time that the keeper has seen the server's version unchanged.
 package servers

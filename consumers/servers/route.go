@@ -19,6 +19,9 @@ type lease struct {
 	cancel context.CancelCauseFunc
 	// began is whether anything has come from the server.
 	began atomic.Bool
+	// arrived counts the tokens of the answer that have come; vouched are those that came before the server was last seen to have the
+	// epoch's weights.
+	arrived, vouched atomic.Int64
 }
 
 // Sticky calls move where their server has stickyFactor times the least load and stickySlack more.

@@ -245,7 +245,30 @@ func (s *server) check(ctx context.Context) error {
 		return fmt.Errorf("its health: %w", err)
 	}
 	s.readGauges(ctx)
-	return s.has(ctx, label)
+	vouch := s.arrivedTokens()
+	if err := s.has(ctx, label); err != nil {
+		return err
+	}
+	vouch()
+	return nil
+}
+
+// arrivedTokens notes which tokens of the calls that run have come by now. vouch is called when the server was seen to have the weights of
+// its epoch still: then they are of these weights. No swap may come between.
+func (s *server) arrivedTokens() (vouch func()) {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	arrived := map[*lease]int64{}
+	for l := range s.leases {
+		if l.epoch == s.epoch {
+			arrived[l] = l.arrived.Load()
+		}
+	}
+	return func() {
+		for l, n := range arrived {
+			l.vouched.Store(n)
+		}
+	}
 }
 
 // maxDoubts is how many calls in a row may fail while the server says that it is well.

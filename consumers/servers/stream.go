@@ -16,29 +16,32 @@ type emitError struct{ err error }
 
 func (e *emitError) Error() string { return e.err.Error() }
 
-// teller hands out the tokens of an answer as they come; nil where nobody follows along.
-func (c *call) teller(l *lease) func(*Answer) error {
-	if c.live == nil {
-		return nil
-	}
+// emitArrived gives the caller tokens of an answer that is still under way: to a reader that follows along each as it comes, else those
+// that the keeper's last look at the server's version vouches for. So a caller whose time ends has what was sampled until then.
+func (c *call) emitArrived(l *lease) func(*Answer) error {
 	c.pool.mu.Lock()
 	vocabulary := c.pool.config.VocabSize
 	c.pool.mu.Unlock()
 	return func(a *Answer) error {
+		l.arrived.Store(int64(len(a.Tokens)))
+		n := len(a.Tokens)
+		if !c.follows {
+			n = min(n, int(l.vouched.Load()))
+		}
 		var chunk schemas.GenerateChunk
-		for i := len(c.told); i < len(a.Tokens) && !c.stopped(); i++ {
-			token := a.Tokens[i]
-			if token < 0 || int(token) >= vocabulary || math.IsNaN(float64(a.Logprobs[i])) || len(c.tokens)+len(c.told) >= c.limit {
+		for i := len(c.told); i < n && !c.stopped(); i++ {
+			token, logprob := a.Tokens[i], a.Logprobs[i]
+			if token < 0 || int(token) >= vocabulary || math.IsNaN(float64(logprob)) || logprob > maxLogprob || len(c.tokens)+len(c.told) >= c.limit {
 				break // what becomes of it is decided when the answer is whole
 			}
 			c.told = append(c.told, token)
-			chunk.Tokens, chunk.Logprobs = append(chunk.Tokens, token), append(chunk.Logprobs, a.Logprobs[i])
+			chunk.Tokens, chunk.Logprobs = append(chunk.Tokens, token), append(chunk.Logprobs, logprob)
 			chunk.Versions = append(chunk.Versions, int32(l.epoch.version)) //nolint:gosec // Swap refuses versions above
 		}
 		if len(chunk.Tokens) == 0 {
 			return nil
 		}
-		if err := c.live(&chunk); err != nil {
+		if err := c.emit(&chunk); err != nil {
 			return &emitError{fmt.Errorf("send a chunk of episode %q: %w", c.req.Episode, err)}
 		}
 		return nil

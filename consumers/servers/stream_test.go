@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -66,5 +67,38 @@ func TestAReaderFollowsTokenByToken(t *testing.T) {
 		// A reader that has gone ends the call.
 		gone := errors.New("gone")
 		require.ErrorIs(t, w.Stream(t.Context(), ask("gone", 12), func(*schemas.GenerateChunk) error { return gone }), gone)
+	})
+}
+
+// Docs/guarantees.md, "time before a turn": what a server has sampled of an answer goes out while the rest is sampled, vouched for, so that a
+// turn which outlasts its caller's time is not lost.
+func TestWhatWasSampledGoesOutBeforeTheAnswerIsWhole(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		for _, release := range []fakeserver.Release{oldest[kind], newest[kind]} {
+			t.Run(string(release), func(t *testing.T) {
+				t.Parallel()
+				slow := good()
+				slow.Pace, slow.Release = 10*time.Millisecond, release
+				w := newWorld(t, kind, nil, slow)
+				w.run()
+				w.swapSoon(0)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				req, got := ask("a", 50), &sampled{}
+				err := w.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
+					got.tokens, got.logprobs = append(got.tokens, c.Tokens...), append(got.logprobs, c.Logprobs...)
+					got.versions, got.last = append(got.versions, c.Versions...), *c
+					cancel() // the caller's time is over
+					return nil
+				})
+				require.ErrorIs(t, err, context.Canceled)
+				require.NotEmpty(t, got.tokens)
+				require.Less(t, len(got.tokens), 50)
+				got.last.Stop, req.MaxTokens = schemas.GenerateLength, len(got.tokens)
+				w.check(req, got)
+				w.whole(ask("a", 30))
+			})
+		}
 	})
 }
