@@ -333,21 +333,3 @@ func writeIndex(dir string, files int) error {
 	}
 	return os.WriteFile(filepath.Join(dir, safetensors.IndexName(gpu.WeightsFile)), append(data, '\n'), 0o644)
 }
-
-// land is the snapshot of a manifest: a folder's where there is one, else the weights in memory.
-func (f *Follower) land(ctx context.Context, m *schemas.Manifest, tokenizer string) (Snapshot, error) {
-	if f.Folder == nil {
-		return Fetch(ctx, f.Weights, m, tokenizer)
-	}
-	return f.Folder.Land(ctx, f.Weights, m, tokenizer)
-}
-
-// tidied removes old folders after a swap; what cannot be removed now is removed later.
-func (f *Follower) tidied() {
-	if f.Folder == nil {
-		return
-	}
-	if err := f.Folder.Tidy(); err != nil {
-		f.Log.Warn("old weights not removed", "folder", f.Folder.Dir(), "err", err)
-	}
-}

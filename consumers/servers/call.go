@@ -125,7 +125,7 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 	}
 	limit := c.limit
 	c.pool.mu.Lock()
-	if most := l.server.maxTokens; most > 0 {
+	if most := l.server.state.maxTokens; most > 0 {
 		limit = min(limit, most)
 	}
 	c.pool.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 		once.Lock()
 		defer once.Unlock()
 		p.mu.Lock()
-		paused := l.server.swapping
+		paused := l.server.state.swapping
 		p.mu.Unlock()
 		if paused {
 			timer.Reset(stall) // it stands still with all others
@@ -234,7 +234,7 @@ func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, e
 	p.mu.Lock()
 	vocabulary, high := p.config.VocabSize, l.epoch.version
 	if p.want != nil {
-		high = max(high, p.want.Version, l.server.epoch.version)
+		high = max(high, p.want.Version, l.server.state.epoch.version)
 	}
 	p.hits += a.Cached
 	p.mu.Unlock()
@@ -338,8 +338,8 @@ func (c *call) pause(ctx context.Context) error {
 func (s *server) learnBound(most int) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	if s.maxTokens == 0 || most < s.maxTokens {
-		s.maxTokens = most
+	if s.state.maxTokens == 0 || most < s.state.maxTokens {
+		s.state.maxTokens = most
 	}
 }
 

@@ -71,8 +71,8 @@ func (s *server) countEnds(tokens []int32, likely [][]Likely, stops []int32) {
 	}
 	p := s.pool
 	p.mu.Lock()
-	sampled, expected := s.ends.add(tokens, likely, stops)
-	now, report := s.ends, s.ends.biased()
+	sampled, expected := s.state.ends.add(tokens, likely, stops)
+	now, report := s.state.ends, s.state.ends.biased()
 	p.mu.Unlock()
 	p.metrics.Ends.WithLabelValues(s.name).Add(sampled)
 	p.metrics.EndsExpected.WithLabelValues(s.name).Add(expected)

@@ -95,12 +95,12 @@ func (s *server) readGauges(ctx context.Context) {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil || s.removed {
-		s.foreign = 0
+	if err != nil || s.state.removed {
+		s.state.foreign = 0
 		p.metrics.Forget(s.name)
 		return
 	}
-	s.foreign = max(0, g.Running+g.Waiting-len(s.leases))
+	s.state.foreign = max(0, g.Running+g.Waiting-len(s.state.leases))
 	p.metrics.Queue.WithLabelValues(s.name, "running").Set(float64(g.Running))
 	p.metrics.Queue.WithLabelValues(s.name, "waiting").Set(float64(g.Waiting))
 	p.metrics.CacheUse.WithLabelValues(s.name).Set(g.CacheUse)
@@ -108,4 +108,4 @@ func (s *server) readGauges(ctx context.Context) {
 }
 
 // busyness is how many calls a server has, of this Pool and of others. The caller holds Pool.mu.
-func (s *server) busyness() int { return len(s.leases) + s.foreign }
+func (s *server) busyness() int { return len(s.state.leases) + s.state.foreign }

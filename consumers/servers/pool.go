@@ -146,11 +146,11 @@ func (p *Pool) Set(urls []string) {
 func (p *Pool) remove(s *server) {
 	p.mu.Lock()
 	p.servers = slices.DeleteFunc(p.servers, func(have *server) bool { return have == s })
-	s.removed = true
+	s.state.removed = true
 	s.downLocked(errRemoved)
-	if s.leave != nil {
+	if s.state.leave != nil {
 		p.leaving[s.name] = s.ended
-		s.leave(errRemoved)
+		s.state.leave(errRemoved)
 	}
 	p.notify()
 	p.mu.Unlock()
@@ -181,7 +181,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.keep = func(s *server) {
 		var keep context.Context
-		keep, s.leave = context.WithCancelCause(running)
+		keep, s.state.leave = context.WithCancelCause(running)
 		before := p.leaving[s.name]
 		delete(p.leaving, s.name)
 		keepers.Go(func() {
@@ -274,7 +274,7 @@ func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number i
 	before, p.want = p.want, &s
 	p.offers++
 	for _, server := range p.servers {
-		server.fault = nil
+		server.state.fault = nil
 		server.kick()
 	}
 	return before, p.offers, nil
@@ -284,12 +284,12 @@ func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number i
 func (p *Pool) offered(want consumers.Snapshot, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
 	failed := 0
 	for _, s := range p.servers {
-		if s.fit && s.epoch.version == want.Version && s.epoch.dir == want.Dir {
-			return true, p.closed, s.paused, p.changed, nil
+		if s.state.fit && s.state.epoch.version == want.Version && s.state.epoch.dir == want.Dir {
+			return true, p.closed, s.state.paused, p.changed, nil
 		}
-		if s.fault != nil && s.faultOf == offer {
+		if s.state.fault != nil && s.state.faultOf == offer {
 			failed++
-			fault = errors.Join(fault, fmt.Errorf("%s: %w", s.name, s.fault))
+			fault = errors.Join(fault, fmt.Errorf("%s: %w", s.name, s.state.fault))
 		}
 	}
 	if failed < len(p.servers) {
@@ -311,7 +311,7 @@ func (p *Pool) Load() consumers.Load {
 	defer p.mu.Unlock()
 	l := consumers.Load{Waiting: p.waiting, Idle: p.seats.idle(), PrefixHits: p.hits}
 	for _, s := range p.servers {
-		l.Running += len(s.leases)
+		l.Running += len(s.state.leases)
 	}
 	return l
 }
@@ -329,7 +329,7 @@ func (p *Pool) notify() {
 	p.changed = make(chan struct{})
 	fit := 0
 	for _, s := range p.servers {
-		if s.fit {
+		if s.state.fit {
 			fit++
 		}
 	}

@@ -46,7 +46,7 @@ func (p *Pool) take(ctx context.Context, req *schemas.GenerateRequest) (*lease, 
 		}
 		if s := p.choose(req.Episode, req.MinVersion); s != nil {
 			l := s.lease(ctx)
-			p.seats.take(req.Episode, s, s.epoch)
+			p.seats.take(req.Episode, s, s.state.epoch)
 			p.mu.Unlock()
 			return l, nil, nil
 		}
@@ -89,9 +89,9 @@ func (p *Pool) take(ctx context.Context, req *schemas.GenerateRequest) (*lease, 
 
 // lease gives a call a place. The caller holds mu.
 func (s *server) lease(ctx context.Context) *lease {
-	l := &lease{server: s, epoch: s.epoch}
+	l := &lease{server: s, epoch: s.state.epoch}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
-	s.leases[l] = struct{}{}
+	s.state.leases[l] = struct{}{}
 	return l
 }
 
@@ -104,7 +104,7 @@ func (p *Pool) choose(episode string, minVersion int64) *server {
 		most = p.cfg.Slots
 	}
 	room := func(s *server) bool {
-		return s.fit && !s.swapping && s.epoch.version >= minVersion && len(s.leases) < most
+		return s.state.fit && !s.state.swapping && s.state.epoch.version >= minVersion && len(s.state.leases) < most
 	}
 	for _, s := range p.servers {
 		if room(s) && (least == nil || s.busyness() < least.busyness()) {
@@ -114,7 +114,7 @@ func (p *Pool) choose(episode string, minVersion int64) *server {
 	if least == nil {
 		return nil
 	}
-	if seat := p.seats.of(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.epoch &&
+	if seat := p.seats.of(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.state.epoch &&
 		seat.server.busyness() <= int(math.Ceil(stickyFactor*float64(least.busyness())))+stickySlack {
 		return seat.server
 	}
@@ -127,18 +127,18 @@ func (p *Pool) release(l *lease, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := l.server
-	delete(s.leases, l)
+	delete(s.state.leases, l)
 	switch {
 	case err == nil:
-		if l.epoch == s.epoch {
-			s.doubts = 0
+		if l.epoch == s.state.epoch {
+			s.state.doubts = 0
 		}
-	case l.epoch == s.epoch && s.fit && !s.swapping:
-		s.doubts++
-		s.doubt = err
+	case l.epoch == s.state.epoch && s.state.fit && !s.state.swapping:
+		s.state.doubts++
+		s.state.doubt = err
 		s.kick()
 	}
-	if p.waiting > 0 || s.swapping {
+	if p.waiting > 0 || s.state.swapping {
 		p.notify()
 	}
 }

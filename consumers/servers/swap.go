@@ -14,12 +14,12 @@ import (
 // before is loaded again, so that the server is fit for what it had; where that fails too, or the server does not resume, it is unfit.
 func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 	mode := s.pool.kind.Mode(modeOf(s.pool.cfg.Swap))
-	if !s.spans || s.tries > 0 {
+	if !s.keeper.spans || s.keeper.tries > 0 {
 		mode = Abort
 	}
 	evidence := s.gatherEvidence(ctx)
 	defer func() {
-		if evidence != nil && evidence != s.doubted {
+		if evidence != nil && evidence != s.keeper.doubted {
 			evidence.release()
 		}
 	}()
@@ -30,9 +30,9 @@ func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 		}
 	}
 	began := time.Now()
-	before := s.have
+	before := s.keeper.have
 	has, err := s.exchange(ctx, want, mode)
-	s.have = has
+	s.keeper.have = has
 	has, err = s.settle(ctx, has, err)
 	paused := time.Since(began)
 	if has == want && evidence != nil {
@@ -68,12 +68,12 @@ func (s *server) settle(ctx context.Context, has *consumers.Snapshot, err error)
 func (s *server) hold() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	s.swapping = true
+	s.state.swapping = true
 }
 
 // exchange loads a version while the server is paused, and returns which version it has then: nil where that is not certain.
 func (s *server) exchange(ctx context.Context, want *consumers.Snapshot, mode Mode) (has *consumers.Snapshot, err error) {
-	p, before := s.pool, s.have
+	p, before := s.pool, s.keeper.have
 	if err := s.control(ctx, func(ctx context.Context) error { return s.speaker.Pause(ctx, mode) }); err != nil {
 		// Nothing is loaded yet: it is as it was, if it says so.
 		if before != nil && s.has(ctx, p.label(before.Version)) == nil {
@@ -113,8 +113,8 @@ var errCut = errors.New("the call was not aborted with the others")
 func (s *server) over() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	if s.epoch != nil {
-		s.epoch.seal(true)
+	if s.state.epoch != nil {
+		s.state.epoch.seal(true)
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *server) drain(ctx context.Context, longest time.Duration) error {
 	defer timer.Stop()
 	for {
 		s.pool.mu.Lock()
-		left, changed := len(s.leases), s.pool.changed
+		left, changed := len(s.state.leases), s.pool.changed
 		s.pool.mu.Unlock()
 		if left == 0 {
 			return nil
@@ -155,7 +155,7 @@ func (s *server) drain(ctx context.Context, longest time.Duration) error {
 func (s *server) cut(cause error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	for l := range s.leases {
+	for l := range s.state.leases {
 		l.cancel(cause)
 	}
 }
@@ -165,7 +165,7 @@ func (s *server) cut(cause error) {
 func (s *server) cutUnbegun() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	for l := range s.leases {
+	for l := range s.state.leases {
 		if !l.began.Load() {
 			l.cancel(errCut)
 		}

@@ -46,17 +46,17 @@ type evidence struct {
 // the evidence stays until a load passes.
 func (s *server) gatherEvidence(ctx context.Context) *evidence {
 	every := s.pool.cfg.Server.VerifyEvery
-	if s.doubted != nil || every == 0 || s.have == nil {
-		return s.doubted
+	if s.keeper.doubted != nil || every == 0 || s.keeper.have == nil {
+		return s.keeper.doubted
 	}
-	if s.loads++; (s.loads-1)%every != 0 {
+	if s.keeper.loads++; (s.keeper.loads-1)%every != 0 {
 		return nil
 	}
-	release, there := s.have.Hold()
+	release, there := s.keeper.have.Hold()
 	if !there {
 		return nil
 	}
-	e := &evidence{snapshot: s.have, release: release}
+	e := &evidence{snapshot: s.keeper.have, release: release}
 	err := s.observe(ctx, e)
 	if err != nil {
 		s.pool.log.Debug("the weights of an inference server cannot be looked at", "server", s.name, "err", err)
@@ -105,10 +105,10 @@ func (s *server) verify(ctx context.Context, e *evidence, want *consumers.Snapsh
 		return context.Cause(ctx)
 	}
 	s.pool.metrics.WeightChecks.WithLabelValues(result).Inc()
-	s.doubted = nil
+	s.keeper.doubted = nil
 	switch {
 	case result == checkStale:
-		s.doubted = e
+		s.keeper.doubted = e
 		return err
 	case err != nil:
 		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", err)
@@ -118,9 +118,9 @@ func (s *server) verify(ctx context.Context, e *evidence, want *consumers.Snapsh
 
 // dropEvidence forgets a load that failed its verification.
 func (s *server) dropEvidence() {
-	if s.doubted != nil {
-		s.doubted.release()
-		s.doubted = nil
+	if s.keeper.doubted != nil {
+		s.keeper.doubted.release()
+		s.keeper.doubted = nil
 	}
 }
 
