@@ -20,10 +20,10 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if err := o.Validate(); err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
-	e.begin()
-	e.needGradient()
-	e.moments.allocate(e.trained.size)
-	stats := gpu.StepStats{GradNorm: e.gradNorm()}
+	e.ensureWeights()
+	e.allocateGradient()
+	e.moments.allocateZeros(e.trained.size)
+	stats := gpu.StepStats{GradNorm: e.gradientNorm()}
 	defer clear(e.grad)
 	if math.IsNaN(stats.GradNorm) || math.IsInf(stats.GradNorm, 0) {
 		stats.Skipped = true
@@ -48,7 +48,7 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 			lr = o.ValueLearningRate
 		}
 		step.LearningRate, step.Decay = float32(lr), float32(decay)
-		e.blocks(t.n, stepBlock, func(_ *scratch, lo, hi int) {
+		e.forEachBlock(t.n, stepBlock, func(_ *scratch, lo, hi int) {
 			lo, hi = t.off+lo, t.off+hi
 			kernel.AdamW(e.weights[lo:hi], e.moments.first[lo:hi], e.moments.second[lo:hi], e.grad[lo:hi], step)
 		})
@@ -57,10 +57,10 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	return stats, nil
 }
 
-// gradNorm is the gradient's global L2 norm: sums of fixed blocks, added in order.
-func (e *Engine) gradNorm() float64 {
+// gradientNorm is the gradient's global L2 norm: sums of fixed blocks, added in order.
+func (e *Engine) gradientNorm() float64 {
 	sums := make([]float64, (e.trained.size+stepBlock-1)/stepBlock)
-	e.blocks(e.trained.size, stepBlock, func(_ *scratch, lo, hi int) {
+	e.forEachBlock(e.trained.size, stepBlock, func(_ *scratch, lo, hi int) {
 		sums[lo/stepBlock] = kernel.SumSquares(e.grad[lo:hi])
 	})
 	var sum float64

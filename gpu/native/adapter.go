@@ -34,7 +34,7 @@ func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOpti
 		return nil, err
 	}
 	tensors := map[string]gpu.Tensor{}
-	for _, t := range e.base() {
+	for _, t := range e.modelTensors() {
 		tensors[t.Name] = t
 	}
 	for _, f := range x.Files {
@@ -56,7 +56,7 @@ func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOpti
 
 // writeFolder writes PEFT's two files, the value head's, and the hash of the weights that the adapters belong to.
 func (ad *adapters) writeFolder(ctx context.Context, dir string, dtype gpu.DType, base string) (gpu.Written, error) {
-	tensors, head := ad.shared(ad.data, ""), []gpu.Tensor(nil)
+	tensors, head := ad.namedTensors(ad.data, ""), []gpu.Tensor(nil)
 	if ad.cfg.ValueHead {
 		tensors, head = tensors[:len(tensors)-1], tensors[len(tensors)-1:]
 	}
@@ -81,22 +81,22 @@ func (e *Engine) Adapts() bool { return e.lora != nil }
 
 // writeFrozen writes what the adapters are added to.
 func (e *Engine) writeFrozen(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
-	cfg, tensors := e.cfg, e.shared(e.data, "")
+	cfg, tensors := e.cfg, e.namedTensors(e.data, "")
 	if cfg.ValueHead {
 		cfg.ValueHead, tensors = false, tensors[:len(tensors)-1]
 	}
 	o.DType = gpu.Float32
-	if e.halves(tensors) {
+	if e.allBFloat16(tensors) {
 		o.DType = gpu.BFloat16
 	}
 	return hf.Export(ctx, dir, cfg, tensors, o)
 }
 
-// halves is whether every number is a bfloat16.
-func (e *Engine) halves(tensors []gpu.Tensor) bool {
+// allBFloat16 is whether every number is a bfloat16.
+func (e *Engine) allBFloat16(tensors []gpu.Tensor) bool {
 	var other atomic.Bool
 	for _, t := range tensors {
-		e.blocks(len(t.Data), stepBlock, func(_ *scratch, lo, hi int) {
+		e.forEachBlock(len(t.Data), stepBlock, func(_ *scratch, lo, hi int) {
 			for _, x := range t.Data[lo:hi] {
 				if math.Float32bits(x)&0xffff != 0 {
 					other.Store(true)
@@ -127,8 +127,8 @@ func (e *Engine) writeMerged(ctx context.Context, path string, f safetensors.Fil
 			return err
 		}
 		data := tensors[t.Name].Data
-		if e.lora.find(t.Name).a != nil {
-			room = e.lora.merge(e.pool, tensors[t.Name], room)
+		if e.lora.findAdapter(t.Name).a != nil {
+			room = e.lora.mergeTensor(e.pool, tensors[t.Name], room)
 			data = room
 		}
 		if err := writeNumbers(out, data, dtype); err != nil {
@@ -164,9 +164,9 @@ func writeNumbers(out io.Writer, data []float32, dtype gpu.DType) error {
 // hashBase is the hash of the frozen weights.
 func (e *Engine) hashBase() string {
 	if e.lora.base == "" {
-		e.begin()
+		e.ensureWeights()
 		h := sha256.New()
-		for _, t := range e.shared(e.data, "") {
+		for _, t := range e.namedTensors(e.data, "") {
 			if t.Name != gpu.ValueHeadTensor {
 				_ = writeNumbers(h, t.Data, gpu.Float32) // a hash takes everything
 			}
@@ -196,7 +196,7 @@ func (e *Engine) importAdapters(ctx context.Context, dir string) (done bool, err
 	defer func() { _ = f.Close() }() // read only
 	e.kept = false
 	clear(e.grad)
-	for _, t := range e.lora.shared(e.lora.data, "") {
+	for _, t := range e.lora.namedTensors(e.lora.data, "") {
 		if err := f.Read(ctx, t.Name, t.Data); err != nil {
 			return false, fmt.Errorf("import %s: %w", own, err)
 		}
@@ -220,7 +220,7 @@ func (ad *adapters) openFolder(ctx context.Context, dir string) (_ *safetensors.
 			return nil, err
 		}
 	}
-	if _, err := ad.match(f.Tensors(), ""); err != nil {
+	if _, err := ad.matchTensors(f.Tensors(), ""); err != nil {
 		return nil, err
 	}
 	var names []string

@@ -6,8 +6,8 @@ import "sync"
 // them, few enough to stay in cache. Sums over rows are gathered by row block, so it is fixed.
 const rowBlock = 128
 
-// fit returns *buf with length n, reallocated when it is too small. Contents are unspecified.
-func fit(buf *[]float32, n int) []float32 {
+// resizeBuffer returns *buf with length n, reallocated when it is too small. Contents are unspecified.
+func resizeBuffer(buf *[]float32, n int) []float32 {
 	if cap(*buf) < n {
 		*buf = make([]float32, n+n/8)
 	}
@@ -15,9 +15,9 @@ func fit(buf *[]float32, n int) []float32 {
 	return *buf
 }
 
-// fitZero is fit with zeros.
-func fitZero(buf *[]float32, n int) []float32 {
-	out := fit(buf, n)
+// zeroBuffer is fit with zeros.
+func zeroBuffer(buf *[]float32, n int) []float32 {
+	out := resizeBuffer(buf, n)
 	clear(out)
 	return out
 }
@@ -51,9 +51,9 @@ func (p *scratchPool) put(s *scratch) {
 	p.free = append(p.free, s)
 }
 
-// blocks calls f once for each block of size rows of [0, n), in parallel; the blocks are the same whatever
+// forEachBlock calls f once for each block of size rows of [0, n), in parallel; the blocks are the same whatever
 // the number of threads.
-func (e *Engine) blocks(n, size int, f func(s *scratch, lo, hi int)) {
+func (e *Engine) forEachBlock(n, size int, f func(s *scratch, lo, hi int)) {
 	e.pool.ParallelFor((n+size-1)/size, 1, func(first, last int) {
 		s := e.scratch.get()
 		defer e.scratch.put(s)

@@ -24,14 +24,14 @@ type head struct {
 	sums kernel.Matrix
 }
 
-// attend is causal attention: it sets h.out and, where they are kept, h.sums. Query i sees keys [0, i].
+// attendSequence is causal attention: it sets h.out and, where they are kept, h.sums. Query i sees keys [0, i].
 //
 // Keys that a query must not see have weight 0, and adding 0 changes no bit.
-func (m *model) attend(s *scratch, h *head) {
+func (m *model) attendSequence(s *scratch, h *head) {
 	for lo := 0; lo < h.n; lo += queryBlock {
 		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
-		p := fit(&s.scores, rows*count)
+		p := resizeBuffer(&s.scores, rows*count)
 		scores := kernel.Matrix{Data: p, Stride: count}
 		q, out := h.q.From(lo), h.out.From(lo)
 		kernel.MatMulNTStrided(scores, q, h.k, rows, m.hd, count, false)
@@ -48,14 +48,14 @@ func (m *model) attend(s *scratch, h *head) {
 	}
 }
 
-// attendGrad is the gradient of attend for a head h, given d.out, the gradient of its output: d.q is set, d.k and d.v are
+// attendSequenceGrad is the gradient of attend for a head h, given d.out, the gradient of its output: d.q is set, d.k and d.v are
 // added to.
-func (m *model) attendGrad(s *scratch, h, d *head) {
+func (m *model) attendSequenceGrad(s *scratch, h, d *head) {
 	hd := m.hd
 	for lo := 0; lo < h.n; lo += queryBlock {
 		rows := min(queryBlock, h.n-lo)
 		count := lo + rows
-		p, dp := fit(&s.scores, rows*count), fit(&s.grads, rows*count)
+		p, dp := resizeBuffer(&s.scores, rows*count), resizeBuffer(&s.grads, rows*count)
 		scores, dscores := kernel.Matrix{Data: p, Stride: count}, kernel.Matrix{Data: dp, Stride: count}
 		q, dq, dout := h.q.From(lo), d.q.From(lo), d.out.From(lo)
 		kernel.MatMulNTStrided(scores, q, h.k, rows, hd, count, false)
@@ -79,9 +79,9 @@ func (m *model) attendGrad(s *scratch, h, d *head) {
 	}
 }
 
-// headOf is head h, of key head g, of the sequence [lo, hi) of the batch, within queries, keys and values qkv [n, qkv] and out
+// attentionHead is head h, of key head g, of the sequence [lo, hi) of the batch, within queries, keys and values qkv [n, qkv] and out
 // [n, q]; sums [n, heads, 2] may be nil.
-func (e *Engine) headOf(lo, hi, g, h int, qkv, out, sums []float32) head {
+func (e *Engine) attentionHead(lo, hi, g, h int, qkv, out, sums []float32) head {
 	rows := func(from int) kernel.Matrix { return kernel.Matrix{Data: qkv[lo*e.qkv+from:], Stride: e.qkv} }
 	at := head{
 		q: rows(h * e.hd), k: rows(e.q + g*e.hd), v: rows(e.q + e.kv + g*e.hd),
@@ -95,38 +95,38 @@ func (e *Engine) headOf(lo, hi, g, h int, qkv, out, sums []float32) head {
 
 // attendAll attends within every sequence of the batch: out [n, q] from qkv [n, qkv].
 func (e *Engine) attendAll(out, qkv, sums []float32) {
-	e.eachHead(func(s *scratch, lo, hi, g int) {
+	e.forEachHead(func(s *scratch, lo, hi, g int) {
 		for h := g * e.reps; h < (g+1)*e.reps; h++ {
-			one := e.headOf(lo, hi, g, h, qkv, out, sums)
-			e.attend(s, &one)
+			one := e.attentionHead(lo, hi, g, h, qkv, out, sums)
+			e.attendSequence(s, &one)
 		}
 	})
 }
 
 // attendAllGrad is the gradient of attendAll and of the rotation before it: dqkv from dout.
 func (e *Engine) attendAllGrad(dqkv, dout, out, qkv, sums []float32) {
-	e.eachHead(func(s *scratch, lo, hi, g int) {
+	e.forEachHead(func(s *scratch, lo, hi, g int) {
 		kOff, vOff := e.q+g*e.hd, e.q+e.kv+g*e.hd
 		for i := lo; i < hi; i++ {
 			clear(dqkv[i*e.qkv+kOff : i*e.qkv+kOff+e.hd])
 			clear(dqkv[i*e.qkv+vOff : i*e.qkv+vOff+e.hd])
 		}
 		for h := g * e.reps; h < (g+1)*e.reps; h++ {
-			one, grad := e.headOf(lo, hi, g, h, qkv, out, sums), e.headOf(lo, hi, g, h, dqkv, dout, nil)
-			e.attendGrad(s, &one, &grad)
+			one, grad := e.attentionHead(lo, hi, g, h, qkv, out, sums), e.attentionHead(lo, hi, g, h, dqkv, dout, nil)
+			e.attendSequenceGrad(s, &one, &grad)
 		}
 		for i := lo; i < hi; i++ {
 			row, pos := dqkv[i*e.qkv:(i+1)*e.qkv], i-lo
-			e.rotary.turnBack(row[g*e.reps*e.hd:(g+1)*e.reps*e.hd], pos, e.scale)
-			e.rotary.turnBack(row[kOff:kOff+e.hd], pos, 1)
+			e.rotary.rotateRowBack(row[g*e.reps*e.hd:(g+1)*e.reps*e.hd], pos, e.scale)
+			e.rotary.rotateRowBack(row[kOff:kOff+e.hd], pos, 1)
 		}
 	})
 }
 
-// eachHead calls f for every sequence [lo, hi) and key head of the batch, in parallel.
-func (e *Engine) eachHead(f func(s *scratch, lo, hi, g int)) {
+// forEachHead calls f for every sequence [lo, hi) and key head of the batch, in parallel.
+func (e *Engine) forEachHead(f func(s *scratch, lo, hi, g int)) {
 	offsets := e.plan.offsets
-	e.blocks((len(offsets)-1)*e.kvHeads, 1, func(s *scratch, at, _ int) {
+	e.forEachBlock((len(offsets)-1)*e.kvHeads, 1, func(s *scratch, at, _ int) {
 		seq := at / e.kvHeads
 		if lo, hi := offsets[seq], offsets[seq+1]; lo < hi {
 			f(s, lo, hi, at%e.kvHeads)

@@ -37,29 +37,29 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e.needGradient()
+	e.allocateGradient()
 	n, m := len(e.plan.tokens), len(e.plan.rows)
 	if m == 0 {
 		return nil
 	}
 	b := &e.gradScratch
-	dout := fit(&b.outRows, m*e.d)
+	dout := resizeBuffer(&b.outRows, m*e.d)
 	e.headBackward(dout, g)
 	if g.Logprobs == nil && g.Entropies == nil && (g.Values == nil || g.Detached) {
 		return nil // nothing goes further down
 	}
 	for l := e.layers - 1; l >= 0; l-- {
-		e.again(l)
+		e.recomputeLayer(l)
 		a, rows, att := &e.acts.layers[l], n, e.acts.layers[l].att
 		if l == e.layers-1 {
 			rows, att = m, e.acts.lastAtt
 		}
-		datt := fit(&b.attRows, rows*e.q)
+		datt := resizeBuffer(&b.attRows, rows*e.q)
 		e.feedGrad(l, a, datt, dout, att, rows)
 		if l == e.layers-1 {
-			datt, dout = e.spread(datt, dout)
+			datt, dout = e.scatterHeadRows(datt, dout)
 		}
-		dqkv := fit(&b.qkv, n*e.qkv)
+		dqkv := resizeBuffer(&b.qkv, n*e.qkv)
 		e.attendAllGrad(dqkv, datt, a.att, a.qkv, a.sums)
 		e.projectGrad(l, a, dout, dqkv, n)
 	}
@@ -71,15 +71,15 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 // datt is set to that of the attention's output.
 func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32, rows int) {
 	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
-	dgu, norm := fit(&e.gradScratch.gateUp, rows*2*ff), fit(&e.gradScratch.norm, rows*d)
-	lw, lg := e.lora.layer(l)
+	dgu, norm := resizeBuffer(&e.gradScratch.gateUp, rows*2*ff), resizeBuffer(&e.gradScratch.norm, rows*d)
+	lw, lg := e.lora.layerAdapters(l)
 	if g.down != nil {
 		e.pool.MatMulTN(g.down, dout, a.act, d, rows, ff, true)
 	}
 	e.addLoRAGrad(lw.down, lg.down, a.act, kernel.Matrix{Data: dout, Stride: d}, rows)
 	e.sumBlocks(rows, func(s *scratch, dgain []float32, lo, hi int) {
 		k := hi - lo
-		dact, dh := fit(&s.hidden, k*ff), fit(&s.norm, k*d)
+		dact, dh := resizeBuffer(&s.hidden, k*ff), resizeBuffer(&s.norm, k*d)
 		kernel.MatMul(dact, dout[lo*d:hi*d], w.down, k, d, ff, false)
 		lw.addInputGrad(s, lw.down, dact, kernel.Matrix{Data: dout[lo*d : hi*d], Stride: d}, k)
 		for i := lo; i < hi; i++ {
@@ -90,8 +90,8 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 		lw.addInputGrad(s, lw.gate, dh, kernel.Matrix{Data: dgu[lo*2*ff : hi*2*ff], Stride: 2 * ff}, k)
 		lw.addInputGrad(s, lw.up, dh, kernel.Matrix{Data: dgu[lo*2*ff+ff : hi*2*ff], Stride: 2 * ff}, k)
 		mid, inv := a.mid[lo*d:hi*d], a.midInv[lo:hi]
-		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
-		e.renormalize(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
+		e.normalizeRowsGrad(s, dout[lo*d:hi*d], dgain, dh, mid, w.mlpNorm, inv)
+		e.renormalizeRows(norm[lo*d:hi*d], mid, w.mlpNorm, inv)
 		kernel.MatMul(datt[lo*e.q:hi*e.q], dout[lo*d:hi*d], w.o, k, d, e.q, false)
 		lw.addInputGrad(s, lw.o, datt[lo*e.q:hi*e.q], kernel.Matrix{Data: dout[lo*d : hi*d], Stride: d}, k)
 	}, g.mlpNorm)
@@ -107,27 +107,27 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 // projectGrad is the gradient of project on all n rows: it adds to dout, the gradient of the block's input.
 func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
 	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
-	norm := fit(&e.gradScratch.norm, n*d)
-	lw, lg := e.lora.layer(l)
+	norm := resizeBuffer(&e.gradScratch.norm, n*d)
+	lw, lg := e.lora.layerAdapters(l)
 	e.sumBlocks(n, func(s *scratch, sums []float32, lo, hi int) {
 		dgain, sums := sums[:d], sums[d:]
 		for i := lo; i < hi; i++ {
 			row := dqkv[i*e.qkv : (i+1)*e.qkv]
 			if e.cfg.QKNorm {
-				e.normalizeHeadsGrad(s, row, sums[len(sums)-2*e.hd:], w, a.kept.rows(e.model, i, i+1))
+				e.normalizeHeadsGrad(s, row, sums[len(sums)-2*e.hd:], w, a.kept.sliceRows(e.model, i, i+1))
 			}
 			if e.cfg.QKVBias {
 				kernel.Add(sums[:e.qkv], sums[:e.qkv], row)
 			}
 		}
-		dh := fit(&s.norm, (hi-lo)*d)
+		dh := resizeBuffer(&s.norm, (hi-lo)*d)
 		kernel.MatMul(dh, dqkv[lo*e.qkv:hi*e.qkv], w.qkv, hi-lo, e.qkv, d, false)
 		lw.addInputGrad(s, lw.q, dh, kernel.Matrix{Data: dqkv[lo*e.qkv : hi*e.qkv], Stride: e.qkv}, hi-lo)
 		lw.addInputGrad(s, lw.k, dh, kernel.Matrix{Data: dqkv[lo*e.qkv+e.q : hi*e.qkv], Stride: e.qkv}, hi-lo)
 		lw.addInputGrad(s, lw.v, dh, kernel.Matrix{Data: dqkv[lo*e.qkv+e.q+e.kv : hi*e.qkv], Stride: e.qkv}, hi-lo)
 		x, inv := a.x[lo*d:hi*d], a.kept.inv[lo:hi]
-		e.normalizeGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
-		e.renormalize(norm[lo*d:hi*d], x, w.attnNorm, inv)
+		e.normalizeRowsGrad(s, dout[lo*d:hi*d], dgain, dh, x, w.attnNorm, inv)
+		e.renormalizeRows(norm[lo*d:hi*d], x, w.attnNorm, inv)
 	}, g.attnNorm, g.bias, g.qNorm, g.kNorm)
 	if g.qkv != nil {
 		e.pool.MatMulTN(g.qkv, dqkv, norm, e.qkv, n, d, true)
@@ -140,17 +140,17 @@ func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n
 // normalizeHeadsGrad is the gradient of normalizeHeads: row, that of its output, becomes that of its input, and the gains' is added
 // to dgains, [2, hd].
 func (e *Engine) normalizeHeadsGrad(s *scratch, row, dgains []float32, w *layerView, kept projected) {
-	up := fit(&s.gate, e.q+e.kv)
+	up := resizeBuffer(&s.gate, e.q+e.kv)
 	copy(up, row)
 	clear(row[:e.q+e.kv])
-	e.normalizeGrad(s, row[:e.q], dgains[:e.hd], up[:e.q], kept.raw[:e.q], w.qNorm, kept.heads[:e.heads])
-	e.normalizeGrad(s, row[e.q:e.q+e.kv], dgains[e.hd:], up[e.q:], kept.raw[e.q:], w.kNorm, kept.heads[e.heads:])
+	e.normalizeRowsGrad(s, row[:e.q], dgains[:e.hd], up[:e.q], kept.raw[:e.q], w.qNorm, kept.heads[:e.heads])
+	e.normalizeRowsGrad(s, row[e.q:e.q+e.kv], dgains[e.hd:], up[e.q:], kept.raw[e.q:], w.kNorm, kept.heads[e.heads:])
 }
 
-// spread takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
-func (e *Engine) spread(datt, dout []float32) (attAll, outAll []float32) {
+// scatterHeadRows takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
+func (e *Engine) scatterHeadRows(datt, dout []float32) (attAll, outAll []float32) {
 	n := len(e.plan.tokens)
-	attAll, outAll = fitZero(&e.gradScratch.att, n*e.q), fitZero(&e.gradScratch.out, n*e.d)
+	attAll, outAll = zeroBuffer(&e.gradScratch.att, n*e.q), zeroBuffer(&e.gradScratch.out, n*e.d)
 	for r, i := range e.plan.rows {
 		copy(attAll[int(i)*e.q:(int(i)+1)*e.q], datt[r*e.q:(r+1)*e.q])
 		copy(outAll[int(i)*e.d:(int(i)+1)*e.d], dout[r*e.d:(r+1)*e.d])
@@ -164,7 +164,7 @@ func (e *Engine) embedGrad(dx []float32) {
 		return
 	}
 	const columns = 32
-	e.blocks(e.d, columns, func(_ *scratch, lo, hi int) {
+	e.forEachBlock(e.d, columns, func(_ *scratch, lo, hi int) {
 		for i, t := range e.plan.tokens {
 			row := e.g.embed[int(t)*e.d+lo : int(t)*e.d+hi]
 			for j, v := range dx[i*e.d+lo : i*e.d+hi] {
@@ -182,8 +182,8 @@ func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int)
 		width += len(x)
 	}
 	count := (n + rowBlock - 1) / rowBlock
-	partial := fitZero(&e.gradScratch.partial, count*width)
-	e.blocks(n, rowBlock, func(s *scratch, lo, hi int) {
+	partial := zeroBuffer(&e.gradScratch.partial, count*width)
+	e.forEachBlock(n, rowBlock, func(s *scratch, lo, hi int) {
 		b := lo / rowBlock
 		f(s, partial[b*width:(b+1)*width], lo, hi)
 	})
@@ -196,19 +196,19 @@ func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int)
 	}
 }
 
-// needGradient allocates the gradient, zeros.
-func (e *Engine) needGradient() {
+// allocateGradient allocates the gradient, zeros.
+func (e *Engine) allocateGradient() {
 	if e.grad != nil {
 		return
 	}
 	e.grad = make([]float32, e.trained.size)
 	if e.lora == nil {
-		e.g = e.view(e.grad)
+		e.g = e.viewArray(e.grad)
 		return
 	}
 	var value []float32
 	e.lora.grads, value = e.lora.viewLayers(e.grad)
-	e.g = e.frozen(value)
+	e.g = e.frozenGradient(value)
 }
 
 func (e *Engine) checkGradients(g *gpu.Gradients) error {

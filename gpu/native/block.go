@@ -9,8 +9,8 @@ type projected struct {
 	inv, raw, heads []float32
 }
 
-// rows are [lo, hi) of what is kept.
-func (k projected) rows(m *model, lo, hi int) projected {
+// sliceRows are [lo, hi) of what is kept.
+func (k projected) sliceRows(m *model, lo, hi int) projected {
 	part := func(x []float32, width int) []float32 {
 		if x == nil {
 			return nil
@@ -20,12 +20,12 @@ func (k projected) rows(m *model, lo, hi int) projected {
 	return projected{inv: part(k.inv, 1), raw: part(k.raw, m.q+m.kv), heads: part(k.heads, m.heads+m.kvHeads)}
 }
 
-// project computes rows of a block's queries, keys and values, [rows, qkv], from its input x [rows, d]. The queries
+// projectQKV computes rows of a block's queries, keys and values, [rows, qkv], from its input x [rows, d]. The queries
 // and keys are rotated to their positions; the queries carry 1/sqrt(hd). pool may be nil.
-func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotary, qkv, x []float32, keep projected, pos []int32) {
+func (m *model) projectQKV(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotary, qkv, x []float32, keep projected, pos []int32) {
 	rows := len(pos)
-	h := fit(&s.norm, rows*m.d)
-	m.normalize(h, x, w.attnNorm, keep.inv)
+	h := resizeBuffer(&s.norm, rows*m.d)
+	m.normalizeRows(h, x, w.attnNorm, keep.inv)
 	pool.MatMulPacked(qkv, h, w.qkv, rows, false)
 	if a := w.lora; a != nil {
 		a.addProduct(s, a.q, kernel.Matrix{Data: qkv, Stride: m.qkv}, h, rows)
@@ -38,10 +38,10 @@ func (m *model) project(pool *kernel.Pool, s *scratch, w *forwardLayer, r *rotar
 			kernel.Add(row, row, w.bias)
 		}
 		if w.qNorm != nil {
-			m.normalizeHeads(row, w, keep.rows(m, i, i+1))
+			m.normalizeHeads(row, w, keep.sliceRows(m, i, i+1))
 		}
-		r.turn(row[:m.q], int(p), m.scale)
-		r.turn(row[m.q:m.q+m.kv], int(p), 1)
+		r.rotateRow(row[:m.q], int(p), m.scale)
+		r.rotateRow(row[m.q:m.q+m.kv], int(p), 1)
 	}
 }
 
@@ -52,8 +52,8 @@ func (m *model) normalizeHeads(row []float32, w *forwardLayer, keep projected) {
 		copy(keep.raw, row)
 		q, k = keep.heads[:m.heads], keep.heads[m.heads:]
 	}
-	m.normalize(row[:m.q], row[:m.q], w.qNorm, q)
-	m.normalize(row[m.q:m.q+m.kv], row[m.q:m.q+m.kv], w.kNorm, k)
+	m.normalizeRows(row[:m.q], row[:m.q], w.qNorm, q)
+	m.normalizeRows(row[m.q:m.q+m.kv], row[m.q:m.q+m.kv], w.kNorm, k)
 }
 
 // feedRows are n rows of a block after its attention.
@@ -79,8 +79,8 @@ func (m *model) feedForward(pool *kernel.Pool, s *scratch, w *forwardLayer, r *f
 	if a := w.lora; a != nil {
 		a.addProduct(s, a.o, kernel.Matrix{Data: r.mid, Stride: m.d}, r.att, r.n)
 	}
-	h := fit(&s.norm, r.n*m.d)
-	m.normalize(h, r.mid, w.mlpNorm, r.midInv)
+	h := resizeBuffer(&s.norm, r.n*m.d)
+	m.normalizeRows(h, r.mid, w.mlpNorm, r.midInv)
 	pool.MatMulPacked(r.gateUp, h, w.gateUp, r.n, false)
 	if a := w.lora; a != nil {
 		a.addProduct(s, a.gate, kernel.Matrix{Data: r.gateUp, Stride: 2 * m.ff}, h, r.n)

@@ -29,8 +29,8 @@ type pager struct {
 
 func newPager(m *model) pager { return pager{size: m.layers * 2 * m.kv * pageTokens} }
 
-// take is a page that one cache has.
-func (p *pager) take() *page {
+// takePage is a page that one cache has.
+func (p *pager) takePage() *page {
 	last := len(p.free) - 1
 	if last < 0 {
 		return &page{data: make([]float32, p.size), caches: 1}
@@ -40,41 +40,41 @@ func (p *pager) take() *page {
 	return pg
 }
 
-// drop takes a page from one cache.
-func (p *pager) drop(pg *page) {
+// dropPage takes a page from one cache.
+func (p *pager) dropPage(pg *page) {
 	if pg.caches--; pg.caches == 0 {
 		p.free = append(p.free, pg)
 	}
 }
 
-// reserve gives c room for n tokens that it may write to from its end on: a page that is begun and that another cache has too
+// reservePages gives c room for n tokens that it may write to from its end on: a page that is begun and that another cache has too
 // is copied.
-func (p *pager) reserve(c *cache, n int) {
+func (p *pager) reservePages(c *cache, n int) {
 	if at := c.len / pageTokens; c.len%pageTokens > 0 && n > c.len && c.pages[at].caches > 1 {
-		own := p.take()
+		own := p.takePage()
 		copy(own.data, c.pages[at].data)
-		p.drop(c.pages[at])
+		p.dropPage(c.pages[at])
 		c.pages[at] = own
 	}
 	for len(c.pages)*pageTokens < n {
-		c.pages = append(c.pages, p.take())
+		c.pages = append(c.pages, p.takePage())
 	}
 }
 
-// truncate forgets the tokens from n on and gives back the pages that held them alone.
-func (p *pager) truncate(c *cache, n int) {
+// truncateCache forgets the tokens from n on and gives back the pages that held them alone.
+func (p *pager) truncateCache(c *cache, n int) {
 	c.len = n
 	keep := (n + pageTokens - 1) / pageTokens
 	for i := keep; i < len(c.pages); i++ {
-		p.drop(c.pages[i])
+		p.dropPage(c.pages[i])
 		c.pages[i] = nil
 	}
 	c.pages = c.pages[:min(keep, len(c.pages))]
 }
 
-// share makes to hold the first n tokens of from, in the same pages.
-func (p *pager) share(to, from *cache, n int) {
-	p.truncate(to, 0)
+// sharePages makes to hold the first n tokens of from, in the same pages.
+func (p *pager) sharePages(to, from *cache, n int) {
+	p.truncateCache(to, 0)
 	to.len, to.pages = n, append(to.pages, from.pages[:(n+pageTokens-1)/pageTokens]...)
 	for _, pg := range to.pages {
 		pg.caches++
@@ -84,8 +84,8 @@ func (p *pager) share(to, from *cache, n int) {
 // headAt is where the keys of a layer's key head begin in every page.
 func (m *model) headAt(layer, g int) int { return (layer*m.kvHeads + g) * 2 * m.hd * pageTokens }
 
-// store copies a layer's keys and values from rows of project's [rows, qkv] to the places after the tokens held.
-func (m *model) store(c *cache, layer int, qkv []float32) {
+// storeKeysValues copies a layer's keys and values from rows of project's [rows, qkv] to the places after the tokens held.
+func (m *model) storeKeysValues(c *cache, layer int, qkv []float32) {
 	for i := 0; i*m.qkv < len(qkv); i++ {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
 		page, at := c.pages[(c.len+i)/pageTokens].data, (c.len+i)%pageTokens
@@ -111,7 +111,7 @@ func (m *model) attendPages(s *scratch, c *cache, layer, g int, h pagedQueries) 
 	count := h.seen + (h.rows-1)*h.step
 	pages := c.pages[:(count+pageTokens-1)/pageTokens]
 	at := m.headAt(layer, g)
-	p := fit(&s.scores, h.rows*count)
+	p := resizeBuffer(&s.scores, h.rows*count)
 	for j, page := range pages {
 		n := min(pageTokens, count-j*pageTokens)
 		scores := kernel.Matrix{Data: p[j*pageTokens:], Stride: count}

@@ -21,24 +21,24 @@ type decodeWorker struct {
 	heads                             []cacheHead
 }
 
-// extend takes some extensions through the model and writes their results.
-func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension, out []gpu.Sampled) {
+// extendShare takes some extensions through the model and writes their results.
+func (d *decoder) extendShare(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension, out []gpu.Sampled) {
 	if len(in) == 0 {
 		return
 	}
-	d.gather(w, in)
+	d.gatherInputs(w, in)
 	rows := len(w.pos)
 	for l := range d.layers {
 		last := l == d.layers-1
 		layer := &d.w.layers[l]
-		qkv, att := fit(&w.qkv, rows*d.qkv), fit(&w.att, rows*d.q)
+		qkv, att := resizeBuffer(&w.qkv, rows*d.qkv), resizeBuffer(&w.att, rows*d.q)
 		for lo := 0; lo < rows; lo += rowBlock {
 			hi := min(lo+rowBlock, rows)
-			d.project(pool, &w.scratch, layer, &d.rotary, qkv[lo*d.qkv:hi*d.qkv], w.x[lo*d.d:hi*d.d], projected{}, w.pos[lo:hi])
+			d.projectQKV(pool, &w.scratch, layer, &d.rotary, qkv[lo*d.qkv:hi*d.qkv], w.x[lo*d.d:hi*d.d], projected{}, w.pos[lo:hi])
 		}
 		at := 0
 		for _, x := range in {
-			d.store(&d.slots[x.Slot], l, qkv[at*d.qkv:(at+len(x.Tokens))*d.qkv])
+			d.storeKeysValues(&d.slots[x.Slot], l, qkv[at*d.qkv:(at+len(x.Tokens))*d.qkv])
 			at += len(x.Tokens)
 		}
 		d.attendSlots(pool, w, l, in, att, qkv)
@@ -48,7 +48,7 @@ func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension,
 			x, att = d.lastRows(w, in)
 		}
 		left := len(x) / d.d
-		gateUp, act := fit(&w.gateUp, rowBlock*2*d.ff), fit(&w.act, rowBlock*d.ff)
+		gateUp, act := resizeBuffer(&w.gateUp, rowBlock*2*d.ff), resizeBuffer(&w.act, rowBlock*d.ff)
 		for lo := 0; lo < left; lo += rowBlock {
 			hi := min(lo+rowBlock, left)
 			part := x[lo*d.d : hi*d.d]
@@ -57,13 +57,13 @@ func (d *decoder) extend(pool *kernel.Pool, w *decodeWorker, in []gpu.Extension,
 			})
 		}
 		if last {
-			d.sample(pool, w, x, in, out)
+			d.sampleRows(pool, w, x, in, out)
 		}
 	}
 }
 
-// gather lists the sequences that sample, and reads the embeddings and the positions of all tokens.
-func (d *decoder) gather(w *decodeWorker, in []gpu.Extension) {
+// gatherInputs lists the sequences that sample, and reads the embeddings and the positions of all tokens.
+func (d *decoder) gatherInputs(w *decodeWorker, in []gpu.Extension) {
 	w.pos, w.x, w.sampling = w.pos[:0], w.x[:0], w.sampling[:0]
 	for i, x := range in {
 		if x.Sample {
@@ -73,26 +73,26 @@ func (d *decoder) gather(w *decodeWorker, in []gpu.Extension) {
 			w.pos = append(w.pos, int32(d.slots[x.Slot].len+j))
 			at := len(w.x)
 			w.x = slices.Grow(w.x, d.d)[:at+d.d]
-			d.w.embedding(w.x[at:], t)
+			d.w.copyEmbedding(w.x[at:], t)
 		}
 	}
 }
 
-// sample draws a token after each row of the last block's output x [sequences that sample, d].
-func (d *decoder) sample(pool *kernel.Pool, w *decodeWorker, x []float32, in []gpu.Extension, out []gpu.Sampled) {
+// sampleRows draws a token after each row of the last block's output x [sequences that sample, d].
+func (d *decoder) sampleRows(pool *kernel.Pool, w *decodeWorker, x []float32, in []gpu.Extension, out []gpu.Sampled) {
 	for i := range out {
 		out[i] = gpu.Sampled{Token: -1}
 	}
-	h := fit(&w.norm, len(x))
-	d.normalize(h, x, d.w.norm, nil)
+	h := resizeBuffer(&w.norm, len(x))
+	d.normalizeRows(h, x, d.w.norm, nil)
 	most := max(1, logitFloats/d.v)
 	for lo := 0; lo < len(w.sampling); lo += most {
 		rows := w.sampling[lo:min(lo+most, len(w.sampling))]
-		logits := fit(&w.logits, len(rows)*d.v)
+		logits := resizeBuffer(&w.logits, len(rows)*d.v)
 		pool.MatMulPacked(logits, h[lo*d.d:(lo+len(rows))*d.d], d.w.head, len(rows), false)
 		draw := func(s *sampler, lo, hi int) {
 			for r := lo; r < hi; r++ {
-				out[rows[r]] = s.sample(logits[r*d.v:(r+1)*d.v], &in[rows[r]])
+				out[rows[r]] = s.sampleToken(logits[r*d.v:(r+1)*d.v], &in[rows[r]])
 			}
 		}
 		if pool == nil || len(rows) == 1 {

@@ -64,7 +64,7 @@ func newDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 		return nil, fmt.Errorf("new decoder: max tokens %d, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
 	}
 	m := newModel(cfg)
-	tensors, err := m.ordered(w)
+	tensors, err := m.orderTensors(w)
 	if err != nil {
 		return nil, fmt.Errorf("new decoder: %w", err)
 	}
@@ -74,7 +74,7 @@ func newDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads in
 		rotary: rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		slots:  make([]cache, o.Slots), pager: newPager(m), used: make([]bool, o.Slots),
 	}
-	if err := d.w.load(&d.layout, d.pool, tensors, o.DType, dot); err != nil {
+	if err := d.w.loadTensors(&d.layout, d.pool, tensors, o.DType, dot); err != nil {
 		return nil, fmt.Errorf("new decoder: %w", err)
 	}
 	for s := o.Slots - 1; s >= 0; s-- {
@@ -98,33 +98,35 @@ func (d *decoder) Open() (gpu.Slot, error) {
 
 // Close frees a slot; a slot not open is left alone.
 func (d *decoder) Close(s gpu.Slot) {
-	if d.isOpen(s) {
+	if d.isOpenSlot(s) {
 		d.slots[s].open = false
-		d.pager.truncate(&d.slots[s], 0)
+		d.pager.truncateCache(&d.slots[s], 0)
 		d.free = append(d.free, s)
 	}
 }
 
-func (d *decoder) isOpen(s gpu.Slot) bool { return s >= 0 && int(s) < len(d.slots) && d.slots[s].open }
+func (d *decoder) isOpenSlot(s gpu.Slot) bool {
+	return s >= 0 && int(s) < len(d.slots) && d.slots[s].open
+}
 
 // Truncate does nothing when the sequence is no longer than n.
 func (d *decoder) Truncate(s gpu.Slot, n int) {
-	if d.isOpen(s) && n < d.slots[s].len {
-		d.pager.truncate(&d.slots[s], max(n, 0))
+	if d.isOpenSlot(s) && n < d.slots[s].len {
+		d.pager.truncateCache(&d.slots[s], max(n, 0))
 	}
 }
 
 // Share does nothing when a slot is not open or both are one.
 func (d *decoder) Share(to, from gpu.Slot, n int) {
-	if d.isOpen(to) && d.isOpen(from) && to != from {
-		d.pager.share(&d.slots[to], &d.slots[from], min(max(n, 0), d.slots[from].len))
+	if d.isOpenSlot(to) && d.isOpenSlot(from) && to != from {
+		d.pager.sharePages(&d.slots[to], &d.slots[from], min(max(n, 0), d.slots[from].len))
 	}
 }
 
 // Prepare lays the matrices of w out in the room of the version before the one in use, and keeps the other tensors of w.
 // It takes the workers that no Extend has.
 func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
-	tensors, err := d.ordered(w)
+	tensors, err := d.orderTensors(w)
 	if err != nil {
 		return nil, fmt.Errorf("prepare weights: %w", err)
 	}
@@ -133,7 +135,7 @@ func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
 	if next == nil {
 		next = new(forwardWeights)
 	}
-	if err := next.load(&d.layout, d.pool, tensors, d.options.DType, d.dot); err != nil {
+	if err := next.loadTensors(&d.layout, d.pool, tensors, d.options.DType, d.dot); err != nil {
 		d.spare.Store(next) // room for another try
 		return nil, fmt.Errorf("prepare weights: %w", err)
 	}
@@ -148,7 +150,7 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	total, err := d.check(in)
+	total, err := d.checkExtensions(in)
 	if err != nil {
 		return nil, fmt.Errorf("extend: %w", err)
 	}
@@ -156,10 +158,10 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	for _, x := range in {
 		c := &d.slots[x.Slot]
 		n := c.len + len(x.Tokens)
-		d.pager.reserve(c, n)
+		d.pager.reservePages(c, n)
 		longest = max(longest, n)
 	}
-	d.rotary.grow(longest)
+	d.rotary.growTables(longest)
 	if cap(d.results) < len(in) {
 		d.results = make([]gpu.Sampled, len(in))
 	}
@@ -171,7 +173,7 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	for len(d.workers) < shares {
 		d.workers = append(d.workers, new(decodeWorker))
 	}
-	bounds := share(in, total, shares)
+	bounds := splitIntoShares(in, total, shares)
 	// Shares that leave workers idle let them help with the products and the heads.
 	var helpers *kernel.Pool
 	if shares < d.pool.Workers() {
@@ -179,7 +181,7 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	}
 	d.pool.ParallelFor(shares, 1, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			d.extend(helpers, d.workers[i], in[bounds[i]:bounds[i+1]], d.results[bounds[i]:bounds[i+1]])
+			d.extendShare(helpers, d.workers[i], in[bounds[i]:bounds[i+1]], d.results[bounds[i]:bounds[i+1]])
 		}
 	})
 	for _, x := range in {
@@ -188,12 +190,12 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	return d.results, nil
 }
 
-// check reports the first fault in the extensions and counts their tokens.
-func (d *decoder) check(in []gpu.Extension) (total int, err error) {
+// checkExtensions reports the first fault in the extensions and counts their tokens.
+func (d *decoder) checkExtensions(in []gpu.Extension) (total int, err error) {
 	clear(d.used)
 	for i, x := range in {
 		switch {
-		case !d.isOpen(x.Slot):
+		case !d.isOpenSlot(x.Slot):
 			return 0, fmt.Errorf("extension %d: slot %d is not open", i, x.Slot)
 		case d.used[x.Slot]:
 			return 0, fmt.Errorf("extension %d: slot %d is named twice", i, x.Slot)
@@ -230,8 +232,8 @@ func (d *decoder) checkSample(x *gpu.Extension) error {
 	return nil
 }
 
-// share cuts the extensions into runs of about equal tokens: bounds[i] is where run i begins.
-func share(in []gpu.Extension, total, shares int) []int {
+// splitIntoShares cuts the extensions into runs of about equal tokens: bounds[i] is where run i begins.
+func splitIntoShares(in []gpu.Extension, total, shares int) []int {
 	bounds := make([]int, 1, shares+1)
 	taken := 0
 	for i, x := range in {

@@ -15,7 +15,7 @@ func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i i
 	for i, b := range parts {
 		o, err := e.forward(ctx, b, false)
 		if err != nil {
-			return fmt.Errorf("evaluate: %w", ofPart(ctx, i, err))
+			return fmt.Errorf("evaluate: %w", partError(ctx, i, err))
 		}
 		if err := each(i, o); err != nil {
 			return err
@@ -30,7 +30,7 @@ func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i
 	for i, b := range parts {
 		o, err := e.forward(ctx, b, true)
 		if err != nil {
-			return fmt.Errorf("accumulate: %w", ofPart(ctx, i, err))
+			return fmt.Errorf("accumulate: %w", partError(ctx, i, err))
 		}
 		g, err := each(i, o)
 		if err != nil {
@@ -40,14 +40,14 @@ func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i
 			continue
 		}
 		if err := e.backward(ctx, g); err != nil {
-			return fmt.Errorf("accumulate: %w", ofPart(ctx, i, err))
+			return fmt.Errorf("accumulate: %w", partError(ctx, i, err))
 		}
 	}
 	return nil
 }
 
-// ofPart says whose an error is: nobody's, when ctx has ended.
-func ofPart(ctx context.Context, i int, err error) error {
+// partError says whose an error is: nobody's, when ctx has ended.
+func partError(ctx context.Context, i int, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}

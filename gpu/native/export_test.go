@@ -17,8 +17,8 @@ func (e *Engine) Backward(ctx context.Context, g *gpu.Gradients) error { return 
 
 // Trained are the tensors that Step changes, over the engine's memory.
 func (e *Engine) Trained() []gpu.Tensor {
-	e.begin()
-	return e.trained.shared(e.weights, "")
+	e.ensureWeights()
+	return e.trained.namedTensors(e.weights, "")
 }
 
 // Moments copies AdamW's moments out.
@@ -28,7 +28,7 @@ func (e *Engine) Moments() []gpu.Tensor {
 
 // copyTensors copies a flat array out as named tensors.
 func (l *layout) copyTensors(data []float32, suffix string) []gpu.Tensor {
-	out := l.shared(data, suffix)
+	out := l.namedTensors(data, suffix)
 	for i, t := range out {
 		out[i].Shape, out[i].Data = slices.Clone(t.Shape), slices.Clone(t.Data)
 	}

@@ -10,11 +10,11 @@ import (
 
 // Export writes the folder before it returns, straight from the weights: no copy is made.
 func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
-	e.begin()
+	e.ensureWeights()
 	if e.lora != nil {
 		return e.exportAdapted(ctx, dir, o)
 	}
-	return hf.Export(ctx, dir, e.cfg, e.shared(e.data, ""), o)
+	return hf.Export(ctx, dir, e.cfg, e.namedTensors(e.data, ""), o)
 }
 
 // Import replaces the weights by a folder's.
@@ -34,29 +34,29 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 	}
 	e.stale, e.kept = true, false
 	clear(e.grad)
-	if err := f.Read(ctx, e.base()); err != nil {
+	if err := f.Read(ctx, e.modelTensors()); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
 	e.initWeights = nil
 	if e.lora != nil {
-		e.lora.restart()
+		e.lora.redrawMatrices()
 	}
 	return nil
 }
 
-// base are the model's tensors, the value head's numbers being those in use.
-func (e *Engine) base() []gpu.Tensor {
-	out := e.shared(e.data, "")
+// modelTensors are the model's tensors, the value head's numbers being those in use.
+func (e *Engine) modelTensors() []gpu.Tensor {
+	out := e.namedTensors(e.data, "")
 	if last := len(out) - 1; e.lora != nil && e.cfg.ValueHead {
 		out[last].Data = e.lora.value
 	}
 	return out
 }
 
-// shared are a flat array's tensors, named, over the same memory.
-func (l *layout) shared(data []float32, suffix string) []gpu.Tensor {
+// namedTensors are a flat array's tensors, named, over the same memory.
+func (l *layout) namedTensors(data []float32, suffix string) []gpu.Tensor {
 	out := make([]gpu.Tensor, len(l.tensors))
-	for i, x := range l.parts(data) {
+	for i, x := range l.splitArray(data) {
 		out[i] = gpu.Tensor{Name: l.tensors[i].name + suffix, Shape: l.tensors[i].shape, Data: x}
 	}
 	return out

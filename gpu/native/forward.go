@@ -36,26 +36,26 @@ type layerActivations struct {
 // then.
 func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
 	e.kept = false
-	if err := e.plan.read(e.model, b); err != nil {
+	if err := e.plan.readBatch(e.model, b); err != nil {
 		return nil, fmt.Errorf("forward: %w", err)
 	}
-	e.begin()
-	e.refresh()
+	e.ensureWeights()
+	e.refreshWeights()
 	p := &e.plan
 	n, m := len(p.tokens), len(p.rows)
 	e.clearOutputs(n)
 	if m == 0 {
 		e.kept = keep
-		return e.outputs(), nil
+		return e.requestedOutputs(), nil
 	}
-	e.reserve(n, m, keep)
+	e.reserveActivations(n, m, keep)
 
 	first := &e.acts.layers[0]
-	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
+	e.forEachBlock(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			t := int(p.tokens[i])
 			if row := first.x[i*e.d : (i+1)*e.d]; e.forwardDType == gpu.BFloat16 {
-				e.fast.embedding(row, p.tokens[i])
+				e.fast.copyEmbedding(row, p.tokens[i])
 			} else {
 				copy(row, e.w.embed[t*e.d:(t+1)*e.d])
 			}
@@ -69,24 +69,24 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 		a := &e.acts.layers[l]
 		e.attendAll(a.att, a.qkv, a.sums)
 		if l == e.layers-1 {
-			e.finish(a, keep)
+			e.finishLastBlock(a, keep)
 			break
 		}
-		e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
+		e.forEachBlock(n, e.forwardRows(n), func(s *scratch, lo, hi int) {
 			e.feedLayer(s, l, e.acts.layers[l+1].x, a.x, a.att, keep, lo, hi)
 			e.projectRows(s, l+1, lo, hi)
 		})
 	}
 	e.headForward()
 	e.kept = keep
-	return e.outputs(), nil
+	return e.requestedOutputs(), nil
 }
 
 // projectRows is project on rows [lo, hi) of layer l.
 func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
 	a := &e.acts.layers[l]
-	e.project(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d],
-		a.kept.rows(e.model, lo, hi), e.plan.pos[lo:hi])
+	e.projectQKV(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d],
+		a.kept.sliceRows(e.model, lo, hi), e.plan.pos[lo:hi])
 }
 
 // feedLayer is feedForward on rows [lo, hi) of layer l; where out is nil the block's output is left out.
@@ -98,7 +98,7 @@ func (e *Engine) feedLayer(s *scratch, l int, out, x, att []float32, keep bool, 
 		r.gateUp, r.act = a.gateUp[lo*2*e.ff:hi*2*e.ff], a.act[lo*e.ff:hi*e.ff]
 	} else {
 		r.mid = r.x
-		r.gateUp, r.act = fit(&s.gate, r.n*2*e.ff), fit(&s.hidden, r.n*e.ff)
+		r.gateUp, r.act = resizeBuffer(&s.gate, r.n*2*e.ff), resizeBuffer(&s.hidden, r.n*e.ff)
 	}
 	if out != nil {
 		r.out = out[lo*e.d : hi*e.d]
@@ -106,22 +106,22 @@ func (e *Engine) feedLayer(s *scratch, l int, out, x, att []float32, keep bool, 
 	e.feedForward(nil, s, &e.fast.layers[l], &r)
 }
 
-// again computes what the gradient of layer l needs from the block's input, by the steps of forward. What the last block
+// recomputeLayer computes what the gradient of layer l needs from the block's input, by the steps of forward. What the last block
 // left is there.
-func (e *Engine) again(l int) {
+func (e *Engine) recomputeLayer(l int) {
 	if !e.recompute || l == e.layers-1 {
 		return
 	}
 	a, n := &e.acts.layers[l], len(e.plan.tokens)
-	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
+	e.forEachBlock(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.projectRows(s, l, lo, hi) })
 	e.attendAll(a.att, a.qkv, a.sums)
-	e.blocks(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.feedLayer(s, l, nil, a.x, a.att, true, lo, hi) })
+	e.forEachBlock(n, e.forwardRows(n), func(s *scratch, lo, hi int) { e.feedLayer(s, l, nil, a.x, a.att, true, lo, hi) })
 }
 
-// finish computes the last block after its attention, at the head's rows.
-func (e *Engine) finish(a *layerActivations, keep bool) {
+// finishLastBlock computes the last block after its attention, at the head's rows.
+func (e *Engine) finishLastBlock(a *layerActivations, keep bool) {
 	rows, att := e.plan.rows, e.acts.lastAtt
-	e.blocks(len(rows), e.forwardRows(len(rows)), func(s *scratch, lo, hi int) {
+	e.forEachBlock(len(rows), e.forwardRows(len(rows)), func(s *scratch, lo, hi int) {
 		for r := lo; r < hi; r++ {
 			i := int(rows[r])
 			copy(e.acts.last[r*e.d:(r+1)*e.d], a.x[i*e.d:(i+1)*e.d])
@@ -131,13 +131,13 @@ func (e *Engine) finish(a *layerActivations, keep bool) {
 	})
 }
 
-// refresh brings the forward pass's copy of the weights up to date.
-func (e *Engine) refresh() {
+// refreshWeights brings the forward pass's copy of the weights up to date.
+func (e *Engine) refreshWeights() {
 	if e.fast == nil {
 		e.fast = new(forwardWeights)
 	}
 	if e.stale {
-		e.layOut()
+		e.packWeights()
 		e.stale = false
 		if e.lora != nil {
 			for l := range e.fast.layers {
@@ -145,21 +145,21 @@ func (e *Engine) refresh() {
 			}
 		}
 	}
-	e.rotary.grow(e.plan.longest())
+	e.rotary.growTables(e.plan.longestSequence())
 }
 
-// reserve sizes the activations for n tokens, m of them read by the head.
-func (e *Engine) reserve(n, m int, keep bool) {
+// reserveActivations sizes the activations for n tokens, m of them read by the head.
+func (e *Engine) reserveActivations(n, m int, keep bool) {
 	a := &e.acts
 	if len(a.layers) == 0 {
 		a.layers, a.full = make([]layerActivations, e.layers), make([]layerActivations, e.layers)
 	}
 	stream := func(l *layerActivations) {
-		fit(&l.qkv, n*e.qkv)
-		fit(&l.att, n*e.q)
+		resizeBuffer(&l.qkv, n*e.qkv)
+		resizeBuffer(&l.att, n*e.q)
 	}
 	if !keep {
-		fit(&a.once.x, n*e.d)
+		resizeBuffer(&a.once.x, n*e.d)
 		stream(&a.once)
 	}
 	for i := range a.layers {
@@ -168,7 +168,7 @@ func (e *Engine) reserve(n, m int, keep bool) {
 			continue
 		}
 		l, rows := &a.full[i], n
-		fit(&l.x, n*e.d)
+		resizeBuffer(&l.x, n*e.d)
 		x := l.x
 		switch {
 		case e.recompute:
@@ -177,41 +177,41 @@ func (e *Engine) reserve(n, m int, keep bool) {
 			rows = m
 		}
 		stream(l)
-		fit(&l.kept.inv, n)
+		resizeBuffer(&l.kept.inv, n)
 		if e.cfg.QKNorm {
-			fit(&l.kept.raw, n*(e.q+e.kv))
-			fit(&l.kept.heads, n*(e.heads+e.kvHeads))
+			resizeBuffer(&l.kept.raw, n*(e.q+e.kv))
+			resizeBuffer(&l.kept.heads, n*(e.heads+e.kvHeads))
 		}
-		fit(&l.sums, 2*n*e.heads)
-		fit(&l.mid, rows*e.d)
-		fit(&l.midInv, rows)
-		fit(&l.gateUp, rows*2*e.ff)
-		fit(&l.act, rows*e.ff)
+		resizeBuffer(&l.sums, 2*n*e.heads)
+		resizeBuffer(&l.mid, rows*e.d)
+		resizeBuffer(&l.midInv, rows)
+		resizeBuffer(&l.gateUp, rows*2*e.ff)
+		resizeBuffer(&l.act, rows*e.ff)
 		a.layers[i] = *l
 		a.layers[i].x = x
 	}
-	fit(&a.lastAtt, m*e.q)
-	fit(&a.last, m*e.d)
-	fit(&a.inv, m)
-	fit(&a.hidden, m*e.d)
-	fit(&a.logZ, m)
-	fit(&a.entropy, m)
+	resizeBuffer(&a.lastAtt, m*e.q)
+	resizeBuffer(&a.last, m*e.d)
+	resizeBuffer(&a.inv, m)
+	resizeBuffer(&a.hidden, m*e.d)
+	resizeBuffer(&a.logZ, m)
+	resizeBuffer(&a.entropy, m)
 }
 
 // clearOutputs sizes the outputs for n tokens, all 0.
 func (e *Engine) clearOutputs(n int) {
 	if !e.plan.valuesOnly {
-		fitZero(&e.out.Logprobs, n)
-		fitZero(&e.out.Entropies, n)
-		fitZero(&e.out.ProbSquares, n)
+		zeroBuffer(&e.out.Logprobs, n)
+		zeroBuffer(&e.out.Entropies, n)
+		zeroBuffer(&e.out.ProbSquares, n)
 	}
 	if e.w.value != nil {
-		fitZero(&e.out.Values, n)
+		zeroBuffer(&e.out.Values, n)
 	}
 }
 
-// outputs are those that were asked for.
-func (e *Engine) outputs() *gpu.Outputs {
+// requestedOutputs are those that were asked for.
+func (e *Engine) requestedOutputs() *gpu.Outputs {
 	if e.plan.valuesOnly {
 		return &gpu.Outputs{Values: e.out.Values}
 	}

@@ -17,20 +17,20 @@ const (
 	gradLogits = 1 << 22
 )
 
-// wide says whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
+// hasWideVocabulary says whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
 // product with the head, over wideRows rows at once.
-func (l *layout) wide() bool { return l.v > headLogits/headRows }
+func (l *layout) hasWideVocabulary() bool { return l.v > headLogits/headRows }
 
 // headForward fills the outputs from the last block's output.
 func (e *Engine) headForward() {
 	m := len(e.plan.rows)
-	if !e.wide() || e.plan.valuesOnly {
-		e.blocks(m, headRows, func(s *scratch, lo, hi int) {
+	if !e.hasWideVocabulary() || e.plan.valuesOnly {
+		e.forEachBlock(m, headRows, func(s *scratch, lo, hi int) {
 			h := e.headInput(lo, hi)
 			if e.plan.valuesOnly {
 				return
 			}
-			logits := fit(&s.logits, (hi-lo+1)*e.v)
+			logits := resizeBuffer(&s.logits, (hi-lo+1)*e.v)
 			exps := logits[(hi-lo)*e.v:]
 			kernel.MatMulPacked(logits[:(hi-lo)*e.v], h, e.fast.head, hi-lo, false)
 			for r := lo; r < hi; r++ {
@@ -41,11 +41,11 @@ func (e *Engine) headForward() {
 	}
 	for first := 0; first < m; first += wideRows {
 		n := min(wideRows, m-first)
-		logits := fit(&e.gradScratch.logits, n*e.v)
+		logits := resizeBuffer(&e.gradScratch.logits, n*e.v)
 		e.pool.MatMulPacked(logits, e.headInput(first, first+n), e.fast.head, n, false)
-		e.blocks(n, 1, func(s *scratch, lo, hi int) {
+		e.forEachBlock(n, 1, func(s *scratch, lo, hi int) {
 			for r := lo; r < hi; r++ {
-				e.headOutput(first+r, logits[r*e.v:(r+1)*e.v], fit(&s.logits, e.v))
+				e.headOutput(first+r, logits[r*e.v:(r+1)*e.v], resizeBuffer(&s.logits, e.v))
 			}
 		})
 	}
@@ -55,7 +55,7 @@ func (e *Engine) headForward() {
 func (e *Engine) headInput(lo, hi int) []float32 {
 	p, a := &e.plan, &e.acts
 	h := a.hidden[lo*e.d : hi*e.d]
-	e.normalize(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+	e.normalizeRows(h, a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
 	if e.w.value != nil {
 		for r := lo; r < hi; r++ {
 			e.out.Values[p.rows[r]+1] = kernel.Dot(h[(r-lo)*e.d:(r-lo+1)*e.d], e.w.value)
@@ -68,15 +68,15 @@ func (e *Engine) headInput(lo, hi int) []float32 {
 func (e *Engine) headOutput(r int, logits, exps []float32) {
 	p, a := &e.plan, &e.acts
 	i := p.rows[r] + 1
-	logZ, entropy, squares := distribution(logits, exps, p.temps[r])
+	logZ, entropy, squares := logitStatistics(logits, exps, p.temps[r])
 	a.logZ[r], a.entropy[r] = logZ, entropy
 	e.out.Logprobs[i] = logits[p.tokens[i]] - logZ
 	e.out.Entropies[i], e.out.ProbSquares[i] = entropy, squares
 }
 
-// distribution divides a row of logits by the temperature in place and returns the log of the sum of their
+// logitStatistics divides a row of logits by the temperature in place and returns the log of the sum of their
 // exponentials, the entropy log Z - sum p x and the sum of p squared. exps is room for as many numbers.
-func distribution(row, exps []float32, temperature float32) (logZ, entropy, squares float32) {
+func logitStatistics(row, exps []float32, temperature float32) (logZ, entropy, squares float32) {
 	if temperature != 1 {
 		kernel.Scale(row, 1/temperature)
 	}
@@ -91,7 +91,7 @@ func distribution(row, exps []float32, temperature float32) (logZ, entropy, squa
 func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
-	dhidden := fitZero(&e.gradScratch.hidden, m*e.d)
+	dhidden := zeroBuffer(&e.gradScratch.hidden, m*e.d)
 	if g.Logprobs != nil || g.Entropies != nil {
 		e.logitsBackward(dhidden, g)
 	}
@@ -106,14 +106,14 @@ func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	}
 	clear(dlast)
 	e.sumBlocks(m, func(s *scratch, dgain []float32, lo, hi int) {
-		e.normalizeGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
+		e.normalizeRowsGrad(s, dlast[lo*e.d:hi*e.d], dgain, dhidden[lo*e.d:hi*e.d], a.last[lo*e.d:hi*e.d], e.w.norm, a.inv[lo:hi])
 	}, e.g.norm)
 }
 
 // gradRows is how many rows' logits are computed again at once: so many that the head's gradient, which each time is read and
 // written, is not what the time goes into.
 func (l *layout) gradRows() int {
-	if l.wide() {
+	if l.hasWideVocabulary() {
 		return wideRows
 	}
 	return gradLogits / l.v / headRows * headRows
@@ -126,18 +126,18 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	chunk := e.gradRows()
 	for first := 0; first < m; first += chunk {
 		n := min(chunk, m-first)
-		dlogits := fit(&e.gradScratch.logits, n*e.v)
+		dlogits := resizeBuffer(&e.gradScratch.logits, n*e.v)
 		size, pool := headRows, (*kernel.Pool)(nil)
-		if n <= headRows || e.wide() { // the workers share one block
+		if n <= headRows || e.hasWideVocabulary() { // the workers share one block
 			size, pool = n, e.pool
 		}
-		e.blocks(n, size, func(s *scratch, lo, hi int) {
+		e.forEachBlock(n, size, func(s *scratch, lo, hi int) {
 			at := first + lo
 			dl := dlogits[lo*e.v : hi*e.v]
 			pool.MatMulPacked(dl, a.hidden[at*e.d:(first+hi)*e.d], e.fast.head, hi-lo, false)
-			e.rows(s, hi-lo, pool != nil, func(s *scratch, k int) {
+			e.forEachRow(s, hi-lo, pool != nil, func(s *scratch, k int) {
 				i := p.rows[at+k] + 1
-				e.logitsGrad(s, dl[k*e.v:(k+1)*e.v], at+k, entry(g.Logprobs, i), entry(g.Entropies, i))
+				e.logitsGrad(s, dl[k*e.v:(k+1)*e.v], at+k, gradientAt(g.Logprobs, i), gradientAt(g.Entropies, i))
 			})
 			pool.MatMul(dhidden[at*e.d:(first+hi)*e.d], dl, e.w.head, hi-lo, e.v, e.d, false)
 		})
@@ -148,15 +148,15 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	}
 }
 
-// rows calls f for each of n rows: on the worker that has s, or shared among those that are idle.
-func (e *Engine) rows(s *scratch, n int, shared bool, f func(s *scratch, row int)) {
+// forEachRow calls f for each of n rows: on the worker that has s, or shared among those that are idle.
+func (e *Engine) forEachRow(s *scratch, n int, shared bool, f func(s *scratch, row int)) {
 	if !shared {
 		for row := range n {
 			f(s, row)
 		}
 		return
 	}
-	e.blocks(n, 1, func(s *scratch, lo, hi int) {
+	e.forEachBlock(n, 1, func(s *scratch, lo, hi int) {
 		for row := lo; row < hi; row++ {
 			f(s, row)
 		}
@@ -184,7 +184,7 @@ func (e *Engine) logitsGrad(s *scratch, row []float32, r int, gLogprob, gEntropy
 		row[token] += gLogprob * inverse
 		return
 	}
-	probs := fit(&s.logits, len(row))
+	probs := resizeBuffer(&s.logits, len(row))
 	kernel.ExpSum(probs, row, logZ)
 	kernel.Mul(row, row, probs)
 	kernel.Scale(row, -gEntropy*inverse)
@@ -192,8 +192,8 @@ func (e *Engine) logitsGrad(s *scratch, row []float32, r int, gLogprob, gEntropy
 	row[token] += gLogprob * inverse
 }
 
-// entry is xs[i], 0 when xs is nil.
-func entry(xs []float32, i int32) float32 {
+// gradientAt is xs[i], 0 when xs is nil.
+func gradientAt(xs []float32, i int32) float32 {
 	if xs == nil {
 		return 0
 	}

@@ -28,9 +28,9 @@ func (o Init) validate() error {
 	)
 }
 
-// initialize draws the starting weights: one stream of numbers a tensor, so that a tensor does not depend
+// drawWeights draws the starting weights: one stream of numbers a tensor, so that a tensor does not depend
 // on the sizes of the others.
-func (m *model) initialize(data []float32, seed uint64, o Init) {
+func (m *model) drawWeights(data []float32, seed uint64, o Init) {
 	for i, t := range m.tensors {
 		out := data[t.off : t.off+t.n]
 		switch {
@@ -54,7 +54,7 @@ func (m *model) initialize(data []float32, seed uint64, o Init) {
 		return
 	}
 	c := float32(o.OutputFromValue / float64(m.reps))
-	for _, w := range m.view(data).layers {
+	for _, w := range m.viewArray(data).layers {
 		value := w.qkv[(m.q+m.kv)*m.d:]
 		for i := range m.d {
 			for h := range m.heads {

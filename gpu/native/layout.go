@@ -37,8 +37,8 @@ const (
 	bias
 )
 
-// own says whether only some families have the tensor.
-func (t *spec) own() bool {
+// isFamilySpecific says whether only some families have the tensor.
+func (t *spec) isFamilySpecific() bool {
 	return t.kind == bias || strings.HasSuffix(t.name, ".q_norm.weight") || strings.HasSuffix(t.name, ".k_norm.weight")
 }
 
@@ -62,7 +62,7 @@ func newLayout(cfg gpu.Config) layout {
 	}
 	for _, own := range []bool{false, true} {
 		for i := range l.tensors {
-			if t := &l.tensors[i]; t.own() == own {
+			if t := &l.tensors[i]; t.isFamilySpecific() == own {
 				t.off = l.size
 				l.size += t.n
 			}
@@ -85,7 +85,7 @@ type layerView struct {
 	bias, qNorm, kNorm                      []float32
 }
 
-func (l *layout) view(data []float32) view {
+func (l *layout) viewArray(data []float32) view {
 	at := 0
 	take := func(n int) []float32 {
 		at += n

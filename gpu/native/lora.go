@@ -115,7 +115,7 @@ func placeAdapters(l *layout, o LoRA) *adapters {
 // viewLayers names the parts of a flat array: adapters or their gradient.
 func (ad *adapters) viewLayers(data []float32) (layers []loraLayer, value []float32) {
 	layers = make([]loraLayer, ad.cfg.NumLayers)
-	parts := ad.parts(data)
+	parts := ad.splitArray(data)
 	if ad.cfg.ValueHead {
 		value, parts = parts[len(parts)-1], parts[:len(parts)-1]
 	}
@@ -131,16 +131,16 @@ func (ad *adapters) viewLayers(data []float32) (layers []loraLayer, value []floa
 	return layers, value
 }
 
-// layer is a block's adapters and their gradients; all are zero values where ad is nil, as of an engine that trains the weights.
-func (ad *adapters) layer(l int) (weights, gradients *loraLayer) {
+// layerAdapters is a block's adapters and their gradients; all are zero values where ad is nil, as of an engine that trains the weights.
+func (ad *adapters) layerAdapters(l int) (weights, gradients *loraLayer) {
 	if ad == nil {
 		return new(loraLayer), new(loraLayer)
 	}
 	return &ad.layers[l], &ad.grads[l]
 }
 
-// draw makes A uniform within 1/sqrt(in), as PEFT does, and B 0, so that nothing is added; a value head is left alone.
-func (ad *adapters) draw() {
+// drawMatrices makes A uniform within 1/sqrt(in), as PEFT does, and B 0, so that nothing is added; a value head is left alone.
+func (ad *adapters) drawMatrices() {
 	for i, t := range ad.tensors {
 		out := ad.data[t.off : t.off+t.n]
 		switch {
@@ -156,14 +156,14 @@ func (ad *adapters) draw() {
 	}
 }
 
-// restart draws the adapters anew, since the frozen weights are others.
-func (ad *adapters) restart() {
+// redrawMatrices draws the adapters anew, since the frozen weights are others.
+func (ad *adapters) redrawMatrices() {
 	ad.base = ""
-	ad.draw()
+	ad.drawMatrices()
 }
 
-// find is the adapter of a matrix of the model; the zero value where it has none.
-func (ad *adapters) find(name string) (p lora) {
+// findAdapter is the adapter of a matrix of the model; the zero value where it has none.
+func (ad *adapters) findAdapter(name string) (p lora) {
 	for i, t := range ad.tensors {
 		if t.name == adapter.Prefix+strings.TrimSuffix(name, ".weight")+adapter.SuffixA {
 			b := ad.tensors[i+1]
@@ -173,13 +173,13 @@ func (ad *adapters) find(name string) (p lora) {
 	return lora{}
 }
 
-// merge is a tensor's numbers with its adapter added, in room or a longer array. ad may be nil: then it is a copy.
-func (ad *adapters) merge(pool *kernel.Pool, t gpu.Tensor, room []float32) []float32 {
+// mergeTensor is a tensor's numbers with its adapter added, in room or a longer array. ad may be nil: then it is a copy.
+func (ad *adapters) mergeTensor(pool *kernel.Pool, t gpu.Tensor, room []float32) []float32 {
 	room = append(room[:0], t.Data...)
 	if ad == nil {
 		return room
 	}
-	if p := ad.find(t.Name); p.a != nil {
+	if p := ad.findAdapter(t.Name); p.a != nil {
 		b := slices.Clone(p.b)
 		kernel.Scale(b, ad.scale)
 		pool.MatMul(room, b, p.a, t.Shape[0], ad.options.Rank, t.Shape[1], true)
@@ -193,7 +193,7 @@ func (l *loraLayer) addProduct(s *scratch, p lora, y kernel.Matrix, x []float32,
 		return
 	}
 	in, out := len(p.a)/l.rank, len(p.b)/l.rank
-	t := fit(&s.lora, rows*l.rank)
+	t := resizeBuffer(&s.lora, rows*l.rank)
 	kernel.MatMulNT(t, x, p.a, rows, in, l.rank, false)
 	kernel.Scale(t, l.scale)
 	kernel.MatMulNTStrided(y, kernel.Matrix{Data: t, Stride: l.rank}, kernel.Matrix{Data: p.b, Stride: l.rank}, rows, l.rank, out, true)
@@ -206,7 +206,7 @@ func (l *loraLayer) addInputGrad(s *scratch, p lora, dx []float32, dy kernel.Mat
 		return
 	}
 	in, out := len(p.a)/l.rank, len(p.b)/l.rank
-	t := fit(&s.lora, rows*l.rank)
+	t := resizeBuffer(&s.lora, rows*l.rank)
 	kernel.MatMulStrided(kernel.Matrix{Data: t, Stride: l.rank}, dy, kernel.Matrix{Data: p.b, Stride: l.rank}, rows, out, l.rank, false)
 	kernel.Scale(t, l.scale)
 	kernel.MatMul(dx, t, p.a, rows, l.rank, in, true)
@@ -219,9 +219,9 @@ func (e *Engine) addLoRAGrad(p, g lora, x []float32, dy kernel.Matrix, n int) {
 	}
 	r := e.lora.options.Rank
 	in, out := len(p.a)/r, len(p.b)/r
-	t, dt := fit(&e.gradScratch.loraIn, n*r), fit(&e.gradScratch.loraOut, n*r)
+	t, dt := resizeBuffer(&e.gradScratch.loraIn, n*r), resizeBuffer(&e.gradScratch.loraOut, n*r)
 	b := kernel.Matrix{Data: p.b, Stride: r}
-	e.blocks(n, rowBlock, func(_ *scratch, lo, hi int) {
+	e.forEachBlock(n, rowBlock, func(_ *scratch, lo, hi int) {
 		kernel.MatMulNT(t[lo*r:hi*r], x[lo*in:hi*in], p.a, hi-lo, in, r, false)
 		kernel.MatMulStrided(kernel.Matrix{Data: dt[lo*r:], Stride: r}, dy.From(lo), b, hi-lo, out, r, false)
 	})
@@ -231,8 +231,8 @@ func (e *Engine) addLoRAGrad(p, g lora, x []float32, dy kernel.Matrix, n int) {
 	e.pool.MatMulTN(g.a, dt, x, r, n, in, true)
 }
 
-// frozen is the view of a gradient of which nothing is kept: no matrices, and vectors whose sums go nowhere.
-func (l *layout) frozen(value []float32) view {
+// frozenGradient is the view of a gradient of which nothing is kept: no matrices, and vectors whose sums go nowhere.
+func (l *layout) frozenGradient(value []float32) view {
 	v := view{norm: make([]float32, l.d), value: value, layers: make([]layerView, l.layers)}
 	one := layerView{attnNorm: v.norm, mlpNorm: v.norm}
 	if l.cfg.QKVBias {

@@ -92,20 +92,20 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 		rotary:    rotary{speeds: cfg.RopeSpeeds(), half: m.hd / 2},
 		recompute: opts.Recompute, forwardDType: cmp.Or(opts.DType, gpu.Float32), dot: opts.Dot,
 	}
-	e.w = m.view(e.data)
-	e.initWeights = func() { m.initialize(e.data, opts.Seed, opts.Init) }
+	e.w = m.viewArray(e.data)
+	e.initWeights = func() { m.drawWeights(e.data, opts.Seed, opts.Init) }
 	e.trained, e.weights = &m.layout, e.data
 	if opts.LoRA.Rank > 0 {
 		e.lora = newAdapters(&m.layout, opts.LoRA)
 		e.lora.seed = opts.Seed
-		e.lora.draw()
+		e.lora.drawMatrices()
 		e.trained, e.weights, e.w.value = &e.lora.layout, e.lora.data, e.lora.value
 	}
 	return e, nil
 }
 
-// begin draws the starting weights where nothing has replaced them: whoever imports a model need not wait for them.
-func (e *Engine) begin() {
+// ensureWeights draws the starting weights where nothing has replaced them: whoever imports a model need not wait for them.
+func (e *Engine) ensureWeights() {
 	if e.initWeights != nil {
 		e.initWeights()
 		e.initWeights = nil

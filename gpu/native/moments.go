@@ -24,25 +24,25 @@ type moments struct {
 	steps         int64
 }
 
-// allocate makes the moments of size numbers, zeros, where there are none.
-func (m *moments) allocate(size int) {
+// allocateZeros makes the moments of size numbers, zeros, where there are none.
+func (m *moments) allocateZeros(size int) {
 	if m.first == nil {
 		m.first, m.second = make([]float32, size), make([]float32, size)
 	}
 }
 
-// tensors are the moments, named, over their own memory.
-func (m *moments) tensors(l *layout) []gpu.Tensor {
-	return append(l.shared(m.first, firstSuffix), l.shared(m.second, secondSuffix)...)
+// namedTensors are the moments, named, over their own memory.
+func (m *moments) namedTensors(l *layout) []gpu.Tensor {
+	return append(l.namedTensors(m.first, firstSuffix), l.namedTensors(m.second, secondSuffix)...)
 }
 
-// load reads the moments of the layout's tensors from a folder. On an error before the numbers are read nothing is changed.
-func (m *moments) load(ctx context.Context, f *safetensors.Folder, l *layout, steps int64) error {
+// loadFolder reads the moments of the layout's tensors from a folder. On an error before the numbers are read nothing is changed.
+func (m *moments) loadFolder(ctx context.Context, f *safetensors.Folder, l *layout, steps int64) error {
 	if err := l.matchMoments(f.Tensors()); err != nil {
 		return err
 	}
-	m.allocate(l.size)
-	tensors := m.tensors(l)
+	m.allocateZeros(l.size)
+	tensors := m.namedTensors(l)
 	names := make([]string, len(tensors))
 	var wrong []error
 	for i, t := range tensors {
@@ -80,15 +80,15 @@ func (l *layout) matchMoments(moments []gpu.Tensor) error {
 			errs = append(errs, fmt.Errorf("%w: moment %q ends in neither %s nor %s", gpu.ErrMismatch, t.Name, firstSuffix, secondSuffix))
 		}
 	}
-	_, err1 := l.match(first, firstSuffix)
-	_, err2 := l.match(second, secondSuffix)
+	_, err1 := l.matchTensors(first, firstSuffix)
+	_, err2 := l.matchTensors(second, secondSuffix)
 	return errors.Join(append(errs, err1, err2)...)
 }
 
 // SaveOptimizer writes AdamW's moments; before the first step they are zeros.
 func (e *Engine) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
-	e.moments.allocate(e.trained.size)
-	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments.tensors(e.trained), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
+	e.moments.allocateZeros(e.trained.size)
+	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments.namedTensors(e.trained), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
 	if err != nil {
 		return 0, fmt.Errorf("save optimizer to %s: %w", dir, err)
 	}
@@ -115,7 +115,7 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 	if e.lora != nil && e.lora.folded && steps > 0 {
 		return ErrOtherBase
 	}
-	return e.moments.load(ctx, f, e.trained, steps)
+	return e.moments.loadFolder(ctx, f, e.trained, steps)
 }
 
 // ResetOptimizer lets go of the moments: the next step starts with zeros.

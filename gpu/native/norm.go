@@ -6,13 +6,13 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// normalize is RMSNorm (Zhang and Sennrich 2019) of rows as wide as the gain: y = gain * x * inv,
+// normalizeRows is RMSNorm (Zhang and Sennrich 2019) of rows as wide as the gain: y = gain * x * inv,
 // inv = 1/sqrt(mean(x^2)+eps). inv, one a row, is what the backward pass needs; nil when nothing will. y may be x.
-func (m *model) normalize(y, x, gain, inv []float32) {
+func (m *model) normalizeRows(y, x, gain, inv []float32) {
 	d := len(gain)
 	for i := 0; i*d < len(x); i++ {
 		row, out := x[i*d:(i+1)*d], y[i*d:(i+1)*d]
-		r := m.inverse(row)
+		r := m.inverseNorm(row)
 		if inv != nil {
 			inv[i] = r
 		}
@@ -20,7 +20,7 @@ func (m *model) normalize(y, x, gain, inv []float32) {
 	}
 }
 
-func (m *model) inverse(row []float32) float32 {
+func (m *model) inverseNorm(row []float32) float32 {
 	return float32(1 / math.Sqrt(kernel.SumSquares(row)/float64(len(row))+m.eps))
 }
 
@@ -29,19 +29,19 @@ func scaleByGain(out, x, gain []float32, r float32) {
 	kernel.Scale(out, r)
 }
 
-// renormalize repeats normalize from the kept inverses.
-func (m *model) renormalize(y, x, gain, inv []float32) {
+// renormalizeRows repeats normalize from the kept inverses.
+func (m *model) renormalizeRows(y, x, gain, inv []float32) {
 	d := len(gain)
 	for i, r := range inv {
 		scaleByGain(y[i*d:(i+1)*d], x[i*d:(i+1)*d], gain, r)
 	}
 }
 
-// normalizeGrad adds to dx the gradient of normalize's input given dy, that of its output, and adds the gain's
+// normalizeRowsGrad adds to dx the gradient of normalize's input given dy, that of its output, and adds the gain's
 // gradient to dgain. With u = x inv and g = gain dy, dx = inv (g - u mean(g u)).
-func (m *model) normalizeGrad(s *scratch, dx, dgain, dy, x, gain, inv []float32) {
+func (m *model) normalizeRowsGrad(s *scratch, dx, dgain, dy, x, gain, inv []float32) {
 	d := len(gain)
-	t := fit(&s.row, d)
+	t := resizeBuffer(&s.row, d)
 	for i, r := range inv {
 		dyRow, xRow, dxRow := dy[i*d:(i+1)*d], x[i*d:(i+1)*d], dx[i*d:(i+1)*d]
 		kernel.Mul(t, dyRow, xRow)

@@ -28,8 +28,8 @@ type forwardLayer struct {
 	lora *loraLayer
 }
 
-// embedding copies a token's embedding to x.
-func (f *forwardWeights) embedding(x []float32, token int32) {
+// copyEmbedding copies a token's embedding to x.
+func (f *forwardWeights) copyEmbedding(x []float32, token int32) {
 	at := int(token) * len(x)
 	switch {
 	case f.embed != nil:
@@ -41,10 +41,10 @@ func (f *forwardWeights) embedding(x []float32, token int32) {
 	}
 }
 
-// load takes weights that fit the layout. Matrices and biases are copied, in the type that keep says, in pairs with dot; gains, the value head, and
+// loadTensors takes weights that fit the layout. Matrices and biases are copied, in the type that keep says, in pairs with dot; gains, the value head, and
 // embeddings that are neither the head nor kept in bfloat16 stay where they are. What is not in memory is read a few rows at a
 // time; then nothing refers to the source afterwards.
-func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType, dot bool) error {
+func (f *forwardWeights) loadTensors(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType, dot bool) error {
 	r := &reading{weights: w, keep: keep, dot: dot}
 	tensors := w.Tensors
 	take := func(n int) []gpu.Tensor {
@@ -52,10 +52,10 @@ func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep
 		tensors = tensors[n:]
 		return taken
 	}
-	small := func() []float32 { return r.small(take(1)[0]) }
+	small := func() []float32 { return r.readWhole(take(1)[0]) }
 	var jobs []func(room *[]float32) error
 	pack := func(to **kernel.Packed, k, n int, from ...gpu.Tensor) {
-		jobs = append(jobs, func(room *[]float32) error { return r.repack(to, k, n, from, room) })
+		jobs = append(jobs, func(room *[]float32) error { return r.repackMatrix(to, k, n, from, room) })
 	}
 	if f.layers == nil {
 		f.layers = make([]forwardLayer, l.layers)
@@ -93,8 +93,8 @@ func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep
 	}
 	errs := make([]error, len(jobs), len(jobs)+1)
 	pool.ParallelFor(len(jobs), 1, func(lo, hi int) {
-		room := r.lend()
-		defer r.giveBack(room)
+		room := r.lendRoom()
+		defer r.returnRoom(room)
 		for i := lo; i < hi; i++ {
 			errs[i] = jobs[i](room)
 		}
@@ -102,8 +102,8 @@ func (f *forwardWeights) load(l *layout, pool *kernel.Pool, w *gpu.Weights, keep
 	return errors.Join(append(errs, r.failed)...)
 }
 
-// parts are a flat array's tensors, in the layout's order.
-func (l *layout) parts(data []float32) [][]float32 {
+// splitArray are a flat array's tensors, in the layout's order.
+func (l *layout) splitArray(data []float32) [][]float32 {
 	out := make([][]float32, len(l.tensors))
 	for i, t := range l.tensors {
 		out[i] = data[t.off : t.off+t.n : t.off+t.n]
@@ -111,11 +111,11 @@ func (l *layout) parts(data []float32) [][]float32 {
 	return out
 }
 
-// ordered are weights that fit the layout, in its order, else an ErrMismatch.
-func (l *layout) ordered(w *gpu.Weights) (*gpu.Weights, error) {
-	order, err := l.match(w.Tensors, "")
+// orderTensors are weights that fit the layout, in its order, else an ErrMismatch.
+func (l *layout) orderTensors(w *gpu.Weights) (*gpu.Weights, error) {
+	order, err := l.matchTensors(w.Tensors, "")
 	if err == nil && w.Source == nil {
-		err = l.whole(w.Tensors)
+		err = l.checkDataSizes(w.Tensors)
 	}
 	if err != nil {
 		return nil, err

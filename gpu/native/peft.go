@@ -103,6 +103,6 @@ func (o LoRA) Draw(cfg gpu.Config, seed uint64) []gpu.Tensor {
 	l := newLayout(cfg)
 	ad := newAdapters(&l, o)
 	ad.seed = seed
-	ad.draw()
-	return ad.shared(ad.data, "")
+	ad.drawMatrices()
+	return ad.namedTensors(ad.data, "")
 }

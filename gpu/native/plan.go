@@ -20,8 +20,8 @@ type plan struct {
 	valuesOnly bool
 }
 
-// read checks b and copies it.
-func (p *plan) read(m *model, b *gpu.Batch) error {
+// readBatch checks b and copies it.
+func (p *plan) readBatch(m *model, b *gpu.Batch) error {
 	n := len(b.Tokens)
 	if len(b.Mask) != n {
 		return fmt.Errorf("batch: mask has %d entries for %d tokens", len(b.Mask), n)
@@ -69,8 +69,8 @@ func (p *plan) read(m *model, b *gpu.Batch) error {
 	return nil
 }
 
-// longest is the length of the longest sequence.
-func (p *plan) longest() int {
+// longestSequence is the length of the longest sequence.
+func (p *plan) longestSequence() int {
 	n := 0
 	for s := range len(p.offsets) - 1 {
 		n = max(n, p.offsets[s+1]-p.offsets[s])

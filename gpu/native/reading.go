@@ -25,8 +25,8 @@ type reading struct {
 // readRows is how many numbers of a matrix in a file are in memory at once, for each worker.
 const readRows = 1 << 20
 
-// lend gives a worker room for numbers.
-func (r *reading) lend() *[]float32 {
+// lendRoom gives a worker room for numbers.
+func (r *reading) lendRoom() *[]float32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := len(r.rooms); n > 0 {
@@ -37,14 +37,14 @@ func (r *reading) lend() *[]float32 {
 	return new([]float32)
 }
 
-func (r *reading) giveBack(room *[]float32) {
+func (r *reading) returnRoom(room *[]float32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rooms = append(r.rooms, room)
 }
 
-// small is a tensor's numbers: its own, or a copy from its file.
-func (r *reading) small(t gpu.Tensor) []float32 {
+// readWhole is a tensor's numbers: its own, or a copy from its file.
+func (r *reading) readWhole(t gpu.Tensor) []float32 {
 	var own []float32
 	x, err := r.weights.Numbers(context.Background(), t, &own)
 	if err != nil && r.failed == nil {
@@ -53,8 +53,8 @@ func (r *reading) small(t gpu.Tensor) []float32 {
 	return x
 }
 
-// parts calls each with a tensor's numbers, some at a time, and ends early where it returns false.
-func (r *reading) parts(t gpu.Tensor, room *[]float32, each func(at int, x []float32) bool) error {
+// readParts calls each with a tensor's numbers, some at a time, and ends early where it returns false.
+func (r *reading) readParts(t gpu.Tensor, room *[]float32, each func(at int, x []float32) bool) error {
 	for at, n := 0, t.Elements(); at < n; at += readRows {
 		x, err := r.weights.Part(context.Background(), t, at, min(readRows, n-at), room)
 		if err != nil {
@@ -77,7 +77,7 @@ func (r *reading) inHalf(from []gpu.Tensor, room *[]float32) (bool, error) {
 		if t.Data == nil && r.weights.Source != nil && r.weights.Source.StoredAs(t.Name) == gpu.BFloat16 {
 			continue
 		}
-		err := r.parts(t, room, func(_ int, x []float32) bool {
+		err := r.readParts(t, room, func(_ int, x []float32) bool {
 			half = !slices.ContainsFunc(x, func(v float32) bool { return math.Float32bits(v)&0xffff != 0 })
 			return half
 		})
@@ -88,8 +88,8 @@ func (r *reading) inHalf(from []gpu.Tensor, room *[]float32) (bool, error) {
 	return true, nil
 }
 
-// repack lays a matrix out in to, which is made again where it has the other type. The rows of from follow one another.
-func (r *reading) repack(to **kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
+// repackMatrix lays a matrix out in to, which is made again where it has the other type. The rows of from follow one another.
+func (r *reading) repackMatrix(to **kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
 	half, err := r.inHalf(from, room)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (r *reading) keepEmbeddings(f *forwardWeights, embed gpu.Tensor, room *[]fl
 	}
 	n := embed.Elements()
 	f.embed, f.half = nil, slices.Grow(f.half[:0], n)[:n]
-	return r.parts(embed, room, func(at int, x []float32) bool {
+	return r.readParts(embed, room, func(at int, x []float32) bool {
 		kernel.RoundBF16(f.half[at:at+len(x)], x)
 		return true
 	})

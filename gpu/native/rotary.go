@@ -11,8 +11,8 @@ type rotary struct {
 	speeds []float64
 }
 
-// grow makes the tables cover positions [0, n).
-func (r *rotary) grow(n int) {
+// growTables makes the tables cover positions [0, n).
+func (r *rotary) growTables(n int) {
 	for pos := len(r.cos) / r.half; pos < n; pos++ {
 		for _, speed := range r.speeds {
 			s, c := math.Sincos(float64(pos) * speed)
@@ -22,8 +22,8 @@ func (r *rotary) grow(n int) {
 	}
 }
 
-// turn rotates the heads of one row in place and scales them.
-func (r *rotary) turn(row []float32, pos int, scale float32) {
+// rotateRow rotates the heads of one row in place and scales them.
+func (r *rotary) rotateRow(row []float32, pos int, scale float32) {
 	cos, sin := r.cos[pos*r.half:(pos+1)*r.half], r.sin[pos*r.half:(pos+1)*r.half]
 	for ; len(row) > 0; row = row[2*r.half:] {
 		a, b := row[:r.half], row[r.half:2*r.half]
@@ -36,8 +36,8 @@ func (r *rotary) turn(row []float32, pos int, scale float32) {
 	}
 }
 
-// turnBack is the gradient of turn: the opposite rotation, with the same scale.
-func (r *rotary) turnBack(row []float32, pos int, scale float32) {
+// rotateRowBack is the gradient of turn: the opposite rotation, with the same scale.
+func (r *rotary) rotateRowBack(row []float32, pos int, scale float32) {
 	cos, sin := r.cos[pos*r.half:(pos+1)*r.half], r.sin[pos*r.half:(pos+1)*r.half]
 	for ; len(row) > 0; row = row[2*r.half:] {
 		a, b := row[:r.half], row[r.half:2*r.half]

@@ -19,10 +19,10 @@ type sampler struct {
 	sums  []float64 // of blocks of probs
 }
 
-// sample draws one token of logits as x asks: from the full softmax of logits / x.Temperature by inverse cumulative
+// sampleToken draws one token of logits as x asks: from the full softmax of logits / x.Temperature by inverse cumulative
 // distribution at x.U, or, at temperature 0, the most likely token, the lowest id among equals, with its log-probability at
 // temperature 1.
-func (s *sampler) sample(logits []float32, x *gpu.Extension) gpu.Sampled {
+func (s *sampler) sampleToken(logits []float32, x *gpu.Extension) gpu.Sampled {
 	// A logit that is not finite makes the sum so; finite logits are far from making it overflow.
 	if sum := kernel.Sum(logits); sum-sum != 0 {
 		return gpu.Sampled{Token: -1, Err: gpu.ErrNotFinite}
@@ -32,12 +32,12 @@ func (s *sampler) sample(logits []float32, x *gpu.Extension) gpu.Sampled {
 	if x.Temperature > 0 {
 		inverse = 1 / x.Temperature
 	}
-	total := s.exponentials(logits, most, inverse)
+	total := s.fillProbabilities(logits, most, inverse)
 	logTotal := math.Log(total)
 	logprob := func(i int) float32 { return float32(float64((logits[i]-most)*inverse) - logTotal) }
 	token := -1
 	if x.Temperature > 0 {
-		token = s.search(x.U * total)
+		token = s.searchToken(x.U * total)
 	}
 	if token < 0 {
 		token = slices.Index(logits, most)
@@ -64,7 +64,7 @@ func mostLikely(logits []float32, n int) []int {
 			heap.Fix(&least, 0)
 		}
 	}
-	slices.SortFunc(least.tokens, least.compare)
+	slices.SortFunc(least.tokens, least.compareTokens)
 	return least.tokens
 }
 
@@ -74,13 +74,13 @@ type leastFirst struct {
 	tokens []int
 }
 
-// compare orders by falling logit, then by id.
-func (h *leastFirst) compare(a, b int) int {
+// compareTokens orders by falling logit, then by id.
+func (h *leastFirst) compareTokens(a, b int) int {
 	return cmp.Or(cmp.Compare(h.logits[b], h.logits[a]), cmp.Compare(a, b))
 }
 
 func (h *leastFirst) Len() int           { return len(h.tokens) }
-func (h *leastFirst) Less(i, j int) bool { return h.compare(h.tokens[i], h.tokens[j]) > 0 }
+func (h *leastFirst) Less(i, j int) bool { return h.compareTokens(h.tokens[i], h.tokens[j]) > 0 }
 func (h *leastFirst) Swap(i, j int)      { h.tokens[i], h.tokens[j] = h.tokens[j], h.tokens[i] }
 func (h *leastFirst) Push(x any)         { h.tokens = append(h.tokens, x.(int)) }
 
@@ -90,10 +90,10 @@ func (h *leastFirst) Pop() any {
 	return last
 }
 
-// exponentials fills probs with exp((logits-most)*inverse) and sums with its block sums, and returns their sum, which is
+// fillProbabilities fills probs with exp((logits-most)*inverse) and sums with its block sums, and returns their sum, which is
 // at least 1. The exponentials and the sums of blocks are float32, the sum of the blocks is float64: its relative error
 // is a few 1e-7 however large the vocabulary.
-func (s *sampler) exponentials(logits []float32, most, inverse float32) float64 {
+func (s *sampler) fillProbabilities(logits []float32, most, inverse float32) float64 {
 	if cap(s.probs) < len(logits) {
 		s.probs = make([]float32, len(logits))
 		s.sums = make([]float64, (len(logits)+block-1)/block)
@@ -117,9 +117,9 @@ func (s *sampler) exponentials(logits []float32, most, inverse float32) float64 
 	return total
 }
 
-// search returns the first token at which the cumulative sum exceeds target. Rounding may leave no such token: then it
+// searchToken returns the first token at which the cumulative sum exceeds target. Rounding may leave no such token: then it
 // returns the last token with any probability in the block where the search ended, or -1 if that block has none.
-func (s *sampler) search(target float64) int {
+func (s *sampler) searchToken(target float64) int {
 	var before float64
 	for b, sum := range s.sums {
 		if before+sum <= target && b < len(s.sums)-1 {

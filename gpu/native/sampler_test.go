@@ -42,7 +42,7 @@ func TestSampleIsTheInverseOfTheCumulativeDistribution(t *testing.T) {
 		temperature := rapid.SampledFrom([]float32{0.01, 0.5, 1, 1.7, 100}).Draw(t, "temperature")
 		u := rapid.Float64Range(0, 1-0x1p-53).Draw(t, "u")
 		var s sampler
-		got := s.sample(logits, extension(temperature, u))
+		got := s.sampleToken(logits, extension(temperature, u))
 		require.NoError(t, got.Err)
 		token, logprob := got.Token, got.Logprob
 		p := probabilities(logits, float64(temperature))
@@ -56,7 +56,7 @@ func TestSampleIsTheInverseOfTheCumulativeDistribution(t *testing.T) {
 		want := math.Log(p[token])
 		require.InDelta(t, want, float64(logprob), 1e-5*(1+math.Abs(want)))
 
-		require.Equal(t, got, s.sample(logits, extension(temperature, u)), "the same again")
+		require.Equal(t, got, s.sampleToken(logits, extension(temperature, u)), "the same again")
 	})
 }
 
@@ -81,7 +81,7 @@ func TestSampleDrawsEveryTokenByItsProbability(t *testing.T) {
 			if above-u < 1e-5 || u-(above-p[want]) < 1e-5 {
 				continue // rounding may choose the neighbour
 			}
-			require.Equal(t, int32(want), s.sample(logits, extension(temperature, u)).Token)
+			require.Equal(t, int32(want), s.sampleToken(logits, extension(temperature, u)).Token)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestSampleGreedy(t *testing.T) {
 	t.Parallel()
 	var s sampler
 	logits := []float32{1, 3, 3, -2}
-	got := s.sample(logits, extension(0, 0.99))
+	got := s.sampleToken(logits, extension(0, 0.99))
 	require.NoError(t, got.Err)
 	require.Equal(t, int32(1), got.Token, "the lowest of equals")
 	require.InDelta(t, math.Log(probabilities(logits, 1)[1]), float64(got.Logprob), 1e-6)
@@ -104,7 +104,7 @@ func TestSampleEdges(t *testing.T) {
 	for name, logits := range map[string][]float32{
 		"nan": {0, float32(math.NaN())}, "inf": {0, inf}, "-inf": {-inf, -inf},
 	} {
-		got := s.sample(logits, extension(1, 0.5))
+		got := s.sampleToken(logits, extension(1, 0.5))
 		require.ErrorIs(t, got.Err, gpu.ErrNotFinite, name)
 		require.Equal(t, int32(-1), got.Token)
 	}
@@ -115,7 +115,7 @@ func TestSampleEdges(t *testing.T) {
 	}
 	logits[70] = 0
 	for _, u := range []float64{0, 0.5, 1 - 0x1p-53} {
-		require.Equal(t, gpu.Sampled{Token: 70}, s.sample(logits, extension(1, u)))
+		require.Equal(t, gpu.Sampled{Token: 70}, s.sampleToken(logits, extension(1, u)))
 	}
 }
 
@@ -127,7 +127,7 @@ func TestTopAreTheMostLikelyTokens(t *testing.T) {
 		x := extension(rapid.SampledFrom([]float32{0, 0.5, 1}).Draw(t, "temperature"), 0.3)
 		x.TopLogprobs = rapid.IntRange(1, len(logits)).Draw(t, "top")
 		var s sampler
-		got := s.sample(logits, x)
+		got := s.sampleToken(logits, x)
 		temperature := 1.0
 		if x.Temperature > 0 {
 			temperature = float64(x.Temperature)
@@ -159,7 +159,7 @@ func BenchmarkSample(b *testing.B) {
 	x := extension(1, 0)
 	for b.Loop() {
 		x.U = r.Float64()
-		if got := s.sample(logits, x); got.Err != nil {
+		if got := s.sampleToken(logits, x); got.Err != nil {
 			b.Fatal(got.Err)
 		}
 	}

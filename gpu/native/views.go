@@ -15,25 +15,27 @@ const (
 	viewedRows = 512
 )
 
-// viewed says whether an engine of the model reads its matrices where they are.
-func (l *layout) viewed() bool { return l.size > viewedModel }
+// isLargeModel says whether an engine of the model reads its matrices where they are.
+func (l *layout) isLargeModel() bool { return l.size > viewedModel }
 
-// viewed says whether the engine does: rounded matrices are a copy.
-func (e *Engine) viewed() bool { return e.layout.viewed() && e.forwardDType == gpu.Float32 }
+// readsMatricesInPlace says whether the engine does: rounded matrices are a copy.
+func (e *Engine) readsMatricesInPlace() bool {
+	return e.layout.isLargeModel() && e.forwardDType == gpu.Float32
+}
 
-// layOut makes the forward pass's weights those of now.
-func (e *Engine) layOut() {
-	if !e.viewed() {
-		if err := e.fast.load(&e.layout, e.pool, &gpu.Weights{Tensors: e.shared(e.data, "")}, e.forwardDType, e.dot); err != nil {
+// packWeights makes the forward pass's weights those of now.
+func (e *Engine) packWeights() {
+	if !e.readsMatricesInPlace() {
+		if err := e.fast.loadTensors(&e.layout, e.pool, &gpu.Weights{Tensors: e.namedTensors(e.data, "")}, e.forwardDType, e.dot); err != nil {
 			panic(fmt.Sprintf("lay out the engine's own weights: %v", err)) // they are in memory and of its own layout
 		}
 		return
 	}
-	e.fast.view(&e.layout, e.w)
+	e.fast.viewMatrices(&e.layout, e.w)
 }
 
-// view takes weights as they lie in w, which it follows from then on.
-func (f *forwardWeights) view(l *layout, w view) {
+// viewMatrices takes weights as they lie in w, which it follows from then on.
+func (f *forwardWeights) viewMatrices(l *layout, w view) {
 	f.norm, f.value = w.norm, w.value
 	f.head = kernel.ViewNT(w.head, l.d, l.v)
 	f.layers = make([]forwardLayer, l.layers)
@@ -49,7 +51,7 @@ func (f *forwardWeights) view(l *layout, w view) {
 
 // forwardRows is how many of n rows one piece of the forward pass's work takes through a block's matrices.
 func (e *Engine) forwardRows(n int) int {
-	if !e.viewed() {
+	if !e.readsMatricesInPlace() {
 		return rowBlock
 	}
 	each := (n + e.pool.Workers() - 1) / e.pool.Workers()

@@ -33,7 +33,7 @@ func TestWeightsReadInPlaceGiveTheSameBits(t *testing.T) {
 				for range 2 {
 					if inPlace {
 						e.fast = new(forwardWeights)
-						e.fast.view(&e.layout, e.w)
+						e.fast.viewMatrices(&e.layout, e.w)
 						e.stale = false
 					}
 					o, err := e.Forward(t.Context(), b, true)

@@ -14,16 +14,16 @@ func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	e.begin()
-	w := &gpu.Weights{Tensors: e.base()}
+	e.ensureWeights()
+	w := &gpu.Weights{Tensors: e.modelTensors()}
 	for i, t := range w.Tensors {
-		w.Tensors[i].Shape, w.Tensors[i].Data = slices.Clone(t.Shape), e.lora.merge(e.pool, t, nil)
+		w.Tensors[i].Shape, w.Tensors[i].Data = slices.Clone(t.Shape), e.lora.mergeTensor(e.pool, t, nil)
 	}
 	return w, nil
 }
 
-// whole reports tensors whose data is not their shape's.
-func (l *layout) whole(ts []gpu.Tensor) error {
+// checkDataSizes reports tensors whose data is not their shape's.
+func (l *layout) checkDataSizes(ts []gpu.Tensor) error {
 	var errs []error
 	for _, t := range ts {
 		if n := t.Elements(); len(t.Data) != n {
@@ -33,8 +33,8 @@ func (l *layout) whole(ts []gpu.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// match finds, for each of the layout's tensors, its index in ts, and reports every difference.
-func (l *layout) match(ts []gpu.Tensor, suffix string) ([]int, error) {
+// matchTensors finds, for each of the layout's tensors, its index in ts, and reports every difference.
+func (l *layout) matchTensors(ts []gpu.Tensor, suffix string) ([]int, error) {
 	var errs []error
 	bad := func(format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{gpu.ErrMismatch}, args...)...))

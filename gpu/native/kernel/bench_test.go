@@ -42,7 +42,7 @@ func BenchmarkMatMul(b *testing.B) {
 				x, y, out := random(rng, ar*ac), random(rng, br*bc), make([]float32, c.m*c.n)
 				p := c.l.product(out, c.n, x, ac, y, bc, c.m, c.k, c.n, false)
 				for b.Loop() {
-					best.run(pool, p)
+					best.runProduct(pool, p)
 				}
 				b.ReportMetric(2*float64(c.m)*float64(c.k)*float64(c.n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
@@ -55,13 +55,13 @@ func BenchmarkInstructionSets(b *testing.B) {
 	const m, k, n = 512, 128, 384
 	rng := rand.New(rand.NewPCG(1, 1))
 	x, y, out := random(rng, m*k), random(rng, k*n), make([]float32, m*n)
-	for _, s := range supported() {
+	for _, s := range supportedSets() {
 		for _, l := range []layout{nn, nt, tn} {
 			_, ac, _, bc := l.rows(m, k, n)
 			b.Run(fmt.Sprintf("%v/%v_%s", s, l, shapeName(m, k, n)), func(b *testing.B) {
 				p := l.product(out, n, x, ac, y, bc, m, k, n, false)
 				for b.Loop() {
-					s.run(nil, p)
+					s.runProduct(nil, p)
 				}
 				b.ReportMetric(2*m*k*n*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})

@@ -15,16 +15,16 @@ import (
 // widenAll and roundAll are WidenBF16 and RoundBF16 with the kernels of a set.
 func (s isa) widenAll(src []uint16) []float32 {
 	dst := make([]float32, len(src))
-	for i := s.widen(dst, src); i < len(src); i++ {
-		dst[i] = widen(src[i])
+	for i := s.widenVectors(dst, src); i < len(src); i++ {
+		dst[i] = widenOne(src[i])
 	}
 	return dst
 }
 
 func (s isa) roundAll(src []float32) []uint16 {
 	dst := make([]uint16, len(src))
-	for i := s.round(dst, src); i < len(src); i++ {
-		dst[i] = round(src[i])
+	for i := s.roundVectors(dst, src); i < len(src); i++ {
+		dst[i] = roundOne(src[i])
 	}
 	return dst
 }
@@ -130,7 +130,7 @@ func TestInvariantProductsWithAPackedHaveTheBitsOfMatMulNTsWithTheNumbersThatItH
 			}
 
 			want := append([]float32(nil), c...)
-			s.run(nil, nt.product(want, n+pad, a, k+pad, held, k, m, k, n, acc))
+			s.runProduct(nil, nt.product(want, n+pad, a, k+pad, held, k, m, k, n, acc))
 			got := guardedCopy(c)
 			rapid.SampledFrom(pools).Draw(t, "pool").MatMulPackedStrided(Matrix{got.x, n + pad}, Matrix{a, k + pad}, w, m, acc)
 			got.check(t)
@@ -157,7 +157,7 @@ func plain(rng *rand.Rand, n int) []float32 {
 // The sum is that of AVX2, AVX-512 and NEON: each takes the products of an element in order and rounds each once.
 func TestProductsHaveTheSameBitsOnEveryProcessorWithFusedMultiplyAdd(t *testing.T) {
 	const want = "53fa6147b5aa57d26343afd4816c3ab8c5c3dd3cf3b0879490f07729676d765c"
-	for _, s := range supported() {
+	for _, s := range supportedSets() {
 		if s == portable {
 			continue
 		}
@@ -172,7 +172,7 @@ func TestProductsHaveTheSameBitsOnEveryProcessorWithFusedMultiplyAdd(t *testing.
 				require.NoError(t, binary.Write(sum, binary.LittleEndian, c))
 			}
 			out := make([]float32, m*n)
-			s.run(nil, tn.product(out, n, at, m, b, n, m, k, n, false))
+			s.runProduct(nil, tn.product(out, n, at, m, b, n, m, k, n, false))
 			require.NoError(t, binary.Write(sum, binary.LittleEndian, out))
 		}
 		require.Equal(t, want, hex.EncodeToString(sum.Sum(nil)), s.String())
@@ -185,8 +185,8 @@ func TestABF16ProductHasTheSameBitsOnBothVectorWidths(t *testing.T) {
 		k, n := 200, 147
 		a, b := random(rng, m*k), random(rng, n*k)
 		var want []uint32
-		for _, s := range supported() {
-			if s == portable && len(supported()) > 1 {
+		for _, s := range supportedSets() {
+			if s == portable && len(supportedSets()) > 1 {
 				continue
 			}
 			w, c := &Packed{k: k, n: n, set: s, kind: halves}, make([]float32, m*n)

@@ -39,29 +39,29 @@ const maxRows = 576
 
 var free = sync.Pool{New: func() any { return new(buffers) }}
 
-// compute fills the panels [jlo, jhi) of C in the rows [lo, hi).
-func (s isa) compute(p *product, jlo, jhi, lo, hi int) {
-	w := work{isa: s, product: p, copied: p.copies() && (p.bcs != 1 || hi-lo >= 24)}
+// computePanels fills the panels [jlo, jhi) of C in the rows [lo, hi).
+func (s isa) computePanels(p *product, jlo, jhi, lo, hi int) {
+	w := work{isa: s, product: p, copied: p.copiesPanels() && (p.bcs != 1 || hi-lo >= 24)}
 	gather := p.acs != 1 && hi-lo >= gathered
-	w.edge = !masks && p.packed == nil && p.n%s.lanes() != 0
+	w.edge = !masks && p.packed == nil && p.n%s.vectorLanes() != 0
 	if w.copied || w.edge || gather {
 		buf := free.Get().(*buffers)
 		defer free.Put(buf) // not w.buf: p would then escape to the heap at every product
 		w.buf = buf
 	}
-	depth := s.depth()
+	depth := s.panelDepth()
 	if gather {
 		// C is small and k long: what is copied of A is used by one panel after another.
 		for p0 := 0; p0 < p.k; p0 += depth {
-			w.gathered(p0, jlo, jhi, lo, hi)
+			w.computeGathered(p0, jlo, jhi, lo, hi)
 		}
 		return
 	}
 	for ; lo < hi; lo += maxRows {
 		for j := jlo; j < jhi; j++ {
 			for p0 := 0; p0 < p.k; p0 += depth {
-				t, vectors := w.panel(j, p0)
-				w.rows(&t, vectors, j, p0, lo, min(lo+maxRows, hi))
+				t, vectors := w.preparePanel(j, p0)
+				w.computeRows(&t, vectors, j, p0, lo, min(lo+maxRows, hi))
 			}
 		}
 	}
@@ -76,13 +76,13 @@ type work struct {
 	copied, edge bool
 }
 
-// panel prepares depth steps along k, from p0 on, of panel j, and says how many vectors wide it is.
-func (w *work) panel(j, p0 int) (t tile, vectors int) {
-	p, width, lanes := w.product, w.panelWidth(), w.lanes()
+// preparePanel prepares depth steps along k, from p0 on, of panel j, and says how many vectors wide it is.
+func (w *work) preparePanel(j, p0 int) (t tile, vectors int) {
+	p, width, lanes := w.product, w.panelWidth(), w.vectorLanes()
 	col := j * width
 	n := min(width, p.n-col)
-	vectors = ceil(n, lanes)
-	t = tile{ldc: uintptr(4 * p.ldc), k: min(w.depth(), p.k-p0)}
+	vectors = ceilDiv(n, lanes)
+	t = tile{ldc: uintptr(4 * p.ldc), k: min(w.panelDepth(), p.k-p0)}
 	w.setMask(&t, n-(vectors-1)*lanes)
 	if p.acc || p0 > 0 {
 		t.load = 1
@@ -109,20 +109,20 @@ func (w *work) panel(j, p0 int) (t tile, vectors int) {
 	return t, vectors
 }
 
-// rows computes the rows [lo, hi) of a panel, reading A in place.
-func (w *work) rows(t *tile, vectors, j, p0, lo, hi int) {
+// computeRows computes the rows [lo, hi) of a panel, reading A in place.
+func (w *work) computeRows(t *tile, vectors, j, p0, lo, hi int) {
 	p := w.product
 	t.a, t.ars, t.acs = unsafe.Pointer(&p.a[lo*p.ars+p0*p.acs]), uintptr(4*p.ars), uintptr(4*p.acs)
 	t.c, t.m = unsafe.Pointer(&p.c[lo*p.ldc+j*w.panelWidth()]), hi-lo
-	w.call(t, vectors)
+	w.callKernel(t, vectors)
 }
 
-// gathered computes rows and panels from copies of A, whose rows lie along its columns. Panels of B that are
+// computeGathered computes rows and panels from copies of A, whose rows lie along its columns. Panels of B that are
 // copied too are copied once for all rows, others used in turn by each block of rows.
-func (w *work) gathered(p0, jlo, jhi, lo, hi int) {
+func (w *work) computeGathered(p0, jlo, jhi, lo, hi int) {
 	if w.copied && jhi-jlo > 1 {
 		for j := jlo; j < jhi; j++ {
-			w.gathered(p0, j, j+1, lo, hi)
+			w.computeGathered(p0, j, j+1, lo, hi)
 		}
 		return
 	}
@@ -130,24 +130,24 @@ func (w *work) gathered(p0, jlo, jhi, lo, hi int) {
 	var t tile
 	var vectors int
 	if w.copied {
-		t, vectors = w.panel(jlo, p0)
+		t, vectors = w.preparePanel(jlo, p0)
 	}
 	for i := lo; i < hi; i += gathered {
 		whole := i+gathered <= hi
 		if whole {
-			w.gather(&w.buf.a[0], p.a[i+p0*p.acs:], p.acs, min(w.depth(), p.k-p0))
+			w.gatherRows(&w.buf.a[0], p.a[i+p0*p.acs:], p.acs, min(w.panelDepth(), p.k-p0))
 		}
 		for j := jlo; j < jhi; j++ {
 			if !w.copied {
-				t, vectors = w.panel(j, p0)
+				t, vectors = w.preparePanel(j, p0)
 			}
 			if !whole {
-				w.rows(&t, vectors, j, p0, i, hi)
+				w.computeRows(&t, vectors, j, p0, i, hi)
 				continue
 			}
 			t.a, t.ars, t.acs = unsafe.Pointer(&w.buf.a), 4, 4*gathered
 			t.c, t.m = unsafe.Pointer(&p.c[i*p.ldc+j*w.panelWidth()]), gathered
-			w.call(&t, vectors)
+			w.callKernel(&t, vectors)
 		}
 	}
 }
@@ -175,14 +175,14 @@ func (s isa) packNT(dst, src []float32, ld, k, n int) {
 	}
 }
 
-// aligned makes n floats that begin on a cache line.
-func aligned(n int) []float32 {
+// alignedFloats makes n floats that begin on a cache line.
+func alignedFloats(n int) []float32 {
 	x := make([]float32, n+16)
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(x))) / 4 % 16)
 	return x[skip : skip+n : skip+n]
 }
 
-// alignedHalf is aligned for bfloat16.
-func alignedHalf(n int) []uint16 {
-	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(aligned((n+1)/2)))), n)
+// alignedHalves is aligned for bfloat16.
+func alignedHalves(n int) []uint16 {
+	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(alignedFloats((n+1)/2)))), n)
 }

@@ -13,4 +13,4 @@ const (
 func (s isa) String() string { return [...]string{"portable", "avx2", "avx512", "neon"}[s] }
 
 // best is the widest instruction set of this processor; it is never changed.
-var best = supported()[0]
+var best = supportedSets()[0]

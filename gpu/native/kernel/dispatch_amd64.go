@@ -4,8 +4,8 @@ package kernel
 
 import "golang.org/x/sys/cpu"
 
-// supported lists the instruction sets of this processor, the widest first.
-func supported() []isa {
+// supportedSets lists the instruction sets of this processor, the widest first.
+func supportedSets() []isa {
 	sets := []isa{portable}
 	if cpu.X86.HasAVX2 && cpu.X86.HasFMA {
 		sets = append([]isa{avx2}, sets...)

@@ -2,8 +2,8 @@
 
 package kernel
 
-// supported lists the instruction sets of this processor, the widest first: every arm64 has NEON.
-func supported() []isa { return []isa{neon, portable} }
+// supportedSets lists the instruction sets of this processor, the widest first: every arm64 has NEON.
+func supportedSets() []isa { return []isa{neon, portable} }
 
 // hasDot is false: products of bfloat16 pairs are there for amd64 alone.
 const hasDot = false

@@ -23,9 +23,9 @@ const minWork = 1 << 20
 // minRows is the least number of rows that pays for packing a panel of B once more.
 const minRows = 96
 
-// run computes the product. C is cut into blocks of whole column panels and ranges of rows; no block shares
+// runProduct computes the product. C is cut into blocks of whole column panels and ranges of rows; no block shares
 // an element of C with another.
-func (s isa) run(pool *Pool, p *product) {
+func (s isa) runProduct(pool *Pool, p *product) {
 	if p.m == 0 || p.n == 0 {
 		return
 	}
@@ -42,43 +42,43 @@ func (s isa) run(pool *Pool, p *product) {
 	case serial && s == portable:
 		gemmPortable(p, 0, p.m)
 	case serial:
-		s.compute(p, 0, ceil(p.n, s.panelWidth()), 0, p.m)
+		s.computePanels(p, 0, ceilDiv(p.n, s.panelWidth()), 0, p.m)
 	default:
 		shared := *p // p itself then stays on the caller's stack
-		s.share(pool, &shared)
+		s.shareProduct(pool, &shared)
 	}
 }
 
-// share is run on several workers.
-func (s isa) share(pool *Pool, p *product) {
+// shareProduct is run on several workers.
+func (s isa) shareProduct(pool *Pool, p *product) {
 	if s == portable {
-		grain := ceil(minWork/8, p.k*p.n)
+		grain := ceilDiv(minWork/8, p.k*p.n)
 		pool.ParallelFor(p.m, grain, func(lo, hi int) { gemmPortable(p, lo, hi) })
 		return
 	}
-	panels := ceil(p.n, s.panelWidth())
+	panels := ceilDiv(p.n, s.panelWidth())
 	// Whole panels first when each must be copied, then once; rows first otherwise, so that the panels share
 	// the rows of A.
 	want := 4 * pool.Workers()
 	cuts := max(1, min(want, p.m/48))
-	if p.copies() {
-		cuts = max(1, min(ceil(want, panels), p.m/minRows))
+	if p.copiesPanels() {
+		cuts = max(1, min(ceilDiv(want, panels), p.m/minRows))
 	}
-	rows := ceil(ceil(p.m, cuts), 48) * 48
-	cuts = ceil(p.m, rows)
-	group := ceil(panels, max(1, want/cuts))
-	groups := ceil(panels, group)
+	rows := ceilDiv(ceilDiv(p.m, cuts), 48) * 48
+	cuts = ceilDiv(p.m, rows)
+	group := ceilDiv(panels, max(1, want/cuts))
+	groups := ceilDiv(panels, group)
 	work := min(p.m, rows) * p.k * min(p.n, group*s.panelWidth())
-	pool.ParallelFor(groups*cuts, ceil(minWork, work), func(lo, hi int) {
+	pool.ParallelFor(groups*cuts, ceilDiv(minWork, work), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			first, cut := i/cuts*group, i%cuts
-			s.compute(p, first, min(first+group, panels), cut*rows, min((cut+1)*rows, p.m))
+			s.computePanels(p, first, min(first+group, panels), cut*rows, min((cut+1)*rows, p.m))
 		}
 	})
 }
 
-// copies is whether panels of B are copied before use: always when they must be transposed, and when the rows
+// copiesPanels is whether panels of B are copied before use: always when they must be transposed, and when the rows
 // of B are so long that a panel would be spread over many pages.
-func (p *product) copies() bool { return p.packed == nil && (p.bcs != 1 || p.brs > 512) }
+func (p *product) copiesPanels() bool { return p.packed == nil && (p.bcs != 1 || p.brs > 512) }
 
-func ceil(a, b int) int { return (a + b - 1) / b }
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -13,22 +13,22 @@ func (s isa) panelWidth() int {
 	return 16
 }
 
-func (s isa) depth() int {
+func (s isa) panelDepth() int {
 	if s == avx512 {
 		return 128
 	}
 	return 256
 }
 
-func (s isa) lanes() int {
+func (s isa) vectorLanes() int {
 	if s == avx512 {
 		return 16
 	}
 	return 8
 }
 
-// gather copies k rows of floats, step apart, to one place.
-func (s isa) gather(dst *float32, src []float32, step, k int) {
+// gatherRows copies k rows of floats, step apart, to one place.
+func (s isa) gatherRows(dst *float32, src []float32, step, k int) {
 	_ = src[(k-1)*step+gathered-1]
 	if s == avx2 {
 		gather48AVX2(dst, &src[0], uintptr(4*step), k)
@@ -50,14 +50,14 @@ func (s isa) setMask(t *tile, lanes int) {
 	}
 }
 
-// call runs the kernel of that width.
-func (s isa) call(t *tile, vectors int) {
+// callKernel runs the kernel of that width.
+func (s isa) callKernel(t *tile, vectors int) {
 	switch {
 	case t.half:
-		s.callHalf(t, vectors)
+		s.callHalfKernel(t, vectors)
 		return
 	case t.pairs:
-		callPairs(t, vectors)
+		callPairsKernel(t, vectors)
 		return
 	}
 	if s == avx2 {
@@ -83,8 +83,8 @@ func (s isa) call(t *tile, vectors int) {
 	}
 }
 
-// callHalf is call where B is bfloat16.
-func (s isa) callHalf(t *tile, vectors int) {
+// callHalfKernel is call where B is bfloat16.
+func (s isa) callHalfKernel(t *tile, vectors int) {
 	if s == avx2 {
 		switch {
 		case vectors == 1:
@@ -108,8 +108,8 @@ func (s isa) callHalf(t *tile, vectors int) {
 	}
 }
 
-// callPairs is call where A and B are bfloat16.
-func callPairs(t *tile, vectors int) {
+// callPairsKernel is call where A and B are bfloat16.
+func callPairsKernel(t *tile, vectors int) {
 	switch vectors {
 	case 1:
 		gemm1PairsAVX512(t)

@@ -9,12 +9,12 @@ const masks = false
 
 func (isa) panelWidth() int { return 16 }
 
-func (isa) depth() int { return 256 }
+func (isa) panelDepth() int { return 256 }
 
-func (isa) lanes() int { return 4 }
+func (isa) vectorLanes() int { return 4 }
 
-// gather copies k rows of floats, step apart, to one place.
-func (isa) gather(dst *float32, src []float32, step, k int) {
+// gatherRows copies k rows of floats, step apart, to one place.
+func (isa) gatherRows(dst *float32, src []float32, step, k int) {
 	to := unsafe.Slice(dst, k*gathered)
 	for q := range k {
 		copy(to[q*gathered:(q+1)*gathered], src[q*step:])
@@ -26,10 +26,10 @@ func (isa) setMask(t *tile, lanes int) { t.mask[0] = uint32(lanes) }
 // edgeRows is how many rows of C that end within a vector are computed at once, in a copy.
 const edgeRows = 24
 
-// call runs the kernel of that width.
-func (s isa) call(t *tile, vectors int) {
+// callKernel runs the kernel of that width.
+func (s isa) callKernel(t *tile, vectors int) {
 	if t.mask[0] == 4 {
-		callWhole(t, vectors)
+		callWholeKernel(t, vectors)
 		return
 	}
 	var c [edgeRows * 16]float32
@@ -45,15 +45,15 @@ func (s isa) call(t *tile, vectors int) {
 				copy(c[16*i:], row(lo+i))
 			}
 		}
-		callWhole(&part, vectors)
+		callWholeKernel(&part, vectors)
 		for i := range part.m {
 			copy(row(lo+i), c[16*i:])
 		}
 	}
 }
 
-// callWhole is call for columns of which four divides the number.
-func callWhole(t *tile, vectors int) {
+// callWholeKernel is call for columns of which four divides the number.
+func callWholeKernel(t *tile, vectors int) {
 	if t.half {
 		switch vectors {
 		case 1:

@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onEach runs the test with the kernels of each instruction set of this processor.
 func onEach(t *testing.T, f func(t *testing.T, s isa)) {
-	for _, s := range supported() {
+	for _, s := range supportedSets() {
 		t.Run(s.String(), func(t *testing.T) { f(t, s) })
 	}
 }

@@ -66,7 +66,7 @@ func (p *Pool) MatMulStrided(c, a, b Matrix, m, k, n int, acc bool) {
 	checkMatrix("MatMul", "C", c, m, n)
 	checkMatrix("MatMul", "A", a, m, k)
 	checkMatrix("MatMul", "B", b, k, n)
-	best.run(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: a.Stride, acs: 1, b: b.Data, brs: b.Stride, bcs: 1, m: m, k: k, n: n, acc: acc})
+	best.runProduct(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: a.Stride, acs: 1, b: b.Data, brs: b.Stride, bcs: 1, m: m, k: k, n: n, acc: acc})
 }
 
 // MatMulNTStrided is the function of that name, its rows shared among the pool's workers.
@@ -75,7 +75,7 @@ func (p *Pool) MatMulNTStrided(c, a, b Matrix, m, k, n int, acc bool) {
 	checkMatrix("MatMulNT", "C", c, m, n)
 	checkMatrix("MatMulNT", "A", a, m, k)
 	checkMatrix("MatMulNT", "B", b, n, k)
-	best.run(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: a.Stride, acs: 1, b: b.Data, brs: 1, bcs: b.Stride, m: m, k: k, n: n, acc: acc})
+	best.runProduct(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: a.Stride, acs: 1, b: b.Data, brs: 1, bcs: b.Stride, m: m, k: k, n: n, acc: acc})
 }
 
 // MatMulTNStrided is the function of that name, its rows shared among the pool's workers.
@@ -84,7 +84,7 @@ func (p *Pool) MatMulTNStrided(c, a, b Matrix, m, k, n int, acc bool) {
 	checkMatrix("MatMulTN", "C", c, m, n)
 	checkMatrix("MatMulTN", "A", a, k, m)
 	checkMatrix("MatMulTN", "B", b, k, n)
-	best.run(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: 1, acs: a.Stride, b: b.Data, brs: b.Stride, bcs: 1, m: m, k: k, n: n, acc: acc})
+	best.runProduct(p, &product{c: c.Data, ldc: c.Stride, a: a.Data, ars: 1, acs: a.Stride, b: b.Data, brs: b.Stride, bcs: 1, m: m, k: k, n: n, acc: acc})
 }
 
 func checkDims(op string, m, k, n int) {

@@ -79,7 +79,7 @@ func checkProduct(t require.TestingT, s isa, pool *Pool, l layout, m, k, n, pad 
 	c := guardedCopy(random(rng, span(m, n, ldc)))
 	before := append([]float32(nil), c.x...)
 	p := l.product(c.x, ldc, a, lda, b, ldb, m, k, n, acc)
-	s.run(pool, p)
+	s.runProduct(pool, p)
 	c.check(t)
 	was := *p
 	was.c = before
@@ -170,10 +170,10 @@ func TestInvariantRowOfAProductDoesNotDependOnTheOtherRows(t *testing.T) {
 			if l == tn {
 				lda = 1
 			}
-			s.run(nil, l.product(alone, n, row, lda, b, bc, 1, k, n, acc))
+			s.runProduct(nil, l.product(alone, n, row, lda, b, bc, 1, k, n, acc))
 
 			pool := rapid.SampledFrom(pools).Draw(t, "pool")
-			s.run(pool, l.product(c, n, a, ac, b, bc, m, k, n, acc))
+			s.runProduct(pool, l.product(c, n, a, ac, b, bc, m, k, n, acc))
 			require.Equal(t, bits(alone), bits(c[i*n:(i+1)*n]))
 		})
 	})
@@ -189,8 +189,8 @@ func TestInvariantTheThreeLayoutsAndBothVectorWidthsGiveTheSameBits(t *testing.T
 		a, b := random(rng, m*k), random(rng, k*n)
 		at, bt := transposed(a, m, k), transposed(b, k, n)
 		var want []uint32
-		for _, s := range supported() {
-			if s == portable && len(supported()) > 1 {
+		for _, s := range supportedSets() {
+			if s == portable && len(supportedSets()) > 1 {
 				continue
 			}
 			for _, p := range []*product{
@@ -198,7 +198,7 @@ func TestInvariantTheThreeLayoutsAndBothVectorWidthsGiveTheSameBits(t *testing.T
 				nt.product(make([]float32, m*n), n, a, k, bt, k, m, k, n, false),
 				tn.product(make([]float32, m*n), n, at, m, b, n, m, k, n, false),
 			} {
-				s.run(nil, p)
+				s.runProduct(nil, p)
 				if want == nil {
 					want = bits(p.c)
 				}
@@ -225,7 +225,7 @@ func TestPackedHasTheBitsOfNT(t *testing.T) {
 			m, k, n := c[0], c[1], c[2]
 			a, b := random(rng, m*k), random(rng, n*k)
 			want, got := make([]float32, m*n), make([]float32, m*n)
-			s.run(nil, nt.product(want, n, a, k, b, k, m, k, n, false))
+			s.runProduct(nil, nt.product(want, n, a, k, b, k, m, k, n, false))
 			w := &Packed{k: k, n: n, set: s}
 			w.Repack(random(rng, n*k))
 			w.Repack(b)
@@ -261,7 +261,7 @@ func TestProductsPassNaNAndInf(t *testing.T) {
 			set(2, 69, nan)
 			set(8, 0, inf)
 			_, ac, _, bc := l.rows(m, k, n)
-			s.run(nil, l.product(c, n, a, ac, b, bc, m, k, n, false))
+			s.runProduct(nil, l.product(c, n, a, ac, b, bc, m, k, n, false))
 			for i := range m {
 				for j := range n {
 					got := c[i*n+j]

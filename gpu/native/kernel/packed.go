@@ -54,8 +54,8 @@ func (w *Packed) Shape() (k, n int) { return w.k, w.n }
 
 // Repack takes new contents of the same shape. They may come in parts, whose rows follow one another.
 func (w *Packed) Repack(parts ...[]float32) {
-	w.check("Repack", total(parts))
-	w.reserve()
+	w.checkSize("Repack", totalLength(parts))
+	w.allocateRoom()
 	if w.set == portable {
 		if w.kind == halves {
 			at := w.half
@@ -71,10 +71,10 @@ func (w *Packed) Repack(parts ...[]float32) {
 		}
 		return
 	}
-	width, buf := w.set.panelWidth(), w.packing()
+	width, buf := w.set.panelWidth(), w.packBuffers()
 	for j := 0; j < w.n; j += width {
 		rows := min(width, w.n-j)
-		src := window(parts, j*w.k, rows*w.k)
+		src := joinWindow(parts, j*w.k, rows*w.k)
 		if w.kind != floats {
 			w.packHalf(buf, j, rows, func(dst []float32, row, at int) { copy(dst, src[row*w.k+at:]) })
 			continue
@@ -86,8 +86,8 @@ func (w *Packed) Repack(parts ...[]float32) {
 // packDepth is how many steps along k packHalf takes at once.
 const packDepth = 64
 
-// packing is the room in which packHalf lays a panel out: its rows, and their transpose.
-func (w *Packed) packing() []float32 {
+// packBuffers is the room in which packHalf lays a panel out: its rows, and their transpose.
+func (w *Packed) packBuffers() []float32 {
 	if w.kind == floats {
 		return nil
 	}
@@ -109,38 +109,38 @@ func (w *Packed) packHalf(buf []float32, j, rows int, read func(dst []float32, r
 			continue
 		}
 		clear(out[steps*width : (steps+steps%2)*width])
-		dst := w.data[j*w.steps()+at/2*width:][:(steps+1)/2*width]
+		dst := w.data[j*w.depthSteps()+at/2*width:][:(steps+1)/2*width]
 		for i := range dst {
 			first, second := i/width*2*width+i%width, (i/width*2+1)*width+i%width
-			dst[i] = pair(round(out[first]), round(out[second]))
+			dst[i] = joinPair(roundOne(out[first]), roundOne(out[second]))
 		}
 	}
 }
 
-// steps is how many numbers, or pairs, there are along k.
-func (w *Packed) steps() int {
+// depthSteps is how many numbers, or pairs, there are along k.
+func (w *Packed) depthSteps() int {
 	if w.kind == pairs {
 		return (w.k + 1) / 2
 	}
 	return w.k
 }
 
-// reserve makes the room, zeros.
-func (w *Packed) reserve() {
+// allocateRoom makes the room, zeros.
+func (w *Packed) allocateRoom() {
 	size := w.n * w.k
 	if w.set != portable {
 		width := w.set.panelWidth()
-		size = ceil(w.n, width) * width * w.steps()
+		size = ceilDiv(w.n, width) * width * w.depthSteps()
 	}
 	switch {
 	case w.kind == halves && w.half == nil:
-		w.half = alignedHalf(size)
+		w.half = alignedHalves(size)
 	case w.kind != halves && w.data == nil:
-		w.data = aligned(size)
+		w.data = alignedFloats(size)
 	}
 }
 
-func (w *Packed) check(op string, size int) {
+func (w *Packed) checkSize(op string, size int) {
 	checkDims(op, 0, w.k, w.n)
 	checkFit(op, "B", size, w.n, w.k, w.k)
 }
@@ -154,21 +154,21 @@ func (w *Packed) Row(dst []float32, j int) {
 	at, step := j*w.k, 1
 	if w.set != portable && w.kind != view {
 		step = w.set.panelWidth()
-		at = j/step*step*w.steps() + j%step
+		at = j/step*step*w.depthSteps() + j%step
 	}
 	for q := range dst {
 		switch w.kind {
 		case floats, view:
 			dst[q] = w.data[at+q*step]
 		case halves:
-			dst[q] = widen(w.half[at+q*step])
+			dst[q] = widenOne(w.half[at+q*step])
 		case pairs:
-			dst[q] = widen(half(w.data[at+q/2*step], q%2))
+			dst[q] = widenOne(pairHalf(w.data[at+q/2*step], q%2))
 		}
 	}
 }
 
-func total(parts [][]float32) int {
+func totalLength(parts [][]float32) int {
 	n := 0
 	for _, b := range parts {
 		n += len(b)
@@ -176,8 +176,8 @@ func total(parts [][]float32) int {
 	return n
 }
 
-// window is n numbers from at on of parts laid end to end, copied where they lie in more than one.
-func window(parts [][]float32, at, n int) []float32 {
+// joinWindow is n numbers from at on of parts laid end to end, copied where they lie in more than one.
+func joinWindow(parts [][]float32, at, n int) []float32 {
 	for n > 0 && at >= len(parts[0]) {
 		at -= len(parts[0])
 		parts = parts[1:]
@@ -221,8 +221,8 @@ func (p *Pool) MatMulPackedStrided(c, a Matrix, w *Packed, m int, acc bool) {
 	if w.kind == pairs && w.k > 0 {
 		buf := rounded.Get().(*[]float32)
 		defer rounded.Put(buf)
-		pr.k = w.steps()
+		pr.k = w.depthSteps()
 		pr.a, pr.ars = roundRows(buf, a.Data, a.Stride, m, w.k), pr.k
 	}
-	w.set.run(p, pr)
+	w.set.runProduct(p, pr)
 }

@@ -18,18 +18,18 @@ func roundRows(buf *[]float32, a []float32, lda, m, k int) []float32 {
 	for i := range m {
 		row, to := a[i*lda:i*lda+k], out[i*steps:(i+1)*steps]
 		for q := range k / 2 {
-			to[q] = pair(round(row[2*q]), round(row[2*q+1]))
+			to[q] = joinPair(roundOne(row[2*q]), roundOne(row[2*q+1]))
 		}
 		if k%2 == 1 {
-			to[steps-1] = pair(round(row[k-1]), 0)
+			to[steps-1] = joinPair(roundOne(row[k-1]), 0)
 		}
 	}
 	return out
 }
 
-// pair is two bfloat16 in the room of a float32, and half one of them.
-func pair(first, second uint16) float32 {
+// joinPair is two bfloat16 in the room of a float32, and half one of them.
+func joinPair(first, second uint16) float32 {
 	return math.Float32frombits(uint32(first) | uint32(second)<<16)
 }
 
-func half(p float32, i int) uint16 { return uint16(math.Float32bits(p) >> (16 * i)) }
+func pairHalf(p float32, i int) uint16 { return uint16(math.Float32bits(p) >> (16 * i)) }

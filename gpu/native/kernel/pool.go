@@ -48,7 +48,7 @@ func (p *Pool) ParallelFor(n, grain int, f func(lo, hi int)) {
 	// A few ranges a worker evens out a worker that is late.
 	size := max(grain, (n+4*p.workers-1)/(4*p.workers))
 	ranges := (n + size - 1) / size
-	helpers := p.take(min(ranges, p.workers) - 1)
+	helpers := p.takeHelpers(min(ranges, p.workers) - 1)
 	if helpers == 0 {
 		f(0, n)
 		return
@@ -59,18 +59,18 @@ func (p *Pool) ParallelFor(n, grain int, f func(lo, hi int)) {
 		go func() {
 			defer j.done.Done()
 			defer p.idle.Add(1)
-			j.work()
+			j.runRanges()
 		}()
 	}
-	j.work()
+	j.runRanges()
 	j.done.Wait()
 	if v := j.panicked.Load(); v != nil {
 		panic(v.value)
 	}
 }
 
-// take reserves up to want helpers and returns how many it got.
-func (p *Pool) take(want int) int {
+// takeHelpers reserves up to want helpers and returns how many it got.
+func (p *Pool) takeHelpers(want int) int {
 	for {
 		have := p.idle.Load()
 		got := min(int64(want), have)
@@ -94,7 +94,7 @@ type job struct {
 
 type raised struct{ value any }
 
-func (j *job) work() {
+func (j *job) runRanges() {
 	defer func() {
 		if v := recover(); v != nil {
 			j.panicked.CompareAndSwap(nil, &raised{v})

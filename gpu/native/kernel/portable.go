@@ -176,12 +176,12 @@ func expSumPortable(dst, src []float32, shift float32) float32 {
 	return s
 }
 
-func sigmoid(x float32) float32 { return 1 / (1 + expOne(-x)) }
+func sigmoidOne(x float32) float32 { return 1 / (1 + expOne(-x)) }
 
 func swigluPortable(dst, gate, up []float32) {
 	gate, up = gate[:len(dst)], up[:len(dst)]
 	for i, v := range gate {
-		dst[i] = float32(v*sigmoid(v)) * up[i]
+		dst[i] = float32(v*sigmoidOne(v)) * up[i]
 	}
 }
 
@@ -189,7 +189,7 @@ func swigluGradPortable(dgate, dup, gate, up, dout []float32) {
 	n := len(dgate)
 	dup, gate, up, dout = dup[:n], gate[:n], up[:n], dout[:n]
 	for i, v := range gate {
-		s := sigmoid(v)
+		s := sigmoidOne(v)
 		d, u := dout[i], up[i]
 		dup[i] = d * float32(v*s)
 		dgate[i] = float32(d*u) * float32(s*float32(1+float32(v*float32(1-s))))

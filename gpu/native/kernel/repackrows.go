@@ -20,7 +20,7 @@ func (w *Packed) RepackRows(j int, b []float32) {
 	if j < 0 || j%group != 0 || len(b)%w.k != 0 || j+n > w.n || n%group != 0 && j+n != w.n {
 		panic(fmt.Sprintf("kernel.RepackRows: %d numbers at row %d of %d rows of %d, in groups of %d", len(b), j, w.n, w.k, group))
 	}
-	w.reserve()
+	w.allocateRoom()
 	if w.set == portable {
 		if w.kind == halves {
 			RoundBF16(w.half[j*w.k:j*w.k+len(b)], b)
@@ -29,7 +29,7 @@ func (w *Packed) RepackRows(j int, b []float32) {
 		}
 		return
 	}
-	buf := w.packing()
+	buf := w.packBuffers()
 	for at := 0; at < n; at += group {
 		rows := min(group, n-at)
 		src := b[at*w.k : (at+rows)*w.k]

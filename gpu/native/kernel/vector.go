@@ -8,7 +8,7 @@ import (
 // Dot is the inner product of two vectors of one length.
 func Dot(a, b []float32) float32 {
 	checkLen("Dot", "b", len(b), len(a))
-	return best.dot(a, b)
+	return best.dotProduct(a, b)
 }
 
 // Axpy adds alpha x to y, elementwise.
@@ -18,35 +18,35 @@ func Axpy(y []float32, alpha float32, x []float32) {
 }
 
 // Scale multiplies x by alpha in place.
-func Scale(x []float32, alpha float32) { best.scale(x, alpha) }
+func Scale(x []float32, alpha float32) { best.scaleElements(x, alpha) }
 
 // Add writes a + b to dst. dst may be a or b.
 func Add(dst, a, b []float32) {
 	checkLen("Add", "a", len(a), len(dst))
 	checkLen("Add", "b", len(b), len(dst))
-	best.add(dst, a, b)
+	best.addElements(dst, a, b)
 }
 
 // Mul writes the elementwise product a b to dst. dst may be a or b.
 func Mul(dst, a, b []float32) {
 	checkLen("Mul", "a", len(a), len(dst))
 	checkLen("Mul", "b", len(b), len(dst))
-	best.mul(dst, a, b)
+	best.mulElements(dst, a, b)
 }
 
 // Sum of the elements, 0 for none.
-func Sum(x []float32) float32 { return best.sum(x) }
+func Sum(x []float32) float32 { return best.sumElements(x) }
 
 // SumSquares is the sum of the squares, in float64.
 func SumSquares(x []float32) float64 { return best.sumSquares(x) }
 
 // Max is the largest element, -Inf for none, NaN when one is NaN.
-func Max(x []float32) float32 { return best.max(x) }
+func Max(x []float32) float32 { return best.maxElement(x) }
 
 // Exp writes e^src to dst, within 2 units in the last place, denormal results included. dst may be src.
 func Exp(dst, src []float32) {
 	checkLen("Exp", "dst", len(dst), len(src))
-	best.exp(dst, src)
+	best.expElements(dst, src)
 }
 
 // ExpSum writes e^(src-shift) to dst and returns the sum: the core of a softmax. dst may be src.
@@ -59,7 +59,7 @@ func ExpSum(dst, src []float32, shift float32) float32 {
 func SwiGLU(dst, gate, up []float32) {
 	checkLen("SwiGLU", "gate", len(gate), len(dst))
 	checkLen("SwiGLU", "up", len(up), len(dst))
-	best.swiglu(dst, gate, up)
+	best.swigluElements(dst, gate, up)
 }
 
 // SwiGLUGrad writes the gradients of SwiGLU's inputs, given that of its output. dgate may be gate, dup up.
@@ -91,10 +91,10 @@ func AdamW(w, m, v, g []float32, s AdamWStep) {
 	checkLen("AdamW", "m", len(m), len(w))
 	checkLen("AdamW", "v", len(v), len(w))
 	checkLen("AdamW", "g", len(g), len(w))
-	best.adamw(w, m, v, g, s.scalars())
+	best.adamwElements(w, m, v, g, s.assemblyScalars())
 }
 
-func (s AdamWStep) scalars() adamwScalars {
+func (s AdamWStep) assemblyScalars() adamwScalars {
 	return adamwScalars{
 		gradScale: s.GradScale, beta1: s.Beta1, oneMinus1: 1 - s.Beta1, beta2: s.Beta2, oneMinus2: 1 - s.Beta2,
 		rootCorr2: float32(1 / math.Sqrt(float64(s.Correction2))), eps: s.Epsilon, keep: 1 - s.LearningRate*s.Decay,

@@ -4,15 +4,15 @@ package kernel
 
 import "unsafe"
 
-// ptr is the first element's address; the assembly does not touch it when the length is 0.
-func ptr(x []float32) *float32 { return unsafe.SliceData(x) }
+// firstElement is the first element's address; the assembly does not touch it when the length is 0.
+func firstElement(x []float32) *float32 { return unsafe.SliceData(x) }
 
-func (s isa) dot(a, b []float32) float32 {
+func (s isa) dotProduct(a, b []float32) float32 {
 	switch s {
 	case avx512:
-		return dotAVX512(ptr(a), ptr(b), len(a))
+		return dotAVX512(firstElement(a), firstElement(b), len(a))
 	case avx2:
-		return dotAVX2(ptr(a), ptr(b), len(a))
+		return dotAVX2(firstElement(a), firstElement(b), len(a))
 	}
 	return dotPortable(a, b)
 }
@@ -20,53 +20,53 @@ func (s isa) dot(a, b []float32) float32 {
 func (s isa) axpy(y []float32, alpha float32, x []float32) {
 	switch s {
 	case avx512:
-		axpyAVX512(ptr(y), ptr(x), len(y), alpha)
+		axpyAVX512(firstElement(y), firstElement(x), len(y), alpha)
 	case avx2:
-		axpyAVX2(ptr(y), ptr(x), len(y), alpha)
+		axpyAVX2(firstElement(y), firstElement(x), len(y), alpha)
 	default:
 		axpyPortable(y, alpha, x)
 	}
 }
 
-func (s isa) scale(x []float32, alpha float32) {
+func (s isa) scaleElements(x []float32, alpha float32) {
 	switch s {
 	case avx512:
-		scaleAVX512(ptr(x), len(x), alpha)
+		scaleAVX512(firstElement(x), len(x), alpha)
 	case avx2:
-		scaleAVX2(ptr(x), len(x), alpha)
+		scaleAVX2(firstElement(x), len(x), alpha)
 	default:
 		scalePortable(x, alpha)
 	}
 }
 
-func (s isa) add(dst, a, b []float32) {
+func (s isa) addElements(dst, a, b []float32) {
 	switch s {
 	case avx512:
-		addAVX512(ptr(dst), ptr(a), ptr(b), len(dst))
+		addAVX512(firstElement(dst), firstElement(a), firstElement(b), len(dst))
 	case avx2:
-		addAVX2(ptr(dst), ptr(a), ptr(b), len(dst))
+		addAVX2(firstElement(dst), firstElement(a), firstElement(b), len(dst))
 	default:
 		addPortable(dst, a, b)
 	}
 }
 
-func (s isa) mul(dst, a, b []float32) {
+func (s isa) mulElements(dst, a, b []float32) {
 	switch s {
 	case avx512:
-		mulAVX512(ptr(dst), ptr(a), ptr(b), len(dst))
+		mulAVX512(firstElement(dst), firstElement(a), firstElement(b), len(dst))
 	case avx2:
-		mulAVX2(ptr(dst), ptr(a), ptr(b), len(dst))
+		mulAVX2(firstElement(dst), firstElement(a), firstElement(b), len(dst))
 	default:
 		mulPortable(dst, a, b)
 	}
 }
 
-func (s isa) sum(x []float32) float32 {
+func (s isa) sumElements(x []float32) float32 {
 	switch s {
 	case avx512:
-		return sumAVX512(ptr(x), len(x))
+		return sumAVX512(firstElement(x), len(x))
 	case avx2:
-		return sumAVX2(ptr(x), len(x))
+		return sumAVX2(firstElement(x), len(x))
 	}
 	return sumPortable(x)
 }
@@ -74,29 +74,29 @@ func (s isa) sum(x []float32) float32 {
 func (s isa) sumSquares(x []float32) float64 {
 	switch s {
 	case avx512:
-		return sumSquaresAVX512(ptr(x), len(x))
+		return sumSquaresAVX512(firstElement(x), len(x))
 	case avx2:
-		return sumSquaresAVX2(ptr(x), len(x))
+		return sumSquaresAVX2(firstElement(x), len(x))
 	}
 	return sumSquaresPortable(x)
 }
 
-func (s isa) max(x []float32) float32 {
+func (s isa) maxElement(x []float32) float32 {
 	switch s {
 	case avx512:
-		return maxAVX512(ptr(x), len(x))
+		return maxAVX512(firstElement(x), len(x))
 	case avx2:
-		return maxAVX2(ptr(x), len(x))
+		return maxAVX2(firstElement(x), len(x))
 	}
 	return maxPortable(x)
 }
 
-func (s isa) exp(dst, src []float32) {
+func (s isa) expElements(dst, src []float32) {
 	switch s {
 	case avx512:
-		expAVX512(ptr(dst), ptr(src), len(src))
+		expAVX512(firstElement(dst), firstElement(src), len(src))
 	case avx2:
-		expAVX2(ptr(dst), ptr(src), len(src))
+		expAVX2(firstElement(dst), firstElement(src), len(src))
 	default:
 		expPortable(dst, src)
 	}
@@ -105,19 +105,19 @@ func (s isa) exp(dst, src []float32) {
 func (s isa) expSum(dst, src []float32, shift float32) float32 {
 	switch s {
 	case avx512:
-		return expSumAVX512(ptr(dst), ptr(src), len(src), shift)
+		return expSumAVX512(firstElement(dst), firstElement(src), len(src), shift)
 	case avx2:
-		return expSumAVX2(ptr(dst), ptr(src), len(src), shift)
+		return expSumAVX2(firstElement(dst), firstElement(src), len(src), shift)
 	}
 	return expSumPortable(dst, src, shift)
 }
 
-func (s isa) swiglu(dst, gate, up []float32) {
+func (s isa) swigluElements(dst, gate, up []float32) {
 	switch s {
 	case avx512:
-		swigluAVX512(ptr(dst), ptr(gate), ptr(up), len(dst))
+		swigluAVX512(firstElement(dst), firstElement(gate), firstElement(up), len(dst))
 	case avx2:
-		swigluAVX2(ptr(dst), ptr(gate), ptr(up), len(dst))
+		swigluAVX2(firstElement(dst), firstElement(gate), firstElement(up), len(dst))
 	default:
 		swigluPortable(dst, gate, up)
 	}
@@ -126,27 +126,27 @@ func (s isa) swiglu(dst, gate, up []float32) {
 func (s isa) swigluGrad(dgate, dup, gate, up, dout []float32) {
 	switch s {
 	case avx512:
-		swigluGradAVX512(ptr(dgate), ptr(dup), ptr(gate), ptr(up), ptr(dout), len(dgate))
+		swigluGradAVX512(firstElement(dgate), firstElement(dup), firstElement(gate), firstElement(up), firstElement(dout), len(dgate))
 	case avx2:
-		swigluGradAVX2(ptr(dgate), ptr(dup), ptr(gate), ptr(up), ptr(dout), len(dgate))
+		swigluGradAVX2(firstElement(dgate), firstElement(dup), firstElement(gate), firstElement(up), firstElement(dout), len(dgate))
 	default:
 		swigluGradPortable(dgate, dup, gate, up, dout)
 	}
 }
 
-func (s isa) adamw(w, m, v, g []float32, k adamwScalars) {
+func (s isa) adamwElements(w, m, v, g []float32, k adamwScalars) {
 	switch s {
 	case avx512:
-		adamwAVX512(ptr(w), ptr(m), ptr(v), ptr(g), len(w), &k)
+		adamwAVX512(firstElement(w), firstElement(m), firstElement(v), firstElement(g), len(w), &k)
 	case avx2:
-		adamwAVX2(ptr(w), ptr(m), ptr(v), ptr(g), len(w), &k)
+		adamwAVX2(firstElement(w), firstElement(m), firstElement(v), firstElement(g), len(w), &k)
 	default:
 		adamwPortable(w, m, v, g, k)
 	}
 }
 
-// widen and round do whole vectors and return how many elements they did.
-func (s isa) widen(dst []float32, src []uint16) int {
+// widenVectors and round do whole vectors and return how many elements they did.
+func (s isa) widenVectors(dst []float32, src []uint16) int {
 	n := len(dst) / 16 * 16
 	switch {
 	case n == 0:
@@ -160,7 +160,7 @@ func (s isa) widen(dst []float32, src []uint16) int {
 	return n
 }
 
-func (s isa) round(dst []uint16, src []float32) int {
+func (s isa) roundVectors(dst []uint16, src []float32) int {
 	n := len(dst) / 16 * 16
 	switch {
 	case n == 0:

@@ -23,7 +23,7 @@ func TestExpIsWithinTwoUlps(t *testing.T) {
 		}
 		src = append(src, 88.72283, 88.72284, -87.33655, -103.27893, -103.97208, -103.97209, 0, float32(math.Copysign(0, -1)))
 		dst := make([]float32, len(src))
-		s.exp(dst, src)
+		s.expElements(dst, src)
 		worst, at := 0.0, float32(0)
 		for i, x := range src {
 			if u := ulps(dst[i], math.Exp(float64(x))); u > worst {
@@ -42,7 +42,7 @@ func TestExpAtTheEdges(t *testing.T) {
 		src := []float32{inf, -inf, float32(math.NaN()), 0, float32(math.Copysign(0, -1)), denormal, -denormal, 1000, -1000, math.MaxFloat32, -math.MaxFloat32}
 		want := []float32{inf, 0, 0, 1, 1, 1, 1, inf, 0, inf, 0}
 		dst := make([]float32, len(src))
-		s.exp(dst, src)
+		s.expElements(dst, src)
 		require.True(t, dst[2] != dst[2], "NaN passes")
 		dst[2] = 0
 		require.Equal(t, want, dst)
@@ -53,21 +53,21 @@ func TestExpAtTheEdges(t *testing.T) {
 func TestInvariantAnElementOfAnElementwiseFunctionDoesNotDependOnWhereItStands(t *testing.T) {
 	onEach(t, func(t *testing.T, s isa) {
 		unary := map[string]func(dst, src []float32){
-			"exp":    s.exp,
+			"exp":    s.expElements,
 			"expSum": func(dst, src []float32) { s.expSum(dst, src, 0.5) },
-			"swiglu": func(dst, src []float32) { s.swiglu(dst, src, src) },
+			"swiglu": func(dst, src []float32) { s.swigluElements(dst, src, src) },
 			"swigluGrad": func(dst, src []float32) {
 				s.swigluGrad(make([]float32, len(src)), dst, src, src, src)
 			},
-			"add": func(dst, src []float32) { s.add(dst, src, src) },
-			"mul": func(dst, src []float32) { s.mul(dst, src, src) },
+			"add": func(dst, src []float32) { s.addElements(dst, src, src) },
+			"mul": func(dst, src []float32) { s.mulElements(dst, src, src) },
 			"axpy": func(dst, src []float32) {
 				copy(dst, src)
 				s.axpy(dst, 0.3, src)
 			},
 			"scale": func(dst, src []float32) {
 				copy(dst, src)
-				s.scale(dst, 0.3)
+				s.scaleElements(dst, 0.3)
 			},
 		}
 		for name, f := range unary {
@@ -101,10 +101,10 @@ func TestReductionsAgreeWithFloat64(t *testing.T) {
 				squares += float64(a[i]) * float64(a[i])
 				largest = max(largest, float64(a[i]))
 			}
-			require.InDelta(t, dot, float64(s.dot(a, b)), 1e-6*dotSize, "dot %d", n)
-			require.InDelta(t, sum, float64(s.sum(a)), 1e-6*sumSize, "sum %d", n)
+			require.InDelta(t, dot, float64(s.dotProduct(a, b)), 1e-6*dotSize, "dot %d", n)
+			require.InDelta(t, sum, float64(s.sumElements(a)), 1e-6*sumSize, "sum %d", n)
 			require.InDelta(t, squares, s.sumSquares(a), 1e-12*squares, "sum of squares %d", n)
-			require.Equal(t, largest, float64(s.max(a)), "max %d", n)
+			require.Equal(t, largest, float64(s.maxElement(a)), "max %d", n)
 
 			dst := make([]float32, n)
 			total := s.expSum(dst, a, 1)
@@ -125,10 +125,10 @@ func TestMaxPassesNaNAndAllNegative(t *testing.T) {
 			for i := range x {
 				x[i] = -5
 			}
-			require.Equal(t, float32(-5), s.max(x))
+			require.Equal(t, float32(-5), s.maxElement(x))
 			for _, i := range []int{0, n / 2, n - 1} {
 				x[i] = float32(math.NaN())
-				got := s.max(x)
+				got := s.maxElement(x)
 				require.True(t, got != got, "n %d NaN at %d", n, i)
 				x[i] = -5
 			}
@@ -148,7 +148,7 @@ func TestElementwiseAgreesWithFloat64(t *testing.T) {
 		rng := rand.New(rand.NewPCG(8, 8))
 		for _, n := range lengths {
 			g, u, d := random(rng, n), random(rng, n), random(rng, n)
-			s.scale(g, 4)
+			s.scaleElements(g, 4)
 			swiglu, dgate, dup, axpy, add, mul := make([]float32, n), make([]float32, n), make([]float32, n),
 				make([]float32, n), make([]float32, n), make([]float32, n)
 			for i := range g {
@@ -159,7 +159,7 @@ func TestElementwiseAgreesWithFloat64(t *testing.T) {
 				axpy[i], add[i], mul[i] = float32(y+0.7*x), float32(x+y), float32(x*y)
 			}
 			out, out2 := make([]float32, n), make([]float32, n)
-			s.swiglu(out, g, u)
+			s.swigluElements(out, g, u)
 			close32(t, swiglu, out, "swiglu")
 			s.swigluGrad(out, out2, g, u, d)
 			close32(t, dgate, out, "dgate")
@@ -177,11 +177,11 @@ func TestElementwiseAgreesWithFloat64(t *testing.T) {
 			z := append([]float32(nil), y...)
 			s.axpy(z, 0.7, x)
 			close32(t, want, z, "axpy")
-			s.add(z, x, y)
+			s.addElements(z, x, y)
 			for i := range x {
 				require.Equal(t, x[i]+y[i], z[i])
 			}
-			s.mul(z, x, y)
+			s.mulElements(z, x, y)
 			for i := range x {
 				require.Equal(t, x[i]*y[i], z[i])
 			}
@@ -192,7 +192,7 @@ func TestElementwiseAgreesWithFloat64(t *testing.T) {
 func TestSwiGLUAtLargeGates(t *testing.T) {
 	onEach(t, func(t *testing.T, s isa) {
 		dst := make([]float32, 4)
-		s.swiglu(dst, []float32{200, -200, 1e30, -1e30}, []float32{2, 2, 2, 2})
+		s.swigluElements(dst, []float32{200, -200, 1e30, -1e30}, []float32{2, 2, 2, 2})
 		require.Equal(t, float32(400), dst[0])
 		require.Equal(t, float32(0), float32(math.Abs(float64(dst[1]))))
 		require.Equal(t, float32(2e30), dst[2])
@@ -215,10 +215,10 @@ func TestAdamWAgreesWithFloat64(t *testing.T) {
 			for step := 1; step <= 10; step++ {
 				g := random(rng, n)
 				corr1, corr2 := 1-math.Pow(beta1, float64(step)), 1-math.Pow(beta2, float64(step))
-				s.adamw(w, m, v, g, AdamWStep{
+				s.adamwElements(w, m, v, g, AdamWStep{
 					LearningRate: lr, Beta1: beta1, Beta2: beta2, Epsilon: eps, Decay: decay, GradScale: scale,
 					Correction1: float32(corr1), Correction2: float32(corr2),
-				}.scalars())
+				}.assemblyScalars())
 				for i := range g {
 					x := float64(g[i]) * scale
 					m64[i] = beta1*m64[i] + (1-beta1)*x

@@ -2,60 +2,60 @@ package main
 
 import "fmt"
 
-// conversions between float32 and bfloat16, of a number of elements that 16 divides.
-func (m *machine) conversions() {
-	v := m.v
+// writeConversions between float32 and bfloat16, of a number of elements that 16 divides.
+func (m *machine) writeConversions() {
+	v := m.vectorRegister
 	loop := func(dst, src int, body func()) {
-		next := m.label()
-		m.mark(next)
+		next := m.newLabel()
+		m.placeLabel(next)
 		body()
-		m.op("ADDQ", m.imm(dst), cursor(0))
-		m.op("ADDQ", m.imm(src), cursor(1))
-		m.op("SUBQ", m.imm(m.lanes), "CX")
-		m.op("JNZ", next)
-		m.ret()
+		m.writeOp("ADDQ", m.immediate(dst), cursorRegister(0))
+		m.writeOp("ADDQ", m.immediate(src), cursorRegister(1))
+		m.writeOp("SUBQ", m.immediate(m.lanes), "CX")
+		m.writeOp("JNZ", next)
+		m.endFunction()
 	}
 	begin := func(at map[string]string) {
-		m.op("MOVQ", at["dst"], cursor(0))
-		m.op("MOVQ", at["src"], cursor(1))
-		m.op("MOVQ", at["n"], "CX")
+		m.writeOp("MOVQ", at["dst"], cursorRegister(0))
+		m.writeOp("MOVQ", at["src"], cursorRegister(1))
+		m.writeOp("MOVQ", at["n"], "CX")
 	}
 
-	begin(m.text("widen", 0, ptrs("dst", "src", "n")...))
-	loop(m.bytes(), m.bytes()/2, func() {
-		m.widenLoad(cursor(1), 0, v(0))
-		m.op("VMOVUPS", v(0), mem(0))
+	begin(m.beginFunction("widen", 0, pointerArgs("dst", "src", "n")...))
+	loop(m.vectorBytes(), m.vectorBytes()/2, func() {
+		m.widenLoad(cursorRegister(1), 0, v(0))
+		m.writeOp("VMOVUPS", v(0), cursorOperand(0))
 	})
 
 	// x + 0x7fff + bit 16 of x, its upper half; of NaN the upper half with the bit set that keeps it one.
-	begin(m.text("round", 0, ptrs("dst", "src", "n")...))
+	begin(m.beginFunction("round", 0, pointerArgs("dst", "src", "n")...))
 	for i, c := range []string{"roundHalf", "lowBit", "quiet"} {
-		m.broadcast(m.constant(c), v(8+i))
+		m.broadcastScalar(m.constantName(c), v(8+i))
 	}
-	loop(m.bytes()/2, m.bytes(), func() {
-		m.load(mem(1), v(0), false)
-		m.op("VPSRLD", "$16", v(0), v(1))
-		if m.wide() {
-			m.op("VPORD", v(10), v(1), v(2))
-			m.op("VPANDD", v(9), v(1), v(1))
+	loop(m.vectorBytes()/2, m.vectorBytes(), func() {
+		m.loadVector(cursorOperand(1), v(0), false)
+		m.writeOp("VPSRLD", "$16", v(0), v(1))
+		if m.hasMaskRegisters() {
+			m.writeOp("VPORD", v(10), v(1), v(2))
+			m.writeOp("VPANDD", v(9), v(1), v(1))
 		} else {
-			m.op("VPOR", v(10), v(1), v(2))
-			m.op("VPAND", v(9), v(1), v(1))
+			m.writeOp("VPOR", v(10), v(1), v(2))
+			m.writeOp("VPAND", v(9), v(1), v(1))
 		}
-		m.op("VPADDD", v(8), v(1), v(1))
-		m.op("VPADDD", v(0), v(1), v(1))
-		m.op("VPSRLD", "$16", v(1), v(1))
-		if m.wide() {
-			m.op("VCMPPS", "$3", v(0), v(0), "K1")
-			m.op("VMOVDQA32", v(2), "K1", v(1))
-			m.op("VPMOVDW", v(1), mem(0))
+		m.writeOp("VPADDD", v(8), v(1), v(1))
+		m.writeOp("VPADDD", v(0), v(1), v(1))
+		m.writeOp("VPSRLD", "$16", v(1), v(1))
+		if m.hasMaskRegisters() {
+			m.writeOp("VCMPPS", "$3", v(0), v(0), "K1")
+			m.writeOp("VMOVDQA32", v(2), "K1", v(1))
+			m.writeOp("VPMOVDW", v(1), cursorOperand(0))
 			return
 		}
-		m.op("VCMPPS", "$3", v(0), v(0), v(3))
-		m.op("VBLENDVPS", v(3), v(2), v(1), v(1))
-		m.op("VEXTRACTI128", "$1", v(1), "X2")
-		m.op("VPACKUSDW", "X2", "X1", "X1")
-		m.op("VMOVDQU", "X1", mem(0))
+		m.writeOp("VCMPPS", "$3", v(0), v(0), v(3))
+		m.writeOp("VBLENDVPS", v(3), v(2), v(1), v(1))
+		m.writeOp("VEXTRACTI128", "$1", v(1), "X2")
+		m.writeOp("VPACKUSDW", "X2", "X1", "X1")
+		m.writeOp("VMOVDQU", "X1", cursorOperand(0))
 	})
 }
 
@@ -84,7 +84,7 @@ func (m *machine) dotPairs(y, x, acc string) {
 		if i == 0 {
 			code = "\t" + code
 		}
-		m.raw(code)
+		m.writeText(code)
 	}
-	m.raw(fmt.Sprintf(" // VDPBF16PS %s, %s, %s\n", y, x, acc))
+	m.writeText(fmt.Sprintf(" // VDPBF16PS %s, %s, %s\n", y, x, acc))
 }

@@ -19,7 +19,7 @@ type machine struct {
 }
 
 func main() {
-	for name, text := range files() {
+	for name, text := range assemblyFiles() {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "write assembly:", err)
 			os.Exit(1)
@@ -27,104 +27,104 @@ func main() {
 	}
 }
 
-// files are the names and texts of the assembly files.
-func files() map[string]string {
+// assemblyFiles are the names and texts of the assembly files.
+func assemblyFiles() map[string]string {
 	out := map[string]string{}
 	for _, m := range []*machine{
 		{name: "AVX512", lanes: 16, regs: 32, reg: "Z"},
 		{name: "AVX2", lanes: 8, regs: 16, reg: "Y"},
 	} {
-		m.header()
-		m.gemm()
-		m.gather()
-		m.vectors()
-		m.conversions()
-		if !m.wide() {
-			m.transpose()
+		m.writeHeader()
+		m.writeGEMM()
+		m.writeGather()
+		m.writeVectors()
+		m.writeConversions()
+		if !m.hasMaskRegisters() {
+			m.writeTranspose()
 		}
 		out[strings.ToLower(m.name)+"_amd64.s"] = m.file.String()
 	}
-	out["neon_arm64.s"] = newNEON().write()
+	out["neon_arm64.s"] = newNEON().writeFile()
 	return out
 }
 
-func (m *machine) wide() bool      { return m.lanes == 16 }
-func (m *machine) bytes() int      { return 4 * m.lanes }
-func (m *machine) v(i int) string  { return fmt.Sprintf("%s%d", m.reg, i) }
-func (m *machine) label() string   { m.labels++; return fmt.Sprintf("l%d", m.labels) }
-func (m *machine) mark(l string)   { fmt.Fprintf(&m.file, "%s:\n", l) }
-func (m *machine) raw(s string)    { m.file.WriteString(s) }
-func (m *machine) maskReg() string { return m.v(13) }
-func (m *machine) at(p string, vec int) string {
-	return fmt.Sprintf("%d(%s)", vec*m.bytes(), p)
+func (m *machine) hasMaskRegisters() bool      { return m.lanes == 16 }
+func (m *machine) vectorBytes() int            { return 4 * m.lanes }
+func (m *machine) vectorRegister(i int) string { return fmt.Sprintf("%s%d", m.reg, i) }
+func (m *machine) newLabel() string            { m.labels++; return fmt.Sprintf("l%d", m.labels) }
+func (m *machine) placeLabel(l string)         { fmt.Fprintf(&m.file, "%s:\n", l) }
+func (m *machine) writeText(s string)          { m.file.WriteString(s) }
+func (m *machine) maskReg() string             { return m.vectorRegister(13) }
+func (m *machine) vectorAt(p string, vec int) string {
+	return fmt.Sprintf("%d(%s)", vec*m.vectorBytes(), p)
 }
 
-// op writes one instruction, operands in the Go assembler's order: sources, then destination.
-func (m *machine) op(name string, operands ...string) {
+// writeOp writes one instruction, operands in the Go assembler's order: sources, then destination.
+func (m *machine) writeOp(name string, operands ...string) {
 	fmt.Fprintf(&m.file, "\t%s %s\n", name, strings.Join(operands, ", "))
 }
 
-// opc writes an instruction whose first source is a constant from memory.
-func (m *machine) opc(name, constant string, operands ...string) {
-	if m.wide() {
+// writeConstOp writes an instruction whose first source is a constant from memory.
+func (m *machine) writeConstOp(name, constant string, operands ...string) {
+	if m.hasMaskRegisters() {
 		name += ".BCST"
 	}
-	m.op(name, append([]string{m.constant(constant)}, operands...)...)
+	m.writeOp(name, append([]string{m.constantName(constant)}, operands...)...)
 }
 
-func (m *machine) constant(name string) string {
+func (m *machine) constantName(name string) string {
 	return fmt.Sprintf("%s%s<>(SB)", name, m.name)
 }
 
-func (m *machine) broadcast(src, dst string) { m.op("VBROADCASTSS", src, dst) }
+func (m *machine) broadcastScalar(src, dst string) { m.writeOp("VBROADCASTSS", src, dst) }
 
-func (m *machine) imm(n int) string { return fmt.Sprintf("$%d", n) }
+func (m *machine) immediate(n int) string { return fmt.Sprintf("$%d", n) }
 
-func (m *machine) zero(dst string) {
-	if m.wide() {
-		m.op("VPXORD", dst, dst, dst)
+func (m *machine) zeroVector(dst string) {
+	if m.hasMaskRegisters() {
+		m.writeOp("VPXORD", dst, dst, dst)
 		return
 	}
-	m.op("VXORPS", dst, dst, dst)
+	m.writeOp("VXORPS", dst, dst, dst)
 }
 
-// load and store move a vector; masked moves only the lanes of the tail and loads zeros elsewhere.
-func (m *machine) load(src, dst string, masked bool) {
+// loadVector and store move a vector; masked moves only the lanes of the tail and loads zeros elsewhere.
+func (m *machine) loadVector(src, dst string, masked bool) {
 	switch {
 	case !masked:
-		m.op("VMOVUPS", src, dst)
-	case m.wide():
-		m.op("VMOVUPS.Z", src, "K1", dst)
+		m.writeOp("VMOVUPS", src, dst)
+	case m.hasMaskRegisters():
+		m.writeOp("VMOVUPS.Z", src, "K1", dst)
 	default:
-		m.op("VMASKMOVPS", src, m.maskReg(), dst)
+		m.writeOp("VMASKMOVPS", src, m.maskReg(), dst)
 	}
 }
 
-func (m *machine) store(src, dst string, masked bool) {
+func (m *machine) storeVector(src, dst string, masked bool) {
 	switch {
 	case !masked:
-		m.op("VMOVUPS", src, dst)
-	case m.wide():
-		m.op("VMOVUPS", src, "K1", dst)
+		m.writeOp("VMOVUPS", src, dst)
+	case m.hasMaskRegisters():
+		m.writeOp("VMOVUPS", src, "K1", dst)
 	default:
-		m.op("VMASKMOVPS", src, m.maskReg(), dst)
+		m.writeOp("VMASKMOVPS", src, m.maskReg(), dst)
 	}
 }
 
 // tailMask sets the mask to the first CX lanes, 0 < CX < lanes.
 func (m *machine) tailMask() {
-	if m.wide() {
-		m.op("MOVL", "$1", "R12")
-		m.op("SHLL", "CX", "R12")
-		m.op("DECL", "R12")
-		m.op("KMOVW", "R12", "K1")
+	if m.hasMaskRegisters() {
+		m.writeOp("MOVL", "$1", "R12")
+		m.writeOp("SHLL", "CX", "R12")
+		m.writeOp("DECL", "R12")
+		m.writeOp("KMOVW", "R12", "K1")
 		return
 	}
-	m.op("LEAQ", "masks<>+32(SB)", "R12")
-	m.op("MOVQ", "CX", "R13")
-	m.op("SHLQ", "$2", "R13")
-	m.op("SUBQ", "R13", "R12")
-	m.op("VMOVUPS", "(R12)", m.maskReg())
+	m.writeOp("LEAQ", "masks<>+32(SB)", "R12")
+	m.writeOp("MOVQ", "CX", "R13")
+	m.writeOp("SHLQ", "$2", "R13")
+	m.writeOp("SUBQ", "R13", "R12")
+	m.writeOp("VMOVUPS", "(R12)", m.maskReg())
 }
 
 // arg is one argument of an assembly function.
@@ -133,15 +133,15 @@ type arg struct {
 	bytes int
 }
 
-func ptrs(names ...string) (out []arg) {
+func pointerArgs(names ...string) (out []arg) {
 	for _, n := range names {
 		out = append(out, arg{n, 8})
 	}
 	return out
 }
 
-// text begins a function and returns where its arguments are; the result, if any, is named ret.
-func (m *machine) text(name string, ret int, args ...arg) map[string]string {
+// beginFunction begins a function and returns where its arguments are; the result, if any, is named ret.
+func (m *machine) beginFunction(name string, ret int, args ...arg) map[string]string {
 	at, off := map[string]string{}, 0
 	for _, a := range args {
 		off = (off + a.bytes - 1) / a.bytes * a.bytes
@@ -157,9 +157,9 @@ func (m *machine) text(name string, ret int, args ...arg) map[string]string {
 	return at
 }
 
-func (m *machine) ret() {
-	m.op("VZEROUPPER")
-	m.op("RET")
+func (m *machine) endFunction() {
+	m.writeOp("VZEROUPPER")
+	m.writeOp("RET")
 }
 
 var constants = []struct {
@@ -187,10 +187,10 @@ var constants = []struct {
 	{"quiet", 0x40},
 }
 
-func (m *machine) header() {
-	m.raw("// Code generated by internal/asmgen. DO NOT EDIT.\n\n//go:build !purego\n\n#include \"textflag.h\"\n\n")
+func (m *machine) writeHeader() {
+	m.writeText("// Code generated by internal/asmgen. DO NOT EDIT.\n\n//go:build !purego\n\n#include \"textflag.h\"\n\n")
 	copies := m.lanes
-	if m.wide() {
+	if m.hasMaskRegisters() {
 		copies = 1
 	}
 	for _, c := range constants {
@@ -199,13 +199,13 @@ func (m *machine) header() {
 		}
 		fmt.Fprintf(&m.file, "GLOBL %s%s<>(SB), RODATA|NOPTR, $%d\n", c.name, m.name, 4*copies)
 	}
-	if !m.wide() {
+	if !m.hasMaskRegisters() {
 		for i := range 8 {
 			fmt.Fprintf(&m.file, "DATA masks<>+%d(SB)/4, $0xffffffff\n", 4*i)
 		}
 		for i := range 8 {
 			fmt.Fprintf(&m.file, "DATA masks<>+%d(SB)/4, $0\n", 32+4*i)
 		}
-		m.raw("GLOBL masks<>(SB), RODATA|NOPTR, $64\n")
+		m.writeText("GLOBL masks<>(SB), RODATA|NOPTR, $64\n")
 	}
 }

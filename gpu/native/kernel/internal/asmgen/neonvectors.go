@@ -21,23 +21,23 @@ func bitsOf(name string) uint32 {
 }
 
 func (m *neon) expConstants() {
-	m.fill(neonBias, bitsOf("bias"))
+	m.fillVector(neonBias, bitsOf("bias"))
 	for i, name := range neonExp {
-		m.fill(20+i, bitsOf(name))
+		m.fillVector(20+i, bitsOf(name))
 	}
 }
 
-// exp replaces x by e^x, in the steps of the other instruction sets; n, p and t are scratch. NaN passes.
-func (m *neon) exp(x, n, p, t int) {
+// writeExp replaces x by e^x, in the steps of the other instruction sets; n, p and t are scratch. NaN passes.
+func (m *neon) writeExp(x, n, p, t int) {
 	m.fmin(x, x, 20)
 	m.fmax(x, x, 21)
 	m.fmul(n, x, 22)
 	m.frintn(n, n)
 	m.fmls(x, n, 23)
 	m.fmls(x, n, 24)
-	m.move(p, 25)
+	m.moveVector(p, 25)
 	for c := 26; c <= 30; c++ {
-		m.move(t, c)
+		m.moveVector(t, c)
 		m.fmla(t, x, p)
 		p, t = t, p
 	}
@@ -56,10 +56,10 @@ func (m *neon) exp(x, n, p, t int) {
 	m.fmul(x, p, n)
 }
 
-// sigmoid writes 1 / (1 + e^-x) to s; n, p and t are scratch.
-func (m *neon) sigmoid(x, s, n, p, t int) {
+// writeSigmoid writes 1 / (1 + e^-x) to s; n, p and t are scratch.
+func (m *neon) writeSigmoid(x, s, n, p, t int) {
 	m.fneg(s, x)
-	m.exp(s, n, p, t)
+	m.writeExp(s, n, p, t)
 	m.fadd(s, s, neonOne)
 	m.fdiv(s, neonOne, s)
 }
@@ -67,56 +67,56 @@ func (m *neon) sigmoid(x, s, n, p, t int) {
 // siluSlope writes the derivative of silu at x to d, given s = sigmoid(x): s (1 + x (1 - s)); t is scratch.
 func (m *neon) siluSlope(x, s, d, t int) {
 	m.fsub(d, neonOne, s)
-	m.move(t, neonOne)
+	m.moveVector(t, neonOne)
 	m.fmla(t, x, d)
 	m.fmul(d, t, s)
 }
 
-// elementwise writes a function over n elements: the body twice, for whole vectors and for one element in a vector. A body
+// writeElementwise writes a function over n elements: the body twice, for whole vectors and for one element in a vector. A body
 // moves the registers load and store of pointer i.
-func (m *neon) elementwise(at map[string]string, pointers []string, body func(load, store func(i, reg int), one bool)) {
+func (m *neon) writeElementwise(at map[string]string, pointers []string, body func(load, store func(i, reg int), one bool)) {
 	for i, p := range pointers {
-		m.op("MOVD", at[p], fmt.Sprintf("R%d", i))
+		m.writeOp("MOVD", at[p], fmt.Sprintf("R%d", i))
 	}
-	m.op("MOVD", at["n"], "R6")
-	loop, tail, done := m.label(), m.label(), m.label()
+	m.writeOp("MOVD", at["n"], "R6")
+	loop, tail, done := m.newLabel(), m.newLabel(), m.newLabel()
 	step := func(elements int) {
 		for i := range pointers {
-			m.op("ADD", m.imm(4*elements), fmt.Sprintf("R%d", i))
+			m.writeOp("ADD", m.immediate(4*elements), fmt.Sprintf("R%d", i))
 		}
-		m.op("SUB", m.imm(elements), "R6")
+		m.writeOp("SUB", m.immediate(elements), "R6")
 	}
-	m.mark(loop)
-	m.op("CMP", "$4", "R6")
-	m.op("BLT", tail)
-	body(func(i, reg int) { m.op("VLD1", fmt.Sprintf("(R%d)", i), list(reg, 1, "S4")) },
-		func(i, reg int) { m.op("VST1", list(reg, 1, "S4"), fmt.Sprintf("(R%d)", i)) }, false)
+	m.placeLabel(loop)
+	m.writeOp("CMP", "$4", "R6")
+	m.writeOp("BLT", tail)
+	body(func(i, reg int) { m.writeOp("VLD1", fmt.Sprintf("(R%d)", i), registerList(reg, 1, "S4")) },
+		func(i, reg int) { m.writeOp("VST1", registerList(reg, 1, "S4"), fmt.Sprintf("(R%d)", i)) }, false)
 	step(4)
-	m.op("JMP", loop)
-	m.mark(tail)
-	m.op("CBZ", "R6", done)
-	body(func(i, reg int) { m.op("FMOVS", fmt.Sprintf("(R%d)", i), fmt.Sprintf("F%d", reg)) },
-		func(i, reg int) { m.op("FMOVS", fmt.Sprintf("F%d", reg), fmt.Sprintf("(R%d)", i)) }, true)
+	m.writeOp("JMP", loop)
+	m.placeLabel(tail)
+	m.writeOp("CBZ", "R6", done)
+	body(func(i, reg int) { m.writeOp("FMOVS", fmt.Sprintf("(R%d)", i), fmt.Sprintf("F%d", reg)) },
+		func(i, reg int) { m.writeOp("FMOVS", fmt.Sprintf("F%d", reg), fmt.Sprintf("(R%d)", i)) }, true)
 	step(1)
-	m.op("JMP", tail)
-	m.mark(done)
+	m.writeOp("JMP", tail)
+	m.placeLabel(done)
 }
 
-func (m *neon) scalar(where string) {
-	m.op("FMOVS", where, fmt.Sprintf("F%d", neonScalar))
-	m.op("VDUP", fmt.Sprintf("V%d.S[0]", neonScalar), lanes(neonScalar))
+func (m *neon) loadScalar(where string) {
+	m.writeOp("FMOVS", where, fmt.Sprintf("F%d", neonScalar))
+	m.writeOp("VDUP", fmt.Sprintf("V%d.S[0]", neonScalar), laneSuffix(neonScalar))
 }
 
-func (m *neon) elementwises() {
+func (m *neon) writeElementwises() {
 	simple := func(name string, args []arg, pointers []string, setup func(at map[string]string), body func(load, store func(i, reg int))) {
-		at := m.text(name, 0, args...)
+		at := m.beginFunction(name, 0, args...)
 		if setup != nil {
 			setup(at)
 		}
-		m.elementwise(at, pointers, func(load, store func(i, reg int), _ bool) { body(load, store) })
-		m.op("RET")
+		m.writeElementwise(at, pointers, func(load, store func(i, reg int), _ bool) { body(load, store) })
+		m.writeOp("RET")
 	}
-	alpha := func(at map[string]string) { m.scalar(at["alpha"]) }
+	alpha := func(at map[string]string) { m.loadScalar(at["alpha"]) }
 	consts := func(map[string]string) { m.expConstants() }
 
 	simple("axpy", []arg{{"y", 8}, {"x", 8}, {"n", 8}, {"alpha", 4}}, []string{"y", "x"}, alpha, func(load, store func(i, reg int)) {
@@ -130,25 +130,25 @@ func (m *neon) elementwises() {
 		m.fmul(0, 0, neonScalar)
 		store(0, 0)
 	})
-	simple("add", ptrs("dst", "a", "b", "n"), []string{"dst", "a", "b"}, nil, m.binary(m.fadd))
-	simple("mul", ptrs("dst", "a", "b", "n"), []string{"dst", "a", "b"}, nil, m.binary(m.fmul))
-	simple("exp", ptrs("dst", "src", "n"), []string{"dst", "src"}, consts, func(load, store func(i, reg int)) {
+	simple("add", pointerArgs("dst", "a", "b", "n"), []string{"dst", "a", "b"}, nil, m.binaryBody(m.fadd))
+	simple("mul", pointerArgs("dst", "a", "b", "n"), []string{"dst", "a", "b"}, nil, m.binaryBody(m.fmul))
+	simple("exp", pointerArgs("dst", "src", "n"), []string{"dst", "src"}, consts, func(load, store func(i, reg int)) {
 		load(1, 0)
-		m.exp(0, 1, 2, 3)
+		m.writeExp(0, 1, 2, 3)
 		store(0, 0)
 	})
-	simple("swiglu", ptrs("dst", "gate", "up", "n"), []string{"dst", "gate", "up"}, consts, func(load, store func(i, reg int)) {
+	simple("swiglu", pointerArgs("dst", "gate", "up", "n"), []string{"dst", "gate", "up"}, consts, func(load, store func(i, reg int)) {
 		load(1, 0)
-		m.sigmoid(0, 4, 1, 2, 3)
+		m.writeSigmoid(0, 4, 1, 2, 3)
 		load(2, 5)
 		m.fmul(0, 0, 4)
 		m.fmul(0, 0, 5)
 		store(0, 0)
 	})
-	simple("swigluGrad", ptrs("dgate", "dup", "gate", "up", "dout", "n"), []string{"dgate", "dup", "gate", "up", "dout"}, consts,
+	simple("swigluGrad", pointerArgs("dgate", "dup", "gate", "up", "dout", "n"), []string{"dgate", "dup", "gate", "up", "dout"}, consts,
 		func(load, store func(i, reg int)) {
 			load(2, 0)
-			m.sigmoid(0, 4, 1, 2, 3)
+			m.writeSigmoid(0, 4, 1, 2, 3)
 			m.siluSlope(0, 4, 5, 6)
 			load(3, 6)
 			load(4, 7)
@@ -161,7 +161,7 @@ func (m *neon) elementwises() {
 		})
 }
 
-func (m *neon) binary(op func(d, a, b int)) func(load, store func(i, reg int)) {
+func (m *neon) binaryBody(op func(d, a, b int)) func(load, store func(i, reg int)) {
 	return func(load, store func(i, reg int)) {
 		load(1, 0)
 		load(2, 1)
@@ -170,15 +170,15 @@ func (m *neon) binary(op func(d, a, b int)) func(load, store func(i, reg int)) {
 	}
 }
 
-// adamw reads kernel.adamwScalars by offset, into the registers 16 to 24: gradScale, beta1, 1-beta1, beta2, 1-beta2, rootCorr2,
+// writeAdamW reads kernel.adamwScalars by offset, into the registers 16 to 24: gradScale, beta1, 1-beta1, beta2, 1-beta2, rootCorr2,
 // eps, keep, step.
-func (m *neon) adamw() {
-	at := m.text("adamw", 0, ptrs("w", "m", "v", "grad", "n", "s")...)
-	m.op("MOVD", at["s"], "R8")
+func (m *neon) writeAdamW() {
+	at := m.beginFunction("adamw", 0, pointerArgs("w", "m", "v", "grad", "n", "s")...)
+	m.writeOp("MOVD", at["s"], "R8")
 	for i := range 9 {
-		m.op("VLD1R.P", "4(R8)", "["+lanes(16+i)+"]")
+		m.writeOp("VLD1R.P", "4(R8)", "["+laneSuffix(16+i)+"]")
 	}
-	m.elementwise(at, []string{"w", "m", "v", "grad"}, func(load, store func(i, reg int), _ bool) {
+	m.writeElementwise(at, []string{"w", "m", "v", "grad"}, func(load, store func(i, reg int), _ bool) {
 		load(3, 0)
 		m.fmul(0, 0, 16) // x = g * gradScale
 		load(1, 1)
@@ -191,7 +191,7 @@ func (m *neon) adamw() {
 		m.fmla(2, 0, 20) // v
 		store(2, 2)
 		m.fsqrt(2, 2)
-		m.move(3, 22)
+		m.moveVector(3, 22)
 		m.fmla(3, 2, 21) // sqrt(v) * rootCorr2 + eps
 		m.fmul(1, 1, 24)
 		m.fdiv(1, 1, 3) // step * m / that
@@ -200,37 +200,37 @@ func (m *neon) adamw() {
 		m.fmla(1, 0, 23) // w * keep - that
 		store(0, 1)
 	})
-	m.op("RET")
+	m.writeOp("RET")
 }
 
-// reductions write four lanes, or of sumSquares two, to out: the caller adds them up.
-func (m *neon) reductions() {
+// writeReductions write four lanes, or of sumSquares two, to out: the caller adds them up.
+func (m *neon) writeReductions() {
 	end := func(at map[string]string, reg int, arrangement string) {
-		m.op("MOVD", at["out"], "R7")
-		m.op("VST1", list(reg, 1, arrangement), "(R7)")
-		m.op("RET")
+		m.writeOp("MOVD", at["out"], "R7")
+		m.writeOp("VST1", registerList(reg, 1, arrangement), "(R7)")
+		m.writeOp("RET")
 	}
-	at := m.text("dot", 0, ptrs("a", "b", "n", "out")...)
+	at := m.beginFunction("dot", 0, pointerArgs("a", "b", "n", "out")...)
 	for i := range 4 {
-		m.clear(16 + i)
+		m.clearVector(16 + i)
 	}
 	for i, p := range []string{"a", "b"} {
-		m.op("MOVD", at[p], fmt.Sprintf("R%d", i))
+		m.writeOp("MOVD", at[p], fmt.Sprintf("R%d", i))
 	}
-	m.op("MOVD", at["n"], "R6")
-	loop, done := m.label(), m.label()
-	m.mark(loop)
-	m.op("CMP", "$16", "R6")
-	m.op("BLT", done)
-	m.op("VLD1.P", "64(R0)", list(0, 4, "S4"))
-	m.op("VLD1.P", "64(R1)", list(4, 4, "S4"))
+	m.writeOp("MOVD", at["n"], "R6")
+	loop, done := m.newLabel(), m.newLabel()
+	m.placeLabel(loop)
+	m.writeOp("CMP", "$16", "R6")
+	m.writeOp("BLT", done)
+	m.writeOp("VLD1.P", "64(R0)", registerList(0, 4, "S4"))
+	m.writeOp("VLD1.P", "64(R1)", registerList(4, 4, "S4"))
 	for i := range 4 {
 		m.fmla(16+i, i, 4+i)
 	}
-	m.op("SUB", "$16", "R6")
-	m.op("JMP", loop)
-	m.mark(done)
-	m.rest(2, func(load func(i, reg int)) {
+	m.writeOp("SUB", "$16", "R6")
+	m.writeOp("JMP", loop)
+	m.placeLabel(done)
+	m.reduceRest(2, func(load func(i, reg int)) {
 		load(0, 0)
 		load(1, 1)
 		m.fmla(16, 0, 1)
@@ -240,124 +240,126 @@ func (m *neon) reductions() {
 	m.fadd(16, 16, 18)
 	end(at, 16, "S4")
 
-	at = m.text("sum", 0, ptrs("x", "n", "out")...)
-	m.clear(16)
-	m.begin(at)
-	m.rest(1, func(load func(i, reg int)) {
+	at = m.beginFunction("sum", 0, pointerArgs("x", "n", "out")...)
+	m.clearVector(16)
+	m.beginReduction(at)
+	m.reduceRest(1, func(load func(i, reg int)) {
 		load(0, 0)
 		m.fadd(16, 16, 0)
 	})
 	end(at, 16, "S4")
 
-	at = m.text("sumSquares", 0, ptrs("x", "n", "out")...)
-	m.clear(16)
-	m.clear(17)
-	m.begin(at)
-	m.rest(1, func(load func(i, reg int)) {
+	at = m.beginFunction("sumSquares", 0, pointerArgs("x", "n", "out")...)
+	m.clearVector(16)
+	m.clearVector(17)
+	m.beginReduction(at)
+	m.reduceRest(1, func(load func(i, reg int)) {
 		load(0, 0)
-		m.word("FCVTL", 0x0e617800, 1, 0, 0)
-		m.word("FCVTL2", 0x4e617800, 2, 0, 0)
-		m.word("FMLA.D2", 0x4e60cc00, 16, 1, 1)
-		m.word("FMLA.D2", 0x4e60cc00, 17, 2, 2)
+		m.writeWord("FCVTL", 0x0e617800, 1, 0, 0)
+		m.writeWord("FCVTL2", 0x4e617800, 2, 0, 0)
+		m.writeWord("FMLA.D2", 0x4e60cc00, 16, 1, 1)
+		m.writeWord("FMLA.D2", 0x4e60cc00, 17, 2, 2)
 	})
-	m.word("FADD.D2", 0x4e60d400, 16, 16, 17)
+	m.writeWord("FADD.D2", 0x4e60d400, 16, 16, 17)
 	end(at, 16, "D2")
 
-	at = m.text("max", 0, ptrs("x", "n", "out")...)
-	m.fill(16, bitsOf("negInf"))
-	m.fill(17, bitsOf("negInf"))
-	m.begin(at)
+	at = m.beginFunction("max", 0, pointerArgs("x", "n", "out")...)
+	m.fillVector(16, bitsOf("negInf"))
+	m.fillVector(17, bitsOf("negInf"))
+	m.beginReduction(at)
 	m.restFrom(1, 17, func(load func(i, reg int)) {
 		load(0, 0)
 		m.fmax(16, 16, 0)
 	})
 	end(at, 16, "S4")
 
-	at = m.text("expSum", 0, append(ptrs("dst", "src", "n", "out"), arg{"shift", 4})...)
+	at = m.beginFunction("expSum", 0, append(pointerArgs("dst", "src", "n", "out"), arg{"shift", 4})...)
 	m.expConstants()
-	m.scalar(at["shift"])
-	m.clear(17)
-	m.elementwise(at, []string{"dst", "src"}, func(load, store func(i, reg int), one bool) {
+	m.loadScalar(at["shift"])
+	m.clearVector(17)
+	m.writeElementwise(at, []string{"dst", "src"}, func(load, store func(i, reg int), one bool) {
 		load(1, 0)
 		m.fsub(0, 0, neonScalar)
-		m.exp(0, 1, 2, 3)
+		m.writeExp(0, 1, 2, 3)
 		store(0, 0)
 		if one {
-			m.op("FMOVS", "F0", "F0") // the other lanes hold no element
+			m.writeOp("FMOVS", "F0", "F0") // the other lanes hold no element
 		}
 		m.fadd(17, 17, 0)
 	})
 	end(at, 17, "S4")
 }
 
-func (m *neon) begin(at map[string]string) {
-	m.op("MOVD", at["x"], "R0")
-	m.op("MOVD", at["n"], "R6")
+func (m *neon) beginReduction(at map[string]string) {
+	m.writeOp("MOVD", at["x"], "R0")
+	m.writeOp("MOVD", at["n"], "R6")
 }
 
-// rest runs body on the whole vectors left, then on each element left beside zeros.
-func (m *neon) rest(pointers int, body func(load func(i, reg int))) { m.restFrom(pointers, -1, body) }
+// reduceRest runs body on the whole vectors left, then on each element left beside zeros.
+func (m *neon) reduceRest(pointers int, body func(load func(i, reg int))) {
+	m.restFrom(pointers, -1, body)
+}
 
 // restFrom is rest with the lanes of a register in the place of the zeros.
 func (m *neon) restFrom(pointers, idle int, body func(load func(i, reg int))) {
-	loop, tail, done := m.label(), m.label(), m.label()
+	loop, tail, done := m.newLabel(), m.newLabel(), m.newLabel()
 	step := func(elements int) {
 		for i := range pointers {
-			m.op("ADD", m.imm(4*elements), fmt.Sprintf("R%d", i))
+			m.writeOp("ADD", m.immediate(4*elements), fmt.Sprintf("R%d", i))
 		}
-		m.op("SUB", m.imm(elements), "R6")
+		m.writeOp("SUB", m.immediate(elements), "R6")
 	}
-	m.mark(loop)
-	m.op("CMP", "$4", "R6")
-	m.op("BLT", tail)
-	body(func(i, reg int) { m.op("VLD1", fmt.Sprintf("(R%d)", i), list(reg, 1, "S4")) })
+	m.placeLabel(loop)
+	m.writeOp("CMP", "$4", "R6")
+	m.writeOp("BLT", tail)
+	body(func(i, reg int) { m.writeOp("VLD1", fmt.Sprintf("(R%d)", i), registerList(reg, 1, "S4")) })
 	step(4)
-	m.op("JMP", loop)
-	m.mark(tail)
-	m.op("CBZ", "R6", done)
+	m.writeOp("JMP", loop)
+	m.placeLabel(tail)
+	m.writeOp("CBZ", "R6", done)
 	body(func(i, reg int) {
 		if idle < 0 {
-			m.op("FMOVS", fmt.Sprintf("(R%d)", i), fmt.Sprintf("F%d", reg))
+			m.writeOp("FMOVS", fmt.Sprintf("(R%d)", i), fmt.Sprintf("F%d", reg))
 			return
 		}
-		m.move(reg, idle)
-		m.op("VLD1", fmt.Sprintf("(R%d)", i), fmt.Sprintf("V%d.S[0]", reg))
+		m.moveVector(reg, idle)
+		m.writeOp("VLD1", fmt.Sprintf("(R%d)", i), fmt.Sprintf("V%d.S[0]", reg))
 	})
 	step(1)
-	m.op("JMP", tail)
-	m.mark(done)
+	m.writeOp("JMP", tail)
+	m.placeLabel(done)
 }
 
-// conversions between float32 and bfloat16, of a number of elements that four divides.
-func (m *neon) conversions() {
+// writeConversions between float32 and bfloat16, of a number of elements that four divides.
+func (m *neon) writeConversions() {
 	loop := func(body func()) {
-		next := m.label()
-		m.mark(next)
+		next := m.newLabel()
+		m.placeLabel(next)
 		body()
-		m.op("SUB", "$4", "R6")
-		m.op("CBNZ", "R6", next)
-		m.op("RET")
+		m.writeOp("SUB", "$4", "R6")
+		m.writeOp("CBNZ", "R6", next)
+		m.writeOp("RET")
 	}
 	begin := func(at map[string]string) {
 		for i, p := range []string{"dst", "src"} {
-			m.op("MOVD", at[p], fmt.Sprintf("R%d", i))
+			m.writeOp("MOVD", at[p], fmt.Sprintf("R%d", i))
 		}
-		m.op("MOVD", at["n"], "R6")
+		m.writeOp("MOVD", at["n"], "R6")
 	}
-	begin(m.text("widen", 0, ptrs("dst", "src", "n")...))
+	begin(m.beginFunction("widen", 0, pointerArgs("dst", "src", "n")...))
 	loop(func() {
-		m.op("VLD1.P", "8(R1)", list(0, 1, "H4"))
+		m.writeOp("VLD1.P", "8(R1)", registerList(0, 1, "H4"))
 		m.widenHalves(0, 0)
-		m.op("VST1.P", list(0, 1, "S4"), "16(R0)")
+		m.writeOp("VST1.P", registerList(0, 1, "S4"), "16(R0)")
 	})
 
 	// x + 0x7fff + bit 16 of x, its upper half; of NaN the upper half with the bit set that keeps it one.
-	begin(m.text("round", 0, ptrs("dst", "src", "n")...))
+	begin(m.beginFunction("round", 0, pointerArgs("dst", "src", "n")...))
 	for i, c := range []string{"roundHalf", "lowBit", "quiet"} {
-		m.fill(16+i, bitsOf(c))
+		m.fillVector(16+i, bitsOf(c))
 	}
 	loop(func() {
-		m.op("VLD1.P", "16(R1)", list(0, 1, "S4"))
+		m.writeOp("VLD1.P", "16(R1)", registerList(0, 1, "S4"))
 		m.ushr(1, 0, 16)
 		m.orr(2, 1, 18)
 		m.and(1, 1, 17)
@@ -366,7 +368,7 @@ func (m *neon) conversions() {
 		m.ushr(1, 1, 16)
 		m.fcmeq(3, 0, 0)
 		m.bif(1, 2, 3)
-		m.narrow(1, 1)
-		m.op("VST1.P", list(1, 1, "H4"), "8(R0)")
+		m.narrowVector(1, 1)
+		m.writeOp("VST1.P", registerList(1, 1, "H4"), "8(R0)")
 	})
 }

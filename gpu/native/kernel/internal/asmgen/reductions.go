@@ -2,202 +2,202 @@ package main
 
 import "fmt"
 
-// accumulate adds (or otherwise folds) src into acc, in the tail only the masked lanes.
-func (m *machine) accumulate(op, src, acc string, masked bool) {
+// writeAccumulate adds (or otherwise folds) src into acc, in the tail only the masked lanes.
+func (m *machine) writeAccumulate(op, src, acc string, masked bool) {
 	switch {
 	case !masked:
-		m.op(op, src, acc, acc)
-	case m.wide():
-		m.op(op, src, acc, "K1", acc)
+		m.writeOp(op, src, acc, acc)
+	case m.hasMaskRegisters():
+		m.writeOp(op, src, acc, "K1", acc)
 	default:
-		m.op("VANDPS", m.maskReg(), src, src)
-		m.op(op, src, acc, acc)
+		m.writeOp("VANDPS", m.maskReg(), src, src)
+		m.writeOp(op, src, acc, acc)
 	}
 }
 
-// fold reduces vector register i to the first lane of its X register; register 0 is scratch.
-func (m *machine) fold(op string, i int) {
+// writeFold reduces vector register i to the first lane of its X register; register 0 is scratch.
+func (m *machine) writeFold(op string, i int) {
 	x, y, z := fmt.Sprintf("X%d", i), fmt.Sprintf("Y%d", i), fmt.Sprintf("Z%d", i)
-	if m.wide() {
-		m.op("VEXTRACTF64X4", "$1", z, "Y0")
-		m.op(op+"PS", "Y0", y, y)
+	if m.hasMaskRegisters() {
+		m.writeOp("VEXTRACTF64X4", "$1", z, "Y0")
+		m.writeOp(op+"PS", "Y0", y, y)
 	}
-	m.op("VEXTRACTF128", "$1", y, "X0")
-	m.op(op+"PS", "X0", x, x)
-	m.op("VPERMILPS", "$0x4e", x, "X0")
-	m.op(op+"PS", "X0", x, x)
-	m.op("VPERMILPS", "$0xb1", x, "X0")
-	m.op(op+"SS", "X0", x, x)
+	m.writeOp("VEXTRACTF128", "$1", y, "X0")
+	m.writeOp(op+"PS", "X0", x, x)
+	m.writeOp("VPERMILPS", "$0x4e", x, "X0")
+	m.writeOp(op+"PS", "X0", x, x)
+	m.writeOp("VPERMILPS", "$0xb1", x, "X0")
+	m.writeOp(op+"SS", "X0", x, x)
 }
 
-// quads runs wide over four vectors at a time while four whole ones are left.
-func (m *machine) quads(pointers int, body func()) {
-	loop, done := m.label(), m.label()
-	m.mark(loop)
-	m.op("CMPQ", "CX", fmt.Sprintf("$%d", 4*m.lanes))
-	m.op("JLT", done)
+// writeQuads runs wide over four vectors at a time while four whole ones are left.
+func (m *machine) writeQuads(pointers int, body func()) {
+	loop, done := m.newLabel(), m.newLabel()
+	m.placeLabel(loop)
+	m.writeOp("CMPQ", "CX", fmt.Sprintf("$%d", 4*m.lanes))
+	m.writeOp("JLT", done)
 	body()
 	for i := range pointers {
-		m.op("ADDQ", fmt.Sprintf("$%d", 4*m.bytes()), cursor(i))
+		m.writeOp("ADDQ", fmt.Sprintf("$%d", 4*m.vectorBytes()), cursorRegister(i))
 	}
-	m.op("SUBQ", fmt.Sprintf("$%d", 4*m.lanes), "CX")
-	m.op("JMP", loop)
-	m.mark(done)
+	m.writeOp("SUBQ", fmt.Sprintf("$%d", 4*m.lanes), "CX")
+	m.writeOp("JMP", loop)
+	m.placeLabel(done)
 }
 
-// rest runs body on the whole vectors left, then on the masked tail.
-func (m *machine) rest(pointers int, body func(masked bool)) {
-	loop, tail, done := m.label(), m.label(), m.label()
-	m.mark(loop)
-	m.op("CMPQ", "CX", fmt.Sprintf("$%d", m.lanes))
-	m.op("JLT", tail)
+// writeRest runs body on the whole vectors left, then on the masked tail.
+func (m *machine) writeRest(pointers int, body func(masked bool)) {
+	loop, tail, done := m.newLabel(), m.newLabel(), m.newLabel()
+	m.placeLabel(loop)
+	m.writeOp("CMPQ", "CX", fmt.Sprintf("$%d", m.lanes))
+	m.writeOp("JLT", tail)
 	body(false)
 	for i := range pointers {
-		m.op("ADDQ", fmt.Sprintf("$%d", m.bytes()), cursor(i))
+		m.writeOp("ADDQ", fmt.Sprintf("$%d", m.vectorBytes()), cursorRegister(i))
 	}
-	m.op("SUBQ", fmt.Sprintf("$%d", m.lanes), "CX")
-	m.op("JMP", loop)
-	m.mark(tail)
-	m.op("TESTQ", "CX", "CX")
-	m.op("JEQ", done)
+	m.writeOp("SUBQ", fmt.Sprintf("$%d", m.lanes), "CX")
+	m.writeOp("JMP", loop)
+	m.placeLabel(tail)
+	m.writeOp("TESTQ", "CX", "CX")
+	m.writeOp("JEQ", done)
 	m.tailMask()
 	body(true)
-	m.mark(done)
+	m.placeLabel(done)
 }
 
-// reductions use the accumulators 4 to 7, then fold them into 4.
-func (m *machine) reductions() {
-	v := m.v
+// writeReductions use the accumulators 4 to 7, then fold them into 4.
+func (m *machine) writeReductions() {
+	v := m.vectorRegister
 	begin := func(at map[string]string, pointers ...string) {
 		for i, p := range pointers {
-			m.op("MOVQ", at[p], cursor(i))
+			m.writeOp("MOVQ", at[p], cursorRegister(i))
 		}
-		m.op("MOVQ", at["n"], "CX")
+		m.writeOp("MOVQ", at["n"], "CX")
 		for i := range 4 {
-			m.zero(v(4 + i))
+			m.zeroVector(v(4 + i))
 		}
 	}
 	join := func(op string) {
-		m.op(op, v(5), v(4), v(4))
-		m.op(op, v(7), v(6), v(6))
-		m.op(op, v(6), v(4), v(4))
+		m.writeOp(op, v(5), v(4), v(4))
+		m.writeOp(op, v(7), v(6), v(6))
+		m.writeOp(op, v(6), v(4), v(4))
 	}
 
-	at := m.text("dot", 4, ptrs("a", "b", "n")...)
+	at := m.beginFunction("dot", 4, pointerArgs("a", "b", "n")...)
 	begin(at, "a", "b")
-	m.quads(2, func() {
+	m.writeQuads(2, func() {
 		for i := range 4 {
-			m.load(m.at(cursor(0), i), v(i), false)
-			m.op("VFMADD231PS", m.at(cursor(1), i), v(i), v(4+i))
+			m.loadVector(m.vectorAt(cursorRegister(0), i), v(i), false)
+			m.writeOp("VFMADD231PS", m.vectorAt(cursorRegister(1), i), v(i), v(4+i))
 		}
 	})
-	m.rest(2, func(masked bool) {
-		m.load(mem(0), v(0), masked)
-		m.load(mem(1), v(1), masked)
-		m.op("VFMADD231PS", v(1), v(0), v(4))
+	m.writeRest(2, func(masked bool) {
+		m.loadVector(cursorOperand(0), v(0), masked)
+		m.loadVector(cursorOperand(1), v(1), masked)
+		m.writeOp("VFMADD231PS", v(1), v(0), v(4))
 	})
 	join("VADDPS")
-	m.fold("VADD", 4)
-	m.op("VMOVSS", "X4", at["ret"])
-	m.ret()
+	m.writeFold("VADD", 4)
+	m.writeOp("VMOVSS", "X4", at["ret"])
+	m.endFunction()
 
-	at = m.text("sum", 4, ptrs("x", "n")...)
+	at = m.beginFunction("sum", 4, pointerArgs("x", "n")...)
 	begin(at, "x")
-	m.quads(1, func() {
+	m.writeQuads(1, func() {
 		for i := range 4 {
-			m.op("VADDPS", m.at(cursor(0), i), v(4+i), v(4+i))
+			m.writeOp("VADDPS", m.vectorAt(cursorRegister(0), i), v(4+i), v(4+i))
 		}
 	})
-	m.rest(1, func(masked bool) {
-		m.load(mem(0), v(0), masked)
-		m.op("VADDPS", v(0), v(4), v(4))
+	m.writeRest(1, func(masked bool) {
+		m.loadVector(cursorOperand(0), v(0), masked)
+		m.writeOp("VADDPS", v(0), v(4), v(4))
 	})
 	join("VADDPS")
-	m.fold("VADD", 4)
-	m.op("VMOVSS", "X4", at["ret"])
-	m.ret()
+	m.writeFold("VADD", 4)
+	m.writeOp("VMOVSS", "X4", at["ret"])
+	m.endFunction()
 
 	m.sumSquares(begin)
-	m.max(begin)
+	m.writeMax(begin)
 }
 
 // sumSquares widens each half of a vector to float64.
 func (m *machine) sumSquares(begin func(map[string]string, ...string)) {
-	v := m.v
-	half := map[bool]string{true: "Y", false: "X"}[m.wide()]
-	at := m.text("sumSquares", 8, ptrs("x", "n")...)
+	v := m.vectorRegister
+	half := map[bool]string{true: "Y", false: "X"}[m.hasMaskRegisters()]
+	at := m.beginFunction("sumSquares", 8, pointerArgs("x", "n")...)
 	begin(at, "x")
-	m.rest(1, func(masked bool) {
-		m.load(mem(0), v(0), masked)
-		if m.wide() {
-			m.op("VEXTRACTF64X4", "$1", v(0), "Y1")
+	m.writeRest(1, func(masked bool) {
+		m.loadVector(cursorOperand(0), v(0), masked)
+		if m.hasMaskRegisters() {
+			m.writeOp("VEXTRACTF64X4", "$1", v(0), "Y1")
 		} else {
-			m.op("VEXTRACTF128", "$1", v(0), "X1")
+			m.writeOp("VEXTRACTF128", "$1", v(0), "X1")
 		}
-		m.op("VCVTPS2PD", half+"0", v(0))
-		m.op("VCVTPS2PD", half+"1", v(1))
-		m.op("VFMADD231PD", v(0), v(0), v(4))
-		m.op("VFMADD231PD", v(1), v(1), v(5))
+		m.writeOp("VCVTPS2PD", half+"0", v(0))
+		m.writeOp("VCVTPS2PD", half+"1", v(1))
+		m.writeOp("VFMADD231PD", v(0), v(0), v(4))
+		m.writeOp("VFMADD231PD", v(1), v(1), v(5))
 	})
-	m.op("VADDPD", v(5), v(4), v(4))
-	if m.wide() {
-		m.op("VEXTRACTF64X4", "$1", "Z4", "Y0")
-		m.op("VADDPD", "Y0", "Y4", "Y4")
+	m.writeOp("VADDPD", v(5), v(4), v(4))
+	if m.hasMaskRegisters() {
+		m.writeOp("VEXTRACTF64X4", "$1", "Z4", "Y0")
+		m.writeOp("VADDPD", "Y0", "Y4", "Y4")
 	}
-	m.op("VEXTRACTF128", "$1", "Y4", "X0")
-	m.op("VADDPD", "X0", "X4", "X4")
-	m.op("VPERMILPD", "$1", "X4", "X0")
-	m.op("VADDSD", "X0", "X4", "X4")
-	m.op("VMOVSD", "X4", at["ret"])
-	m.ret()
+	m.writeOp("VEXTRACTF128", "$1", "Y4", "X0")
+	m.writeOp("VADDPD", "X0", "X4", "X4")
+	m.writeOp("VPERMILPD", "$1", "X4", "X0")
+	m.writeOp("VADDSD", "X0", "X4", "X4")
+	m.writeOp("VMOVSD", "X4", at["ret"])
+	m.endFunction()
 }
 
-// max gathers in register 8 whether any element was NaN, which MAX does not pass on.
-func (m *machine) max(begin func(map[string]string, ...string)) {
-	v := m.v
-	at := m.text("max", 4, ptrs("x", "n")...)
+// writeMax gathers in register 8 whether any element was NaN, which MAX does not pass on.
+func (m *machine) writeMax(begin func(map[string]string, ...string)) {
+	v := m.vectorRegister
+	at := m.beginFunction("max", 4, pointerArgs("x", "n")...)
 	begin(at, "x")
-	m.broadcast(m.constant("negInf"), v(4))
-	m.zero(v(8))
-	if m.wide() {
-		m.op("KXORW", "K3", "K3", "K3")
+	m.broadcastScalar(m.constantName("negInf"), v(4))
+	m.zeroVector(v(8))
+	if m.hasMaskRegisters() {
+		m.writeOp("KXORW", "K3", "K3", "K3")
 	}
 	nan := func(r string) {
-		if m.wide() {
-			m.op("VCMPPS", "$3", r, r, "K2")
-			m.op("KORW", "K2", "K3", "K3")
+		if m.hasMaskRegisters() {
+			m.writeOp("VCMPPS", "$3", r, r, "K2")
+			m.writeOp("KORW", "K2", "K3", "K3")
 			return
 		}
-		m.op("VCMPPS", "$3", r, r, v(9))
-		m.op("VORPS", v(9), v(8), v(8))
+		m.writeOp("VCMPPS", "$3", r, r, v(9))
+		m.writeOp("VORPS", v(9), v(8), v(8))
 	}
-	m.rest(1, func(masked bool) {
+	m.writeRest(1, func(masked bool) {
 		switch {
 		case !masked:
-			m.load(mem(0), v(0), false)
-		case m.wide():
-			m.broadcast(m.constant("negInf"), v(0))
-			m.op("VMOVUPS", mem(0), "K1", v(0))
+			m.loadVector(cursorOperand(0), v(0), false)
+		case m.hasMaskRegisters():
+			m.broadcastScalar(m.constantName("negInf"), v(0))
+			m.writeOp("VMOVUPS", cursorOperand(0), "K1", v(0))
 		default:
-			m.load(mem(0), v(1), true)
-			m.broadcast(m.constant("negInf"), v(0))
-			m.op("VBLENDVPS", m.maskReg(), v(1), v(0), v(0))
+			m.loadVector(cursorOperand(0), v(1), true)
+			m.broadcastScalar(m.constantName("negInf"), v(0))
+			m.writeOp("VBLENDVPS", m.maskReg(), v(1), v(0), v(0))
 		}
 		nan(v(0))
-		m.op("VMAXPS", v(0), v(4), v(4))
+		m.writeOp("VMAXPS", v(0), v(4), v(4))
 	})
-	clean := m.label()
-	m.fold("VMAX", 4)
-	if m.wide() {
-		m.op("KMOVW", "K3", "R8")
-		m.op("TESTL", "R8", "R8")
+	clean := m.newLabel()
+	m.writeFold("VMAX", 4)
+	if m.hasMaskRegisters() {
+		m.writeOp("KMOVW", "K3", "R8")
+		m.writeOp("TESTL", "R8", "R8")
 	} else {
-		m.op("VMOVMSKPS", "Y8", "R8")
-		m.op("TESTL", "R8", "R8")
+		m.writeOp("VMOVMSKPS", "Y8", "R8")
+		m.writeOp("TESTL", "R8", "R8")
 	}
-	m.op("JEQ", clean)
-	m.op("VMOVSS", m.constant("nan"), "X4")
-	m.mark(clean)
-	m.op("VMOVSS", "X4", at["ret"])
-	m.ret()
+	m.writeOp("JEQ", clean)
+	m.writeOp("VMOVSS", m.constantName("nan"), "X4")
+	m.placeLabel(clean)
+	m.writeOp("VMOVSS", "X4", at["ret"])
+	m.endFunction()
 }
