@@ -9,10 +9,10 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// stepBlock is how many parameters one piece of the optimizer's work takes; the norm is summed by it.
+// stepBlock is the number of parameters in a piece of the optimizer's work. The gradient's norm is summed by such pieces.
 const stepBlock = 1 << 15
 
-// Step clips the gathered gradient, takes one step of AdamW and clears the gradient.
+// Step clips the gathered gradient, takes a step of AdamW and clears the gradient.
 func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, error) {
 	if err := ctx.Err(); err != nil {
 		return gpu.StepStats{}, err

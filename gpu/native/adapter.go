@@ -20,8 +20,9 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// exportAdapted writes the adapters alone, or the merged weights and beside them, in a folder of its own, what the engine goes on
-// from: readers that know PEFT must not add the adapters to weights that have them.
+// exportAdapted writes the adapters alone, or the merged weights and, in a folder of their own beside them, the adapters from
+// which the engine goes on. The adapters are apart because readers that know PEFT must not add them to weights that have them
+// already.
 func (e *Engine) exportAdapted(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
 	switch {
 	case o.Frozen:
@@ -76,10 +77,10 @@ func (ad *adapters) writeFolder(ctx context.Context, dir string, dtype gpu.DType
 	return append(files, more...), nil
 }
 
-// Adapts says whether the engine trains adapters.
+// Adapts reports whether the engine trains adapters.
 func (e *Engine) Adapts() bool { return e.lora != nil }
 
-// writeFrozen writes what the adapters are added to.
+// writeFrozen writes the frozen weights, to which the adapters are added.
 func (e *Engine) writeFrozen(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
 	cfg, tensors := e.cfg, e.namedTensors(e.data, "")
 	if cfg.ValueHead {
@@ -92,7 +93,7 @@ func (e *Engine) writeFrozen(ctx context.Context, dir string, o gpu.ExportOption
 	return hf.Export(ctx, dir, cfg, tensors, o)
 }
 
-// allBFloat16 is whether every number is a bfloat16.
+// allBFloat16 reports whether every number is a bfloat16.
 func (e *Engine) allBFloat16(tensors []gpu.Tensor) bool {
 	var other atomic.Bool
 	for _, t := range tensors {
@@ -111,7 +112,7 @@ func (e *Engine) allBFloat16(tensors []gpu.Tensor) bool {
 	return true
 }
 
-// writeMerged writes one file of an export, a tensor at a time.
+// writeMerged writes a file of an export, a tensor at a time.
 func (e *Engine) writeMerged(ctx context.Context, path string, f safetensors.FilePlan, tensors map[string]gpu.Tensor, dtype gpu.DType) (err error) {
 	out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -204,7 +205,7 @@ func (e *Engine) importAdapters(ctx context.Context, dir string) (done bool, err
 	return true, nil
 }
 
-// openFolder opens a folder that writeFolder wrote, whose tensors it has found to be the layout's and finite.
+// openFolder opens a folder that writeFolder wrote, and checks that its tensors are the layout's and finite.
 func (ad *adapters) openFolder(ctx context.Context, dir string) (_ *safetensors.Folder, err error) {
 	f, err := safetensors.OpenFolder(dir, gpu.AdapterFile)
 	if err != nil {

@@ -2,8 +2,8 @@ package native
 
 import "sync"
 
-// rowBlock is how many rows one piece of work takes through a block's matrices: enough to pay for reading
-// them, few enough to stay in cache. Sums over rows are gathered by row block, so it is fixed.
+// rowBlock is the number of rows that a piece of work takes through a block's matrices: enough to pay for reading them, few
+// enough to stay in the cache. Sums over rows are gathered by row block, so the number is fixed.
 const rowBlock = 128
 
 // resizeBuffer returns *buf with length n, reallocated when it is too small. Contents are unspecified.
@@ -15,20 +15,20 @@ func resizeBuffer(buf *[]float32, n int) []float32 {
 	return *buf
 }
 
-// zeroBuffer is fit with zeros.
+// zeroBuffer is resizeBuffer with zeros.
 func zeroBuffer(buf *[]float32, n int) []float32 {
 	out := resizeBuffer(buf, n)
 	clear(out)
 	return out
 }
 
-// scratch is one worker's buffers, grown on demand.
+// scratch is a worker's buffers, which grow on demand.
 type scratch struct {
 	row, norm, hidden, gate, scores, grads, logits, lora []float32
 	sampler                                              sampler
 }
 
-// scratchPool lends scratch to workers; it holds as many as ever worked at once.
+// scratchPool lends scratch to workers. It holds as many as ever worked at once.
 type scratchPool struct {
 	mu   sync.Mutex
 	free []*scratch
@@ -51,8 +51,8 @@ func (p *scratchPool) put(s *scratch) {
 	p.free = append(p.free, s)
 }
 
-// forEachBlock calls f once for each block of size rows of [0, n), in parallel; the blocks are the same whatever
-// the number of threads.
+// forEachBlock calls f once for each block of size rows of [0, n), in parallel. The blocks do not depend on the number of
+// threads.
 func (e *Engine) forEachBlock(n, size int, f func(s *scratch, lo, hi int)) {
 	e.pool.ParallelFor((n+size-1)/size, 1, func(first, last int) {
 		s := e.scratch.get()

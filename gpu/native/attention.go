@@ -15,12 +15,12 @@ func softmax(row []float32) (top, inverse float32) {
 	return top, inverse
 }
 
-// head is one head of attention within a sequence of n tokens, or the gradient of one: queries, which carry 1/sqrt(hd), keys,
+// head is a head of attention within a sequence of n tokens, or the gradient of a head: queries, which carry 1/sqrt(hd), keys,
 // values and output, all [n, hd].
 type head struct {
 	q, k, v, out kernel.Matrix
 	n            int
-	// sums has what softmax returns of each row, [n, 2]; no data where that is not kept.
+	// sums, [n, 2], holds what softmax returns for each row. Its data is nil where it is not kept.
 	sums kernel.Matrix
 }
 
@@ -48,8 +48,8 @@ func (m *model) attendSequence(s *scratch, h *head) {
 	}
 }
 
-// attendSequenceGrad is the gradient of attend for a head h, given d.out, the gradient of its output: d.q is set, d.k and d.v are
-// added to.
+// attendSequenceGrad is the gradient of attendSequence for a head h, given d.out, the gradient of its output: d.q is set, and
+// d.k and d.v are added to.
 func (m *model) attendSequenceGrad(s *scratch, h, d *head) {
 	hd := m.hd
 	for lo := 0; lo < h.n; lo += queryBlock {

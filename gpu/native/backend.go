@@ -4,7 +4,7 @@ import "github.com/weir-rl/weir/gpu"
 
 // Backend makes engines and decoders on the processor. Its zero value draws starting weights from seed 0 and uses all cores.
 type Backend struct {
-	// Options are those of every engine; decoders use Threads and Dot of them.
+	// Options are the options of every engine. Decoders use Threads and Dot.
 	Options Options
 }
 

@@ -11,14 +11,14 @@ import (
 
 // gradients are the backward pass's buffers, shared by all layers.
 type gradients struct {
-	// out is the gradient of a block's output, then of its middle, then of its input, [n, d]; att that of its
-	// attention's output, [n, q]. outRows and attRows are the last block's, at the head's rows.
+	// out [n, d] is the gradient of a block's output, then of its middle, then of its input. att [n, q] is the gradient of its
+	// attention's output. outRows and attRows are the same for the last block, at the head's rows.
 	out, outRows, att, attRows []float32
-	// gateUp [n, 2ff], qkv [n, qkv] and norm [n, d], the normalized rows, are what the weights' gradients need.
+	// gateUp [n, 2ff], qkv [n, qkv] and norm [n, d], the normalized rows, are inputs of the weights' gradients.
 	gateUp, qkv, norm []float32
-	// partial are partial sums of the vectors' gradients, one row a block.
+	// partial are partial sums of the vectors' gradients, a row for each block.
 	partial []float32
-	// hidden is the gradient of the head's input, [m, d], logits of a chunk of logits.
+	// hidden [m, d] is the gradient of the head's input. logits holds a chunk of logits.
 	hidden, logits []float32
 	// loraIn and loraOut are an adapter's inputs and their gradient, [n, rank].
 	loraIn, loraOut []float32
@@ -46,7 +46,7 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	dout := resizeBuffer(&b.outRows, m*e.d)
 	e.headBackward(dout, g)
 	if g.Logprobs == nil && g.Entropies == nil && (g.Values == nil || g.Detached) {
-		return nil // nothing goes further down
+		return nil // no gradient goes further down
 	}
 	for l := e.layers - 1; l >= 0; l-- {
 		e.recomputeLayer(l)
@@ -67,8 +67,8 @@ func (e *Engine) backward(ctx context.Context, g *gpu.Gradients) error {
 	return nil
 }
 
-// feedGrad is the gradient of feedForward on all of a layer's rows: dout, that of its output, becomes that of mid, and
-// datt is set to that of the attention's output.
+// feedGrad is the gradient of feedForward on all of a layer's rows. dout, the gradient of its output, becomes the gradient of
+// mid; datt is set to the gradient of the attention's output.
 func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32, rows int) {
 	w, g, d, ff := &e.w.layers[l], &e.g.layers[l], e.d, e.ff
 	dgu, norm := resizeBuffer(&e.gradScratch.gateUp, rows*2*ff), resizeBuffer(&e.gradScratch.norm, rows*d)
@@ -104,7 +104,7 @@ func (e *Engine) feedGrad(l int, a *layerActivations, datt, dout, att []float32,
 	e.addLoRAGrad(lw.o, lg.o, att, kernel.Matrix{Data: dout, Stride: d}, rows)
 }
 
-// projectGrad is the gradient of project on all n rows: it adds to dout, the gradient of the block's input.
+// projectGrad is the gradient of projectQKV on all n rows. It adds to dout, the gradient of the block's input.
 func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n int) {
 	w, g, d := &e.w.layers[l], &e.g.layers[l], e.d
 	norm := resizeBuffer(&e.gradScratch.norm, n*d)
@@ -137,8 +137,8 @@ func (e *Engine) projectGrad(l int, a *layerActivations, dout, dqkv []float32, n
 	e.addLoRAGrad(lw.v, lg.v, norm, kernel.Matrix{Data: dqkv[e.q+e.kv:], Stride: e.qkv}, n)
 }
 
-// normalizeHeadsGrad is the gradient of normalizeHeads: row, that of its output, becomes that of its input, and the gains' is added
-// to dgains, [2, hd].
+// normalizeHeadsGrad is the gradient of normalizeHeads. row, the gradient of its output, becomes the gradient of its input; the
+// gains' gradient is added to dgains, [2, hd].
 func (e *Engine) normalizeHeadsGrad(s *scratch, row, dgains []float32, w *layerView, kept projected) {
 	up := resizeBuffer(&s.gate, e.q+e.kv)
 	copy(up, row)
@@ -147,7 +147,7 @@ func (e *Engine) normalizeHeadsGrad(s *scratch, row, dgains []float32, w *layerV
 	e.normalizeRowsGrad(s, row[e.q:e.q+e.kv], dgains[e.hd:], up[e.q:], kept.raw[e.q:], w.kNorm, kept.heads[e.heads:])
 }
 
-// scatterHeadRows takes the last block's gradients from the head's rows to all n rows, 0 elsewhere.
+// scatterHeadRows copies the last block's gradients from the head's rows to all n rows. The other rows are 0.
 func (e *Engine) scatterHeadRows(datt, dout []float32) (attAll, outAll []float32) {
 	n := len(e.plan.tokens)
 	attAll, outAll = zeroBuffer(&e.gradScratch.att, n*e.q), zeroBuffer(&e.gradScratch.out, n*e.d)
@@ -174,8 +174,8 @@ func (e *Engine) embedGrad(dx []float32) {
 	})
 }
 
-// sumBlocks calls f for each row block with zeroed partial sums, as wide as the vectors to together, and adds them to those
-// in the blocks' order.
+// sumBlocks calls f for each row block with zeroed partial sums, as wide as all vectors of to together, and then adds the sums
+// to these vectors in the blocks' order.
 func (e *Engine) sumBlocks(n int, f func(s *scratch, sums []float32, lo, hi int), to ...[]float32) {
 	width := 0
 	for _, x := range to {

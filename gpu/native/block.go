@@ -2,14 +2,14 @@ package native
 
 import "github.com/weir-rl/weir/gpu/native/kernel"
 
-// projected is what project leaves for the backward pass: the inverse norms of its input, [rows], and of a model that
-// normalizes its heads their queries and keys before that, [rows, q+kv], with their inverse norms, [rows, heads+kvHeads]. Each
-// is nil where it is not kept.
+// projected is what projectQKV leaves for the backward pass: the inverse norms of its input, [rows]. Of a model that normalizes
+// its heads it also has the queries and keys before that, [rows, q+kv], and their inverse norms, [rows, heads+kvHeads]. Each is
+// nil where it is not kept.
 type projected struct {
 	inv, raw, heads []float32
 }
 
-// sliceRows are [lo, hi) of what is kept.
+// sliceRows is the part of k for rows [lo, hi).
 func (k projected) sliceRows(m *model, lo, hi int) projected {
 	part := func(x []float32, width int) []float32 {
 		if x == nil {
@@ -45,7 +45,7 @@ func (m *model) projectQKV(pool *kernel.Pool, s *scratch, w *forwardLayer, r *ro
 	}
 }
 
-// normalizeHeads is RMSNorm of each query and key head of one row, in place.
+// normalizeHeads is RMSNorm of each query and key head of a row, in place.
 func (m *model) normalizeHeads(row []float32, w *forwardLayer, keep projected) {
 	var q, k []float32
 	if keep.raw != nil {
@@ -65,7 +65,7 @@ type feedRows struct {
 	mid, midInv []float32
 	// gateUp [n, 2ff] and act [n, ff] are the gate and up products, and silu(gate) * up.
 	gateUp, act []float32
-	// out [n, d], which may be x, is the block's output: mid + act Wd^T. It is nil where only the rest is computed.
+	// out [n, d], which may be x, is the block's output: mid + act Wd^T. It is nil where only the other arrays are computed.
 	out []float32
 }
 

@@ -2,26 +2,26 @@ package native
 
 import "github.com/weir-rl/weir/gpu/native/kernel"
 
-// pageTokens is how many tokens one page of a decoder's cache holds.
+// pageTokens is the number of tokens in a page of a decoder's cache.
 const pageTokens = 64
 
-// cache is one slot's keys and values, rotated as project leaves them, in pages of pageTokens tokens. A page
-// holds, for each layer and key head, keys [hd, pageTokens], transposed so that a query meets them along rows, and
-// then values [pageTokens, hd]. What one head of one layer reads lies together.
+// cache is a slot's keys and values, rotated as projectQKV leaves them, in pages of pageTokens tokens. A page holds, for each
+// layer and key head, keys [hd, pageTokens], transposed so that a query meets them along rows, and then values [pageTokens,
+// hd]. All that a head of a layer reads lies together.
 type cache struct {
 	open  bool
 	len   int
 	pages []*page
 }
 
-// page is a piece of one or more caches. It is written to by a cache that has it alone.
+// page is a piece of one or more caches. A cache writes to a page only when no other cache has it.
 type page struct {
 	data []float32
-	// caches is how many have the page.
+	// caches is the number of caches that have the page.
 	caches int
 }
 
-// pager lends pages to the slots; it holds as many as were ever in use at once.
+// pager lends pages to the slots. It holds as many as were ever in use at once.
 type pager struct {
 	size int
 	free []*page
@@ -29,7 +29,7 @@ type pager struct {
 
 func newPager(m *model) pager { return pager{size: m.layers * 2 * m.kv * pageTokens} }
 
-// takePage is a page that one cache has.
+// takePage returns a page that a single cache has.
 func (p *pager) takePage() *page {
 	last := len(p.free) - 1
 	if last < 0 {
@@ -40,15 +40,15 @@ func (p *pager) takePage() *page {
 	return pg
 }
 
-// dropPage takes a page from one cache.
+// dropPage takes a page from a cache.
 func (p *pager) dropPage(pg *page) {
 	if pg.caches--; pg.caches == 0 {
 		p.free = append(p.free, pg)
 	}
 }
 
-// reservePages gives c room for n tokens that it may write to from its end on: a page that is begun and that another cache has too
-// is copied.
+// reservePages gives c room for n tokens. If the cache's last page is partly filled and another cache has it too, c gets a
+// copy, since c writes to it.
 func (p *pager) reservePages(c *cache, n int) {
 	if at := c.len / pageTokens; c.len%pageTokens > 0 && n > c.len && c.pages[at].caches > 1 {
 		own := p.takePage()
@@ -61,7 +61,7 @@ func (p *pager) reservePages(c *cache, n int) {
 	}
 }
 
-// truncateCache forgets the tokens from n on and gives back the pages that held them alone.
+// truncateCache forgets the tokens from n on, and gives back the pages that held no others.
 func (p *pager) truncateCache(c *cache, n int) {
 	c.len = n
 	keep := (n + pageTokens - 1) / pageTokens
@@ -72,7 +72,7 @@ func (p *pager) truncateCache(c *cache, n int) {
 	c.pages = c.pages[:min(keep, len(c.pages))]
 }
 
-// sharePages makes to hold the first n tokens of from, in the same pages.
+// sharePages makes the cache to hold the first n tokens of cache from, in the same pages.
 func (p *pager) sharePages(to, from *cache, n int) {
 	p.truncateCache(to, 0)
 	to.len, to.pages = n, append(to.pages, from.pages[:(n+pageTokens-1)/pageTokens]...)
@@ -84,7 +84,7 @@ func (p *pager) sharePages(to, from *cache, n int) {
 // headAt is where the keys of a layer's key head begin in every page.
 func (m *model) headAt(layer, g int) int { return (layer*m.kvHeads + g) * 2 * m.hd * pageTokens }
 
-// storeKeysValues copies a layer's keys and values from rows of project's [rows, qkv] to the places after the tokens held.
+// storeKeysValues copies a layer's keys and values from rows [rows, qkv] of projectQKV to the places after the tokens held.
 func (m *model) storeKeysValues(c *cache, layer int, qkv []float32) {
 	for i := 0; i*m.qkv < len(qkv); i++ {
 		row := qkv[i*m.qkv : (i+1)*m.qkv]
@@ -99,14 +99,14 @@ func (m *model) storeKeysValues(c *cache, layer int, qkv []float32) {
 	}
 }
 
-// pagedQueries are rows queries of one key head and the room for their outputs: query i sees seen+i*step tokens of the cache.
+// pagedQueries are rows queries of a key head and the room for their outputs. Query i sees seen+i*step tokens of the cache.
 type pagedQueries struct {
 	q, out           kernel.Matrix
 	rows, seen, step int
 }
 
-// attendPages is attention of key head g over the first tokens of a cache. Its numbers are attend's, bit for bit: a score is one
-// sum, and the weighted values are added in the tokens' order.
+// attendPages is attention of key head g over the first tokens of a cache. Its numbers are attendSequence's, bit for bit: a
+// score is a single sum, and the weighted values are added in the tokens' order.
 func (m *model) attendPages(s *scratch, c *cache, layer, g int, h pagedQueries) {
 	count := h.seen + (h.rows-1)*h.step
 	pages := c.pages[:(count+pageTokens-1)/pageTokens]

@@ -5,16 +5,16 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Config is what this engine alone has.
+// Config holds the settings of the native engine alone.
 type Config struct {
 	// Recompute has the trainer keep the input of each block alone, and compute the block again for its gradient. The
 	// results are the same, bit for bit; a step takes about a third longer, and activations a fraction of the memory.
 	// Defaults to false.
 	Recompute bool `koanf:"recompute"`
-	// DType is what the trainer's forward pass reads the matrices as: float32, or bfloat16, rounded from the masters, which stay
-	// float32 with the gradient and the moments. The policy that is trained then is the one that a sampler in bfloat16 samples
-	// from. Two bytes a weight beside the masters: less than the layout for products of a model up to 67 million weights takes in
-	// float32, more than a larger model's, which has none. Defaults to float32.
+	// DType is the type in which the trainer's forward pass reads the matrices: float32 or bfloat16. With bfloat16 they are
+	// rounded from the masters, which stay float32, as do the gradient and the moments; the trained policy is then the policy
+	// that a sampler in bfloat16 samples from. The copy takes two bytes a weight beside the masters: less than a model of up to
+	// 67 million weights takes for its float32 copy, and more than a larger model, which has none. Defaults to float32.
 	DType string `koanf:"dtype"`
 	// Dot rounds the activations to bfloat16 too where matrices are kept in it, in training and in decoding, on a processor that
 	// multiplies pairs of them (AVX512_BF16): about twice as fast, and the numbers then depend on the processor. Elsewhere it does

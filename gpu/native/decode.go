@@ -10,8 +10,8 @@ import (
 // logitFloats bounds the logits that a worker holds at once, in float32: 16 MiB.
 const logitFloats = 4 << 20
 
-// decodeWorker is one share's buffers: the stream x and the attention's output att of its rows, with their
-// positions, and of the sequences that sample their indices in the share, their last rows and their logits.
+// decodeWorker holds a share's buffers: the stream x and the attention's output att of its rows, with their positions; and for
+// the sequences that sample, their indices in the share, their last rows and their logits.
 type decodeWorker struct {
 	scratch
 	pos                               []int32
@@ -110,8 +110,8 @@ func (d *decoder) sampleRows(pool *kernel.Pool, w *decodeWorker, x []float32, in
 // attendShared is the least number of multiply-adds of attention worth sharing.
 const attendShared = 1 << 20
 
-// attendSlots attends from the new rows of a share's extensions, whose keys and values are stored, over their slots' caches. In the last
-// block extensions that do not sample are left out.
+// attendSlots attends from the new rows of a share's extensions, whose keys and values are stored, over their slots' caches. In
+// the last block it leaves out extensions that do not sample.
 func (d *decoder) attendSlots(pool *kernel.Pool, w *decodeWorker, layer int, in []gpu.Extension, att, qkv []float32) {
 	heads, work, at := w.heads[:0], 0, 0
 	for _, x := range in {
@@ -143,14 +143,14 @@ func (d *decoder) attendSlots(pool *kernel.Pool, w *decodeWorker, layer int, in 
 	})
 }
 
-// cacheHead is one key head of one extension's attention: its rows from at on, over a slot's cache.
+// cacheHead is a key head of an extension's attention: rows rows from at on, over a slot's cache.
 type cacheHead struct {
 	cache          *cache
 	at, rows, head int
 }
 
-// attendHead is attendSlots of one key head, from n rows. The query heads of one token lie one after another, so
-// that they are taken at once.
+// attendHead is attendSlots for a single key head, from n rows. The query heads of a token lie one after another, so all are
+// taken at once.
 func (d *decoder) attendHead(s *scratch, layer int, c *cache, att, qkv []float32, n, g int) {
 	at := g * d.reps * d.hd
 	if n == 1 {

@@ -12,13 +12,13 @@ import (
 const (
 	// shareWork is the least number of multiply-adds worth handing to another worker.
 	shareWork = 4 << 20
-	// A model of more than cachedModel parameters is in no worker's cache: what reads it through takes at least shareTokens
-	// tokens along, and workers that are left share the products.
+	// A model of more than cachedModel parameters fits in no worker's cache. A worker then takes at least shareTokens tokens
+	// through it, and the workers that are left over share the products.
 	cachedModel, shareTokens = 8 << 20, 4
 )
 
-// decoder is a gpu.Decoder. The matrices are copied into the layout for repeated products, tied embeddings being read from the
-// head's; gains, the value head and float32 embeddings of their own are read where they are.
+// decoder is a gpu.Decoder. The matrices are copied into the layout for repeated products; tied embeddings are read from the
+// head's copy. Gains, the value head and float32 embeddings apart from the head are read where they are.
 //
 // Invariant: a decoder copies the matrices that it was given once, and shares the other tensors.
 type decoder struct {
@@ -27,13 +27,13 @@ type decoder struct {
 	options gpu.DecoderOptions
 	// dot is Options.Dot.
 	dot bool
-	// w is the version in use. spare is room for the matrices of the next version: nil before the first Prepare.
+	// w is the version in use. spare is room for the matrices of the next version, nil before the first Prepare.
 	w      *forwardWeights
 	spare  atomic.Pointer[forwardWeights]
 	rotary rotary
 	slots  []cache
 	pager  pager
-	// free lists the slots not open, the next one last.
+	// free lists the slots that are not open. The next to open is last.
 	free    []gpu.Slot
 	workers []*decodeWorker
 	// scratch is for helpers within a share.
@@ -43,9 +43,9 @@ type decoder struct {
 	used []bool
 }
 
-// NewDecoder makes a decoder that samples from w, weights of a model of the given shape, with some threads; 0 is GOMAXPROCS.
-// It copies the matrices, and keeps the other tensors of w, which must not be written to, and float32 embeddings that are not the
-// head.
+// NewDecoder makes a decoder that samples from w, weights of a model of the given shape, with some threads; 0 is GOMAXPROCS. It
+// copies the matrices. It keeps the other tensors of w, among them float32 embeddings that are not the head: these must not be
+// written to.
 func NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions, threads int) (gpu.Decoder, error) {
 	return newDecoder(cfg, w, o, threads, false)
 }
@@ -116,21 +116,21 @@ func (d *decoder) Truncate(s gpu.Slot, n int) {
 	}
 }
 
-// Share does nothing when a slot is not open or both are one.
+// Share does nothing when a slot is not open or both are the same slot.
 func (d *decoder) Share(to, from gpu.Slot, n int) {
 	if d.isOpenSlot(to) && d.isOpenSlot(from) && to != from {
 		d.pager.sharePages(&d.slots[to], &d.slots[from], min(max(n, 0), d.slots[from].len))
 	}
 }
 
-// Prepare lays the matrices of w out in the room of the version before the one in use, and keeps the other tensors of w.
-// It takes the workers that no Extend has.
+// Prepare lays the matrices of w out in the room of the version before the current version, and keeps the other tensors of w.
+// It uses the workers that no Extend has.
 func (d *decoder) Prepare(w *gpu.Weights) (commit func(), err error) {
 	tensors, err := d.orderTensors(w)
 	if err != nil {
 		return nil, fmt.Errorf("prepare weights: %w", err)
 	}
-	// Taken out while it is written to, so that a commit that comes late finds its own weights whole.
+	// The spare is taken out while it is written to, so that a late commit finds its own weights whole.
 	next := d.spare.Swap(nil)
 	if next == nil {
 		next = new(forwardWeights)
@@ -174,7 +174,7 @@ func (d *decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 		d.workers = append(d.workers, new(decodeWorker))
 	}
 	bounds := splitIntoShares(in, total, shares)
-	// Shares that leave workers idle let them help with the products and the heads.
+	// If shares leave workers idle, these help with the products and the heads.
 	var helpers *kernel.Pool
 	if shares < d.pool.Workers() {
 		helpers = d.pool
@@ -217,7 +217,7 @@ func (d *decoder) checkExtensions(in []gpu.Extension) (total int, err error) {
 	return total, nil
 }
 
-// checkSample reports the first fault in how an extension asks for a sample.
+// checkSample reports the first fault in an extension's sampling parameters.
 func (d *decoder) checkSample(x *gpu.Extension) error {
 	switch t := x.Temperature; {
 	case !x.Sample:

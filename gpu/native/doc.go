@@ -10,21 +10,20 @@
 // ff the intermediate size, hd the width of a head, q = heads*hd, kv = kvHeads*hd, qkv = q+2kv, v the
 // vocabulary. Every array is row-major float32.
 //
-// Determinism. Work is shared among threads by rows, by sequences and by output elements, never by cutting a sum.
+// Determinism. Work is shared among threads by rows, by sequences and by output elements. A sum is never cut.
 //
 // Invariant: results do not depend on the number of threads.
 //
 // Invariant: a sequence does not depend on its batch. Its outputs in Evaluate, and its samples in the Decoder, have
 // the same bits whatever else is in the batch and however its tokens were cut into Extends.
 //
-// Memory. Beside the weights there is a copy of them laid out for the products; Export and SaveOptimizer write from the
-// engine's own memory. Accumulate holds about 2d+q+qkv+3ff floats a token and layer of one part; with Options.Recompute d of them,
-// and the rest of one layer; Evaluate one layer's
-// d+q+qkv. The gradient and the moments are allocated by the first Accumulate and the first Step. Logits are
-// never held for more rows than fit in a fixed scratch. The decoder holds 2kv floats a token and layer. Of the
-// weights that it was given it keeps the embeddings, the gains and the value head as they are, and the matrices (with
-// tied embeddings also the head) once, laid out for the products; from the second version on the matrices twice: those
-// in use, and room for the next version's.
+// Memory. Beside the weights there is a copy of them laid out for the products. Export and SaveOptimizer write from the
+// engine's own memory. For each token of a part, Accumulate holds about 2d+q+qkv+3ff floats a layer; with Options.Recompute it
+// holds d a layer, and the rest of a single layer. Evaluate holds d+q+qkv of a single layer. The gradient and the moments are
+// allocated by the first Accumulate and the first Step. Logits are never held for more rows than fit in a fixed scratch. The
+// decoder holds 2kv floats a token and layer. It keeps the embeddings, the gains and the value head of its weights as they are,
+// and the matrices (with tied embeddings also the head) once, laid out for the products. From the second version on it has the
+// matrices twice: the version in use, and room for the next.
 //
 // Invariant: calls of one shape reuse their buffers.
 package native

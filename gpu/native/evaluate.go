@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// Limits of the engine: one rank, parts of any size.
+// Limits of the engine: a single rank, parts of any size.
 func (e *Engine) Limits() gpu.Limits { return gpu.Limits{Ranks: 1, ProbSquares: true} }
 
 // Evaluate runs parts through the model one after another.
@@ -24,8 +24,8 @@ func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i i
 	return nil
 }
 
-// Accumulate runs parts through the model one after another, each back as soon as its gradient is known: one part's
-// activations are held at a time.
+// Accumulate runs parts through the model one after another. Each goes back as soon as its gradient is known, so the
+// activations of a single part are held at a time.
 func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
 	for i, b := range parts {
 		o, err := e.forward(ctx, b, true)
@@ -46,7 +46,7 @@ func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i
 	return nil
 }
 
-// partError says whose an error is: nobody's, when ctx has ended.
+// partError names the part that failed; when ctx has ended, no part is at fault and err is returned as it is.
 func partError(ctx context.Context, i int, err error) error {
 	if ctx.Err() != nil {
 		return err

@@ -44,7 +44,7 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 	return nil
 }
 
-// modelTensors are the model's tensors, the value head's numbers being those in use.
+// modelTensors are the model's tensors, with the numbers of the value head in use.
 func (e *Engine) modelTensors() []gpu.Tensor {
 	out := e.namedTensors(e.data, "")
 	if last := len(out) - 1; e.lora != nil && e.cfg.ValueHead {

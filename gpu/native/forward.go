@@ -7,12 +7,12 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// activations are what forward computes on the way. The last block, after its attention, is computed only at
-// the m rows that the head reads; its arrays then have m rows where the others have n.
+// activations are the forward pass's intermediate results. The last block, after its attention, is computed only at the m rows
+// that the head reads; its arrays then have m rows and the other blocks' n.
 type activations struct {
 	layers []layerActivations
 	// full and once are the storage of layers: with keep, and without. Where blocks are computed again, full has their inputs
-	// alone, and shared has what a block's gradient needs, of the block whose turn it is.
+	// alone, and shared has what the gradient of the current block needs.
 	full         []layerActivations
 	once, shared layerActivations
 	// lastAtt is the last block's attention at the head's rows, [m, q]. last is that block's output, [m, d],
@@ -22,17 +22,17 @@ type activations struct {
 	logZ, entropy []float32
 }
 
-// layerActivations are one block's. All layers share one set when nothing is kept, and all but the inputs when blocks are
-// computed again.
+// layerActivations belong to a block. All layers share a single set when nothing is kept. When blocks are computed again they
+// share all but the inputs.
 type layerActivations struct {
-	// x is the block's input [n, d], qkv and kept as project leaves them, att [n, q], sums [n, heads, 2].
+	// x is the block's input [n, d], qkv and kept as projectQKV leaves them, att [n, q], sums [n, heads, 2].
 	x, qkv, att, sums []float32
 	kept              projected
 	// mid is the stream after attention, midInv its inverse norms, gateUp and act as feedForward leaves them.
 	mid, midInv, gateUp, act []float32
 }
 
-// forward computes the outputs of a packed batch, valid until the next forward. With keep, what backward needs is kept until
+// forward computes the outputs of a packed batch, valid until the next forward. With keep, backward's inputs are kept until
 // then.
 func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Outputs, error) {
 	e.kept = false
@@ -82,7 +82,7 @@ func (e *Engine) forward(ctx context.Context, b *gpu.Batch, keep bool) (*gpu.Out
 	return e.requestedOutputs(), nil
 }
 
-// projectRows is project on rows [lo, hi) of layer l.
+// projectRows is projectQKV on rows [lo, hi) of layer l.
 func (e *Engine) projectRows(s *scratch, l, lo, hi int) {
 	a := &e.acts.layers[l]
 	e.projectQKV(nil, s, &e.fast.layers[l], &e.rotary, a.qkv[lo*e.qkv:hi*e.qkv], a.x[lo*e.d:hi*e.d],
@@ -106,8 +106,8 @@ func (e *Engine) feedLayer(s *scratch, l int, out, x, att []float32, keep bool, 
 	e.feedForward(nil, s, &e.fast.layers[l], &r)
 }
 
-// recomputeLayer computes what the gradient of layer l needs from the block's input, by the steps of forward. What the last block
-// left is there.
+// recomputeLayer computes the inputs of layer l's gradient from the block's input, by the steps of forward. The last block is
+// not computed again: forward left its results.
 func (e *Engine) recomputeLayer(l int) {
 	if !e.recompute || l == e.layers-1 {
 		return
@@ -210,7 +210,7 @@ func (e *Engine) clearOutputs(n int) {
 	}
 }
 
-// requestedOutputs are those that were asked for.
+// requestedOutputs are the outputs that the batch asks for.
 func (e *Engine) requestedOutputs() *gpu.Outputs {
 	if e.plan.valuesOnly {
 		return &gpu.Outputs{Values: e.out.Values}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// headLogits bounds one worker's logits, in floats; headRows is the rows it takes at once. wideRows are those that all workers
-	// take together.
+	// headLogits bounds a worker's logits, in floats; headRows is the number of rows that it takes at once. wideRows is the
+	// number of rows that all workers take together.
 	headLogits = 1 << 21
 	headRows   = 64
 	wideRows   = 128
@@ -17,7 +17,7 @@ const (
 	gradLogits = 1 << 22
 )
 
-// hasWideVocabulary says whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
+// hasWideVocabulary reports whether the vocabulary is so large that a worker's logits of enough rows fit no scratch: all workers then share each
 // product with the head, over wideRows rows at once.
 func (l *layout) hasWideVocabulary() bool { return l.v > headLogits/headRows }
 
@@ -86,8 +86,8 @@ func logitStatistics(row, exps []float32, temperature float32) (logZ, entropy, s
 	return logZ, max(0, logZ-kernel.Dot(exps, row)/sum), kernel.Dot(exps, exps) / sum / sum
 }
 
-// headBackward adds the gradients of the head, the value head and the last norm, and sets dlast, that of the
-// last block's output.
+// headBackward adds the gradients of the head, the value head and the last norm, and sets dlast, the gradient of the last
+// block's output.
 func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
@@ -110,8 +110,8 @@ func (e *Engine) headBackward(dlast []float32, g *gpu.Gradients) {
 	}, e.g.norm)
 }
 
-// gradRows is how many rows' logits are computed again at once: so many that the head's gradient, which each time is read and
-// written, is not what the time goes into.
+// gradRows is the number of rows whose logits are computed again at once. It is large, since the head's gradient is read and
+// written each time.
 func (l *layout) gradRows() int {
 	if l.hasWideVocabulary() {
 		return wideRows
@@ -119,7 +119,7 @@ func (l *layout) gradRows() int {
 	return gradLogits / l.v / headRows * headRows
 }
 
-// logitsBackward adds the head's gradient and sets that of its input.
+// logitsBackward adds the head's gradient and sets the gradient of its input.
 func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	p, a := &e.plan, &e.acts
 	m := len(p.rows)
@@ -128,7 +128,7 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 		n := min(chunk, m-first)
 		dlogits := resizeBuffer(&e.gradScratch.logits, n*e.v)
 		size, pool := headRows, (*kernel.Pool)(nil)
-		if n <= headRows || e.hasWideVocabulary() { // the workers share one block
+		if n <= headRows || e.hasWideVocabulary() { // the workers share a single block
 			size, pool = n, e.pool
 		}
 		e.forEachBlock(n, size, func(s *scratch, lo, hi int) {
@@ -148,7 +148,7 @@ func (e *Engine) logitsBackward(dhidden []float32, g *gpu.Gradients) {
 	}
 }
 
-// forEachRow calls f for each of n rows: on the worker that has s, or shared among those that are idle.
+// forEachRow calls f for each of n rows, on the worker that has s, or shared among the idle workers.
 func (e *Engine) forEachRow(s *scratch, n int, shared bool, f func(s *scratch, row int)) {
 	if !shared {
 		for row := range n {

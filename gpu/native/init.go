@@ -9,11 +9,11 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Init says how starting weights are drawn. Gains start at 1, biases and the value head at 0. Every other matrix is
-// normal with mean 0 and standard deviation Config.InitStd or, when that is 0, 1/sqrt(inputs), the two
-// matrices that write to the residual stream (o_proj, down_proj) divided by sqrt(2 layers).
+// Init sets how starting weights are drawn. Gains start at 1, biases and the value head at 0. Every other matrix is normal with
+// mean 0 and standard deviation Config.InitStd or, when that is 0, 1/sqrt(inputs), the two matrices that write to the residual
+// stream (o_proj, down_proj) divided by sqrt(2 layers).
 type Init struct {
-	// EmbeddingStd is the standard deviation of the embeddings, and of an untied head; 0 is that of the matrices.
+	// EmbeddingStd is the standard deviation of the embeddings, and of an untied head. 0 is that of the other matrices.
 	EmbeddingStd float64 `koanf:"embedding_std"`
 	// OutputFromValue c, when not 0, starts each head's output projection as c times the transpose of its value
 	// projection: attending to a token then writes towards that token's own embedding, so copying is near
@@ -28,8 +28,8 @@ func (o Init) validate() error {
 	)
 }
 
-// drawWeights draws the starting weights: one stream of numbers a tensor, so that a tensor does not depend
-// on the sizes of the others.
+// drawWeights draws the starting weights. Each tensor has a stream of numbers of its own, so it does not depend on the sizes of
+// the others.
 func (m *model) drawWeights(data []float32, seed uint64, o Init) {
 	for i, t := range m.tensors {
 		out := data[t.off : t.off+t.n]

@@ -6,9 +6,9 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// layout places every tensor in one flat array. Query, key and value matrices lie one after another, as do gate and up,
-// so that each group is one matrix to multiply by, and so do the biases of the former: whatever only some families have
-// comes after what all have.
+// layout places every tensor in a flat array. Query, key and value matrices lie one after another, as do gate and up, so that
+// each group is a single matrix to multiply by; the biases of queries, keys and values lie so too. Tensors that only some
+// families have come after the tensors that all have.
 type layout struct {
 	cfg gpu.Config
 	// Sizes, as package native's documentation names them; reps is the query heads to a key head.
@@ -19,7 +19,7 @@ type layout struct {
 	size    int
 }
 
-// spec is one tensor's place.
+// spec is the place of a tensor.
 type spec struct {
 	name   string
 	shape  []int
@@ -27,7 +27,7 @@ type spec struct {
 	kind   kind
 }
 
-// kind tells apart what starts and decays differently.
+// kind tells apart tensors that start and decay differently.
 type kind uint8
 
 const (
@@ -37,7 +37,7 @@ const (
 	bias
 )
 
-// isFamilySpecific says whether only some families have the tensor.
+// isFamilySpecific reports whether only some families have the tensor.
 func (t *spec) isFamilySpecific() bool {
 	return t.kind == bias || strings.HasSuffix(t.name, ".q_norm.weight") || strings.HasSuffix(t.name, ".k_norm.weight")
 }
@@ -78,8 +78,8 @@ type view struct {
 	layers                   []layerView
 }
 
-// layerView is one block's matrices, stored [out, in], and its vectors. bias, [qkv], and the gains of the heads, [hd],
-// are nil where the model has none.
+// layerView holds a block's matrices, stored [out, in], and its vectors. bias, [qkv], and the gains of the heads, [hd], are nil
+// where the model has none.
 type layerView struct {
 	attnNorm, qkv, o, mlpNorm, gateUp, down []float32
 	bias, qNorm, kNorm                      []float32

@@ -47,7 +47,7 @@ func (o LoRA) Validate() error {
 	return check.All(faults...)
 }
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread explains why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
 func (o LoRA) Unread(key string) string {
 	if key != "rank" && o.Rank == 0 {
 		return "rank is 0"
@@ -67,23 +67,23 @@ type adapters struct {
 	value  []float32
 	// grads are the gradients of layers, nil before the first Backward.
 	grads []loraLayer
-	// base is the hash of the frozen weights, "" until it is asked for. folded is true when the weights are of a folder
-	// whose adapters, trained on other weights, were added to them.
+	// base is the hash of the frozen weights, "" until it is needed. folded is true when the weights are of a folder whose
+	// adapters, trained on other weights, were added to them.
 	base   string
 	folded bool
 }
 
-// loraLayer is one block's adapters, or their gradients.
+// loraLayer is a block's adapters, or their gradients.
 type loraLayer struct {
 	rank                       int
 	scale                      float32
 	q, k, v, o, gate, up, down lora
 }
 
-// lora is one adapter, or its gradient; the zero value where a matrix has none.
+// lora is an adapter, or its gradient. It is the zero value where a matrix has none.
 type lora struct{ a, b []float32 }
 
-// newAdapters are adapters with numbers, all 0.
+// newAdapters returns adapters whose numbers are all 0.
 func newAdapters(l *layout, o LoRA) *adapters {
 	ad := placeAdapters(l, o)
 	ad.data = make([]float32, ad.size)
@@ -91,7 +91,7 @@ func newAdapters(l *layout, o LoRA) *adapters {
 	return ad
 }
 
-// placeAdapters are adapters without numbers: their layout alone.
+// placeAdapters returns adapters without numbers: their layout alone.
 func placeAdapters(l *layout, o LoRA) *adapters {
 	ad := &adapters{options: o, scale: float32(o.Alpha / float64(o.Rank)), layout: *l}
 	ad.tensors, ad.size = nil, 0
@@ -131,7 +131,8 @@ func (ad *adapters) viewLayers(data []float32) (layers []loraLayer, value []floa
 	return layers, value
 }
 
-// layerAdapters is a block's adapters and their gradients; all are zero values where ad is nil, as of an engine that trains the weights.
+// layerAdapters returns a block's adapters and their gradients. All are zero values where ad is nil, in an engine that trains
+// the weights.
 func (ad *adapters) layerAdapters(l int) (weights, gradients *loraLayer) {
 	if ad == nil {
 		return new(loraLayer), new(loraLayer)
@@ -173,7 +174,7 @@ func (ad *adapters) findAdapter(name string) (p lora) {
 	return lora{}
 }
 
-// mergeTensor is a tensor's numbers with its adapter added, in room or a longer array. ad may be nil: then it is a copy.
+// mergeTensor returns a tensor's numbers with its adapter added, in room or a longer array. If ad is nil it is a copy.
 func (ad *adapters) mergeTensor(pool *kernel.Pool, t gpu.Tensor, room []float32) []float32 {
 	room = append(room[:0], t.Data...)
 	if ad == nil {
@@ -231,7 +232,7 @@ func (e *Engine) addLoRAGrad(p, g lora, x []float32, dy kernel.Matrix, n int) {
 	e.pool.MatMulTN(g.a, dt, x, r, n, in, true)
 }
 
-// frozenGradient is the view of a gradient of which nothing is kept: no matrices, and vectors whose sums go nowhere.
+// frozenGradient is the view of a gradient that is not kept: no matrices, and vectors whose sums are discarded.
 func (l *layout) frozenGradient(value []float32) view {
 	v := view{norm: make([]float32, l.d), value: value, layers: make([]layerView, l.layers)}
 	one := layerView{attnNorm: v.norm, mlpNorm: v.norm}

@@ -9,7 +9,7 @@ import (
 
 var _ gpu.MemoryEstimator = Backend{}
 
-// grownBytes is what fit adds to a buffer that has to grow: an eighth.
+// grownBytes is the memory of a buffer that resizeBuffer has grown, an eighth more than asked for.
 func grownBytes(floats int) int64 { return 4 * int64(floats+floats/8) }
 
 func (b Backend) workerCount() int {
@@ -19,7 +19,7 @@ func (b Backend) workerCount() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// TrainingMemory counts what [Engine] allocates by the end of its first Step.
+// TrainingMemory counts the memory that an [Engine] has allocated by the end of its first Step.
 func (b Backend) TrainingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	l := newLayout(cfg)
 	size, trained := int64(l.size), int64(l.size)
@@ -36,7 +36,7 @@ func (b Backend) TrainingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 		gpu.MemoryPart{Name: "activations", Bytes: activations})
 }
 
-// adapterSize is how many numbers adapters, and a value head beside them, have.
+// adapterSize is the number of parameters of the adapters and of a value head beside them.
 func (l *layout) adapterSize(o LoRA) int64 {
 	n := 0
 	for i, sides := range [...]int{l.d + l.q, l.d + l.kv, l.d + l.kv, l.q + l.d, l.d + l.ff, l.d + l.ff, l.ff + l.d} {
@@ -50,7 +50,7 @@ func (l *layout) adapterSize(o LoRA) int64 {
 	return int64(n)
 }
 
-// EvaluatingMemory counts the same of an engine that keeps nothing for a backward pass.
+// EvaluatingMemory counts the same for an engine that keeps nothing for a backward pass.
 func (b Backend) EvaluatingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	l := newLayout(cfg)
 	once := grownBytes(tokens*l.d) + grownBytes(tokens*l.qkv) + grownBytes(tokens*l.q) + l.outputBytes(tokens)
@@ -61,8 +61,8 @@ func (b Backend) EvaluatingMemory(cfg gpu.Config, tokens int) gpu.Memory {
 	}
 }
 
-// DecodingMemory counts what a decoder allocates, and the tensors that it keeps of the weights it is given: in float32 where
-// o.DType leaves it open.
+// DecodingMemory counts the memory that a decoder allocates, and the tensors that it keeps of its weights. They count as
+// float32 unless o.DType is set.
 func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int64, swapping bool) gpu.Memory {
 	l := newLayout(cfg)
 	weights := l.packedBytes()
@@ -80,7 +80,7 @@ func (b Backend) DecodingMemory(cfg gpu.Config, o gpu.DecoderOptions, tokens int
 	return append(out, gpu.MemoryPart{Name: "KV cache", Bytes: 4 * pages * int64(l.layers*2*l.kv*pageTokens)})
 }
 
-// packedWeightBytes is what an engine has of packed weights.
+// packedWeightBytes is the memory of an engine's packed weights.
 func (b Backend) packedWeightBytes(l *layout) int64 {
 	switch {
 	case b.Options.DType == gpu.BFloat16 && l.cfg.TieEmbeddings:
@@ -93,13 +93,13 @@ func (b Backend) packedWeightBytes(l *layout) int64 {
 	return l.packedBytes()
 }
 
-// packedBytes are the matrices as they are laid out for repeated products, with the head.
+// packedBytes is the memory of the matrices laid out for repeated products, and of the head.
 func (l *layout) packedBytes() int64 {
 	layer := l.d*l.qkv + l.q*l.d + l.d*2*l.ff + l.ff*l.d
 	return 4 * (int64(l.layers)*int64(layer) + int64(l.d)*int64(l.v))
 }
 
-// activationBytes are what forward keeps for backward of a part of n tokens, the head reading all of them.
+// activationBytes is the memory that forward keeps for backward of a part of n tokens, the head reading all of them.
 func (l *layout) activationBytes(n int, recompute bool) int64 {
 	input := grownBytes(n * l.d)
 	layer := grownBytes(n*l.d) + grownBytes(n*l.qkv) + grownBytes(n*l.q) + grownBytes(2*n*l.heads) + 2*grownBytes(n) + grownBytes(2*n*l.ff) + grownBytes(n*l.ff)
@@ -112,7 +112,7 @@ func (l *layout) activationBytes(n int, recompute bool) int64 {
 	return int64(l.layers)*(input+layer) + l.outputBytes(n)
 }
 
-// outputBytes are the last block's rows and what is given to the caller.
+// outputBytes is the memory of the last block's rows and of the outputs.
 func (l *layout) outputBytes(n int) int64 {
 	rows := grownBytes(n*l.q) + 2*grownBytes(n*l.d) + 7*grownBytes(n)
 	if l.hasWideVocabulary() {
@@ -121,7 +121,7 @@ func (l *layout) outputBytes(n int) int64 {
 	return rows
 }
 
-// backwardBytes are the backward pass's buffers, which the layers share.
+// backwardBytes is the memory of the backward pass's buffers, which the layers share.
 func (l *layout) backwardBytes(n int) int64 {
 	chunk := min(n, l.gradRows())
 	if l.hasWideVocabulary() {
@@ -130,7 +130,7 @@ func (l *layout) backwardBytes(n int) int64 {
 	return 4*grownBytes(n*l.d) + 2*grownBytes(n*l.q) + grownBytes(2*n*l.ff) + grownBytes(n*l.qkv) + grownBytes(chunk*l.v)
 }
 
-// scratchBytes is what the workers have for themselves.
+// scratchBytes is the memory of the workers' own buffers.
 func (b Backend) scratchBytes(l *layout, tokens int) int64 {
 	rows, block := headRows, rowBlock
 	if l.isLargeModel() && b.Options.DType != gpu.BFloat16 {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// Options are the native engine's own.
+// Options are the native engine's own options.
 type Options struct {
 	// Seed of the starting weights; the same seed and configuration give the same weights.
 	Seed uint64
@@ -18,15 +18,15 @@ type Options struct {
 	// Recompute has Accumulate keep a block's input alone, and compute the block again for its gradient: the same
 	// bits, for a third more work and a fraction of the memory.
 	Recompute bool
-	// DType is what the forward pass reads the matrices as; "" is Float32. BFloat16 rounds them from the weights, which stay
-	// float32.
+	// DType is the type in which the forward pass reads the matrices; "" is Float32. BFloat16 rounds them from the weights,
+	// which stay float32.
 	DType gpu.DType
-	// Dot rounds the activations too where matrices are kept as BFloat16, by engines and decoders, on a processor that multiplies
-	// pairs of such numbers: faster, and not the same bits on another processor.
+	// Dot rounds the activations too where matrices are kept as BFloat16, in engines and decoders, on a processor that
+	// multiplies pairs of bfloat16 numbers. It is faster, and another processor gives other bits.
 	Dot bool
 	// LoRA trains adapters instead of the weights.
 	LoRA LoRA
-	// Init says how the starting weights are drawn.
+	// Init sets how the starting weights are drawn.
 	Init Init
 }
 
@@ -45,11 +45,12 @@ type Engine struct {
 	forwardDType gpu.DType
 	dot          bool
 
-	// lora are the adapters, nil without. trained and weights are what is trained: the adapters' layout and data, or the model's.
+	// lora are the adapters, nil without. trained and weights are the layout and data of the trained parameters: the adapters',
+	// or the model's.
 	lora    *adapters
 	trained *layout
 	weights []float32
-	// initWeights makes the starting weights; nil once they are made, or others have taken their place.
+	// initWeights makes the starting weights. It is nil once they are made, or other weights have taken their place.
 	initWeights func()
 
 	// grad is the gathered gradient, allocated on the first Backward; g names its parts.
@@ -64,7 +65,7 @@ type Engine struct {
 	rotary      rotary
 	scratch     scratchPool
 	out         gpu.Outputs
-	// kept is true when acts is what Backward needs; recompute is Options.Recompute.
+	// kept is true when acts holds Backward's inputs; recompute is Options.Recompute.
 	kept, recompute bool
 }
 
@@ -104,7 +105,7 @@ func New(cfg gpu.Config, opts Options) (*Engine, error) {
 	return e, nil
 }
 
-// ensureWeights draws the starting weights where nothing has replaced them: whoever imports a model need not wait for them.
+// ensureWeights draws the starting weights unless something has replaced them. An import therefore need not wait for them.
 func (e *Engine) ensureWeights() {
 	if e.initWeights != nil {
 		e.initWeights()
@@ -121,7 +122,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// model is what the engine and its decoders share: the shape of the model and the rotary angles.
+// model is shared by the engine and its decoders: the shape of the model and the rotary angles.
 type model struct {
 	layout
 	// scale is 1/sqrt(hd); the rotated queries carry it.

@@ -6,8 +6,9 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// normalizeRows is RMSNorm (Zhang and Sennrich 2019) of rows as wide as the gain: y = gain * x * inv,
-// inv = 1/sqrt(mean(x^2)+eps). inv, one a row, is what the backward pass needs; nil when nothing will. y may be x.
+// normalizeRows is RMSNorm (Zhang and Sennrich 2019) of rows as wide as the gain: y = gain * x * inv, inv =
+// 1/sqrt(mean(x^2)+eps). The backward pass needs inv, a number for each row; it is nil when there is no backward pass. y may be
+// x.
 func (m *model) normalizeRows(y, x, gain, inv []float32) {
 	d := len(gain)
 	for i := 0; i*d < len(x); i++ {
@@ -29,7 +30,7 @@ func scaleByGain(out, x, gain []float32, r float32) {
 	kernel.Scale(out, r)
 }
 
-// renormalizeRows repeats normalize from the kept inverses.
+// renormalizeRows repeats normalizeRows from the kept inverses.
 func (m *model) renormalizeRows(y, x, gain, inv []float32) {
 	d := len(gain)
 	for i, r := range inv {
@@ -37,7 +38,7 @@ func (m *model) renormalizeRows(y, x, gain, inv []float32) {
 	}
 }
 
-// normalizeRowsGrad adds to dx the gradient of normalize's input given dy, that of its output, and adds the gain's
+// normalizeRowsGrad adds to dx the gradient of normalizeRows' input given dy, the gradient of its output, and adds the gain's
 // gradient to dgain. With u = x inv and g = gain dy, dx = inv (g - u mean(g u)).
 func (m *model) normalizeRowsGrad(s *scratch, dx, dgain, dy, x, gain, inv []float32) {
 	d := len(gain)

@@ -12,10 +12,10 @@ type forwardWeights struct {
 	norm, value []float32
 	head        *kernel.Packed
 	layers      []forwardLayer
-	// embed has the embeddings of a model whose head is another matrix, half where they are kept in bfloat16.
+	// embed has the embeddings of a model whose head is another matrix. half has them where they are kept in bfloat16.
 	embed []float32
 	half  []uint16
-	// read is the room of embeddings that came from files.
+	// read is the room for embeddings that came from files.
 	read []float32
 }
 
@@ -41,9 +41,9 @@ func (f *forwardWeights) copyEmbedding(x []float32, token int32) {
 	}
 }
 
-// loadTensors takes weights that fit the layout. Matrices and biases are copied, in the type that keep says, in pairs with dot; gains, the value head, and
-// embeddings that are neither the head nor kept in bfloat16 stay where they are. What is not in memory is read a few rows at a
-// time; then nothing refers to the source afterwards.
+// loadTensors takes weights that fit the layout. Matrices and biases are copied, in the type keep, in pairs with dot; gains,
+// the value head, and embeddings that are neither the head nor kept in bfloat16 stay where they are. Tensors in files are read
+// a few rows at a time; nothing refers to the source afterwards.
 func (f *forwardWeights) loadTensors(l *layout, pool *kernel.Pool, w *gpu.Weights, keep gpu.DType, dot bool) error {
 	r := &reading{weights: w, keep: keep, dot: dot}
 	tensors := w.Tensors
@@ -102,7 +102,7 @@ func (f *forwardWeights) loadTensors(l *layout, pool *kernel.Pool, w *gpu.Weight
 	return errors.Join(append(errs, r.failed)...)
 }
 
-// splitArray are a flat array's tensors, in the layout's order.
+// splitArray cuts a flat array into its tensors, in the layout's order.
 func (l *layout) splitArray(data []float32) [][]float32 {
 	out := make([][]float32, len(l.tensors))
 	for i, t := range l.tensors {
@@ -111,7 +111,7 @@ func (l *layout) splitArray(data []float32) [][]float32 {
 	return out
 }
 
-// orderTensors are weights that fit the layout, in its order, else an ErrMismatch.
+// orderTensors puts weights that fit the layout in its order, and else returns an ErrMismatch.
 func (l *layout) orderTensors(w *gpu.Weights) (*gpu.Weights, error) {
 	order, err := l.matchTensors(w.Tensors, "")
 	if err == nil && w.Source == nil {

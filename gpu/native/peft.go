@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// ErrOtherBase is of moments that belong to adapters on other weights than the engine's.
+// ErrOtherBase is returned for moments of adapters on other weights than the engine's.
 var ErrOtherBase = errors.New("the moments are of adapters on other weights than those that the engine began with: begin with the same model")
 
 // adapterConfig is PEFT's adapter_config.json.
@@ -39,8 +39,8 @@ type adapterBase struct {
 	SHA256 string `json:"sha256"`
 }
 
-// WriteConfig writes what PEFT reads beside adapters' numbers, and which weights, by their hash, the adapters belong to. It returns the
-// files in the order of an export.
+// WriteConfig writes the files that PEFT reads beside adapters' numbers, and the hash of the weights that the adapters belong
+// to. It returns the files in the order of an export.
 func (o LoRA) WriteConfig(dir, base string) ([]gpu.File, error) {
 	var files []gpu.File
 	for _, x := range []struct {
@@ -65,8 +65,8 @@ func (o LoRA) WriteConfig(dir, base string) ([]gpu.File, error) {
 	return files, nil
 }
 
-// ReadConfig says whether a folder has adapters at all, and whether they are of these options; base is the hash of the weights that
-// they belong to.
+// ReadConfig reports whether a folder has adapters at all, and whether they have these options; base is the hash of the weights
+// that they belong to.
 func (o LoRA) ReadConfig(dir string) (has, same bool, base string, err error) {
 	var config adapterConfig
 	var of adapterBase
@@ -85,8 +85,8 @@ func (o LoRA) ReadConfig(dir string) (has, same bool, base string, err error) {
 	return true, config.Rank == o.Rank && config.Alpha == o.Alpha && slices.Equal(config.Targets, o.Targets), of.SHA256, nil
 }
 
-// Layout lists what is trained beside a model of the given shape, named as PEFT does, and a value head last. The tensors have
-// no data.
+// Layout lists the trained tensors beside a model of the given shape, named as PEFT does, and a value head last. The tensors
+// have no data.
 func (o LoRA) Layout(cfg gpu.Config) []gpu.Tensor {
 	l := newLayout(cfg)
 	ad := placeAdapters(&l, o)
@@ -97,7 +97,7 @@ func (o LoRA) Layout(cfg gpu.Config) []gpu.Tensor {
 	return out
 }
 
-// Draw is the adapters that training starts with, without a value head, as an engine with that seed draws them.
+// Draw returns the adapters that training starts with, without a value head, as an engine with that seed draws them.
 func (o LoRA) Draw(cfg gpu.Config, seed uint64) []gpu.Tensor {
 	cfg.ValueHead = false
 	l := newLayout(cfg)

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// plan is a batch, checked and copied, with what every pass over it needs.
+// plan is a batch, checked and copied, with the numbers that every pass over it needs.
 type plan struct {
 	tokens  []int32
 	offsets []int
@@ -16,7 +16,7 @@ type plan struct {
 	// Entry r of the outputs' rows: the hidden state at rows[r] predicts the token at rows[r]+1, at temps[r].
 	rows  []int32
 	temps []float32
-	// valuesOnly leaves out the head.
+	// valuesOnly leaves the head out.
 	valuesOnly bool
 }
 

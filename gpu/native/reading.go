@@ -10,19 +10,19 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// reading lays weights out, which may be in memory or in files.
+// reading lays weights out, from memory or from files.
 type reading struct {
 	weights *gpu.Weights
 	keep    gpu.DType
 	dot     bool
-	// failed is the first error of small, which one goroutine calls.
+	// failed is the first error of readWhole, which a single goroutine calls.
 	failed error
 
 	mu    sync.Mutex
 	rooms []*[]float32
 }
 
-// readRows is how many numbers of a matrix in a file are in memory at once, for each worker.
+// readRows is the number of a matrix's numbers that each worker has in memory at once while it reads a file.
 const readRows = 1 << 20
 
 // lendRoom gives a worker room for numbers.
@@ -43,7 +43,7 @@ func (r *reading) returnRoom(room *[]float32) {
 	r.rooms = append(r.rooms, room)
 }
 
-// readWhole is a tensor's numbers: its own, or a copy from its file.
+// readWhole returns a tensor's numbers: its own, or a copy from its file.
 func (r *reading) readWhole(t gpu.Tensor) []float32 {
 	var own []float32
 	x, err := r.weights.Numbers(context.Background(), t, &own)
@@ -53,7 +53,7 @@ func (r *reading) readWhole(t gpu.Tensor) []float32 {
 	return x
 }
 
-// readParts calls each with a tensor's numbers, some at a time, and ends early where it returns false.
+// readParts calls each with a tensor's numbers, some at a time, and ends early where each returns false.
 func (r *reading) readParts(t gpu.Tensor, room *[]float32, each func(at int, x []float32) bool) error {
 	for at, n := 0, t.Elements(); at < n; at += readRows {
 		x, err := r.weights.Part(context.Background(), t, at, min(readRows, n-at), room)
@@ -67,7 +67,7 @@ func (r *reading) readParts(t gpu.Tensor, room *[]float32, each func(at int, x [
 	return nil
 }
 
-// inHalf says whether numbers are kept in bfloat16: when they are to be, or when that takes nothing from them.
+// inHalf reports whether numbers are kept in bfloat16: when keep asks for it, or, without keep, when rounding changes none.
 func (r *reading) inHalf(from []gpu.Tensor, room *[]float32) (bool, error) {
 	if r.keep != "" {
 		return r.keep == gpu.BFloat16, nil
@@ -88,7 +88,8 @@ func (r *reading) inHalf(from []gpu.Tensor, room *[]float32) (bool, error) {
 	return true, nil
 }
 
-// repackMatrix lays a matrix out in to, which is made again where it has the other type. The rows of from follow one another.
+// repackMatrix lays a matrix out in to, which is replaced where its type is the other. The rows of the tensors from follow one
+// another.
 func (r *reading) repackMatrix(to **kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
 	half, err := r.inHalf(from, room)
 	if err != nil {
@@ -115,7 +116,7 @@ func (r *reading) repackMatrix(to **kernel.Packed, k, n int, from []gpu.Tensor, 
 	return nil
 }
 
-// repackRows is Repack a few rows at a time.
+// repackRows is Repack, a few rows at a time.
 func (r *reading) repackRows(to *kernel.Packed, k, n int, from []gpu.Tensor, room *[]float32) error {
 	group := to.RowGroup()
 	rows := max(readRows/max(k*group, 1), 1) * group
@@ -136,14 +137,14 @@ func (r *reading) repackRows(to *kernel.Packed, k, n int, from []gpu.Tensor, roo
 			if err != nil {
 				return err
 			}
-			at += copy(block[at:], x) // onto itself where it was read there
+			at += copy(block[at:], x) // no copy is made where Part read into block itself
 		}
 		to.RepackRows(j, block)
 	}
 	return nil
 }
 
-// keepEmbeddings keeps the embeddings of a model whose head is another matrix.
+// keepEmbeddings keeps the embeddings of a model whose head is a separate matrix.
 func (r *reading) keepEmbeddings(f *forwardWeights, embed gpu.Tensor, room *[]float32) error {
 	half, err := r.inHalf([]gpu.Tensor{embed}, room)
 	if err != nil {

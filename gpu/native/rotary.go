@@ -22,7 +22,7 @@ func (r *rotary) growTables(n int) {
 	}
 }
 
-// rotateRow rotates the heads of one row in place and scales them.
+// rotateRow rotates the heads of a row in place and scales them.
 func (r *rotary) rotateRow(row []float32, pos int, scale float32) {
 	cos, sin := r.cos[pos*r.half:(pos+1)*r.half], r.sin[pos*r.half:(pos+1)*r.half]
 	for ; len(row) > 0; row = row[2*r.half:] {
@@ -36,7 +36,7 @@ func (r *rotary) rotateRow(row []float32, pos int, scale float32) {
 	}
 }
 
-// rotateRowBack is the gradient of turn: the opposite rotation, with the same scale.
+// rotateRowBack is the gradient of rotateRow: the opposite rotation, with the same scale.
 func (r *rotary) rotateRowBack(row []float32, pos int, scale float32) {
 	cos, sin := r.cos[pos*r.half:(pos+1)*r.half], r.sin[pos*r.half:(pos+1)*r.half]
 	for ; len(row) > 0; row = row[2*r.half:] {

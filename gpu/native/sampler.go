@@ -10,20 +10,20 @@ import (
 	"github.com/weir-rl/weir/gpu/native/kernel"
 )
 
-// block is how many probabilities are summed before the search of the inverse cumulative distribution looks inside.
+// block is the number of probabilities that are summed before the search of the inverse cumulative distribution looks inside.
 const block = 64
 
-// sampler draws tokens from logits. One goroutine uses it.
+// sampler draws tokens from logits. A single goroutine uses it.
 type sampler struct {
 	probs []float32 // not normalized
 	sums  []float64 // of blocks of probs
 }
 
-// sampleToken draws one token of logits as x asks: from the full softmax of logits / x.Temperature by inverse cumulative
-// distribution at x.U, or, at temperature 0, the most likely token, the lowest id among equals, with its log-probability at
-// temperature 1.
+// sampleToken draws a token from logits by the parameters of x. With a temperature it draws from the full softmax of logits /
+// x.Temperature, by inverse cumulative distribution at x.U. At temperature 0 it takes the most likely token, the lowest id
+// among equals, with its log-probability at temperature 1.
 func (s *sampler) sampleToken(logits []float32, x *gpu.Extension) gpu.Sampled {
-	// A logit that is not finite makes the sum so; finite logits are far from making it overflow.
+	// If a logit is not finite, neither is the sum; finite logits are far from making it overflow.
 	if sum := kernel.Sum(logits); sum-sum != 0 {
 		return gpu.Sampled{Token: -1, Err: gpu.ErrNotFinite}
 	}
@@ -52,7 +52,7 @@ func (s *sampler) sampleToken(logits []float32, x *gpu.Extension) gpu.Sampled {
 	return out
 }
 
-// mostLikely are the n largest logits' tokens, largest first and by id among equals.
+// mostLikely returns the tokens of the n largest logits, largest first and by id among equals.
 func mostLikely(logits []float32, n int) []int {
 	least := leastFirst{logits: logits}
 	for i, x := range logits {
@@ -68,7 +68,7 @@ func mostLikely(logits []float32, n int) []int {
 	return least.tokens
 }
 
-// leastFirst is a heap of tokens, the least likely at its root and, among equals, that of the highest id.
+// leastFirst is a heap of tokens with the least likely token at its root; among equals, the highest id.
 type leastFirst struct {
 	logits []float32
 	tokens []int
@@ -117,8 +117,8 @@ func (s *sampler) fillProbabilities(logits []float32, most, inverse float32) flo
 	return total
 }
 
-// searchToken returns the first token at which the cumulative sum exceeds target. Rounding may leave no such token: then it
-// returns the last token with any probability in the block where the search ended, or -1 if that block has none.
+// searchToken returns the first token at which the cumulative sum exceeds target. Rounding may leave none: then it returns the
+// last token with any probability in the block where the search ended, or -1 if that block has none.
 func (s *sampler) searchToken(target float64) int {
 	var before float64
 	for b, sum := range s.sums {

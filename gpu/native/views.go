@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// An engine of more than viewedModel parameters reads its matrices where they are, and does not copy them into the layout for
-	// repeated products: what that saves in time at a few rows is little at the many rows of training.
+	// An engine of more than viewedModel parameters reads its matrices where they are, and does not copy them into the layout
+	// for repeated products. The copy saves time at few rows, and little at the many rows of training.
 	viewedModel = 64 << 20
-	// viewedRows is how many rows it then takes through a block's matrices at most, each matrix being laid out again for them.
+	// viewedRows is then the largest number of rows taken through a block's matrices at once. Each matrix is laid out again for
+	// them.
 	viewedRows = 512
 )
 
-// isLargeModel says whether an engine of the model reads its matrices where they are.
+// isLargeModel reports whether an engine of the model may read its matrices where they are.
 func (l *layout) isLargeModel() bool { return l.size > viewedModel }
 
-// readsMatricesInPlace says whether the engine does: rounded matrices are a copy.
+// readsMatricesInPlace reports whether the engine reads its matrices where they are. Rounded matrices are a copy.
 func (e *Engine) readsMatricesInPlace() bool {
 	return e.layout.isLargeModel() && e.forwardDType == gpu.Float32
 }
 
-// packWeights makes the forward pass's weights those of now.
+// packWeights brings the forward pass's weights up to date.
 func (e *Engine) packWeights() {
 	if !e.readsMatricesInPlace() {
 		if err := e.fast.loadTensors(&e.layout, e.pool, &gpu.Weights{Tensors: e.namedTensors(e.data, "")}, e.forwardDType, e.dot); err != nil {
@@ -34,7 +35,7 @@ func (e *Engine) packWeights() {
 	e.fast.viewMatrices(&e.layout, e.w)
 }
 
-// viewMatrices takes weights as they lie in w, which it follows from then on.
+// viewMatrices reads weights where they lie in w, whose changes it follows from then on.
 func (f *forwardWeights) viewMatrices(l *layout, w view) {
 	f.norm, f.value = w.norm, w.value
 	f.head = kernel.ViewNT(w.head, l.d, l.v)
@@ -49,7 +50,7 @@ func (f *forwardWeights) viewMatrices(l *layout, w view) {
 	}
 }
 
-// forwardRows is how many of n rows one piece of the forward pass's work takes through a block's matrices.
+// forwardRows is the number of rows, of n, that a piece of the forward pass's work takes through a block's matrices.
 func (e *Engine) forwardRows(n int) int {
 	if !e.readsMatricesInPlace() {
 		return rowBlock

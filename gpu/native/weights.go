@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// Weights copies the weights out.
+// Weights returns a copy of the weights.
 func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (e *Engine) Weights(ctx context.Context) (*gpu.Weights, error) {
 	return w, nil
 }
 
-// checkDataSizes reports tensors whose data is not their shape's.
+// checkDataSizes reports tensors whose data does not fit their shape.
 func (l *layout) checkDataSizes(ts []gpu.Tensor) error {
 	var errs []error
 	for _, t := range ts {
