@@ -25,7 +25,7 @@ func gemm2AVX2(t *tile)
 //go:noescape
 func gemmFullAVX2(t *tile)
 
-// Those of B in bfloat16.
+// The same kernels where B is bfloat16.
 
 //go:noescape
 func gemm1HalfAVX512(t *tile)
@@ -48,7 +48,7 @@ func gemm2HalfAVX2(t *tile)
 //go:noescape
 func gemmFullHalfAVX2(t *tile)
 
-// Those of pairs of bfloat16.
+// The same kernels for pairs of bfloat16.
 
 //go:noescape
 func gemm1PairsAVX512(t *tile)
@@ -62,7 +62,7 @@ func gemm3PairsAVX512(t *tile)
 //go:noescape
 func gemm4PairsAVX512(t *tile)
 
-// gather48 copies k > 0 rows of 48 floats, step bytes apart, to one place.
+// gather48 copies k > 0 rows of 48 floats, step bytes apart, to consecutive memory.
 //
 //go:noescape
 func gather48AVX512(dst, src *float32, step uintptr, k int)

@@ -14,7 +14,7 @@ func gemm3NEON(t *tile)
 //go:noescape
 func gemm4NEON(t *tile)
 
-// Those of B in bfloat16.
+// The same kernels where B is bfloat16.
 
 //go:noescape
 func gemm1HalfNEON(t *tile)

@@ -2,7 +2,7 @@ package kernel
 
 import "math"
 
-// WidenBF16 writes to dst the float32 of each bfloat16 of src, whose bits are the upper half of a float32's.
+// WidenBF16 writes to dst the float32 of each bfloat16 of src. A bfloat16's bits are the upper half of a float32's.
 func WidenBF16(dst []float32, src []uint16) {
 	checkLen("WidenBF16", "src", len(src), len(dst))
 	done := best.widenVectors(dst, src)
@@ -11,7 +11,8 @@ func WidenBF16(dst []float32, src []uint16) {
 	}
 }
 
-// RoundBF16 writes to dst the bfloat16 nearest to each float32 of src, the even one of two that are as near. NaN stays NaN.
+// RoundBF16 writes to dst the bfloat16 nearest to each float32 of src; of two that are equally near it takes the even. NaN
+// stays NaN.
 func RoundBF16(dst []uint16, src []float32) {
 	checkLen("RoundBF16", "src", len(src), len(dst))
 	done := best.roundVectors(dst, src)

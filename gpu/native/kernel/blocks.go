@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// tile is one column panel for the assembly: m rows of A times a panel of B, steps in bytes.
+// tile is a column panel for the assembly: m rows of A times a panel of B, with steps in bytes.
 type tile struct {
 	a        unsafe.Pointer
 	ars, acs uintptr
@@ -18,23 +18,23 @@ type tile struct {
 	m, k     int
 	// load is 1 to add to C, 0 to overwrite it.
 	load int
-	// mask is that of the panel's last vector: bits for AVX-512, lanes for AVX2, their number for NEON, which has no masks.
+	// mask is the mask of the panel's last vector: bits for AVX-512, lanes for AVX2, their number for NEON, which has no masks.
 	mask [8]uint32
-	// half and pairs say that B is bfloat16, and that A is too: for the caller's choice of kernel.
+	// half is true where B is bfloat16, pairs where A is too. The caller chooses the kernel by them.
 	half, pairs bool
 }
 
-// buffers hold one panel of B, depth rows deep, and 48 rows of a transposed A, for either instruction set.
+// buffers hold a panel of B, depth rows deep, and 48 rows of a transposed A, for any instruction set.
 type buffers struct {
 	b [128 * 64]float32
 	a [256 * gathered]float32
 }
 
-// gathered is how many rows of a transposed A are copied together: read in place, each tile's six floats would
-// take a cache line of their own at every step along k.
+// gathered is the number of rows of a transposed A that are copied together. If they were read in place, each tile's six floats
+// would take a cache line of their own at every step along k.
 const gathered = 48
 
-// maxRows is how many rows of A stay in the second-level cache while one panel after another uses them.
+// maxRows is the number of rows of A that stay in the second-level cache while panel after panel uses them.
 const maxRows = 576
 
 var free = sync.Pool{New: func() any { return new(buffers) }}
@@ -51,7 +51,7 @@ func (s isa) computePanels(p *product, jlo, jhi, lo, hi int) {
 	}
 	depth := s.panelDepth()
 	if gather {
-		// C is small and k long: what is copied of A is used by one panel after another.
+		// C is small and k long, so that each panel in turn uses the copied part of A.
 		for p0 := 0; p0 < p.k; p0 += depth {
 			w.computeGathered(p0, jlo, jhi, lo, hi)
 		}
@@ -67,16 +67,16 @@ func (s isa) computePanels(p *product, jlo, jhi, lo, hi int) {
 	}
 }
 
-// work is one goroutine's part of a product.
+// work is a goroutine's part of a product.
 type work struct {
 	isa
 	*product
 	buf *buffers
-	// copied is whether panels of B are copied to buf; edge whether one is that ends within a vector.
+	// copied is true where panels of B are copied to buf, edge where a panel that ends within a vector is.
 	copied, edge bool
 }
 
-// preparePanel prepares depth steps along k, from p0 on, of panel j, and says how many vectors wide it is.
+// preparePanel prepares up to panelDepth steps along k, from p0 on, of panel j, and returns its width in vectors.
 func (w *work) preparePanel(j, p0 int) (t tile, vectors int) {
 	p, width, lanes := w.product, w.panelWidth(), w.vectorLanes()
 	col := j * width
@@ -117,8 +117,8 @@ func (w *work) computeRows(t *tile, vectors, j, p0, lo, hi int) {
 	w.callKernel(t, vectors)
 }
 
-// computeGathered computes rows and panels from copies of A, whose rows lie along its columns. Panels of B that are
-// copied too are copied once for all rows, others used in turn by each block of rows.
+// computeGathered computes rows and panels from copies of A, whose rows lie along its columns. If panels of B are copied too,
+// each is copied once for all rows; else each block of rows uses the panels in turn.
 func (w *work) computeGathered(p0, jlo, jhi, lo, hi int) {
 	if w.copied && jhi-jlo > 1 {
 		for j := jlo; j < jhi; j++ {
@@ -152,8 +152,8 @@ func (w *work) computeGathered(p0, jlo, jhi, lo, hi int) {
 	}
 }
 
-// packNT writes the transpose of n rows of k floats, ld apart, as k rows of one panel's width. The columns
-// from n on are left as they are: the kernels mask them.
+// packNT writes the transpose of n rows of k floats, ld apart, as k rows of a panel's width. The columns from n on are left as
+// they are: the kernels mask them.
 func (s isa) packNT(dst, src []float32, ld, k, n int) {
 	width := s.panelWidth()
 	k8, n8 := k/8*8, n/8*8
@@ -182,7 +182,7 @@ func alignedFloats(n int) []float32 {
 	return x[skip : skip+n : skip+n]
 }
 
-// alignedHalves is aligned for bfloat16.
+// alignedHalves is alignedFloats for bfloat16.
 func alignedHalves(n int) []uint16 {
 	return unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(alignedFloats((n+1)/2)))), n)
 }

@@ -16,5 +16,5 @@ func supportedSets() []isa {
 	return sets
 }
 
-// hasDot is whether this processor multiplies pairs of bfloat16 (AVX512_BF16).
+// hasDot is true where this processor multiplies pairs of bfloat16 (AVX512_BF16).
 var hasDot = best == avx512 && cpu.X86.HasAVX512BF16

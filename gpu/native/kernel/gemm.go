@@ -1,7 +1,7 @@
 package kernel
 
-// product is one C = A B: A[i,p] at a[i*ars+p*acs], B[p,j] at b[p*brs+j*bcs], C[i,j] at c[i*ldc+j]. The
-// steps bcs and either of ars and acs are 1.
+// product is C = A B: A[i,p] at a[i*ars+p*acs], B[p,j] at b[p*brs+j*bcs], C[i,j] at c[i*ldc+j]. The steps bcs and either of ars
+// and acs are 1.
 type product struct {
 	c        []float32
 	ldc      int
@@ -49,7 +49,7 @@ func (s isa) runProduct(pool *Pool, p *product) {
 	}
 }
 
-// shareProduct is run on several workers.
+// shareProduct computes the product on several workers.
 func (s isa) shareProduct(pool *Pool, p *product) {
 	if s == portable {
 		grain := ceilDiv(minWork/8, p.k*p.n)
@@ -57,8 +57,8 @@ func (s isa) shareProduct(pool *Pool, p *product) {
 		return
 	}
 	panels := ceilDiv(p.n, s.panelWidth())
-	// Whole panels first when each must be copied, then once; rows first otherwise, so that the panels share
-	// the rows of A.
+	// If each panel must be copied, it is cut by whole panels first, so that each is copied once. Else it is cut by rows first,
+	// so that the panels share the rows of A.
 	want := 4 * pool.Workers()
 	cuts := max(1, min(want, p.m/48))
 	if p.copiesPanels() {
@@ -77,8 +77,8 @@ func (s isa) shareProduct(pool *Pool, p *product) {
 	})
 }
 
-// copiesPanels is whether panels of B are copied before use: always when they must be transposed, and when the rows
-// of B are so long that a panel would be spread over many pages.
+// copiesPanels reports whether panels of B are copied before use: always when they must be transposed, and when the rows of B
+// are so long that a panel would be spread over many pages.
 func (p *product) copiesPanels() bool { return p.packed == nil && (p.bcs != 1 || p.brs > 512) }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -2,10 +2,10 @@
 
 package kernel
 
-// masks is whether the kernels read and write a part of a vector.
+// masks is true where the kernels can read and write a part of a vector.
 const masks = true
 
-// panelWidth is how many columns one panel of B has; depth how many of its rows fit the first-level cache.
+// panelWidth is the number of columns of a panel of B; panelDepth is the number of its rows that fit the first-level cache.
 func (s isa) panelWidth() int {
 	if s == avx512 {
 		return 64
@@ -27,7 +27,7 @@ func (s isa) vectorLanes() int {
 	return 8
 }
 
-// gatherRows copies k rows of floats, step apart, to one place.
+// gatherRows copies k rows of floats, step apart, to consecutive memory.
 func (s isa) gatherRows(dst *float32, src []float32, step, k int) {
 	_ = src[(k-1)*step+gathered-1]
 	if s == avx2 {
@@ -50,7 +50,7 @@ func (s isa) setMask(t *tile, lanes int) {
 	}
 }
 
-// callKernel runs the kernel of that width.
+// callKernel runs the kernel for panels of this width.
 func (s isa) callKernel(t *tile, vectors int) {
 	switch {
 	case t.half:
@@ -83,7 +83,7 @@ func (s isa) callKernel(t *tile, vectors int) {
 	}
 }
 
-// callHalfKernel is call where B is bfloat16.
+// callHalfKernel is callKernel where B is bfloat16.
 func (s isa) callHalfKernel(t *tile, vectors int) {
 	if s == avx2 {
 		switch {
@@ -108,7 +108,7 @@ func (s isa) callHalfKernel(t *tile, vectors int) {
 	}
 }
 
-// callPairsKernel is call where A and B are bfloat16.
+// callPairsKernel is callKernel where A and B are bfloat16.
 func callPairsKernel(t *tile, vectors int) {
 	switch vectors {
 	case 1:

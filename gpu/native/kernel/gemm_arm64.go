@@ -4,7 +4,7 @@ package kernel
 
 import "unsafe"
 
-// masks is whether the kernels read and write a part of a vector.
+// masks is true where the kernels can read and write a part of a vector.
 const masks = false
 
 func (isa) panelWidth() int { return 16 }
@@ -13,7 +13,7 @@ func (isa) panelDepth() int { return 256 }
 
 func (isa) vectorLanes() int { return 4 }
 
-// gatherRows copies k rows of floats, step apart, to one place.
+// gatherRows copies k rows of floats, step apart, to consecutive memory.
 func (isa) gatherRows(dst *float32, src []float32, step, k int) {
 	to := unsafe.Slice(dst, k*gathered)
 	for q := range k {
@@ -23,10 +23,10 @@ func (isa) gatherRows(dst *float32, src []float32, step, k int) {
 
 func (isa) setMask(t *tile, lanes int) { t.mask[0] = uint32(lanes) }
 
-// edgeRows is how many rows of C that end within a vector are computed at once, in a copy.
+// edgeRows is the number of rows of C that are computed at once, in a copy, where C ends within a vector.
 const edgeRows = 24
 
-// callKernel runs the kernel of that width.
+// callKernel runs the kernel for panels of this width.
 func (s isa) callKernel(t *tile, vectors int) {
 	if t.mask[0] == 4 {
 		callWholeKernel(t, vectors)
@@ -52,7 +52,7 @@ func (s isa) callKernel(t *tile, vectors int) {
 	}
 }
 
-// callWholeKernel is call for columns of which four divides the number.
+// callWholeKernel is callKernel where the number of columns is a multiple of four.
 func callWholeKernel(t *tile, vectors int) {
 	if t.half {
 		switch vectors {

@@ -25,7 +25,7 @@ func MatMulNT(c, a, b []float32, m, k, n int, acc bool) {
 	(*Pool)(nil).MatMulNTStrided(Matrix{c, n}, Matrix{a, k}, Matrix{b, k}, m, k, n, acc)
 }
 
-// MatMulTN is C[m,n] = A[k,m]^T B[k,n], added to C when acc is set: the gradient of such a layer's weights.
+// MatMulTN is C[m,n] = A[k,m]^T B[k,n], added to C when acc is set: the gradient of a linear layer's weights.
 func MatMulTN(c, a, b []float32, m, k, n int, acc bool) {
 	(*Pool)(nil).MatMulTNStrided(Matrix{c, n}, Matrix{a, m}, Matrix{b, n}, m, k, n, acc)
 }

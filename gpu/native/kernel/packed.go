@@ -2,15 +2,15 @@ package kernel
 
 import "fmt"
 
-// Packed is a matrix B laid out for repeated products, as a decoder multiplies by the same weights at each
-// step. It is a copy: Repack after the matrix has changed. Its numbers are float32, or bfloat16, which halves what
-// a product reads; they are widened as they are read.
+// Packed is a matrix B laid out for repeated products: a decoder multiplies by the same weights at each step. It is a copy:
+// Repack after the matrix has changed. Its numbers are float32, or bfloat16, which halves the memory that a product reads; they
+// are widened as they are read.
 //
 // Invariant: products with a Packed have the bits of MatMulNT's with the numbers that it holds.
 type Packed struct {
 	k, n int
 	set  isa
-	// kind says which of the two below there is; pairs are in data, two bfloat16 in the room of a float32.
+	// kind tells which of data and half is used. Pairs are in data, two bfloat16 in the room of a float32.
 	kind storage
 	data []float32
 	half []uint16
@@ -23,9 +23,9 @@ const (
 	floats storage = iota
 	// halves are bfloat16, widened where they are used.
 	halves
-	// pairs are bfloat16, two along k together, as are then those of A. A last one alone has a zero beside it.
+	// pairs are bfloat16, two along k together; A's numbers are then paired too. If k is odd the last has a zero beside it.
 	pairs
-	// view is B as it was given.
+	// view is B in the caller's memory.
 	view
 )
 
@@ -36,8 +36,8 @@ func NewPacked(k, n int) *Packed { return &Packed{k: k, n: n, set: best} }
 func NewPackedBF16(k, n int) *Packed { return &Packed{k: k, n: n, set: best, kind: halves} }
 
 // NewPackedDot is NewPackedBF16 for products that round A to bfloat16 too, twice as fast on a processor that has an instruction
-// for it; where there is none it is NewPackedBF16. So the numbers of the products depend on the processor: results that must not
-// take the others.
+// for it; where there is none it is NewPackedBF16. The numbers of the products then depend on the processor: not for results
+// that must be the same everywhere.
 func NewPackedDot(k, n int) *Packed {
 	w := NewPackedBF16(k, n)
 	if hasDot {
@@ -46,13 +46,13 @@ func NewPackedDot(k, n int) *Packed {
 	return w
 }
 
-// BF16 says whether the numbers are bfloat16.
+// BF16 reports whether the numbers are bfloat16.
 func (w *Packed) BF16() bool { return w.kind == halves || w.kind == pairs }
 
 // Shape is the k and n of the products.
 func (w *Packed) Shape() (k, n int) { return w.k, w.n }
 
-// Repack takes new contents of the same shape. They may come in parts, whose rows follow one another.
+// Repack takes new contents of the same shape. They may come in parts. The rows of the parts follow one another.
 func (w *Packed) Repack(parts ...[]float32) {
 	w.checkSize("Repack", totalLength(parts))
 	w.allocateRoom()
@@ -83,7 +83,7 @@ func (w *Packed) Repack(parts ...[]float32) {
 	}
 }
 
-// packDepth is how many steps along k packHalf takes at once.
+// packDepth is the number of steps along k that packHalf takes at once.
 const packDepth = 64
 
 // packBuffers is the room in which packHalf lays a panel out: its rows, and their transpose.
@@ -117,7 +117,7 @@ func (w *Packed) packHalf(buf []float32, j, rows int, read func(dst []float32, r
 	}
 }
 
-// depthSteps is how many numbers, or pairs, there are along k.
+// depthSteps is the number of numbers, or pairs, along k.
 func (w *Packed) depthSteps() int {
 	if w.kind == pairs {
 		return (w.k + 1) / 2
@@ -125,7 +125,7 @@ func (w *Packed) depthSteps() int {
 	return w.k
 }
 
-// allocateRoom makes the room, zeros.
+// allocateRoom allocates the numbers, zeros.
 func (w *Packed) allocateRoom() {
 	size := w.n * w.k
 	if w.set != portable {
@@ -176,7 +176,7 @@ func totalLength(parts [][]float32) int {
 	return n
 }
 
-// joinWindow is n numbers from at on of parts laid end to end, copied where they lie in more than one.
+// joinWindow is n numbers from at on of the parts laid end to end. They are copied where they lie in more than a single part.
 func joinWindow(parts [][]float32, at, n int) []float32 {
 	for n > 0 && at >= len(parts[0]) {
 		at -= len(parts[0])

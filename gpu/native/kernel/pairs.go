@@ -8,7 +8,7 @@ import (
 // rounded lends room for the rows of A that are rounded to pairs.
 var rounded = sync.Pool{New: func() any { return new([]float32) }}
 
-// roundRows are m rows of k numbers, lda apart, as rows of pairs.
+// roundRows returns m rows of k numbers, lda apart, as rows of pairs.
 func roundRows(buf *[]float32, a []float32, lda, m, k int) []float32 {
 	steps := (k + 1) / 2
 	if cap(*buf) < m*steps {
@@ -27,7 +27,7 @@ func roundRows(buf *[]float32, a []float32, lda, m, k int) []float32 {
 	return out
 }
 
-// joinPair is two bfloat16 in the room of a float32, and half one of them.
+// joinPair puts two bfloat16 in the room of a float32; pairHalf takes one out.
 func joinPair(first, second uint16) float32 {
 	return math.Float32frombits(uint32(first) | uint32(second)<<16)
 }

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// Pool bounds the goroutines that share one engine's work. A caller works on its own call and takes helpers
-// only when some are idle, so no call ever waits for a place: calls may be nested and made from many
-// goroutines at once. A nil Pool runs everything on the caller. Nothing needs closing.
+// Pool bounds the goroutines that share an engine's work. A caller works on its own call and takes helpers only when some are
+// idle, so no call ever waits for a place: calls may be nested and made from many goroutines at once. A nil Pool runs
+// everything on the caller. Nothing needs closing.
 type Pool struct {
 	workers int
-	// idle is how many helpers may still be taken.
+	// idle is the number of helpers that may still be taken.
 	idle atomic.Int64
 }
 
@@ -45,7 +45,7 @@ func (p *Pool) ParallelFor(n, grain int, f func(lo, hi int)) {
 		f(0, n)
 		return
 	}
-	// A few ranges a worker evens out a worker that is late.
+	// A few ranges a worker even out a late worker.
 	size := max(grain, (n+4*p.workers-1)/(4*p.workers))
 	ranges := (n + size - 1) / size
 	helpers := p.takeHelpers(min(ranges, p.workers) - 1)
@@ -83,7 +83,7 @@ func (p *Pool) takeHelpers(want int) int {
 	}
 }
 
-// job is one ParallelFor: its workers draw ranges from next until none is left.
+// job is a single ParallelFor: its workers draw ranges from next until none is left.
 type job struct {
 	f        func(lo, hi int)
 	n, size  int

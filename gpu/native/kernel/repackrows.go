@@ -10,8 +10,8 @@ func (w *Packed) RowGroup() int {
 	return w.set.panelWidth()
 }
 
-// RepackRows takes new contents of the rows from j on, which are given whole: a matrix may be laid out a few rows at a time.
-// j is a multiple of RowGroup, and so is the number of rows, unless they are the last.
+// RepackRows takes new contents of the rows from j on, given whole: a matrix may be laid out a few rows at a time. j is a
+// multiple of RowGroup, and so is the number of rows, unless they are the last.
 func (w *Packed) RepackRows(j int, b []float32) {
 	if w.k == 0 {
 		return

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Dot is the inner product of two vectors of one length.
+// Dot is the inner product of two vectors of the same length.
 func Dot(a, b []float32) float32 {
 	checkLen("Dot", "b", len(b), len(a))
 	return best.dotProduct(a, b)
@@ -40,7 +40,7 @@ func Sum(x []float32) float32 { return best.sumElements(x) }
 // SumSquares is the sum of the squares, in float64.
 func SumSquares(x []float32) float64 { return best.sumSquares(x) }
 
-// Max is the largest element, -Inf for none, NaN when one is NaN.
+// Max is the largest element, -Inf for none, NaN when any is NaN.
 func Max(x []float32) float32 { return best.maxElement(x) }
 
 // Exp writes e^src to dst, within 2 units in the last place, denormal results included. dst may be src.
@@ -62,7 +62,7 @@ func SwiGLU(dst, gate, up []float32) {
 	best.swigluElements(dst, gate, up)
 }
 
-// SwiGLUGrad writes the gradients of SwiGLU's inputs, given that of its output. dgate may be gate, dup up.
+// SwiGLUGrad writes the gradients of SwiGLU's inputs, given the gradient of its output. dgate may be gate, dup up.
 func SwiGLUGrad(dgate, dup, gate, up, dout []float32) {
 	checkLen("SwiGLUGrad", "dup", len(dup), len(dgate))
 	checkLen("SwiGLUGrad", "gate", len(gate), len(dgate))
@@ -71,7 +71,7 @@ func SwiGLUGrad(dgate, dup, gate, up, dout []float32) {
 	best.swigluGrad(dgate, dup, gate, up, dout)
 }
 
-// AdamWStep is what one step of AdamW takes beside its arrays.
+// AdamWStep holds a step's parameters of AdamW.
 type AdamWStep struct {
 	LearningRate, Beta1, Beta2, Epsilon float32
 	// Decay is the decoupled weight decay; 0 is none.
@@ -82,8 +82,8 @@ type AdamWStep struct {
 	Correction1, Correction2 float32
 }
 
-// AdamW takes one step of Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2) on the
-// weights w with moments m and v and gradient g:
+// AdamW takes a step of Adam with decoupled weight decay (Loshchilov and Hutter 2019, algorithm 2) on the weights w with
+// moments m and v and gradient g:
 //
 //	m = beta1 m + (1-beta1) g,  v = beta2 v + (1-beta2) g^2
 //	w = w - lr (m/correction1 / (sqrt(v/correction2) + epsilon) + decay w)
@@ -102,7 +102,7 @@ func (s AdamWStep) assemblyScalars() adamwScalars {
 	}
 }
 
-// adamwScalars is what AdamW needs of its arguments; the assembly reads it by offset.
+// adamwScalars are the numbers that AdamW's assembly reads, by offset.
 type adamwScalars struct {
 	gradScale, beta1, oneMinus1, beta2, oneMinus2, rootCorr2, eps, keep, step float32
 }

@@ -145,7 +145,7 @@ func (s isa) adamwElements(w, m, v, g []float32, k adamwScalars) {
 	}
 }
 
-// widenVectors and round do whole vectors and return how many elements they did.
+// widenVectors and roundVectors convert whole vectors and return the number of elements converted.
 func (s isa) widenVectors(dst []float32, src []uint16) int {
 	n := len(dst) / 16 * 16
 	switch {

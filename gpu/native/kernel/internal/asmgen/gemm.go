@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// storage is what a panel of B holds: float32, bfloat16 that is widened, or pairs of bfloat16 along k, which meet such pairs of A.
-// The last two are packed, so that their rows are whole whatever the mask of C.
+// storage is how a panel of B holds its numbers: float32, bfloat16 that is widened, or pairs of bfloat16 along k, which meet
+// pairs of A. Bfloat16 panels are packed, so that their rows are whole whatever the mask of C.
 type storage int
 
 const (
@@ -12,8 +12,8 @@ const (
 	pairs
 )
 
-// writeGEMM writes one function for each width of a column panel in vectors: it walks down the rows of A and C
-// in tiles that fill the registers. Offsets are those of kernel.tile.
+// writeGEMM writes a function for each width of a column panel in vectors. It walks down the rows of A and C in tiles that fill
+// the registers. Offsets are those of kernel.tile.
 func (m *machine) writeGEMM() {
 	heights := map[int]int{1: 12, 2: 6}
 	if m.hasMaskRegisters() {
@@ -27,7 +27,7 @@ func (m *machine) writeGEMM() {
 		}
 	}
 	if !m.hasMaskRegisters() {
-		// Masked stores are slow on some processors; with AVX-512 they are as fast as others.
+		// Masked stores are slow on some processors; with AVX-512 they are as fast as whole stores.
 		m.writePanel("gemmFull", 2, heights[2], false, floats)
 		m.writePanel("gemmFullHalf", 2, heights[2], false, halves)
 	}
@@ -113,7 +113,7 @@ func (m *machine) writeTile(nv, h int, args string, masked bool, holds storage) 
 		}
 	}
 	m.placeLabel(begin)
-	// One pointer for every three rows: base, base + step, base + 2 step.
+	// A pointer for every three rows: base, base + step, base + 2 step.
 	rows := []string{"AX", "BX", "DX", "R15"}[:(h+2)/3]
 	m.writeOp("MOVQ", "R8", "AX")
 	for i := 1; i < len(rows); i++ {
@@ -170,7 +170,7 @@ func (m *machine) widenLoad(p string, v int, dst string) {
 	m.writeOp("VPSLLD", "$16", dst, dst)
 }
 
-// writeGather writes the copy of k rows of 48 floats, step bytes apart, to one place.
+// writeGather writes the copy of k rows of 48 floats, step bytes apart, to consecutive memory.
 func (m *machine) writeGather() {
 	at := m.beginFunction("gather48", 0, pointerArgs("dst", "src", "step", "k")...)
 	for i, name := range []string{"dst", "src"} {

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// writeConversions between float32 and bfloat16, of a number of elements that 16 divides.
+// writeConversions writes the conversions between float32 and bfloat16, of a multiple of 16 elements.
 func (m *machine) writeConversions() {
 	v := m.vectorRegister
 	loop := func(dst, src int, body func()) {
@@ -27,7 +27,7 @@ func (m *machine) writeConversions() {
 		m.writeOp("VMOVUPS", v(0), cursorOperand(0))
 	})
 
-	// x + 0x7fff + bit 16 of x, its upper half; of NaN the upper half with the bit set that keeps it one.
+	// The upper half of x + 0x7fff + bit 16 of x; of a NaN the upper half with the bit set that keeps it a NaN.
 	begin(m.beginFunction("round", 0, pointerArgs("dst", "src", "n")...))
 	for i, c := range []string{"roundHalf", "lowBit", "quiet"} {
 		m.broadcastScalar(m.constantName(c), v(8+i))

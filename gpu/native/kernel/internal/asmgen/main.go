@@ -1,5 +1,5 @@
-// Asmgen writes the assembly of package kernel: one generator for both vector widths of amd64, so that the two do
-// the same operations in the same order, and one for NEON, which repeats them. Run it by go generate in gpu/native/kernel.
+// Asmgen writes the assembly of package kernel. One generator serves both vector widths of amd64, so that both do the same
+// operations in the same order. A second, for NEON, repeats these operations. Run it by go generate in gpu/native/kernel.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// machine is one instruction set; file collects its text.
+// machine is an instruction set; file collects its text.
 type machine struct {
 	name string // suffix of the functions
 	// lanes is the number of float32 in a vector; regs the number of vector registers.
@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// assemblyFiles are the names and texts of the assembly files.
+// assemblyFiles returns the assembly files' texts by name.
 func assemblyFiles() map[string]string {
 	out := map[string]string{}
 	for _, m := range []*machine{
@@ -59,7 +59,7 @@ func (m *machine) vectorAt(p string, vec int) string {
 	return fmt.Sprintf("%d(%s)", vec*m.vectorBytes(), p)
 }
 
-// writeOp writes one instruction, operands in the Go assembler's order: sources, then destination.
+// writeOp writes an instruction, operands in the Go assembler's order: sources, then destination.
 func (m *machine) writeOp(name string, operands ...string) {
 	fmt.Fprintf(&m.file, "\t%s %s\n", name, strings.Join(operands, ", "))
 }
@@ -88,7 +88,8 @@ func (m *machine) zeroVector(dst string) {
 	m.writeOp("VXORPS", dst, dst, dst)
 }
 
-// loadVector and store move a vector; masked moves only the lanes of the tail and loads zeros elsewhere.
+// loadVector and storeVector move a vector. With masked they move only the lanes of the tail, and loads fill the others with
+// zeros.
 func (m *machine) loadVector(src, dst string, masked bool) {
 	switch {
 	case !masked:
@@ -127,7 +128,7 @@ func (m *machine) tailMask() {
 	m.writeOp("VMOVUPS", "(R12)", m.maskReg())
 }
 
-// arg is one argument of an assembly function.
+// arg is an argument of an assembly function.
 type arg struct {
 	name  string
 	bytes int
@@ -140,7 +141,7 @@ func pointerArgs(names ...string) (out []arg) {
 	return out
 }
 
-// beginFunction begins a function and returns where its arguments are; the result, if any, is named ret.
+// beginFunction begins a function and returns the places of its arguments, and of its result as ret.
 func (m *machine) beginFunction(name string, ret int, args ...arg) map[string]string {
 	at, off := map[string]string{}, 0
 	for _, a := range args {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// neon is the instruction set of arm64: vectors of four lanes, no masks. What is left over of a vector is done an element at
-// a time in a vector of its own, so that it is computed as the others are.
+// neon is the instruction set of arm64: vectors of four lanes, no masks. The elements left over are computed one by one, each
+// in a vector of its own, so that they are computed as the others are.
 type neon struct{ machine }
 
 func newNEON() *neon { return &neon{machine{name: "NEON", lanes: 4, regs: 32, reg: "V"}} }
@@ -47,7 +47,7 @@ func (m *neon) and(d, a, b int)   { m.writeWord("AND", 0x4e201c00, d, a, b) }
 func (m *neon) orr(d, a, b int)   { m.writeWord("ORR", 0x4ea01c00, d, a, b) }
 func (m *neon) fcmeq(d, a, b int) { m.writeWord("FCMEQ", 0x4e20e400, d, a, b) }
 
-// bif keeps the bits of d where those of mask are set, and takes a's elsewhere.
+// bif keeps the bits of d where the bits of mask are set, and takes a's elsewhere.
 func (m *neon) bif(d, a, mask int)    { m.writeWord("BIF", 0x6ee01c00, d, a, mask) }
 func (m *neon) moveVector(d, a int)   { m.orr(d, a, a) }
 func (m *neon) shl(d, a, by int)      { m.writeWord("SHL", 0x4f005400|uint32(32+by)<<16, d, a, 0) }
@@ -68,7 +68,7 @@ func (m *neon) clearVector(reg int) {
 
 func laneSuffix(reg int) string { return fmt.Sprintf("V%d.S4", reg) }
 
-// registerList is n registers from the first on, as a load or a store takes them.
+// registerList is n registers from the first on, in the form that a load or a store takes.
 func registerList(first, n int, arrangement string) string {
 	regs := make([]string, n)
 	for i := range regs {
@@ -77,9 +77,9 @@ func registerList(first, n int, arrangement string) string {
 	return "[" + strings.Join(regs, ", ") + "]"
 }
 
-// writeGEMM writes one function for each width of a panel, and each for B as float32 and as bfloat16. Offsets are those of
-// kernel.tile. R1 A, R2 its row step, R3 its step along k, R16 B, R17 its row step, R19 C, R20 its row step, R21 the rows left,
-// R22 k; R4 to R15 walk along the rows of A.
+// writeGEMM writes a function for each width of a panel, for B as float32 and as bfloat16. Offsets are those of kernel.tile. R1
+// A, R2 its row step, R3 its step along k, R16 B, R17 its row step, R19 C, R20 its row step, R21 the rows left, R22 k; R4 to
+// R15 walk along the rows of A.
 func (m *neon) writeGEMM() {
 	heights := map[int]int{1: 12, 2: 12, 3: 8, 4: 6}
 	for nv := 1; nv <= 4; nv++ {

@@ -72,8 +72,8 @@ func (m *neon) siluSlope(x, s, d, t int) {
 	m.fmul(d, t, s)
 }
 
-// writeElementwise writes a function over n elements: the body twice, for whole vectors and for one element in a vector. A body
-// moves the registers load and store of pointer i.
+// writeElementwise writes a function over n elements. The body is written twice, for whole vectors and for a single element in
+// a vector. A body moves the registers load and store of pointer i.
 func (m *neon) writeElementwise(at map[string]string, pointers []string, body func(load, store func(i, reg int), one bool)) {
 	for i, p := range pointers {
 		m.writeOp("MOVD", at[p], fmt.Sprintf("R%d", i))
@@ -194,16 +194,16 @@ func (m *neon) writeAdamW() {
 		m.moveVector(3, 22)
 		m.fmla(3, 2, 21) // sqrt(v) * rootCorr2 + eps
 		m.fmul(1, 1, 24)
-		m.fdiv(1, 1, 3) // step * m / that
+		m.fdiv(1, 1, 3) // step * m / the sum before
 		m.fneg(1, 1)
 		load(0, 0)
-		m.fmla(1, 0, 23) // w * keep - that
+		m.fmla(1, 0, 23) // w * keep - the step
 		store(0, 1)
 	})
 	m.writeOp("RET")
 }
 
-// writeReductions write four lanes, or of sumSquares two, to out: the caller adds them up.
+// writeReductions writes functions that leave four lanes, or two for sumSquares, in out: the caller adds them up.
 func (m *neon) writeReductions() {
 	end := func(at map[string]string, reg int, arrangement string) {
 		m.writeOp("MOVD", at["out"], "R7")
@@ -300,7 +300,7 @@ func (m *neon) reduceRest(pointers int, body func(load func(i, reg int))) {
 	m.restFrom(pointers, -1, body)
 }
 
-// restFrom is rest with the lanes of a register in the place of the zeros.
+// restFrom is reduceRest with the lanes of a register in the place of the zeros.
 func (m *neon) restFrom(pointers, idle int, body func(load func(i, reg int))) {
 	loop, tail, done := m.newLabel(), m.newLabel(), m.newLabel()
 	step := func(elements int) {
@@ -330,7 +330,7 @@ func (m *neon) restFrom(pointers, idle int, body func(load func(i, reg int))) {
 	m.placeLabel(done)
 }
 
-// writeConversions between float32 and bfloat16, of a number of elements that four divides.
+// writeConversions writes the conversions between float32 and bfloat16, of a multiple of four elements.
 func (m *neon) writeConversions() {
 	loop := func(body func()) {
 		next := m.newLabel()
@@ -353,7 +353,7 @@ func (m *neon) writeConversions() {
 		m.writeOp("VST1.P", registerList(0, 1, "S4"), "16(R0)")
 	})
 
-	// x + 0x7fff + bit 16 of x, its upper half; of NaN the upper half with the bit set that keeps it one.
+	// The upper half of x + 0x7fff + bit 16 of x; of a NaN the upper half with the bit set that keeps it a NaN.
 	begin(m.beginFunction("round", 0, pointerArgs("dst", "src", "n")...))
 	for i, c := range []string{"roundHalf", "lowBit", "quiet"} {
 		m.fillVector(16+i, bitsOf(c))

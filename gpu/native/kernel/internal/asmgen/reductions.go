@@ -30,7 +30,7 @@ func (m *machine) writeFold(op string, i int) {
 	m.writeOp(op+"SS", "X0", x, x)
 }
 
-// writeQuads runs wide over four vectors at a time while four whole ones are left.
+// writeQuads runs wide over four vectors at a time while four whole vectors are left.
 func (m *machine) writeQuads(pointers int, body func()) {
 	loop, done := m.newLabel(), m.newLabel()
 	m.placeLabel(loop)
@@ -65,7 +65,7 @@ func (m *machine) writeRest(pointers int, body func(masked bool)) {
 	m.placeLabel(done)
 }
 
-// writeReductions use the accumulators 4 to 7, then fold them into 4.
+// writeReductions writes functions that use the accumulators 4 to 7, then fold them into 4.
 func (m *machine) writeReductions() {
 	v := m.vectorRegister
 	begin := func(at map[string]string, pointers ...string) {

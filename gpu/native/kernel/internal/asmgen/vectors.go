@@ -211,9 +211,9 @@ func (m *machine) writeAdamW() {
 		m.writeOp("VSQRTPS", v(2), v(2))
 		m.writeOp("VFMADD213PS", v(11), v(10), v(2)) // sqrt(v) * rootCorr2 + eps
 		m.writeOp("VMULPS", v(14), v(1), v(1))
-		m.writeOp("VDIVPS", v(2), v(1), v(1)) // step * m / that
+		m.writeOp("VDIVPS", v(2), v(1), v(1)) // step * m / the sum before
 		m.loadVector(cursorOperand(0), v(0), masked)
-		m.writeOp("VFMSUB132PS", v(12), v(1), v(0)) // w * keep - that
+		m.writeOp("VFMSUB132PS", v(12), v(1), v(0)) // w * keep - the step
 		m.storeVector(v(0), cursorOperand(0), masked)
 	})
 	m.endFunction()
