@@ -37,8 +37,8 @@ func WriteConfig(dir string, c gpu.Config, dtype gpu.DType) ([]gpu.File, error) 
 	return files, nil
 }
 
-// configFile is config.json: gpu.Config and what of the families' that leaves fixed. Fields of the same names stand before
-// gpu.Config's.
+// configFile is config.json: gpu.Config and the keys of the families that gpu.Config leaves fixed. Fields of the same names
+// stand before gpu.Config's.
 type configFile struct {
 	gpu.Config
 	BOSToken       *int32       `json:"bos_token_id"`
@@ -72,19 +72,19 @@ func encodeConfig(c gpu.Config, dtype safetensors.DType) ([]byte, error) {
 	c.HeadDim = c.AttentionDim()
 	c.DType = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16"}[dtype]
 	f := configFile{
-		Config: c, BOSToken: optional(c.BOSToken), EOSToken: ends(c),
+		Config: c, BOSToken: optionalField(c.BOSToken), EOSToken: endTokens(c),
 		HiddenAct: "silu", PretrainingTP: 1, UseCache: true, InitializerStd: c.InitStd,
 	}
 	if c.RopeScaling != nil {
 		f.RopeScaling = &scalingFile{"llama3", *c.RopeScaling}
 	}
-	return indented(f)
+	return indentedJSON(f)
 }
 
-// ends is eos_token_id: a number, a list where there are more, or null.
-func ends(c gpu.Config) any {
+// endTokens is eos_token_id: a number, a list where there are more, or null.
+func endTokens(c gpu.Config) any {
 	if len(c.StopTokens) == 0 {
-		return optional(c.EOSToken)
+		return optionalField(c.EOSToken)
 	}
 	var list []int32
 	for _, id := range append([]int32{c.EOSToken}, c.StopTokens...) {
@@ -103,26 +103,26 @@ type generationFile struct {
 }
 
 func encodeGeneration(c gpu.Config) ([]byte, error) {
-	f := generationFile{FromModelConfig: true, BOSToken: optional(c.BOSToken)}
+	f := generationFile{FromModelConfig: true, BOSToken: optionalField(c.BOSToken)}
 	if c.EOSToken >= 0 || len(c.StopTokens) > 0 {
-		f.EOSToken = ends(c)
+		f.EOSToken = endTokens(c)
 	}
-	return indented(f)
+	return indentedJSON(f)
 }
 
-func optional(token int32) *int32 {
+func optionalField(token int32) *int32 {
 	if token < 0 {
 		return nil
 	}
 	return &token
 }
 
-func indented(v any) ([]byte, error) {
+func indentedJSON(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	return append(b, '\n'), err
 }
 
-// tokenizerConfig is tokenizer_config.json: it tells Transformers to take tokenizer.json as it is.
+// tokenizerConfig is tokenizer_config.json: with it Transformers takes tokenizer.json as it is.
 func tokenizerConfig(c gpu.Config, tokenizerJSON []byte) ([]byte, error) {
 	var t struct {
 		Added []struct {
@@ -148,5 +148,5 @@ func tokenizerConfig(c gpu.Config, tokenizerJSON []byte) ([]byte, error) {
 			out.EOS = a.Content
 		}
 	}
-	return indented(out)
+	return indentedJSON(out)
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exchange swaps two folders in one step, or in three on a file system that cannot.
-func exchange(a, b string) error {
+// exchangeFolders swaps two folders in one step, or in three where the file system cannot.
+func exchangeFolders(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		return exchangeInSteps(a, b)

@@ -2,4 +2,4 @@
 
 package hf
 
-func exchange(a, b string) error { return exchangeInSteps(a, b) }
+func exchangeFolders(a, b string) error { return exchangeInSteps(a, b) }

@@ -11,21 +11,21 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// Export writes what gpu.Engine's Export does: config.json, generation_config.json, the weights, and the value head in a file
-// of its own. The tensors are the model's, in the order of gpu.Weights; their data is not copied.
+// Export writes a folder as gpu.Engine's Export does: config.json, generation_config.json, the weights, and the value head in a
+// file of its own. The tensors are the model's, in the order of gpu.Weights; their data is not copied.
 func Export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
-	files, err := export(ctx, dir, c, tensors, o)
+	files, err := exportFolder(ctx, dir, c, tensors, o)
 	if err != nil {
 		return nil, fmt.Errorf("export model to %s: %w", dir, err)
 	}
 	return files, nil
 }
 
-func export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
-	if err := empty(dir); err != nil {
+func exportFolder(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor, o gpu.ExportOptions) (gpu.Written, error) {
+	if err := requireEmpty(dir); err != nil {
 		return nil, err
 	}
-	policy, head := apart(tensors)
+	policy, head := splitValueHead(tensors)
 	files, err := safetensors.WriteFolder(ctx, dir, weightsName, policy, o)
 	if err != nil {
 		return nil, err
@@ -41,8 +41,8 @@ func export(ctx context.Context, dir string, c gpu.Config, tensors []gpu.Tensor,
 	return append(files, more...), err
 }
 
-// apart takes the value head, which has a file of its own, from the other tensors.
-func apart(tensors []gpu.Tensor) (policy, head []gpu.Tensor) {
+// splitValueHead separates the value head, which has a file of its own, from the other tensors.
+func splitValueHead(tensors []gpu.Tensor) (policy, head []gpu.Tensor) {
 	if n := len(tensors); n > 0 && tensors[n-1].Name == gpu.ValueHeadTensor {
 		return tensors[:n-1], tensors[n-1:]
 	}
@@ -73,7 +73,7 @@ func writeConfig(dir string, c gpu.Config, o gpu.ExportOptions) ([]gpu.File, err
 	return files, nil
 }
 
-// Exporting is an Export whose numbers somebody else writes: an engine that has them in another process or on a device.
+// Exporting is an Export whose numbers the caller writes: an engine that has them in another process or on a device.
 type Exporting struct {
 	// Files are to be written into the folder: each its head, and then the numbers of its tensors in the type of the options.
 	Files []safetensors.FilePlan
@@ -84,8 +84,8 @@ type Exporting struct {
 	policy, head *safetensors.FolderPlan
 }
 
-// BeginExport lays an Export out and makes the folder. What Files say, once it is written, and what Finish writes are the bytes
-// that Export writes.
+// BeginExport lays an Export out and makes the folder. The folder is then the same, byte for byte, as Export's, once Files and
+// Finish are written.
 func BeginExport(dir string, c gpu.Config, o gpu.ExportOptions) (*Exporting, error) {
 	e, err := beginExport(dir, c, o)
 	if err != nil {
@@ -95,11 +95,11 @@ func BeginExport(dir string, c gpu.Config, o gpu.ExportOptions) (*Exporting, err
 }
 
 func beginExport(dir string, c gpu.Config, o gpu.ExportOptions) (*Exporting, error) {
-	if err := empty(dir); err != nil {
+	if err := requireEmpty(dir); err != nil {
 		return nil, err
 	}
 	e := &Exporting{dir: dir, config: c, options: o, head: &safetensors.FolderPlan{}}
-	policy, head := apart(c.Layout())
+	policy, head := splitValueHead(c.Layout())
 	var err error
 	if e.policy, err = safetensors.Plan(weightsName, policy, o); err != nil {
 		return nil, err
@@ -113,16 +113,16 @@ func beginExport(dir string, c gpu.Config, o gpu.ExportOptions) (*Exporting, err
 	return e, os.MkdirAll(dir, 0o755)
 }
 
-// Finish writes what is not numbers, and lists all files in the order of Export's.
+// Finish writes the files that hold no numbers, and lists all files in the order of Export's.
 func (e *Exporting) Finish() (gpu.Written, error) {
-	files, err := e.finish()
+	files, err := e.finishExport()
 	if err != nil {
 		return nil, fmt.Errorf("export model to %s: %w", e.dir, err)
 	}
 	return files, nil
 }
 
-func (e *Exporting) finish() (gpu.Written, error) {
+func (e *Exporting) finishExport() (gpu.Written, error) {
 	files, err := e.policy.Written(e.dir, weightsName)
 	if err != nil {
 		return nil, err

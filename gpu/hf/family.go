@@ -11,22 +11,23 @@ import (
 // family is a kind of model that is read, by config.json's model_type.
 type family struct {
 	modelType, architecture string
-	// as is the family that computes the same, whose model this one is read as and written as; "" is itself.
+	// as is the family that computes the same: this family's models are read and written as its models. "" is the family
+	// itself.
 	as string
-	// qkvBias and qkNorm follow from the family: no key says so.
+	// qkvBias and qkNorm follow from the family: no key sets them.
 	qkvBias, qkNorm bool
-	// sliding says that the family has keys for sliding windows, which must be off; windowed that it has a window unless sliding_window
-	// is there as null.
+	// sliding is true where the family has keys for sliding windows, which must be off; windowed where it has a window unless
+	// sliding_window is there as null.
 	sliding, windowed bool
-	// headDim says that head_dim must be given: Transformers' default is no quotient.
+	// headDim is true where head_dim must be given: Transformers' default is no quotient.
 	headDim bool
-	// kvHeads says that num_key_value_heads must be there, if only as null.
+	// kvHeads is true where num_key_value_heads must be there, if only as null.
 	kvHeads bool
 	// maxPositions is Transformers' default.
 	maxPositions int
 }
 
-func families() []family {
+func allFamilies() []family {
 	return []family{
 		{modelType: "llama", architecture: "LlamaForCausalLM", maxPositions: 2048},
 		{modelType: "qwen2", architecture: "Qwen2ForCausalLM", qkvBias: true, sliding: true, kvHeads: true, maxPositions: 32768},
@@ -37,7 +38,7 @@ func families() []family {
 
 // familyOf is the family that has a model's parts.
 func familyOf(c gpu.Config) (family, bool) {
-	all := families()
+	all := allFamilies()
 	i := slices.IndexFunc(all, func(f family) bool { return f.qkvBias == c.QKVBias && f.qkNorm == c.QKNorm })
 	if i < 0 {
 		return family{}, false
@@ -45,12 +46,13 @@ func familyOf(c gpu.Config) (family, bool) {
 	return all[i], true
 }
 
-// model is what a model of the family is called, given its architectures: those of the family that it is read as.
-func (f family) model(architectures []string) (list []string, modelType string) {
+// modelName returns the architectures and the model_type of a model of the family, given its architectures: where the family is
+// read as another, the other's.
+func (f family) modelName(architectures []string) (list []string, modelType string) {
 	if f.as == "" {
 		return architectures, f.modelType
 	}
-	all := families()
+	all := allFamilies()
 	other := all[slices.IndexFunc(all, func(x family) bool { return x.modelType == f.as })]
 	return []string{other.architecture}, other.modelType
 }
@@ -61,96 +63,96 @@ func FamilyName(c gpu.Config) string {
 	return f.modelType
 }
 
-// What no model comes near: a configuration beyond it is broken, and would only take memory.
+// Bounds that no real model comes near. A configuration beyond them is broken, and would only take memory.
 const (
 	mostLayers    = 1 << 12
 	mostSize      = 1 << 24
 	mostPositions = 1 << 30
 )
 
-// decodeConfig reads config.json in the dialects of Transformers 4 and 5. What it leaves out has Transformers' default. A model
-// that differs in any way from what the engines compute is refused, with every fault.
+// decodeConfig reads config.json in the dialects of Transformers 4 and 5. Keys that are left out have Transformers' default. If
+// a model differs in any way from what the engines compute it is refused, with every fault.
 func decodeConfig(b []byte) (gpu.Config, error) {
 	o, err := newObject(configName, b)
 	if err != nil {
 		return gpu.Config{}, err
 	}
-	name := o.text("model_type")
-	all := families()
+	name := o.readText("model_type")
+	all := allFamilies()
 	i := slices.IndexFunc(all, func(f family) bool { return f.modelType == name })
 	if i < 0 {
 		if len(o.faults) == 0 {
-			o.bad("model_type is %q: llama, qwen2, qwen3, and mistral without a sliding window are read, no other", name)
+			o.addFault("model_type is %q: llama, qwen2, qwen3, and mistral without a sliding window are read, no other", name)
 		}
-		return gpu.Config{}, o.err()
+		return gpu.Config{}, o.joinFaults()
 	}
 	f := all[i]
 	c := gpu.Config{
-		Architectures: o.architectures(f), ModelType: name, QKVBias: f.qkvBias, QKNorm: f.qkNorm,
-		VocabSize: o.count("vocab_size", 0, mostSize), HiddenSize: o.count("hidden_size", 0, mostSize),
-		IntermediateSize: o.count("intermediate_size", 0, mostSize), NumLayers: o.count("num_hidden_layers", 0, mostLayers),
-		NumHeads:   o.count("num_attention_heads", 0, mostSize),
-		RMSNormEps: o.number("rms_norm_eps", 1e-6), TieEmbeddings: o.flag("tie_word_embeddings"),
-		MaxPositions: o.count("max_position_embeddings", f.maxPositions, mostPositions),
-		DType:        o.dtype(), ValueHead: o.flag("value_head"), InitStd: o.number("initializer_range", 0.02),
+		Architectures: o.checkArchitectures(f), ModelType: name, QKVBias: f.qkvBias, QKNorm: f.qkNorm,
+		VocabSize: o.readCount("vocab_size", 0, mostSize), HiddenSize: o.readCount("hidden_size", 0, mostSize),
+		IntermediateSize: o.readCount("intermediate_size", 0, mostSize), NumLayers: o.readCount("num_hidden_layers", 0, mostLayers),
+		NumHeads:   o.readCount("num_attention_heads", 0, mostSize),
+		RMSNormEps: o.readNumber("rms_norm_eps", 1e-6), TieEmbeddings: o.readFlag("tie_word_embeddings"),
+		MaxPositions: o.readCount("max_position_embeddings", f.maxPositions, mostPositions),
+		DType:        o.readDType(), ValueHead: o.readFlag("value_head"), InitStd: o.readNumber("initializer_range", 0.02),
 		BOSToken: NoToken, EOSToken: NoToken,
 	}
-	c.Architectures, c.ModelType = f.model(c.Architectures)
-	o.heads(&c, f)
-	if ids := o.ids("bos_token_id"); len(ids) > 0 {
+	c.Architectures, c.ModelType = f.modelName(c.Architectures)
+	o.readHeads(&c, f)
+	if ids := o.readIDs("bos_token_id"); len(ids) > 0 {
 		c.BOSToken = ids[0]
 	}
-	if ids := o.ids("eos_token_id"); len(ids) > 0 {
+	if ids := o.readIDs("eos_token_id"); len(ids) > 0 {
 		c.EOSToken, c.StopTokens = ids[0], append([]int32(nil), ids[1:]...)
 	}
-	o.rope(&c)
-	o.windows(f, c.NumLayers)
-	o.fixed()
-	o.harmless()
-	for _, key := range o.unread() {
-		o.bad("%s is %s: weir does not know the key and cannot tell whether it changes what is computed; "+
-			"remove it if Transformers' own code for %s does not read it", key, short(o.keys[key]), name)
+	o.readRope(&c)
+	o.refuseWindows(f, c.NumLayers)
+	o.requireFixed()
+	o.markHarmless()
+	for _, key := range o.unreadKeys() {
+		o.addFault("%s is %s: weir does not know the key and cannot tell whether it changes what is computed; "+
+			"remove it if Transformers' own code for %s does not read it", key, shortValue(o.keys[key]), name)
 	}
 	if len(o.faults) == 0 {
 		if err := c.Validate(); err != nil {
 			o.faults = append(o.faults, err)
 		}
 	}
-	return c, o.err()
+	return c, o.joinFaults()
 }
 
-// heads reads how the heads are cut.
-func (o *object) heads(c *gpu.Config, f family) {
+// readHeads reads the number of heads and their width.
+func (o *object) readHeads(c *gpu.Config, f family) {
 	_, given := o.keys["num_key_value_heads"]
 	if f.kvHeads && !given {
-		o.bad("num_key_value_heads is missing")
+		o.addFault("num_key_value_heads is missing")
 	}
-	c.NumKVHeads = o.count("num_key_value_heads", max(c.NumHeads, 1), mostSize)
-	if _, ok := o.get("head_dim"); ok {
-		c.HeadDim = o.count("head_dim", 0, mostSize)
+	c.NumKVHeads = o.readCount("num_key_value_heads", max(c.NumHeads, 1), mostSize)
+	if _, ok := o.lookUp("head_dim"); ok {
+		c.HeadDim = o.readCount("head_dim", 0, mostSize)
 		return
 	}
 	switch {
 	case f.headDim:
-		o.bad("head_dim is missing: a %s model has its own, which does not follow from hidden_size", f.modelType)
+		o.addFault("head_dim is missing: a %s model has its own, which does not follow from hidden_size", f.modelType)
 	case c.NumHeads > 0 && c.HiddenSize%c.NumHeads != 0:
-		o.bad("hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim", c.HiddenSize, c.NumHeads)
+		o.addFault("hidden_size %d is not a multiple of num_attention_heads %d, and there is no head_dim", c.HiddenSize, c.NumHeads)
 	}
 }
 
-// architectures must name the family's model with its head, if they name any.
-func (o *object) architectures(f family) []string {
+// checkArchitectures reports architectures, if there are any, that do not name the family's model with its head.
+func (o *object) checkArchitectures(f family) []string {
 	var list []string
-	if o.decode("architectures", "a list of texts", &list) && len(list) > 0 && !slices.Contains(list, f.architecture) {
-		o.bad("architectures is %q: want %s; save the model with its language model's head", list, f.architecture)
+	if o.decodeKey("architectures", "a list of texts", &list) && len(list) > 0 && !slices.Contains(list, f.architecture) {
+		o.addFault("architectures is %q: want %s; save the model with its language model's head", list, f.architecture)
 	}
 	return list
 }
 
-// dtype is torch_dtype, or dtype where Transformers 5 wrote the file.
-func (o *object) dtype() string {
-	old := o.text("torch_dtype")
-	name := o.text("dtype")
+// readDType is torch_dtype, or dtype where Transformers 5 wrote the file.
+func (o *object) readDType() string {
+	old := o.readText("torch_dtype")
+	name := o.readText("dtype")
 	if name == "" {
 		name = old
 	}
@@ -159,59 +161,59 @@ func (o *object) dtype() string {
 	case "", "float32", "bfloat16", "float16":
 		return name
 	}
-	o.bad("dtype is %q: want float32, bfloat16 or float16", name)
+	o.addFault("dtype is %q: want float32, bfloat16 or float16", name)
 	return ""
 }
 
-// windows refuses attention that does not see every token before it.
-func (o *object) windows(f family, layers int) {
-	on := o.flag("use_sliding_window")
-	size, given := o.get("sliding_window")
+// refuseWindows refuses attention that does not see every token before it.
+func (o *object) refuseWindows(f family, layers int) {
+	on := o.readFlag("use_sliding_window")
+	size, given := o.lookUp("sliding_window")
 	if on {
-		o.bad("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
+		o.addFault("use_sliding_window is true: the engines attend to every token; choose a model that does, or set it to false if the model was trained so")
 	}
 	if _, there := o.keys["sliding_window"]; f.windowed && !there {
-		o.bad("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
+		o.addFault("sliding_window is missing: a %s model has a window of 4096 tokens then; where it has none, the key is null", f.modelType)
 	}
 	if given && f.windowed {
-		o.bad("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", short(size))
+		o.addFault("sliding_window is %s: the engines attend to every token; choose a model whose sliding_window is null", shortValue(size))
 	} else if given && !f.sliding {
-		o.bad("sliding_window is %s: a %s model has none", short(size), f.modelType)
+		o.addFault("sliding_window is %s: a %s model has none", shortValue(size), f.modelType)
 	}
-	o.get("max_window_layers") // speaks of use_sliding_window
+	o.lookUp("max_window_layers") // it belongs to use_sliding_window
 	var types []string
-	if !o.decode("layer_types", "a list of texts", &types) {
+	if !o.decodeKey("layer_types", "a list of texts", &types) {
 		return
 	}
 	for i, t := range types {
 		if t != "full_attention" {
-			o.bad("layer_types[%d] is %q: the engines compute full_attention alone", i, t)
+			o.addFault("layer_types[%d] is %q: the engines compute full_attention alone", i, t)
 			break
 		}
 	}
-	said, _ := o.get("num_hidden_layers")
+	said, _ := o.lookUp("num_hidden_layers")
 	if n, err := strconv.ParseFloat(string(said), 64); err != nil || n != float64(layers) {
-		return // which is at fault itself
+		return // the length itself is reported as the fault
 	}
 	if len(types) > 0 && len(types) != layers {
-		o.bad("layer_types has %d entries, num_hidden_layers is %d", len(types), layers)
+		o.addFault("layer_types has %d entries, num_hidden_layers is %d", len(types), layers)
 	}
 }
 
-// fixed refuses what has a value that the engines do not compute.
-func (o *object) fixed() {
-	if act := o.text("hidden_act"); act != "" && act != "silu" && act != "swish" {
-		o.bad("hidden_act is %q: the engines compute silu", act)
+// requireFixed refuses a key whose value the engines do not compute.
+func (o *object) requireFixed() {
+	if act := o.readText("hidden_act"); act != "" && act != "silu" && act != "swish" {
+		o.addFault("hidden_act is %q: the engines compute silu", act)
 	}
 	for _, key := range []string{"attention_bias", "mlp_bias"} {
-		if o.flag(key) {
-			o.bad("%s is true: the engines have no such biases", key)
+		if o.readFlag(key) {
+			o.addFault("%s is true: the engines have no such biases", key)
 		}
 	}
-	if p := o.number("attention_dropout", 0); p != 0 {
-		o.bad("attention_dropout is %g: the engines drop nothing; set it to 0", p)
+	if p := o.readNumber("attention_dropout", 0); p != 0 {
+		o.addFault("attention_dropout is %g: the engines drop nothing; set it to 0", p)
 	}
-	if _, ok := o.get("quantization_config"); ok {
-		o.bad("quantization_config is there: quantised weights are not read; use the model in bfloat16")
+	if _, ok := o.lookUp("quantization_config"); ok {
+		o.addFault("quantization_config is there: quantised weights are not read; use the model in bfloat16")
 	}
 }

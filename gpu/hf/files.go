@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Files are what a model folder has beside its weights, byte for byte: the configuration, the tokenizer, the chat template, the
-// licence. They go unchanged into every folder that is made from the model, so that what reads the one reads the others. A
-// nil *Files has none.
+// Files are a model folder's files beside its weights, byte for byte: the configuration, the tokenizer, the chat template, the
+// licence. They go unchanged into every folder that is made from the model, so that a program that reads the first reads the
+// others. A nil *Files has none.
 type Files struct {
 	files []namedFile
 }
@@ -21,8 +21,8 @@ type namedFile struct {
 	data []byte
 }
 
-// carried are the files of a folder that go with its weights.
-func carried() []string {
+// carriedFiles names the files of a folder that go with its weights.
+func carriedFiles() []string {
 	return []string{
 		configName, generationName, tokenizerName, tokenizerConfigName, "special_tokens_map.json", "added_tokens.json",
 		"vocab.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "chat_template.json",
@@ -45,7 +45,7 @@ func OpenFiles(dir string) (*Files, error) {
 
 func openFiles(dir string) (*Files, error) {
 	out := &Files{}
-	for _, name := range carried() {
+	for _, name := range carriedFiles() {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -74,11 +74,11 @@ func openFiles(dir string) (*Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.ValueHead { // a file of a run of ours, which speaks of a head that the next model need not have
-		out.drop(configName)
+	if c.ValueHead { // a file of a run of ours, whose config.json names a head that the next model need not have
+		out.dropFile(configName)
 	}
 	if _, ok := out.Get(sourceName); ok {
-		return out, nil // the folder was itself made from another, whose form it keeps
+		return out, nil // the folder was itself made from another folder, whose form it keeps
 	}
 	source, err := describeSource(dir)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *Files) Carried() []string {
 	return slices.DeleteFunc(f.Names(), func(name string) bool { return name == sourceName })
 }
 
-// Get is one file's bytes, and whether there is one of the name.
+// Get is a file's bytes, and whether there is a file of the name.
 func (f *Files) Get(name string) ([]byte, bool) {
 	if f == nil {
 		return nil, false
@@ -118,12 +118,12 @@ func (f *Files) Get(name string) ([]byte, bool) {
 	return nil, false
 }
 
-func (f *Files) drop(name string) {
+func (f *Files) dropFile(name string) {
 	f.files = slices.DeleteFunc(f.files, func(x namedFile) bool { return x.name == name })
 }
 
-// Write writes the files into a folder that has the model's weights, in place of what an engine's Export wrote under the same
-// names.
+// Write writes the files into a folder that has the model's weights, in place of files of the same names that an engine's
+// Export wrote.
 func (f *Files) Write(dir string) error {
 	if f == nil {
 		return nil
@@ -141,7 +141,7 @@ func (f *Files) Write(dir string) error {
 	return nil
 }
 
-// Same says whether two folders' files of a name have the same bytes, or both have none.
+// Same reports whether two folders' files of a name have the same bytes, or both have none.
 func (f *Files) Same(other *Files, name string) bool {
 	a, okA := f.Get(name)
 	b, okB := other.Get(name)

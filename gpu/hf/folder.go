@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// Folder is an open model folder: its configuration, and its weights in files whose headers are read and fit it. The
-// numbers are read when asked for.
+// Folder is an open model folder: its configuration, and its weights in files whose headers are read and fit the configuration.
+// The numbers are read when asked for.
 type Folder struct {
 	Config gpu.Config
 	dir    string
@@ -22,17 +22,17 @@ type Folder struct {
 	tensors []gpu.Tensor
 }
 
-// Open opens a folder in Hugging Face's form. Errors name the file; those of weights that do not fit the configuration
-// wrap gpu.ErrMismatch, those of broken weight files safetensors.ErrMalformed.
+// Open opens a folder in Hugging Face's form. Errors name the file. They wrap gpu.ErrMismatch where the weights do not fit the
+// configuration, and safetensors.ErrMalformed where a file of weights is broken.
 func Open(dir string) (*Folder, error) {
-	f, err := open(dir)
+	f, err := openFolder(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open model folder %s: %w", dir, err)
 	}
 	return f, nil
 }
 
-func open(dir string) (_ *Folder, err error) {
+func openFolder(dir string) (_ *Folder, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, configName))
 	if err != nil {
 		return nil, errors.Join(err, otherForm(dir))
@@ -53,7 +53,8 @@ func open(dir string) (_ *Folder, err error) {
 		}
 	}()
 	if f.Config.ValueHead = f.files.Has(gpu.ValueHeadTensor); !f.Config.ValueHead {
-		// A config.json names a head that is not there where Transformers saved a model of Weir's, and none where it comes from elsewhere: the file decides.
+		// The file decides. Where Transformers saved a model of Weir's, config.json names a head that is not there; a
+		// config.json from elsewhere names none.
 		switch err := f.files.Add(dir, gpu.ValueHeadFile); {
 		case err == nil:
 			f.Config.ValueHead = true
@@ -61,7 +62,7 @@ func open(dir string) (_ *Folder, err error) {
 			return nil, err
 		}
 	}
-	w, err := arrange(f.Config, f.files.Tensors())
+	w, err := arrangeTensors(f.Config, f.files.Tensors())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,8 @@ func open(dir string) (_ *Folder, err error) {
 // Weights are the model's tensors in its order, read from the files when asked for: until Close.
 func (f *Folder) Weights() *gpu.Weights { return &gpu.Weights{Tensors: f.tensors, Source: f.files} }
 
-// otherForm says what to do with a folder that has a model in a form that is not read; nil where nothing is seen of one.
+// otherForm explains how to convert a folder that holds a model in a form that is not read. It is nil where there is no sign of
+// such a model.
 func otherForm(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -105,7 +107,7 @@ func (f *Folder) Tokenizer() ([]byte, error) {
 }
 
 // Fits reports every difference between the folder's model and c that changes what is computed, wrapping gpu.ErrMismatch. A
-// value head may be there in one and not in the other.
+// value head may be missing in either.
 func (f *Folder) Fits(c gpu.Config) error {
 	var errs []error
 	for _, x := range []struct {
@@ -141,8 +143,8 @@ func scalingOf(c gpu.Config) any {
 	return *c.RopeScaling
 }
 
-// Read reads the numbers of the tensors of a layout into their data: all must be of the folder's model, and have room. A
-// value head that the folder has not is set to 0. Before any number is written, all are read once and checked.
+// Read reads the numbers of a layout's tensors into their data. All tensors must be of the folder's model, and have room. A
+// value head that the folder lacks is set to 0. Before any number is written, all are read once and checked.
 func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
 	if err := f.Check(ctx, layout); err != nil {
 		return err
@@ -162,8 +164,8 @@ func (f *Folder) Read(ctx context.Context, layout []gpu.Tensor) error {
 // Files are the names of the files that hold the weights.
 func (f *Folder) Files() []string { return f.files.Names() }
 
-// Check reads the numbers of the tensors of a layout that the folder has and reports one that is not finite, and a head that is
-// stored beside the embeddings it is tied to and is not the same.
+// Check reads the numbers of a layout's tensors as far as the folder has them. It reports a number that is not finite, and a
+// stored head that differs from the embeddings it is tied to.
 func (f *Folder) Check(ctx context.Context, layout []gpu.Tensor) error {
 	var names []string
 	for _, t := range layout {
@@ -171,15 +173,15 @@ func (f *Folder) Check(ctx context.Context, layout []gpu.Tensor) error {
 			names = append(names, t.Name)
 		}
 	}
-	if err := f.tied(ctx); err != nil {
+	if err := f.checkTied(ctx); err != nil {
 		return err
 	}
 	return f.files.CheckFinite(ctx, names)
 }
 
-// tied refuses a head of its own in a model that takes the embeddings for it: one of the two says something else than the folder
-// was trained as.
-func (f *Folder) tied(ctx context.Context) error {
+// checkTied refuses a stored head that differs from the embeddings in a model that takes these as its head. Either the
+// configuration or the head is not what the folder was trained as.
+func (f *Folder) checkTied(ctx context.Context) error {
 	if !f.Config.TieEmbeddings || !f.files.Has(gpu.HeadTensor) {
 		return nil
 	}
@@ -194,8 +196,8 @@ func (f *Folder) tied(ctx context.Context) error {
 // embeddings is the name of the embedding matrix.
 const embeddings = "model.embed_tokens.weight"
 
-// empty refuses a folder with anything in it; one that is not there is empty.
-func empty(dir string) error {
+// requireEmpty refuses a folder that is not empty. A folder that is not there counts as empty.
+func requireEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -9,10 +9,10 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// arrange puts the tensors in the order of the model's and reports every one that is missing, of another
-// shape, or not the model's, wrapping gpu.ErrMismatch. Tensors that follow from the others, as Transformers
-// has stored them at times, are left out: the angles' frequencies, and the head when it is tied.
-func arrange(c gpu.Config, tensors []gpu.Tensor) (*gpu.Weights, error) {
+// arrangeTensors puts the tensors in the model's order. It reports every tensor that is missing, of another shape, or not the
+// model's, wrapping gpu.ErrMismatch. It leaves out tensors that follow from the others, which Transformers has stored at times:
+// the angles' frequencies, and the head when it is tied.
+func arrangeTensors(c gpu.Config, tensors []gpu.Tensor) (*gpu.Weights, error) {
 	byName := make(map[string]gpu.Tensor, len(tensors))
 	for _, t := range tensors {
 		byName[t.Name] = t
@@ -61,5 +61,5 @@ func arrange(c gpu.Config, tensors []gpu.Tensor) (*gpu.Weights, error) {
 // derivedAngles ends the names of the rotary angles' frequencies, which some files store.
 const derivedAngles = ".rotary_emb.inv_freq"
 
-// mostFaults is how many tensors one refusal names.
+// mostFaults is the number of tensors that a single refusal names.
 const mostFaults = 40

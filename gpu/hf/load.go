@@ -16,22 +16,22 @@ type Model struct {
 	Tokenizer []byte
 }
 
-// Load reads a whole folder into memory. Errors are those of [Open], and name the file.
+// Load reads a whole folder into memory. Errors are the errors of [Open], and name the file.
 func Load(dir string) (*Model, error) {
-	m, err := load(dir)
+	m, err := loadModel(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load model from %s: %w", dir, err)
 	}
 	return m, nil
 }
 
-func load(dir string) (*Model, error) {
-	f, err := open(dir)
+func loadModel(dir string) (*Model, error) {
+	f, err := openFolder(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // read only
-	if err := f.tied(context.Background()); err != nil {
+	if err := f.checkTied(context.Background()); err != nil {
 		return nil, err
 	}
 	m := &Model{Config: f.Config, Weights: &gpu.Weights{Tensors: f.Config.Layout()}}

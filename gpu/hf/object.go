@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// object is one JSON object that is read key by key; faults are gathered, each with its key. null is as good as no key.
+// object is a JSON object that is read key by key; faults are gathered, each with its key. A null counts as a missing key.
 type object struct {
 	file   string
 	keys   map[string]json.RawMessage
@@ -31,73 +31,73 @@ func newObject(file string, b []byte) (*object, error) {
 	return o, nil
 }
 
-func (o *object) bad(format string, args ...any) {
+func (o *object) addFault(format string, args ...any) {
 	o.faults = append(o.faults, fmt.Errorf(o.file+": "+format, args...))
 }
 
-func (o *object) err() error { return errors.Join(o.faults...) }
+func (o *object) joinFaults() error { return errors.Join(o.faults...) }
 
-// get is a key's value, and whether it has one.
-func (o *object) get(key string) (json.RawMessage, bool) {
+// lookUp is a key's value, and whether it has a value.
+func (o *object) lookUp(key string) (json.RawMessage, bool) {
 	o.read[key] = true
 	v, ok := o.keys[key]
 	v = bytes.TrimSpace(v)
 	return v, ok && !bytes.Equal(v, []byte("null"))
 }
 
-// decode reads a key's value into v, and says whether it has one of that kind; any other is a fault.
-func (o *object) decode(key, want string, v any) bool {
-	raw, ok := o.get(key)
+// decodeKey reads a key's value into v, and reports whether there is a value of that kind. A value of another kind is a fault.
+func (o *object) decodeKey(key, want string, v any) bool {
+	raw, ok := o.lookUp(key)
 	if !ok {
 		return false
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		o.bad("%s is %s: want %s", key, short(raw), want)
+		o.addFault("%s is %s: want %s", key, shortValue(raw), want)
 		return false
 	}
 	return true
 }
 
-func (o *object) number(key string, otherwise float64) float64 {
+func (o *object) readNumber(key string, otherwise float64) float64 {
 	v := otherwise
-	if o.decode(key, "a number", &v) && (math.IsNaN(v) || math.IsInf(v, 0)) {
-		o.bad("%s is %g: want a finite number", key, v)
+	if o.decodeKey(key, "a number", &v) && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		o.addFault("%s is %g: want a finite number", key, v)
 	}
 	return v
 }
 
-// count is a whole number from 1 to most. One that is missing is a fault where otherwise is 0.
-func (o *object) count(key string, otherwise, most int) int {
-	raw, ok := o.get(key)
+// readCount is a whole number from 1 to most. If the key is missing it is otherwise, or a fault where otherwise is 0.
+func (o *object) readCount(key string, otherwise, most int) int {
+	raw, ok := o.lookUp(key)
 	if !ok {
 		if otherwise == 0 {
-			o.bad("%s is missing", key)
+			o.addFault("%s is missing", key)
 		}
 		return otherwise
 	}
 	v, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || v != math.Trunc(v) || v < 1 || v > float64(most) {
-		o.bad("%s is %s: want a whole number from 1 to %d", key, short(raw), most)
+		o.addFault("%s is %s: want a whole number from 1 to %d", key, shortValue(raw), most)
 		return max(otherwise, 1)
 	}
 	return int(v)
 }
 
-func (o *object) text(key string) string {
+func (o *object) readText(key string) string {
 	var v string
-	o.decode(key, "a text", &v)
+	o.decodeKey(key, "a text", &v)
 	return v
 }
 
-func (o *object) flag(key string) bool {
+func (o *object) readFlag(key string) bool {
 	var v bool
-	o.decode(key, "true or false", &v)
+	o.decodeKey(key, "true or false", &v)
 	return v
 }
 
-// ids is a token id or a list of them.
-func (o *object) ids(key string) []int32 {
-	raw, ok := o.get(key)
+// readIDs is a token id or a list of them.
+func (o *object) readIDs(key string) []int32 {
+	raw, ok := o.lookUp(key)
 	if !ok {
 		return nil
 	}
@@ -107,13 +107,13 @@ func (o *object) ids(key string) []int32 {
 	case json.Unmarshal(raw, &id) == nil:
 		list = []int32{id}
 	case json.Unmarshal(raw, &list) != nil:
-		o.bad("%s: %s is not a token id, nor a list of them", key, short(raw))
+		o.addFault("%s: %s is not a token id, nor a list of them", key, shortValue(raw))
 		return nil
 	}
 	var out []int32
 	for _, id := range list {
 		if id < 0 {
-			o.bad("%s: token id %d is negative", key, id)
+			o.addFault("%s: token id %d is negative", key, id)
 		}
 		if !slices.Contains(out, id) {
 			out = append(out, id)
@@ -122,18 +122,18 @@ func (o *object) ids(key string) []int32 {
 	return out
 }
 
-// unread are the keys that nobody has asked for and whose value is not off, sorted: off is null, false, 0, "", [] and {}.
-func (o *object) unread() []string {
+// unreadKeys are the keys that no code has asked for and whose value is not off, sorted. Off is null, false, 0, "", [] and {}.
+func (o *object) unreadKeys() []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(o.keys)) {
-		if v := bytes.TrimSpace(o.keys[key]); !o.read[key] && !off(v) {
+		if v := bytes.TrimSpace(o.keys[key]); !o.read[key] && !isOff(v) {
 			out = append(out, key)
 		}
 	}
 	return out
 }
 
-func off(v json.RawMessage) bool {
+func isOff(v json.RawMessage) bool {
 	switch string(v) {
 	case "null", "false", `""`:
 		return true
@@ -147,8 +147,8 @@ func off(v json.RawMessage) bool {
 	return false
 }
 
-// short is a value as an error shows it.
-func short(v json.RawMessage) string {
+// shortValue is a value as an error shows it.
+func shortValue(v json.RawMessage) string {
 	const most = 80
 	if len(v) > most {
 		return string(v[:most]) + "..."

@@ -21,14 +21,14 @@ const (
 	tokenizerConfigName = "tokenizer_config.json"
 )
 
-// Save writes the folder dir, replacing one that was saved before; a folder with any other file in it is
-// left alone and reported. tokenizerJSON may be nil. The parent folder must exist. The error wraps
-// gpu.ErrMismatch when the weights are not the configuration's.
+// Save writes the folder dir. It replaces a folder that was saved before; it reports a folder with any other file in it, and
+// leaves it alone. tokenizerJSON may be nil. The parent folder must exist. The error wraps gpu.ErrMismatch when the weights are
+// not the configuration's.
 func Save(dir string, c gpu.Config, w *gpu.Weights, tokenizerJSON []byte, dtype safetensors.DType) error {
 	if err := c.Validate(); err != nil {
 		return fmt.Errorf("save model: %w", err)
 	}
-	ordered, err := arrange(c, w.Tensors)
+	ordered, err := arrangeTensors(c, w.Tensors)
 	if err != nil {
 		return fmt.Errorf("save model: %w", err)
 	}
@@ -53,7 +53,7 @@ func Save(dir string, c gpu.Config, w *gpu.Weights, tokenizerJSON []byte, dtype 
 	return nil
 }
 
-// file is one file to write.
+// file is a file to write.
 type file struct {
 	name  string
 	write func(io.Writer) error
@@ -61,7 +61,7 @@ type file struct {
 
 // saveFolder writes the files into a new folder beside dir, then puts it in dir's place.
 func saveFolder(dir string, files []file) (err error) {
-	replaces, err := replaceable(dir)
+	replaces, err := isReplaceable(dir)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func saveFolder(dir string, files []file) (err error) {
 		return err
 	}
 	if replaces {
-		err = exchange(temp, dir)
+		err = exchangeFolders(temp, dir)
 	} else {
 		err = os.Rename(temp, dir)
 	}
@@ -94,8 +94,8 @@ func saveFolder(dir string, files []file) (err error) {
 	return syncFolder(parent)
 }
 
-// replaceable is whether dir exists and holds nothing but what Save writes.
-func replaceable(dir string) (bool, error) {
+// isReplaceable reports whether dir exists and holds nothing but the files that Save writes.
+func isReplaceable(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil

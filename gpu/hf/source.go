@@ -16,15 +16,15 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// sourceName is the file that says how the weights of the folder a model came from are stored.
+// sourceName is the file that describes how the weights of the folder a model came from are stored.
 const sourceName = "source.json"
 
 // source is the form of a folder's weights: with other numbers it makes the same files.
 type source struct {
-	// Index is the text of the index of files, "" where the weights are in one file.
+	// Index is the text of the index of files, "" where the weights are in a single file.
 	Index string         `json:"index,omitempty"`
 	Files []sourceOfFile `json:"files"`
-	// Kept are the numbers of tensors that no engine has, such as the rotary angles that older files store, by name.
+	// Kept are the numbers, by name, of tensors that no engine has, such as the rotary angles that older files store.
 	Kept map[string][]byte `json:"kept,omitempty"`
 }
 
@@ -36,7 +36,7 @@ type sourceOfFile struct {
 
 // describeSource reads how a folder's weights are stored.
 func describeSource(dir string) ([]byte, error) {
-	f, err := open(dir)
+	f, err := openFolder(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func describeSource(dir string) ([]byte, error) {
 			}
 		}
 	}
-	return indented(s)
+	return indentedJSON(s)
 }
 
 func readHeader(path string, body int64) (string, error) {
@@ -83,19 +83,19 @@ func readHeader(path string, body int64) (string, error) {
 	return string(b[8:]), nil
 }
 
-// Reproduce writes the model of a folder into another, which must be empty or not there, in the form of the folder that
-// the model once came from: the same files with the same headers, so that only numbers differ. The types are the
-// source's, and a number that does not fit one is refused. A folder that names no source is written as o says.
+// Reproduce writes the model of a folder into another, which must be empty or not there. It has the form of the folder that the
+// model once came from: the same files with the same headers, so that only numbers differ. The types are the source's; a number
+// that does not fit its type is refused. A folder that names no source is written by the options o.
 func Reproduce(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu.File, error) {
-	files, err := reproduce(ctx, from, to, o)
+	files, err := reproduceFolder(ctx, from, to, o)
 	if err != nil {
 		return nil, fmt.Errorf("write the model of %s to %s: %w", from, to, err)
 	}
 	return files, nil
 }
 
-func reproduce(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu.File, error) {
-	f, err := open(from)
+func reproduceFolder(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu.File, error) {
+	f, err := openFolder(from)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func reproduce(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu
 	if err != nil {
 		return nil, err
 	}
-	if err := empty(to); err != nil {
+	if err := requireEmpty(to); err != nil {
 		return nil, err
 	}
 	var s *source
@@ -116,17 +116,17 @@ func reproduce(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	files.drop(sourceName)
+	files.dropFile(sourceName)
 	temp, err := os.MkdirTemp(filepath.Dir(filepath.Clean(to)), "."+filepath.Base(filepath.Clean(to))+".tmp-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(temp) }() // nothing is there where it was renamed
 	if s != nil {
-		err = s.write(ctx, f, temp)
+		err = s.writeWeights(ctx, f, temp)
 	} else {
-		files.drop(configName) // it says how these weights are stored
-		files.drop(generationName)
+		files.dropFile(configName) // it describes how these weights are stored
+		files.dropFile(generationName)
 		err = f.writePolicy(ctx, temp, o)
 	}
 	if err == nil {
@@ -135,12 +135,12 @@ func reproduce(ctx context.Context, from, to string, o gpu.ExportOptions) ([]gpu
 	if err != nil {
 		return nil, err
 	}
-	return settle(temp, to)
+	return settleFolder(temp, to)
 }
 
-// settle checks a folder that is written, syncs it and puts it in its place.
-func settle(temp, to string) ([]gpu.File, error) {
-	check, err := open(temp)
+// settleFolder checks a folder that is written, syncs it and renames it to its place.
+func settleFolder(temp, to string) ([]gpu.File, error) {
+	check, err := openFolder(temp)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func settle(temp, to string) ([]gpu.File, error) {
 	return out, syncFolder(filepath.Dir(filepath.Clean(to)))
 }
 
-// write writes the weights of a folder in the source's form.
-func (s *source) write(ctx context.Context, f *Folder, dir string) error {
+// writeWeights writes the weights of a folder in the source's form.
+func (s *source) writeWeights(ctx context.Context, f *Folder, dir string) error {
 	if s.Index != "" {
 		if err := os.WriteFile(filepath.Join(dir, indexName), []byte(s.Index), 0o644); err != nil {
 			return err
@@ -242,6 +242,6 @@ func (f *Folder) writePolicy(ctx context.Context, dir string, o gpu.ExportOption
 			return err
 		}
 	}
-	_, err := export(ctx, dir, c, tensors, o)
+	_, err := exportFolder(ctx, dir, c, tensors, o)
 	return err
 }

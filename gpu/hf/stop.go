@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// StopTokens are the ids that end an answer: those of config.json and of generation_config.json, which may have more.
+// StopTokens are the ids that end an answer, from config.json and from generation_config.json, which may name more.
 func (f *Folder) StopTokens() ([]int32, error) {
 	var out []int32
 	add := func(ids ...int32) {
@@ -31,11 +31,11 @@ func (f *Folder) StopTokens() ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	add(o.ids("eos_token_id")...)
-	return out, o.err()
+	add(o.readIDs("eos_token_id")...)
+	return out, o.joinFaults()
 }
 
-// Stored lists the files of the weights with what is in them.
+// Stored lists the files of the weights with their contents.
 func (f *Folder) Stored() []StoredFile {
 	var out []StoredFile
 	for _, x := range f.files.Files() {
@@ -49,7 +49,7 @@ func (f *Folder) Stored() []StoredFile {
 	return out
 }
 
-// StoredFile is one file of weights.
+// StoredFile is a file of weights.
 type StoredFile struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
