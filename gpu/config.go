@@ -74,7 +74,7 @@ func (c Config) Validate() error {
 		bad("rope_theta is %g: must be positive", c.RopeTheta)
 	}
 	if c.RopeScaling != nil {
-		if err := c.RopeScaling.validate(); err != nil {
+		if err := c.RopeScaling.validateScaling(); err != nil {
 			errs = append(errs, fmt.Errorf("model config: %w", err))
 		}
 	}

@@ -19,7 +19,7 @@ type RopeScaling struct {
 	OriginalMaxPositions int `json:"original_max_position_embeddings"`
 }
 
-func (r RopeScaling) validate() error {
+func (r RopeScaling) validateScaling() error {
 	var errs []error
 	if !(r.Factor >= 1) || math.IsInf(r.Factor, 1) {
 		errs = append(errs, fmt.Errorf("rope_scaling: factor is %g: must be at least 1", r.Factor))
@@ -42,14 +42,14 @@ func (c Config) RopeSpeeds() []float64 {
 	for j := range out {
 		out[j] = math.Pow(c.RopeTheta, -float64(j)/float64(half))
 		if c.RopeScaling != nil {
-			out[j] = c.RopeScaling.scaled(out[j])
+			out[j] = c.RopeScaling.scaledAngle(out[j])
 		}
 	}
 	return out
 }
 
-// scaled is one pair's angle after the change.
-func (r RopeScaling) scaled(speed float64) float64 {
+// scaledAngle is one pair's angle after the change.
+func (r RopeScaling) scaledAngle(speed float64) float64 {
 	turns := float64(r.OriginalMaxPositions) * speed / (2 * math.Pi)
 	switch {
 	case turns < r.LowFreqFactor:

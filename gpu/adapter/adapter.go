@@ -102,9 +102,9 @@ func (ad *Adapter) Fits(tensors []gpu.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// add adds the adapter's part of a matrix's numbers from the at-th on. Each number is one accumulator that takes the products in
+// addPart adds the adapter's part of a matrix's numbers from the at-th on. Each number is one accumulator that takes the products in
 // order, wherever it stands, so that pieces and threads change no bit.
-func (ad *Adapter) add(name string, at int, data []float32) {
+func (ad *Adapter) addPart(name string, at int, data []float32) {
 	p, ok := ad.low[name]
 	if !ok {
 		return

@@ -52,8 +52,8 @@ func (m *merged) ReadPart(ctx context.Context, name string, at int, data []float
 		}
 		copy(data, part)
 	}
-	m.adapter.add(name, at, data)
-	rounded(data, m.dtype)
+	m.adapter.addPart(name, at, data)
+	roundNumbers(data, m.dtype)
 	return nil
 }
 
@@ -64,14 +64,14 @@ func (ad *Adapter) Merge(w *gpu.Weights, dtype gpu.DType) error {
 		return err
 	}
 	for _, t := range w.Tensors {
-		ad.add(t.Name, 0, t.Data)
-		rounded(t.Data, dtype)
+		ad.addPart(t.Name, 0, t.Data)
+		roundNumbers(t.Data, dtype)
 	}
 	return nil
 }
 
-// rounded rounds numbers to a type.
-func rounded(data []float32, dtype gpu.DType) {
+// roundNumbers rounds numbers to a type.
+func roundNumbers(data []float32, dtype gpu.DType) {
 	if dtype != gpu.BFloat16 {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 // Copy writes a tensor's numbers, stored as dtype. The type that the folder has them in gives the same bytes. A number that is
 // finite and does not fit the type wraps ErrNotFinite.
 func (f *Folder) Copy(ctx context.Context, name string, dtype DType, out io.Writer) error {
-	t, err := f.find(name)
+	t, err := f.findEntry(name)
 	if err != nil {
 		return err
 	}
@@ -20,15 +20,15 @@ func (f *Folder) Copy(ctx context.Context, name string, dtype DType, out io.Writ
 			return err
 		})
 	}
-	if dtype.size() == 0 {
+	if dtype.elementSize() == 0 {
 		return fmt.Errorf("tensor %q: type %q is not supported: want %s", name, dtype, known)
 	}
 	room, encoded := make([]float32, pieceBytes), make([]byte, 0, 4*pieceBytes)
 	return f.Raw(ctx, name, func(at int, b []byte) error {
-		x := room[:len(b)/t.dtype.size()]
-		t.dtype.decode(x, b)
-		encoded = dtype.append(encoded[:0], x)
-		if i := overflown(dtype, x, encoded); i >= 0 {
+		x := room[:len(b)/t.dtype.elementSize()]
+		t.dtype.decodeNumbers(x, b)
+		encoded = dtype.appendNumbers(encoded[:0], x)
+		if i := firstOverflow(dtype, x, encoded); i >= 0 {
 			return fmt.Errorf("%w as %s: entry %d is %g", ErrNotFinite, dtype, at+i, x[i])
 		}
 		_, err := out.Write(encoded)
@@ -36,8 +36,8 @@ func (f *Folder) Copy(ctx context.Context, name string, dtype DType, out io.Writ
 	})
 }
 
-// overflown is the index of the first finite number that is not finite as it is stored, -1 without one.
-func overflown(dtype DType, x []float32, b []byte) int {
+// firstOverflow is the index of the first finite number that is not finite as it is stored, -1 without one.
+func firstOverflow(dtype DType, x []float32, b []byte) int {
 	if dtype == F32 {
 		return -1
 	}
@@ -46,7 +46,7 @@ func overflown(dtype DType, x []float32, b []byte) int {
 		if limit := float32(60000); v < limit && v > -limit {
 			continue // fits every type
 		}
-		dtype.decode(stored[:], b[2*i:2*i+2])
+		dtype.decodeNumbers(stored[:], b[2*i:2*i+2])
 		if math.IsInf(float64(stored[0]), 0) && !math.IsInf(float64(v), 0) {
 			return i
 		}
@@ -64,7 +64,7 @@ func ParseHeader(header []byte) ([]StoredTensor, error) {
 	for _, t := range found {
 		end = max(end, t.end)
 	}
-	if err := arrange(found, end); err != nil {
+	if err := arrangeTensors(found, end); err != nil {
 		return nil, err
 	}
 	out := make([]StoredTensor, len(found))

@@ -24,7 +24,7 @@ const maxHeader = 100_000_000
 // lfsPrefix begins the text that Git LFS leaves in a file's place.
 const lfsPrefix = "version "
 
-func malformed(format string, args ...any) error {
+func malformedError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
 }
 
@@ -56,8 +56,8 @@ func Read(in io.Reader, size int64) (*gpu.Weights, error) {
 	w := &gpu.Weights{Tensors: make([]gpu.Tensor, 0, len(found))}
 	piece := make([]byte, min(size, pieceBytes))
 	for _, t := range found {
-		x := make([]float32, t.elements())
-		if err := t.read(in, piece, func(at, n int) []float32 { return x[at : at+n] }, nil); err != nil {
+		x := make([]float32, t.elementCount())
+		if err := t.readNumbers(in, piece, func(at, n int) []float32 { return x[at : at+n] }, nil); err != nil {
 			return nil, err
 		}
 		w.Tensors = append(w.Tensors, gpu.Tensor{Name: t.name, Shape: t.shape, Data: x})
@@ -69,7 +69,7 @@ func Read(in io.Reader, size int64) (*gpu.Weights, error) {
 // where those begin.
 func readHeader(in io.Reader, size int64) (found []located, body int64, err error) {
 	if size < 8 {
-		return nil, 0, malformed("%d bytes: cut short in the header's length", size)
+		return nil, 0, malformedError("%d bytes: cut short in the header's length", size)
 	}
 	length := make([]byte, 8)
 	if _, err := io.ReadFull(in, length); err != nil {
@@ -77,13 +77,13 @@ func readHeader(in io.Reader, size int64) (found []located, body int64, err erro
 	}
 	n := binary.LittleEndian.Uint64(length)
 	if string(length) == lfsPrefix {
-		return nil, 0, malformed("it is a pointer of Git LFS, not the file: run git lfs pull in the folder")
+		return nil, 0, malformedError("it is a pointer of Git LFS, not the file: run git lfs pull in the folder")
 	}
 	if n > maxHeader {
-		return nil, 0, malformed("the header claims %d bytes: at most %d", n, maxHeader)
+		return nil, 0, malformedError("the header claims %d bytes: at most %d", n, maxHeader)
 	}
 	if n > uint64(size-8) {
-		return nil, 0, malformed("the header claims %d bytes, the file has %d after its length: cut short", n, size-8)
+		return nil, 0, malformedError("the header claims %d bytes, the file has %d after its length: cut short", n, size-8)
 	}
 	head := make([]byte, n)
 	if _, err := io.ReadFull(in, head); err != nil {
@@ -93,26 +93,26 @@ func readHeader(in io.Reader, size int64) (found []located, body int64, err erro
 		return nil, 0, err
 	}
 	body = 8 + int64(n)
-	return found, body, arrange(found, size-body)
+	return found, body, arrangeTensors(found, size-body)
 }
 
 // pieceBytes is how much of a file is held as bytes at once.
 const pieceBytes = 1 << 18
 
-// elements is how many numbers a tensor has.
-func (l located) elements() int { return int((l.end - l.begin) / int64(l.dtype.size())) }
+// elementCount is how many numbers a tensor has.
+func (l located) elementCount() int { return int((l.end - l.begin) / int64(l.dtype.elementSize())) }
 
-// read decodes a tensor's numbers, which in is at, a piece at a time: into(at, n) is where n numbers from the at-th on go, and
+// readNumbers decodes a tensor's numbers, which in is at, a piece at a time: into(at, n) is where n numbers from the at-th on go, and
 // then, unless nil, is called when they are there.
-func (l located) read(in io.Reader, piece []byte, into func(at, n int) []float32, then func(at int, x []float32) error) error {
-	for at, n := 0, l.elements(); at < n; {
-		k := min(n-at, len(piece)/l.dtype.size())
-		b := piece[:k*l.dtype.size()]
+func (l located) readNumbers(in io.Reader, piece []byte, into func(at, n int) []float32, then func(at int, x []float32) error) error {
+	for at, n := 0, l.elementCount(); at < n; {
+		k := min(n-at, len(piece)/l.dtype.elementSize())
+		b := piece[:k*l.dtype.elementSize()]
 		if _, err := io.ReadFull(in, b); err != nil {
 			return err
 		}
 		x := into(at, k)
-		l.dtype.decode(x, b)
+		l.dtype.decodeNumbers(x, b)
 		if then != nil {
 			if err := then(at, x); err != nil {
 				return err
@@ -123,8 +123,8 @@ func (l located) read(in io.Reader, piece []byte, into func(at, n int) []float32
 	return nil
 }
 
-// arrange sorts the tensors by their numbers, which must follow one another and fill the body.
-func arrange(found []located, body int64) error {
+// arrangeTensors sorts the tensors by their numbers, which must follow one another and fill the body.
+func arrangeTensors(found []located, body int64) error {
 	slices.SortStableFunc(found, func(a, b located) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end))
 	})
@@ -132,16 +132,16 @@ func arrange(found []located, body int64) error {
 	for _, t := range found {
 		switch {
 		case t.end > body:
-			return malformed("tensor %q: its numbers end at byte %d, the file has %d: cut short", t.name, t.end, body)
+			return malformedError("tensor %q: its numbers end at byte %d, the file has %d: cut short", t.name, t.end, body)
 		case t.begin < at:
-			return malformed("tensor %q: its numbers begin at byte %d, inside those before it, which end at %d", t.name, t.begin, at)
+			return malformedError("tensor %q: its numbers begin at byte %d, inside those before it, which end at %d", t.name, t.begin, at)
 		case t.begin > at:
-			return malformed("tensor %q: its numbers begin at byte %d, %d after those before it", t.name, t.begin, t.begin-at)
+			return malformedError("tensor %q: its numbers begin at byte %d, %d after those before it", t.name, t.begin, t.begin-at)
 		}
 		at = t.end
 	}
 	if at != body {
-		return malformed("%d bytes follow the last tensor's numbers", body-at)
+		return malformedError("%d bytes follow the last tensor's numbers", body-at)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func parseHeader(head []byte) ([]located, error) {
 	dec := json.NewDecoder(bytes.NewReader(head))
 	dec.DisallowUnknownFields()
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return nil, malformed("the header is not a JSON object")
+		return nil, malformedError("the header is not a JSON object")
 	}
 	var found []located
 	seen := map[string]bool{}
@@ -166,68 +166,68 @@ func parseHeader(head []byte) ([]located, error) {
 		t, err := dec.Token()
 		name, ok := t.(string)
 		if err != nil || !ok {
-			return nil, malformed("the header is not JSON: %v", err)
+			return nil, malformedError("the header is not JSON: %v", err)
 		}
 		if seen[name] {
-			return nil, malformed("tensor %q: the name is used twice", name)
+			return nil, malformedError("tensor %q: the name is used twice", name)
 		}
 		seen[name] = true
 		if name == metadataKey {
 			var text map[string]string
 			if err := dec.Decode(&text); err != nil {
-				return nil, malformed("%s: %v", metadataKey, err)
+				return nil, malformedError("%s: %v", metadataKey, err)
 			}
 			continue
 		}
 		if name == "" {
-			return nil, malformed("a tensor has no name")
+			return nil, malformedError("a tensor has no name")
 		}
 		var e entry
 		if err := dec.Decode(&e); err != nil {
-			return nil, malformed("tensor %q: %v", name, err)
+			return nil, malformedError("tensor %q: %v", name, err)
 		}
-		l, err := e.locate(name)
+		l, err := e.locateTensor(name)
 		if err != nil {
 			return nil, err
 		}
 		found = append(found, l)
 	}
 	if _, err := dec.Token(); err != nil {
-		return nil, malformed("the header is not JSON: %v", err)
+		return nil, malformedError("the header is not JSON: %v", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, malformed("the header goes on after its JSON object")
+		return nil, malformedError("the header goes on after its JSON object")
 	}
 	return found, nil
 }
 
-func (e entry) locate(name string) (located, error) {
+func (e entry) locateTensor(name string) (located, error) {
 	l := located{name: name, dtype: DType(e.DType), shape: make([]int, len(e.Shape))}
-	size := int64(l.dtype.size())
+	size := int64(l.dtype.elementSize())
 	switch {
 	case size == 0:
-		return l, malformed("tensor %q: type %q is not supported: want %s; convert the model to one of them", name, e.DType, known)
+		return l, malformedError("tensor %q: type %q is not supported: want %s; convert the model to one of them", name, e.DType, known)
 	case e.Shape == nil:
-		return l, malformed("tensor %q: it has no shape", name)
+		return l, malformedError("tensor %q: it has no shape", name)
 	case e.Offsets == nil:
-		return l, malformed("tensor %q: it has no data_offsets", name)
+		return l, malformedError("tensor %q: it has no data_offsets", name)
 	}
 	l.begin, l.end = e.Offsets[0], e.Offsets[1]
 	if l.begin < 0 || l.end < l.begin {
-		return l, malformed("tensor %q: offsets [%d, %d] are not a range", name, l.begin, l.end)
+		return l, malformedError("tensor %q: offsets [%d, %d] are not a range", name, l.begin, l.end)
 	}
 	for i, s := range e.Shape {
 		if s < 0 || s > math.MaxInt {
-			return l, malformed("tensor %q: shape %v is out of range", name, e.Shape)
+			return l, malformedError("tensor %q: shape %v is out of range", name, e.Shape)
 		}
 		if s > 0 && size > math.MaxInt64/s {
-			return l, malformed("tensor %q: shape %v is out of range", name, e.Shape)
+			return l, malformedError("tensor %q: shape %v is out of range", name, e.Shape)
 		}
 		size *= s
 		l.shape[i] = int(s)
 	}
 	if size != l.end-l.begin {
-		return l, malformed("tensor %q: shape %v takes %d bytes as %s, its offsets hold %d", name, e.Shape, size, l.dtype, l.end-l.begin)
+		return l, malformedError("tensor %q: shape %v takes %d bytes as %s, its offsets hold %d", name, e.Shape, size, l.dtype, l.end-l.begin)
 	}
 	return l, nil
 }

@@ -20,8 +20,8 @@ const (
 // known says which types are read and written, for refusals.
 const known = "F32, BF16 or F16"
 
-// size of one number in bytes, 0 for a type that is not supported.
-func (d DType) size() int {
+// elementSize of one number in bytes, 0 for a type that is not supported.
+func (d DType) elementSize() int {
 	switch d {
 	case F32:
 		return 4
@@ -31,8 +31,8 @@ func (d DType) size() int {
 	return 0
 }
 
-// append adds the numbers to b.
-func (d DType) append(b []byte, x []float32) []byte {
+// appendNumbers adds the numbers to b.
+func (d DType) appendNumbers(b []byte, x []float32) []byte {
 	switch d {
 	case BF16:
 		for _, v := range x {
@@ -50,8 +50,8 @@ func (d DType) append(b []byte, x []float32) []byte {
 	return b
 }
 
-// decode reads all of b into x.
-func (d DType) decode(x []float32, b []byte) {
+// decodeNumbers reads all of b into x.
+func (d DType) decodeNumbers(x []float32, b []byte) {
 	switch d {
 	case BF16:
 		for i := range x {

@@ -28,20 +28,20 @@ type entry struct {
 // Encode writes the tensors with their numbers stored as dtype. The same tensors give the same bytes. The
 // error names the tensor: an empty, repeated or reserved name, or a shape that is not its data's.
 func Encode(w *gpu.Weights, dtype DType) ([]byte, error) {
-	head, size, err := header(w, dtype)
+	head, size, err := encodeHeader(w, dtype)
 	if err != nil {
 		return nil, err
 	}
 	b := append(make([]byte, 0, len(head)+size), head...)
 	for _, t := range w.Tensors {
-		b = dtype.append(b, t.Data)
+		b = dtype.appendNumbers(b, t.Data)
 	}
 	return b, nil
 }
 
 // Write is Encode to a stream, without a second copy of the numbers.
 func Write(out io.Writer, w *gpu.Weights, dtype DType) error {
-	head, _, err := header(w, dtype)
+	head, _, err := encodeHeader(w, dtype)
 	if err != nil {
 		return err
 	}
@@ -49,10 +49,10 @@ func Write(out io.Writer, w *gpu.Weights, dtype DType) error {
 		return fmt.Errorf("write safetensors header: %w", err)
 	}
 	const piece = 1 << 16
-	buf := make([]byte, 0, piece*dtype.size())
+	buf := make([]byte, 0, piece*dtype.elementSize())
 	for _, t := range w.Tensors {
 		for x := range slices.Chunk(t.Data, piece) {
-			if _, err := out.Write(dtype.append(buf[:0], x)); err != nil {
+			if _, err := out.Write(dtype.appendNumbers(buf[:0], x)); err != nil {
 				return fmt.Errorf("write tensor %q: %w", t.Name, err)
 			}
 		}
@@ -60,8 +60,8 @@ func Write(out io.Writer, w *gpu.Weights, dtype DType) error {
 	return nil
 }
 
-// header is everything before the numbers, and the numbers' size in bytes.
-func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
+// encodeHeader is everything before the numbers, and the numbers' size in bytes.
+func encodeHeader(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 	for _, t := range w.Tensors {
 		if err := checkData(t); err != nil {
 			return nil, 0, fmt.Errorf("encode tensor %q: %w", t.Name, err)
@@ -72,7 +72,7 @@ func header(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 
 // headerOf is header for tensors whose data need not be there.
 func headerOf(tensors []gpu.Tensor, dtype DType) ([]byte, int, error) {
-	if dtype.size() == 0 {
+	if dtype.elementSize() == 0 {
 		return nil, 0, fmt.Errorf("encode safetensors: type %q is not supported: want %s", dtype, known)
 	}
 	type named struct {
@@ -94,7 +94,7 @@ func headerOf(tensors []gpu.Tensor, dtype DType) ([]byte, int, error) {
 		for i, s := range t.Shape {
 			e.Shape[i] = int64(s)
 		}
-		end := size + t.Elements()*dtype.size()
+		end := size + t.Elements()*dtype.elementSize()
 		e.Offsets = &[2]int64{int64(size), int64(end)}
 		size = end
 		j, err := json.Marshal(e)

@@ -12,11 +12,11 @@ var errDiffers = errors.New("it differs")
 
 // Equal says whether two tensors have the same type, shape and numbers, bit for bit.
 func (f *Folder) Equal(ctx context.Context, a, b string) (bool, error) {
-	one, err := f.find(a)
+	one, err := f.findEntry(a)
 	if err != nil {
 		return false, err
 	}
-	other, err := f.find(b)
+	other, err := f.findEntry(b)
 	if err != nil {
 		return false, err
 	}
@@ -26,7 +26,7 @@ func (f *Folder) Equal(ctx context.Context, a, b string) (bool, error) {
 	room := make([]byte, pieceBytes)
 	o := f.files[f.at[b].file]
 	err = f.Raw(ctx, a, func(at int, piece []byte) error {
-		if _, err := o.ReadAt(room[:len(piece)], o.body+other.begin+int64(at*one.dtype.size())); err != nil {
+		if _, err := o.ReadAt(room[:len(piece)], o.body+other.begin+int64(at*one.dtype.elementSize())); err != nil {
 			return err
 		}
 		if !bytes.Equal(room[:len(piece)], piece) {

@@ -38,7 +38,7 @@ type place struct{ file, tensor int }
 // ErrMalformed.
 func OpenFolder(dir, name string) (*Folder, error) {
 	f := &Folder{at: map[string]place{}}
-	if err := f.open(dir, name); err != nil {
+	if err := f.openFile(dir, name); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -67,7 +67,7 @@ type index struct {
 	WeightMap map[string]string `json:"weight_map"`
 }
 
-func (f *Folder) open(dir, name string) error {
+func (f *Folder) openFile(dir, name string) error {
 	data, err := os.ReadFile(filepath.Join(dir, IndexName(name)))
 	if errors.Is(err, os.ErrNotExist) {
 		return f.Add(dir, name)
@@ -108,11 +108,11 @@ func (f *Folder) open(dir, name string) error {
 	if err := errors.Join(faults...); err != nil {
 		return err
 	}
-	return f.agree(IndexName(name), parsed.WeightMap)
+	return f.agreeWithIndex(IndexName(name), parsed.WeightMap)
 }
 
-// agree reports every difference between what the files hold and what an index says that they do.
-func (f *Folder) agree(index string, says map[string]string) error {
+// agreeWithIndex reports every difference between what the files hold and what an index says that they do.
+func (f *Folder) agreeWithIndex(index string, says map[string]string) error {
 	var faults []error
 	for _, o := range f.files {
 		for _, t := range o.list {
@@ -239,22 +239,22 @@ func (f *Folder) DType(name string) DType {
 
 // Read reads a tensor's numbers into data, which has as many.
 func (f *Folder) Read(ctx context.Context, name string, data []float32) error {
-	t, err := f.find(name)
+	t, err := f.findEntry(name)
 	if err != nil {
 		return err
 	}
-	if n := t.elements(); n != len(data) {
+	if n := t.elementCount(); n != len(data) {
 		return fmt.Errorf("tensor %q has %d numbers, there is room for %d", name, n, len(data))
 	}
-	size := t.dtype.size()
+	size := t.dtype.elementSize()
 	return f.Raw(ctx, name, func(at int, b []byte) error {
-		t.dtype.decode(data[at:at+len(b)/size], b)
+		t.dtype.decodeNumbers(data[at:at+len(b)/size], b)
 		return nil
 	})
 }
 
-// find is a tensor's entry.
-func (f *Folder) find(name string) (located, error) {
+// findEntry is a tensor's entry.
+func (f *Folder) findEntry(name string) (located, error) {
 	p, ok := f.at[name]
 	if !ok {
 		return located{}, fmt.Errorf("tensor %q is missing", name)

@@ -119,7 +119,7 @@ func TestAFileCutShortWhileItIsReadIsAnError(t *testing.T) {
 		require.ErrorContains(t, err, `model.safetensors: tensor "x"`)
 		f.files[0].data = nil // and without a mapping
 	}
-	require.Panics(t, func() { _ = guarded(func() error { panic("another fault") }) })
+	require.Panics(t, func() { _ = guardMapped(func() error { panic("another fault") }) })
 }
 
 func TestAnIndexThatDisagreesIsNamed(t *testing.T) {

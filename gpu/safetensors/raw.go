@@ -19,7 +19,7 @@ func (f *Folder) Raw(ctx context.Context, name string, each func(at int, b []byt
 	}
 	o := f.files[p.file]
 	t := o.list[p.tensor]
-	err := guarded(func() error { return o.raw(ctx, t, each) })
+	err := guardMapped(func() error { return o.rawBytes(ctx, t, each) })
 	letGo(o.data, o.body+t.begin, o.body+t.end)
 	if err != nil {
 		return fmt.Errorf("%s: tensor %q: %w", o.name, name, err)
@@ -46,15 +46,15 @@ func (f *Folder) ReadPart(ctx context.Context, name string, at int, data []float
 	}
 	o := f.files[p.file]
 	t := o.list[p.tensor]
-	if n := t.elements(); at < 0 || at+len(data) > n {
+	if n := t.elementCount(); at < 0 || at+len(data) > n {
 		return fmt.Errorf("%s: tensor %q has %d numbers: there are no %d from %d on", o.name, name, n, len(data), at)
 	}
-	size := int64(t.dtype.size())
+	size := int64(t.dtype.elementSize())
 	t.begin += int64(at) * size
 	t.end = t.begin + int64(len(data))*size
-	err := guarded(func() error {
-		return o.raw(ctx, t, func(at int, b []byte) error {
-			t.dtype.decode(data[at:at+len(b)/int(size)], b)
+	err := guardMapped(func() error {
+		return o.rawBytes(ctx, t, func(at int, b []byte) error {
+			t.dtype.decodeNumbers(data[at:at+len(b)/int(size)], b)
 			return nil
 		})
 	})
@@ -65,7 +65,7 @@ func (f *Folder) ReadPart(ctx context.Context, name string, at int, data []float
 	return nil
 }
 
-func (o *openFile) raw(ctx context.Context, t located, each func(at int, b []byte) error) error {
+func (o *openFile) rawBytes(ctx context.Context, t located, each func(at int, b []byte) error) error {
 	var room []byte
 	if o.data == nil {
 		room = make([]byte, min(pieceBytes, t.end-t.begin))
@@ -81,7 +81,7 @@ func (o *openFile) raw(ctx context.Context, t located, each func(at int, b []byt
 		} else if _, err := o.ReadAt(b[:n], o.body+at); err != nil {
 			return fmt.Errorf("%w: %w", errChanged, err)
 		}
-		if err := each(int(at-t.begin)/t.dtype.size(), b[:n]); err != nil {
+		if err := each(int(at-t.begin)/t.dtype.elementSize(), b[:n]); err != nil {
 			return err
 		}
 	}
@@ -91,9 +91,9 @@ func (o *openFile) raw(ctx context.Context, t located, each func(at int, b []byt
 // errChanged says that bytes which were there when the file was opened cannot be read.
 var errChanged = errors.New("the file cannot be read any more: it was cut short while it was in use, or its disk fails")
 
-// guarded runs a function that reads mapped memory: where the file has lost that part meanwhile, it is an error, and not the end of
+// guardMapped runs a function that reads mapped memory: where the file has lost that part meanwhile, it is an error, and not the end of
 // the process.
-func guarded(read func() error) (err error) {
+func guardMapped(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if r := recover(); r != nil {
@@ -113,13 +113,13 @@ var ErrNotFinite = errors.New("a number is not finite")
 func (f *Folder) CheckFinite(ctx context.Context, names []string) error {
 	room := make([]float32, pieceBytes)
 	for _, name := range names {
-		t, err := f.find(name)
+		t, err := f.findEntry(name)
 		if err != nil {
 			return err
 		}
 		err = f.Raw(ctx, name, func(at int, b []byte) error {
-			x := room[:len(b)/t.dtype.size()]
-			t.dtype.decode(x, b)
+			x := room[:len(b)/t.dtype.elementSize()]
+			t.dtype.decodeNumbers(x, b)
 			for i, v := range x {
 				if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
 					return fmt.Errorf("%w: entry %d is %g", ErrNotFinite, at+i, v)

@@ -71,7 +71,7 @@ func Plan(name string, tensors []gpu.Tensor, o gpu.ExportOptions) (*FolderPlan, 
 		plan.Files = append(plan.Files, file)
 		for _, t := range part {
 			where.WeightMap[t.Name] = file.Name
-			where.Metadata.TotalSize += int64(t.Elements() * dtype.size())
+			where.Metadata.TotalSize += int64(t.Elements() * dtype.elementSize())
 		}
 	}
 	if len(parts) <= 1 {
@@ -125,7 +125,7 @@ func Deal(tensors []gpu.Tensor, dtype DType, limit int64) [][]gpu.Tensor {
 	var out [][]gpu.Tensor
 	var size int64
 	for _, t := range tensors {
-		n := int64(t.Elements() * dtype.size())
+		n := int64(t.Elements() * dtype.elementSize())
 		if len(out) == 0 || limit > 0 && size+n > limit {
 			out, size = append(out, nil), 0
 		}
@@ -190,7 +190,7 @@ func WriteFrom(ctx context.Context, path string, w *gpu.Weights, tensors []gpu.T
 			if err != nil {
 				return err
 			}
-			b = dtype.append(b[:0], part)
+			b = dtype.appendNumbers(b[:0], part)
 			if _, err := f.Write(b); err != nil {
 				return err
 			}

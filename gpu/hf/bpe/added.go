@@ -6,12 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// matcher finds added tokens in a text: the leftmost, and of those that begin there the longest.
+// matcher finds added tokens in a text: the leftmost, and the longest of the tokens that begin there.
 type matcher struct {
 	tokens []AddedToken
 	// nodes are a trie of the tokens' texts.
 	nodes []node
-	// first are the bytes that a token begins with; only is the sole such byte, -1 if there are others.
+	// first are the bytes that a token begins with. only is the byte if there is a single one, else -1.
 	first [256]bool
 	only  int
 }
@@ -23,8 +23,8 @@ type node struct {
 
 func newMatcher() *matcher { return &matcher{nodes: []node{{token: -1}}} }
 
-// add adds a token that is looked for by its text.
-func (m *matcher) add(token AddedToken, text string) {
+// addToken adds a token that is looked for by its text.
+func (m *matcher) addToken(token AddedToken, text string) {
 	at := int32(0)
 	for i := range len(text) {
 		n := &m.nodes[at]
@@ -50,8 +50,8 @@ func (m *matcher) add(token AddedToken, text string) {
 	m.first[text[0]] = true
 }
 
-// find is the first token from a place on and where its text ends; nil without one.
-func (m *matcher) find(text string, from int) (token *AddedToken, begin, end int) {
+// findToken is the first token from a place on, its begin and its end; nil without a token.
+func (m *matcher) findToken(text string, from int) (token *AddedToken, begin, end int) {
 	for i := from; i < len(text); i++ {
 		if m.only >= 0 {
 			skip := strings.IndexByte(text[i:], byte(m.only))
@@ -79,8 +79,8 @@ func (m *matcher) find(text string, from int) (token *AddedToken, begin, end int
 	return nil, len(text), len(text)
 }
 
-// cut calls plain for the text between tokens, where there is any, and found for each token, in order.
-func (m *matcher) cut(text string, plain func(string), found func(id int32)) {
+// cutText calls plain for the text between tokens, where there is any, and found for each token, in order.
+func (m *matcher) cutText(text string, plain func(string), found func(id int32)) {
 	if len(m.tokens) == 0 {
 		if text != "" {
 			plain(text)
@@ -89,7 +89,7 @@ func (m *matcher) cut(text string, plain func(string), found func(id int32)) {
 	}
 	done, from := 0, 0
 	for {
-		token, begin, end := m.find(text, from)
+		token, begin, end := m.findToken(text, from)
 		if token == nil {
 			break
 		}

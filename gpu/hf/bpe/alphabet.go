@@ -23,8 +23,8 @@ func newAlphabet() *alphabet {
 	return a
 }
 
-// bytes are those that a token of the vocabulary stands for; false where a character of it stands for no byte.
-func (a *alphabet) bytes(token string) (string, bool) {
+// tokenBytes are the bytes that a token of the vocabulary stands for; false where a character of it stands for no byte.
+func (a *alphabet) tokenBytes(token string) (string, bool) {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {
 		b, ok := a.byte[r]
@@ -36,8 +36,8 @@ func (a *alphabet) bytes(token string) (string, bool) {
 	return string(out), true
 }
 
-// token is the spelling of bytes in the vocabulary.
-func (a *alphabet) token(text string) string {
+// spellToken is the spelling of bytes in the vocabulary.
+func (a *alphabet) spellToken(text string) string {
 	out := make([]byte, 0, 2*len(text))
 	for i := range len(text) {
 		out = utf8.AppendRune(out, a.char[text[i]])

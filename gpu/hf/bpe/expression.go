@@ -7,7 +7,7 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// expression splits by a regular expression: each match is a piece, and so is what lies between two.
+// expression splits by a regular expression: each match is a piece, and so is the text between two matches.
 type expression struct{ compiled *regexp2.Regexp }
 
 func newExpression(pattern string) (*expression, error) {
@@ -19,9 +19,9 @@ func newExpression(pattern string) (*expression, error) {
 	return &expression{compiled}, nil
 }
 
-func (e *expression) split(text string, piece func(string)) {
+func (e *expression) splitText(text string, piece func(string)) {
 	runes := make([]rune, 0, len(text))
-	begins := make([]int, 0, len(text)+1) // where each begins, and where the text ends
+	begins := make([]int, 0, len(text)+1) // where each piece begins, and where the text ends
 	for i, r := range text {
 		runes, begins = append(runes, r), append(begins, i)
 	}
@@ -46,30 +46,30 @@ func (e *expression) split(text string, piece func(string)) {
 	give(len(text))
 }
 
-// chain splits by one splitter after the other, each within the pieces of the one before.
+// chain splits by several splitters in turn, each within the pieces of the splitter before.
 type chain []splitter
 
-func (c chain) split(text string, piece func(string)) {
+func (c chain) splitText(text string, piece func(string)) {
 	if len(c) == 0 {
 		if text != "" {
 			piece(text)
 		}
 		return
 	}
-	c[0].split(text, func(part string) { c[1:].split(part, piece) })
+	c[0].splitText(text, func(part string) { c[1:].splitText(part, piece) })
 }
 
-// digits cuts numbers out, one by one or in runs, and leaves the rest whole.
+// digits cuts numbers out, in single digits or in runs, and leaves the rest whole.
 type digits struct {
 	*classes
 	single bool
 }
 
-func (d digits) split(text string, piece func(string)) {
+func (d digits) splitText(text string, piece func(string)) {
 	done := 0
 	for i := 0; i < len(text); {
 		_, size := utf8.DecodeRuneInString(text[i:])
-		if have, _ := d.at(text, i); have != number {
+		if have, _ := d.classAt(text, i); have != number {
 			i += size
 			continue
 		}
@@ -78,7 +78,7 @@ func (d digits) split(text string, piece func(string)) {
 		}
 		end := i + size
 		if !d.single {
-			end = d.run(text, i, number)
+			end = d.runEnd(text, i, number)
 		}
 		piece(text[i:end])
 		i, done = end, end

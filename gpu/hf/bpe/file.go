@@ -33,9 +33,9 @@ type AddedToken struct {
 	// LStrip and RStrip take the spaces before and after it in; they are lost.
 	LStrip bool `json:"lstrip"`
 	RStrip bool `json:"rstrip"`
-	// Normalized looks for it in normalized text, after those that are not.
+	// Normalized looks for it in normalized text, after the tokens that are not normalized.
 	Normalized bool `json:"normalized"`
-	// Special is one that controls the model; the others are text that the model was not to see split.
+	// Special is true for a token that controls the model. The others are texts that the model was not to see split.
 	Special bool `json:"special"`
 }
 
@@ -53,8 +53,8 @@ type model struct {
 	Merges                  json.RawMessage `json:"merges"`
 }
 
-// strict reads one JSON value into v and refuses fields that v does not know.
-func strict(data []byte, v any) error {
+// decodeStrict reads a single JSON value into v and refuses fields that v does not know.
+func decodeStrict(data []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
@@ -66,7 +66,7 @@ func strict(data []byte, v any) error {
 	return nil
 }
 
-func absent(part json.RawMessage) bool { return len(part) == 0 || bytes.Equal(part, []byte("null")) }
+func isAbsent(part json.RawMessage) bool { return len(part) == 0 || bytes.Equal(part, []byte("null")) }
 
 // typeOf is the "type" of a part.
 func typeOf(part json.RawMessage) (string, error) {
@@ -82,12 +82,12 @@ func typeOf(part json.RawMessage) (string, error) {
 	return *t.Type, nil
 }
 
-func unsupported(what, have, want string) error {
-	return fmt.Errorf("%s: %q is not supported: want %s", what, shorten(have), want)
+func refuseUnsupported(what, have, want string) error {
+	return fmt.Errorf("%s: %q is not supported: want %s", what, shortenText(have), want)
 }
 
-// shorten keeps messages readable.
-func shorten(s string) string {
+// shortenText keeps messages readable.
+func shortenText(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 60 {
 		return s[:60] + "..."
@@ -95,9 +95,10 @@ func shorten(s string) string {
 	return s
 }
 
-// steps are the parts of a Sequence in the field given, or the part itself; none when it is absent.
-func steps(part json.RawMessage, field string) ([]json.RawMessage, error) {
-	if absent(part) {
+// sequenceSteps are the parts of a Sequence in the given field, or the part itself if it is no Sequence; none when it is
+// absent.
+func sequenceSteps(part json.RawMessage, field string) ([]json.RawMessage, error) {
+	if isAbsent(part) {
 		return nil, nil
 	}
 	kind, err := typeOf(part)
@@ -123,9 +124,9 @@ func steps(part json.RawMessage, field string) ([]json.RawMessage, error) {
 	return list, nil
 }
 
-// normalizes says whether text is to be brought to NFC.
-func (f *file) normalizes() (bool, error) {
-	list, err := steps(f.Normalizer, "normalizers")
+// needsNFC reports whether text is to be brought to NFC.
+func (f *file) needsNFC() (bool, error) {
+	list, err := sequenceSteps(f.Normalizer, "normalizers")
 	if err != nil {
 		return false, fmt.Errorf("normalizer: %w", err)
 	}
@@ -135,9 +136,9 @@ func (f *file) normalizes() (bool, error) {
 			return false, fmt.Errorf("normalizer: %w", err)
 		}
 		if kind != "NFC" {
-			return false, unsupported("normalizer.type", kind, "NFC or null")
+			return false, refuseUnsupported("normalizer.type", kind, "NFC or null")
 		}
-		if err := strict(part, &struct {
+		if err := decodeStrict(part, &struct {
 			Type string `json:"type"`
 		}{}); err != nil {
 			return false, fmt.Errorf("normalizer: %w", err)
@@ -150,18 +151,18 @@ func (f *file) normalizes() (bool, error) {
 type byteLevel struct {
 	Type           string `json:"type"`
 	AddPrefixSpace *bool  `json:"add_prefix_space"`
-	TrimOffsets    *bool  `json:"trim_offsets"` // offsets are not told
+	TrimOffsets    *bool  `json:"trim_offsets"` // offsets are not returned
 	UseRegex       *bool  `json:"use_regex"`
 }
 
-// splitter is the pre-tokenizer.
-func (f *file) splitter(classes *classes) (splitter, error) {
-	list, err := steps(f.PreTokenizer, "pretokenizers")
+// newSplitter is the pre-tokenizer.
+func (f *file) newSplitter(classes *classes) (splitter, error) {
+	list, err := sequenceSteps(f.PreTokenizer, "pretokenizers")
 	if err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
 	if len(list) == 0 {
-		return nil, unsupported("pre_tokenizer", "null", "ByteLevel, or a Sequence that ends with it")
+		return nil, refuseUnsupported("pre_tokenizer", "null", "ByteLevel, or a Sequence that ends with it")
 	}
 	var all chain
 	for i, part := range list {
@@ -179,23 +180,23 @@ func (f *file) splitter(classes *classes) (splitter, error) {
 	return all, nil
 }
 
-// splitStep is one step of the pre-tokenizer; nil for a ByteLevel that does not split.
+// splitStep is a step of the pre-tokenizer; nil for a ByteLevel that does not split.
 func splitStep(part json.RawMessage, last bool, classes *classes) (splitter, error) {
 	kind, err := typeOf(part)
 	if err != nil {
 		return nil, err
 	}
 	if last != (kind == "ByteLevel") {
-		return nil, unsupported("type", kind, "Split or Digits, and ByteLevel at the end alone")
+		return nil, refuseUnsupported("type", kind, "Split or Digits, and ByteLevel at the end alone")
 	}
 	switch kind {
 	case "ByteLevel":
 		var b byteLevel
-		if err := strict(part, &b); err != nil {
+		if err := decodeStrict(part, &b); err != nil {
 			return nil, fmt.Errorf("type ByteLevel: %w", err)
 		}
 		if b.AddPrefixSpace == nil || *b.AddPrefixSpace {
-			return nil, unsupported("ByteLevel.add_prefix_space", "true", "false: text would not come back as it was")
+			return nil, refuseUnsupported("ByteLevel.add_prefix_space", "true", "false: text would not come back as it was")
 		}
 		if b.UseRegex != nil && !*b.UseRegex {
 			return nil, nil
@@ -206,17 +207,17 @@ func splitStep(part json.RawMessage, last bool, classes *classes) (splitter, err
 			Type             string `json:"type"`
 			IndividualDigits bool   `json:"individual_digits"`
 		}
-		if err := strict(part, &d); err != nil {
+		if err := decodeStrict(part, &d); err != nil {
 			return nil, fmt.Errorf("type Digits: %w", err)
 		}
 		return digits{classes, d.IndividualDigits}, nil
 	case "Split":
 		return splitPattern(part, classes)
 	}
-	return nil, unsupported("type", kind, "Split, Digits or ByteLevel")
+	return nil, refuseUnsupported("type", kind, "Split, Digits or ByteLevel")
 }
 
-// takesAll says whether every character of any text is in some match of a pattern, as in those that are split by hand.
+// takesAll reports whether every character of any text is in a match of a pattern, as in the patterns that are split by hand.
 func takesAll(pattern string) bool {
 	return pattern == PatternQwen2 || pattern == PatternLlama3 || pattern == PatternGPT2
 }
@@ -231,18 +232,18 @@ func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
 		Behavior string `json:"behavior"`
 		Invert   bool   `json:"invert"`
 	}
-	if err := strict(part, &s); err != nil {
+	if err := decodeStrict(part, &s); err != nil {
 		return nil, fmt.Errorf("type Split: %w", err)
 	}
 	if s.Behavior == "Removed" && s.Invert && s.Pattern.Regex != nil && takesAll(*s.Pattern.Regex) {
-		// What no match takes is removed: there is nothing of it.
+		// Text outside of any match is removed, and there is none.
 		s.Behavior, s.Invert = "Isolated", false
 	}
 	switch {
 	case s.Behavior != "Isolated":
-		return nil, unsupported("Split.behavior", s.Behavior, "Isolated")
+		return nil, refuseUnsupported("Split.behavior", s.Behavior, "Isolated")
 	case s.Invert:
-		return nil, unsupported("Split.invert", "true", "false")
+		return nil, refuseUnsupported("Split.invert", "true", "false")
 	case (s.Pattern.Regex == nil) == (s.Pattern.String == nil):
 		return nil, errors.New("type Split: pattern: want either Regex or String")
 	case s.Pattern.String != nil:
@@ -251,28 +252,28 @@ func splitPattern(part json.RawMessage, classes *classes) (splitter, error) {
 	return newSplitter(*s.Pattern.Regex, classes)
 }
 
-// checkRest refuses what of the other parts is not understood.
+// checkRest refuses the settings of the other parts that are not supported.
 func (f *file) checkRest() error {
 	var faults []error
 	for _, part := range []struct {
 		name  string
 		value json.RawMessage
 	}{{"truncation", f.Truncation}, {"padding", f.Padding}} {
-		if !absent(part.value) {
-			faults = append(faults, unsupported(part.name, string(part.value), "null: sequences are cut and filled by whoever uses them"))
+		if !isAbsent(part.value) {
+			faults = append(faults, refuseUnsupported(part.name, string(part.value), "null: sequences are cut and filled by whoever uses them"))
 		}
 	}
-	list, err := steps(f.Decoder, "decoders")
+	list, err := sequenceSteps(f.Decoder, "decoders")
 	if err == nil && len(list) != 1 {
-		err = unsupported("type", "null", "ByteLevel")
+		err = refuseUnsupported("type", "null", "ByteLevel")
 	}
 	for _, part := range list {
 		var b byteLevel
 		kind, typeErr := typeOf(part)
 		if typeErr == nil && kind != "ByteLevel" {
-			typeErr = unsupported("type", kind, "ByteLevel")
+			typeErr = refuseUnsupported("type", kind, "ByteLevel")
 		} else if typeErr == nil {
-			typeErr = strict(part, &b)
+			typeErr = decodeStrict(part, &b)
 		}
 		err = errors.Join(err, typeErr)
 	}
@@ -282,25 +283,25 @@ func (f *file) checkRest() error {
 	return errors.Join(faults...)
 }
 
-// check refuses what of the model is not understood.
-func (m *model) check() error {
+// checkModel refuses the settings of the model that are not supported.
+func (m *model) checkModel() error {
 	var faults []error
-	if m.Type != "BPE" && (m.Type != "" || absent(m.Merges)) {
-		faults = append(faults, unsupported("model.type", m.Type, "BPE"))
+	if m.Type != "BPE" && (m.Type != "" || isAbsent(m.Merges)) {
+		faults = append(faults, refuseUnsupported("model.type", m.Type, "BPE"))
 	}
 	if m.Dropout != nil && *m.Dropout != 0 {
-		faults = append(faults, unsupported("model.dropout", fmt.Sprint(*m.Dropout), "null: ids must not be random"))
+		faults = append(faults, refuseUnsupported("model.dropout", fmt.Sprint(*m.Dropout), "null: ids must not be random"))
 	}
 	for _, affix := range []struct {
 		name  string
 		value *string
 	}{{"continuing_subword_prefix", m.ContinuingSubwordPrefix}, {"end_of_word_suffix", m.EndOfWordSuffix}} {
 		if affix.value != nil && *affix.value != "" {
-			faults = append(faults, unsupported("model."+affix.name, *affix.value, `null or ""`))
+			faults = append(faults, refuseUnsupported("model."+affix.name, *affix.value, `null or ""`))
 		}
 	}
 	if m.ByteFallback {
-		faults = append(faults, unsupported("model.byte_fallback", "true", "false: the vocabulary is not one of bytes"))
+		faults = append(faults, refuseUnsupported("model.byte_fallback", "true", "false: the vocabulary is not one of bytes"))
 	}
 	return errors.Join(faults...)
 }

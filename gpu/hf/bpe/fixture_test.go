@@ -140,12 +140,12 @@ func train(t testing.TB, pattern, text string, merges int) (vocab map[string]int
 	letters := newAlphabet()
 	vocab = map[string]int32{}
 	for b := range 256 {
-		vocab[letters.token(string([]byte{byte(b)}))] = int32(b)
+		vocab[letters.spellToken(string([]byte{byte(b)}))] = int32(b)
 	}
 	split, err := newExpression(pattern)
 	require.NoError(t, err)
 	counts := map[string]int{}
-	split.split(text, func(piece string) { counts[piece]++ })
+	split.splitText(text, func(piece string) { counts[piece]++ })
 	type word struct {
 		parts []string
 		n     int
@@ -154,7 +154,7 @@ func train(t testing.TB, pattern, text string, merges int) (vocab map[string]int
 	for piece, n := range counts {
 		var parts []string
 		for i := range len(piece) {
-			parts = append(parts, letters.token(piece[i:i+1]))
+			parts = append(parts, letters.spellToken(piece[i:i+1]))
 		}
 		words = append(words, word{parts, n})
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// merge makes a token of two. The lowest rank goes first.
+// merge makes a token of two tokens. The lowest rank goes first.
 type merge struct{ rank, id int32 }
 
 // unranked is the rank of two tokens that do not merge.
@@ -16,7 +16,7 @@ const unranked = math.MaxInt32
 type merges struct {
 	places []entry
 	shift  uint // the hash's upper bits are the place
-	// ofBytes are the merges of the tokens of two bytes, which every piece begins with.
+	// ofBytes are the merges of two bytes' tokens: every piece begins with these.
 	ofBytes []merge
 }
 
@@ -37,16 +37,16 @@ func newMerges(of map[uint64]merge, single *[256]int32) *merges {
 		m.places[i] = entry{free, merge{rank: unranked}}
 	}
 	for key, value := range of {
-		*m.place(key) = entry{key, value}
+		*m.findPlace(key) = entry{key, value}
 	}
 	for i := range m.ofBytes {
-		m.ofBytes[i] = m.of(single[i>>8], single[i&0xff])
+		m.ofBytes[i] = m.mergeOf(single[i>>8], single[i&0xff])
 	}
 	return m
 }
 
-// place is where a key is, or belongs. Some place is always free.
-func (m *merges) place(key uint64) *entry {
+// findPlace is where a key is, or belongs. Some place is always free.
+func (m *merges) findPlace(key uint64) *entry {
 	at := key * 0x9e3779b97f4a7c15 >> m.shift
 	for m.places[at].key != key && m.places[at].key != free {
 		at = (at + 1) & uint64(len(m.places)-1)
@@ -54,24 +54,24 @@ func (m *merges) place(key uint64) *entry {
 	return &m.places[at]
 }
 
-// of is the merge of two tokens.
-func (m *merges) of(a, b int32) merge { return m.place(pairOf(a, b)).merge }
+// mergeOf is the merge of two tokens.
+func (m *merges) mergeOf(a, b int32) merge { return m.findPlace(pairOf(a, b)).merge }
 
-// shortPiece is how many bytes a piece may have for the lowest rank to be looked for in a list; a longer piece has a heap.
+// shortPiece is the length in bytes up to which a list is searched for the lowest rank. A longer piece has a heap.
 const shortPiece = 128
 
-// encodePiece appends the tokens of a piece, which is not empty: its bytes', merged in the order of rank, leftmost first. barred are
-// tokens that may not be made; nil bars none.
+// encodePiece appends the tokens of a piece, which is not empty: the tokens of its bytes, merged in the order of rank, leftmost
+// first. barred are tokens that may not be made; nil bars none.
 func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int32 {
 	if len(piece) > shortPiece {
 		return v.encodeLong(dst, piece, barred)
 	}
 	begin := len(dst)
 	var room [shortPiece]merge
-	next := room[:len(piece)] // what a token and the one after it merge to
+	next := room[:len(piece)] // the merge of a token with the next
 	for i := range len(piece) - 1 {
 		dst = append(dst, v.single[piece[i]])
-		next[i] = v.merges.ofBytes[int(piece[i])<<8|int(piece[i+1])].unless(barred)
+		next[i] = v.merges.ofBytes[int(piece[i])<<8|int(piece[i+1])].unlessBarred(barred)
 	}
 	dst = append(dst, v.single[piece[len(piece)-1]])
 	next[len(piece)-1].rank = unranked
@@ -91,42 +91,42 @@ func (v *vocabulary) encodePiece(dst []int32, piece string, barred []bool) []int
 		copy(next[at:], next[at+1:])
 		ids, next = ids[:len(ids)-1], next[:len(next)-1]
 		if at > 0 {
-			next[at-1] = v.merges.of(ids[at-1], ids[at]).unless(barred)
+			next[at-1] = v.merges.mergeOf(ids[at-1], ids[at]).unlessBarred(barred)
 		}
 		if at+1 < len(ids) {
-			next[at] = v.merges.of(ids[at], ids[at+1]).unless(barred)
+			next[at] = v.merges.mergeOf(ids[at], ids[at+1]).unlessBarred(barred)
 		}
 	}
 }
 
-// unless is the merge, or none where it makes a barred token.
-func (m merge) unless(barred []bool) merge {
+// unlessBarred is the merge, or none where it makes a barred token.
+func (m merge) unlessBarred(barred []bool) merge {
 	if barred != nil && m.rank != unranked && barred[m.id] {
 		m.rank = unranked
 	}
 	return m
 }
 
-// candidate is a merge of the token at a place with the one after it, as they were when it was found.
+// candidate is a merge of the token at a place with the next token, as both were when it was found.
 type candidate struct {
 	merge
 	at          int32
 	left, right int32
 }
 
-func (c *candidate) before(d *candidate) bool {
+func (c *candidate) isBefore(d *candidate) bool {
 	return c.rank < d.rank || c.rank == d.rank && c.at < d.at
 }
 
-// heap holds candidates, the next one first.
+// heap holds candidates, the next candidate first.
 type heap []candidate
 
-func (h *heap) push(c candidate) {
+func (h *heap) pushCandidate(c candidate) {
 	*h = append(*h, c)
 	list := *h
 	for i := len(list) - 1; i > 0; {
 		parent := (i - 1) / 2
-		if !list[i].before(&list[parent]) {
+		if !list[i].isBefore(&list[parent]) {
 			break
 		}
 		list[i], list[parent] = list[parent], list[i]
@@ -134,7 +134,7 @@ func (h *heap) push(c candidate) {
 	}
 }
 
-func (h *heap) pop() candidate {
+func (h *heap) popCandidate() candidate {
 	list := *h
 	first := list[0]
 	list[0] = list[len(list)-1]
@@ -144,10 +144,10 @@ func (h *heap) pop() candidate {
 		if child >= len(list) {
 			break
 		}
-		if child+1 < len(list) && list[child+1].before(&list[child]) {
+		if child+1 < len(list) && list[child+1].isBefore(&list[child]) {
 			child++
 		}
-		if !list[child].before(&list[i]) {
+		if !list[child].isBefore(&list[i]) {
 			break
 		}
 		list[i], list[child] = list[child], list[i]
@@ -169,8 +169,8 @@ func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int3
 			return
 		}
 		left, right := ids[at], ids[after[at]]
-		if m := v.merges.of(left, right).unless(barred); m.rank != unranked {
-			queue.push(candidate{m, at, left, right})
+		if m := v.merges.mergeOf(left, right).unlessBarred(barred); m.rank != unranked {
+			queue.pushCandidate(candidate{m, at, left, right})
 		}
 	}
 	for i := range n {
@@ -180,10 +180,10 @@ func (v *vocabulary) encodeLong(dst []int32, piece string, barred []bool) []int3
 		find(i)
 	}
 	for len(queue) > 0 {
-		c := queue.pop()
+		c := queue.popCandidate()
 		gone := after[c.at]
 		if before[c.at] == merged || gone >= n || ids[c.at] != c.left || ids[gone] != c.right {
-			continue // a merge before it took one of the two
+			continue // a merge before it took one of its two tokens
 		}
 		ids[c.at], after[c.at] = c.id, after[gone]
 		if next := after[gone]; next < n {

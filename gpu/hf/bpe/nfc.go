@@ -7,12 +7,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// safeCluster is how many bytes may be given to x/text to normalize: in a longer text it may put a joiner (U+034F) after thirty
-// combining characters, as the stream-safe format asks for and no tokenizer does.
+// safeCluster is the longest text, in bytes, that is given to x/text to normalize. In a longer text x/text may put a joiner
+// (U+034F) after thirty combining characters, as the stream-safe format asks for and no tokenizer does.
 const safeCluster = 32
 
-// nfc is text in Unicode's normalization form C. Bytes that are no character stay as they are.
-func nfc(text string) string {
+// normalizeNFC is text in Unicode's normalization form C. Bytes that are no character stay as they are.
+func normalizeNFC(text string) string {
 	n := norm.NFC.QuickSpanString(text)
 	if n == len(text) {
 		return text
@@ -27,7 +27,7 @@ func nfc(text string) string {
 		if end <= safeCluster {
 			out = norm.NFC.AppendString(out, text[:end])
 		} else {
-			out = append(out, compose(text[:end])...)
+			out = append(out, composeMarks(text[:end])...)
 		}
 		text = text[end:]
 		n = norm.NFC.QuickSpanString(text)
@@ -54,8 +54,8 @@ type mark struct {
 	raw   string
 }
 
-// compose is nfc as Unicode's standard annex 15 has it, without a bound on the combining characters.
-func compose(text string) string {
+// composeMarks is normalizeNFC as Unicode's standard annex 15 has it, without a bound on the combining characters.
+func composeMarks(text string) string {
 	var marks []mark
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
@@ -81,7 +81,7 @@ func compose(text string) string {
 	out := marks[:0]
 	starter := -1 // of out
 	for _, m := range marks {
-		if starter >= 0 && joins(out[starter:], m) {
+		if starter >= 0 && canCompose(out[starter:], m) {
 			if pair := norm.NFC.String(out[starter].raw + m.raw); utf8.RuneCountInString(pair) == 1 {
 				r, _ := utf8.DecodeRuneInString(pair)
 				out[starter].rune, out[starter].raw = r, pair
@@ -103,9 +103,9 @@ func compose(text string) string {
 	return string(b)
 }
 
-// joins says whether nothing blocks a character from the starter that since begins with: what stands between has a lower
-// combining class, and is no starter.
-func joins(since []mark, m mark) bool {
+// canCompose reports whether nothing blocks a character from the starter that since begins with: all characters between have a
+// lower combining class, and none is a starter.
+func canCompose(since []mark, m mark) bool {
 	last := since[len(since)-1]
 	return len(since) == 1 || last.class != 0 && last.class < m.class
 }

@@ -157,7 +157,7 @@ func newNaive(t testing.TB, f fixture) *naive {
 
 func (n *naive) encode(text string) (ids []int32) {
 	if n.fixture.nfc {
-		text = compose(text)
+		text = composeMarks(text)
 	}
 	for len(text) > 0 {
 		m, err := n.pattern.FindStringMatch(text)
@@ -179,12 +179,12 @@ func (n *naive) encode(text string) (ids []int32) {
 }
 
 func (n *naive) piece(piece string) (ids []int32) {
-	if id, ok := n.vocab[n.letters.token(piece)]; ok && n.fixture.whole {
+	if id, ok := n.vocab[n.letters.spellToken(piece)]; ok && n.fixture.whole {
 		return []int32{id}
 	}
 	var parts []string
 	for i := range len(piece) {
-		parts = append(parts, n.letters.token(piece[i:i+1]))
+		parts = append(parts, n.letters.spellToken(piece[i:i+1]))
 	}
 	for {
 		at, least := -1, 0

@@ -17,7 +17,7 @@ const (
 
 // splitter cuts text into pieces and hands them on in order. Joined, the pieces are the text.
 type splitter interface {
-	split(text string, piece func(string))
+	splitText(text string, piece func(string))
 }
 
 // newSplitter is the splitter of a pattern.
@@ -33,7 +33,7 @@ func newSplitter(pattern string, classes *classes) (splitter, error) {
 	return newExpression(pattern)
 }
 
-// class is what a pattern asks of a character. Letters, numbers and spaces exclude one another.
+// class is a kind of character that a pattern tells apart. Letters, numbers and spaces exclude one another.
 type class uint8
 
 const (
@@ -69,8 +69,8 @@ func classOf(r rune) class {
 	return other
 }
 
-// at is the class of the character that begins at i, which is within text, and how many bytes it has.
-func (c *classes) at(text string, i int) (class, int) {
+// classAt is the class of the character that begins at i, within text, and its length in bytes.
+func (c *classes) classAt(text string, i int) (class, int) {
 	if b := text[i]; b < utf8.RuneSelf {
 		return c.basic[b], 1
 	}
@@ -81,10 +81,10 @@ func (c *classes) at(text string, i int) (class, int) {
 	return classOf(r), size
 }
 
-// run is where the characters of a class that follow one another from i on end.
-func (c *classes) run(text string, i int, of class) int {
+// runEnd is the end of the run of characters of a class that begins at i.
+func (c *classes) runEnd(text string, i int, of class) int {
 	for i < len(text) {
-		have, size := c.at(text, i)
+		have, size := c.classAt(text, i)
 		if have != of {
 			break
 		}
@@ -93,11 +93,11 @@ func (c *classes) run(text string, i int, of class) int {
 	return i
 }
 
-// blank is where a run of spaces and newlines from i on ends, where its last newline ends (0 without one), and where its last
-// character begins.
-func (c *classes) blank(text string, i int) (end, line, last int) {
+// blankEnds is the end of the run of spaces and newlines that begins at i, the end of its last newline (0 without a newline),
+// and the beginning of its last character.
+func (c *classes) blankEnds(text string, i int) (end, line, last int) {
 	for i < len(text) {
-		have, size := c.at(text, i)
+		have, size := c.classAt(text, i)
 		if have != space && have != newline {
 			break
 		}
@@ -116,23 +116,23 @@ type modern struct {
 	digits int
 }
 
-func (m *modern) split(text string, piece func(string)) {
+func (m *modern) splitText(text string, piece func(string)) {
 	for text != "" {
-		n := m.next(text)
+		n := m.nextLength(text)
 		piece(text[:n])
 		text = text[n:]
 	}
 }
 
-// next is the length of the first piece: the first alternative of the pattern that matches.
-func (m *modern) next(text string) int {
-	have, size := m.at(text, 0)
+// nextLength is the length of the first piece: the first alternative of the pattern that matches.
+func (m *modern) nextLength(text string) int {
+	have, size := m.classAt(text, 0)
 	switch have {
 	case letter:
-		return m.run(text, size, letter)
+		return m.runEnd(text, size, letter)
 	case number:
 		for n := 1; n < m.digits && size < len(text); n++ {
-			more, width := m.at(text, size)
+			more, width := m.classAt(text, size)
 			if more != number {
 				break
 			}
@@ -141,29 +141,29 @@ func (m *modern) next(text string) int {
 		return size
 	}
 	if text[0] == '\'' {
-		if n := contraction(text, true); n > 0 {
+		if n := contractionLength(text, true); n > 0 {
 			return n
 		}
 	}
 	after := newline // as good as the end of the text
 	if size < len(text) {
-		after, _ = m.at(text, size)
+		after, _ = m.classAt(text, size)
 	}
 	switch {
 	case have != newline && after == letter:
-		return m.run(text, size, letter)
+		return m.runEnd(text, size, letter)
 	case have == other, text[0] == ' ' && after == other:
-		return m.run(text, m.run(text, size, other), newline)
+		return m.runEnd(text, m.runEnd(text, size, other), newline)
 	}
-	end, line, last := m.blank(text, 0)
+	end, line, last := m.blankEnds(text, 0)
 	if line > 0 {
 		return line
 	}
 	return beforeNext(text, end, last)
 }
 
-// beforeNext is how much of a run of spaces that begins the text is a piece: all but the last, which goes with what follows, but
-// for a run that ends the text and a single space.
+// beforeNext is the length of the piece that a run of spaces at the beginning of a text makes: all but the last space, which
+// goes with the text after it. A run that ends the text, and a single space, are whole pieces.
 func beforeNext(text string, end, last int) int {
 	if end == len(text) || last == 0 {
 		return end
@@ -174,36 +174,36 @@ func beforeNext(text string, end, last int) int {
 // gpt2 splits by GPT-2's pattern.
 type gpt2 struct{ *classes }
 
-func (g *gpt2) split(text string, piece func(string)) {
+func (g *gpt2) splitText(text string, piece func(string)) {
 	for text != "" {
-		n := g.next(text)
+		n := g.nextLength(text)
 		piece(text[:n])
 		text = text[n:]
 	}
 }
 
-func (g *gpt2) next(text string) int {
+func (g *gpt2) nextLength(text string) int {
 	if text[0] == '\'' {
-		if n := contraction(text, false); n > 0 {
+		if n := contractionLength(text, false); n > 0 {
 			return n
 		}
 	}
-	have, size := g.at(text, 0)
+	have, size := g.classAt(text, 0)
 	if text[0] == ' ' && size < len(text) {
-		if after, width := g.at(text, size); after != space && after != newline {
+		if after, width := g.classAt(text, size); after != space && after != newline {
 			have, size = after, size+width
 		}
 	}
 	if have != space && have != newline {
-		return g.run(text, size, have)
+		return g.runEnd(text, size, have)
 	}
-	end, _, last := g.blank(text, 0)
+	end, _, last := g.blankEnds(text, 0)
 	return beforeNext(text, end, last)
 }
 
-// contraction is the length of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of text, which begins with '; 0 without one. With
-// fold the letters may be of either case, the long s (U+017F) included, which folds to s.
-func contraction(text string, fold bool) int {
+// contractionLength is the length of 's, 't, 're, 've, 'm, 'll or 'd at the beginning of text, which begins with '; 0 without a
+// contraction. With fold the letters may be of either case, the long s (U+017F) included, which folds to s.
+func contractionLength(text string, fold bool) int {
 	at := func(i int) byte {
 		if i >= len(text) {
 			return 0

@@ -12,7 +12,7 @@ import (
 
 func piecesOf(s splitter, text string) []string {
 	out := []string{}
-	s.split(text, func(piece string) { out = append(out, piece) })
+	s.splitText(text, func(piece string) { out = append(out, piece) })
 	return out
 }
 

@@ -2,8 +2,8 @@ package bpe
 
 import "unicode/utf8"
 
-// Stream decodes ids as they come and holds back a character of which not all bytes have come. What its calls return is,
-// joined, what Decode returns. It is used by one goroutine.
+// Stream decodes ids as they come and holds back a character until all its bytes have come. The texts of its calls, joined, are
+// Decode's. A single goroutine uses it.
 type Stream struct {
 	tokenizer *Tokenizer
 	held      []byte // less than a character
@@ -16,21 +16,21 @@ func (t *Tokenizer) Stream() *Stream { return &Stream{tokenizer: t} }
 // are returned as they are.
 func (s *Stream) Next(id int32) string {
 	s.held = append(s.held, s.tokenizer.Token(id)...)
-	cut := len(s.held) - unfinished(s.held)
+	cut := len(s.held) - partialRuneLen(s.held)
 	out := string(s.held[:cut])
 	s.held = append(s.held[:0], s.held[cut:]...)
 	return out
 }
 
-// Rest returns what is held back: the bytes of a character that was never finished.
+// Rest returns the held bytes: the beginning of a character that was never finished.
 func (s *Stream) Rest() string {
 	out := string(s.held)
 	s.held = s.held[:0]
 	return out
 }
 
-// unfinished is how many bytes at the end of b are the beginning of a character.
-func unfinished(b []byte) int {
+// partialRuneLen is the number of bytes at the end of b that begin a character.
+func partialRuneLen(b []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		tail := b[len(b)-n:]
 		if utf8.RuneStart(tail[0]) {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// template is what the post-processor puts before and after a text.
+// template is the ids that the post-processor puts before and after a text.
 type template struct{ before, after []int32 }
 
-// piece is a part of a TemplateProcessing: a token or the text.
+// templatePiece is a part of a TemplateProcessing: a token or the text.
 type templatePiece struct {
 	SpecialToken *struct {
 		ID     string `json:"id"`
@@ -32,9 +32,9 @@ type templateProcessing struct {
 	} `json:"special_tokens"`
 }
 
-// template reads the post-processor; id finds the tokens that it names.
-func (f *file) template(id func(string) (int32, bool)) (template, error) {
-	list, err := steps(f.PostProcessor, "processors")
+// readTemplate reads the post-processor; id finds the tokens that it names.
+func (f *file) readTemplate(id func(string) (int32, bool)) (template, error) {
+	list, err := sequenceSteps(f.PostProcessor, "processors")
 	if err != nil {
 		return template{}, err
 	}
@@ -46,8 +46,8 @@ func (f *file) template(id func(string) (int32, bool)) (template, error) {
 			return template{}, err
 		}
 		switch kind {
-		case "ByteLevel": // it moves offsets, which are not told
-			if err := strict(part, &byteLevel{}); err != nil {
+		case "ByteLevel": // it moves offsets, which are not returned
+			if err := decodeStrict(part, &byteLevel{}); err != nil {
 				return template{}, fmt.Errorf("type ByteLevel: %w", err)
 			}
 		case "TemplateProcessing":
@@ -59,7 +59,7 @@ func (f *file) template(id func(string) (int32, bool)) (template, error) {
 				return template{}, fmt.Errorf("type TemplateProcessing: %w", err)
 			}
 		default:
-			return template{}, unsupported("type", kind, "ByteLevel or TemplateProcessing")
+			return template{}, refuseUnsupported("type", kind, "ByteLevel or TemplateProcessing")
 		}
 	}
 	return out, nil
@@ -67,7 +67,7 @@ func (f *file) template(id func(string) (int32, bool)) (template, error) {
 
 func readTemplate(part json.RawMessage, id func(string) (int32, bool)) (out template, err error) {
 	var p templateProcessing
-	if err := strict(part, &p); err != nil {
+	if err := decodeStrict(part, &p); err != nil {
 		return template{}, err
 	}
 	texts := 0
@@ -77,7 +77,7 @@ func readTemplate(part json.RawMessage, id func(string) (int32, bool)) (out temp
 			return template{}, fmt.Errorf("single[%d]: want either SpecialToken or Sequence", i)
 		case piece.Sequence != nil:
 			if texts++; texts > 1 || piece.Sequence.ID != "A" {
-				return template{}, unsupported(fmt.Sprintf("single[%d].Sequence", i), piece.Sequence.ID, "A, once")
+				return template{}, refuseUnsupported(fmt.Sprintf("single[%d].Sequence", i), piece.Sequence.ID, "A, once")
 			}
 			continue
 		}

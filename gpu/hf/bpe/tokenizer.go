@@ -16,12 +16,12 @@ type Tokenizer struct {
 	normalize bool
 	splitter  splitter
 	raw       *matcher // added tokens that are looked for in the text as it is
-	late      *matcher // those that are looked for in normalized text
+	late      *matcher // added tokens that are looked for in normalized text
 	added     []bool   // by id
 	special   []bool   // by id
 	ids       map[string]int32
 	list      []AddedToken
-	// guarded says that a piece may come to an added token without being one, so that EncodeText must look.
+	// guarded is true when merges may make an added token out of plain text, so that EncodeText must look.
 	guarded  bool
 	template template
 	cache    *cache
@@ -29,7 +29,7 @@ type Tokenizer struct {
 	hash     string
 }
 
-// bytesPerToken is how many bytes of text a token stands for at least, as a rule; what is encoded into is made so large.
+// bytesPerToken is the least number of bytes of text to a token, as a rule. Buffers for ids are sized by it.
 const bytesPerToken = 3
 
 // Load reads the tokenizer.json at path.
@@ -48,7 +48,7 @@ func Load(path string) (*Tokenizer, error) {
 // Parse reads a tokenizer.json, which it keeps: the caller must not change it any more. Errors name each part, field or value that
 // is not understood, the first fault of the vocabulary and the first of the merges.
 func Parse(data []byte) (*Tokenizer, error) {
-	t, err := parse(data)
+	t, err := parseFile(data)
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
@@ -57,23 +57,23 @@ func Parse(data []byte) (*Tokenizer, error) {
 	return t, nil
 }
 
-func parse(data []byte) (*Tokenizer, error) {
+func parseFile(data []byte) (*Tokenizer, error) {
 	var f file
-	if err := strict(data, &f); err != nil {
+	if err := decodeStrict(data, &f); err != nil {
 		return nil, err
 	}
-	if absent(f.Model) {
+	if isAbsent(f.Model) {
 		return nil, errors.New("model: missing")
 	}
 	var m model
-	if err := strict(f.Model, &m); err != nil {
+	if err := decodeStrict(f.Model, &m); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
 	t := &Tokenizer{cache: newCache()}
 	var splitErr, normalErr error
-	t.splitter, splitErr = f.splitter(newClasses())
-	t.normalize, normalErr = f.normalizes()
-	if err := errors.Join(m.check(), normalErr, splitErr, f.checkRest()); err != nil {
+	t.splitter, splitErr = f.newSplitter(newClasses())
+	t.normalize, normalErr = f.needsNFC()
+	if err := errors.Join(m.checkModel(), normalErr, splitErr, f.checkRest()); err != nil {
 		return nil, err
 	}
 	var err error
@@ -83,7 +83,7 @@ func parse(data []byte) (*Tokenizer, error) {
 	if err := t.addTokens(f.AddedTokens); err != nil {
 		return nil, fmt.Errorf("added_tokens: %w", err)
 	}
-	if t.template, err = f.template(t.ID); err != nil {
+	if t.template, err = f.readTemplate(t.ID); err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	return t, nil
@@ -102,7 +102,7 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 		}
 		t.ids[token.Content] = token.ID
 		if have, ok := t.vocab.ids[token.Content]; !ok {
-			if err := t.vocab.put(token.ID, token.Content); err != nil {
+			if err := t.vocab.putToken(token.ID, token.Content); err != nil {
 				return fmt.Errorf("[%d] %q: %w", i, token.Content, err)
 			}
 		} else if have != token.ID {
@@ -117,7 +117,7 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 				text = composeText(text)
 			}
 		}
-		m.add(token, text)
+		m.addToken(token, text)
 		spaced = spaced || strings.TrimSpace(text[:1]) == ""
 	}
 	for i, token := range tokens {
@@ -125,7 +125,7 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 			return fmt.Errorf("[%d] %q: rstrip is not supported beside a token that begins with a space", i, token.Content)
 		}
 	}
-	t.mark(tokens)
+	t.markAddedTokens(tokens)
 	for b, id := range t.vocab.single {
 		if t.added[id] {
 			return fmt.Errorf("%q is the token of byte 0x%02x, which any text may hold", t.vocab.texts[id], b)
@@ -134,8 +134,8 @@ func (t *Tokenizer) addTokens(tokens []AddedToken) error {
 	return nil
 }
 
-// mark notes which ids are added tokens, and whether merges come to one of them.
-func (t *Tokenizer) mark(tokens []AddedToken) {
+// markAddedTokens notes which ids are added tokens, and whether merges can make any of them.
+func (t *Tokenizer) markAddedTokens(tokens []AddedToken) {
 	t.added, t.special = make([]bool, len(t.vocab.texts)), make([]bool, len(t.vocab.texts))
 	for _, token := range tokens {
 		t.added[token.ID], t.special[token.ID] = true, token.Special
@@ -157,17 +157,17 @@ func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	dst = slices.Grow(dst, len(text)/bytesPerToken)
 	found := func(id int32) { dst = append(dst, id) }
 	plain := func(part string) { dst = t.appendPieces(dst, part, nil) }
-	t.raw.cut(text, func(part string) {
+	t.raw.cutText(text, func(part string) {
 		if t.normalize {
 			part = composeText(part)
 		}
-		t.late.cut(part, plain, found)
+		t.late.cutText(part, plain, found)
 	}, found)
 	return dst
 }
 
-// EncodeText returns the ids of text that may be a stranger's, such as what a tool returned: the spelling of an added token is text
-// like any other, so that no added token's id is ever among them.
+// EncodeText returns the ids of text that may be a stranger's, such as a tool's result. The spelling of an added token is text
+// like any other: no added token's id is ever among the ids.
 func (t *Tokenizer) EncodeText(text string) []int32 {
 	if t.normalize {
 		text = composeText(text)
@@ -179,9 +179,9 @@ func (t *Tokenizer) EncodeText(text string) []int32 {
 	return t.appendPieces(dst, text, nil)
 }
 
-// EncodeMarked is Encode of a text in which a mark, a character that no token holds, stands within whatever spells an added token and
-// is not to be one, such as in the words of a user within a rendered conversation. The marks are left out, and what stood around them
-// is encoded as EncodeText does.
+// EncodeMarked is Encode of a text with marks. A mark is a character that no token holds; it stands within each spelling of an
+// added token that is to stay text, such as in the words of a user within a rendered conversation. The marks are left out, and
+// the text around them is encoded as EncodeText does.
 func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
 	var dst []int32
 	found := func(id int32) { dst = append(dst, id) }
@@ -189,11 +189,11 @@ func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
 	if t.guarded {
 		barred = t.added
 	}
-	t.raw.cut(text, func(part string) {
+	t.raw.cutText(text, func(part string) {
 		if t.normalize {
 			part = composeText(part)
 		}
-		t.late.cut(part, func(plain string) {
+		t.late.cutText(part, func(plain string) {
 			if bare := strings.ReplaceAll(plain, string(mark), ""); bare != plain {
 				if plain = bare; t.normalize {
 					plain = composeText(plain)
@@ -205,8 +205,8 @@ func (t *Tokenizer) EncodeMarked(text string, mark rune) []int32 {
 	return dst
 }
 
-// Normalized is a text in the form in which added tokens are looked for, where there are such that are looked for after
-// normalization: whoever guards their spellings in a text guards those of this one.
+// Normalized is the text in the form in which added tokens are looked for, where any are looked for after normalization. To
+// guard their spellings in a text, guard them in this form.
 func (t *Tokenizer) Normalized(text string) string {
 	if !t.normalize || len(t.late.tokens) == 0 {
 		return text
@@ -219,7 +219,7 @@ func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.list) }
 
 // appendPieces appends the ids of text without added tokens. With barred, the ids marked there are never among them.
 func (t *Tokenizer) appendPieces(dst []int32, text string, barred []bool) []int32 {
-	t.splitter.split(text, func(piece string) {
+	t.splitter.splitText(text, func(piece string) {
 		begin := len(dst)
 		dst = t.appendCached(dst, piece)
 		if barred != nil && slices.ContainsFunc(dst[begin:], func(id int32) bool { return barred[id] }) {
@@ -230,7 +230,7 @@ func (t *Tokenizer) appendPieces(dst []int32, text string, barred []bool) []int3
 }
 
 func (t *Tokenizer) appendCached(dst []int32, piece string) []int32 {
-	slot := t.cache.slot(piece)
+	slot := t.cache.findSlot(piece)
 	if slot == nil {
 		return t.appendPiece(dst, piece, nil)
 	}
@@ -239,7 +239,7 @@ func (t *Tokenizer) appendCached(dst []int32, piece string) []int32 {
 	}
 	begin := len(dst)
 	dst = t.appendPiece(dst, piece, nil)
-	t.cache.put(slot, piece, dst[begin:])
+	t.cache.putPiece(slot, piece, dst[begin:])
 	return dst
 }
 
@@ -250,7 +250,7 @@ func (t *Tokenizer) appendPiece(dst []int32, piece string, barred []bool) []int3
 	return t.vocab.encodePiece(dst, piece, barred)
 }
 
-// Wrap puts around a text's ids what the post-processor's template has there, such as Llama 3's beginning of text. It returns ids
+// Wrap puts the ids of the post-processor's template around a text's ids, such as Llama 3's beginning of text. It returns ids
 // itself where there is nothing.
 func (t *Tokenizer) Wrap(ids []int32) []int32 {
 	if len(t.template.before)+len(t.template.after) == 0 {
@@ -270,20 +270,20 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// Token is the text of one id, which may be a part of a character; U+FFFD for an id that names no token.
+// Token is an id's text, which may be a part of a character; U+FFFD for an id that names no token.
 func (t *Tokenizer) Token(id int32) string {
-	if !t.has(id) {
+	if !t.hasToken(id) {
 		return "\uFFFD"
 	}
 	return t.vocab.texts[id]
 }
 
-func (t *Tokenizer) has(id int32) bool {
+func (t *Tokenizer) hasToken(id int32) bool {
 	return id >= 0 && int(id) < len(t.vocab.known) && t.vocab.known[id]
 }
 
-// ID returns the id of a token, and whether there is such a token: an added token by its text, any other by its spelling in the
-// vocabulary, where a space is U+0120.
+// ID returns the id of a token, and whether there is such a token. An added token is found by its text, any other by its
+// spelling in the vocabulary, where a space is U+0120.
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	if id, ok := t.ids[token]; ok {
 		return id, true
@@ -292,13 +292,13 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	return id, ok
 }
 
-// Special says whether an id is that of a special token: one that controls the model and is no text.
-func (t *Tokenizer) Special(id int32) bool { return t.has(id) && t.special[id] }
+// Special reports whether an id is a special token's: a token that controls the model and is no text.
+func (t *Tokenizer) Special(id int32) bool { return t.hasToken(id) && t.special[id] }
 
-// Added says whether an id is that of an added token, special or not.
-func (t *Tokenizer) Added(id int32) bool { return t.has(id) && t.added[id] }
+// Added reports whether an id is that of an added token, special or not.
+func (t *Tokenizer) Added(id int32) bool { return t.hasToken(id) && t.added[id] }
 
-// Size is one more than the largest id. Ids below it that name no token are possible; a model's embedding may have more rows.
+// Size is the largest id plus 1. Ids below it that name no token are possible; a model's embedding may have more rows.
 func (t *Tokenizer) Size() int { return len(t.vocab.texts) }
 
 // JSON returns the tokenizer.json as it was read; the caller must not change it.

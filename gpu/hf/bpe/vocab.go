@@ -32,11 +32,11 @@ func newVocabulary(m *model) (*vocabulary, error) {
 		return nil, fmt.Errorf("model.vocab: %w", err)
 	}
 	v := &vocabulary{alphabet: newAlphabet(), ids: ids}
-	if err := v.place(); err != nil {
+	if err := v.placeTokens(); err != nil {
 		return nil, fmt.Errorf("model.vocab: %w", err)
 	}
 	for b := range v.single {
-		token := v.alphabet.token(string([]byte{byte(b)}))
+		token := v.alphabet.spellToken(string([]byte{byte(b)}))
 		id, ok := ids[token]
 		if !ok {
 			return nil, fmt.Errorf("model.vocab: no token %q for byte 0x%02x: the vocabulary is not one of bytes", token, b)
@@ -51,7 +51,7 @@ func newVocabulary(m *model) (*vocabulary, error) {
 	if m.IgnoreMerges {
 		v.whole = make(map[string]int32, len(ids))
 		for token, id := range ids {
-			if text, ok := v.alphabet.bytes(token); ok {
+			if text, ok := v.alphabet.tokenBytes(token); ok {
 				v.whole[text] = id
 			}
 		}
@@ -59,22 +59,22 @@ func newVocabulary(m *model) (*vocabulary, error) {
 	return v, nil
 }
 
-// place fills what is found by id.
-func (v *vocabulary) place() error {
+// placeTokens fills the tables by id.
+func (v *vocabulary) placeTokens() error {
 	for token, id := range v.ids {
-		text, ok := v.alphabet.bytes(token)
+		text, ok := v.alphabet.tokenBytes(token)
 		if !ok { // no text is encoded to it
 			text = token
 		}
-		if err := v.put(id, text); err != nil {
+		if err := v.putToken(id, text); err != nil {
 			return fmt.Errorf("%q: %w", token, err)
 		}
 	}
 	return nil
 }
 
-// put gives an id its text.
-func (v *vocabulary) put(id int32, text string) error {
+// putToken gives an id its text.
+func (v *vocabulary) putToken(id int32, text string) error {
 	if id < 0 || int(id) >= maxSpread*len(v.ids)+maxHoles {
 		return fmt.Errorf("id %d of a vocabulary of %d tokens", id, len(v.ids))
 	}
@@ -95,7 +95,7 @@ func (v *vocabulary) put(id int32, text string) error {
 func parseVocab(raw json.RawMessage) (map[string]int32, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, fmt.Errorf("got %s: want an object of token to id", shorten(string(raw[:min(len(raw), 200)])))
+		return nil, fmt.Errorf("got %s: want an object of token to id", shortenText(string(raw[:min(len(raw), 200)])))
 	}
 	ids := map[string]int32{}
 	for dec.More() {
@@ -125,7 +125,7 @@ func parseVocab(raw json.RawMessage) (map[string]int32, error) {
 // parseMerges reads the merges, each "a b" or ["a", "b"], in the order of their ranks. A pair that is there twice has the later
 // rank, as with Hugging Face.
 func (v *vocabulary) parseMerges(raw json.RawMessage) (map[uint64]merge, error) {
-	if absent(raw) {
+	if isAbsent(raw) {
 		return nil, errors.New("missing")
 	}
 	list, err := mergeList(raw)

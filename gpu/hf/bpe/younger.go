@@ -7,9 +7,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// younger are the characters that Unicode 15 reorders or joins, as golang.org/x/text does, and the library tokenizers leaves where they stand: its NFC has
-// the tables of Unicode 9, and every published model was trained on what it gave. Found by comparing the library's release 0.23.3 with x/text at each
-// character; TestIDsAreThoseOfTheTokenizersLibrary holds it.
+// younger are the characters that Unicode 15 reorders or joins, as golang.org/x/text does, and the library tokenizers leaves
+// where they stand. Its NFC has the tables of Unicode 9, and every published model was trained on its output. The list was
+// found by comparing the library's release 0.23.3 with x/text at each character; TestIDsAreThoseOfTheTokenizersLibrary checks
+// it.
 var younger = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x07fd, Hi: 0x07fd, Stride: 1},
@@ -64,7 +65,7 @@ func composeText(text string) string {
 	next := strings.IndexFunc(text, isYounger)
 	var out strings.Builder
 	for next >= 0 {
-		out.WriteString(nfc(text[:next]))
+		out.WriteString(normalizeNFC(text[:next]))
 		rest := strings.IndexFunc(text[next:], func(r rune) bool { return !isYounger(r) })
 		if rest < 0 {
 			rest = len(text) - next
@@ -73,7 +74,7 @@ func composeText(text string) string {
 		text = text[next+rest:]
 		next = strings.IndexFunc(text, isYounger)
 	}
-	out.WriteString(nfc(text))
+	out.WriteString(normalizeNFC(text))
 	return out.String()
 }
 

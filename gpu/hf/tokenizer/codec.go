@@ -14,22 +14,22 @@ type Codec interface {
 	// Encode returns the ids of text. Added tokens in the text become their ids, control tokens among them, so that text that
 	// is not the caller's own goes through EncodeText. No token is added that is not in the text.
 	Encode(text string) []int32
-	// EncodeText returns the ids of text that may be a stranger's: the spelling of an added token is text like any other, and
-	// no id is an added token's, but for the unknown token's where there is one.
+	// EncodeText returns the ids of text that may be a stranger's: the spelling of an added token is text like any other. No id
+	// is an added token's, except the unknown token's where there is one.
 	EncodeText(text string) []int32
-	// Append appends what Encode returns to dst.
+	// Append appends Encode's ids to dst.
 	Append(dst []int32, text string) []int32
-	// Wrap puts around a text's ids what the tokenizer begins and ends a text with, such as Llama 3's beginning of text.
+	// Wrap puts the tokenizer's begin and end ids around a text's ids, such as Llama 3's beginning of text.
 	Wrap(ids []int32) []int32
 	// Decode returns the text of ids, added tokens as they are spelt.
 	Decode(ids []int32) string
-	// Token is the text of one id, which may be a part of a character.
+	// Token is an id's text, which may be a part of a character.
 	Token(id int32) string
 	// ID returns the id of a token by its exact spelling, and whether there is such a token.
 	ID(token string) (int32, bool)
-	// Special says whether an id is that of a token that controls the model.
+	// Special reports whether an id is that of a token that controls the model.
 	Special(id int32) bool
-	// Size is one more than the largest id.
+	// Size is the largest id plus 1.
 	Size() int
 	// JSON is the tokenizer.json, which the caller must not change, and Hash its hex SHA-256.
 	JSON() []byte
@@ -41,7 +41,7 @@ var (
 	_ Codec = (*bpe.Tokenizer)(nil)
 )
 
-// Open reads the tokenizer.json at path, of whichever model: WordLevel or BPE.
+// Open reads the tokenizer.json at path. Its model may be WordLevel or BPE.
 func Open(path string) (Codec, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -81,11 +81,11 @@ func Read(data []byte) (Codec, error) {
 	return nil, fmt.Errorf("read tokenizer.json: model.type: %q is not supported: want BPE or WordLevel", f.Model.Type)
 }
 
-// Stream decodes ids as they come. What its calls return is, joined, what Decode returns of all ids. It is used by one goroutine.
+// Stream decodes ids as they come. The texts of its calls, joined, are Decode's of all ids. A single goroutine uses it.
 type Stream interface {
 	// Next returns the text that an id completes: "" while a character is not whole.
 	Next(id int32) string
-	// Rest returns what is held back, at the end.
+	// Rest returns the held text, at the end.
 	Rest() string
 }
 

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// OpenFolder reads the tokenizer of a model folder: its tokenizer.json, of either model. Errors name the file; one of a folder
-// without it wraps fs.ErrNotExist.
+// OpenFolder reads the tokenizer of a model folder: its tokenizer.json, of either model. Errors name the file. If the folder
+// has none the error wraps fs.ErrNotExist.
 func OpenFolder(dir string) (Codec, error) {
 	path := filepath.Join(dir, "tokenizer.json")
 	c, err := Open(path)

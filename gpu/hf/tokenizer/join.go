@@ -7,9 +7,9 @@ import (
 )
 
 // Join makes a word-level tokenizer of the vocabularies of several: the special tokens in the order in which they first come,
-// then all words, sorted. The texts that one of them can write the new one can write too, though the ids are others.
+// then all words, sorted. Text that any of them can write, the new tokenizer can write too, with other ids.
 //
-// Errors: none to join, or tokenizers that differ in what stands for unknown words or in whether they fold case.
+// Errors: no tokenizers, or tokenizers that differ in the token for unknown words or in whether they fold case.
 func Join(parts ...*Tokenizer) (*Tokenizer, error) {
 	if len(parts) == 0 {
 		return nil, errors.New("join tokenizers: there is none")

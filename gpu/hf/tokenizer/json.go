@@ -60,7 +60,7 @@ func (t *Tokenizer) encodeJSON() ([]byte, error) {
 		if t.special[id] {
 			f.AddedTokens = append(f.AddedTokens, addedToken{ID: int32(id), Content: word, Special: true})
 		}
-		key, err := marshal(word)
+		key, err := marshalPlain(word)
 		if err != nil {
 			return nil, fmt.Errorf("token %d: %w", id, err)
 		}
@@ -71,7 +71,7 @@ func (t *Tokenizer) encodeJSON() ([]byte, error) {
 		vocab = fmt.Appendf(vocab, ":%d", id)
 	}
 	f.Model.Vocab = append(vocab, '}')
-	data, err := marshal(f)
+	data, err := marshalPlain(f)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (t *Tokenizer) encodeJSON() ([]byte, error) {
 	return indented.Bytes(), nil
 }
 
-// marshal is json.Marshal without the escaping of <, > and &, so that tags read as they are.
-func marshal(v any) ([]byte, error) {
+// marshalPlain is json.Marshal without the escaping of <, > and &, so that tags read as they are.
+func marshalPlain(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -107,28 +107,28 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Parse reads a tokenizer.json. What it cannot do exactly it refuses, naming the field and the value.
+// Parse reads a tokenizer.json. It refuses a setting that it cannot honour exactly, naming the field and the value.
 func Parse(data []byte) (*Tokenizer, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
-	if err := f.check(); err != nil {
+	if err := f.checkSupported(); err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
 	vocab, err := parseVocab(f.Model.Vocab)
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: model.vocab: %w", err)
 	}
-	t, err := build(f, vocab)
+	t, err := buildTokenizer(f, vocab)
 	if err != nil {
 		return nil, fmt.Errorf("read tokenizer.json: %w", err)
 	}
-	return t, t.finish()
+	return t, t.deriveTables()
 }
 
-// check refuses every part of the file that this package does not implement.
-func (f *file) check() error {
+// checkSupported refuses every part of the file that this package does not implement.
+func (f *file) checkSupported() error {
 	var faults []error
 	refuse := func(field, got, want string) {
 		faults = append(faults, fmt.Errorf("%s: %q is not supported: want %s", field, got, want))
@@ -150,7 +150,7 @@ func (f *file) check() error {
 		value json.RawMessage
 	}{{"truncation", f.Truncation}, {"padding", f.Padding}, {"post_processor", f.PostProcessor}, {"decoder", f.Decoder}} {
 		if len(part.value) > 0 && !bytes.Equal(part.value, null) {
-			refuse(part.field, shorten(string(part.value)), "null")
+			refuse(part.field, shortenText(string(part.value)), "null")
 		}
 	}
 	for i, token := range f.AddedTokens {
@@ -161,7 +161,7 @@ func (f *file) check() error {
 	return errors.Join(faults...)
 }
 
-func build(f file, vocab map[string]int32) (*Tokenizer, error) {
+func buildTokenizer(f file, vocab map[string]int32) (*Tokenizer, error) {
 	t := &Tokenizer{ids: vocab, lowercase: f.Normalizer != nil}
 	special := map[string]bool{}
 	for i, token := range f.AddedTokens {
@@ -208,7 +208,7 @@ func parseVocab(raw json.RawMessage) (map[string]int32, error) {
 		return nil, fmt.Errorf("missing or unreadable: %w", err)
 	}
 	if open != json.Delim('{') {
-		return nil, fmt.Errorf("got %s: want an object of word to id", shorten(string(raw)))
+		return nil, fmt.Errorf("got %s: want an object of word to id", shortenText(string(raw)))
 	}
 	vocab := map[string]int32{}
 	for dec.More() {
@@ -232,8 +232,8 @@ func parseVocab(raw json.RawMessage) (map[string]int32, error) {
 	return vocab, nil
 }
 
-// shorten keeps error messages readable.
-func shorten(s string) string {
+// shortenText keeps error messages readable.
+func shortenText(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) > 40 {
 		return s[:40] + "..."

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// matcher finds added tokens in raw text: the leftmost, and of those that start there the longest.
+// matcher finds added tokens in raw text: the leftmost, and the longest of the tokens that start there.
 type matcher struct {
 	byFirst map[byte][]added // longest first
 }
@@ -29,9 +29,9 @@ func newMatcher(words []string, special []bool) matcher {
 	return m
 }
 
-// next returns where the first added token of text starts and ends and its id; without one,
+// nextToken returns where the first added token of text starts and ends and its id; without one,
 // start = end = len(text) and id = -1.
-func (m matcher) next(text string) (start, end int, id int32) {
+func (m matcher) nextToken(text string) (start, end int, id int32) {
 	for i := range len(text) {
 		for _, token := range m.byFirst[text[i]] {
 			if strings.HasPrefix(text[i:], token.text) {

@@ -21,13 +21,12 @@ type Tokenizer struct {
 	hash      string
 }
 
-// Config says what a new word-level tokenizer holds.
+// Config is the contents of a new word-level tokenizer.
 type Config struct {
 	// Special are the added tokens, ids 0, 1, ... in this order. They are matched in raw text as they stand
 	// and never split. The list must hold Unknown.
 	Special []string
-	// Words are the other tokens, ids following Special's in this order. A word must be one that the
-	// pre-tokenizer keeps whole.
+	// Words are the other tokens, ids following Special's in this order. A word must be whole to the pre-tokenizer.
 	Words []string
 	// Unknown is the token for a word that is not in the vocabulary.
 	Unknown string
@@ -57,7 +56,7 @@ func New(cfg Config) (*Tokenizer, error) {
 		add(word, true)
 	}
 	for _, word := range cfg.Words {
-		if pieces := split(nil, word); len(pieces) > 1 || cfg.Lowercase && strings.ToLower(word) != word {
+		if pieces := splitWords(nil, word); len(pieces) > 1 || cfg.Lowercase && strings.ToLower(word) != word {
 			faults = append(faults, fmt.Errorf("token %q would never be produced: the pre-tokenizer or the normalizer changes it", word))
 			continue
 		}
@@ -71,11 +70,11 @@ func New(cfg Config) (*Tokenizer, error) {
 		return nil, fmt.Errorf("make tokenizer: %w", err)
 	}
 	t.unknown = unknown
-	return t, t.finish()
+	return t, t.deriveTables()
 }
 
-// finish derives what follows from the vocabulary.
-func (t *Tokenizer) finish() error {
+// deriveTables derives the other fields from the vocabulary.
+func (t *Tokenizer) deriveTables() error {
 	t.matcher = newMatcher(t.words, t.special)
 	data, err := t.encodeJSON()
 	if err != nil {
@@ -94,7 +93,7 @@ func (t *Tokenizer) Encode(text string) []int32 {
 // Append appends the ids of text to dst and returns it.
 func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	for text != "" {
-		start, end, id := t.matcher.next(text)
+		start, end, id := t.matcher.nextToken(text)
 		dst = t.appendPlain(dst, text[:start], true)
 		if id >= 0 {
 			dst = append(dst, id)
@@ -104,8 +103,8 @@ func (t *Tokenizer) Append(dst []int32, text string) []int32 {
 	return dst
 }
 
-// EncodeText returns the ids of text that may be a stranger's, such as what a tool returned: added tokens are not looked for, and
-// no id is one's but the unknown token's.
+// EncodeText returns the ids of text that may be a stranger's, such as a tool's result. Added tokens are not looked for: no id
+// is an added token's but the unknown token's.
 func (t *Tokenizer) EncodeText(text string) []int32 { return t.appendPlain(nil, text, false) }
 
 // Wrap returns ids: a word-level tokenizer puts nothing around a text.
@@ -144,7 +143,7 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return b.String()
 }
 
-// Token returns the text of one id; the unknown token's for an id outside the vocabulary.
+// Token returns an id's text; the unknown token's for an id outside the vocabulary.
 func (t *Tokenizer) Token(id int32) string {
 	if id < 0 || int(id) >= len(t.words) {
 		id = t.unknown
@@ -152,13 +151,13 @@ func (t *Tokenizer) Token(id int32) string {
 	return t.words[id]
 }
 
-// ID returns the id of exactly this token, and whether there is one.
+// ID returns the id of exactly this token, and whether there is such a token.
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	id, ok := t.ids[token]
 	return id, ok
 }
 
-// Special says whether id is an added token, such as a tag.
+// Special reports whether id is an added token, such as a tag.
 func (t *Tokenizer) Special(id int32) bool {
 	return id >= 0 && int(id) < len(t.special) && t.special[id]
 }
@@ -175,8 +174,8 @@ func (t *Tokenizer) JSON() []byte { return t.json }
 // Hash is the hex SHA-256 of JSON().
 func (t *Tokenizer) Hash() string { return t.hash }
 
-// split appends the words of text to dst.
-func split(dst []string, text string) []string {
+// splitWords appends the words of text to dst.
+func splitWords(dst []string, text string) []string {
 	for {
 		var word string
 		word, text = nextWord(text)
@@ -187,8 +186,8 @@ func split(dst []string, text string) []string {
 	}
 }
 
-// nextWord returns the first word of text and what follows it; "" when there is none left.
-// It is Hugging Face's Whitespace pre-tokenizer, the pattern \w+|[^\w\s]+.
+// nextWord returns the first word of text and the text after it; "" when no word is left. It is Hugging Face's Whitespace
+// pre-tokenizer, the pattern \w+|[^\w\s]+.
 func nextWord(text string) (word, rest string) {
 	start, kind := -1, kindSpace
 	for i, r := range text {
@@ -235,8 +234,8 @@ func kindOf(r rune) runeKind {
 	return kindOther
 }
 
-// Words splits text as the Whitespace pre-tokenizer does, without a vocabulary: what a vocabulary is made of.
-func Words(text string) []string { return split(nil, text) }
+// Words splits text into words as the Whitespace pre-tokenizer does, without a vocabulary: a vocabulary is made of these.
+func Words(text string) []string { return splitWords(nil, text) }
 
 // LowerWords are the Words of text in lower case, as a tokenizer with Lowercase finds them.
-func LowerWords(text string) []string { return split(nil, strings.ToLower(text)) }
+func LowerWords(text string) []string { return splitWords(nil, strings.ToLower(text)) }
