@@ -91,7 +91,7 @@ func TestCompletion(t *testing.T) {
 		got := decode[completionAnswer](t, w.Body.Bytes())
 		require.Equal(t, "text_completion", got.Object)
 		require.Regexp(t, "^cmpl-[0-9a-f]{24}$", got.ID)
-		require.Equal(t, &usageBody{PromptTokens: 3, CompletionTokens: 8, TotalTokens: 11}, got.Usage)
+		require.Equal(t, &api.Usage{PromptTokens: 3, CompletionTokens: 8, TotalTokens: 11}, got.Usage)
 		require.Len(t, got.Choices, 1)
 		c := got.Choices[0]
 		require.Equal(t, numbers{}.Decode(want.Tokens), c.Text)
@@ -179,7 +179,7 @@ func TestStreams(t *testing.T) {
 	want := expect(t, []int32{1, 2, 3}, 8, 1, 9)
 	var text string
 	var ids []int32
-	var usage *usageBody
+	var usage *api.Usage
 	events := send("/v1/completions", `{"prompt": [1, 2, 3], "max_tokens": 8, "seed": 9, "stream": true,
 		"return_token_ids": true, "logprobs": 0, "stream_options": {"include_usage": true}}`)
 	for i, e := range events {

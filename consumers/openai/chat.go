@@ -18,14 +18,7 @@ type chatBody struct {
 	TopLogprobs         *int          `json:"top_logprobs"`
 }
 
-type chatAnswer struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *usageBody   `json:"usage,omitempty"`
-}
+type chatAnswer = api.Answer[chatChoice]
 
 type chatChoice struct {
 	Index        int           `json:"index"`
@@ -81,7 +74,7 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 			c.p.req.StopTokens = append(c.p.req.StopTokens, o.chat.Stop()...)
 		}
 	}
-	body := func(object string, in []chatChoice, u *usageBody) any {
+	body := func(object string, in []chatChoice, u *api.Usage) any {
 		a := choices[0].a
 		return chatAnswer{ID: a.id, Object: object, Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
 	}
@@ -111,14 +104,11 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 				}
 				from, delta = 0, o.message(&b, c.a, tools)
 				delta.Role = roles[c.index]
-				for i := range delta.ToolCalls {
-					delta.ToolCalls[i].Index = &i
-				}
 			}
 			roles[c.index] = ""
 			return body("chat.completion.chunk", []chatChoice{one(c, from, nil, delta)}, nil)
 		},
-		func(u *usageBody) any {
+		func(u *api.Usage) any {
 			var all []chatChoice
 			for _, c := range choices {
 				message := o.message(&b, c.a, tools) // which may change how it finished
@@ -126,7 +116,7 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 			}
 			return body("chat.completion", all, u)
 		},
-		func(u *usageBody) any { return body("chat.completion.chunk", []chatChoice{}, u) },
+		func(u *api.Usage) any { return body("chat.completion.chunk", []chatChoice{}, u) },
 	)
 }
 

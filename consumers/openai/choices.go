@@ -83,7 +83,7 @@ func (o *API) generateAll(ctx context.Context, choices []*choice, emit func(c *c
 // respond writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
 // nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the usage.
 func (o *API) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
-	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *usageBody) any, last func(u *usageBody) any,
+	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *api.Usage) any, last func(u *api.Usage) any,
 ) error {
 	if names := o.ignored(b); len(names) > 0 {
 		w.Header().Set("Weir-Ignored", strings.Join(names, ", "))
@@ -117,21 +117,20 @@ func (o *API) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, c
 		return send(part(c, next))
 	})
 	stop() // before it is asked whether anything was written: what failed sooner has a status
-	if err == nil && b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
+	if err == nil && b.StreamOptions.WantsUsage() {
 		err = out.Send(last(usage(choices)))
 	}
 	return out.End(err)
 }
 
 // usage counts a prompt that several answers share once.
-func usage(choices []*choice) *usageBody {
-	u := &usageBody{}
+func usage(choices []*choice) *api.Usage {
+	prompt, completion := 0, 0
 	for _, c := range choices {
 		if c.first {
-			u.PromptTokens += len(c.p.req.Tokens)
+			prompt += len(c.p.req.Tokens)
 		}
-		u.CompletionTokens += len(c.a.tokens)
+		completion += len(c.a.tokens)
 	}
-	u.TotalTokens = u.PromptTokens + u.CompletionTokens
-	return u
+	return api.NewUsage(prompt, completion)
 }

@@ -18,14 +18,7 @@ type completionBody struct {
 	Logprobs *int `json:"logprobs"`
 }
 
-type completionAnswer struct {
-	ID      string             `json:"id"`
-	Object  string             `json:"object"`
-	Created int64              `json:"created"`
-	Model   string             `json:"model"`
-	Choices []completionChoice `json:"choices"`
-	Usage   *usageBody         `json:"usage,omitempty"`
-}
+type completionAnswer = api.Answer[completionChoice]
 
 type completionChoice struct {
 	Index        int                 `json:"index"`
@@ -61,7 +54,7 @@ func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body := func(in []completionChoice, u *usageBody) any {
+	body := func(in []completionChoice, u *api.Usage) any {
 		a := choices[0].a
 		return completionAnswer{ID: a.id, Object: "text_completion", Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
 	}
@@ -76,14 +69,14 @@ func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 		func(c *choice, next piece) any {
 			return body([]completionChoice{one(c, next.from, next.text, len(c.a.text)-len(next.text))}, nil)
 		},
-		func(u *usageBody) any {
+		func(u *api.Usage) any {
 			var all []completionChoice
 			for _, c := range choices {
 				all = append(all, one(c, 0, c.a.text, 0))
 			}
 			return body(all, u)
 		},
-		func(u *usageBody) any { return body([]completionChoice{}, u) },
+		func(u *api.Usage) any { return body([]completionChoice{}, u) },
 	)
 }
 

@@ -113,12 +113,6 @@ func refusal(c *schemas.GenerateChunk) *api.Error {
 	return api.Refusal(http.StatusInternalServerError, "server_error", "generation_failed", "%s", c.Error)
 }
 
-type usageBody struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-}
-
 // tokenIDs is what return_token_ids adds to a choice.
 type tokenIDs struct {
 	PromptTokenIDs []int32 `json:"prompt_token_ids,omitempty"`

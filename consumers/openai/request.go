@@ -11,13 +11,13 @@ import (
 
 // samplingBody is what completions and chat completions have in common.
 type samplingBody struct {
-	Model         string           `json:"model"`
-	MaxTokens     *int             `json:"max_tokens"`
-	Temperature   *float32         `json:"temperature"`
-	Seed          *int64           `json:"seed"`
-	Stop          api.TextList     `json:"stop"`
-	Stream        bool             `json:"stream"`
-	StreamOptions *streamOptionsIn `json:"stream_options"`
+	Model         string             `json:"model"`
+	MaxTokens     *int               `json:"max_tokens"`
+	Temperature   *float32           `json:"temperature"`
+	Seed          *int64             `json:"seed"`
+	Stop          api.TextList       `json:"stop"`
+	Stream        bool               `json:"stream"`
+	StreamOptions *api.StreamOptions `json:"stream_options"`
 
 	// Not OpenAI's: vLLM's stop_token_ids and return_token_ids, and ours.
 	StopTokenIDs   []int32 `json:"stop_token_ids"`
@@ -41,11 +41,6 @@ type samplingBody struct {
 	FunctionCall      json.RawMessage   `json:"function_call"`
 }
 
-type streamOptionsIn struct {
-	IncludeUsage       bool            `json:"include_usage"`
-	IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
-}
-
 // whyTools is why tools are refused where no chat template shows them.
 const whyTools = "the policy calls tools by tags in its text, such as <search>; whoever asks reads them and shows the result in the next message"
 
@@ -63,7 +58,7 @@ func (o *API) ignored(b *samplingBody) []string {
 		return nil
 	}
 	names := b.Names()
-	if forced(b.ToolChoice) {
+	if api.ForcesCall(b.ToolChoice) {
 		names = append(names, "tool_choice")
 	}
 	return names

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -55,33 +54,15 @@ func (o *API) joined(messages []api.Message) []int32 {
 	return o.tokenizer.Encode(text)
 }
 
-// forced says whether a tool_choice would hold the policy to a call.
-func forced(choice json.RawMessage) bool {
-	return api.Given(choice) && string(choice) != `"auto"` && string(choice) != `"none"`
-}
-
 // tools takes the tools out of a request.
 func (o *API) tools(b *chatBody) ([]chat.Tool, error) {
-	if forced(b.ToolChoice) && !o.ignores(&b.samplingBody) {
-		return nil, api.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", b.ToolChoice)
+	if api.ForcesCall(b.ToolChoice) && !o.ignores(&b.samplingBody) {
+		return nil, api.RefuseForcedCall(b.ToolChoice)
 	}
-	var out []chat.Tool
-	for i, raw := range b.Tools {
-		var t struct {
-			Type     string `json:"type"`
-			Function struct {
-				Name        string          `json:"name"`
-				Description string          `json:"description"`
-				Parameters  json.RawMessage `json:"parameters"`
-			} `json:"function"`
-		}
-		if err := json.Unmarshal(raw, &t); err != nil || t.Type != "function" || t.Function.Name == "" {
-			return nil, api.BadRequest("invalid_parameter", `tools[%d]: want {"type": "function", "function": {"name": ..., "parameters": {...}}}`, i)
-		}
-		out = append(out, chat.Tool{Name: t.Function.Name, Description: t.Function.Description, Parameters: t.Function.Parameters})
-	}
-	if b.Tools = nil; string(b.ToolChoice) == `"none"` || len(out) == 0 {
-		return nil, nil
+	out, err := api.ReadTools(b.Tools, b.ToolChoice)
+	b.Tools = nil
+	if err != nil || len(out) == 0 {
+		return nil, err
 	}
 	if err := o.chat.Tools(); err != nil {
 		return nil, api.BadRequest("unsupported_parameter", "tools: %v", err)
@@ -99,15 +80,12 @@ func (o *API) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
 	if len(reply.Calls) == 0 || reply.Fault != "" {
 		return m // what is no call is text
 	}
-	a.finish, m.Content = "tool_calls", reply.Content
-	for i, call := range reply.Calls {
-		if i > 0 && b.ParallelToolCalls != nil && !*b.ParallelToolCalls {
-			break // the client takes one call at a time
-		}
-		m.ToolCalls = append(m.ToolCalls, api.ToolCall{
-			ID: fmt.Sprintf("call_%s_%d", strings.TrimPrefix(a.id, "chatcmpl-"), i), Type: "function",
-			Function: api.Function{Name: call.Name, Arguments: string(call.Arguments)},
-		})
+	if b.ParallelToolCalls != nil && !*b.ParallelToolCalls {
+		reply.Calls = reply.Calls[:1] // the client takes one call at a time
 	}
+	a.finish, m.Content = "tool_calls", reply.Content
+	m.ToolCalls = api.WriteCalls(reply.Calls, func(i int, _ chat.Call) string {
+		return fmt.Sprintf("call_%s_%d", strings.TrimPrefix(a.id, "chatcmpl-"), i)
+	}, b.Stream)
 	return m
 }

@@ -12,24 +12,21 @@ import (
 // chatBody is a request of OpenAI's chat completions.
 type chatBody struct {
 	openai.Shaping
-	Model               string           `json:"model"`
-	Messages            []openai.Message `json:"messages"`
-	MaxTokens           *int             `json:"max_tokens"`
-	MaxCompletionTokens *int             `json:"max_completion_tokens"`
-	Stop                openai.TextList  `json:"stop"`
-	Stream              bool             `json:"stream"`
-	StreamOptions       *struct {
-		IncludeUsage       bool            `json:"include_usage"`
-		IncludeObfuscation json.RawMessage `json:"include_obfuscation"`
-	} `json:"stream_options"`
-	N                 *int              `json:"n"`
-	Logprobs          bool              `json:"logprobs"`
-	Tools             []json.RawMessage `json:"tools"`
-	ToolChoice        json.RawMessage   `json:"tool_choice"`
-	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
-	Functions         []json.RawMessage `json:"functions"`
-	FunctionCall      json.RawMessage   `json:"function_call"`
-	TopLogprobs       json.RawMessage   `json:"top_logprobs"`
+	Model               string                `json:"model"`
+	Messages            []openai.Message      `json:"messages"`
+	MaxTokens           *int                  `json:"max_tokens"`
+	MaxCompletionTokens *int                  `json:"max_completion_tokens"`
+	Stop                openai.TextList       `json:"stop"`
+	Stream              bool                  `json:"stream"`
+	StreamOptions       *openai.StreamOptions `json:"stream_options"`
+	N                   *int                  `json:"n"`
+	Logprobs            bool                  `json:"logprobs"`
+	Tools               []json.RawMessage     `json:"tools"`
+	ToolChoice          json.RawMessage       `json:"tool_choice"`
+	ParallelToolCalls   *bool                 `json:"parallel_tool_calls"`
+	Functions           []json.RawMessage     `json:"functions"`
+	FunctionCall        json.RawMessage       `json:"function_call"`
+	TopLogprobs         json.RawMessage       `json:"top_logprobs"`
 	ticketed
 }
 
@@ -63,7 +60,7 @@ func (b *chatBody) request(*Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := functions(b.Tools, b.ToolChoice)
+	tools, err := readTools(b.Tools, b.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
@@ -90,45 +87,15 @@ func bounded(r *request, name string, most *int) (*request, error) {
 	return r, nil
 }
 
-// functions are the tools of a request, none where its choice forbids calls.
-func functions(raw []json.RawMessage, choice json.RawMessage) ([]chat.Tool, error) {
-	var word string
-	if len(choice) > 0 && string(choice) != "null" && (json.Unmarshal(choice, &word) != nil || word != "auto" && word != "none") {
-		return nil, openai.BadRequest("unsupported_parameter", "tool_choice is %.40s: nothing holds the policy to a call; use auto or none", choice)
+// readTools are the tools of a request, none where its choice forbids calls.
+func readTools(raw []json.RawMessage, choice json.RawMessage) ([]chat.Tool, error) {
+	if openai.ForcesCall(choice) {
+		return nil, openai.RefuseForcedCall(choice)
 	}
-	var out []chat.Tool
-	for i, one := range raw {
-		// Chat completions put the function into an object of its own, responses beside the type.
-		var t struct {
-			Type        string          `json:"type"`
-			Function    *chat.Tool      `json:"function"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		}
-		err := json.Unmarshal(one, &t)
-		if t.Function == nil {
-			t.Function = &chat.Tool{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
-		}
-		if err != nil || t.Type != "function" || t.Function.Name == "" {
-			return nil, openai.BadRequest("invalid_parameter", "tools[%d]: want a tool of type function with a name and parameters", i)
-		}
-		out = append(out, *t.Function)
-	}
-	if word == "none" {
-		return nil, nil
-	}
-	return out, nil
+	return openai.ReadTools(raw, choice)
 }
 
-type chatAnswer struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []chatChoice `json:"choices"`
-	Usage   *chatUsage   `json:"usage,omitempty"`
-}
+type chatAnswer = openai.Answer[chatChoice]
 
 type chatChoice struct {
 	Index        int          `json:"index"`
@@ -144,36 +111,24 @@ type chatMessage struct {
 	ToolCalls        []openai.ToolCall `json:"tool_calls,omitempty"`
 }
 
-type chatUsage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
-}
-
 // chatFinish is a finish as chat completions word it.
 var chatFinish = map[finish]string{finishStop: "stop", finishLength: "length", finishCalls: "tool_calls"}
 
-func (r *reply) chatMessage() *chatMessage {
+func (r *reply) chatMessage(streamed bool) *chatMessage {
 	m := &chatMessage{Role: chat.Assistant, ReasoningContent: r.reasoning}
 	if r.content != "" || len(r.calls) == 0 {
 		m.Content = &r.content
 	}
-	for i, call := range r.calls {
-		m.ToolCalls = append(m.ToolCalls, openai.ToolCall{
-			Index: &i, ID: call.ID, Type: "function", Function: openai.Function{Name: call.Name, Arguments: string(call.Arguments)},
-		})
-	}
+	m.ToolCalls = openai.WriteCalls(r.calls, func(_ int, call chat.Call) string { return call.ID }, streamed)
 	return m
 }
 
-func (r *reply) chatUsage() *chatUsage {
-	return &chatUsage{PromptTokens: r.promptTokens, CompletionTokens: r.sampled, TotalTokens: r.promptTokens + r.sampled}
-}
+func (r *reply) chatUsage() *openai.Usage { return openai.NewUsage(r.promptTokens, r.sampled) }
 
 func (b *chatBody) streams() bool { return b.Stream }
 
 // body is an answer, or an event of one.
-func (b *chatBody) body(r *reply, object string, usage *chatUsage, choices ...chatChoice) chatAnswer {
+func (b *chatBody) body(r *reply, object string, usage *openai.Usage, choices ...chatChoice) chatAnswer {
 	if choices == nil {
 		choices = []chatChoice{}
 	}
@@ -182,10 +137,7 @@ func (b *chatBody) body(r *reply, object string, usage *chatUsage, choices ...ch
 
 // answer writes the reply as chat completions word it.
 func (b *chatBody) answer(w http.ResponseWriter, r *reply) error {
-	why, message := chatFinish[r.finish], r.chatMessage()
-	for i := range message.ToolCalls {
-		message.ToolCalls[i].Index = nil // it is told in streams alone
-	}
+	why, message := chatFinish[r.finish], r.chatMessage(false)
 	return writeWhole(w, b.body(r, "chat.completion", r.chatUsage(), chatChoice{Message: message, FinishReason: &why}))
 }
 
@@ -194,10 +146,10 @@ func (b *chatBody) stream(out *openai.Events, r *reply) error {
 	const chunk = "chat.completion.chunk"
 	why := chatFinish[r.finish]
 	events := []any{
-		b.body(r, chunk, nil, chatChoice{Delta: r.chatMessage()}),
+		b.body(r, chunk, nil, chatChoice{Delta: r.chatMessage(true)}),
 		b.body(r, chunk, nil, chatChoice{Delta: &chatMessage{}, FinishReason: &why}),
 	}
-	if b.StreamOptions != nil && b.StreamOptions.IncludeUsage {
+	if b.StreamOptions.WantsUsage() {
 		events = append(events, b.body(r, chunk, r.chatUsage()))
 	}
 	for _, event := range events {

@@ -68,7 +68,7 @@ func (b *responsesBody) request(s *Session) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools, err := functions(b.Tools, b.ToolChoice)
+	tools, err := readTools(b.Tools, b.ToolChoice)
 	if err != nil {
 		return nil, err
 	}
