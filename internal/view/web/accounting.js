@@ -1,29 +1,70 @@
 import * as api from './api.js';
-import { h, put, round } from './dom.js';
+import { dim, h, note, panel, put, terms } from './dom.js';
+import { round } from './format.js';
+
+/** @typedef {import('../webcheck/api').Accounting} Accounting */
 
 // Where every ticket went. A bar leads to its trajectories.
 export async function show({ main, run, signal, go, every }) {
   const draw = async () => {
+    /** @type {Accounting} */
     const a = await api.get(run, 'accounting', null, signal);
-    const share = (n) => (a.issued ? 100 * n / a.issued : 0);
-    put(main, h('h1', null, 'Accounting'),
-      h('p', { class: 'dim' }, a.step < 0 ? 'The record has no step yet.' : `Every ticket that was issued by step ${a.step}, and what became of it. Each row takes away from the row above it; the sum is exact.`),
-      h('div', { class: 'panel fall', id: 'fall' }, a.bars.flatMap((b) => {
-        const href = b.fate ? go(run, 'trajectories', [], { fate: b.fate, reason: b.reason }) : null;
-        const piece = h('span', { class: 'piece ' + (b.sum ? 'sum' : b.fate) });
-        piece.style.left = (b.sum ? 0 : share(b.left)) + '%';
-        piece.style.width = share(b.count) + '%';
-        const track = h(href ? 'a' : 'span', { class: 'track', href, title: b.what, 'aria-label': `${b.label}: ${b.count}` }, piece);
-        return [h(href ? 'a' : 'span', { class: 'name' + (b.sum ? ' sum' : ''), href, title: b.what }, (b.sum ? '' : '− ') + b.label), track,
-          h('span', { class: 'count' + (b.sum ? ' sum' : '') }, b.count.toLocaleString('en'), ' ', h('span', { class: 'dim' }, share(b.count).toFixed(1) + ' %'))];
-      })),
-      h('div', { class: 'grid' },
-        h('div', { class: 'panel' }, h('h2', null, 'Groups'), h('dl', null, Object.entries(a.groups).sort().map(([k, n]) => [h('dt', null, k), h('dd', null, round(n))]), h('dt', null, 'prompts to be issued again'), h('dd', null, round(a.again)))),
-        h('div', { class: 'panel' }, h('h2', null, 'Further messages'), Object.keys(a.further).length
-          ? h('dl', null, Object.entries(a.further).map(([k, n]) => [h('dt', null, k), h('dd', null, round(n))])) : h('p', { class: 'dim' }, 'none: no ticket has more than one end'))),
-      a.unsure ? h('p', { class: 'warn' }, `The record does not say how many tickets ${a.unsure} of the groups had: it was written by an older build. Their neighbours' size was taken.`) : null,
-      h('p', { class: 'dim' }, h('code', { class: 'mono' }, 'weir audit'), ' proves the same from the record: nothing used twice, nothing missing, nothing staler than the bound.'));
+    const link = (b) => (b.fate ? go(run, 'trajectories', [], { fate: b.fate, reason: b.reason }) : null);
+    put(
+      main,
+      h('h1', null, 'Accounting'),
+      note(aboutStep(a.step)),
+      h(
+        'div',
+        { class: 'panel fall', id: 'fall' },
+        a.bars.map((b) => drawBar(b, link(b), a.issued)),
+      ),
+      h('div', { class: 'grid' }, panel('Groups', groupsOf(a)), panel('Further messages', furtherOf(a))),
+      a.unsure ? h('p', { class: 'warn' }, unsureText(a.unsure)) : null,
+      note(
+        h('code', { class: 'mono' }, 'weir audit'),
+        ' proves the same from the record: nothing used twice, nothing missing, nothing staler than the bound.',
+      ),
+    );
   };
   await draw();
   every(5, draw);
 }
+
+function aboutStep(step) {
+  if (step < 0) return 'The record has no step yet.';
+  return (
+    `Every ticket that was issued by step ${step}, and what became of it. ` +
+    'Each row takes away from the row above it; the sum is exact.'
+  );
+}
+
+// drawBar is a row of the waterfall: name, track and count.
+function drawBar(b, href, issued) {
+  const share = (n) => (issued ? (100 * n) / issued : 0);
+  const piece = h('span', { class: 'piece ' + (b.sum ? 'sum' : b.fate) });
+  piece.style.left = (b.sum ? 0 : share(b.left)) + '%';
+  piece.style.width = share(b.count) + '%';
+  const sum = b.sum ? ' sum' : '';
+  const tag = href ? 'a' : 'span';
+  return [
+    h(tag, { class: 'name' + sum, href, title: b.what }, (b.sum ? '' : '− ') + b.label),
+    h(tag, { class: 'track', href, title: b.what, 'aria-label': `${b.label}: ${b.count}` }, piece),
+    h('span', { class: 'count' + sum }, b.count.toLocaleString('en'), ' ', dim(share(b.count).toFixed(1) + ' %')),
+  ];
+}
+
+const inOrder = (counts) => Object.entries(counts).map(([name, n]) => [name, round(n)]);
+
+/** @param {Accounting} a */
+const groupsOf = (a) => terms([...inOrder(a.groups).sort(), ['prompts to be issued again', round(a.again)]]);
+
+/** @param {Accounting} a */
+function furtherOf(a) {
+  const all = inOrder(a.further);
+  return all.length ? terms(all) : note('none: no ticket has more than one end');
+}
+
+const unsureText = (groups) =>
+  `The record does not say how many tickets ${groups} of the groups had: it was written by an older build. ` +
+  "Their neighbours' size was taken.";

@@ -12,59 +12,79 @@ export function takeToken() {
 export const token = () => sessionStorage.getItem(place) || '';
 export const setToken = (t) => sessionStorage.setItem(place, t);
 
+// Refused is an answer of the server that is no success; its status is 0 where there was no answer.
 export class Refused extends Error {
-  constructor(status, why) { super(why); this.status = status; }
-}
-
-async function reach(path, init) {
-  const headers = { ...(init.headers || {}) };
-  if (token()) headers.Authorization = 'Bearer ' + token();
-  try {
-    return await fetch('/api/' + path, { ...init, headers });
-  } catch (err) {
-    if (err.name === 'AbortError') throw err;
-    throw new Refused(0, 'the page\'s server does not answer: it has ended, or the network is gone');
+  constructor(status, why) {
+    super(why);
+    this.status = status;
   }
 }
 
-async function ask(path, init = {}) {
+const cutOff = "the answer was cut off: the page's server has ended, or the network is gone";
+
+/**
+ * @param {string} path
+ * @param {RequestInit} init
+ */
+async function reach(path, init) {
+  /** @type {Record<string, string>} */
+  const headers = init.body ? { 'Content-Type': 'application/json' } : {};
+  if (token()) headers.Authorization = 'Bearer ' + token();
+  let res;
+  try {
+    res = await fetch('/api/' + path, { ...init, headers });
+  } catch (err) {
+    if (err.name === 'AbortError') throw err;
+    throw new Refused(0, "the page's server does not answer: it has ended, or the network is gone");
+  }
+  if (!res.ok) throw await refusal(res);
+  return res;
+}
+
+async function refusal(res) {
+  let why = `${res.status} ${res.statusText}`;
+  try {
+    why = (await res.json()).error || why;
+  } catch {
+    // the status says it
+  }
+  return new Refused(res.status, why);
+}
+
+async function ask(path, init) {
   const res = await reach(path, init);
-  let body = null;
-  try { body = await res.json(); } catch { /* told below */ }
-  if (!res.ok) throw new Refused(res.status, (body && body.error) || `${res.status} ${res.statusText}`);
-  return body;
+  return res.json().catch(() => null);
 }
 
 const of = (run) => 'runs/' + encodeURIComponent(run) + '/';
-const query = (q) => {
-  const out = new URLSearchParams();
-  for (const [k, v] of Object.entries(q || {})) if (v !== '' && v !== null && v !== undefined) out.set(k, v);
-  const text = out.toString();
+
+// encodeQuery is a query with its question mark; what is empty is left out.
+export function encodeQuery(q) {
+  const given = Object.entries(q || {}).filter(([, v]) => v !== '' && v !== null && v !== undefined);
+  const text = new URLSearchParams(given.map(([k, v]) => [k, String(v)])).toString();
   return text ? '?' + text : '';
-};
+}
 
 export const runs = (signal) => ask('runs', { signal });
-export const get = (run, path, q, signal) => ask(of(run) + path + query(q), { signal });
-export const post = (run, path, body, signal) => ask(of(run) + path, {
-  method: 'POST', signal, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
-});
+export const get = (run, path, q, signal) => ask(of(run) + path + encodeQuery(q), { signal });
+export const post = (run, path, body, signal) =>
+  ask(of(run) + path, { method: 'POST', signal, body: JSON.stringify(body) });
 
 // lines sends a body, and calls each with every line of JSON that comes of it, as it comes.
 export async function lines(run, path, body, signal, each) {
-  const res = await reach(of(run) + path, { method: 'POST', signal, headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) });
-  if (!res.ok) {
-    let why = null;
-    try { why = await res.json(); } catch { /* told below */ }
-    throw new Refused(res.status, (why && why.error) || `${res.status} ${res.statusText}`);
-  }
-  const reader = res.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '', last = null;
+  const res = await reach(of(run) + path, { method: 'POST', signal, body: JSON.stringify(body) });
+  const reader = /** @type {ReadableStream} */ (res.body).pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  let last = null;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
     const all = (rest + value).split('\n');
-    rest = all.pop();
-    for (const text of all) { last = JSON.parse(text); each(last); }
+    rest = all.pop() || '';
+    for (const text of all) {
+      last = JSON.parse(text);
+      each(last);
+    }
   }
-  if (!last || last.move) throw new Refused(0, 'the answer was cut off: the page\'s server has ended, or the network is gone');
+  if (!last || last.move) throw new Refused(0, cutOff);
 }

@@ -1,33 +1,127 @@
 import * as api from './api.js';
-import { h, put, round, percent } from './dom.js';
+import { alarm, cell, dim, h, note, panel, put, row, table, widePanel } from './dom.js';
+import { none, percent, round } from './format.js';
+
+/** @typedef {import('../webcheck/api').Bias} Bias */
+/** @typedef {import('../webcheck/api').BiasMetric} BiasMetric */
 
 // What came against what was trained on.
-export async function show({ main, run, signal, go, every }) {
+export async function show({ main, run, signal, every }) {
   const draw = async () => {
+    /** @type {Bias} */
     const b = await api.get(run, 'bias', null, signal);
-    const row = (name, values, top) => {
-      const bar = h('span', { class: 'piece ' + (name === 'came' ? '' : 'sum') }), mid = h('span', { class: 'piece refused' });
-      const at = (v) => (top ? 100 * v / top : 0);
-      bar.style.left = at(values[1]) + '%'; bar.style.width = Math.max(0.5, at(values[3]) - at(values[1])) + '%';
-      mid.style.left = at(values[2]) + '%'; mid.style.width = '2px';
-      return [h('span', { class: 'name' }, name), h('span', { class: 'track', title: values.map((v) => round(v)).join(', ') }, bar, mid), h('span', { class: 'count' }, values.map((v) => round(v)).join(' · '))];
-    };
-    put(main, h('h1', null, 'Bias'),
-      h('p', { class: 'dim' }, `Of the archive: ${round(b.came)} trajectories that came, ${round(b.trained)} of them trained on. A run that refuses what is late trains less on what is slow.`),
-      b.alarm ? h('div', { class: 'alarm level-warn', role: 'alert' }, h('b', null, 'biased'), b.alarm + '.', h('div', null, h('span', { class: 'dim' }, 'Do: '), 'raise trainer.eta or lower trainer.depth so that less is refused as stale.')) : null,
-      b.starved.map((text) => h('div', { class: 'alarm level-warn', role: 'alert' }, h('b', null, 'a source starves'), text + '.')),
-      b.issued.length ? h('div', { class: 'panel wide', id: 'issued' }, h('h2', null, 'Issued against trained, by source ', h('span', { class: 'dim' }, 'every ticket of the record; shares are of the tickets that ended')), h('table', null,
-        h('tr', null, ['source', 'issued', 'underway', 'lost or closed', 'too late', 'refused otherwise', 'equal rewards', 'dropped otherwise', 'baseline, passed over', 'trained', 'share issued', 'share trained', 'ratio'].map((t) => h('th', null, t))),
-        b.issued.map((s) => h('tr', null, h('td', null, s.name || 'not noted'), [s.issued, s.underway, s.lost, s.late, s.refused - s.late, s.flat, s.dropped - s.flat, s.others, s.trained].map((n) => h('td', null, round(n))),
-          h('td', { class: 'dim' }, percent(s.share)), h('td', { class: 'dim' }, percent(s.trained_share)), h('td', { class: s.starves ? 'bad' : null }, s.issued === s.underway ? '–' : round(s.ratio)))))) : null,
+    const about =
+      `Of the archive: ${round(b.came)} trajectories that came, ${round(b.trained)} of them trained on. ` +
+      'A run that refuses what is late trains less on what is slow.';
+    put(
+      main,
+      h('h1', null, 'Bias'),
+      note(about),
+      biasAlarms(b),
+      issuedTable(b),
       b.came === 0 ? h('p', null, 'The archive has nothing: trainer.archive.bytes keeps one.') : null,
-      b.of.map((m) => h('div', { class: 'panel' }, h('h2', null, m.name, ' ', h('span', { class: 'dim' }, m.unit, ` distance (KS) ${round(m.ks)}, by chance up to ${round(m.bound)}`, m.ks > Math.max(m.bound, 0.1) ? ': differs' : ': no difference')),
-        h('div', { class: 'fall' }, row('came', m.came, Math.max(...m.came, ...m.trained)), row('trained', m.trained, Math.max(...m.came, ...m.trained))),
-        h('p', { class: 'dim' }, 'the bar holds the middle half, the line is the median; numbers at ' + m.quantiles.map((q) => percent(q)).join(', ') + '; groups with equal rewards left out of both'))),
-      b.sources.length ? h('div', { class: 'panel wide' }, h('h2', null, 'By source, of the archive'), h('table', null, h('tr', null, ['source', 'came', 'trained on', '', 'equal rewards', 'too late', 'otherwise not', 'mean reward'].map((t) => h('th', null, t))),
-        b.sources.map((s) => h('tr', null, h('td', null, s.name || 'none'), h('td', null, round(s.came)), h('td', null, round(s.trained)), h('td', { class: 'dim' }, percent(s.trained / s.came)), h('td', null, round(s.flat)), h('td', null, round(s.late)),
-          h('td', null, round(s.else)), h('td', null, round(s.reward)))))) : null);
+      b.of.map(distribution),
+      sourcesTable(b),
+    );
   };
   await draw();
   every(5, draw);
+}
+
+/** @param {Bias} b */
+function biasAlarms(b) {
+  const cure = 'raise trainer.eta or lower trainer.depth so that less is refused as stale.';
+  const biased = h('b', null, 'biased');
+  return [
+    b.alarm ? alarm('warn', biased, b.alarm + '.', h('div', null, dim('Do: '), cure)) : null,
+    b.starved.map((text) => alarm('warn', h('b', null, 'a source starves'), text + '.')),
+  ];
+}
+
+const issuedHeads = [
+  'source',
+  'issued',
+  'underway',
+  'lost or closed',
+  'too late',
+  'refused otherwise',
+  'equal rewards',
+  'dropped otherwise',
+  'baseline, passed over',
+  'trained',
+  'share issued',
+  'share trained',
+  'ratio',
+];
+
+/** @param {Bias} b */
+function issuedTable(b) {
+  if (!b.issued.length) return null;
+  const rows = b.issued.map((s) => {
+    const refused = s.refused - s.late;
+    const dropped = s.dropped - s.flat;
+    const counts = [s.issued, s.underway, s.lost, s.late, refused, s.flat, dropped, s.others, s.trained];
+    return row([
+      s.name || 'not noted',
+      ...counts.map((n) => round(n)),
+      cell(percent(s.share), 'dim'),
+      cell(percent(s.trained_share), 'dim'),
+      cell(s.issued === s.underway ? none : round(s.ratio), s.starves ? 'bad' : null),
+    ]);
+  });
+  const about = 'every ticket of the record; shares are of the tickets that ended';
+  const title = h('h2', null, 'Issued against trained, by source ', dim(about));
+  return h('div', { class: 'panel wide', id: 'issued' }, title, table(issuedHeads, rows));
+}
+
+// distribution shows one distribution twice, of what came and of what was trained on.
+/** @param {BiasMetric} m */
+function distribution(m) {
+  const top = Math.max(...m.came, ...m.trained);
+  const differs = m.ks > Math.max(m.bound, 0.1) ? ': differs' : ': no difference';
+  const distance = `distance (KS) ${round(m.ks)}, by chance up to ${round(m.bound)}`;
+  const points = m.quantiles.map((q) => percent(q)).join(', ');
+  return panel(
+    [m.name, ' ', dim(m.unit, ' ', distance, differs)],
+    h('div', { class: 'fall' }, quantileBar('came', m.came, top), quantileBar('trained', m.trained, top)),
+    note(
+      'the bar holds the middle half, the line is the median; numbers at ' +
+        `${points}; groups with equal rewards left out of both`,
+    ),
+  );
+}
+
+function quantileBar(name, values, top) {
+  const at = (v) => (top ? (100 * v) / top : 0);
+  const bar = h('span', { class: 'piece ' + (name === 'came' ? '' : 'sum') });
+  const median = h('span', { class: 'piece refused' });
+  bar.style.left = at(values[1]) + '%';
+  bar.style.width = Math.max(0.5, at(values[3]) - at(values[1])) + '%';
+  median.style.left = at(values[2]) + '%';
+  median.style.width = '2px';
+  const numbers = values.map((v) => round(v));
+  return [
+    h('span', { class: 'name' }, name),
+    h('span', { class: 'track', title: numbers.join(', ') }, bar, median),
+    h('span', { class: 'count' }, numbers.join(' · ')),
+  ];
+}
+
+/** @param {Bias} b */
+function sourcesTable(b) {
+  if (!b.sources.length) return null;
+  const heads = ['source', 'came', 'trained on', '', 'equal rewards', 'too late', 'otherwise not', 'mean reward'];
+  const rows = b.sources.map((s) =>
+    row([
+      s.name || 'none',
+      round(s.came),
+      round(s.trained),
+      cell(percent(s.trained / s.came), 'dim'),
+      round(s.flat),
+      round(s.late),
+      round(s.else),
+      round(s.reward),
+    ]),
+  );
+  return widePanel('By source, of the archive', table(heads, rows));
 }

@@ -1,72 +1,237 @@
 import * as api from './api.js';
-import { h, put, round } from './dom.js';
+import { button, dim, fateBadge, h, put } from './dom.js';
+import { none, round } from './format.js';
 
-const height = 28, page = 200;
+/** @typedef {import('../webcheck/api').Listed} Listed */
 
-// The list of all trajectories: only the rows in sight are there, and their pages are asked for as they come into sight.
+const rowHeight = 28;
+const pageRows = 200;
+// Browsers do not scroll further than some ten million pixels: beyond that a pixel stands for more than one.
+const mostPixels = 8e6;
+
+const fates = ['trained', 'baseline', 'passed_over', 'dropped', 'refused', 'lost', 'closed', 'underway'];
+const orders = [
+  ['', 'newest first'],
+  ['oldest', 'oldest first'],
+  ['-reward', 'highest reward'],
+  ['reward', 'lowest reward'],
+  ['staleness', 'stalest first'],
+];
+
+// The list of all trajectories: only the rows in sight are there, and their pages are asked for as they come into
+// sight.
 export async function show({ main, run, query, signal, go, keys, every }) {
-  const q = { fate: query.fate || '', reason: query.reason || '', step: query.step || '', prefix: query.prefix || '', sort: query.sort || '' };
-  let total = 0, generation = -1, at = Number(query.at || 0);
-  const pages = new Map();
-  const change = (more) => { location.replace(go(run, 'trajectories', [], { ...q, ...more })); };
-  const select = (name, label, options) => h('select', { 'aria-label': label, onchange: (e) => change({ [name]: e.target.value }), value: q[name] },
-    options.map(([v, t]) => h('option', { value: v, selected: v === q[name] }, t)));
-  const find = h('input', { type: 'search', placeholder: 'id, such as g000012', 'aria-label': 'the beginning of an id', value: q.prefix, onchange: (e) => change({ prefix: e.target.value.trim() }) });
-  const step = h('input', { type: 'number', min: 0, placeholder: 'step', 'aria-label': 'step', value: q.step, onchange: (e) => change({ step: e.target.value }) });
-  const count = h('span', { class: 'dim' });
-  const spacer = h('div', { class: 'spacer' });
-  const body = h('div', { class: 'body', tabindex: 0, role: 'listbox', 'aria-label': 'trajectories' }, spacer);
-  put(main, h('h1', null, 'Trajectories'),
-    h('div', { class: 'bar' }, find, step,
-      select('fate', 'what became of it', [['', 'whatever became of it'], ...['trained', 'baseline', 'passed_over', 'dropped', 'refused', 'lost', 'closed', 'underway'].map((f) => [f, f.replace('_', ' ')])]),
-      q.reason ? h('button', { type: 'button', onclick: () => change({ reason: '' }), title: 'any reason' }, q.reason + ' ✕') : null,
-      select('sort', 'order', [['', 'newest first'], ['oldest', 'oldest first'], ['-reward', 'highest reward'], ['reward', 'lowest reward'], ['staleness', 'stalest first']]), count),
-    h('div', { class: 'list' }, h('div', { class: 'head' }, ['id', 'what became of it', 'step', 'reward', 'versions', 'tokens', 'source'].map((t, i) => h('span', { class: i > 1 && i < 6 ? 'num' : null }, t))), body));
+  const wanted = {};
+  for (const name of ['fate', 'reason', 'step', 'prefix', 'sort']) wanted[name] = query[name] || '';
+  const change = (more) => {
+    location.replace(go(run, 'trajectories', [], { ...wanted, ...more }));
+  };
+  const count = dim();
+  const find = searchField(wanted, change);
+  const list = new List({
+    read: (offset) => api.get(run, 'trajectories', { ...wanted, offset, limit: pageRows }, signal),
+    link: (id) => go(run, 'trajectory', [id]),
+    counted: (total) => put(count, `${total.toLocaleString('en')} of them`),
+    at: Number(query.at || 0),
+  });
+  put(
+    main,
+    h('h1', null, 'Trajectories'),
+    h('div', { class: 'bar' }, find, choices(wanted, change), count),
+    h('div', { class: 'list' }, head(), list.body),
+  );
+  Object.assign(keys, list.keys(), { '/': () => find.focus() });
+  await list.begin();
+  every(5, () => list.refresh());
+}
 
-  async function load(n) {
-    const got = await api.get(run, 'trajectories', { ...q, offset: n * page, limit: page }, signal);
-    if (got.generation !== generation && generation >= 0 && n > 0) pages.clear();
-    generation = got.generation;
-    pages.set(n, got.rows);
-    total = got.total;
-    spacer.style.height = Math.min(total * height, 8e6) + 'px';
-    put(count, `${total.toLocaleString('en')} of them`);
+function searchField(wanted, change) {
+  return h('input', {
+    type: 'search',
+    placeholder: 'id, such as g000012',
+    'aria-label': 'the beginning of an id',
+    value: wanted.prefix,
+    onchange: (e) => change({ prefix: e.target.value.trim() }),
+  });
+}
+
+// choices are the fields that narrow the list and order it.
+function choices(wanted, change) {
+  const select = (name, label, options) =>
+    h(
+      'select',
+      { 'aria-label': label, onchange: (e) => change({ [name]: e.target.value }), value: wanted[name] },
+      options.map(([value, text]) => h('option', { value, selected: value === wanted[name] }, text)),
+    );
+  const step = h('input', {
+    type: 'number',
+    min: 0,
+    placeholder: 'step',
+    'aria-label': 'step',
+    value: wanted.step,
+    onchange: (e) => change({ step: e.target.value }),
+  });
+  const anyReason = () => change({ reason: '' });
+  const named = fates.map((f) => [f, f.replace('_', ' ')]);
+  return [
+    step,
+    select('fate', 'what became of it', [['', 'whatever became of it'], ...named]),
+    wanted.reason ? button(wanted.reason + ' ✕', anyReason, { title: 'any reason' }) : null,
+    select('sort', 'order', orders),
+  ];
+}
+
+function head() {
+  const heads = ['id', 'what became of it', 'step', 'reward', 'versions', 'tokens', 'source'];
+  return h(
+    'div',
+    { class: 'head' },
+    heads.map((t, i) => h('span', { class: i > 1 && i < 6 ? 'num' : null }, t)),
+  );
+}
+
+// List is a long list of which only the rows in sight are drawn.
+class List {
+  /**
+   * @param {object} options
+   * @param {(offset: number) => Promise<any>} options.read asks for a page
+   * @param {(id: string) => string} options.link the address of a trajectory
+   * @param {(total: number) => void} options.counted is called with the number of rows
+   * @param {number} options.at the row that the keys are at
+   */
+  constructor({ read, link, counted, at }) {
+    this.read = read;
+    this.link = link;
+    this.counted = counted;
+    this.at = at; // the row that the keys are at
+    this.total = 0;
+    this.generation = -1; // of the record that the pages are of
+    /** @type {Map<number, Listed[]>} */
+    this.pages = new Map();
+    this.asked = new Set();
+    this.spacer = h('div', { class: 'spacer' });
+    this.body = h('div', { class: 'body', tabindex: 0, role: 'listbox', 'aria-label': 'trajectories' }, this.spacer);
   }
-  const rowOf = (i) => (pages.get(Math.floor(i / page)) || [])[i % page];
-  // Browsers do not scroll further than some ten million pixels: beyond that a pixel stands for more than one.
-  const scale = () => Math.max(1, total * height / 8e6);
-  const asked = new Set();
-  function draw() {
-    const top = body.scrollTop * scale(), first = Math.max(0, Math.floor(top / height) - 4), last = Math.min(total, first + Math.ceil(body.clientHeight / height) + 8);
+
+  // begin reads the first page, and draws when rows come into sight.
+  async begin() {
+    this.body.addEventListener('scroll', () => requestAnimationFrame(() => this.draw()));
+    new ResizeObserver(() => this.draw()).observe(this.body);
+    await this.load(0);
+    this.draw();
+  }
+
+  // refresh reads the first page again, and forgets the others where the record has changed.
+  async refresh() {
+    const was = this.generation;
+    await this.load(0);
+    if (this.generation === was) return;
+    const first = this.pages.get(0) || [];
+    this.pages.clear();
+    this.pages.set(0, first);
+    this.draw();
+  }
+
+  async load(page) {
+    const got = await this.read(page * pageRows);
+    if (got.generation !== this.generation && this.generation >= 0 && page > 0) this.pages.clear();
+    this.generation = got.generation;
+    this.pages.set(page, got.rows);
+    this.total = got.total;
+    this.spacer.style.height = Math.min(this.total * rowHeight, mostPixels) + 'px';
+    this.counted(this.total);
+  }
+
+  // ask loads a page that came into sight, once at a time.
+  ask(page) {
+    if (this.asked.has(page)) return;
+    this.asked.add(page);
+    this.load(page).then(
+      () => {
+        this.asked.delete(page);
+        this.draw();
+      },
+      () => this.asked.delete(page),
+    );
+  }
+
+  rowAt(i) {
+    return (this.pages.get(Math.floor(i / pageRows)) || [])[i % pageRows];
+  }
+
+  // scale is how many pixels of the list a pixel of the scroll bar stands for.
+  scale() {
+    return Math.max(1, (this.total * rowHeight) / mostPixels);
+  }
+
+  draw() {
+    const top = this.body.scrollTop * this.scale();
+    const first = Math.max(0, Math.floor(top / rowHeight) - 4);
+    const last = Math.min(this.total, first + Math.ceil(this.body.clientHeight / rowHeight) + 8);
     const rows = [];
     for (let i = first; i < last; i++) {
-      const r = rowOf(i), n = Math.floor(i / page);
-      if (!r && !asked.has(n)) { asked.add(n); load(n).then(() => { asked.delete(n); draw(); }, () => asked.delete(n)); }
-      const line = r ? h('a', { class: 'row' + (i === at ? ' at' : ''), role: 'option', 'aria-selected': i === at, href: go(run, 'trajectory', [r.id]) },
-        h('span', { class: 'mono' }, r.id), h('span', null, h('span', { class: 'badge ' + r.fate }, r.fate.replace('_', ' ')), ' ', h('span', { class: 'dim' }, r.reason || '')),
-        h('span', { class: 'num' }, r.step < 0 ? '–' : r.step), h('span', { class: 'num' }, r.rewarded ? round(r.reward) : r.facts ? round(r.facts.reward) : '–'),
-        h('span', { class: 'num' }, r.oldest < 0 ? '–' : r.oldest === r.newest ? r.oldest : `${r.oldest}–${r.newest}`),
-        h('span', { class: 'num' }, r.facts ? r.facts.tokens : '–'), h('span', { class: 'dim' }, r.facts ? r.facts.source : ''))
+      const r = this.rowAt(i);
+      if (!r) this.ask(Math.floor(i / pageRows));
+      const line = r
+        ? drawRow(r, this.link(r.id), i === this.at)
         : h('div', { class: 'row dim' }, h('span', null, '…'));
-      line.style.top = (i * height - top + body.scrollTop) + 'px';
+      line.style.top = i * rowHeight - top + this.body.scrollTop + 'px';
       rows.push(line);
     }
-    put(spacer, rows);
+    put(this.spacer, rows);
   }
-  const move = (by) => {
-    at = Math.max(0, Math.min(total - 1, at + by));
-    const want = at * height / scale();
-    if (want < body.scrollTop) body.scrollTop = want;
-    else if (want + height > body.scrollTop + body.clientHeight) body.scrollTop = want + height - body.clientHeight;
-    draw();
-  };
-  Object.assign(keys, {
-    j: () => move(1), k: () => move(-1), ArrowDown: () => move(1), ArrowUp: () => move(-1), PageDown: () => move(20), PageUp: () => move(-20), End: () => move(total), Home: () => move(-total),
-    Enter: () => { const r = rowOf(at); if (r) location.hash = go(run, 'trajectory', [r.id]); }, '/': () => find.focus(),
-  });
-  body.addEventListener('scroll', () => requestAnimationFrame(draw));
-  new ResizeObserver(draw).observe(body);
-  await load(0);
-  draw();
-  every(5, async () => { const was = generation; await load(0); if (generation !== was) { const first = pages.get(0); pages.clear(); pages.set(0, first); draw(); } });
+
+  move(by) {
+    this.at = Math.max(0, Math.min(this.total - 1, this.at + by));
+    const want = (this.at * rowHeight) / this.scale();
+    const { scrollTop, clientHeight } = this.body;
+    if (want < scrollTop) this.body.scrollTop = want;
+    else if (want + rowHeight > scrollTop + clientHeight) this.body.scrollTop = want + rowHeight - clientHeight;
+    this.draw();
+  }
+
+  open() {
+    const r = this.rowAt(this.at);
+    if (r) location.hash = this.link(r.id);
+  }
+
+  keys() {
+    return {
+      j: () => this.move(1),
+      k: () => this.move(-1),
+      ArrowDown: () => this.move(1),
+      ArrowUp: () => this.move(-1),
+      PageDown: () => this.move(20),
+      PageUp: () => this.move(-20),
+      End: () => this.move(this.total),
+      Home: () => this.move(-this.total),
+      Enter: () => this.open(),
+    };
+  }
+}
+
+/** @param {Listed} r */
+function drawRow(r, href, selected) {
+  const number = (x) => h('span', { class: 'num' }, x);
+  return h(
+    'a',
+    { class: 'row' + (selected ? ' at' : ''), role: 'option', 'aria-selected': selected, href },
+    h('span', { class: 'mono' }, r.id),
+    h('span', null, fateBadge(r.fate), ' ', dim(r.reason || '')),
+    number(r.step < 0 ? none : r.step),
+    number(rewardOf(r)),
+    number(versionsOf(r)),
+    number(r.facts ? r.facts.tokens : none),
+    dim(r.facts ? r.facts.source : ''),
+  );
+}
+
+function rewardOf(r) {
+  if (r.rewarded) return round(r.reward);
+  return r.facts ? round(r.facts.reward) : none;
+}
+
+function versionsOf(r) {
+  if (r.oldest < 0) return none;
+  return r.oldest === r.newest ? r.oldest : `${r.oldest}–${r.newest}`;
 }
