@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test lab check generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
+.PHONY: help up test lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -19,6 +19,12 @@ lab: ## weir-lab, the program that breaks and measures weir
 
 check: ## everything that a change must pass
 	.ci/run
+
+page-check: ## whether the source of the page is formatted and its types hold; wants node and npm
+	internal/view/webcheck/check.sh
+
+page-format: ## format the source of the page
+	internal/view/webcheck/check.sh --write
 
 generate: ## write the generated pages of docs and the dashboards again
 	go generate ./internal/docs
