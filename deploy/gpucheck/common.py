@@ -80,7 +80,7 @@ def untied():
 
 def hello(of, device, rank=0, world=1, **changes):
     options = {
-        "device": device, "dtype": "auto", "masters": True, "shard": "none", "attention": "auto", "recompute": False, "compile": False,
+        "device": device, "dtype": "auto", "masters": True, "shard": "none", "attention": "auto", "recompute": False, "compile": "never",
         "deterministic": False, "threads": max(1, min(8, (os.cpu_count() or 2) // 2)),
     }  # fmt: skip
     return {"shape": of, "options": dict(options, **changes), "rank": rank, "local_rank": 0, "world": world}

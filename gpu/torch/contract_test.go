@@ -31,6 +31,7 @@ func TestTheWorkersParts(t *testing.T) {
 		"runs",        // Finding Q2
 		"fused_rule",  // Finding P1, Q10
 		"head_in_one_pass",
+		"compile_auto",
 		"varlen",       // Finding P6
 		"running_sums", // Finding P5
 		"slices",       // Finding P9

@@ -43,6 +43,8 @@ type opened struct {
 	Attention  string   `json:"attention"`
 	PassedOver []string `json:"passed_over"`
 	Optimizer  string   `json:"optimizer"`
+	Head       string   `json:"head"`
+	Compile    string   `json:"compile"`
 	Sharded    bool     `json:"sharded"`
 }
 
@@ -433,6 +435,12 @@ func (g *group) close() {
 func (g *group) String() string {
 	o := g.opened
 	text := fmt.Sprintf("%d ranks on %s (%s), attention %s, optimizer %s", len(g.ranks), o.Device, o.DeviceName, o.Attention, o.Optimizer)
+	if o.Head != "" {
+		text += ", head " + o.Head
+	}
+	if o.Compile == "always" {
+		text += ", compiled blocks"
+	}
 	if o.Sharded {
 		text += ", sharded"
 	}

@@ -265,6 +265,16 @@ def head_in_one_pass():
         assert (lp - p.detach().gather(1, targets[:, None])[:, 0]).abs().max() <= 1e-5
 
 
+def compile_auto():
+    """torch.compile auto compiles blocks where the head's arithmetic could be compiled and the model is whole, and nowhere else."""
+    compiles = worker().ranks.compiles
+    for head, shard, world, want in (
+        ("fused", "auto", 1, "always"), ("fused", "none", 4, "always"), ("fused", "auto", 4, "never"), ("plain", "auto", 1, "never"),
+    ):  # fmt: skip
+        assert compiles({"shard": shard}, head, world) == want, (head, shard, world)
+    assert trainer(untied(), "cpu", compile="auto").describe()["compile"] == "never"
+
+
 def ferry():
     """Tensors that are carried by pieces are the tensors, of every type and length, and none of the device's memory is shared."""
     folders = worker().folders

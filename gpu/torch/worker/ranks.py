@@ -100,8 +100,15 @@ def add_only(module, device):
             return
 
 
+def compiles(options, head, world):
+    """What torch.compile auto is: always where the head's arithmetic is compiled too, which shows that the compiler works on this device, and
+    the model is not cut."""
+    return "always" if head == "fused" and (world == 1 or options["shard"] == "none") else "never"
+
+
 def compiled(policy, options):
-    if options["compile"]:
+    """Has PyTorch compile the blocks, where the options ask for it."""
+    if options["compile"] == "always":
         if not hasattr(policy.model.layers[0], "compile"):
             raise ValueError("torch.compile: this PyTorch cannot compile a module in place")
         policy.attention = torch.compiler.disable(policy.attention)

@@ -30,6 +30,8 @@ class Trainer:
         self.stored = torch.float32 if self.options["masters"] else self.compute
         self.name, attention, self.passed = weir_attention.choose(self.options["attention"], self.shape, self.compute, device)
         self.ways, self.ways_passed = weir_head.choose(self.options, self.shape, self.compute, device)
+        if self.options["compile"] == "auto":
+            self.options = dict(self.options, compile=weir_ranks.compiles(self.options, self.ways.name, self.world))
         self.policy, self.sharded = weir_ranks.build(self._make(attention), self.options, self.world, self.compute, device)
         self.params = {wire(name): p for name, p in self.policy.named_parameters()}
         self.trained = {name: p for name, p in self.params.items() if p.requires_grad}
@@ -53,7 +55,7 @@ class Trainer:
         others = {"the fused optimizer": self.optimizer.passed, "the fused head": self.ways_passed}
         passed = self.passed + [f"{what}: {why}" for what, why in others.items() if why]
         return {
-            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "head": self.ways.name, "sharded": self.sharded,
+            "attention": self.name, "passed_over": passed, "optimizer": self.optimizer.name, "head": self.ways.name, "compile": self.options["compile"], "sharded": self.sharded,
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
         }  # fmt: skip
 
@@ -93,7 +95,7 @@ class Trainer:
             pieces, lengths = [torch.zeros(1, dtype=torch.int32)], [1]
             chosen = rows = [torch.zeros(0, dtype=torch.int64)]
             temperature = [torch.ones(0)]
-        extra = -sum(lengths) % 1024 if self.options["compile"] else 0
+        extra = -sum(lengths) % 1024 if self.options["compile"] == "always" else 0
         if extra:  # as few shapes as may be
             pieces.append(torch.zeros(extra, dtype=torch.int32))
             lengths.append(extra)
