@@ -343,15 +343,27 @@ func (f *Feed) subscribe(ctx context.Context) error {
 			}
 		}
 		f.messages, err = c.Messages(
-			jetstream.PullMaxMessages(f.options.Prefetch),
-			jetstream.PullExpiry(30*time.Second),
-			jetstream.PullHeartbeat(time.Second),
+			jetstream.PullMaxMessages(feedPrefetch),
+			jetstream.PullExpiry(feedRequestExpiry),
+			jetstream.PullHeartbeat(feedHeartbeat),
 		)
 		return err
 	})
 	f.interrupted = true
 	return err
 }
+
+// The client library has room for twice the messages that it asks for, and drops what finds none. Two requests can be open at once, and each
+// brings a heartbeat a second until it expires, and a message that it has expired: while a step goes on and Next is not called, all of them
+// wait with the trajectories.
+//
+// Invariant: what two requests can bring fits the room that the client library has for messages.
+const (
+	// feedPrefetch bounds the trajectories that wait in memory for Next.
+	feedPrefetch      = 32
+	feedRequestExpiry = 10 * time.Second
+	feedHeartbeat     = time.Second
+)
 
 func (f *Feed) unsubscribe() {
 	if f.messages != nil {

@@ -18,8 +18,6 @@ type FeedOptions struct {
 	// MaxPending bounds the messages returned and not acked: Next waits beyond it. It must cover the messages that are held
 	// between two checkpoints. A trajectory in parts counts once for each part. 0 is 1024.
 	MaxPending int
-	// Prefetch bounds the messages that wait in memory for Next; 0 is 32.
-	Prefetch int
 	// AckWait is how long the broker waits for an acknowledgement, or a sign that work goes on, before it sends a message again.
 	// The feed sends that sign for each message that it has held for half of AckWait, so that a message that is settled sooner
 	// costs the broker nothing. A reader that dies and is opened again without a position gets its messages after AckWait. 0 is
@@ -34,10 +32,6 @@ func (o FeedOptions) withDefaults() FeedOptions {
 	if o.MaxPending == 0 {
 		o.MaxPending = 1024
 	}
-	if o.Prefetch == 0 {
-		o.Prefetch = 32
-	}
-	o.Prefetch = min(o.Prefetch, o.MaxPending)
 	if o.AckWait == 0 {
 		o.AckWait = 5 * time.Minute
 	}
@@ -47,7 +41,6 @@ func (o FeedOptions) withDefaults() FeedOptions {
 func (o FeedOptions) validate() error {
 	return check.All(
 		check.NotNegative("max_pending", o.MaxPending),
-		check.NotNegative("prefetch", o.Prefetch),
 		check.AtLeast("ack_wait", o.AckWait, 100*time.Millisecond),
 		CheckName("durable", o.Durable),
 	)
