@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers/tasks"
-	"github.com/weir-rl/weir/schemas"
 )
 
 func (a *app) agentCommand() *cobra.Command {
@@ -50,16 +50,16 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 	cmd.Flags().StringVar(&ask.prompt, "prompt", "", "a question in place of one of the split")
 	cmd.Flags().StringArrayVar(&ask.answers, "answer", nil, "a right answer to --prompt, for the reward; may be repeated")
 	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the episode")
-	cmd.Flags().Float32Var(&ask.temperature, "temperature", 0, "0 is greedy")
-	cmd.Flags().BoolVar(&ask.noTool, "no-tool", false, "take the tools away")
-	cmd.Flags().DurationVar(&ask.timeout, "timeout", 0, "bounds the episode; 0 takes the task's limit")
+	cmd.Flags().Float32Var(&ask.Temperature, "temperature", 0, "0 is greedy")
+	cmd.Flags().BoolVar(&ask.NoTool, "no-tool", false, "take the tools away")
+	cmd.Flags().DurationVar(&ask.Timeout, "timeout", 0, "bounds the episode; 0 takes the task's limit")
 	replay := cmd.Flags().String("replay", "", "run the episode of this trajectory again, with its prompt, seed and version")
 	fork := cmd.Flags().String("fork", "", "go on from a turn of this trajectory")
 	turn := cmd.Flags().Int("turn", 1, "how many turns of the trajectory --fork takes over")
 	asking := endpointFlags(cmd)
 	model, own := a.modelFlags(cmd), partFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(warmth(ask.temperature), ask.check()); err != nil {
+		if err := errors.Join(warmth(ask.Temperature), ask.check()); err != nil {
 			return err
 		}
 		s, err := own.session(cmd, a)
@@ -69,11 +69,11 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		var again *replayed
 		switch {
 		case *fork != "":
-			again, err = s.forkOf(cmd, *fork, *turn)
+			again, err = forkOf(cmd, s, *fork, *turn)
 		case cmd.Flags().Changed("turn"):
 			return fault.Usage(errors.New("--turn is of --fork: give it too"))
 		case *replay != "":
-			again, err = s.replayOf(cmd, *replay, model)
+			again, err = replayOf(cmd, s, *replay, model)
 		}
 		if err != nil {
 			return err
@@ -81,39 +81,39 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 		if again != nil {
 			own.task = again.was.Task
 		}
-		var m *trained
+		var m *assembly.LoadedPolicy
 		if asking.cfg.URL != "" {
-			m, err = asking.open(cmd, s, &ask.question)
+			m, err = asking.open(cmd, s, &ask.Question)
 		} else {
-			m, err = model.open(cmd.Context(), s)
+			m, err = model.Open(cmd.Context(), s)
 		}
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		t, err := m.course.chosen(own.task)
+		defer m.Close()
+		t, err := m.Course.FindTask(own.task)
 		if err != nil {
 			return err
 		}
-		tools := t.toolNames()
-		if ask.noTool || len(tools) == 0 {
+		tools := t.ToolNames()
+		if ask.NoTool || len(tools) == 0 {
 			tools = []string{"none"}
 		}
 		if again != nil {
 			ask.replay = again
-			if ask.noTool {
+			if ask.NoTool {
 				return fault.Usage(errors.New("--replay and --no-tool: want either"))
 			}
 		}
-		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.cfg.Run.Name, t.name, asking.who(m), strings.Join(tools, ", "))
-		return m.runAgent(cmd.Context(), t, &ask, format.json())
+		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.Config.Run.Name, t.Name, asking.who(m), strings.Join(tools, ", "))
+		return a.runAgent(cmd.Context(), m, t, &ask, format.json())
 	}
 	return cmd
 }
 
 // agentAsk says what an agent is asked.
 type agentAsk struct {
-	question
+	assembly.Question
 	split, prompt string
 	answers       []string
 	index         int
@@ -130,8 +130,8 @@ func (k *agentAsk) check() error {
 	if k.index < 0 {
 		faults = append(faults, fmt.Errorf("--index %d: must not be negative", k.index))
 	}
-	if k.timeout < 0 {
-		faults = append(faults, fmt.Errorf("--timeout %s: must not be negative", k.timeout))
+	if k.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("--timeout %s: must not be negative", k.Timeout))
 	}
 	if k.prompt == "" && len(k.answers) > 0 {
 		faults = append(faults, errors.New("--answer is of a question that is typed: give --prompt too"))
@@ -143,63 +143,45 @@ func (k *agentAsk) check() error {
 }
 
 // runAgent runs the episode and shows it.
-func (m *trained) runAgent(ctx context.Context, t *task, ask *agentAsk, asJSON bool) error {
-	e := byHand{question: ask.question, task: t, id: "agent-run", seed: ask.seed}
+func (a *app) runAgent(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, ask *agentAsk, asJSON bool) error {
+	e := assembly.EpisodeRequest{Question: ask.Question, Task: t, ID: "agent-run", Seed: ask.seed}
 	judged := ask.prompt == "" || len(ask.answers) > 0
 	if ask.replay != nil {
 		if err := ask.replay.ask(m, &e); err != nil {
 			return err
 		}
 	} else if ask.prompt != "" {
-		e.prompt = m.typed(t, ask.prompt, ask.answers)
+		e.Prompt = a.typedQuestion(m, t, ask.prompt, ask.answers)
 	} else {
-		found, err := t.at(tasks.Split(ask.split), ask.index)
+		found, err := t.Question(tasks.Split(ask.split), ask.index)
 		if err != nil {
 			return err
 		}
-		e.prompt = found
+		e.Prompt = found
 	}
 	shown := &live{prompt: true}
 	if !asJSON {
-		shown.out, shown.colour = m.out, coloured(m.out, m.environ)
+		shown.out, shown.colour = a.out, coloured(a.out, a.environ)
 	}
-	e.watch = shown.move
-	trajectory, err := m.episode(ctx, &e)
+	e.Watch = shown.move
+	trajectory, err := m.RunEpisode(ctx, &e)
 	if err != nil {
 		return err
 	}
-	r := shown.rollout(trajectory, m.course.tokenizer)
+	r := shown.rollout(trajectory, m.Course.Tokenizer)
 	if ask.replay != nil {
-		fmt.Fprintln(m.err, ask.replay.compare(trajectory))
+		fmt.Fprintln(a.err, ask.replay.compare(trajectory))
 	}
 	if asJSON {
-		return m.printJSON(r)
+		return a.printJSON(r)
 	}
-	if err := r.PrintEnd(m.out); err != nil {
+	if err := r.PrintEnd(a.out); err != nil {
 		return err
 	}
-	if judged && len(e.prompt.Answers) > 0 {
-		fmt.Fprintf(m.err, "right: %s\n", report.Plain(strings.Join(e.prompt.Answers, " or ")))
+	if judged && len(e.Prompt.Answers) > 0 {
+		fmt.Fprintf(a.err, "right: %s\n", report.Plain(strings.Join(e.Prompt.Answers, " or ")))
 	} else if !judged {
-		fmt.Fprintln(m.err, "the reward knows no right answer: --answer gives one")
+		fmt.Fprintln(a.err, "the reward knows no right answer: --answer gives one")
 	}
 	return nil
-}
-
-// at is a question of a split, in the order in which scores take them.
-func (t *task) at(split tasks.Split, index int) (schemas.Prompt, error) {
-	sample := t.Data.Sample(split, index+1, scoreSeed)
-	if index >= len(sample) {
-		return schemas.Prompt{}, fault.Usagef("--index %d: the %s split of task %s has %d questions, from 0 on", index, split, t.name, len(sample))
-	}
-	return sample[index], nil
-}
-
-// toolNames are what the tools of the task's episodes are called by.
-func (t *task) toolNames() []string {
-	var names []string
-	for _, spec := range t.specs() {
-		names = append(names, spec.Name)
-	}
-	return names
 }

@@ -3,21 +3,19 @@ package cli
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"runtime/debug"
 	"strings"
 	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/machine"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/telemetry"
-	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 // app is what every subcommand starts from.
@@ -140,7 +138,7 @@ func (a *app) mistyped(cmd *cobra.Command, err error) error {
 
 // load reads the configuration as the command line asks for it.
 func (a *app) load(cmd *cobra.Command) (*config.Config, map[string]string, error) {
-	return a.resolve(a.sources(cmd))
+	return assembly.Resolve(a.doors, a.sources(cmd))
 }
 
 // sources are the places that the command line names.
@@ -148,35 +146,9 @@ func (a *app) sources(cmd *cobra.Command) config.Sources {
 	return config.Sources{Files: a.files, Environ: a.environ, Flags: a.typed(cmd)}
 }
 
-// resolve reads the sources over the defaults and checks what comes of it.
-func (a *app) resolve(from config.Sources) (*config.Config, map[string]string, error) {
-	cfg, origins, err := config.Resolve(a.doors, from)
-	if err == nil {
-		err = config.Trace(cfg.Finish(), origins)
-	}
-	if err != nil {
-		return nil, nil, config.Invalid(fmt.Errorf("configuration:\n%w", err))
-	}
-	return cfg, origins, nil
-}
-
-// session is one process of a run.
-type session struct {
-	*app
-	cfg *config.Config
-	// origins say where the values that somebody set came from; nil if that is not known.
-	origins  map[string]string
-	log      *slog.Logger
-	registry *prometheus.Registry
-	health   *telemetry.Health
-	server   *telemetry.Server
-	// byHand are the sandboxes of tools that are opened without a course; nil before the first.
-	byHand *workspace.Manager
-}
-
 // session loads the configuration and opens what every role has: logs, metrics and health. A command that names
 // no parts to wait for is no role and serves nothing.
-func (a *app) session(cmd *cobra.Command, parts ...string) (*session, error) {
+func (a *app) session(cmd *cobra.Command, parts ...string) (*assembly.Run, error) {
 	cfg, origins, err := a.load(cmd)
 	if err != nil {
 		return nil, err
@@ -185,15 +157,12 @@ func (a *app) session(cmd *cobra.Command, parts ...string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.origins = origins
+	s.Origins = origins
 	return s, nil
 }
 
-func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
-	version, commit := build(debug.ReadBuildInfo())
-	s := &session{
-		app: a, cfg: cfg, registry: telemetry.NewRegistry(version, commit), health: telemetry.NewHealth(parts...),
-	}
+// sessionOf is the process of a run as it is configured. A command that names no parts to wait for is no role.
+func (a *app) sessionOf(cfg *config.Config, parts ...string) (*assembly.Run, error) {
 	if len(parts) == 0 {
 		// It asks and ends: it must not take the port of the role beside it, and its answer is what it has to say.
 		cfg.Telemetry.Listen = ""
@@ -207,10 +176,9 @@ func (a *app) sessionOf(cfg *config.Config, parts ...string) (*session, error) {
 	if _, shared := a.err.(*screen); shared && cfg.Log.Format == "auto" {
 		cfg.Log.Format = "text"
 	}
-	s.log = telemetry.NewLogger(a.err, cfg.Log).With("run", cfg.Run.Name)
-	var err error
-	if s.server, err = telemetry.Listen(cfg.Telemetry, s.registry, s.health); err != nil {
-		return nil, err
-	}
-	return s, nil
+	version, commit := build(debug.ReadBuildInfo())
+	return assembly.New(cfg, assembly.Options{
+		Parts: a.doors, Memory: a.memory, Files: a.files, Environ: a.environ, Notes: a.err, Answers: a.out,
+		Log: telemetry.NewLogger(a.err, cfg.Log), Version: version, Commit: commit,
+	}, parts...)
 }

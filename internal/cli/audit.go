@@ -68,13 +68,13 @@ type audited struct {
 
 // audit checks the record of the run and prints what came of it.
 func (r *runRecord) audit(asJSON bool) error {
-	eta := r.cfg.Trainer.Eta
+	eta := r.Config.Trainer.Eta
 	found, err := audit.Read(checkpoint.Records(r.record.Dir), eta, nil)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return errors.Join(r.printJSON(audited{r.cfg.Run.Name, eta, found.Err() == nil, found}), found.Err())
+		return errors.Join(r.printJSON(audited{r.Config.Run.Name, eta, found.Err() == nil, found}), found.Err())
 	}
 	fmt.Fprintf(r.out, "steps %d, trajectories trained on %d, most versions behind %d (bound %d)\n",
 		found.Steps, found.Trained, found.MaxStaleness, eta)

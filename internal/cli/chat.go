@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/lifecycle"
 	"github.com/weir-rl/weir/internal/report"
@@ -35,24 +36,24 @@ history. /help lists what else can be typed there. weir agent run is for the que
 		if err != nil {
 			return err
 		}
-		m, err := model.open(cmd.Context(), s)
+		m, err := model.Open(cmd.Context(), s)
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		t, err := m.course.chosen(own.task)
+		defer m.Close()
+		t, err := m.Course.FindTask(own.task)
 		if err != nil {
 			return err
 		}
-		ask := func(question string) error { return m.ask(cmd.Context(), t, question, *temperature) }
+		ask := func(question string) error { return a.askOnce(cmd.Context(), m, t, question, *temperature) }
 		if len(args) > 0 {
 			question := strings.Join(args, " ")
-			if empty(question) {
+			if assembly.EmptyQuestion(question) {
 				return fault.Usage(errors.New("the question is empty"))
 			}
 			return ask(question)
 		}
-		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.cfg.Run.Name, m.version, example(t))
+		fmt.Fprintf(a.err, "run %s, version %d; ask a question, such as: %s\n", m.Config.Run.Name, m.Version, example(t))
 		return a.converse(cmd.Context(), newLineReader(cmd.InOrStdin(), a.err, "> "), ask)
 	}
 	return cmd
@@ -79,7 +80,7 @@ func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question
 		}
 		text = strings.TrimSpace(text)
 		switch {
-		case empty(text):
+		case assembly.EmptyQuestion(text):
 		case text == "/quit":
 			return nil
 		case text == "/help":
@@ -94,34 +95,31 @@ func (a *app) converse(ctx context.Context, lines *lineReader, ask func(question
 	}
 }
 
-// empty says that a question asks nothing.
-func empty(question string) bool { return strings.Trim(question, " \t?") == "" }
-
 // example is a question of the task, of the test split if that has any; the train split has.
-func example(t *task) string {
+func example(t *assembly.Task) string {
 	var sample []schemas.Prompt
 	for _, split := range []tasks.Split{tasks.Test, tasks.Train} {
-		if sample = t.Data.Sample(split, 4, scoreSeed); len(sample) > 0 {
+		if sample = t.Data.Sample(split, 4, assembly.ScoreSeed); len(sample) > 0 {
 			break
 		}
 	}
 	return sample[len(sample)-1].Text
 }
 
-// ask runs one episode and shows it as it goes on.
-func (m *trained) ask(ctx context.Context, t *task, text string, temperature float32) error {
-	shown := &live{out: m.out, colour: coloured(m.out, m.environ)}
-	e := byHand{
-		question: question{temperature: temperature, timeout: -1}, task: t, id: "chat", prompt: m.typed(t, text, nil), seed: uint64(os.Getpid()), watch: shown.move,
+// askOnce runs one episode and shows it as it goes on.
+func (a *app) askOnce(ctx context.Context, m *assembly.LoadedPolicy, t *assembly.Task, text string, temperature float32) error {
+	shown := &live{out: a.out, colour: coloured(a.out, a.environ)}
+	e := assembly.EpisodeRequest{
+		Question: assembly.Question{Temperature: temperature, Timeout: -1}, Task: t, ID: "chat", Prompt: a.typedQuestion(m, t, text, nil), Seed: uint64(os.Getpid()), Watch: shown.move,
 	}
-	trajectory, err := m.episode(ctx, &e)
+	trajectory, err := m.RunEpisode(ctx, &e)
 	if err != nil {
 		return err
 	}
 	if trajectory.Stop != schemas.StopAnswer {
-		fmt.Fprintf(m.out, "  no answer (stopped by %s)\n", trajectory.Stop)
+		fmt.Fprintf(a.out, "  no answer (stopped by %s)\n", trajectory.Stop)
 		return nil
 	}
-	fmt.Fprintf(m.out, "  answer       %s\n", report.Plain(trajectory.Answer))
+	fmt.Fprintf(a.out, "  answer       %s\n", report.Plain(trajectory.Answer))
 	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/config"
 )
 
@@ -91,18 +91,18 @@ func (a *app) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := a.openCourse(cmd.Context(), cfg, slog.New(slog.DiscardHandler))
+			c, err := assembly.OpenTasks(cmd.Context(), a.doors, cfg, slog.New(slog.DiscardHandler))
 			if err != nil {
 				return err
 			}
-			defer func() { _ = errors.Join(c.spaces.Close(), c.apart.Close()) }() // what they cannot end ends with this process
-			for _, line := range unread(cfg, origins) {
+			defer func() { _ = c.Close() }() // what they cannot end ends with this process
+			for _, line := range assembly.UnreadLines(cfg, origins) {
 				if _, err := fmt.Fprintln(a.out, line); err != nil {
 					return err
 				}
 			}
 			_, err = fmt.Fprintf(a.out, "valid: task %s with %d words, advantage %s, loss %s\n",
-				c.names(), c.tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
+				c.Names(), c.Tokenizer.Size(), cfg.Trainer.Advantage.Name, cfg.Trainer.Loss.Name)
 			return err
 		},
 	}

@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/operate"
 	"github.com/weir-rl/weir/schemas"
@@ -62,29 +61,29 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if err != nil {
 			return err
 		}
-		if err := s.known(s.cfg.Folder()).Check(*act); err != nil {
+		if err := s.KnownOf(s.Config.Folder()).Check(*act); err != nil {
 			return fault.Usage(err)
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
-		if url := runBroker(s.cfg.Folder()); url != "" && s.cfg.Broker.URL == "" {
-			s.cfg.Broker.URL = url
+		if url := assembly.NotedBroker(s.Config.Folder()); url != "" && s.Config.Broker.URL == "" {
+			s.Config.Broker.URL = url
 		}
-		conn, err := s.connectSoon(ctx, as)
+		conn, err := s.ConnectSoon(ctx, as)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		run, err := conn.Attach(ctx, s.cfg.Run.Name)
+		run, err := conn.Attach(ctx, s.Config.Run.Name)
 		if err != nil {
-			return absent(ctx, conn, s.brokerURL(), err)
+			return assembly.ExplainAbsent(ctx, conn, s.BrokerURL(), err)
 		}
 		done, err := operate.Do(ctx, run, *act, operator(), time.Now())
 		if err != nil {
 			return err
 		}
 		if format.json() {
-			return s.printJSON(struct {
+			return a.printJSON(struct {
 				Changes []string `json:"changes"`
 				Paused  bool     `json:"paused"`
 				Drain   bool     `json:"draining"`
@@ -138,19 +137,6 @@ func limitTexts(set []schemas.Limit) []string {
 		out = append(out, l.Name()+": "+l.Text())
 	}
 	return out
-}
-
-// known is what the folder of a run says that an act is held against; nil where it says nothing.
-func (s *session) known(dir string) *operate.Known {
-	if _, err := os.Stat(filepath.Join(dir, configFile)); err != nil {
-		return nil
-	}
-	written, _, err := config.Resolve(s.doors, config.Sources{Written: filepath.Join(dir, configFile)})
-	if err != nil {
-		return nil
-	}
-	longest, _ := written.Positions()
-	return &operate.Known{Tasks: written.Active(), MaxTokens: int64(longest), MaxSegments: int64(written.Trainer.Limits.MaxSegments)}
 }
 
 // parseAct reads the words of an act; task is that of --task.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -65,7 +66,7 @@ what stays lost is counted and in no score.`,
 			return err
 		}
 		defer file.drop()
-		q := question{split: tasks.Split(*split), n: *questions, temperature: *temperature, noTool: *noTool, repeat: *repeat, timeout: *timeout}
+		q := assembly.Question{Split: tasks.Split(*split), N: *questions, Temperature: *temperature, NoTool: *noTool, Repeat: *repeat, Timeout: *timeout}
 		cfg, err := a.loadWritten(cmd)
 		if err != nil {
 			return err
@@ -74,27 +75,27 @@ what stays lost is counted and in no score.`,
 		if err != nil {
 			return err
 		}
-		var m *trained
+		var m *assembly.LoadedPolicy
 		if asking.cfg.URL != "" {
 			m, err = asking.open(cmd, s, &q)
 		} else {
-			m, err = model.open(cmd.Context(), s)
+			m, err = model.Open(cmd.Context(), s)
 		}
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		r, err := m.policy.score(cmd.Context(), m.session, m.course, q)
+		defer m.Close()
+		r, err := m.Sampler.Score(cmd.Context(), m.Run, m.Course, q)
 		if err != nil {
 			return err
 		}
 		if err := file.write(r.Samples); err != nil {
 			return err
 		}
-		var without *score
+		var without *assembly.Score
 		if *control {
-			q.noTool = true
-			if without, err = m.policy.score(cmd.Context(), m.session, m.course, q); err != nil {
+			q.NoTool = true
+			if without, err = m.Sampler.Score(cmd.Context(), m.Run, m.Course, q); err != nil {
 				return fmt.Errorf("the control: %w", err)
 			}
 		}
@@ -103,10 +104,10 @@ what stays lost is counted and in no score.`,
 			fmt.Fprintf(a.err, "--questions %d: the %s split has %d questions; all of them were asked\n", *questions, *split, asked)
 		}
 		if r.Failed > 0 {
-			fmt.Fprintf(a.err, "%d of %d rollouts failed, each %d times, and are in no score: %s\n", r.Failed, r.N+r.Failed, scoreAttempts, firstError(r.Samples))
+			fmt.Fprintf(a.err, "%d of %d rollouts failed, each %d times, and are in no score: %s\n", r.Failed, r.N+r.Failed, assembly.ScoreAttempts, firstError(r.Samples))
 		}
 		if format.json() {
-			return a.printJSON(evalAnswer{m.cfg.Run.Name, *split, m.version, *temperature, !*noTool, *repeat, r.StandardError(), asking.cfg.Model, r, without})
+			return a.printJSON(evalAnswer{m.Config.Run.Name, *split, m.Version, *temperature, !*noTool, *repeat, r.StandardError(), asking.cfg.Model, r, without})
 		}
 		fmt.Fprintf(a.out, "%s split, %s: exact match %.3f ± %.3f over %s, %.2f tool calls each   %s\n",
 			*split, asking.who(m), r.ExactMatch, r.StandardError(), over(r.N, *repeat), r.Turns, bySource(r))
@@ -125,7 +126,7 @@ func over(n, repeat int) string {
 }
 
 // printMeasures shows each measure with its interval, and the control's beside it.
-func (a *app) printMeasures(r, without *score) {
+func (a *app) printMeasures(r, without *assembly.Score) {
 	for _, name := range slices.Sorted(maps.Keys(r.Measures)) {
 		m := r.Measures[name]
 		fmt.Fprintf(a.out, "  %-16s %.3f   %.3f to %.3f over %d questions", strings.Replace(name, "_at_", "@", 1), m.Value, m.Low, m.High, m.Questions)
@@ -215,13 +216,13 @@ type evalAnswer struct {
 	StandardError float64 `json:"standard_error"`
 	// Model is what an endpoint serves; "" for a checkpoint.
 	Model string `json:"model,omitempty"`
-	*score
+	*assembly.Score
 	// Control is the same without tools, where it was asked for.
-	Control *score `json:"control,omitempty"`
+	Control *assembly.Score `json:"control,omitempty"`
 }
 
 // bySource lists the score of each kind of question.
-func bySource(r *score) string {
+func bySource(r *assembly.Score) string {
 	var parts []string
 	for _, source := range slices.Sorted(maps.Keys(r.BySource)) {
 		parts = append(parts, fmt.Sprintf("%s %.2f", source, r.BySource[source].ExactMatch))

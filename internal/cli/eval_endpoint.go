@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/endpoint"
@@ -27,7 +27,7 @@ func endpointFlags(cmd *cobra.Command) *asked {
 }
 
 // open opens the questions of the configuration and has them asked of the endpoint, with the tools of their tasks.
-func (e *asked) open(cmd *cobra.Command, s *session, q *question) (*trained, error) {
+func (e *asked) open(cmd *cobra.Command, s *assembly.Run, q *assembly.Question) (*assembly.LoadedPolicy, error) {
 	for _, flag := range []string{"checkpoint", "step", "initial"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, fault.Usagef("--%s and --endpoint: want either", flag)
@@ -37,23 +37,23 @@ func (e *asked) open(cmd *cobra.Command, s *session, q *question) (*trained, err
 	if err != nil {
 		return nil, fault.Usagef("--endpoint: %w", err)
 	}
-	c, err := s.openQuestions(cmd.Context(), s.cfg, s.log)
+	c, err := s.OpenQuestions(cmd.Context())
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
-	q.roll = func(env producers.Environment, _ *task) producers.Roll { return client.Roll(env) }
+	q.Roll = func(env producers.Environment, _ *assembly.Task) producers.Roll { return client.Roll(env) }
 	end := func() {
 		client.Close()
-		_ = errors.Join(c.spaces.Close(), c.apart.Close()) // what they cannot end ends with this process
+		_ = c.Close() // what they cannot end ends with this process
 	}
-	return &trained{session: s, course: c, policy: &sampler{}, close: end}, nil
+	return &assembly.LoadedPolicy{Run: s, Course: c, Sampler: &assembly.Sampler{}, Close: end}, nil
 }
 
 // who is the model that is asked, for people.
-func (e *asked) who(m *trained) string {
+func (e *asked) who(m *assembly.LoadedPolicy) string {
 	if e.cfg.URL != "" {
 		return fmt.Sprintf("%s at %s", e.cfg.Model, e.cfg.URL)
 	}
-	return fmt.Sprintf("version %d", m.version)
+	return fmt.Sprintf("version %d", m.Version)
 }

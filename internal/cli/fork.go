@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer"
@@ -13,13 +14,13 @@ import (
 )
 
 // forkOf finds a trajectory from whose turn another episode goes on.
-func (s *session) forkOf(cmd *cobra.Command, id string, turn int) (*replayed, error) {
+func forkOf(cmd *cobra.Command, s *assembly.Run, id string, turn int) (*replayed, error) {
 	for _, flag := range []string{"replay", "prompt", "answer", "split", "index", "temperature", "timeout", "task", "endpoint", "no-tool"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, fault.Usagef("--fork and --%s: want either: the episode has its own", flag)
 		}
 	}
-	t, err := s.readTrajectory(cmd.Context(), id)
+	t, err := s.ReadTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -34,12 +35,12 @@ func (s *session) forkOf(cmd *cobra.Command, id string, turn int) (*replayed, er
 
 // ask makes an episode that of the trajectory, its ticket issued once more: from its beginning, or in a fork with other random numbers after
 // the turns that are taken over.
-func (r *replayed) ask(m *trained, e *byHand) error {
-	prompts, err := m.course.prompts(m.cfg.Run.Seed)
+func (r *replayed) ask(m *assembly.LoadedPolicy, e *assembly.EpisodeRequest) error {
+	prompts, err := m.Course.Prompts(m.Config.Run.Seed)
 	if err != nil {
 		return err
 	}
-	ticket := trainer.TicketOf(m.cfg.Trainer, prompts, r.was.Cursor, r.was.Attempt, r.was.Sample, max(0, r.was.OldestVersion()))
+	ticket := trainer.TicketOf(m.Config.Trainer, prompts, r.was.Cursor, r.was.Attempt, r.was.Sample, max(0, r.was.OldestVersion()))
 	if ticket.Task != r.was.Task || ticket.Prompt.ID != r.was.PromptID {
 		return fmt.Errorf("trajectory %s: the run asks %s of task %s at its place now, and it was asked %s of task %s: its tasks, their data or run.seed have changed",
 			r.was.ID, ticket.Prompt.ID, ticket.Task, r.was.PromptID, r.was.Task)
@@ -47,16 +48,16 @@ func (r *replayed) ask(m *trained, e *byHand) error {
 	if len(r.was.Segments) == 0 {
 		return errors.New("the trajectory has no tokens")
 	}
-	ticket.Run, ticket.Sampling.Temperature = m.cfg.Run.Name, r.was.Segments[0].Temperature
-	began := r.began(ticket.Seed, m.cfg.Trainer.Seed)
+	ticket.Run, ticket.Sampling.Temperature = m.Config.Run.Name, r.was.Segments[0].Temperature
+	began := r.began(ticket.Seed, m.Config.Trainer.Seed)
 	switch f := r.was.Forked; {
 	case r.turns > 0:
 		ticket.Fork = schemas.ForkAt(r.was, r.turns, began)
-		ticket.ID, ticket.Group, ticket.Sample, ticket.GroupSize, ticket.Seed = e.id+"-0", e.id, 0, 1, e.seed
+		ticket.ID, ticket.Group, ticket.Sample, ticket.GroupSize, ticket.Seed = e.ID+"-0", e.ID, 0, 1, e.Seed
 	case f != nil && f.Turns > 0:
 		ticket.Fork = schemas.ForkAt(r.was, f.Turns, began)
 	}
-	e.ticket, e.prompt, e.seed, e.temperature = &ticket, ticket.Prompt, ticket.Seed, ticket.Sampling.Temperature
+	e.Ticket, e.Prompt, e.Seed, e.Temperature = &ticket, ticket.Prompt, ticket.Seed, ticket.Sampling.Temperature
 	return nil
 }
 

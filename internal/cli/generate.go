@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
@@ -52,16 +53,16 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 		if err != nil {
 			return err
 		}
-		m, err := s.openModel(cmd.Context(), args[0])
+		m, err := s.OpenModelFolder(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		tokens, err := m.prompt(&ask, prompt)
+		defer m.Close()
+		tokens, err := promptTokens(m, &ask, prompt)
 		if err != nil {
 			return err
 		}
-		return m.generate(cmd.Context(), a, &ask, tokens, format.json())
+		return a.generateText(cmd.Context(), m, &ask, tokens, format.json())
 	}
 	return cmd
 }
@@ -85,16 +86,16 @@ func (f *askFor) check() error {
 	return nil
 }
 
-// prompt are the tokens of what is asked.
-func (m *openModel) prompt(f *askFor, text string) ([]int32, error) {
+// promptTokens are the tokens of what is asked.
+func promptTokens(m *assembly.OpenModel, f *askFor, text string) ([]int32, error) {
 	if !f.chat {
-		tokens := m.codec.Wrap(m.codec.Encode(text))
+		tokens := m.Codec.Wrap(m.Codec.Encode(text))
 		if len(tokens) == 0 {
 			return nil, fault.Usage(errors.New("the prompt is empty"))
 		}
 		return tokens, nil
 	}
-	if m.chat == nil {
+	if m.Chat == nil {
 		return nil, errors.New("the folder has no chat template: leave --chat out, and write the prompt as the model was trained on it")
 	}
 	messages, err := readMessages(text)
@@ -104,7 +105,7 @@ func (m *openModel) prompt(f *askFor, text string) ([]int32, error) {
 	if f.system != "" {
 		messages = slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: f.system})
 	}
-	return m.chat.Prompt(messages, nil)
+	return m.Chat.Prompt(messages, nil)
 }
 
 // readMessages reads a JSON array of messages; any other text is a user's.
@@ -135,10 +136,10 @@ type generated struct {
 	Logprobs     []float32 `json:"logprobs"`
 }
 
-// generate samples and prints: the text as it comes, or all of it in JSON.
-func (m *openModel) generate(ctx context.Context, a *app, f *askFor, tokens []int32, inJSON bool) error {
+// generateText samples and prints: the text as it comes, or all of it in JSON.
+func (a *app) generateText(ctx context.Context, m *assembly.OpenModel, f *askFor, tokens []int32, inJSON bool) error {
 	out := generated{PromptTokens: len(tokens), Tokens: []int32{}, Logprobs: []float32{}}
-	stream := tokenizer.NewStream(m.codec)
+	stream := tokenizer.NewStream(m.Codec)
 	say := func(text string) {
 		out.Text += text
 		if isTerminal(a.out) {
@@ -149,9 +150,9 @@ func (m *openModel) generate(ctx context.Context, a *app, f *askFor, tokens []in
 		}
 	}
 	req := &schemas.GenerateRequest{
-		Episode: "generate", Tokens: tokens, MaxTokens: f.tokens, Temperature: f.temperature, Seed: f.seed, StopTokens: m.stops, Last: true,
+		Episode: "generate", Tokens: tokens, MaxTokens: f.tokens, Temperature: f.temperature, Seed: f.seed, StopTokens: m.Stops, Last: true,
 	}
-	err := m.batcher.Stream(ctx, req, func(c *schemas.GenerateChunk) error {
+	err := m.Batcher.Stream(ctx, req, func(c *schemas.GenerateChunk) error {
 		if c.Done && c.Stop == schemas.GenerateError {
 			return errors.New(c.Error)
 		}

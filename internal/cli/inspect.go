@@ -37,15 +37,15 @@ again and judged anew; a trajectory that was trained on before is refused as a d
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 		defer cancel()
-		run, _, leave, err := s.visit(ctx, role)
+		run, _, leave, err := s.Visit(ctx, role)
 		if err != nil {
 			return err
 		}
 		defer leave()
 		if len(*replay) > 0 {
-			return s.replay(ctx, run, *replay, format.json())
+			return a.replayRejected(ctx, run, *replay, format.json())
 		}
-		return s.listRejected(ctx, run, schemas.Reason(*reason), format.json())
+		return a.listRejected(ctx, run, schemas.Reason(*reason), format.json())
 	}
 	cmd.AddCommand(rejected)
 	return cmd
@@ -63,9 +63,9 @@ type rejectedAnswer struct {
 	Bytes    int            `json:"bytes"`
 }
 
-func (s *session) listRejected(ctx context.Context, run *streams.Run, reason schemas.Reason, asJSON bool) error {
+func (a *app) listRejected(ctx context.Context, run *streams.Run, reason schemas.Reason, asJSON bool) error {
 	w := table.NewWriter()
-	w.SetOutputMirror(s.out)
+	w.SetOutputMirror(a.out)
 	w.SetStyle(table.StyleLight)
 	w.AppendHeader(table.Row{"number", "at", "reason", "was in", "bytes", "detail"})
 	n := 0
@@ -78,7 +78,7 @@ func (s *session) listRejected(ctx context.Context, run *streams.Run, reason sch
 		}
 		n++
 		if asJSON {
-			err := s.printJSON(rejectedAnswer{m.Sequence, m.At.UTC(), m.Reason, m.Detail, m.Subject, m.Stream, m.Original, len(m.Data)})
+			err := a.printJSON(rejectedAnswer{m.Sequence, m.At.UTC(), m.Reason, m.Detail, m.Subject, m.Stream, m.Original, len(m.Data)})
 			if err != nil {
 				return err
 			}
@@ -97,14 +97,14 @@ func (s *session) listRejected(ctx context.Context, run *streams.Run, reason sch
 		if reason != "" {
 			with = fmt.Sprintf(" as %q", reason)
 		}
-		fmt.Fprintf(s.out, "nothing was refused%s; weir audit counts what was dropped with its group\n", with)
+		fmt.Fprintf(a.out, "nothing was refused%s; weir audit counts what was dropped with its group\n", with)
 		return nil
 	}
 	w.Render()
 	return nil
 }
 
-func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint, asJSON bool) error {
+func (a *app) replayRejected(ctx context.Context, run *streams.Run, numbers []uint, asJSON bool) error {
 	left := slices.Clone(numbers)
 	for m, err := range run.Rejected(ctx) {
 		if err != nil {
@@ -118,9 +118,9 @@ func (s *session) replay(ctx context.Context, run *streams.Run, numbers []uint, 
 			return err
 		}
 		if asJSON {
-			err = s.printJSON(map[string]uint64{"published": m.Sequence})
+			err = a.printJSON(map[string]uint64{"published": m.Sequence})
 		} else {
-			_, err = fmt.Fprintf(s.out, "published number %d again\n", m.Sequence)
+			_, err = fmt.Fprintf(a.out, "published number %d again\n", m.Sequence)
 		}
 		if err != nil {
 			return err

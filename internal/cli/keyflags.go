@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/config"
 )
 
@@ -124,7 +125,7 @@ func (a *app) completeRuns(cmd *cobra.Command, _ []string, begun string) ([]stri
 	if cfg, _, err := a.load(cmd); err == nil {
 		dir = cfg.Run.Dir
 	}
-	folders, err := filepath.Glob(filepath.Join(dir, "*", configFile))
+	folders, err := filepath.Glob(filepath.Join(dir, "*", assembly.ConfigFile))
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

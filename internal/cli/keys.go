@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu/torch"
-	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 )
@@ -39,7 +39,7 @@ the secret by which ranks on several machines know each other.`,
 		if err != nil {
 			return err
 		}
-		keys, err := broker.CreateKeys(*dir, keysRuns(cfg)...)
+		keys, err := broker.CreateKeys(*dir, assembly.KeysRuns(cfg)...)
 		if err != nil {
 			return err
 		}
@@ -103,13 +103,4 @@ func keysAnswer(keys *broker.KeyRing, authorization string) any {
 		answer.Roles = append(answer.Roles, roleKey{role, keys.SeedFile(role), keys.Public[role]})
 	}
 	return answer
-}
-
-// keysRuns are the runs that keys are for: the configured ones and this one.
-func keysRuns(cfg *config.Config) []string {
-	runs := cfg.Broker.KeysRuns
-	if !slices.Contains(runs, cfg.Run.Name) {
-		runs = append(slices.Clone(runs), cfg.Run.Name)
-	}
-	return runs
 }

@@ -41,19 +41,3 @@ func TestKeysHandsEachRoleItsOwnSeedAndChangesNone(t *testing.T) {
 		require.Equal(t, first, again)
 	}
 }
-
-// A command beside a broker with keys finds its role's key in the broker's folder, if it may read it there.
-func TestACommandFindsItsKeyInTheFolderOfTheBrokersKeys(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	_, err := broker.CreateKeys(dir, "demo")
-	require.NoError(t, err)
-	s := &session{cfg: (&app{doors: builtin.Doors()}).reference()}
-	require.Empty(t, s.seedFile(streams.RoleViewer))
-	s.cfg.Broker.KeysDir = dir
-	require.Equal(t, filepath.Join(dir, "viewer.seed"), s.seedFile(streams.RoleViewer))
-	require.NoError(t, os.Remove(filepath.Join(dir, "viewer.seed")))
-	require.Empty(t, s.seedFile(streams.RoleViewer))
-	s.cfg.Broker.SeedFile = "mine.seed"
-	require.Equal(t, "mine.seed", s.seedFile(streams.RoleViewer))
-}

@@ -133,13 +133,13 @@ func startGateway(key string) func(*testing.T) string {
 func startTools(mcp bool) func(*testing.T) string {
 	return func(t *testing.T) string {
 		out, in := io.Pipe()
-		s, served := &session{app: &app{out: in}}, []producers.Tool{calculator.Tool{}}
+		a, served := &app{out: in}, []producers.Tool{calculator.Tool{}}
 		o := offered{tools: served, sessions: toolserver.New(toolserver.Config{Sessions: 4, Idle: time.Hour}, served), idle: time.Hour}
 		whileTested(t, func(ctx context.Context) error {
 			if mcp {
-				return s.serveHTTP(ctx, "127.0.0.1:0", mcpserver.Handler(mcpserver.New("1", o.sessions, o.tools), o.idle), "MCP at /mcp", o)
+				return a.serveHTTP(ctx, "127.0.0.1:0", mcpserver.Handler(mcpserver.New("1", o.sessions, o.tools), o.idle), "MCP at /mcp", o)
 			}
-			return s.serveTools(ctx, "127.0.0.1:0", o)
+			return a.serveTools(ctx, "127.0.0.1:0", o)
 		})
 		said := make([]byte, 256)
 		n, err := out.Read(said)

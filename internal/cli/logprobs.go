@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/hf"
 )
 
 func (a *app) logprobsCommand() *cobra.Command {
@@ -23,7 +21,11 @@ number; what stands before it is written.`,
 		Example: "  echo '\"What is 2 + 2?\"' | weir tokenize Qwen2.5-0.5B | weir logprobs Qwen2.5-0.5B",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		e, err := a.evaluator(cmd, args[0])
+		s, err := a.session(cmd)
+		if err != nil {
+			return err
+		}
+		e, err := s.OpenEvaluator(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
@@ -32,44 +34,6 @@ number; what stands before it is written.`,
 	}
 	return cmd
 }
-
-// evaluator is an engine with a folder's weights that only evaluates.
-func (a *app) evaluator(cmd *cobra.Command, dir string) (gpu.Engine, error) {
-	cfg, _, err := a.load(cmd)
-	if err != nil {
-		return nil, err
-	}
-	folder, err := hf.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	model := folder.Config
-	model.ValueHead = false
-	if err := folder.Close(); err != nil {
-		return nil, err
-	}
-	backend, err := cfg.Backend()
-	if err != nil {
-		return nil, err
-	}
-	if estimator, ok := backend.(gpu.MemoryEstimator); ok {
-		need := estimator.EvaluatingMemory(model, evaluatedTokens)
-		if err := a.holds(backend, need, func() string { return "Take a smaller model or a larger machine" }); err != nil {
-			return nil, err
-		}
-	}
-	e, err := backend.New(model)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.Import(cmd.Context(), dir); err != nil {
-		return nil, errors.Join(err, e.Close())
-	}
-	return e, nil
-}
-
-// evaluatedTokens is how long a text is that memory is counted for.
-const evaluatedTokens = 2048
 
 // logprobs evaluates each line of ids.
 func logprobs(ctx context.Context, e gpu.Engine, in io.Reader, out io.Writer) error {

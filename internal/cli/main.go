@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/weir-rl/weir/internal/config"
@@ -96,4 +98,12 @@ func exitStatus(drain context.Context, err error) int {
 		return signal.ExitCode()
 	}
 	return exitRuntime
+}
+
+// stayWithin has the garbage collector work the harder the nearer the process is to the memory that it may have, unless GOMEMLIMIT
+// says otherwise.
+func stayWithin(limit machine.Memory) {
+	if limit.Bytes > 0 && debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(limit.Bytes / 100 * 95)
+	}
 }

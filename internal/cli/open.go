@@ -19,16 +19,16 @@ themselves. A broker with keys that is not embedded needs it once for each run, 
 			if err != nil {
 				return err
 			}
-			conn, err := s.connectSoon(cmd.Context(), streams.RoleAdmin)
+			conn, err := s.ConnectSoon(cmd.Context(), streams.RoleAdmin)
 			if err != nil {
 				return err
 			}
 			defer conn.Close()
-			run, err := conn.Open(cmd.Context(), s.cfg.Run.Name, s.cfg.Streams)
+			run, err := conn.Open(cmd.Context(), s.Config.Run.Name, s.Config.Streams)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "run %s is open on %s\n", run.Name(), s.brokerURL())
+			fmt.Fprintf(a.out, "run %s is open on %s\n", run.Name(), s.BrokerURL())
 			return nil
 		},
 	}

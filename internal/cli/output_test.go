@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
@@ -57,7 +58,7 @@ func TestKeysOfTheJSONAreInSnakeCase(t *testing.T) {
 	one, at := int64(1), time.Now()
 	event := newEventAnswer(&schemas.Event{Worker: "w", Message: "m"})
 	for name, answer := range map[string]any{
-		"audit": audited{Report: &audit.Report{}}, "eval": evalAnswer{score: &score{EvalReport: &producers.EvalReport{
+		"audit": audited{Report: &audit.Report{}}, "eval": evalAnswer{Score: &assembly.Score{EvalReport: &producers.EvalReport{
 			BySource: map[string]producers.EvalScore{"s": {}},
 		}}},
 		"trajectory": []any{verdictAnswer{OldestVersion: &one, NewestVersion: &one, Reason: "r", Detail: "d"}, report.NewRollout(&schemas.Trajectory{

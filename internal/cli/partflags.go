@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 )
@@ -26,7 +27,7 @@ func partFlags(cmd *cobra.Command) *chosenParts {
 }
 
 // session is of the run as load reads it.
-func (p *chosenParts) session(cmd *cobra.Command, a *app) (*session, error) {
+func (p *chosenParts) session(cmd *cobra.Command, a *app) (*assembly.Run, error) {
 	cfg, err := p.load(cmd, a)
 	if err != nil {
 		return nil, err

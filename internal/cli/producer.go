@@ -1,120 +1,17 @@
 package cli
 
-import (
-	"context"
-
-	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/weir-rl/weir/internal/config"
-	"github.com/weir-rl/weir/internal/tracing"
-	"github.com/weir-rl/weir/producers"
-	"github.com/weir-rl/weir/producers/evaluation"
-	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
-	"github.com/weir-rl/weir/streams/generate"
-)
+import "github.com/spf13/cobra"
 
 func (a *app) producerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "producer", Short: "Run agents on tickets and publish their trajectories", Args: cobra.NoArgs,
 		Example: "  weir producer --broker.url nats://broker:4222 --producer.concurrency 512",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.runRole(cmd, role{
-				name: streams.RoleProducer, waits: "run", reach: (*session).attach, work: (*session).produce, calls: true,
-			})
+			s, err := a.session(cmd, "run")
+			if err != nil {
+				return err
+			}
+			return s.Producer(cmd.Context())
 		},
 	}
-}
-
-// produce is the producer's role.
-func (s *session) produce(ctx context.Context, run *streams.Run, c *course) error {
-	cfg := s.cfg.Producer
-	if cfg.Name == "" {
-		cfg.Name = streams.WorkerName("producer")
-	}
-	// A machine without sandboxes is told before the first ticket is taken, and not by each of them.
-	if c.spaces.Claimed() {
-		pool, err := c.spaces.Ready(ctx)
-		if err != nil {
-			return config.Invalid(err)
-		}
-		s.log.Info("programs run in sandboxes", "tier", pool.Tier())
-	}
-	// Leases outlive ctx: a producer that drains finishes, or gives back, what it holds.
-	tickets, err := run.Tickets(context.WithoutCancel(ctx), streams.TicketOptions{Producer: cfg.Name, MaxLeases: cfg.Concurrency})
-	if err != nil {
-		return err
-	}
-	defer tickets.Close()
-	generator := generate.NewClient(run, generate.ClientOptions{Ending: ctx.Done()})
-	defer generator.Close()
-	s.health.Set("run", nil)
-	s.log.Info("producing", "producer", cfg.Name, "concurrency", cfg.Concurrency)
-	metrics, err := producers.NewMetrics(s.registry)
-	if err != nil {
-		return err
-	}
-	defer s.watchWork(ctx, s.producerWork(run))()
-	tracer, stopTracing, err := s.trace(ctx, streams.RoleProducer, cfg.Name)
-	if err != nil {
-		return err
-	}
-	defer stopTracing()
-	defer s.present(ctx, run, "producer", cfg.Name)()
-	counted, err := evaluation.NewMetrics(s.registry)
-	if err != nil {
-		return err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	producing, stop := context.WithCancel(ctx)
-	defer stop()
-	if s.cfg.Eval.At == config.EvalAtProducers && cfg.Evaluations > 0 {
-		group.Go(func() error { return s.evaluate(producing, run, c, cfg, counted) })
-	}
-	group.Go(func() error {
-		defer stop()
-		return s.rollOut(ctx, run, c, cfg, tickets, generator, metrics, tracer)
-	})
-	return group.Wait()
-}
-
-// evaluate answers the run's evaluation tickets until ctx ends, with the agents, tools and rewards of training.
-func (s *session) evaluate(ctx context.Context, run *streams.Run, c *course, cfg producers.Config, counted *evaluation.Metrics) error {
-	// A call that no engine serves goes back at once: whoever asks for the score waits, and knows whether the version is still there.
-	now := make(chan struct{})
-	close(now)
-	policy := pinnedPolicy{generate.NewClient(generate.Pinned(run), generate.ClientOptions{Ending: now})}
-	defer policy.Close()
-	environments := map[string]producers.Environment{}
-	for _, t := range c.tasks {
-		environments[t.name], _ = c.evaluated(t, policy, question{})
-	}
-	return evaluation.Run(ctx, evaluation.Config{Name: cfg.Name, Concurrency: cfg.Evaluations}, evaluation.Deps{
-		Stream: run, Control: run.FollowControl, Environments: environments, Metrics: counted,
-	})
-}
-
-// pinnedPolicy samples with the version that a ticket names.
-type pinnedPolicy struct{ *generate.Client }
-
-// Generate asks for tokens of exactly the request's MinVersion.
-func (p pinnedPolicy) Generate(ctx context.Context, req *schemas.GenerateRequest) (*generate.Result, error) {
-	ask := *req
-	ask.Pinned = true
-	return p.Client.Generate(ctx, &ask)
-}
-
-// rollOut runs the episodes of training tickets.
-func (s *session) rollOut(
-	ctx context.Context, run *streams.Run, c *course, cfg producers.Config, tickets *streams.TicketSource, generator *generate.Client,
-	metrics *producers.Metrics, tracer *tracing.Tracer,
-) error {
-	return producers.Run(ctx, cfg, producers.Deps{
-		Stream:       producers.OnRun(run, tickets),
-		Environments: c.environments(generator),
-		Metrics:      metrics,
-		Served:       tracedRollouts(tracer),
-		Log:          s.log,
-	})
 }

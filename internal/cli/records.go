@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/records"
 	"github.com/weir-rl/weir/internal/report"
 )
@@ -41,17 +41,17 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 		if err != nil {
 			return err
 		}
-		source := filepath.Join(cfg.Folder(), metricsFile)
+		source := filepath.Join(cfg.Folder(), assembly.MetricsFile)
 		if !*follow {
 			if err := thereAre(source); err != nil {
 				return err
 			}
 		}
-		to := cmp.Or(*dir, filepath.Dir(eventFile(cfg)))
+		to := cmp.Or(*dir, filepath.Dir(assembly.EventFile(cfg)))
 		if err := os.MkdirAll(to, 0o755); err != nil {
 			return fmt.Errorf("make the folder of event files: %w; name another with --dir", err)
 		}
-		path := filepath.Join(to, filepath.Base(eventFile(cfg)))
+		path := filepath.Join(to, filepath.Base(assembly.EventFile(cfg)))
 		f, err := os.Create(path)
 		if err != nil {
 			return fmt.Errorf("write an event file: %w; name another folder with --dir", err)
@@ -64,30 +64,6 @@ tensorboard --logdir reads. It is written anew each time. With --follow it goes 
 		return err
 	}
 	return cmd
-}
-
-// keepRecords writes the numbers of this process's own run for other tools as they come, where the configuration asks for that. The
-// function that it returns writes the last of them and waits for that. The run waits for nothing before, and goes on where they
-// cannot be written.
-func (s *session) keepRecords(ctx context.Context) (stop func()) {
-	if !s.cfg.Records.TensorBoard {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		err := records.KeepEvents(ctx, filepath.Join(s.cfg.Folder(), metricsFile), eventFile(s.cfg))
-		if err != nil {
-			s.log.Warn("TensorBoard's event file is not written any more, and the run goes on; weir records tensorboard writes it later", "err", err)
-		}
-	}()
-	return func() { cancel(); <-ended }
-}
-
-// eventFile is TensorBoard's in the run's folder.
-func eventFile(cfg *config.Config) string {
-	return filepath.Join(cfg.Folder(), "tensorboard", "events.out.tfevents."+cfg.Run.Name)
 }
 
 // writeEvents writes the records of a metrics file, and with follow those that come, and returns how many.
@@ -126,7 +102,7 @@ func (a *app) csvCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			source := filepath.Join(cfg.Folder(), metricsFile)
+			source := filepath.Join(cfg.Folder(), assembly.MetricsFile)
 			if err := thereAre(source); err != nil {
 				return err
 			}
@@ -138,9 +114,6 @@ func (a *app) csvCommand() *cobra.Command {
 		},
 	}
 }
-
-// metricsFile is what a run writes its numbers to, in its folder.
-const metricsFile = "metrics.jsonl"
 
 // thereAre says that a run has numbers, or that there is no such run here.
 func thereAre(metrics string) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/records"
 	"github.com/weir-rl/weir/internal/report"
 )
@@ -25,7 +26,7 @@ func TestARunKeepsItsEventFile(t *testing.T) {
 	weir(t, args...)
 	kept, err := os.ReadFile(filepath.Join(dir, "demo", "tensorboard", "events.out.tfevents.demo"))
 	require.NoError(t, err)
-	all, err := report.ReadMetrics(filepath.Join(dir, "demo", metricsFile))
+	all, err := report.ReadMetrics(filepath.Join(dir, "demo", assembly.MetricsFile))
 	require.NoError(t, err)
 	require.Equal(t, report.Tested, all[len(all)-1].Type)
 	var want bytes.Buffer

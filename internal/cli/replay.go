@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/schemas"
@@ -25,13 +26,13 @@ type replayed struct {
 }
 
 // replayOf finds a trajectory and the version that sampled it, and has model name that version where no other is named.
-func (s *session) replayOf(cmd *cobra.Command, id string, model *chosenModel) (*replayed, error) {
+func replayOf(cmd *cobra.Command, s *assembly.Run, id string, model *assembly.ModelChoice) (*replayed, error) {
 	for _, flag := range []string{"prompt", "answer", "split", "index", "seed", "temperature", "timeout", "task", "endpoint"} {
 		if cmd.Flags().Changed(flag) {
 			return nil, fault.Usagef("--replay and --%s: want either: the episode has its own", flag)
 		}
 	}
-	t, err := s.readTrajectory(cmd.Context(), id)
+	t, err := s.ReadTrajectory(cmd.Context(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -43,22 +44,22 @@ func (s *session) replayOf(cmd *cobra.Command, id string, model *chosenModel) (*
 	if oldest != newest {
 		out.inexact = fmt.Sprintf("versions %d to %d sampled it, and %d alone runs it again", oldest, newest, newest)
 	}
-	if model.initial || *model.folder != "" || *model.step >= 0 {
-		out.version = max(0, *model.step)
-		if out.version != newest || model.initial || *model.folder != "" {
+	if model.Initial || model.Folder != "" || model.Step >= 0 {
+		out.version = max(0, model.Step)
+		if out.version != newest || model.Initial || model.Folder != "" {
 			out.inexact = fmt.Sprintf("version %d sampled it, and another model runs it again", newest)
 		}
-		return out.rounded(s.cfg), nil
+		return out.rounded(s.Config), nil
 	}
-	steps, err := checkpoint.Steps(s.cfg.Trainer.Checkpoint.Dir)
+	steps, err := checkpoint.Steps(s.Config.Trainer.Checkpoint.Dir)
 	if err != nil {
 		return nil, err
 	}
 	if !slices.Contains(steps, newest) {
 		return nil, fmt.Errorf("trajectory %s: the checkpoint of version %d, which sampled it, is not kept: --step names another, of %v; trainer.checkpoint.keep says how many stay", id, newest, steps)
 	}
-	*model.step = newest
-	return out.rounded(s.cfg), nil
+	model.Step = newest
+	return out.rounded(s.Config), nil
 }
 
 // rounded notes that the weights of checkpoints are not those that were sampled from.

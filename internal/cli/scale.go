@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/scale"
@@ -41,7 +42,8 @@ func readSignal(ctx context.Context, run *streams.Run, lastStep *schemas.Event) 
 
 // scaler keeps as many workers as a run can use.
 type scaler struct {
-	*session
+	*app
+	*assembly.Run
 	bounds scale.Bounds
 	every  time.Duration
 	// command is run by a shell when the numbers change; "" keeps processes of this machine.
@@ -110,9 +112,9 @@ own metrics tell: --engines names these pages, here or as a flag of the command 
 		if err != nil {
 			return err
 		}
-		k := &scaler{session: s, bounds: bounds, every: *every, command: *command, status: *status, engines: *engines}
+		k := &scaler{app: a, Run: s, bounds: bounds, every: *every, command: *command, status: *status, engines: *engines}
 		if k.command == "" {
-			if k.pool, err = s.newPool(a.roleArgs(cmd)); err != nil {
+			if k.pool, err = a.newPool(s.Config, a.roleArgs(cmd)); err != nil {
 				return err
 			}
 		}
@@ -144,7 +146,7 @@ func (k *scaler) run(ctx context.Context) (err error) {
 		return err
 	}
 	if k.pool != nil {
-		k.pool.broker = k.brokerURL()
+		k.pool.broker = k.BrokerURL()
 		defer func() { err = errors.Join(err, k.pool.close()) }()
 	}
 	if err := k.set(ctx, k.bounds.Min, "the fewest"); err != nil {
@@ -161,7 +163,7 @@ func (k *scaler) run(ctx context.Context) (err error) {
 		}
 		now, err := look(ctx)
 		if err != nil {
-			k.log.Warn("look at the run", "err", err)
+			k.Log.Warn("look at the run", "err", err)
 			continue
 		}
 		switch now.State {
@@ -174,7 +176,7 @@ func (k *scaler) run(ctx context.Context) (err error) {
 		want, why := decider.Decide(k.now, now.Scale)
 		if want != k.now {
 			if err := k.set(ctx, want, why); err != nil {
-				k.log.Warn("change the number of workers", "err", err)
+				k.Log.Warn("change the number of workers", "err", err)
 			}
 		}
 		if k.pool != nil {
@@ -185,18 +187,18 @@ func (k *scaler) run(ctx context.Context) (err error) {
 
 // visitor returns what looks at the run at its broker, and what ends that.
 func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*standing, error), leave func(), err error) {
-	run, up, leave, err := k.visit(ctx, streams.RoleViewer)
+	run, up, leave, err := k.Visit(ctx, streams.RoleViewer)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !up {
 		leave()
-		return nil, nil, fmt.Errorf("run %s is not up: start weir broker or weir up first", k.cfg.Run.Name)
+		return nil, nil, fmt.Errorf("run %s is not up: start weir broker or weir up first", k.Config.Run.Name)
 	}
 	return func(ctx context.Context) (*standing, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		now, err := k.readStatus(ctx, run, true)
+		now, err := readStatus(ctx, k.Run, run, true)
 		if err != nil {
 			return nil, err
 		}
@@ -204,7 +206,7 @@ func (k *scaler) visitor(ctx context.Context) (look func(context.Context) (*stan
 		if k.pool != nil {
 			pages = append(k.pool.pages(), pages...)
 		}
-		k.readCalls(ctx, &now.Scale, pages)
+		readCalls(ctx, k.Log, &now.Scale, pages)
 		return now, nil
 	}, leave, nil
 }
@@ -218,7 +220,7 @@ func (k *scaler) ask(ctx context.Context) (*standing, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", k.status)
 	var problems bytes.Buffer
-	cmd.Env, cmd.Stderr, cmd.WaitDelay = k.environ, &problems, time.Second
+	cmd.Env, cmd.Stderr, cmd.WaitDelay = k.app.environ, &problems, time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("--status: %w: %s", err, strings.TrimSpace(problems.String()))
@@ -245,7 +247,7 @@ func (k *scaler) set(ctx context.Context, want scale.Workers, why string) error 
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", k.command)
-	cmd.Env = append(k.environ, fmt.Sprintf("PRODUCERS=%d", want.Producers), fmt.Sprintf("INFERENCE=%d", want.Inference))
+	cmd.Env = append(k.app.environ, fmt.Sprintf("PRODUCERS=%d", want.Producers), fmt.Sprintf("INFERENCE=%d", want.Inference))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("--exec: %w: %s", err, strings.TrimSpace(string(out)))
 	}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,12 +25,12 @@ func enginesFlag(cmd *cobra.Command) *[]string {
 
 // readCalls adds up what waits and runs at the engines. A page that does not answer counts for nothing: its consumer may be about to start,
 // or gone.
-func (s *session) readCalls(ctx context.Context, signal *scale.Signal, pages []string) {
+func readCalls(ctx context.Context, log *slog.Logger, signal *scale.Signal, pages []string) {
 	for _, page := range pages {
 		for _, host := range addresses(ctx, page) {
 			waiting, running, err := callsAt(ctx, page, host)
 			if err != nil {
-				s.log.Debug("ask an engine what waits", "page", page, "host", host, "err", err)
+				log.Debug("ask an engine what waits", "page", page, "host", host, "err", err)
 				continue
 			}
 			signal.CallsWaiting, signal.CallsRunning = plus(signal.CallsWaiting, waiting), plus(signal.CallsRunning, running)

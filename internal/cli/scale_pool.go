@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/internal/scale"
 	"github.com/weir-rl/weir/streams"
@@ -35,18 +36,18 @@ type workerProcess struct {
 }
 
 // newPool starts no process yet.
-func (s *session) newPool(args []string) (*pool, error) {
+func (a *app) newPool(cfg *config.Config, args []string) (*pool, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start workers: %w", err)
 	}
-	dir := filepath.Join(s.cfg.Folder(), "workers")
+	dir := filepath.Join(cfg.Folder(), "workers")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the workers' logs: %w", err)
 	}
 	return &pool{
-		program: program, dir: dir, args: args, environ: s.environ, workers: map[streams.Role][]*workerProcess{}, numbers: map[streams.Role]int{},
-		tell: func(text string) { fmt.Fprintln(s.err, text) },
+		program: program, dir: dir, args: args, environ: a.environ, workers: map[streams.Role][]*workerProcess{}, numbers: map[streams.Role]int{},
+		tell: func(text string) { fmt.Fprintln(a.err, text) },
 	}, nil
 }
 

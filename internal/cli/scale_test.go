@@ -81,13 +81,13 @@ func TestCallsAreReadFromAPageOfMetrics(t *testing.T) {
 
 	// A name may stand for several, and one of them may be gone.
 	var signal scale.Signal
-	s := &session{app: &app{}, log: slog.New(slog.DiscardHandler)}
+	log := slog.New(slog.DiscardHandler)
 	_, port, err := net.SplitHostPort(at)
 	require.NoError(t, err)
-	s.readCalls(t.Context(), &signal, []string{page.URL, "http://127.0.0.1:1/metrics", "http://localhost:" + port})
+	readCalls(t.Context(), log, &signal, []string{page.URL, "http://127.0.0.1:1/metrics", "http://localhost:" + port})
 	require.Equal(t, []int{14, 24}, []int{*signal.CallsWaiting, *signal.CallsRunning})
 	signal = scale.Signal{}
-	s.readCalls(t.Context(), &signal, []string{"http://127.0.0.1:1/metrics"})
+	readCalls(t.Context(), log, &signal, []string{"http://127.0.0.1:1/metrics"})
 	require.Nil(t, signal.CallsWaiting, "nobody tells, which is not the same as that none waits")
 	require.Equal(t, []string{"[2001:db8::1]:443"}, addresses(t.Context(), "https://[2001:db8::1]/metrics"))
 }

@@ -35,7 +35,7 @@ On a broker with keys it needs the seed of the admin.`,
 		if err != nil {
 			return err
 		}
-		run, _, leave, err := s.visit(cmd.Context(), streams.RoleAdmin)
+		run, _, leave, err := s.Visit(cmd.Context(), streams.RoleAdmin)
 		if err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ On a broker with keys it needs the seed of the admin.`,
 			return err
 		}
 		if format.json() {
-			return s.printJSON(struct {
+			return a.printJSON(struct {
 				Reset []string `json:"reset"`
 			}{append([]string{}, reset...)})
 		}

@@ -40,13 +40,13 @@ chats, and no task is needed. It listens where --inference.openai.listen says, 1
 		if err != nil {
 			return err
 		}
-		defer m.close()
-		cfg := m.openAI(m.course)
+		defer m.Close()
+		cfg := m.OpenAIConfig(m.Course)
 		cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
-		api := openai.New(cfg, m.policy.engine, m.course.tokenizer, m.course.chat, m.log).WithChat(m.course.template())
+		api := openai.New(cfg, m.Sampler.Engine, m.Course.Tokenizer, m.Course.ChatContext, m.Log).WithChat(m.Course.ChatTemplate())
 		// An end that was asked for is the end of a server.
 		return api.Serve(ctx, serveDrain, func(address string) {
-			fmt.Fprintf(a.out, "serving run %s, version %d, as model %s on http://%s/v1\n", m.cfg.Run.Name, m.version, cfg.Model, address)
+			fmt.Fprintf(a.out, "serving run %s, version %d, as model %s on http://%s/v1\n", m.Config.Run.Name, m.Version, cfg.Model, address)
 		})
 	}
 	return cmd

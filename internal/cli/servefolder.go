@@ -25,19 +25,19 @@ func (a *app) serveFolder(cmd *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	m, err := s.openModel(cmd.Context(), dir)
+	m, err := s.OpenModelFolder(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	cfg := s.cfg.Inference.OpenAI
+	defer m.Close()
+	cfg := s.Config.Inference.OpenAI
 	cfg.Listen = cmp.Or(cfg.Listen, "127.0.0.1:8000")
 	if cfg.Model == a.reference().Inference.OpenAI.Model {
 		if path, err := filepath.Abs(dir); err == nil {
 			cfg.Model = filepath.Base(path)
 		}
 	}
-	api := openai.New(cfg, m.batcher, m.codec, nil, s.log).WithChat(m.chat).WithEnds(m.stops)
+	api := openai.New(cfg, m.Batcher, m.Codec, nil, s.Log).WithChat(m.Chat).WithEnds(m.Stops)
 	return api.Serve(cmd.Context(), serveDrain, func(address string) {
 		fmt.Fprintf(a.out, "serving %s as model %s on http://%s/v1\n", dir, cfg.Model, address)
 	})

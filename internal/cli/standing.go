@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/scale"
@@ -52,7 +53,7 @@ type standing struct {
 }
 
 // readStatus reads how a run stands.
-func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*standing, error) {
+func readStatus(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) (*standing, error) {
 	now := time.Now()
 	read, err := runfolder.ReadStanding(ctx, run, up, now)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *session) readStatus(ctx context.Context, run *streams.Run, up bool) (*s
 	}
 	out := newStanding(run.Name(), up, read)
 	if !up {
-		out.Detail += "; not up: the streams in " + s.cfg.Broker.StoreDir
+		out.Detail += "; not up: the streams in " + s.Config.Broker.StoreDir
 	}
 	if out.Scale, err = readSignal(ctx, run, read.History.LastStep); err != nil {
 		return nil, err

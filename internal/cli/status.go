@@ -34,35 +34,35 @@ were equal, say: weir audit counts them.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 		defer cancel()
-		run, up, leave, err := s.visit(ctx, streams.RoleViewer)
+		run, up, leave, err := s.Visit(ctx, streams.RoleViewer)
 		if err != nil {
 			return err
 		}
 		defer leave()
-		now, err := s.readStatus(ctx, run, up)
+		now, err := readStatus(ctx, s, run, up)
 		if err != nil {
 			return err
 		}
-		s.readCalls(ctx, &now.Scale, *engines)
+		readCalls(ctx, s.Log, &now.Scale, *engines)
 		if format.json() {
-			err = s.printJSON(now)
+			err = a.printJSON(now)
 		} else {
-			now.print(s.out, columns(s.out))
+			now.print(a.out, columns(a.out))
 		}
 		if err != nil || !*follow {
 			return err
 		}
 		if !up {
-			fmt.Fprintln(s.err, "no event follows: the run is not up")
+			fmt.Fprintln(a.err, "no event follows: the run is not up")
 			return nil
 		}
 		err = run.FollowEvents(cmd.Context(), streams.EventsFromNow, func(e *schemas.Event) {
 			switch {
 			case e.Type == schemas.EventWorkerHere: // weir workers tells who is there
 			case format.json():
-				_ = s.printJSON(newEventAnswer(e)) // an output that is gone ends the process
+				_ = a.printJSON(newEventAnswer(e)) // an output that is gone ends the process
 			default:
-				fmt.Fprintln(s.out, report.EventLine(e))
+				fmt.Fprintln(a.out, report.EventLine(e))
 			}
 		})
 		return cmp.Or(err, interrupted(cmd.Context(), nil))

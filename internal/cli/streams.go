@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
@@ -29,7 +30,7 @@ it goes on, and says how many messages a second were stored since the table befo
 	every := everyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var before *streamsAnswer
-		return a.look(cmd, *every, func(ctx context.Context, s *session, run *streams.Run, up bool) error {
+		return a.look(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
 			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
@@ -37,9 +38,9 @@ it goes on, and says how many messages a second were stored since the table befo
 			now := newStreamsAnswer(run.Name(), up, seen, before)
 			before = now
 			if format.json() {
-				return s.printJSON(now)
+				return a.printJSON(now)
 			}
-			return now.print(s.out)
+			return now.print(a.out)
 		})
 	}
 	return cmd
@@ -156,7 +157,7 @@ func everyFlag(cmd *cobra.Command) *time.Duration {
 const lookPatience = 10 * time.Second
 
 // look visits a run and has it looked at, once or every so often. One that is not up is looked at once: nothing changes there.
-func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *session, run *streams.Run, up bool) error) error {
+func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error) error {
 	if every < 0 {
 		return fault.Usagef("--every %v: must not be negative", every)
 	}
@@ -164,7 +165,7 @@ func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.
 	if err != nil {
 		return err
 	}
-	run, up, leave, err := s.visit(cmd.Context(), streams.RoleViewer)
+	run, up, leave, err := s.Visit(cmd.Context(), streams.RoleViewer)
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,7 @@ func (a *app) look(cmd *cobra.Command, every time.Duration, fn func(ctx context.
 		return err
 	}
 	if !up {
-		fmt.Fprintln(s.err, "nothing changes: the run is not up")
+		fmt.Fprintln(a.err, "nothing changes: the run is not up")
 		return nil
 	}
 	again := time.NewTicker(every)

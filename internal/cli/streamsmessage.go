@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
@@ -34,16 +35,16 @@ prints why, and the first bytes.`,
 		if err != nil {
 			return fault.Usagef("SEQUENCE: %q: want a number, as weir streams -o json has them", args[1])
 		}
-		return a.look(cmd, 0, func(ctx context.Context, s *session, run *streams.Run, _ bool) error {
+		return a.look(cmd, 0, func(ctx context.Context, _ *assembly.Run, run *streams.Run, _ bool) error {
 			m, err := run.StoredMessage(ctx, args[0], sequence)
 			if err != nil {
 				return err
 			}
 			answer := newMessageAnswer(m)
 			if format.json() {
-				return s.printJSON(answer)
+				return a.printJSON(answer)
 			}
-			return answer.print(s.out)
+			return answer.print(a.out)
 		})
 	}
 	return cmd

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/producers"
@@ -16,15 +17,15 @@ import (
 // The report's table names the kinds of question and fits a terminal of 80 columns, whatever the sources are called.
 func TestTheScoresFitATerminal(t *testing.T) {
 	t.Parallel()
-	scored := func(x float64) *score {
-		return &score{EvalReport: &producers.EvalReport{
+	scored := func(x float64) *assembly.Score {
+		return &assembly.Score{EvalReport: &producers.EvalReport{
 			EvalScore: producers.EvalScore{N: 240, ExactMatch: x},
 			BySource: map[string]producers.EvalScore{
 				"1": {ExactMatch: x}, "2n": {ExactMatch: x}, "2r": {ExactMatch: x}, "3": {ExactMatch: x}, strings.Repeat("long", 30): {ExactMatch: x},
 			},
 		}}
 	}
-	table := scoreTable([]titled{{"greedy", "", scored(0.988)}, {"temperature 1", "", scored(0.963)}, {"without tool", "", scored(0)}}, countries.About)
+	table := scoreTable([]assembly.TitledScore{{Title: "greedy", Report: scored(0.988)}, {Title: "temperature 1", Report: scored(0.963)}, {Title: "without tool", Report: scored(0)}}, countries.About)
 	for line := range strings.Lines(table) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 	}
@@ -41,10 +42,10 @@ func TestTheScoresFitATerminal(t *testing.T) {
 // The report's next commands name the run only where it is not the default.
 func TestTheReportNamesTheRunInItsCommands(t *testing.T) {
 	t.Parallel()
-	s := &session{app: &app{doors: builtin.Doors()}, cfg: config.Default(builtin.Doors())}
-	require.Empty(t, s.named())
-	s.cfg.Run.Name = "mine"
-	require.Equal(t, " --run.name mine", s.named())
-	s.cfg.Run.Dir = "elsewhere"
-	require.Equal(t, " --run.name mine --run.dir elsewhere", s.named())
+	a, s := &app{doors: builtin.Doors()}, &assembly.Run{Config: config.Default(builtin.Doors())}
+	require.Empty(t, a.runFlags(s))
+	s.Config.Run.Name = "mine"
+	require.Equal(t, " --run.name mine", a.runFlags(s))
+	s.Config.Run.Dir = "elsewhere"
+	require.Equal(t, " --run.name mine --run.dir elsewhere", a.runFlags(s))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/config"
 )
 
 // byteFolder is a model folder with a byte-level tokenizer.json and nothing else: an id is a byte, 256 to 259 are merges, 260 is
@@ -114,9 +117,13 @@ func TestALineThatIsNotTextIsNamed(t *testing.T) {
 // A word-level folder is read by the same command.
 func TestTokenizeWords(t *testing.T) {
 	t.Parallel()
-	_, c, _, _ := smallModel(t)
+	doors := builtin.Doors()
+	cfg, _, err := config.Resolve(doors, config.Sources{Tasks: []string{doors.Quick}})
+	require.NoError(t, err)
+	c, err := assembly.OpenTasks(t.Context(), doors, cfg, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), c.tokenizer.JSON(), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), c.Tokenizer.JSON(), 0o600))
 	out, err := piped(t, `"what is the capital of sweden ?"`, "tokenize", dir)
 	require.NoError(t, err)
 	back, err := piped(t, out, "tokenize", dir, "--decode")

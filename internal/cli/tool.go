@@ -14,13 +14,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/parts"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/remote"
-	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
 func (a *app) toolCommand() *cobra.Command {
@@ -54,10 +53,10 @@ The exit status is 1 where the agent would have been told of an error, and where
 			return err
 		}
 		if len(args) == 0 {
-			return s.listTools(ask.json)
+			return a.listTools(s, ask.json)
 		}
-		defer s.closeSpaces()
-		opened, err := s.openTool(cmd.Context(), args[0], ask.task)
+		defer s.CloseSandboxes()
+		opened, err := s.OpenTool(cmd.Context(), args[0], ask.task)
 		if err != nil {
 			return err
 		}
@@ -65,8 +64,8 @@ The exit status is 1 where the agent would have been told of an error, and where
 		if err != nil {
 			return err
 		}
-		defer s.closeTool(t)
-		return s.useTool(cmd.Context(), t, ask, cmd.InOrStdin())
+		defer s.CloseTool(t)
+		return a.useTool(cmd.Context(), s, t, ask, cmd.InOrStdin())
 	}
 	return cmd
 }
@@ -94,105 +93,38 @@ type toolAsk struct {
 }
 
 // listTools prints the tools that a configuration can name.
-func (s *session) listTools(asJSON bool) error {
+func (a *app) listTools(s *assembly.Run, asJSON bool) error {
 	type known struct {
 		Name string `json:"name"`
 		Type string `json:"type"`
 	}
 	var out []known
-	for _, name := range slices.Sorted(maps.Keys(s.cfg.Tools)) {
-		out = append(out, known{name, s.cfg.Tools[name].Type})
+	for _, name := range slices.Sorted(maps.Keys(s.Config.Tools)) {
+		out = append(out, known{name, s.Config.Tools[name].Type})
 	}
-	for _, name := range parts.Names(s.doors.Tools) {
-		if s.cfg.Tools[name] == nil {
+	for _, name := range parts.Names(s.Parts.Tools) {
+		if s.Config.Tools[name] == nil {
 			out = append(out, known{name, name})
 		}
 	}
 	if asJSON {
-		return s.printJSON(out)
+		return a.printJSON(out)
 	}
 	for _, k := range out {
 		if k.Name == k.Type {
-			fmt.Fprintln(s.out, k.Name)
+			fmt.Fprintln(a.out, k.Name)
 		} else {
-			fmt.Fprintf(s.out, "%s (%s)\n", k.Name, k.Type)
+			fmt.Fprintf(a.out, "%s (%s)\n", k.Name, k.Type)
 		}
 	}
 	return nil
 }
 
-// openTool opens a tool for a task of the configuration; the task's agent and model are not needed.
-func (s *session) openTool(ctx context.Context, name, taskName string) ([]producers.Tool, error) {
-	if s.byHand == nil {
-		s.byHand = workspace.New(s.cfg.Sandbox)
-	}
-	o := opener{app: s.app, cfg: s.cfg, log: s.log, spaces: s.byHand}
-	setups, err := o.setups(ctx, nil)
-	if err != nil {
-		return nil, config.Invalid(err)
-	}
-	active := s.cfg.Active()
-	at := slices.Index(active, cmp.Or(taskName, active[0]))
-	if at < 0 || taskName == "" && len(active) > 1 && s.needsTask(name) {
-		return nil, fault.Usagef("--task %q: the run has the tasks %s", taskName, strings.Join(active, ", "))
-	}
-	t := &task{name: active[at], Setup: setups[at]}
-	if s.cfg.Tools[name] == nil {
-		for _, tool := range t.Tools {
-			if tool.Spec().Name == name {
-				return []producers.Tool{tool}, nil
-			}
-		}
-		door, ok := s.doors.Tool(name)
-		if !ok {
-			return nil, fault.Usagef("there is no tool %q: weir tool lists them", name)
-		}
-		s.cfg.Tools = maps.Clone(s.cfg.Tools)
-		if s.cfg.Tools == nil {
-			s.cfg.Tools = map[string]*config.Tool{}
-		}
-		s.cfg.Tools[name] = config.DefaultTool(door)
-	}
-	if err := o.tool(ctx, t, name); err != nil {
-		return nil, config.Invalid(err)
-	}
-	if s.byHand.Claimed() {
-		if _, err := s.byHand.Ready(ctx); err != nil {
-			return nil, config.Invalid(err)
-		}
-	}
-	return t.plain, nil
-}
-
-// closeSpaces ends the sandboxes of tools that were opened by openTool.
-func (s *session) closeSpaces() {
-	if s.byHand == nil {
-		return
-	}
-	if err := s.byHand.Close(); err != nil {
-		s.log.Warn("the sandboxes did not close well", "err", err)
-	}
-}
-
-// needsTask says that a tool cannot be told apart without the task: what several tasks have is each task's own.
-func (s *session) needsTask(name string) bool {
-	return s.cfg.Tools[name] == nil || s.cfg.Tools[name].Type == "search"
-}
-
-// closeTool ends what a tool holds for its lifetime, if it holds anything.
-func (s *session) closeTool(t producers.Tool) {
-	if closer, ok := t.(io.Closer); ok {
-		if err := closer.Close(); err != nil {
-			s.log.Warn("the tool did not close well", "err", err)
-		}
-	}
-}
-
 // useTool opens a session of the tool, calls it with what is read, and prints what it says.
-func (s *session) useTool(ctx context.Context, t producers.Tool, ask toolAsk, in io.Reader) error {
+func (a *app) useTool(ctx context.Context, s *assembly.Run, t producers.Tool, ask toolAsk, in io.Reader) error {
 	episode := cmp.Or(ask.episode, fmt.Sprintf("by-hand-%d", os.Getpid()))
 	if keeps, ok := t.(producers.SessionTool); ok {
-		opening := producers.Session{Run: s.cfg.Run.Name, Episode: episode, Source: "by-hand", Seed: ask.seed}
+		opening := producers.Session{Run: s.Config.Run.Name, Episode: episode, Source: "by-hand", Seed: ask.seed}
 		if ask.world != "" {
 			opening.World = json.RawMessage(ask.world)
 		}
@@ -203,21 +135,21 @@ func (s *session) useTool(ctx context.Context, t producers.Tool, ask toolAsk, in
 			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
 			defer cancel()
 			if err := keeps.Close(closing, episode); err != nil {
-				s.log.Warn("the session did not close well", "err", err)
+				s.Log.Warn("the session did not close well", "err", err)
 			}
 		}()
 	}
-	call := producers.Call{Run: s.cfg.Run.Name, Episode: episode, Seed: ask.seed}
+	call := producers.Call{Run: s.Config.Run.Name, Episode: episode, Seed: ask.seed}
 	if !ask.session {
 		text, err := io.ReadAll(io.LimitReader(in, maxLine))
 		if err != nil {
 			return fmt.Errorf("read the arguments: %w", err)
 		}
 		call.Arguments = strings.TrimSuffix(string(text), "\n")
-		_, err = s.callTool(ctx, t, call, ask.json)
+		_, err = a.callTool(ctx, t, call, ask.json)
 		return err
 	}
-	lines := newLineReader(in, s.err, "> ")
+	lines := newLineReader(in, a.err, "> ")
 	for {
 		text, err := lines.read(ctx)
 		if errors.Is(err, io.EOF) {
@@ -231,7 +163,7 @@ func (s *session) useTool(ctx context.Context, t producers.Tool, ask toolAsk, in
 		if json.Unmarshal([]byte(text), &several) == nil {
 			call.Arguments = several
 		}
-		done, err := s.callTool(ctx, t, call, ask.json)
+		done, err := a.callTool(ctx, t, call, ask.json)
 		if err != nil && !errors.Is(err, errSaid) || done {
 			return err
 		}
@@ -252,7 +184,7 @@ type said struct {
 
 // callTool calls and prints. done says that the episode would have ended; errSaid stands for an error of which the agent would
 // have been told.
-func (s *session) callTool(ctx context.Context, t producers.Tool, call producers.Call, asJSON bool) (done bool, err error) {
+func (a *app) callTool(ctx context.Context, t producers.Tool, call producers.Call, asJSON bool) (done bool, err error) {
 	o, err := t.Call(ctx, call)
 	if errors.Is(err, producers.ErrUnavailable) || context.Cause(ctx) != nil {
 		return false, err
@@ -262,22 +194,22 @@ func (s *session) callTool(ctx context.Context, t producers.Tool, call producers
 		answer.Error, err = err.Error(), errSaid
 	}
 	if asJSON {
-		return answer.Done, errors.Join(s.printJSON(answer), err)
+		return answer.Done, errors.Join(a.printJSON(answer), err)
 	}
 	text := remote.Clean(answer.Text)
 	if answer.Error != "" {
 		text = "error: " + remote.Clean(answer.Error)
 	}
 	if text != "" {
-		fmt.Fprintln(s.out, text)
+		fmt.Fprintln(a.out, text)
 	}
 	if answer.Answer != nil {
-		fmt.Fprintf(s.err, "answer  %s\n", report.Plain(*answer.Answer))
+		fmt.Fprintf(a.err, "answer  %s\n", report.Plain(*answer.Answer))
 	} else if answer.Done {
-		fmt.Fprintln(s.err, "the episode would have ended")
+		fmt.Fprintln(a.err, "the episode would have ended")
 	}
 	if answer.Reward != nil {
-		fmt.Fprintf(s.err, "reward  %g\n", *answer.Reward)
+		fmt.Fprintf(a.err, "reward  %g\n", *answer.Reward)
 	}
 	return answer.Done, err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +28,8 @@ weir tool; without any, the tools of the task are served. GET /health answers wh
 		Example: "  weir toolserver search --listen 127.0.0.1:8000\n  weir toolserver starlark calculator --config run.yaml",
 	}
 	listen := cmd.Flags().String("listen", "127.0.0.1:8000", "where to listen; whoever reaches it can call the tools")
-	a.offers(cmd, func(ctx context.Context, s *session, o offered) error {
-		return s.serveTools(ctx, *listen, o)
+	a.offers(cmd, func(ctx context.Context, o offered) error {
+		return a.serveTools(ctx, *listen, o)
 	})
 	return cmd
 }
@@ -46,7 +45,7 @@ type offered struct {
 }
 
 // offers has a command open the tools that its arguments name, or those of its task, and serve them.
-func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, offered) error) {
+func (a *app) offers(cmd *cobra.Command, serve func(context.Context, offered) error) {
 	taskName := cmd.Flags().String("task", "", "whose passages and world the tools have, where there are several tasks")
 	cfg := toolserver.Config{}
 	var hosts []string
@@ -61,48 +60,20 @@ func (a *app) offers(cmd *cobra.Command, serve func(context.Context, *session, o
 		if err != nil {
 			return err
 		}
-		defer s.closeSpaces()
-		opened, err := s.openTools(cmd.Context(), args, *taskName)
+		defer s.CloseSandboxes()
+		opened, err := s.OpenTools(cmd.Context(), args, *taskName)
 		if err != nil {
 			return err
 		}
 		for _, t := range opened {
-			defer s.closeTool(t)
+			defer s.CloseTool(t)
 		}
-		return serve(cmd.Context(), s, offered{opened, toolserver.New(cfg, opened), cfg.Idle, hosts})
+		return serve(cmd.Context(), offered{opened, toolserver.New(cfg, opened), cfg.Idle, hosts})
 	}
-}
-
-// openTools opens tools by their names; without any, those of a task.
-func (s *session) openTools(ctx context.Context, names []string, taskName string) ([]producers.Tool, error) {
-	if len(names) == 0 {
-		if section := s.cfg.Tasks[cmp.Or(taskName, s.cfg.Active()[0])]; section != nil {
-			names = section.Tools
-		}
-	}
-	if len(names) == 0 {
-		return nil, fault.Usage(errors.New("the task names no tools in the configuration: name them, weir tool lists them"))
-	}
-	var out []producers.Tool
-	known := map[string]bool{}
-	for _, name := range names {
-		opened, err := s.openTool(ctx, name, taskName)
-		if err != nil {
-			return nil, err
-		}
-		for _, t := range opened {
-			if known[t.Spec().Name] {
-				return nil, fault.Usagef("two tools are named %s", t.Spec().Name)
-			}
-			known[t.Spec().Name] = true
-			out = append(out, t)
-		}
-	}
-	return out, nil
 }
 
 // serveTools serves VerlTool's and Search-R1's protocols until ctx ends.
-func (s *session) serveTools(ctx context.Context, listen string, o offered) error {
+func (a *app) serveTools(ctx context.Context, listen string, o offered) error {
 	mux := http.NewServeMux()
 	mux.Handle("/get_observation", o.sessions.VerlTool())
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, `{"status": "healthy"}`) })
@@ -113,7 +84,7 @@ func (s *session) serveTools(ctx context.Context, listen string, o offered) erro
 			paths = append(paths, "/retrieve")
 		}
 	}
-	return s.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
+	return a.serveHTTP(ctx, listen, mux, strings.Join(paths, " and "), o)
 }
 
 // tend closes idle sessions until the returned function is called, which closes all.
@@ -135,7 +106,7 @@ const mostBody = 4 << 20
 
 // serveHTTP serves until ctx ends, by httpguard's rules: whoever reaches the address may call the tools, and a browser on this machine does not
 // ask for its user alone.
-func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
+func (a *app) serveHTTP(ctx context.Context, listen string, handler http.Handler, what string, o offered) error {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", listen)
 	if err != nil {
@@ -144,7 +115,7 @@ func (s *session) serveHTTP(ctx context.Context, listen string, handler http.Han
 	rules := httpguard.Rules{Hosts: o.hosts, Remedy: "ask for an address or a name of the network's own, or name the host in --hosts"}
 	server := &http.Server{Handler: rules.Wrap(http.MaxBytesHandler(handler, mostBody)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	defer tend(ctx, o.sessions)()
-	fmt.Fprintf(s.out, "serving %s on http://%s\n", what, listener.Addr())
+	fmt.Fprintf(a.out, "serving %s on http://%s\n", what, listener.Addr())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {

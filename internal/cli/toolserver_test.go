@@ -21,20 +21,20 @@ import (
 func TestToolsAreNotServedToOtherSites(t *testing.T) {
 	t.Parallel()
 	served := []producers.Tool{calculator.Tool{}}
-	for name, start := range map[string]func(context.Context, *session, offered) error{
-		"toolserver": func(ctx context.Context, s *session, o offered) error { return s.serveTools(ctx, "127.0.0.1:0", o) },
-		"mcp": func(ctx context.Context, s *session, o offered) error {
-			return s.serveHTTP(ctx, "127.0.0.1:0", mcpserver.Handler(mcpserver.New("1", o.sessions, o.tools), o.idle), "MCP at /mcp", o)
+	for name, start := range map[string]func(context.Context, *app, offered) error{
+		"toolserver": func(ctx context.Context, a *app, o offered) error { return a.serveTools(ctx, "127.0.0.1:0", o) },
+		"mcp": func(ctx context.Context, a *app, o offered) error {
+			return a.serveHTTP(ctx, "127.0.0.1:0", mcpserver.Handler(mcpserver.New("1", o.sessions, o.tools), o.idle), "MCP at /mcp", o)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, in := io.Pipe()
-			s := &session{app: &app{out: in}}
+			a := &app{out: in}
 			o := offered{tools: served, sessions: toolserver.New(toolserver.Config{Sessions: 4, Idle: time.Hour}, served), idle: time.Hour}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
-			go func() { ended <- start(ctx, s, o) }()
+			go func() { ended <- start(ctx, a, o) }()
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
 			base := strings.TrimSpace(line[strings.Index(line, "http://"):])

@@ -14,6 +14,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
@@ -54,7 +55,7 @@ trainer.archive, and a refused one in REJECTED too, where the run's broker, or i
 		}
 		switch {
 		case len(found) == 0:
-			return fmt.Errorf("no trajectory of run %s has an id that begins with %q; weir audit --step N lists those of a step", r.cfg.Run.Name, args[0])
+			return fmt.Errorf("no trajectory of run %s has an id that begins with %q; weir audit --step N lists those of a step", r.Config.Run.Name, args[0])
 		case slices.ContainsFunc(found, func(t runfolder.Refused) bool { return t.ID != found[0].ID }):
 			return r.list(found, format.json())
 		}
@@ -65,7 +66,8 @@ trainer.archive, and a refused one in REJECTED too, where the run's broker, or i
 
 // runRecord is the record of a run's steps, and the folder that has the trajectories.
 type runRecord struct {
-	*session
+	*app
+	*assembly.Run
 	record runfolder.Record
 	folder *runfolder.Folder
 }
@@ -82,9 +84,9 @@ func (a *app) openRecord(cmd *cobra.Command) (*runRecord, error) {
 	}
 	dir := cfg.Trainer.Checkpoint.Dir
 	r := &runRecord{
-		session: s,
+		app: a, Run: s,
 		record: runfolder.Record{Dir: dir, Damaged: func(err error) {
-			fmt.Fprintf(s.err, "%v; weir audit lists what is wrong with the record\n", err)
+			fmt.Fprintf(a.err, "%v; weir audit lists what is wrong with the record\n", err)
 		}},
 		folder: runfolder.Open(runfolder.Run{Name: cfg.Run.Name, Dir: cfg.Folder(), Checkpoints: dir}),
 	}
@@ -127,12 +129,12 @@ func mergeRefused(found, refused []runfolder.Refused) []runfolder.Refused {
 // findRefused looks for an id, or its beginning, in REJECTED: at the run's broker, else in its store. Without either there is
 // nothing to look at.
 func (r *runRecord) findRefused(ctx context.Context, id string) ([]runfolder.Refused, error) {
-	if _, err := os.Stat(r.cfg.Broker.StoreDir); r.cfg.Broker.URL == "" && runBroker(r.cfg.Folder()) == "" && err != nil {
+	if _, err := os.Stat(r.Config.Broker.StoreDir); r.Config.Broker.URL == "" && assembly.NotedBroker(r.Config.Folder()) == "" && err != nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	run, _, leave, err := r.visit(ctx, streams.RoleViewer)
+	run, _, leave, err := r.Visit(ctx, streams.RoleViewer)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +262,7 @@ func (r *runRecord) explainLostText(v runfolder.Verdict) string {
 		return "its text is not kept: a group that is dropped leaves the stream, and only the record tells of it"
 	}
 	return fmt.Sprintf("its text is not kept: %s has no batch of step %d; trainer.checkpoint.batches (%d) says how many of the newest are kept, -1 is all, and trainer.checkpoint.batch_bytes (%d) how many bytes they may take, 0 is any number",
-		filepath.Join(r.record.Dir, "batches"), v.Step, r.cfg.Trainer.Checkpoint.Batches, r.cfg.Trainer.Checkpoint.BatchBytes)
+		filepath.Join(r.record.Dir, "batches"), v.Step, r.Config.Trainer.Checkpoint.Batches, r.Config.Trainer.Checkpoint.BatchBytes)
 }
 
 // step returns a step's record.

@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-rl/weir/internal/assembly"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/streams"
@@ -28,16 +29,16 @@ leases come back by themselves.`,
 	every := everyFlag(cmd)
 	all := cmd.Flags().Bool("all", false, "also those that have left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return a.look(cmd, *every, func(ctx context.Context, s *session, run *streams.Run, up bool) error {
+		return a.look(cmd, *every, func(ctx context.Context, s *assembly.Run, run *streams.Run, up bool) error {
 			seen, err := runfolder.ReadStreams(ctx, run, time.Now())
 			if err != nil {
 				return err
 			}
 			now := newWorkersAnswer(run.Name(), up, seen, *all)
 			if format.json() {
-				return s.printJSON(now)
+				return a.printJSON(now)
 			}
-			return now.print(s.out, columns(s.out))
+			return now.print(a.out, columns(a.out))
 		})
 	}
 	return cmd

@@ -1,0 +1,69 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/broker"
+)
+
+// Broker runs the run's embedded broker until ctx ends. ready is called once clients are let in, with the broker's address.
+func (s *Run) Broker(ctx context.Context, ready func(url string)) error {
+	own, err := s.startBroker(ctx)
+	if err != nil {
+		return err
+	}
+	defer own.Shutdown()
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.server.Run(running, s.Log) })
+	group.Go(func() error {
+		conn, err := s.connect(running, own, streams.RoleAdmin)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := s.open(running, conn); err != nil {
+			return err
+		}
+		if err := own.Admit(); err != nil {
+			return err
+		}
+		s.health.Set("streams", nil)
+		ready(own.URL())
+		select {
+		case <-running.Done():
+			return nil
+		case <-own.Done():
+			return errors.Join(errors.New("the broker stopped by itself"), own.Err())
+		}
+	})
+	return ended(ctx, group.Wait())
+}
+
+// startBroker starts the embedded broker as configured. It lets in this process alone until its streams are made: what others ask
+// about streams that are being made is answered as if they were lost. The brokers of a cluster meet only where they listen.
+func (s *Run) startBroker(ctx context.Context) (*broker.Broker, error) {
+	config := s.Config.Broker.Config
+	config.KeysRuns, config.Closed = KeysRuns(s.Config), s.Config.Broker.Cluster.Name == ""
+	own, err := broker.Start(ctx, config, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	s.health.Check("store", own.Health)
+	s.registry.MustRegister(broker.NewMetrics(own))
+	return own, nil
+}
+
+// KeysRuns are the runs that keys are for: the configured ones and this one.
+func KeysRuns(cfg *config.Config) []string {
+	runs := cfg.Broker.KeysRuns
+	if !slices.Contains(runs, cfg.Run.Name) {
+		runs = append(slices.Clone(runs), cfg.Run.Name)
+	}
+	return runs
+}

@@ -1,0 +1,234 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/openai"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/sandbox/workspace"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/producers/toolworker"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer"
+)
+
+// Course is all that a run trains on: its tasks, opened, which share a tokenizer.
+type Course struct {
+	Tasks          []*Task // by name
+	Tokenizer      tasks.Tokenizer
+	maxSegments    int                  // of an episode whose ticket has no bound: what the trainer takes; 0 is none
+	demonstrations tasks.Demonstrations // nil where no task has any
+	// spaces are the sandboxes of episodes; nothing runs in them before the first cell.
+	spaces *workspace.Manager
+	// apart are those of tools that are placed on workers, where this process is one or calls them here.
+	apart *workspace.Manager
+	// link says where tools are called that are placed on workers.
+	link *toolworker.Link
+}
+
+// Task is one task of a run, with what its episodes run in.
+type Task struct {
+	Name   string
+	weight int
+	*tasks.Setup
+	agent producers.Agent
+	// tools are as the configuration has them; plain are the same without added latency, for scores and for people.
+	tools, plain []producers.Tool
+	// served are those that are placed on workers, as a worker has them.
+	served []producers.Tool
+	reward producers.Reward
+	// limits are those of scores; in training turns bounds the tool calls, where it is not nil.
+	limits schemas.Limits
+	turns  trainer.TurnSchedule
+}
+
+// Close ends the sandboxes of episodes and tools. What it cannot end ends with this process.
+func (c *Course) Close() error { return errors.Join(c.spaces.Close(), c.apart.Close()) }
+
+// inTurn are the demonstrations of several tasks, each task's as often as any other's.
+type inTurn []tasks.Demonstrations
+
+// Demonstration is the i-th.
+func (d inTurn) Demonstration(i uint64) (tokens []int32, mask []uint8) {
+	n := uint64(len(d))
+	return d[i%n].Demonstration(i / n)
+}
+
+// sources are those of a task's questions in all splits, sorted.
+func (t *Task) sources() []string {
+	var all []string
+	for _, split := range tasks.Splits() {
+		all = append(all, t.Data.Sources(split)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// imitates refuses a cold start without demonstrations.
+func (c *Course) imitates(cfg *config.Config) error {
+	if steps := cfg.Trainer.ColdStart.Steps; steps > 0 && c.demonstrations == nil {
+		return fmt.Errorf("trainer.cold_start.steps: %d: the cold start needs demonstrations, and task %s has none; 0 does without",
+			steps, strings.Join(cfg.Active(), " and "))
+	}
+	return nil
+}
+
+// fit refuses questions that leave no token to answer with: their episodes would end before they began, for ever.
+func (c *Course) fit() error {
+	for _, t := range c.Tasks {
+		for _, split := range tasks.Splits() {
+			for _, q := range t.Data.Questions[split] {
+				n, total := t.length(c.Tokenizer, q), t.limits.MaxTotalTokens
+				if total > 0 && n+1 >= total {
+					return fmt.Errorf("question %q is %d tokens long: raise limits.max_total_tokens of the task or the trainer, %d, or shorten it", q.ID, n, total)
+				}
+				if n+1 >= t.limits.MaxTokens {
+					return fmt.Errorf("question %q is %d tokens long: raise trainer.limits.max_tokens, %d (and model.max_positions, where no model.folder is set), or shorten it",
+						q.ID, n, t.limits.MaxTokens)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// length is how many tokens a question takes: with all that an agent which speaks a chat template puts around it.
+func (t *Task) length(tok tasks.Tokenizer, q schemas.Prompt) int {
+	if _, ok := t.agent.(tasks.Demonstrator); ok {
+		if agent, ok := t.agent.(producers.Opener); ok {
+			return len(agent.Opening(q))
+		}
+	}
+	return len(tok.Encode(q.Text))
+}
+
+// Names are the tasks' names.
+func (c *Course) Names() string {
+	var out []string
+	for _, t := range c.Tasks {
+		out = append(out, t.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// FindTask is the task with a name, the only one where the name is "".
+func (c *Course) FindTask(name string) (*Task, error) {
+	if name == "" && len(c.Tasks) == 1 {
+		return c.Tasks[0], nil
+	}
+	for _, t := range c.Tasks {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return nil, fault.Usagef("--task %q: the run has the tasks %s", name, c.Names())
+}
+
+// environment is what a task's episodes run in with a policy to sample from.
+func (c *Course) environment(t *Task, policy producers.Policy) producers.Environment {
+	return producers.Environment{Policy: policy, Tokenizer: c.Tokenizer, Agent: t.agent, Tools: t.tools, Reward: t.reward, MaxSegments: c.maxSegments}
+}
+
+// environments are those of all tasks, by name.
+func (c *Course) environments(policy producers.Policy) map[string]producers.Environment {
+	out := map[string]producers.Environment{}
+	for _, t := range c.Tasks {
+		out[t.Name] = c.environment(t, policy)
+	}
+	return out
+}
+
+// Prompts are the questions that the run trains on: of each task as many as its weight says.
+func (c *Course) Prompts(seed uint64) (trainer.Prompts, error) {
+	var mixed []trainer.Task
+	for _, t := range c.Tasks {
+		questions := t.Order
+		if questions == nil {
+			var err error
+			if questions, err = t.Data.Prompts(tasks.Train, seed); err != nil {
+				return nil, err
+			}
+		}
+		mixed = append(mixed, trainer.Task{Name: t.Name, Weight: t.weight, Prompts: questions, Limits: t.limits, Turns: t.turns})
+	}
+	return trainer.Mix(mixed...)
+}
+
+// opening gives the tokens that every rollout of a ticket begins with; none where its agent does not say.
+func (c *Course) opening(asked *schemas.Ticket) []int32 {
+	for _, t := range c.Tasks {
+		if agent, ok := t.agent.(producers.Opener); ok && t.Name == asked.Task {
+			return agent.Opening(asked.Prompt)
+		}
+	}
+	return nil
+}
+
+// format is how contexts are written for those who ask the policy without the agent: as the agents say that know it.
+func (c *Course) format() producers.Format {
+	var out producers.Format
+	for _, t := range c.Tasks {
+		agent, ok := t.agent.(producers.Formatted)
+		if !ok {
+			continue
+		}
+		f := agent.Format()
+		if out.Begin == "" {
+			out.Begin = f.Begin
+		}
+		for _, stop := range f.Stop {
+			if !slices.Contains(out.Stop, stop) {
+				out.Stop = append(out.Stop, stop)
+			}
+		}
+	}
+	return out
+}
+
+// ChatContext is how messages become the context that the policy was trained on: one question after the opening token.
+func (c *Course) ChatContext(messages []openai.Message) string {
+	return strings.TrimSpace(c.format().Begin + " " + openai.Join(messages))
+}
+
+// ChatTemplate is the chat template that an agent of the run speaks; nil where none does.
+func (c *Course) ChatTemplate() *chat.Chat {
+	for _, t := range c.Tasks {
+		if agent, ok := t.agent.(interface{ Chat() *chat.Chat }); ok {
+			return agent.Chat()
+		}
+	}
+	return nil
+}
+
+// hasTools says whether any task has a tool, which can be taken away.
+func (c *Course) hasTools() bool {
+	return slices.ContainsFunc(c.Tasks, func(t *Task) bool { return len(t.plain) > 0 })
+}
+
+// heldOut says what the questions of the test split are about.
+func (c *Course) heldOut() string {
+	if len(c.Tasks) > 1 {
+		return " of the tasks " + c.Names()
+	}
+	return c.Tasks[0].HeldOut
+}
+
+// About says what a source's questions ask, as a report names the source.
+func (c *Course) About(source string) string {
+	for _, t := range c.Tasks {
+		own, is := strings.CutPrefix(source, t.Name+"/")
+		if len(c.Tasks) == 1 {
+			own, is = source, true
+		}
+		if is && t.About != nil {
+			return t.About(own)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package assembly
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/consumers/servers"
+	"github.com/weir-rl/weir/consumers/sglang"
+	"github.com/weir-rl/weir/consumers/vllm"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/memory"
+)
+
+// serverKinds are what inference.engine can name beside this process.
+var serverKinds = map[string]servers.Kind{consumers.EngineVLLM: vllm.Kind{}, consumers.EngineSGLang: sglang.Kind{}}
+
+// openSampler makes what inference.engine names, with the folder that it reads versions from, which is nil where it reads them
+// from memory. close gives the folder back.
+func (s *Run) openSampler(cfg *consumers.Config, c *Course, metrics *consumers.Metrics) (consumers.Sampler, *consumers.Folder, func(), error) {
+	kind, ok := serverKinds[cfg.Engine]
+	if !ok {
+		engines, err := s.Config.SamplerBackend()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		batcher := consumers.NewBatcher(*cfg, bounded(engines.NewDecoder), metrics)
+		if large, err := s.largeModel(c); err != nil || !large {
+			return batcher, nil, func() {}, err
+		}
+		folder, closeFolder, err := s.openVersions(c, filepath.Join(s.Config.Folder(), "inference"))
+		return batcher, folder, closeFolder, err
+	}
+	folder, closeFolder, err := s.openVersions(c, cmp.Or(cfg.Server.Dir, filepath.Join(s.Config.Folder(), "servers")))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cfg.Server.Dir, cfg.Longest = folder.Dir(), s.Config.Longest()
+	return servers.New(*cfg, kind, servers.Options{Metrics: metrics, Log: s.Log}), folder, closeFolder, nil
+}
+
+// largeWeights is the size from which on versions go to the sampler of this process as files and not through memory, in bytes of
+// float32: below it files take longer than they save.
+const largeWeights = 64 << 20
+
+// largeModel says whether versions of the configured model are of that size.
+func (s *Run) largeModel(c *Course) (bool, error) {
+	model := s.Config.Model.Config(c.Tokenizer.Size())
+	if s.Config.Model.Folder != "" {
+		folder, err := hf.Open(s.Config.Model.Folder)
+		if err != nil {
+			return false, err
+		}
+		model = folder.Config
+		if err := folder.Close(); err != nil {
+			return false, err
+		}
+	}
+	return weightBytes(model) >= largeWeights, nil
+}
+
+// bounded makes decoders beside which less garbage may lie the larger they are: two versions are held during a swap.
+func bounded(newDecoder consumers.NewDecoder) consumers.NewDecoder {
+	return func(c gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
+		memory.Bound(2 * weightBytes(c)) // as long as the process lives
+		return newDecoder(c, w, o)
+	}
+}
+
+// mostSamplers is how many processes of a machine may keep versions in one run's folder.
+const mostSamplers = 64
+
+// openVersions takes a folder for versions: that of the name or, where another process has it, of the name and a number.
+func (s *Run) openVersions(c *Course, name string) (*consumers.Folder, func(), error) {
+	beside, err := s.besideWeights(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	folder, err := consumers.OpenFolder(name, beside)
+	for n := 2; errors.Is(err, consumers.ErrTaken) && n <= mostSamplers && s.Config.Inference.Server.Dir == ""; n++ {
+		folder, err = consumers.OpenFolder(fmt.Sprintf("%s-%d", name, n), beside)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return folder, func() {
+		if err := folder.Close(); err != nil {
+			s.Log.Warn("close the folder of weights", "folder", folder.Dir(), "err", err)
+		}
+	}, nil
+}
+
+// besideWeights writes what a server needs beside the weights: the files of the model that the run began with, or the
+// configuration and the tokenizer of the run's own model.
+func (s *Run) besideWeights(c *Course) (func(dir string, m gpu.Config, dtype gpu.DType) error, error) {
+	files, err := modelFiles(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	return func(dir string, m gpu.Config, dtype gpu.DType) error {
+		if files != nil {
+			return files.Write(dir)
+		}
+		if _, err := hf.WriteConfig(dir, m, dtype); err != nil {
+			return err
+		}
+		return hf.WriteTokenizer(dir, m, c.Tokenizer.JSON())
+	}, nil
+}

@@ -1,0 +1,146 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// FinalReport is what a run has come to, as far as it is known.
+type FinalReport struct {
+	Took    time.Duration
+	Version int64
+	// Scores are those of the test split; noQuestion is why there are none.
+	Scores     []TitledScore
+	NoQuestion error
+	// HeldOut says what the questions were about, learntByHeart why far fewer of them than in training may be answered rightly; ""
+	// where they are not.
+	HeldOut, LearntByHeart string
+	// Curves are the scores over the versions. written and picture are the files of the numbers and of the curves; "" before they
+	// are written.
+	Curves           []report.Series
+	Written, Picture string
+}
+
+// Report scores the last version on the test split, which nothing before has touched, with and without the tools, and draws the
+// learning curve. After an error the report has what there is.
+func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport, error) {
+	out := &FinalReport{Took: took, HeldOut: r.Course.heldOut()}
+	m, err := r.run.LatestManifest(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Version = m.Version
+	policy, wait, err := r.newLastSampler(ctx, r.Course)
+	if err != nil {
+		return out, err
+	}
+	defer wait() //nolint:errcheck // its scores are in hand
+	if err := policy.bring(ctx, r.Run, r.run, r.Course, m); err != nil {
+		return out, err
+	}
+	out.Scores, err = testScores(ctx, r.Run, r.Course, policy)
+	if errors.Is(err, errNoQuestion) {
+		out.NoQuestion, err = err, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	written := filepath.Join(r.Dir, MetricsFile)
+	records, err := report.ReadMetrics(written)
+	if err != nil {
+		return out, err
+	}
+	if len(out.Scores) > 0 {
+		out.LearntByHeart = learntByHeart(out.Scores[0].Report.ExactMatch, records)
+	}
+	if err := appendScores(written, out); err != nil {
+		return out, err
+	}
+	out.Written = written
+	out.Curves = []report.Series{
+		report.Collect(records, string(schemas.EventEvaluated), metrics.EvalExactMatch.Name, "exact match, validation, greedy"),
+		report.Collect(records, string(schemas.EventStepDone), metrics.RewardComponent.Of(producers.ComponentExactMatch), "exact match, groups trained on"),
+	}
+	picture := filepath.Join(r.Dir, "curve.png")
+	drawn := append(out.Curves, r.marks(out.Curves[0], out.Scores, out.Version)...)
+	if err := report.SaveCurve(picture, r.curveTitle(), "policy version", "exact match", drawn...); err != nil {
+		return out, err
+	}
+	out.Picture = picture
+	return out, nil
+}
+
+// appendScores writes the last record of a run's numbers.
+func appendScores(file string, r *FinalReport) error {
+	values := map[string]float64{metrics.TimeTotal.Name: r.Took.Seconds()}
+	for _, sc := range r.Scores {
+		values[sc.Key] = sc.Report.ExactMatch
+	}
+	book, err := report.NewRecorder(file)
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	return book.Append(report.Record{At: time.Now().UTC(), Type: report.Tested, PolicyVersion: r.Version, Step: r.Version, Metrics: values})
+}
+
+// curveTitle says what run a picture is of.
+func (s *Run) curveTitle() string {
+	c := &s.Config.Trainer
+	return fmt.Sprintf("run %s: %s, %s + %s, eta %d, seed %d", s.Config.Run.Name, strings.Join(s.Config.Active(), ", "), c.Advantage.Name, c.Loss.Name, c.Eta, s.Config.Run.Seed)
+}
+
+// marks are the single points of the picture: what the cold start came to, and the test score.
+func (s *Run) marks(validation report.Series, scores []TitledScore, version int64) (out []report.Series) {
+	if len(validation.X) > 0 && validation.X[0] == 0 && s.Config.Trainer.ColdStart.Steps > 0 {
+		out = append(out, report.Series{Name: "after the cold start", X: validation.X[:1], Y: validation.Y[:1], Mark: true})
+	}
+	if len(scores) > 0 {
+		r := scores[0].Report
+		name := fmt.Sprintf("test, greedy: %.3f ± %.3f", r.ExactMatch, r.StandardError())
+		out = append(out, report.Series{Name: name, X: []float64{float64(version)}, Y: []float64{r.ExactMatch}, Mark: true})
+	}
+	return out
+}
+
+// TitledScore is one column of the report.
+type TitledScore struct {
+	// Title heads the column, Key is that of the score in the run's numbers.
+	Title, Key string
+	Report     *Score
+}
+
+// testScores asks the test split greedily, at temperature 1, and where there are tools with the tools taken away.
+func testScores(ctx context.Context, s *Run, c *Course, policy *Sampler) ([]TitledScore, error) {
+	n := s.Config.Eval.TestQuestions
+	asked := []struct {
+		title, key string
+		Question
+	}{
+		{"greedy", metrics.TestExactMatchGreedy.Name, Question{Split: tasks.Test, N: n}},
+		{"temperature 1", metrics.TestExactMatchSampled.Name, Question{Split: tasks.Test, N: n, Temperature: 1}},
+		{"without tool", metrics.TestExactMatchNoTool.Name, Question{Split: tasks.Test, N: n, NoTool: true}},
+	}
+	if !c.hasTools() {
+		asked = asked[:2]
+	}
+	var out []TitledScore
+	for _, q := range asked {
+		r, err := policy.Score(ctx, s, c, q.Question)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, TitledScore{q.title, q.key, r})
+	}
+	return out, nil
+}

@@ -1,0 +1,234 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/machine"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/learner"
+)
+
+const (
+	// processBytes is what a process takes beside its models.
+	processBytes = 150e6
+	// statedFrom is the memory from which on somebody is told, and not the log alone.
+	statedFrom = 1e9
+)
+
+// modelConfig is the shape of the policy. With weights a folder is opened for it, so that one that cannot be used is refused before
+// the run begins; who follows a run's weights need not have any.
+func (s *Run) modelConfig(c *Course, weights bool) (gpu.Config, error) {
+	if s.Config.Model.Folder == "" {
+		return s.Config.Model.Config(c.Tokenizer.Size()), nil
+	}
+	if !weights {
+		return hf.ReadConfig(s.Config.Model.Folder)
+	}
+	folder, err := hf.Open(s.Config.Model.Folder)
+	if err != nil {
+		return gpu.Config{}, config.Invalid(fmt.Errorf("model.folder: %w", err))
+	}
+	if size := c.Tokenizer.Size(); size > folder.Config.VocabSize {
+		err = config.Invalid(fmt.Errorf("model.folder: %s: tokenizer.json has %d ids, config.json's vocab_size is %d: take both from the same place",
+			s.Config.Model.Folder, size, folder.Config.VocabSize))
+	}
+	return folder.Config, errors.Join(err, folder.Close())
+}
+
+// fits states what the roles of this process will take, and refuses those that cannot fit in the machine's memory.
+func (s *Run) fits(c *Course, roles ...streams.Role) error {
+	trains := slices.Contains(roles, streams.RoleTrainer)
+	if !trains && !slices.Contains(roles, streams.RoleInference) {
+		return nil
+	}
+	model, err := s.modelConfig(c, trains)
+	if err != nil {
+		return err
+	}
+	backend, err := s.Config.Backend()
+	if err != nil {
+		return err
+	}
+	estimator, ok := backend.(gpu.MemoryEstimator)
+	if !ok {
+		return nil
+	}
+	limit := s.Memory
+	n := need{Run: s, model: model, estimator: estimator, roles: roles}
+	memory := n.memory()
+	s.Log.Info("what this needs of memory", "bytes", memory.Total(), "parts", memory.Text(), "limit", limit.Bytes)
+	if memory.Total() >= statedFrom {
+		fmt.Fprintf(s.Notes, "this needs %s\n", memory.Text())
+	}
+	return fitsMemory(limit, backend, memory, func() string { return n.advice(limit.Bytes - processBytes) })
+}
+
+// fitsMemory refuses what does not fit in the memory that this process may have, with what to change. What lies on a device is
+// not held against it.
+func fitsMemory(limit machine.Memory, backend gpu.Backend, need gpu.Memory, advice func() string) error {
+	if d, ok := backend.(gpu.DeviceMemory); ok && d.OnDevice() {
+		return nil
+	}
+	if limit.Bytes == 0 || need.Total()+processBytes <= limit.Bytes {
+		return nil
+	}
+	return config.Invalid(fmt.Errorf("this needs %s; the memory %s is %.1f GB. %s",
+		need.Text(), limit.From, float64(limit.Bytes)/1e9, advice()))
+}
+
+// need is what the roles of a process need of memory.
+type need struct {
+	*Run
+	model     gpu.Config
+	estimator gpu.MemoryEstimator
+	roles     []streams.Role
+}
+
+// recomputing has a configuration compute blocks again, and gives what counts its memory then; nil where that cannot be.
+func recomputing(cfg *config.Config) gpu.MemoryEstimator {
+	cfg.Native.Recompute = true
+	backend, err := cfg.Backend()
+	if err != nil {
+		return nil
+	}
+	estimator, _ := backend.(gpu.MemoryEstimator)
+	return estimator
+}
+
+// memory is the sum over the roles.
+func (n *need) memory() gpu.Memory {
+	var out gpu.Memory
+	if slices.Contains(n.roles, streams.RoleTrainer) {
+		out = append(out, n.training()...)
+		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtTrainer {
+			out = append(out, n.scores())
+		}
+	}
+	if slices.Contains(n.roles, streams.RoleInference) {
+		for _, p := range n.decoding(n.slots()) {
+			p.Name = "sampling's " + p.Name
+			out = append(out, p)
+		}
+		if n.Config.Eval.Every > 0 && n.Config.Eval.At == config.EvalAtProducers {
+			out = append(out, n.scores())
+		}
+	}
+	return out
+}
+
+// scores is what the version that is scored takes, with its caches, at the trainer or at each inference consumer.
+func (n *need) scores() gpu.MemoryPart {
+	return gpu.MemoryPart{Name: "scores", Bytes: n.decoding(max(n.Config.Eval.Concurrency, 8)).Total()}
+}
+
+func (n *need) training() gpu.Memory {
+	cfg, model := n.Config.Trainer, n.model
+	model.ValueHead = cfg.Critic.Network == learner.CriticHead
+	tokens := n.partTokens()
+	out := n.estimator.TrainingMemory(model, tokens)
+	if cfg.Critic.Network == learner.CriticOwn {
+		out = append(out, gpu.MemoryPart{Name: "critic", Bytes: n.estimator.TrainingMemory(model, tokens).Total()})
+	}
+	if cfg.Loss.KL.Coef > 0 || cfg.Loss.Facts().Reference {
+		out = append(out, gpu.MemoryPart{Name: "reference policy", Bytes: n.estimator.EvaluatingMemory(model, tokens).Total()})
+	}
+	return out
+}
+
+// partTokens bounds the tokens of a forward and backward pass: a longer sequence is a part by itself.
+func (n *need) partTokens() int {
+	tokens := max(n.Config.Trainer.MicroTokens, n.maxTokens())
+	if n.Config.Trainer.ColdStart.Steps > 0 {
+		tokens = max(tokens, n.Config.Trainer.ColdStart.MicroTokens)
+	}
+	return tokens
+}
+
+// maxTokens is the length of the longest trajectory.
+func (n *need) maxTokens() int { return max(n.Config.Trainer.Limits.MaxTokens, n.Config.Longest()) }
+
+// slots is how many sequences a sampler of the run has in its cache at once: no more than the tickets that are underway.
+func (n *need) slots() int { return min(n.Config.Inference.Slots, n.Config.Trainer.Tickets()) }
+
+func (n *need) decoding(slots int) gpu.Memory {
+	most := n.maxTokens()
+	if n.Config.Inference.MaxTokens > 0 {
+		most = min(most, n.Config.Inference.MaxTokens)
+	}
+	o := gpu.DecoderOptions{Slots: slots, MaxTokens: most, DType: gpu.DType(n.Config.Trainer.Publish.DType)}
+	return n.estimator.DecodingMemory(n.model, o, int64(slots)*int64(most), true)
+}
+
+// advice says what would make the need fit into so many bytes, or come nearer to it.
+func (n *need) advice(limit int64) string {
+	cfg := *n.Config
+	trial := &need{Run: &Run{Config: &cfg}, model: n.model, estimator: n.estimator, roles: n.roles}
+	var steps []string
+	fits := func() bool { return trial.memory().Total() <= limit }
+	reduce := func(key string, from, least int, set func(int)) bool {
+		if from <= least {
+			return false
+		}
+		set(least)
+		if !fits() {
+			steps = append(steps, fmt.Sprintf("--%s %d", key, least))
+			return false
+		}
+		// The greatest value that still fits.
+		at := sort.Search(from-least, func(i int) bool { set(from - i); return fits() })
+		set(from - at)
+		steps = append(steps, fmt.Sprintf("--%s %d", key, from-at))
+		return true
+	}
+	done := false
+	if slices.Contains(n.roles, streams.RoleTrainer) {
+		least := max(n.maxTokens(), 64)
+		shorter := func() bool {
+			return reduce("trainer.micro_tokens", n.Config.Trainer.MicroTokens, least, func(v int) {
+				cfg.Trainer.MicroTokens = v
+				cfg.Trainer.ColdStart.MicroTokens = min(n.Config.Trainer.ColdStart.MicroTokens, v)
+			})
+		}
+		if done = shorter(); !done && cfg.Model.Engine == config.EngineNative && !cfg.Native.Recompute {
+			if again := recomputing(&cfg); again != nil {
+				trial.estimator, steps = again, []string{"--native.recompute"}
+				done = shorter()
+			}
+		}
+		if n.Config.Trainer.ColdStart.Steps > 0 && len(steps) > 0 && cfg.Trainer.ColdStart.MicroTokens < n.Config.Trainer.ColdStart.MicroTokens {
+			steps = append(steps, fmt.Sprintf("--trainer.cold_start.micro_tokens %d", cfg.Trainer.ColdStart.MicroTokens))
+		}
+	}
+	if !done && slices.Contains(n.roles, streams.RoleInference) {
+		done = reduce("inference.slots", n.slots(), 1, func(v int) { cfg.Inference.Slots = v })
+	}
+	scorer := streams.RoleTrainer
+	if cfg.Eval.At == config.EvalAtProducers {
+		scorer = streams.RoleInference
+	}
+	if !done && slices.Contains(n.roles, scorer) && cfg.Eval.Every > 0 {
+		cfg.Eval.Every = 0
+		steps = append(steps, "--eval.every 0")
+		done = fits()
+	}
+	if done {
+		return "It fits with " + strings.Join(steps, " ")
+	}
+	more := fmt.Sprintf("Even with %s it needs %.1f GB", strings.Join(steps, " "), float64(trial.memory().Total()+processBytes)/1e9)
+	if len(steps) == 0 {
+		more = "No setting makes it fit"
+	}
+	if len(n.roles) > 1 {
+		more += ". Run the roles on machines of their own (weir broker, trainer, producer and inference),"
+	} else {
+		more += ":"
+	}
+	return more + " lower trainer.limits.max_tokens, take a smaller model or a larger machine"
+}

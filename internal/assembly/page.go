@@ -1,0 +1,198 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/internal/operate"
+	"github.com/weir-rl/weir/internal/runfolder"
+	"github.com/weir-rl/weir/internal/view"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+)
+
+// ViewedRuns are the runs that the arguments name, each a run in run.dir or a folder; without any, all in run.dir.
+func (s *Run) ViewedRuns(args []string) ([]view.Run, error) {
+	var folders []string
+	for _, arg := range args {
+		dir := arg
+		if !runfolder.Is(dir) && runfolder.Is(filepath.Join(s.Config.Run.Dir, arg)) {
+			dir = filepath.Join(s.Config.Run.Dir, arg)
+		}
+		if !runfolder.Is(dir) {
+			return nil, fault.Usagef("%s: no run is there, nor in %s: want a run of %s or a run's folder", arg, filepath.Join(s.Config.Run.Dir, arg), s.Config.Run.Dir)
+		}
+		folders = append(folders, dir)
+	}
+	if len(args) == 0 {
+		entries, err := os.ReadDir(s.Config.Run.Dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look for runs: %w", err)
+		}
+		for _, e := range entries {
+			if dir := filepath.Join(s.Config.Run.Dir, e.Name()); runfolder.Is(dir) {
+				folders = append(folders, dir)
+			}
+		}
+	}
+	var runs []view.Run
+	for _, dir := range folders {
+		runs = append(runs, s.ViewedFolder(dir))
+	}
+	if own := s.Config.Run.Name; len(args) == 0 && s.Config.Broker.URL != "" && !slices.ContainsFunc(runs, func(r view.Run) bool { return r.Name == own }) {
+		runs = append(runs, view.Run{Run: runfolder.Run{Name: own, Connect: s.reach(own, "")}, Chat: s.newChatter(s.viewerAsks(), s.configuration)})
+	}
+	if len(runs) == 0 {
+		return nil, fmt.Errorf("%s holds no run: name folders of runs, another --run.dir, or a broker and a run by --broker.url and --run.name", s.Config.Run.Dir)
+	}
+	return distinct(runs), nil
+}
+
+// ViewedFolder is the run of a folder, whose name is the run's.
+func (s *Run) ViewedFolder(dir string) view.Run {
+	r := view.Run{Run: s.runFolder(dir)}
+	name, dir := r.Name, r.Dir
+	chat := s.newChatter(s.viewerAsks(), func() (*config.Config, error) {
+		cfg, _, err := Resolve(s.Parts, config.Sources{
+			Written: filepath.Join(dir, ConfigFile), Files: s.Files, Environ: s.Environ, Flags: map[string]string{"run.name": name, "run.dir": filepath.Dir(dir)},
+		})
+		return cfg, err
+	})
+	chat.vouched = func(cfg *config.Config) error { return refuseStrangersSections(cfg, s.Config) }
+	r.Known, r.Chat = func() *operate.Known { return s.KnownOf(dir) }, chat
+	if s.Config.Broker.URL == "" { // else the run is looked for elsewhere than where its folder says
+		r.Noted = func() string { return NotedBroker(dir) }
+	}
+	usual := config.Default(s.Parts)
+	if parent := filepath.Dir(dir); parent != usual.Run.Dir {
+		r.Flags = "--run.dir " + parent
+	}
+	if name != usual.Run.Name {
+		r.Flags = strings.TrimSpace("--run.name " + name + " " + r.Flags)
+	}
+	return r
+}
+
+// runFolder is the run of a folder, whose name is the run's.
+func (s *Run) runFolder(dir string) runfolder.Run {
+	dir = filepath.Clean(dir)
+	if whole, err := filepath.Abs(dir); err == nil && (dir == "." || dir == "..") {
+		dir = whole
+	}
+	name := filepath.Base(dir)
+	r := runfolder.Run{Name: name, Dir: dir, Connect: s.reach(name, dir)}
+	if written, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(dir, ConfigFile)}); err == nil {
+		r.Checkpoints = written.Trainer.Checkpoint.Dir
+	}
+	return r
+}
+
+// ReadTrajectory finds a trajectory of the configured run.
+func (s *Run) ReadTrajectory(ctx context.Context, id string) (*schemas.Trajectory, error) {
+	r := s.runFolder(s.Config.Folder())
+	r.Checkpoints = s.Config.Trainer.Checkpoint.Dir
+	folder := runfolder.Open(r)
+	defer folder.Close()
+	return folder.Trajectory(ctx, id)
+}
+
+// configuration is the process's own.
+func (s *Run) configuration() (*config.Config, error) { return s.Config, nil }
+
+// viewerAsks says why a viewer's connection may not ask a run's engines; "" where it may.
+func (s *Run) viewerAsks() string {
+	if s.seedFile(streams.RoleViewer) == "" {
+		return ""
+	}
+	return "the run's engines are not asked: this page looks with the viewer's key, which may not. The page of weir up or weir trainer asks them"
+}
+
+// distinct gives runs of one name other names, by the folders above them.
+func distinct(runs []view.Run) []view.Run {
+	seen := map[string]int{}
+	for i := range runs {
+		name := runs[i].Name
+		if seen[name]++; seen[name] > 1 {
+			runs[i].Name = fmt.Sprintf("%s (%d)", name, seen[name])
+		}
+	}
+	return runs
+}
+
+// reach connects to the broker of a run: the configured one, else the one that the run's folder names. The streams of a broker
+// that has ended are left alone: the run may want to start again.
+func (s *Run) reach(name, dir string) func(context.Context) (*streams.Run, func(), error) {
+	return func(ctx context.Context) (*streams.Run, func(), error) {
+		own := *s
+		cfg := *s.Config
+		own.Config, own.Log = &cfg, slog.New(slog.DiscardHandler) // the page tells what it meets
+		if dir != "" {
+			if url := NotedBroker(dir); url != "" && cfg.Broker.URL == "" {
+				cfg.Broker.URL = url
+			}
+		}
+		if cfg.Broker.URL == "" {
+			return nil, nil, fmt.Errorf("run %s: no broker is up", name)
+		}
+		conn, err := own.connect(ctx, nil, streams.RoleViewer)
+		if err != nil {
+			return nil, nil, err
+		}
+		run, err := conn.Attach(ctx, name)
+		if err != nil {
+			conn.Close()
+			return nil, nil, err
+		}
+		return run, conn.Close, nil
+	}
+}
+
+// servePage serves the page of this process's own run until ctx ends or the returned function is called, and notes where. What goes
+// wrong with it does not end the run: one whose page has no port trains on without.
+func (s *Run) servePage(ctx context.Context, run *streams.Run, note View) (stop func()) {
+	r := s.ViewedFolder(s.Config.Folder())
+	r.Name, r.Checkpoints = s.Config.Run.Name, s.Config.Trainer.Checkpoint.Dir
+	r.Connect = func(context.Context) (*streams.Run, func(), error) { return run, func() {}, nil }
+	r.Chat = s.newChatter("", s.configuration)
+	_, fixed := s.Origins["view.listen"]
+	server, err := view.Listen(s.Config.View, view.Deps{Runs: []view.Run{r}, Log: s.Log}, !fixed)
+	if err != nil {
+		s.Log.Warn("the run has no page, and goes on", "listen", s.Config.View.Listen, "err", err)
+		note.Note(fmt.Sprintf("no page: %v. The run goes on; weir view shows it", err))
+		return func() {}
+	}
+	if server.URL() != "" {
+		note.Note("page: " + server.URL())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := server.Run(ctx); err != nil {
+			s.Log.Warn("the page is not served any more", "err", err)
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// KnownOf is what the folder of a run says that an act is held against; nil where it says nothing.
+func (s *Run) KnownOf(dir string) *operate.Known {
+	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); err != nil {
+		return nil
+	}
+	written, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(dir, ConfigFile)})
+	if err != nil {
+		return nil
+	}
+	longest, _ := written.Positions()
+	return &operate.Known{Tasks: written.Active(), MaxTokens: int64(longest), MaxSegments: int64(written.Trainer.Limits.MaxSegments)}
+}

@@ -1,0 +1,62 @@
+package assembly
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer/metrics"
+)
+
+// View shows a run to people as it goes on. A *report.Progress is one.
+type View interface {
+	// History takes the records of earlier processes of the run, Add those that come.
+	History(records []report.Record)
+	Add(r report.Record)
+	// ColdStart takes the numbers of the cold start, Dropped how many groups were dropped and kept for a step, and what keeps
+	// the step from coming about; "" where nothing does.
+	ColdStart(numbers map[string]float64)
+	Dropped(step int64, dropped, kept int, trouble string)
+	// Note shows a line or several.
+	Note(text string)
+	// Rollout shows a rollout of a version.
+	Rollout(version int64, r *report.Rollout)
+}
+
+// recordBook writes down what happens: in metrics.jsonl, on the view, and as events for others to see.
+type recordBook struct {
+	*Run
+	run   *streams.Run
+	file  *report.Recorder
+	view  View
+	watch watch
+}
+
+func (b *recordBook) add(ctx context.Context, e schemas.Event) {
+	switch {
+	case e.Type == schemas.EventColdStart:
+		b.view.ColdStart(e.Metrics)
+	case e.Type == schemas.EventDropped:
+		b.view.Dropped(e.Step, int(e.Metrics[metrics.GatherDropped.Name]), int(e.Metrics[metrics.GatherKept.Name]), e.Message)
+		if e.Message == "" {
+			return
+		}
+	case len(e.Metrics) > 0:
+		rec := report.Record{At: e.At, Type: string(e.Type), Step: e.Step, PolicyVersion: e.PolicyVersion, Metrics: e.Metrics}
+		if err := b.file.Append(rec); err != nil {
+			b.Log.Warn("write down a step", "err", err)
+		}
+		b.view.Add(rec)
+		if told := b.watch.add(e); told != "" {
+			b.view.Note(told)
+			b.Log.Warn("far fewer held-out answers are right than in training: the questions are learnt by heart", "policy_version", e.PolicyVersion)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := b.run.Emit(ctx, &e); err != nil {
+		b.Log.Debug("emit an event", "type", e.Type, "err", err)
+	}
+}

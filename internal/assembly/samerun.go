@@ -1,0 +1,197 @@
+package assembly
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// sectionTasks is the section of the tasks.
+const sectionTasks = "tasks"
+
+// lasting says whether a key belongs to what a run is: its checkpoints mean nothing, its held-out questions are not held
+// out, or version 0 was made otherwise, under another value.
+func (s *Run) lasting(key string) bool {
+	switch key {
+	case sectionTasks, "run.seed", "trainer.critic.network":
+		return true
+	case "trainer.cold_start.report_every", "trainer.cold_start.micro_tokens", "model.engine":
+		return false
+	}
+	if section, name, rest := cutKey(key); section == sectionTasks && s.Config.Tasks[name] != nil {
+		own, ok := s.Config.Tasks[name].Own.(interface{ Lasting() []string })
+		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
+	}
+	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")
+}
+
+// cutKey cuts the key of a section that the user names: tasks.NAME.rest.
+func cutKey(key string) (section, name, rest string) {
+	section, rest, _ = strings.Cut(key, ".")
+	name, rest, _ = strings.Cut(rest, ".")
+	return section, name, rest
+}
+
+// algorithmic says whether a key, not a lasting one, decides what is learnt: a run may go on under another value, but
+// then it is not the run of either, so somebody has to want it.
+func algorithmic(key string) bool {
+	switch key {
+	case "trainer.batch_groups", "trainer.group_size", "trainer.min_group", "trainer.mask_tools", "trainer.epochs", "trainer.minibatches",
+		"trainer.proximal", "trainer.limits.max_turns", "trainer.limits.max_tokens":
+		return true
+	}
+	switch section, _, rest := cutKey(key); section {
+	case sectionTasks:
+		return rest != "limits.timeout"
+	case "agents":
+		return true
+	case "tools":
+		return rest != "timeout" && rest != "on" && !strings.HasPrefix(rest, "latency.")
+	}
+	for _, section := range []string{
+		"trainer.advantage.", "trainer.loss.", "trainer.selection.", "trainer.optimizer.", "trainer.critic.", "trainer.sampling.",
+	} {
+		if strings.HasPrefix(key, section) {
+			return true
+		}
+	}
+	return false
+}
+
+// settings are the values of the keys that say how a run is trained, as text, and under the key tasks the names of its tasks.
+func settings(cfg *config.Config) map[string]string {
+	out := map[string]string{sectionTasks: strings.Join(cfg.Active(), ",")}
+	for key, value := range config.Values(cfg) {
+		switch section, _, _ := strings.Cut(key, "."); {
+		case key == "trainer.checkpoint.dir":
+		case key == "run.seed", slices.Contains([]string{"model", "native", sectionTasks, "agents", "tools", "trainer"}, section):
+			out[key] = fmt.Sprint(value)
+		}
+	}
+	return out
+}
+
+// trainedWith is what the run's newest checkpoint was trained with; nil where there is none, or nobody wrote it down.
+func (s *Run) trainedWith() (*checkpoint.State, map[string]string, error) {
+	state, err := checkpoint.ReadState(s.Config.Trainer.Checkpoint.Dir)
+	if err != nil || state == nil || state.Settings != nil {
+		if state == nil {
+			return nil, nil, err
+		}
+		return state, renamed(state.Settings), err
+	}
+	begun, _, err := config.Resolve(s.Parts, config.Sources{Written: filepath.Join(s.Config.Folder(), ConfigFile)})
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("how run %s was begun: %w", s.Config.Run.Name, err)
+	}
+	return state, settings(begun), nil
+}
+
+// renamed are settings that an older build wrote, under the keys of today.
+func renamed(was map[string]string) map[string]string {
+	out := make(map[string]string, len(was))
+	for key, value := range was {
+		if rest, ok := strings.CutPrefix(key, "native.lora."); ok {
+			key = "model.lora." + rest
+		}
+		out[key] = value
+	}
+	return out
+}
+
+// asBegun gives the lasting keys that nobody set the values that the run was begun with: defaults and presets may be others in
+// this build. It returns what it kept, in words.
+func (s *Run) asBegun(was map[string]string) (kept []string, err error) {
+	if s.Origins == nil { // who set what is not known
+		return nil, nil
+	}
+	values := map[string]string{}
+	for _, c := range trainer.Changes(was, settings(s.Config)) {
+		named := c.Key == sectionTasks || strings.HasPrefix(c.Key, sectionTasks+".") && strings.HasSuffix(c.Key, ".type")
+		text := !strings.HasPrefix(c.Before, "[") && !strings.HasPrefix(c.Before, "map[") // a list as text cannot be read back
+		if s.lasting(c.Key) && !named && text && s.Origins[c.Key] == "" {
+			values[c.Key] = c.Before
+			kept = append(kept, fmt.Sprintf("%s: %s, where a new run has %s", c.Key, c.Before, c.After))
+		}
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	_, err = config.Load(s.Config, config.Sources{Flags: values})
+	if err == nil {
+		err = s.Config.Finish()
+	}
+	if err != nil {
+		return nil, config.Invalid(fmt.Errorf("run %s in %s cannot go on as it was begun, with\n%s\n%w",
+			s.Config.Run.Name, s.Config.Folder(), strings.Join(kept, "\n"), err))
+	}
+	return kept, nil
+}
+
+// sameRun refuses to go on with a run that was begun as another, or that was trained otherwise unless that is allowed. It
+// says what else has changed, and that a run is finished. What makes a run that run and nobody sets stays as the run was begun.
+func (s *Run) sameRun() error {
+	state, was, err := s.trainedWith()
+	if err != nil || state == nil {
+		return err
+	}
+	kept, err := s.asBegun(was)
+	if err != nil {
+		return err
+	}
+	var begun, trained, keys, noted []string
+	for _, c := range trainer.Changes(was, settings(s.Config)) {
+		switch {
+		case s.lasting(c.Key):
+			begun = append(begun, fmt.Sprintf("%s: %s, and the run was begun with %s", c.Key, c.After, c.Before))
+		case algorithmic(c.Key) && !s.mayChange(c.Key):
+			trained = append(trained, fmt.Sprintf("%s: %s, and step %d was trained with %s", c.Key, c.After, state.Step, c.Before))
+			keys = append(keys, c.Key)
+		default:
+			noted = append(noted, c.String())
+		}
+	}
+	var faults []error
+	if len(begun) > 0 {
+		faults = append(faults, fmt.Errorf("run %s in %s cannot go on under another configuration; begin another with --run.name, or go on "+
+			"with its own, --config %s:\n%s",
+			s.Config.Run.Name, s.Config.Folder(), filepath.Join(s.Config.Folder(), ConfigFile), strings.Join(begun, "\n")))
+	}
+	if len(trained) > 0 {
+		faults = append(faults, fmt.Errorf("run %s in %s was trained otherwise so far; begin another with --run.name, give the old values, "+
+			"or let it go on so with --run.allow_change %s:\n%s",
+			s.Config.Run.Name, s.Config.Folder(), strings.Join(keys, ","), strings.Join(trained, "\n")))
+	}
+	if len(faults) > 0 {
+		return config.Invalid(errors.Join(faults...))
+	}
+	if len(kept) > 0 {
+		fmt.Fprintf(s.Notes, "run %s goes on as it was begun, with\n  %s\n", s.Config.Run.Name, strings.Join(kept, "\n  "))
+	}
+	if len(noted) > 0 && state.Step < s.Config.Trainer.Steps {
+		fmt.Fprintf(s.Notes, "run %s goes on after step %d with\n  %s\n", s.Config.Run.Name, state.Step, strings.Join(noted, "\n  "))
+	}
+	if state.Step >= s.Config.Trainer.Steps {
+		fmt.Fprintf(s.Answers, "run %s is finished: it is at step %d, and trainer.steps is %d. Nothing is trained. To train it further raise "+
+			"trainer.steps (--trainer.steps %d); to train otherwise begin another run (--run.name)\n",
+			s.Config.Run.Name, state.Step, s.Config.Trainer.Steps, state.Step+30)
+	}
+	return nil
+}
+
+// mayChange says whether the configuration lets a key of the algorithm change.
+func (s *Run) mayChange(key string) bool {
+	return slices.ContainsFunc(s.Config.Run.AllowChange, func(allowed string) bool {
+		return key == allowed || strings.HasPrefix(key, allowed+".")
+	})
+}

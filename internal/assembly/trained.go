@@ -1,0 +1,143 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/fault"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// LoadedPolicy is a policy out of a model folder, and the tasks that it was trained on.
+type LoadedPolicy struct {
+	*Run
+	Course  *Course
+	Sampler *Sampler
+	Version int64 // 0 for a folder that is no run's
+	Close   func()
+}
+
+// ModelChoice names a model: a step of the run, a folder, or what the run begins with.
+type ModelChoice struct {
+	Step    int64 // -1 for the newest
+	Folder  string
+	Initial bool
+}
+
+// Open loads the model.
+func (m *ModelChoice) Open(ctx context.Context, s *Run) (*LoadedPolicy, error) {
+	switch {
+	case m.Initial && (m.Folder != "" || m.Step >= 0):
+		return nil, fault.Usage(errors.New("--initial: want it, --checkpoint or --step"))
+	case m.Initial:
+		return s.untrained(ctx)
+	case m.Folder != "":
+		return s.trained(ctx, m.Folder, max(0, m.Step))
+	}
+	dir, newest, err := s.Checkpoint(m.Step)
+	if err != nil {
+		return nil, err
+	}
+	return s.trained(ctx, dir, newest)
+}
+
+// untrained loads what the run begins with: the model's folder, else weights from the run's seed, before a cold start.
+func (s *Run) untrained(ctx context.Context) (*LoadedPolicy, error) {
+	if folder := s.Config.Model.Folder; folder != "" {
+		return s.trained(ctx, folder, 0)
+	}
+	c, err := s.openCourse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := emptyEngine(s.Config.WholeBackend, s.Config.Model.Config(c.Tokenizer.Size()))
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	home, err := os.MkdirTemp("", "weir-initial-")
+	if err != nil {
+		return nil, fmt.Errorf("keep the untrained model: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(home) }() // it is loaded, or was told
+	dir := filepath.Join(home, "model")
+	if err := exportPolicy(ctx, engine, dir, c.Tokenizer); err != nil {
+		return nil, err
+	}
+	return s.trained(ctx, dir, 0)
+}
+
+// exportPolicy writes an engine's weights with their tokenizer into a folder that is not there.
+func exportPolicy(ctx context.Context, engine gpu.Engine, dir string, tok tasks.Tokenizer) error {
+	pending, err := engine.Export(ctx, dir, gpu.ExportOptions{})
+	if err != nil {
+		return err
+	}
+	if _, err := pending.Wait(ctx); err != nil {
+		return err
+	}
+	return hf.WriteTokenizer(dir, engine.Config(), tok.JSON())
+}
+
+// Checkpoint is the folder of a step of the run, and the step: the newest when it is negative.
+func (s *Run) Checkpoint(step int64) (string, int64, error) {
+	dir := s.Config.Trainer.Checkpoint.Dir
+	steps, err := checkpoint.Steps(dir)
+	if err != nil {
+		return "", 0, err
+	}
+	if len(steps) == 0 {
+		return "", 0, fmt.Errorf("%s has no checkpoint: train one with weir up --run.name %s, or name a folder with --checkpoint", dir, s.Config.Run.Name)
+	}
+	if step < 0 {
+		step = slices.Max(steps)
+	}
+	if !slices.Contains(steps, step) {
+		return "", 0, fault.Usagef("--step %d: %s has %v", step, dir, steps)
+	}
+	return checkpoint.StepDir(dir, step), step, nil
+}
+
+// trained loads a model folder into a sampler.
+func (s *Run) trained(ctx context.Context, folder string, version int64) (*LoadedPolicy, error) {
+	c, err := s.openCourse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.loaded(ctx, c, folder, version)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return m, nil
+}
+
+// loaded loads a model folder into a sampler for a course that is open, and that closes with it.
+func (s *Run) loaded(ctx context.Context, c *Course, folder string, version int64) (*LoadedPolicy, error) {
+	m, err := hf.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	if !sameTokenizer(m.Tokenizer, c.Tokenizer) {
+		return nil, fmt.Errorf("%s has another tokenizer than task %s; name its configuration with --config", folder, c.Names())
+	}
+	policy, wait, err := newSampler(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	stop := func() {
+		_ = wait()    // its work is done
+		_ = c.Close() // what it cannot end ends with this process
+	}
+	if err := policy.use(ctx, consumers.Snapshot{Version: version, Config: m.Config, Weights: m.Weights}); err != nil {
+		return nil, errors.Join(err, wait())
+	}
+	return &LoadedPolicy{s, c, policy, version, stop}, nil
+}

@@ -1,0 +1,228 @@
+package assembly
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/memory"
+	"github.com/weir-rl/weir/internal/report"
+	"github.com/weir-rl/weir/internal/tracing"
+	"github.com/weir-rl/weir/producers/tasks"
+	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/trainer"
+	"github.com/weir-rl/weir/trainer/checkpoint"
+)
+
+// Trainer is the trainer's role as a process of its own, with the page and the records of the run beside it. It ends when the
+// training is done or ctx ends. open makes the view of the run once its broker is reached, and what closes the view.
+func (s *Run) Trainer(ctx context.Context, open func() (View, func())) error {
+	return s.runRole(ctx, role{
+		name: streams.RoleTrainer, waits: "run", allowed: (*Run).sameRun, reach: (*Run).open, calls: true,
+		work: func(s *Run, ctx context.Context, run *streams.Run, c *Course) error {
+			view, closeView := open()
+			defer closeView()
+			defer s.servePage(ctx, run, view)()
+			defer s.keepRecords(ctx)()
+			return s.train(ctx, run, c, view)
+		},
+	})
+}
+
+// train is the trainer's role, with the scores on held-out questions beside it.
+func (s *Run) train(ctx context.Context, run *streams.Run, c *Course, view View) error {
+	t := &trainerRole{Run: s, run: run, course: c, view: view}
+	defer t.close()
+	deps, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	trained, done := context.WithCancel(ctx)
+	deps.Observer = func(e schemas.Event) {
+		t.mark.note()
+		t.book.add(ctx, e)
+		traceStep(t.tracer, &e)
+	}
+	group.Go(func() error {
+		defer done()
+		return trainer.Run(ctx, s.Config.Trainer, deps)
+	})
+	if t.scoresVersions() {
+		group.Go(func() error { return s.scoreVersions(ctx, trained, run, c, t.book) })
+	}
+	return group.Wait()
+}
+
+// trainerRole is the trainer at work.
+type trainerRole struct {
+	*Run
+	run    *streams.Run
+	course *Course
+	view   View
+
+	file   string // of metrics
+	book   *recordBook
+	engine gpu.Engine
+	files  *hf.Files
+	tracer *tracing.Tracer
+	passes atomic.Int64
+	mark   folderMark
+	// closers end what is open, the last first.
+	closers []func()
+}
+
+func (t *trainerRole) close() {
+	for _, end := range slices.Backward(t.closers) {
+		end()
+	}
+}
+
+// atClose has close call end, before all that was given earlier.
+func (t *trainerRole) atClose(end func()) { t.closers = append(t.closers, end) }
+
+// open makes what the trainer works with. close ends it, also after an error.
+func (t *trainerRole) open(ctx context.Context) (deps trainer.Deps, err error) {
+	if err := t.openRecords(); err != nil {
+		return deps, err
+	}
+	if err := t.openEngine(ctx); err != nil {
+		return deps, err
+	}
+	prompts, err := t.course.Prompts(t.Config.Run.Seed)
+	if err != nil {
+		return deps, err
+	}
+	stream, err := trainer.OverStreams(t.run, t.Config.Weights)
+	if err != nil {
+		return deps, err
+	}
+	collectors, err := trainer.NewMetrics(t.registry)
+	if err != nil {
+		return deps, err
+	}
+	if err := t.appear(ctx); err != nil {
+		return deps, err
+	}
+	return trainer.Deps{
+		Engine: passCounter{t.engine, &t.passes}, Stream: stream, Prompts: prompts, Opening: t.course.opening,
+		Demonstrations: t.course.demonstrations, Tokenizer: t.course.Tokenizer.JSON(), Files: t.files, Log: t.Log,
+		NewEngine: func(model gpu.Config) (gpu.Engine, error) { return emptyEngine(t.Config.WholeBackend, model) },
+		Metrics:   collectors, Settings: settings(t.Config), Ended: tracedEndings(t.tracer), After: t.afterStage,
+		Reported: func() int64 { return t.reported(t.file) },
+	}, nil
+}
+
+// openRecords opens metrics.jsonl, and shows what earlier processes of the run wrote there.
+func (t *trainerRole) openRecords() error {
+	dir, err := t.folder()
+	if err != nil {
+		return err
+	}
+	t.file = filepath.Join(dir, MetricsFile)
+	file, err := report.NewRecorder(t.file)
+	if err != nil {
+		return err
+	}
+	t.atClose(func() { _ = file.Close() })                     // each record was written
+	if before, err := report.ReadMetrics(t.file); err == nil { // what is broken in it is told where it is used
+		t.view.History(before)
+	}
+	t.warnUnread()
+	t.book = &recordBook{Run: t.Run, run: t.run, file: file, view: t.view}
+	return nil
+}
+
+// openEngine opens the policy.
+func (t *trainerRole) openEngine(ctx context.Context) (err error) {
+	if t.engine, err = newEngine(ctx, t.Config, t.course); err != nil {
+		return err
+	}
+	t.atClose(func() { _ = t.engine.Close() }) // its weights are saved, or the error is told
+	if t.files, err = modelFiles(t.Config); err != nil {
+		return err
+	}
+	// Weights, their layout for the products, gradient and two moments.
+	t.atClose(memory.Bound(5 * weightBytes(t.engine.Config())))
+	return nil
+}
+
+// appear makes the trainer ready, and has the run and its spans show it.
+func (t *trainerRole) appear(ctx context.Context) error {
+	t.health.Set("run", nil)
+	t.atClose(t.watchWork(ctx, t.trainerWork(t.run, &t.passes)))
+	worker := streams.WorkerName("trainer")
+	tracer, stopTracing, err := t.trace(ctx, streams.RoleTrainer, worker)
+	if err != nil {
+		return err
+	}
+	t.tracer = tracer
+	t.atClose(stopTracing)
+	t.atClose(t.present(ctx, t.run, "trainer", worker))
+	steps, err := checkpoint.Steps(t.Config.Trainer.Checkpoint.Dir)
+	t.mark.Run, t.mark.used = t.Run, len(steps) == 0
+	return err
+}
+
+// afterStage is told of each part of a step that is done.
+func (t *trainerRole) afterStage(stage string) {
+	t.mark.used = t.mark.used || stage == "record"
+	if t.Parts.AfterStage != nil {
+		t.Parts.AfterStage(stage)
+	}
+}
+
+// scoresVersions says whether versions are scored.
+func (t *trainerRole) scoresVersions() bool {
+	if t.Config.Eval.Every == 0 {
+		return false
+	}
+	if !slices.ContainsFunc(t.course.Tasks, func(of *Task) bool { return len(of.Data.Questions[tasks.Validation]) > 0 }) {
+		t.Log.Warn("no version is scored: there is no question in the validation split", "task", t.course.Names())
+		return false
+	}
+	return true
+}
+
+// folderMark writes the configuration into the run's folder, once the trainer holds the folder. That is only when something
+// happens: a trainer that is refused leaves no mark. Nor does a trainer leave its settings where others trained the run, until a
+// step of its own is done.
+type folderMark struct {
+	*Run
+	used bool
+	once sync.Once
+}
+
+func (m *folderMark) note() {
+	if !m.used {
+		return
+	}
+	m.once.Do(func() {
+		if err := m.noteConfig(); err != nil {
+			m.Log.Warn("note how the run is configured", "err", err)
+		}
+	})
+}
+
+// reported is the newest step that a metrics file has.
+func (s *Run) reported(file string) (newest int64) {
+	records, err := report.ReadMetrics(file)
+	if err != nil {
+		s.Log.Warn("whether a step is missing is not known", "file", file, "err", err)
+		return math.MaxInt64
+	}
+	for _, r := range records {
+		if r.Type == string(schemas.EventStepDone) {
+			newest = max(newest, r.Step)
+		}
+	}
+	return newest
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/weir-rl/weir/internal/assembly"
+)
+
+// modelFlags adds the flags that name a model to a command, that for what the run begins with among them.
+func (a *app) modelFlags(cmd *cobra.Command) *assembly.ModelChoice {
+	m := a.checkpointFlags(cmd)
+	cmd.Flags().BoolVar(&m.Initial, "initial", false, "the model that the run begins with, untrained")
+	return m
+}
+
+func (a *app) checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
+	m := &assembly.ModelChoice{}
+	cmd.Flags().Int64Var(&m.Step, "step", -1, "a step of the run; the newest by default")
+	cmd.Flags().StringVar(&m.Folder, "checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
+	return m
+}
+
+// chosen adds the flags that name a model to a command; the function that it returns loads it.
+func (a *app) chosen(cmd *cobra.Command) func(*cobra.Command) (*assembly.LoadedPolicy, error) {
+	m := a.checkpointFlags(cmd)
+	return func(cmd *cobra.Command) (*assembly.LoadedPolicy, error) {
+		cfg, err := a.loadWritten(cmd)
+		if err != nil {
+			return nil, err
+		}
+		s, err := a.sessionOf(cfg)
+		if err != nil {
+			return nil, err
+		}
+		return m.Open(cmd.Context(), s)
+	}
+}
