@@ -17,9 +17,9 @@ type Chat struct {
 	source         Source
 	style          Style
 	toFirst        bool     // the template names the tool of a harmony call before its channel
-	added, special []string // the spellings of added tokens, and of those that control the model
+	added, special []string // the spellings of added tokens, and of the tokens among them that control the model
 	ends           []int32
-	opener         string // what the generation prompt begins of the turn itself, such as <think>
+	opener         string // the part of the turn itself that the generation prompt ends with, such as <think>
 	toolFault      error
 	rewrites       []string
 }
@@ -41,16 +41,17 @@ func (c *Chat) Format() Format { return c.style.Format }
 
 // Styled is the same template with another way of writing calls.
 func (c *Chat) Styled(s Style) (*Chat, error) {
-	if err := s.validate(); err != nil {
+	if err := s.checkReadable(); err != nil {
 		return nil, err
 	}
-	return styled(c.source, c.codec, s)
+	return newStyled(c.source, c.codec, s)
 }
 
-// Pauses are the texts at which a turn that may call these tools ends for what they say, in the formats tag, code and fence; none in others.
-func (c *Chat) Pauses(tools []Tool) []string { return c.style.stops(tools) }
+// Pauses are the texts at which a turn that may call these tools pauses for their results, in the formats tag, code and fence;
+// none in others.
+func (c *Chat) Pauses(tools []Tool) []string { return c.style.pauseTexts(tools) }
 
-// Tools is nil where the model can call tools and be told what they said, else why not.
+// Tools is nil where the model can call tools and read their results, else the reason why not.
 func (c *Chat) Tools() error {
 	switch {
 	case c.toolFault != nil:
@@ -61,35 +62,35 @@ func (c *Chat) Tools() error {
 	return nil
 }
 
-// Rewrites says after which messages the template writes earlier turns in another way than before, so that a conversation goes on as a
-// new context: none, "tool" or "user", or both.
+// Rewrites lists the roles of messages after which the template writes earlier turns in another way than before, so that a
+// conversation goes on as a new context: none, "tool" or "user", or both.
 func (c *Chat) Rewrites() []string { return slices.Clone(c.rewrites) }
 
 // Prompt is the whole of a conversation up to where the assistant's turn begins.
 func (c *Chat) Prompt(messages []Message, tools []Tool) ([]int32, error) {
-	text, mark, err := c.render(messages, tools, true)
+	text, mark, err := c.renderText(messages, tools, true)
 	if err != nil {
 		return nil, err
 	}
 	return c.codec.EncodeMarked(text, mark), nil
 }
 
-// Turn are the ids of an assistant's turn with the token that ends it, as the model would sample them. Tokens of its format in the
-// text, such as <tool_call>, become their ids, those that control the model do not: in FormatHarmony the text is that of the answer, and
-// a call is written by [Chat.Reply].
+// Turn are the ids of an assistant's turn with the token that ends it, as the model would sample them. Tokens of its format in
+// the text, such as <tool_call>, become their ids; tokens that control the model do not. In FormatHarmony the text is the
+// answer's, and a call is written by [Chat.Reply].
 func (c *Chat) Turn(content string) ([]int32, error) {
 	if c.style.Format == FormatHarmony {
 		return c.Reply(Reply{Content: content})
 	}
-	return append(c.spoken(content), c.ends[0]), nil
+	return append(c.textIDs(content), c.ends[0]), nil
 }
 
-// Reply are the ids of a turn that thinks, says something and makes calls, as the model would sample them, with the token that ends it;
-// in the formats tag, code and fence nothing is behind a call.
+// Reply are the ids of a turn with thoughts, text and calls, as the model would sample them, with the token that ends it. In
+// the formats tag, code and fence nothing follows a call.
 func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 	if c.style.Format == FormatHarmony {
 		mark := markFor(r.Reasoning, r.Content, c.Write(r.Calls))
-		text := c.harmonyTurn(r, func(s string) string { return guard(c.codec.Normalized(s), c.special, mark) })
+		text := c.harmonyTurn(r, func(s string) string { return guardSpellings(c.codec.Normalized(s), c.special, mark) })
 		return c.codec.EncodeMarked(text, mark), nil
 	}
 	text := r.Content
@@ -99,29 +100,29 @@ func (c *Chat) Reply(r Reply, tools ...Tool) ([]int32, error) {
 		}
 		text += c.Write(r.Calls, tools...)
 	}
-	if r.Reasoning != "" && c.thinks() {
+	if r.Reasoning != "" && c.hasThoughts() {
 		text = "<think>\n" + r.Reasoning + "\n</think>\n\n" + text
 	}
-	if len(r.Calls) > 0 && c.style.Format.within() {
-		return c.spoken(text), nil
+	if len(r.Calls) > 0 && c.style.Format.withinTurn() {
+		return c.textIDs(text), nil
 	}
 	return c.Turn(text)
 }
 
-// spoken are the ids of a text of the assistant's.
-func (c *Chat) spoken(text string) []int32 {
+// textIDs are the ids of an assistant's text.
+func (c *Chat) textIDs(text string) []int32 {
 	mark := markFor(text)
 	text = strings.TrimPrefix(text, c.opener)
-	return c.codec.EncodeMarked(guard(c.codec.Normalized(text), c.special, mark), mark)
+	return c.codec.EncodeMarked(guardSpellings(c.codec.Normalized(text), c.special, mark), mark)
 }
 
-// The characters that may mark a text: Unicode keeps them for such a use, and a template's tojson lets them through.
+// The characters that may mark a text: Unicode reserves them for such use, and a template's tojson lets them through.
 const (
 	firstMark = 0xfdd0
 	lastMark  = 0xfdef
 )
 
-// markFor is a character that none of the texts holds; where they hold all that may be it, the last of those, which [guard] takes out.
+// markFor is a character that none of the texts holds. If they hold all candidates it is the last, which [guard] takes out.
 func markFor(texts ...string) rune {
 	for mark := rune(firstMark); mark < lastMark; mark++ {
 		if !slices.ContainsFunc(texts, func(s string) bool { return strings.ContainsRune(s, mark) }) {
@@ -136,8 +137,9 @@ func withoutMark(text string, mark rune) string {
 	return strings.ReplaceAll(text, string(mark), "\ufffd")
 }
 
-// guard puts the mark into each spelling in a text, so that it is none. Nothing else in the result is the mark.
-func guard(text string, spellings []string, mark rune) string {
+// guardSpellings puts the mark into each spelling in a text, so that no spelling is left. The mark stands nowhere else in the
+// result.
+func guardSpellings(text string, spellings []string, mark rune) string {
 	text = withoutMark(text, mark)
 	for _, s := range spellings {
 		first := 1
@@ -145,19 +147,19 @@ func guard(text string, spellings []string, mark rune) string {
 			first++
 		}
 		if first == len(s) {
-			continue // what is one character stays a token
+			continue // a spelling of a single character stays a token
 		}
-		for strings.Contains(text, s) { // again where spellings lie over one another, as "||" does in "|||"
+		for strings.Contains(text, s) { // again where spellings overlap, as "||" does in "|||"
 			text = strings.ReplaceAll(text, s, s[:first]+string(mark)+s[first:])
 		}
 	}
 	return text
 }
 
-// render is the text of a conversation, with marks in what must not become a control token.
-func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, rune, error) {
-	if c.style.Format.within() {
-		messages, tools = c.shown(messages, tools), nil
+// renderText is the text of a conversation, with marks in each spelling that must not become a control token.
+func (c *Chat) renderText(messages []Message, tools []Tool, prompt bool) (string, rune, error) {
+	if c.style.Format.withinTurn() {
+		messages, tools = c.templateMessages(messages, tools), nil
 	}
 	var texts []string
 	for i, m := range messages {
@@ -173,13 +175,13 @@ func (c *Chat) render(messages []Message, tools []Tool, prompt bool) (string, ru
 		texts = append(texts, t.Name, t.Description, string(t.Parameters))
 	}
 	mark := markFor(texts...)
-	// What the model itself said, and what it is told by whoever set it up, may hold tokens of the format.
+	// The assistant's own turns, and the system message, may hold tokens of the format.
 	guarded := func(role, text string) string {
 		text = c.codec.Normalized(text)
 		if role == System || role == Assistant {
-			return guard(text, c.special, mark)
+			return guardSpellings(text, c.special, mark)
 		}
-		return guard(text, c.added, mark)
+		return guardSpellings(text, c.added, mark)
 	}
 	data := template.Data{AddGenerationPrompt: prompt, More: c.vars}
 	var err error

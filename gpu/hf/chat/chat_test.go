@@ -116,11 +116,11 @@ func TestWordsOfOthersAreNoControlTokens(t *testing.T) {
 func TestSpellingsThatOverlapAreGuarded(t *testing.T) {
 	t.Parallel()
 	for text, spelling := range map[string]string{"|||||": "||", "|end|end|end|": "|end|", "ééé": "éé", "<a<a>a>": "<a>"} {
-		marked := guard(text, []string{spelling}, '\ufdd0')
+		marked := guardSpellings(text, []string{spelling}, '\ufdd0')
 		require.NotContains(t, marked, spelling)
-		require.Equal(t, text, bare(marked, '\ufdd0'))
+		require.Equal(t, text, removeMark(marked, '\ufdd0'))
 	}
-	require.Equal(t, "||", guard("||", []string{"|"}, '\ufdd0'), "what is one character stays a token")
+	require.Equal(t, "||", guardSpellings("||", []string{"|"}, '\ufdd0'), "what is one character stays a token")
 }
 
 // Without any of that the ids are those of the rendered text.
@@ -131,7 +131,7 @@ func TestAPromptIsTheRenderedText(t *testing.T) {
 		messages := []Message{{Role: System, Content: "Help with <tool_call>."}, {Role: User, Content: "Où est \"ça\" <b>?\n"}}
 		ids, err := c.Prompt(messages, searchTool())
 		require.NoError(t, err)
-		text, mark, err := c.render(messages, searchTool(), true)
+		text, mark, err := c.renderText(messages, searchTool(), true)
 		require.NoError(t, err)
 		require.NotContains(t, text, string(mark))
 		require.Equal(t, c.codec.Encode(text), ids, name)
@@ -179,9 +179,9 @@ func TestAConversationGoesOnWithoutBeingRenderedAnew(t *testing.T) {
 				rewritten++
 				have = slices.Clone(more)
 			}
-			whole, mark, err := c.render(v.Messages(), searchTool(), true)
+			whole, mark, err := c.renderText(v.Messages(), searchTool(), true)
 			require.NoError(t, err)
-			require.Equal(t, bare(whole, mark), c.codec.Decode(have), "%s: turn %d", test.name, i)
+			require.Equal(t, removeMark(whole, mark), c.codec.Decode(have), "%s: turn %d", test.name, i)
 			require.Equal(t, c.codec.EncodeMarked(whole, mark), have, "no token is sampled otherwise here")
 		}
 		require.Equal(t, rewritten, v.Rewritten())
@@ -209,10 +209,10 @@ func TestWhatWasSampledIsKept(t *testing.T) {
 
 // thought begins a turn of a model that thinks.
 func thought(c *Chat) string {
-	if c.thought() == "" {
+	if c.firstThought() == "" {
 		return ""
 	}
-	return "<think>\n" + c.thought() + "\n</think>\n\n"
+	return "<think>\n" + c.firstThought() + "\n</think>\n\n"
 }
 
 func TestParse(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Conversation is one while it goes on. It is used by one goroutine.
+// Conversation is a conversation while it goes on. A single goroutine uses it.
 type Conversation struct {
 	chat     *Chat
 	tools    []Tool
@@ -18,59 +18,59 @@ type Conversation struct {
 // Begin starts a conversation: the ids are the context that the assistant's first turn is sampled in.
 func (c *Chat) Begin(messages []Message, tools []Tool) (*Conversation, []int32, error) {
 	v := &Conversation{chat: c, tools: tools, messages: slices.Clone(messages)}
-	text, mark, err := c.render(v.messages, tools, true)
+	text, mark, err := c.renderText(v.messages, tools, true)
 	if err != nil {
 		return nil, nil, err
 	}
-	v.text = bare(text, mark)
+	v.text = removeMark(text, mark)
 	return v, c.codec.EncodeMarked(text, mark), nil
 }
 
-// Clone is the conversation as it stands, to be gone on with in another way.
+// Clone is a copy of the conversation, which may go on in another way.
 func (v *Conversation) Clone() *Conversation {
 	c := *v
 	c.messages, c.turn = slices.Clone(v.messages), slices.Clone(v.turn)
 	return &c
 }
 
-// Read is [Chat.ParseIDs] of what was sampled since the last ids.
+// Read is [Chat.ParseIDs] of the ids sampled since the last ids.
 func (v *Conversation) Read(sampled []int32) (r Reply, ended bool) {
 	if len(v.turn) > 0 {
-		return v.chat.read("", sampled, v.tools)
+		return v.chat.parseSampled("", sampled, v.tools)
 	}
 	return v.chat.ParseIDs(sampled, v.tools...)
 }
 
-// Next goes on after the assistant's turn, which was sampled as these ids, with what others say to it. The ids are to be appended to
-// those that the engine has, sampled ones included, and end where the assistant's next turn begins. fresh says that the template writes
-// the whole in another way than it did: then they are all of a new context.
+// Next goes on after the assistant's turn, which was sampled as these ids, with the messages of others. The ids are to be
+// appended to those that the engine has, sampled ones included, and end where the assistant's next turn begins. fresh is true
+// where the template now writes the whole in another way than before: the ids are then all of a new context.
 //
-// In the formats tag, code and fence a turn that paused at a call goes on behind what the tools say.
+// In the formats tag, code and fence a turn that paused at a call goes on behind the tools' results.
 func (v *Conversation) Next(sampled []int32, said ...Message) (ids []int32, fresh bool, err error) {
 	c := v.chat
 	ended := len(sampled) > 0 && slices.Contains(c.ends, sampled[len(sampled)-1])
-	if c.style.Format.within() && !ended && !slices.ContainsFunc(said, func(m Message) bool { return m.Role != ToolRole }) {
-		return v.within(sampled, said), false, nil
+	if c.style.Format.withinTurn() && !ended && !slices.ContainsFunc(said, func(m Message) bool { return m.Role != ToolRole }) {
+		return v.appendResults(sampled, said), false, nil
 	}
-	messages := append(slices.Clone(v.messages), v.said(sampled))
+	messages := append(slices.Clone(v.messages), v.assistantMessage(sampled))
 	for _, m := range said {
 		if c.style.Format == FormatHarmony && m.Role == ToolRole && len(messages[len(v.messages)].Calls) == 0 {
 			m = Message{Role: User, Content: m.Content} // there is no call that it could answer
 		}
 		messages = append(messages, m)
 	}
-	text, mark, err := c.render(messages, v.tools, true)
+	text, mark, err := c.renderText(messages, v.tools, true)
 	if err != nil {
 		return nil, false, err
 	}
-	had := v.text + valid(c.codec.Decode(sampled))
-	at := beyond(text, mark, had)
-	if from := beyond(text, mark, v.text); at < 0 && from >= 0 && c.style.Format == FormatHarmony {
+	had := v.text + validUTF8(c.codec.Decode(sampled))
+	at := continuationAt(text, mark, had)
+	if from := continuationAt(text, mark, v.text); at < 0 && from >= 0 && c.style.Format == FormatHarmony {
 		if at = c.afterTurn(text[from:], mark, sampled); at >= 0 {
 			at += from
 		}
 	}
-	v.messages, v.text, v.turn = messages, bare(text, mark), nil
+	v.messages, v.text, v.turn = messages, removeMark(text, mark), nil
 	if at >= 0 {
 		return c.codec.EncodeMarked(text[at:], mark), false, nil
 	}
@@ -78,11 +78,11 @@ func (v *Conversation) Next(sampled []int32, said ...Message) (ids []int32, fres
 	return c.codec.EncodeMarked(text, mark), true, nil
 }
 
-// valid is a text in which bytes that are no UTF-8 are U+FFFD, as they are rendered.
-func valid(text string) string { return string([]rune(text)) }
+// validUTF8 is a text in which bytes that are no UTF-8 are U+FFFD, as they are rendered.
+func validUTF8(text string) string { return string([]rune(text)) }
 
-// said is the assistant's turn as a message.
-func (v *Conversation) said(sampled []int32) Message {
+// assistantMessage is the assistant's turn as a message.
+func (v *Conversation) assistantMessage(sampled []int32) Message {
 	c := v.chat
 	if c.style.Format == FormatHarmony {
 		r, _ := c.ParseIDs(sampled, v.tools...)
@@ -105,34 +105,35 @@ func (v *Conversation) said(sampled []int32) Message {
 	return m
 }
 
-// within puts what tools say behind a call, in the same turn.
-func (v *Conversation) within(sampled []int32, said []Message) []int32 {
-	c, open, end := v.chat, "\n<"+v.chat.style.result()+">\n", "\n</"+v.chat.style.result()+">\n"
+// appendResults puts tools' results behind a call, in the same turn.
+func (v *Conversation) appendResults(sampled []int32, said []Message) []int32 {
+	c, open, end := v.chat, "\n<"+v.chat.style.resultTag()+">\n", "\n</"+v.chat.style.resultTag()+">\n"
 	text := c.codec.Decode(sampled)
-	v.turn, v.text = append(v.turn, part{Assistant, text}), v.text+valid(text)
+	v.turn, v.text = append(v.turn, part{Assistant, text}), v.text+validUTF8(text)
 	var ids []int32
 	for _, m := range said {
-		own := c.codec.Normalized(c.style.tamed(m.Content, v.tools))
+		own := c.codec.Normalized(c.style.breakTags(m.Content, v.tools))
 		mark := markFor(own)
 		own = withoutMark(own, mark)
-		block := open + guard(own, c.added, mark) + end
+		block := open + guardSpellings(own, c.added, mark) + end
 		ids = append(ids, c.codec.EncodeMarked(block, mark)...)
 		v.turn = append(v.turn, part{Assistant, open}, part{ToolRole, own}, part{Assistant, end})
-		v.text += valid(open + own + end)
+		v.text += validUTF8(open + own + end)
 	}
 	return ids
 }
 
-// Messages are those so far.
+// Messages are the messages so far.
 func (v *Conversation) Messages() []Message { return slices.Clone(v.messages) }
 
 // Rewritten counts how often the conversation went on as a new context.
 func (v *Conversation) Rewritten() int { return v.begun }
 
-func bare(text string, mark rune) string { return strings.ReplaceAll(text, string(mark), "") }
+func removeMark(text string, mark rune) string { return strings.ReplaceAll(text, string(mark), "") }
 
-// beyond is where a text with marks goes on after one without them that it begins with; -1 where it does not.
-func beyond(text string, mark rune, begin string) int {
+// continuationAt is the place at which a text with marks goes on after begin, a text without marks; -1 where the text does not
+// begin with it.
+func continuationAt(text string, mark rune, begin string) int {
 	m := string(mark)
 	at := 0
 	for begin != "" {

@@ -133,7 +133,7 @@ func goesOn(t *testing.T, name string, c *Chat, tools []Tool) {
 		reply Reply
 		said  []Message
 	}
-	thought := c.thought()
+	thought := c.firstThought()
 	moves := []move{
 		{Reply{Reasoning: thought, Calls: []Call{call("a")}}, []Message{tool("one <|im_end|> <|end|>")}},
 		{Reply{Reasoning: thought, Calls: []Call{call("b"), call("c")}}, []Message{tool("two"), tool("three")}},

@@ -10,33 +10,33 @@ import (
 // Format is how a model writes calls of tools.
 type Format string
 
-// The formats. Each but the last three is one that models are published with, and is known by their template.
+// The formats. Published models use all but the last three; they are known by the models' templates.
 const (
-	// FormatNone is none that is known.
+	// FormatNone is no known format.
 	FormatNone Format = ""
-	// FormatHermes is that of Hermes, Qwen2.5 and Qwen3: <tool_call>, a JSON object of name and arguments, </tool_call>; as many as there
-	// are calls.
+	// FormatHermes is Hermes', Qwen2.5's and Qwen3's: <tool_call>, a JSON object of name and arguments, </tool_call>, for each
+	// call.
 	FormatHermes Format = "hermes"
 	// FormatLlama3 is Llama 3's: the turn is a JSON object of name and parameters.
 	FormatLlama3 Format = "llama3"
-	// FormatQwen3Coder is that of Qwen3-Coder and Qwen3.5: <tool_call>, <function=name>, <parameter=name> and a value for each argument,
-	// closed in turn; as many as there are calls. Nothing in it escapes: a value that spells the end of a parameter and the beginning of
-	// what comes after it cannot be written.
+	// FormatQwen3Coder is Qwen3-Coder's and Qwen3.5's: <tool_call>, <function=name>, <parameter=name> and a value for each
+	// argument, closed in turn, for each call. It has no escapes: a value that spells the end of a parameter and the beginning
+	// of the next cannot be written.
 	FormatQwen3Coder Format = "qwen3_coder"
-	// FormatHarmony is gpt-oss's: a turn is messages in the channels analysis, commentary and final, and ends with a call or with the
-	// answer; at most one call in a turn.
+	// FormatHarmony is gpt-oss's: a turn is messages in the channels analysis, commentary and final, and ends with a call or
+	// with the answer. A turn has at most a single call.
 	FormatHarmony Format = "harmony"
-	// FormatTag is that of Search-R1 and its like: <search>words</search>, with a tag for each tool, and what the tool says stands behind
-	// it in the same turn. The template is shown no tools, so that it need not know any: the system message has them.
+	// FormatTag is Search-R1's and similar: <search>words</search>, with a tag for each tool, and the tool's result behind it
+	// in the same turn. The template is shown no tools, so that it need not support any: the system message describes them.
 	FormatTag Format = "tag"
-	// FormatCode is ReTool's: what stands between <code> and </code>, in a fence or not, is run by one tool, and its output stands behind
+	// FormatCode is ReTool's: a tool runs the text between <code> and </code>, in a fence or not, and its output stands behind
 	// it in the same turn.
 	FormatCode Format = "code"
 	// FormatFence is FormatCode with a fence alone: ```python, code, ```.
 	FormatFence Format = "fence"
 )
 
-// Formats are those that can be asked for, in words for a configuration.
+// Formats are the formats that a configuration can name.
 func Formats() []string {
 	var out []string
 	for _, f := range []Format{FormatHermes, FormatLlama3, FormatQwen3Coder, FormatHarmony, FormatTag, FormatCode, FormatFence} {
@@ -45,27 +45,28 @@ func Formats() []string {
 	return out
 }
 
-// within says that what a tool says stands in the turn that called it, and that the template has no part in calls.
-func (f Format) within() bool { return f == FormatTag || f == FormatCode || f == FormatFence }
+// withinTurn reports whether a tool's result stands in the turn that called it, and the template has no part in calls.
+func (f Format) withinTurn() bool { return f == FormatTag || f == FormatCode || f == FormatFence }
 
-// Style is how a model is to write calls, in place of what its template shows. The zero value is the template's own format.
+// Style is the way in which a model is to write calls, in place of the way that its template shows. The zero value is the
+// template's own format.
 type Style struct {
 	// Format is how calls are written; FormatNone is as the template shows.
 	Format Format
 	// Tags are the tags of tools, by the name of the tool, in FormatTag; a tool that is not here has its name for a tag.
 	Tags map[string]string
-	// Result is the tag around what a tool says, in the formats tag, code and fence; "" is information in FormatTag, as Search-R1 has it,
-	// and interpreter in the others, as ReTool has it.
+	// Result is the tag around a tool's result, in the formats tag, code and fence. "" is information in FormatTag, as
+	// Search-R1 has it, and interpreter in the others, as ReTool has it.
 	Result string
 	// Tool is the tool that runs code, in FormatCode and FormatFence; "" is the first of the tools.
 	Tool string
-	// Untold leaves out of the system message which tools there are and how they are called, in the formats tag, code and fence: for a
-	// model that has learnt it, or a system message of one's own.
+	// Untold leaves the list of tools and how to call them out of the system message, in the formats tag, code and fence: for a
+	// model that has learnt it, or a system message of your own.
 	Untold bool
 }
 
-// result is the tag around what a tool says.
-func (s Style) result() string {
+// resultTag is the tag around a tool's result.
+func (s Style) resultTag() string {
 	switch {
 	case s.Result != "":
 		return s.Result
@@ -75,19 +76,19 @@ func (s Style) result() string {
 	return "interpreter"
 }
 
-// validate refuses what cannot be read back.
-func (s Style) validate() error {
+// checkReadable refuses a style whose calls cannot be read back.
+func (s Style) checkReadable() error {
 	faults := []error{}
 	if s.Format != FormatNone && !slices.Contains(Formats(), string(s.Format)) {
 		faults = append(faults, fmt.Errorf("format %q: want one of %s", s.Format, strings.Join(Formats(), ", ")))
 	}
-	seen := map[string]string{s.result(): "what tools say"}
+	seen := map[string]string{s.resultTag(): "what tools say"}
 	check := func(tag, whose string) {
 		if tag == "" || strings.ContainsAny(tag, "<>/ \t\n") {
 			faults = append(faults, fmt.Errorf("the tag %q of %s: want a word without <, >, / and white space", tag, whose))
 		}
 	}
-	check(s.result(), "what tools say")
+	check(s.resultTag(), "what tools say")
 	for tool, tag := range s.Tags {
 		check(tag, "tool "+tool)
 		if other, twice := seen[tag]; twice {

@@ -23,17 +23,17 @@ const (
 	commentary = "commentary"
 	final      = "final"
 	functions  = "functions."
-	// nextMessage ends a message of a turn and begins its next one.
+	// nextMessage ends a message of a turn and begins the next.
 	nextMessage = endToken + startToken + Assistant
 )
 
-// message is one of a turn's, or of a rendered conversation's.
+// message is a message of a turn, or of a rendered conversation.
 type message struct {
 	role, channel, recipient string
-	body, end                string // end is "" where the text ends without one
+	body, end                string // end is "" where the text ends without an end token
 }
 
-// nextHarmony is the message that a text begins with, and what comes after it. ok is false where there is none.
+// nextHarmony is the message that a text begins with, and the text after it. ok is false where there is none.
 func nextHarmony(text string) (m message, rest string, ok bool) {
 	header, rest, ok := strings.Cut(text, messageToken)
 	if !ok || strings.Contains(header, endToken) || strings.Contains(header, callToken) || strings.Contains(header, returnToken) {
@@ -54,7 +54,7 @@ func nextHarmony(text string) (m message, rest string, ok bool) {
 		}
 	}
 	at := 0
-	if m.recipient != "" { // a string of the arguments may spell what ends a message
+	if m.recipient != "" { // a string of the arguments may spell an end token
 		decoder := json.NewDecoder(strings.NewReader(rest))
 		var value json.RawMessage
 		if decoder.Decode(&value) == nil {
@@ -71,8 +71,8 @@ func nextHarmony(text string) (m message, rest string, ok bool) {
 	return m, rest[stop+len(m.end):], true
 }
 
-// harmony reads a turn. The last message of a turn is a call or the answer.
-func (r *Reply) harmony(text string, plain func(string) string) {
+// readHarmony reads a turn. The last message of a turn is a call or the answer.
+func (r *Reply) readHarmony(text string, plain func(string) string) {
 	var thoughts, said, whole []string
 	seen := false
 	for strings.TrimSpace(text) != "" {
@@ -80,10 +80,10 @@ func (r *Reply) harmony(text string, plain func(string) string) {
 		if !ok {
 			whole = append(whole, plain(strings.TrimSuffix(text, returnToken)))
 			if seen {
-				r.fault("the turn does not go on with " + messageToken)
+				r.addFault("the turn does not go on with " + messageToken)
 			} else {
 				said = append(said, plain(strings.TrimSuffix(text, returnToken)))
-				r.fault("the turn is no message: want " + channelToken + final + messageToken + " and the answer, or a call")
+				r.addFault("the turn is no message: want " + channelToken + final + messageToken + " and the answer, or a call")
 			}
 			break
 		}
@@ -91,12 +91,12 @@ func (r *Reply) harmony(text string, plain func(string) string) {
 		seen, text = true, rest
 		switch {
 		case m.role != Assistant:
-			r.fault(fmt.Sprintf("the turn goes on as %s: only the assistant's messages are the turn's", short(plain(m.role))))
+			r.addFault(fmt.Sprintf("the turn goes on as %s: only the assistant's messages are the turn's", quoteShort(plain(m.role))))
 			text = ""
 		case m.recipient != "":
 			r.harmonyCall(plain(strings.TrimPrefix(m.recipient, functions)), body)
 		case m.end == callToken:
-			r.fault("the call names no tool: want to=" + functions + "name before " + messageToken)
+			r.addFault("the call names no tool: want to=" + functions + "name before " + messageToken)
 		case m.channel == analysis:
 			thoughts = append(thoughts, body)
 			continue
@@ -110,25 +110,25 @@ func (r *Reply) harmony(text string, plain func(string) string) {
 	r.Said = strings.TrimSpace(strings.Join(whole, "\n"))
 }
 
-// short is a text of the policy's in a message to it.
-func short(text string) string { return fmt.Sprintf("%.40q", text) }
+// quoteShort is a text of the policy's, as it stands in a message to the policy.
+func quoteShort(text string) string { return fmt.Sprintf("%.40q", text) }
 
 func (r *Reply) harmonyCall(name, body string) {
 	if name == "" {
-		r.fault("the call names no tool: want to=" + functions + "name before " + messageToken)
+		r.addFault("the call names no tool: want to=" + functions + "name before " + messageToken)
 		return
 	}
 	arguments, err := objectOf(json.RawMessage(body))
 	if err != nil {
 		r.tried = name
-		r.fault(fmt.Sprintf("the arguments of %s%s are %v", functions, name, err))
+		r.addFault(fmt.Sprintf("the arguments of %s%s are %v", functions, name, err))
 		return
 	}
 	r.Calls = append(r.Calls, Call{Name: name, Arguments: arguments})
 }
 
-// harmonyCall is a call up to the token that ends it, with these arguments, as the template writes it: some name the tool before the
-// channel.
+// harmonyCall is a call up to its end token, with these arguments, as the template writes it: some templates name the tool
+// before the channel.
 func (c *Chat) harmonyCall(call Call, arguments string) string {
 	to := " to=" + functions + call.Name
 	if c.toFirst {
@@ -137,7 +137,7 @@ func (c *Chat) harmonyCall(call Call, arguments string) string {
 	return channelToken + commentary + to + " " + constrainToken + "json" + messageToken + arguments
 }
 
-// harmonyTurn is a turn as the model would sample it, with its end; guarded is applied to what is no control token.
+// harmonyTurn is a turn as the model would sample it, with its end. guarded is applied to everything but control tokens.
 func (c *Chat) harmonyTurn(r Reply, guarded func(string) string) string {
 	text := ""
 	if r.Reasoning != "" {
@@ -154,7 +154,7 @@ func (c *Chat) harmonyTurn(r Reply, guarded func(string) string) string {
 	return text + c.harmonyCall(call, guarded(string(call.Arguments))) + callToken
 }
 
-// harmonyMessage is a turn as a message for the template, which writes at most one call and no words beside it.
+// harmonyMessage is a turn as a message for the template, which writes at most a single call and no words beside it.
 func harmonyMessage(r Reply) Message {
 	m := Message{Role: Assistant, Reasoning: r.Reasoning, Content: r.Content, Calls: r.Calls[:min(1, len(r.Calls))]}
 	if len(m.Calls) == 0 && r.tried != "" { // the answer to it needs a call that it answers
@@ -169,7 +169,7 @@ func harmonyMessage(r Reply) Message {
 // afterTurn is where a rendered text goes on after a turn that it begins with, written in the template's way: the same messages as
 // were sampled, though the header of a call and the spacing of its arguments may be others. -1 where it does not begin so.
 func (c *Chat) afterTurn(text string, mark rune, sampled []int32) int {
-	turn, plain := c.controlled(sampled)
+	turn, plain := c.markControlled(sampled)
 	rest := text
 	for last := ""; strings.TrimSpace(turn) != ""; {
 		want, more, ok := nextHarmony(turn)
@@ -177,7 +177,7 @@ func (c *Chat) afterTurn(text string, mark rune, sampled []int32) int {
 		switch {
 		case !ok || !same || want.channel != got.channel || want.role != got.role:
 			return -1
-		case plain(want.recipient) != bare(got.recipient, mark) || !sameBody(plain(want.body), bare(got.body, mark), want.recipient != ""):
+		case plain(want.recipient) != removeMark(got.recipient, mark) || !sameBody(plain(want.body), removeMark(got.body, mark), want.recipient != ""):
 			return -1
 		case want.end == "": // it was cut short, and is ended for the model
 			return len(text) - len(after) - len(got.end)
@@ -196,7 +196,7 @@ func (c *Chat) afterTurn(text string, mark rune, sampled []int32) int {
 	return len(text) - len(rest)
 }
 
-// sameBody says whether two bodies say the same; a call's that is no JSON is not in the template's text.
+// sameBody reports whether two bodies have the same content. A call's body that is no JSON is not in the template's text.
 func sameBody(sampled, written string, call bool) bool {
 	if !call {
 		return strings.TrimSpace(sampled) == strings.TrimSpace(written)
@@ -206,11 +206,11 @@ func sameBody(sampled, written string, call bool) bool {
 		return true
 	}
 	var a, b any
-	return unmarshal(arguments, &a) == nil && unmarshal([]byte(written), &b) == nil && reflect.DeepEqual(a, b)
+	return unmarshalNumbers(arguments, &a) == nil && unmarshalNumbers([]byte(written), &b) == nil && reflect.DeepEqual(a, b)
 }
 
-// unmarshal keeps numbers as they are written.
-func unmarshal(data []byte, v any) error {
+// unmarshalNumbers keeps numbers as they are written.
+func unmarshalNumbers(data []byte, v any) error {
 	decoder := json.NewDecoder(strings.NewReader(string(data)))
 	decoder.UseNumber()
 	return decoder.Decode(v)

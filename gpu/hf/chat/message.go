@@ -14,26 +14,28 @@ const (
 	ToolRole  = "tool"
 )
 
-// Roles are those that a message can have: a template writes any other as it is, into what the model takes for control.
+// Roles are the roles that a message can have. A template writes any other role as it is, into text that the model takes for
+// control.
 func Roles() []string { return []string{System, User, Assistant, ToolRole} }
 
-// Message is one of a conversation.
+// Message is a message of a conversation.
 type Message struct {
 	// Role is system, user, assistant or tool.
 	Role string
 	// Content is the text: of an assistant, as it was sampled, but for its thoughts and calls where the template takes these apart.
 	Content string
-	// Reasoning is what an assistant thought, for templates that take it apart from Content, as gpt-oss's does; others leave it out.
+	// Reasoning is an assistant's thoughts, for templates that take them apart from Content, as gpt-oss's does. Other templates
+	// leave it out.
 	Reasoning string
 	// Calls are an assistant's calls of tools, where they are not part of Content.
 	Calls []Call
-	// CallID and Name say, in a tool's message, which call it answers and of which tool; both may be "".
+	// CallID and Name name the call that a tool's message answers, and its tool. Both may be "".
 	CallID, Name string
 
 	parts []part // of Content, where a tool's words stand in it; nil where all is the role's own
 }
 
-// part is a text and whose it is.
+// part is a text and the role whose text it is.
 type part struct{ role, text string }
 
 // Call is a call of a tool.
@@ -104,7 +106,7 @@ func callsJSON(calls []Call, guard func(role, text string) string) ([]byte, erro
 		if i > 0 {
 			b = append(b, ',')
 		}
-		arguments, err := guarded(c.Arguments, func(text string) string { return guard(User, text) })
+		arguments, err := guardObject(c.Arguments, func(text string) string { return guard(User, text) })
 		if err != nil {
 			return nil, fmt.Errorf("arguments of %s: %w", c.Name, err)
 		}
@@ -131,7 +133,7 @@ func toolsJSON(tools []Tool, guard func(role, text string) string) (json.RawMess
 		if parameters == nil {
 			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
-		parameters, err := guarded(parameters, func(text string) string { return guard(User, text) })
+		parameters, err := guardObject(parameters, func(text string) string { return guard(User, text) })
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: parameters: %w", t.Name, err)
 		}
@@ -141,8 +143,8 @@ func toolsJSON(tools []Tool, guard func(role, text string) string) (json.RawMess
 	return append(b, ']'), nil
 }
 
-// guarded is a JSON object, compact, with each of its texts changed.
-func guarded(object json.RawMessage, guard func(text string) string) (json.RawMessage, error) {
+// guardObject is a JSON object, compact, with each of its texts changed by guard.
+func guardObject(object json.RawMessage, guard func(text string) string) (json.RawMessage, error) {
 	trimmed := bytes.TrimSpace(object)
 	if !json.Valid(trimmed) || trimmed[0] != '{' {
 		return nil, fmt.Errorf("%.40s: want a JSON object", object)

@@ -23,7 +23,7 @@ const (
 	generationName = "generation_config.json"
 )
 
-// marked is a tokenizer that can tell text from control tokens within one string.
+// marked is a tokenizer that can tell text from control tokens within a string.
 type marked interface {
 	tokenizer.Codec
 	EncodeMarked(text string, mark rune) []int32
@@ -31,20 +31,20 @@ type marked interface {
 	AddedTokens() []bpe.AddedToken
 }
 
-// Source is what a model folder says about conversations.
+// Source is a model folder's settings of conversations.
 type Source struct {
-	// Template is the Jinja text; Tools, if not "", is another one that is used where there are tools.
+	// Template is the Jinja text. Tools, if not "", is the template that is used where there are tools.
 	Template, Tools string
 	// Vars are further variables of the template, such as bos_token.
 	Vars map[string]any
-	// Ends are ids that end a turn beside the one that the template ends it with, such as those of generation_config.json.
+	// Ends are ids that end a turn beside the template's own, such as the ids of generation_config.json.
 	Ends []int32
 }
 
-// Open reads the template of a model folder, and tries it. vars are variables of the template beside those of the folder, such as
+// Open reads the template of a model folder, and tries it. vars are variables of the template beside the folder's, such as
 // enable_thinking; nil is none. An error for a folder without a template wraps fs.ErrNotExist.
 func Open(dir string, codec tokenizer.Codec, vars map[string]any) (*Chat, error) {
-	s, err := read(dir, codec)
+	s, err := readFolder(dir, codec)
 	if err == nil {
 		maps.Copy(s.Vars, vars)
 		var c *Chat
@@ -55,7 +55,7 @@ func Open(dir string, codec tokenizer.Codec, vars map[string]any) (*Chat, error)
 	return nil, fmt.Errorf("chat template of %s: %w", dir, err)
 }
 
-func read(dir string, codec tokenizer.Codec) (Source, error) {
+func readFolder(dir string, codec tokenizer.Codec) (Source, error) {
 	s := Source{Vars: map[string]any{}}
 	var cfg map[string]json.RawMessage
 	if err := readJSON(filepath.Join(dir, configName), &cfg); err != nil {
@@ -76,7 +76,7 @@ func read(dir string, codec tokenizer.Codec) (Source, error) {
 	case !errors.Is(err, fs.ErrNotExist):
 		return s, err
 	default:
-		if err := s.pick(cfg["chat_template"]); err != nil {
+		if err := s.pickTemplates(cfg["chat_template"]); err != nil {
 			return s, fmt.Errorf("%s: chat_template: %w", configName, err)
 		}
 	}
@@ -96,7 +96,7 @@ func read(dir string, codec tokenizer.Codec) (Source, error) {
 	if err := readJSON(filepath.Join(dir, generationName), &generation); err != nil {
 		return s, err
 	}
-	more, err := ids(generation.EOS)
+	more, err := decodeIDs(generation.EOS)
 	if err != nil {
 		return s, fmt.Errorf("%s: eos_token_id: %w", generationName, err)
 	}
@@ -104,7 +104,7 @@ func read(dir string, codec tokenizer.Codec) (Source, error) {
 	return s, nil
 }
 
-// readJSON reads a file; one that is not there leaves v as it is.
+// readJSON reads a file. If there is none v stays as it is.
 func readJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +131,8 @@ func tokenText(raw json.RawMessage) string {
 	return text
 }
 
-// pick takes a template, or of several by name the default one and that for tools.
-func (s *Source) pick(raw json.RawMessage) error {
+// pickTemplates takes a template, or, from templates by name, the default and the template for tools.
+func (s *Source) pickTemplates(raw json.RawMessage) error {
 	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &s.Template) == nil {
 		return nil
 	}
@@ -154,8 +154,8 @@ func (s *Source) pick(raw json.RawMessage) error {
 	return nil
 }
 
-// ids reads an id, a list of them, or nothing.
-func ids(raw json.RawMessage) ([]int32, error) {
+// decodeIDs reads an id, a list of them, or nothing.
+func decodeIDs(raw json.RawMessage) ([]int32, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -170,10 +170,10 @@ func ids(raw json.RawMessage) ([]int32, error) {
 	return []int32{id}, nil
 }
 
-// New makes a Chat and tries its template. The error says what the template cannot do.
-func New(s Source, codec tokenizer.Codec) (*Chat, error) { return styled(s, codec, Style{}) }
+// New makes a Chat and tries its template. The error names the first thing that the template cannot do.
+func New(s Source, codec tokenizer.Codec) (*Chat, error) { return newStyled(s, codec, Style{}) }
 
-func styled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
+func newStyled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 	m, ok := codec.(marked)
 	if !ok {
 		return nil, errors.New("the tokenizer is not one of bytes: a template's text needs one")
@@ -185,11 +185,11 @@ func styled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 	c.toFirst = strings.Contains(s.Template+s.Tools, Assistant+" to=")
 	var err error
 	if c.plain, err = template.Parse(s.Template); err != nil {
-		return nil, unusable(err)
+		return nil, unusableError(err)
 	}
 	if c.tooled = c.plain; s.Tools != "" {
 		if c.tooled, err = template.Parse(s.Tools); err != nil {
-			return nil, unusable(err)
+			return nil, unusableError(err)
 		}
 	}
 	for _, t := range m.AddedTokens() {
@@ -202,8 +202,8 @@ func styled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 			c.special = append(c.special, spellings...)
 		}
 	}
-	if err := c.probe(); err != nil {
-		return nil, unusable(err)
+	if err := c.probeTemplate(); err != nil {
+		return nil, unusableError(err)
 	}
 	for _, id := range s.Ends {
 		if !slices.Contains(c.ends, id) {
@@ -216,7 +216,7 @@ func styled(s Source, codec tokenizer.Codec, style Style) (*Chat, error) {
 	return c, nil
 }
 
-// unusable says what can be done about a template.
-func unusable(err error) error {
+// unusableError adds to a template's error what the user can do about it.
+func unusableError(err error) error {
 	return fmt.Errorf("%w; put a template that renders into %s (a simpler one of the same format, or that of the model's family)", err, templateName)
 }

@@ -11,47 +11,48 @@ import (
 
 // Reply is an assistant's turn, read.
 type Reply struct {
-	// Reasoning is what stands before </think>, where the template knows thoughts, or in harmony's channel analysis; Content what the
-	// assistant says, without both thoughts and calls.
+	// Reasoning is the text before </think>, where the template has thoughts, or in harmony's channel analysis. Content is the
+	// assistant's text without thoughts and calls.
 	Reasoning, Content string
 	Calls              []Call
-	// Said is the turn as it was sampled, calls and what is like one included, without thoughts and the token that ends it: what is shown to
-	// somebody who was promised no calls, or who has to see why there is none.
+	// Said is the turn as it was sampled, without thoughts and the end token, but with calls and text that only looks like a
+	// call. It is for a reader who expects no calls, or who must see why there is none.
 	Said string
-	// Fault says why something that begins like a call is none; "" where there is nothing like that.
+	// Fault explains why text that begins like a call is none; "" where there is no such text.
 	Fault string
 
 	tried  string // the name in a harmony call that cannot be read
 	closed bool   // a call has come to its end, readable or not
 }
 
-// Parse reads the text of a turn, without the token that ends it. The schemas of the tools tell which arguments are texts in a format
-// that writes texts and numbers alike, and which tags are calls; without them what looks like a number is one.
+// Parse reads the text of a turn, without the token that ends it. The tools' schemas decide which arguments are texts, in a
+// format that writes texts and numbers alike, and which tags are calls. Without tools a value that looks like a number is a
+// number.
 func (c *Chat) Parse(text string, tools ...Tool) Reply {
-	return c.parse(c.opener+text, tools, func(s string) string { return s })
+	return c.parseText(c.opener+text, tools, func(s string) string { return s })
 }
 
-// parse reads a text; plain undoes what was done to the spellings of control tokens in it.
-func (c *Chat) parse(text string, tools []Tool, plain func(string) string) (r Reply) {
+// parseText reads a text; plain undoes the marks in the spellings of control tokens.
+func (c *Chat) parseText(text string, tools []Tool, plain func(string) string) (r Reply) {
 	if c.style.Format == FormatHarmony {
-		r.harmony(text, plain)
+		r.readHarmony(text, plain)
 		return r
 	}
-	if before, after, ok := strings.Cut(text, closeThink); ok && c.thinks() && c.style.thought(before, tools) {
+	if before, after, ok := strings.Cut(text, closeThink); ok && c.hasThoughts() && c.style.isThought(before, tools) {
 		r.Reasoning, text = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(before), "<think>")), after
 	}
 	r.Said = strings.TrimSpace(text)
 	switch c.style.Format {
 	case FormatHermes:
-		r.hermes(text)
+		r.readHermes(text)
 	case FormatQwen3Coder:
-		r.between(text, functionEnd, func(body string) { r.addXML(body, tools) })
+		r.readBetween(text, functionEnd, func(body string) { r.addXML(body, tools) })
 	case FormatLlama3:
-		r.object(text)
+		r.readJSONCall(text)
 	case FormatTag:
-		r.tags(text, c.style, tools)
+		r.readTags(text, c.style, tools)
 	case FormatCode, FormatFence:
-		r.code(text, c.style, tools)
+		r.readCode(text, c.style, tools)
 	default:
 		r.Content = text
 	}
@@ -59,30 +60,31 @@ func (c *Chat) parse(text string, tools []Tool, plain func(string) string) (r Re
 	return r
 }
 
-// ParseIDs is Parse of sampled ids, with or without the one that ends the turn. In the formats tag, code and fence a call ends the
-// turn too, until what the tool says is there.
+// ParseIDs is Parse of sampled ids, with or without the end token. In the formats tag, code and fence a call ends the turn too,
+// until the tool's result is there.
 func (c *Chat) ParseIDs(sampled []int32, tools ...Tool) (r Reply, ended bool) {
-	return c.read(c.opener, sampled, tools)
+	return c.parseSampled(c.opener, sampled, tools)
 }
 
-// read reads what was sampled after what the turn began with.
-func (c *Chat) read(begun string, sampled []int32, tools []Tool) (r Reply, ended bool) {
+// parseSampled reads the sampled ids of a turn that begins with the text begun.
+func (c *Chat) parseSampled(begun string, sampled []int32, tools []Tool) (r Reply, ended bool) {
 	if n := len(sampled); n > 0 && slices.Contains(c.ends, sampled[n-1]) {
 		ended = true
-		if c.style.Format != FormatHarmony { // there the token says whether it was a call
+		if c.style.Format != FormatHarmony { // there the token shows whether it was a call
 			sampled = sampled[:n-1]
 		}
 	}
 	text, plain := c.codec.Decode(sampled), func(s string) string { return s }
 	if c.style.Format == FormatHarmony {
-		text, plain = c.controlled(sampled)
+		text, plain = c.markControlled(sampled)
 	}
-	r = c.parse(begun+text, tools, plain)
-	return r, ended || c.style.Format.within() && r.closed
+	r = c.parseText(begun+text, tools, plain)
+	return r, ended || c.style.Format.withinTurn() && r.closed
 }
 
-// controlled is the text of ids in which a control token's spelling is that token, and plain makes it the text as it was.
-func (c *Chat) controlled(ids []int32) (text string, plain func(string) string) {
+// markControlled is the text of ids in which only control tokens have control tokens' spellings. plain restores the text as it
+// was.
+func (c *Chat) markControlled(ids []int32) (text string, plain func(string) string) {
 	mark := markFor(c.codec.Decode(ids))
 	var b strings.Builder
 	for len(ids) > 0 {
@@ -95,14 +97,14 @@ func (c *Chat) controlled(ids []int32) (text string, plain func(string) string) 
 		for n < len(ids) && !c.codec.Special(ids[n]) {
 			n++
 		}
-		b.WriteString(guard(c.codec.Decode(ids[:n]), c.special, mark))
+		b.WriteString(guardSpellings(c.codec.Decode(ids[:n]), c.special, mark))
 		ids = ids[n:]
 	}
-	return b.String(), func(s string) string { return bare(s, mark) }
+	return b.String(), func(s string) string { return removeMark(s, mark) }
 }
 
-// hermes reads calls in JSON. A closing tag within a string of the JSON is part of it.
-func (r *Reply) hermes(text string) {
+// readHermes reads calls in JSON. A closing tag within a string of the JSON is part of it.
+func (r *Reply) readHermes(text string) {
 	for {
 		before, rest, ok := strings.Cut(text, openCall)
 		r.Content += before
@@ -113,23 +115,24 @@ func (r *Reply) hermes(text string) {
 		var value json.RawMessage
 		if decoder.Decode(&value) == nil {
 			if after, closed := strings.CutPrefix(strings.TrimSpace(rest[decoder.InputOffset():]), closeCall); closed {
-				r.add(value, "arguments")
+				r.addJSONCall(value, "arguments")
 				text = after
 				continue
 			}
 		}
 		body, after, ok := strings.Cut(rest, closeCall)
 		if !ok {
-			r.fault(openCall + " without " + closeCall)
+			r.addFault(openCall + " without " + closeCall)
 			return
 		}
-		r.add([]byte(body), "arguments")
+		r.addJSONCall([]byte(body), "arguments")
 		text = after
 	}
 }
 
-// thought says whether the text before </think> is a thought: it is opened as one, or holds no call, whose arguments may spell anything.
-func (s Style) thought(before string, tools []Tool) bool {
+// isThought reports whether the text before </think> is a thought: it opens with <think>, or it holds no call. A call's
+// arguments may spell anything.
+func (s Style) isThought(before string, tools []Tool) bool {
 	openers := []string{openCall}
 	switch s.Format {
 	case FormatTag:
@@ -150,9 +153,9 @@ func (s Style) thought(before string, tools []Tool) bool {
 		!slices.ContainsFunc(openers, func(o string) bool { return strings.Contains(before, o) })
 }
 
-// between finds the calls between their tags and has each read. end is where a body that begins a text ends, len(text) where it does
-// not say; a closing tag before it is part of the body.
-func (r *Reply) between(text string, end func(text string) int, read func(body string)) {
+// readBetween finds the calls between their tags and has each read. end is the end of a body that begins a text, len(text) if
+// the body does not show it. A closing tag before it is part of the body.
+func (r *Reply) readBetween(text string, end func(text string) int, read func(body string)) {
 	for {
 		before, rest, ok := strings.Cut(text, openCall)
 		r.Content += before
@@ -163,7 +166,7 @@ func (r *Reply) between(text string, end func(text string) int, read func(body s
 		tail, after, ok := strings.Cut(rest[at:], closeCall)
 		if !ok {
 			if tail, after, ok = strings.Cut(rest, closeCall); !ok {
-				r.fault(openCall + " without " + closeCall)
+				r.addFault(openCall + " without " + closeCall)
 				return
 			}
 			at = 0
@@ -173,48 +176,48 @@ func (r *Reply) between(text string, end func(text string) int, read func(body s
 	}
 }
 
-// thinks says whether the template knows of thoughts.
-func (c *Chat) thinks() bool {
+// hasThoughts reports whether the template has thoughts.
+func (c *Chat) hasThoughts() bool {
 	return strings.Contains(c.plain.Source(), closeThink) || strings.Contains(c.tooled.Source(), closeThink)
 }
 
-func (r *Reply) object(text string) {
+func (r *Reply) readJSONCall(text string) {
 	body := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(text), pythonTag))
 	if !strings.HasPrefix(body, "{") || !strings.Contains(body, `"name"`) {
 		r.Content = text
 		return
 	}
-	r.add([]byte(body), "parameters")
+	r.addJSONCall([]byte(body), "parameters")
 }
 
-func (r *Reply) fault(text string) {
+func (r *Reply) addFault(text string) {
 	if r.Fault == "" {
 		r.Fault = text
 	}
 }
 
-// add reads a call, whose arguments are under a key.
-func (r *Reply) add(body []byte, key string) {
+// addJSONCall reads a call whose arguments are under a key.
+func (r *Reply) addJSONCall(body []byte, key string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		r.fault("the tool call is not a JSON object of name and " + key)
+		r.addFault("the tool call is not a JSON object of name and " + key)
 		return
 	}
 	var call Call
 	if err := json.Unmarshal(fields["name"], &call.Name); err != nil || call.Name == "" {
-		r.fault("the tool call has no name")
+		r.addFault("the tool call has no name")
 		return
 	}
 	arguments, err := objectOf(fields[key])
 	if err != nil {
-		r.fault(fmt.Sprintf("the tool call's %s are %v", key, err))
+		r.addFault(fmt.Sprintf("the tool call's %s are %v", key, err))
 		return
 	}
 	call.Arguments = arguments
 	r.Calls = append(r.Calls, call)
 }
 
-// objectOf is a JSON object, which some models write as a string; nothing is an empty one.
+// objectOf is a JSON object, which some models write as a string. Without text it is an empty object.
 func objectOf(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	var text string

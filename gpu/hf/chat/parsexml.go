@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// What a call of FormatQwen3Coder is made of.
+// The parts of a call in FormatQwen3Coder.
 const (
 	closeFunction  = "</function>"
 	parameterTag   = "<parameter="
 	closeParameter = "</parameter>"
 )
 
-// writeXML is one call as Qwen3-Coder and Qwen3.5 write it.
+// writeXML writes a call as Qwen3-Coder and Qwen3.5 do.
 func writeXML(call Call) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s%s>\n", openCall, functionTag, call.Name)
@@ -54,20 +54,20 @@ func fieldsOf(object json.RawMessage) (out []field) {
 	return out
 }
 
-// addXML reads a call. Its values are texts: a number, a truth value, null, an object or an array is one where the tool's schema does
-// not ask for a text there.
+// addXML reads a call. Its values are texts. A value that is JSON of a number, a truth value, null, an object or an array is
+// read as such where the tool's schema does not ask for a text.
 func (r *Reply) addXML(body string, tools []Tool) {
 	body = strings.TrimSpace(body)
 	rest, ok := strings.CutPrefix(body, functionTag)
 	name, rest, named := strings.Cut(rest, ">")
 	if !ok || !named || strings.TrimSpace(name) == "" {
-		r.fault("the tool call is not " + functionTag + "name> with its parameters")
+		r.addFault("the tool call is not " + functionTag + "name> with its parameters")
 		return
 	}
 	name = strings.TrimSpace(name)
 	rest, closed := strings.CutSuffix(strings.TrimSpace(rest), closeFunction)
 	if !closed {
-		r.fault("the tool call has " + functionTag + "name> without " + closeFunction)
+		r.addFault("the tool call has " + functionTag + "name> without " + closeFunction)
 		return
 	}
 	texts := textsOf(name, tools)
@@ -79,13 +79,13 @@ func (r *Reply) addXML(body string, tools []Tool) {
 		value, after, closed := cutValue(inner)
 		switch {
 		case !ok || !named:
-			r.fault("the tool call's parameters are not " + parameterTag + "name>")
+			r.addFault("the tool call's parameters are not " + parameterTag + "name>")
 			return
 		case !closed:
-			r.fault("the tool call has " + parameterTag + "name> without " + closeParameter)
+			r.addFault("the tool call has " + parameterTag + "name> without " + closeParameter)
 			return
 		case slices.Contains(seen, key):
-			r.fault("the tool call names a parameter twice")
+			r.addFault("the tool call names a parameter twice")
 			return
 		}
 		seen, rest = append(seen, key), after
@@ -98,8 +98,8 @@ func (r *Reply) addXML(body string, tools []Tool) {
 	r.Calls = append(r.Calls, Call{Name: name, Arguments: append(arguments, '}')})
 }
 
-// cutValue is a parameter's value and what comes after its end, which another parameter or nothing follows: a value may spell the end of
-// one.
+// cutValue is a parameter's value and the text after its end. The end is followed by another parameter or by nothing, since a
+// value may spell the end of a parameter.
 func cutValue(text string) (value, after string, closed bool) {
 	for from := 0; ; {
 		at := strings.Index(text[from:], closeParameter)
@@ -144,7 +144,7 @@ func valueOf(text string, isText bool) json.RawMessage {
 	return textJSON(text)
 }
 
-// textsOf are the parameters of a tool that its schema says are texts.
+// textsOf are a tool's parameters of type text, by its schema.
 func textsOf(name string, tools []Tool) map[string]bool {
 	out := map[string]bool{}
 	for _, t := range tools {

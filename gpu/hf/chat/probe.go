@@ -8,33 +8,34 @@ import (
 	"strings"
 )
 
-// probeWord is said in the conversation that a template is tried on; no template's own text holds it.
+// probeWord is a word in the conversation that a template is tried on. No template's own text holds it.
 const probeWord = "weirprobe"
 
-// probe tries the template: it must render a question, an answer and a further question. What ends a turn, and what of a turn the
-// prompt begins, is seen there; so is whether tools can answer and which messages make the template write anew what it wrote before.
-func (c *Chat) probe() error {
+// probeTemplate tries the template: it must render a question, an answer and a further question. It thereby finds the end of a turn,
+// the part of a turn that the prompt begins, whether tools can answer, and the messages after which the template writes earlier
+// text anew.
+func (c *Chat) probeTemplate() error {
 	question := []Message{{Role: User, Content: "Is this " + probeWord + "?"}}
-	prompt, mark, err := c.render(question, nil, true)
+	prompt, mark, err := c.renderText(question, nil, true)
 	if err != nil {
 		return fmt.Errorf("a question: %w", err)
 	}
 	if !strings.Contains(prompt, probeWord) {
 		return errors.New("a question: the template leaves out what the user says")
 	}
-	prompt = bare(prompt, mark)
-	answered, mark, err := c.render([]Message{
+	prompt = removeMark(prompt, mark)
+	answered, mark, err := c.renderText([]Message{
 		question[0], {Role: Assistant, Content: "answer-" + probeWord}, {Role: User, Content: "And this?"},
 	}, nil, false)
 	if err != nil {
 		return fmt.Errorf("a second question: %w", err)
 	}
-	answered = bare(answered, mark)
+	answered = removeMark(answered, mark)
 	at := strings.LastIndex(answered, "answer-"+probeWord)
 	if at < 0 {
 		return errors.New("a question and its answer: the template leaves out what the assistant says")
 	}
-	// The prompt goes on with the turn's first text where it is longer than what stands before an answer.
+	// If the prompt is longer than the text before an answer, it goes on with the turn's first text.
 	same := 0
 	for same < min(len(prompt), at) && prompt[same] == answered[same] {
 		same++
@@ -69,10 +70,10 @@ func (c *Chat) probe() error {
 	return errors.Join(c.probeUser(question), c.probeTools(question))
 }
 
-// probeUser sees whether a further question leaves what was there as it was, also below a system message, which some templates write above
-// the last question alone.
+// probeUser finds whether a further question leaves the earlier text as it was, also below a system message, which some
+// templates write above the last question alone.
 func (c *Chat) probeUser(question []Message) error {
-	turn, err := c.Reply(Reply{Reasoning: c.thought(), Content: "Yes."})
+	turn, err := c.Reply(Reply{Reasoning: c.firstThought(), Content: "Yes."})
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (c *Chat) probeUser(question []Message) error {
 		if err != nil {
 			return err
 		}
-		for range 2 { // the newest answer may keep what the one before it loses
+		for range 2 { // the newest answer may keep text that the answer before it loses
 			if _, _, err = v.Next(turn, Message{Role: User, Content: "And " + probeWord + "?"}); err != nil {
 				return fmt.Errorf("a second question: %w", err)
 			}
@@ -96,8 +97,8 @@ func (c *Chat) probeUser(question []Message) error {
 	return nil
 }
 
-// thought is what a model that thinks thinks first.
-func (c *Chat) thought() string {
+// firstThought is the first text of a model that thinks.
+func (c *Chat) firstThought() string {
 	if c.style.Format == FormatHarmony {
 		return "It is."
 	}
@@ -107,7 +108,7 @@ func (c *Chat) thought() string {
 	return "It is."
 }
 
-// probeTools sees whether a model can be told what tools said.
+// probeTools finds whether a model can be given tools' results.
 func (c *Chat) probeTools(question []Message) error {
 	name := "look"
 	if c.style.Tool != "" {
@@ -127,7 +128,7 @@ func (c *Chat) probeTools(question []Message) error {
 		return nil
 	}
 	call := Call{Name: name, Arguments: json.RawMessage(`{"word": "it"}`)}
-	turn, err := c.Reply(Reply{Reasoning: c.thought(), Calls: []Call{call}}, tools...)
+	turn, err := c.Reply(Reply{Reasoning: c.firstThought(), Calls: []Call{call}}, tools...)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func writable(c *Chat, call Call) bool {
 
 func sameJSON(a, b json.RawMessage) bool {
 	var x, y any
-	return unmarshal(a, &x) == nil && unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+	return unmarshalNumbers(a, &x) == nil && unmarshalNumbers(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // What is written is read back, whatever it spells: as text and as the ids that a policy would sample.
@@ -160,7 +160,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 				want = append(want, call)
 			}
 			reply := Reply{Calls: want}
-			if c.opener != "" || c.thinks() && rapid.Bool().Draw(t, "thinks") || c.Format() == FormatHarmony {
+			if c.opener != "" || c.hasThoughts() && rapid.Bool().Draw(t, "thinks") || c.Format() == FormatHarmony {
 				reply.Reasoning = "It is."
 			}
 			text := c.Write(want, severalTools()...)
@@ -217,7 +217,7 @@ func fuzzParse(f *testing.F, chats map[string]*Chat, format Format, seeds ...str
 				for _, call := range r.Calls {
 					require.NotEmpty(t, call.Name, name)
 					var fields map[string]any
-					require.NoError(t, unmarshal(call.Arguments, &fields), "%s: %s", name, call.Arguments)
+					require.NoError(t, unmarshalNumbers(call.Arguments, &fields), "%s: %s", name, call.Arguments)
 					require.NotNil(t, fields, name)
 				}
 			}

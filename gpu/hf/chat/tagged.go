@@ -24,7 +24,7 @@ func (s Style) tagOf(tool string) string {
 	return tool
 }
 
-// shape is what of a tool's schema says how a body becomes arguments.
+// shape is the part of a tool's schema by which a body becomes arguments.
 type shape struct {
 	// text is the argument that a body is, which is a text; "" where a body is JSON.
 	text string
@@ -60,8 +60,8 @@ func shapeOf(t Tool) (s shape) {
 	return s
 }
 
-// object says whether a body is JSON of the tool's arguments, and not the text of one.
-func (s shape) object(body string) bool {
+// isArguments reports whether a body is JSON of the tool's arguments, and not the text of a single argument.
+func (s shape) isArguments(body string) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal([]byte(body), &fields) != nil || fields == nil {
 		return false
@@ -77,21 +77,21 @@ func (s shape) object(body string) bool {
 	return fields[s.text] != nil
 }
 
-// arguments are those that a body says.
-func (s shape) arguments(body string) (json.RawMessage, error) {
+// argumentsOf are a body's arguments.
+func (s shape) argumentsOf(body string) (json.RawMessage, error) {
 	body = strings.TrimSpace(body)
-	if s.text != "" && !s.object(body) {
+	if s.text != "" && !s.isArguments(body) {
 		return fmt.Appendf(nil, "{%s: %s}", textJSON(s.text), textJSON(body)), nil
 	}
 	return objectOf(json.RawMessage(body))
 }
 
-// body is a call's between its tags: the text of its only argument as it is, else JSON in which no tag is spelt.
-func (s shape) body(arguments json.RawMessage, readable func(text string) bool) string {
+// writeBody is a call's body between its tags: the text of its only argument as it is, else JSON in which no tag is spelt.
+func (s shape) writeBody(arguments json.RawMessage, readable func(text string) bool) string {
 	var fields map[string]json.RawMessage
 	var text string
 	if json.Unmarshal(arguments, &fields) == nil && len(fields) == 1 && s.text != "" && json.Unmarshal(fields[s.text], &text) == nil &&
-		text != "" && strings.TrimSpace(text) == text && !s.object(text) && readable(text) {
+		text != "" && strings.TrimSpace(text) == text && !s.isArguments(text) && readable(text) {
 		return text
 	}
 	return strings.ReplaceAll(string(arguments), "</", `<\/`) // a "<" is in a string, or nowhere
@@ -109,12 +109,12 @@ func toolNamed(name string, tools []Tool) Tool {
 // writeTag is a call between its tags.
 func (s Style) writeTag(call Call, tools []Tool) string {
 	tag := s.tagOf(call.Name)
-	body := shapeOf(toolNamed(call.Name, tools)).body(call.Arguments, func(text string) bool { return !strings.Contains(text, "</"+tag+">") })
+	body := shapeOf(toolNamed(call.Name, tools)).writeBody(call.Arguments, func(text string) bool { return !strings.Contains(text, "</"+tag+">") })
 	return "<" + tag + ">" + body + "</" + tag + ">"
 }
 
-// tags reads the calls between tags of the tools.
-func (r *Reply) tags(text string, s Style, tools []Tool) {
+// readTags reads the calls between tags of the tools.
+func (r *Reply) readTags(text string, s Style, tools []Tool) {
 	for {
 		first, tool := len(text), -1
 		for i, t := range tools {
@@ -129,13 +129,13 @@ func (r *Reply) tags(text string, s Style, tools []Tool) {
 		tag := s.tagOf(tools[tool].Name)
 		body, after, closed := strings.Cut(text[first+len(tag)+2:], "</"+tag+">")
 		if !closed {
-			r.fault("the tag " + tag + " is not closed")
+			r.addFault("the tag " + tag + " is not closed")
 			return
 		}
 		r.closed = true
-		arguments, err := shapeOf(tools[tool]).arguments(body)
+		arguments, err := shapeOf(tools[tool]).argumentsOf(body)
 		if err != nil {
-			r.fault(fmt.Sprintf("what stands in the tag %s is %v", tag, err))
+			r.addFault(fmt.Sprintf("what stands in the tag %s is %v", tag, err))
 		} else {
 			r.Calls = append(r.Calls, Call{Name: tools[tool].Name, Arguments: arguments})
 		}
@@ -143,8 +143,8 @@ func (r *Reply) tags(text string, s Style, tools []Tool) {
 	}
 }
 
-// runner is the tool that runs code.
-func (s Style) runner(tools []Tool) (Tool, bool) {
+// codeTool is the tool that runs code.
+func (s Style) codeTool(tools []Tool) (Tool, bool) {
 	for _, t := range tools {
 		if t.Name == s.Tool || s.Tool == "" {
 			return t, true
@@ -163,7 +163,7 @@ func codeKey(t Tool) string {
 
 // writeCode is a call of the tool that runs code: in a fence that no line of the code closes.
 func (s Style) writeCode(call Call, tools []Tool) string {
-	tool, _ := s.runner(tools)
+	tool, _ := s.codeTool(tools)
 	var fields map[string]json.RawMessage
 	var code string
 	if json.Unmarshal(call.Arguments, &fields) != nil || json.Unmarshal(fields[codeKey(tool)], &code) != nil {
@@ -180,9 +180,9 @@ func (s Style) writeCode(call Call, tools []Tool) string {
 	return text
 }
 
-// code reads the code of a turn, with all that stands in it, as calls of the tool that runs it.
-func (r *Reply) code(text string, s Style, tools []Tool) {
-	tool, there := s.runner(tools)
+// readCode reads the code of a turn, with all that stands in it, as calls of the tool that runs it.
+func (r *Reply) readCode(text string, s Style, tools []Tool) {
+	tool, there := s.codeTool(tools)
 	if !there {
 		r.Content = text
 		return
@@ -192,7 +192,7 @@ func (r *Reply) code(text string, s Style, tools []Tool) {
 		r.Content += before
 		switch {
 		case fault != "":
-			r.fault(fault)
+			r.addFault(fault)
 			return
 		case body == nil:
 			return
@@ -247,33 +247,33 @@ func cutFence(text string) (before string, body *string, after, fault string) {
 	return before, nil, "", "the fence of code is not closed"
 }
 
-// stops are the texts at which a turn pauses for what a tool says.
-func (s Style) stops(tools []Tool) (out []string) {
+// pauseTexts are the texts at which a turn pauses for a tool's result.
+func (s Style) pauseTexts(tools []Tool) (out []string) {
 	switch s.Format {
 	case FormatTag:
 		for _, t := range tools {
 			out = append(out, "</"+s.tagOf(t.Name)+">")
 		}
 	case FormatCode:
-		if _, there := s.runner(tools); there {
+		if _, there := s.codeTool(tools); there {
 			out = []string{codeClose}
 		}
 	case FormatFence:
-		if _, there := s.runner(tools); there {
+		if _, there := s.codeTool(tools); there {
 			out = []string{"\n```\n"}
 		}
 	}
 	return out
 }
 
-// told is the part of the system message that says how tools are called; "" where there is nothing to say.
-func (s Style) told(tools []Tool) string {
+// toolInstructions is the part of the system message that explains how tools are called; "" where nothing needs explaining.
+func (s Style) toolInstructions(tools []Tool) string {
 	if s.Untold || len(tools) == 0 {
 		return ""
 	}
-	back := fmt.Sprintf("comes back between <%[1]s> and </%[1]s>.", s.result())
+	back := fmt.Sprintf("comes back between <%[1]s> and </%[1]s>.", s.resultTag())
 	if s.Format != FormatTag {
-		tool, there := s.runner(tools)
+		tool, there := s.codeTool(tools)
 		if !there {
 			return ""
 		}
@@ -296,13 +296,13 @@ func (s Style) told(tools []Tool) string {
 	return strings.Join(lines, "\n")
 }
 
-// shown are messages as the template takes them: it knows neither tools nor what they say.
-func (c *Chat) shown(messages []Message, tools []Tool) []Message {
+// templateMessages are messages for a template that has neither tools nor their results.
+func (c *Chat) templateMessages(messages []Message, tools []Tool) []Message {
 	var out []Message
 	for _, m := range messages {
 		switch {
 		case m.Role == ToolRole:
-			text := "<" + c.style.result() + ">\n" + c.style.tamed(m.Content, tools) + "\n</" + c.style.result() + ">"
+			text := "<" + c.style.resultTag() + ">\n" + c.style.breakTags(m.Content, tools) + "\n</" + c.style.resultTag() + ">"
 			if n := len(out); n > 0 && out[n-1].Role == ToolRole {
 				out[n-1].Content += "\n" + text
 				continue
@@ -320,7 +320,7 @@ func (c *Chat) shown(messages []Message, tools []Tool) []Message {
 			out[i].Role = User
 		}
 	}
-	text := c.style.told(tools)
+	text := c.style.toolInstructions(tools)
 	switch {
 	case text == "":
 	case len(out) > 0 && out[0].Role == System:
@@ -331,10 +331,10 @@ func (c *Chat) shown(messages []Message, tools []Tool) []Message {
 	return out
 }
 
-// tamed is what a tool says, in which the tags that the turn is read by are broken up: it must not look like the end of itself, or like
-// a call of the policy's.
-func (s Style) tamed(text string, tools []Tool) string {
-	tags := []string{s.result()}
+// breakTags is a tool's result in which the tags that a turn is read by are broken up: it must not look like its own end, or
+// like a call of the policy's.
+func (s Style) breakTags(text string, tools []Tool) string {
+	tags := []string{s.resultTag()}
 	switch s.Format {
 	case FormatTag:
 		for _, t := range tools {

@@ -42,7 +42,7 @@ func TestTextWithoutConditionalsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune(`{}%#()[]"' ,ifels-=:a`+"\n\\"))).Draw(t, "text")
-		got := conditionals(text)
+		got := rewriteConditionals(text)
 		if !strings.Contains(text, "else") {
 			require.Equal(t, text, got)
 		}

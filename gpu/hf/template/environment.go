@@ -17,11 +17,11 @@ import (
 	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
-// raised stands in an error of gonja's before what a template says by raise_exception.
+// raised stands in an error of gonja's before the text that a template passes to raise_exception.
 const raised = "invalid call to function 'raise_exception': "
 
-// environment is all that a template can name. Nothing in it is shared.
-func environment(now func() time.Time) (*exec.Environment, error) {
+// newEnvironment is everything that a template can name. Nothing in it is shared.
+func newEnvironment(now func() time.Time) (*exec.Environment, error) {
 	filters, err := filtersOf()
 	structures := map[string]parser.ControlStructureParser{"generation": generationParser}
 	for _, name := range []string{"if", "for", "set", "macro", "call", "filter", "with", "do", "break", "continue", "raw"} {
@@ -38,7 +38,7 @@ func environment(now func() time.Time) (*exec.Environment, error) {
 		return exec.AsValue(errors.New(params.First().String()))
 	})
 	globals.Set("strftime_now", func(params *exec.VarArgs) *exec.Value {
-		text, err := strftime(now(), params.First().String())
+		text, err := formatTime(now(), params.First().String())
 		if err != nil {
 			return exec.AsValue(err)
 		}
@@ -51,7 +51,7 @@ func environment(now func() time.Time) (*exec.Environment, error) {
 	}, err
 }
 
-// generation is {% generation %}: it marks what the assistant says, and its text is what stands in it.
+// generation is {% generation %}: it marks the assistant's text, and renders as its content.
 type generation struct {
 	at   *tokens.Token
 	body *nodes.Wrapper
@@ -72,7 +72,7 @@ func generationParser(p, _ *parser.Parser) (nodes.ControlStructure, error) {
 	return g, err
 }
 
-// only is a loader of one text: there is nothing else to load.
+// only is a loader of a single text: there is nothing else to load.
 type only struct{ text string }
 
 const onlyName = "template"
@@ -81,8 +81,8 @@ func (o only) Read(string) (io.Reader, error)         { return strings.NewReader
 func (only) Resolve(string) (string, error)           { return onlyName, nil }
 func (o only) Inherit(string) (loaders.Loader, error) { return o, nil }
 
-// strftime writes a time as Python does, with the C locale's names.
-func strftime(t time.Time, format string) (string, error) {
+// formatTime writes a time as Python's strftime does, with the C locale's names.
+func formatTime(t time.Time, format string) (string, error) {
 	layouts := map[byte]string{
 		'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'd': "02", 'H': "15", 'I': "03", 'j': "002", 'm': "01", 'M': "04",
 		'p': "PM", 'S': "05", 'y': "06", 'Y': "2006", 'F': "2006-01-02", 'T': "15:04:05", 'D': "01/02/06", 'e': "_2",

@@ -11,9 +11,9 @@ import (
 	"github.com/nikolalohinski/gonja/v2/exec"
 )
 
-// filtersOf are the interpreter's filters, whose lists have Python's indices, with those that differ from Python's replaced.
+// filtersOf are the interpreter's filters. Lists have Python's indices, and filters that differ from Python's are replaced.
 func filtersOf() (*exec.FilterSet, error) {
-	set := map[string]exec.FilterFunction{"tojson": tojson, "items": items, "trim": trim}
+	set := map[string]exec.FilterFunction{"tojson": tojsonFilter, "items": itemsFilter, "trim": trimFilter}
 	var err error
 	for _, name := range []string{
 		"abs", "attr", "batch", "capitalize", "center", "default", "d", "dictsort", "first", "float", "indent", "int", "join", "last",
@@ -26,14 +26,14 @@ func filtersOf() (*exec.FilterSet, error) {
 			continue
 		}
 		set[name] = func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
-			return indexed(f(e, in, params))
+			return pythonIndexed(f(e, in, params))
 		}
 	}
 	return exec.NewFilterSet(set), err
 }
 
-// indexed is a value with Python's negative indices, where it is a list.
-func indexed(v *exec.Value) *exec.Value {
+// pythonIndexed is a value with Python's negative indices, where it is a list.
+func pythonIndexed(v *exec.Value) *exec.Value {
 	if v == nil || v.IsNil() || v.IsError() || !v.IsList() {
 		return v
 	}
@@ -47,8 +47,8 @@ func indexed(v *exec.Value) *exec.Value {
 	return exec.AsValue(out)
 }
 
-// trim is the filter: what is not there is "".
-func trim(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+// trimFilter is the filter trim: a missing value is "".
+func trimFilter(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 	if in.IsError() {
 		return in
 	}
@@ -56,31 +56,32 @@ func trim(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 	if v := params.KwArgs["chars"]; v != nil {
 		chars = v
 	}
-	return exec.AsValue(strings.TrimFunc(in.String(), within(chars)))
+	return exec.AsValue(strings.TrimFunc(in.String(), cutSet(chars)))
 }
 
-// within says which characters are cut off: those of a text, or white space as Python has it where there is none.
-func within(chars *exec.Value) func(rune) bool {
+// cutSet selects the characters to cut off: the characters of a text, or white space as Python defines it where there is no
+// text.
+func cutSet(chars *exec.Value) func(rune) bool {
 	if chars.IsNil() {
 		return func(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 	}
 	return func(r rune) bool { return strings.ContainsRune(chars.String(), r) }
 }
 
-// cuts is a method that cuts characters off.
-func cuts(cut func(string, func(rune) bool) string) exec.Method[string] {
+// cutMethod is a method that cuts characters off.
+func cutMethod(cut func(string, func(rune) bool) string) exec.Method[string] {
 	return func(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
 		if len(params.Args) > 1 || len(params.KwArgs) > 0 {
 			return nil, errors.New("strip: want the characters to cut off, or nothing")
 		}
-		return cut(self, within(params.First())), nil
+		return cut(self, cutSet(params.First())), nil
 	}
 }
 
-// strMethods are those of strings, with those that differ from Python's replaced.
+// strMethods are the methods of strings; those that differ from Python's are replaced.
 func strMethods() map[string]exec.Method[string] {
 	set := map[string]exec.Method[string]{
-		"replace": replace, "split": split, "strip": cuts(strings.TrimFunc), "lstrip": cuts(strings.TrimLeftFunc), "rstrip": cuts(strings.TrimRightFunc),
+		"replace": replaceMethod, "split": splitMethod, "strip": cutMethod(strings.TrimFunc), "lstrip": cutMethod(strings.TrimLeftFunc), "rstrip": cutMethod(strings.TrimRightFunc),
 	}
 	for _, name := range []string{
 		"capitalize", "casefold", "center", "count", "endswith", "expandtabs", "find", "isalnum", "isalpha", "isascii", "isdecimal", "isdigit",
@@ -96,13 +97,13 @@ func strMethods() map[string]exec.Method[string] {
 			if err != nil {
 				return nil, err
 			}
-			return indexed(exec.ToValue(out)).Interface(), nil
+			return pythonIndexed(exec.ToValue(out)).Interface(), nil
 		}
 	}
 	return set
 }
 
-func replace(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
+func replaceMethod(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
 	n := len(params.Args)
 	if n < 2 || n > 3 || len(params.KwArgs) > 0 {
 		return nil, errors.New("replace: want what, by what, and how often")
@@ -114,7 +115,7 @@ func replace(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
 	return strings.Replace(self, params.Args[0].String(), params.Args[1].String(), count), nil
 }
 
-func split(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
+func splitMethod(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
 	sep, most := params.First(), -1
 	if len(params.Args) > 1 {
 		most = params.Args[1].Integer()
@@ -152,11 +153,11 @@ func split(self string, _ *exec.Value, params *exec.VarArgs) (any, error) {
 	return out, nil
 }
 
-// dictOf is dict(). The order of more than one argument is not known here, so that more are refused.
+// dictOf is dict(). It refuses more than a single argument, since their order is not known here.
 func dictOf(params *exec.VarArgs) *exec.Value {
 	out := exec.NewDict()
 	if len(params.Args) == 1 && params.Args[0].IsDict() {
-		out.Pairs = pairs(params.Args[0])
+		out.Pairs = pairsOf(params.Args[0])
 	} else if len(params.Args) > 0 {
 		return exec.AsValue(errors.New("dict: want a dictionary, or a name and a value"))
 	}
@@ -169,7 +170,7 @@ func dictOf(params *exec.VarArgs) *exec.Value {
 	return exec.AsValue(out)
 }
 
-// maxRange bounds what range makes, so that no template takes all memory.
+// maxRange bounds range's length, so that no template takes all memory.
 const maxRange = 1 << 20
 
 // rangeOf is Python's range, as a list.
@@ -199,19 +200,19 @@ func rangeOf(params *exec.VarArgs) *exec.Value {
 	return exec.AsValue(out)
 }
 
-// pair is a key and its value as a template sees them: a list of two.
-func pair(p *exec.Pair) list { return list{p.Key.Interface(), p.Value.Interface()} }
+// pairOf is a key and its value as a template sees them: a list of two.
+func pairOf(p *exec.Pair) list { return list{p.Key.Interface(), p.Value.Interface()} }
 
 func itemsOf(v *exec.Value) list {
 	out := list{}
-	for _, p := range pairs(v) {
-		out = append(out, pair(p))
+	for _, p := range pairsOf(v) {
+		out = append(out, pairOf(p))
 	}
 	return out
 }
 
-// items is the filter: the pairs of a dictionary, in its order.
-func items(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+// itemsFilter is the filter items: the pairs of a dictionary, in its order.
+func itemsFilter(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 	switch {
 	case in.IsError():
 		return in
@@ -225,27 +226,27 @@ func items(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value 
 	return exec.AsValue(itemsOf(in))
 }
 
-// dictMethods are those of a dictionary, which keep its order and the kinds of its values.
+// dictMethods are the methods of a dictionary, which keep its order and the kinds of its values.
 func dictMethods() map[string]exec.Method[map[string]any] {
 	type method = exec.Method[map[string]any]
 	each := func(part func(p *exec.Pair) any) method {
 		return func(_ map[string]any, self *exec.Value, _ *exec.VarArgs) (any, error) {
 			out := list{}
-			for _, p := range pairs(self) {
+			for _, p := range pairsOf(self) {
 				out = append(out, part(p))
 			}
 			return out, nil
 		}
 	}
 	return map[string]method{
-		"items":  each(func(p *exec.Pair) any { return pair(p) }),
+		"items":  each(func(p *exec.Pair) any { return pairOf(p) }),
 		"keys":   each(func(p *exec.Pair) any { return p.Key.Interface() }),
 		"values": each(func(p *exec.Pair) any { return p.Value.Interface() }),
 		"get": func(_ map[string]any, self *exec.Value, params *exec.VarArgs) (any, error) {
 			if n := len(params.Args); n < 1 || n > 2 {
 				return nil, fmt.Errorf("get: %d arguments: want 1 or 2", n)
 			}
-			for _, p := range pairs(self) {
+			for _, p := range pairsOf(self) {
 				if p.Key.EqualValueTo(params.Args[0]) {
 					return p.Value.Interface(), nil
 				}
@@ -256,7 +257,7 @@ func dictMethods() map[string]exec.Method[map[string]any] {
 			return nil, nil
 		},
 		"copy": func(_ map[string]any, self *exec.Value, _ *exec.VarArgs) (any, error) {
-			return &exec.Dict{Pairs: pairs(self)}, nil
+			return &exec.Dict{Pairs: pairsOf(self)}, nil
 		},
 	}
 }

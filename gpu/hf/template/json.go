@@ -16,28 +16,28 @@ import (
 type writer struct {
 	strings.Builder
 	ascii, sorted bool
-	indent        string // of one level; "" with no line breaks
+	indent        string // of a level; "" with no line breaks
 	lines         bool
 	item, key     string // the separators
 }
 
-// tojson is the filter as transformers has it.
-func tojson(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+// tojsonFilter is the filter tojson as transformers has it.
+func tojsonFilter(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 	if in.IsError() {
 		return in
 	}
 	w := &writer{item: ", ", key: ": "}
-	if err := w.options(params); err != nil {
+	if err := w.readOptions(params); err != nil {
 		return exec.AsValue(fmt.Errorf("tojson: %w", err))
 	}
-	if err := w.value(in, 0); err != nil {
+	if err := w.writeValue(in, 0); err != nil {
 		return exec.AsValue(fmt.Errorf("tojson: %w", err))
 	}
 	return exec.AsSafeValue(w.String())
 }
 
-// options reads ensure_ascii, indent, separators and sort_keys, in this order where they have no name.
-func (w *writer) options(params *exec.VarArgs) error {
+// readOptions reads ensure_ascii, indent, separators and sort_keys, in this order where they have no name.
+func (w *writer) readOptions(params *exec.VarArgs) error {
 	names := []string{"ensure_ascii", "indent", "separators", "sort_keys"}
 	if len(params.Args) > len(names) {
 		return fmt.Errorf("%d arguments: want at most %d", len(params.Args), len(names))
@@ -71,7 +71,7 @@ func (w *writer) options(params *exec.VarArgs) error {
 	return nil
 }
 
-func (w *writer) value(v *exec.Value, depth int) error {
+func (w *writer) writeValue(v *exec.Value, depth int) error {
 	switch {
 	case depth > maxDepth:
 		return fmt.Errorf("nested deeper than %d", maxDepth)
@@ -86,73 +86,73 @@ func (w *writer) value(v *exec.Value, depth int) error {
 	case v.IsFloat():
 		w.WriteString(pythonFloat(v.Float()))
 	case v.IsString():
-		w.text(v.String())
+		w.writeString(v.String())
 	case v.IsDict():
-		return w.object(v, depth)
+		return w.writeObject(v, depth)
 	case v.IsList():
-		return w.list(v, depth)
+		return w.writeList(v, depth)
 	default:
 		return fmt.Errorf("a %T is not serializable", v.Interface())
 	}
 	return nil
 }
 
-func (w *writer) list(v *exec.Value, depth int) error {
+func (w *writer) writeList(v *exec.Value, depth int) error {
 	n := v.Len()
 	w.WriteByte('[')
 	for i := range n {
-		w.before(i, depth)
-		if err := w.value(exec.ToValue(v.Index(i)), depth+1); err != nil {
+		w.beforeEntry(i, depth)
+		if err := w.writeValue(exec.ToValue(v.Index(i)), depth+1); err != nil {
 			return err
 		}
 	}
-	w.after(n, depth)
+	w.afterEntries(n, depth)
 	w.WriteByte(']')
 	return nil
 }
 
-func (w *writer) object(v *exec.Value, depth int) error {
-	all := pairs(v)
+func (w *writer) writeObject(v *exec.Value, depth int) error {
+	all := pairsOf(v)
 	if w.sorted {
 		slices.SortStableFunc(all, func(a, b *exec.Pair) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	}
 	w.WriteByte('{')
 	for i, p := range all {
-		w.before(i, depth)
-		w.text(p.Key.String())
+		w.beforeEntry(i, depth)
+		w.writeString(p.Key.String())
 		w.WriteString(w.key)
-		if err := w.value(p.Value, depth+1); err != nil {
+		if err := w.writeValue(p.Value, depth+1); err != nil {
 			return err
 		}
 	}
-	w.after(len(all), depth)
+	w.afterEntries(len(all), depth)
 	w.WriteByte('}')
 	return nil
 }
 
-// before stands before the i-th entry, after closes them.
-func (w *writer) before(i, depth int) {
+// beforeEntry writes the text before the i-th entry, afterEntries the text that closes them.
+func (w *writer) beforeEntry(i, depth int) {
 	if i > 0 {
 		w.WriteString(w.item)
 	}
-	w.line(depth + 1)
+	w.breakLine(depth + 1)
 }
 
-func (w *writer) after(n, depth int) {
+func (w *writer) afterEntries(n, depth int) {
 	if n > 0 {
-		w.line(depth)
+		w.breakLine(depth)
 	}
 }
 
-func (w *writer) line(depth int) {
+func (w *writer) breakLine(depth int) {
 	if w.lines {
 		w.WriteByte('\n')
 		w.WriteString(strings.Repeat(w.indent, depth))
 	}
 }
 
-// text writes a string. Without ensure_ascii only quotes, backslashes and control characters are escaped.
-func (w *writer) text(s string) {
+// writeString writes a string. Without ensure_ascii only quotes, backslashes and control characters are escaped.
+func (w *writer) writeString(s string) {
 	w.WriteByte('"')
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -160,7 +160,7 @@ func (w *writer) text(s string) {
 		case short >= 0:
 			w.WriteByte('\\')
 			w.WriteByte(`"\nrtbf`[short])
-		case r >= ' ' && (!w.ascii || r < 0x7f || r == utf8.RuneError && size == 1 || marked(r)):
+		case r >= ' ' && (!w.ascii || r < 0x7f || r == utf8.RuneError && size == 1 || isMark(r)):
 			w.WriteString(s[i : i+size])
 		case r >= 0x10000:
 			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+(r-0x10000)>>10, 0xdc00+(r-0x10000)&0x3ff)
@@ -172,8 +172,8 @@ func (w *writer) text(s string) {
 	w.WriteByte('"')
 }
 
-// marked says whether a character is one of those that no text holds and a caller may mark text with: they are never escaped.
-func marked(r rune) bool { return r >= 0xfdd0 && r <= 0xfdef }
+// isMark reports whether a character is never escaped: no text holds it, and a caller may mark text with it.
+func isMark(r rune) bool { return r >= 0xfdd0 && r <= 0xfdef }
 
 // pythonFloat is repr(f).
 func pythonFloat(f float64) string {
@@ -193,8 +193,8 @@ func pythonFloat(f float64) string {
 	return s
 }
 
-// pairs are those of a dictionary, in its order.
-func pairs(v *exec.Value) []*exec.Pair {
+// pairsOf are the pairs of a dictionary, in its order.
+func pairsOf(v *exec.Value) []*exec.Pair {
 	switch d := v.Interface().(type) {
 	case *exec.Dict:
 		return slices.Clone(d.Pairs)

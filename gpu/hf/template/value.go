@@ -15,7 +15,7 @@ import (
 // list is a list of a template's, with Python's negative indices.
 type list []any
 
-// GetItem is the element at an index; from the end for a negative one.
+// GetItem is the element at an index, from the end for a negative index.
 func (l list) GetItem(key any) (*exec.Value, bool) {
 	i, ok := key.(int)
 	if !ok {
@@ -30,9 +30,9 @@ func (l list) GetItem(key any) (*exec.Value, bool) {
 	return exec.ToValue(l[i]), true
 }
 
-// decode reads JSON as the values of templates: objects keep the order of their keys, numbers are integers where they are written as
-// such.
-func decode(data json.RawMessage) (any, error) {
+// decodeValue reads JSON as the values of templates: objects keep the order of their keys, and numbers are integers where they
+// are written so.
+func decodeJSON(data json.RawMessage) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	v, err := decodeValue(dec, 0)
@@ -45,7 +45,7 @@ func decode(data json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// maxDepth bounds how deep values lie within one another.
+// maxDepth bounds how deep values are nested.
 const maxDepth = 200
 
 func decodeValue(dec *json.Decoder, depth int) (any, error) {
@@ -63,7 +63,7 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 		}
 		return decodeObject(dec, depth)
 	case json.Number:
-		return number(t)
+		return parseNumber(t)
 	}
 	return token, nil // a string, a bool or nil
 }
@@ -89,7 +89,7 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := key.(string) // the decoder asks for one
+		name, _ := key.(string) // the decoder requires a string
 		v, err := decodeValue(dec, depth+1)
 		if err != nil {
 			return nil, err
@@ -106,8 +106,8 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 	return out, err
 }
 
-// number is an int where it is written as one that fits, else a float64.
-func number(n json.Number) (any, error) {
+// parseNumber is an int where the number is written as an int that fits, else a float64.
+func parseNumber(n json.Number) (any, error) {
 	if !strings.ContainsAny(n.String(), ".eE") {
 		if i, err := strconv.Atoi(n.String()); err == nil {
 			return i, nil
