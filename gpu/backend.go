@@ -1,7 +1,7 @@
 package gpu
 
-// Backend makes the engines and the decoders of one implementation, such as gpu/native. The configuration key
-// model.engine names it.
+// Backend makes the engines and the decoders of an implementation, such as gpu/native. The configuration key model.engine names
+// it.
 type Backend interface {
 	// New makes an engine that trains a model of the given shape. Its weights are starting weights, drawn as the backend's own
 	// options say.

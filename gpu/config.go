@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Config describes a decoder-only transformer of the shape that Llama, Qwen2 and Qwen3 share: RMSNorm before each block,
-// rotary positions, grouped-query attention and SwiGLU. What the families differ in are settings of their own, so that no
+// Config describes a decoder-only transformer of the shape that Llama, Qwen2 and Qwen3 share: RMSNorm before each block, rotary
+// positions, grouped-query attention and SwiGLU. The differences between the families are settings of their own, so that no
 // engine asks for a family's name. The JSON is Hugging Face's config.json where it has a key for the setting.
 type Config struct {
 	Architectures []string `json:"architectures,omitempty"`
@@ -91,5 +91,5 @@ func (c Config) headDim() int {
 	return c.HiddenSize / c.NumHeads
 }
 
-// AttentionDim is the width of one attention head: HeadDim, or HiddenSize / NumHeads when that is 0.
+// AttentionDim is the width of an attention head: HeadDim, or HiddenSize / NumHeads when that is 0.
 func (c Config) AttentionDim() int { return c.headDim() }

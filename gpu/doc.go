@@ -1,9 +1,9 @@
-// Package gpu defines what a model's implementation offers: an [Engine] trains the policy, a [Decoder] samples from it,
+// Package gpu defines the interfaces of a model's implementation: an [Engine] trains the policy, a [Decoder] samples from it,
 // and a [Backend] makes both. The engine knows the model, Go knows the learning: a packed micro-batch goes up,
-// log-probabilities, entropies and values come back, the gradients of the loss with respect to those go down. Advantages and
-// losses are therefore written once, in trainer/advantage and trainer/loss, for every engine.
+// log-probabilities, entropies and values come back, and the gradients of the loss with respect to these go down. Advantages
+// and losses are therefore written once, in trainer/advantage and trainer/loss, for every engine.
 //
-// Backends: gpu/native (pure Go, the only one so far). Checkpoints are Hugging Face folders.
+// Backends: gpu/native (pure Go) and gpu/torch (processes of PyTorch). Checkpoints are Hugging Face folders.
 //
 // A decoder is made over weights that the caller has, and samples inside the engine:
 //

@@ -14,13 +14,14 @@ var (
 	ErrMismatch = errors.New("weights do not fit the model")
 	// ErrNotFinite is returned in Sampled.Err when the model gave a logit that is infinite or not a number.
 	ErrNotFinite = errors.New("logits are not finite")
-	// ErrLost is returned, wrapped, by every call of an Engine whose processes have ended: weights, moments and gradient are gone.
-	// Discard then succeeds, and Import begins anew; an engine that was never given weights has its starting weights again.
+	// ErrLost is returned, wrapped, by every call of an Engine whose processes have ended: weights, moments and gradient are
+	// gone. Discard then succeeds, and Import begins anew; an engine that was never given weights has its starting weights
+	// again.
 	ErrLost = errors.New("the engine was lost")
 )
 
-// PartError is returned, wrapped, by Evaluate and Accumulate for a fault that lies in one of the parts, so that the caller
-// can tell whose rows those are.
+// PartError is returned, wrapped, by Evaluate and Accumulate for a fault in one of the parts, so that the caller can name the
+// rollouts at fault.
 type PartError struct {
 	// Part is its index.
 	Part int

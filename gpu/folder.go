@@ -9,7 +9,7 @@ import (
 // DType is how numbers are stored, in config.json's words.
 type DType string
 
-// What an engine writes and reads.
+// The types that an engine writes and reads.
 const (
 	// Float32 keeps every bit.
 	Float32 DType = "float32"
@@ -28,8 +28,8 @@ func (d DType) Bytes() int {
 	return 0
 }
 
-// Names of files in a folder that Engine.Export and Engine.SaveOptimizer write. Weights in more than one file have
-// Transformers' names, model-00001-of-00003.safetensors and so on, with an index.
+// Names of files in a folder that Engine.Export and Engine.SaveOptimizer write. Weights in several files have Transformers'
+// names, model-00001-of-00003.safetensors and so on, with an index.
 const (
 	ConfigFile  = "config.json"
 	WeightsFile = "model.safetensors"
@@ -52,26 +52,26 @@ const LargeFile = 4 << 30
 type ExportOptions struct {
 	// DType of the numbers; "" is Float32.
 	DType DType
-	// ShardBytes bounds the numbers in a file, in bytes: tensors are dealt in the order of [Weights], and one that is larger
-	// has a file to itself. 0 is one file.
+	// ShardBytes bounds the numbers in a file, in bytes. Tensors are dealt in the order of [Weights]; a larger tensor has a
+	// file to itself. 0 is a single file.
 	ShardBytes int64
 	// Adapter asks an engine that trains low-rank adapters for these alone, in PEFT's two files: AdapterFile and
 	// AdapterConfigFile. Without it the weights that are written have the adapters merged in. Other engines do not read it.
 	Adapter bool
-	// Frozen asks such an engine for the weights that the adapters are added to, without them and without a value head. They
-	// are written as BFloat16 where every number of theirs is one, else as Float32, whatever DType says: nothing is lost. Other
-	// engines do not read it.
+	// Frozen asks an engine that trains adapters for the frozen weights, without adapters and without a value head. They are
+	// written as BFloat16 where every number of theirs is a bfloat16, else as Float32, whatever DType is: nothing is lost.
+	// Other engines do not read it.
 	Frozen bool
 }
 
 // Adapting is an [Engine] that can train low-rank adapters beside frozen weights.
 type Adapting interface {
-	// Adapts says whether it does. Then Export with Adapter writes AdapterFile, AdapterConfigFile and AdapterBaseFile, and Export
-	// with Frozen what the adapters are added to.
+	// Adapts reports whether it does. Then Export with Adapter writes AdapterFile, AdapterConfigFile and AdapterBaseFile, and
+	// Export with Frozen writes the frozen weights.
 	Adapts() bool
 }
 
-// File is one file that was written.
+// File is a file that was written.
 type File struct {
 	// Name within the folder.
 	Name string
@@ -81,8 +81,8 @@ type File struct {
 
 // Pending is a folder that is being written.
 type Pending interface {
-	// Wait returns when every file is whole, or with what went wrong; the folder is then to be removed. The files of
-	// weights come first, in the order of the tensors, then all others. It may be called more than once.
+	// Wait returns when every file is whole, or with the error; the folder is then to be removed. The files of weights come
+	// first, in the order of the tensors, then all others. It may be called more than once.
 	Wait(ctx context.Context) ([]File, error)
 }
 
@@ -92,8 +92,7 @@ type Written []File
 // Wait returns the files.
 func (w Written) Wait(context.Context) ([]File, error) { return w, nil }
 
-// PolicyFiles are those of an export that hold the policy's weights: the value head's and what is not weights are left
-// out.
+// PolicyFiles are the files of an export that hold the policy's weights, without the value head.
 func PolicyFiles(files []File) []File {
 	var out []File
 	for _, f := range files {

@@ -9,8 +9,8 @@ type FolderDecoder interface {
 	PrepareFolder(ctx context.Context, dir string) (commit func(), err error)
 }
 
-// Ender is a [Decoder] that holds something outside of Go's memory, such as processes. End lets go of it; the decoder must not
-// be used after it.
+// Ender is a [Decoder] with resources outside of Go's memory, such as processes. End lets go of it; the decoder must not be
+// used after it.
 type Ender interface{ End() }
 
 // Starter is a [Decoder] that takes time before it can sample. Start takes that time; without it the first Extend does.

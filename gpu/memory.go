@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Memory is what something takes, by part, the largest uses apart.
+// Memory is a need of memory, by part, the largest uses apart.
 type Memory []MemoryPart
 
-// MemoryPart is one use of memory.
+// MemoryPart is a single use of memory.
 type MemoryPart struct {
 	// Name is the use in a word or two, such as "gradients".
 	Name string `json:"name"`
@@ -42,21 +42,20 @@ func (m Memory) Text() string {
 	return fmt.Sprintf("%.1f %s: %s", float64(total)/unit, name, strings.Join(parts, ", "))
 }
 
-// MemoryEstimator is a [Backend] that can say beforehand what its engines and decoders will take. What it says is computed from
-// shapes, as the code allocates; it leaves out what does not grow with the model.
+// MemoryEstimator is a [Backend] that can estimate the memory of its engines and decoders beforehand. The estimate is computed
+// from shapes, as the code allocates; it leaves out memory that does not grow with the model.
 type MemoryEstimator interface {
-	// TrainingMemory is what an engine takes whose parts have at most so many tokens.
+	// TrainingMemory is the need of an engine whose parts have at most this number of tokens.
 	TrainingMemory(cfg Config, tokens int) Memory
-	// EvaluatingMemory is what an engine takes that only imports and evaluates, as a frozen reference policy does.
+	// EvaluatingMemory is the need of an engine that only imports and evaluates, as a frozen reference policy does.
 	EvaluatingMemory(cfg Config, tokens int) Memory
-	// DecodingMemory is what a decoder takes whose caches hold so many tokens in all. o.DType is what the numbers of its matrices
-	// are; "" is Float32. swapping counts the room for the next
-	// version beside the one in use.
+	// DecodingMemory is the need of a decoder whose caches hold this number of tokens in all. o.DType is the type of its
+	// matrices; "" is Float32. swapping adds the room for the next version beside the current version.
 	DecodingMemory(cfg Config, o DecoderOptions, tokens int64, swapping bool) Memory
 }
 
 // DeviceMemory is a [MemoryEstimator] whose engines may lie in the memory of a device.
 type DeviceMemory interface {
-	// OnDevice says whether they do: what they take is then not the machine's own.
+	// OnDevice reports whether they do: their memory is then the device's and not the machine's.
 	OnDevice() bool
 }

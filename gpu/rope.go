@@ -6,9 +6,9 @@ import (
 	"math"
 )
 
-// RopeScaling is Llama 3's change of the rotary angles ("rope_type": "llama3"): pairs that turn fewer than LowFreqFactor times
-// within OriginalMaxPositions turn Factor times slower, pairs that turn more than HighFreqFactor times stay, and those
-// between are interpolated.
+// RopeScaling is Llama 3's change of the rotary angles ("rope_type": "llama3"). Pairs that turn fewer than LowFreqFactor times
+// within OriginalMaxPositions turn Factor times slower, pairs that turn more than HighFreqFactor times stay, and pairs between
+// are interpolated.
 type RopeScaling struct {
 	// Factor is at least 1.
 	Factor float64 `json:"factor"`
@@ -34,8 +34,9 @@ func (r RopeScaling) validateScaling() error {
 	return errors.Join(errs...)
 }
 
-// RopeSpeeds are the angles, in radians a position, by which the pairs of a head turn: one for each pair, AttentionDim/2 of them,
-// RopeScaling applied. Pair j of a head is elements j and j + AttentionDim/2 (Su et al. 2021, in Hugging Face's layout).
+// RopeSpeeds are the angles, in radians a position, by which the pairs of a head turn, RopeScaling applied: a number for each
+// of the AttentionDim/2 pairs. Pair j of a head is elements j and j + AttentionDim/2 (Su et al. 2021, in Hugging Face's
+// layout).
 func (c Config) RopeSpeeds() []float64 {
 	half := c.AttentionDim() / 2
 	out := make([]float64, half)
@@ -48,7 +49,7 @@ func (c Config) RopeSpeeds() []float64 {
 	return out
 }
 
-// scaledAngle is one pair's angle after the change.
+// scaledAngle is a pair's angle after the change.
 func (r RopeScaling) scaledAngle(speed float64) float64 {
 	turns := float64(r.OriginalMaxPositions) * speed / (2 * math.Pi)
 	switch {

@@ -5,16 +5,17 @@ import (
 	"fmt"
 )
 
-// Source has the numbers of weights that are not in memory. safetensors.Folder is one.
+// Source has the numbers of weights that are not in memory. safetensors.Folder is a Source.
 type Source interface {
 	// ReadPart fills data with a tensor's numbers from the at-th on, in float32. Several goroutines may call it.
 	ReadPart(ctx context.Context, name string, at int, data []float32) error
-	// StoredAs is the type of a tensor's numbers where they are kept; "" for another than those of an export.
+	// StoredAs is the type in which a tensor's numbers are kept; "" for a type that exports do not have.
 	StoredAs(name string) DType
 }
 
-// Numbers are those of a tensor of w: its data, or what is read from the source into *room, which is made larger where it is too
-// small and may be used again once the numbers are done with. They must not be written to where they are the tensor's data.
+// Numbers are the numbers of a tensor of w: its data, or numbers read from the source into *room. *room is made larger where it
+// is too small, and may be used again once the numbers are no longer used. They must not be written to where they are the
+// tensor's data.
 func (w *Weights) Numbers(ctx context.Context, t Tensor, room *[]float32) ([]float32, error) {
 	n := t.Elements()
 	if t.Data != nil || w.Source == nil {

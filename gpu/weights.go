@@ -27,7 +27,7 @@ type Weights struct {
 	Source Source
 }
 
-// Tensor is one named array.
+// Tensor is a named array.
 type Tensor struct {
 	Name  string
 	Shape []int

@@ -16,7 +16,7 @@ type Adapter struct {
 	low  map[string]low
 }
 
-// low is one matrix's, B [out, rank] already scaled, A [rank, in].
+// low is a matrix's adapter: B [out, rank] already scaled, and A [rank, in].
 type low struct {
 	a, b    []float32
 	out, in int
@@ -102,8 +102,8 @@ func (ad *Adapter) Fits(tensors []gpu.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// addPart adds the adapter's part of a matrix's numbers from the at-th on. Each number is one accumulator that takes the products in
-// order, wherever it stands, so that pieces and threads change no bit.
+// addPart adds the adapter's part of a matrix's numbers from the at-th on. Each number is a single accumulator that takes the
+// products in order, wherever it stands, so that pieces and threads change no bit.
 func (ad *Adapter) addPart(name string, at int, data []float32) {
 	p, ok := ad.low[name]
 	if !ok {

@@ -13,7 +13,7 @@ import (
 // Bigram is the smallest policy: logits of the next token are a row of a table, and the value an entry of another. SGD
 // with momentum stands in for AdamW, so that there is optimizer state to lose.
 type Bigram struct {
-	// Table holds the logits of the next token, one row a token. Values are the states' after each token; nil without a
+	// Table holds the logits of the next token, a row for each token. Values are the states' after each token; nil without a
 	// value head.
 	Table, Values []float32
 	// Momentum is the optimizer's, of the table, then of the values; Steps counts its steps.
@@ -24,10 +24,10 @@ type Bigram struct {
 	grad  []float32
 }
 
-// NewBigram makes one without a value head, whose next tokens are all equally likely.
+// NewBigram makes a Bigram without a value head, whose next tokens are all equally likely.
 func NewBigram(vocab int) *Bigram { return BigramOf(gpu.Config{VocabSize: vocab}) }
 
-// BigramOf makes one with the configuration's vocabulary, and its value head if it has one.
+// BigramOf makes a Bigram with the configuration's vocabulary, and its value head if it has one.
 func BigramOf(c gpu.Config) *Bigram {
 	e := &Bigram{vocab: c.VocabSize, Table: make([]float32, c.VocabSize*c.VocabSize)}
 	if c.ValueHead {
@@ -44,7 +44,7 @@ func (e *Bigram) Config() gpu.Config {
 	return gpu.Config{VocabSize: e.vocab, HiddenSize: e.vocab, MaxPositions: 64, ValueHead: e.Values != nil}
 }
 
-// BigramLogprobs are those of each token after prev, by a Bigram's table.
+// BigramLogprobs are the log-probabilities of each token after prev, by a Bigram's table.
 func BigramLogprobs(table []float32, vocab int, prev int32) []float64 {
 	row := table[int(prev)*vocab : (int(prev)+1)*vocab]
 	out := make([]float64, vocab)
@@ -62,7 +62,7 @@ func BigramLogprobs(table []float32, vocab int, prev int32) []float64 {
 	return out
 }
 
-// forward is one part's pass.
+// forward is a part's forward pass.
 func (e *Bigram) forward(b *gpu.Batch) *gpu.Outputs {
 	out := &gpu.Outputs{Logprobs: make([]float32, len(b.Tokens)), Entropies: make([]float32, len(b.Tokens))}
 	if e.Values != nil {
@@ -87,7 +87,7 @@ func (e *Bigram) forward(b *gpu.Batch) *gpu.Outputs {
 	return out
 }
 
-// backward gathers one part's gradient.
+// backward gathers a part's gradient.
 func (e *Bigram) backward(b *gpu.Batch, g *gpu.Gradients) {
 	for i, m := range b.Mask {
 		if m == 0 {
@@ -135,8 +135,8 @@ func (e *Bigram) Step(_ context.Context, o gpu.StepOptions) (gpu.StepStats, erro
 // Close is gpu.Engine's.
 func (e *Bigram) Close() error { return nil }
 
-// BigramRollout is a rollout of a ticket by a Bigram's table, of two to four sampled tokens: the reward counts those that are
-// the successor of the token before. It depends on the ticket and the table alone.
+// BigramRollout is a rollout of a ticket by a Bigram's table, of two to four sampled tokens. The reward counts the sampled
+// tokens that are the successor of the token before. It depends on the ticket and the table alone.
 func BigramRollout(table []float32, vocab int, t *schemas.Ticket, version int64) *schemas.Trajectory {
 	rng := rand.New(rand.NewPCG(t.Seed, 7))
 	prompt := int32(t.Cursor % uint64(vocab))

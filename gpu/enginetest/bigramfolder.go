@@ -50,8 +50,8 @@ func (e *Bigram) Discard(context.Context) error {
 	return nil
 }
 
-// tensors are the weights, over the engine's own memory.
-func (e *Bigram) tensors() (policy, head []gpu.Tensor) {
+// weightTensors are the weights, over the engine's own memory.
+func (e *Bigram) weightTensors() (policy, head []gpu.Tensor) {
 	policy = []gpu.Tensor{{Name: "table", Shape: []int{e.vocab, e.vocab}, Data: e.Table}}
 	if e.Values != nil {
 		head = []gpu.Tensor{{Name: gpu.ValueHeadTensor, Shape: []int{1, e.vocab}, Data: e.Values}}
@@ -59,9 +59,8 @@ func (e *Bigram) tensors() (policy, head []gpu.Tensor) {
 	return policy, head
 }
 
-// described is a configuration with what a Hugging Face config.json must say, where it does not say so: the engine reads
-// none of that.
-func described(c gpu.Config) gpu.Config {
+// describedConfig fills in the keys that a Hugging Face config.json must have. The engine reads none of them.
+func describedConfig(c gpu.Config) gpu.Config {
 	if c.ModelType == "" {
 		c.ModelType, c.HiddenSize, c.IntermediateSize, c.NumLayers, c.NumHeads, c.NumKVHeads = "llama", 2, 2, 1, 1, 1
 		c.RopeTheta, c.RMSNormEps = 1e4, 1e-6
@@ -72,7 +71,7 @@ func described(c gpu.Config) gpu.Config {
 
 // Export is gpu.Engine's.
 func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
-	policy, head := e.tensors()
+	policy, head := e.weightTensors()
 	files, err := safetensors.WriteFolder(ctx, dir, gpu.WeightsFile, policy, o)
 	if err == nil && head != nil {
 		var more []gpu.File
@@ -82,7 +81,7 @@ func (e *Bigram) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	if err != nil {
 		return nil, err
 	}
-	data, err := json.Marshal(described(e.Config()))
+	data, err := json.Marshal(describedConfig(e.Config()))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func (e *Bigram) Import(ctx context.Context, dir string) error {
 		return fmt.Errorf("%w: vocab_size is %d, the model's is %d", gpu.ErrMismatch, c.VocabSize, e.vocab)
 	}
 	clear(e.grad)
-	policy, head := e.tensors()
+	policy, head := e.weightTensors()
 	if err := readTensors(ctx, dir, gpu.WeightsFile, policy); err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (e *Bigram) Import(ctx context.Context, dir string) error {
 	return readTensors(ctx, dir, gpu.ValueHeadFile, head)
 }
 
-// readTensors fills tensors from a folder's files of one name.
+// readTensors fills tensors from a folder's files of a name.
 func readTensors(ctx context.Context, dir, name string, tensors []gpu.Tensor) error {
 	if len(tensors) == 0 {
 		return nil
@@ -133,20 +132,20 @@ func readTensors(ctx context.Context, dir, name string, tensors []gpu.Tensor) er
 	return nil
 }
 
-func (e *Bigram) moments() []gpu.Tensor {
+func (e *Bigram) momentTensors() []gpu.Tensor {
 	return []gpu.Tensor{{Name: "m", Shape: []int{len(e.Momentum)}, Data: e.Momentum}}
 }
 
 // SaveOptimizer is gpu.Engine's.
 func (e *Bigram) SaveOptimizer(ctx context.Context, dir string) (int64, error) {
-	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.moments(), gpu.ExportOptions{})
+	_, err := safetensors.WriteFolder(ctx, dir, gpu.OptimizerFile, e.momentTensors(), gpu.ExportOptions{})
 	return e.Steps, err
 }
 
 // LoadOptimizer is gpu.Engine's.
 func (e *Bigram) LoadOptimizer(ctx context.Context, dir string, steps int64) error {
 	e.Steps = steps
-	return readTensors(ctx, dir, gpu.OptimizerFile, e.moments())
+	return readTensors(ctx, dir, gpu.OptimizerFile, e.momentTensors())
 }
 
 // ResetOptimizer is gpu.Engine's.

@@ -16,7 +16,7 @@ type NewDecoder func(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.
 
 // RunDecoder checks that newDecoder makes decoders that keep gpu.Decoder's contract.
 func RunDecoder(t *testing.T, newDecoder NewDecoder) {
-	for _, m := range models() {
+	for _, m := range testModels() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("log-probabilities agree with the reference", func(t *testing.T) { testDecoder(t, newDecoder, m.cfg) })
@@ -51,13 +51,14 @@ func openSlot(t testing.TB, d gpu.Decoder) gpu.Slot {
 	return s
 }
 
-// whole is an extension that asks for the log-probability of every token.
-func whole(d gpu.Decoder, s gpu.Slot, tokens ...int32) gpu.Extension {
+// wholeExtension is an extension that asks for the log-probability of every token.
+func wholeExtension(d gpu.Decoder, s gpu.Slot, tokens ...int32) gpu.Extension {
 	return gpu.Extension{Slot: s, Tokens: tokens, Sample: true, Temperature: 1, U: 0.5, TopLogprobs: d.Config().VocabSize}
 }
 
-// extend returns, for each extension made by whole, the log-probabilities by token; nil for one without a sample.
-func extend(t testing.TB, d gpu.Decoder, in ...gpu.Extension) [][]float32 {
+// extendWhole returns, for each extension made by wholeExtension, the log-probabilities by token; nil for an extension without
+// a sample.
+func extendWhole(t testing.TB, d gpu.Decoder, in ...gpu.Extension) [][]float32 {
 	t.Helper()
 	results, err := d.Extend(t.Context(), in)
 	require.NoError(t, err)
@@ -82,8 +83,8 @@ func extend(t testing.TB, d gpu.Decoder, in ...gpu.Extension) [][]float32 {
 	return out
 }
 
-// testDecoder feeds sequences in ragged pieces, at times taking some back and at times without a sample, many at once and
-// one at a time: log-probabilities agree with the reference, and do not depend on the batch.
+// testDecoder feeds sequences in ragged pieces, many at once and one at a time. At times it takes tokens back, or asks for no
+// sample. Log-probabilities agree with the reference, and do not depend on the batch.
 func testDecoder(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 	w := drawWeights(cfg, 1)
 	ref := NewReference(cfg, w)
@@ -113,7 +114,7 @@ func testDecoder(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 			if n == 0 {
 				continue
 			}
-			x := whole(together, slots[s], sequences[s][done[s]:done[s]+n]...)
+			x := wholeExtension(together, slots[s], sequences[s][done[s]:done[s]+n]...)
 			x.Sample = r.IntN(4) > 0
 			in, which = append(in, x), append(which, s)
 			done[s] += n
@@ -121,7 +122,7 @@ func testDecoder(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 		if len(in) == 0 {
 			break
 		}
-		for i, row := range extend(t, together, in...) {
+		for i, row := range extendWhole(t, together, in...) {
 			s := which[i]
 			if r.IntN(8) == 0 {
 				done[s] -= r.IntN(min(5, done[s]))
@@ -138,7 +139,7 @@ func testDecoder(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 	for s := range seqs {
 		slot := openSlot(t, alone)
 		for i, token := range sequences[s] {
-			row := extend(t, alone, whole(alone, slot, token))[0]
+			row := extendWhole(t, alone, wholeExtension(alone, slot, token))[0]
 			if other := rows[s][i+1]; other != nil {
 				require.Equal(t, other, row, "sequence %d after token %d", s, i)
 			}
@@ -191,43 +192,43 @@ func testDraws(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 }
 
 func testSlots(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[1].cfg
+	cfg := testModels()[1].cfg
 	d := openDecoder(t, newDecoder, cfg, drawWeights(cfg, 1), 2, 8)
 	one, two := openSlot(t, d), openSlot(t, d)
 	require.NotEqual(t, one, two)
 	_, err := d.Open()
 	require.ErrorIs(t, err, gpu.ErrNoSlot)
 
-	first := extend(t, d, whole(d, one, 1, 2, 3))[0]
-	extend(t, d, whole(d, one, 4, 5))
+	first := extendWhole(t, d, wholeExtension(d, one, 1, 2, 3))[0]
+	extendWhole(t, d, wholeExtension(d, one, 4, 5))
 	d.Truncate(one, 2)
-	require.Equal(t, first, extend(t, d, whole(d, one, 3))[0], "truncation removes tokens")
+	require.Equal(t, first, extendWhole(t, d, wholeExtension(d, one, 3))[0], "truncation removes tokens")
 	d.Truncate(one, 9)
-	fourth := extend(t, d, whole(d, one, 4))[0]
+	fourth := extendWhole(t, d, wholeExtension(d, one, 4))[0]
 	d.Truncate(one, 0)
-	require.Equal(t, fourth, extend(t, d, whole(d, one, 1, 2, 3, 4))[0], "a shorter sequence is not truncated")
+	require.Equal(t, fourth, extendWhole(t, d, wholeExtension(d, one, 1, 2, 3, 4))[0], "a shorter sequence is not truncated")
 
 	// Tokens that only fill the cache.
-	require.Nil(t, extend(t, d, gpu.Extension{Slot: two, Tokens: []int32{1, 2}})[0])
-	require.Equal(t, first, extend(t, d, whole(d, two, 3))[0])
+	require.Nil(t, extendWhole(t, d, gpu.Extension{Slot: two, Tokens: []int32{1, 2}})[0])
+	require.Equal(t, first, extendWhole(t, d, wholeExtension(d, two, 3))[0])
 
 	d.Close(one)
 	again := openSlot(t, d)
 	require.Equal(t, one, again)
-	require.Equal(t, first, extend(t, d, whole(d, again, 1, 2, 3))[0], "an opened slot is empty")
+	require.Equal(t, first, extendWhole(t, d, wholeExtension(d, again, 1, 2, 3))[0], "an opened slot is empty")
 }
 
 func testBadExtensions(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[1].cfg
+	cfg := testModels()[1].cfg
 	d := openDecoder(t, newDecoder, cfg, drawWeights(cfg, 1), 2, 8)
 	one, two := openSlot(t, d), openSlot(t, d)
-	extend(t, d, whole(d, one, 1, 2))
-	want := extend(t, d, whole(d, one, 3))[0]
+	extendWhole(t, d, wholeExtension(d, one, 1, 2))
+	want := extendWhole(t, d, wholeExtension(d, one, 3))[0]
 	d.Truncate(one, 2)
 	bad := func(change func(*gpu.Extension)) []gpu.Extension {
-		x := whole(d, two, 5)
+		x := wholeExtension(d, two, 5)
 		change(&x)
-		return []gpu.Extension{whole(d, one, 4), x}
+		return []gpu.Extension{wholeExtension(d, one, 4), x}
 	}
 	for name, in := range map[string][]gpu.Extension{
 		"empty":         bad(func(x *gpu.Extension) { x.Tokens = nil }),
@@ -247,43 +248,43 @@ func testBadExtensions(t *testing.T, newDecoder NewDecoder) {
 	}
 	_, err := d.Extend(t.Context(), []gpu.Extension{{Slot: one, Tokens: make([]int32, 7)}})
 	require.ErrorIs(t, err, gpu.ErrTooLong)
-	require.Equal(t, want, extend(t, d, whole(d, one, 3))[0], "a refused batch appends nothing")
+	require.Equal(t, want, extendWhole(t, d, wholeExtension(d, one, 3))[0], "a refused batch appends nothing")
 }
 
 // testNewWeights: the cache stays when weights change, so that only a cleared sequence is wholly of the new weights.
 func testNewWeights(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[1].cfg
+	cfg := testModels()[1].cfg
 	w := drawWeights(cfg, 20)
 	d := openDecoder(t, newDecoder, cfg, drawWeights(cfg, 1), 1, 8)
 	slot := openSlot(t, d)
-	first := extend(t, d, whole(d, slot, 1, 2, 3))[0]
+	first := extendWhole(t, d, wholeExtension(d, slot, 1, 2, 3))[0]
 	commit, err := d.Prepare(w)
 	require.NoError(t, err)
 	d.Truncate(slot, 2)
-	require.Equal(t, first, extend(t, d, whole(d, slot, 3))[0], "prepared weights are not in use")
+	require.Equal(t, first, extendWhole(t, d, wholeExtension(d, slot, 3))[0], "prepared weights are not in use")
 	commit()
-	mixed := extend(t, d, whole(d, slot, 6))[0]
+	mixed := extendWhole(t, d, wholeExtension(d, slot, 6))[0]
 	d.Truncate(slot, 0)
-	fresh := extend(t, d, whole(d, slot, 1, 2, 3, 6))[0]
+	fresh := extendWhole(t, d, wholeExtension(d, slot, 1, 2, 3, 6))[0]
 	require.NotEqual(t, mixed, fresh)
 	other := openDecoder(t, newDecoder, cfg, w, 1, 8)
-	require.Equal(t, fresh, extend(t, other, whole(other, openSlot(t, other), 1, 2, 3, 6))[0])
+	require.Equal(t, fresh, extendWhole(t, other, wholeExtension(other, openSlot(t, other), 1, 2, 3, 6))[0])
 
 	w.Tensors = w.Tensors[1:]
 	_, err = d.Prepare(w)
 	require.ErrorIs(t, err, gpu.ErrMismatch)
 	d.Truncate(slot, 3)
-	require.Equal(t, fresh, extend(t, d, whole(d, slot, 6))[0], "a mismatch changes nothing")
+	require.Equal(t, fresh, extendWhole(t, d, wholeExtension(d, slot, 6))[0], "a mismatch changes nothing")
 }
 
-// testPrepare readies one version after another while a sequence is extended: until a commit, results are those of the
-// version in use. One version in three is dropped.
+// testPrepare prepares version after version while a sequence is extended: until a commit, results are the current version's.
+// Every third version is dropped.
 func testPrepare(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[3].cfg
+	cfg := testModels()[3].cfg
 	tokens := []int32{1, 2, 3, 4, 5}
 	want := func(w *gpu.Weights) []float32 {
 		alone := openDecoder(t, newDecoder, cfg, w, 1, 8)
-		return extend(t, alone, whole(alone, openSlot(t, alone), tokens...))[0]
+		return extendWhole(t, alone, wholeExtension(alone, openSlot(t, alone), tokens...))[0]
 	}
 	w := drawWeights(cfg, 29)
 	d := openDecoder(t, newDecoder, cfg, w, 1, 8)
@@ -302,7 +303,7 @@ func testPrepare(t *testing.T, newDecoder NewDecoder) {
 		var commit func()
 		for commit == nil {
 			d.Truncate(slot, 0)
-			require.Equal(t, inUse, extend(t, d, whole(d, slot, tokens...))[0], "version %d", version)
+			require.Equal(t, inUse, extendWhole(t, d, wholeExtension(d, slot, tokens...))[0], "version %d", version)
 			select {
 			case commit = <-ready:
 			default:
@@ -314,12 +315,12 @@ func testPrepare(t *testing.T, newDecoder NewDecoder) {
 		commit()
 		inUse = want(next)
 		d.Truncate(slot, 0)
-		require.Equal(t, inUse, extend(t, d, whole(d, slot, tokens...))[0], "version %d", version)
+		require.Equal(t, inUse, extendWhole(t, d, wholeExtension(d, slot, tokens...))[0], "version %d", version)
 	}
 }
 
 func testRefusedDecoders(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[0].cfg
+	cfg := testModels()[0].cfg
 	good := gpu.DecoderOptions{Slots: 1, MaxTokens: cfg.MaxPositions}
 	_, err := newDecoder(cfg, drawWeights(cfg, 1), good)
 	require.NoError(t, err)
@@ -327,26 +328,27 @@ func testRefusedDecoders(t *testing.T, newDecoder NewDecoder) {
 	require.ErrorIs(t, err, gpu.ErrTooLong)
 	_, err = newDecoder(cfg, drawWeights(cfg, 1), gpu.DecoderOptions{MaxTokens: 1})
 	require.Error(t, err, "no slots")
-	_, err = newDecoder(cfg, drawWeights(models()[1].cfg, 1), good)
+	_, err = newDecoder(cfg, drawWeights(testModels()[1].cfg, 1), good)
 	require.ErrorIs(t, err, gpu.ErrMismatch)
 	cfg.NumHeads = 0
-	_, err = newDecoder(cfg, drawWeights(models()[0].cfg, 1), good)
+	_, err = newDecoder(cfg, drawWeights(testModels()[0].cfg, 1), good)
 	require.Error(t, err, "no model")
 }
 
-// testNotFinite poisons one token's embedding: a sequence with the token is told so, and the others of the batch are not touched.
+// testNotFinite poisons a token's embedding: a sequence with the token gets an error, and the others of the batch are not
+// touched.
 func testNotFinite(t *testing.T, newDecoder NewDecoder) {
-	cfg := models()[1].cfg // untied, so that the head is not poisoned
+	cfg := testModels()[1].cfg // untied, so that the head is not poisoned
 	w := drawWeights(cfg, 1)
 	d := openDecoder(t, newDecoder, cfg, w, 2, 8)
-	good := extend(t, d, whole(d, openSlot(t, d), 1, 2))[0]
+	good := extendWhole(t, d, wholeExtension(d, openSlot(t, d), 1, 2))[0]
 	w = drawWeights(cfg, 1)
 	w.Tensors[0].Data[3*cfg.HiddenSize] = float32(math.NaN())
 	d = openDecoder(t, newDecoder, cfg, w, 2, 8)
 	one, two := openSlot(t, d), openSlot(t, d)
-	results, err := d.Extend(t.Context(), []gpu.Extension{whole(d, one, 1, 3), {Slot: two, Tokens: []int32{1}}})
+	results, err := d.Extend(t.Context(), []gpu.Extension{wholeExtension(d, one, 1, 3), {Slot: two, Tokens: []int32{1}}})
 	require.NoError(t, err)
 	require.ErrorIs(t, results[0].Err, gpu.ErrNotFinite)
 	require.Equal(t, int32(-1), results[0].Token)
-	require.Equal(t, good, extend(t, d, whole(d, two, 2))[0])
+	require.Equal(t, good, extendWhole(t, d, wholeExtension(d, two, 2))[0])
 }

@@ -17,15 +17,15 @@ import (
 // NewEngine makes the engine under test. The suite closes it.
 type NewEngine func(t testing.TB, cfg gpu.Config) gpu.Engine
 
-// model is one configuration of the suite.
+// model is a configuration of the suite.
 type model struct {
 	name string
 	cfg  gpu.Config
 }
 
-// models cover what a configuration can vary: grouped queries, a head width of its own, tied and untied heads,
-// a value head, and the families' own: biases, norms of the heads, scaled angles, heads as wide as they come.
-func models() []model {
+// testModels cover the settings that a configuration can vary: grouped queries, a head width of its own, tied and untied heads,
+// a value head; and the families' settings: biases, norms of the heads, scaled angles, the widest heads.
+func testModels() []model {
 	base := gpu.Config{
 		ModelType: "llama", VocabSize: 23, HiddenSize: 16, IntermediateSize: 20, NumLayers: 2, NumHeads: 2,
 		NumKVHeads: 2, RopeTheta: 100, RMSNormEps: 1e-5, TieEmbeddings: true, MaxPositions: 256,
@@ -40,11 +40,11 @@ func models() []model {
 	wide.NumHeads, wide.NumKVHeads, wide.HeadDim, wide.ValueHead = 6, 3, 12, true
 	wide.TieEmbeddings = false
 	all := []model{{"tied", base}, {"grouped untied", grouped}, {"value head", value}, {"wide", wide}}
-	return append(all, families()...)
+	return append(all, familyModels()...)
 }
 
-// families are small models of each family.
-func families() []model {
+// familyModels are small models of each family.
+func familyModels() []model {
 	qwen2 := gpu.Config{
 		ModelType: "qwen2", VocabSize: 29, HiddenSize: 24, IntermediateSize: 28, NumLayers: 2, NumHeads: 4, NumKVHeads: 2,
 		RopeTheta: 1e4, RMSNormEps: 1e-6, TieEmbeddings: true, MaxPositions: 256, QKVBias: true, ValueHead: true,
@@ -60,12 +60,12 @@ func families() []model {
 	return []model{{"qwen2", qwen2}, {"qwen3", qwen3}, {"llama3", llama}, {"heads of 256", broad}}
 }
 
-// open makes an engine with random weights in every tensor, norms included.
-func open(t testing.TB, newEngine NewEngine, cfg gpu.Config) gpu.Engine {
+// openEngine makes an engine with random weights in every tensor, norms included.
+func openEngine(t testing.TB, newEngine NewEngine, cfg gpu.Config) gpu.Engine {
 	t.Helper()
 	e := newEngine(t, cfg)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	give(t, e, randomWeights(e, 1))
+	giveWeights(t, e, randomWeights(e, 1))
 	return e
 }
 
@@ -88,8 +88,8 @@ func drawWeights(cfg gpu.Config, seed uint64) *gpu.Weights {
 	return w
 }
 
-// give imports weights.
-func give(t testing.TB, e gpu.Engine, w *gpu.Weights) {
+// giveWeights imports weights.
+func giveWeights(t testing.TB, e gpu.Engine, w *gpu.Weights) {
 	t.Helper()
 	dir := t.TempDir()
 	_, err := hf.Export(t.Context(), dir, e.Config(), w.Tensors, gpu.ExportOptions{})
@@ -97,8 +97,8 @@ func give(t testing.TB, e gpu.Engine, w *gpu.Weights) {
 	require.NoError(t, e.Import(t.Context(), dir))
 }
 
-// export writes an engine's weights into a new folder.
-func export(t testing.TB, e gpu.Engine, o gpu.ExportOptions) (dir string, files []gpu.File) {
+// exportEngine writes an engine's weights into a new folder.
+func exportEngine(t testing.TB, e gpu.Engine, o gpu.ExportOptions) (dir string, files []gpu.File) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "model")
 	pending, err := e.Export(t.Context(), dir, o)
@@ -108,17 +108,17 @@ func export(t testing.TB, e gpu.Engine, o gpu.ExportOptions) (dir string, files 
 	return dir, files
 }
 
-// weights are an engine's as it exports them.
-func weights(t testing.TB, e gpu.Engine) *gpu.Weights {
+// engineWeights are an engine's as it exports them.
+func engineWeights(t testing.TB, e gpu.Engine) *gpu.Weights {
 	t.Helper()
-	dir, _ := export(t, e, gpu.ExportOptions{})
+	dir, _ := exportEngine(t, e, gpu.ExportOptions{})
 	m, err := hf.Load(dir)
 	require.NoError(t, err)
 	return m.Weights
 }
 
-// moments are an engine's as it saves them, by name, with the count of steps.
-func moments(t testing.TB, e gpu.Engine) (map[string][]float32, int64) {
+// engineMoments are an engine's as it saves them, by name, with the count of steps.
+func engineMoments(t testing.TB, e gpu.Engine) (map[string][]float32, int64) {
 	t.Helper()
 	dir := t.TempDir()
 	steps, err := e.SaveOptimizer(t.Context(), dir)
@@ -134,8 +134,8 @@ func moments(t testing.TB, e gpu.Engine) (map[string][]float32, int64) {
 	return out, steps
 }
 
-// packed draws a batch of sequences of the given lengths, two thirds of its tokens masked in.
-func packed(r *rand.Rand, vocab int, lengths ...int) *gpu.Batch {
+// packedBatch draws a batch of sequences of the given lengths, two thirds of its tokens masked in.
+func packedBatch(r *rand.Rand, vocab int, lengths ...int) *gpu.Batch {
 	b := &gpu.Batch{Offsets: []int{0}}
 	for _, n := range lengths {
 		for range n {
@@ -164,13 +164,13 @@ func gradientsFor(r *rand.Rand, b *gpu.Batch, values bool) *gpu.Gradients {
 	return g
 }
 
-// gradient reads the gathered gradient by taking a step of rate 0 with Beta1 0, whose first moment it is.
-func gradient(t testing.TB, e gpu.Engine) map[string][]float32 {
+// readGradient reads the gathered gradient by taking a step of rate 0 with Beta1 0: the gradient is then the first moment.
+func readGradient(t testing.TB, e gpu.Engine) map[string][]float32 {
 	t.Helper()
 	stats, err := e.Step(t.Context(), gpu.StepOptions{Beta2: 0.5, Epsilon: 1})
 	require.NoError(t, err)
 	require.False(t, stats.Skipped)
-	all, _ := moments(t, e)
+	all, _ := engineMoments(t, e)
 	g := map[string][]float32{}
 	for name, x := range all {
 		if name, ok := strings.CutSuffix(name, ".m"); ok {
@@ -180,29 +180,29 @@ func gradient(t testing.TB, e gpu.Engine) map[string][]float32 {
 	return g
 }
 
-// outputs are those of one part, copied: they are valid only during the call.
-func outputs(t testing.TB, e gpu.Engine, b *gpu.Batch) *gpu.Outputs {
+// partOutputs are a part's outputs, copied: they are valid only during the call.
+func partOutputs(t testing.TB, e gpu.Engine, b *gpu.Batch) *gpu.Outputs {
 	t.Helper()
 	var out *gpu.Outputs
 	require.NoError(t, e.Evaluate(t.Context(), []*gpu.Batch{b}, func(_ int, o *gpu.Outputs) error {
-		out = copied(o)
+		out = copyFloats(o)
 		return nil
 	}))
 	return out
 }
 
-// accumulate is a part's outputs, with the gradient of one part gathered.
-func accumulate(t testing.TB, e gpu.Engine, b *gpu.Batch, g *gpu.Gradients) *gpu.Outputs {
+// accumulatePart returns a part's outputs and gathers its gradient.
+func accumulatePart(t testing.TB, e gpu.Engine, b *gpu.Batch, g *gpu.Gradients) *gpu.Outputs {
 	t.Helper()
 	var out *gpu.Outputs
 	require.NoError(t, e.Accumulate(t.Context(), []*gpu.Batch{b}, func(_ int, o *gpu.Outputs) (*gpu.Gradients, error) {
-		out = copied(o)
+		out = copyFloats(o)
 		return g, nil
 	}))
 	return out
 }
 
-func copied(o *gpu.Outputs) *gpu.Outputs {
+func copyFloats(o *gpu.Outputs) *gpu.Outputs {
 	return &gpu.Outputs{
 		Logprobs: slices.Clone(o.Logprobs), Entropies: slices.Clone(o.Entropies),
 		ProbSquares: slices.Clone(o.ProbSquares), Values: slices.Clone(o.Values),

@@ -19,22 +19,22 @@ import (
 
 // testRoundTrip exports and imports, in each type and in files of several sizes.
 func testRoundTrip(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e, other := open(t, newEngine, cfg), open(t, newEngine, cfg)
+	e, other := openEngine(t, newEngine, cfg), openEngine(t, newEngine, cfg)
 	want := randomWeights(e, 9)
-	give(t, e, want)
-	require.Equal(t, want, weights(t, e))
+	giveWeights(t, e, want)
+	require.Equal(t, want, engineWeights(t, e))
 	b := &gpu.Batch{Tokens: []int32{1, 2, 3, 4}, Offsets: []int{0, 4}, Mask: []uint8{1, 1, 1, 1}}
 	for _, o := range []gpu.ExportOptions{{}, {ShardBytes: 1 << 30}, {DType: gpu.Float32, ShardBytes: 1}, {ShardBytes: 6000}} {
-		dir, _ := export(t, e, o)
-		give(t, other, randomWeights(other, 10))
-		require.NotEqual(t, outputs(t, e, b), outputs(t, other, b))
+		dir, _ := exportEngine(t, e, o)
+		giveWeights(t, other, randomWeights(other, 10))
+		require.NotEqual(t, partOutputs(t, e, b), partOutputs(t, other, b))
 		require.NoError(t, other.Import(t.Context(), dir))
-		require.Equal(t, want, weights(t, other), "%+v", o)
-		require.Equal(t, outputs(t, e, b), outputs(t, other, b))
+		require.Equal(t, want, engineWeights(t, other), "%+v", o)
+		require.Equal(t, partOutputs(t, e, b), partOutputs(t, other, b))
 	}
-	dir, _ := export(t, e, gpu.ExportOptions{DType: gpu.BFloat16, ShardBytes: 3000})
+	dir, _ := exportEngine(t, e, gpu.ExportOptions{DType: gpu.BFloat16, ShardBytes: 3000})
 	require.NoError(t, other.Import(t.Context(), dir))
-	for i, x := range weights(t, other).Tensors {
+	for i, x := range engineWeights(t, other).Tensors {
 		for j, v := range x.Data {
 			require.Equal(t, safetensors.RoundBF16(want.Tensors[i].Data[j]), v, x.Name)
 		}
@@ -44,11 +44,11 @@ func testRoundTrip(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 // testLayout checks that two versions have the same files with the same tensors at the same offsets, within ShardBytes, and
 // that a value head has a file of its own.
 func testLayout(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	for _, o := range []gpu.ExportOptions{{}, {DType: gpu.BFloat16, ShardBytes: 2000}, {ShardBytes: 5000}} {
-		dir, files := export(t, e, o)
-		give(t, e, randomWeights(e, 11))
-		later, again := export(t, e, o)
+		dir, files := exportEngine(t, e, o)
+		giveWeights(t, e, randomWeights(e, 11))
+		later, again := exportEngine(t, e, o)
 		require.Equal(t, files, again)
 		policy := gpu.PolicyFiles(files)
 		require.Equal(t, policy, files[:len(policy)], "the files of weights come first")
@@ -60,8 +60,8 @@ func testLayout(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 			if filepath.Ext(f.Name) != ".safetensors" {
 				continue
 			}
-			head := header(t, filepath.Join(dir, f.Name))
-			require.Equal(t, head, header(t, filepath.Join(later, f.Name)), f.Name)
+			head := fileHeader(t, filepath.Join(dir, f.Name))
+			require.Equal(t, head, fileHeader(t, filepath.Join(later, f.Name)), f.Name)
 			part, err := safetensors.ReadFile(filepath.Join(dir, f.Name))
 			require.NoError(t, err)
 			if body := f.Size - int64(len(head)); o.ShardBytes > 0 && len(part.Tensors) > 1 {
@@ -83,18 +83,18 @@ func testLayout(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	}
 }
 
-// header is a file up to its numbers.
-func header(t *testing.T, path string) []byte {
+// fileHeader is a file up to its numbers.
+func fileHeader(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return data[:8+binary.LittleEndian.Uint64(data)]
 }
 
-// testRefusals spoils a folder in one way after another: each is refused by name, and nothing is changed.
+// testRefusals spoils a folder in several ways: each is refused by name, and nothing is changed.
 func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
-	want := weights(t, e)
+	e := openEngine(t, newEngine, cfg)
+	want := engineWeights(t, e)
 	other := randomWeights(e, 12)
 	good := func(dir string, change func(*gpu.Weights)) {
 		w := &gpu.Weights{Tensors: slices.Clone(other.Tensors)}
@@ -127,11 +127,11 @@ func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		}, nil, []string{norm, "shape"}, true},
 		"not a number": {set(1, float32(math.NaN())), nil, []string{"model.safetensors", norm, "not finite"}, false},
 		"infinite":     {set(0, float32(math.Inf(-1))), nil, []string{"model.safetensors", other.Tensors[0].Name, "not finite"}, false},
-		"cut short":    {asItIs, cut, []string{"model.safetensors", "cut short"}, false},
+		"cut short":    {asItIs, cutFile, []string{"model.safetensors", "cut short"}, false},
 		"gone":         {asItIs, func(file string) { require.NoError(t, os.Remove(file)) }, []string{"model.safetensors"}, false},
-		"another type": {asItIs, func(file string) { retype(t, file, "F64") }, []string{"model.safetensors", `"F64" is not supported`}, false},
+		"another type": {asItIs, func(file string) { retypeTensor(t, file, "F64") }, []string{"model.safetensors", `"F64" is not supported`}, false},
 		"another configuration": {asItIs, func(file string) {
-			rewrite(t, filepath.Join(filepath.Dir(file), gpu.ConfigFile), theta, `"rope_theta": 123`)
+			rewriteFile(t, filepath.Join(filepath.Dir(file), gpu.ConfigFile), theta, `"rope_theta": 123`)
 		}, []string{"config.json", "rope_theta", "123"}, true},
 		"no configuration": {asItIs, func(file string) {
 			require.NoError(t, os.Remove(filepath.Join(filepath.Dir(file), gpu.ConfigFile)))
@@ -150,7 +150,7 @@ func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		for _, part := range append(c.names, dir) {
 			require.ErrorContains(t, err, part, name)
 		}
-		require.Equal(t, want, weights(t, e), "%s: nothing is changed", name)
+		require.Equal(t, want, engineWeights(t, e), "%s: nothing is changed", name)
 	}
 	dir := filepath.Join(t.TempDir(), "model")
 	good(dir, asItIs)
@@ -161,17 +161,17 @@ func testRefusals(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	require.ErrorContains(t, err, `"int8"`)
 }
 
-func cut(file string) {
+func cutFile(file string) {
 	info, err := os.Stat(file)
 	if err == nil {
 		_ = os.Truncate(file, info.Size()-3)
 	}
 }
 
-// retype changes the type that a file says its first tensor has, to one with as long a name.
-func retype(t *testing.T, file, dtype string) { rewrite(t, file, `"F32"`, `"`+dtype+`"`) }
+// retypeTensor changes the first tensor's type in a file's header, to a type with as long a name.
+func retypeTensor(t *testing.T, file, dtype string) { rewriteFile(t, file, `"F32"`, `"`+dtype+`"`) }
 
-func rewrite(t *testing.T, file, from, to string) {
+func rewriteFile(t *testing.T, file, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -179,10 +179,10 @@ func rewrite(t *testing.T, file, from, to string) {
 	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(data), from, to, 1)), 0o600))
 }
 
-// refusedOptimizers spoils saved moments in one way after another.
+// refusedOptimizers spoils saved moments in several ways.
 func refusedOptimizers(t *testing.T, e gpu.Engine) {
 	t.Helper()
-	want, steps := moments(t, e)
+	want, steps := engineMoments(t, e)
 	tensors := func() []gpu.Tensor {
 		var out []gpu.Tensor
 		for _, suffix := range []string{".m", ".v"} {
@@ -211,7 +211,7 @@ func refusedOptimizers(t *testing.T, e gpu.Engine) {
 			ts[0].Data[0] = float32(math.Inf(1))
 			return ts
 		}, nil, []string{first + ".m", "not finite"}},
-		"cut short": {nil, cut, []string{gpu.OptimizerFile, "cut short"}},
+		"cut short": {nil, cutFile, []string{gpu.OptimizerFile, "cut short"}},
 		"gone":      {nil, func(file string) { _ = os.Remove(file) }, []string{gpu.OptimizerFile}},
 	} {
 		dir := t.TempDir()
@@ -235,32 +235,32 @@ func refusedOptimizers(t *testing.T, e gpu.Engine) {
 	require.NoError(t, err)
 	require.ErrorIs(t, e.LoadOptimizer(t.Context(), dir, 7), gpu.ErrMismatch, "moments are float32")
 	require.Error(t, e.LoadOptimizer(t.Context(), dir, -1))
-	got, n := moments(t, e)
+	got, n := engineMoments(t, e)
 	require.Equal(t, want, got, "a refusal changes nothing")
 	require.Equal(t, steps, n)
 }
 
-// testValueHeads imports a model with a value head into one without, and the other way round.
+// testValueHeads imports a model with a value head into an engine without, and the other way round.
 func testValueHeads(t *testing.T, newEngine NewEngine) {
-	with := models()[2].cfg
+	with := testModels()[2].cfg
 	without := with
 	without.ValueHead = false
-	headed, bare := open(t, newEngine, with), open(t, newEngine, without)
-	dir, files := export(t, headed, gpu.ExportOptions{})
+	headed, bare := openEngine(t, newEngine, with), openEngine(t, newEngine, without)
+	dir, files := exportEngine(t, headed, gpu.ExportOptions{})
 	require.NoError(t, bare.Import(t.Context(), dir))
-	_, policy := gpu.WithValueHead(with, weights(t, headed), false)
-	require.Equal(t, policy, weights(t, bare), "the head is not read")
+	_, policy := gpu.WithValueHead(with, engineWeights(t, headed), false)
+	require.Equal(t, policy, engineWeights(t, bare), "the head is not read")
 	require.NoError(t, os.Remove(filepath.Join(dir, gpu.ValueHeadFile)))
 	require.NoError(t, bare.Import(t.Context(), dir), "config.json names a head that is not there, as where Transformers saved the model again")
-	require.Equal(t, policy, weights(t, bare))
+	require.Equal(t, policy, engineWeights(t, bare))
 
-	own, without2 := export(t, bare, gpu.ExportOptions{})
+	own, without2 := exportEngine(t, bare, gpu.ExportOptions{})
 	require.Len(t, without2, len(files)-1)
 	require.NoError(t, headed.Import(t.Context(), own))
-	_, zero := gpu.WithValueHead(without, weights(t, bare), true)
-	require.Equal(t, zero, weights(t, headed), "a head that is not there starts at 0")
+	_, zero := gpu.WithValueHead(without, engineWeights(t, bare), true)
+	require.Equal(t, zero, engineWeights(t, headed), "a head that is not there starts at 0")
 
-	// A build before this one kept the head with the other weights.
+	// The head may lie with the other weights.
 	old := t.TempDir()
 	_, err := hf.Export(t.Context(), old, with, nil, gpu.ExportOptions{})
 	require.NoError(t, err)
@@ -269,12 +269,12 @@ func testValueHeads(t *testing.T, newEngine NewEngine) {
 	_, err = safetensors.WriteFolder(t.Context(), old, gpu.WeightsFile, w.Tensors, gpu.ExportOptions{})
 	require.NoError(t, err)
 	require.NoError(t, headed.Import(t.Context(), old))
-	require.Equal(t, w, weights(t, headed))
+	require.Equal(t, w, engineWeights(t, headed))
 }
 
 // testUnwritable exports to, and reads from, where no folder can be.
 func testUnwritable(t *testing.T, newEngine NewEngine) {
-	e := open(t, newEngine, models()[0].cfg)
+	e := openEngine(t, newEngine, testModels()[0].cfg)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, dir := range []string{file, filepath.Join(file, "within")} {
@@ -288,6 +288,6 @@ func testUnwritable(t *testing.T, newEngine NewEngine) {
 	}
 	require.Error(t, e.Import(t.Context(), filepath.Join(file, "none")))
 	require.Error(t, e.LoadOptimizer(t.Context(), filepath.Join(file, "none"), 0))
-	_, files := export(t, e, gpu.ExportOptions{})
+	_, files := exportEngine(t, e, gpu.ExportOptions{})
 	require.NotEmpty(t, files, "the engine goes on")
 }

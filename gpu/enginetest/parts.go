@@ -11,29 +11,29 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// testParts checks that a call with several parts is as many calls with one, in outputs and in the gathered gradient, bit for
-// bit, and that callbacks come in order.
+// testParts checks that a call with several parts gives the same as a call for each part, in outputs and in the gathered
+// gradient, bit for bit, and that callbacks come in order.
 func testParts(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(14, 14))
 	var parts []*gpu.Batch
 	var up []*gpu.Gradients
 	for _, lengths := range [][]int{{40, 3}, {9}, {}, {70, 1, 12}, {5, 5}} {
-		b := packed(r, cfg.VocabSize, lengths...)
+		b := packedBatch(r, cfg.VocabSize, lengths...)
 		parts, up = append(parts, b), append(up, gradientsFor(r, b, cfg.ValueHead))
 	}
 	up[4] = nil // stands for zeros
 	var alone []*gpu.Outputs
 	for i, b := range parts {
-		alone = append(alone, accumulate(t, e, b, up[i]))
+		alone = append(alone, accumulatePart(t, e, b, up[i]))
 	}
-	want := gradient(t, e)
+	want := readGradient(t, e)
 
 	next := 0
 	require.NoError(t, e.Evaluate(t.Context(), parts, func(i int, o *gpu.Outputs) error {
 		require.Equal(t, next, i)
 		next++
-		require.Equal(t, alone[i], copied(o))
+		require.Equal(t, alone[i], copyFloats(o))
 		return nil
 	}))
 	require.Len(t, parts, next)
@@ -41,11 +41,11 @@ func testParts(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	require.NoError(t, e.Accumulate(t.Context(), parts, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) {
 		require.Equal(t, next, i)
 		next++
-		require.Equal(t, alone[i], copied(o))
+		require.Equal(t, alone[i], copyFloats(o))
 		return up[i], nil
 	}))
 	require.Len(t, parts, next)
-	require.Equal(t, want, gradient(t, e))
+	require.Equal(t, want, readGradient(t, e))
 	require.GreaterOrEqual(t, e.Limits().Ranks, 1)
 	if e.Limits().ProbSquares {
 		require.NotNil(t, alone[0].ProbSquares)
@@ -54,15 +54,15 @@ func testParts(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 }
 
 // testErrors checks that a callback's error comes back as it is, that no callback follows it, and that Discard makes the engine
-// as good as one that never saw it.
+// as good as one that never met it.
 func testErrors(t *testing.T, newEngine NewEngine) {
-	cfg := models()[2].cfg
-	e := open(t, newEngine, cfg)
+	cfg := testModels()[2].cfg
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(15, 15))
-	one, two := packed(r, cfg.VocabSize, 9, 4), packed(r, cfg.VocabSize, 12)
+	one, two := packedBatch(r, cfg.VocabSize, 9, 4), packedBatch(r, cfg.VocabSize, 12)
 	up := gradientsFor(r, one, true)
-	accumulate(t, e, one, up)
-	want := gradient(t, e)
+	accumulatePart(t, e, one, up)
+	want := readGradient(t, e)
 	wrong := errors.New("no loss for this")
 	for at := range 2 {
 		calls := 0
@@ -76,20 +76,20 @@ func testErrors(t *testing.T, newEngine NewEngine) {
 		require.ErrorIs(t, err, wrong)
 		require.Equal(t, at+1, calls)
 		require.NoError(t, e.Discard(t.Context()))
-		accumulate(t, e, one, up)
-		require.Equal(t, want, gradient(t, e), "what was gathered before is gone")
+		accumulatePart(t, e, one, up)
+		require.Equal(t, want, readGradient(t, e), "what was gathered before is gone")
 	}
 	require.ErrorIs(t, e.Evaluate(t.Context(), []*gpu.Batch{one, two}, func(i int, _ *gpu.Outputs) error {
 		require.Zero(t, i)
 		return wrong
 	}), wrong)
-	_, before := moments(t, e)
-	w := weights(t, e)
-	accumulate(t, e, one, up)
+	_, before := engineMoments(t, e)
+	w := engineWeights(t, e)
+	accumulatePart(t, e, one, up)
 	require.NoError(t, e.Discard(t.Context()))
-	_, after := moments(t, e)
+	_, after := engineMoments(t, e)
 	require.Equal(t, before, after)
-	require.Equal(t, w, weights(t, e), "a discarded gradient moves nothing")
+	require.Equal(t, w, engineWeights(t, e), "a discarded gradient moves nothing")
 	stats, err := e.Step(t.Context(), gpu.StepOptions{Beta2: 0.5, Epsilon: 1})
 	require.NoError(t, err)
 	require.Zero(t, stats.GradNorm)
@@ -97,15 +97,15 @@ func testErrors(t *testing.T, newEngine NewEngine) {
 
 // testEnded checks that calls under a context that has ended fail with its error and change nothing.
 func testEnded(t *testing.T, newEngine NewEngine) {
-	cfg := models()[2].cfg
-	e := open(t, newEngine, cfg)
-	other := open(t, newEngine, cfg)
-	give(t, other, randomWeights(other, 5))
-	dir, _ := export(t, other, gpu.ExportOptions{})
+	cfg := testModels()[2].cfg
+	e := openEngine(t, newEngine, cfg)
+	other := openEngine(t, newEngine, cfg)
+	giveWeights(t, other, randomWeights(other, 5))
+	dir, _ := exportEngine(t, other, gpu.ExportOptions{})
 	_, err := other.SaveOptimizer(t.Context(), dir)
 	require.NoError(t, err)
-	want := weights(t, e)
-	b := packed(rand.New(rand.NewPCG(16, 16)), cfg.VocabSize, 9)
+	want := engineWeights(t, e)
+	b := packedBatch(rand.New(rand.NewPCG(16, 16)), cfg.VocabSize, 9)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	for name, call := range map[string]func() error{
@@ -139,5 +139,5 @@ func testEnded(t *testing.T, newEngine NewEngine) {
 		require.False(t, partly, "%s: nobody's rows are at fault", name)
 	}
 	require.NoError(t, e.Discard(t.Context()))
-	require.Equal(t, want, weights(t, e))
+	require.Equal(t, want, engineWeights(t, e))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// Reference is the model in float64, one token at a time.
+// Reference is the model in float64, a token at a time.
 type Reference struct {
 	cfg gpu.Config
 	// Params are the weights by name; tests move them to take differences.
@@ -27,7 +27,7 @@ func NewReference(cfg gpu.Config, w *gpu.Weights) *Reference {
 	return r
 }
 
-// Forward computes what gpu.Engine's Forward does.
+// Forward computes the same as gpu.Engine's forward pass.
 func (r *Reference) Forward(b *gpu.Batch) (logprobs, entropies, squares, values []float64) {
 	n := len(b.Tokens)
 	logprobs, entropies, squares = make([]float64, n), make([]float64, n), make([]float64, n)
@@ -46,38 +46,38 @@ func (r *Reference) Forward(b *gpu.Batch) (logprobs, entropies, squares, values 
 				continue
 			}
 			h := hidden[i-1-lo]
-			p := LogSoftmax(r.logits(h), temp)
+			p := LogSoftmax(r.rowLogits(h), temp)
 			logprobs[i] = p[b.Tokens[i]]
 			for _, x := range p {
 				entropies[i] -= math.Exp(x) * x
 				squares[i] += math.Exp(2 * x)
 			}
 			if values != nil {
-				values[i] = dot(r.Params["value_head.weight"], h)
+				values[i] = dotProduct(r.Params["value_head.weight"], h)
 			}
 		}
 	}
 	return logprobs, entropies, squares, values
 }
 
-// Logits after every token of one sequence, at temperature 1.
+// Logits are the logits after every token of a sequence, at temperature 1.
 func (r *Reference) Logits(tokens []int32) [][]float64 {
 	var out [][]float64
 	for _, h := range r.Hidden(tokens) {
-		out = append(out, r.logits(h))
+		out = append(out, r.rowLogits(h))
 	}
 	return out
 }
 
-func (r *Reference) logits(h []float64) []float64 {
+func (r *Reference) rowLogits(h []float64) []float64 {
 	head := r.Params["lm_head.weight"]
 	if r.cfg.TieEmbeddings {
 		head = r.Params["model.embed_tokens.weight"]
 	}
-	return apply(head, h)
+	return applyMatrix(head, h)
 }
 
-// Hidden is the normalized last hidden state at every token of one sequence.
+// Hidden is the normalized last hidden state at every token of a sequence.
 func (r *Reference) Hidden(tokens []int32) [][]float64 {
 	c := r.cfg
 	d, hd := c.HiddenSize, c.AttentionDim()
@@ -91,11 +91,11 @@ func (r *Reference) Hidden(tokens []int32) [][]float64 {
 		w := func(name string) []float64 { return r.Params[fmt.Sprintf("model.layers.%d.%s.weight", l, name)] }
 		keys, values := make([][]float64, len(tokens)), make([][]float64, len(tokens))
 		for i, x := range xs {
-			h := r.norm(x, w("input_layernorm"))
+			h := r.normRow(x, w("input_layernorm"))
 			project := func(name string) []float64 {
-				y := apply(w("self_attn."+name+"_proj"), h)
+				y := applyMatrix(w("self_attn."+name+"_proj"), h)
 				if c.QKVBias {
-					add(y, r.Params[fmt.Sprintf("model.layers.%d.self_attn.%s_proj.bias", l, name)])
+					addTo(y, r.Params[fmt.Sprintf("model.layers.%d.self_attn.%s_proj.bias", l, name)])
 				}
 				return y
 			}
@@ -103,20 +103,20 @@ func (r *Reference) Hidden(tokens []int32) [][]float64 {
 			keys[i], values[i] = project("k"), project("v")
 			if c.QKNorm {
 				for at := 0; at < len(q); at += hd {
-					copy(q[at:], r.norm(q[at:at+hd], w("self_attn.q_norm")))
+					copy(q[at:], r.normRow(q[at:at+hd], w("self_attn.q_norm")))
 				}
 				for at := 0; at < len(keys[i]); at += hd {
-					copy(keys[i][at:], r.norm(keys[i][at:at+hd], w("self_attn.k_norm")))
+					copy(keys[i][at:], r.normRow(keys[i][at:at+hd], w("self_attn.k_norm")))
 				}
 			}
-			r.rotate(q, i)
-			r.rotate(keys[i], i)
+			r.rotateHead(q, i)
+			r.rotateHead(keys[i], i)
 			att := make([]float64, len(q))
 			for head := range c.NumHeads {
 				at, kv := head*hd, head/reps*hd
 				scores := make([]float64, i+1)
 				for j := range scores {
-					scores[j] = dot(q[at:at+hd], keys[j][kv:kv+hd]) / math.Sqrt(float64(hd))
+					scores[j] = dotProduct(q[at:at+hd], keys[j][kv:kv+hd]) / math.Sqrt(float64(hd))
 				}
 				for j, p := range LogSoftmax(scores, 1) {
 					for k := range hd {
@@ -124,23 +124,23 @@ func (r *Reference) Hidden(tokens []int32) [][]float64 {
 					}
 				}
 			}
-			add(x, apply(w("self_attn.o_proj"), att))
-			h = r.norm(x, w("post_attention_layernorm"))
-			gate, up := apply(w("mlp.gate_proj"), h), apply(w("mlp.up_proj"), h)
+			addTo(x, applyMatrix(w("self_attn.o_proj"), att))
+			h = r.normRow(x, w("post_attention_layernorm"))
+			gate, up := applyMatrix(w("mlp.gate_proj"), h), applyMatrix(w("mlp.up_proj"), h)
 			for j, g := range gate {
 				up[j] *= g / (1 + math.Exp(-g))
 			}
-			add(x, apply(w("mlp.down_proj"), up))
+			addTo(x, applyMatrix(w("mlp.down_proj"), up))
 		}
 	}
 	for i, x := range xs {
-		xs[i] = r.norm(x, r.Params["model.norm.weight"])
+		xs[i] = r.normRow(x, r.Params["model.norm.weight"])
 	}
 	return xs
 }
 
-func (r *Reference) norm(x, gain []float64) []float64 {
-	inv := 1 / math.Sqrt(dot(x, x)/float64(len(x))+r.cfg.RMSNormEps)
+func (r *Reference) normRow(x, gain []float64) []float64 {
+	inv := 1 / math.Sqrt(dotProduct(x, x)/float64(len(x))+r.cfg.RMSNormEps)
 	y := make([]float64, len(x))
 	for i, v := range x {
 		y[i] = v * inv * gain[i]
@@ -148,19 +148,19 @@ func (r *Reference) norm(x, gain []float64) []float64 {
 	return y
 }
 
-func (r *Reference) rotate(x []float64, pos int) {
+func (r *Reference) rotateHead(x []float64, pos int) {
 	hd := r.cfg.AttentionDim()
 	for ; len(x) > 0; x = x[hd:] {
 		for j := range hd / 2 {
-			sin, cos := math.Sincos(float64(pos) * r.speed(j))
+			sin, cos := math.Sincos(float64(pos) * r.pairSpeed(j))
 			a, b := x[j], x[j+hd/2]
 			x[j], x[j+hd/2] = a*cos-b*sin, b*cos+a*sin
 		}
 	}
 }
 
-// speed is the angle a position of pair j.
-func (r *Reference) speed(j int) float64 {
+// pairSpeed is the angle a position of pair j.
+func (r *Reference) pairSpeed(j int) float64 {
 	speed := math.Pow(r.cfg.RopeTheta, -2*float64(j)/float64(r.cfg.AttentionDim()))
 	s := r.cfg.RopeScaling
 	if s == nil {
@@ -196,16 +196,16 @@ func LogSoftmax(xs []float64, temp float64) []float64 {
 	return out
 }
 
-// apply is the product of a matrix [out, len(x)] and x.
-func apply(w, x []float64) []float64 {
+// applyMatrix is the product of a matrix [out, len(x)] and x.
+func applyMatrix(w, x []float64) []float64 {
 	y := make([]float64, len(w)/len(x))
 	for i := range y {
-		y[i] = dot(w[i*len(x):(i+1)*len(x)], x)
+		y[i] = dotProduct(w[i*len(x):(i+1)*len(x)], x)
 	}
 	return y
 }
 
-func dot(a, b []float64) float64 {
+func dotProduct(a, b []float64) float64 {
 	s := 0.0
 	for i, v := range a {
 		s += v * b[i]
@@ -213,7 +213,7 @@ func dot(a, b []float64) float64 {
 	return s
 }
 
-func add(x, y []float64) {
+func addTo(x, y []float64) {
 	for i, v := range y {
 		x[i] += v
 	}

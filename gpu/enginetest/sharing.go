@@ -24,7 +24,7 @@ func testSharing(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 	own := openSlot(t, alone)
 	want := func(tokens []int32) []float32 {
 		alone.Truncate(own, 0)
-		return extend(t, alone, whole(alone, own, tokens...))[0]
+		return extendWhole(t, alone, wholeExtension(alone, own, tokens...))[0]
 	}
 	r := rand.New(rand.NewPCG(31, 7))
 	open := map[gpu.Slot][]int32{}
@@ -57,7 +57,7 @@ func testSharing(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 			open[s] = open[s][:min(n, len(open[s]))]
 		case 3, 4, 5:
 			to, from := pick(), pick()
-			// At the ends of pages, within them, and beyond what there is.
+			// At the ends of pages, within them, and beyond the end of the sequence.
 			n := []int{64, 128, r.IntN(longest), longest}[r.IntN(4)]
 			sharer.Share(to, from, n)
 			if to != from { // else nothing is done
@@ -73,27 +73,28 @@ func testSharing(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 				if len(more) == 0 || r.IntN(4) == 0 {
 					continue
 				}
-				in = append(in, whole(d, s, more...))
+				in = append(in, wholeExtension(d, s, more...))
 				open[s] = slices.Concat(has, more)
 			}
 			if len(in) == 0 {
 				continue
 			}
-			for i, row := range extend(t, d, in...) {
+			for i, row := range extendWhole(t, d, in...) {
 				require.Equal(t, want(open[in[i].Slot]), row)
 			}
 		}
 	}
 }
 
-// testDTypes: the model sampled from is the one with rounded weights, and numbers that are bfloat16 already lose nothing.
+// testDTypes checks that the model sampled from is the model with rounded weights, and that numbers that are bfloat16 already
+// lose nothing.
 func testDTypes(t *testing.T, newDecoder NewDecoder, cfg gpu.Config) {
 	w := drawWeights(cfg, 5)
 	tokens := []int32{3, 1, 4, 1, 5, 9, 2, 6}
 	sample := func(w *gpu.Weights, keep gpu.DType) []float32 {
 		d, err := newDecoder(cfg, w, gpu.DecoderOptions{Slots: 1, MaxTokens: 16, DType: keep})
 		require.NoError(t, err)
-		return extend(t, d, whole(d, openSlot(t, d), tokens...))[0]
+		return extendWhole(t, d, wholeExtension(d, openSlot(t, d), tokens...))[0]
 	}
 	logits := func(w *gpu.Weights) []float64 {
 		rows := NewReference(cfg, w).Logits(tokens)

@@ -11,25 +11,25 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// testOptimizer checks that an engine given another's weights and optimizer goes on exactly as that one.
+// testOptimizer checks that an engine given another's weights and optimizer goes on exactly as the other does.
 func testOptimizer(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	one, two := open(t, newEngine, cfg), open(t, newEngine, cfg)
+	one, two := openEngine(t, newEngine, cfg), openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(8, 8))
-	b := packed(r, cfg.VocabSize, 8, 5)
+	b := packedBatch(r, cfg.VocabSize, 8, 5)
 	g := gradientsFor(r, b, cfg.ValueHead)
 	step := func(e gpu.Engine) {
-		accumulate(t, e, b, g)
+		accumulatePart(t, e, b, g)
 		_, err := e.Step(t.Context(), gpu.StepOptions{LearningRate: 1e-3, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, ClipNorm: 1})
 		require.NoError(t, err)
 	}
-	fresh, steps := moments(t, one)
+	fresh, steps := engineMoments(t, one)
 	require.Zero(t, steps)
 	for _, x := range fresh {
 		require.Equal(t, make([]float32, len(x)), x, "before the first step the moments are zeros")
 	}
 	step(one)
 	step(one)
-	dir, _ := export(t, one, gpu.ExportOptions{ShardBytes: 1000})
+	dir, _ := exportEngine(t, one, gpu.ExportOptions{ShardBytes: 1000})
 	steps, err := one.SaveOptimizer(t.Context(), dir)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, steps)
@@ -39,18 +39,18 @@ func testOptimizer(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	step(two)
 	same := func(a, b gpu.Engine) {
 		t.Helper()
-		require.Equal(t, weights(t, a), weights(t, b))
-		m, n := moments(t, a)
-		m2, n2 := moments(t, b)
+		require.Equal(t, engineWeights(t, a), engineWeights(t, b))
+		m, n := engineMoments(t, a)
+		m2, n2 := engineMoments(t, b)
 		require.Equal(t, m, m2)
 		require.Equal(t, n, n2)
 	}
 	same(one, two)
-	all, _ := moments(t, one)
+	all, _ := engineMoments(t, one)
 	require.Len(t, all, 2*len(cfg.Layout()))
 
 	// An optimizer that is reset goes on as a new engine's.
-	three := open(t, newEngine, cfg)
+	three := openEngine(t, newEngine, cfg)
 	require.NoError(t, three.Import(t.Context(), dir))
 	require.NoError(t, two.Import(t.Context(), dir))
 	require.NoError(t, two.ResetOptimizer(t.Context()))
@@ -65,25 +65,25 @@ func testStep(t *testing.T, newEngine NewEngine) {
 	o := gpu.StepOptions{
 		LearningRate: 1e-2, ValueLearningRate: 3e-2, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-3, WeightDecay: 0.1, ClipNorm: 0.5,
 	}
-	for _, m := range append(families(), models()[3]) {
+	for _, m := range append(familyModels(), testModels()[3]) {
 		checkStep(t, newEngine, m.cfg, o)
 	}
 	o.ValueLearningRate, o.ClipNorm = 0, 0
-	checkStep(t, newEngine, models()[3].cfg, o)
+	checkStep(t, newEngine, testModels()[3].cfg, o)
 }
 
 func checkStep(t *testing.T, newEngine NewEngine, cfg gpu.Config, o gpu.StepOptions) {
 	t.Helper()
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(10, 10))
-	b := packed(r, cfg.VocabSize, 8, 5)
+	b := packedBatch(r, cfg.VocabSize, 8, 5)
 	up := gradientsFor(r, b, cfg.ValueHead)
-	before := weights(t, e)
-	accumulate(t, e, b, up)
-	g := gradient(t, e)
+	before := engineWeights(t, e)
+	accumulatePart(t, e, b, up)
+	g := readGradient(t, e)
 	require.NoError(t, e.ResetOptimizer(t.Context()))
 
-	accumulate(t, e, b, up)
+	accumulatePart(t, e, b, up)
 	stats, err := e.Step(t.Context(), o)
 	require.NoError(t, err)
 	norm, scale := 0.0, 1.0
@@ -98,7 +98,7 @@ func checkStep(t *testing.T, newEngine NewEngine, cfg gpu.Config, o gpu.StepOpti
 		require.Greater(t, norm, o.ClipNorm, "the step is clipped")
 		scale *= o.ClipNorm / norm
 	}
-	after := weights(t, e)
+	after := engineWeights(t, e)
 	for i, x := range before.Tensors {
 		lr, decay := o.LearningRate, o.WeightDecay
 		if len(x.Shape) == 1 {
@@ -118,21 +118,21 @@ func checkStep(t *testing.T, newEngine NewEngine, cfg gpu.Config, o gpu.StepOpti
 }
 
 func testSkip(t *testing.T, newEngine NewEngine) {
-	cfg := models()[0].cfg
-	e := open(t, newEngine, cfg)
+	cfg := testModels()[0].cfg
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(11, 11))
-	b := packed(r, cfg.VocabSize, 8)
+	b := packedBatch(r, cfg.VocabSize, 8)
 	g := gradientsFor(r, b, false)
 	b.Mask[3], g.Logprobs[3] = 1, float32(math.Inf(1))
-	before := weights(t, e)
+	before := engineWeights(t, e)
 	o := gpu.StepOptions{LearningRate: 1e-2, Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1, ClipNorm: 1}
-	accumulate(t, e, b, g)
+	accumulatePart(t, e, b, g)
 	stats, err := e.Step(t.Context(), o)
 	require.NoError(t, err)
 	require.True(t, stats.Skipped)
-	after := weights(t, e)
+	after := engineWeights(t, e)
 	require.Equal(t, before, after)
-	_, steps := moments(t, e)
+	_, steps := engineMoments(t, e)
 	require.Zero(t, steps)
 	stats, err = e.Step(t.Context(), o)
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func testSkip(t *testing.T, newEngine NewEngine) {
 }
 
 func testBadBatches(t *testing.T, newEngine NewEngine) {
-	e := open(t, newEngine, models()[0].cfg)
+	e := openEngine(t, newEngine, testModels()[0].cfg)
 	evaluate := func(parts ...*gpu.Batch) error {
 		return e.Evaluate(t.Context(), parts, func(int, *gpu.Outputs) error { return nil })
 	}

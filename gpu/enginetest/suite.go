@@ -12,7 +12,7 @@ import (
 
 // Run checks that newEngine makes engines that keep gpu.Engine's contract.
 func Run(t *testing.T, newEngine NewEngine) {
-	for _, m := range models() {
+	for _, m := range testModels() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("forward agrees with the reference", func(t *testing.T) { testForward(t, newEngine, m.cfg) })
@@ -43,14 +43,14 @@ func Run(t *testing.T, newEngine NewEngine) {
 }
 
 func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
-	w := weights(t, e)
+	e := openEngine(t, newEngine, cfg)
+	w := engineWeights(t, e)
 	ref := NewReference(cfg, w)
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, lengths := range [][]int{{5}, {1, 9, 2, 0, 17}, {70, 3, 130}, {}} {
-		b := packed(r, cfg.VocabSize, lengths...)
+		b := packedBatch(r, cfg.VocabSize, lengths...)
 		logprobs, entropies, squares, values := ref.Forward(b)
-		for _, got := range []*gpu.Outputs{outputs(t, e, b), accumulate(t, e, b, nil)} {
+		for _, got := range []*gpu.Outputs{partOutputs(t, e, b), accumulatePart(t, e, b, nil)} {
 			if got.ProbSquares != nil {
 				requireNear(t, "sums of squared probabilities", squares, got.ProbSquares, 2e-4)
 			}
@@ -59,12 +59,12 @@ func testForward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 			requireNear(t, "values", values, got.Values, 2e-4)
 		}
 	}
-	b := packed(r, cfg.VocabSize, 6, 6)
+	b := packedBatch(r, cfg.VocabSize, 6, 6)
 	b.Temperature = nil
 	logprobs, _, _, _ := ref.Forward(b)
-	requireNear(t, "logprobs at no temperature", logprobs, outputs(t, e, b).Logprobs, 2e-4)
+	requireNear(t, "logprobs at no temperature", logprobs, partOutputs(t, e, b).Logprobs, 2e-4)
 	clear(b.Mask)
-	for _, x := range accumulate(t, e, b, &gpu.Gradients{}).Logprobs {
+	for _, x := range accumulatePart(t, e, b, &gpu.Gradients{}).Logprobs {
 		require.Zero(t, x, "everything is masked")
 	}
 }
@@ -79,14 +79,14 @@ func requireNear(t testing.TB, what string, want []float64, got []float32, toler
 	}
 }
 
-// testBackward compares every tensor's gradient with central differences of the float64 reference, at a few
-// elements of each tensor and along one random direction through all of them.
+// testBackward compares every tensor's gradient with central differences of the float64 reference, at a few elements of each
+// tensor and along a random direction through all of them.
 func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
-	w := weights(t, e)
+	e := openEngine(t, newEngine, cfg)
+	w := engineWeights(t, e)
 	ref := NewReference(cfg, w)
 	r := rand.New(rand.NewPCG(3, 3))
-	b := packed(r, cfg.VocabSize, 4, 7, 1, 3)
+	b := packedBatch(r, cfg.VocabSize, 4, 7, 1, 3)
 	up := gradientsFor(r, b, cfg.ValueHead)
 	loss := func() float64 {
 		logprobs, entropies, _, values := ref.Forward(b)
@@ -99,8 +99,8 @@ func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		}
 		return sum
 	}
-	accumulate(t, e, b, up)
-	got := gradient(t, e)
+	accumulatePart(t, e, b, up)
+	got := readGradient(t, e)
 	require.Len(t, got, len(w.Tensors))
 
 	const h = 1e-5
@@ -141,46 +141,46 @@ func testBackward(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 }
 
 func testAccumulation(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(4, 4))
-	one, two := packed(r, cfg.VocabSize, 5, 6), packed(r, cfg.VocabSize, 3)
+	one, two := packedBatch(r, cfg.VocabSize, 5, 6), packedBatch(r, cfg.VocabSize, 3)
 	gOne, gTwo := gradientsFor(r, one, cfg.ValueHead), gradientsFor(r, two, cfg.ValueHead)
-	backward := func(b *gpu.Batch, g *gpu.Gradients) { accumulate(t, e, b, g) }
+	backward := func(b *gpu.Batch, g *gpu.Gradients) { accumulatePart(t, e, b, g) }
 	backward(one, gOne)
-	first := gradient(t, e)
+	first := readGradient(t, e)
 	backward(two, gTwo)
-	second := gradient(t, e)
+	second := readGradient(t, e)
 	backward(one, gOne)
 	backward(two, gTwo)
-	for name, both := range gradient(t, e) {
+	for name, both := range readGradient(t, e) {
 		want := make([]float64, len(both))
 		for i := range want {
 			want[i] = float64(first[name][i]) + float64(second[name][i])
 		}
 		requireNear(t, name, want, both, 1e-4)
 	}
-	// What the mask excludes is ignored, whatever its gradient.
+	// Tokens outside the mask are ignored, whatever their gradient.
 	for i := range one.Mask {
 		if one.Mask[i] == 0 {
 			gOne.Logprobs[i] = float32(math.NaN())
 		}
 	}
 	backward(one, gOne)
-	require.Equal(t, first, gradient(t, e))
+	require.Equal(t, first, readGradient(t, e))
 }
 
 func testBatchInvariance(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(5, 5))
-	b := packed(r, cfg.VocabSize, 37, 5, 150, 1, 64, 12, 90)
-	all := outputs(t, e, b)
+	b := packedBatch(r, cfg.VocabSize, 37, 5, 150, 1, 64, 12, 90)
+	all := partOutputs(t, e, b)
 	for s := range len(b.Offsets) - 1 {
 		lo, hi := b.Offsets[s], b.Offsets[s+1]
 		part := &gpu.Batch{
 			Tokens: b.Tokens[lo:hi], Offsets: []int{0, hi - lo}, Mask: b.Mask[lo:hi], Temperature: b.Temperature[s : s+1],
 		}
-		alone := outputs(t, e, part)
-		require.Equal(t, alone, accumulate(t, e, part, nil), "with a gradient or without")
+		alone := partOutputs(t, e, part)
+		require.Equal(t, alone, accumulatePart(t, e, part, nil), "with a gradient or without")
 		require.Equal(t, all.Logprobs[lo:hi], alone.Logprobs)
 		require.Equal(t, all.Entropies[lo:hi], alone.Entropies)
 		if all.ProbSquares != nil {
@@ -195,11 +195,11 @@ func testBatchInvariance(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 func testDeterminism(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	var want map[string][]float32
 	for range 3 {
-		e := open(t, newEngine, cfg)
+		e := openEngine(t, newEngine, cfg)
 		r := rand.New(rand.NewPCG(6, 6))
-		b := packed(r, cfg.VocabSize, 40, 150, 3, 100)
-		accumulate(t, e, b, gradientsFor(r, b, cfg.ValueHead))
-		got := gradient(t, e)
+		b := packedBatch(r, cfg.VocabSize, 40, 150, 3, 100)
+		accumulatePart(t, e, b, gradientsFor(r, b, cfg.ValueHead))
+		got := readGradient(t, e)
 		if want == nil {
 			want = got
 		}
@@ -208,7 +208,7 @@ func testDeterminism(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 }
 
 func testLearning(t *testing.T, newEngine NewEngine) {
-	e := newEngine(t, models()[0].cfg)
+	e := newEngine(t, testModels()[0].cfg)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	b := &gpu.Batch{Tokens: []int32{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9}, Offsets: []int{0, 15}, Mask: make([]uint8, 15)}
 	g := &gpu.Gradients{Logprobs: make([]float32, 15)}
@@ -216,7 +216,7 @@ func testLearning(t *testing.T, newEngine NewEngine) {
 		b.Mask[i], g.Logprobs[i] = 1, -1
 	}
 	loss := func() (sum float64) {
-		for _, x := range accumulate(t, e, b, g).Logprobs {
+		for _, x := range accumulatePart(t, e, b, g).Logprobs {
 			sum -= float64(x)
 		}
 		return sum

@@ -24,7 +24,7 @@ var torchModels []byte
 //go:embed testdata/families.json
 var torchNumbers []byte
 
-// TorchModel is what PyTorch computed of one model in float64: [families.py] says of what weights, tokens and gradients.
+// TorchModel is PyTorch's results of a model in float64. [families.py] defines its weights, tokens and gradients.
 type TorchModel struct {
 	Name         string
 	Config       gpu.Config
@@ -70,18 +70,18 @@ func RunTorch(t *testing.T, newEngine NewEngine, newDecoder NewDecoder) {
 		Config gpu.Config `json:"config"`
 	}
 	var in []named
-	for _, m := range families() {
+	for _, m := range familyModels() {
 		in = append(in, named{m.name, m.cfg})
 	}
 	data, err := json.Marshal(in)
 	require.NoError(t, err)
-	for _, m := range readTorch(t, torch(t, python, data)) {
+	for _, m := range readTorch(t, runTorch(t, python, data)) {
 		t.Run(m.Name, func(t *testing.T) {
 			testTorch(t, newEngine, &m)
 			testTorchDecoder(t, newDecoder, &m)
 		})
 	}
-	again := readTorch(t, torch(t, python, torchModels))
+	again := readTorch(t, runTorch(t, python, torchModels))
 	for i, want := range TorchModels(t) {
 		require.Equal(t, want.Config, again[i].Config)
 		for name, x := range want.Gradients {
@@ -100,8 +100,8 @@ func pythonWithTorch(t testing.TB) string {
 	return ""
 }
 
-// torch runs families.py.
-func torch(t testing.TB, python string, in []byte) []byte {
+// runTorch runs families.py.
+func runTorch(t testing.TB, python string, in []byte) []byte {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), python, "-c", string(torchProgram))
 	cmd.Stdin = bytes.NewReader(in)
@@ -153,29 +153,29 @@ func (m *TorchModel) Batch() *gpu.Batch {
 func testTorch(t *testing.T, newEngine NewEngine, m *TorchModel) {
 	e := newEngine(t, m.Config)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	give(t, e, m.Start())
+	giveWeights(t, e, m.Start())
 	b := m.Batch()
 	n := len(b.Tokens)
 	up := &gpu.Gradients{Logprobs: torchDraw(n, 100), Entropies: torchDraw(n, 101)}
 	if m.Config.ValueHead {
 		up.Values = torchDraw(n, 102)
 	}
-	got := accumulate(t, e, b, up)
+	got := accumulatePart(t, e, b, up)
 	requireNear(t, "logprobs", m.Outputs["logprobs"], got.Logprobs, 1e-4)
 	requireNear(t, "entropies", m.Outputs["entropies"], got.Entropies, 1e-4)
 	requireNear(t, "values", m.Outputs["values"], got.Values, 1e-4)
-	g := gradient(t, e)
+	g := readGradient(t, e)
 	require.Len(t, g, len(m.Gradients))
 	for name, want := range m.Gradients {
 		requireNear(t, "gradient of "+name, want, g[name], 1e-4)
 	}
 	require.NoError(t, e.ResetOptimizer(t.Context()))
-	accumulate(t, e, b, up)
+	accumulatePart(t, e, b, up)
 	stats, err := e.Step(t.Context(), torchStep())
 	require.NoError(t, err)
 	require.InEpsilon(t, m.Norm, stats.GradNorm, 1e-4)
 	require.Greater(t, m.Norm, torchStep().ClipNorm, "the step is clipped")
-	for _, x := range weights(t, e).Tensors {
+	for _, x := range engineWeights(t, e).Tensors {
 		requireNear(t, x.Name+" after a step", m.Weights[x.Name], x.Data, 1e-4)
 	}
 }
@@ -186,8 +186,8 @@ func testTorchDecoder(t *testing.T, newDecoder NewDecoder, m *TorchModel) {
 	slot := openSlot(t, d)
 	for i, tokens := range m.Sequences {
 		d.Truncate(slot, 0)
-		extend(t, d, gpu.Extension{Slot: slot, Tokens: tokens[:5]})
-		row := extend(t, d, whole(d, slot, tokens[5:]...))[0]
+		extendWhole(t, d, gpu.Extension{Slot: slot, Tokens: tokens[:5]})
+		row := extendWhole(t, d, wholeExtension(d, slot, tokens[5:]...))[0]
 		requireNear(t, "log-probabilities", LogSoftmax(m.Logits[i], 1), row, 1e-4)
 	}
 }

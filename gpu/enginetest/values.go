@@ -11,9 +11,9 @@ import (
 
 // testValuesOnly checks that a critic is the same whether or not the log-probabilities are asked for as well.
 func testValuesOnly(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(12, 12))
-	b := packed(r, cfg.VocabSize, 9, 70, 1, 33)
+	b := packedBatch(r, cfg.VocabSize, 9, 70, 1, 33)
 	alone := *b
 	alone.ValuesOnly = true
 	if !cfg.ValueHead {
@@ -22,19 +22,19 @@ func testValuesOnly(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 		return
 	}
 	up := &gpu.Gradients{Values: gradientsFor(r, b, true).Values}
-	whole := accumulate(t, e, b, up)
-	want := gradient(t, e)
-	got := accumulate(t, e, &alone, up)
+	whole := accumulatePart(t, e, b, up)
+	want := readGradient(t, e)
+	got := accumulatePart(t, e, &alone, up)
 	require.Nil(t, got.Logprobs)
 	require.Nil(t, got.Entropies)
 	require.Nil(t, got.ProbSquares)
 	require.Equal(t, whole.Values, got.Values)
-	require.Equal(t, want, gradient(t, e))
-	require.Equal(t, got, outputs(t, e, &alone))
+	require.Equal(t, want, readGradient(t, e))
+	require.Equal(t, got, partOutputs(t, e, &alone))
 	require.Error(t, e.Accumulate(t.Context(), []*gpu.Batch{&alone}, func(int, *gpu.Outputs) (*gpu.Gradients, error) {
 		return gradientsFor(r, b, true), nil
 	}), "there are no log-probabilities")
-	require.Equal(t, whole, outputs(t, e, b), "the next batch has them again")
+	require.Equal(t, whole, partOutputs(t, e, b), "the next batch has them again")
 }
 
 // testDetached checks that a detached gradient reaches the value head, and nothing below it.
@@ -42,13 +42,13 @@ func testDetached(t *testing.T, newEngine NewEngine, cfg gpu.Config) {
 	if !cfg.ValueHead {
 		return
 	}
-	e := open(t, newEngine, cfg)
+	e := openEngine(t, newEngine, cfg)
 	r := rand.New(rand.NewPCG(13, 13))
-	b := packed(r, cfg.VocabSize, 9, 70)
+	b := packedBatch(r, cfg.VocabSize, 9, 70)
 	up := gradientsFor(r, b, true)
 	backward := func(g *gpu.Gradients) map[string][]float32 {
-		accumulate(t, e, b, g)
-		return gradient(t, e)
+		accumulatePart(t, e, b, g)
+		return readGradient(t, e)
 	}
 	whole := backward(up)
 	policy := backward(&gpu.Gradients{Logprobs: up.Logprobs, Entropies: up.Entropies})

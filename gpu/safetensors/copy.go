@@ -36,7 +36,7 @@ func (f *Folder) Copy(ctx context.Context, name string, dtype DType, out io.Writ
 	})
 }
 
-// firstOverflow is the index of the first finite number that is not finite as it is stored, -1 without one.
+// firstOverflow is the index of the first finite number that is not finite as it is stored, -1 if there is none.
 func firstOverflow(dtype DType, x []float32, b []byte) int {
 	if dtype == F32 {
 		return -1

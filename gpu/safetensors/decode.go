@@ -65,8 +65,8 @@ func Read(in io.Reader, size int64) (*gpu.Weights, error) {
 	return w, nil
 }
 
-// readHeader reads what comes before the numbers of a file of size bytes: its tensors, in the order of their numbers, and
-// where those begin.
+// readHeader reads the header of a file of size bytes: its tensors, in the order of their numbers, and the place at which the
+// numbers begin.
 func readHeader(in io.Reader, size int64) (found []located, body int64, err error) {
 	if size < 8 {
 		return nil, 0, malformedError("%d bytes: cut short in the header's length", size)
@@ -146,7 +146,7 @@ func arrangeTensors(found []located, body int64) error {
 	return nil
 }
 
-// located is one tensor of the header, its shape checked against its offsets.
+// located is a tensor of the header, its shape checked against its offsets.
 type located struct {
 	name       string
 	dtype      DType

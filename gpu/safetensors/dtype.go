@@ -17,10 +17,10 @@ const (
 	F16 DType = "F16"
 )
 
-// known says which types are read and written, for refusals.
+// known names the types that are read and written, for refusals.
 const known = "F32, BF16 or F16"
 
-// elementSize of one number in bytes, 0 for a type that is not supported.
+// elementSize is the size of a number in bytes, 0 for a type that is not supported.
 func (d DType) elementSize() int {
 	switch d {
 	case F32:
@@ -101,7 +101,7 @@ func toF16(v float32) uint16 {
 	switch {
 	case magnitude > 0x7f800000:
 		return sign | 0x7e00 | uint16(magnitude>>13)&0x3ff
-	case magnitude >= 0x477ff000: // halfway from 65504 to what would come next
+	case magnitude >= 0x477ff000: // halfway from 65504 to the next step
 		return sign | 0x7c00
 	case magnitude < 0x38800000: // below 2^-14: the sum has steps of 2^-24 and rounds so
 		shifted := math.Float32frombits(magnitude) + 0.5

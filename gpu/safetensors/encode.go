@@ -18,7 +18,7 @@ const metadataKey = "__metadata__"
 
 const metadata = `"` + metadataKey + `":{"format":"pt"}`
 
-// entry is one tensor in the header.
+// entry is a tensor in the header.
 type entry struct {
 	DType   string    `json:"dtype"`
 	Shape   []int64   `json:"shape"`
@@ -70,7 +70,7 @@ func encodeHeader(w *gpu.Weights, dtype DType) ([]byte, int, error) {
 	return headerOf(w.Tensors, dtype)
 }
 
-// headerOf is header for tensors whose data need not be there.
+// headerOf is encodeHeader for tensors whose data need not be there.
 func headerOf(tensors []gpu.Tensor, dtype DType) ([]byte, int, error) {
 	if dtype.elementSize() == 0 {
 		return nil, 0, fmt.Errorf("encode safetensors: type %q is not supported: want %s", dtype, known)

@@ -10,7 +10,7 @@ import (
 // errDiffers ends a comparison.
 var errDiffers = errors.New("it differs")
 
-// Equal says whether two tensors have the same type, shape and numbers, bit for bit.
+// Equal reports whether two tensors have the same type, shape and numbers, bit for bit.
 func (f *Folder) Equal(ctx context.Context, a, b string) (bool, error) {
 	one, err := f.findEntry(a)
 	if err != nil {

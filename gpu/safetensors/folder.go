@@ -17,7 +17,7 @@ import (
 // the system can, and their numbers read when asked for. Its methods may be called by several goroutines, but for Add and Close.
 type Folder struct {
 	files []*openFile
-	// at says where a tensor lies.
+	// at is the place of each tensor.
 	at map[string]place
 }
 
@@ -33,8 +33,8 @@ type openFile struct {
 
 type place struct{ file, tensor int }
 
-// OpenFolder opens the tensors that a folder keeps under a name such as model.safetensors: in that file, or in those that
-// model.safetensors.index.json names where there is one. Errors name the file and the tensor; those of broken files wrap
+// OpenFolder opens the tensors that a folder keeps under a name such as model.safetensors: in that file, or in the files that
+// model.safetensors.index.json names if it is there. Errors name the file and the tensor; errors of broken files wrap
 // ErrMalformed.
 func OpenFolder(dir, name string) (*Folder, error) {
 	f := &Folder{at: map[string]place{}}
@@ -75,7 +75,7 @@ func (f *Folder) openFile(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	// The metadata says nothing that the files do not: others write what they like there.
+	// The metadata is not checked: other programs write what they like there, and the files themselves hold all that counts.
 	var parsed struct {
 		WeightMap map[string]string `json:"weight_map"`
 	}
@@ -111,7 +111,7 @@ func (f *Folder) openFile(dir, name string) error {
 	return f.agreeWithIndex(IndexName(name), parsed.WeightMap)
 }
 
-// agreeWithIndex reports every difference between what the files hold and what an index says that they do.
+// agreeWithIndex reports every difference between the files' contents and an index.
 func (f *Folder) agreeWithIndex(index string, says map[string]string) error {
 	var faults []error
 	for _, o := range f.files {
@@ -135,7 +135,7 @@ func (f *Folder) agreeWithIndex(index string, says map[string]string) error {
 	return errors.Join(faults...)
 }
 
-// Add opens one file more. A tensor that another file has is refused.
+// Add opens another file. A tensor that is in two files is refused.
 func (f *Folder) Add(dir, name string) error {
 	file, err := os.Open(filepath.Join(dir, name))
 	if err != nil {
@@ -183,7 +183,7 @@ func (f *Folder) Names() []string {
 	return out
 }
 
-// Stored is one file of a folder.
+// Stored is a file of a folder.
 type Stored struct {
 	Name string
 	// Size in bytes; Body of them are before the numbers.
@@ -192,14 +192,14 @@ type Stored struct {
 	Tensors []StoredTensor
 }
 
-// StoredTensor is one tensor of a file.
+// StoredTensor is a tensor of a file.
 type StoredTensor struct {
 	Name  string
 	Shape []int
 	DType DType
 }
 
-// Files lists the files in the order of their names, with what is in them.
+// Files lists the files in the order of their names, with their contents.
 func (f *Folder) Files() []Stored {
 	out := make([]Stored, len(f.files))
 	for i, o := range f.files {
@@ -222,13 +222,13 @@ func (f *Folder) Tensors() []gpu.Tensor {
 	return out
 }
 
-// Has says whether there is a tensor of a name.
+// Has reports whether there is a tensor of a name.
 func (f *Folder) Has(name string) bool {
 	_, ok := f.at[name]
 	return ok
 }
 
-// DType is how a tensor's numbers are stored, "" for one that is not there.
+// DType is the type in which a tensor's numbers are stored, "" for a tensor that is not there.
 func (f *Folder) DType(name string) DType {
 	p, ok := f.at[name]
 	if !ok {

@@ -27,7 +27,8 @@ func unmapFile(data []byte) error {
 	return unix.Munmap(data)
 }
 
-// letGo says that a part of a mapped file has been read: its pages leave this process's memory and stay in the system's cache.
+// letGo releases a part of a mapped file that has been read: its pages leave this process's memory and stay in the system's
+// cache.
 func letGo(data []byte, begin, end int64) {
 	page := int64(os.Getpagesize())
 	begin = (begin + page - 1) / page * page

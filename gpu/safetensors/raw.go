@@ -88,7 +88,7 @@ func (o *openFile) rawBytes(ctx context.Context, t located, each func(at int, b 
 	return nil
 }
 
-// errChanged says that bytes which were there when the file was opened cannot be read.
+// errChanged is returned where bytes that were there when the file was opened cannot be read.
 var errChanged = errors.New("the file cannot be read any more: it was cut short while it was in use, or its disk fails")
 
 // guardMapped runs a function that reads mapped memory: where the file has lost that part meanwhile, it is an error, and not the end of

@@ -39,14 +39,14 @@ type FilePlan struct {
 	Size int64
 }
 
-// FolderPlan is what a folder of tensors will hold.
+// FolderPlan is the plan of a folder of tensors.
 type FolderPlan struct {
 	Files []FilePlan
-	// Index is the index file's content, under IndexName of the plan's name; nil where there is one file.
+	// Index is the index file's content, under IndexName of the plan's name; nil where there is a single file.
 	Index []byte
 }
 
-// Plan lays tensors out in files: those of a name such as model.safetensors or, where o.ShardBytes needs more,
+// Plan lays tensors out in files: a single file of a name such as model.safetensors or, where o.ShardBytes needs more,
 // model-00001-of-00003.safetensors and so on with an index. The plan is a function of the tensors' names and shapes and of o
 // alone; the tensors need no data.
 func Plan(name string, tensors []gpu.Tensor, o gpu.ExportOptions) (*FolderPlan, error) {
@@ -160,8 +160,8 @@ func writeFile(ctx context.Context, path string, tensors []gpu.Tensor, dtype DTy
 // writePiece is how many numbers WriteFrom has in memory at once.
 const writePiece = 1 << 20
 
-// WriteFrom writes some of the tensors of w into a new file, as WriteFolder would, a piece of numbers at a time, read from the
-// weights' source where they have one.
+// WriteFrom writes some of the tensors of w into a new file, as WriteFolder would, a piece of numbers at a time. It reads them
+// from the weights' source where they have a source.
 func WriteFrom(ctx context.Context, path string, w *gpu.Weights, tensors []gpu.Tensor, d gpu.DType) (err error) {
 	dtype, err := Of(d)
 	if err != nil {
