@@ -17,12 +17,12 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 )
 
-// Adapts says whether the engine trains adapters.
+// Adapts reports whether the engine trains adapters.
 func (e *Engine) Adapts() bool { return e.backend.LoRA.Rank > 0 }
 
-// exportFrozen has the ranks write what the adapters are added to.
+// exportFrozen has the ranks write the frozen weights, to which the adapters are added.
 func (e *Engine) exportFrozen(ctx context.Context, dir string, o gpu.ExportOptions) (gpu.Pending, error) {
-	if _, err := e.ready(ctx); err != nil {
+	if _, err := e.readyGroup(ctx); err != nil {
 		return nil, err
 	}
 	cfg := e.cfg
@@ -38,7 +38,7 @@ func (e *Engine) exportFrozen(ctx context.Context, dir string, o gpu.ExportOptio
 	if err != nil {
 		return nil, err
 	}
-	p, _, err := e.save(ctx, dir, planned(plan.Files, "", stored, false))
+	p, _, err := e.saveFiles(ctx, dir, plannedFiles(plan.Files, "", stored, false))
 	if err != nil {
 		return nil, fmt.Errorf("export the weights below adapters to %s: %w", dir, err)
 	}
@@ -73,8 +73,8 @@ func (e *Engine) exportAdapter(ctx context.Context, dir string, o gpu.ExportOpti
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	files := append(planned(low.Files, "", stored, false), planned(head.Files, "", stored, false)...)
-	p, _, err := e.save(ctx, dir, files)
+	files := append(plannedFiles(low.Files, "", stored, false), plannedFiles(head.Files, "", stored, false)...)
+	p, _, err := e.saveFiles(ctx, dir, files)
 	if err != nil {
 		return nil, fmt.Errorf("export adapters to %s: %w", dir, err)
 	}
@@ -83,7 +83,7 @@ func (e *Engine) exportAdapter(ctx context.Context, dir string, o gpu.ExportOpti
 	return p, nil
 }
 
-// finishAdapter writes what is not numbers, and lists the files.
+// finishAdapter writes the files that hold no numbers, and lists all files.
 func (e *Engine) finishAdapter(dir string, low, head *safetensors.FolderPlan) (gpu.Written, error) {
 	files, err := low.Written(dir, gpu.AdapterFile)
 	if err != nil {
@@ -97,8 +97,8 @@ func (e *Engine) finishAdapter(dir string, low, head *safetensors.FolderPlan) (g
 	return slices.Concat(files, more, last), err
 }
 
-// besideMerged adds, to an export of merged weights, what the engine goes on from, in a folder of its own: readers that know PEFT must
-// not add the adapters to weights that have them.
+// besideMerged adds, to an export of merged weights, the adapters from which the engine goes on, in a folder of their own:
+// readers that know PEFT must not add the adapters to weights that have them.
 func (e *Engine) besideMerged(dir string, files []toSave, finish func() (gpu.Written, error)) ([]toSave, func() (gpu.Written, error), error) {
 	low, head, err := e.adapterPlan(gpu.ExportOptions{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (e *Engine) besideMerged(dir string, files []toSave, finish func() (gpu.Wri
 		return nil, nil, err
 	}
 	for _, p := range []*safetensors.FolderPlan{low, head} {
-		files = append(files, planned(p.Files, gpu.AdapterFolder, safetensors.F32, false)...)
+		files = append(files, plannedFiles(p.Files, gpu.AdapterFolder, safetensors.F32, false)...)
 	}
 	return files, func() (gpu.Written, error) {
 		out, err := finish()
@@ -133,12 +133,12 @@ func (e *Engine) loadAdapter(ctx context.Context, dir string) (done bool, err er
 	if e.folded = has; !has || !same || err != nil {
 		return false, err
 	}
-	if err := e.started(ctx); err != nil {
+	if err := e.ensureStarted(ctx); err != nil {
 		return false, err
 	}
 	if !e.whole {
-		if err := e.begins(ctx); err != nil {
-			return false, e.lose(err)
+		if err := e.loadStart(ctx); err != nil {
+			return false, e.loseGroup(err)
 		}
 	}
 	if base != e.base {
@@ -158,10 +158,10 @@ func (e *Engine) loadAdapter(ctx context.Context, dir string) (done bool, err er
 	if err := e.checkAdapter(ctx, f); err != nil {
 		return false, err
 	}
-	return true, e.read(ctx, own, f.Names(), e.trained, []string{})
+	return true, e.readTensors(ctx, own, f.Names(), e.trained, []string{})
 }
 
-// checkAdapter reports every difference between a folder's tensors and those that are trained.
+// checkAdapter reports every difference between a folder's tensors and the trained tensors.
 func (e *Engine) checkAdapter(ctx context.Context, f *safetensors.Folder) error {
 	var errs []error
 	var names []string
@@ -191,8 +191,8 @@ func (e *Engine) checkAdapter(ctx context.Context, f *safetensors.Folder) error 
 	return f.CheckFinite(ctx, names)
 }
 
-// rebase begins the adapters anew beside the weights of a folder, drawn as gpu/native draws them.
-func (e *Engine) rebase(ctx context.Context, f *hf.Folder) error {
+// restartAdapters begins the adapters anew beside the weights of a folder, drawn as gpu/native draws them.
+func (e *Engine) restartAdapters(ctx context.Context, f *hf.Folder) error {
 	var err error
 	if e.base, e.halves, err = hashOf(ctx, e.cfg, f); err != nil {
 		return err
@@ -201,17 +201,18 @@ func (e *Engine) rebase(ctx context.Context, f *hf.Folder) error {
 	if err != nil {
 		return err
 	}
-	defer room.remove()
+	defer room.removeAll()
 	drawn := e.backend.LoRA.Draw(e.cfg, e.backend.Start.Seed)
 	files, err := safetensors.WriteFolder(ctx, room.dir, gpu.AdapterFile, drawn, gpu.ExportOptions{})
 	if err != nil {
 		return err
 	}
-	return e.read(ctx, room.dir, []string{files[0].Name}, drawn, []string{})
+	return e.readTensors(ctx, room.dir, []string{files[0].Name}, drawn, []string{})
 }
 
-// hashOf names a folder's weights, as gpu/native names the weights that adapters are trained beside: by the SHA-256 of their
-// numbers in float32, in the model's order, without a value head. halves says that each number is a bfloat16.
+// hashOf is the hash of a folder's weights, which gpu/native computes for the weights that adapters are trained beside: the
+// SHA-256 of their numbers in float32, in the model's order, without a value head. halves is true where each number is a
+// bfloat16.
 func hashOf(ctx context.Context, cfg gpu.Config, f *hf.Folder) (hash string, halves bool, err error) {
 	cfg.ValueHead = false
 	w, h := f.Weights(), sha256.New()

@@ -13,7 +13,7 @@ type Backend struct {
 	Config Config
 	// Threads that a rank on the processor uses; 0 shares all cores among the ranks.
 	Threads int
-	// Start says how the starting weights of an engine are drawn that is given none: as gpu/native draws them.
+	// Start sets how the starting weights are drawn of an engine that imports none: as gpu/native draws them.
 	Start native.Options
 	// LoRA has engines train adapters beside frozen weights where its Rank is not 0.
 	LoRA native.LoRA
@@ -24,9 +24,9 @@ type Backend struct {
 var _ gpu.Backend = Backend{}
 
 // New makes an engine. Its processes start with the first call that needs them.
-func (b Backend) New(cfg gpu.Config) (gpu.Engine, error) { return b.open(cfg) }
+func (b Backend) New(cfg gpu.Config) (gpu.Engine, error) { return b.newEngine(cfg) }
 
-func (b Backend) open(cfg gpu.Config) (*Engine, error) {
+func (b Backend) newEngine(cfg gpu.Config) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (b Backend) open(cfg gpu.Config) (*Engine, error) {
 	return e, nil
 }
 
-// shape is the model as the ranks of an engine read it.
-func (e *Engine) shape() map[string]any {
+// engineShape is the model as the ranks of an engine read it.
+func (e *Engine) engineShape() map[string]any {
 	out := shapeOf(e.cfg)
 	if o := e.backend.LoRA; o.Rank > 0 {
 		out["lora"] = map[string]any{"rank": o.Rank, "scale": o.Alpha / float64(o.Rank), "targets": o.Targets}

@@ -15,17 +15,17 @@ type Config struct {
 	// Ranks is how many processes train, a GPU each where there are any. A reference policy and a critic of its own have as many
 	// on the same devices. Defaults to 1.
 	Ranks int `koanf:"ranks"`
-	// Machines are others whose devices train too, as host:port where weir torch-worker listens. Ranks is then of all machines, the same
-	// number on each, this one first. Folders of the run, and Scratch, must be the same on all: on storage that they share. Defaults to
-	// none.
+	// Machines are further machines whose devices train too, as host:port where weir torch-worker listens. Ranks is then the
+	// number on all machines together, the same on each, this machine's first. Folders of the run, and Scratch, must be the
+	// same on all: on storage that they share. Defaults to none.
 	Machines []string `koanf:"machines"`
 	// SecretFile is the secret that all machines have, from weir keys --torch; it is read where there are Machines. Defaults to "".
 	SecretFile string `koanf:"secret_file"`
 	// Address is this machine's, by which ranks of others find its first rank. "" is the address that the first of Machines is reached
 	// from. Ranks speak to each other in the clear: keep them in a network of their own. Defaults to "".
 	Address string `koanf:"address"`
-	// Interface is the network interface by which ranks of several machines speak to each other; "" lets PyTorch choose, and ranks of
-	// one machine use its loopback. Defaults to "".
+	// Interface is the network interface by which ranks of several machines speak to each other. "" lets PyTorch choose; ranks
+	// of a single machine use its loopback. Defaults to "".
 	Interface string `koanf:"interface"`
 	// Device is cpu, cuda, or auto: cuda where PyTorch sees a GPU. Defaults to auto.
 	Device string `koanf:"device"`
@@ -51,12 +51,12 @@ type Config struct {
 	Deterministic bool `koanf:"deterministic"`
 	// MaxTokens bounds the tokens that a rank runs at once, below trainer.micro_tokens; 0 does not. Defaults to 0.
 	MaxTokens int `koanf:"max_tokens"`
-	// Scratch is a folder for weights on their way to a process; "" is the system's for temporary files. What a Weir that was killed
-	// has left there is removed by the next. Defaults to "".
+	// Scratch is a folder for weights on their way to a process; "" is the system's folder for temporary files. If a Weir was
+	// killed, the next removes the files that it left there. Defaults to "".
 	Scratch string `koanf:"scratch"`
 	// StartTimeout bounds the start of a group: Python's start, PyTorch's import, and the ranks' meeting. Defaults to 5m.
 	StartTimeout time.Duration `koanf:"start_timeout"`
-	// SilentAfter is how long a rank may send nothing at all, which one that works never does. Defaults to 1m.
+	// SilentAfter is how long a rank may send nothing at all. A working rank is never silent so long. Defaults to 1m.
 	SilentAfter time.Duration `koanf:"silent_after"`
 	// StalledAfter is how long a rank may be within an operation and finish no piece of it. A first compiled pass takes
 	// minutes. Defaults to 30m.
@@ -104,13 +104,13 @@ func (c Config) validateMachines() error {
 	return check.All(errs...)
 }
 
-// each is how many ranks a machine has.
-func (c Config) each() int { return c.Ranks / (1 + len(c.Machines)) }
+// machineRanks is the number of ranks on each machine.
+func (c Config) machineRanks() int { return c.Ranks / (1 + len(c.Machines)) }
 
 // maxRanks bounds the processes of a group.
 const maxRanks = 1024
 
-// Unread says why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
+// Unread explains why nothing depends on a key of the section, beginning with the other key that says so; "" if something does.
 func (c Config) Unread(key string) string {
 	switch key {
 	case "secret_file", "address", "interface":

@@ -14,36 +14,37 @@ import (
 )
 
 // Decoder is a gpu.Decoder whose weights and caches lie in a PyTorch process. A process that ends is started again with the
-// weights in use, and computes the caches again as they are needed: no call is lost with it.
+// current weights, and computes the caches again as they are needed: no call is lost with it.
 type Decoder struct {
 	backend Backend
 	cfg     gpu.Config
 	options gpu.DecoderOptions
 	slots   []slot
-	// moves are what becomes of caches before the next batch, in order: [slot] drops one, [to, from, n] shares one.
+	// moves are changes of caches before the next batch, in order: [slot] drops a cache, [to, from, n] shares part of one.
 	moves [][]int
 
-	// starting holds one item: a process is being started.
+	// starting holds an item while a process is being started.
 	starting chan struct{}
 	// over is closed when the decoder ends.
 	over chan struct{}
-	// filled is the group whose process has the caches that slots speak of.
+	// filled is the group whose process holds the slots' caches.
 	filled *group
 
-	mu    sync.Mutex // guards what follows: Prepare runs beside the other methods
+	mu    sync.Mutex // guards the fields below: Prepare runs beside the other methods
 	group *group
 	// scratch is where the decoder writes weights; nil before the first.
 	scratch *scratch
-	// number counts the weights that were prepared; dir is the folder of those in use, own says that it is the decoder's.
+	// number counts the weights that were prepared. dir is the folder of the current weights; own is true where it is the
+	// decoder's.
 	number int64
 	dir    string
 	own    bool
 	ended  bool
-	// spare is a folder of the decoder's whose weights are prepared and not in use; "" where there is none.
+	// spare is a folder of the decoder's with prepared weights that are not in use; "" without any.
 	spare string
 }
 
-// slot is one sequence.
+// slot is a sequence.
 type slot struct {
 	open bool
 	// tokens are the sequence's; the process has the first held of them in its cache.
@@ -59,9 +60,9 @@ var (
 	_ gpu.Ender         = (*Decoder)(nil)
 )
 
-// NewDecoder makes a decoder over weights that the caller has: they are written to a folder, from which the process reads them,
-// unless the options name one that has them. The process starts with Start, or with the first call that needs it.
-// Matrices lie in the type of the products, [Config.DType]; gpu.BFloat16 rounds their numbers, whatever that type is.
+// NewDecoder makes a decoder over weights that the caller has. They are written to a folder, from which the process reads them,
+// unless the options name a folder that has them. The process starts with Start, or with the first call that needs it. Matrices
+// lie in the type of the products, [Config.DType]; gpu.BFloat16 rounds their numbers, whatever that type is.
 func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 	if err := errors.Join(cfg.Validate(), b.Config.Validate()); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 	case o.MaxTokens > cfg.MaxPositions:
 		return nil, fmt.Errorf("decoder: %d tokens a sequence, the model takes %d: %w", o.MaxTokens, cfg.MaxPositions, gpu.ErrTooLong)
 	}
-	if err := fits(cfg, w); err != nil {
+	if err := checkFit(cfg, w); err != nil {
 		return nil, err
 	}
 	b.Config.Ranks, b.Config.Machines = 1, nil
@@ -86,7 +87,7 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 	if d.dir = o.Dir; d.dir != "" {
 		return d, nil
 	}
-	dir, err := d.write(context.Background(), w)
+	dir, err := d.writeScratch(context.Background(), w)
 	if err != nil {
 		d.End()
 		return nil, err
@@ -98,7 +99,7 @@ func (b Backend) NewDecoder(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions
 // Config describes the model.
 func (d *Decoder) Config() gpu.Config { return d.cfg }
 
-// End ends the process, also one that is being started.
+// End ends the process, also while it starts.
 func (d *Decoder) End() {
 	d.mu.Lock()
 	first := !d.ended
@@ -111,11 +112,11 @@ func (d *Decoder) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.group != nil {
-		d.group.close()
+		d.group.closeGroup()
 		d.group = nil
 	}
 	if d.scratch != nil {
-		d.scratch.remove()
+		d.scratch.removeAll()
 		d.scratch = nil
 	}
 	d.dir, d.own, d.spare = "", false, ""
@@ -135,21 +136,21 @@ func (d *Decoder) untilEnd(ctx context.Context) (context.Context, context.Cancel
 	return ctx, sync.OnceFunc(func() { close(done); cancel(nil) })
 }
 
-// errEnded is a decoder whose End was called.
+// errEnded is the error of a decoder whose End was called.
 var errEnded = fmt.Errorf("%w: the decoder has ended", gpu.ErrLost)
 
 // setSpare puts another folder in the place of weights that were prepared and are not in use.
 func (d *Decoder) setSpare(dir string) {
 	if d.spare != "" && d.spare != dir && d.spare != d.dir {
-		_ = os.RemoveAll(d.spare) // what is left over does no harm
+		_ = os.RemoveAll(d.spare) // a remaining file does no harm
 	}
 	d.spare = dir
 }
 
-// tidy puts another folder in the place of the one in use, and removes that if it is the decoder's.
-func (d *Decoder) tidy(dir string, own bool) {
+// switchFolder makes another folder the current folder, and removes the old folder if it is the decoder's.
+func (d *Decoder) switchFolder(dir string, own bool) {
 	if d.own && d.dir != dir {
-		_ = os.RemoveAll(d.dir) // what is left over does no harm
+		_ = os.RemoveAll(d.dir) // a remaining file does no harm
 	}
 	d.dir, d.own = dir, own
 }
@@ -171,7 +172,8 @@ func (d *Decoder) Close(s gpu.Slot) {
 	d.moves = append(d.moves, []int{int(s)})
 }
 
-// Share makes a sequence of another's first tokens. What the process has of them lies in the same memory until either is changed.
+// Share gives a sequence another's first tokens. The process keeps their caches in the same memory until either sequence
+// changes.
 func (d *Decoder) Share(to, from gpu.Slot, n int) {
 	if to == from {
 		return
@@ -191,12 +193,12 @@ func (d *Decoder) Truncate(s gpu.Slot, n int) {
 
 // Start starts the process and has it read the weights.
 func (d *Decoder) Start(ctx context.Context) error {
-	_, err := d.running(ctx)
+	_, err := d.runningGroup(ctx)
 	return err
 }
 
-// running is the group, which is started with the weights in use where there is none.
-func (d *Decoder) running(ctx context.Context) (*group, error) {
+// runningGroup is the group. If there is none it is started with the current weights.
+func (d *Decoder) runningGroup(ctx context.Context) (*group, error) {
 	select {
 	case d.starting <- struct{}{}:
 		defer func() { <-d.starting }()
@@ -219,42 +221,42 @@ func (d *Decoder) running(ctx context.Context) (*group, error) {
 		return nil, err
 	}
 	if dir != "" {
-		if err := d.use(ctx, g, dir); err != nil {
-			g.close()
+		if err := d.useFolder(ctx, g, dir); err != nil {
+			g.closeGroup()
 			return nil, err
 		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended {
-		g.close()
+		g.closeGroup()
 		return nil, errEnded
 	}
 	d.group = g
 	return g, nil
 }
 
-// use gives a new process the weights in use.
-func (d *Decoder) use(ctx context.Context, g *group, dir string) error {
-	number := d.count()
+// useFolder gives a new process the current weights.
+func (d *Decoder) useFolder(ctx context.Context, g *group, dir string) error {
+	number := d.nextNumber()
 	if err := prepareIn(ctx, g, dir, number, d.options.DType); err != nil {
 		return fmt.Errorf("the weights in use: %w", err)
 	}
-	_, err := g.all(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
+	_, err := g.callAll(ctx, "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
 	return err
 }
 
-// count numbers weights.
-func (d *Decoder) count() int64 {
+// nextNumber numbers weights.
+func (d *Decoder) nextNumber() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.number++
 	return d.number
 }
 
-// lost forgets a group that has ended.
-func (d *Decoder) lost(g *group) {
-	g.close()
+// forgetGroup forgets a group that has ended.
+func (d *Decoder) forgetGroup(g *group) {
+	g.closeGroup()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.group == g {
@@ -262,8 +264,8 @@ func (d *Decoder) lost(g *group) {
 	}
 }
 
-// write writes weights to a folder of the decoder's own.
-func (d *Decoder) write(ctx context.Context, w *gpu.Weights) (dir string, err error) {
+// writeScratch writes weights to a folder of the decoder's own.
+func (d *Decoder) writeScratch(ctx context.Context, w *gpu.Weights) (dir string, err error) {
 	w, err = w.Resident(ctx)
 	if err != nil {
 		return "", err
@@ -278,7 +280,7 @@ func (d *Decoder) write(ctx context.Context, w *gpu.Weights) (dir string, err er
 			return "", err
 		}
 	}
-	if dir, err = d.scratch.folder(); err != nil {
+	if dir, err = d.scratch.newFolder(); err != nil {
 		return "", err
 	}
 	if _, err := hf.Export(ctx, dir, d.cfg, w.Tensors, gpu.ExportOptions{}); err != nil {
@@ -289,16 +291,16 @@ func (d *Decoder) write(ctx context.Context, w *gpu.Weights) (dir string, err er
 
 // Prepare writes weights to a folder of the decoder's own, and has the process read them while it goes on.
 func (d *Decoder) Prepare(w *gpu.Weights) (func(), error) {
-	if err := fits(d.cfg, w); err != nil {
+	if err := checkFit(d.cfg, w); err != nil {
 		return nil, err
 	}
 	ctx, cancel := d.untilEnd(context.Background())
 	defer cancel()
-	dir, err := d.write(ctx, w)
+	dir, err := d.writeScratch(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	commit, err := d.prepare(ctx, dir, true)
+	commit, err := d.prepareFolder(ctx, dir, true)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -321,25 +323,25 @@ func (d *Decoder) PrepareFolder(ctx context.Context, dir string) (func(), error)
 	if err := f.Fits(d.cfg); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return d.prepare(ctx, dir, false)
+	return d.prepareFolder(ctx, dir, false)
 }
 
-func (d *Decoder) prepare(ctx context.Context, dir string, own bool) (func(), error) {
-	g, err := d.running(ctx)
+func (d *Decoder) prepareFolder(ctx context.Context, dir string, own bool) (func(), error) {
+	g, err := d.runningGroup(ctx)
 	if err != nil {
 		return nil, err
 	}
-	number := d.count()
+	number := d.nextNumber()
 	if err := prepareIn(ctx, g, dir, number, d.options.DType); err != nil {
 		if errors.Is(err, gpu.ErrLost) {
-			d.lost(g)
+			d.forgetGroup(g)
 		}
 		return nil, err
 	}
-	return func() { d.commit(g, dir, own, number) }, nil
+	return func() { d.commitWeights(g, dir, own, number) }, nil
 }
 
-// prepareIn has a process read a folder, matrices rounded where keep says so.
+// prepareIn has a process read a folder. Matrices are rounded where keep is BFloat16.
 func prepareIn(ctx context.Context, g *group, dir string, number int64, keep gpu.DType) error {
 	f, err := hf.Open(dir)
 	if err != nil {
@@ -350,38 +352,38 @@ func prepareIn(ctx context.Context, g *group, dir string, number int64, keep gpu
 	if err != nil {
 		return err
 	}
-	c, err := g.call(0, "prepare", map[string]any{"dir": full, "files": f.Files(), "number": number, "keep": keep})
+	c, err := g.callRank(0, "prepare", map[string]any{"dir": full, "files": f.Files(), "number": number, "keep": keep})
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.endCall()
 	for range 2 { // that it began, and that it has read all
-		if _, err := c.wait(ctx); err != nil {
+		if _, err := c.nextAnswer(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// commit puts prepared weights to use. In a process that has ended they are in use as soon as there is another.
-func (d *Decoder) commit(g *group, dir string, own bool, number int64) {
-	_, err := g.all(context.Background(), "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
+// commitWeights makes prepared weights the current weights. If the process has ended, the next process starts with them.
+func (d *Decoder) commitWeights(g *group, dir string, own bool, number int64) {
+	_, err := g.callAll(context.Background(), "commit", func(int) (map[string]any, []buffer) { return map[string]any{"number": number}, nil })
 	if err != nil {
-		d.lost(g)
+		d.forgetGroup(g)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ended { // the folder is gone
 		return
 	}
-	d.tidy(dir, own)
+	d.switchFolder(dir, own)
 	if d.spare == dir {
 		d.spare = ""
 	}
 }
 
-// fits reports weights that are not the model's.
-func fits(cfg gpu.Config, w *gpu.Weights) error {
+// checkFit reports weights that are not the model's.
+func checkFit(cfg gpu.Config, w *gpu.Weights) error {
 	have := map[string]gpu.Tensor{}
 	for _, t := range w.Tensors {
 		have[t.Name] = t

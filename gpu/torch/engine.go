@@ -12,17 +12,17 @@ import (
 type Engine struct {
 	backend Backend
 	cfg     gpu.Config
-	// layout are the model's tensors, trained those that are trained: they differ where adapters are.
+	// layout are the model's tensors, trained the trained tensors: they differ where there are adapters.
 	layout, trained []gpu.Tensor
 
 	group *group
-	// whole says that the group has weights.
+	// whole is true where the group has weights.
 	whole bool
 	// origin is the folder of the first Import, whose weights are the starting weights; "" draws them.
 	origin string
-	// base is the hash of the weights that adapters are trained beside, "" without adapters; halves says that each of their numbers is a
-	// bfloat16. folded says that they are those of a folder
-	// whose adapters, on other weights, were added to them.
+	// base is the hash of the weights that adapters are trained beside, "" without adapters; halves is true where each of their
+	// numbers is a bfloat16. folded is true where they are the weights of a folder whose adapters, trained on other weights,
+	// were added to them.
 	base   string
 	halves bool
 	folded bool
@@ -38,12 +38,12 @@ var (
 // Config describes the model.
 func (e *Engine) Config() gpu.Config { return e.cfg }
 
-// Limits of the engine: a part a rank at once.
+// Limits of the engine: each rank runs a part at once.
 func (e *Engine) Limits() gpu.Limits {
 	return gpu.Limits{Ranks: e.backend.Config.Ranks, MaxTokens: e.backend.Config.MaxTokens, ProbSquares: true}
 }
 
-// Describe says what the engine runs on, "" before it has started.
+// Describe names the devices that the engine runs on, "" before it has started.
 func (e *Engine) Describe() string {
 	if e.group == nil {
 		return ""
@@ -53,13 +53,13 @@ func (e *Engine) Describe() string {
 
 // Evaluate runs parts through the model, a round at a time.
 func (e *Engine) Evaluate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) error) error {
-	err := e.run(ctx, parts, false, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) { return nil, each(i, o) })
-	return named("evaluate", err)
+	err := e.runRounds(ctx, parts, false, func(i int, o *gpu.Outputs) (*gpu.Gradients, error) { return nil, each(i, o) })
+	return nameError("evaluate", err)
 }
 
 // Accumulate runs parts through the model and back, a round at a time.
 func (e *Engine) Accumulate(ctx context.Context, parts []*gpu.Batch, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
-	return named("accumulate", e.run(ctx, parts, true, each))
+	return nameError("accumulate", e.runRounds(ctx, parts, true, each))
 }
 
 // callbackError is an error of the caller's own, which goes back as it is.
@@ -67,7 +67,7 @@ type callbackError struct{ err error }
 
 func (e callbackError) Error() string { return e.err.Error() }
 
-func named(what string, err error) error {
+func nameError(what string, err error) error {
 	var own callbackError
 	switch {
 	case err == nil:
@@ -78,7 +78,7 @@ func named(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-func (e *Engine) run(ctx context.Context, parts []*gpu.Batch, keep bool, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
+func (e *Engine) runRounds(ctx context.Context, parts []*gpu.Batch, keep bool, each func(i int, o *gpu.Outputs) (*gpu.Gradients, error)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -90,18 +90,18 @@ func (e *Engine) run(ctx context.Context, parts []*gpu.Batch, keep bool, each fu
 	if len(parts) == 0 {
 		return nil
 	}
-	g, err := e.ready(ctx)
+	g, err := e.readyGroup(ctx)
 	if err != nil {
 		return err
 	}
 	for from := 0; from < len(parts); from += len(g.ranks) {
-		r, err := e.begin(g, parts, from, keep)
+		r, err := e.beginRound(g, parts, from, keep)
 		if err != nil {
-			return e.lose(err)
+			return e.loseGroup(err)
 		}
-		out, err := e.end(ctx, r, parts)
+		out, err := e.endRound(ctx, r, parts)
 		if err != nil {
-			return e.lose(err)
+			return e.loseGroup(err)
 		}
 		gradients := make([]*gpu.Gradients, len(out))
 		for i, o := range out {
@@ -114,28 +114,28 @@ func (e *Engine) run(ctx context.Context, parts []*gpu.Batch, keep bool, each fu
 			if err := checkGradients(e.cfg, parts[from+i], gradients[i]); err != nil {
 				return &gpu.PartError{Part: from + i, Err: err}
 			}
-			gradients[i] = owned(gradients[i], i < len(out)-1)
+			gradients[i] = ownedGradients(gradients[i], i < len(out)-1)
 		}
 		if keep {
-			if err := e.down(ctx, g, gradients); err != nil {
-				return e.lose(err)
+			if err := e.sendGradients(ctx, g, gradients); err != nil {
+				return e.loseGroup(err)
 			}
 		}
 	}
 	return nil
 }
 
-// owned copies gradients that the caller may write to again before they are sent.
-func owned(g *gpu.Gradients, needed bool) *gpu.Gradients {
+// ownedGradients copies gradients that the caller may write to again before they are sent.
+func ownedGradients(g *gpu.Gradients, needed bool) *gpu.Gradients {
 	if !needed {
 		return g
 	}
 	return &gpu.Gradients{
-		Logprobs: cloned(g.Logprobs), Entropies: cloned(g.Entropies), Values: cloned(g.Values), Detached: g.Detached,
+		Logprobs: cloneFloats(g.Logprobs), Entropies: cloneFloats(g.Entropies), Values: cloneFloats(g.Values), Detached: g.Detached,
 	}
 }
 
-func cloned(x []float32) []float32 {
+func cloneFloats(x []float32) []float32 {
 	if x == nil {
 		return nil
 	}
@@ -150,18 +150,18 @@ func (e *Engine) Step(ctx context.Context, o gpu.StepOptions) (gpu.StepStats, er
 	if err := o.Validate(); err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
-	header := map[string]any{"shapes": shapes(e.trained), "options": map[string]float64{
+	header := map[string]any{"shapes": shapesByName(e.trained), "options": map[string]float64{
 		"learning_rate": o.LearningRate, "value_learning_rate": o.ValueLearningRate, "beta1": o.Beta1, "beta2": o.Beta2,
 		"epsilon": o.Epsilon, "weight_decay": o.WeightDecay, "clip_norm": o.ClipNorm,
 	}}
-	frames, err := e.all(ctx, "step", header)
+	frames, err := e.callAll(ctx, "step", header)
 	if err != nil {
 		return gpu.StepStats{}, fmt.Errorf("step: %w", err)
 	}
-	return stepped(frames[0])
+	return readStepped(frames[0])
 }
 
-// Discard clears the gathered gradient. After the loss of a group it is the word that the caller knows of it.
+// Discard clears the gathered gradient. After the loss of a group it lets the engine start anew.
 func (e *Engine) Discard(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (e *Engine) Discard(ctx context.Context) error {
 		e.gone = nil
 		return nil
 	}
-	if _, err := e.all(ctx, "discard", nil); err != nil {
+	if _, err := e.callAll(ctx, "discard", nil); err != nil {
 		if !errors.Is(err, gpu.ErrLost) {
 			return fmt.Errorf("discard: %w", err)
 		}
@@ -184,7 +184,7 @@ func (e *Engine) ResetOptimizer(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if _, err := e.all(ctx, "reset", nil); err != nil {
+	if _, err := e.callAll(ctx, "reset", nil); err != nil {
 		return fmt.Errorf("reset optimizer: %w", err)
 	}
 	return nil
@@ -193,44 +193,44 @@ func (e *Engine) ResetOptimizer(ctx context.Context) error {
 // Close ends the processes.
 func (e *Engine) Close() error {
 	if e.group != nil {
-		e.group.close()
+		e.group.closeGroup()
 		e.group = nil
 	}
 	e.gone = fmt.Errorf("%w: it is closed", gpu.ErrLost)
 	return nil
 }
 
-// all has every rank do an operation on a model with weights.
-func (e *Engine) all(ctx context.Context, op string, header map[string]any) ([]*frame, error) {
-	g, err := e.ready(ctx)
+// callAll has every rank do an operation on a model with weights.
+func (e *Engine) callAll(ctx context.Context, op string, header map[string]any) ([]*frame, error) {
+	g, err := e.readyGroup(ctx)
 	if err != nil {
 		return nil, err
 	}
-	frames, err := g.all(ctx, op, func(int) (map[string]any, []buffer) { return header, nil })
-	return frames, e.lose(err)
+	frames, err := g.callAll(ctx, op, func(int) (map[string]any, []buffer) { return header, nil })
+	return frames, e.loseGroup(err)
 }
 
-// ready is the group, with weights: it is started, and given the starting weights, where there is none.
-func (e *Engine) ready(ctx context.Context) (*group, error) {
-	if err := e.started(ctx); err != nil {
+// readyGroup is the group, with weights. If there is none it is started and given the starting weights.
+func (e *Engine) readyGroup(ctx context.Context) (*group, error) {
+	if err := e.ensureStarted(ctx); err != nil {
 		return nil, err
 	}
 	if e.whole {
 		return e.group, nil
 	}
-	if err := e.begins(ctx); err != nil {
-		return nil, e.lose(err)
+	if err := e.loadStart(ctx); err != nil {
+		return nil, e.loseGroup(err)
 	}
 	return e.group, nil
 }
 
-// started makes sure that there is a group.
-func (e *Engine) started(ctx context.Context) (err error) {
+// ensureStarted starts the group if there is none.
+func (e *Engine) ensureStarted(ctx context.Context) (err error) {
 	if e.gone != nil {
 		return e.gone
 	}
 	if e.group == nil {
-		e.group, err = startGroup(ctx, e.backend.Config, e.backend.Threads, roleTrainer, e.shape())
+		e.group, err = startGroup(ctx, e.backend.Config, e.backend.Threads, roleTrainer, e.engineShape())
 		e.whole = false
 		if err == nil && e.backend.Log != nil {
 			e.backend.Log.Info("torch is ready", "engine", e.group.String())
@@ -239,17 +239,17 @@ func (e *Engine) started(ctx context.Context) (err error) {
 	return err
 }
 
-// lose ends the group after an error that left it unusable, and passes the error on.
-func (e *Engine) lose(err error) error {
+// loseGroup ends the group after an error that left it unusable, and passes the error on.
+func (e *Engine) loseGroup(err error) error {
 	if err != nil && errors.Is(err, gpu.ErrLost) && e.group != nil {
-		e.group.close()
+		e.group.closeGroup()
 		e.group, e.whole, e.gone = nil, false, err
 	}
 	return err
 }
 
-// shapes are tensors' by name.
-func shapes(tensors []gpu.Tensor) map[string][]int {
+// shapesByName are the tensors' shapes by name.
+func shapesByName(tensors []gpu.Tensor) map[string][]int {
 	out := make(map[string][]int, len(tensors))
 	for _, t := range tensors {
 		out[t.Name] = t.Shape

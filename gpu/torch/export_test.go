@@ -66,7 +66,7 @@ func NewScratch(in string) (dir string, abandon func() error, err error) {
 func Asked(e *Engine, rank int, op string) func() bool {
 	r := e.group.ranks[rank]
 	return func() bool {
-		last, busy := r.busy()
+		last, busy := r.isBusy()
 		return busy && last == op
 	}
 }
@@ -81,7 +81,7 @@ func FarPID(e *Engine) (pid int) {
 
 // AskBlindly asks a machine for a rank without proof of a secret.
 func AskBlindly(ctx context.Context, machine string) error {
-	conn, _, err := distant(ctx, machine, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, wanted{Title: "x", Threads: 1})
+	conn, _, err := borrowRank(ctx, machine, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13}, wanted{Title: "x", Threads: 1})
 	if err == nil {
 		_ = conn.Close()
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// maxRestarts bounds how often in a row the process of a decoder may end within one batch.
+// maxRestarts is how often in a row the process of a decoder may end within a batch.
 const maxRestarts = 3
 
 // Extend appends tokens to sequences and samples. When the process ends meanwhile, another takes its place.
 func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled, error) {
-	if err := d.check(in); err != nil {
+	if err := d.checkExtensions(in); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -21,7 +21,7 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	}
 	var failed error
 	for range maxRestarts {
-		g, err := d.running(ctx)
+		g, err := d.runningGroup(ctx)
 		if errors.Is(err, gpu.ErrLost) && !errors.Is(err, errEnded) { // it ended while it started
 			failed = err
 			continue
@@ -31,9 +31,9 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 		}
 		if d.filled != g { // its caches are empty
 			d.filled, d.moves = g, nil
-			d.forget()
+			d.forgetCaches()
 		}
-		out, err := d.extend(ctx, g, in)
+		out, err := d.sendBatch(ctx, g, in)
 		if err == nil {
 			for _, x := range in {
 				s := &d.slots[x.Slot]
@@ -43,11 +43,11 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 			return out, nil
 		}
 		if !errors.Is(err, gpu.ErrLost) {
-			d.forget() // what the process has appended and shared is not known
+			d.forgetCaches() // it is not known what the process has appended and shared
 			return nil, fmt.Errorf("extend: %w", err)
 		}
 		failed = err
-		d.lost(g)
+		d.forgetGroup(g)
 		if d.backend.Log != nil {
 			d.backend.Log.Warn("the sampler's process has ended: another takes its place", "err", err)
 		}
@@ -55,15 +55,15 @@ func (d *Decoder) Extend(ctx context.Context, in []gpu.Extension) ([]gpu.Sampled
 	return nil, fmt.Errorf("extend: the process ended %d times: %w", maxRestarts, failed)
 }
 
-// forget has every sequence computed again.
-func (d *Decoder) forget() {
+// forgetCaches has every sequence computed again.
+func (d *Decoder) forgetCaches() {
 	for i := range d.slots {
 		d.slots[i].held = 0
 	}
 }
 
-// check refuses extensions before anything is sent.
-func (d *Decoder) check(in []gpu.Extension) error {
+// checkExtensions refuses extensions before anything is sent.
+func (d *Decoder) checkExtensions(in []gpu.Extension) error {
 	seen := make(map[gpu.Slot]bool, len(in))
 	for i := range in {
 		x := &in[i]
@@ -107,8 +107,8 @@ func (d *Decoder) checkOne(x *gpu.Extension) error {
 	return nil
 }
 
-// extend sends one batch: of each sequence the tokens that the process does not have.
-func (d *Decoder) extend(ctx context.Context, g *group, in []gpu.Extension) ([]gpu.Sampled, error) {
+// sendBatch sends a batch: of each sequence the tokens that the process does not have.
+func (d *Decoder) sendBatch(ctx context.Context, g *group, in []gpu.Extension) ([]gpu.Sampled, error) {
 	n := len(in)
 	slots, starts, counts, tops := make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
 	sample, temperature, u := make([]uint8, n), make([]float32, n), make([]float64, n)
@@ -128,27 +128,27 @@ func (d *Decoder) extend(ctx context.Context, g *group, in []gpu.Extension) ([]g
 		moves = [][]int{}
 	}
 	d.moves = nil
-	c, err := g.call(0, "extend", map[string]any{"moves": moves},
+	c, err := g.callRank(0, "extend", map[string]any{"moves": moves},
 		buffer{"slots", slots}, buffer{"starts", starts}, buffer{"counts", counts}, buffer{"sample", sample},
 		buffer{"temperature", temperature}, buffer{"u", u}, buffer{"top", tops}, buffer{"tokens", tokens})
 	if err != nil {
 		return nil, err
 	}
-	defer c.end()
-	f, err := c.wait(ctx)
+	defer c.endCall()
+	f, err := c.nextAnswer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return sampled(f, in)
+	return readSampled(f, in)
 }
 
-// sampled reads extend's answer.
-func sampled(f *frame, in []gpu.Extension) ([]gpu.Sampled, error) {
+// readSampled reads extend's answer.
+func readSampled(f *frame, in []gpu.Extension) ([]gpu.Sampled, error) {
 	tokens, ok1 := f.buffers["tokens"].([]int32)
 	finite, ok2 := f.buffers["finite"].([]uint8)
 	topTokens, ok3 := f.buffers["top_tokens"].([]int32)
 	topLogprobs, ok4 := f.buffers["top_logprobs"].([]float32)
-	logprobs, err := f.floats("logprobs", len(in))
+	logprobs, err := f.floatBuffer("logprobs", len(in))
 	if err != nil || !ok1 || !ok2 || !ok3 || !ok4 || len(tokens) != len(in) || len(finite) != len(in) || len(topTokens) != len(topLogprobs) {
 		return nil, errors.Join(err, errors.New("the sampler's answer is not that of its batch"))
 	}

@@ -40,13 +40,13 @@ func (e *Engine) Export(ctx context.Context, dir string, o gpu.ExportOptions) (g
 	if err != nil {
 		return nil, err
 	}
-	files, finish := planned(plan.Files, "", stored, true), plan.Finish
+	files, finish := plannedFiles(plan.Files, "", stored, true), plan.Finish
 	if e.Adapts() {
 		if files, finish, err = e.besideMerged(dir, files, finish); err != nil {
 			return nil, err
 		}
 	}
-	p, _, err := e.save(ctx, dir, files)
+	p, _, err := e.saveFiles(ctx, dir, files)
 	if err != nil {
 		return nil, fmt.Errorf("export model to %s: %w", dir, err)
 	}
@@ -68,14 +68,14 @@ func (e *Engine) saveOptimizer(ctx context.Context, dir string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	plan, err := safetensors.Plan(gpu.OptimizerFile, e.moments(), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
+	plan, err := safetensors.Plan(gpu.OptimizerFile, e.momentTensors(), gpu.ExportOptions{ShardBytes: gpu.LargeFile})
 	if err != nil {
 		return 0, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, err
 	}
-	p, steps, err := e.save(ctx, dir, planned(plan.Files, "", safetensors.F32, false))
+	p, steps, err := e.saveFiles(ctx, dir, plannedFiles(plan.Files, "", safetensors.F32, false))
 	if err != nil {
 		return 0, err
 	}
@@ -97,8 +97,8 @@ type toSave struct {
 	merged bool
 }
 
-// planned are files as the ranks write them, below a folder of the export.
-func planned(files []safetensors.FilePlan, below string, dtype safetensors.DType, merged bool) []toSave {
+// plannedFiles are files as the ranks write them, below a folder of the export.
+func plannedFiles(files []safetensors.FilePlan, below string, dtype safetensors.DType, merged bool) []toSave {
 	out := make([]toSave, len(files))
 	for i, f := range files {
 		out[i] = toSave{f, path.Join(below, f.Name), dtype, merged}
@@ -106,8 +106,8 @@ func planned(files []safetensors.FilePlan, below string, dtype safetensors.DType
 	return out
 }
 
-// save has the ranks copy tensors and begin to write them. steps is how many the optimizer has taken.
-func (e *Engine) save(ctx context.Context, dir string, files []toSave) (p *pending, steps int64, err error) {
+// saveFiles has the ranks copy tensors and begin to write them. steps is the number of steps that the optimizer has taken.
+func (e *Engine) saveFiles(ctx context.Context, dir string, files []toSave) (p *pending, steps int64, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return nil, 0, err
@@ -122,7 +122,7 @@ func (e *Engine) save(ctx context.Context, dir string, files []toSave) (p *pendi
 		listed[i] = map[string]any{"name": f.name, "head": len(f.Head), "tensors": names, "dtype": f.dtype, "merged": f.merged}
 		heads = append(heads, f.Head...)
 	}
-	g, err := e.ready(ctx)
+	g, err := e.readyGroup(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -130,19 +130,19 @@ func (e *Engine) save(ctx context.Context, dir string, files []toSave) (p *pendi
 		return map[string]any{"dir": dir, "files": listed}, []buffer{{"heads", heads}}
 	})
 	if err != nil {
-		return nil, 0, e.lose(err)
+		return nil, 0, e.loseGroup(err)
 	}
 	p = &pending{calls: calls}
 	for i, c := range calls {
-		f, err := c.wait(ctx)
+		f, err := c.nextAnswer(ctx)
 		if err != nil {
-			p.end()
-			return nil, 0, e.lose(err)
+			p.endCalls()
+			return nil, 0, e.loseGroup(err)
 		}
 		var answer struct {
 			Steps int64 `json:"steps"`
 		}
-		if err := f.read(&answer); err != nil {
+		if err := f.decodeHeader(&answer); err != nil {
 			return nil, 0, err
 		}
 		if i == 0 {
@@ -158,13 +158,13 @@ func (e *Engine) Import(ctx context.Context, dir string) error {
 		return err
 	}
 	e.gone = nil
-	if err := e.load(ctx, dir); err != nil {
+	if err := e.importFolder(ctx, dir); err != nil {
 		return fmt.Errorf("import %s: %w", dir, err)
 	}
 	return nil
 }
 
-func (e *Engine) load(ctx context.Context, dir string) error {
+func (e *Engine) importFolder(ctx context.Context, dir string) error {
 	f, err := hf.Open(dir)
 	if err != nil {
 		return err
@@ -192,18 +192,18 @@ func (e *Engine) loadBase(ctx context.Context, dir string, f *hf.Folder) error {
 	if err := f.Check(ctx, e.layout); err != nil {
 		return err
 	}
-	if err := e.started(ctx); err != nil {
+	if err := e.ensureStarted(ctx); err != nil {
 		return err
 	}
 	zeros := []string{}
 	if e.cfg.ValueHead && !f.Config.ValueHead {
 		zeros = append(zeros, gpu.ValueHeadTensor)
 	}
-	if err := e.read(ctx, dir, f.Files(), e.layout, zeros); err != nil {
+	if err := e.readTensors(ctx, dir, f.Files(), e.layout, zeros); err != nil {
 		return err
 	}
 	if e.Adapts() {
-		if err := e.rebase(ctx, f); err != nil {
+		if err := e.restartAdapters(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -234,27 +234,27 @@ func (e *Engine) loadOptimizer(ctx context.Context, dir string, steps int64) err
 	if e.folded && steps > 0 {
 		return native.ErrOtherBase
 	}
-	if err := checkMoments(f, e.moments()); err != nil {
+	if err := checkMoments(f, e.momentTensors()); err != nil {
 		return err
 	}
 	var names []string
-	for _, t := range e.moments() {
+	for _, t := range e.momentTensors() {
 		names = append(names, t.Name)
 	}
 	if err := f.CheckFinite(ctx, names); err != nil {
 		return err
 	}
-	if _, err := e.ready(ctx); err != nil {
+	if _, err := e.readyGroup(ctx); err != nil {
 		return err
 	}
 	return e.readAs(ctx, dir, map[string]any{
-		"files": f.Names(), "zeros": []string{}, "moments": true, "steps": steps, "shapes": shapes(e.trained),
+		"files": f.Names(), "zeros": []string{}, "moments": true, "steps": steps, "shapes": shapesByName(e.trained),
 	})
 }
 
-// read has the ranks read tensors from files; those named by zeros are set to 0.
-func (e *Engine) read(ctx context.Context, dir string, files []string, tensors []gpu.Tensor, zeros []string) error {
-	return e.readAs(ctx, dir, map[string]any{"files": files, "zeros": zeros, "moments": false, "shapes": shapes(tensors)})
+// readTensors has the ranks read tensors from files; the tensors named by zeros are set to 0.
+func (e *Engine) readTensors(ctx context.Context, dir string, files []string, tensors []gpu.Tensor, zeros []string) error {
+	return e.readAs(ctx, dir, map[string]any{"files": files, "zeros": zeros, "moments": false, "shapes": shapesByName(tensors)})
 }
 
 func (e *Engine) readAs(ctx context.Context, dir string, header map[string]any) error {
@@ -263,12 +263,12 @@ func (e *Engine) readAs(ctx context.Context, dir string, header map[string]any) 
 		return err
 	}
 	header["dir"] = dir
-	_, err = e.group.all(ctx, "load", func(int) (map[string]any, []buffer) { return header, nil })
-	return e.lose(err)
+	_, err = e.group.callAll(ctx, "load", func(int) (map[string]any, []buffer) { return header, nil })
+	return e.loseGroup(err)
 }
 
-// moments are the optimizer's tensors, without data: first all first moments, then all second ones.
-func (e *Engine) moments() []gpu.Tensor {
+// momentTensors are the optimizer's tensors, without data: first all first moments, then all second moments.
+func (e *Engine) momentTensors() []gpu.Tensor {
 	var out []gpu.Tensor
 	for _, suffix := range []string{firstSuffix, secondSuffix} {
 		for _, t := range e.trained {
@@ -278,7 +278,7 @@ func (e *Engine) moments() []gpu.Tensor {
 	return out
 }
 
-// checkMoments reports every difference between the tensors of a folder and those that a model's optimizer has.
+// checkMoments reports every difference between a folder's tensors and the moments of a model's optimizer.
 func checkMoments(f *safetensors.Folder, want []gpu.Tensor) error {
 	var errs []error
 	bad := func(format string, args ...any) {
@@ -308,10 +308,10 @@ func checkMoments(f *safetensors.Folder, want []gpu.Tensor) error {
 	return errors.Join(errs...)
 }
 
-// begins gives the group the starting weights: those of the first folder that was imported, or weights that are drawn.
-func (e *Engine) begins(ctx context.Context) error {
+// loadStart gives the group the starting weights: those of the first folder that was imported, or weights that are drawn.
+func (e *Engine) loadStart(ctx context.Context) error {
 	if e.origin != "" {
-		if err := e.beginsWith(ctx, e.origin); err != nil {
+		if err := e.loadStartFolder(ctx, e.origin); err != nil {
 			return fmt.Errorf("the weights that the engine began with: %w", err)
 		}
 		return nil
@@ -320,8 +320,8 @@ func (e *Engine) begins(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer room.remove()
-	dir, err := room.folder()
+	defer room.removeAll()
+	dir, err := room.newFolder()
 	if err != nil {
 		return err
 	}
@@ -332,11 +332,11 @@ func (e *Engine) begins(ctx context.Context) error {
 	if _, err := model.Export(ctx, dir, gpu.ExportOptions{}); err != nil {
 		return errors.Join(err, model.Close())
 	}
-	return errors.Join(e.beginsWith(ctx, dir), model.Close())
+	return errors.Join(e.loadStartFolder(ctx, dir), model.Close())
 }
 
-// beginsWith loads a folder's weights, whatever adapters lie beside them.
-func (e *Engine) beginsWith(ctx context.Context, dir string) error {
+// loadStartFolder loads a folder's weights, whatever adapters lie beside them.
+func (e *Engine) loadStartFolder(ctx context.Context, dir string) error {
 	f, err := hf.Open(dir)
 	if err != nil {
 		return err

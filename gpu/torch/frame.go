@@ -9,13 +9,13 @@ import (
 	"math"
 )
 
-// Bounds of a frame: what is beyond them is not one.
+// Bounds of a frame: bytes beyond them are no frame.
 const (
 	maxHeader = 1 << 26
 	maxBuffer = 1 << 34
 )
 
-// buffer is one array of a frame: []int32, []float32, []float64 or []uint8.
+// buffer is an array of a frame: []int32, []float32, []float64 or []uint8.
 type buffer struct {
 	name string
 	data any
@@ -45,7 +45,7 @@ func (d *described) UnmarshalJSON(data []byte) error {
 // kinds are the sizes of numbers, in bytes.
 var kinds = map[string]int64{"i32": 4, "f32": 4, "f64": 8, "u8": 1}
 
-func describe(b buffer) (described, error) {
+func describeBuffer(b buffer) (described, error) {
 	switch data := b.data.(type) {
 	case []int32:
 		return described{b.name, "i32", int64(len(data))}, nil
@@ -63,7 +63,7 @@ func describe(b buffer) (described, error) {
 func appendFrame(out []byte, header map[string]any, buffers ...buffer) ([]byte, error) {
 	listed := make([]described, 0, len(buffers))
 	for _, b := range buffers {
-		d, err := describe(b)
+		d, err := describeBuffer(b)
 		if err != nil {
 			return nil, err
 		}
@@ -89,13 +89,13 @@ func appendFrame(out []byte, header map[string]any, buffers ...buffer) ([]byte, 
 	return out, nil
 }
 
-// frame is one that a rank sent.
+// frame is a frame that a rank sent.
 type frame struct {
 	ID uint64 `json:"id"`
 	// Op and Done are the progress of the operation under way, in a frame of id 0.
 	Op   string `json:"op"`
 	Done int64  `json:"done"`
-	// Written says that a save's files are whole.
+	// Written is true where a save's files are whole.
 	Written bool        `json:"written"`
 	Error   *fault      `json:"error"`
 	Bufs    []described `json:"bufs"`
@@ -111,7 +111,7 @@ type fault struct {
 	Trace   string `json:"trace"`
 }
 
-// readFrame reads a frame. What it allocates is at most a little more than what has come.
+// readFrame reads a frame. It allocates little more than the bytes that have come.
 func readFrame(r io.Reader) (*frame, error) {
 	var size uint32
 	if err := binary.Read(r, binary.LittleEndian, &size); err != nil {
@@ -137,7 +137,7 @@ func readFrame(r io.Reader) (*frame, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.buffers[d.name] = numbers(d.kind, data)
+		f.buffers[d.name] = decodeNumbers(d.kind, data)
 	}
 	return f, nil
 }
@@ -160,7 +160,7 @@ func readBytes(r io.Reader, n int64) ([]byte, error) {
 	return out, nil
 }
 
-func numbers(kind string, data []byte) any {
+func decodeNumbers(kind string, data []byte) any {
 	switch kind {
 	case "i32":
 		out := make([]int32, len(data)/4)
@@ -184,8 +184,8 @@ func numbers(kind string, data []byte) any {
 	return data
 }
 
-// floats is a buffer of n float32, an error where the rank sent another.
-func (f *frame) floats(name string, n int) ([]float32, error) {
+// floatBuffer is a buffer of n float32, an error where the rank sent another.
+func (f *frame) floatBuffer(name string, n int) ([]float32, error) {
 	x, ok := f.buffers[name].([]float32)
 	if !ok || len(x) != n {
 		return nil, fmt.Errorf("a rank answered with %d %s for %d tokens", len(x), name, n)
@@ -193,8 +193,8 @@ func (f *frame) floats(name string, n int) ([]float32, error) {
 	return x, nil
 }
 
-// read decodes the header into v.
-func (f *frame) read(v any) error {
+// decodeHeader decodes the header into v.
+func (f *frame) decodeHeader(v any) error {
 	if err := json.Unmarshal(f.header, v); err != nil {
 		return fmt.Errorf("parse a rank's answer: %w", err)
 	}

@@ -25,9 +25,9 @@ func TestFramesComeBack(t *testing.T) {
 		require.Equal(t, []float64{0.1}, f.buffers["c"])
 		require.Equal(t, bytesIn, f.buffers["d"])
 		require.Equal(t, []float32{}, f.buffers["e"])
-		_, err = f.floats("b", 4)
+		_, err = f.floatBuffer("b", 4)
 		require.EqualError(t, err, "a rank answered with 3 b for 4 tokens")
-		_, err = f.floats("none", 1)
+		_, err = f.floatBuffer("none", 1)
 		require.Error(t, err)
 	}
 	_, err = appendFrame(nil, map[string]any{}, buffer{"a", "text"})

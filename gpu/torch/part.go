@@ -47,7 +47,7 @@ func checkPart(cfg gpu.Config, b *gpu.Batch) error {
 	return nil
 }
 
-// checkGradients refuses gradients that are not those of a part's outputs.
+// checkGradients refuses gradients that do not fit a part's outputs.
 func checkGradients(cfg gpu.Config, b *gpu.Batch, g *gpu.Gradients) error {
 	for _, x := range []struct {
 		name string
@@ -73,8 +73,8 @@ func checkGradients(cfg gpu.Config, b *gpu.Batch, g *gpu.Gradients) error {
 // nothing is the part of a rank for which a round has none.
 var nothing = &gpu.Batch{Offsets: []int{0}}
 
-// request is a part as forward takes it.
-func request(b *gpu.Batch, keep, valuesOnly bool) (map[string]any, []buffer) {
+// partRequest is a part as forward takes it.
+func partRequest(b *gpu.Batch, keep, valuesOnly bool) (map[string]any, []buffer) {
 	offsets, temperature := make([]int32, len(b.Offsets)), make([]float32, len(b.Offsets)-1)
 	for i, o := range b.Offsets {
 		offsets[i] = int32(o)
@@ -87,17 +87,17 @@ func request(b *gpu.Batch, keep, valuesOnly bool) (map[string]any, []buffer) {
 		[]buffer{{"tokens", b.Tokens}, {"offsets", offsets}, {"mask", b.Mask}, {"temperature", temperature}}
 }
 
-// outputs reads forward's answer.
-func (e *Engine) outputs(f *frame, b *gpu.Batch) (*gpu.Outputs, error) {
+// readOutputs reads forward's answer.
+func (e *Engine) readOutputs(f *frame, b *gpu.Batch) (*gpu.Outputs, error) {
 	o, n := &gpu.Outputs{}, len(b.Tokens)
 	var errs [4]error
 	if !b.ValuesOnly {
-		o.Logprobs, errs[0] = f.floats("logprobs", n)
-		o.Entropies, errs[1] = f.floats("entropies", n)
-		o.ProbSquares, errs[2] = f.floats("squares", n)
+		o.Logprobs, errs[0] = f.floatBuffer("logprobs", n)
+		o.Entropies, errs[1] = f.floatBuffer("entropies", n)
+		o.ProbSquares, errs[2] = f.floatBuffer("squares", n)
 	}
 	if e.cfg.ValueHead {
-		o.Values, errs[3] = f.floats("values", n)
+		o.Values, errs[3] = f.floatBuffer("values", n)
 	}
 	return o, errors.Join(errs[:]...)
 }
@@ -108,8 +108,9 @@ type round struct {
 	calls    []*call
 }
 
-// measureRound says what the ranks of a round must do alike, whatever their parts: whether they run the model for values alone, and how
-// often they run it, which is once or, where each sequence is run by itself, as often as the longest list of sequences needs.
+// measureRound finds the settings that all ranks of a round share, whatever their parts: whether they run the model for values
+// alone, and how often they run it. That is once or, where each sequence is run by itself, as often as the longest list of
+// sequences needs.
 func measureRound(parts []*gpu.Batch, deterministic bool) (valuesOnly bool, groups int) {
 	valuesOnly = true
 	for _, b := range parts {
@@ -128,8 +129,8 @@ func measureRound(parts []*gpu.Batch, deterministic bool) (valuesOnly bool, grou
 	return valuesOnly, groups
 }
 
-// begin sends each rank its part of a round.
-func (e *Engine) begin(g *group, parts []*gpu.Batch, from int, keep bool) (*round, error) {
+// beginRound sends each rank its part of a round.
+func (e *Engine) beginRound(g *group, parts []*gpu.Batch, from int, keep bool) (*round, error) {
 	r := &round{from: from, to: min(from+len(g.ranks), len(parts))}
 	valuesOnly, groups := measureRound(parts[r.from:r.to], g.cfg.Deterministic)
 	var err error
@@ -138,30 +139,31 @@ func (e *Engine) begin(g *group, parts []*gpu.Batch, from int, keep bool) (*roun
 		if from+rank < r.to {
 			part = parts[from+rank]
 		}
-		header, buffers := request(part, keep, valuesOnly)
+		header, buffers := partRequest(part, keep, valuesOnly)
 		header["groups"] = groups
 		return header, buffers
 	})
 	return r, err
 }
 
-// end waits for the outputs of a round.
-func (e *Engine) end(ctx context.Context, r *round, parts []*gpu.Batch) ([]*gpu.Outputs, error) {
+// endRound waits for the outputs of a round.
+func (e *Engine) endRound(ctx context.Context, r *round, parts []*gpu.Batch) ([]*gpu.Outputs, error) {
 	frames, err := waitAll(ctx, r.calls)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*gpu.Outputs, r.to-r.from)
 	for i := range out {
-		if out[i], err = e.outputs(frames[i], parts[r.from+i]); err != nil {
+		if out[i], err = e.readOutputs(frames[i], parts[r.from+i]); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// down sends each rank the gradients of its part, and waits until they are added. A round that has none is passed over.
-func (e *Engine) down(ctx context.Context, g *group, gradients []*gpu.Gradients) error {
+// sendGradients sends each rank the gradients of its part, and waits until they are added. A round without gradients is passed
+// over.
+func (e *Engine) sendGradients(ctx context.Context, g *group, gradients []*gpu.Gradients) error {
 	some, detached := false, make([]bool, len(g.ranks))
 	for i, x := range gradients {
 		if x != nil {
@@ -172,7 +174,7 @@ func (e *Engine) down(ctx context.Context, g *group, gradients []*gpu.Gradients)
 		return nil
 	}
 	names := listNames(gradients)
-	_, err := g.all(ctx, "backward", func(rank int) (map[string]any, []buffer) {
+	_, err := g.callAll(ctx, "backward", func(rank int) (map[string]any, []buffer) {
 		var buffers []buffer
 		if rank < len(gradients) && gradients[rank] != nil {
 			buffers = listBuffers(gradients[rank])
@@ -182,7 +184,7 @@ func (e *Engine) down(ctx context.Context, g *group, gradients []*gpu.Gradients)
 	return err
 }
 
-// listBuffers are the gradients that there are, by the names of what they are gradients of.
+// listBuffers are the gradients that are there, by the names of their outputs.
 func listBuffers(x *gpu.Gradients) (out []buffer) {
 	for _, b := range []struct {
 		name string

@@ -22,25 +22,25 @@ type pending struct {
 	err   error
 }
 
-// Wait returns when every rank has written its files. One that ends with ctx may be called again.
+// Wait returns when every rank has written its files. If it ends with ctx it may be called again.
 func (p *pending) Wait(ctx context.Context) ([]gpu.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.over {
-		if err := p.wait(ctx); err != nil && ctx.Err() != nil {
-			return nil, p.named(err)
+		if err := p.waitRanks(ctx); err != nil && ctx.Err() != nil {
+			return nil, p.label(err)
 		}
 	}
 	if p.err != nil {
-		return nil, p.named(p.err)
+		return nil, p.label(p.err)
 	}
 	return p.files, nil
 }
 
-// wait waits for the ranks that have not answered.
-func (p *pending) wait(ctx context.Context) error {
+// waitRanks waits for the ranks that have not answered.
+func (p *pending) waitRanks(ctx context.Context) error {
 	for ; p.at < len(p.calls); p.at++ {
-		if _, err := p.calls[p.at].wait(ctx); err != nil {
+		if _, err := p.calls[p.at].nextAnswer(ctx); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -49,20 +49,20 @@ func (p *pending) wait(ctx context.Context) error {
 			}
 		}
 	}
-	p.end()
+	p.endCalls()
 	if p.over = true; p.err == nil {
 		p.files, p.err = p.finish()
 	}
 	return p.err
 }
 
-func (p *pending) end() {
+func (p *pending) endCalls() {
 	for _, c := range p.calls {
-		c.end()
+		c.endCall()
 	}
 }
 
-func (p *pending) named(err error) error {
+func (p *pending) label(err error) error {
 	if p.what == "" {
 		return err
 	}

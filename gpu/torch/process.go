@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// killDelay is how long what a killed process has printed may take to arrive.
+// killDelay is how long a killed process's output may take to arrive.
 const killDelay = 5 * time.Second
 
 // process is a rank's, on this machine.
@@ -29,7 +29,7 @@ func newProcess(cmd *exec.Cmd, conn net.Conn, output *tail) *process {
 	go func() {
 		defer close(p.exited)
 		err := cmd.Wait()
-		switch signal := signalled(cmd.ProcessState); {
+		switch signal := endSignal(cmd.ProcessState); {
 		case signal == 9:
 			p.how = "was killed by signal 9, as the kernel does where memory runs out"
 		case signal != 0:
@@ -43,8 +43,8 @@ func newProcess(cmd *exec.Cmd, conn net.Conn, output *tail) *process {
 	return p
 }
 
-// kill ends the process and waits for that.
-func (p *process) kill() {
+// killAndWait ends the process and waits for that.
+func (p *process) killAndWait() {
 	_ = p.conn.Close()
 	select {
 	case <-p.exited: // its number may be another's by now
@@ -54,7 +54,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of the text that is written to it.
 type tail struct {
 	mu   sync.Mutex
 	last []byte

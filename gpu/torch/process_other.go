@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-func spawn(string, string, []string, *tail) (*process, error) {
+func spawnProcess(string, string, []string, *tail) (*process, error) {
 	return nil, errors.New("the engine torch needs Linux or another Unix: its processes inherit a socket")
 }
 
 func killGroup(int) {}
 
-func signalled(*os.ProcessState) int { return 0 }
+func endSignal(*os.ProcessState) int { return 0 }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// spawn starts a Python that has one end of a socket pair as file descriptor 3, in a process group of its own, and returns the
-// other end. The title is its last argument, which nothing reads but who looks at the processes.
-func spawn(python, title string, env []string, output *tail) (*process, error) {
+// spawnProcess starts a Python that has one end of a socket pair as file descriptor 3, in a process group of its own, and returns the
+// other end. The title is its last argument. Nothing reads it; it is for people who list processes.
+func spawnProcess(python, title string, env []string, output *tail) (*process, error) {
 	mine, theirs, err := socketPair()
 	if err != nil {
 		return nil, fmt.Errorf("make a socket pair: %w", err)
@@ -49,11 +49,11 @@ func socketPair() (a, b *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "weir"), os.NewFile(uintptr(fds[1]), "rank"), nil
 }
 
-// killGroup ends a process and those that it started.
-func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // one that has ended cannot be killed
+// killGroup ends a process and the processes that it started.
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // a process that has ended cannot be killed
 
-// signalled is the signal that ended a process, 0 for none.
-func signalled(state *os.ProcessState) int {
+// endSignal is the signal that ended a process, 0 for none.
+func endSignal(state *os.ProcessState) int {
 	if s, ok := state.Sys().(syscall.WaitStatus); ok && s.Signaled() {
 		return int(s.Signal())
 	}

@@ -43,8 +43,8 @@ for name, source in json.loads(take(size)):
 sys.modules["weir_main"].start(link)
 `
 
-// sources is the frame that bootstrap reads.
-func sources() ([]byte, error) {
+// moduleFrame is the frame that bootstrap reads.
+func moduleFrame() ([]byte, error) {
 	var all [][2]string
 	for _, m := range modules {
 		text, err := worker.ReadFile("worker/" + m + ".py")
@@ -65,11 +65,11 @@ sys.path[:] = [p for p in sys.path if p]
 sys.exit(0 if importlib.util.find_spec("torch") else 9)
 `
 
-// remedy is how PyTorch is had.
+// remedy describes how to install PyTorch.
 const remedy = "install it (Debian: apt install python3-torch; elsewhere: pip install torch, in an environment of its own), or name an interpreter that has it with torch.python"
 
-// interpreter finds a Python that has PyTorch.
-func interpreter(ctx context.Context, named string) (string, error) {
+// findInterpreter finds a Python that has PyTorch.
+func findInterpreter(ctx context.Context, named string) (string, error) {
 	if named != "" {
 		path, err := exec.LookPath(named)
 		if err != nil {
@@ -78,7 +78,7 @@ func interpreter(ctx context.Context, named string) (string, error) {
 		return path, tryPython(ctx, path)
 	}
 	var tried []error
-	for _, path := range candidates() {
+	for _, path := range pythonCandidates() {
 		err := tryPython(ctx, path)
 		if err == nil {
 			return path, nil
@@ -94,8 +94,8 @@ func interpreter(ctx context.Context, named string) (string, error) {
 	return "", errors.Join(tried...)
 }
 
-// candidates are the interpreters to try, each once.
-func candidates() []string {
+// pythonCandidates are the interpreters to try, each once.
+func pythonCandidates() []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, name := range []string{filepath.Join(os.Getenv("VIRTUAL_ENV"), "bin", "python3"), "python3", "/usr/bin/python3"} {
@@ -111,7 +111,7 @@ func candidates() []string {
 	return out
 }
 
-// tryPython says what a Python lacks.
+// tryPython reports what a Python lacks.
 func tryPython(ctx context.Context, path string) error {
 	c := exec.CommandContext(ctx, path, "-c", hasTorch)
 	c.WaitDelay = killDelay // a wrapper's child may keep the output open
@@ -126,7 +126,7 @@ func tryPython(ctx context.Context, path string) error {
 	return fmt.Errorf("torch.python: %s does not run: %w: %s", path, err, strings.TrimSpace(string(out)))
 }
 
-// greeting is what a rank says of itself.
+// greeting is a rank's description of itself.
 type greeting struct {
 	PID        int    `json:"pid"`
 	Python     string `json:"python"`
@@ -138,8 +138,8 @@ type greeting struct {
 	Gloo       bool   `json:"gloo"`
 }
 
-// fits refuses a PyTorch that cannot run this group.
-func (g greeting) fits(c Config) error {
+// checkVersion refuses a PyTorch that cannot run this group.
+func (g greeting) checkVersion(c Config) error {
 	major, rest, _ := strings.Cut(g.Torch, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	a, err := strconv.Atoi(major)
@@ -152,8 +152,8 @@ func (g greeting) fits(c Config) error {
 		return fmt.Errorf("torch.device: cuda: PyTorch %s of %s sees no GPU: check the driver (nvidia-smi) and that PyTorch is built for CUDA, or set torch.device to cpu", g.Torch, g.Executable)
 	}
 	gpus := g.Devices > 0 && c.Device != "cpu"
-	if gpus && c.each() > g.Devices {
-		return fmt.Errorf("torch.ranks: %d on a machine: PyTorch of %s sees %d GPUs, and a rank has one to itself", c.each(), g.Executable, g.Devices)
+	if gpus && c.machineRanks() > g.Devices {
+		return fmt.Errorf("torch.ranks: %d on a machine: PyTorch of %s sees %d GPUs, and a rank has one to itself", c.machineRanks(), g.Executable, g.Devices)
 	}
 	if c.Ranks > 1 && !gpus && !g.Gloo || c.Ranks > 1 && gpus && !g.NCCL {
 		return fmt.Errorf("torch.ranks: %d: PyTorch %s of %s is built without what ranks speak to each other with (gloo on the processor, NCCL on GPUs): set torch.ranks to 1 or install another build",

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// rank is one process of a group, as the group speaks to it.
+// rank is a process of a group, from the group's side.
 type rank struct {
 	number int
 	conn   io.ReadWriteCloser
-	// process is nil for a rank of another machine; name says where that is.
+	// process is nil for a rank of another machine, which name names.
 	process *process
 	name    string
 
@@ -37,8 +37,8 @@ func newRank(number int, conn io.ReadWriteCloser, p *process, name string) *rank
 // String names the rank and where it runs.
 func (r *rank) String() string { return fmt.Sprintf("rank %d (%s)", r.number, r.name) }
 
-// send sends a request; its answer, of which there may be two, comes from the channel.
-func (r *rank) send(id uint64, op string, header map[string]any, buffers ...buffer) (<-chan *frame, error) {
+// sendRequest sends a request; its answer, of which there may be two, comes from the channel.
+func (r *rank) sendRequest(id uint64, op string, header map[string]any, buffers ...buffer) (<-chan *frame, error) {
 	all := map[string]any{"id": id, "op": op}
 	maps.Copy(all, header)
 	data, err := appendFrame(nil, all, buffers...)
@@ -55,22 +55,22 @@ func (r *rank) send(id uint64, op string, header map[string]any, buffers ...buff
 	return answer, err
 }
 
-// forget drops the answers of a request that are still to come.
-func (r *rank) forget(id uint64) {
+// forgetAnswers drops the answers of a request that are still to come.
+func (r *rank) forgetAnswers(id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, id)
 }
 
-// busy says whether an answer is waited for, and of which operation the rank's last was.
-func (r *rank) busy() (op string, yes bool) {
+// isBusy reports whether an answer is waited for, and of which operation the rank's last was.
+func (r *rank) isBusy() (op string, yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.op, len(r.waiting) > 0
 }
 
-// read hands answers out until the connection ends, with the reason.
-func (r *rank) read(since time.Time) error {
+// readAnswers hands answers out until the connection ends, and returns the reason.
+func (r *rank) readAnswers(since time.Time) error {
 	in := bufio.NewReaderSize(r.conn, 1<<16)
 	var done int64
 	for {
@@ -108,21 +108,21 @@ type call struct {
 	answer <-chan *frame
 }
 
-// wait is the next answer. Errors are ctx's, ErrLost where the group has ended, or the rank's own, where that leaves the group
-// as it was.
-func (c *call) wait(ctx context.Context) (*frame, error) {
+// nextAnswer waits for the next answer. Errors are ctx's, ErrLost where the group has ended, or the rank's own, where that
+// leaves the group as it was.
+func (c *call) nextAnswer(ctx context.Context) (*frame, error) {
 	select {
 	case f := <-c.answer:
 		if f.Error != nil {
-			return nil, c.group.failed(c, f.Error)
+			return nil, c.group.failedCall(c, f.Error)
 		}
 		return f, nil
 	case <-c.group.dead:
-		return nil, c.group.lost()
+		return nil, c.group.lostError()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// end drops the answers that are still to come.
-func (c *call) end() { c.rank.forget(c.id) }
+// endCall drops the answers that are still to come.
+func (c *call) endCall() { c.rank.forgetAnswers(c.id) }

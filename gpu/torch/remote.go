@@ -28,8 +28,8 @@ type granted struct {
 	Error string `json:"error,omitempty"`
 }
 
-// distant asks a machine's weir torch-worker for a rank and returns the connection to it.
-func distant(ctx context.Context, machine string, secured *tls.Config, ask wanted) (net.Conn, granted, error) {
+// borrowRank asks a machine's weir torch-worker for a rank and returns the connection to it.
+func borrowRank(ctx context.Context, machine string, secured *tls.Config, ask wanted) (net.Conn, granted, error) {
 	var got granted
 	conn, err := (&tls.Dialer{Config: secured, NetDialer: &net.Dialer{Timeout: askTimeout}}).DialContext(ctx, "tcp", machine)
 	if err != nil {
@@ -37,7 +37,7 @@ func distant(ctx context.Context, machine string, secured *tls.Config, ask wante
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	_ = conn.SetDeadline(time.Now().Add(askTimeout)) // a connection that is closed says so when it is used
+	_ = conn.SetDeadline(time.Now().Add(askTimeout)) // a closed connection reports it when it is used
 	if err = writeWords(conn, ask); err == nil {
 		err = readWords(conn, &got)
 	}

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// scratch is a folder for weights on their way to a process. It is locked for as long as its maker lives; what a maker that was
-// killed has left is removed by the next that has a scratch folder in the same place.
+// scratch is a folder for weights on their way to a process. It is locked for as long as its maker lives. If a maker was
+// killed, the next scratch folder in the same place removes its files.
 type scratch struct {
 	dir    string
 	unlock func() error
@@ -19,19 +19,19 @@ const (
 	scratchLock   = "lock"
 )
 
-// newScratch makes a scratch folder below a folder; "" is the system's for temporary files.
+// newScratch makes a scratch folder below a folder; "" is the system's folder for temporary files.
 func newScratch(in string) (*scratch, error) {
 	if in == "" {
 		in = os.TempDir()
 	}
-	if err := sweep(in); err != nil {
+	if err := sweepScratch(in); err != nil {
 		return nil, fmt.Errorf("torch.scratch: %w", err)
 	}
 	dir, err := os.MkdirTemp(in, scratchPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("torch.scratch: %w", err)
 	}
-	// The lock gets its name when it is held: who sweeps passes over a folder without one.
+	// The lock gets its name when it is held: a sweep passes over a folder without a lock.
 	early := filepath.Join(dir, scratchLock+".new")
 	unlock, err := lockFile(early)
 	if err == nil {
@@ -45,15 +45,15 @@ func newScratch(in string) (*scratch, error) {
 	return &scratch{dir: dir, unlock: unlock}, nil
 }
 
-// sweep removes the scratch folders below a folder whose makers have ended.
-func sweep(in string) error {
+// sweepScratch removes the scratch folders below a folder whose makers have ended.
+func sweepScratch(in string) error {
 	left, err := filepath.Glob(filepath.Join(in, scratchPrefix+"*", scratchLock))
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, path := range left {
-		unlock, err := relock(path)
+		unlock, err := lockExisting(path)
 		if err != nil { // its maker lives, or is somebody else
 			continue
 		}
@@ -62,11 +62,11 @@ func sweep(in string) error {
 	return errors.Join(errs...)
 }
 
-// folder makes an empty folder for one model.
-func (s *scratch) folder() (string, error) { return os.MkdirTemp(s.dir, "v") }
+// newFolder makes an empty folder for a model.
+func (s *scratch) newFolder() (string, error) { return os.MkdirTemp(s.dir, "v") }
 
-// remove removes the scratch folder and all in it. What is left over is swept later.
-func (s *scratch) remove() {
+// removeAll removes the scratch folder and all in it. A remaining file is swept later.
+func (s *scratch) removeAll() {
 	_ = os.RemoveAll(s.dir)
 	_ = s.unlock()
 }

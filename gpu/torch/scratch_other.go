@@ -8,4 +8,4 @@ var errNoLocks = errors.New("the engine torch needs Linux or another Unix: it lo
 
 func lockFile(string) (unlock func() error, err error) { return nil, errNoLocks }
 
-func relock(string) (unlock func() error, err error) { return nil, errNoLocks }
+func lockExisting(string) (unlock func() error, err error) { return nil, errNoLocks }

@@ -10,15 +10,15 @@ import (
 
 // lockFile makes a file and holds it until unlock or the end of the process, however it ends.
 func lockFile(path string) (unlock func() error, err error) {
-	return locked(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
+	return lockOpen(os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600))
 }
 
-// relock holds a file that is there, unless another process does.
-func relock(path string) (unlock func() error, err error) {
-	return locked(os.OpenFile(path, os.O_RDWR, 0))
+// lockExisting holds a file that is there, unless another process does.
+func lockExisting(path string) (unlock func() error, err error) {
+	return lockOpen(os.OpenFile(path, os.O_RDWR, 0))
 }
 
-func locked(f *os.File, err error) (func() error, error) {
+func lockOpen(f *os.File, err error) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}

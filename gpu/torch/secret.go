@@ -34,7 +34,7 @@ func WriteSecret(path string) error {
 	return nil
 }
 
-// readSecret reads what WriteSecret wrote.
+// readSecret reads a file that WriteSecret wrote.
 func readSecret(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -47,12 +47,12 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// errOtherSecret is a peer that has another secret.
+// errOtherSecret is the error of a peer that has another secret.
 var errOtherSecret = errors.New("the other side has another secret: torch.secret_file and weir torch-worker --secret need the same file")
 
-// encrypted is how both sides speak TLS: the secret makes one private key, by which each proves to the other that it has the
-// secret. No other certificate is looked at.
-func encrypted(secret []byte) (*tls.Config, error) {
+// tlsConfig sets TLS up for both sides: from the secret comes a private key, by which each side proves to the other that it has
+// the secret. No other certificate is checked.
+func tlsConfig(secret []byte) (*tls.Config, error) {
 	seed, err := hkdf.Key(sha256.New, secret, nil, "weir torch ranks", ed25519.SeedSize)
 	if err != nil {
 		return nil, err

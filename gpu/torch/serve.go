@@ -16,7 +16,7 @@ import (
 type Serving struct {
 	// Python is the interpreter, as Config.Python.
 	Python string
-	// Secret is the file that [WriteSecret] wrote. Who has it may run programs here.
+	// Secret is the file that [WriteSecret] wrote. Anybody who has it may run programs here.
 	Secret string
 	// Interface is the network interface by which ranks speak to each other; "" lets PyTorch choose.
 	Interface string
@@ -34,11 +34,11 @@ func (s Serving) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("--secret: %w", err), l.Close())
 	}
-	secured, err := encrypted(secret)
+	secured, err := tlsConfig(secret)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	python, err := interpreter(ctx, s.Python)
+	python, err := findInterpreter(ctx, s.Python)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -66,15 +66,15 @@ func (s Serving) Serve(ctx context.Context, l net.Listener) error {
 		}
 		ranks.Go(func() {
 			defer func() { <-room }()
-			if err := s.lend(ctx, tls.Server(conn, secured), python); err != nil && ctx.Err() == nil {
+			if err := s.lendRank(ctx, tls.Server(conn, secured), python); err != nil && ctx.Err() == nil {
 				s.Log.Warn("a rank was not lent, or has ended", "trainer", conn.RemoteAddr().String(), "err", err)
 			}
 		})
 	}
 }
 
-// lend starts a rank for one connection and passes frames until either ends.
-func (s Serving) lend(ctx context.Context, conn *tls.Conn, python string) error {
+// lendRank starts a rank for a connection and passes frames until either ends.
+func (s Serving) lendRank(ctx context.Context, conn *tls.Conn, python string) error {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -88,11 +88,11 @@ func (s Serving) lend(ctx context.Context, conn *tls.Conn, python string) error 
 	if err := readWords(conn, &ask); err != nil {
 		return fmt.Errorf("read what is asked for: %w", err)
 	}
-	p, err := spawn(python, ask.Title, environment(max(1, ask.Threads), s.Interface), &tail{})
+	p, err := spawnProcess(python, ask.Title, rankEnvironment(max(1, ask.Threads), s.Interface), &tail{})
 	if err != nil {
 		return errors.Join(err, writeWords(conn, granted{Error: err.Error()}))
 	}
-	defer p.kill()
+	defer p.killAndWait()
 	if err := writeWords(conn, granted{PID: p.pid}); err != nil {
 		return err
 	}
@@ -101,18 +101,18 @@ func (s Serving) lend(ctx context.Context, conn *tls.Conn, python string) error 
 	}
 	s.Log.Info("a rank is lent", "trainer", conn.RemoteAddr().String(), "rank", ask.Title, "pid", p.pid)
 	over := make(chan error, 2)
-	go func() { over <- pass(p.conn, conn) }()
-	go func() { over <- pass(conn, p.conn) }()
+	go func() { over <- passBytes(p.conn, conn) }()
+	go func() { over <- passBytes(conn, p.conn) }()
 	err = <-over
 	_ = conn.Close()
-	p.kill()
+	p.killAndWait()
 	other := <-over // it ends because the first direction did
 	s.Log.Info("a rank has ended", "rank", ask.Title, "other_direction", other, "pid", p.pid, "how", p.how, "printed", p.output.String())
 	return err
 }
 
-// pass copies until the source ends, which is no error.
-func pass(to io.Writer, from io.Reader) error {
+// passBytes copies until the source ends, which is no error.
+func passBytes(to io.Writer, from io.Reader) error {
 	_, err := io.Copy(to, from)
 	if errors.Is(err, net.ErrClosed) {
 		err = nil

@@ -6,14 +6,14 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// stepped reads step's answer.
-func stepped(f *frame) (gpu.StepStats, error) {
+// readStepped reads step's answer.
+func readStepped(f *frame) (gpu.StepStats, error) {
 	var answer struct {
-		// Norm is absent where it is not finite, which JSON cannot say.
+		// Norm is absent where it is not finite: JSON has no such number.
 		Norm    *float64 `json:"norm"`
 		Skipped bool     `json:"skipped"`
 	}
-	if err := f.read(&answer); err != nil {
+	if err := f.decodeHeader(&answer); err != nil {
 		return gpu.StepStats{}, err
 	}
 	stats := gpu.StepStats{GradNorm: math.NaN(), Skipped: answer.Skipped}
