@@ -22,7 +22,7 @@ const (
 	fdFiles   = 7
 )
 
-// Defences that a launch can leave out, so that a test can see what each is for.
+// Defences that a launch can leave out, so that a test can see the effect of each.
 const (
 	withoutFilter     = "filter"
 	withoutReadOnly   = "read-only"
@@ -39,7 +39,7 @@ const (
 // insideUID is the user that programs see themselves as.
 const insideUID = "65534"
 
-// bwrapArgv is the command line of tier full. docs/sandbox.md and the tests of this package say what each part is for.
+// bwrapArgv is the command line of tier full. docs/sandbox.md and the tests of this package explain each part.
 func bwrapArgv(l *launch) []string {
 	argv := []string{"bwrap", "--unshare-all", "--unshare-user"}
 	if l.Without != withoutDisableNew {
@@ -50,14 +50,14 @@ func bwrapArgv(l *launch) []string {
 	}
 	argv = append(argv, "--die-with-parent", "--new-session", "--clearenv", "--args", strconv.Itoa(fdFiles+len(l.Files)))
 	argv = append(argv, "--hostname", "sandbox", "--uid", insideUID, "--gid", insideUID, "--cap-drop", "ALL")
-	argv = append(argv, system()...)
-	argv = append(argv, l.binds(false)...)
+	argv = append(argv, systemBinds()...)
+	argv = append(argv, l.bindFiles(false)...)
 	argv = append(argv, "--proc", "/proc", "--dev", "/dev")
-	argv = append(argv, tmpfs(l, l.Limits.Shared, "/dev/shm")...)
-	argv = append(argv, tmpfs(l, l.Limits.Disk, "/tmp")...)
-	argv = append(argv, l.binds(true)...) // a folder below the machine's /tmp would be hidden by the sandbox's own
+	argv = append(argv, tmpfsArgs(l, l.Limits.Shared, "/dev/shm")...)
+	argv = append(argv, tmpfsArgs(l, l.Limits.Disk, "/tmp")...)
+	argv = append(argv, l.bindFiles(true)...) // a folder below the machine's /tmp would be hidden by the sandbox's own
 	for i, name := range l.Files {
-		for _, dir := range parents(name) {
+		for _, dir := range parentFolders(name) {
 			argv = append(argv, "--dir", path.Join("/tmp", dir))
 		}
 		argv = append(argv, "--file", strconv.Itoa(fdFiles+i), path.Join("/tmp", name))
@@ -79,43 +79,44 @@ func bwrapArgv(l *launch) []string {
 	return append(argv, l.Argv...)
 }
 
-// variables are further arguments, which set the environment: the machine's other users can read the command line, and not these.
-func variables(l *launch) []byte {
+// setVariables are further arguments, which set the environment: the machine's other users can read the command line, and not these.
+func setVariables(l *launch) []byte {
 	var b bytes.Buffer
-	for _, pair := range environment(l.Env, "/tmp") {
+	for _, pair := range programEnv(l.Env, "/tmp") {
 		key, value, _ := strings.Cut(pair, "=")
 		b.WriteString("--setenv\x00" + key + "\x00" + value + "\x00")
 	}
 	return b.Bytes()
 }
 
-// binds shows the program files and folders of the machine: those below /tmp, or the others.
-func (l *launch) binds(belowTmp bool) []string {
+// bindFiles shows the program files and folders of the machine: those below /tmp, or the others.
+func (l *launch) bindFiles(belowTmp bool) []string {
 	var argv []string
 	for _, inside := range sortedKeys(l.Binds) {
-		if within(inside, "/tmp") == belowTmp {
+		if withinAny(inside, "/tmp") == belowTmp {
 			argv = append(argv, "--ro-bind", l.Binds[inside], inside)
 		}
 	}
 	return argv
 }
 
-func tmpfs(l *launch, size int64, at string) []string {
+func tmpfsArgs(l *launch, size int64, at string) []string {
 	if l.Without == withoutSizes {
 		return []string{"--tmpfs", at}
 	}
 	return []string{"--size", strconv.FormatInt(size, 10), "--tmpfs", at}
 }
 
-// system binds the machine's programs and libraries, and nothing of /etc but what libraries are found by, nothing of /var, /run, /home.
-func system() []string {
+// systemBinds binds the machine's programs and libraries, and nothing of /var, /run or /home; of /etc only the files by which
+// libraries are found.
+func systemBinds() []string {
 	argv := []string{"--ro-bind", "/usr", "/usr"}
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64"} {
 		target, err := os.Readlink(dir)
 		switch {
 		case err == nil:
 			argv = append(argv, "--symlink", strings.TrimPrefix(target, "/"), dir)
-		case exists(dir):
+		case pathExists(dir):
 			argv = append(argv, "--ro-bind", dir, dir)
 		}
 	}
@@ -125,18 +126,18 @@ func system() []string {
 	return argv
 }
 
-func exists(name string) bool {
+func pathExists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
 }
 
-// environment is the whole environment of a program; its own variables come last.
-func environment(own []string, home string) []string {
+// programEnv is the whole environment of a program; its own variables come last.
+func programEnv(own []string, home string) []string {
 	return append([]string{"PATH=" + strings.Join(programDirs, ":"), "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8"}, own...)
 }
 
-// parents are the folders of a relative name, outermost first.
-func parents(name string) []string {
+// parentFolders are the folders of a relative name, outermost first.
+func parentFolders(name string) []string {
 	var out []string
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		out = append(out, dir)

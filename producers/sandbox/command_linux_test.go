@@ -53,7 +53,7 @@ func ByCommand(t *testing.T, example string) Config {
 		dir := filepath.Join(t.TempDir(), "weir-sandbox-"+strconv.Itoa(os.Getpid()))
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		l := &launch{Command: cfg.Command, Argv: []string{"/bin/true"}}
-		argv := expand(l, dir)
+		argv := expandCommand(l, dir)
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 		cmd.ExtraFiles = []*os.File{os.Stderr}
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -90,7 +90,7 @@ func left(t *testing.T, names []string) []string {
 	t.Helper()
 	out := []string{}
 	for _, name := range names {
-		if exists(filepath.Join("/tmp", name)) {
+		if pathExists(filepath.Join("/tmp", name)) {
 			out = append(out, name)
 		}
 	}
@@ -152,11 +152,11 @@ input()
 			data, err := process.ReadFile(guard(t), "out.txt", 100)
 			require.NoError(t, err)
 			require.Equal(t, "written", string(data))
-			has, err := status(process.Pid)
+			has, err := readStatus(process.Pid)
 			require.NoError(t, err)
 			require.NotEmpty(t, has)
 			for _, pid := range descendants(process.Pid) {
-				if has, err := status(pid); err == nil && strings.HasPrefix(has["Name"], "python3") {
+				if has, err := readStatus(pid); err == nil && strings.HasPrefix(has["Name"], "python3") {
 					require.NotEqual(t, "0", strings.Fields(has["Uid"])[0], "outside it is root")
 				}
 			}

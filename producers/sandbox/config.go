@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// The tiers, from what holds most to what holds nothing.
+// The tiers, from the strictest to none.
 const (
 	TierAuto     = "auto"
 	TierFull     = "full"
@@ -25,7 +25,7 @@ const Understood = "i-understand"
 // Placeholder stands in Config.Command for the program and its arguments.
 const Placeholder = "{argv}"
 
-// Config says what programs run in, and within which limits. Default has the defaults.
+// Config sets the sandbox that programs run in, and its limits. Default has the defaults.
 type Config struct {
 	// Tier is auto, full, landlock, command or none. auto is full where that works, else landlock where that works, and never
 	// less. Defaults to auto.
@@ -42,13 +42,13 @@ type Config struct {
 	Limits `koanf:",squash"`
 	// Most bounds the sandboxes that run at once, > 0. Defaults to 64.
 	Most int `koanf:"most"`
-	// Queue bounds those that wait for one of the Most, >= 0; who comes later is told that sandboxes are unavailable, and its
-	// ticket is tried again. Defaults to 1024.
+	// Queue bounds the starts that wait for one of the Most, >= 0. A start beyond it fails with the error that sandboxes are
+	// unavailable, and its ticket is tried again. Defaults to 1024.
 	Queue int `koanf:"queue"`
 	// Warm is how many sandboxes of episodes are started before they are asked for, >= 0; each is used once. Defaults to 2.
 	Warm int `koanf:"warm"`
-	// FirstUID is the first of Most user ids that sandboxes are given, one each, where this process is root; nobody else may have
-	// them. 0 is 1900000000, or 61000 where that is outside the ids of this container. Defaults to 0.
+	// FirstUID is the first of Most user ids, one for each sandbox, where this process is root; no other user may have them. 0
+	// is 1900000000, or 61000 where that is outside the ids of this container. Defaults to 0.
 	FirstUID int `koanf:"first_uid"`
 }
 
@@ -63,7 +63,7 @@ type Limits struct {
 	// Inodes bounds the files in /tmp and /dev/shm together; they are counted five times a second, in the tiers landlock and none once a second or
 	// more seldom, and a sandbox with more is ended. 0 is 20000.
 	Inodes int64 `koanf:"inodes"`
-	// FileSize bounds one file, in bytes; 0 is 64 MiB.
+	// FileSize bounds the size of a file, in bytes; 0 is 64 MiB.
 	FileSize int64 `koanf:"file_size"`
 	// Processes bounds the processes and threads; 0 is 32.
 	Processes int `koanf:"processes"`
@@ -71,11 +71,11 @@ type Limits struct {
 	OpenFiles int `koanf:"open_files"`
 	// CPU bounds the processor time of each process; 0 is 10 minutes. Whole seconds.
 	CPU time.Duration `koanf:"cpu"`
-	// Lifetime bounds the sandbox from start to end, whoever forgets it; 0 is 1 hour.
+	// Lifetime bounds the sandbox from start to end, so that a forgotten sandbox ends; 0 is 1 hour.
 	Lifetime time.Duration `koanf:"lifetime"`
 }
 
-// defaultLimits are what a zero stands for.
+// defaultLimits are the limits that a zero stands for.
 func defaultLimits() Limits {
 	return Limits{
 		Memory: 512 << 20, Disk: 64 << 20, Shared: 16 << 20, Inodes: 20000, FileSize: 64 << 20,
@@ -85,15 +85,15 @@ func defaultLimits() Limits {
 
 // Or returns the limits with others where they are zero.
 func (l Limits) Or(other Limits) Limits {
-	or(&l.Memory, other.Memory)
-	or(&l.Disk, other.Disk)
-	or(&l.Shared, other.Shared)
-	or(&l.Inodes, other.Inodes)
-	or(&l.FileSize, other.FileSize)
-	or(&l.Processes, other.Processes)
-	or(&l.OpenFiles, other.OpenFiles)
-	or(&l.CPU, other.CPU)
-	or(&l.Lifetime, other.Lifetime)
+	valueOr(&l.Memory, other.Memory)
+	valueOr(&l.Disk, other.Disk)
+	valueOr(&l.Shared, other.Shared)
+	valueOr(&l.Inodes, other.Inodes)
+	valueOr(&l.FileSize, other.FileSize)
+	valueOr(&l.Processes, other.Processes)
+	valueOr(&l.OpenFiles, other.OpenFiles)
+	valueOr(&l.CPU, other.CPU)
+	valueOr(&l.Lifetime, other.Lifetime)
 	return l
 }
 
@@ -108,7 +108,7 @@ func (l Limits) Validate() error {
 	)
 }
 
-func or[T comparable](v *T, other T) {
+func valueOr[T comparable](v *T, other T) {
 	var zero T
 	if *v == zero {
 		*v = other
@@ -152,7 +152,7 @@ func (c Config) checkCommand() error {
 		strings.Join(c.Command, " "), Placeholder)
 }
 
-// Spec is one program to run.
+// Spec is a program to run.
 type Spec struct {
 	// Argv is the program, by its path or found in /usr/bin and /bin of the sandbox, and its arguments.
 	Argv []string
@@ -171,11 +171,11 @@ type Spec struct {
 	Limits Limits
 }
 
-func (s Spec) validate() error {
+func (s Spec) checkSpec() error {
 	faults := []error{check.That(len(s.Argv) > 0, "argv", "empty: want a program")}
 	faults = append(faults, check.That(len(s.Files) <= maxFiles, "files", "%d: want %d at most", len(s.Files), maxFiles))
 	for name := range s.Files {
-		faults = append(faults, check.That(local(name), "files", "%q: want a relative name without ..", name))
+		faults = append(faults, check.That(isLocal(name), "files", "%q: want a relative name without ..", name))
 	}
 	for _, pair := range s.Env {
 		key, _, ok := strings.Cut(pair, "=")
@@ -186,7 +186,7 @@ func (s Spec) validate() error {
 	}
 	for inside, outside := range s.Binds {
 		faults = append(faults, check.That(path.IsAbs(inside) && path.IsAbs(outside) && path.Clean(inside) == inside, "binds", "%q: want absolute paths", inside),
-			check.That(showable(inside), "binds", "%q: a sandbox has its own /, /tmp, /proc and /dev: want a file or folder beside them", inside))
+			check.That(canShow(inside), "binds", "%q: a sandbox has its own /, /tmp, /proc and /dev: want a file or folder beside them", inside))
 	}
 	return check.All(append(faults,
 		check.That(s.Dir == "" || path.IsAbs(s.Dir), "dir", "%q: want an absolute path", s.Dir),
@@ -194,15 +194,15 @@ func (s Spec) validate() error {
 	)...)
 }
 
-// showable says whether a file or folder can be shown at an absolute path: a sandbox has its own /, /tmp, /proc and /dev.
-func showable(inside string) bool {
-	return !within(inside, "/proc", "/dev") && inside != "/" && inside != "/tmp"
+// canShow reports whether a file or folder can be shown at an absolute path: a sandbox has its own /, /tmp, /proc and /dev.
+func canShow(inside string) bool {
+	return !withinAny(inside, "/proc", "/dev") && inside != "/" && inside != "/tmp"
 }
 
-// within says whether a clean path is one of these folders, or below it.
-func within(name string, dirs ...string) bool {
+// withinAny reports whether a clean path is one of these folders, or below it.
+func withinAny(name string, dirs ...string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/") })
 }
 
-// maxFiles bounds Spec.Files: each goes to the keeper as a descriptor, of which one message holds 253.
+// maxFiles bounds Spec.Files: each goes to the keeper as a descriptor, of which a message holds 253.
 const maxFiles = 200

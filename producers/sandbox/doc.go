@@ -1,5 +1,5 @@
-// Package sandbox runs programs that nobody has read: code that a model wrote, and the servers beside it. Each program runs
-// in a sandbox of its own, which is thrown away with it.
+// Package sandbox runs programs that nobody has read: code that a model wrote, and the servers beside it. Each program runs in
+// a sandbox of its own, which is thrown away with it.
 //
 // # Processes
 //

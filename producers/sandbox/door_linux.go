@@ -25,20 +25,20 @@ import (
 const (
 	// doorFolder begins the path of the door: a descriptor of its own.
 	doorFolder = "/proc/self/fd/"
-	// doorArgs are the arguments of the door, before those of the program.
+	// doorArgs is the number of the door's arguments, before those of the program.
 	doorArgs = 3
 	// doorBacklog bounds the connections that wait to be accepted.
 	doorBacklog = 128
 )
 
-// door is what the door is told.
+// door holds the settings that the door is started with.
 type door struct {
 	Port int `json:"port"`
-	// Limits are set by the door itself where doorSets says so.
+	// Limits are set by the door itself where doorSets is true.
 	Limits Limits `json:"limits"`
 }
 
-// doorSets says whether a limit is set by the door: a program in Go, as the door is one, does not start within the memory and the
+// doorSets reports whether the door sets a limit. The door is a program in Go, which does not start within the memory and the
 // processes that suffice for others.
 func doorSets(l rlimit) bool { return l.resource == unix.RLIMIT_AS || l.resource == unix.RLIMIT_NPROC }
 
@@ -48,18 +48,18 @@ func doorArgv(l *launch) []string {
 	return []string{doorFolder + strconv.Itoa(fdFiles+len(l.Files)+1), doorName, string(text)}
 }
 
-// doorMain is the door. It returns where the program cannot be started, which it tells over the control socket: its owner
+// doorMain is the door. It returns where the program cannot be started, and writes the reason to the control socket. Its owner
 // knows by the end of that socket that the program runs.
 func doorMain() int {
 	fail := func(doing string, err error) int {
-		_, _ = unix.Write(ControlFD, fmt.Appendf(nil, "%s: %v", doing, err)) // whom to tell otherwise
+		_, _ = unix.Write(ControlFD, fmt.Appendf(nil, "%s: %v", doing, err)) // there is nobody else to report to
 		return 126
 	}
 	var d door
 	if err := json.Unmarshal([]byte(os.Args[2]), &d); err != nil {
 		return fail("read what to listen to", err)
 	}
-	if err := d.open(); err != nil {
+	if err := d.openListener(); err != nil {
 		return fail("listen on the sandbox's loopback", err)
 	}
 	argv := os.Args[doorArgs:]
@@ -71,7 +71,7 @@ func doorMain() int {
 		return fail("close its descriptors", err)
 	}
 	var limits []rlimit
-	for _, limit := range d.Limits.rlimits(0) {
+	for _, limit := range d.Limits.processLimits(0) {
 		if doorSets(limit) {
 			limits = append(limits, limit)
 		}
@@ -83,8 +83,8 @@ func doorMain() int {
 	return fail("start "+argv[0], syscall.Exec(name, argv, env))
 }
 
-// open listens, and hands the listening socket out.
-func (d door) open() error {
+// openListener listens, and hands the listening socket out.
+func (d door) openListener() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -99,15 +99,15 @@ func (d door) open() error {
 	return unix.Sendmsg(ControlFD, []byte{0}, unix.UnixRights(fd), nil, 0)
 }
 
-// hear takes the listener that the door hands out, and returns when the program has been started.
-func (p *Process) hear(ctx context.Context) error {
+// awaitListener takes the listener that the door hands out, and returns when the program has been started.
+func (p *Process) awaitListener(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
 	first, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, nr, _, _, err := p.Control.ReadMsgUnix(first, rights)
 	if err == nil && n > 0 && nr > 0 {
 		var files []*os.File
-		if files, err = received(rights[:nr]); err == nil && len(files) == 1 {
+		if files, err = receivedFiles(rights[:nr]); err == nil && len(files) == 1 {
 			p.Listener, err = net.FileListener(files[0])
 		}
 		closeAll(files)

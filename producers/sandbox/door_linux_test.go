@@ -35,7 +35,7 @@ func TestAProgramReachesItsOwnerAndNobodyElse(t *testing.T) {
 	p := full(t, nil)
 	const asks = `import urllib.request; print(urllib.request.urlopen("http://127.0.0.1:8640/hello").read().decode())`
 	for _, first := range []bool{false, true} {
-		process, err := p.start(guard(t), Spec{Argv: []string{"python3", "-I", "-S", "-c", asks}, Port: doorPort}, first)
+		process, err := p.startProcess(guard(t), Spec{Argv: []string{"python3", "-I", "-S", "-c", asks}, Port: doorPort}, first)
 		require.NoError(t, err)
 		defer process.Close()
 		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,13 +16,13 @@ import (
 // The folder that stands for /tmp where there is no namespace lies on a disk of the machine. Its sandbox's programs may change it at any moment, and name no
 // file outside of it here: links are not followed on the whole way.
 
-// use is what a folder holds.
+// use is the content of a folder: its bytes and its files.
 type use struct {
 	files, bytes int64
 }
 
-// over is the limit that a use is beyond, or "".
-func (u use) over(l Limits) string {
+// limitExceeded is the limit that a use is beyond, or "".
+func (u use) limitExceeded(l Limits) string {
 	switch {
 	case u.files > l.Inodes:
 		return whyInodes
@@ -44,14 +44,14 @@ func countFolder(dir string, l Limits) (why string, err error) {
 	for todo := []string{"."}; len(todo) > 0; {
 		name := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		below, err := u.count(top, name, l)
+		below, err := u.countEntries(top, name, l)
 		switch {
 		case errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENAMETOOLONG):
 			return whyInodes, nil
 		case err != nil:
 			continue // it has gone meanwhile
 		}
-		if why := u.over(l); why != "" {
+		if why := u.limitExceeded(l); why != "" {
 			return why, nil
 		}
 		todo = append(todo, below...)
@@ -59,8 +59,8 @@ func countFolder(dir string, l Limits) (why string, err error) {
 	return "", nil
 }
 
-// count adds what is in one folder, and returns the folders in it.
-func (u *use) count(top int, name string, l Limits) (below []string, err error) {
+// countEntries adds a folder's content, and returns the folders in it.
+func (u *use) countEntries(top int, name string, l Limits) (below []string, err error) {
 	fd, err := unix.Openat2(top, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
@@ -70,7 +70,7 @@ func (u *use) count(top int, name string, l Limits) (below []string, err error) 
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
-	for u.over(l) == "" {
+	for u.limitExceeded(l) == "" {
 		names, err := f.Readdirnames(entriesAtOnce)
 		if err != nil {
 			return below, nil // its end, or its own
@@ -111,7 +111,7 @@ func removeDir(dir string) {
 	c := clearing{top: top}
 	for until := time.Now().Add(clearWithin); ; {
 		before := c.done
-		c.round()
+		c.clearOnce()
 		if unix.Rmdir(dir) == nil || time.Now().After(until) {
 			return // a folder of the machine's temporary files: nothing depends on its end
 		}
@@ -124,27 +124,27 @@ func removeDir(dir string) {
 // clearing empties a folder. Folders below are moved to the top as they are met, so that none is ever reached by a long path, or by many open folders.
 type clearing struct {
 	top *os.File
-	// moved numbers the folders, done what was moved or removed.
+	// moved numbers the folders; done counts the entries that were moved or removed.
 	moved, done uint64
 }
 
-// did counts what was done.
-func (c *clearing) did(err error) bool {
+// countDone counts an entry that was moved or removed.
+func (c *clearing) countDone(err error) bool {
 	if err == nil {
 		c.done++
 	}
 	return err == nil
 }
 
-// round goes once over what is at the top.
-func (c *clearing) round() {
+// clearOnce goes once over the entries at the top.
+func (c *clearing) clearOnce() {
 	if _, err := c.top.Seek(0, io.SeekStart); err != nil {
 		return
 	}
 	for {
 		names, err := c.top.Readdirnames(entriesAtOnce)
 		for _, name := range names {
-			c.remove(name)
+			c.removeEntry(name)
 		}
 		if err != nil {
 			return
@@ -152,10 +152,10 @@ func (c *clearing) round() {
 	}
 }
 
-// remove removes one entry at the top, and moves the folders in it there.
-func (c *clearing) remove(name string) {
+// removeEntry removes an entry at the top, and moves the folders in it to the top.
+func (c *clearing) removeEntry(name string) {
 	at := int(c.top.Fd())
-	if c.did(unix.Unlinkat(at, name, 0)) {
+	if c.countDone(unix.Unlinkat(at, name, 0)) {
 		return
 	}
 	f, err := openFolder(at, name)
@@ -166,25 +166,25 @@ func (c *clearing) remove(name string) {
 	for {
 		names, err := f.Readdirnames(entriesAtOnce)
 		for _, inside := range names {
-			if !c.did(unix.Unlinkat(int(f.Fd()), inside, 0)) {
-				c.raise(f, inside)
+			if !c.countDone(unix.Unlinkat(int(f.Fd()), inside, 0)) {
+				c.raiseFolder(f, inside)
 			}
 		}
 		if err != nil {
-			c.did(unix.Unlinkat(at, name, unix.AT_REMOVEDIR))
+			c.countDone(unix.Unlinkat(at, name, unix.AT_REMOVEDIR))
 			return
 		}
 	}
 }
 
-// raise moves a folder to the top, under a name that nothing else of Weir's has there.
-func (c *clearing) raise(from *os.File, name string) {
-	if below, err := openFolder(int(from.Fd()), name); err == nil { // one that is closed to its user cannot be moved either
+// raiseFolder moves a folder to the top, under a name that nothing else of Weir's has there.
+func (c *clearing) raiseFolder(from *os.File, name string) {
+	if below, err := openFolder(int(from.Fd()), name); err == nil { // a folder that is closed to its user cannot be moved either
 		_ = below.Close()
 	}
 	c.moved++
 	to := ".weir-" + strconv.FormatUint(c.moved, 10)
-	c.did(unix.Renameat(int(from.Fd()), name, int(c.top.Fd()), to)) // it is met again where that fails
+	c.countDone(unix.Renameat(int(from.Fd()), name, int(c.top.Fd()), to)) // it is met again where that fails
 }
 
 // openFolder opens a folder, which it opens to its user first where that is needed. A link is none.

@@ -34,7 +34,7 @@ type keeper struct {
 	clearing sync.WaitGroup
 }
 
-// kept is one sandbox.
+// kept is a sandbox of the keeper.
 type kept struct {
 	id     uint64
 	launch *launch
@@ -45,7 +45,7 @@ type kept struct {
 	pidfd int
 	why   string
 	dead  bool
-	// asked is when what an operator's command had started was killed, and the command was to end by itself; zero before.
+	// asked is when the processes of an operator's command were killed, so that the command ends by itself; zero before.
 	asked time.Time
 	timer *time.Timer
 	// dir is the folder of the machine that stands for /tmp where there is no namespace.
@@ -64,7 +64,7 @@ func keeperMain() int {
 	runtime.LockOSThread()
 	unix.CloseOnExec(3)
 	closeInherited()
-	// A terminal's Ctrl-C goes to the pool's process, which says what is to end.
+	// A terminal's Ctrl-C goes to the pool's process, which decides what ends.
 	signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, "weir: become the subreaper of sandboxes:", err)
@@ -80,25 +80,25 @@ func keeperMain() int {
 	k := &keeper{link: l, forks: make(chan func()), children: map[int]*kept{}, byID: map[uint64]*kept{}}
 	exits := make(chan os.Signal, 1)
 	signal.Notify(exits, unix.SIGCHLD)
-	go k.watch()
+	go k.watchFiles()
 	go k.watchFolders()
-	go k.serve()
+	go k.serveRequests()
 	for {
 		select {
 		case fork, ok := <-k.forks:
 			if !ok {
-				k.end()
+				k.endAll()
 				return 0
 			}
 			fork()
 		case <-exits:
 		}
-		k.reap()
+		k.reapChildren()
 	}
 }
 
-// closeInherited lets go of what this process was handed by mistake: a descriptor of a folder is a door to the machine. The runtime's own
-// descriptors are closed on exec, and so were never handed on.
+// closeInherited closes descriptors that this process was handed by mistake: a descriptor of a folder is a door to the machine.
+// The runtime's own descriptors are closed on exec, and so were never handed on.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -116,7 +116,7 @@ func closeInherited() {
 	}
 }
 
-// raiseOpenFiles takes what the machine allows: each start needs a few descriptors.
+// raiseOpenFiles raises the limit as far as the machine allows: each start needs a few descriptors.
 func raiseOpenFiles() {
 	var v unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &v) == nil {
@@ -125,18 +125,18 @@ func raiseOpenFiles() {
 	}
 }
 
-// raiseCore sets the limit that sandboxes have of core dumps: their own users may not raise one of 0.
+// raiseCore raises the limit of core dumps to the sandboxes': their own users may not raise one of 0.
 func raiseCore() {
 	v := unix.Rlimit{Cur: noCore, Max: noCore}
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &v) // it stays 0 where this process may not either
 }
 
-// serve takes requests until the pool is gone.
-func (k *keeper) serve() {
+// serveRequests takes requests until the pool is gone.
+func (k *keeper) serveRequests() {
 	defer close(k.forks)
 	for {
 		var r request
-		files, err := k.link.receive(&r)
+		files, err := k.link.receiveMessage(&r)
 		if err != nil {
 			if !errors.Is(err, io.EOF) {
 				fmt.Fprintln(os.Stderr, "weir: sandbox keeper:", err)
@@ -145,60 +145,60 @@ func (k *keeper) serve() {
 		}
 		switch r.Op {
 		case opStart:
-			k.start(&r, files)
+			k.startSandbox(&r, files)
 		case opKill:
-			k.kill(r.ID, r.Why)
+			k.killSandbox(r.ID, r.Why)
 		case opRead:
-			k.read(r)
+			k.readFile(r)
 		}
 		closeAll(files)
 	}
 }
 
-// start forks on the keeper's own thread, and waits until it is done: descriptors of the request are used in it.
-func (k *keeper) start(r *request, files []*os.File) {
+// startSandbox forks on the keeper's own thread, and waits until it is done: descriptors of the request are used in it.
+func (k *keeper) startSandbox(r *request, files []*os.File) {
 	done := make(chan struct{})
 	k.forks <- func() {
 		defer close(done)
-		if err := k.fork(r, files); err != nil {
-			k.tell(event{Kind: eventExit, ID: r.ID, Code: -1, Err: err.Error()})
+		if err := k.forkProgram(r, files); err != nil {
+			k.sendEvent(event{Kind: eventExit, ID: r.ID, Code: -1, Err: err.Error()})
 		}
 	}
 	<-done
 }
 
-func (k *keeper) tell(e event, files ...*os.File) {
-	_ = k.link.send(e, files...) // who is gone need not be told
+func (k *keeper) sendEvent(e event, files ...*os.File) {
+	_ = k.link.sendMessage(e, files...) // if the pool is gone the event is lost, and nobody needs it
 }
 
-// fork starts the program. The lock is held from before the fork until the child is known, so that reap finds every child.
-func (k *keeper) fork(r *request, files []*os.File) error {
+// forkProgram starts the program. The lock is held from before the fork until the child is known, so that reap finds every child.
+func (k *keeper) forkProgram(r *request, files []*os.File) error {
 	if r.Launch == nil || len(files) != 4+len(r.Launch.Files) {
 		return fmt.Errorf("a start with %d descriptors", len(files))
 	}
 	s := &kept{id: r.ID, launch: r.Launch, pidfd: -1}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	after, err := k.exec(s, files)
+	after, err := k.startOuter(s, files)
 	if err != nil {
 		removeDir(s.dir)
 		return err
 	}
 	k.children[s.outer], k.byID[s.id] = s, s
-	s.timer = time.AfterFunc(s.launch.Limits.Lifetime, func() { k.kill(s.id, whyLifetime) })
+	s.timer = time.AfterFunc(s.launch.Limits.Lifetime, func() { k.killSandbox(s.id, whyLifetime) })
 	go after()
 	return nil
 }
 
-// exec starts the outer process and returns what remains to be done once it is known.
-func (k *keeper) exec(s *kept, files []*os.File) (func(), error) {
+// startOuter starts the outer process and returns the function that finishes the start once its number is known.
+func (k *keeper) startOuter(s *kept, files []*os.File) (func(), error) {
 	if s.launch.Tier == TierFull {
 		return k.execBwrap(s, files)
 	}
 	return k.execStage(s, files)
 }
 
-// execBwrap starts bwrap, which says who the first process is and waits for its limits.
+// execBwrap starts bwrap, which reports the first process's number and waits for its limits.
 func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 	infoR, infoW, err := os.Pipe()
 	if err != nil {
@@ -209,7 +209,7 @@ func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 		closeAll([]*os.File{infoR, infoW})
 		return nil, err
 	}
-	filterR, err := pipeOf(encode(filter(sockets{unix: true, loopback: s.launch.Port > 0})))
+	filterR, err := pipeOf(encodeFilter(newFilter(sockets{unix: true, loopback: s.launch.Port > 0})))
 	if err != nil {
 		closeAll([]*os.File{infoR, infoW, blockR, blockW})
 		return nil, err
@@ -217,7 +217,7 @@ func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 	own := []*os.File{infoW, blockR, filterR}
 	all := append(append([]*os.File{}, files[:4]...), filterR, infoW, blockR)
 	all = append(all, files[4:]...)
-	given, err := fileOf(variables(s.launch))
+	given, err := fileOf(setVariables(s.launch))
 	if err != nil {
 		closeAll(append(own, infoR, blockW))
 		return nil, err
@@ -235,7 +235,7 @@ func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 	if s.launch.Without == withoutEnv {
 		env = s.launch.Env
 	}
-	attr := &syscall.ProcAttr{Dir: "/", Env: env, Files: fds(all), Sys: attributes(s.launch)}
+	attr := &syscall.ProcAttr{Dir: "/", Env: env, Files: descriptorNumbers(all), Sys: outerAttributes(s.launch)}
 	bwrap, err := bwrapPath()
 	if err == nil && s.launch.Without == withoutCloseExec {
 		if left, err := syscall.Open("/", syscall.O_RDONLY|syscall.O_DIRECTORY, 0); err == nil {
@@ -250,12 +250,12 @@ func (k *keeper) execBwrap(s *kept, files []*os.File) (func(), error) {
 		closeAll([]*os.File{infoR, blockW})
 		return nil, fmt.Errorf("start bwrap: %w", err)
 	}
-	return func() { k.admit(s, infoR, blockW) }, nil
+	return func() { k.admitFirst(s, infoR, blockW) }, nil
 }
 
-// attributes of the outer process: a user of its own, without groups, and a death signal from the first instruction on (Go checks that the
+// outerAttributes of the outer process: a user of its own, without groups, and a death signal from the first instruction on (Go checks that the
 // parent still lives after it is set).
-func attributes(l *launch) *syscall.SysProcAttr {
+func outerAttributes(l *launch) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true}
 	if l.UID > 0 && l.Without != withoutUID {
 		a.Credential = &syscall.Credential{Uid: uint32(l.UID), Gid: uint32(l.UID), Groups: []uint32{}}
@@ -263,7 +263,7 @@ func attributes(l *launch) *syscall.SysProcAttr {
 	return a
 }
 
-func fds(files []*os.File) []uintptr {
+func descriptorNumbers(files []*os.File) []uintptr {
 	out := make([]uintptr, len(files))
 	for i, f := range files {
 		out[i] = f.Fd()
@@ -285,15 +285,15 @@ func pipeOf(data []byte) (*os.File, error) {
 	return r, nil
 }
 
-// admit limits the first process and lets it go on.
-func (k *keeper) admit(s *kept, info, block *os.File) {
+// admitFirst limits the first process and lets it go on.
+func (k *keeper) admitFirst(s *kept, info, block *os.File) {
 	defer info.Close()
 	defer block.Close()
 	var told struct {
 		Pid int `json:"child-pid"`
 	}
 	if err := json.NewDecoder(info).Decode(&told); err != nil || told.Pid <= 0 {
-		return // bwrap failed, and says why on the program's standard error
+		return // bwrap failed, and explains why on the program's standard error
 	}
 	pidfd, err := unix.PidfdOpen(told.Pid, 0)
 	if err != nil {
@@ -314,39 +314,39 @@ func (k *keeper) admit(s *kept, info, block *os.File) {
 	}
 	killFirst(told.Pid)
 	if s.why != "" || k.closing {
-		s.signal()
+		s.signalFirst()
 		return
 	}
-	k.tell(event{Kind: eventStarted, ID: s.id, Pid: told.Pid})
-	_, _ = block.Write([]byte{1}) // bwrap is gone where it fails, and the exit tells
+	k.sendEvent(event{Kind: eventStarted, ID: s.id, Pid: told.Pid})
+	_, _ = block.Write([]byte{1}) // if it fails bwrap is gone, and its exit is reported
 }
 
-// kill ends a sandbox: with the first process the kernel ends all others of its namespace.
-func (k *keeper) kill(id uint64, why string) {
+// killSandbox ends a sandbox: with the first process the kernel ends all others of its namespace.
+func (k *keeper) killSandbox(id uint64, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if s := k.byID[id]; s != nil && !s.dead {
 		if s.why == "" {
 			s.why = why
 		}
-		if s.ask() {
-			time.AfterFunc(askEvery, func() { k.kill(id, why) })
+		if s.askToEnd() {
+			time.AfterFunc(askEvery, func() { k.killSandbox(id, why) })
 			return
 		}
-		s.signal()
+		s.signalFirst()
 	}
 }
 
-// askFor is how long an operator's command may take to put away what it has made, such as a container's control group, once the program that it
-// started is killed; askEvery is how often what it still starts is killed.
+// askFor is how long an operator's command may take to remove its own resources, such as a container's control group, once the
+// program that it started is killed. askEvery is how often processes that it still starts are killed.
 const (
 	askFor   = 5 * time.Second
 	askEvery = 50 * time.Millisecond
 )
 
-// ask kills what an operator's command has started, so that the command ends by itself. It is false where that is not waited for, or no longer: the
-// command has become the program.
-func (s *kept) ask() bool {
+// askToEnd kills the processes that an operator's command has started, so that the command ends by itself. It is false where
+// the keeper does not wait for that, or no longer does: the command has become the program.
+func (s *kept) askToEnd() bool {
 	if s.launch.Tier != TierCommand || s.dead || !s.asked.IsZero() && time.Since(s.asked) > askFor {
 		return false
 	}
@@ -366,8 +366,8 @@ func (s *kept) ask() bool {
 	return !s.asked.IsZero()
 }
 
-// signal ends the first process; one that is not known yet is ended by admit.
-func (s *kept) signal() {
+// signalFirst ends the first process. If its number is not known yet, admit ends it.
+func (s *kept) signalFirst() {
 	if s.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(s.pidfd, unix.SIGKILL, nil, 0) // it has ended where it fails
 	}

@@ -16,6 +16,6 @@ type launch struct {
 	First bool `json:"first,omitempty"`
 	// UID is the user that the program has; 0 is this process's own.
 	UID int `json:"uid,omitempty"`
-	// Without names one defence to leave out, for tests that show what it is for.
+	// Without names a defence to leave out, for tests that show its effect.
 	Without string `json:"without,omitempty"`
 }

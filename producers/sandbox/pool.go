@@ -29,8 +29,8 @@ type Pool struct {
 	closed bool
 }
 
-// Open finds the tier, or refuses with a [RefusedError] that says why and what to do. It starts a program with the very command line that programs
-// are started with later, and looks at what the program may do. Close ends the pool.
+// Open finds the tier, or refuses with a [RefusedError] that explains the cause and the remedy. It starts a program with the
+// very command line that programs are started with later, and checks what the program may do. Close ends the pool.
 //
 // With Loopback among the needs, a tier that confines programs and gives them no network of their own is refused too: [Spec.Port] needs one.
 func Open(ctx context.Context, cfg Config, needs ...Need) (*Pool, error) {
@@ -39,7 +39,7 @@ func Open(ctx context.Context, cfg Config, needs ...Need) (*Pool, error) {
 	}
 	if cfg.Tier == TierCommand {
 		var err error
-		if cfg.Command, err = located(cfg.Command); err != nil {
+		if cfg.Command, err = absoluteProgram(cfg.Command); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func Open(ctx context.Context, cfg Config, needs ...Need) (*Pool, error) {
 	var refusals []error
 	for _, tier := range tiers {
 		p.tier = tier
-		err := p.probe(ctx)
+		err := p.probeTier(ctx)
 		if err == nil {
 			return p, nil
 		}
@@ -69,8 +69,9 @@ func Open(ctx context.Context, cfg Config, needs ...Need) (*Pool, error) {
 	return nil, errors.Join(append(refusals, p.Close())...)
 }
 
-// located is a command line with its program by an absolute path: who starts it has no PATH, and another folder.
-func located(command []string) ([]string, error) {
+// absoluteProgram is a command line with its program by an absolute path: the keeper that starts it has no PATH, and another
+// folder.
+func absoluteProgram(command []string) ([]string, error) {
 	name, err := exec.LookPath(command[0])
 	if err == nil {
 		name, err = filepath.Abs(name)
@@ -81,7 +82,7 @@ func located(command []string) ([]string, error) {
 	return append([]string{name}, command[1:]...), nil
 }
 
-// Need is what programs of a pool need of its tier.
+// Need is a need that a pool's programs have of its tier.
 type Need int
 
 // Loopback is a network of the program's own, with nothing but 127.0.0.1 in it.
@@ -111,13 +112,13 @@ func newPool(cfg Config) *Pool {
 	return p
 }
 
-// Tier is what programs run in: full, landlock, command or none.
+// Tier is the tier that programs run in: full, landlock, command or none.
 func (p *Pool) Tier() string { return p.tier }
 
-// Config is what the pool was opened with, its limits filled in.
+// Config is the pool's configuration, its limits filled in.
 func (p *Pool) Config() Config { return p.cfg }
 
-// Stats are what a pool does.
+// Stats are counts of a pool.
 type Stats struct {
 	// Running sandboxes, and starts that Waiting for a place; Started counts since Open.
 	Running, Waiting int
@@ -129,61 +130,62 @@ func (p *Pool) Stats() Stats {
 	return Stats{Running: p.cfg.Most - len(p.slots), Waiting: int(p.waiting.Load()), Started: p.started.Load()}
 }
 
-// Start runs a program. It waits for a place, in a queue that is bounded: errors that wrap producers.ErrUnavailable are the machinery's. A
-// program that cannot be started is told by [Process.Wait], or here where the keeper knows it at once.
+// Start runs a program. It waits for a place, in a bounded queue. Errors that wrap producers.ErrUnavailable are the
+// machinery's. If the program cannot be started, [Process.Wait] returns the error, or Start does where the keeper knows it at
+// once.
 func (p *Pool) Start(ctx context.Context, spec Spec) (*Process, error) {
-	return p.start(ctx, spec, false)
+	return p.startProcess(ctx, spec, false)
 }
 
 // StartFirst is Start of a program that is made to be the first of its process namespace: it waits for orphans, and the signals that it has no
 // handler for do not reach it from inside.
 func (p *Pool) StartFirst(ctx context.Context, spec Spec) (*Process, error) {
-	return p.start(ctx, spec, true)
+	return p.startProcess(ctx, spec, true)
 }
 
-func (p *Pool) start(ctx context.Context, spec Spec, first bool) (*Process, error) {
-	if err := spec.validate(); err != nil {
+func (p *Pool) startProcess(ctx context.Context, spec Spec, first bool) (*Process, error) {
+	if err := spec.checkSpec(); err != nil {
 		return nil, fmt.Errorf("start a sandbox: %w", err)
 	}
 	if spec.Port > 0 && p.tier != TierFull {
 		return nil, fmt.Errorf("start a sandbox: port: tier %s has no network of its own: it needs tier full", p.tier)
 	}
-	slot, err := p.place(ctx)
+	slot, err := p.takePlace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := p.launch(spec, slot, first)
-	seat, err := p.seated()
+	l := p.newLaunch(spec, slot, first)
+	seat, err := p.currentSeat()
 	if err != nil {
 		p.slots <- slot
 		return nil, err
 	}
-	process, err := seat.start(l, spec.Files, func() { p.slots <- slot })
+	process, err := seat.startProcess(l, spec.Files, func() { p.slots <- slot })
 	if err != nil {
-		return nil, unavailable("start a sandbox: %v", err)
+		return nil, unavailableError("start a sandbox: %v", err)
 	}
 	p.started.Add(1)
 	select {
 	case <-process.start:
 		if spec.Port > 0 {
-			if err := process.hear(ctx); err != nil {
+			if err := process.awaitListener(ctx); err != nil {
 				process.Close()
-				return nil, unavailable("start a sandbox: %v", err)
+				return nil, unavailableError("start a sandbox: %v", err)
 			}
 		}
 		return process, nil
 	case <-process.ended:
 		why := process.whyNot() // before its standard error is closed
 		process.hangUp()
-		return nil, unavailable("start a sandbox: %s", why)
+		return nil, unavailableError("start a sandbox: %s", why)
 	case <-ctx.Done():
 		process.Close()
 		return nil, fmt.Errorf("start a sandbox: %w", context.Cause(ctx))
 	}
 }
 
-// place waits for one of the pool's places.
-func (p *Pool) place(ctx context.Context) (int, error) {
+// takePlace waits for one of the pool's places.
+func (p *Pool) takePlace(ctx context.Context) (int, error) {
 	select {
 	case slot := <-p.slots:
 		return slot, nil
@@ -191,18 +193,18 @@ func (p *Pool) place(ctx context.Context) (int, error) {
 	}
 	if n := p.waiting.Add(1); n > int64(p.cfg.Queue) {
 		p.waiting.Add(-1)
-		return 0, unavailable("all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency", p.cfg.Most, p.cfg.Queue)
+		return 0, unavailableError("all %d sandboxes are in use and %d starts wait: raise sandbox.most, or lower producer.concurrency", p.cfg.Most, p.cfg.Queue)
 	}
 	defer p.waiting.Add(-1)
 	select {
 	case slot := <-p.slots:
 		return slot, nil
 	case <-ctx.Done():
-		return 0, unavailable("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
+		return 0, unavailableError("all %d sandboxes were in use: %v", p.cfg.Most, context.Cause(ctx))
 	}
 }
 
-func (p *Pool) launch(spec Spec, slot int, first bool) *launch {
+func (p *Pool) newLaunch(spec Spec, slot int, first bool) *launch {
 	l := &launch{
 		Tier: p.tier, Command: p.cfg.Command, Argv: spec.Argv, Env: spec.Env, Binds: spec.Binds, Dir: spec.Dir, Port: spec.Port,
 		Limits: spec.Limits.Or(p.cfg.Limits), First: first, Without: p.without,
@@ -216,19 +218,19 @@ func (p *Pool) launch(spec Spec, slot int, first bool) *launch {
 	return l
 }
 
-// seated is the keeper, started where there is none.
-func (p *Pool) seated() (*seat, error) {
+// currentSeat is the keeper, started where there is none.
+func (p *Pool) currentSeat() (*seat, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, unavailable("the pool of sandboxes is closed")
+		return nil, unavailableError("the pool of sandboxes is closed")
 	}
-	if p.seat != nil && !p.seat.gone() {
+	if p.seat != nil && !p.seat.isGone() {
 		return p.seat, nil
 	}
 	s, err := newSeat()
 	if err != nil {
-		return nil, unavailable("start the keeper of sandboxes: %v", err)
+		return nil, unavailableError("start the keeper of sandboxes: %v", err)
 	}
 	p.seat = s
 	return s, nil
@@ -243,5 +245,5 @@ func (p *Pool) Close() error {
 	if s == nil {
 		return nil
 	}
-	return s.close()
+	return s.closeKeeper()
 }

@@ -20,24 +20,24 @@ const probeWithin = 2 * time.Minute
 // probeControl bounds the time that a word takes which was written to descriptor 3 before.
 const probeControl = 10 * time.Second
 
-// probe runs a program as all others are run, and looks from outside at what it may do.
-func (p *Pool) probe(ctx context.Context) error {
+// probeTier runs a program as all others are run, and checks from outside what it may do.
+func (p *Pool) probeTier(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeWithin, errors.New("the probe did not end in time"))
 	defer cancel()
 	host := machine{root: os.Geteuid() == 0, read: os.ReadFile}
 	if p.tier == TierFull {
 		if _, err := bwrapPath(); err != nil {
-			return explain(p.tier, err.Error(), host)
+			return explainRefusal(p.tier, err.Error(), host)
 		}
 	}
 	// The shell's own words: it needs no other program.
 	process, err := p.StartFirst(ctx, Spec{Argv: []string{"/bin/sh", "-c", `echo ready; read line; echo "$line" >word; echo "$line" >&3; echo "$line"; read line; exit 0`}})
 	if err != nil {
-		return explain(p.tier, err.Error(), host)
+		return explainRefusal(p.tier, err.Error(), host)
 	}
 	defer process.Close()
-	if err := p.examine(ctx, process); err != nil {
-		return explain(p.tier, err.Error(), host)
+	if err := p.examineProgram(ctx, process); err != nil {
+		return explainRefusal(p.tier, err.Error(), host)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (p *Pool) probe(ctx context.Context) error {
 // probeWord goes in and comes out.
 const probeWord = "weir"
 
-func (p *Pool) examine(ctx context.Context, process *Process) error {
+func (p *Pool) examineProgram(ctx context.Context, process *Process) error {
 	stop := context.AfterFunc(ctx, process.Close)
 	defer stop()
 	lines := bufio.NewReader(process.Stdout)
@@ -53,7 +53,7 @@ func (p *Pool) examine(ctx context.Context, process *Process) error {
 		exit, _ := process.Wait(ctx)
 		return fmt.Errorf("a program did not start (status %d): %s", exit.Code, process.whyNot())
 	}
-	if err := p.confined(process.Pid); err != nil {
+	if err := p.checkConfined(process.Pid); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(process.Stdin, probeWord); err != nil {
@@ -62,12 +62,12 @@ func (p *Pool) examine(ctx context.Context, process *Process) error {
 	if line, err := lines.ReadString('\n'); err != nil || strings.TrimSpace(line) != probeWord {
 		said := ""
 		if err != nil {
-			_, _ = process.Wait(ctx) // all that it says is there then
+			_, _ = process.Wait(ctx) // all its output is there then
 			said = ": " + process.whyNot()
 		}
 		return fmt.Errorf("a program answered %q where %q was wanted%s", line, probeWord, said)
 	}
-	if err := p.reached(ctx, process); err != nil {
+	if err := p.checkReached(ctx, process); err != nil {
 		return err
 	}
 	_ = process.Stdin.Close() // which ends it
@@ -78,8 +78,8 @@ func (p *Pool) examine(ctx context.Context, process *Process) error {
 	return nil
 }
 
-// reached looks whether the program's descriptor 3 and its folder are those that are known here.
-func (p *Pool) reached(ctx context.Context, process *Process) error {
+// checkReached checks that the program's descriptor 3 and its folder are those that are known here.
+func (p *Pool) checkReached(ctx context.Context, process *Process) error {
 	stop := context.AfterFunc(ctx, process.Close)
 	defer stop()
 	if err := process.Control.SetReadDeadline(time.Now().Add(probeControl)); err != nil {
@@ -101,12 +101,12 @@ func (p *Pool) reached(ctx context.Context, process *Process) error {
 	return nil
 }
 
-// confined holds a running program against what the tier promises.
-func (p *Pool) confined(pid int) error {
+// checkConfined compares a running program with the tier's promises.
+func (p *Pool) checkConfined(pid int) error {
 	if p.tier != TierFull && p.tier != TierLandlock {
 		return nil
 	}
-	has, err := status(pid)
+	has, err := readStatus(pid)
 	if err != nil {
 		return fmt.Errorf("look at a program: %w", err)
 	}
@@ -118,8 +118,8 @@ func (p *Pool) confined(pid int) error {
 	return nil
 }
 
-// status reads what the kernel says of a process.
-func status(pid int) (map[string]string, error) {
+// readStatus reads the kernel's status of a process.
+func readStatus(pid int) (map[string]string, error) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return nil, err
@@ -157,14 +157,14 @@ func firstUID(cfg Config) int {
 		return cfg.FirstUID
 	}
 	data, err := os.ReadFile("/proc/self/uid_map")
-	if err == nil && !mapped(string(data), usualUID) {
+	if err == nil && !isMapped(string(data), usualUID) {
 		return smallUID
 	}
 	return usualUID
 }
 
-// mapped says whether a container has a user id.
-func mapped(uidMap string, uid int) bool {
+// isMapped reports whether a container has a user id.
+func isMapped(uidMap string, uid int) bool {
 	for line := range strings.Lines(uidMap) {
 		var inside, outside, count int
 		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && uid >= inside && uid-inside < count {

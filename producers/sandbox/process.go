@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// ErrEnded is returned by what needs a sandbox that has ended.
+// ErrEnded is returned by calls that need a sandbox that has ended.
 var ErrEnded = errors.New("the sandbox has ended")
 
 // WhyKeeper is Exit.Why of a program whose pool's keeper was killed.
@@ -29,9 +29,9 @@ type Exit struct {
 	Why string
 }
 
-// Process is one program in a sandbox. Everything in the sandbox ends with it. Close is to be called whatever happens.
+// Process is a program in a sandbox. Everything in the sandbox ends with it. Close is to be called whatever happens.
 type Process struct {
-	// Stdin, Stdout and Stderr are the program's standard streams. Who does not read them stops the program when 64 KiB wait.
+	// Stdin, Stdout and Stderr are the program's standard streams. If they are not read, the program stops when 64 KiB wait.
 	Stdin          *os.File
 	Stdout, Stderr *os.File
 	// Control is a stream socket whose other end is the program's descriptor [ControlFD].
@@ -74,7 +74,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Kill ends the program and everything in its sandbox, and does not wait for it.
-func (p *Process) Kill() { p.seat.kill(p.id) }
+func (p *Process) Kill() { p.seat.killSandbox(p.id) }
 
 // Close kills the sandbox and lets go of the streams. It waits for nothing: the sandbox's place is free when it has ended.
 func (p *Process) Close() {
@@ -96,13 +96,13 @@ func (p *Process) hangUp() {
 	}
 }
 
-// ReadFile reads a file below the sandbox's /tmp from outside, by its relative name. Links are not followed, and what is not a plain
-// file, or longer than limit bytes, is refused.
+// ReadFile reads a file below the sandbox's /tmp from outside, by its relative name. Links are not followed. An entry that is
+// not a plain file, or is longer than limit bytes, is refused.
 func (p *Process) ReadFile(ctx context.Context, name string, limit int) ([]byte, error) {
-	if !local(name) {
+	if !isLocal(name) {
 		return nil, fmt.Errorf("read %q: want a relative name that stays below /tmp", name)
 	}
-	f, err := p.open(ctx, name)
+	f, err := p.openFile(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("read %s from the sandbox: %w", name, err)
 	}
@@ -117,7 +117,7 @@ func (p *Process) ReadFile(ctx context.Context, name string, limit int) ([]byte,
 	return data, nil
 }
 
-func (p *Process) open(ctx context.Context, name string) (*os.File, error) {
+func (p *Process) openFile(ctx context.Context, name string) (*os.File, error) {
 	answer := make(chan file, 1)
 	p.mu.Lock()
 	p.seq++
@@ -136,7 +136,7 @@ func (p *Process) open(ctx context.Context, name string) (*os.File, error) {
 		default:
 		}
 	}()
-	if err := p.seat.read(p.id, seq, name); err != nil {
+	if err := p.seat.readFile(p.id, seq, name); err != nil {
 		return nil, err
 	}
 	select {
@@ -149,8 +149,8 @@ func (p *Process) open(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// deliver hands an answer to who asked; nobody waits for a late one.
-func (p *Process) deliver(seq uint64, got file) {
+// deliverFile hands an answer to the call that waits for it. A late answer is dropped.
+func (p *Process) deliverFile(seq uint64, got file) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	answer, waiting := p.reads[seq]
@@ -164,10 +164,10 @@ func (p *Process) deliver(seq uint64, got file) {
 	answer <- got
 }
 
-// local says whether a name stays below the folder that it is relative to.
-func local(name string) bool { return name != "" && filepath.IsLocal(name) }
+// isLocal reports whether a name stays below the folder that it is relative to.
+func isLocal(name string) bool { return name != "" && filepath.IsLocal(name) }
 
-// unavailable is an error of the machinery, not of the program.
-func unavailable(format string, args ...any) error {
+// unavailableError is an error of the machinery, not of the program.
+func unavailableError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{producers.ErrUnavailable}, args...)...)
 }

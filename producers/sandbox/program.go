@@ -12,10 +12,12 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Program says how a program of the operator's own runs, such as a server of tools or an agent. DefaultProgram has the defaults.
+// Program sets how a program of the operator's own runs, such as a server of tools or an agent. DefaultProgram has the
+// defaults.
 type Program struct {
-	// Sandbox runs the program in a sandbox: it has no network, no environment but what it is given, and sees the machine's programs and
-	// libraries, Dir and Binds. False runs it as this process's user, with its network and all files that the user may read. Defaults to true.
+	// Sandbox runs the program in a sandbox: it has no network, only the environment that it is given, and sees the machine's
+	// programs and libraries, Dir and Binds. False runs it as this process's user, with its network and all files that the user
+	// may read. Defaults to true.
 	Sandbox bool `koanf:"sandbox"`
 	// Dir is the folder that the program starts in, and sees. "" is an empty folder of the sandbox's own; without a sandbox it is
 	// the folder that weir runs in. Defaults to "".
@@ -23,8 +25,9 @@ type Program struct {
 	// Binds are further files and folders that the program sees in its sandbox, at their own paths. It can read them, as it can Dir, and
 	// change none. Defaults to none.
 	Binds []string `koanf:"binds"`
-	// Limits bound the sandbox; what is 0 is as in the section sandbox. memory, processes and open_files default to 4294967296, 64 and 256: programs
-	// in Go reserve more address space than they use, and fetch of Node.js reserves 17179869184.
+	// Limits bound the sandbox; a limit of 0 is as in the section sandbox. memory, processes and open_files default to
+	// 4294967296, 64 and 256: programs in Go reserve more address space than they use, and fetch of Node.js reserves
+	// 17179869184.
 	Limits Limits `koanf:"limits"`
 }
 
@@ -41,17 +44,17 @@ func (p Program) Validate() error {
 	}
 	for _, bind := range p.Binds {
 		inside, err := filepath.Abs(bind)
-		faults = append(faults, check.That(bind != "" && err == nil && showable(inside), "binds",
+		faults = append(faults, check.That(bind != "" && err == nil && canShow(inside), "binds",
 			"%q: want a file or folder beside /, /tmp, /proc and /dev, of which a sandbox has its own", bind))
 	}
 	if dir, err := filepath.Abs(p.Dir); p.Sandbox && p.Dir != "" {
-		faults = append(faults, check.That(err == nil && showable(dir), "dir", "%q: want a folder beside /, /tmp, /proc and /dev, of which a sandbox has its own", p.Dir))
+		faults = append(faults, check.That(err == nil && canShow(dir), "dir", "%q: want a folder beside /, /tmp, /proc and /dev, of which a sandbox has its own", p.Dir))
 	}
 	return check.All(faults...)
 }
 
-// Spec is the program to start in a sandbox. What the program names and its sandbox does not show is an error, with the setting that
-// shows it.
+// Spec is the program to start in a sandbox. If the program names a file that its sandbox does not show, the error names the
+// setting that shows it.
 func (p Program) Spec(argv, env []string) (Spec, error) {
 	s := Spec{Argv: argv, Env: env, Limits: p.Limits, Binds: map[string]string{}}
 	shown := slices.Clone(p.Binds)
@@ -78,21 +81,21 @@ func (p Program) Spec(argv, env []string) (Spec, error) {
 			}
 		}
 	}
-	if err := s.sees(argv[0]); err != nil {
+	if err := s.checkVisible(argv[0]); err != nil {
 		return Spec{}, err
 	}
 	for _, word := range argv[1:] {
 		info, err := os.Stat(word)
-		named := err == nil && (info.Mode().IsRegular() || info.IsDir() && filepath.IsAbs(word) && showable(filepath.Clean(word)))
-		if named && !s.shows(word) {
+		named := err == nil && (info.Mode().IsRegular() || info.IsDir() && filepath.IsAbs(word) && canShow(filepath.Clean(word)))
+		if named && !s.showsPath(word) {
 			return Spec{}, fmt.Errorf("%s is on this machine and the program's sandbox does not show it: name it, or its folder, by dir or binds, or write sandbox: false", word)
 		}
 	}
 	return s, nil
 }
 
-// sees says why the program itself cannot be started in the sandbox.
-func (s Spec) sees(program string) error {
+// checkVisible explains why the program itself cannot be started in the sandbox.
+func (s Spec) checkVisible(program string) error {
 	if !strings.Contains(program, "/") {
 		if _, err := lookIn(program); err == nil {
 			return nil
@@ -104,7 +107,7 @@ func (s Spec) sees(program string) error {
 		return fmt.Errorf("%s: a sandbox finds programs in %s%s: write the whole path, and name its folder by binds, or write sandbox: false",
 			program, strings.Join(programDirs, ", "), where)
 	}
-	if !s.shows(program) {
+	if !s.showsPath(program) {
 		return fmt.Errorf("%s: the program's sandbox does not show it: name its folder by dir or binds, or write sandbox: false", program)
 	}
 	path := program
@@ -113,25 +116,25 @@ func (s Spec) sees(program string) error {
 	}
 	if real, err := filepath.EvalSymlinks(path); err != nil {
 		return fmt.Errorf("find the program: %w", err)
-	} else if !s.shows(real) && !slices.ContainsFunc(slices.Collect(maps.Values(s.Binds)), func(outside string) bool { return within(real, outside) }) {
+	} else if !s.showsPath(real) && !slices.ContainsFunc(slices.Collect(maps.Values(s.Binds)), func(outside string) bool { return withinAny(real, outside) }) {
 		return fmt.Errorf("%s is a link to %s, which the program's sandbox does not show: name its folder by binds, or write sandbox: false", program, real)
 	}
 	return nil
 }
 
-// shows says whether a path of the machine is the same file in the sandbox. A relative one is relative to Dir, which a sandbox without
-// Dir has not.
-func (s Spec) shows(name string) bool {
+// showsPath reports whether a path of the machine is the same file in the sandbox. A relative path is relative to Dir, which a
+// sandbox without Dir has not.
+func (s Spec) showsPath(name string) bool {
 	if !filepath.IsAbs(name) {
 		return s.Dir != "" && filepath.IsLocal(name)
 	}
 	name = filepath.Clean(name)
 	for inside := range s.Binds {
-		if within(name, inside) {
+		if withinAny(name, inside) {
 			return true
 		}
 	}
-	return within(name, "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64") || slices.ContainsFunc(systemFiles, func(file string) bool { return within(name, file) })
+	return withinAny(name, "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64") || slices.ContainsFunc(systemFiles, func(file string) bool { return withinAny(name, file) })
 }
 
 // programDirs are where a sandbox finds programs.

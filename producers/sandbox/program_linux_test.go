@@ -51,7 +51,7 @@ func TestWhatAProgramNamesIsShownOrRefused(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, c.name)
-		require.NoError(t, spec.validate(), c.name)
+		require.NoError(t, spec.checkSpec(), c.name)
 	}
 	for _, p := range []Program{
 		{Sandbox: true, Dir: "/"},

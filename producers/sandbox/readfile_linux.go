@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// read opens a file below a sandbox's /tmp from outside and hands it to the pool. Nothing that the sandbox named is followed: neither links
+// readFile opens a file below a sandbox's /tmp from outside and hands it to the pool. Nothing that the sandbox named is followed: neither links
 // nor devices nor pipes, on the whole way.
-func (k *keeper) read(r request) {
+func (k *keeper) readFile(r request) {
 	file, err := k.openInside(r.ID, r.Name)
 	if err != nil {
-		k.tell(event{Kind: eventFile, ID: r.ID, Seq: r.Seq, Err: err.Error()})
+		k.sendEvent(event{Kind: eventFile, ID: r.ID, Seq: r.Seq, Err: err.Error()})
 		return
 	}
 	defer file.Close()
-	k.tell(event{Kind: eventFile, ID: r.ID, Seq: r.Seq}, file)
+	k.sendEvent(event{Kind: eventFile, ID: r.ID, Seq: r.Seq}, file)
 }
 
 func (k *keeper) openInside(id uint64, name string) (*os.File, error) {
@@ -28,7 +28,7 @@ func (k *keeper) openInside(id uint64, name string) (*os.File, error) {
 	var where root
 	ok := s != nil && s.pidfd >= 0
 	if ok {
-		where, ok = s.root()
+		where, ok = s.openRoot()
 	}
 	k.mu.Unlock()
 	if !ok {
@@ -44,7 +44,7 @@ func (k *keeper) openInside(id uint64, name string) (*os.File, error) {
 		return nil, fmt.Errorf("open the sandbox's folder: %w", err)
 	}
 	defer unix.Close(at)
-	if !where.alive() {
+	if !where.isAlive() {
 		return nil, fmt.Errorf("the sandbox has ended") // and its pid may be another's
 	}
 	fd, err := unix.Openat2(at, name, &unix.OpenHow{

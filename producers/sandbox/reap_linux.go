@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reap waits for every child that has ended: those that were started, and orphans, which come here because the keeper is their subreaper.
-func (k *keeper) reap() {
+// reapChildren waits for every child that has ended: started children, and orphans, which come here because the keeper is their
+// subreaper.
+func (k *keeper) reapChildren() {
 	ended := false
 	for {
 		var status unix.WaitStatus
@@ -27,16 +28,16 @@ func (k *keeper) reap() {
 			break
 		}
 		ended = true
-		k.ended(pid, status)
+		k.recordEnd(pid, status)
 	}
 	if ended {
-		k.sweep()
+		k.sweepOrphans()
 	}
 }
 
-// ended takes a child that has ended from the books, and tells the pool once nothing of its sandbox runs. That is waited for beside the lock: a sandbox
-// that is large to take apart keeps no other from starting.
-func (k *keeper) ended(pid int, status unix.WaitStatus) {
+// recordEnd removes a child that has ended from the books, and notifies the pool once nothing of its sandbox runs. It waits for
+// that without the lock: a sandbox that takes long to take apart keeps no other from starting.
+func (k *keeper) recordEnd(pid int, status unix.WaitStatus) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.children[pid]
@@ -53,27 +54,28 @@ func (k *keeper) ended(pid int, status unix.WaitStatus) {
 	}
 	k.clearing.Go(func() {
 		if s.pidfd >= 0 {
-			s.signal() // bwrap may have been killed alone
+			s.signalFirst() // bwrap may have been killed alone
 			_ = awaitEnd(s.pidfd, letGo)
 			_ = unix.Close(s.pidfd)
 		}
 		removeDir(s.dir)
-		k.tell(exit)
+		k.sendEvent(exit)
 	})
 }
 
-// letGo bounds the time in which the kernel takes back what a killed process had, which takes it moments: its user id is given to another then.
+// letGo bounds the time in which the kernel frees a killed process's resources, usually moments: then another sandbox gets its
+// user id.
 const letGo = 10 * time.Second
 
-// awaitEnd waits until a process has ended, and says whether it has.
+// awaitEnd waits until a process has ended, and reports whether it has.
 func awaitEnd(pidfd int, within time.Duration) bool {
 	poll := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
 	n, err := unix.Poll(poll, int(within.Milliseconds()))
 	return n > 0 && err == nil
 }
 
-// sweep kills orphans: whatever is a child and was not started by the keeper has lost its sandbox.
-func (k *keeper) sweep() {
+// sweepOrphans kills orphans: whatever is a child and was not started by the keeper has lost its sandbox.
+func (k *keeper) sweepOrphans() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, pid := range childrenOf(os.Getpid()) {
@@ -101,18 +103,18 @@ func childrenOf(pid int) []int {
 	return out
 }
 
-// end kills everything and returns when no child is left. It is called when the pool is gone.
-func (k *keeper) end() {
+// endAll kills everything and returns when no child is left. It is called when the pool is gone.
+func (k *keeper) endAll() {
 	k.mu.Lock()
 	k.closing = true
 	dirs := []string{}
 	for _, s := range k.children {
-		s.ask()
+		s.askToEnd()
 	}
 	for _, s := range k.children {
-		for s.ask() && !awaitEnd(s.pidfd, askEvery) {
+		for s.askToEnd() && !awaitEnd(s.pidfd, askEvery) {
 		}
-		s.signal()
+		s.signalFirst()
 		_ = unix.Kill(s.outer, unix.SIGKILL)
 		dirs = append(dirs, s.dir)
 	}
@@ -132,35 +134,35 @@ func (k *keeper) end() {
 	k.clearing.Wait()
 }
 
-// watch ends sandboxes that have too many files: a tmpfs bounds their bytes, and an empty file has none.
-func (k *keeper) watch() {
+// watchFiles ends sandboxes that have too many files: a tmpfs bounds their bytes, and an empty file has none.
+func (k *keeper) watchFiles() {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for range ticker.C {
-		for id, root := range k.running() {
-			if n, ok := root.files(); ok && root.alive() && n > root.inodes {
-				k.kill(id, whyInodes)
+		for id, root := range k.rootedSandboxes() {
+			if n, ok := root.countFiles(); ok && root.isAlive() && n > root.inodes {
+				k.killSandbox(id, whyInodes)
 			}
 			_ = unix.Close(root.pidfd)
 		}
 	}
 }
 
-// watchFolders ends sandboxes whose folder of the machine holds too much. An operator's command has limits of its own.
+// watchFolders ends sandboxes whose folder on the machine holds too much. An operator's command has limits of its own.
 func (k *keeper) watchFolders() {
 	for {
 		began := time.Now()
-		for id, s := range k.foldered() {
+		for id, s := range k.folderSandboxes() {
 			if why, err := countFolder(s.dir, s.launch.Limits); err == nil && why != "" {
-				k.kill(id, why)
+				k.killSandbox(id, why)
 			}
 		}
 		<-time.After(max(watchFoldersEvery, foldersShare*time.Since(began)))
 	}
 }
 
-// foldered are the running sandboxes whose folder is watched.
-func (k *keeper) foldered() map[uint64]*kept {
+// folderSandboxes are the running sandboxes whose folder is watched.
+func (k *keeper) folderSandboxes() map[uint64]*kept {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[uint64]*kept{}
@@ -172,16 +174,16 @@ func (k *keeper) foldered() map[uint64]*kept {
 	return out
 }
 
-// root is the file system of a running sandbox, from outside. Its pidfd says whether it was still that sandbox's after it was used.
+// root is the file system of a running sandbox, from outside. Its pidfd reports whether it was still that sandbox's after it was used.
 type root struct {
 	path   string
 	pidfd  int
 	inodes int64
 }
 
-// files counts the files of the sandbox, in all that it can write to. ok is false while that is not there: until bubblewrap has changed its root, it has
-// the machine's, whose files are nobody's fault.
-func (r root) files() (n int64, ok bool) {
+// countFiles counts the files of the sandbox, in all folders that it can write to. ok is false until bubblewrap has changed its
+// root: before that it has the machine's root, whose files must not be counted.
+func (r root) countFiles() (n int64, ok bool) {
 	for _, at := range writable {
 		own, there := countMountedFiles(filepath.Join(r.path, at), at)
 		if !there {
@@ -208,10 +210,10 @@ func countMountedFiles(name, ours string) (n int64, ok bool) {
 	return int64(s.Files - s.Ffree), true
 }
 
-func (r root) alive() bool { return unix.PidfdSendSignal(r.pidfd, 0, nil, 0) == nil }
+func (r root) isAlive() bool { return unix.PidfdSendSignal(r.pidfd, 0, nil, 0) == nil }
 
-// running are the sandboxes with a file system of their own; the pidfds are the caller's to close.
-func (k *keeper) running() map[uint64]root {
+// rootedSandboxes are the sandboxes with a file system of their own; the pidfds are the caller's to close.
+func (k *keeper) rootedSandboxes() map[uint64]root {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := map[uint64]root{}
@@ -219,14 +221,14 @@ func (k *keeper) running() map[uint64]root {
 		if s.launch.Tier != TierFull || s.pidfd < 0 {
 			continue
 		}
-		if r, ok := s.root(); ok {
+		if r, ok := s.openRoot(); ok {
 			out[s.id] = r
 		}
 	}
 	return out
 }
 
-func (s *kept) root() (root, bool) {
+func (s *kept) openRoot() (root, bool) {
 	pidfd, err := unix.FcntlInt(uintptr(s.pidfd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return root{}, false

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// RefusedError says why a tier does not work on this machine, and what to do.
+// RefusedError explains why a tier does not work on this machine, and what to do.
 type RefusedError struct {
 	Tier string
-	// Cause is what was seen, Remedy what to do about it.
+	// Cause is the observation, Remedy the thing to do about it.
 	Cause, Remedy string
 }
 
@@ -17,7 +17,7 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("sandbox tier %s: %s: %s", r.Tier, r.Cause, r.Remedy)
 }
 
-// machine is what a refusal is explained by.
+// machine holds the facts by which a refusal is explained.
 type machine struct {
 	root bool
 	read func(path string) ([]byte, error)
@@ -36,8 +36,8 @@ var switches = []struct{ file, off, cause, remedy string }{
 	{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are turned off", "sysctl -w user.max_user_namespaces=10000"},
 }
 
-// explain finds the cause of what bwrap said.
-func explain(tier, said string, m machine) *RefusedError {
+// explainRefusal finds the cause of bwrap's output.
+func explainRefusal(tier, said string, m machine) *RefusedError {
 	said = strings.TrimSpace(strings.Join(strings.Fields(said), " "))
 	r := &RefusedError{Tier: tier, Cause: said, Remedy: "run the same on another machine, or set sandbox.tier"}
 	switch tier {
@@ -58,26 +58,26 @@ func explain(tier, said string, m machine) *RefusedError {
 	status, _ := m.read("/proc/self/status")
 	filtered := strings.Contains(string(status), "Seccomp:\t2")
 	switch {
-	case contains(said, "no such file", "not found") && contains(said, "bwrap"):
+	case containsAny(said, "no such file", "not found") && containsAny(said, "bwrap"):
 		r.Cause, r.Remedy = "bubblewrap is not installed", "apt install bubblewrap"
-	case contains(said, "unknown option"):
+	case containsAny(said, "unknown option"):
 		r.Remedy = "install bubblewrap 0.8 or later"
-	case contains(said, "mount proc", "mount /proc", "/newroot/proc"):
+	case containsAny(said, "mount proc", "mount /proc", "/newroot/proc"):
 		r.Cause = "this container's /proc is masked, so that no new one can be mounted: " + said
 		r.Remedy = "start the container with --security-opt systempaths=unconfined, as deploy/compose.sandbox.yaml does; on Kubernetes set procMount: Unmasked " +
 			"with hostUsers: false"
-	case filtered && contains(said, "namespace", "permitted", "clone"):
+	case filtered && containsAny(said, "namespace", "permitted", "clone"):
 		r.Cause = "this container's seccomp profile keeps user namespaces from programs: " + said
 		r.Remedy = "start the container with --security-opt seccomp=deploy/sandbox/seccomp.json, a file of Weir's sources, as deploy/compose.sandbox.yaml does; " +
 			"on Kubernetes with the same file as a Localhost profile"
-	case m.root && contains(said, "operation not permitted", "invalid argument"):
+	case m.root && containsAny(said, "operation not permitted", "invalid argument"):
 		r.Cause = "this process is root and may not become another user, and nothing is started as uid 0: " + said
 		r.Remedy = "start Weir as a user of its own, or leave it CAP_SETUID and CAP_SETGID; in a container with few ids set sandbox.first_uid"
 	}
 	return r
 }
 
-func contains(said string, any ...string) bool {
+func containsAny(said string, any ...string) bool {
 	said = strings.ToLower(said)
 	for _, word := range any {
 		if strings.Contains(said, word) {

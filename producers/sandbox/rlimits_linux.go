@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rlimit is a limit of one resource, soft and hard alike, so that the program cannot raise it.
+// rlimit is a resource's limit, soft and hard alike, so that the program cannot raise it.
 type rlimit struct {
 	resource int
 	value    uint64
 }
 
-// noCore is a limit of core dumps that is too small for any. With 0 the kernel writes no file, but starts the machine's handler of core dumps as root, where
-// there is one, and hands it the memory of the sandbox: it does not for 1 (core(5)).
+// noCore is a limit of core dumps that is too small for any dump. With 0 the kernel writes no file, but if the machine has a
+// handler of core dumps it starts that as root, and hands it the memory of the sandbox. With 1 it does not (core(5)).
 const noCore = 1
 
-// rlimits are the limits of a program's processes. files is how many descriptors it starts with beside the usual ones.
-func (l Limits) rlimits(files int) []rlimit {
+// processLimits are the limits of a program's processes. files is how many descriptors it starts with beside the usual ones.
+func (l Limits) processLimits(files int) []rlimit {
 	return []rlimit{
 		{unix.RLIMIT_AS, uint64(l.Memory)},
 		{unix.RLIMIT_NPROC, uint64(l.Processes)},
@@ -39,7 +39,7 @@ func (l Limits) rlimits(files int) []rlimit {
 	}
 }
 
-// setLimits limits another process, or this one where pid is 0.
+// setLimits limits another process, or this process where pid is 0.
 func setLimits(pid int, limits []rlimit) error {
 	for _, l := range limits {
 		v := unix.Rlimit{Cur: l.value, Max: l.value}
@@ -55,10 +55,10 @@ func setLimits(pid int, limits []rlimit) error {
 	return nil
 }
 
-// limitOther limits the first process of a sandbox. Linux lets a process of the same real user do that, and else one with CAP_SYS_RESOURCE, which
-// root in a container has not: so a thread takes the sandbox's real user, and ends.
+// limitOther limits the first process of a sandbox. Linux permits that to a process of the same real user, or with
+// CAP_SYS_RESOURCE, which root in a container lacks. So a thread takes the sandbox's real user, and ends.
 func limitOther(pid int, l *launch) error {
-	limits := l.Limits.rlimits(len(l.Files))
+	limits := l.Limits.processLimits(len(l.Files))
 	if l.Port > 0 {
 		limits = slices.DeleteFunc(limits, doorSets)
 	}
@@ -69,7 +69,7 @@ func limitOther(pid int, l *launch) error {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		keep := ^uintptr(0)
-		// The calls of this thread alone: those of package syscall change every thread.
+		// These calls change this thread alone; package syscall's would change every thread.
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(l.UID), keep, keep); errno != 0 {
 			done <- errno
 			return
@@ -83,8 +83,8 @@ func limitOther(pid int, l *launch) error {
 	return <-done
 }
 
-// killFirst has the kernel end this process, and those that it will start, before all others where the machine has no memory left: a sandbox may take more
-// of it than there is, and Weir itself must not end by that.
+// killFirst has the kernel end this process and its children before all others when the machine has no memory left: a sandbox
+// may take more than there is, and Weir itself must not end by that.
 func killFirst(pid int) {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // where it is refused, the kernel goes by size
 }
@@ -92,7 +92,8 @@ func killFirst(pid int) {
 // watchEvery is how often the files of a sandbox are counted: some ten thousand are made meanwhile.
 const watchEvery = 200 * time.Millisecond
 
-// A folder of the machine is counted file by file: every watchFoldersEvery, and seldom enough that counting takes one part in foldersShare of the time.
+// A folder of the machine is counted file by file: every watchFoldersEvery, and so seldom that counting takes at most a
+// foldersShare-th of the time.
 const (
 	watchFoldersEvery = time.Second
 	foldersShare      = 10

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// seat is the pool's side of one keeper.
+// seat is the pool's side of a keeper.
 type seat struct {
 	link   link
 	cmd    *exec.Cmd
@@ -28,7 +28,7 @@ type seat struct {
 	over      bool
 }
 
-// newSeat starts a keeper, which has an empty environment and one descriptor.
+// newSeat starts a keeper, which has an empty environment and a single descriptor.
 func newSeat() (*seat, error) {
 	ours, theirs, err := newLinks()
 	if err != nil {
@@ -44,20 +44,20 @@ func newSeat() (*seat, error) {
 		return nil, err
 	}
 	s := &seat{link: ours, cmd: cmd, exited: make(chan struct{}), processes: map[uint64]*Process{}, freed: map[uint64]func(){}}
-	go s.listen()
+	go s.listenEvents()
 	return s, nil
 }
 
-// listen takes the keeper's events until it has ended; its sandboxes have ended with it.
-func (s *seat) listen() {
+// listenEvents takes the keeper's events until it has ended; its sandboxes have ended with it.
+func (s *seat) listenEvents() {
 	defer close(s.exited)
 	for {
 		var e event
-		files, err := s.link.receive(&e)
+		files, err := s.link.receiveMessage(&e)
 		if err != nil {
 			break
 		}
-		s.take(e, files)
+		s.takeEvent(e, files)
 	}
 	s.mu.Lock()
 	s.over = true
@@ -66,11 +66,11 @@ func (s *seat) listen() {
 	_ = s.link.Close()
 	_ = s.cmd.Wait() // how it ended changes nothing
 	for _, id := range left {
-		s.end(id, Exit{Code: -1, Why: WhyKeeper}, nil)
+		s.endProcess(id, Exit{Code: -1, Why: WhyKeeper}, nil)
 	}
 }
 
-func (s *seat) take(e event, files []*os.File) {
+func (s *seat) takeEvent(e event, files []*os.File) {
 	defer func() { closeAll(files) }()
 	s.mu.Lock()
 	p := s.processes[e.ID]
@@ -87,7 +87,7 @@ func (s *seat) take(e event, files []*os.File) {
 		if e.Err != "" {
 			err = errors.New(e.Err)
 		}
-		s.end(e.ID, Exit{Code: e.Code, Why: e.Why}, err)
+		s.endProcess(e.ID, Exit{Code: e.Code, Why: e.Why}, err)
 	case eventFile:
 		got := file{}
 		if e.Err != "" {
@@ -97,12 +97,12 @@ func (s *seat) take(e event, files []*os.File) {
 		} else {
 			got.err = errors.New("the keeper sent no file")
 		}
-		p.deliver(e.Seq, got)
+		p.deliverFile(e.Seq, got)
 	}
 }
 
-// end marks a process as ended and gives its place back.
-func (s *seat) end(id uint64, exit Exit, err error) {
+// endProcess marks a process as ended and gives its place back.
+func (s *seat) endProcess(id uint64, exit Exit, err error) {
 	s.mu.Lock()
 	p, free := s.processes[id], s.freed[id]
 	delete(s.processes, id)
@@ -116,10 +116,10 @@ func (s *seat) end(id uint64, exit Exit, err error) {
 	free()
 }
 
-// start asks the keeper for a process. free is called once, when it has ended or was never started.
-func (s *seat) start(l *launch, contents map[string][]byte, free func()) (*Process, error) {
+// startProcess asks the keeper for a process. free is called once, when it has ended or was never started.
+func (s *seat) startProcess(l *launch, contents map[string][]byte, free func()) (*Process, error) {
 	p := &Process{seat: s, start: make(chan struct{}), ended: make(chan struct{}), reads: map[uint64]chan file{}}
-	theirs, err := p.streams()
+	theirs, err := p.makeStreams()
 	for _, name := range l.Files {
 		var f *os.File
 		if err == nil {
@@ -146,16 +146,16 @@ func (s *seat) start(l *launch, contents map[string][]byte, free func()) (*Proce
 	p.id = s.next
 	s.processes[p.id], s.freed[p.id] = p, free
 	s.mu.Unlock()
-	if err := s.link.send(request{Op: opStart, ID: p.id, Launch: l}, theirs...); err != nil {
-		s.end(p.id, Exit{Code: -1}, err)
+	if err := s.link.sendMessage(request{Op: opStart, ID: p.id, Launch: l}, theirs...); err != nil {
+		s.endProcess(p.id, Exit{Code: -1}, err)
 		p.hangUp()
 		return nil, err
 	}
 	return p, nil
 }
 
-// streams makes the program's streams, and returns its ends of them.
-func (p *Process) streams() ([]*os.File, error) {
+// makeStreams makes the program's streams, and returns its ends of them.
+func (p *Process) makeStreams() ([]*os.File, error) {
 	var theirs []*os.File
 	pipe := func(ours **os.File, theirsReads bool) error {
 		r, w, err := os.Pipe()
@@ -211,7 +211,7 @@ func Send(conn *net.UnixConn, data []byte, files ...*os.File) error {
 	return err
 }
 
-// ReadNow reads what a pipe holds at this moment, whatever its deadline is; 0 or less is nothing.
+// ReadNow reads a pipe's content at this moment, whatever its deadline is; 0 or less is nothing.
 func ReadNow(f *os.File, buffer []byte) int {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -224,13 +224,15 @@ func ReadNow(f *os.File, buffer []byte) int {
 	return n
 }
 
-func (s *seat) kill(id uint64) { _ = s.link.send(request{Op: opKill, ID: id, Why: whyKilled}) }
-
-func (s *seat) read(id, seq uint64, name string) error {
-	return s.link.send(request{Op: opRead, ID: id, Seq: seq, Name: name})
+func (s *seat) killSandbox(id uint64) {
+	_ = s.link.sendMessage(request{Op: opKill, ID: id, Why: whyKilled})
 }
 
-func (s *seat) gone() bool {
+func (s *seat) readFile(id, seq uint64, name string) error {
+	return s.link.sendMessage(request{Op: opRead, ID: id, Seq: seq, Name: name})
+}
+
+func (s *seat) isGone() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
@@ -239,8 +241,8 @@ func (s *seat) gone() bool {
 // closeWithin bounds the end of a keeper; killing its sandboxes takes it moments.
 const closeWithin = time.Minute
 
-// close hangs up, at which the keeper kills everything and ends.
-func (s *seat) close() error {
+// closeKeeper hangs up, at which the keeper kills everything and ends.
+func (s *seat) closeKeeper() error {
 	_ = s.link.CloseWrite()
 	timer := time.NewTimer(closeWithin)
 	defer timer.Stop()
@@ -254,7 +256,7 @@ func (s *seat) close() error {
 	}
 }
 
-// whyNot says why a process that has ended did not start.
+// whyNot explains why a process that has ended did not start.
 func (p *Process) whyNot() string {
 	select {
 	case <-p.ended:

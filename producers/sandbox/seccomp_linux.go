@@ -10,18 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter is a list of what is refused, on top of namespaces and dropped capabilities: each call on it is one that code in a
-// sandbox has no use for and that reaches parts of the kernel which namespaces do not divide, or which have had holes.
+// The filter is a list of refused calls, on top of namespaces and dropped capabilities. Code in a sandbox has no use for these
+// calls, and they reach parts of the kernel which namespaces do not divide, or which have had holes.
 
-// refused answer EPERM.
-func refused() []uint32 {
+// refusedCalls answer EPERM.
+func refusedCalls() []uint32 {
 	calls := []uint32{
 		// Files that belong to nobody's name space: mounts, handles, memory files that no size limit counts.
 		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
 		unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_MOUNT_SETATTR,
 		unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
 		unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_NFSSERVCTL, unix.SYS_OPEN_TREE_ATTR, unix.SYS_LISTNS,
-		// What others do with the machine's files; instances of inotify are counted for Weir's user, and end for all of them at once.
+		// Calls that observe others' use of the machine's files. Instances of inotify are counted for Weir's user, and run out
+		// for all sandboxes at once.
 		unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH, unix.SYS_CACHESTAT,
 		// System V and POSIX message queues, semaphores and shared memory.
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
@@ -46,7 +47,8 @@ func refused() []uint32 {
 	return slices.Compact(calls)
 }
 
-// namespaceFlags are those of clone(2) that make namespaces. CLONE_NEWTIME is none: clone reads its bit as part of a signal's number.
+// namespaceFlags are the flags of clone(2) that make namespaces. CLONE_NEWTIME is not among them: clone reads its bit as part
+// of a signal's number.
 const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
@@ -68,59 +70,60 @@ const (
 
 func actErrno(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
 
-// sockets are those that a program may make, which reach its own network namespace alone: the machine's where it has none.
+// sockets are the sockets that a program may make. They reach its own network namespace alone, or the machine's where it has
+// none.
 type sockets struct {
-	// unix are those of the family AF_UNIX, loopback those of TCP over IPv4: where a namespace has no interface but its own loopback.
+	// unix permits the family AF_UNIX; loopback permits TCP over IPv4, where a namespace has no interface but its own loopback.
 	unix, loopback bool
 }
 
-// filter is the program.
-func filter(s sockets) []unix.SockFilter {
+// newFilter is the program.
+func newFilter(s sockets) []unix.SockFilter {
 	var p program
-	p.load(offsetArch)
-	p.unless(auditArch, actKill)
-	p.load(offsetNumber)
+	p.loadWord(offsetArch)
+	p.actUnless(auditArch, actKill)
+	p.loadWord(offsetNumber)
 	if x32Bit != 0 {
 		p.atLeast(x32Bit, actKill) // the x32 calls have numbers of their own: none of them is checked below
 	}
 	p.atLeast(lastCall+1, actErrno(unix.ENOSYS))
-	for _, nr := range refused() {
-		p.when(nr, actErrno(unix.EPERM))
+	for _, nr := range refusedCalls() {
+		p.actWhen(nr, actErrno(unix.EPERM))
 	}
 	// The flags of clone3 lie in memory, which a filter cannot read: the C library then uses clone.
-	p.when(unix.SYS_CLONE3, actErrno(unix.ENOSYS))
-	p.argument(unix.SYS_CLONE, 0, func(p *program) { p.anyBit(namespaceFlags, actErrno(unix.EPERM)) })
-	p.argument(unix.SYS_SOCKET, 0, func(p *program) {
+	p.actWhen(unix.SYS_CLONE3, actErrno(unix.ENOSYS))
+	p.checkArgument(unix.SYS_CLONE, 0, func(p *program) { p.anyBit(namespaceFlags, actErrno(unix.EPERM)) })
+	p.checkArgument(unix.SYS_SOCKET, 0, func(p *program) {
 		if s.unix {
-			p.when(unix.AF_UNIX, actAllow)
+			p.actWhen(unix.AF_UNIX, actAllow)
 		}
 		if !s.loopback {
 			p.always(actErrno(unix.EAFNOSUPPORT))
 			return
 		}
-		p.unless(unix.AF_INET, actErrno(unix.EAFNOSUPPORT))
-		p.load(offsetArgs + 8)
-		p.and(typeOfSocket)
-		p.unless(unix.SOCK_STREAM, actErrno(unix.ESOCKTNOSUPPORT))
-		p.load(offsetArgs + 16)
-		p.when(unix.IPPROTO_IP, actAllow) // TCP
-		p.unless(unix.IPPROTO_TCP, actErrno(unix.EPROTONOSUPPORT))
+		p.actUnless(unix.AF_INET, actErrno(unix.EAFNOSUPPORT))
+		p.loadWord(offsetArgs + 8)
+		p.andWord(typeOfSocket)
+		p.actUnless(unix.SOCK_STREAM, actErrno(unix.ESOCKTNOSUPPORT))
+		p.loadWord(offsetArgs + 16)
+		p.actWhen(unix.IPPROTO_IP, actAllow) // TCP
+		p.actUnless(unix.IPPROTO_TCP, actErrno(unix.EPROTONOSUPPORT))
 	})
 	if s.loopback {
-		p.argument(unix.SYS_SETSOCKOPT, 1, func(p *program) {
-			p.unless(unix.IPPROTO_TCP, actAllow)
-			p.load(offsetArgs + 16)
-			p.when(unix.TCP_ULP, actErrno(unix.EPERM)) // protocols on top of TCP in the kernel, which loads them
+		p.checkArgument(unix.SYS_SETSOCKOPT, 1, func(p *program) {
+			p.actUnless(unix.IPPROTO_TCP, actAllow)
+			p.loadWord(offsetArgs + 16)
+			p.actWhen(unix.TCP_ULP, actErrno(unix.EPERM)) // protocols on top of TCP in the kernel, which loads them
 		})
 	}
-	p.argument(unix.SYS_SOCKETPAIR, 0, func(p *program) { p.unless(unix.AF_UNIX, actErrno(unix.EAFNOSUPPORT)) })
+	p.checkArgument(unix.SYS_SOCKETPAIR, 0, func(p *program) { p.actUnless(unix.AF_UNIX, actErrno(unix.EAFNOSUPPORT)) })
 	// The low half alone: the kernel cuts the request to 32 bits, so TIOCSTI + 2^32 is TIOCSTI too (CVE-2019-10063).
-	p.argument(unix.SYS_IOCTL, 1, func(p *program) {
-		p.when(unix.TIOCSTI, actErrno(unix.EPERM))
-		p.when(unix.TIOCLINUX, actErrno(unix.EPERM))
-		p.when(unix.TIOCSETD, actErrno(unix.EPERM)) // the kernel loads the line discipline that it names
+	p.checkArgument(unix.SYS_IOCTL, 1, func(p *program) {
+		p.actWhen(unix.TIOCSTI, actErrno(unix.EPERM))
+		p.actWhen(unix.TIOCLINUX, actErrno(unix.EPERM))
+		p.actWhen(unix.TIOCSETD, actErrno(unix.EPERM)) // the kernel loads the line discipline that it names
 	})
-	p.itself()
+	p.limitToSelf()
 	p.always(actAllow)
 	return p
 }
@@ -128,48 +131,52 @@ func filter(s sockets) []unix.SockFilter {
 // program is a classic BPF program under construction.
 type program []unix.SockFilter
 
-func (p *program) add(code uint16, k uint32, jt, jf uint8) {
+func (p *program) addInstruction(code uint16, k uint32, jt, jf uint8) {
 	*p = append(*p, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
 }
 
-func (p *program) load(offset uint32) { p.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset, 0, 0) }
+func (p *program) loadWord(offset uint32) {
+	p.addInstruction(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset, 0, 0)
+}
 
-func (p *program) and(mask uint32) { p.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, mask, 0, 0) }
+func (p *program) andWord(mask uint32) {
+	p.addInstruction(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, mask, 0, 0)
+}
 
-func (p *program) always(action uint32) { p.add(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
+func (p *program) always(action uint32) { p.addInstruction(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
 
-func (p *program) when(v, action uint32) {
-	p.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, 0, 1)
+func (p *program) actWhen(v, action uint32) {
+	p.addInstruction(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, 0, 1)
 	p.always(action)
 }
 
-func (p *program) unless(v, action uint32) {
-	p.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, 1, 0)
+func (p *program) actUnless(v, action uint32) {
+	p.addInstruction(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, 1, 0)
 	p.always(action)
 }
 
 func (p *program) atLeast(v, action uint32) {
-	p.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, v, 0, 1)
+	p.addInstruction(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, v, 0, 1)
 	p.always(action)
 }
 
 func (p *program) anyBit(bits, action uint32) {
-	p.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, bits, 0, 1)
+	p.addInstruction(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, bits, 0, 1)
 	p.always(action)
 }
 
-// argument checks the low half of an argument of one call, and lets the call pass where the checks do not speak.
-func (p *program) argument(nr uint32, index uint32, checks func(*program)) {
+// checkArgument checks the low half of a call's argument, and permits the call where the checks match nothing.
+func (p *program) checkArgument(nr uint32, index uint32, checks func(*program)) {
 	var body program
-	body.load(offsetArgs + 8*index)
+	body.loadWord(offsetArgs + 8*index)
 	checks(&body)
 	body.always(actAllow)
-	p.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, nr, 0, uint8(len(body)))
+	p.addInstruction(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, nr, 0, uint8(len(body)))
 	*p = append(*p, body...)
 }
 
-// encode is the program as bwrap reads it: an array of struct sock_filter.
-func encode(filter []unix.SockFilter) []byte {
+// encodeFilter is the program as bwrap reads it: an array of struct sock_filter.
+func encodeFilter(filter []unix.SockFilter) []byte {
 	var b bytes.Buffer
 	_ = binary.Write(&b, binary.NativeEndian, filter) // into memory
 	return b.Bytes()

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdLaunch is where the stage reads what to become.
+// fdLaunch is the descriptor from which the stage reads its launch.
 const fdLaunch = 4
 
 // execStage starts a program without namespaces: by way of the stage, which limits itself and becomes the program, or by the operator's
@@ -31,12 +31,12 @@ func (k *keeper) execStage(s *kept, files []*os.File) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Env = environment(l.Env, dir)
-	attr := &syscall.ProcAttr{Dir: cmp.Or(l.Dir, dir), Env: l.Env, Files: fds(files[:4]), Sys: attributes(l)}
+	l.Env = programEnv(l.Env, dir)
+	attr := &syscall.ProcAttr{Dir: cmp.Or(l.Dir, dir), Env: l.Env, Files: descriptorNumbers(files[:4]), Sys: outerAttributes(l)}
 	name, argv := "/proc/self/exe", []string{stageName}
 	if l.Tier == TierCommand {
 		attr.Sys.Credential = nil
-		argv = expand(l, dir)
+		argv = expandCommand(l, dir)
 		name = argv[0]
 	} else {
 		text, err := json.Marshal(l)
@@ -58,14 +58,15 @@ func (k *keeper) execStage(s *kept, files []*os.File) (func(), error) {
 		s.pidfd = -1
 		_ = unix.Kill(s.outer, unix.SIGKILL) // our child, not waited for
 	}
-	return func() { k.tell(event{Kind: eventStarted, ID: s.id, Pid: s.first}) }, nil
+	return func() { k.sendEvent(event{Kind: eventStarted, ID: s.id, Pid: s.first}) }, nil
 }
 
 // uidPlaceholder is in an operator's command line that gives the program a user of its own.
 const uidPlaceholder = "{uid}"
 
-// expand puts the program into the operator's command line. {tmp} in it is the folder that stands for /tmp, {uid} the user whose the folder is.
-func expand(l *launch, dir string) []string {
+// expandCommand puts the program into the operator's command line. {tmp} in it is the folder that stands for /tmp, {uid} the
+// user that owns the folder.
+func expandCommand(l *launch, dir string) []string {
 	uid := l.UID
 	if uid == 0 {
 		uid = os.Getuid()
@@ -82,8 +83,8 @@ func expand(l *launch, dir string) []string {
 	return out
 }
 
-// owned says whether the sandbox's folder is to be its user's: an operator's command that names no user runs as this process's.
-func (l *launch) owned() bool {
+// ownsFolder reports whether the sandbox's folder is to be its user's: an operator's command that names no user runs as this process's.
+func (l *launch) ownsFolder() bool {
 	return l.UID != 0 && (l.Tier != TierCommand || slices.ContainsFunc(l.Command, func(word string) bool { return strings.Contains(word, uidPlaceholder) }))
 }
 
@@ -94,7 +95,7 @@ func newDir(l *launch, files []*os.File) (string, error) {
 		return "", err
 	}
 	own := func(name string) error {
-		if !l.owned() {
+		if !l.ownsFolder() {
 			return nil
 		}
 		return os.Lchown(name, l.UID, l.UID)
@@ -103,7 +104,7 @@ func newDir(l *launch, files []*os.File) (string, error) {
 		return dir, err
 	}
 	for i, name := range l.Files {
-		for _, parent := range parents(name) {
+		for _, parent := range parentFolders(name) {
 			if err := os.Mkdir(filepath.Join(dir, parent), 0o700); err != nil && !os.IsExist(err) {
 				return dir, err
 			}
@@ -127,9 +128,9 @@ func newDir(l *launch, files []*os.File) (string, error) {
 	return dir, nil
 }
 
-// stageMain is the program between the keeper and one that runs without namespaces.
+// stageMain is the program between the keeper and a program that runs without namespaces.
 func stageMain() int {
-	runtime.LockOSThread() // the filter is the thread's, and the thread is the one that becomes the program
+	runtime.LockOSThread() // the filter belongs to the thread, and this thread becomes the program
 	fail := func(doing string, err error) int {
 		fmt.Fprintf(os.Stderr, "weir: sandbox: %s: %v\n", doing, err)
 		return 126
@@ -151,7 +152,7 @@ func stageMain() int {
 	}
 	killFirst(os.Getpid())
 	if l.Tier == TierLandlock {
-		if err := restrict(&l); err != nil {
+		if err := restrictFiles(&l); err != nil {
 			return fail("restrict the file system", err)
 		}
 	}
@@ -164,17 +165,18 @@ func stageMain() int {
 		return fail("set limits", err)
 	}
 	if l.Tier == TierLandlock && l.Without != withoutFilter {
-		if err := install(filter(sockets{})); err != nil {
+		if err := installFilter(newFilter(sockets{})); err != nil {
 			return fail("install the filter", err)
 		}
 	}
 	return fail("become "+name, syscall.Exec(name, l.Argv, l.Env))
 }
 
-// ownLimits are those that hold without a user namespace: the processes of a user that others have too cannot be bounded.
+// ownLimits are the limits that hold without a user namespace. The number of a user's processes cannot be bounded where others
+// have the user too.
 func (l *launch) ownLimits() []rlimit {
 	var out []rlimit
-	for _, limit := range l.Limits.rlimits(0) {
+	for _, limit := range l.Limits.processLimits(0) {
 		if limit.resource != unix.RLIMIT_NPROC || l.UID > 0 {
 			out = append(out, limit)
 		}
@@ -182,9 +184,9 @@ func (l *launch) ownLimits() []rlimit {
 	return out
 }
 
-// restrict leaves the program the machine's programs to read and its own folder to write. It is refused where the kernel has no Landlock:
+// restrictFiles leaves the program the machine's programs to read and its own folder to write. It is refused where the kernel has no Landlock:
 // BestEffort alone would then restrict nothing.
-func restrict(l *launch) error {
+func restrictFiles(l *launch) error {
 	if landlockVersion() < 1 {
 		return fmt.Errorf("this kernel has no Landlock: %w", unix.ENOSYS)
 	}
@@ -220,8 +222,8 @@ func landlockVersion() int {
 	return int(v)
 }
 
-// install sets the filter of this thread.
-func install(filter []unix.SockFilter) error {
+// installFilter sets the filter of this thread.
+func installFilter(filter []unix.SockFilter) error {
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0, 0)
 	runtime.KeepAlive(filter)

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pool and its keeper speak over a socket that keeps messages whole (SOCK_SEQPACKET): one JSON object each, with descriptors.
+// The pool and its keeper speak over a socket that keeps messages whole (SOCK_SEQPACKET): each is a JSON object, with
+// descriptors.
 
 // Operations of a request.
 const (
@@ -22,17 +23,17 @@ const (
 	opRead  = "read"
 )
 
-// request is what the pool asks of the keeper.
+// request is a request of the pool to the keeper.
 type request struct {
 	Op string `json:"op"`
 	// ID names the sandbox, Seq the question where an answer is expected.
 	ID  uint64 `json:"id"`
 	Seq uint64 `json:"seq,omitempty"`
-	// Launch is what to start, for opStart; its descriptors are stdin, stdout, stderr, the control socket and the files.
+	// Launch is the program to start, for opStart. Its descriptors are stdin, stdout, stderr, the control socket and the files.
 	Launch *launch `json:"launch,omitempty"`
 	// Name is the file, for opRead.
 	Name string `json:"name,omitempty"`
-	// Why is told when the sandbox has ended, for opKill.
+	// Why is the reason that the sandbox's end is reported with, for opKill.
 	Why string `json:"why,omitempty"`
 }
 
@@ -43,7 +44,7 @@ const (
 	eventFile    = "file"
 )
 
-// event is what the keeper tells the pool.
+// event is an event that the keeper reports to the pool.
 type event struct {
 	Kind string `json:"kind"`
 	ID   uint64 `json:"id"`
@@ -53,14 +54,14 @@ type event struct {
 	// Code is the exit status, 128 and the signal's number where a signal ended the program. Why is set where the keeper ended it.
 	Code int    `json:"code,omitempty"`
 	Why  string `json:"why,omitempty"`
-	// Err says why something could not be done.
+	// Err explains why something could not be done.
 	Err string `json:"err,omitempty"`
 }
 
 // maxMessage bounds a message between the two.
 const maxMessage = 1 << 18
 
-// link is one end of the socket.
+// link is an end of the socket.
 type link struct{ *net.UnixConn }
 
 // newLinks makes both ends; the keeper's is a file to hand on.
@@ -95,7 +96,7 @@ func newLink(f *os.File) (link, error) {
 	return link{unixConn}, nil
 }
 
-func (l link) send(message any, files ...*os.File) error {
+func (l link) sendMessage(message any, files ...*os.File) error {
 	data, err := json.Marshal(message)
 	if err != nil {
 		return fmt.Errorf("encode a message to the keeper: %w", err)
@@ -128,8 +129,8 @@ func rightsOf(files []*os.File) ([]byte, error) {
 	return unix.UnixRights(fds...), nil
 }
 
-// receive reads one message; io.EOF is the other end's end. The files are the caller's to close.
-func (l link) receive(into any) ([]*os.File, error) {
+// receiveMessage reads a message; io.EOF is the end of the other side. The files are the caller's to close.
+func (l link) receiveMessage(into any) ([]*os.File, error) {
 	data := make([]byte, maxMessage)
 	rights := make([]byte, unix.CmsgSpace(4*(maxFiles+4)))
 	n, nr, flags, _, err := l.ReadMsgUnix(data, rights)
@@ -139,7 +140,7 @@ func (l link) receive(into any) ([]*os.File, error) {
 	if n == 0 {
 		return nil, io.EOF
 	}
-	files, err := received(rights[:nr])
+	files, err := receivedFiles(rights[:nr])
 	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = errors.New("a message was cut")
 	}
@@ -153,7 +154,7 @@ func (l link) receive(into any) ([]*os.File, error) {
 	return files, nil
 }
 
-func received(rights []byte) ([]*os.File, error) {
+func receivedFiles(rights []byte) ([]*os.File, error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return nil, err
