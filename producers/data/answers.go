@@ -13,38 +13,39 @@ import (
 
 // Tests are the hidden unit tests of a programming task, as Prompt.Hidden has them in JSON.
 type Tests struct {
-	// Tests are run one by one. Each has input and output of a whole program, or of the function Entry where that is not "".
+	// Tests are run one after another. Each has input and output of a whole program, or of the function Entry where that is not
+	// "".
 	Tests []Test `json:"tests,omitempty"`
 	Entry string `json:"entry,omitempty"`
-	// Code are statements that fail where the program is wrong, such as assertions.
+	// Code are statements, such as assertions, that fail where the program is wrong.
 	Code []string `json:"code,omitempty"`
 }
 
-// Test is one of them.
+// Test is a single test of Tests.
 type Test struct {
 	Input  json.RawMessage `json:"input"`
 	Output json.RawMessage `json:"output"`
 }
 
-// blank says whether an answer is a text of nothing.
-func blank(v any) bool {
+// isBlank reports whether an answer is a text of nothing.
+func isBlank(v any) bool {
 	text, ok := v.(string)
 	return ok && strings.TrimSpace(text) == ""
 }
 
-// answers reads the accepted answers, and the tests that stand in their place. verl's extra_info may hold anything: what looks like tests there
-// is read where the row has no answer, or where the mapping names it.
-func (r *reader) answers() {
-	f, ok := r.find(roleAnswer)
-	if tests, there := r.find(roleTests); there && (r.m.Columns[roleTests] != "" || r.schema != VeRL || !ok || blank(f.value)) {
-		r.tests(tests)
+// readAnswers reads the accepted answers, or tests in their place. verl's extra_info may hold anything: a value there that
+// looks like tests is read where the row has no answer, or where the mapping names it.
+func (r *reader) readAnswers() {
+	f, ok := r.findColumn(roleAnswer)
+	if tests, there := r.findColumn(roleTests); there && (r.m.Columns[roleTests] != "" || r.schema != VeRL || !ok || isBlank(f.value)) {
+		r.readTests(tests)
 	}
 	if r.fault != nil {
 		return
 	}
 	if !ok {
 		if r.e.Hidden == nil {
-			r.refuse("", fmt.Errorf("no answer: there is no column %s: name it by columns.answer", strings.Join(usual[r.schema][roleAnswer], ", ")))
+			r.refuseRow("", fmt.Errorf("no answer: there is no column %s: name it by columns.answer", strings.Join(usual[r.schema][roleAnswer], ", ")))
 		}
 		return
 	}
@@ -52,28 +53,28 @@ func (r *reader) answers() {
 	case GSM8K:
 		r.finalNumber(f)
 	case MATH:
-		r.boxed(f)
+		r.boxedAnswer(f)
 	default:
-		if blank(f.value) && r.e.Hidden != nil {
+		if isBlank(f.value) && r.e.Hidden != nil {
 			return // the tests judge in its place
 		}
-		r.accepted(f.path, f.value)
+		r.acceptedAnswers(f.path, f.value)
 	}
 	for i, a := range r.e.Answers {
 		if strings.TrimSpace(a) == "" && r.fault == nil {
-			r.refuse(f.path, fmt.Errorf("answer %d is empty", i+1))
+			r.refuseRow(f.path, fmt.Errorf("answer %d is empty", i+1))
 		}
 	}
 	if len(r.e.Answers) == 0 && r.e.Hidden == nil && r.fault == nil {
-		r.refuse(f.path, errors.New("no answer in it"))
+		r.refuseRow(f.path, errors.New("no answer in it"))
 	}
 }
 
-// accepted reads answers as data sets have them: a text, a number, a list, Search-R1's {"target": ...}, or the tests of a program.
-func (r *reader) accepted(path string, v any) {
-	if text, ok := scalar(v); ok {
+// acceptedAnswers reads answers as data sets have them: a text, a number, a list, Search-R1's {"target": ...}, or the tests of a program.
+func (r *reader) acceptedAnswers(path string, v any) {
+	if text, ok := scalarText(v); ok {
 		if inner, ok := testsText(text); ok {
-			r.tests(found{path, inner})
+			r.readTests(found{path, inner})
 			return
 		}
 		r.e.Answers = append(r.e.Answers, text)
@@ -82,9 +83,9 @@ func (r *reader) accepted(path string, v any) {
 	switch v := v.(type) {
 	case []any:
 		for i, e := range v {
-			text, ok := scalar(e)
+			text, ok := scalarText(e)
 			if !ok {
-				r.refuse(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("%s: want text", table.Kind(e)))
+				r.refuseRow(fmt.Sprintf("%s[%d]", path, i), fmt.Errorf("%s: want text", table.Kind(e)))
 				return
 			}
 			r.e.Answers = append(r.e.Answers, text)
@@ -92,18 +93,18 @@ func (r *reader) accepted(path string, v any) {
 		return
 	case map[string]any:
 		if target, ok := v["target"]; ok {
-			r.accepted(path+".target", target)
+			r.acceptedAnswers(path+".target", target)
 			return
 		}
 		if _, ok := v["inputs"]; ok {
-			r.tests(found{path, v})
+			r.readTests(found{path, v})
 			return
 		}
 	}
-	r.refuse(path, fmt.Errorf("%s: want text, a number or a list of them", table.Kind(v)))
+	r.refuseRow(path, fmt.Errorf("%s: want text, a number or a list of them", table.Kind(v)))
 }
 
-// testsText says whether an answer is the tests of a program, as PRIME's and DeepCoder's data have them: JSON within a text.
+// testsText reports whether an answer is the tests of a program, as PRIME's and DeepCoder's data have them: JSON within a text.
 func testsText(text string) (any, bool) {
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[{") || !strings.Contains(text, `"input`) {
@@ -116,34 +117,34 @@ func testsText(text string) (any, bool) {
 	return wrapped["v"], true
 }
 
-// tests reads hidden tests: {"inputs": [...], "outputs": [...], "fn_name"}, a list of {"input", "output"}, statements, or any of
+// readTests reads hidden tests: {"inputs": [...], "outputs": [...], "fn_name"}, a list of {"input", "output"}, statements, or any of
 // these as JSON in a text.
-func (r *reader) tests(f found) {
+func (r *reader) readTests(f found) {
 	out := Tests{}
-	if err := out.take(f.value); err != nil {
-		r.refuse(f.path, err)
+	if err := out.takeTests(f.value); err != nil {
+		r.refuseRow(f.path, err)
 		return
 	}
-	if entry, g := r.text(roleEntry); g.path != "" && r.fault == nil {
+	if entry, g := r.readText(roleEntry); g.path != "" && r.fault == nil {
 		out.Entry = entry
 	}
 	if len(out.Tests)+len(out.Code) == 0 {
-		r.refuse(f.path, errors.New("no test in it"))
+		r.refuseRow(f.path, errors.New("no test in it"))
 		return
 	}
 	hidden, err := json.Marshal(out)
 	if err != nil {
-		r.refuse(f.path, err)
+		r.refuseRow(f.path, err)
 		return
 	}
 	r.e.Hidden = hidden
 }
 
-func (t *Tests) take(v any) error {
+func (t *Tests) takeTests(v any) error {
 	switch v := v.(type) {
 	case string:
 		if inner, ok := testsText(v); ok {
-			return t.take(inner)
+			return t.takeTests(inner)
 		}
 		if strings.TrimSpace(v) != "" {
 			t.Code = append(t.Code, v)
@@ -151,19 +152,19 @@ func (t *Tests) take(v any) error {
 		return nil
 	case []any:
 		for i, e := range v {
-			if err := t.one(e); err != nil {
+			if err := t.addCase(e); err != nil {
 				return fmt.Errorf("[%d]: %w", i, err)
 			}
 		}
 		return nil
 	case map[string]any:
-		return t.columns(v)
+		return t.addColumns(v)
 	}
 	return fmt.Errorf("%s: want tests: a list of {\"input\", \"output\"}, {\"inputs\": [...], \"outputs\": [...]}, or statements", table.Kind(v))
 }
 
-// one is a statement, or an object with input and output.
-func (t *Tests) one(v any) error {
+// addCase adds a test, which is a statement, or an object with input and output.
+func (t *Tests) addCase(v any) error {
 	if text, ok := v.(string); ok {
 		t.Code = append(t.Code, text)
 		return nil
@@ -174,29 +175,29 @@ func (t *Tests) one(v any) error {
 	if !ok || !hasInput || !hasOutput {
 		return fmt.Errorf("%s: want a text or an object with input and output", table.Kind(v))
 	}
-	return t.add(input, output)
+	return t.addTest(input, output)
 }
 
-// columns are inputs and outputs side by side.
-func (t *Tests) columns(fields map[string]any) error {
+// addColumns are inputs and outputs side by side.
+func (t *Tests) addColumns(fields map[string]any) error {
 	inputs, in := fields["inputs"].([]any)
 	outputs, out := fields["outputs"].([]any)
 	if !in || !out {
-		return t.one(fields)
+		return t.addCase(fields)
 	}
 	if len(inputs) != len(outputs) {
 		return fmt.Errorf("%d inputs and %d outputs", len(inputs), len(outputs))
 	}
 	t.Entry, _ = fields["fn_name"].(string)
 	for i := range inputs {
-		if err := t.add(inputs[i], outputs[i]); err != nil {
+		if err := t.addTest(inputs[i], outputs[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *Tests) add(input, output any) error {
+func (t *Tests) addTest(input, output any) error {
 	in, err := json.Marshal(input)
 	if err != nil {
 		return err
@@ -206,12 +207,12 @@ func (t *Tests) add(input, output any) error {
 	return err
 }
 
-// finalNumber is what stands after the last ####, without commas between digits.
+// finalNumber is the number after the last ####, without commas between digits.
 func (r *reader) finalNumber(f found) {
 	text, _ := f.value.(string)
 	at := strings.LastIndex(text, "####")
 	if at < 0 {
-		r.refuse(f.path, errors.New("no #### before the answer"))
+		r.refuseRow(f.path, errors.New("no #### before the answer"))
 		return
 	}
 	answer := strings.NewReplacer(",", "", "$", "").Replace(text[at+4:])
@@ -219,12 +220,12 @@ func (r *reader) finalNumber(f found) {
 	r.e.Answers = []string{strings.TrimSpace(answer)}
 }
 
-// boxed is the content of the last \boxed{}.
-func (r *reader) boxed(f found) {
+// boxedAnswer is the content of the last \boxed{}.
+func (r *reader) boxedAnswer(f found) {
 	text, _ := f.value.(string)
 	answer, ok := LastBoxed(text)
 	if !ok {
-		r.refuse(f.path, errors.New(`no \boxed{} with the answer`))
+		r.refuseRow(f.path, errors.New(`no \boxed{} with the answer`))
 		return
 	}
 	r.e.Answers = []string{strings.TrimSpace(answer)}
@@ -261,18 +262,19 @@ func LastBoxed(text string) (content string, ok bool) {
 	return "", false
 }
 
-// secretWords mark a key that holds answers, wherever in the key's name one of them stands: gt_sql, target_answer, inputs_outputs.
+// secretWords mark a key that holds answers, wherever in the key's name any of them stands: gt_sql, target_answer,
+// inputs_outputs.
 var secretWords = []string{
 	"answer", "answers", "gold", "golden", "gt", "truth", "target", "targets", "solution", "solutions", "expected", "label", "labels", "outputs", "tests",
 	"evaluator", "evaluators", "validation",
 }
 
-// secretKeys hold answers though no word of theirs says so.
+// secretKeys hold answers though their words do not show it.
 var secretKeys = []string{"reward_model", "test_cases", "test_list"}
 
-// holdsAnswer says whether a key's value is an answer by the key's name, in snake_case, kebab-case or camelCase. A name with a dot or a slash is a
-// file's and holds none: labels.csv is what a question is about. A key that is taken for an answer by mistake is missing in a tool; the other mistake gives
-// the answer to whoever reads the tool's world.
+// holdsAnswer reports whether a key's value is an answer by the key's name, in snake_case, kebab-case or camelCase. A name with
+// a dot or a slash is a file's and holds none: a question may be about labels.csv. If a key is taken for an answer by mistake
+// it is missing in a tool; the other mistake gives the answer to every reader of the tool's world.
 //
 // Invariant: what a prompt gives to tools never holds the answers.
 func holdsAnswer(key string) bool {

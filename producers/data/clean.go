@@ -13,21 +13,22 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Filter says which rows stay. The zero value keeps all.
+// Filter selects the rows that stay. The zero value keeps all.
 type Filter struct {
-	// MinChars and MaxChars bound the question in characters, MaxTokens in tokens, without what an agent writes around it. 0 is no
-	// bound. Default to 0.
+	// MinChars and MaxChars bound the question in characters, MaxTokens in tokens, without the text that an agent writes around
+	// it. 0 is no bound. Default to 0.
 	MinChars  int `koanf:"min_chars"`
 	MaxChars  int `koanf:"max_chars"`
 	MaxTokens int `koanf:"max_tokens"`
-	// Match keeps the questions that a regular expression matches, Reject those that it does not match; "" keeps all. Default to "".
+	// Match keeps the questions that a regular expression matches; Reject removes the questions that another matches. "" keeps
+	// all. Default to "".
 	Match  string `koanf:"match"`
 	Reject string `koanf:"reject"`
-	// Sources keeps those of these sources alone, empty keeps all; SkipSources leaves those of these out. Default to none.
+	// Sources keeps only rows of these sources, empty keeps all; SkipSources leaves rows of these sources out. Default to none.
 	Sources     []string `koanf:"sources"`
 	SkipSources []string `koanf:"skip_sources"`
-	// MinPassRate and MaxPassRate keep the questions of the train split whose measured pass rate is between them; those that were not
-	// measured stay. 0 and 1 keep all. Default to 0 and 1.
+	// MinPassRate and MaxPassRate keep the questions of the train split whose measured pass rate is between them; questions
+	// without a measured rate stay. 0 and 1 keep all. Default to 0 and 1.
 	MinPassRate float64 `koanf:"min_pass_rate"`
 	MaxPassRate float64 `koanf:"max_pass_rate"`
 }
@@ -42,32 +43,33 @@ func (f Filter) Validate() error {
 	return check.All(
 		check.NotNegative("min_chars", f.MinChars), check.NotNegative("max_chars", f.MaxChars), check.NotNegative("max_tokens", f.MaxTokens),
 		check.That(f.MaxChars == 0 || f.MaxChars >= f.MinChars, "max_chars", "%d: must not be below min_chars, %d", f.MaxChars, f.MinChars),
-		wrapped("match", match), wrapped("reject", reject),
+		wrapError("match", match), wrapError("reject", reject),
 		check.That(f.MinPassRate >= 0 && f.MinPassRate <= 1, "min_pass_rate", "%g: must be between 0 and 1", f.MinPassRate),
 		check.That(f.MaxPassRate >= f.MinPassRate && f.MaxPassRate <= 1, "max_pass_rate", "%g: must be between min_pass_rate and 1", f.MaxPassRate),
 	)
 }
 
-func wrapped(key string, err error) error {
+func wrapError(key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// Left counts what was left out, by why.
+// Left counts the rows that were left out, by reason.
 type Left struct {
-	// Faulty are rows with a fault, where those are left out and not refused.
+	// Faulty are rows with a fault, where a fault does not refuse the data set.
 	Faulty int
-	// Short, Long, Unmatched, Source and PassRate are those that the filter took out.
+	// Short, Long, Unmatched, Source and PassRate are the rows that the filter removed.
 	Short, Long, Unmatched, Source, PassRate int
-	// Duplicates repeat a question that stays, FromTrain among them one of validation or test, Conflicting one with other answers.
+	// Duplicates repeat a question that stays; among them FromTrain repeat a question of validation or test, and Conflicting
+	// have other answers.
 	Duplicates, FromTrain, Conflicting int
-	// Limited are those beyond a limit of their split.
+	// Limited are the rows beyond a limit of their split.
 	Limited int
 }
 
-// String lists what was left out; "" for nothing.
+// String lists the counts of rows left out; "" for none.
 func (l Left) String() string {
 	var parts []string
 	for _, p := range []struct {
@@ -94,14 +96,14 @@ func (l Left) String() string {
 
 // Keep gives the examples that a filter keeps, and counts the others. tokens measures a text; it may be nil where MaxTokens is 0.
 func (f Filter) Keep(examples []*Example, tokens func(string) int, left *Left) []*Example {
-	match, reject := compiled(f.Match), compiled(f.Reject)
+	match, reject := compilePattern(f.Match), compilePattern(f.Reject)
 	return slices.DeleteFunc(examples, func(e *Example) bool {
 		n := utf8.RuneCountInString(e.Text)
 		var count *int
 		switch {
 		case n < f.MinChars:
 			count = &left.Short
-		case f.MaxChars > 0 && n > f.MaxChars, f.MaxTokens > 0 && tokens(e.key()) > f.MaxTokens:
+		case f.MaxChars > 0 && n > f.MaxChars, f.MaxTokens > 0 && tokens(e.promptKey()) > f.MaxTokens:
 			count = &left.Long
 		case match != nil && !match.MatchString(e.Text), reject != nil && reject.MatchString(e.Text):
 			count = &left.Unmatched
@@ -117,7 +119,7 @@ func (f Filter) Keep(examples []*Example, tokens func(string) int, left *Left) [
 	})
 }
 
-func compiled(expression string) *regexp.Regexp {
+func compilePattern(expression string) *regexp.Regexp {
 	if expression == "" {
 		return nil
 	}
@@ -130,15 +132,15 @@ const (
 	DedupeNone = "none"
 	// DedupeExact leaves out a question that is asked in the same words, to the letter.
 	DedupeExact = "exact"
-	// DedupeNormalized leaves out one that differs in case, punctuation or space alone.
+	// DedupeNormalized leaves out a question that differs from another in case, punctuation or space alone.
 	DedupeNormalized = "normalized"
 )
 
 // Dedupes are all of them.
 func Dedupes() []string { return []string{DedupeNone, DedupeExact, DedupeNormalized} }
 
-// Unique leaves one example of each question, that of test before that of validation before that of train, of one split the first:
-// what a policy is scored on is never what it was trained on.
+// Unique leaves a single example of each question: test's before validation's before train's, and of a split the first. A
+// policy is then never scored on a question that it was trained on.
 func Unique(examples []*Example, how string, left *Left) []*Example {
 	if how == DedupeNone {
 		return examples
@@ -146,7 +148,7 @@ func Unique(examples []*Example, how string, left *Left) []*Example {
 	kept := map[string]*Example{}
 	for _, e := range examples {
 		key := e.Key(how)
-		if other := kept[key]; other == nil || rank(e.Split) > rank(other.Split) {
+		if other := kept[key]; other == nil || splitRank(e.Split) > splitRank(other.Split) {
 			kept[key] = e
 		}
 	}
@@ -156,7 +158,7 @@ func Unique(examples []*Example, how string, left *Left) []*Example {
 			return false
 		}
 		left.Duplicates++
-		if e.Split == tasks.Train && rank(stays.Split) > rank(tasks.Train) {
+		if e.Split == tasks.Train && splitRank(stays.Split) > splitRank(tasks.Train) {
 			left.FromTrain++
 		}
 		if !slices.Equal(e.Answers, stays.Answers) {
@@ -166,20 +168,21 @@ func Unique(examples []*Example, how string, left *Left) []*Example {
 	})
 }
 
-func rank(s tasks.Split) int { return slices.Index(tasks.Splits(), s) }
+func splitRank(s tasks.Split) int { return slices.Index(tasks.Splits(), s) }
 
-// Key is what two examples of one question have in common.
+// Key is equal for two examples of the same question.
 func (e *Example) Key(how string) string {
 	if how == DedupeNormalized {
-		if key := rewards.Words(e.key()); key != "" {
+		if key := rewards.Words(e.promptKey()); key != "" {
 			return key
 		}
 	}
-	return e.key()
+	return e.promptKey()
 }
 
-// distinct gives each example an id of its own: the same question twice is numbered. Two questions of one id are refused.
-func distinct(examples []*Example) error {
+// numberDuplicates gives each example an id of its own: if a question comes twice the second is numbered. Two questions with
+// the same id are refused.
+func numberDuplicates(examples []*Example) error {
 	var faults []error
 	first := map[string]*Example{}
 	times := map[string]int{}
@@ -189,7 +192,7 @@ func distinct(examples []*Example) error {
 			first[e.ID] = e
 			continue
 		}
-		if e.given && other.key() != e.key() {
+		if e.given && other.promptKey() != e.promptKey() {
 			if faults = append(faults, fmt.Errorf("%s: id %q: %s has it too, with another question", e.Where(), e.ID, other.Where())); len(faults) == maxFaults {
 				break
 			}

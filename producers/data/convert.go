@@ -9,8 +9,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Convert writes examples as rows of a schema, VeRL or Plain, whose readers make the same prompts of them. What a row had beyond its
-// prompt is left out.
+// Convert writes examples as rows of a schema, VeRL or Plain, whose readers make the same prompts from them. Columns of a row
+// beyond its prompt are left out.
 func Convert(examples []*Example, to Schema) ([]map[string]any, error) {
 	several := slices.ContainsFunc(examples, func(e *Example) bool { return len(e.Answers) > 1 })
 	var out []map[string]any
@@ -19,9 +19,9 @@ func Convert(examples []*Example, to Schema) ([]map[string]any, error) {
 		var err error
 		switch to {
 		case VeRL:
-			row, err = e.verl(i, several)
+			row, err = e.verlRow(i, several)
 		case Plain:
-			row, err = e.plain()
+			row, err = e.plainRow()
 		default:
 			return nil, fmt.Errorf("schema %q is not written: want %s or %s", to, VeRL, Plain)
 		}
@@ -33,8 +33,8 @@ func Convert(examples []*Example, to Schema) ([]map[string]any, error) {
 	return out, nil
 }
 
-// world is what the row gives to tools, by part.
-func (e *Example) world() (tools, extra map[string]any, err error) {
+// toolWorld is the row's data for tools, by part.
+func (e *Example) toolWorld() (tools, extra map[string]any, err error) {
 	if e.World == nil {
 		return nil, nil, nil
 	}
@@ -43,18 +43,18 @@ func (e *Example) world() (tools, extra map[string]any, err error) {
 		Extra map[string]any `json:"extra_info"`
 	}
 	err = json.Unmarshal(e.World, &parts)
-	return numbered(parts.Tools), numbered(parts.Extra), err
+	return withNumbers(parts.Tools), withNumbers(parts.Extra), err
 }
 
-// numbered has the numbers of decoded JSON as json.Number.
-func numbered(fields map[string]any) map[string]any {
+// withNumbers has the numbers of decoded JSON as json.Number.
+func withNumbers(fields map[string]any) map[string]any {
 	for k, v := range fields {
-		fields[k] = number(v)
+		fields[k] = jsonNumber(v)
 	}
 	return fields
 }
 
-func number(v any) any {
+func jsonNumber(v any) any {
 	switch v := v.(type) {
 	case float64:
 		data, err := json.Marshal(v)
@@ -63,17 +63,17 @@ func number(v any) any {
 		}
 		return json.Number(data)
 	case map[string]any:
-		return numbered(v)
+		return withNumbers(v)
 	case []any:
 		for i, e := range v {
-			v[i] = number(e)
+			v[i] = jsonNumber(e)
 		}
 	}
 	return v
 }
 
-// conversation is the prompt as messages.
-func (e *Example) conversation() ([]any, error) {
+// asMessages is the prompt as messages.
+func (e *Example) asMessages() ([]any, error) {
 	messages := []tasks.Message{{Role: "user", Content: e.Text}}
 	if text := e.Meta[tasks.MetaMessages]; text != "" {
 		if err := json.Unmarshal([]byte(text), &messages); err != nil {
@@ -87,7 +87,7 @@ func (e *Example) conversation() ([]any, error) {
 	return out, nil
 }
 
-func texts(list []string) []any {
+func textList(list []string) []any {
 	out := []any{}
 	for _, t := range list {
 		out = append(out, t)
@@ -95,12 +95,12 @@ func texts(list []string) []any {
 	return out
 }
 
-func (e *Example) verl(index int, several bool) (map[string]any, error) {
-	prompt, err := e.conversation()
+func (e *Example) verlRow(index int, several bool) (map[string]any, error) {
+	prompt, err := e.asMessages()
 	if err != nil {
 		return nil, err
 	}
-	tools, extra, err := e.world()
+	tools, extra, err := e.toolWorld()
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,10 @@ func (e *Example) verl(index int, several bool) (map[string]any, error) {
 		extra["tools_kwargs"] = tools
 	}
 	if e.Difficulty != nil {
-		extra["difficulty"] = number(*e.Difficulty)
+		extra["difficulty"] = jsonNumber(*e.Difficulty)
 	}
 	if e.PassRate != nil {
-		extra["pass_rate"] = number(*e.PassRate)
+		extra["pass_rate"] = jsonNumber(*e.PassRate)
 	}
 	var truth any
 	switch {
@@ -129,7 +129,7 @@ func (e *Example) verl(index int, several bool) (map[string]any, error) {
 			return nil, err
 		}
 	case several:
-		truth = texts(e.Answers)
+		truth = textList(e.Answers)
 	default:
 		truth = e.Answers[0]
 	}
@@ -164,10 +164,10 @@ func (e *Example) sideBySide() (string, error) {
 	return string(text), err
 }
 
-func (e *Example) plain() (map[string]any, error) {
-	row := map[string]any{"question": e.Text, "answers": texts(e.Answers), "source": e.Source}
+func (e *Example) plainRow() (map[string]any, error) {
+	row := map[string]any{"question": e.Text, "answers": textList(e.Answers), "source": e.Source}
 	if e.Meta[tasks.MetaMessages] != "" {
-		prompt, err := e.conversation()
+		prompt, err := e.asMessages()
 		if err != nil {
 			return nil, err
 		}
@@ -183,12 +183,12 @@ func (e *Example) plain() (map[string]any, error) {
 		row["ability"] = ability
 	}
 	if e.Difficulty != nil {
-		row["difficulty"] = number(*e.Difficulty)
+		row["difficulty"] = jsonNumber(*e.Difficulty)
 	}
 	if e.PassRate != nil {
-		row["pass_rate"] = number(*e.PassRate)
+		row["pass_rate"] = jsonNumber(*e.PassRate)
 	}
-	tools, _, err := e.world()
+	tools, _, err := e.toolWorld()
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +196,7 @@ func (e *Example) plain() (map[string]any, error) {
 		row["tools_kwargs"] = tools
 	}
 	if len(e.Tools) > 0 {
-		row["tools"] = texts(e.Tools)
+		row["tools"] = textList(e.Tools)
 	}
 	if e.Hidden != nil {
 		var t Tests
@@ -204,7 +204,7 @@ func (e *Example) plain() (map[string]any, error) {
 			return nil, err
 		}
 		if row["tests"] = string(e.Hidden); len(t.Code) > 0 {
-			row["tests"] = texts(t.Code)
+			row["tests"] = textList(t.Code)
 		} else if row["tests"], err = e.sideBySide(); err != nil {
 			return nil, err
 		}

@@ -66,7 +66,7 @@ func TestHiddenTestsAreConverted(t *testing.T) {
 	}{{e, VeRL}, {e, Plain}, {code, Plain}} {
 		rows, err := Convert([]*Example{c.of}, c.to)
 		require.NoError(t, err)
-		back, err := Mapping{}.example("f", table.Row{At: 1, Fields: rows[0]})
+		back, err := Mapping{}.readExample("f", table.Row{At: 1, Fields: rows[0]})
 		require.NoError(t, err)
 		require.JSONEq(t, string(c.of.Hidden), string(back.Hidden))
 	}

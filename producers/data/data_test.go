@@ -395,7 +395,7 @@ func FuzzRow(f *testing.F) {
 		if err != nil {
 			return
 		}
-		e, err := Mapping{}.example("f", table.Row{At: 1, Fields: fields})
+		e, err := Mapping{}.readExample("f", table.Row{At: 1, Fields: fields})
 		if err != nil {
 			var fault *table.FaultError
 			require.ErrorAs(t, err, &fault)

@@ -11,10 +11,10 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Description is what data files hold.
+// Description describes the contents of data files.
 type Description struct {
 	Files []FileDescription `json:"files"`
-	// Rows counts those that were read as prompts, Faulty those with a fault, of which Faults has the first.
+	// Rows counts the rows that were read as prompts, Faulty the rows with a fault; Faults has the first of these faults.
 	Rows   int      `json:"rows"`
 	Faulty int      `json:"faulty"`
 	Faults []string `json:"faults"`
@@ -31,7 +31,8 @@ type Description struct {
 	Difficulties  int `json:"difficulties"`
 	PassRates     int `json:"pass_rates"`
 	Passages      int `json:"passages"`
-	// Duplicates counts the rows that ask what a row before them asks, to the letter, and but for case, punctuation and space.
+	// Duplicates counts the rows that repeat the question of an earlier row, to the letter, or but for case, punctuation and
+	// space.
 	Duplicates struct {
 		Exact      int `json:"exact"`
 		Normalized int `json:"normalized"`
@@ -41,11 +42,11 @@ type Description struct {
 	Tokens     *Lengths `json:"tokens,omitempty"`
 }
 
-// FileDescription is one file.
+// FileDescription describes a file.
 type FileDescription struct {
 	Path string `json:"path"`
 	Rows int    `json:"rows"`
-	// Columns are those of all rows, sorted.
+	// Columns are the columns of all rows, sorted.
 	Columns []string `json:"columns"`
 }
 
@@ -53,12 +54,12 @@ type FileDescription struct {
 type Lengths struct {
 	Least  int `json:"least"`
 	Median int `json:"median"`
-	// Most95 is what 95 in a hundred do not exceed.
+	// Most95 is the length that 95 in a hundred do not exceed.
 	Most95 int `json:"most_95"`
 	Most   int `json:"most"`
 }
 
-func lengths(of []int) Lengths {
+func describeLengths(of []int) Lengths {
 	if len(of) == 0 {
 		return Lengths{}
 	}
@@ -85,7 +86,7 @@ func (m Mapping) Describe(ctx context.Context, files []string, tokens func(strin
 				for name := range row.Fields {
 					columns[name] = true
 				}
-				e, err = m.example(path, row)
+				e, err = m.readExample(path, row)
 			}
 			if err != nil {
 				var fault *table.FaultError
@@ -101,10 +102,10 @@ func (m Mapping) Describe(ctx context.Context, files []string, tokens func(strin
 				*raw = append(*raw, row.Fields)
 			}
 			file.Rows++
-			d.add(m, row, e)
-			characters = append(characters, utf8.RuneCountInString(e.key()))
+			d.addRow(m, row, e)
+			characters = append(characters, utf8.RuneCountInString(e.promptKey()))
 			if tokens != nil {
-				measured = append(measured, tokens(e.key()))
+				measured = append(measured, tokens(e.promptKey()))
 			}
 			for how, seen := range map[string]map[string]bool{DedupeExact: exact, DedupeNormalized: normalized} {
 				key := e.Key(how)
@@ -120,20 +121,20 @@ func (m Mapping) Describe(ctx context.Context, files []string, tokens func(strin
 		file.Columns = slices.Sorted(maps.Keys(columns))
 		d.Files = append(d.Files, file)
 	}
-	d.Characters = lengths(characters)
+	d.Characters = describeLengths(characters)
 	if tokens != nil {
-		l := lengths(measured)
+		l := describeLengths(measured)
 		d.Tokens = &l
 	}
 	return d, examples, nil
 }
 
-// add counts one row.
-func (d *Description) add(m Mapping, row table.Row, e *Example) {
+// addRow counts a row.
+func (d *Description) addRow(m Mapping, row table.Row, e *Example) {
 	d.Rows++
 	schema := m.Schema
 	if schema == "" || schema == Auto {
-		schema = detect(row)
+		schema = detectSchema(row)
 	}
 	d.Schemas[string(schema)]++
 	d.Sources[e.Source]++

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// Split says how rows that name no split are divided. A row's place follows from a hash of its question alone, so that adding, moving
-// or filtering rows moves no other row.
+// Split sets how rows that name no split are divided. A row's place follows from a hash of its question alone, so that adding,
+// moving or filtering rows moves no other row.
 type Split struct {
 	// Validation and Test are shares in a hundred of the rows that name no split; the rest is train. Where rows name splits but none
 	// names validation, the share of validation is taken from train, and none is taken for test. Default to 10 and 10.
@@ -39,7 +39,7 @@ func (s Split) Divide(examples []*Example) {
 	}
 	carve := named[tasks.Train] && !named[tasks.Validation]
 	for _, e := range examples {
-		u := s.at(e)
+		u := s.percentOf(e)
 		switch {
 		case e.Split == "" && u < s.Test:
 			e.Split = tasks.Test
@@ -53,22 +53,22 @@ func (s Split) Divide(examples []*Example) {
 	}
 }
 
-// at is a number from 0 to 100 that follows from the question, however it is spelt, or from the group that the row names.
-func (s Split) at(e *Example) float64 {
+// percentOf is a number from 0 to 100 that follows from the question, however it is spelt, or from the group that the row names.
+func (s Split) percentOf(e *Example) float64 {
 	key := e.Group
 	if key == "" {
-		key = rewards.Words(e.key())
+		key = rewards.Words(e.promptKey())
 	}
 	if key == "" {
-		key = e.key()
+		key = e.promptKey()
 	}
 	return float64(tasks.Hash(s.Salt+"\x00"+key)>>11) / (1 << 53) * 100
 }
 
 // Limit bounds the rows of each split.
 type Limit struct {
-	// Train, Validation and Test are the most rows of a split, chosen by a hash of their ids: a greater limit keeps what a smaller one
-	// kept. 0 is no bound. Default to 0.
+	// Train, Validation and Test bound the rows of a split, chosen by a hash of their ids: a greater limit keeps the rows that
+	// a smaller limit kept. 0 is no bound. Default to 0.
 	Train      int `koanf:"train"`
 	Validation int `koanf:"validation"`
 	Test       int `koanf:"test"`

@@ -18,41 +18,41 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Example is one row as a prompt.
+// Example is a row as a prompt.
 type Example struct {
 	schemas.Prompt
-	// Split is the one that the row or its file names; "" is none.
+	// Split is the split that the row or its file names; "" is none.
 	Split tasks.Split
 	// Difficulty orders a curriculum, the easiest first; nil where the row has none. PassRate is the share of right answers that
 	// some policy gave, 0 to 1.
 	Difficulty, PassRate *float64
-	// Tools are those that the row names.
+	// Tools are the tools that the row names.
 	Tools []string
-	// Group keeps rows in one split; "" is the question's own.
+	// Group keeps rows in the same split; "" is the question's own.
 	Group string
-	// Passages are what the row has to be searched.
+	// Passages are the passages that the row gives to be searched.
 	Passages []tasks.Passage
 	// File and At say where the row stands.
 	File string
 	At   int
-	// given says that the id is the row's own.
+	// given is true where the id is the row's own.
 	given bool
 }
 
 // Where is file:row.
 func (e *Example) Where() string { return fmt.Sprintf("%s:%d", e.File, e.At) }
 
-// maxPrompt bounds a prompt in bytes with all that belongs to it: a ticket is one message.
+// maxPrompt bounds a prompt in bytes with all that belongs to it: a ticket is a single message.
 const maxPrompt = 4 << 20
 
-// Read are the examples of a file. What is wrong with a row comes as its *table.FaultError, and the next row follows; any other error is
+// Read are the examples of a file. A row's fault comes as its *table.FaultError, and the next row follows; any other error is
 // of the whole file, and the last.
 func (m Mapping) Read(ctx context.Context, file string) iter.Seq2[*Example, error] {
 	return func(yield func(*Example, error) bool) {
 		for row, err := range table.Rows(ctx, file) {
 			var e *Example
 			if err == nil {
-				e, err = m.example(file, row)
+				e, err = m.readExample(file, row)
 			}
 			if !yield(e, err) {
 				return
@@ -61,24 +61,24 @@ func (m Mapping) Read(ctx context.Context, file string) iter.Seq2[*Example, erro
 	}
 }
 
-// example reads one row.
-func (m Mapping) example(file string, row table.Row) (*Example, error) {
+// readExample reads a row.
+func (m Mapping) readExample(file string, row table.Row) (*Example, error) {
 	r := reader{m: m, row: row, schema: m.Schema, e: &Example{File: file, At: row.At}}
 	if r.schema == "" || r.schema == Auto {
-		r.schema = detect(row)
+		r.schema = detectSchema(row)
 	}
-	for _, step := range []func(){r.prompt, r.answers, r.source, r.split, r.numbers, r.meta, r.world, r.passages, r.id} {
+	for _, step := range []func(){r.readPrompt, r.readAnswers, r.readSource, r.readSplit, r.readNumbers, r.readMeta, r.readWorld, r.readPassages, r.readID} {
 		if step(); r.fault != nil {
 			return nil, &table.FaultError{File: file, At: row.At, Field: r.field, Err: r.fault}
 		}
 	}
-	if n := r.e.bytes(); n > maxPrompt {
+	if n := r.e.promptBytes(); n > maxPrompt {
 		return nil, &table.FaultError{File: file, At: row.At, Err: fmt.Errorf("%d bytes with its tests and tools: a prompt may have %d", n, maxPrompt)}
 	}
 	return r.e, nil
 }
 
-func (e *Example) bytes() int {
+func (e *Example) promptBytes() int {
 	n := len(e.Text) + len(e.World) + len(e.Hidden)
 	for _, a := range e.Answers {
 		n += len(a)
@@ -99,32 +99,32 @@ type reader struct {
 	fault  error
 }
 
-func (r *reader) refuse(field string, err error) { r.field, r.fault = field, err }
+func (r *reader) refuseRow(field string, err error) { r.field, r.fault = field, err }
 
-// find is a role's column; a column that is named and missing is a fault.
-func (r *reader) find(role string) (found, bool) {
-	f, ok, err := r.m.find(r.row, r.schema, role)
+// findColumn is a role's column; a column that is named and missing is a fault.
+func (r *reader) findColumn(role string) (found, bool) {
+	f, ok, err := r.m.findRole(r.row, r.schema, role)
 	if err != nil {
-		r.refuse("", err)
+		r.refuseRow("", err)
 	}
 	return f, ok && r.fault == nil
 }
 
-// text is a role's column as one line of text; a number is written out.
-func (r *reader) text(role string) (string, found) {
-	f, ok := r.find(role)
+// readText is a role's column as a line of text; a number is written out.
+func (r *reader) readText(role string) (string, found) {
+	f, ok := r.findColumn(role)
 	if !ok {
 		return "", f
 	}
-	s, ok := scalar(f.value)
+	s, ok := scalarText(f.value)
 	if !ok {
-		r.refuse(f.path, fmt.Errorf("%s: want text", table.Kind(f.value)))
+		r.refuseRow(f.path, fmt.Errorf("%s: want text", table.Kind(f.value)))
 	}
 	return s, f
 }
 
-// scalar is a text, a number or a truth value as text.
-func scalar(v any) (string, bool) {
+// scalarText is a text, a number or a truth value as text.
+func scalarText(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
@@ -136,36 +136,36 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// prompt reads the messages, or the question, which comes first where the mapping names it.
-func (r *reader) prompt() {
+// readPrompt reads the messages, or the question, which comes first where the mapping names it.
+func (r *reader) readPrompt() {
 	_, asked := r.m.Columns[roleQuestion]
-	if f, ok := r.find(rolePrompt); ok && !asked {
+	if f, ok := r.findColumn(rolePrompt); ok && !asked {
 		if _, is := f.value.(string); !is {
-			r.messages(f)
+			r.readMessages(f)
 			return
 		}
 		r.e.Text = f.value.(string)
 	} else if r.fault == nil {
-		text, f := r.text(roleQuestion)
+		text, f := r.readText(roleQuestion)
 		if r.fault != nil {
 			return
 		}
 		if r.e.Text = text; f.path == "" {
-			r.refuse("", fmt.Errorf("no question: there is no column %s: name it by columns.question or columns.prompt",
+			r.refuseRow("", fmt.Errorf("no question: there is no column %s: name it by columns.question or columns.prompt",
 				strings.Join(slices.Concat(usual[r.schema][roleQuestion], usual[r.schema][rolePrompt]), ", ")))
 			return
 		}
 	}
 	if r.fault == nil && strings.TrimSpace(r.e.Text) == "" {
-		r.refuse("question", errors.New("missing or empty"))
+		r.refuseRow("question", errors.New("missing or empty"))
 	}
 }
 
-// messages reads a conversation: its last message is the question.
-func (r *reader) messages(f found) {
+// readMessages reads a conversation: its last message is the question.
+func (r *reader) readMessages(f found) {
 	list, ok := f.value.([]any)
 	if !ok || len(list) == 0 {
-		r.refuse(f.path, fmt.Errorf("%s: want a list of messages, each with role and content", describe(f.value)))
+		r.refuseRow(f.path, fmt.Errorf("%s: want a list of messages, each with role and content", describeKind(f.value)))
 		return
 	}
 	var out []tasks.Message
@@ -173,42 +173,42 @@ func (r *reader) messages(f found) {
 		at := fmt.Sprintf("%s[%d]", f.path, i)
 		fields, ok := entry.(map[string]any)
 		if !ok {
-			r.refuse(at, fmt.Errorf("%s: want an object with role and content", table.Kind(entry)))
+			r.refuseRow(at, fmt.Errorf("%s: want an object with role and content", table.Kind(entry)))
 			return
 		}
 		role, _ := fields["role"].(string)
 		if !slices.Contains([]string{"system", "user", "assistant"}, role) {
-			r.refuse(at+".role", fmt.Errorf("%q: want system, user or assistant", role))
+			r.refuseRow(at+".role", fmt.Errorf("%q: want system, user or assistant", role))
 			return
 		}
 		content, err := contentOf(fields["content"])
 		if err != nil {
-			r.refuse(at+".content", err)
+			r.refuseRow(at+".content", err)
 			return
 		}
 		out = append(out, tasks.Message{Role: role, Content: content})
 	}
 	last := out[len(out)-1]
 	if last.Role != "user" {
-		r.refuse(f.path, fmt.Errorf("the last message is the %s's: want the user's", last.Role))
+		r.refuseRow(f.path, fmt.Errorf("the last message is the %s's: want the user's", last.Role))
 		return
 	}
 	if strings.TrimSpace(last.Content) == "" {
-		r.refuse(f.path, errors.New("the last message is empty"))
+		r.refuseRow(f.path, errors.New("the last message is empty"))
 		return
 	}
 	if r.e.Text = last.Content; len(out) > 1 {
 		text, err := json.Marshal(out)
 		if err != nil {
-			r.refuse(f.path, err)
+			r.refuseRow(f.path, err)
 			return
 		}
 		r.setMeta(tasks.MetaMessages, string(text))
 	}
 }
 
-// describe is a kind of value, or that a list is empty.
-func describe(v any) string {
+// describeKind is a kind of value, or that a list is empty.
+func describeKind(v any) string {
 	if list, ok := v.([]any); ok && len(list) == 0 {
 		return "an empty list"
 	}
@@ -244,8 +244,8 @@ func (r *reader) setMeta(key, value string) {
 	r.e.Meta[key] = value
 }
 
-func (r *reader) source() {
-	text, _ := r.text(roleSource)
+func (r *reader) readSource() {
+	text, _ := r.readText(roleSource)
 	if text = strings.TrimSpace(text); text == "" {
 		text = r.m.Source
 	}
@@ -264,14 +264,14 @@ func FileSource(file string) string {
 	return name
 }
 
-func (r *reader) split() {
-	text, f := r.text(roleSplit)
+func (r *reader) readSplit() {
+	text, f := r.readText(roleSplit)
 	if text == "" || r.fault != nil {
 		return
 	}
 	split, ok := ParseSplit(text)
 	if !ok {
-		r.refuse(f.path, fmt.Errorf("%q: want train, validation or test", text))
+		r.refuseRow(f.path, fmt.Errorf("%q: want train, validation or test", text))
 	}
 	r.e.Split = split
 }
@@ -291,30 +291,30 @@ func ParseSplit(name string) (tasks.Split, bool) {
 
 var digits = regexp.MustCompile(`-?\d+(\.\d+)?`)
 
-// numbers reads the difficulty and the pass rate.
-func (r *reader) numbers() {
-	if text, f := r.text(roleDifficulty); f.path != "" && text != "" && r.fault == nil {
-		x, ok := level(text)
+// readNumbers reads the difficulty and the pass rate.
+func (r *reader) readNumbers() {
+	if text, f := r.readText(roleDifficulty); f.path != "" && text != "" && r.fault == nil {
+		x, ok := difficultyLevel(text)
 		if _, named := r.m.Columns[roleDifficulty]; !ok && named {
-			r.refuse(f.path, fmt.Errorf("%q: want a number, a level such as \"Level 3\", or easy, medium or hard", text))
+			r.refuseRow(f.path, fmt.Errorf("%q: want a number, a level such as \"Level 3\", or easy, medium or hard", text))
 			return
 		}
 		if ok {
 			r.e.Difficulty = &x
 		}
 	}
-	if text, f := r.text(rolePassRate); f.path != "" && text != "" && r.fault == nil {
+	if text, f := r.readText(rolePassRate); f.path != "" && text != "" && r.fault == nil {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(x >= 0 && x <= 1) {
-			r.refuse(f.path, fmt.Errorf("%q: want a share from 0 to 1", text))
+			r.refuseRow(f.path, fmt.Errorf("%q: want a share from 0 to 1", text))
 			return
 		}
 		r.e.PassRate = &x
 	}
 }
 
-// level reads a difficulty.
-func level(text string) (float64, bool) {
+// difficultyLevel reads a difficulty.
+func difficultyLevel(text string) (float64, bool) {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "easy":
 		return 0, true
@@ -327,9 +327,9 @@ func level(text string) (float64, bool) {
 	return x, err == nil
 }
 
-// meta reads the ability and the columns meta_NAME.
-func (r *reader) meta() {
-	if text, _ := r.text(roleAbility); text != "" {
+// readMeta reads the ability and the columns meta_NAME.
+func (r *reader) readMeta() {
+	if text, _ := r.readText(roleAbility); text != "" {
 		r.setMeta(roleAbility, text)
 	}
 	named := map[string]bool{}
@@ -344,12 +344,12 @@ func (r *reader) meta() {
 		if !is || r.fault != nil {
 			continue
 		}
-		if f, ok := r.find(role); ok {
-			text, scalar := scalar(f.value)
+		if f, ok := r.findColumn(role); ok {
+			text, scalar := scalarText(f.value)
 			if !scalar {
 				data, err := json.Marshal(f.value)
 				if err != nil {
-					r.refuse(f.path, err)
+					r.refuseRow(f.path, err)
 					return
 				}
 				text = string(data)
@@ -357,14 +357,14 @@ func (r *reader) meta() {
 			r.setMeta(key, text)
 		}
 	}
-	if text, _ := r.text(roleGroup); r.fault == nil {
+	if text, _ := r.readText(roleGroup); r.fault == nil {
 		r.e.Group = text
 	}
 }
 
-// id is the row's own, under its source, or follows from the source and the question, so that it stays when rows move.
-func (r *reader) id() {
-	text, f := r.text(roleID)
+// readID is the row's own, under its source, or follows from the source and the question, so that it stays when rows move.
+func (r *reader) readID() {
+	text, f := r.readText(roleID)
 	if r.fault != nil {
 		return
 	}
@@ -372,11 +372,11 @@ func (r *reader) id() {
 		r.e.ID, r.e.given = r.e.Source+"/"+text, true
 		return
 	}
-	r.e.ID = "q" + strconv.FormatUint(tasks.Hash(r.e.Source+"\x00"+r.e.key()), 36)
+	r.e.ID = "q" + strconv.FormatUint(tasks.Hash(r.e.Source+"\x00"+r.e.promptKey()), 36)
 }
 
-// key is what the agent is asked: the question, with the messages before it.
-func (e *Example) key() string {
+// promptKey is the question with the messages before it, as the agent is asked.
+func (e *Example) promptKey() string {
 	if messages := e.Meta[tasks.MetaMessages]; messages != "" {
 		return messages
 	}

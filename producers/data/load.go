@@ -22,27 +22,28 @@ const (
 	FaultSkip = "skip"
 )
 
-// Config says what a data set is made of.
+// Config sets a data set's files and their reading.
 type Config struct {
-	// Files are JSONL, JSON and Parquet files (JSON also compressed by gzip or zstd), whose rows name their split or are divided.
-	// TrainFiles, ValidationFiles and TestFiles are those of one split, whatever their rows say. Default to none.
+	// Files are JSONL, JSON and Parquet files (JSON also compressed by gzip or zstd), whose rows name their split or are
+	// divided. TrainFiles, ValidationFiles and TestFiles are files of a single split, whatever their rows name. Default to
+	// none.
 	Files           []string `koanf:"files"`
 	TrainFiles      []string `koanf:"train_files"`
 	ValidationFiles []string `koanf:"validation_files"`
 	TestFiles       []string `koanf:"test_files"`
 	// Schema is the layout of the columns: auto, verl, hotpotqa, gsm8k, math or plain; auto finds out row by row. Defaults to auto.
 	Schema string `koanf:"schema"`
-	// Columns name the column of a role, with dots for what is inside an object, such as answer: reward_model.ground_truth. The roles
-	// are question, prompt, answer, id, source, split, ability, difficulty, pass_rate, tools, world, tests, entry, group and
-	// meta_NAME; a role that is not named is looked for where the schema has it.
+	// Columns name the column of a role, with dots for a field inside an object, such as answer: reward_model.ground_truth. The
+	// roles are question, prompt, answer, id, source, split, ability, difficulty, pass_rate, tools, world, tests, entry, group
+	// and meta_NAME. If a role is not named, the schema's column is used.
 	Columns map[string]string `koanf:"columns"`
 	// Source is that of rows which name none; "" is the file's name without its ending. Defaults to "".
 	Source string `koanf:"source"`
-	// Faults says what becomes of a row with a fault: refuse refuses the data set, skip leaves the row out and counts it. Defaults to
+	// Faults decides about a row with a fault: refuse refuses the data set, skip leaves the row out and counts it. Defaults to
 	// refuse.
 	Faults string `koanf:"faults"`
-	// Dedupe leaves one of each question: none, exact (the same words) or normalized (the same but for case, punctuation and space).
-	// A question of test or validation is left out of train. Defaults to exact.
+	// Dedupe leaves a single row of each question: none, exact (the same words) or normalized (the same but for case,
+	// punctuation and space). A question of test or validation is left out of train. Defaults to exact.
 	Dedupe string `koanf:"dedupe"`
 	// PassRates is a JSONL file with measured pass rates, `{"id", "pass_rate"}`, or the samples that weir eval --samples keeps. "" has
 	// none. Defaults to "".
@@ -60,7 +61,7 @@ func DefaultConfig() Config {
 // Validate reports every fault.
 func (c Config) Validate() error {
 	return check.All(
-		check.That(len(c.files()) > 0, "files", "none: name a JSONL or Parquet file, or name some by train_files"),
+		check.That(len(c.allFiles()) > 0, "files", "none: name a JSONL or Parquet file, or name some by train_files"),
 		c.Mapping().Validate(),
 		check.OneOf("faults", c.Faults, FaultRefuse, FaultSkip),
 		check.OneOf("dedupe", c.Dedupe, Dedupes()...),
@@ -81,7 +82,7 @@ type file struct {
 	split tasks.Split
 }
 
-func (c Config) files() []file {
+func (c Config) allFiles() []file {
 	var out []file
 	add := func(paths []string, split tasks.Split) {
 		for _, p := range paths {
@@ -98,7 +99,7 @@ func (c Config) files() []file {
 // Loaded are the examples of a data set, cleaned and divided, in the order of the files.
 type Loaded struct {
 	Examples []*Example
-	// Left counts what was left out.
+	// Left counts the rows that were left out.
 	Left Left
 	// Skipped are the first faults of rows that were left out.
 	Skipped []error
@@ -108,7 +109,7 @@ type Loaded struct {
 func (c Config) Load(ctx context.Context, tokens func(string) int) (*Loaded, error) {
 	out := &Loaded{}
 	var faults []error
-	for _, f := range c.files() {
+	for _, f := range c.allFiles() {
 		for e, err := range c.Mapping().Read(ctx, f.path) {
 			var fault *table.FaultError
 			switch {
@@ -137,14 +138,14 @@ func (c Config) Load(ctx context.Context, tokens func(string) int) (*Loaded, err
 		return nil, errors.Join(faults...)
 	}
 	if c.PassRates != "" {
-		if err := measured(ctx, c.PassRates, out.Examples); err != nil {
+		if err := addPassRates(ctx, c.PassRates, out.Examples); err != nil {
 			return nil, err
 		}
 	}
 	c.Split.Divide(out.Examples)
 	out.Examples = c.Filter.Keep(out.Examples, tokens, &out.Left)
 	out.Examples = Unique(out.Examples, c.Dedupe, &out.Left)
-	if err := distinct(out.Examples); err != nil {
+	if err := numberDuplicates(out.Examples); err != nil {
 		return nil, err
 	}
 	out.Examples = c.Limit.Keep(out.Examples, &out.Left)
@@ -154,7 +155,7 @@ func (c Config) Load(ctx context.Context, tokens func(string) int) (*Loaded, err
 	return out, nil
 }
 
-// Dataset is what a task asks for.
+// Dataset is the data set in the form that a task takes.
 func (l *Loaded) Dataset(name string) *tasks.Dataset {
 	d := &tasks.Dataset{Name: name, Questions: map[tasks.Split][]schemas.Prompt{}}
 	seen := map[tasks.Passage]bool{}
@@ -170,8 +171,8 @@ func (l *Loaded) Dataset(name string) *tasks.Dataset {
 	return d
 }
 
-// measured gives the examples the pass rates of a file. A file that knows none of them is of another data set, and refused.
-func measured(ctx context.Context, path string, examples []*Example) error {
+// addPassRates gives the examples the pass rates of a file. A file that knows none of them is of another data set, and refused.
+func addPassRates(ctx context.Context, path string, examples []*Example) error {
 	rates, err := PassRates(ctx, path)
 	if err != nil {
 		return fmt.Errorf("pass_rates: %w", err)
@@ -189,8 +190,8 @@ func measured(ctx context.Context, path string, examples []*Example) error {
 	return nil
 }
 
-// PassRates reads measured pass rates by the prompts' ids: rows with id and pass_rate, or one row a sample with id and exact_match,
-// of which the mean is taken.
+// PassRates reads measured pass rates by the prompts' ids: rows with id and pass_rate, or a row for each sample with id and
+// exact_match, of which the mean is taken.
 func PassRates(ctx context.Context, path string) (map[string]float64, error) {
 	sum, n := map[string]float64{}, map[string]float64{}
 	for row, err := range table.Rows(ctx, path) {
@@ -198,9 +199,9 @@ func PassRates(ctx context.Context, path string) (map[string]float64, error) {
 			return nil, err
 		}
 		id, _ := row.Fields["id"].(string)
-		rate, ok := share(row.Fields["pass_rate"])
+		rate, ok := parsePassRate(row.Fields["pass_rate"])
 		if !ok {
-			rate, ok = share(row.Fields["exact_match"])
+			rate, ok = parsePassRate(row.Fields["exact_match"])
 		}
 		if _, failed := row.Fields["error"].(string); failed && !ok {
 			continue // a sample that was not scored
@@ -220,7 +221,7 @@ func PassRates(ctx context.Context, path string) (map[string]float64, error) {
 	return sum, nil
 }
 
-func share(v any) (float64, bool) {
+func parsePassRate(v any) (float64, bool) {
 	number, ok := v.(interface{ Float64() (float64, error) })
 	if !ok {
 		return 0, false

@@ -21,7 +21,7 @@ const (
 	OrderShuffled = "shuffled"
 	// OrderFile asks them as the files have them.
 	OrderFile = "file"
-	// OrderEasyFirst asks the first epoch from the easiest to the hardest, and shuffles those after it.
+	// OrderEasyFirst asks the first epoch from the easiest to the hardest, and shuffles the later epochs.
 	OrderEasyFirst = "easy_first"
 	// OrderWidening draws from the easiest share of the questions, which grows to all of them, and shuffles from then on.
 	OrderWidening = "widening"
@@ -37,25 +37,25 @@ func Orders() []string {
 // maxWeight bounds the weight of a source, so that the order of a period fits in memory.
 const maxWeight = 10_000
 
-// Order says in which order the train split is asked.
+// Order sets the order in which the train split is asked.
 type Order struct {
 	// Mode is shuffled, file, easy_first, widening or pass_rate. Defaults to shuffled.
 	Mode string `koanf:"mode"`
-	// By is what makes a question hard for easy_first and widening: difficulty, the column of that role, or pass_rate, where the
-	// lowest is the hardest. Defaults to difficulty.
+	// By is the measure of a question's difficulty for easy_first and widening: difficulty, the column of that role, or
+	// pass_rate, where the lowest is the hardest. Defaults to difficulty.
 	By string `koanf:"by"`
 	// Start is the share of a source's questions that widening begins with, and Prompts after how many prompts of that source it has
 	// come to all of them. Default to 0.2 and 1000.
 	Start   float64 `koanf:"start"`
 	Prompts int     `koanf:"prompts"`
-	// Floor is the least weight of a question in the order pass_rate, where a pass rate of a half weighs 0.25 and one that was not
-	// measured as much. Defaults to 0.02.
+	// Floor is the least weight of a question in the order pass_rate. A pass rate of a half weighs 0.25, and so does a question
+	// without a measured rate. Defaults to 0.02.
 	Floor float64 `koanf:"floor"`
 	// Mix is how sources share the prompts: equal asks each as often as any other, rows by its number of questions. Weights come
 	// before it. Defaults to equal.
 	Mix string `koanf:"mix"`
 	// Weights give sources their share of the prompts relative to one another, whole numbers up to 10000. With weights a source
-	// that is not named weighs 1, and one that weighs 0 is never trained on. Defaults to none.
+	// that is not named weighs 1, and a source that weighs 0 is never trained on. Defaults to none.
 	Weights map[string]int `koanf:"weights"`
 }
 
@@ -82,7 +82,7 @@ func (o Order) Validate() error {
 	)
 }
 
-// queue is the endless order of one source's questions.
+// queue is the endless order of a source's questions.
 type queue struct {
 	source    string
 	questions []schemas.Prompt
@@ -112,7 +112,7 @@ func (o Order) Arrange(examples []*Example, seed uint64) (tasks.Order, error) {
 			bySource[e.Source] = append(bySource[e.Source], e)
 		}
 	}
-	if err := o.known(bySource); err != nil {
+	if err := o.checkSources(bySource); err != nil {
 		return nil, err
 	}
 	if len(o.Weights) == 0 && o.Mix == "rows" {
@@ -134,7 +134,7 @@ func (o Order) Arrange(examples []*Example, seed uint64) (tasks.Order, error) {
 		if weight == 0 {
 			continue
 		}
-		q, err := o.queue(source, bySource[source], tasks.Spread(seed^tasks.Hash(source)))
+		q, err := o.newQueue(source, bySource[source], tasks.Spread(seed^tasks.Hash(source)))
 		if err != nil {
 			return nil, err
 		}
@@ -147,8 +147,8 @@ func (o Order) Arrange(examples []*Example, seed uint64) (tasks.Order, error) {
 	return s, nil
 }
 
-// known refuses weights of sources that there are not.
-func (o Order) known(bySource map[string][]*Example) error {
+// checkSources refuses weights of sources that there are not.
+func (o Order) checkSources(bySource map[string][]*Example) error {
 	for _, source := range slices.Sorted(maps.Keys(o.Weights)) {
 		if bySource[source] == nil {
 			return fmt.Errorf("order.weights.%s: no row of the train split has this source: there are %s", source,
@@ -158,8 +158,8 @@ func (o Order) known(bySource map[string][]*Example) error {
 	return nil
 }
 
-// queue is the order of one source.
-func (o Order) queue(source string, examples []*Example, seed uint64) (queue, error) {
+// newQueue is the order of a source's questions.
+func (o Order) newQueue(source string, examples []*Example, seed uint64) (queue, error) {
 	sorted := slices.Clone(examples)
 	n := uint64(len(sorted))
 	shuffled := func(turn uint64) uint64 { return tasks.Shuffled(turn, n, seed) }
@@ -171,13 +171,13 @@ func (o Order) queue(source string, examples []*Example, seed uint64) (queue, er
 	case OrderShuffled:
 		slices.SortFunc(sorted, byID) // moving rows changes nothing
 	case OrderEasyFirst, OrderWidening:
-		if err := o.sort(sorted); err != nil {
+		if err := o.sortByDifficulty(sorted); err != nil {
 			return q, err
 		}
-		q.at = o.easy(n, seed, shuffled)
+		q.at = o.easyFirst(n, seed, shuffled)
 	case OrderPassRate:
 		slices.SortFunc(sorted, byID)
-		q.at = o.drawn(sorted, seed)
+		q.at = o.drawnByWeight(sorted, seed)
 	}
 	for _, e := range sorted {
 		q.questions = append(q.questions, e.Prompt)
@@ -185,8 +185,8 @@ func (o Order) queue(source string, examples []*Example, seed uint64) (queue, er
 	return q, nil
 }
 
-// sort puts the easiest first; of two as hard as each other, the one with the smaller hash.
-func (o Order) sort(examples []*Example) error {
+// sortByDifficulty puts the easiest first; among equals the question with the smaller hash.
+func (o Order) sortByDifficulty(examples []*Example) error {
 	hard := func(e *Example) *float64 {
 		if o.By == rolePassRate && e.PassRate != nil {
 			x := 1 - *e.PassRate
@@ -218,8 +218,8 @@ func (o Order) sort(examples []*Example) error {
 	return nil
 }
 
-// easy is the order of questions that are sorted.
-func (o Order) easy(n, seed uint64, shuffled func(uint64) uint64) func(uint64) uint64 {
+// easyFirst is the order of questions that are sorted.
+func (o Order) easyFirst(n, seed uint64, shuffled func(uint64) uint64) func(uint64) uint64 {
 	if o.Mode == OrderEasyFirst {
 		return func(turn uint64) uint64 {
 			if turn < n {
@@ -239,8 +239,8 @@ func (o Order) easy(n, seed uint64, shuffled func(uint64) uint64) func(uint64) u
 	}
 }
 
-// drawn is the order in which each turn draws anew, by weight.
-func (o Order) drawn(examples []*Example, seed uint64) func(uint64) uint64 {
+// drawnByWeight is the order in which each turn draws anew, by weight.
+func (o Order) drawnByWeight(examples []*Example, seed uint64) func(uint64) uint64 {
 	sums := make([]float64, len(examples))
 	total := 0.0
 	for i, e := range examples {

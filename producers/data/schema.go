@@ -25,7 +25,7 @@ const (
 	GSM8K Schema = "gsm8k"
 	// MATH has problem and solution, the answer standing in the solution's last \boxed{}.
 	MATH Schema = "math"
-	// Plain has a column of questions and one of answers, by whatever name.
+	// Plain has a column of questions and a column of answers, by whatever name.
 	Plain Schema = "plain"
 )
 
@@ -34,8 +34,8 @@ func Schemas() []string {
 	return []string{string(Auto), string(VeRL), string(Hotpot), string(GSM8K), string(MATH), string(Plain)}
 }
 
-// detect finds a row's schema.
-func detect(row table.Row) Schema {
+// detectSchema finds a row's schema.
+func detectSchema(row table.Row) Schema {
 	has := func(names ...string) bool {
 		for _, name := range names {
 			if v, ok := row.Fields[name]; !ok || v == nil {
@@ -79,7 +79,7 @@ const (
 // metaRole begins the role of a column that goes to Prompt.Meta: meta_NAME.
 const metaRole = "meta_"
 
-func roles() []string {
+func roleNames() []string {
 	return []string{
 		roleAbility, roleAnswer, roleDifficulty, roleEntry, roleGroup, roleID, rolePassRate, rolePrompt, roleQuestion, roleSource, roleSplit, roleTests,
 		roleTools, roleWorld,
@@ -113,12 +113,12 @@ var usual = map[Schema]map[string][]string{
 	},
 }
 
-// Mapping says which column of a row holds what.
+// Mapping maps roles to a row's columns.
 type Mapping struct {
 	// Schema is the layout; "" is Auto.
 	Schema Schema
-	// Columns name the column of a role, with dots for what is inside an object: {"answer": "reward_model.ground_truth"}. A role
-	// that is not named is looked for where the schema has it. The role meta_NAME puts a column's text into Prompt.Meta.
+	// Columns name the column of a role, with dots for a field inside an object: {"answer": "reward_model.ground_truth"}. If a
+	// role is not named, the schema's column is used. The role meta_NAME puts a column's text into Prompt.Meta.
 	Columns map[string]string
 	// Source is that of rows which name none; "" is the file's name without its ending.
 	Source string
@@ -131,8 +131,8 @@ func (m Mapping) Validate() error {
 	}
 	for _, role := range slices.Sorted(maps.Keys(m.Columns)) {
 		meta, is := strings.CutPrefix(role, metaRole)
-		if is && meta == "" || !is && !slices.Contains(roles(), role) {
-			return fmt.Errorf("columns.%s: no role of a column: want %s or %sNAME", role, strings.Join(roles(), ", "), metaRole)
+		if is && meta == "" || !is && !slices.Contains(roleNames(), role) {
+			return fmt.Errorf("columns.%s: no role of a column: want %s or %sNAME", role, strings.Join(roleNames(), ", "), metaRole)
 		}
 		if m.Columns[role] == "" {
 			return fmt.Errorf("columns.%s: empty: name the column", role)
@@ -141,15 +141,15 @@ func (m Mapping) Validate() error {
 	return nil
 }
 
-// found is a column of a row: where it was looked up and what is in it.
+// found is a column of a row: its path and its value.
 type found struct {
 	path  string
 	value any
 }
 
-// find is a role's column in a row. A role that the mapping names must be there; else ok is false where no column is, or holds
+// findRole is a role's column in a row. A role that the mapping names must be there; else ok is false where no column is, or holds
 // null.
-func (m Mapping) find(row table.Row, schema Schema, role string) (f found, ok bool, err error) {
+func (m Mapping) findRole(row table.Row, schema Schema, role string) (f found, ok bool, err error) {
 	if path, named := m.Columns[role]; named {
 		v, ok := row.Lookup(path)
 		if !ok {

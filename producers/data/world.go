@@ -13,27 +13,27 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-// world reads what the row gives to tools, {"tools_kwargs": ..., "extra_info": ...}, and which tools it names.
-func (r *reader) world() {
-	r.environment()
+// readWorld reads the row's data for tools, {"tools_kwargs": ..., "extra_info": ...}, and the names of the tools.
+func (r *reader) readWorld() {
+	r.readEnvironment()
 	world := map[string]any{}
-	if f, ok := r.find(roleTools); ok {
+	if f, ok := r.findColumn(roleTools); ok {
 		names, err := toolNames(f.value)
 		if err != nil {
-			r.refuse(f.path, err)
+			r.refuseRow(f.path, err)
 			return
 		}
 		r.e.Tools = append(r.e.Tools, names...)
 	}
-	if f, ok := r.find(roleWorld); ok {
+	if f, ok := r.findColumn(roleWorld); ok {
 		kwargs, is := f.value.(map[string]any)
 		if !is {
-			r.refuse(f.path, fmt.Errorf("%s: want an object with a key for each tool", table.Kind(f.value)))
+			r.refuseRow(f.path, fmt.Errorf("%s: want an object with a key for each tool", table.Kind(f.value)))
 			return
 		}
-		if given := r.arguments(kwargs); len(given) > 0 {
+		if given := r.toolArguments(kwargs); len(given) > 0 {
 			world["tools_kwargs"] = given
-			r.own(world, given)
+			r.readOwnKeys(world, given)
 		}
 	}
 	slices.Sort(r.e.Tools)
@@ -50,7 +50,7 @@ func (r *reader) world() {
 	if len(world) > 0 && r.fault == nil {
 		data, err := json.Marshal(world)
 		if err != nil {
-			r.refuse("", err)
+			r.refuseRow("", err)
 			return
 		}
 		r.e.World = data
@@ -60,9 +60,9 @@ func (r *reader) world() {
 // verlKwargs are the keys of a tool's arguments in verl's data.
 var verlKwargs = []string{"create_kwargs", "execute_kwargs", "calc_reward_kwargs", "release_kwargs"}
 
-// arguments are what tools_kwargs holds without the answers, and notes the tools that it names. verl's has a key for each tool; Agent-R1's, beside a list of
-// tools, is given to each of them whole.
-func (r *reader) arguments(kwargs map[string]any) map[string]any {
+// toolArguments are tools_kwargs without the answers. It notes the tools that these name. verl's has a key for each tool;
+// Agent-R1's, beside a list of tools, is given to each of them whole.
+func (r *reader) toolArguments(kwargs map[string]any) map[string]any {
 	listed := slices.Clone(r.e.Tools)
 	given := map[string]any{}
 	for _, key := range slices.Sorted(maps.Keys(kwargs)) {
@@ -87,12 +87,12 @@ func (r *reader) arguments(kwargs map[string]any) map[string]any {
 	return given
 }
 
-// ownKeys are what Weir's tools look for in a prompt's world: the files of a sandbox, and the database of a query.
+// ownKeys are the keys that Weir's tools look for in a prompt's world: the files of a sandbox, and the database of a query.
 var ownKeys = []string{"files", "script", "database"}
 
-// own puts the keys of Weir's tools, which stand with the tool that a row gives them to, or in its create_kwargs, where the tools look for them. Tools
+// readOwnKeys puts the keys of Weir's tools, which stand with the tool that a row gives them to, or in its create_kwargs, where the tools look for them. Tools
 // that share a sandbox may each be given files.
-func (r *reader) own(world, kwargs map[string]any) {
+func (r *reader) readOwnKeys(world, kwargs map[string]any) {
 	for _, tool := range slices.Sorted(maps.Keys(kwargs)) {
 		given, _ := kwargs[tool].(map[string]any)
 		created, _ := given["create_kwargs"].(map[string]any)
@@ -102,8 +102,8 @@ func (r *reader) own(world, kwargs map[string]any) {
 				if !there || value == nil {
 					continue
 				}
-				if err := merge(world, key, value); err != nil {
-					r.refuse("tools_kwargs."+tool+"."+key, err)
+				if err := mergeKey(world, key, value); err != nil {
+					r.refuseRow("tools_kwargs."+tool+"."+key, err)
 					return
 				}
 			}
@@ -111,8 +111,8 @@ func (r *reader) own(world, kwargs map[string]any) {
 	}
 }
 
-// merge sets a key, or adds to an object that it has.
-func merge(world map[string]any, key string, value any) error {
+// mergeKey sets a key, or adds to an object that it has.
+func mergeKey(world map[string]any, key string, value any) error {
 	before, there := world[key]
 	if !there {
 		world[key] = value
@@ -137,15 +137,15 @@ func merge(world map[string]any, key string, value any) error {
 	return nil
 }
 
-// environment opens env_kwargs, which Agent-R1 has as JSON in a text.
-func (r *reader) environment() {
+// readEnvironment opens env_kwargs, which Agent-R1 has as JSON in a text.
+func (r *reader) readEnvironment() {
 	text, ok := r.row.Fields["env_kwargs"].(string)
 	if !ok || strings.TrimSpace(text) == "" {
 		return
 	}
 	fields, err := table.Object([]byte(text))
 	if err != nil {
-		r.refuse("env_kwargs", err)
+		r.refuseRow("env_kwargs", err)
 		return
 	}
 	r.row.Fields = maps.Clone(r.row.Fields)
@@ -181,8 +181,8 @@ func toolNames(v any) ([]string, error) {
 	return out, nil
 }
 
-// passages reads HotpotQA's context: [[title, [sentence, ...]], ...], or {"title": [...], "sentences": [[...], ...]} as the hub has it.
-func (r *reader) passages() {
+// readPassages reads HotpotQA's context: [[title, [sentence, ...]], ...], or {"title": [...], "sentences": [[...], ...]} as the hub has it.
+func (r *reader) readPassages() {
 	if r.schema != Hotpot {
 		return
 	}
@@ -191,7 +191,7 @@ func (r *reader) passages() {
 		titles, _ := columns["title"].([]any)
 		sentences, _ := columns["sentences"].([]any)
 		if len(titles) != len(sentences) {
-			r.refuse("context", fmt.Errorf("%d titles and %d lists of sentences", len(titles), len(sentences)))
+			r.refuseRow("context", fmt.Errorf("%d titles and %d lists of sentences", len(titles), len(sentences)))
 			return
 		}
 		var pairs []any
@@ -202,13 +202,13 @@ func (r *reader) passages() {
 	}
 	pairs, ok := context.([]any)
 	if !ok && context != nil {
-		r.refuse("context", fmt.Errorf("%s: want a list of [title, [sentence, ...]]", table.Kind(context)))
+		r.refuseRow("context", fmt.Errorf("%s: want a list of [title, [sentence, ...]]", table.Kind(context)))
 		return
 	}
 	for i, p := range pairs {
 		pair, _ := p.([]any)
 		if len(pair) != 2 {
-			r.refuse(fmt.Sprintf("context[%d]", i), fmt.Errorf("%s: want [title, [sentence, ...]]", table.Kind(p)))
+			r.refuseRow(fmt.Sprintf("context[%d]", i), fmt.Errorf("%s: want [title, [sentence, ...]]", table.Kind(p)))
 			return
 		}
 		title, ok := pair[0].(string)
@@ -220,7 +220,7 @@ func (r *reader) passages() {
 			text.WriteString(s)
 		}
 		if !ok || !list {
-			r.refuse(fmt.Sprintf("context[%d]", i), fmt.Errorf("want a title and sentences, as text"))
+			r.refuseRow(fmt.Sprintf("context[%d]", i), fmt.Errorf("want a title and sentences, as text"))
 			return
 		}
 		if strings.TrimSpace(title) != "" && strings.TrimSpace(text.String()) != "" {

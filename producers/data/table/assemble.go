@@ -7,8 +7,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// node is a field of a Parquet schema, with the levels of Dremel's encoding: a value with a definition level below def belongs to
-// a field that is missing here or above; one with a repetition level of rep begins another element here.
+// node is a field of a Parquet schema, with the levels of Dremel's encoding. A value with a definition level below def belongs
+// to a field that is missing here or above; a value with a repetition level of rep begins another element here.
 type node struct {
 	name               string
 	optional, repeated bool
@@ -16,7 +16,7 @@ type node struct {
 	// from and to bound the leaf columns below.
 	from, to int
 	kind     nodeKind
-	// fields are the parts of a group; of a list and a map only the repeated one.
+	// fields are the parts of a group; of a list and a map only the repeated field.
 	fields []*node
 	leaf   func(parquet.Value) (any, error)
 }
@@ -38,7 +38,7 @@ func newNode(schema *parquet.Schema) (*node, error) {
 	root := &node{kind: groupNode}
 	column := 0
 	for _, f := range schema.Fields() {
-		n, err := grow(f, 0, 0, &column, maxDepth)
+		n, err := growNode(f, 0, 0, &column, maxDepth)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func newNode(schema *parquet.Schema) (*node, error) {
 	return root, nil
 }
 
-func grow(f parquet.Field, def, rep int, column *int, depth int) (*node, error) {
+func growNode(f parquet.Field, def, rep int, column *int, depth int) (*node, error) {
 	if depth == 0 {
 		return nil, fmt.Errorf("column %s: nested deeper than %d", f.Name(), maxDepth)
 	}
@@ -62,11 +62,11 @@ func grow(f parquet.Field, def, rep int, column *int, depth int) (*node, error) 
 	n.def, n.rep = def, rep
 	if f.Leaf() {
 		*column++
-		n.to, n.leaf = *column, decoder(f.Type())
+		n.to, n.leaf = *column, leafDecoder(f.Type())
 		return n, nil
 	}
 	for _, inner := range f.Fields() {
-		child, err := grow(inner, def, rep, column, depth-1)
+		child, err := growNode(inner, def, rep, column, depth-1)
 		if err != nil {
 			return nil, err
 		}
@@ -88,8 +88,8 @@ func kindOf(n *node) nodeKind {
 	return listNode
 }
 
-// row makes a row of its values, which come column by column.
-func (n *node) row(values parquet.Row) (map[string]any, error) {
+// readRow makes a row of its values, which come column by column.
+func (n *node) readRow(values parquet.Row) (map[string]any, error) {
 	columns := make([][]parquet.Value, n.to)
 	for _, v := range values {
 		c := v.Column()
@@ -98,14 +98,14 @@ func (n *node) row(values parquet.Row) (map[string]any, error) {
 		}
 		columns[c] = append(columns[c], v)
 	}
-	return n.group(columns)
+	return n.readGroupFields(columns)
 }
 
-// group is the fields of one element.
-func (n *node) group(columns [][]parquet.Value) (map[string]any, error) {
+// readGroupFields is the fields of an element.
+func (n *node) readGroupFields(columns [][]parquet.Value) (map[string]any, error) {
 	out := make(map[string]any, len(n.fields))
 	for _, f := range n.fields {
-		v, err := f.value(columns)
+		v, err := f.readValue(columns)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
 		}
@@ -116,8 +116,8 @@ func (n *node) group(columns [][]parquet.Value) (map[string]any, error) {
 
 var errValues = errors.New("its columns do not agree on how many values there are")
 
-// value is a field of one element of what holds it.
-func (n *node) value(columns [][]parquet.Value) (any, error) {
+// readValue is a field of an element of its parent.
+func (n *node) readValue(columns [][]parquet.Value) (any, error) {
 	if n.from == n.to {
 		return nil, nil // a group without fields
 	}
@@ -127,15 +127,15 @@ func (n *node) value(columns [][]parquet.Value) (any, error) {
 	}
 	switch {
 	case n.repeated:
-		return n.elements(columns, n.one)
+		return n.readElements(columns, n.readPresent)
 	case n.optional && first[0].DefinitionLevel() < n.def:
 		return nil, nil
 	}
-	return n.one(columns)
+	return n.readPresent(columns)
 }
 
-// elements are those of a repeated field, each made by one.
-func (n *node) elements(columns [][]parquet.Value, one func([][]parquet.Value) (any, error)) ([]any, error) {
+// readElements are the elements of a repeated field, each made by one.
+func (n *node) readElements(columns [][]parquet.Value, one func([][]parquet.Value) (any, error)) ([]any, error) {
 	out := []any{}
 	if columns[n.from][0].DefinitionLevel() < n.def {
 		return out, nil
@@ -162,8 +162,8 @@ func (n *node) elements(columns [][]parquet.Value, one func([][]parquet.Value) (
 	return out, nil
 }
 
-// one is the field itself, where it is there.
-func (n *node) one(columns [][]parquet.Value) (any, error) {
+// readPresent is the field itself, where it is there.
+func (n *node) readPresent(columns [][]parquet.Value) (any, error) {
 	switch n.kind {
 	case leafNode:
 		if len(columns[n.from]) != 1 {
@@ -172,28 +172,28 @@ func (n *node) one(columns [][]parquet.Value) (any, error) {
 		return n.leaf(columns[n.from][0])
 	case listNode:
 		inner := n.fields[0]
-		return inner.elements(columns, func(columns [][]parquet.Value) (any, error) {
+		return inner.readElements(columns, func(columns [][]parquet.Value) (any, error) {
 			if inner.kind == groupNode && len(inner.fields) == 1 {
-				return inner.fields[0].value(columns) // list.element, as the format has it
+				return inner.fields[0].readValue(columns) // list.element, as the format has it
 			}
-			return inner.one(columns)
+			return inner.readPresent(columns)
 		})
 	case mapNode:
-		return n.mapping(columns)
+		return n.readMap(columns)
 	}
-	return n.group(columns)
+	return n.readGroupFields(columns)
 }
 
-// mapping is a map as an object.
-func (n *node) mapping(columns [][]parquet.Value) (any, error) {
+// readMap is a map as an object.
+func (n *node) readMap(columns [][]parquet.Value) (any, error) {
 	inner := n.fields[0]
 	out := map[string]any{}
-	_, err := inner.elements(columns, func(columns [][]parquet.Value) (any, error) {
-		key, err := inner.fields[0].value(columns)
+	_, err := inner.readElements(columns, func(columns [][]parquet.Value) (any, error) {
+		key, err := inner.fields[0].readValue(columns)
 		if err != nil {
 			return nil, err
 		}
-		value, err := inner.fields[1].value(columns)
+		value, err := inner.fields[1].readValue(columns)
 		out[fmt.Sprint(key)] = value
 		return nil, err
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// shape is what the values of a column are. The zero value is that of a column which is null wherever it is.
+// shape is the type of a column's values. The zero value is the shape of a column that is always null.
 type shape struct {
 	kind shapeKind
 	// element is a list's, fields are an object's.
@@ -37,23 +37,23 @@ var shapeNames = map[shapeKind]string{
 	ofTexts: "text", ofBytes: "bytes", ofTruth: "true or false", ofWhole: "a whole number", ofNumbers: "a number", ofLists: "a list", ofObjects: "an object",
 }
 
-// infer finds the shape of rows.
-func infer(rows []map[string]any) (*shape, error) {
+// inferShape finds the shape of rows.
+func inferShape(rows []map[string]any) (*shape, error) {
 	root := &shape{kind: ofObjects, fields: map[string]*shape{}}
 	for i, row := range rows {
-		if err := root.take(row); err != nil {
+		if err := root.widenShape(row); err != nil {
 			return nil, fmt.Errorf("row %d: %w", i+1, err)
 		}
 	}
-	root.prune()
+	root.pruneEmpty()
 	if len(root.fields) == 0 {
 		return nil, errors.New("there is no column to write")
 	}
 	return root, nil
 }
 
-// take widens a shape until a value fits.
-func (s *shape) take(v any) error {
+// widenShape widens a shape until a value fits.
+func (s *shape) widenShape(v any) error {
 	kind := kindOfValue(v)
 	switch {
 	case kind == ofNothing:
@@ -70,7 +70,7 @@ func (s *shape) take(v any) error {
 			s.element = &shape{}
 		}
 		for i, e := range v {
-			if err := s.element.take(e); err != nil {
+			if err := s.element.widenShape(e); err != nil {
 				return fmt.Errorf("[%d]: %w", i, err)
 			}
 		}
@@ -82,7 +82,7 @@ func (s *shape) take(v any) error {
 			if s.fields[name] == nil {
 				s.fields[name] = &shape{}
 			}
-			if err := s.fields[name].take(v[name]); err != nil {
+			if err := s.fields[name].widenShape(v[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -111,22 +111,22 @@ func kindOfValue(v any) shapeKind {
 	return ofNothing
 }
 
-// prune leaves out objects without a field, which Parquet has not, and reads what is always null as a text.
-func (s *shape) prune() (keep bool) {
+// pruneEmpty leaves out objects without a field, which Parquet lacks, and reads a column that is always null as texts.
+func (s *shape) pruneEmpty() (keep bool) {
 	switch s.kind {
 	case ofNothing:
 		s.kind = ofTexts
 	case ofLists:
-		return s.element == nil || s.element.prune()
+		return s.element == nil || s.element.pruneEmpty()
 	case ofObjects:
-		maps.DeleteFunc(s.fields, func(_ string, f *shape) bool { return !f.prune() })
+		maps.DeleteFunc(s.fields, func(_ string, f *shape) bool { return !f.pruneEmpty() })
 		return len(s.fields) > 0
 	}
 	return true
 }
 
-// parquet is the shape as a schema: everything but the row itself may be missing.
-func (s *shape) parquet() parquet.Node {
+// parquetNode is the shape as a schema: everything but the row itself may be missing.
+func (s *shape) parquetNode() parquet.Node {
 	switch s.kind {
 	case ofTruth:
 		return parquet.Leaf(parquet.BooleanType)
@@ -140,11 +140,11 @@ func (s *shape) parquet() parquet.Node {
 		if s.element == nil {
 			s.element = &shape{kind: ofTexts}
 		}
-		return parquet.List(parquet.Optional(s.element.parquet()))
+		return parquet.List(parquet.Optional(s.element.parquetNode()))
 	case ofObjects:
 		group := parquet.Group{}
 		for name, f := range s.fields {
-			group[name] = parquet.Optional(f.parquet())
+			group[name] = parquet.Optional(f.parquetNode())
 		}
 		return group
 	}
@@ -157,56 +157,56 @@ type shredder struct {
 	columns int
 }
 
-func newShredder(root *shape) *shredder { return &shredder{root, root.leaves()} }
+func newShredder(root *shape) *shredder { return &shredder{root, root.countLeaves()} }
 
-// leaves counts the leaf columns of a shape.
-func (s *shape) leaves() int {
+// countLeaves counts the leaf columns of a shape.
+func (s *shape) countLeaves() int {
 	switch s.kind {
 	case ofLists:
-		return s.element.leaves()
+		return s.element.countLeaves()
 	case ofObjects:
 		n := 0
 		for _, f := range s.fields {
-			n += f.leaves()
+			n += f.countLeaves()
 		}
 		return n
 	}
 	return 1
 }
 
-// row writes one row.
-func (s *shredder) row(fields map[string]any) (parquet.Row, error) {
+// shredRow writes a row.
+func (s *shredder) shredRow(fields map[string]any) (parquet.Row, error) {
 	columns := make([][]parquet.Value, s.columns)
-	if err := s.root.object(fields, columns, 0, 0, 0, 0); err != nil {
+	if err := s.root.shredObject(fields, columns, 0, 0, 0, 0); err != nil {
 		return nil, err
 	}
 	return parquet.MakeRow(columns...), nil
 }
 
-// object writes the fields of an object, which are all optional. column is its first; rep and def are the levels of what is written
-// first, lists how many lists stand around it.
-func (s *shape) object(v map[string]any, columns [][]parquet.Value, column, rep, def, lists int) error {
+// shredObject writes the fields of an object, which are all optional. column is its first column; rep and def are the levels of
+// the first value, lists is the number of lists around it.
+func (s *shape) shredObject(v map[string]any, columns [][]parquet.Value, column, rep, def, lists int) error {
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) { // as a parquet.Group has them
 		f := s.fields[name]
-		if err := f.optional(v[name], columns, column, rep, def, lists); err != nil {
+		if err := f.shredOptional(v[name], columns, column, rep, def, lists); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		column += f.leaves()
+		column += f.countLeaves()
 	}
 	return nil
 }
 
-// optional writes a value that may be missing: then every column below says so.
-func (s *shape) optional(v any, columns [][]parquet.Value, column, rep, def, lists int) error {
+// shredOptional writes a value that may be missing: then every column below is missing too.
+func (s *shape) shredOptional(v any, columns [][]parquet.Value, column, rep, def, lists int) error {
 	if kindOfValue(v) == ofNothing {
-		s.missing(columns, column, rep, def)
+		s.shredMissing(columns, column, rep, def)
 		return nil
 	}
 	def++
 	switch v := v.(type) {
 	case []any:
 		if len(v) == 0 {
-			s.missing(columns, column, rep, def)
+			s.shredMissing(columns, column, rep, def)
 			return nil
 		}
 		lists++
@@ -214,27 +214,27 @@ func (s *shape) optional(v any, columns [][]parquet.Value, column, rep, def, lis
 			if i > 0 {
 				rep = lists
 			}
-			if err := s.element.optional(e, columns, column, rep, def+1, lists); err != nil {
+			if err := s.element.shredOptional(e, columns, column, rep, def+1, lists); err != nil {
 				return fmt.Errorf("[%d]: %w", i, err)
 			}
 		}
 		return nil
 	case map[string]any:
-		return s.object(v, columns, column, rep, def, lists)
+		return s.shredObject(v, columns, column, rep, def, lists)
 	}
-	leaf, err := s.leaf(v)
+	leaf, err := s.leafValue(v)
 	columns[column] = append(columns[column], leaf.Level(rep, def, column))
 	return err
 }
 
-func (s *shape) missing(columns [][]parquet.Value, column, rep, def int) {
-	for c := column; c < column+s.leaves(); c++ {
+func (s *shape) shredMissing(columns [][]parquet.Value, column, rep, def int) {
+	for c := column; c < column+s.countLeaves(); c++ {
 		columns[c] = append(columns[c], parquet.NullValue().Level(rep, def, c))
 	}
 }
 
-// leaf is a value of the column's type.
-func (s *shape) leaf(v any) (parquet.Value, error) {
+// leafValue is a value of the column's type.
+func (s *shape) leafValue(v any) (parquet.Value, error) {
 	switch v := v.(type) {
 	case string:
 		return parquet.ByteArrayValue([]byte(v)), nil

@@ -12,8 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// decoder reads the values of a leaf column as those of JSON: numbers, texts, truth values. A date and a time are texts.
-func decoder(t parquet.Type) func(parquet.Value) (any, error) {
+// leafDecoder reads the values of a leaf column as JSON's: numbers, texts, truth values. A date and a time are texts.
+func leafDecoder(t parquet.Type) func(parquet.Value) (any, error) {
 	var logical format.LogicalTypeValue
 	if l := t.LogicalType(); l != nil {
 		logical = l.Value
@@ -26,22 +26,22 @@ func decoder(t parquet.Type) func(parquet.Value) (any, error) {
 		case parquet.Boolean:
 			return v.Boolean(), nil
 		case parquet.Int32:
-			return integer(logical, int64(v.Int32()), uint64(uint32(v.Int32()))), nil
+			return decodeInteger(logical, int64(v.Int32()), uint64(uint32(v.Int32()))), nil
 		case parquet.Int64:
-			return integer(logical, v.Int64(), uint64(v.Int64())), nil
+			return decodeInteger(logical, v.Int64(), uint64(v.Int64())), nil
 		case parquet.Float:
-			return float(float64(v.Float()), 32), nil
+			return decodeFloat(float64(v.Float()), 32), nil
 		case parquet.Double:
-			return float(v.Double(), 64), nil
+			return decodeFloat(v.Double(), 64), nil
 		case parquet.ByteArray, parquet.FixedLenByteArray:
-			return text(logical, v.ByteArray()), nil
+			return decodeText(logical, v.ByteArray()), nil
 		}
 		return v.String(), nil
 	}
 }
 
-// integer is a number, or what it counts.
-func integer(logical format.LogicalTypeValue, signed int64, unsigned uint64) any {
+// decodeInteger is a number, or the date or time that it counts.
+func decodeInteger(logical format.LogicalTypeValue, signed int64, unsigned uint64) any {
 	switch l := logical.(type) {
 	case *format.IntType:
 		if !l.IsSigned {
@@ -58,13 +58,13 @@ func integer(logical format.LogicalTypeValue, signed int64, unsigned uint64) any
 		}
 		return time.Unix(0, signed).UTC().Format(time.RFC3339Nano)
 	case *format.DecimalType:
-		return decimal(big.NewInt(signed), l.Scale)
+		return decodeDecimal(big.NewInt(signed), l.Scale)
 	}
 	return json.Number(strconv.FormatInt(signed, 10))
 }
 
-// decimal is an unscaled number over a power of ten.
-func decimal(unscaled *big.Int, scale int32) json.Number {
+// decodeDecimal is an unscaled number over a power of ten.
+func decodeDecimal(unscaled *big.Int, scale int32) json.Number {
 	const most = 64 // digits behind the point: the format has 38
 	if scale <= 0 || scale > most {
 		return json.Number(unscaled.String())
@@ -73,22 +73,22 @@ func decimal(unscaled *big.Int, scale int32) json.Number {
 	return json.Number(new(big.Rat).SetFrac(unscaled, power).FloatString(int(scale)))
 }
 
-// float is a number; one that is missing, which pandas writes as NaN, is null.
-func float(x float64, bits int) any {
+// decodeFloat is a number. A missing number, which pandas writes as NaN, is null.
+func decodeFloat(x float64, bits int) any {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
 	}
 	return json.Number(strconv.FormatFloat(x, 'g', -1, bits))
 }
 
-// text is a text. Bytes that are no UTF-8, such as those of an image, stay bytes.
-func text(logical format.LogicalTypeValue, data []byte) any {
+// decodeText is a text. Bytes that are no UTF-8, such as those of an image, stay bytes.
+func decodeText(logical format.LogicalTypeValue, data []byte) any {
 	if l, ok := logical.(*format.DecimalType); ok && len(data) <= 16 {
 		x := new(big.Int).SetBytes(data)
 		if len(data) > 0 && data[0] >= 0x80 { // two's complement
 			x.Sub(x, new(big.Int).Lsh(big.NewInt(1), uint(8*len(data))))
 		}
-		return decimal(x, l.Scale)
+		return decodeDecimal(x, l.Scale)
 	}
 	if utf8.Valid(data) {
 		return string(data)

@@ -11,7 +11,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Bounds on what a Parquet file may say of itself. A reader allocates by these numbers before it has seen a value.
+// Bounds on the numbers in a Parquet file's description of itself. A reader allocates by these numbers before it has seen a
+// value.
 const (
 	// maxGroupBytes bounds a row group as it is without compression, maxGroupRows its rows.
 	maxGroupBytes = 8 << 30
@@ -20,8 +21,8 @@ const (
 	readAtOnce = 64
 )
 
-// guarded calls fn and makes an error of its panic: parquet-go panics on files that are malformed, in the goroutine that reads.
-func guarded(fn func() error) (err error) {
+// guardPanic calls fn and makes an error of its panic: parquet-go panics on files that are malformed, in the goroutine that reads.
+func guardPanic(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("a malformed Parquet file: %v", p)
@@ -30,7 +31,7 @@ func guarded(fn func() error) (err error) {
 	return fn()
 }
 
-// readParquet gives the rows of a Parquet file on, one row group after another.
+// readParquet hands the rows of a Parquet file on, row group after row group.
 func readParquet(name string, file *os.File, emit func(Row, error) bool) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -38,10 +39,10 @@ func readParquet(name string, file *os.File, emit func(Row, error) bool) error {
 	}
 	var pf *parquet.File
 	var root *node
-	if err := footer(file, info.Size()); err != nil {
+	if err := checkFooter(file, info.Size()); err != nil {
 		return err
 	}
-	err = guarded(func() (err error) {
+	err = guardPanic(func() (err error) {
 		pf, err = parquet.OpenFile(file, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 		if err != nil {
 			return fmt.Errorf("not a readable Parquet file: %w", err)
@@ -49,7 +50,7 @@ func readParquet(name string, file *os.File, emit func(Row, error) bool) error {
 		if root, err = newNode(pf.Schema()); err != nil {
 			return err
 		}
-		return sound(pf, info.Size())
+		return checkSound(pf, info.Size())
 	})
 	if err != nil {
 		return err
@@ -63,9 +64,9 @@ func readParquet(name string, file *os.File, emit func(Row, error) bool) error {
 	return nil
 }
 
-// footer refuses a file whose end cannot be that of a Parquet file: its reader allocates what the last bytes say before it looks
-// whether the file has as much.
-func footer(file io.ReaderAt, size int64) error {
+// checkFooter refuses a file whose end cannot be a Parquet file's: its reader allocates as the last bytes ask for, before it
+// looks whether the file has as much.
+func checkFooter(file io.ReaderAt, size int64) error {
 	const around = 12 // the magic bytes at both ends, and the footer's length
 	end := make([]byte, 8)
 	if size < around {
@@ -80,8 +81,8 @@ func footer(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// sound refuses what the footer cannot mean.
-func sound(pf *parquet.File, size int64) error {
+// checkSound refuses a footer that no valid file can have.
+func checkSound(pf *parquet.File, size int64) error {
 	for g, group := range pf.Metadata().RowGroups {
 		if group.NumRows < 0 || group.NumRows > maxGroupRows {
 			return fmt.Errorf("row group %d: %d rows: must be between 0 and %d", g, group.NumRows, maxGroupRows)
@@ -110,24 +111,24 @@ func sound(pf *parquet.File, size int64) error {
 	return nil
 }
 
-// readGroup gives the rows of one row group on, and returns the number of the last.
+// readGroup hands the rows of a row group on, and returns the number of the last.
 func readGroup(name string, group parquet.RowGroup, root *node, at int, emit func(Row, error) bool) (int, error) {
 	var rows parquet.Rows
-	err := guarded(func() error {
+	err := guardPanic(func() error {
 		rows = group.Rows()
 		return nil
 	})
 	if err != nil {
 		return at, err
 	}
-	defer func() { _ = guarded(rows.Close) }() // what is wrong with the file was said
+	defer func() { _ = guardPanic(rows.Close) }() // the file's fault was reported already
 	left := group.NumRows()
 	raw := make([]parquet.Row, readAtOnce)
 	for {
 		n, end := 0, false
 		var made []Row
 		var faults []error
-		err := guarded(func() (err error) {
+		err := guardPanic(func() (err error) {
 			n, err = rows.ReadRows(raw)
 			if end = errors.Is(err, io.EOF); err != nil && !end {
 				return fmt.Errorf("after row %d: %w", at, err)
@@ -136,7 +137,7 @@ func readGroup(name string, group parquet.RowGroup, root *node, at int, emit fun
 				return fmt.Errorf("a row group of %d rows has more", group.NumRows())
 			}
 			for i, values := range raw[:n] {
-				fields, err := root.row(values)
+				fields, err := root.readRow(values)
 				made, faults = append(made, Row{At: at + i + 1, Fields: fields}), append(faults, err)
 			}
 			return nil

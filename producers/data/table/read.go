@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxRowBytes bounds one row of JSON: hidden tests of programming tasks take megabytes.
+// maxRowBytes bounds a row of JSON: hidden tests of programming tasks take megabytes.
 const maxRowBytes = 64 << 20
 
 // Rows are the rows of a file, in order. A row with a fault comes as that fault, a *FaultError with At set, and the next row follows;
@@ -36,18 +36,18 @@ func Rows(ctx context.Context, path string) iter.Seq2[Row, error] {
 			return ctx.Err() != nil
 		}
 		emit := func(r Row, err error) bool { return yield(r, err) && !stop() }
-		err = rows(path, file, emit)
+		err = emitRows(path, file, emit)
 		if err != nil {
 			yield(Row{}, err)
 		}
 	}
 }
 
-// errStopped says that the reader of the rows has enough.
+// errStopped ends the reading when the reader of the rows has enough.
 var errStopped = errors.New("stopped")
 
-// rows gives the rows of an open file to emit until that returns false. The error is of the whole file.
-func rows(name string, file *os.File, emit func(Row, error) bool) error {
+// emitRows gives the rows of an open file to emit until that returns false. The error is of the whole file.
+func emitRows(name string, file *os.File, emit func(Row, error) bool) error {
 	fault := func(err error) error {
 		if err == nil || errors.Is(err, errStopped) {
 			return nil
@@ -82,7 +82,7 @@ func rows(name string, file *os.File, emit func(Row, error) bool) error {
 	return fault(readJSON(name, file, emit))
 }
 
-// readJSON reads JSON Lines, or one array of objects where that is what the text begins with.
+// readJSON reads JSON Lines, or an array of objects where the text begins with an array.
 func readJSON(name string, r io.Reader, emit func(Row, error) bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	if mark, err := in.Peek(3); err == nil && string(mark) == "\ufeff" {
@@ -139,7 +139,7 @@ type rationed struct {
 	left int
 }
 
-// errLong says that a row has more bytes than it may.
+// errLong is the fault of a row with too many bytes.
 var errLong = fmt.Errorf("it is longer than %d bytes", maxRowBytes)
 
 func (r *rationed) Read(p []byte) (int, error) {
@@ -151,7 +151,7 @@ func (r *rationed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readArray reads one JSON array of objects, of which it holds one at a time.
+// readArray reads a JSON array of objects, a single object at a time.
 func readArray(name string, from io.Reader, emit func(Row, error) bool) error {
 	in := &rationed{from, maxRowBytes}
 	dec := json.NewDecoder(in)
@@ -161,10 +161,10 @@ func readArray(name string, from io.Reader, emit func(Row, error) bool) error {
 	at := 0
 	for dec.More() {
 		at++
-		in.left = maxRowBytes // what the decoder has read ahead is less
+		in.left = maxRowBytes // the bytes that the decoder has read ahead are fewer
 		var row json.RawMessage
 		if err := dec.Decode(&row); err != nil {
-			return fmt.Errorf("row %d: %w", at, torn(err))
+			return fmt.Errorf("row %d: %w", at, tornError(err))
 		}
 		in.left = maxRowBytes
 		if !emitJSON(name, at, row, emit) {
@@ -172,19 +172,19 @@ func readArray(name string, from io.Reader, emit func(Row, error) bool) error {
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return fmt.Errorf("after row %d: %w", at, torn(err))
+		return fmt.Errorf("after row %d: %w", at, tornError(err))
 	}
 	return nil
 }
 
-func torn(err error) error {
+func tornError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return errors.New("the text ends within its JSON")
 	}
 	return err
 }
 
-// emitJSON gives one object on.
+// emitJSON hands an object on.
 func emitJSON(name string, at int, text []byte, emit func(Row, error) bool) bool {
 	fields, err := Object(text)
 	if err != nil {
@@ -193,7 +193,7 @@ func emitJSON(name string, at int, text []byte, emit func(Row, error) bool) bool
 	return emit(Row{At: at, Fields: fields}, nil)
 }
 
-// Object reads one JSON object, its numbers as json.Number.
+// Object reads a JSON object, its numbers as json.Number.
 func Object(text []byte) (map[string]any, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("not UTF-8 text")
@@ -202,7 +202,7 @@ func Object(text []byte) (map[string]any, error) {
 	dec.UseNumber()
 	var value any
 	if err := dec.Decode(&value); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", torn(err))
+		return nil, fmt.Errorf("not JSON: %w", tornError(err))
 	}
 	fields, ok := value.(map[string]any)
 	if !ok {

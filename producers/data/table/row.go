@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Row is one row of a file.
+// Row is a row of a file.
 type Row struct {
 	// At is the line of a JSONL file, else the number of the row, from 1.
 	At int
@@ -14,7 +14,7 @@ type Row struct {
 	Fields map[string]any
 }
 
-// FaultError is what is wrong with a row, or with a whole file where At is 0.
+// FaultError is the fault of a row, or of a whole file where At is 0.
 type FaultError struct {
 	File string
 	At   int
@@ -23,7 +23,7 @@ type FaultError struct {
 	Err   error
 }
 
-// Error is file:row: field: what is wrong.
+// Error is file:row: field: the fault.
 func (f *FaultError) Error() string {
 	var b strings.Builder
 	b.WriteString(f.File)
@@ -38,14 +38,14 @@ func (f *FaultError) Error() string {
 	return b.String()
 }
 
-// Unwrap is what is wrong.
+// Unwrap is the fault.
 func (f *FaultError) Unwrap() error { return f.Err }
 
 // Lookup finds a field by its path: names with dots between. A column whose own name has dots comes first. ok is false where
 // there is none; a field that is null is there.
-func (r Row) Lookup(path string) (value any, ok bool) { return lookup(r.Fields, path) }
+func (r Row) Lookup(path string) (value any, ok bool) { return lookUpPath(r.Fields, path) }
 
-func lookup(fields map[string]any, path string) (any, bool) {
+func lookUpPath(fields map[string]any, path string) (any, bool) {
 	if v, ok := fields[path]; ok {
 		return v, true
 	}
@@ -54,7 +54,7 @@ func lookup(fields map[string]any, path string) (any, bool) {
 			continue
 		}
 		if inner, ok := fields[path[:i]].(map[string]any); ok {
-			if v, ok := lookup(inner, path[i+1:]); ok {
+			if v, ok := lookUpPath(inner, path[i+1:]); ok {
 				return v, true
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress/zstd"
 )
 
-// Write writes rows to a file as its ending says, .jsonl or .parquet, and puts the file in its place when it is whole. A file that
-// is there is refused.
+// Write writes rows to a file in the format of its ending, .jsonl or .parquet, and puts the file in its place when it is whole.
+// A file that is there is refused.
 func Write(path string, rows []map[string]any) error {
 	var write func(io.Writer, []map[string]any) error
 	switch strings.ToLower(filepath.Ext(path)) {
@@ -59,19 +59,19 @@ func WriteJSONL(w io.Writer, rows []map[string]any) error {
 // rowsPerGroup bounds the rows of a row group, so that a reader needs to hold few.
 const rowsPerGroup = 10_000
 
-// WriteParquet writes rows in a schema that is found from them: a column is of texts, truth values, whole numbers, numbers, lists or
-// objects, and may be missing anywhere. A column whose values are of several kinds is refused, by its path.
+// WriteParquet writes rows in a schema that is found from them. A column is of texts, truth values, whole numbers, numbers,
+// lists or objects, and may be missing anywhere. A column whose values are of several kinds is refused, by its path.
 func WriteParquet(w io.Writer, rows []map[string]any) error {
-	root, err := infer(rows)
+	root, err := inferShape(rows)
 	if err != nil {
 		return err
 	}
-	return guarded(func() error {
-		schema := parquet.NewSchema("rows", root.parquet().(parquet.Group))
+	return guardPanic(func() error {
+		schema := parquet.NewSchema("rows", root.parquetNode().(parquet.Group))
 		out := parquet.NewGenericWriter[any](w, schema, parquet.Compression(&zstd.Codec{}), parquet.MaxRowsPerRowGroup(rowsPerGroup))
 		shredder := newShredder(root)
 		for i, row := range rows {
-			values, err := shredder.row(row)
+			values, err := shredder.shredRow(row)
 			if err != nil {
 				return fmt.Errorf("row %d: %w", i+1, err)
 			}
