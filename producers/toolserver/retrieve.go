@@ -16,7 +16,7 @@ const (
 	maxTopK    = 1000
 )
 
-// Finder finds passages; [tools.Search] is one.
+// Finder finds passages; [tools.Search] is a Finder.
 type Finder interface {
 	Top(query string, k int) []tools.Found
 }
@@ -30,7 +30,7 @@ func Retrieve(find Finder, topK int) http.Handler {
 			TopK         *int     `json:"topk"`
 			ReturnScores bool     `json:"return_scores"`
 		}
-		if !read(w, r, &request) {
+		if !readJSON(w, r, &request) {
 			return
 		}
 		k := topK
@@ -39,10 +39,10 @@ func Retrieve(find Finder, topK int) http.Handler {
 		}
 		switch {
 		case len(request.Queries) == 0 || len(request.Queries) > maxQueries:
-			refuse(w, http.StatusUnprocessableEntity, fmt.Sprintf("queries: %d: want 1 to %d texts", len(request.Queries), maxQueries))
+			refuseRequest(w, http.StatusUnprocessableEntity, fmt.Sprintf("queries: %d: want 1 to %d texts", len(request.Queries), maxQueries))
 			return
 		case k < 1 || k > maxTopK:
-			refuse(w, http.StatusUnprocessableEntity, fmt.Sprintf("topk: %d: want 1 to %d", k, maxTopK))
+			refuseRequest(w, http.StatusUnprocessableEntity, fmt.Sprintf("topk: %d: want 1 to %d", k, maxTopK))
 			return
 		}
 		type document struct {
@@ -65,32 +65,32 @@ func Retrieve(find Finder, topK int) http.Handler {
 				}
 			}
 		}
-		answer(w, map[string]any{"result": result})
+		writeAnswer(w, map[string]any{"result": result})
 	})
 }
 
-// read reads a JSON body; where it cannot, it refuses and returns false.
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
+// readJSON reads a JSON body; where it cannot, it refuses and returns false.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, http.StatusMethodNotAllowed, "want POST")
+		refuseRequest(w, http.StatusMethodNotAllowed, "want POST")
 		return false
 	}
 	if err := json.NewDecoder(openai.NewTimedBody(w, r, maxBody)).Decode(into); err != nil {
-		refuse(w, http.StatusUnprocessableEntity, "the body: "+err.Error())
+		refuseRequest(w, http.StatusUnprocessableEntity, "the body: "+err.Error())
 		return false
 	}
 	return true
 }
 
-// refuse answers as FastAPI does, whose clients these are, and as Weir's own clients read it.
-func refuse(w http.ResponseWriter, status int, why string) {
+// refuseRequest answers as FastAPI does, which Search-R1's clients expect, and in the form that Weir's own clients read.
+func refuseRequest(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(map[string]string{"detail": why}) // a client that has gone away hears nothing
 }
 
-func answer(w http.ResponseWriter, body any) {
+func writeAnswer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(body) // a client that has gone away hears nothing
 }

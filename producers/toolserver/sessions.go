@@ -1,5 +1,5 @@
-// Package toolserver serves tools to those who speak other protocols than Weir's: Search-R1's /retrieve and VerlTool's
-// /get_observation. [Sessions] keeps what tools keep for each of their callers' episodes.
+// Package toolserver serves tools to callers of other protocols than Weir's: Search-R1's /retrieve and VerlTool's
+// /get_observation. [Sessions] holds the tools' state for each of their callers' episodes.
 package toolserver
 
 import (
@@ -23,7 +23,7 @@ type Config struct {
 // ErrFull is returned when there are as many sessions as there may be.
 var ErrFull = errors.New("as many sessions are open as there may be")
 
-// Sessions are those of a server's callers, by name. A session opens with its first call.
+// Sessions are the sessions of a server's callers, by name. A session opens with its first call.
 type Sessions struct {
 	cfg   Config
 	tools map[string]producers.Tool
@@ -62,16 +62,16 @@ func (s *Sessions) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			s.end(context.WithoutCancel(ctx), func(*session) bool { return true })
+			s.endSessions(context.WithoutCancel(ctx), func(*session) bool { return true })
 			return
 		case now := <-ticker.C:
-			s.end(ctx, func(one *session) bool { return one.busy == 0 && now.Sub(one.last) > s.cfg.Idle })
+			s.endSessions(ctx, func(one *session) bool { return one.busy == 0 && now.Sub(one.last) > s.cfg.Idle })
 		}
 	}
 }
 
-// end closes the sessions of which over says that they are.
-func (s *Sessions) end(ctx context.Context, over func(*session) bool) {
+// endSessions closes the sessions for which over is true.
+func (s *Sessions) endSessions(ctx context.Context, over func(*session) bool) {
 	s.mu.Lock()
 	var names []string
 	for name, one := range s.open {
@@ -85,21 +85,21 @@ func (s *Sessions) end(ctx context.Context, over func(*session) bool) {
 	}
 }
 
-// Call calls a tool in a session, which opens where there is none of this name. world is what its opening is told.
+// Call calls a tool in a session, which opens if there is none of this name. world is the world that it opens with.
 func (s *Sessions) Call(ctx context.Context, name, tool, arguments string, world []byte) (producers.Observation, error) {
 	called := s.tools[tool]
 	if called == nil {
 		return producers.Observation{}, fmt.Errorf("there is no tool named %q", tool)
 	}
-	one, err := s.enter(name)
+	one, err := s.enterSession(name)
 	if err != nil {
 		return producers.Observation{}, err
 	}
-	defer s.leave(one)
+	defer s.leaveSession(one)
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if !one.ready {
-		if err := one.begin(ctx, s.tools, producers.Session{Run: "toolserver", Episode: name, World: world}); err != nil {
+		if err := one.openTools(ctx, s.tools, producers.Session{Run: "toolserver", Episode: name, World: world}); err != nil {
 			return producers.Observation{}, err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Sessions) Call(ctx context.Context, name, tool, arguments string, world
 	return called.Call(ctx, producers.Call{Arguments: arguments, Run: "toolserver", Episode: name, Index: one.calls - 1})
 }
 
-func (s *Sessions) enter(name string) (*session, error) {
+func (s *Sessions) enterSession(name string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.open[name]
@@ -122,22 +122,22 @@ func (s *Sessions) enter(name string) (*session, error) {
 	return one, nil
 }
 
-func (s *Sessions) leave(one *session) {
+func (s *Sessions) leaveSession(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.busy--
 	one.last = time.Now()
 }
 
-// begin opens the tools that keep something.
-func (one *session) begin(ctx context.Context, tools map[string]producers.Tool, opening producers.Session) error {
+// openTools opens the tools that keep something.
+func (one *session) openTools(ctx context.Context, tools map[string]producers.Tool, opening producers.Session) error {
 	for name, tool := range tools {
 		keeps, ok := tool.(producers.SessionTool)
 		if !ok {
 			continue
 		}
 		if err := keeps.Open(ctx, opening); err != nil {
-			return errors.Join(fmt.Errorf("%w: open a session of tool %s: %w", producers.ErrUnavailable, name, err), one.finish(ctx, opening.Episode))
+			return errors.Join(fmt.Errorf("%w: open a session of tool %s: %w", producers.ErrUnavailable, name, err), one.closeTools(ctx, opening.Episode))
 		}
 		one.opened = append(one.opened, keeps)
 	}
@@ -145,7 +145,7 @@ func (one *session) begin(ctx context.Context, tools map[string]producers.Tool, 
 	return nil
 }
 
-func (one *session) finish(ctx context.Context, name string) error {
+func (one *session) closeTools(ctx context.Context, name string) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), producers.CloseLimit)
 	defer cancel()
 	var faults []error
@@ -156,7 +156,7 @@ func (one *session) finish(ctx context.Context, name string) error {
 	return errors.Join(faults...)
 }
 
-// Close ends a session, after its call if there is one. One that is not there has ended.
+// Close ends a session, after its call if there is one. If there is none of the name, it has ended already.
 func (s *Sessions) Close(ctx context.Context, name string) error {
 	s.mu.Lock()
 	one := s.open[name]
@@ -167,5 +167,5 @@ func (s *Sessions) Close(ctx context.Context, name string) error {
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	return one.finish(ctx, name)
+	return one.closeTools(ctx, name)
 }

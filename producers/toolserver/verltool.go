@@ -18,9 +18,10 @@ import (
 // maxActions bounds a batch.
 const maxActions = 4096
 
-// VerlTool answers POST /get_observation as VerlTool's tool server does. A session is what trajectory_ids names; its world is the
-// action's extra_fields where it opens. With one tool an action is its arguments; with several it names one, as
-// <tool_call>{"name": ..., "arguments": ...}</tool_call> or in tags of the tool's name. finish and is_last_step end the session.
+// VerlTool answers POST /get_observation as VerlTool's tool server does. A session is named by trajectory_ids; its world is the
+// action's extra_fields where it opens. With a single tool an action is its arguments. With several the action names the tool,
+// as <tool_call>{"name": ..., "arguments": ...}</tool_call> or in tags of the tool's name. finish and is_last_step end the
+// session.
 func (s *Sessions) VerlTool() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
@@ -31,13 +32,13 @@ func (s *Sessions) VerlTool() http.Handler {
 			IsLastStep    []bool            `json:"is_last_step"`
 			ExtraFields   []json.RawMessage `json:"extra_fields"`
 		}
-		if !read(w, r, &batch) {
+		if !readJSON(w, r, &batch) {
 			return
 		}
 		n := len(batch.TrajectoryIDs)
 		fits := func(length int) bool { return length == n || length == 0 }
 		if n == 0 || n > maxActions || len(batch.Actions) != n || !fits(len(batch.Finish)) || !fits(len(batch.IsLastStep)) || !fits(len(batch.ExtraFields)) {
-			refuse(w, http.StatusUnprocessableEntity, fmt.Sprintf("want 1 to %d trajectory_ids, as many actions, and as many or none of the others", maxActions))
+			refuseRequest(w, http.StatusUnprocessableEntity, fmt.Sprintf("want 1 to %d trajectory_ids, as many actions, and as many or none of the others", maxActions))
 			return
 		}
 		observations, dones, valids := make([]any, n), make([]bool, n), make([]bool, n)
@@ -53,7 +54,7 @@ func (s *Sessions) VerlTool() http.Handler {
 				if finish {
 					observations[i], dones[i], valids[i] = "", true, true
 				} else {
-					observations[i], dones[i], valids[i] = s.act(r.Context(), name, batch.Actions[i], world)
+					observations[i], dones[i], valids[i] = s.runAction(r.Context(), name, batch.Actions[i], world)
 				}
 				if finish || len(batch.IsLastStep) > 0 && batch.IsLastStep[i] {
 					_ = s.Close(r.Context(), name) // the caller cannot do anything about it
@@ -61,18 +62,18 @@ func (s *Sessions) VerlTool() http.Handler {
 			})
 		}
 		all.Wait()
-		answer(w, map[string]any{
+		writeAnswer(w, map[string]any{
 			"observations": observations, "dones": dones, "valids": valids,
 			"processing_time_ms": float64(time.Since(started).Microseconds()) / 1000, "queue_time_ms": 0.0,
 		})
 	})
 }
 
-// act does one action.
-func (s *Sessions) act(ctx context.Context, name, action string, world []byte) (observation any, done, valid bool) {
-	tool, arguments, ok := s.understand(action)
+// runAction runs an action.
+func (s *Sessions) runAction(ctx context.Context, name, action string, world []byte) (observation any, done, valid bool) {
+	tool, arguments, ok := s.parseAction(action)
 	if !ok {
-		return map[string]any{"obs": "", "invalid_reason": fmt.Sprintf("no tool takes this action: there are %s", strings.Join(s.names(), ", "))}, false, false
+		return map[string]any{"obs": "", "invalid_reason": fmt.Sprintf("no tool takes this action: there are %s", strings.Join(s.toolNames(), ", "))}, false, false
 	}
 	o, err := s.Call(ctx, name, tool, arguments, world)
 	switch {
@@ -88,10 +89,10 @@ func (s *Sessions) act(ctx context.Context, name, action string, world []byte) (
 	return o.Text, o.Done, true
 }
 
-func (s *Sessions) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
+func (s *Sessions) toolNames() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
-// understand finds the tool that an action calls.
-func (s *Sessions) understand(action string) (tool, arguments string, ok bool) {
+// parseAction finds the tool that an action calls.
+func (s *Sessions) parseAction(action string) (tool, arguments string, ok bool) {
 	if s.first != "" {
 		return s.first, action, true
 	}
@@ -107,7 +108,7 @@ func (s *Sessions) understand(action string) (tool, arguments string, ok bool) {
 	if json.Unmarshal([]byte(text), &call) == nil && s.tools[call.Name] != nil {
 		return call.Name, argumentsText(s.tools[call.Name].Spec(), call.Arguments), true
 	}
-	for _, name := range s.names() {
+	for _, name := range s.toolNames() {
 		if _, inner, found := strings.Cut(action, "<"+name+">"); found {
 			if inner, _, found = strings.Cut(inner, "</"+name+">"); found {
 				return name, strings.TrimSpace(inner), true

@@ -31,8 +31,8 @@ type binding struct {
 	workspace   bool
 }
 
-// open joins the session of an episode, which the first of its tools opens.
-func (c *Client) open(ctx context.Context, told producers.Session) error {
+// joinSession joins the session of an episode, which the first of its tools opens.
+func (c *Client) joinSession(ctx context.Context, told producers.Session) error {
 	c.mu.Lock()
 	b := c.bindings[told.Episode]
 	first := b == nil
@@ -43,18 +43,18 @@ func (c *Client) open(ctx context.Context, told producers.Session) error {
 	b.users++
 	c.mu.Unlock()
 	if first {
-		b.err = b.open(ctx)
+		b.err = b.findWorker(ctx)
 		close(b.opened)
 	}
 	<-b.opened // its own context bounds it
 	if b.err != nil {
-		c.drop(b)
+		c.dropTool(b)
 	}
 	return b.err
 }
 
-// drop takes a tool from a binding, and says whether it was the last.
-func (c *Client) drop(b *binding) (last bool) {
+// dropTool takes a tool from a binding, and reports whether it was the last.
+func (c *Client) dropTool(b *binding) (last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.users--
@@ -64,17 +64,17 @@ func (c *Client) drop(b *binding) (last bool) {
 	return b.users == 0
 }
 
-// leave gives a tool's part of a session up; with the last the session is closed.
-func (c *Client) leave(ctx context.Context, episode string) error {
-	b := c.binding(episode)
-	if b == nil || !c.drop(b) || b.worker == "" {
+// leaveSession gives a tool's part of a session up; with the last the session is closed.
+func (c *Client) leaveSession(ctx context.Context, episode string) error {
+	b := c.bindingOf(episode)
+	if b == nil || !c.dropTool(b) || b.worker == "" {
 		return nil
 	}
-	_, err := b.ask(ctx, &schemas.ToolRequest{Op: schemas.ToolOpClose})
+	_, err := b.askSession(ctx, &schemas.ToolRequest{Op: schemas.ToolOpClose})
 	return err
 }
 
-func (c *Client) binding(episode string) *binding {
+func (c *Client) bindingOf(episode string) *binding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bindings[episode]
@@ -87,22 +87,22 @@ const (
 	longest   = 5 * time.Second
 )
 
-// open finds a worker with room. While there is none, or all are full, it waits.
-func (b *binding) open(ctx context.Context) error {
+// findWorker finds a worker with room. While there is none, or all are full, it waits.
+func (b *binding) findWorker(ctx context.Context) error {
 	c := b.client
 	for try := 0; ; try++ {
-		b.opening = rand.Text() // no two attempts have one name: a worker that took an earlier one too late is told by that
-		r, err := c.exchange(ctx, "", &schemas.ToolRequest{
+		b.opening = rand.Text() // no two attempts have the same name: a worker that took an earlier attempt too late learns by the name that it is replaced
+		r, err := c.exchangeRequest(ctx, "", &schemas.ToolRequest{
 			Run: c.stream.Name(), Session: b.told.Episode, Opening: b.opening, Op: schemas.ToolOpOpen,
 			Task: b.told.Task, Source: b.told.Source, Seed: b.told.Seed, World: b.told.World,
 		})
 		if err == nil && r.Outcome == schemas.ToolOK {
 			b.worker, b.workspace = r.Worker, r.Workspace
-			c.tell(&schemas.ToolRequest{Run: c.stream.Name(), Session: b.told.Episode, Opening: b.opening, Op: schemas.ToolOpEnd})
+			c.tellWorkers(&schemas.ToolRequest{Run: c.stream.Name(), Session: b.told.Episode, Opening: b.opening, Op: schemas.ToolOpEnd})
 			return nil
 		}
 		if err != nil { // a worker may have taken it
-			c.tell(&schemas.ToolRequest{Run: c.stream.Name(), Session: b.told.Episode, Opening: b.opening, Op: schemas.ToolOpClose})
+			c.tellWorkers(&schemas.ToolRequest{Run: c.stream.Name(), Session: b.told.Episode, Opening: b.opening, Op: schemas.ToolOpClose})
 		}
 		pause := lookAgain
 		switch {
@@ -118,14 +118,14 @@ func (b *binding) open(ctx context.Context) error {
 		if try < elsewhere && err == nil {
 			continue
 		}
-		if err := c.pause(ctx, pause, try-elsewhere); err != nil {
+		if err := c.pauseBeforeRetry(ctx, pause, try-elsewhere); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits before another try: longer with each, with jitter so that callers part.
-func (c *Client) pause(ctx context.Context, d time.Duration, doublings int) error {
+// pauseBeforeRetry waits before another try: longer with each, with jitter so that callers part.
+func (c *Client) pauseBeforeRetry(ctx context.Context, d time.Duration, doublings int) error {
 	d = min(d<<min(max(doublings, 0), 4), max(d, longest))
 	timer := time.NewTimer(d/2 + mrand.N(d/2+1))
 	defer timer.Stop()
@@ -141,8 +141,8 @@ func (c *Client) pause(ctx context.Context, d time.Duration, doublings int) erro
 	}
 }
 
-// number gives a request the next sequence number, and says which replies have come.
-func (b *binding) number(req *schemas.ToolRequest) {
+// numberRequest gives a request the next sequence number, and the numbers of the replies that have come.
+func (b *binding) numberRequest(req *schemas.ToolRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	req.Run, req.Session, req.Opening, req.Sequence = b.client.stream.Name(), b.told.Episode, b.opening, b.next
@@ -154,17 +154,17 @@ func (b *binding) number(req *schemas.ToolRequest) {
 	}
 }
 
-// ask makes a request of the session. While the worker has no room the same request is sent again. The reply has the outcome ok,
+// askSession makes a request of the session. While the worker has no room the same request is sent again. The reply has the outcome ok,
 // failed or panicked; any other is an error of the machinery's.
-func (b *binding) ask(ctx context.Context, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
-	b.number(req)
+func (b *binding) askSession(ctx context.Context, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
+	b.numberRequest(req)
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.outstanding, req.Sequence)
 	}()
 	for try := 0; ; try++ {
-		r, err := b.client.exchange(ctx, b.worker, req)
+		r, err := b.client.exchangeRequest(ctx, b.worker, req)
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (b *binding) ask(ctx context.Context, req *schemas.ToolRequest) (*schemas.T
 			b.mu.Unlock()
 			return r, nil
 		case schemas.ToolBusy:
-			if err := b.client.pause(ctx, r.RetryAfter, try); err != nil {
+			if err := b.client.pauseBeforeRetry(ctx, r.RetryAfter, try); err != nil {
 				return nil, err
 			}
 		default:

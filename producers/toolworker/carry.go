@@ -10,25 +10,25 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// carryOut does what a request asks for.
+// carryOut carries a request out.
 func (one *session) carryOut(r *request) *schemas.ToolReply {
 	switch r.Op {
 	case schemas.ToolOpOpen:
-		return one.start(r)
+		return one.startTools(r)
 	case schemas.ToolOpCall:
-		return one.call(r)
+		return one.callTool(r)
 	default:
-		return one.look(r)
+		return one.lookInside(r)
 	}
 }
 
-// start opens the tools that keep something, after the opening that this one replaces has ended.
-func (one *session) start(r *request) *schemas.ToolReply {
+// startTools opens the tools that keep state, after the replaced opening has ended.
+func (one *session) startTools(r *request) *schemas.ToolReply {
 	if one.before != nil {
 		select {
 		case <-one.before:
 		case <-one.ctx.Done():
-			return failure(context.Cause(one.ctx))
+			return failureReply(context.Cause(one.ctx))
 		}
 	}
 	told := producers.Session{Run: r.Run, Episode: r.Session, Task: r.Task, Source: r.Source, Seed: r.Seed, World: r.World}
@@ -39,21 +39,21 @@ func (one *session) start(r *request) *schemas.ToolReply {
 		}
 		err := producers.Guard(func() error { return keeps.Open(one.ctx, told) })
 		if errors.Is(err, producers.ErrPrompt) {
-			return failure(fmt.Errorf("open a session of tool %s: %w", tool.Spec().Name, err))
+			return failureReply(fmt.Errorf("open a session of tool %s: %w", tool.Spec().Name, err))
 		}
 		if err != nil {
-			return failure(fmt.Errorf("open a session of tool %s: %w: %w", tool.Spec().Name, producers.ErrUnavailable, err))
+			return failureReply(fmt.Errorf("open a session of tool %s: %w: %w", tool.Spec().Name, producers.ErrUnavailable, err))
 		}
 		one.opened = append(one.opened, keeps)
 	}
-	return &schemas.ToolReply{Outcome: schemas.ToolOK, Workspace: one.workspace() != nil}
+	return &schemas.ToolReply{Outcome: schemas.ToolOK, Workspace: one.firstWorkspace() != nil}
 }
 
-// call calls a tool.
-func (one *session) call(r *request) *schemas.ToolReply {
+// callTool calls a tool.
+func (one *session) callTool(r *request) *schemas.ToolReply {
 	tool := one.tools[r.Tool]
 	if tool == nil {
-		one.server.metrics.refused("wrong")
+		one.server.metrics.countRefused("wrong")
 		return &schemas.ToolReply{Outcome: schemas.ToolRefused, Error: fmt.Sprintf(
 			"tool worker %s serves no tool %q of task %q: give every role the same configuration", one.server.cfg.Name, r.Tool, one.task,
 		)}
@@ -64,20 +64,20 @@ func (one *session) call(r *request) *schemas.ToolReply {
 		said, err = tool.Call(one.ctx, producers.Call{Arguments: r.Arguments, Run: r.Run, Episode: r.Session, Index: r.Index, Seed: r.Seed})
 		return err
 	})
-	reply := failure(err)
+	reply := failureReply(err)
 	if err == nil {
-		reply = &schemas.ToolReply{Outcome: schemas.ToolOK, Observation: observed(said)}
+		reply = &schemas.ToolReply{Outcome: schemas.ToolOK, Observation: encodeObservation(said)}
 	}
-	reply.Workspace = one.workspace() != nil
-	one.server.metrics.called(r.Tool, string(reply.Outcome), time.Since(began))
+	reply.Workspace = one.firstWorkspace() != nil
+	one.server.metrics.countCall(r.Tool, string(reply.Outcome), time.Since(began))
 	return reply
 }
 
-// look asks the session's workspace.
-func (one *session) look(r *request) *schemas.ToolReply {
-	w := one.workspace()
+// lookInside asks the session's workspace.
+func (one *session) lookInside(r *request) *schemas.ToolReply {
+	w := one.firstWorkspace()
 	if w == nil {
-		return failure(fmt.Errorf("%w: the session has no workspace", producers.ErrUnavailable))
+		return failureReply(fmt.Errorf("%w: the session has no workspace", producers.ErrUnavailable))
 	}
 	reply := &schemas.ToolReply{Outcome: schemas.ToolOK, Workspace: true}
 	err := producers.Guard(func() (err error) {
@@ -99,13 +99,13 @@ func (one *session) look(r *request) *schemas.ToolReply {
 		return err
 	})
 	if err != nil {
-		return failure(err)
+		return failureReply(err)
 	}
 	return reply
 }
 
-// workspace is the first that a tool of the session has; nil if none has.
-func (one *session) workspace() producers.Workspace {
+// firstWorkspace is the first that a tool of the session has; nil if none has.
+func (one *session) firstWorkspace() producers.Workspace {
 	for _, tool := range one.opened {
 		if has, ok := tool.(producers.Workspaced); ok {
 			if w, open := has.Workspace(one.name); open {
@@ -116,8 +116,8 @@ func (one *session) workspace() producers.Workspace {
 	return nil
 }
 
-// failure is the reply that an error becomes.
-func failure(err error) *schemas.ToolReply {
+// failureReply is the reply that an error becomes.
+func failureReply(err error) *schemas.ToolReply {
 	reply := &schemas.ToolReply{Outcome: schemas.ToolFailed}
 	if err == nil {
 		return reply
@@ -134,7 +134,7 @@ func failure(err error) *schemas.ToolReply {
 	return reply
 }
 
-func observed(o producers.Observation) *schemas.ToolObservation {
+func encodeObservation(o producers.Observation) *schemas.ToolObservation {
 	out := &schemas.ToolObservation{
 		Text: o.Text, Done: o.Done, Outputs: o.Outputs, Errors: o.Errors, Notes: o.Notes, Metrics: o.Metrics,
 	}

@@ -70,11 +70,11 @@ func (c *Client) Close() {
 	}
 }
 
-// mostReplies bounds the replies to a request that were not read yet: what is beyond is asked for again.
+// mostReplies bounds a request's replies that were not read yet. Further replies are asked for again.
 const mostReplies = 64
 
-// listen begins to wait for the replies to one request.
-func (c *Client) listen() (replies <-chan *nats.Msg, reply string, err error) {
+// listenReplies begins to wait for the replies to a request.
+func (c *Client) listenReplies() (replies <-chan *nats.Msg, reply string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -83,7 +83,7 @@ func (c *Client) listen() (replies <-chan *nats.Msg, reply string, err error) {
 	default:
 	}
 	if c.sub == nil {
-		if c.sub, err = c.stream.NATS().Subscribe(c.prefix+"*", c.receive); err != nil {
+		if c.sub, err = c.stream.NATS().Subscribe(c.prefix+"*", c.receiveReply); err != nil {
 			return nil, "", fmt.Errorf("subscribe to replies: %w", err)
 		}
 	}
@@ -94,13 +94,13 @@ func (c *Client) listen() (replies <-chan *nats.Msg, reply string, err error) {
 	return in, c.prefix + token, nil
 }
 
-func (c *Client) forget(reply string) {
+func (c *Client) forgetReplies(reply string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.waiting, strings.TrimPrefix(reply, c.prefix))
 }
 
-func (c *Client) receive(m *nats.Msg) {
+func (c *Client) receiveReply(m *nats.Msg) {
 	c.mu.Lock()
 	in := c.waiting[strings.TrimPrefix(m.Subject, c.prefix)]
 	c.mu.Unlock()
@@ -116,9 +116,9 @@ var (
 	errNoWorker = fmt.Errorf("%w: no tool worker of the run answers", producers.ErrUnavailable)
 )
 
-// exchange sends a request, to a worker or where worker is "" to any, and waits for its reply. It is sent again while the worker is
-// silent. The reply is one with Done set.
-func (c *Client) exchange(ctx context.Context, worker string, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
+// exchangeRequest sends a request, to a worker or where worker is "" to any, and waits for its reply. It is sent again while the
+// worker is silent. The reply has Done set.
+func (c *Client) exchangeRequest(ctx context.Context, worker string, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
 	data, err := schemas.Marshal(req)
 	if err == nil {
 		err = req.Validate()
@@ -129,29 +129,29 @@ func (c *Client) exchange(ctx context.Context, worker string, req *schemas.ToolR
 	if limit := c.stream.NATS().MaxPayload(); limit > 0 && int64(len(data)) > limit {
 		return nil, fmt.Errorf("%w: a %s request to a tool worker has %d bytes, and the broker takes messages of %d", streams.ErrTooLarge, req.Op, len(data), limit)
 	}
-	replies, reply, err := c.listen()
+	replies, reply, err := c.listenReplies()
 	if err != nil {
 		return nil, err
 	}
-	defer c.forget(reply)
+	defer c.forgetReplies(reply)
 	e := exchange{client: c, req: req, worker: worker, reply: reply, data: data, heard: time.Now()}
-	if err := e.send(); err != nil {
+	if err := e.sendRequest(); err != nil {
 		return nil, err
 	}
-	return e.wait(ctx, replies)
+	return e.waitReply(ctx, replies)
 }
 
-// exchange is one request while it has no reply.
+// exchange is a request without a reply yet.
 type exchange struct {
 	client *Client
 	req    *schemas.ToolRequest
-	worker string // "" before one has taken it
+	worker string // "" before a worker has taken it
 	reply  string
 	data   []byte
-	heard  time.Time // when the worker last said something
+	heard  time.Time // when the worker last sent something
 }
 
-func (e *exchange) send() error {
+func (e *exchange) sendRequest() error {
 	stream := e.client.stream
 	subject := stream.ToolsSubject()
 	if e.worker != "" {
@@ -164,7 +164,7 @@ func (e *exchange) send() error {
 	return nil
 }
 
-func (e *exchange) wait(ctx context.Context, replies <-chan *nats.Msg) (*schemas.ToolReply, error) {
+func (e *exchange) waitReply(ctx context.Context, replies <-chan *nats.Msg) (*schemas.ToolReply, error) {
 	c := e.client
 	again := time.NewTicker(c.opts.Again)
 	defer again.Stop()
@@ -181,7 +181,7 @@ func (e *exchange) wait(ctx context.Context, replies <-chan *nats.Msg) (*schemas
 				}
 				continue // a worker that has lost its broker for a while comes back
 			}
-			r, err := e.read(m)
+			r, err := e.decodeReply(m)
 			if err != nil || r.Done {
 				return r, err
 			}
@@ -196,7 +196,7 @@ func (e *exchange) wait(ctx context.Context, replies <-chan *nats.Msg) (*schemas
 				return nil, fmt.Errorf("%w: %s said nothing for %s", errLost, e.worker, silent.Round(time.Millisecond))
 			}
 			if silent >= c.opts.Again {
-				if err := e.send(); err != nil {
+				if err := e.sendRequest(); err != nil {
 					return nil, err
 				}
 			}
@@ -204,8 +204,8 @@ func (e *exchange) wait(ctx context.Context, replies <-chan *nats.Msg) (*schemas
 	}
 }
 
-// read decodes a reply and checks that it is well formed and of this request.
-func (e *exchange) read(m *nats.Msg) (*schemas.ToolReply, error) {
+// decodeReply decodes a reply and checks that it is well formed and of this request.
+func (e *exchange) decodeReply(m *nats.Msg) (*schemas.ToolReply, error) {
 	r := new(schemas.ToolReply)
 	err := schemas.Unmarshal(m.Data, r)
 	if err == nil {
@@ -223,8 +223,8 @@ func (e *exchange) read(m *nats.Msg) (*schemas.ToolReply, error) {
 	return r, nil
 }
 
-// tell sends a request that needs no reply to every worker.
-func (c *Client) tell(req *schemas.ToolRequest) {
+// tellWorkers sends a request that needs no reply to every worker.
+func (c *Client) tellWorkers(req *schemas.ToolRequest) {
 	data, err := schemas.Marshal(req)
 	if err == nil {
 		err = c.stream.NATS().Publish(everySubject(c.stream.ToolsSubject()), data)

@@ -6,10 +6,10 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Config says how a tool worker works. DefaultConfig has the defaults.
+// Config sets how a tool worker works. DefaultConfig has the defaults.
 type Config struct {
-	// Name is the worker's in subjects, events and logs: letters, digits, - and _; it must be unique in the run. Defaults to one that
-	// is made of the machine's name and the process.
+	// Name is the worker's in subjects, events and logs: letters, digits, - and _; it must be unique in the run. Defaults to a
+	// name made of the machine's name and the process.
 	Name string `koanf:"name"`
 	// Sessions is how many episodes may have a session at once, > 0. A full worker refuses the next, which goes to another worker
 	// or waits. Defaults to 256.
@@ -18,14 +18,14 @@ type Config struct {
 	Calls int `koanf:"calls"`
 	// Queue is how many calls may wait for that, >= 0. A call beyond is refused, and its caller waits and asks again. Defaults to 256.
 	Queue int `koanf:"queue"`
-	// RetryAfter is how long who was refused is told to wait, > 0. Defaults to 500ms.
+	// RetryAfter is how long a refused caller is asked to wait, > 0. Defaults to 500ms.
 	RetryAfter time.Duration `koanf:"retry_after"`
 	// Idle is how long a session may be without a request before it is closed, > 0: longer than a turn of the policy takes. Defaults
 	// to 10m.
 	Idle time.Duration `koanf:"idle"`
-	// Grace is how long the open sessions may go on once the worker is told to stop, >= 0; it takes no new ones. What is open after
-	// that is closed, and its episodes are given back; a session that was silent for as long, as that of a dead producer, is closed
-	// before. Defaults to 30s.
+	// Grace is how long the open sessions may go on once the worker is asked to stop, >= 0; it takes no new sessions. Sessions
+	// that are open after that are closed, and their episodes are given back. A session that was silent for as long, as a dead
+	// producer's is, is closed before. Defaults to 30s.
 	Grace time.Duration `koanf:"grace"`
 }
 

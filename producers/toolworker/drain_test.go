@@ -39,12 +39,12 @@ func TestADrainDoesNotWaitForTheSessionsOfTheDead(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, one := range s.sessions {
-			one.tick(now)
+			one.tickSession(now)
 		}
 	}
 	tick()
 	require.NoError(t, dead.ctx.Err(), "a worker that goes on keeps a session for toolworker.idle")
-	s.drain()
+	s.startDraining()
 	tick()
 	<-dead.ended
 	require.NoError(t, thinks.ctx.Err())

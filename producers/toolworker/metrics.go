@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics counts what a tool worker does. A nil *Metrics counts nothing.
+// Metrics counts a tool worker's work. A nil *Metrics counts nothing.
 type Metrics struct {
 	sessions prometheus.Gauge
 	ended    *prometheus.CounterVec
@@ -55,40 +55,40 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) opened() {
+func (m *Metrics) countOpened() {
 	if m != nil {
 		m.sessions.Inc()
 	}
 }
 
-func (m *Metrics) over(why string) {
+func (m *Metrics) countEnded(why string) {
 	if m != nil {
 		m.sessions.Dec()
 		m.ended.WithLabelValues(why).Inc()
 	}
 }
 
-func (m *Metrics) wait(change float64) {
+func (m *Metrics) addWaiting(change float64) {
 	if m != nil {
 		m.waiting.Add(change)
 	}
 }
 
-// called names only tools that exist.
-func (m *Metrics) called(tool, outcome string, took time.Duration) {
+// countCall names only tools that exist.
+func (m *Metrics) countCall(tool, outcome string, took time.Duration) {
 	if m != nil {
 		m.calls.WithLabelValues(tool, outcome).Inc()
 		m.seconds.WithLabelValues(tool).Observe(took.Seconds())
 	}
 }
 
-func (m *Metrics) refused(why string) {
+func (m *Metrics) countRefused(why string) {
 	if m != nil {
 		m.refusals.WithLabelValues(why).Inc()
 	}
 }
 
-func (m *Metrics) again() {
+func (m *Metrics) countRepeat() {
 	if m != nil {
 		m.repeated.Inc()
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Stream is what a worker and its callers need of a run; [streams.Run] is one.
+// Stream is the part of a run that a worker and its callers need; [streams.Run] is a Stream.
 type Stream interface {
 	// Name is the run's name, which every request carries.
 	Name() string
@@ -24,45 +24,45 @@ type Stream interface {
 	Log() *slog.Logger
 }
 
-// Deps are what a worker works with.
+// Deps are a worker's dependencies.
 type Deps struct {
 	Stream Stream
 	// Tools are what sessions can call, by task, by distinct names.
 	Tools map[string][]producers.Tool
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Ready is told when sessions can be opened; nil is nobody.
+	// Ready is called when sessions can be opened; it may be nil.
 	Ready func(error)
 }
 
 const (
 	queueGroup = "workers"
-	// maxReceived bounds the messages that wait to be read; what is lost beyond is sent again.
+	// maxReceived bounds the messages that wait to be read; messages lost beyond it are sent again.
 	maxReceived = 4096
-	// keepAlive is how long a request is silent before its caller is told that it is still there.
+	// keepAlive is how long a request is silent before its caller gets a sign of life.
 	keepAlive = time.Second
 )
 
-// workerSubject reaches one worker, everySubject all of them. The latter has one token more than a worker's, so that no worker's name
-// can be equal to it.
+// workerSubject reaches a single worker, everySubject all of them. The latter has one token more than a worker's, so that no
+// worker's name can be equal to it.
 func workerSubject(shared, worker string) string { return shared + "." + worker }
 func everySubject(shared string) string          { return shared + ".all.control" }
 
-// Run serves until ctx ends. Then no session is opened any more, those that are open go on for the grace, the rest is closed, and Run
-// returns nil when nothing of them is left. It fails where the configuration is wrong or the subscriptions are refused.
+// Run serves until ctx ends. Then no session is opened any more, the open sessions go on for the grace, the rest is closed, and
+// Run returns nil when all have ended. It fails where the configuration is wrong or the subscriptions are refused.
 func Run(ctx context.Context, cfg Config, deps Deps) error {
 	if err := errors.Join(cfg.Validate(), streams.CheckName("worker", cfg.Name)); err != nil {
 		return fmt.Errorf("tool worker: %w", err)
 	}
 	s := newServer(cfg, deps)
-	shared, err := s.subscribe(s.stream.ToolsSubject(), queueGroup)
+	shared, err := s.subscribeAll(s.stream.ToolsSubject(), queueGroup)
 	if err != nil {
 		return err
 	}
 	own := []*nats.Subscription{shared}
-	defer func() { s.leave(own) }()
+	defer func() { s.endSubscriptions(own) }()
 	for _, subject := range []string{workerSubject(s.stream.ToolsSubject(), cfg.Name), everySubject(s.stream.ToolsSubject())} {
-		sub, err := s.subscribe(subject, "")
+		sub, err := s.subscribeAll(subject, "")
 		if err != nil {
 			return err
 		}
@@ -76,19 +76,19 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 	}
 
 	var working sync.WaitGroup
-	working.Go(func() { s.watch(s.ctx) })
+	working.Go(func() { s.watchSessions(s.ctx) })
 	defer func() {
-		s.drain()
+		s.startDraining()
 		s.stop()
 		working.Wait()
 		<-s.empty
 	}()
-	if err := s.serve(ctx.Done(), own); err != nil {
+	if err := s.serveMessages(ctx.Done(), own); err != nil {
 		return err
 	}
-	// Unlike Unsubscribe, Drain still takes what the broker had sent.
+	// Unlike Unsubscribe, Drain still takes the messages that the broker had sent.
 	_ = shared.Drain() // fails only when the connection is gone
-	s.drain()
+	s.startDraining()
 	grace := time.NewTimer(cfg.Grace)
 	defer grace.Stop()
 	over := make(chan struct{})
@@ -101,10 +101,10 @@ func Run(ctx context.Context, cfg Config, deps Deps) error {
 			<-s.empty
 		}
 	})
-	return s.serve(over, own[1:])
+	return s.serveMessages(over, own[1:])
 }
 
-func (s *server) subscribe(subject, queue string) (*nats.Subscription, error) {
+func (s *server) subscribeAll(subject, queue string) (*nats.Subscription, error) {
 	sub, err := s.stream.NATS().ChanQueueSubscribe(subject, queue, s.in)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", subject, err)
@@ -112,8 +112,8 @@ func (s *server) subscribe(subject, queue string) (*nats.Subscription, error) {
 	return sub, nil
 }
 
-// serve takes messages until done, or until a subscription is gone.
-func (s *server) serve(done <-chan struct{}, subs []*nats.Subscription) error {
+// serveMessages takes messages until done, or until a subscription is gone.
+func (s *server) serveMessages(done <-chan struct{}, subs []*nats.Subscription) error {
 	tick := time.NewTicker(keepAlive / 2)
 	defer tick.Stop()
 	for {
@@ -121,7 +121,7 @@ func (s *server) serve(done <-chan struct{}, subs []*nats.Subscription) error {
 		case <-done:
 			return nil
 		case m := <-s.in:
-			s.receive(m)
+			s.receiveMessage(m)
 		case <-tick.C:
 			for _, sub := range subs {
 				if !sub.IsValid() {
@@ -132,8 +132,8 @@ func (s *server) serve(done <-chan struct{}, subs []*nats.Subscription) error {
 	}
 }
 
-// leave ends the subscriptions and answers what still came: without an answer a caller would wait.
-func (s *server) leave(subs []*nats.Subscription) {
+// endSubscriptions ends the subscriptions and answers what still came: without an answer a caller would wait.
+func (s *server) endSubscriptions(subs []*nats.Subscription) {
 	for _, sub := range subs {
 		_ = sub.Drain() // fails only when the connection is gone
 	}
@@ -141,7 +141,7 @@ func (s *server) leave(subs []*nats.Subscription) {
 	for {
 		select {
 		case m := <-s.in:
-			s.receive(m)
+			s.receiveMessage(m)
 		default:
 			return
 		}

@@ -28,7 +28,7 @@ type server struct {
 	empty chan struct{}
 
 	mu       sync.Mutex
-	sessions map[string]*session // by name; one that is replaced is not among them any more
+	sessions map[string]*session // by name; replaced sessions are left out
 	open     int                 // sessions that are not wholly ended
 	waiting  int                 // requests that wait for a slot
 	draining bool
@@ -43,8 +43,8 @@ func newServer(cfg Config, deps Deps) *server {
 	return s
 }
 
-// receive takes one message.
-func (s *server) receive(m *nats.Msg) {
+// receiveMessage takes a message.
+func (s *server) receiveMessage(m *nats.Msg) {
 	req := new(schemas.ToolRequest)
 	err := schemas.Unmarshal(m.Data, req)
 	if err == nil {
@@ -55,87 +55,87 @@ func (s *server) receive(m *nats.Msg) {
 	}
 	switch {
 	case err != nil:
-		s.refuse(m.Reply, req, "wrong", schemas.ToolRefused, err.Error())
+		s.refuseRequest(m.Reply, req, "wrong", schemas.ToolRefused, err.Error())
 	case req.Op == schemas.ToolOpEnd:
 		s.endOthers(req)
 	case m.Reply == "" && req.Op != schemas.ToolOpClose:
-		s.refuse("", req, "wrong", schemas.ToolRefused, "no subject for the reply")
+		s.refuseRequest("", req, "wrong", schemas.ToolRefused, "no subject for the reply")
 	case req.Op == schemas.ToolOpOpen:
-		s.begin(req, m.Reply)
+		s.beginSession(req, m.Reply)
 	default:
-		s.ask(req, m.Reply)
+		s.askSession(req, m.Reply)
 	}
 }
 
-// begin opens a session, or answers for the one that this opening has.
-func (s *server) begin(req *schemas.ToolRequest, reply string) {
+// beginSession opens a session, or answers for the session that this opening has.
+func (s *server) beginSession(req *schemas.ToolRequest, reply string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.sessions[req.Session]
 	if before != nil && before.opening == req.Opening {
-		before.take(req, reply)
+		before.takeRequest(req, reply)
 		return
 	}
 	switch {
 	case s.draining:
-		s.refuse(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is stopping", s.cfg.Name))
+		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is stopping", s.cfg.Name))
 		return
 	case s.open >= s.cfg.Sessions && before == nil:
-		s.refuse(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: toolworker.sessions is %d", s.cfg.Name, s.cfg.Sessions))
+		s.refuseRequest(reply, req, "sessions", schemas.ToolBusy, fmt.Sprintf("tool worker %s is full: toolworker.sessions is %d", s.cfg.Name, s.cfg.Sessions))
 		return
 	case s.tools[req.Task] == nil:
-		s.refuse(reply, req, "wrong", schemas.ToolRefused,
+		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused,
 			fmt.Sprintf("tool worker %s serves no tools of task %q: give every role the same configuration", s.cfg.Name, req.Task))
 		return
 	}
 	made := s.newSession(req)
 	if before != nil {
-		before.end("replaced")
+		before.endSession("replaced")
 		made.before = before.ended
 	}
 	s.sessions[req.Session] = made
 	s.open++
-	s.metrics.opened()
-	made.take(req, reply)
+	s.metrics.countOpened()
+	made.takeRequest(req, reply)
 }
 
-// ask puts a request to the session that it names.
-func (s *server) ask(req *schemas.ToolRequest, reply string) {
+// askSession puts a request to the session that it names.
+func (s *server) askSession(req *schemas.ToolRequest, reply string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.sessions[req.Session]
 	switch {
 	case (one == nil || one.opening != req.Opening) && req.Op == schemas.ToolOpClose:
-		s.answer(reply, &schemas.ToolReply{Session: req.Session, Sequence: req.Sequence, Done: true, Outcome: schemas.ToolOK})
+		s.sendAnswer(reply, &schemas.ToolReply{Session: req.Session, Sequence: req.Sequence, Done: true, Outcome: schemas.ToolOK})
 	case one == nil:
-		s.refuse(reply, req, "gone", schemas.ToolGone,
+		s.refuseRequest(reply, req, "gone", schemas.ToolGone,
 			fmt.Sprintf("tool worker %s has no session %q: it was idle for toolworker.idle, %s, or ended, or the worker is another", s.cfg.Name, req.Session, s.cfg.Idle))
 	case one.opening != req.Opening:
-		s.refuse(reply, req, "gone", schemas.ToolGone, fmt.Sprintf("session %q was opened anew by another rollout of its ticket", req.Session))
+		s.refuseRequest(reply, req, "gone", schemas.ToolGone, fmt.Sprintf("session %q was opened anew by another rollout of its ticket", req.Session))
 	default:
-		one.take(req, reply)
+		one.takeRequest(req, reply)
 	}
 }
 
-// endOthers ends a session that has another opening than the one that is told.
+// endOthers ends a session that has another opening than the request's.
 func (s *server) endOthers(req *schemas.ToolRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if one := s.sessions[req.Session]; one != nil && one.opening != req.Opening {
-		one.end("replaced")
+		one.endSession("replaced")
 	}
 }
 
-// drain takes no new session from now on.
-func (s *server) drain() {
+// startDraining takes no new session from now on.
+func (s *server) startDraining() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	s.left(0)
+	s.sessionsLeft(0)
 }
 
-// left counts sessions that are wholly ended. The lock is held.
-func (s *server) left(n int) {
+// sessionsLeft counts sessions that are wholly ended. The lock is held.
+func (s *server) sessionsLeft(n int) {
 	s.open -= n
 	if s.draining && s.open == 0 {
 		select {
@@ -150,12 +150,12 @@ func (s *server) endAll(why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.sessions {
-		one.end(why)
+		one.endSession(why)
 	}
 }
 
-// watch ends idle sessions and keeps callers waiting that would give up, until ctx ends; then every session ends.
-func (s *server) watch(ctx context.Context) {
+// watchSessions ends idle sessions and keeps callers waiting that would give up, until ctx ends; then every session ends.
+func (s *server) watchSessions(ctx context.Context) {
 	tick := time.NewTicker(min(keepAlive/2, max(s.cfg.Idle/4, time.Millisecond)))
 	defer tick.Stop()
 	for {
@@ -166,16 +166,16 @@ func (s *server) watch(ctx context.Context) {
 		case now := <-tick.C:
 			s.mu.Lock()
 			for _, one := range s.sessions {
-				one.tick(now)
+				one.tickSession(now)
 			}
 			s.mu.Unlock()
 		}
 	}
 }
 
-// refuse answers a request that is not carried out.
-func (s *server) refuse(reply string, req *schemas.ToolRequest, why string, outcome schemas.ToolOutcome, text string) {
-	s.metrics.refused(why)
+// refuseRequest answers a request that is not carried out.
+func (s *server) refuseRequest(reply string, req *schemas.ToolRequest, why string, outcome schemas.ToolOutcome, text string) {
+	s.metrics.countRefused(why)
 	r := &schemas.ToolReply{Session: req.Session, Sequence: max(req.Sequence, 0), Done: true, Outcome: outcome, Error: text}
 	if r.Session == "" {
 		r.Session = unknownSession
@@ -183,14 +183,14 @@ func (s *server) refuse(reply string, req *schemas.ToolRequest, why string, outc
 	if outcome == schemas.ToolBusy {
 		r.RetryAfter = s.cfg.RetryAfter
 	}
-	s.answer(reply, r)
+	s.sendAnswer(reply, r)
 }
 
 // unknownSession is the session of a refusal whose request could not be read.
 const unknownSession = "?"
 
-// answer sends a reply and returns what was sent.
-func (s *server) answer(to string, r *schemas.ToolReply) []byte {
+// sendAnswer sends a reply and returns the bytes sent.
+func (s *server) sendAnswer(to string, r *schemas.ToolReply) []byte {
 	r.Worker = s.cfg.Name
 	data, err := schemas.Marshal(r)
 	if limit := s.stream.NATS().MaxPayload(); err == nil && limit > 0 && int64(len(data)) > limit {
@@ -203,12 +203,12 @@ func (s *server) answer(to string, r *schemas.ToolReply) []byte {
 		s.stream.Log().Error("write a tool reply", "session", r.Session, "err", err)
 		return nil
 	}
-	s.send(to, data, r.Done)
+	s.sendReply(to, data, r.Done)
 	return data
 }
 
-// send sends a written reply.
-func (s *server) send(to string, data []byte, last bool) {
+// sendReply sends a written reply.
+func (s *server) sendReply(to string, data []byte, last bool) {
 	if to == "" || data == nil {
 		return
 	}
@@ -217,7 +217,7 @@ func (s *server) send(to string, data []byte, last bool) {
 		return
 	}
 	if last && strings.HasPrefix(to, streams.ReplyPrefix) {
-		// An empty message tells the broker that the request is over; else it forgets the request later.
+		// An empty message lets the broker forget the request now; else it forgets the request later.
 		_ = s.stream.NATS().Publish(to, nil)
 	}
 }

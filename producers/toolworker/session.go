@@ -11,10 +11,11 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// maxUnanswered bounds the replies that are kept for a caller who does not say that they came.
+// maxUnanswered bounds the replies that are kept for a caller that does not confirm them.
 const maxUnanswered = 1024
 
-// session is one opening of an episode's. The server's lock guards it, but for what its own requests set while they are carried out.
+// session is an opening of an episode's session. The server's lock guards it, except the fields that its own requests set while
+// they are carried out.
 type session struct {
 	server  *server
 	name    string
@@ -23,7 +24,7 @@ type session struct {
 	tools   map[string]producers.Tool
 	ctx     context.Context //nolint:containedctx // of the session's calls, until it ends
 	cancel  context.CancelCauseFunc
-	// before is closed when the opening that this one replaces has ended; nil where there is none.
+	// before is closed when the opening that this opening replaces has ended; nil where it replaces none.
 	before <-chan struct{}
 	// ended is closed when nothing of the session is left.
 	ended chan struct{}
@@ -39,7 +40,7 @@ type session struct {
 	opened []producers.SessionTool
 }
 
-// request is one that is carried out, or was.
+// request is a request that is carried out, or was.
 type request struct {
 	*schemas.ToolRequest
 	reply  string // where its caller last asked for it
@@ -63,17 +64,17 @@ func (s *server) newSession(req *schemas.ToolRequest) *session {
 	return one
 }
 
-// take carries out a request, unless it was before: its reply is then sent again. The server's lock is held.
+// takeRequest carries out a request, unless it was before: its reply is then sent again. The server's lock is held.
 //
 // Invariant: a request of a session is carried out once, however often it comes.
-func (one *session) take(req *schemas.ToolRequest, reply string) {
+func (one *session) takeRequest(req *schemas.ToolRequest, reply string) {
 	s := one.server
 	one.last = time.Now()
 	if known := one.requests[req.Sequence]; known != nil {
-		s.metrics.again()
+		s.metrics.countRepeat()
 		known.reply = reply
 		if known.answer != nil {
-			s.send(reply, known.answer, true)
+			s.sendReply(reply, known.answer, true)
 		}
 		return
 	}
@@ -83,80 +84,80 @@ func (one *session) take(req *schemas.ToolRequest, reply string) {
 	}
 	switch {
 	case req.Sequence < one.answered:
-		s.refuse(reply, req, "wrong", schemas.ToolRefused, fmt.Sprintf("request %d was answered, and its reply was said to have come", req.Sequence))
+		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused, fmt.Sprintf("request %d was answered, and its reply was said to have come", req.Sequence))
 		return
 	case one.over:
-		s.refuse(reply, req, "gone", schemas.ToolGone, errEnded.Error())
+		s.refuseRequest(reply, req, "gone", schemas.ToolGone, errEnded.Error())
 		return
 	case !one.ready && req.Op != schemas.ToolOpOpen && req.Op != schemas.ToolOpClose:
-		s.refuse(reply, req, "wrong", schemas.ToolRefused, "the session is not open yet")
+		s.refuseRequest(reply, req, "wrong", schemas.ToolRefused, "the session is not open yet")
 		return
 	case len(one.requests) >= maxUnanswered, s.waiting >= s.cfg.Queue && req.Op != schemas.ToolOpClose && s.full():
-		s.refuse(reply, req, "queue", schemas.ToolBusy, fmt.Sprintf("%d calls wait at tool worker %s: toolworker.queue is %d", s.waiting, s.cfg.Name, s.cfg.Queue))
+		s.refuseRequest(reply, req, "queue", schemas.ToolBusy, fmt.Sprintf("%d calls wait at tool worker %s: toolworker.queue is %d", s.waiting, s.cfg.Name, s.cfg.Queue))
 		if req.Op == schemas.ToolOpOpen {
-			one.end("failed")
+			one.endSession("failed")
 		}
 		return
 	}
 	r := &request{ToolRequest: req, reply: reply, sent: time.Now()}
 	one.requests[req.Sequence] = r
 	if req.Op == schemas.ToolOpClose {
-		one.end("closed")
+		one.endSession("closed")
 		go func() {
 			<-one.ended
-			one.settle(r, &schemas.ToolReply{Outcome: schemas.ToolOK})
+			one.settleRequest(r, &schemas.ToolReply{Outcome: schemas.ToolOK})
 		}()
 		return
 	}
 	one.busy++
 	s.waiting++
-	s.metrics.wait(1)
+	s.metrics.addWaiting(1)
 	one.working.Add(1)
-	go one.work(r)
+	go one.carryOutWhenRoom(r)
 }
 
-// full says whether a request would have to wait.
+// full reports whether a request would have to wait.
 func (s *server) full() bool { return len(s.slots) == cap(s.slots) || s.waiting > 0 }
 
-// work carries a request out when there is room.
-func (one *session) work(r *request) {
+// carryOutWhenRoom carries a request out when there is room.
+func (one *session) carryOutWhenRoom(r *request) {
 	defer one.working.Done()
 	s := one.server
 	var reply *schemas.ToolReply
 	select {
 	case s.slots <- struct{}{}:
-		one.waited()
+		one.endWaiting()
 		reply = one.carryOut(r)
 		<-s.slots
 	case <-one.ctx.Done():
-		one.waited()
-		reply = failure(context.Cause(one.ctx))
+		one.endWaiting()
+		reply = failureReply(context.Cause(one.ctx))
 	}
 	if r.Op == schemas.ToolOpOpen && reply.Outcome == schemas.ToolOK {
 		s.mu.Lock()
 		one.ready = true // before its caller hears of it
 		s.mu.Unlock()
 	}
-	one.settle(r, reply)
+	one.settleRequest(r, reply)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one.busy--
 	one.last = time.Now()
 	if r.Op == schemas.ToolOpOpen && reply.Outcome != schemas.ToolOK {
-		one.end("failed")
+		one.endSession("failed")
 	}
 }
 
-func (one *session) waited() {
+func (one *session) endWaiting() {
 	s := one.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting--
-	s.metrics.wait(-1)
+	s.metrics.addWaiting(-1)
 }
 
-// settle keeps and sends the reply to a request.
-func (one *session) settle(r *request, reply *schemas.ToolReply) {
+// settleRequest keeps and sends the reply to a request.
+func (one *session) settleRequest(r *request, reply *schemas.ToolReply) {
 	s := one.server
 	reply.Session, reply.Sequence, reply.Done = one.name, r.Sequence, true
 	if one.ctx.Err() != nil && reply.Outcome != schemas.ToolOK {
@@ -164,30 +165,31 @@ func (one *session) settle(r *request, reply *schemas.ToolReply) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.answer = s.answer(r.reply, reply)
+	r.answer = s.sendAnswer(r.reply, reply)
 }
 
-// tick tells callers whose requests wait that they do, and ends the session where nobody has asked for long. The server's lock is held.
-func (one *session) tick(now time.Time) {
+// tickSession sends callers of waiting requests a sign of life, and ends the session after a long silence of its caller. The
+// server's lock is held.
+func (one *session) tickSession(now time.Time) {
 	s := one.server
 	for _, r := range one.requests {
 		if r.answer == nil && now.Sub(r.sent) >= keepAlive {
 			r.sent = now
-			s.answer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence})
+			s.sendAnswer(r.reply, &schemas.ToolReply{Session: one.name, Sequence: r.Sequence})
 		}
 	}
 	idle := s.cfg.Idle
-	if s.draining { // most of those that were silent for so long are a dead producer's, who will not close them
+	if s.draining { // most sessions that were silent for so long are a dead producer's, which will not close them
 		idle = min(idle, s.cfg.Grace)
 	}
 	if one.busy == 0 && !one.over && now.Sub(one.last) > idle {
 		s.stream.Log().Info("a session was idle and is closed", "session", one.name, "idle", idle)
-		one.end("expired")
+		one.endSession("expired")
 	}
 }
 
-// end lets the session's calls end and closes what its tools keep, in a goroutine. The server's lock is held.
-func (one *session) end(why string) {
+// endSession lets the session's calls end and closes what its tools keep, in a goroutine. The server's lock is held.
+func (one *session) endSession(why string) {
 	if one.over {
 		return
 	}
@@ -198,21 +200,21 @@ func (one *session) end(why string) {
 			<-one.before
 		}
 		one.working.Wait()
-		one.close()
+		one.closeTools()
 		s := one.server
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.metrics.over(why)
+		s.metrics.countEnded(why)
 		if s.sessions[one.name] == one {
 			delete(s.sessions, one.name)
 		}
 		close(one.ended)
-		s.left(1)
+		s.sessionsLeft(1)
 	}()
 }
 
-// close closes what tools keep for the session, within [producers.CloseLimit].
-func (one *session) close() {
+// closeTools closes what tools keep for the session, within [producers.CloseLimit].
+func (one *session) closeTools() {
 	ctx, cancel := context.WithTimeout(context.Background(), producers.CloseLimit)
 	defer cancel()
 	var closing sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Link says where the tools of a process that are placed on workers are called: here, until a client is attached. The zero value is
-// ready.
+// Link is where the tools of a process that are placed on workers are called: here, until a client is attached. The zero value
+// is ready.
 type Link struct {
 	client atomic.Pointer[Client]
 }
@@ -33,7 +33,7 @@ type placed struct {
 // Here is the tool as it is called in this process.
 func (p placed) Here() producers.Tool { return p.Tool }
 
-// Cut is the bound on what its observations keep.
+// Cut is the bound on the kept part of its observations.
 func (p placed) Cut() producers.Cut {
 	if tool, ok := p.Tool.(producers.Bounded); ok {
 		return tool.Cut()
@@ -44,7 +44,7 @@ func (p placed) Cut() producers.Cut {
 // Open opens the episode's session.
 func (p placed) Open(ctx context.Context, s producers.Session) error {
 	if c := p.link.client.Load(); c != nil {
-		return c.open(ctx, s)
+		return c.joinSession(ctx, s)
 	}
 	if tool, keeps := p.Tool.(producers.SessionTool); keeps {
 		return tool.Open(ctx, s)
@@ -55,7 +55,7 @@ func (p placed) Open(ctx context.Context, s producers.Session) error {
 // Close gives the episode's session up.
 func (p placed) Close(ctx context.Context, episode string) error {
 	if c := p.link.client.Load(); c != nil {
-		return c.leave(ctx, episode)
+		return c.leaveSession(ctx, episode)
 	}
 	if tool, keeps := p.Tool.(producers.SessionTool); keeps {
 		return tool.Close(ctx, episode)
@@ -69,11 +69,11 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 	if c == nil {
 		return p.Tool.Call(ctx, call)
 	}
-	b, err := c.session(call.Episode)
+	b, err := c.sessionOf(call.Episode)
 	if err != nil {
 		return producers.Observation{}, err
 	}
-	r, err := b.ask(ctx, &schemas.ToolRequest{Op: schemas.ToolOpCall, Tool: p.Spec().Name, Arguments: call.Arguments, Index: call.Index, Seed: call.Seed})
+	r, err := b.askSession(ctx, &schemas.ToolRequest{Op: schemas.ToolOpCall, Tool: p.Spec().Name, Arguments: call.Arguments, Index: call.Index, Seed: call.Seed})
 	switch {
 	case errors.Is(err, streams.ErrTooLarge):
 		return producers.Observation{}, fmt.Errorf("the arguments have %d bytes, which is more than can be sent to a tool", len(call.Arguments))
@@ -87,10 +87,10 @@ func (p placed) Call(ctx context.Context, call producers.Call) (producers.Observ
 	case r.Observation == nil:
 		return producers.Observation{}, fmt.Errorf("%w: tool worker %s answered a call without what the tool said", producers.ErrUnavailable, r.Worker)
 	}
-	return said(r.Observation), nil
+	return decodeObservation(r.Observation), nil
 }
 
-func said(o *schemas.ToolObservation) producers.Observation {
+func decodeObservation(o *schemas.ToolObservation) producers.Observation {
 	out := producers.Observation{Text: o.Text, Done: o.Done, Outputs: o.Outputs, Errors: o.Errors, Notes: o.Notes, Metrics: o.Metrics}
 	if o.Rewarded {
 		out.Reward = &o.Reward
@@ -101,9 +101,9 @@ func said(o *schemas.ToolObservation) producers.Observation {
 	return out
 }
 
-// session is the binding of an episode whose session is open.
-func (c *Client) session(episode string) (*binding, error) {
-	b := c.binding(episode)
+// sessionOf is the binding of an episode whose session is open.
+func (c *Client) sessionOf(episode string) (*binding, error) {
+	b := c.bindingOf(episode)
 	if b == nil {
 		return nil, fmt.Errorf("%w: episode %q has no open session at a tool worker", producers.ErrUnavailable, episode)
 	}
@@ -119,7 +119,7 @@ func (p placed) Workspace(episode string) (producers.Workspace, bool) {
 		}
 		return nil, false
 	}
-	b := c.binding(episode)
+	b := c.bindingOf(episode)
 	if b == nil {
 		return nil, false
 	}
@@ -133,7 +133,7 @@ type remoteWorkspace struct{ b *binding }
 
 // ReadFile returns a file of at most limit bytes.
 func (w remoteWorkspace) ReadFile(ctx context.Context, name string, limit int) ([]byte, error) {
-	r, err := w.ask(ctx, &schemas.ToolRequest{Op: schemas.ToolOpRead, File: name, Limit: limit})
+	r, err := w.askRemote(ctx, &schemas.ToolRequest{Op: schemas.ToolOpRead, File: name, Limit: limit})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
@@ -146,7 +146,7 @@ func (w remoteWorkspace) Run(ctx context.Context, c producers.Command) (producer
 	for name, data := range c.Files {
 		command.Files = append(command.Files, schemas.ToolFile{Name: name, Data: data})
 	}
-	r, err := w.ask(ctx, &schemas.ToolRequest{Op: schemas.ToolOpRun, Command: command})
+	r, err := w.askRemote(ctx, &schemas.ToolRequest{Op: schemas.ToolOpRun, Command: command})
 	if err != nil {
 		return producers.Result{}, err
 	}
@@ -156,8 +156,8 @@ func (w remoteWorkspace) Run(ctx context.Context, c producers.Command) (producer
 	return producers.Result{Exit: r.Result.Exit, Stdout: r.Result.Stdout, Stderr: r.Result.Stderr, TimedOut: r.Result.TimedOut, Took: r.Result.Took}, nil
 }
 
-func (w remoteWorkspace) ask(ctx context.Context, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
-	r, err := w.b.ask(ctx, req)
+func (w remoteWorkspace) askRemote(ctx context.Context, req *schemas.ToolRequest) (*schemas.ToolReply, error) {
+	r, err := w.b.askSession(ctx, req)
 	if err != nil {
 		return nil, err
 	}

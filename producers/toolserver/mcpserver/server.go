@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/producers/toolserver"
 )
 
-// inputKey is the argument of tools that take one free text.
+// inputKey is the argument of tools that take a free text.
 const inputKey = "input"
 
 const freeText = `{"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"], "additionalProperties": false}`
@@ -32,20 +32,20 @@ func New(version string, sessions *toolserver.Sessions, served []producers.Tool)
 		if schema == nil {
 			schema = json.RawMessage(freeText)
 		}
-		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, handler(sessions, spec))
+		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: schema}, toolHandler(sessions, spec))
 	}
 	return server
 }
 
-// handler calls one tool. What an agent of Weir's would be told is a result that is an error; the machinery's failure is one of the
-// protocol's.
-func handler(sessions *toolserver.Sessions, spec producers.ToolSpec) sdk.ToolHandler {
+// toolHandler calls a tool. An error that an agent of Weir's would be shown is a result that is an error; a failure of the
+// machinery is an error of the protocol.
+func toolHandler(sessions *toolserver.Sessions, spec producers.ToolSpec) sdk.ToolHandler {
 	return func(ctx context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		arguments := string(r.Params.Arguments)
 		if spec.Parameters == nil {
 			var ok bool
 			if arguments, ok = inputOf(r.Params.Arguments); !ok {
-				return failure(fmt.Sprintf(`want {"%s": "..."} with one text`, inputKey)), nil
+				return failureResult(fmt.Sprintf(`want {"%s": "..."} with one text`, inputKey)), nil
 			}
 		}
 		o, err := sessions.Call(ctx, "mcp "+r.Session.ID(), spec.Name, arguments, nil)
@@ -53,7 +53,7 @@ func handler(sessions *toolserver.Sessions, spec producers.ToolSpec) sdk.ToolHan
 		case errors.Is(err, producers.ErrUnavailable):
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 		case err != nil:
-			return failure(err.Error()), nil
+			return failureResult(err.Error()), nil
 		}
 		text := o.Text
 		if o.Answer != nil {
@@ -72,11 +72,11 @@ func inputOf(arguments json.RawMessage) (text string, ok bool) {
 	return *object[inputKey], true
 }
 
-func failure(text string) *sdk.CallToolResult {
+func failureResult(text string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// ServeIO serves one session until in ends or ctx does.
+// ServeIO serves a session until in ends or ctx does.
 func ServeIO(ctx context.Context, server *sdk.Server, in io.ReadCloser, out io.WriteCloser) error {
 	err := server.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
