@@ -16,10 +16,10 @@ import (
 	"github.com/weir-rl/weir/producers/sandbox"
 )
 
-// Manager keeps the workspaces of the episodes of one process. Its pool is opened by Ready, or with the first workspace.
+// Manager keeps the workspaces of a process's episodes. Its pool is opened by Ready, or with the first workspace.
 type Manager struct {
 	cfg sandbox.Config
-	// wanted says that tools need workspaces, programs that something starts programs of its own.
+	// wanted is true when tools need workspaces, programs when something starts programs of its own.
 	wanted, programs atomic.Bool
 	// warm are workspaces that are ready to be used, once each.
 	warm chan *Workspace
@@ -31,7 +31,7 @@ type Manager struct {
 
 	opening sync.Mutex // held while the pool is opened
 	mu      sync.Mutex
-	// loopback says that the programs have ports; checks, which run once, what is wrong with them.
+	// loopback is true when the programs have ports. checks, which run once, return the programs' faults.
 	loopback bool
 	checks   []func() error
 	pool     *sandbox.Pool
@@ -56,11 +56,12 @@ func New(cfg sandbox.Config) *Manager {
 	return m
 }
 
-// Claim says that a tool will need workspaces. A process that runs no episode never calls Ready, and needs no sandbox.
+// Claim records that a tool will need workspaces. A process that runs no episode never calls Ready, and needs no sandbox.
 func (m *Manager) Claim() { m.wanted.Store(true) }
 
-// ClaimPrograms says that programs of the operator's will be started in the manager's pool, beside workspaces, and have ports: see
-// [sandbox.Spec]. check, which may be nil, says what is wrong with them: a process that will start them is told by Ready.
+// ClaimPrograms records that programs of the operator's will be started in the manager's pool, beside workspaces, and whether
+// they have ports: see [sandbox.Spec]. check, which may be nil, returns the programs' faults: Ready of a process that will
+// start them returns these.
 func (m *Manager) ClaimPrograms(loopback bool, check func() error) {
 	m.programs.Store(true)
 	m.mu.Lock()
@@ -71,10 +72,10 @@ func (m *Manager) ClaimPrograms(loopback bool, check func() error) {
 	}
 }
 
-// Claimed says whether anything will need a sandbox.
+// Claimed reports whether anything will need a sandbox.
 func (m *Manager) Claimed() bool { return m.wanted.Load() || m.programs.Load() }
 
-// Ready opens the pool, or refuses with the cause and what to do.
+// Ready opens the pool, or refuses with the cause and the remedy.
 func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
 	m.opening.Lock()
 	defer m.opening.Unlock()
@@ -106,12 +107,12 @@ func (m *Manager) Ready(ctx context.Context) (*sandbox.Pool, error) {
 		return nil, errors.Join(fmt.Errorf("%w: the workspaces are closed", producers.ErrUnavailable), pool.Close())
 	}
 	m.pool = pool
-	m.fill()
+	m.fillReserve()
 	return pool, nil
 }
 
-// fill starts workspaces in advance until there are enough. The lock is held.
-func (m *Manager) fill() {
+// fillReserve starts workspaces in advance until there are enough. The lock is held.
+func (m *Manager) fillReserve() {
 	if cap(m.warm) == 0 || m.closed || m.programs.Load() && !m.wanted.Load() {
 		return // programs alone need no workspace
 	}
@@ -124,16 +125,17 @@ func (m *Manager) fill() {
 	m.filler.Go(func() {
 		defer func() { <-m.filling }()
 		for m.ctx.Err() == nil && len(m.warm) < cap(m.warm) {
-			w, err := open(m.ctx, pool)
+			w, err := openWorkspace(m.ctx, pool)
 			if err != nil {
-				return // the next episode tries again, and is told
+				return // the next episode tries again, and gets the error
 			}
 			m.warm <- w // there is room: nobody else fills
 		}
 	})
 }
 
-// Fresh is a workspace of nobody's, which Close of the workspace ends: for what may not share a sandbox with the policy, such as the tests of its code.
+// Fresh is a workspace that belongs to no episode, which Close of the workspace ends: for programs that may not share a sandbox
+// with the policy, such as the tests of its code.
 func (m *Manager) Fresh(ctx context.Context) (*Workspace, error) {
 	pool, err := m.Ready(ctx)
 	if err != nil {
@@ -143,13 +145,13 @@ func (m *Manager) Fresh(ctx context.Context) (*Workspace, error) {
 		select {
 		case w := <-m.warm:
 			m.mu.Lock()
-			m.fill()
+			m.fillReserve()
 			m.mu.Unlock()
 			if !w.Gone() {
 				return w, nil
 			}
 		default:
-			return open(ctx, pool)
+			return openWorkspace(ctx, pool)
 		}
 	}
 }
@@ -169,11 +171,11 @@ func (m *Manager) Leave(episode string) {
 	}
 	m.mu.Unlock()
 	if last {
-		p.end()
+		p.endPlace()
 	}
 }
 
-func (p *place) end() {
+func (p *place) endPlace() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
@@ -182,9 +184,10 @@ func (p *place) end() {
 	}
 }
 
-// Get is the episode's workspace, started where there is none. fresh is whether one that the episode had is gone, and with it the files.
+// Get is the episode's workspace, started where there is none. fresh is true where the episode's earlier workspace is gone, and
+// its files with it.
 func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh bool, err error) {
-	p := m.place(episode)
+	p := m.placeOf(episode)
 	if p == nil {
 		return nil, false, fmt.Errorf("%w: episode %q has no open session", producers.ErrUnavailable, episode)
 	}
@@ -210,8 +213,8 @@ func (m *Manager) Get(ctx context.Context, episode string) (w *Workspace, fresh 
 	return w, fresh, nil
 }
 
-// Join keeps a place for an episode, whose workspace begins with the files of its world, until Leave was called as often. It starts nothing.
-// Of a world it reads {"files": {"NAME": "TEXT"}}, and leaves the rest to others.
+// Join keeps a place for an episode, whose workspace begins with the files of its world, until Leave was called as often. It
+// starts nothing. Of a world it reads {"files": {"NAME": "TEXT"}}, and leaves the rest to other tools.
 func (m *Manager) Join(s producers.Session) error {
 	files, err := filesOf(s.World)
 	if err != nil {
@@ -247,9 +250,9 @@ func filesOf(world json.RawMessage) (map[string]string, error) {
 	return files, nil
 }
 
-// Open is the episode's workspace if it has one that runs.
+// Open is the episode's workspace if it has a running workspace.
 func (m *Manager) Open(episode string) (*Workspace, bool) {
-	p := m.place(episode)
+	p := m.placeOf(episode)
 	if p == nil {
 		return nil, false
 	}
@@ -258,7 +261,8 @@ func (m *Manager) Open(episode string) (*Workspace, bool) {
 	return p.w, p.w != nil && !p.w.Gone()
 }
 
-// Workspace is Open for those who look at an episode from outside: what the policy's programs keep from a command is how that ended.
+// Workspace is Open for code outside of the episode. Where the policy's programs keep a command from running, that is the
+// command's result.
 func (m *Manager) Workspace(episode string) (producers.Workspace, bool) {
 	if w, ok := m.Open(episode); ok {
 		return scored{w}, true
@@ -266,7 +270,7 @@ func (m *Manager) Workspace(episode string) (producers.Workspace, bool) {
 	return nil, false
 }
 
-func (m *Manager) place(episode string) *place {
+func (m *Manager) placeOf(episode string) *place {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.places[episode]
@@ -280,7 +284,7 @@ func (m *Manager) Close() error {
 	m.mu.Unlock()
 	m.cancel()
 	m.filler.Wait()
-	for _, w := range m.leftovers() {
+	for _, w := range m.takeWarm() {
 		w.Close()
 	}
 	if pool == nil {
@@ -289,7 +293,7 @@ func (m *Manager) Close() error {
 	return pool.Close()
 }
 
-func (m *Manager) leftovers() []*Workspace {
+func (m *Manager) takeWarm() []*Workspace {
 	var out []*Workspace
 	for {
 		select {

@@ -14,13 +14,14 @@ import (
 	"github.com/weir-rl/weir/producers/sandbox"
 )
 
-// What bounds a command that does not say.
+// Bounds of a command that sets none.
 const (
 	DefaultTimeout = time.Minute
 	DefaultOutput  = 64 << 10
 )
 
-// Run runs a command in the workspace; what it left running there goes on. A time limit ends it and all that it started.
+// Run runs a command in the workspace; processes that it leaves running go on. A time limit ends it and all processes that it
+// started.
 func (w *Workspace) Run(ctx context.Context, c producers.Command) (producers.Result, error) {
 	if len(c.Argv) == 0 {
 		return producers.Result{}, errors.New("run a command: it names no program")
@@ -36,14 +37,14 @@ func (w *Workspace) Run(ctx context.Context, c producers.Command) (producers.Res
 	if c.Output <= 0 {
 		c.Output = DefaultOutput
 	}
-	r, err := w.run(ctx, c)
+	r, err := w.runCommand(ctx, c)
 	if err != nil {
 		return r, fmt.Errorf("run %s: %w", c.Argv[0], err)
 	}
 	return r, nil
 }
 
-func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Result, error) {
+func (w *Workspace) runCommand(ctx context.Context, c producers.Command) (producers.Result, error) {
 	stdin, in, err := os.Pipe()
 	if err != nil {
 		return producers.Result{}, err
@@ -64,10 +65,10 @@ func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Res
 	stdout, stderr := NewOutput(outR, c.Output), NewOutput(errR, c.Output)
 	defer stdout.Close()
 	defer stderr.Close()
-	key, events, done := w.key()
+	key, events, done := w.newKey()
 	defer done()
 	began := time.Now()
-	err = w.send(sendWithin, map[string]any{"op": "exec", "key": key, "argv": c.Argv, "env": c.Env}, stdin, outW, errW)
+	err = w.sendRunner(sendWithin, map[string]any{"op": "exec", "key": key, "argv": c.Argv, "env": c.Env}, stdin, outW, errW)
 	for _, f := range []*os.File{stdin, outW, errW} {
 		_ = f.Close()
 	}
@@ -81,7 +82,7 @@ func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Res
 	timer := time.NewTimer(c.Timeout)
 	defer timer.Stop()
 	r := producers.Result{}
-	code, timedOut, err := w.wait(ctx, key, events, timer.C)
+	code, timedOut, err := w.waitForEnd(ctx, key, events, timer.C)
 	if err != nil {
 		return r, err
 	}
@@ -90,8 +91,9 @@ func (w *Workspace) run(ctx context.Context, c producers.Command) (producers.Res
 	return r, nil
 }
 
-// wait waits for a program's end, and ends it when its time is over; where that is not told either, the sandbox is ended.
-func (w *Workspace) wait(ctx context.Context, key string, events chan event, limit <-chan time.Time) (code int, timedOut bool, err error) {
+// waitForEnd waits for a program's end, and ends it when its time is over. If its end is not reported even then, the sandbox is
+// ended.
+func (w *Workspace) waitForEnd(ctx context.Context, key string, events chan event, limit <-chan time.Time) (code int, timedOut bool, err error) {
 	for {
 		select {
 		case e := <-events:
@@ -110,32 +112,32 @@ func (w *Workspace) wait(ctx context.Context, key string, events chan event, lim
 				continue
 			}
 			timedOut, limit = true, time.After(w.patience)
-			w.signal(key, syscall.SIGKILL, true)
+			w.sendSignal(key, syscall.SIGKILL, true)
 		case <-w.process.Ended():
 			return 0, timedOut, ErrGone
 		case <-ctx.Done():
-			w.signal(key, syscall.SIGKILL, true)
+			w.sendSignal(key, syscall.SIGKILL, true)
 			return 0, timedOut, context.Cause(ctx)
 		}
 	}
 }
 
-// scored is an episode's workspace as rewards have it: what the policy's programs keep from a command is how that ended, and no failure of the machinery's,
-// which would take the episode out of training.
+// scored is an episode's workspace for rewards. Where the policy's programs keep a command from running, that is the command's
+// result, and no failure of the machinery, which would take the episode out of training.
 type scored struct{ *Workspace }
 
 // Run is that of the workspace. A command that the inside of the sandbox does not let start, or that ends with the sandbox, has the exit status -1, and on its
 // standard error why.
 func (s scored) Run(ctx context.Context, c producers.Command) (producers.Result, error) {
 	r, err := s.Workspace.Run(ctx, c)
-	if err == nil || context.Cause(ctx) != nil || !s.theirs(err) {
+	if err == nil || context.Cause(ctx) != nil || !s.isInsideFault(err) {
 		return r, err
 	}
 	return producers.Result{Exit: -1, Stderr: []byte(err.Error())}, nil
 }
 
-// theirs says whether an error is the doing of what runs in the workspace.
-func (w *Workspace) theirs(err error) bool {
+// isInsideFault reports whether an error is the doing of the workspace's programs.
+func (w *Workspace) isInsideFault(err error) bool {
 	if _, inside := errors.AsType[*insideError](err); !inside && !errors.Is(err, ErrGone) || !w.Inhabited() || w.closed.Load() {
 		return false
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/weir-rl/weir/producers"
 )
 
-// Opening is what a session of Python has from its beginning.
+// Opening is the state that a session of Python starts with.
 type Opening struct {
-	// Functions are the names of functions that cells can call, and which [Session.Run] answers for; one with a point in it
+	// Functions are the names of functions that cells can call, and which [Session.Run] answers for. A name with a point in it
 	// is a method of an object. Values are variables, as JSON.
 	Functions []string
 	Values    map[string]json.RawMessage
@@ -30,7 +30,7 @@ type Opening struct {
 	Prelude string
 }
 
-// Session is an interpreter whose variables stay from cell to cell. One goroutine uses it.
+// Session is an interpreter whose variables stay from cell to cell. A single goroutine uses it.
 type Session struct {
 	w        *Workspace
 	key      string
@@ -43,7 +43,7 @@ type Session struct {
 	out      *Output
 }
 
-// message is what a session says.
+// message is a message of a session.
 type message struct {
 	ID   string `json:"id"`
 	Call *struct {
@@ -53,12 +53,12 @@ type message struct {
 	Done *Done `json:"done"`
 }
 
-// Done is what came of a cell, in the session's own words.
+// Done is a cell's result, in the session's own words.
 type Done struct {
-	// Value is the printed form of the last expression's value, Error the traceback, Answer what was submitted; nil is none.
+	// Value is the printed form of the last expression's value, Error the traceback, Answer the submitted answer; nil is none.
 	Value, Error, Answer *string
 	Notes                string
-	// Output is what was written on the standard streams since the last cell.
+	// Output is the bytes written on the standard streams since the last cell.
 	Output string `json:"-"`
 	// Interrupted is whether the cell ran into its limit; Gone whether the session has ended, and its variables with it.
 	Interrupted, Gone bool `json:"-"`
@@ -80,32 +80,32 @@ func (w *Workspace) Session(ctx context.Context, o Opening, output int) (*Sessio
 		_ = theirs.Close()
 		return nil, err
 	}
-	key, events, done := w.key()
+	key, events, done := w.newKey()
 	s := &Session{
 		w: w, key: key, events: events, done: done, conn: conn, messages: make(chan message), hangUp: make(chan struct{}),
 		out: NewOutput(outR, output),
 	}
-	err = w.send(sendWithin, map[string]any{"op": "session", "key": key}, theirs, outW)
+	err = w.sendRunner(sendWithin, map[string]any{"op": "session", "key": key}, theirs, outW)
 	_ = theirs.Close()
 	_ = outW.Close()
 	if err == nil {
-		_, err = w.await(ctx, events)
+		_, err = w.awaitEvent(ctx, events)
 	}
 	if err == nil {
-		err = s.open(ctx, o)
+		err = s.sendOpening(ctx, o)
 	}
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("%w: start an interpreter: %w", producers.ErrUnavailable, err)
 	}
 	w.inhabited.Store(true)
-	go s.listen()
+	go s.readMessages()
 	return s, nil
 }
 
-// open tells the interpreter what it begins with. One that does not read, such as one that another program of the sandbox has stopped, is given up
-// with ctx.
-func (s *Session) open(ctx context.Context, o Opening) error {
+// sendOpening sends the interpreter its opening. If it does not read, for example because another program of the sandbox has
+// stopped it, it is given up with ctx.
+func (s *Session) sendOpening(ctx context.Context, o Opening) error {
 	values := o.Values
 	if values == nil {
 		values = map[string]json.RawMessage{}
@@ -115,7 +115,7 @@ func (s *Session) open(ctx context.Context, o Opening) error {
 		functions = []string{}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() }) // which ends the write below
-	err := s.tell(map[string]any{
+	err := s.sendMessage(map[string]any{
 		"op": "open", "functions": functions, "values": values, "notepad": o.NotepadBytes, "submit": o.Submit, "site": o.Site, "prelude": o.Prelude,
 	})
 	if !stop() {
@@ -124,7 +124,7 @@ func (s *Session) open(ctx context.Context, o Opening) error {
 	return err
 }
 
-func (s *Session) tell(v any) error {
+func (s *Session) sendMessage(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("tell the interpreter: %w", err)
@@ -135,8 +135,8 @@ func (s *Session) tell(v any) error {
 	return nil
 }
 
-// listen hands on what the session says, line by line, until it says what is no message.
-func (s *Session) listen() {
+// readMessages hands the session's messages on, line by line, until a line that is no message.
+func (s *Session) readMessages() {
 	defer close(s.messages)
 	lines := bufio.NewScanner(s.conn)
 	lines.Buffer(nil, maxLine)
@@ -156,7 +156,7 @@ func (s *Session) listen() {
 // Close kills the session and all that it started.
 func (s *Session) Close() {
 	s.once.Do(func() {
-		s.w.signal(s.key, syscall.SIGKILL, true)
+		s.w.sendSignal(s.key, syscall.SIGKILL, true)
 		close(s.hangUp)
 		_ = s.conn.Close()
 		s.out.Close()
@@ -167,8 +167,9 @@ func (s *Session) Close() {
 // graceAfterInterrupt is how long a cell has to end after it was interrupted.
 const graceAfterInterrupt = time.Second
 
-// Run runs a cell. Over the limit it is interrupted, and a second later killed, and the variables with it; the functions that it calls are given a context
-// that ends with the limit. output bounds the value and the error, and what is submitted. Its errors are the machinery's, and leave the session closed.
+// Run runs a cell. Over the limit it is interrupted, and a second later killed, and the variables with it; the functions that
+// it calls are given a context that ends with the limit. output bounds the value, the error and the submitted answer. Its
+// errors are the machinery's, and leave the session closed.
 //
 // Invariant: a session that does not read what it is told keeps neither its time limit nor the end of ctx from Run.
 func (s *Session) Run(ctx context.Context, code string, limit time.Duration, output int, answer Answerer) (Done, error) {
@@ -177,10 +178,10 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 	defer cancel()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	// What the session is told is written beside the loop, and nothing that it says is taken meanwhile: one that calls functions and does not read the
-	// answers waits by itself.
+	// The bytes to the session are written beside the loop, and none of its messages is taken meanwhile: a session that calls
+	// functions and does not read the answers waits by itself.
 	sent := make(chan error, 1)
-	tell := func(v any) { go func() { sent <- s.tell(v) }() }
+	tell := func(v any) { go func() { sent <- s.sendMessage(v) }() }
 	tell(map[string]any{"op": "run", "id": id, "code": code, "output": output})
 	var heard chan message
 	d := Done{}
@@ -188,20 +189,20 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 		select {
 		case err := <-sent:
 			if err != nil {
-				return s.over(d), nil
+				return s.endSession(d), nil
 			}
 			heard = s.messages
 		case m, ok := <-heard:
 			switch {
 			case !ok:
-				return s.over(d), nil
+				return s.endSession(d), nil
 			case m.ID != id: // of an earlier cell, or forged
 			case m.Done != nil:
 				m.Done.Interrupted = d.Interrupted
 				m.Done.Output = s.out.Take()
 				return *m.Done, nil
 			case m.Call != nil:
-				reply, err := s.answer(limited, m.Call.Name, m.Call.Args, answer)
+				reply, err := s.answerCall(limited, m.Call.Name, m.Call.Args, answer)
 				if err != nil {
 					s.Close()
 					return d, err
@@ -211,17 +212,17 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 			}
 		case <-timer.C:
 			if d.Interrupted {
-				return s.over(d), nil
+				return s.endSession(d), nil
 			}
 			d.Interrupted = true
-			s.w.signal(s.key, syscall.SIGINT, false)
+			s.w.sendSignal(s.key, syscall.SIGINT, false)
 			timer.Reset(graceAfterInterrupt)
 		case e := <-s.events:
 			if e.Event == "exit" {
-				return s.over(d), nil
+				return s.endSession(d), nil
 			}
 		case <-s.w.process.Ended():
-			return s.over(d), nil
+			return s.endSession(d), nil
 		case <-ctx.Done():
 			s.Close()
 			return d, context.Cause(ctx)
@@ -229,22 +230,22 @@ func (s *Session) Run(ctx context.Context, code string, limit time.Duration, out
 	}
 }
 
-// errOver ends what a cell has asked of a function when the cell's time is over.
+// errOver ends a cell's calls of functions when the cell's time is over.
 var errOver = errors.New("the cell's time is over")
 
-// over ends the session for good.
-func (s *Session) over(d Done) Done {
+// endSession ends the session for good.
+func (s *Session) endSession(d Done) Done {
 	d.Gone, d.Output = true, s.out.Take()
 	s.Close()
 	return d
 }
 
-// answer is what the session is told of a call. Its error is the machinery's: that the cell's time is over is the cell's own doing, whatever the function
-// makes of it.
-func (s *Session) answer(limited context.Context, name string, given json.RawMessage, answer Answerer) (map[string]any, error) {
+// answerCall is the answer to a session's call. Its error is the machinery's. The end of the cell's time is the cell's own
+// doing, whatever the function makes of it.
+func (s *Session) answerCall(limited context.Context, name string, given json.RawMessage, answer Answerer) (map[string]any, error) {
 	var result any
 	var printed *string
-	args, err := arguments(given)
+	args, err := decodeArguments(given)
 	if err == nil {
 		result, printed, err = answer(limited, name, args)
 	}

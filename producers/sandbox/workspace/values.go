@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// arguments are what a cell gave a function: whole numbers are int64, others float64.
-func arguments(data json.RawMessage) ([]any, error) {
+// decodeArguments are a cell's arguments to a function: whole numbers are int64, others float64.
+func decodeArguments(data json.RawMessage) ([]any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var args []any
@@ -16,12 +16,12 @@ func arguments(data json.RawMessage) ([]any, error) {
 		return nil, err
 	}
 	for i, arg := range args {
-		args[i] = number(arg)
+		args[i] = decodeNumber(arg)
 	}
 	return args, nil
 }
 
-func number(v any) any {
+func decodeNumber(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
@@ -31,11 +31,11 @@ func number(v any) any {
 		return f
 	case []any:
 		for i := range v {
-			v[i] = number(v[i])
+			v[i] = decodeNumber(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = number(v[key])
+			v[key] = decodeNumber(v[key])
 		}
 	}
 	return v

@@ -28,9 +28,9 @@ type Workspace struct {
 	limits  sandbox.Limits
 	// patience is how long the runner may take to answer, and to tell the end of a program that was to be killed.
 	patience time.Duration
-	// inhabited says that a program was started here: what the sandbox has no room for then may be its doing.
+	// inhabited is true when a program was started here: a lack of room in the sandbox may then be its doing.
 	inhabited atomic.Bool
-	// closed says that Weir itself ended the sandbox.
+	// closed is true when Weir itself ended the sandbox.
 	closed atomic.Bool
 
 	sending sync.Mutex
@@ -40,7 +40,7 @@ type Workspace struct {
 	waiting map[string]chan event
 }
 
-// event is what the runner tells: that an operation is done, or that a program has ended.
+// event is an event that the runner reports: an operation is done, or a program has ended.
 type event struct {
 	Key   string `json:"key"`
 	Event string `json:"event"`
@@ -71,26 +71,26 @@ func (e *Entry) UnmarshalJSON(data []byte) error {
 // ErrGone is returned where the sandbox has ended in the midst of something.
 var ErrGone = errors.New("the sandbox has ended")
 
-// insideError is what the inside of a sandbox refuses, such as a file on a full disk or one process more.
+// insideError is a refusal from the inside of a sandbox, such as a full disk or a process too many.
 type insideError struct{ said string }
 
 func (e *insideError) Error() string { return e.said }
 
-// open starts a runner.
-func open(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
+// openWorkspace starts a runner.
+func openWorkspace(ctx context.Context, pool *sandbox.Pool) (*Workspace, error) {
 	process, err := pool.StartFirst(ctx, sandbox.Spec{Argv: []string{"python3", "-I", "-S", "-c", runner}})
 	if err != nil {
 		return nil, err
 	}
 	w := &Workspace{process: process, limits: pool.Config().Limits, patience: answerWithin, waiting: map[string]chan event{}}
-	go w.listen()
-	go drop(process.Stdout)
-	go drop(process.Stderr)
+	go w.listenEvents()
+	go discardAll(process.Stdout)
+	go discardAll(process.Stderr)
 	return w, nil
 }
 
-// drop reads what nobody needs, so that nobody waits for its reader.
-func drop(f *os.File) {
+// discardAll reads data that is not needed, so that its writer does not wait for a reader.
+func discardAll(f *os.File) {
 	buffer := make([]byte, 4096)
 	for {
 		if _, err := f.Read(buffer); err != nil {
@@ -102,7 +102,7 @@ func drop(f *os.File) {
 // maxLine bounds a message of the runner or of a session.
 const maxLine = 4 << 20
 
-func (w *Workspace) listen() {
+func (w *Workspace) listenEvents() {
 	defer w.process.Close()
 	lines := bufio.NewScanner(w.process.Control)
 	lines.Buffer(nil, maxLine)
@@ -115,14 +115,14 @@ func (w *Workspace) listen() {
 		if waiting := w.waiting[e.Key]; waiting != nil {
 			select {
 			case waiting <- e:
-			default: // it has room for all that a runner tells
+			default: // it has room for all events of a runner
 			}
 		}
 		w.mu.Unlock()
 	}
 }
 
-// Gone says whether the sandbox has ended.
+// Gone reports whether the sandbox has ended.
 func (w *Workspace) Gone() bool {
 	select {
 	case <-w.process.Ended():
@@ -132,7 +132,7 @@ func (w *Workspace) Gone() bool {
 	}
 }
 
-// Inhabited says whether a program was started in the workspace, beside its runner.
+// Inhabited reports whether a program was started in the workspace, beside its runner.
 func (w *Workspace) Inhabited() bool { return w.inhabited.Load() }
 
 // Close ends the sandbox and does not wait for it.
@@ -146,8 +146,8 @@ func (w *Workspace) ReadFile(ctx context.Context, name string, limit int) ([]byt
 	return w.process.ReadFile(ctx, name, limit)
 }
 
-// key makes a new key, under which events arrive until done is called.
-func (w *Workspace) key() (key string, events chan event, done func()) {
+// newKey makes a new key, under which events arrive until done is called.
+func (w *Workspace) newKey() (key string, events chan event, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next++
@@ -160,8 +160,8 @@ func (w *Workspace) key() (key string, events chan event, done func()) {
 	}
 }
 
-// send tells the runner something within a time, with descriptors.
-func (w *Workspace) send(within time.Duration, message map[string]any, files ...*os.File) error {
+// sendRunner sends the runner a message within a time, with descriptors.
+func (w *Workspace) sendRunner(within time.Duration, message map[string]any, files ...*os.File) error {
 	message["fds"] = len(files)
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -186,22 +186,23 @@ const (
 	signalWithin = 5 * time.Second
 )
 
-// ask sends an operation and waits until it is done.
-func (w *Workspace) ask(ctx context.Context, message map[string]any, files ...*os.File) (event, error) {
-	key, events, done := w.key()
+// askRunner sends an operation and waits until it is done.
+func (w *Workspace) askRunner(ctx context.Context, message map[string]any, files ...*os.File) (event, error) {
+	key, events, done := w.newKey()
 	defer done()
 	message["key"] = key
-	if err := w.send(sendWithin, message, files...); err != nil {
+	if err := w.sendRunner(sendWithin, message, files...); err != nil {
 		return event{}, err
 	}
-	return w.await(ctx, events)
+	return w.awaitEvent(ctx, events)
 }
 
 // answerWithin bounds the time of a runner's answer. Where there is no process namespace, a program can stop the runner.
 const answerWithin = time.Minute
 
-// await is the next event. Its errors are the end of ctx, of the sandbox, or what the runner says; one that says nothing is ended with its sandbox.
-func (w *Workspace) await(ctx context.Context, events chan event) (event, error) {
+// awaitEvent is the next event. Its errors are the end of ctx or of the sandbox, or the runner's own. A silent runner is ended
+// with its sandbox.
+func (w *Workspace) awaitEvent(ctx context.Context, events chan event) (event, error) {
 	overdue := time.NewTimer(w.patience)
 	defer overdue.Stop()
 	select {
@@ -220,7 +221,8 @@ func (w *Workspace) await(ctx context.Context, events chan event) (event, error)
 	}
 }
 
-// WriteFile writes a file below /tmp by its relative name, as the policy could; what is there and is no plain file is an error.
+// WriteFile writes a file below /tmp by its relative name, as the policy could. If there is an entry that is no plain file, it
+// is an error.
 func (w *Workspace) WriteFile(ctx context.Context, name string, data []byte) error {
 	r, out, err := os.Pipe()
 	if err != nil {
@@ -229,29 +231,29 @@ func (w *Workspace) WriteFile(ctx context.Context, name string, data []byte) err
 	defer r.Close()
 	defer out.Close() // which ends the write where nobody reads
 	go func() {
-		_, _ = out.Write(data) // the runner says where it could not read it all
+		_, _ = out.Write(data) // the runner reports it where it could not read it all
 		_ = out.Close()
 	}()
-	if _, err := w.ask(ctx, map[string]any{"op": "write", "name": name}, r); err != nil {
+	if _, err := w.askRunner(ctx, map[string]any{"op": "write", "name": name}, r); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
 }
 
-// List lists a folder and those below it, most entries at most. More is whether there are others.
+// List lists a folder and the folders below it, most entries at most. More is whether there are others.
 func (w *Workspace) List(ctx context.Context, name string, most int) (entries []Entry, more bool, err error) {
-	e, err := w.ask(ctx, map[string]any{"op": "list", "name": name, "most": most})
+	e, err := w.askRunner(ctx, map[string]any{"op": "list", "name": name, "most": most})
 	if err != nil {
 		return nil, false, fmt.Errorf("list %s: %w", name, err)
 	}
 	return e.Entries, e.More, nil
 }
 
-// signal sends a signal to a program by its key, or to it and all that it started.
-func (w *Workspace) signal(key string, signal syscall.Signal, group bool) {
-	own, _, done := w.key()
+// sendSignal sends a signal to a program by its key, or to it and all that it started.
+func (w *Workspace) sendSignal(key string, signal syscall.Signal, group bool) {
+	own, _, done := w.newKey()
 	defer done()
-	_ = w.send(signalWithin, map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
+	_ = w.sendRunner(signalWithin, map[string]any{"op": "signal", "key": own, "of": key, "signal": int(signal), "group": group}) // it has ended where it fails
 }
 
 // socketPair is the sandbox's.

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 )
 
-// Spaces are workspaces in tier full, until the test ends; change, where it is not nil, changes the sandboxes' configuration. The test is
-// skipped, loudly, where the machine has no such sandbox and WEIR_NEED_SANDBOX does not say that it must.
+// Spaces are workspaces in tier full, until the test ends. change, where it is not nil, changes the sandboxes' configuration.
+// The test is skipped, loudly, where the machine has no such sandbox and WEIR_NEED_SANDBOX does not say that it must.
 func Spaces(t *testing.T, change func(*sandbox.Config)) *workspace.Manager {
 	t.Helper()
 	cfg := sandbox.Default()
