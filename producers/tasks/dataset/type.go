@@ -23,7 +23,7 @@ const Name = "dataset"
 // Config names the files and says how they are read.
 type Config struct {
 	data.Config `koanf:",squash"`
-	// Order says in which order the train split is asked.
+	// Order sets the order in which the train split is asked.
 	Order data.Order `koanf:"order"`
 	// Corpus is a JSONL file of passages, `{"title", "text"}`, which a search tool finds beside those that the rows bring. Defaults to "".
 	Corpus string `koanf:"corpus"`
