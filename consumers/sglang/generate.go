@@ -66,19 +66,22 @@ func requestOf(q *servers.Query) *request {
 type event struct {
 	Error json.RawMessage `json:"error"`
 	IDs   []int32         `json:"output_ids"`
-	Meta  *struct {
-		Finish    json.RawMessage `json:"finish_reason"`
-		Completed *int            `json:"completion_tokens"`
-		Cached    int64           `json:"cached_tokens"`
-		Version   string          `json:"weight_version"`
-		Versions  []struct {
-			Version string `json:"version"`
-			Start   int    `json:"start"`
-			End     int    `json:"end"`
-		} `json:"weight_versions"`
-		Logprobs []logprob   `json:"output_token_logprobs"`
-		Top      [][]logprob `json:"output_top_logprobs"`
-	} `json:"meta_info"`
+	Meta  *meta           `json:"meta_info"`
+}
+
+// meta is what an event says of its tokens.
+type meta struct {
+	Finish    json.RawMessage `json:"finish_reason"`
+	Completed *int            `json:"completion_tokens"`
+	Cached    int64           `json:"cached_tokens"`
+	Version   string          `json:"weight_version"`
+	Versions  []struct {
+		Version string `json:"version"`
+		Start   int    `json:"start"`
+		End     int    `json:"end"`
+	} `json:"weight_versions"`
+	Logprobs []logprob   `json:"output_token_logprobs"`
+	Top      [][]logprob `json:"output_top_logprobs"`
 }
 
 // logprob is [log-probability, token, text or null].
@@ -133,35 +136,68 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	return a, nil
 }
 
-// read adds a piece to an answer. A stream says either what came since the last piece or everything from the start: the count of
-// all tokens tells which.
+// read adds a piece to an answer.
 func read(a *servers.Answer, e *event, top bool) error {
 	m := e.Meta
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: /generate: "+format, append([]any{servers.ErrMalformed}, args...)...)
-	}
 	if err := finish(a, m.Finish); err != nil {
 		return err
 	}
+	// An answer that was aborted in the queue has no tokens, and an abort may leave out the log-probabilities of the last tokens: those are
+	// not used.
+	cut := a.Finish == servers.FinishAborted && len(m.Logprobs) == 0
+	if !cut {
+		if err := alignPiece(a, m); err != nil {
+			return err
+		}
+	}
+	appendTokens(a, m, top)
+	if len(e.IDs) > 0 && !cut {
+		if k := len(a.Tokens) - len(e.IDs); k < 0 || !slices.Equal(a.Tokens[k:], e.IDs) {
+			return malformed("output_ids are not the tokens of output_token_logprobs")
+		}
+	}
+	a.Cached, a.Label = m.Cached, m.Version
+	if m.Versions != nil {
+		a.Spans = a.Spans[:0]
+		for _, v := range m.Versions {
+			if v.Start < len(a.Tokens) { // of a cut answer, what is left
+				a.Spans = append(a.Spans, servers.Span{Label: v.Version, Start: v.Start, End: min(v.End, len(a.Tokens))})
+			}
+		}
+	}
+	return nil
+}
+
+// malformed is the error of an answer that is not in SGLang's format.
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: /generate: "+format, append([]any{servers.ErrMalformed}, args...)...)
+}
+
+// alignPiece makes an answer ready for the tokens of a piece. A stream says either what came since the last piece or everything from the
+// start: the count of all tokens tells which. In the second case the answer's tokens are taken out, and must be those of the piece.
+func alignPiece(a *servers.Answer, m *meta) error {
 	n := len(a.Tokens)
 	total := n + len(m.Logprobs)
 	if m.Completed != nil {
 		total = *m.Completed
 	}
-	cut := a.Finish == servers.FinishAborted && len(m.Logprobs) == 0
 	switch {
-	case cut: // aborted in the queue, or without the log-probabilities of its last tokens: those are not used
 	case len(m.Logprobs) == total && n <= total:
 		for i, token := range a.Tokens {
 			if n < total && m.Logprobs[i].token != token {
-				return bad("token %d was %d, and is %d in a later piece", i, token, m.Logprobs[i].token)
+				return malformed("token %d was %d, and is %d in a later piece", i, token, m.Logprobs[i].token)
 			}
 		}
 		a.Tokens, a.Logprobs, a.Likely = a.Tokens[:0], a.Logprobs[:0], a.Likely[:0]
 	case n+len(m.Logprobs) == total:
 	default:
-		return bad("%d log-probabilities came after %d, for %d tokens", len(m.Logprobs), n, total)
+		return malformed("%d log-probabilities came after %d, for %d tokens", len(m.Logprobs), n, total)
 	}
+	return nil
+}
+
+// appendTokens adds a piece's tokens, with the most likely tokens where they were asked for.
+func appendTokens(a *servers.Answer, m *meta, top bool) {
 	for i, l := range m.Logprobs {
 		a.Tokens, a.Logprobs = append(a.Tokens, l.token), append(a.Logprobs, l.value)
 		if !top {
@@ -175,21 +211,6 @@ func read(a *servers.Answer, e *event, top bool) error {
 		}
 		a.Likely = append(a.Likely, servers.SortLikely(list))
 	}
-	if len(e.IDs) > 0 && !cut {
-		if k := len(a.Tokens) - len(e.IDs); k < 0 || !slices.Equal(a.Tokens[k:], e.IDs) {
-			return bad("output_ids are not the tokens of output_token_logprobs")
-		}
-	}
-	a.Cached, a.Label = m.Cached, m.Version
-	if m.Versions != nil {
-		a.Spans = a.Spans[:0]
-		for _, v := range m.Versions {
-			if v.Start < len(a.Tokens) { // of a cut answer, what is left
-				a.Spans = append(a.Spans, servers.Span{Label: v.Version, Start: v.Start, End: min(v.End, len(a.Tokens))})
-			}
-		}
-	}
-	return nil
 }
 
 // finish reads finish_reason: null, an object with a type, or the type alone.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-rl/weir/consumers/servers"
@@ -201,100 +200,5 @@ func read(a *servers.Answer, c *choice, top bool) error {
 	if c.Finish != nil {
 		a.Finish = servers.Finish(*c.Finish)
 	}
-	return nil
-}
-
-// entry is one token's log-probability. token is -1 where the server does not say whose it is.
-type entry struct {
-	token   int32
-	logprob float32
-	likely  []servers.Likely
-}
-
-// named is a token with its log-probability, in the form with token_id or the older one, "token_id:9707".
-type named struct {
-	ID      *int32   `json:"token_id"`
-	Token   *string  `json:"token"`
-	Logprob *float64 `json:"logprob"`
-}
-
-func (n named) id() (int32, error) {
-	if n.ID != nil {
-		return *n.ID, nil
-	}
-	if n.Token == nil {
-		return 0, fmt.Errorf("%w: a log-probability has neither token_id nor token", servers.ErrMalformed)
-	}
-	return numbered(*n.Token)
-}
-
-// numbered reads "token_id:9707".
-func numbered(text string) (int32, error) {
-	digits, ok := strings.CutPrefix(text, "token_id:")
-	id, err := strconv.ParseInt(digits, 10, 32)
-	if !ok || err != nil {
-		return 0, fmt.Errorf("%w: a log-probability is of token %.40q: want token_id:N", servers.ErrMalformed, text)
-	}
-	return int32(id), nil
-}
-
-// logprobs reads the log-probabilities of a piece: {"content": [...]}, or the route of text's {"token_logprobs": [...]}.
-func logprobs(raw json.RawMessage) ([]entry, error) {
-	if len(raw) == 0 || string(raw) == "null" {
-		return nil, nil
-	}
-	var form struct {
-		Content *[]struct {
-			named
-			Top []named `json:"top_logprobs"`
-		} `json:"content"`
-		Tokens        []string              `json:"tokens"`
-		TokenLogprobs *[]*float64           `json:"token_logprobs"`
-		TopLogprobs   []map[string]*float64 `json:"top_logprobs"`
-	}
-	if err := json.Unmarshal(raw, &form); err != nil {
-		return nil, fmt.Errorf("%w: logprobs: %w", servers.ErrMalformed, err)
-	}
-	var out []entry
-	switch {
-	case form.Content != nil:
-		for _, c := range *form.Content {
-			id, err := c.id()
-			if err != nil {
-				return nil, err
-			}
-			e := entry{token: id, logprob: servers.Logprob(c.Logprob)}
-			for _, t := range c.Top {
-				if err := e.list(t); err != nil {
-					return nil, err
-				}
-			}
-			out = append(out, e)
-		}
-	case form.TokenLogprobs != nil:
-		for i, lp := range *form.TokenLogprobs {
-			e := entry{token: -1, logprob: servers.Logprob(lp)}
-			if i < len(form.TopLogprobs) {
-				for text, lp := range form.TopLogprobs[i] {
-					if err := e.list(named{Token: &text, Logprob: lp}); err != nil {
-						return nil, err
-					}
-				}
-			}
-			out = append(out, e)
-		}
-	default:
-		return nil, fmt.Errorf("%w: logprobs have neither content nor token_logprobs", servers.ErrMalformed)
-	}
-	return out, nil
-}
-
-// list notes a token that might have been sampled.
-func (e *entry) list(t named) error {
-	id, err := t.id()
-	if err != nil {
-		return err
-	}
-	e.likely = append(e.likely, servers.Likely{Token: id, Logprob: servers.Logprob(t.Logprob)})
 	return nil
 }
