@@ -17,8 +17,8 @@ import (
 // A version that is an adapter is merged where it is read, so that all that samples gets weights as ever: with the bits that the
 // trainer's own export of them has.
 
-// mergedInMemory decodes the shards of a version, those of what it is added to after them, and merges them.
-func mergedInMemory(m *schemas.Manifest, files [][]byte) (*gpu.Weights, error) {
+// mergeInMemory decodes the shards of a version, after them the shards of the weights that it is added to, and merges them.
+func mergeInMemory(m *schemas.Manifest, files [][]byte) (*gpu.Weights, error) {
 	n := len(m.Shards)
 	if len(files) != len(m.AllShards()) {
 		return nil, fmt.Errorf("%d shards were read, the manifest has %d", len(files), len(m.AllShards()))
@@ -39,7 +39,7 @@ func mergedInMemory(m *schemas.Manifest, files [][]byte) (*gpu.Weights, error) {
 	return w, ad.Merge(w, gpu.DType(m.DType))
 }
 
-// writeMerged merges the files of a version, those of what it is added to after them, into files of a folder: one for each frozen
+// writeMerged merges the files of a version, after them the files of the weights that it is added to, into files of a folder: one for each frozen
 // file, with the same tensors.
 func writeMerged(ctx context.Context, m *schemas.Manifest, paths []string, dir string) error {
 	n := len(m.Shards)
@@ -79,8 +79,8 @@ func writeMerged(ctx context.Context, m *schemas.Manifest, paths []string, dir s
 	return group.Wait()
 }
 
-// modelFiles is how many files of weights a version's folder has.
-func modelFiles(m *schemas.Manifest) int {
+// countModelFiles is how many files of weights a version's folder has.
+func countModelFiles(m *schemas.Manifest) int {
 	if m.Adapter != nil {
 		return len(m.Adapter.Frozen)
 	}

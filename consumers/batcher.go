@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Batcher is a [Sampler] that batches calls continuously over one decoder. Make it with NewBatcher, run it with Run, give it
+// Batcher is a [Sampler] that batches calls continuously over a decoder. Make it with NewBatcher, run it with Run, give it
 // weights with Swap; until the first weights it refuses calls with Retry.
 type Batcher struct {
 	cfg        Config
@@ -22,9 +22,9 @@ type Batcher struct {
 
 	model   atomic.Pointer[model]
 	version atomic.Int64
-	work    chan struct{} // holds one item: there is something to do
+	work    chan struct{} // of capacity 1: there is something to do
 	stopped chan struct{} // closed when Run has returned
-	swapper chan struct{} // holds one item: a Swap is under way
+	swapper chan struct{} // of capacity 1: a Swap is under way
 	// versionWait is how long a call waits for newer weights before it is refused with Retry.
 	versionWait time.Duration
 
@@ -34,7 +34,7 @@ type Batcher struct {
 	pending *swap
 	forget  []string    // episodes that will not call again
 	closed  bool        // no more calls are taken
-	decoder gpu.Decoder // what was made last, in use or not yet
+	decoder gpu.Decoder // the newest decoder, in use or not yet
 	load    Load
 
 	sched *scheduler // Run's
@@ -46,14 +46,14 @@ var (
 	_ Streamer  = (*Batcher)(nil)
 )
 
-// NewDecoder makes the decoder of a model over its first weights; [gpu.Backend] has one.
+// NewDecoder makes the decoder of a model over its first weights; [gpu.Backend] has such a function.
 type NewDecoder func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error)
 
 // model is the part of a Batcher that never changes after the first weights.
 type model struct {
 	config gpu.Config
 	maxLen int
-	// shapes are those of the first weights.
+	// shapes are the tensors' of the first weights.
 	shapes map[string][]int
 	// dec is Run's, but for Prepare, which is Swap's.
 	dec gpu.Decoder
@@ -64,7 +64,7 @@ func NewBatcher(cfg Config, newDecoder NewDecoder, m *Metrics) *Batcher {
 	b := &Batcher{
 		cfg: cfg, newDecoder: newDecoder, metrics: orUnseen(m),
 		work: make(chan struct{}, 1), stopped: make(chan struct{}), swapper: make(chan struct{}, 1),
-		versionWait: maxVersionWait, free: cfg.running(),
+		versionWait: maxVersionWait, free: cfg.mostRunning(),
 	}
 	b.version.Store(-1)
 	return b
@@ -76,7 +76,7 @@ const maxVersionWait = time.Minute
 // Version is the policy version in use; -1 before the first.
 func (b *Batcher) Version() int64 { return b.version.Load() }
 
-// Load is how busy the Batcher was at its last step, but for the calls that wait, which are those of now.
+// Load is how busy the Batcher was at its last step, but for the calls that wait now.
 func (b *Batcher) Load() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,23 +85,23 @@ func (b *Batcher) Load() Load {
 	return l
 }
 
-// Generate serves one call, Config.ChunkTokens tokens at a time.
+// Generate serves a call, Config.ChunkTokens tokens at a time.
 func (b *Batcher) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return b.generate(ctx, req, b.cfg.ChunkTokens, emit)
+	return b.serveCall(ctx, req, b.cfg.ChunkTokens, emit)
 }
 
 // Stream is Generate for a reader that follows along: emit gets each token when it is sampled, together with those
 // sampled while emit was busy.
 func (b *Batcher) Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return b.generate(ctx, req, 1, emit)
+	return b.serveCall(ctx, req, 1, emit)
 }
 
-func (b *Batcher) generate(ctx context.Context, req *schemas.GenerateRequest, chunk int, emit func(*schemas.GenerateChunk) error) error {
+func (b *Batcher) serveCall(ctx context.Context, req *schemas.GenerateRequest, chunk int, emit func(*schemas.GenerateChunk) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c, refusal := b.submitInChunks(ctx, req, chunk)
+	c, refusal := b.submitCallInChunks(ctx, req, chunk)
 	if refusal != nil {
-		return send(req, refusal, emit)
+		return emitChunk(req, refusal, emit)
 	}
 	var late <-chan time.Time
 	if b.Version() < req.MinVersion {
@@ -114,28 +114,28 @@ func (b *Batcher) generate(ctx context.Context, req *schemas.GenerateRequest, ch
 		case <-ctx.Done():
 			return fmt.Errorf("generate for episode %q: %w", req.Episode, context.Cause(ctx))
 		case <-late:
-			if refusal := b.giveUp(c); refusal != nil {
-				return send(req, refusal, emit)
+			if refusal := b.abandonCall(c); refusal != nil {
+				return emitChunk(req, refusal, emit)
 			}
 		case <-c.notify:
-			chunk := c.take()
-			if err := send(req, chunk, emit); err != nil || chunk.Done {
+			chunk := c.takeChunk()
+			if err := emitChunk(req, chunk, emit); err != nil || chunk.Done {
 				return err
 			}
 		}
 	}
 }
 
-func send(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk, emit func(*schemas.GenerateChunk) error) error {
+func emitChunk(req *schemas.GenerateRequest, chunk *schemas.GenerateChunk, emit func(*schemas.GenerateChunk) error) error {
 	if err := emit(chunk); err != nil {
 		return fmt.Errorf("send a chunk of episode %q: %w", req.Episode, err)
 	}
 	return nil
 }
 
-// giveUp takes a call that still waits for newer weights out of the queue and returns the chunk that refuses it. It
+// abandonCall takes a call that still waits for newer weights out of the queue and returns the chunk that refuses it. It
 // returns nil where the weights have come or the call has ended.
-func (b *Batcher) giveUp(c *call) *schemas.GenerateChunk {
+func (b *Batcher) abandonCall(c *call) *schemas.GenerateChunk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.Version()
@@ -144,23 +144,23 @@ func (b *Batcher) giveUp(c *call) *schemas.GenerateChunk {
 		return nil
 	}
 	b.waiting = slices.Delete(b.waiting, at, at+1)
-	return b.refuse(fmt.Sprintf("has version %d and waited %s for version %d", v, b.versionWait, c.req.MinVersion), true)
+	return b.refusalChunk(fmt.Sprintf("has version %d and waited %s for version %d", v, b.versionWait, c.req.MinVersion), true)
 }
 
-// submit queues the call, or returns the chunk that refuses it.
-func (b *Batcher) submit(ctx context.Context, req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
-	return b.submitInChunks(ctx, req, b.cfg.ChunkTokens)
+// submitCall queues the call, or returns the chunk that refuses it.
+func (b *Batcher) submitCall(ctx context.Context, req *schemas.GenerateRequest) (*call, *schemas.GenerateChunk) {
+	return b.submitCallInChunks(ctx, req, b.cfg.ChunkTokens)
 }
 
-// submitInChunks is submit for a call whose tokens are delivered in chunks of the given size.
-func (b *Batcher) submitInChunks(ctx context.Context, req *schemas.GenerateRequest, chunk int) (*call, *schemas.GenerateChunk) {
+// submitCallInChunks is submit for a call whose tokens are delivered in chunks of the given size.
+func (b *Batcher) submitCallInChunks(ctx context.Context, req *schemas.GenerateRequest, chunk int) (*call, *schemas.GenerateChunk) {
 	m := b.model.Load()
 	if m == nil {
-		return nil, b.busy("no weights yet")
+		return nil, b.busyChunk("no weights yet")
 	}
 	c, room, err := newCall(ctx, req, m.config.VocabSize, m.maxLen)
 	if err != nil {
-		return nil, b.refuse(err.Error(), false)
+		return nil, b.refusalChunk(err.Error(), false)
 	}
 	if !room {
 		return nil, &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}
@@ -169,34 +169,34 @@ func (b *Batcher) submitInChunks(ctx context.Context, req *schemas.GenerateReque
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, b.refuse(stopping, true)
+		return nil, b.refusalChunk(stopping, true)
 	}
 	// Calls that can start at the next step do not count as waiting.
 	if room := b.cfg.Queue + b.free; len(b.waiting) >= room {
 		b.waiting = slices.DeleteFunc(b.waiting, func(c *call) bool { return c.ctx.Err() != nil })
 		if len(b.waiting) >= room {
-			return nil, b.busy(fmt.Sprintf("%d calls are waiting already", b.cfg.Queue))
+			return nil, b.busyChunk(fmt.Sprintf("%d calls are waiting already", b.cfg.Queue))
 		}
 	}
 	b.waiting = append(b.waiting, c)
-	b.wake()
+	b.wakeLoop()
 	return c, nil
 }
 
-// refuse is the chunk that ends a call unserved.
-func (b *Batcher) refuse(reason string, retry bool) *schemas.GenerateChunk {
+// refusalChunk is the chunk that ends a call unserved.
+func (b *Batcher) refusalChunk(reason string, retry bool) *schemas.GenerateChunk {
 	return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
 }
 
-// busy is the chunk that ends a call for which there is no room yet.
-func (b *Batcher) busy(reason string) *schemas.GenerateChunk {
-	chunk := b.refuse(reason, true)
+// busyChunk is the chunk that ends a call for which there is no room yet.
+func (b *Batcher) busyChunk(reason string) *schemas.GenerateChunk {
+	chunk := b.refusalChunk(reason, true)
 	chunk.Busy = true
 	return chunk
 }
 
-// wake has Run look for work.
-func (b *Batcher) wake() {
+// wakeLoop has Run look for work.
+func (b *Batcher) wakeLoop() {
 	select {
 	case b.work <- struct{}{}:
 	default:
@@ -206,14 +206,14 @@ func (b *Batcher) wake() {
 // Run steps the decoder until ctx ends, then ends the calls that are left with Retry. It returns an error when the
 // decoder fails. Run may be called once.
 func (b *Batcher) Run(ctx context.Context) error {
-	err := b.loop(ctx)
-	b.stop(err)
+	err := b.runLoop(ctx)
+	b.stopCalls(err)
 	return err
 }
 
-func (b *Batcher) loop(ctx context.Context) error {
+func (b *Batcher) runLoop(ctx context.Context) error {
 	for ctx.Err() == nil {
-		busy, err := b.step(ctx)
+		busy, err := b.runStep(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
 			return err
@@ -227,22 +227,22 @@ func (b *Batcher) loop(ctx context.Context) error {
 	return nil
 }
 
-// Forget frees the cache of an episode that will not call again, once its call, if it has one, has ended.
+// Forget frees the cache of an episode that will not call again, once its call, if there is a call, has ended.
 func (b *Batcher) Forget(episode string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	// A cache that is not freed here is evicted in time.
 	if len(b.forget) < maxForget {
 		b.forget = append(b.forget, episode)
-		b.wake()
+		b.wakeLoop()
 	}
 }
 
 // maxForget bounds the episodes to forget between two steps.
 const maxForget = 4096
 
-// stop ends every call that is left, so that its caller asks another consumer for the rest.
-func (b *Batcher) stop(cause error) {
+// stopCalls ends every call that is left, so that its caller asks another consumer for the rest.
+func (b *Batcher) stopCalls(cause error) {
 	reason := stopping
 	if cause != nil {
 		reason = cause.Error()
@@ -250,7 +250,7 @@ func (b *Batcher) stop(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	end(b.decoder)
+	closeDecoder(b.decoder)
 	left := b.waiting
 	b.waiting = nil
 	if b.sched != nil {
@@ -259,7 +259,7 @@ func (b *Batcher) stop(cause error) {
 		}
 	}
 	for _, c := range left {
-		c.fail(reason, true)
+		c.failCall(reason, true)
 	}
 	if b.pending != nil {
 		b.pending.done <- errors.Join(ErrStopped, cause)
@@ -268,19 +268,19 @@ func (b *Batcher) stop(cause error) {
 	close(b.stopped)
 }
 
-// hold keeps a new decoder until the Batcher stops, in place of one that never came into use.
-func (b *Batcher) hold(d gpu.Decoder) {
+// keepDecoder keeps a new decoder until the Batcher stops, in place of a decoder that never came into use.
+func (b *Batcher) keepDecoder(d gpu.Decoder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	end(b.decoder)
+	closeDecoder(b.decoder)
 	b.decoder = d
 	if b.closed {
-		end(d)
+		closeDecoder(d)
 	}
 }
 
-// end lets go of what a decoder holds outside of Go's memory.
-func end(d gpu.Decoder) {
+// closeDecoder frees a decoder's memory outside of Go.
+func closeDecoder(d gpu.Decoder) {
 	if e, ok := d.(gpu.Ender); ok {
 		e.End()
 	}

@@ -68,7 +68,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 	require.NoError(t, err)
 
 	step := func() bool {
-		busy, err := r.step(ctx)
+		busy, err := r.runStep(ctx)
 		require.NoError(t, err)
 		require.Empty(t, r.dec.faults)
 		if n := len(r.dec.batches); busy {
@@ -77,7 +77,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 				total += size
 			}
 			require.LessOrEqual(t, total, cfg.StepTokenBudget)
-			require.LessOrEqual(t, len(r.dec.batches[n-1]), cfg.running())
+			require.LessOrEqual(t, len(r.dec.batches[n-1]), cfg.mostRunning())
 		}
 		require.LessOrEqual(t, len(r.dec.slots), cfg.Slots)
 		for seq := range r.sched.idle {
@@ -90,7 +90,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 			if !l.c.out.Done {
 				return false
 			}
-			got := l.c.take()
+			got := l.c.takeChunk()
 			checkReplay(t, l.req, got, cfg.MaxTokens)
 			for _, v := range got.Versions {
 				require.GreaterOrEqual(t, int64(v), l.req.MinVersion)
@@ -125,7 +125,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 				MinVersion: max(0, version+rapid.Int64Range(-2, 1).Draw(t, "ahead")),
 			}
 			callCtx, cancel := context.WithCancel(ctx)
-			c, refused := r.submit(callCtx, req)
+			c, refused := r.submitCall(callCtx, req)
 			if refused != nil {
 				cancel()
 				full := refused.Stop == schemas.GenerateError && refused.Retry && len(r.waiting) == cfg.Queue+r.free
@@ -146,7 +146,7 @@ func interleave(t *rapid.T, mode SwapMode) {
 			calls[i].cancel()
 			step()
 			// What it sampled before is right too.
-			got := calls[i].c.take()
+			got := calls[i].c.takeChunk()
 			checkReplay(t, calls[i].req, got, cfg.MaxTokens)
 			calls = append(calls[:i], calls[i+1:]...)
 			settle()
@@ -204,7 +204,7 @@ func TestChunks(t *testing.T) {
 	c := r.start(t, req)
 	pending := func() int { return len(c.out.Tokens) }
 	step := func() {
-		_, err := r.step(t.Context())
+		_, err := r.runStep(t.Context())
 		require.NoError(t, err)
 	}
 	step()
@@ -227,7 +227,7 @@ func TestRefusals(t *testing.T) {
 	cfg := smallConfig()
 	cfg.MaxRunning, cfg.Queue, cfg.MaxTokens = 1, 2, 10
 	empty := newRig(cfg, false)
-	_, refused := empty.submit(t.Context(), ask("a", 1))
+	_, refused := empty.submitCall(t.Context(), ask("a", 1))
 	require.Equal(t, "no weights yet", refused.Error)
 	require.True(t, refused.Retry && refused.Busy)
 
@@ -243,20 +243,20 @@ func TestRefusals(t *testing.T) {
 		{"negative token", schemas.GenerateRequest{Tokens: []int32{-1}, MaxTokens: 1}, "bad request: token 0 is -1: the vocabulary has 23"},
 		{"temperature", schemas.GenerateRequest{Tokens: []int32{1}, MaxTokens: 1, Temperature: -1}, "bad request: temperature is -1: must be 0, or between 0.001 and 1000"},
 	} {
-		_, refused := r.submit(t.Context(), &test.req)
+		_, refused := r.submitCall(t.Context(), &test.req)
 		require.Equal(t, schemas.GenerateError, refused.Stop, test.name)
 		require.Equal(t, test.error, refused.Error, test.name)
 		require.False(t, refused.Retry, test.name)
 	}
-	_, refused = r.submit(t.Context(), ask("a", make([]int32, 10)...))
+	_, refused = r.submitCall(t.Context(), ask("a", make([]int32, 10)...))
 	require.Equal(t, schemas.GenerateLength, refused.Stop, "no room for another token")
 
 	gone, leave := context.WithCancel(t.Context())
-	_, refused = r.submit(gone, ask("a", 1)) // one that can run at once, and two that wait
+	_, refused = r.submitCall(gone, ask("a", 1)) // one that can run at once, and two that wait
 	require.Nil(t, refused)
 	r.start(t, ask("b", 1))
 	r.start(t, ask("c", 1))
-	_, refused = r.submit(t.Context(), ask("d", 1))
+	_, refused = r.submitCall(t.Context(), ask("d", 1))
 	require.Equal(t, "2 calls are waiting already", refused.Error)
 	require.True(t, refused.Retry && refused.Busy)
 	leave()
@@ -400,7 +400,7 @@ func TestACallWhoseWeightsCameIsNotGivenUp(t *testing.T) {
 		<-time.After(2 * maxVersionWait)
 		synctest.Wait()
 		for busy := true; busy; {
-			busy, err = r.step(t.Context())
+			busy, err = r.runStep(t.Context())
 			require.NoError(t, err)
 		}
 		require.NoError(t, <-done)
@@ -427,7 +427,7 @@ func TestABrokenDecoderEndsEveryCallWithRetry(t *testing.T) {
 	running := r.start(t, ask("a", 1))
 	err := r.Run(t.Context())
 	require.EqualError(t, err, "extend 1 sequences: the device is gone")
-	got := running.take()
+	got := running.takeChunk()
 	require.True(t, got.Done && got.Retry)
 	require.Equal(t, err.Error(), got.Error)
 }
@@ -466,11 +466,11 @@ func TestLoadSaysHowBusyTheBatcherIs(t *testing.T) {
 	again.MaxTokens = 2
 	c := r.start(t, again)
 	r.start(t, ask("b", 1))
-	_, err := r.step(t.Context())
+	_, err := r.runStep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Load{Running: 1, Waiting: 1, CacheUse: 0.25, PrefixHits: 3}, r.Load())
 	r.finish(t, c)
-	_, err = r.step(t.Context())
+	_, err = r.runStep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Load{Running: 1, Idle: 1, CacheUse: 0.5, PrefixHits: 3}, r.Load())
 }
@@ -480,13 +480,13 @@ func TestAStreamGivesEachTokenAsItIsSampled(t *testing.T) {
 	t.Parallel()
 	first := func(chunk int) int {
 		r := newReady(t, smallConfig(), false)
-		c, refused := r.submitInChunks(t.Context(), ask("a", 1, 2), chunk)
+		c, refused := r.submitCallInChunks(t.Context(), ask("a", 1, 2), chunk)
 		require.Nil(t, refused)
 		for len(c.notify) == 0 {
-			_, err := r.step(t.Context())
+			_, err := r.runStep(t.Context())
 			require.NoError(t, err)
 		}
-		return len(c.take().Tokens)
+		return len(c.takeChunk().Tokens)
 	}
 	require.Equal(t, 1, first(1))
 	require.Equal(t, 3, first(smallConfig().ChunkTokens))

@@ -40,11 +40,11 @@ func BenchmarkStep(b *testing.B) {
 	model.VocabSize, model.MaxPositions = 16, 1<<30
 	e := NewBatcher(cfg, func(gpu.Config, *gpu.Weights, gpu.DecoderOptions) (gpu.Decoder, error) { return dec, nil },
 		nil)
-	sw, err := e.prepare(b.Context(), Snapshot{Config: model, Weights: fakeWeights(0)})
+	sw, err := e.prepareSwap(b.Context(), Snapshot{Config: model, Weights: fakeWeights(0)})
 	require.NoError(b, err)
-	e.enqueue(sw)
+	e.enqueueSwap(sw)
 	step := func() {
-		_, err := e.step(b.Context())
+		_, err := e.runStep(b.Context())
 		require.NoError(b, err)
 	}
 	step()
@@ -54,8 +54,8 @@ func BenchmarkStep(b *testing.B) {
 	var steps int
 	for b.Loop() {
 		for i, c := range calls {
-			if c == nil || c.take().Done {
-				calls[i], _ = e.submit(b.Context(), req)
+			if c == nil || c.takeChunk().Done {
+				calls[i], _ = e.submitCall(b.Context(), req)
 			}
 		}
 		step()

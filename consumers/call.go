@@ -10,11 +10,11 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// call is one generate request that has not ended. The goroutine of Batcher.Run owns everything above mu.
+// call is a generate request that has not ended. The goroutine of Batcher.Run owns everything above mu.
 type call struct {
 	ctx     context.Context //nolint:containedctx // a call carries its caller's context across to Batcher.Run
 	req     *schemas.GenerateRequest
-	context []int32 // the request's tokens and those sampled
+	context []int32 // the request's tokens, and the sampled tokens
 	limit   int     // the length at which generation ends
 	chunk   int     // tokens that are delivered at a time
 
@@ -24,7 +24,7 @@ type call struct {
 
 	mu     sync.Mutex
 	out    schemas.GenerateChunk // delivered, not yet taken
-	notify chan struct{}         // holds one item: out has something to send
+	notify chan struct{}         // of capacity 1: out has something to send
 }
 
 // newCall checks the request against the model's vocabulary and length. room is false when the context leaves no room for
@@ -56,8 +56,8 @@ func newCall(ctx context.Context, req *schemas.GenerateRequest, vocab, maxLen in
 	return c, true, nil
 }
 
-// add records a sampled token and says whether generation ends with it.
-func (c *call) add(token int32, logprob float32, version int32) (stop schemas.GenerateStop, ended bool) {
+// recordToken records a sampled token and reports whether generation ends with it.
+func (c *call) recordToken(token int32, logprob float32, version int32) (stop schemas.GenerateStop, ended bool) {
 	c.context = append(c.context, token)
 	c.tokens = append(c.tokens, token)
 	c.logprobs = append(c.logprobs, logprob)
@@ -68,26 +68,26 @@ func (c *call) add(token int32, logprob float32, version int32) (stop schemas.Ge
 	return schemas.GenerateLength, len(c.context) >= c.limit
 }
 
-// flush delivers the tokens sampled so far.
-func (c *call) flush() {
+// flushTokens delivers the tokens sampled so far.
+func (c *call) flushTokens() {
 	if len(c.tokens) > 0 {
-		c.deliver(func(*schemas.GenerateChunk) {})
+		c.deliverChunk(func(*schemas.GenerateChunk) {})
 	}
 }
 
-// end delivers the tokens sampled so far, and why there are no more.
-func (c *call) end(stop schemas.GenerateStop) {
-	c.deliver(func(out *schemas.GenerateChunk) { out.Done, out.Stop = true, stop })
+// endCall delivers the tokens sampled so far, and why there are no more.
+func (c *call) endCall(stop schemas.GenerateStop) {
+	c.deliverChunk(func(out *schemas.GenerateChunk) { out.Done, out.Stop = true, stop })
 }
 
-// fail ends the call with a reason.
-func (c *call) fail(reason string, retry bool) {
-	c.deliver(func(out *schemas.GenerateChunk) {
+// failCall ends the call with a reason.
+func (c *call) failCall(reason string, retry bool) {
+	c.deliverChunk(func(out *schemas.GenerateChunk) {
 		out.Done, out.Stop, out.Error, out.Retry = true, schemas.GenerateError, reason, retry
 	})
 }
 
-func (c *call) deliver(set func(*schemas.GenerateChunk)) {
+func (c *call) deliverChunk(set func(*schemas.GenerateChunk)) {
 	c.mu.Lock()
 	c.out.Tokens = append(c.out.Tokens, c.tokens...)
 	c.out.Logprobs = append(c.out.Logprobs, c.logprobs...)
@@ -101,8 +101,8 @@ func (c *call) deliver(set func(*schemas.GenerateChunk)) {
 	}
 }
 
-// take empties out into a chunk that is the caller's.
-func (c *call) take() *schemas.GenerateChunk {
+// takeChunk empties out into a chunk that is the caller's.
+func (c *call) takeChunk() *schemas.GenerateChunk {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.out

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// SwapMode says what becomes of the caches when the weights change.
+// SwapMode is how the caches are treated when the weights change.
 type SwapMode string
 
 // The swap modes.
@@ -19,7 +19,7 @@ const (
 	// token. A token's log-probability is then exactly that of the version it names, given the tokens before it.
 	SwapRecompute SwapMode = "recompute"
 	// SwapDrain lets the running calls finish on the old weights while new ones wait, then swaps and clears every
-	// cache. All tokens of a call have one version.
+	// cache. All tokens of a call have the same version.
 	SwapDrain SwapMode = "drain"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 	// Longest is how long a sequence may grow in the run: a server that takes no sequence so long is refused. A run sets it from
 	// trainer.limits.max_tokens and its tasks' own; 0, the default, refuses none.
 	Longest int `koanf:"-"`
-	// StepTokenBudget bounds the tokens of one step, so that a long prompt is taken in pieces and does not delay the
+	// StepTokenBudget bounds the tokens of a step, so that a long prompt is taken in pieces and does not delay the
 	// sequences that sample. At least Slots. Defaults to 512.
 	StepTokenBudget int `koanf:"step_token_budget"`
 	// Queue bounds the calls that wait for a slot; more are refused with Retry. Defaults to 1024.
@@ -49,10 +49,10 @@ type Config struct {
 	Swap SwapMode `koanf:"swap"`
 	// DrainTimeout bounds how long running calls may go on when the process stops. Defaults to 5s.
 	DrainTimeout time.Duration `koanf:"drain_timeout"`
-	// Engine is what samples: "" is this process, by model.engine; native or torch is this process, by that engine; vllm and
-	// sglang are servers, which are started here or run already where Servers says. Defaults to "".
+	// Engine samples: "" is this process, by model.engine; native or torch is this process, by that engine; vllm and
+	// sglang are servers, which are started here, or run already at the URLs of Servers. Defaults to "".
 	Engine string `koanf:"engine"`
-	// Servers are the URLs of running servers of that engine. Defaults to none, which starts them: Server says how.
+	// Servers are the URLs of running servers of that engine. Defaults to none, which starts them as Server describes.
 	Servers []string      `koanf:"servers"`
 	Server  ServerConfig  `koanf:"server"`
 	OpenAI  openai.Config `koanf:"openai"`
@@ -83,8 +83,8 @@ func (c Config) Validate() error {
 	)
 }
 
-// running is how many calls run at once.
-func (c Config) running() int {
+// mostRunning is how many calls run at once.
+func (c Config) mostRunning() int {
 	if c.MaxRunning == 0 {
 		return c.Slots
 	}

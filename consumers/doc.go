@@ -17,16 +17,16 @@
 //	})
 //
 // A Batcher batches calls continuously: between two steps it admits waiting calls, drops cancelled calls and swaps
-// weights; in a step it extends prompts and samples one token for every sequence that is complete.
+// weights; in a step it extends prompts and samples a token for every sequence that is complete.
 //
-// A token that a Batcher samples depends on the weights, the tokens before it, the temperature, and one random number made
+// A token that a Batcher samples depends on the weights, the tokens before it, the temperature, and a random number made
 // from the request's seed and the token's absolute position. It does not depend on the rest of the batch, on how
-// a prompt was cut into steps, on what the cache held, or on the consumer that served the call. A call that is retried on
+// a prompt was cut into steps, on the content of the cache, or on the consumer that served the call. A call that is retried on
 // another consumer with the tokens sampled so far therefore goes on as if nothing had happened. Under SwapKeep the token also
 // depends on where in the sequence the weights changed, since earlier tokens stay in the cache as the earlier weights
 // computed them.
 //
-// Concurrency: one goroutine (Batcher.Run) calls the Decoder, but for Prepare, which lays new weights out on the
+// Concurrency: a single goroutine (Batcher.Run) calls the Decoder, but for Prepare, which lays new weights out on the
 // goroutine of Swap while generation goes on; Generate and Swap may be called from any goroutine.
 // A slow caller does not delay that goroutine. All queues are bounded: the waiting calls by Config.Queue, a call's tokens that
 // were not delivered by its MaxTokens.

@@ -56,7 +56,7 @@ func fakeSample(cache []entry, weights, temperature float32, u float64) gpu.Samp
 		scale = 1 / float64(temperature)
 	}
 	for i := range logits {
-		logits[i] = 6 * uniform(seed, i) * scale
+		logits[i] = 6 * uniformAt(seed, i) * scale
 		p[i] = math.Exp(logits[i])
 		total += p[i]
 		if logits[i] > logits[most] {
@@ -218,7 +218,7 @@ func replay(req *schemas.GenerateRequest, versions []int32, maxLen int) *schemas
 		for j, token := range tokens {
 			cache[j] = entry{token, float32(versions[i])}
 		}
-		next := fakeSample(cache, float32(versions[i]), req.Temperature, uniform(req.Seed, len(tokens)))
+		next := fakeSample(cache, float32(versions[i]), req.Temperature, uniformAt(req.Seed, len(tokens)))
 		tokens = append(tokens, next.Token)
 		out.Tokens = append(out.Tokens, next.Token)
 		out.Logprobs = append(out.Logprobs, next.Logprob)
@@ -250,9 +250,9 @@ func newRig(cfg Config, blind bool) *rig {
 
 // offer hands a snapshot over without waiting for it to be used.
 func (r *rig) offer(version int64) (*swap, error) {
-	sw, err := r.prepare(context.Background(), fakeSnapshot(version))
+	sw, err := r.prepareSwap(context.Background(), fakeSnapshot(version))
 	if err == nil {
-		r.enqueue(sw)
+		r.enqueueSwap(sw)
 	}
 	return sw, err
 }
@@ -260,7 +260,7 @@ func (r *rig) offer(version int64) (*swap, error) {
 // start submits a call that must be taken.
 func (r *rig) start(tb testing.TB, req *schemas.GenerateRequest) *call {
 	tb.Helper()
-	c, refused := r.submit(tb.Context(), req)
+	c, refused := r.submitCall(tb.Context(), req)
 	require.Nil(tb, refused)
 	return c
 }
@@ -269,14 +269,14 @@ func (r *rig) start(tb testing.TB, req *schemas.GenerateRequest) *call {
 func (r *rig) finish(tb testing.TB, c *call) *schemas.GenerateChunk {
 	tb.Helper()
 	for range 10_000 {
-		busy, err := r.step(tb.Context())
+		busy, err := r.runStep(tb.Context())
 		require.NoError(tb, err)
 		c.mu.Lock()
 		done := c.out.Done
 		c.mu.Unlock()
 		if done {
 			require.Empty(tb, r.dec.faults)
-			return c.take()
+			return c.takeChunk()
 		}
 		require.True(tb, busy, "the call has not ended and nothing runs")
 	}
@@ -299,7 +299,7 @@ func newReady(tb testing.TB, cfg Config, blind bool) *rig {
 	r := newRig(cfg, blind)
 	_, err := r.offer(0)
 	require.NoError(tb, err)
-	_, err = r.step(tb.Context())
+	_, err = r.runStep(tb.Context())
 	require.NoError(tb, err)
 	require.Equal(tb, int64(0), r.Version())
 	return r

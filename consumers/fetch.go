@@ -15,17 +15,17 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// WeightLoader is where a version's bytes come from; streams.Weights is one.
+// WeightLoader reads a version's bytes; streams.Weights does.
 type WeightLoader interface {
 	// Load reads the whole safetensors bytes of each of m.AllShards(), verified by their hashes.
 	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)
 }
 
-// Fetch loads, verifies and decodes a published version, and merges one that is an adapter. The manifest must be of the tokenizer with the given hash (see Hash);
+// Fetch loads, verifies and decodes a published version, and merges an adapter into its base. The manifest must be of the tokenizer with the given hash (see Hash);
 // "" takes any tokenizer. An error wraps ErrBadWeights when the manifest or a shard is at fault: then the version is
 // the same however often it is fetched.
 func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
-	config, err := described(m, tokenizerHash)
+	config, err := describeManifest(m, tokenizerHash)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -38,7 +38,7 @@ func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenize
 		return Snapshot{}, err
 	}
 	if m.Adapter != nil {
-		s.Weights, err = mergedInMemory(m, files)
+		s.Weights, err = mergeInMemory(m, files)
 	} else {
 		s.Weights.Tensors, err = decodeShards(files)
 	}
@@ -48,8 +48,8 @@ func Fetch(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenize
 	return s, nil
 }
 
-// described is the model that a manifest is of. It refuses a manifest that does not say so, or is of another tokenizer.
-func described(m *schemas.Manifest, tokenizerHash string) (c gpu.Config, err error) {
+// describeManifest is the model that a manifest is of. It refuses a manifest that does not say so, or is of another tokenizer.
+func describeManifest(m *schemas.Manifest, tokenizerHash string) (c gpu.Config, err error) {
 	bad := func(format string, args ...any) (gpu.Config, error) {
 		return gpu.Config{}, fmt.Errorf("%w: "+format, append([]any{ErrBadWeights}, args...)...)
 	}

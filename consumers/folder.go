@@ -21,8 +21,8 @@ import (
 
 // Folder keeps the newest policy versions on disk, each as a Hugging Face folder DIR/vN, for a [Sampler] that reads
 // weights from there. A version is written to DIR/vN.tmp, checked, and renamed: a folder without .tmp is whole. Files that are
-// the same as the version's before are hard links of that version's. The newest version and the one before it are kept, and those
-// that somebody holds ([Snapshot.Hold]) for as long. Make it with OpenFolder; one goroutine calls Land.
+// the same as the version's before are hard links of that version's. The newest version and the version before it are kept, and every version
+// that is held ([Snapshot.Hold]) for as long. Make it with OpenFolder; a single goroutine calls Land.
 type Folder struct {
 	dir    string
 	beside func(dir string, c gpu.Config, dtype gpu.DType) error
@@ -39,7 +39,7 @@ type Folder struct {
 type landed struct {
 	manifest *schemas.Manifest
 	snapshot Snapshot
-	// files say what was written for each shard, so that a file which somebody changed is not linked.
+	// files describe each written shard, so that a file which somebody changed is not linked.
 	files []os.FileInfo
 
 	// Under Folder.mu.
@@ -48,10 +48,10 @@ type landed struct {
 	gone    bool
 }
 
-// keptVersions is how many folders stay: a server that fails to load the newest goes back to the one before.
+// keptVersions is how many folders stay: a server that fails to load the newest goes back to the version before.
 const keptVersions = 2
 
-// OpenFolder takes a folder for one process, makes it if need be, and removes the versions that an earlier process left. beside
+// OpenFolder takes a folder for this process, makes it if need be, and removes the versions that an earlier process left. beside
 // writes config.json and the tokenizer's files into each version's folder.
 func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DType) error) (*Folder, error) {
 	absolute, err := filepath.Abs(dir)
@@ -65,13 +65,13 @@ func OpenFolder(dir string, beside func(dir string, c gpu.Config, dtype gpu.DTyp
 	if f.unlock, err = lockFile(filepath.Join(f.dir, ".lock")); err != nil {
 		return nil, fmt.Errorf("folder of weights %s: %w; name another by inference.server.dir", f.dir, err)
 	}
-	if err := f.sweep(); err != nil {
+	if err := f.sweepFolder(); err != nil {
 		return nil, errors.Join(fmt.Errorf("sweep the folder of weights: %w", err), f.unlock())
 	}
 	return f, nil
 }
 
-// Close gives the folder to the next process. What it holds stays.
+// Close gives the folder to the next process. Its versions stay.
 func (f *Folder) Close() error { return f.unlock() }
 
 // Dir is the folder's whole path.
@@ -80,8 +80,8 @@ func (f *Folder) Dir() string { return f.dir }
 // ours are the names of folders that Land makes. Nothing else is removed.
 var ours = regexp.MustCompile(`^v[0-9]+(-[0-9]+)?(\.tmp)?$`)
 
-// sweep removes what an earlier process left: what it wrote is not known to have reached the disk.
-func (f *Folder) sweep() error {
+// sweepFolder removes the versions that an earlier process left: nobody knows whether they have reached the disk.
+func (f *Folder) sweepFolder() error {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return err
@@ -96,33 +96,33 @@ func (f *Folder) sweep() error {
 	return nil
 }
 
-// Land fetches and verifies a published version and gives its folder. The tokenizer is as Fetch says. A version that has landed
+// Land fetches and verifies a published version and gives its folder. The tokenizer is as for Fetch. A version that has landed
 // is not fetched again. An error wraps ErrBadWeights when the manifest or a shard is at fault; it leaves nothing behind.
 func (f *Folder) Land(ctx context.Context, from WeightLoader, m *schemas.Manifest, tokenizerHash string) (Snapshot, error) {
-	config, err := described(m, tokenizerHash)
+	config, err := describeManifest(m, tokenizerHash)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	if at := f.find(m); at != nil {
+	if at := f.findLanded(m); at != nil {
 		return at.snapshot, nil
 	}
 	at := &landed{manifest: m, snapshot: Snapshot{Version: m.Version, Config: config}}
 	at.snapshot.lease = &lease{f, at}
-	if err := f.forsake(); err != nil {
+	if err := f.dropStale(); err != nil {
 		return Snapshot{}, fmt.Errorf("land version %d: %w", m.Version, err)
 	}
 	tmp := filepath.Join(f.dir, fmt.Sprintf("v%d.tmp", m.Version))
-	if err := f.write(ctx, tmp, at, from); err != nil {
+	if err := f.writeVersion(ctx, tmp, at, from); err != nil {
 		return Snapshot{}, errors.Join(err, os.RemoveAll(tmp))
 	}
-	if err := f.add(tmp, at); err != nil {
+	if err := f.addLanded(tmp, at); err != nil {
 		return Snapshot{}, errors.Join(fmt.Errorf("land version %d: %w", m.Version, err), os.RemoveAll(tmp))
 	}
 	return at.snapshot, nil
 }
 
-// find is the folder of a manifest that has landed and is still whole; nil if there is none.
-func (f *Folder) find(m *schemas.Manifest) *landed {
+// findLanded is the folder of a manifest that has landed and is still whole; nil if there is none.
+func (f *Folder) findLanded(m *schemas.Manifest) *landed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for n, l := range f.landed {
@@ -135,7 +135,7 @@ func (f *Folder) find(m *schemas.Manifest) *landed {
 			same = same && s.FullHash == had[i].FullHash
 		}
 		for i, then := range l.files {
-			same = same && unchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(l.files))), then)
+			same = same && isUnchanged(filepath.Join(l.snapshot.Dir, shardName(i, len(l.files))), then)
 		}
 		if same { // it is the newest again, also where somebody held it that was dropped, or a trainer went back to it
 			l.dropped = false
@@ -146,27 +146,27 @@ func (f *Folder) find(m *schemas.Manifest) *landed {
 	return nil
 }
 
-// write fills a version's temporary folder and checks it as a whole.
-func (f *Folder) write(ctx context.Context, tmp string, at *landed, from WeightLoader) error {
+// writeVersion fills a version's temporary folder and checks it as a whole.
+func (f *Folder) writeVersion(ctx context.Context, tmp string, at *landed, from WeightLoader) error {
 	m := at.manifest
 	fail := func(err error) error { return fmt.Errorf("land version %d: %w", m.Version, err) }
 	if err := errors.Join(os.RemoveAll(tmp), os.Mkdir(tmp, 0o755)); err != nil {
 		return fail(err)
 	}
-	if err := f.bring(ctx, tmp, m, from); err != nil {
+	if err := f.fetchShards(ctx, tmp, m, from); err != nil {
 		return err
 	}
-	if err := writeIndex(tmp, modelFiles(m)); err != nil {
+	if err := writeIndex(tmp, countModelFiles(m)); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
 	if err := f.beside(tmp, at.snapshot.Config, gpu.DType(m.DType)); err != nil {
 		return fail(err)
 	}
-	if err := fits(tmp, at.snapshot.Config); err != nil {
+	if err := checkFolder(tmp, at.snapshot.Config); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadWeights, err)
 	}
-	for i := range modelFiles(m) {
-		info, err := os.Stat(filepath.Join(tmp, shardName(i, modelFiles(m))))
+	for i := range countModelFiles(m) {
+		info, err := os.Stat(filepath.Join(tmp, shardName(i, countModelFiles(m))))
 		if err != nil {
 			return fail(err)
 		}
@@ -176,13 +176,13 @@ func (f *Folder) write(ctx context.Context, tmp string, at *landed, from WeightL
 }
 
 // FileLoader is a WeightLoader that brings a version's shards as verified files of a folder, whose names and contents stay
-// while a later version has them too. streams.Weights is one.
+// while a later version has them too. streams.Weights is a FileLoader.
 type FileLoader interface {
 	Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error)
 }
 
-// bring puts the shards of a version into its temporary folder: as hard links of files that are there, or written.
-func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, from WeightLoader) error {
+// fetchShards puts the shards of a version into its temporary folder: as hard links of files that are there, or written.
+func (f *Folder) fetchShards(ctx context.Context, tmp string, m *schemas.Manifest, from WeightLoader) error {
 	var paths []string
 	var data [][]byte
 	var err error
@@ -201,7 +201,7 @@ func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, fro
 		return fmt.Errorf("%w: %d shards were read, the manifest has %d", ErrBadWeights, len(data)+len(paths), len(m.AllShards()))
 	}
 	if m.Adapter != nil {
-		return f.merge(ctx, tmp, m, data, paths)
+		return f.mergeAdapter(ctx, tmp, m, data, paths)
 	}
 	for i, s := range m.Shards {
 		to := filepath.Join(tmp, shardName(i, len(m.Shards)))
@@ -210,7 +210,7 @@ func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, fro
 			return fmt.Errorf("land version %d: %w", m.Version, context.Cause(ctx))
 		case inFiles:
 			err = linkOrCopy(paths[i], to)
-		case !f.link(s.FullHash, to):
+		case !f.linkShard(s.FullHash, to):
 			err = os.WriteFile(to, data[i], 0o644)
 		}
 		if err != nil {
@@ -220,8 +220,8 @@ func (f *Folder) bring(ctx context.Context, tmp string, m *schemas.Manifest, fro
 	return nil
 }
 
-// merge writes the merged weights of a version that is an adapter into its temporary folder.
-func (f *Folder) merge(ctx context.Context, tmp string, m *schemas.Manifest, data [][]byte, paths []string) error {
+// mergeAdapter writes the merged weights of a version that is an adapter into its temporary folder.
+func (f *Folder) mergeAdapter(ctx context.Context, tmp string, m *schemas.Manifest, data [][]byte, paths []string) error {
 	if paths == nil { // a source that has them in memory alone
 		parts := filepath.Join(tmp, "parts")
 		if err := os.Mkdir(parts, 0o755); err != nil {
@@ -262,8 +262,8 @@ func linkOrCopy(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// fits refuses a folder whose files are not whole, or are of another model.
-func fits(dir string, c gpu.Config) error {
+// checkFolder refuses a folder whose files are not whole, or are of another model.
+func checkFolder(dir string, c gpu.Config) error {
 	model, err := hf.Open(dir)
 	if err != nil {
 		return err
@@ -271,8 +271,8 @@ func fits(dir string, c gpu.Config) error {
 	return errors.Join(model.Fits(c), model.Close())
 }
 
-// link makes path a hard link of a file with a hash that landed before; false where there is none, or the disk has no links.
-func (f *Folder) link(hash, path string) bool {
+// linkShard makes path a hard link of a file with a hash that landed before; false where there is none, or the disk has no links.
+func (f *Folder) linkShard(hash, path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range f.landed {
@@ -281,7 +281,7 @@ func (f *Folder) link(hash, path string) bool {
 		}
 		for i, s := range l.manifest.Shards {
 			from := filepath.Join(l.snapshot.Dir, shardName(i, len(l.manifest.Shards)))
-			if s.FullHash == hash && unchanged(from, l.files[i]) {
+			if s.FullHash == hash && isUnchanged(from, l.files[i]) {
 				return os.Link(from, path) == nil
 			}
 		}
@@ -289,8 +289,8 @@ func (f *Folder) link(hash, path string) bool {
 	return false
 }
 
-// unchanged says whether a file is the one that was written, with the size and the time of then.
-func unchanged(path string, then os.FileInfo) bool {
+// isUnchanged reports whether a file is still the written file, by its identity, size and time.
+func isUnchanged(path string, then os.FileInfo) bool {
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(now, then) && now.Size() == then.Size() && now.ModTime().Equal(then.ModTime())
 }
@@ -303,7 +303,7 @@ func shardName(i, n int) string {
 	return fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, n)
 }
 
-// writeIndex says which of several files has which tensor.
+// writeIndex writes which of several files has which tensor.
 func writeIndex(dir string, files int) error {
 	if files == 1 {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// ManifestSource is where manifests come from; streams.Run is one.
+// ManifestSource has the manifests of a run; streams.Run is a ManifestSource.
 type ManifestSource interface {
-	// FollowWeights calls f with the newest manifest and with each newer one, skipping to the latest, until ctx ends.
+	// FollowWeights calls f with the newest manifest and with each newer manifest, skipping to the latest, until ctx ends.
 	FollowWeights(ctx context.Context, f func(*schemas.Manifest) error) error
 }
 
@@ -27,8 +27,8 @@ type Swapper interface {
 
 // Follower keeps a Swapper at the newest policy version. It fetches, verifies and decodes a version before it swaps. A version
 // that is bad is logged with the reason and refused, and the old weights stay; a version that could not be fetched is fetched
-// again until it is there or a newer version is. The first version may be of any model and tokenizer; those after it must be of the
-// same. One goroutine runs it.
+// again until it is there or a newer version is. The first version may be of any model and tokenizer; later versions must be of the
+// same. A single goroutine runs it.
 type Follower struct {
 	Manifests ManifestSource
 	Weights   WeightLoader
@@ -68,22 +68,22 @@ func (f *Follower) Run(ctx context.Context) error {
 	// newest holds the latest manifest that was not looked at; a newer manifest takes its place.
 	newest := make(chan *schemas.Manifest, 1)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return f.watch(ctx, newest) })
+	group.Go(func() error { return f.watchManifests(ctx, newest) })
 	group.Go(func() error {
 		for {
 			select {
 			case <-ctx.Done():
 				return nil
 			case m := <-newest:
-				f.follow(ctx, m, newest)
+				f.followManifest(ctx, m, newest)
 			}
 		}
 	})
 	return group.Wait()
 }
 
-// watch keeps the newest manifest in its channel. It refuses a manifest that cannot be read, and goes on.
-func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) error {
+// watchManifests keeps the newest manifest in its channel. It refuses a manifest that cannot be read, and goes on.
+func (f *Follower) watchManifests(ctx context.Context, newest chan *schemas.Manifest) error {
 	var refused string
 	for {
 		err := f.Manifests.FollowWeights(ctx, func(m *schemas.Manifest) error {
@@ -100,7 +100,7 @@ func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) err
 		switch {
 		case err == nil:
 			return errors.New("follow weights: the source ended")
-		case !unreadable(err):
+		case !isUnreadable(err):
 			return fmt.Errorf("follow weights: %w", err)
 		}
 		if err.Error() != refused {
@@ -117,8 +117,8 @@ func (f *Follower) watch(ctx context.Context, newest chan *schemas.Manifest) err
 	}
 }
 
-// unreadable says whether an error is about a message, and not about its transport.
-func unreadable(err error) bool {
+// isUnreadable reports whether an error is about a message, and not about its transport.
+func isUnreadable(err error) bool {
 	for _, fault := range []error{schemas.ErrVersion, schemas.ErrKind, schemas.ErrMalformed, schemas.ErrInvalid} {
 		if errors.Is(err, fault) {
 			return true
@@ -127,11 +127,11 @@ func unreadable(err error) bool {
 	return false
 }
 
-// follow applies m, or a newer one that arrives while m cannot be had.
-func (f *Follower) follow(ctx context.Context, m *schemas.Manifest, newest <-chan *schemas.Manifest) {
+// followManifest applies m, or a newer manifest that arrives while m cannot be had.
+func (f *Follower) followManifest(ctx context.Context, m *schemas.Manifest, newest <-chan *schemas.Manifest) {
 	corrupt := 0
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		err := f.apply(ctx, m)
+		err := f.applyManifest(ctx, m)
 		if errors.Is(err, streams.ErrCorruptShard) {
 			corrupt++
 		}
@@ -155,7 +155,7 @@ func (f *Follower) follow(ctx context.Context, m *schemas.Manifest, newest <-cha
 	}
 }
 
-func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
+func (f *Follower) applyManifest(ctx context.Context, m *schemas.Manifest) error {
 	if f.current != nil && f.current.Version == m.Version && slices.Equal(f.current.AllShards(), m.AllShards()) {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 	if f.current != nil {
 		tokenizer = f.current.TokenizerHash
 	}
-	s, err := f.land(ctx, m, tokenizer)
+	s, err := f.landSnapshot(ctx, m, tokenizer)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 		return err
 	}
 	f.current = m
-	f.tidied()
+	f.tidyFolder()
 	if !m.PublishedAt.IsZero() {
 		a.Lag = time.Since(m.PublishedAt)
 	}
@@ -189,16 +189,16 @@ func (f *Follower) apply(ctx context.Context, m *schemas.Manifest) error {
 	return nil
 }
 
-// land is the snapshot of a manifest: a folder's where there is one, else the weights in memory.
-func (f *Follower) land(ctx context.Context, m *schemas.Manifest, tokenizer string) (Snapshot, error) {
+// landSnapshot is the snapshot of a manifest: in the Folder where it is set, else with the weights in memory.
+func (f *Follower) landSnapshot(ctx context.Context, m *schemas.Manifest, tokenizer string) (Snapshot, error) {
 	if f.Folder == nil {
 		return Fetch(ctx, f.Weights, m, tokenizer)
 	}
 	return f.Folder.Land(ctx, f.Weights, m, tokenizer)
 }
 
-// tidied removes old folders after a swap; what cannot be removed now is removed later.
-func (f *Follower) tidied() {
+// tidyFolder removes old folders after a swap; a folder that cannot be removed now is removed later.
+func (f *Follower) tidyFolder() {
 	if f.Folder == nil {
 		return
 	}

@@ -28,7 +28,7 @@ func (g *gate) Version() int64 { return g.sampler.Version() }
 
 // Generate passes a call on, or refuses it with Retry when the gate is closed.
 func (g *gate) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return g.pass(ctx, req, emit, g.sampler.Generate)
+	return g.passCall(ctx, req, emit, g.sampler.Generate)
 }
 
 // Stream is Generate with each token as it is sampled, where the Sampler can do that.
@@ -37,10 +37,10 @@ func (g *gate) Stream(ctx context.Context, req *schemas.GenerateRequest, emit fu
 	if s, ok := g.sampler.(Streamer); ok {
 		generate = s.Stream
 	}
-	return g.pass(ctx, req, emit, generate)
+	return g.passCall(ctx, req, emit, generate)
 }
 
-func (g *gate) pass(
+func (g *gate) passCall(
 	ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error,
 	generate func(context.Context, *schemas.GenerateRequest, func(*schemas.GenerateChunk) error) error,
 ) error {
@@ -54,10 +54,10 @@ func (g *gate) pass(
 		}
 		return err
 	}
-	if !g.enter() {
+	if !g.enterCall() {
 		return counted(&schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: stopping, Retry: true})
 	}
-	defer g.leave()
+	defer g.leaveCall()
 	err := generate(ctx, req, counted)
 	if err != nil {
 		g.metrics.calls.WithLabelValues(cancelled).Inc()
@@ -65,7 +65,7 @@ func (g *gate) pass(
 	return err
 }
 
-func (g *gate) enter() bool {
+func (g *gate) enterCall() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.closed {
@@ -74,7 +74,7 @@ func (g *gate) enter() bool {
 	return !g.closed
 }
 
-func (g *gate) leave() {
+func (g *gate) leaveCall() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.calls--; g.closed && g.calls == 0 {
@@ -85,8 +85,8 @@ func (g *gate) leave() {
 // stopping is why a call is refused when the process ends.
 const stopping = "the engine is stopping"
 
-// drain closes the gate and waits until no call is under way, or ctx ends. It may be called once.
-func (g *gate) drain(ctx context.Context) error {
+// drainCalls closes the gate and waits until no call is under way, or ctx ends. It may be called once.
+func (g *gate) drainCalls(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
 	if g.calls == 0 {

@@ -25,7 +25,7 @@ func TestDrainFinishesWhatRunsAndRefusesTheRest(t *testing.T) {
 	var first sync.Once
 	got := 0
 	err = g.Generate(t.Context(), req, func(c *schemas.GenerateChunk) error {
-		first.Do(func() { go func() { drained <- g.drain(t.Context()) }() })
+		first.Do(func() { go func() { drained <- g.drainCalls(t.Context()) }() })
 		require.NotEqual(t, schemas.GenerateError, c.Stop)
 		got += len(c.Tokens)
 		return nil
@@ -44,7 +44,7 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	r := newReady(t, smallConfig(), false) // nothing steps it
 	g := newGate(r, orUnseen(nil))
 	ctx, cancel := context.WithCancel(t.Context())
-	require.True(t, g.enter())
+	require.True(t, g.enterCall())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -52,10 +52,10 @@ func TestDrainEndsWithItsContext(t *testing.T) {
 	}()
 	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
 	defer stop()
-	require.ErrorIs(t, g.drain(short), context.DeadlineExceeded)
+	require.ErrorIs(t, g.drainCalls(short), context.DeadlineExceeded)
 	cancel()
 	<-ended
-	g.leave()
+	g.leaveCall()
 	<-g.empty
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// lease says which folder a snapshot's is, and whose.
+// lease names the folder of a snapshot, and the Folder that made it.
 type lease struct {
 	folder *Folder
 	landed *landed
@@ -33,20 +33,20 @@ func (s Snapshot) Hold() (release func(), ok bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		l.holds--
-		_ = f.clear() // what cannot be removed is removed with the next that goes
+		_ = f.removeDropped() // a folder that cannot be removed is removed with the next
 	}), true
 }
 
-// add takes a whole folder in under its version's name. Another folder of that version goes: a trainer went back to an older
+// addLanded takes a whole folder in under its version's name. Another folder of that version goes: a trainer went back to an older
 // checkpoint, or somebody changed a file. The new folder has another name, so that a server which read the old folder sees the difference.
-func (f *Folder) add(tmp string, l *landed) error {
+func (f *Folder) addLanded(tmp string, l *landed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	version, name := l.manifest.Version, fmt.Sprintf("v%d", l.manifest.Version)
 	for _, old := range f.landed {
 		old.dropped = old.dropped || old.manifest.Version == version
 	}
-	if err := f.clear(); err != nil {
+	if err := f.removeDropped(); err != nil {
 		return err
 	}
 	if f.times[version]++; f.times[version] > 1 {
@@ -60,8 +60,8 @@ func (f *Folder) add(tmp string, l *landed) error {
 	return nil
 }
 
-// forsake drops the folders that landed and never came into use: a newer version takes their place.
-func (f *Folder) forsake() error {
+// dropStale drops the folders that landed and never came into use: a newer version takes their place.
+func (f *Folder) dropStale() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range slices.Backward(f.landed) {
@@ -70,7 +70,7 @@ func (f *Folder) forsake() error {
 		}
 		l.dropped = true
 	}
-	return f.clear()
+	return f.removeDropped()
 }
 
 // Tidy drops all but the newest versions. The follower calls it when the newest is in use.
@@ -88,12 +88,12 @@ func (f *Folder) Tidy() error {
 		kept++
 		l.dropped = kept > keptVersions
 	}
-	return f.clear()
+	return f.removeDropped()
 }
 
-// clear removes the folders that were dropped and that nobody holds. Those that cannot be removed stay for the next time. The
+// removeDropped removes the folders that were dropped and that nobody holds. A folder that cannot be removed stays for the next time. The
 // caller holds mu.
-func (f *Folder) clear() error {
+func (f *Folder) removeDropped() error {
 	var errs []error
 	f.landed = slices.DeleteFunc(f.landed, func(l *landed) bool {
 		if !l.dropped || l.holds > 0 {

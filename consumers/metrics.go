@@ -18,7 +18,7 @@ type Metrics struct {
 	refused, swaps                            prometheus.Counter
 	applied                                   prometheus.Gauge
 	swapSeconds, fetchSeconds, prepareSeconds prometheus.Histogram
-	// sampler is what the gauges of calls and slots ask; nil before Run has begun.
+	// sampler is asked for the gauges of calls and slots; nil before Run has begun.
 	sampler atomic.Pointer[Sampler]
 
 	// Of a Pinned.
@@ -104,7 +104,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// ForServers are those of m; a nil m counts nothing that anybody sees.
+// ForServers are the server collectors of m; a nil m has collectors that nobody reads.
 func (m *Metrics) ForServers() *ServerMetrics { return &orUnseen(m).servers }
 
 // cancelled is the stop of a call that its caller gave up.

@@ -49,7 +49,7 @@ func alone(tb testing.TB, weights map[int32]Snapshot, req *schemas.GenerateReque
 		use(tb, dec, weights[version])
 		dec.Truncate(slot, 0)
 		next, err := dec.Extend(tb.Context(), []gpu.Extension{{
-			Slot: slot, Tokens: sequence, Sample: true, Temperature: req.Temperature, U: uniform(req.Seed, len(sequence)),
+			Slot: slot, Tokens: sequence, Sample: true, Temperature: req.Temperature, U: uniformAt(req.Seed, len(sequence)),
 		}})
 		require.NoError(tb, err)
 		sequence = append(sequence, next[0].Token)
@@ -117,11 +117,11 @@ func BenchmarkNative(b *testing.B) {
 	b.Run("engine", func(b *testing.B) {
 		cfg := DefaultConfig()
 		e := NewBatcher(cfg, native.Backend{}.NewDecoder, nil)
-		sw, err := e.prepare(b.Context(), s)
+		sw, err := e.prepareSwap(b.Context(), s)
 		require.NoError(b, err)
-		e.enqueue(sw)
+		e.enqueueSwap(sw)
 		step := func() {
-			_, err := e.step(context.Background())
+			_, err := e.runStep(context.Background())
 			require.NoError(b, err)
 		}
 		step()
@@ -129,8 +129,8 @@ func BenchmarkNative(b *testing.B) {
 		var sampled int
 		for b.Loop() {
 			for i, c := range calls {
-				if c == nil || c.take().Done {
-					calls[i], _ = e.submit(context.Background(), &schemas.GenerateRequest{
+				if c == nil || c.takeChunk().Done {
+					calls[i], _ = e.submitCall(context.Background(), &schemas.GenerateRequest{
 						Tokens: []int32{1, 2, 3}, MaxTokens: 48, Temperature: 1, Seed: uint64(i),
 					})
 				}

@@ -15,19 +15,19 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// Pinned serves calls that name the one version which may sample, as those of evaluation tickets do. It holds one version at a time,
-// with weights and caches of its own beside those that follow the trainer, from the first call that names the version until a call names
-// another, or until no call has come for PinnedOptions.Idle. Calls of another version wait until those before them have ended.
+// Pinned serves calls that name the only version which may sample, as the calls of evaluation tickets do. It holds a single version at a time,
+// with weights and caches of its own beside the weights that follow the trainer, from the first call that names the version until a call names
+// another, or until no call has come for PinnedOptions.Idle. Calls of another version wait until the calls before them have ended.
 type Pinned struct {
 	opts PinnedOptions
-	// users has one unit for each call, and all of it for who changes held.
+	// users gives a unit to each call, and all units to the goroutine that changes held.
 	users *semaphore.Weighted
 	held  *pinnedVersion // nil is none
 	// used is when a call last ended, in nanoseconds.
 	used atomic.Int64
 }
 
-// PinnedOptions are what a Pinned works with.
+// PinnedOptions configure a Pinned.
 type PinnedOptions struct {
 	// Make makes the Sampler of a version. It is not run and has no weights.
 	Make func() Sampler
@@ -41,7 +41,7 @@ type PinnedOptions struct {
 	Log *slog.Logger
 }
 
-// pinnedVersion is a sampler that has one version and gets no other.
+// pinnedVersion is a sampler that has a single version and gets no other.
 type pinnedVersion struct {
 	version int64
 	sampler Sampler
@@ -89,21 +89,21 @@ func (p *Pinned) Serve(ctx context.Context, run generate.Run, engine string) err
 	})
 	err := group.Wait()
 	if err := p.users.Acquire(context.WithoutCancel(ctx), everyUser); err == nil {
-		p.drop()
+		p.dropVersion()
 		p.users.Release(everyUser)
 	}
 	return err
 }
 
-// Generate serves one call with the version that the call names, as [Sampler.Generate] does with the newest.
+// Generate serves a call with the version that the call names, as [Sampler.Generate] does with the newest.
 func (p *Pinned) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	held, err := p.hold(ctx, req.MinVersion)
+	held, err := p.holdVersion(ctx, req.MinVersion)
 	if err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("generate for episode %q: %w", req.Episode, context.Cause(ctx))
 		}
 		p.opts.Log.Warn("a pinned version cannot be sampled", "policy_version", req.MinVersion, "err", err)
-		return send(req, &schemas.GenerateChunk{
+		return emitChunk(req, &schemas.GenerateChunk{
 			Done: true, Stop: schemas.GenerateError, Retry: errors.Is(err, ErrStopped), Error: fmt.Sprintf("version %d: %v", req.MinVersion, err),
 		}, emit)
 	}
@@ -131,12 +131,12 @@ func (p *Pinned) Forget(episode string) {
 	}
 }
 
-// hold takes a unit of users while the version is the one held, and has it loaded where it is not.
-func (p *Pinned) hold(ctx context.Context, version int64) (*pinnedVersion, error) {
+// holdVersion takes a unit of users for a version, and has the version loaded where it is not held.
+func (p *Pinned) holdVersion(ctx context.Context, version int64) (*pinnedVersion, error) {
 	if err := p.users.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	if p.held.is(version) {
+	if p.held.isVersion(version) {
 		return p.held, nil
 	}
 	p.users.Release(1)
@@ -144,8 +144,8 @@ func (p *Pinned) hold(ctx context.Context, version int64) (*pinnedVersion, error
 	if err := p.users.Acquire(ctx, everyUser); err != nil {
 		return nil, err
 	}
-	if !p.held.is(version) {
-		if err := p.bring(ctx, version); err != nil {
+	if !p.held.isVersion(version) {
+		if err := p.replaceVersion(ctx, version); err != nil {
 			p.users.Release(everyUser)
 			return nil, err
 		}
@@ -154,8 +154,8 @@ func (p *Pinned) hold(ctx context.Context, version int64) (*pinnedVersion, error
 	return p.held, nil
 }
 
-// is whether the version is this one and its sampler still works.
-func (v *pinnedVersion) is(version int64) bool {
+// isVersion reports whether the version is this one and its sampler still works.
+func (v *pinnedVersion) isVersion(version int64) bool {
 	if v == nil || v.version != version {
 		return false
 	}
@@ -167,9 +167,9 @@ func (v *pinnedVersion) is(version int64) bool {
 	}
 }
 
-// bring puts a version in the place of the one that is held: first that one goes, so that there is never a third set of weights.
-func (p *Pinned) bring(ctx context.Context, version int64) error {
-	p.drop()
+// replaceVersion puts a version in the place of the held version, which goes first, so that there is never a third set of weights.
+func (p *Pinned) replaceVersion(ctx context.Context, version int64) error {
+	p.dropVersion()
 	s, err := p.opts.Load(ctx, version)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (p *Pinned) bring(ctx context.Context, version int64) error {
 		}
 	}()
 	if _, err := made.sampler.Swap(ctx, s); err != nil {
-		made.end()
+		made.endVersion()
 		return err
 	}
 	p.held = made
@@ -196,17 +196,17 @@ func (p *Pinned) bring(ctx context.Context, version int64) error {
 	return nil
 }
 
-func (v *pinnedVersion) end() {
+func (v *pinnedVersion) endVersion() {
 	v.cancel()
 	<-v.ended
 }
 
-// drop lets go of the weights that are held. The caller has all of users.
-func (p *Pinned) drop() {
+// dropVersion lets go of the weights that are held. The caller has all of users.
+func (p *Pinned) dropVersion() {
 	if p.held == nil {
 		return
 	}
-	p.held.end()
+	p.held.endVersion()
 	p.held = nil
 	p.opts.Metrics.pinnedVersion.Set(-1)
 }
@@ -219,6 +219,6 @@ func (p *Pinned) dropIdle(now time.Time) {
 	defer p.users.Release(everyUser)
 	if p.held != nil && now.UnixNano()-p.used.Load() >= p.opts.Idle.Nanoseconds() {
 		p.opts.Log.Info("a pinned version is asked for no more", "policy_version", p.held.version)
-		p.drop()
+		p.dropVersion()
 	}
 }

@@ -65,7 +65,7 @@ func newPinnedRig(tb testing.TB) *pinnedRig {
 			return s, ctx.Err()
 		},
 	})
-	tb.Cleanup(r.drop)
+	tb.Cleanup(r.dropVersion)
 	return r
 }
 
@@ -132,11 +132,11 @@ func TestAVersionThatIsGoneRefusesItsCalls(t *testing.T) {
 func TestWhoAsksForAnotherVersionIsNotHeldUpForEver(t *testing.T) {
 	t.Parallel()
 	r := newPinnedRig(t)
-	first, err := r.hold(t.Context(), 0)
+	first, err := r.holdVersion(t.Context(), 0)
 	require.NoError(t, err)
 	other := make(chan *pinnedVersion, 1)
 	go func() {
-		held, err := r.hold(t.Context(), 1)
+		held, err := r.holdVersion(t.Context(), 1)
 		if err != nil {
 			t.Error(err)
 		}
@@ -147,7 +147,7 @@ func TestWhoAsksForAnotherVersionIsNotHeldUpForEver(t *testing.T) {
 	}
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = r.hold(late, 0)
+	_, err = r.holdVersion(late, 0)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, int64(0), first.version)
 	r.users.Release(1)

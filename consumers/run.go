@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// Stream is what an inference consumer needs of the message stream: see [OnRun].
+// Stream is the part of the message stream that an inference consumer needs: see [OnRun].
 type Stream interface {
 	ManifestSource
 	ServeGenerate(ctx context.Context, engine string, h generate.Handler, opts ...generate.Option) error
@@ -33,7 +33,7 @@ func (r onRun) ServeGenerate(ctx context.Context, engine string, h generate.Hand
 	return generate.Serve(ctx, r.Run, engine, h, opts...)
 }
 
-// Deps are what Run works with.
+// Deps are the parts that Run works with.
 type Deps struct {
 	// Run is the run's name, for events.
 	Run    string
@@ -50,7 +50,7 @@ type Deps struct {
 	ChatTemplate func([]api.Message) string
 	// Chat writes chats by a model's own template, in place of ChatTemplate; nil does not.
 	Chat *chat.Chat
-	// Metrics counts what the consumer does; nil counts nothing that anybody sees.
+	// Metrics are the consumer's collectors; nil has collectors that nobody reads.
 	Metrics *Metrics
 	// Ready is called with nil when the first weights are in use, and with an error when the consumer drains; it may be nil.
 	Ready func(error)
@@ -63,7 +63,7 @@ type Deps struct {
 // Callers over HTTP cannot do that, so their calls may run on for Config.DrainTimeout. It fails where cfg or d is at fault, or where
 // nothing can be sampled or served any more.
 func Run(ctx context.Context, cfg Config, d Deps) error {
-	if err := errors.Join(cfg.Validate(), d.complete()); err != nil {
+	if err := errors.Join(cfg.Validate(), d.completeDeps()); err != nil {
 		return fmt.Errorf("inference: %w", err)
 	}
 	if cfg.Name == "" {
@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 			default:
 				close(first)
 			}
-			d.tell(ctx, cfg.Name, a)
+			d.emitApplied(ctx, cfg.Name, a)
 		},
 	}
 
@@ -103,7 +103,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 		}
 		d.Ready(nil)
 		d.Log.Info("serving generate calls", "engine", cfg.Name, "policy_version", d.Sampler.Version())
-		return d.serve(soft, cfg, calls)
+		return d.serveCalls(soft, cfg, calls)
 	})
 	group.Go(func() error {
 		<-soft.Done()
@@ -111,7 +111,7 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 		d.Ready(errors.New("draining"))
 		grace, cancel := context.WithTimeout(hard, cfg.DrainTimeout)
 		defer cancel()
-		if err := calls.drain(grace); err != nil {
+		if err := calls.drainCalls(grace); err != nil {
 			d.Log.Warn("ending calls that still run", "engine", cfg.Name, "err", err)
 		}
 		return nil
@@ -119,8 +119,8 @@ func Run(ctx context.Context, cfg Config, d Deps) error {
 	return group.Wait()
 }
 
-// complete fills in what may be left out, and reports what may not.
-func (d *Deps) complete() error {
+// completeDeps fills in the optional fields, and reports a required field that is missing.
+func (d *Deps) completeDeps() error {
 	if d.Stream == nil || d.Weights == nil || d.Sampler == nil {
 		return errors.New("Deps need a Stream, Weights and a Sampler")
 	}
@@ -143,9 +143,9 @@ func orDiscard(log *slog.Logger) *slog.Logger {
 // lastAnswers is how long the answers to ended HTTP calls may take to go out.
 const lastAnswers = 2 * time.Second
 
-// serve answers the stream's calls with the sampler, whose own queue bounds the calls that wait.
-func (d Deps) serve(ctx context.Context, cfg Config, calls *gate) error {
-	options := []generate.Option{generate.WithMaxCalls(cfg.running() + cfg.Queue)}
+// serveCalls answers the stream's calls with the sampler, whose own queue bounds the calls that wait.
+func (d Deps) serveCalls(ctx context.Context, cfg Config, calls *gate) error {
+	options := []generate.Option{generate.WithMaxCalls(cfg.mostRunning() + cfg.Queue)}
 	if f, ok := d.Sampler.(Forgetter); ok {
 		options = append(options, generate.WithForget(f.Forget))
 	}
@@ -156,8 +156,8 @@ func (d Deps) serve(ctx context.Context, cfg Config, calls *gate) error {
 	return nil
 }
 
-// tell emits the event that a version came into use. Nothing depends on the event, so that a failure is only logged.
-func (d Deps) tell(ctx context.Context, name string, a Applied) {
+// emitApplied emits the event that a version came into use. The event is best effort: an error is only logged.
+func (d Deps) emitApplied(ctx context.Context, name string, a Applied) {
 	bounded, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err := d.Stream.Emit(bounded, &schemas.Event{

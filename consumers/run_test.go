@@ -79,11 +79,11 @@ func TestAnEventThatIsNotTakenIsAWarningUnlessTheRunEnds(t *testing.T) {
 	var log bytes.Buffer
 	d := Deps{Run: "test", Stream: refusing{}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	ctx, cancel := context.WithCancel(t.Context())
-	d.tell(ctx, "engine", Applied{Version: 3})
+	d.emitApplied(ctx, "engine", Applied{Version: 3})
 	require.Contains(t, log.String(), "level=WARN")
 	log.Reset()
 	cancel()
-	d.tell(ctx, "engine", Applied{Version: 3})
+	d.emitApplied(ctx, "engine", Applied{Version: 3})
 	require.Empty(t, log.String())
 }
 
@@ -288,7 +288,9 @@ func BenchmarkOverTheStream(b *testing.B) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var group errgroup.Group
 	group.Go(func() error { return e.Run(ctx) })
-	group.Go(func() error { return Deps{Stream: OnRun(run), Sampler: e}.serve(ctx, cfg, newGate(e, orUnseen(nil))) })
+	group.Go(func() error {
+		return Deps{Stream: OnRun(run), Sampler: e}.serveCalls(ctx, cfg, newGate(e, orUnseen(nil)))
+	})
 	_, err := e.Swap(b.Context(), nativeSnapshot(b, 0))
 	require.NoError(b, err)
 	generator := generate.NewClient(run, generate.ClientOptions{})

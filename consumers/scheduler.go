@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// sequence is one slot of the decoder: the cache of an episode, or of one call that names no episode.
+// sequence is a slot of the decoder: the cache of an episode, or of a call that names no episode.
 type sequence struct {
 	episode string
 	slot    gpu.Slot
@@ -25,10 +25,10 @@ type sequence struct {
 	waits  bool // for the donor, in the step being planned
 }
 
-// missing is how many tokens must be extended before the next can be sampled; at least 1 while a call runs.
-func (s *sequence) missing() int { return len(s.call.context) - s.cached }
+// missingTokens is how many tokens must be extended before the next can be sampled; at least 1 while a call runs.
+func (s *sequence) missingTokens() int { return len(s.call.context) - s.cached }
 
-// scheduler holds the sequences of one decoder and decides what each step extends. One goroutine uses it.
+// scheduler holds the sequences of a decoder and decides which of them each step extends. A single goroutine uses it.
 type scheduler struct {
 	cfg     Config
 	dec     gpu.Decoder
@@ -51,18 +51,18 @@ func newScheduler(cfg Config, dec gpu.Decoder, m *Metrics) *scheduler {
 	}
 }
 
-// admit gives the call a sequence: its episode's own when that is idle, else a free slot, else the slot of the idle
+// admitCall gives the call a sequence: its episode's own when that is idle, else a free slot, else the slot of the idle
 // episode that was used longest ago, preferably an episode for which no call waits. It returns false when there is no slot.
-func (s *scheduler) admit(c *call) (bool, error) {
-	if len(s.running) >= s.cfg.running() {
+func (s *scheduler) admitCall(c *call) (bool, error) {
+	if len(s.running) >= s.cfg.mostRunning() {
 		return false, nil
 	}
 	seq := s.episodes[c.req.Cache()]
 	switch {
 	case seq != nil && seq.call == nil:
-		s.reuse(seq, c)
+		s.reusePrefix(seq, c)
 	default:
-		slot, ok, err := s.open()
+		slot, ok, err := s.openSlot()
 		if err != nil || !ok {
 			return false, err
 		}
@@ -80,9 +80,9 @@ func (s *scheduler) admit(c *call) (bool, error) {
 	return true, nil
 }
 
-// reuse keeps the longest common prefix of the cache and the context. The last token of the context is always
-// extended, since its logits are what the first token is sampled from.
-func (s *scheduler) reuse(seq *sequence, c *call) {
+// reusePrefix keeps the longest common prefix of the cache and the context. The last token of the context is always
+// extended, since the first token is sampled from its logits.
+func (s *scheduler) reusePrefix(seq *sequence, c *call) {
 	delete(s.idle, seq)
 	n := commonPrefix(seq.tokens[:seq.cached], c.context[:len(c.context)-1])
 	if n < seq.cached {
@@ -93,8 +93,8 @@ func (s *scheduler) reuse(seq *sequence, c *call) {
 	s.metrics.cacheHits.Add(float64(n))
 }
 
-// want marks the idle sequences that waiting calls will continue, so that others are evicted before them.
-func (s *scheduler) want(waiting []*call) {
+// markWanted marks the idle sequences that waiting calls will continue, so that others are evicted before them.
+func (s *scheduler) markWanted(waiting []*call) {
 	if len(s.running)+len(s.idle) < s.cfg.Slots {
 		return
 	}
@@ -105,14 +105,14 @@ func (s *scheduler) want(waiting []*call) {
 	}
 }
 
-func (s *scheduler) open() (gpu.Slot, bool, error) {
+func (s *scheduler) openSlot() (gpu.Slot, bool, error) {
 	if len(s.running)+len(s.idle) >= s.cfg.Slots {
-		oldest := s.oldest()
+		oldest := s.oldestIdle()
 		if oldest == nil {
 			return 0, false, nil
 		}
 		s.metrics.evictions.Inc()
-		s.close(oldest)
+		s.closeSlot(oldest)
 	}
 	slot, err := s.dec.Open()
 	if err != nil {
@@ -122,8 +122,8 @@ func (s *scheduler) open() (gpu.Slot, bool, error) {
 	return slot, true, nil
 }
 
-// oldest is the idle sequence to evict: the least recently used sequence that no call waits for, else the least recently used.
-func (s *scheduler) oldest() *sequence {
+// oldestIdle is the idle sequence to evict: the least recently used sequence that no call waits for, else the least recently used.
+func (s *scheduler) oldestIdle() *sequence {
 	var oldest *sequence
 	for seq := range s.idle {
 		if oldest == nil || !seq.wanted && oldest.wanted || seq.wanted == oldest.wanted && seq.used < oldest.used {
@@ -133,8 +133,8 @@ func (s *scheduler) oldest() *sequence {
 	return oldest
 }
 
-// close frees the slot of a sequence that does not run.
-func (s *scheduler) close(seq *sequence) {
+// closeSlot frees the slot of a sequence that does not run.
+func (s *scheduler) closeSlot(seq *sequence) {
 	s.dec.Close(seq.slot)
 	seq.closed = true
 	delete(s.idle, seq)
@@ -143,20 +143,20 @@ func (s *scheduler) close(seq *sequence) {
 	}
 }
 
-// plan fills batch with what the next step extends: the last token of every sequence that samples, and pieces of
+// planStep fills batch with the extensions of the next step: the last token of every sequence that samples, and pieces of
 // prompts, oldest call first, up to the step's budget. The budget is at least the number of slots, so that every step
-// takes every sampling sequence and some of the oldest prompt. A prompt that begins as an older one does waits for that.
-func (s *scheduler) plan() {
+// takes every sampling sequence and some of the oldest prompt. A prompt that begins as an older prompt does waits for it.
+func (s *scheduler) planStep() {
 	s.batch, s.owner = s.batch[:0], s.owner[:0]
 	budget := s.cfg.StepTokenBudget
 	for i, seq := range s.running {
-		seq.waits = s.share(seq, s.running[:i])
-		if seq.missing() == 1 {
+		seq.waits = s.sharePrefix(seq, s.running[:i])
+		if seq.missingTokens() == 1 {
 			budget--
 		}
 	}
 	for _, seq := range s.running {
-		n := seq.missing()
+		n := seq.missingTokens()
 		switch {
 		case seq.waits:
 			n = 0
@@ -167,17 +167,17 @@ func (s *scheduler) plan() {
 		if n > 0 {
 			c := seq.call
 			s.batch = append(s.batch, gpu.Extension{
-				Slot: seq.slot, Tokens: c.context[seq.cached : seq.cached+n], Sample: n == seq.missing(),
-				Temperature: c.req.Temperature, U: uniform(c.req.Seed, len(c.context)),
+				Slot: seq.slot, Tokens: c.context[seq.cached : seq.cached+n], Sample: n == seq.missingTokens(),
+				Temperature: c.req.Temperature, U: uniformAt(c.req.Seed, len(c.context)),
 			})
 			s.owner = append(s.owner, seq)
 		}
 	}
 }
 
-// retire takes the sequences whose calls have ended out of running. Each keeps its cache for its episode's next call,
+// retireEnded takes the sequences whose calls have ended out of running. Each keeps its cache for its episode's next call,
 // or frees its slot when none will come.
-func (s *scheduler) retire() {
+func (s *scheduler) retireEnded() {
 	kept := s.running[:0]
 	for _, seq := range s.running {
 		if seq.call != nil {
@@ -185,7 +185,7 @@ func (s *scheduler) retire() {
 			continue
 		}
 		if seq.episode == "" {
-			s.close(seq)
+			s.closeSlot(seq)
 			continue
 		}
 		s.idle[seq] = struct{}{}
@@ -194,32 +194,32 @@ func (s *scheduler) retire() {
 	s.running = kept
 }
 
-// leave ends the sequence's call. Without keep its cache is freed too.
-func (s *scheduler) leave(seq *sequence, keep bool) {
+// leaveSequence ends the sequence's call. Without keep its cache is freed too.
+func (s *scheduler) leaveSequence(seq *sequence, keep bool) {
 	seq.tokens = seq.call.context[:seq.cached]
 	if seq.call.req.Last || !keep {
-		s.drop(seq.episode)
+		s.dropEpisode(seq.episode)
 	}
 	seq.call = nil
 }
 
-// drop frees the episode's cache, at the end of its call when one runs.
-func (s *scheduler) drop(episode string) {
+// dropEpisode frees the episode's cache, at the end of its call when a call runs.
+func (s *scheduler) dropEpisode(episode string) {
 	seq := s.episodes[episode]
 	switch {
 	case seq == nil:
 	case seq.call == nil:
-		s.close(seq)
+		s.closeSlot(seq)
 	default:
 		delete(s.episodes, episode)
 		seq.episode = ""
 	}
 }
 
-// forget clears every cache: running sequences start over, idle ones free their slots.
-func (s *scheduler) forget() {
+// forgetCaches clears every cache: running sequences start over, idle ones free their slots.
+func (s *scheduler) forgetCaches() {
 	for seq := range s.idle {
-		s.close(seq)
+		s.closeSlot(seq)
 	}
 	for _, seq := range s.running {
 		if seq.cached > 0 {

@@ -43,11 +43,11 @@ func TestLastAndForgetFreeTheSlot(t *testing.T) {
 	r.finish(t, r.start(t, ask("b", 1)))
 	require.Len(t, r.dec.slots, 1)
 	r.Forget("b")
-	_, err := r.step(t.Context())
+	_, err := r.runStep(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, r.dec.slots)
 	c := r.start(t, ask("c", 1))
-	_, err = r.step(t.Context())
+	_, err = r.runStep(t.Context())
 	require.NoError(t, err)
 	r.Forget("c")
 	r.finish(t, c)
@@ -98,12 +98,12 @@ func TestInvariantALongPromptIsTakenInPieces(t *testing.T) {
 	t.Parallel()
 	r := newReady(t, smallConfig(), false) // a budget of 6
 	a := r.start(t, ask("a", 1))
-	_, err := r.step(t.Context())
+	_, err := r.runStep(t.Context())
 	require.NoError(t, err)
 	long := ask("b", make([]int32, 14)...)
 	b := r.start(t, long)
 	for i := range 3 {
-		_, err := r.step(t.Context())
+		_, err := r.runStep(t.Context())
 		require.NoError(t, err)
 		require.Len(t, a.context, 1+i+2, "one token a step")
 	}

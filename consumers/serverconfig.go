@@ -25,7 +25,7 @@ const (
 // ServerConfig is about the servers of inference.engine vllm or sglang. Other engines do not read it.
 type ServerConfig struct {
 	// Dir is where each policy version is put as a folder, which the servers read: every server must see it under this path, and
-	// two versions must fit, one more while it is written, and one more for each server that is slower than the others to start or to
+	// two versions must fit, a third while it is written, and another for each server that is slower than the others to start or to
 	// load. /dev/shm/weir is fast where there is room. Defaults to "", the folder servers in the run's.
 	Dir string `koanf:"dir"`
 	// Count is how many servers are started, where inference.servers names none that run already. Defaults to 1.
@@ -43,7 +43,7 @@ type ServerConfig struct {
 	// List is a file with the URL of a running server in each line, instead of inference.servers. It is read again every
 	// CheckEvery, so that servers come and go while a run goes on. Defaults to "".
 	List string `koanf:"list"`
-	// APIKey is sent as a bearer token with generate calls, AdminAPIKey with those that pause and load. Default to "": AdminAPIKey
+	// APIKey is sent as a bearer token with generate calls, AdminAPIKey with calls that pause and load. Default to "": AdminAPIKey
 	// to APIKey.
 	APIKey      string `koanf:"api_key"`
 	AdminAPIKey string `koanf:"admin_api_key"`
@@ -58,13 +58,13 @@ type ServerConfig struct {
 	StallTimeout time.Duration `koanf:"stall_timeout"`
 	// CheckEvery is how often a server is asked whether it is well and has the right weights. Defaults to 5s.
 	CheckEvery time.Duration `koanf:"check_every"`
-	// VerifyEvery is of how many loads at a server one is verified: whether each tensor that the version changed is another one at the
-	// server too. It takes a checksum of all tensors before and after, some seconds in which a large model does not sample. A
+	// VerifyEvery is the number of loads at a server from a verified load to the next: each tensor that the version changed must have
+	// changed at the server too. It takes a checksum of all tensors before and after, some seconds in which a large model does not sample. A
 	// server without checksums is verified by its log-probabilities, which shows only that nothing was loaded at all. 0 verifies none. Defaults to
 	// 16.
 	VerifyEvery int `koanf:"verify_every"`
-	// EndsEvery is of how many calls one is asked with the most likely tokens, to hold how often answers end against the probability
-	// of an end. 0 asks none. Defaults to 16.
+	// EndsEvery is the number of calls from a watched call to the next: it is asked with the most likely tokens, to compare how often
+	// answers end with the probability of an end. 0 asks none. Defaults to 16.
 	EndsEvery int `koanf:"ends_every"`
 }
 
@@ -75,8 +75,8 @@ func defaultServerConfig() ServerConfig {
 	}
 }
 
-// validate reports every fault of the section.
-func (c ServerConfig) validate() error {
+// validateSection reports every fault of the section.
+func (c ServerConfig) validateSection() error {
 	return check.All(
 		check.Positive("count", c.Count),
 		check.Between("port", c.Port, 0, 65535),
@@ -95,14 +95,14 @@ func (c ServerConfig) validate() error {
 func (c Config) validateServers() error {
 	if slices.Contains([]string{EngineHere, EngineNative, EngineTorch}, c.Engine) {
 		return check.All(
-			check.Section("server", c.Server.validate()),
+			check.Section("server", c.Server.validateSection()),
 			check.That(len(c.Servers) == 0 && c.Server.List == "", "servers", "%s: name what they are in engine: %s or %s",
 				strings.Join(append(slices.Clone(c.Servers), c.Server.List), ","), EngineVLLM, EngineSGLang),
 		)
 	}
 	errs := []error{
 		check.OneOf("engine", c.Engine, EngineHere, EngineNative, EngineTorch, EngineVLLM, EngineSGLang),
-		check.Section("server", c.Server.validate()),
+		check.Section("server", c.Server.validateSection()),
 		check.That(len(c.Servers) == 0 || c.Server.List == "", "server.list", "%q: servers are named in inference.servers too: name them once", c.Server.List),
 	}
 	seen := map[string]bool{}
@@ -115,14 +115,14 @@ func (c Config) validateServers() error {
 	return check.All(errs...)
 }
 
-// ServerURL says whether a text is the URL of a server, without a path.
+// ServerURL reports whether a text is the URL of a server, without a path.
 func ServerURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && strings.Trim(u.Path, "/") == "" &&
 		u.RawQuery == "" && u.Fragment == "" && u.User == nil
 }
 
-// Unread says why nothing depends on a key of the section inference, beginning with the other key that says so; "" if something does.
+// Unread is why nothing depends on a key of the section inference, beginning with the other key that is the reason; "" if something does.
 func (c Config) Unread(key string) string {
 	name, of := strings.CutPrefix(key, "server.")
 	switch {

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type ServerMetrics struct {
 	// Fit is how many servers take calls.
 	Fit prometheus.Gauge
-	// Restarts counts servers that were started again, Cut calls that a server cut, Failed calls that failed at one.
+	// Restarts counts servers that were started again, Cut calls that a server cut, Failed calls that failed at a server.
 	Restarts, Cut, Failed prometheus.Counter
 	// WeightChecks counts verified loads by result: right, stale or unknown.
 	WeightChecks *prometheus.CounterVec

@@ -16,7 +16,7 @@ func newSharingRig(t *testing.T, cfg Config) *rig {
 	r.shares = true
 	_, err := r.offer(0)
 	require.NoError(t, err)
-	_, err = r.step(t.Context())
+	_, err = r.runStep(t.Context())
 	require.NoError(t, err)
 	r.sched.least = 1
 	return r
@@ -81,11 +81,11 @@ func TestASampleWhoseCallerLeftIsNotWaitedFor(t *testing.T) {
 			first.Episode = "first"
 		}
 		ctx, leave := context.WithCancel(t.Context())
-		_, refused := r.submit(ctx, first)
+		_, refused := r.submitCall(ctx, first)
 		require.Nil(t, refused)
 		second := ask("second", prompt...)
 		c := r.start(t, second)
-		_, err := r.step(t.Context())
+		_, err := r.runStep(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, [][]int{{6}}, r.dec.batches, "the second waits")
 		leave()
@@ -106,10 +106,10 @@ func TestASampleWhoseCallerAsksAgainIsNotWaitedFor(t *testing.T) {
 	prompt := make([]int32, 20)
 	first, second := ask("first", prompt...), ask("second", prompt...)
 	ctx, leave := context.WithCancel(t.Context())
-	_, refused := r.submit(ctx, first)
+	_, refused := r.submitCall(ctx, first)
 	require.Nil(t, refused)
 	c := r.start(t, second)
-	_, err := r.step(t.Context())
+	_, err := r.runStep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, [][]int{{6}}, r.dec.batches, "the second waits")
 	leave()

@@ -8,20 +8,20 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-// step drops, swaps and admits what is due and, if any sequence runs, extends the running sequences. It says whether any
+// runStep drops, swaps and admits and, if any sequence runs, extends the running sequences. It reports whether any
 // sequence runs.
-func (b *Batcher) step(ctx context.Context) (busy bool, err error) {
+func (b *Batcher) runStep(ctx context.Context) (busy bool, err error) {
 	b.dropCancelled()
 	b.dropForgotten()
 	b.applySwap()
-	if err := b.admit(); err != nil {
+	if err := b.admitCalls(); err != nil {
 		return false, err
 	}
-	b.observe()
+	b.observeLoad()
 	if b.sched == nil || len(b.sched.running) == 0 {
 		return false, nil
 	}
-	return true, b.extend(ctx)
+	return true, b.extendSequences(ctx)
 }
 
 // dropCancelled ends the running calls whose callers have gone. Their caches stay: a caller may ask again.
@@ -32,12 +32,12 @@ func (b *Batcher) dropCancelled() {
 	var any bool
 	for _, seq := range b.sched.running {
 		if seq.call.ctx.Err() != nil {
-			b.sched.leave(seq, true)
+			b.sched.leaveSequence(seq, true)
 			any = true
 		}
 	}
 	if any {
-		b.sched.retire()
+		b.sched.retireEnded()
 	}
 }
 
@@ -46,21 +46,21 @@ func (b *Batcher) dropForgotten() {
 	defer b.mu.Unlock()
 	if b.sched != nil {
 		for _, episode := range b.forget {
-			b.sched.drop(episode)
+			b.sched.dropEpisode(episode)
 		}
 	}
 	b.forget = b.forget[:0]
 }
 
-// admit starts waiting calls, first come first served, while there are slots, and drops the calls whose callers have
+// admitCalls starts waiting calls, first come first served, while there are slots, and drops the calls whose callers have
 // gone. Calls that want newer weights go on waiting. No call starts while a swap waits for the running calls to finish.
-func (b *Batcher) admit() error {
+func (b *Batcher) admitCalls() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sched == nil || b.pending != nil {
 		return nil
 	}
-	b.sched.want(b.waiting)
+	b.sched.markWanted(b.waiting)
 	var failed error
 	left, full := b.waiting[:0], false
 	for _, c := range b.waiting {
@@ -71,7 +71,7 @@ func (b *Batcher) admit() error {
 			left = append(left, c)
 			continue
 		}
-		ok, err := b.sched.admit(c)
+		ok, err := b.sched.admitCall(c)
 		if err != nil {
 			failed = err
 		}
@@ -81,15 +81,15 @@ func (b *Batcher) admit() error {
 	}
 	clear(b.waiting[len(left):])
 	b.waiting = left
-	b.free = b.cfg.running() - len(b.sched.running)
+	b.free = b.cfg.mostRunning() - len(b.sched.running)
 	return failed
 }
 
-// extend appends to the running sequences what the plan says, and takes a token for each complete context.
-func (b *Batcher) extend(ctx context.Context) error {
+// extendSequences extends the running sequences as planned, and takes a token for each complete context.
+func (b *Batcher) extendSequences(ctx context.Context) error {
 	started := time.Now()
 	s := b.sched
-	s.plan()
+	s.planStep()
 	results, err := s.dec.Extend(ctx, s.batch)
 	if err != nil {
 		return fmt.Errorf("extend %d sequences: %w", len(s.batch), err)
@@ -103,11 +103,11 @@ func (b *Batcher) extend(ctx context.Context) error {
 		prefilled += max(0, min(seq.cached+n, len(seq.call.req.Tokens))-seq.cached)
 		seq.cached += n
 		if s.batch[i].Sample {
-			ended = b.add(seq, &results[i], version) || ended
+			ended = b.addToken(seq, &results[i], version) || ended
 		}
 	}
 	if ended {
-		s.retire()
+		s.retireEnded()
 	}
 	b.metrics.prefilled.Add(float64(prefilled))
 	b.metrics.batchSize.Observe(float64(len(results)))
@@ -116,27 +116,27 @@ func (b *Batcher) extend(ctx context.Context) error {
 	return nil
 }
 
-// add gives a sequence its next token and says whether its call has ended.
-func (b *Batcher) add(seq *sequence, next *gpu.Sampled, version int32) bool {
+// addToken gives a sequence its next token and reports whether its call has ended.
+func (b *Batcher) addToken(seq *sequence, next *gpu.Sampled, version int32) bool {
 	c := seq.call
 	if next.Err != nil {
-		c.fail(fmt.Sprintf("sample token %d with weights of version %d: %v", len(c.context), version, next.Err), false)
-		b.sched.leave(seq, false)
+		c.failCall(fmt.Sprintf("sample token %d with weights of version %d: %v", len(c.context), version, next.Err), false)
+		b.sched.leaveSequence(seq, false)
 		return true
 	}
-	stop, ended := c.add(next.Token, next.Logprob, version)
+	stop, ended := c.recordToken(next.Token, next.Logprob, version)
 	switch {
 	case ended:
-		c.end(stop)
-		b.sched.leave(seq, true)
+		c.endCall(stop)
+		b.sched.leaveSequence(seq, true)
 	case len(c.tokens) >= c.chunk:
-		c.flush()
+		c.flushTokens()
 	}
 	return ended
 }
 
-// observe notes how busy the Batcher is.
-func (b *Batcher) observe() {
+// observeLoad notes how busy the Batcher is.
+func (b *Batcher) observeLoad() {
 	if b.sched == nil {
 		return
 	}

@@ -19,14 +19,14 @@ type swap struct {
 	commit  func()     // the decoder's
 	sched   *scheduler // of the first snapshot; nil for the others
 	model   *model     // of the first snapshot; nil for the others
-	done    chan error // holds one error
+	done    chan error // of capacity 1
 	took    Swapped
 	ready   time.Time // when it was prepared
 }
 
-// Swap puts a version to use between two steps, as Config.Swap says. It prepares the weights first, beside those in
+// Swap puts a version to use between two steps, by Config.Swap. It prepares the weights first, beside those in
 // use, and every refusal comes then: the pause is a swap of pointers. It returns when the version is in use. On an
-// error, which wraps ErrBadWeights when the snapshot is at fault, the old version stays in use. One Swap works at a
+// error, which wraps ErrBadWeights when the snapshot is at fault, the old version stays in use. A single Swap works at a
 // time; a second waits.
 //
 // Invariant: generation goes on while a version is prepared.
@@ -37,20 +37,20 @@ func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	case <-ctx.Done():
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, context.Cause(ctx))
 	}
-	sw, err := b.prepare(ctx, s)
+	sw, err := b.prepareSwap(ctx, s)
 	if err != nil {
-		if b.over() { // its decoder may have ended meanwhile
+		if b.hasStopped() { // its decoder may have ended meanwhile
 			err = ErrStopped
 		}
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, err)
 	}
-	if !b.enqueue(sw) {
+	if !b.enqueueSwap(sw) {
 		return Swapped{}, fmt.Errorf("swap to version %d: %w", s.Version, ErrStopped)
 	}
 	select {
 	case err = <-sw.done:
 	case <-ctx.Done():
-		if err = context.Cause(ctx); !b.withdraw(sw) {
+		if err = context.Cause(ctx); !b.withdrawSwap(sw) {
 			err = <-sw.done
 		}
 	}
@@ -60,20 +60,20 @@ func (b *Batcher) Swap(ctx context.Context, s Snapshot) (Swapped, error) {
 	return sw.took, nil
 }
 
-// prepare does all that needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
-func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
+// prepareSwap does all that needs no pause: it checks the snapshot, makes the decoder for the first, and lays the weights out.
+func (b *Batcher) prepareSwap(ctx context.Context, s Snapshot) (*swap, error) {
 	started := time.Now()
 	if s.Version < 0 || s.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: the version is out of range", ErrBadWeights)
 	}
-	if sw, err := b.prepareFolder(ctx, s); sw != nil || err != nil {
+	if sw, err := b.prepareFromFolder(ctx, s); sw != nil || err != nil {
 		return sw, err
 	}
 	options := gpu.DecoderOptions{Slots: b.cfg.Slots}
 	if s.Weights == nil {
 		options.Dir = s.Dir
 	}
-	done, err := s.read()
+	done, err := s.openWeights()
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
 		case err != nil:
 			return nil, fmt.Errorf("make a decoder: %w", err)
 		}
-		b.hold(m.dec)
+		b.keepDecoder(m.dec)
 		if starter, ok := m.dec.(gpu.Starter); ok {
 			if err := starter.Start(ctx); err != nil {
 				return nil, fmt.Errorf("start the decoder: %w", err)
@@ -103,7 +103,7 @@ func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
 		}
 		sw.model, sw.sched, sw.commit = m, newScheduler(b.cfg, m.dec, b.metrics), func() {}
 	} else {
-		if err := m.accepts(s); err != nil {
+		if err := m.checkSnapshot(s); err != nil {
 			return nil, err
 		}
 		sw.commit, err = m.dec.Prepare(s.Weights)
@@ -111,7 +111,7 @@ func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
 		case err != nil && s.Weights.Source != nil && !errors.Is(err, gpu.ErrMismatch):
 			return nil, fmt.Errorf("lay out %s: %w", s.Dir, err) // of the disk: the same version may do the next time
 		case err != nil:
-			return nil, badUnlessLost(err)
+			return nil, wrapUnlessLost(err)
 		}
 	}
 	sw.ready = time.Now()
@@ -119,8 +119,8 @@ func (b *Batcher) prepare(ctx context.Context, s Snapshot) (*swap, error) {
 	return sw, nil
 }
 
-// prepareFolder is prepare for a folder that the decoder reads itself; nil where there is no such folder or decoder.
-func (b *Batcher) prepareFolder(ctx context.Context, s Snapshot) (*swap, error) {
+// prepareFromFolder is prepare for a folder that the decoder reads itself; nil where there is no such folder or decoder.
+func (b *Batcher) prepareFromFolder(ctx context.Context, s Snapshot) (*swap, error) {
 	m := b.model.Load()
 	if m == nil || s.Weights != nil || s.Dir == "" {
 		return nil, nil
@@ -140,23 +140,23 @@ func (b *Batcher) prepareFolder(ctx context.Context, s Snapshot) (*swap, error) 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, badUnlessLost(err)
+		return nil, wrapUnlessLost(err)
 	}
 	sw.ready = time.Now()
 	sw.took.Prepare = sw.ready.Sub(started)
 	return sw, nil
 }
 
-// badUnlessLost blames the weights for an error of a decoder, unless it is the decoder that ended.
-func badUnlessLost(err error) error {
+// wrapUnlessLost blames the weights for an error of a decoder, unless it is the decoder that ended.
+func wrapUnlessLost(err error) error {
 	if errors.Is(err, gpu.ErrLost) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrBadWeights, err)
 }
 
-// read opens Dir where Weights is nil: they are then read from its files until done is called.
-func (s *Snapshot) read() (done func(), err error) {
+// openWeights opens Dir where Weights is nil: they are then read from its files until done is called.
+func (s *Snapshot) openWeights() (done func(), err error) {
 	switch {
 	case s.Weights != nil:
 		return func() {}, nil
@@ -187,8 +187,8 @@ func newModel(s Snapshot, maxTokens int) *model {
 	return m
 }
 
-// accepts reports a snapshot that is of another model.
-func (m *model) accepts(s Snapshot) error {
+// checkSnapshot reports a snapshot that is of another model.
+func (m *model) checkSnapshot(s Snapshot) error {
 	if !SameModel(m.config, s.Config) {
 		return fmt.Errorf("%w: the model configuration is %+v where the one in use is %+v", ErrBadWeights, s.Config, m.config)
 	}
@@ -207,7 +207,7 @@ func (m *model) accepts(s Snapshot) error {
 	return nil
 }
 
-// SameModel compares what makes two models different; how the starting weights were drawn and stored does not.
+// SameModel reports whether two configurations compute the same; how the starting weights were drawn and stored may differ.
 func SameModel(a, b gpu.Config) bool {
 	for _, c := range []*gpu.Config{&a, &b} {
 		c.HeadDim = c.AttentionDim()
@@ -216,7 +216,7 @@ func SameModel(a, b gpu.Config) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func (b *Batcher) enqueue(sw *swap) bool {
+func (b *Batcher) enqueueSwap(sw *swap) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
@@ -225,12 +225,12 @@ func (b *Batcher) enqueue(sw *swap) bool {
 	default:
 	}
 	b.pending = sw
-	b.wake()
+	b.wakeLoop()
 	return true
 }
 
-// over says that Run has returned.
-func (b *Batcher) over() bool {
+// hasStopped reports whether Run has returned.
+func (b *Batcher) hasStopped() bool {
 	select {
 	case <-b.stopped:
 		return true
@@ -239,15 +239,15 @@ func (b *Batcher) over() bool {
 	}
 }
 
-// withdraw takes back a swap that has not begun.
-func (b *Batcher) withdraw(sw *swap) bool {
+// withdrawSwap takes back a swap that has not begun.
+func (b *Batcher) withdrawSwap(sw *swap) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.pending != sw {
 		return false
 	}
 	b.pending = nil
-	b.wake()
+	b.wakeLoop()
 	return true
 }
 
@@ -261,26 +261,26 @@ func (b *Batcher) applySwap() {
 	}
 	b.mu.Unlock()
 	if ready {
-		b.apply(sw)
+		b.applyPending(sw)
 		sw.done <- nil
 	}
 }
 
-func (b *Batcher) apply(sw *swap) {
+func (b *Batcher) applyPending(sw *swap) {
 	sched := b.sched
 	if sw.sched != nil {
 		sched = sw.sched
 	}
-	// What was sampled by the old version goes out before the new one samples.
+	// Tokens that the old version sampled go out before the new version samples.
 	for _, seq := range sched.running {
-		seq.call.flush()
+		seq.call.flushTokens()
 	}
 	started := time.Now()
 	sw.took.Wait = started.Sub(sw.ready)
 	sw.commit()
 	sched.epoch++
 	if b.cfg.Swap != SwapKeep {
-		sched.forget()
+		sched.forgetCaches()
 	}
 	b.version.Store(sw.version)
 	if sw.model != nil {

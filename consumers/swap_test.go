@@ -30,7 +30,7 @@ func TestSwapModes(t *testing.T) {
 			req := ask("a", 1, 2)
 			c := r.start(t, req)
 			for range 2 {
-				_, err := r.step(t.Context())
+				_, err := r.runStep(t.Context())
 				require.NoError(t, err)
 			}
 			before := r.dec.extended
@@ -57,7 +57,7 @@ func TestDrainHoldsNewCallsBack(t *testing.T) {
 	cfg.Swap = SwapDrain
 	r := newReady(t, cfg, false)
 	a := r.start(t, ask("a", 1))
-	_, err := r.step(t.Context())
+	_, err := r.runStep(t.Context())
 	require.NoError(t, err)
 	_, err = r.offer(1)
 	require.NoError(t, err)
@@ -81,14 +81,14 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 	} {
 		s := fakeSnapshot(1)
 		test.change(&s)
-		_, err := r.prepare(t.Context(), s)
+		_, err := r.prepareSwap(t.Context(), s)
 		require.ErrorIs(t, err, ErrBadWeights, test.name)
 		require.ErrorContains(t, err, test.error, test.name)
 	}
 	r.dec.refuse = gpu.ErrMismatch
 	_, err := r.offer(1)
 	require.ErrorIs(t, err, ErrBadWeights, "before any pause")
-	_, err = r.step(t.Context())
+	_, err = r.runStep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, int64(0), r.Version())
 	req := ask("a", 1, 2)
@@ -104,7 +104,7 @@ func TestAValueHeadIsNoPartOfWhatIsSampledFrom(t *testing.T) {
 	headed := fakeSnapshot(1)
 	headed.Config, headed.Weights = gpu.WithValueHead(headed.Config, headed.Weights, true)
 	for _, s := range []Snapshot{headed, fakeSnapshot(2)} {
-		_, err := r.prepare(t.Context(), s)
+		_, err := r.prepareSwap(t.Context(), s)
 		require.NoError(t, err)
 	}
 	require.Len(t, headed.Weights.Tensors, 2, "the caller's stay as they are")

@@ -18,7 +18,7 @@ func TestUniformIsUniform(t *testing.T) {
 		const n = 1 << 16
 		for i := range n {
 			seed, position := i>>8, i&255+1
-			u, v := uniform(uint64(seed), position), uniform(uint64(seed+next.seed), position+next.position)
+			u, v := uniformAt(uint64(seed), position), uniformAt(uint64(seed+next.seed), position+next.position)
 			require.True(t, u >= 0 && u < 1)
 			grid[int(u*16)][int(v*16)]++
 		}

@@ -25,7 +25,7 @@ type API struct {
 	template  func([]api.Message) string // nil joins the messages as text
 	chat      *chat.Chat
 	ends      []int32
-	ping      time.Duration // how often a stream says that it is alive
+	ping      time.Duration // how often a silent stream writes a comment
 	log       *slog.Logger
 }
 
@@ -41,10 +41,10 @@ func New(cfg Config, g Generator, t Tokenizer, template func([]api.Message) stri
 // Handler routes the requests.
 func (o *API) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/completions", o.guard(serveCompletions))
-	mux.HandleFunc("POST /v1/chat/completions", o.guard(serveChat))
-	mux.HandleFunc("GET /v1/models", o.guard(serveModels))
-	mux.HandleFunc("GET /v1/models/{model}", o.guard(serveModels))
+	mux.HandleFunc("POST /v1/completions", o.guardRequest(serveCompletions))
+	mux.HandleFunc("POST /v1/chat/completions", o.guardRequest(serveChat))
+	mux.HandleFunc("GET /v1/models", o.guardRequest(serveModels))
+	mux.HandleFunc("GET /v1/models/{model}", o.guardRequest(serveModels))
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
 		if o.generator.Version() < 0 {
 			api.WriteError(w, api.Refusal(http.StatusServiceUnavailable, "server_error", "not_ready", "no weights yet"))
@@ -53,7 +53,7 @@ func (o *API) Handler() http.Handler {
 		api.WriteJSON(w, http.StatusOK, map[string]any{"status": "ok", "policy_version": o.generator.Version()})
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if allowed := methodOf(r.URL.Path); allowed != "" {
+		if allowed := allowedMethod(r.URL.Path); allowed != "" {
 			w.Header().Set("Allow", allowed)
 			api.WriteError(w, api.Refusal(http.StatusMethodNotAllowed, "invalid_request_error", "method_not_allowed", "%s %s is not allowed: use %s", r.Method, r.URL.Path, allowed))
 			return
@@ -63,8 +63,8 @@ func (o *API) Handler() http.Handler {
 	return mux
 }
 
-// methodOf is the method that a path takes, "" for an unknown path.
-func methodOf(path string) string {
+// allowedMethod is the method that a path takes, "" for an unknown path.
+func allowedMethod(path string) string {
 	switch path {
 	case "/v1/completions", "/v1/chat/completions":
 		return http.MethodPost
@@ -77,8 +77,8 @@ func methodOf(path string) string {
 	return ""
 }
 
-// guard checks the key, bounds the body and the time, and writes the error that the handler returns as an error body.
-func (o *API) guard(h func(*API, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+// guardRequest checks the key, bounds the body and the time, and writes the error that the handler returns as an error body.
+func (o *API) guardRequest(h func(*API, http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	want := sha256.Sum256([]byte("Bearer " + o.cfg.APIKey))
 	return func(w http.ResponseWriter, r *http.Request) {
 		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))

@@ -364,7 +364,7 @@ func TestAStreamDecodesEachTokenAFewTimes(t *testing.T) {
 				a.tokens = append(a.tokens, rest[:n]...)
 				rest = rest[n:]
 				before := a.text
-				a.read(each)
+				a.readText(each)
 				require.True(t, strings.HasPrefix(a.text, before), "what was sent stays")
 			}
 			require.Equal(t, strings.TrimRight(tokenizer.Decode(ids), "\uFFFD"), strings.TrimRight(a.text, "\uFFFD"), name)

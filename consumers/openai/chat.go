@@ -60,11 +60,11 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 	if b.MaxTokens == nil {
 		b.MaxTokens = b.MaxCompletionTokens
 	}
-	tokens, tools, err := o.context(&b)
+	tokens, tools, err := o.encodeChat(&b)
 	if err != nil {
 		return err
 	}
-	choices, err := o.choices(&b.samplingBody, [][]int32{tokens}, defaultChatTokens, "chatcmpl-")
+	choices, err := o.makeChoices(&b.samplingBody, [][]int32{tokens}, defaultChatTokens, "chatcmpl-")
 	if err != nil {
 		return err
 	}
@@ -79,14 +79,14 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 		return chatAnswer{ID: a.id, Object: object, Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
 	}
 	one := func(c *choice, from int, message, delta *chatMessage) chatChoice {
-		out := chatChoice{Index: c.index, Message: message, Delta: delta, FinishReason: c.a.finishReason(), tokenIDs: c.a.ids(&b.samplingBody, c.p, from)}
+		out := chatChoice{Index: c.index, Message: message, Delta: delta, FinishReason: c.a.finishReason(), tokenIDs: c.a.idsFrom(&b.samplingBody, c.p, from)}
 		if b.Logprobs {
 			out.Logprobs = o.chatLogprobs(c.a, from)
 		}
 		return out
 	}
-	roles := slices.Repeat([]string{"assistant"}, len(choices)) // told once
-	// Each answer is told of before any goes on: the clients' own accumulators take the choices as they come for a list in order.
+	roles := slices.Repeat([]string{"assistant"}, len(choices)) // each is sent once
+	// Each choice is opened before any goes on: the clients' own accumulators append choices in the order in which they come.
 	begin := func(c *choice) any {
 		if len(choices) == 1 {
 			return nil
@@ -95,14 +95,14 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 		roles[c.index] = ""
 		return body("chat.completion.chunk", []chatChoice{{Index: c.index, Delta: &chatMessage{Role: role}}}, nil)
 	}
-	return o.respond(w, r, &b.samplingBody, choices, begin,
+	return o.writeAnswers(w, r, &b.samplingBody, choices, begin,
 		func(c *choice, next piece) any {
 			from, delta := next.from, &chatMessage{Role: roles[c.index], Content: next.text}
 			if len(tools) > 0 { // whether a text is a call is seen at its end
 				if c.a.finish == "" {
 					return nil
 				}
-				from, delta = 0, o.message(&b, c.a, tools)
+				from, delta = 0, o.makeMessage(&b, c.a, tools)
 				delta.Role = roles[c.index]
 			}
 			roles[c.index] = ""
@@ -111,7 +111,7 @@ func serveChat(o *API, w http.ResponseWriter, r *http.Request) error {
 		func(u *api.Usage) any {
 			var all []chatChoice
 			for _, c := range choices {
-				message := o.message(&b, c.a, tools) // which may change how it finished
+				message := o.makeMessage(&b, c.a, tools) // which may change how it finished
 				all = append(all, one(c, 0, message, nil))
 			}
 			return body("chat.completion", all, u)

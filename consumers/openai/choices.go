@@ -12,10 +12,10 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// mostAnswers bounds the answers of one request.
+// mostAnswers bounds the answers of a request.
 const mostAnswers = 64
 
-// choice is one of a request's answers.
+// choice is an answer of a request.
 type choice struct {
 	index int
 	// first of its context.
@@ -24,9 +24,9 @@ type choice struct {
 	a     *answer
 }
 
-// choices makes a request's answers ready: n of each context, in order. The first of a context is what the request would get
+// makeChoices makes a request's answers ready: n of each context, in order. The first of a context is the answer that the request would get
 // alone; the others have seeds that follow from its seed.
-func (o *API) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefix string) ([]*choice, error) {
+func (o *API) makeChoices(b *samplingBody, contexts [][]int32, defaultMax int, prefix string) ([]*choice, error) {
 	n := 1
 	if b.N != nil {
 		n = *b.N
@@ -45,7 +45,7 @@ func (o *API) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefi
 	first := newAnswer(prefix)
 	for _, tokens := range contexts {
 		for k := range n {
-			p, err := o.prepare(b, tokens, defaultMax)
+			p, err := o.makePrompt(b, tokens, defaultMax)
 			if err != nil {
 				return nil, err
 			}
@@ -61,16 +61,16 @@ func (o *API) choices(b *samplingBody, contexts [][]int32, defaultMax int, prefi
 	return out, nil
 }
 
-// generateAll fills the answers side by side and gives each piece of each to emit, one at a time. The first error ends all.
+// generateAll fills the answers side by side and gives each piece of each to emit, never two at a time. The first error ends all.
 func (o *API) generateAll(ctx context.Context, choices []*choice, emit func(c *choice, next piece) error) error {
 	if len(choices) == 1 {
-		return o.generate(ctx, choices[0].p, choices[0].a, func(next piece) error { return emit(choices[0], next) })
+		return o.generateAnswer(ctx, choices[0].p, choices[0].a, func(next piece) error { return emit(choices[0], next) })
 	}
 	var turn sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	for _, c := range choices {
 		group.Go(func() error {
-			return o.generate(ctx, c.p, c.a, func(next piece) error {
+			return o.generateAnswer(ctx, c.p, c.a, func(next piece) error {
 				turn.Lock()
 				defer turn.Unlock()
 				return emit(c, next)
@@ -80,19 +80,19 @@ func (o *API) generateAll(ctx context.Context, choices []*choice, emit func(c *c
 	return group.Wait()
 }
 
-// respond writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
+// writeAnswers writes the answers, whole or streamed. begin makes the event that opens a choice, part the event of a piece of a choice; either may be
 // nil, which sends no such event. whole makes the body of an answer that is not streamed, last the closing event with the usage.
-func (o *API) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
+func (o *API) writeAnswers(w http.ResponseWriter, r *http.Request, b *samplingBody, choices []*choice,
 	begin func(c *choice) any, part func(c *choice, next piece) any, whole func(u *api.Usage) any, last func(u *api.Usage) any,
 ) error {
-	if names := o.ignored(b); len(names) > 0 {
+	if names := o.ignoredSettings(b); len(names) > 0 {
 		w.Header().Set("Weir-Ignored", strings.Join(names, ", "))
 	}
 	if !b.Stream {
 		if err := o.generateAll(r.Context(), choices, func(*choice, piece) error { return nil }); err != nil {
 			return err
 		}
-		api.WriteJSON(w, http.StatusOK, whole(usage(choices)))
+		api.WriteJSON(w, http.StatusOK, whole(countUsage(choices)))
 		return nil
 	}
 	out := api.NewEvents(w)
@@ -116,15 +116,15 @@ func (o *API) respond(w http.ResponseWriter, r *http.Request, b *samplingBody, c
 		}
 		return send(part(c, next))
 	})
-	stop() // before it is asked whether anything was written: what failed sooner has a status
+	stop() // before anybody asks whether anything was written: an error before that has a status
 	if err == nil && b.StreamOptions.WantsUsage() {
-		err = out.Send(last(usage(choices)))
+		err = out.Send(last(countUsage(choices)))
 	}
 	return out.End(err)
 }
 
-// usage counts a prompt that several answers share once.
-func usage(choices []*choice) *api.Usage {
+// countUsage counts a prompt that several answers share once.
+func countUsage(choices []*choice) *api.Usage {
 	prompt, completion := 0, 0
 	for _, c := range choices {
 		if c.first {

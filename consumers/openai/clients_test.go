@@ -68,7 +68,7 @@ func TestSettingsThatAreTaken(t *testing.T) {
 
 	cfg := DefaultConfig()
 	cfg.Shaping = ShapingIgnore
-	require.NoError(t, cfg.bounds(1))
+	require.NoError(t, cfg.validateBounds(1))
 	h := New(cfg, y, letters{}, nil, nil).Handler()
 	const shaped = `"top_p": 0.9, "response_format": {"type": "json_object"}, "tool_choice": "required"`
 	w = post(t, h, chats, said+shaped+`}`)
@@ -83,7 +83,7 @@ func TestSettingsThatAreTaken(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Empty(t, w.Header().Get("Weir-Ignored"))
 	cfg.Shaping = "perhaps"
-	require.ErrorContains(t, cfg.bounds(1), "shaping")
+	require.ErrorContains(t, cfg.validateBounds(1), "shaping")
 
 	tok, c := chatML(t)
 	const call = `<tool_call>{"name": "search", "arguments": {}}</tool_call>`

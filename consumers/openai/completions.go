@@ -14,7 +14,7 @@ const defaultCompletionTokens = 16
 type completionBody struct {
 	samplingBody
 	Prompt json.RawMessage `json:"prompt"`
-	// Logprobs is how many alternatives to tell beside the sampled token; only the sampled token's log-probability is told, so 0 or 1.
+	// Logprobs is how many alternatives to list beside the sampled token; only the sampled token's log-probability is known, so 0 or 1.
 	Logprobs *int `json:"logprobs"`
 }
 
@@ -50,7 +50,7 @@ func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 	if len(prompts) == 0 {
 		return api.BadRequest("missing_parameter", "prompt: the list is empty")
 	}
-	choices, err := o.choices(&b.samplingBody, prompts, defaultCompletionTokens, "cmpl-")
+	choices, err := o.makeChoices(&b.samplingBody, prompts, defaultCompletionTokens, "cmpl-")
 	if err != nil {
 		return err
 	}
@@ -59,13 +59,13 @@ func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 		return completionAnswer{ID: a.id, Object: "text_completion", Created: a.created, Model: o.cfg.Model, Choices: in, Usage: u}
 	}
 	one := func(c *choice, from int, text string, before int) completionChoice {
-		out := completionChoice{Index: c.index, Text: text, FinishReason: c.a.finishReason(), tokenIDs: c.a.ids(&b.samplingBody, c.p, from)}
+		out := completionChoice{Index: c.index, Text: text, FinishReason: c.a.finishReason(), tokenIDs: c.a.idsFrom(&b.samplingBody, c.p, from)}
 		if b.Logprobs != nil {
 			out.Logprobs = o.completionLogprobs(c.a, from, before)
 		}
 		return out
 	}
-	return o.respond(w, r, &b.samplingBody, choices, func(*choice) any { return nil },
+	return o.writeAnswers(w, r, &b.samplingBody, choices, func(*choice) any { return nil },
 		func(c *choice, next piece) any {
 			return body([]completionChoice{one(c, next.from, next.text, len(c.a.text)-len(next.text))}, nil)
 		},
@@ -80,7 +80,7 @@ func serveCompletions(o *API, w http.ResponseWriter, r *http.Request) error {
 	)
 }
 
-// completionLogprobs tells the tokens from index from on; their text begins at the given offset of the answer's text.
+// completionLogprobs lists the tokens from index from on; their text begins at the given offset of the answer's text.
 func (o *API) completionLogprobs(a *answer, from, offset int) *completionLogprobs {
 	l := &completionLogprobs{TokenLogprobs: a.logprobs[from:], Tokens: []string{}, TextOffset: []int{}}
 	for _, id := range a.tokens[from:] {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Config says where the OpenAI-compatible HTTP server listens.
+// Config is of the OpenAI-compatible HTTP server.
 type Config struct {
 	// Listen is host:port; "" serves nothing. Defaults to "".
 	Listen string `koanf:"listen"`
@@ -19,8 +19,8 @@ type Config struct {
 	// Stop are the tokens that end an answer to a request which names no stop of its own; they stay in the text. An empty
 	// list of stops in the request does without. Defaults to none, in whose place weir takes the closing tags of the agent.
 	Stop []string `koanf:"stop"`
-	// Shaping says what becomes of a request that would draw from another distribution than the policy's, by top_p, penalties, a
-	// response_format or a forced tool_choice: refuse, or ignore, which samples from the policy as ever and names what was ignored in the
+	// Shaping is how a request is treated that would draw from another distribution than the policy's, by top_p, penalties, a
+	// response_format or a forced tool_choice: refuse, or ignore, which samples from the policy as ever and names the ignored settings in the
 	// header Weir-Ignored. ignore is for evaluation by programs that must send such settings: a request for return_token_ids, as training
 	// sends it, is refused all the same. Defaults to refuse.
 	Shaping string `koanf:"shaping"`
@@ -30,7 +30,7 @@ type Config struct {
 	RequestTimeout time.Duration `koanf:"request_timeout"`
 }
 
-// What becomes of requests that would draw from another distribution than the policy's.
+// The values of Config.Shaping.
 const (
 	ShapingRefuse = "refuse"
 	ShapingIgnore = "ignore"
@@ -44,18 +44,18 @@ func DefaultConfig() Config {
 // Validate reports every fault. A Config that listens nowhere may have bounds of 0.
 func (c Config) Validate() error {
 	if c.Listen == "" {
-		return c.bounds(0)
+		return c.validateBounds(0)
 	}
 	_, _, err := net.SplitHostPort(c.Listen)
 	return check.All(
 		check.That(err == nil, "listen", "%q: want host:port such as 127.0.0.1:8000", c.Listen),
 		check.Given("model", c.Model, "name the model"),
-		c.bounds(1),
+		c.validateBounds(1),
 	)
 }
 
-// bounds reports bounds of a request below least, which is 0 where there is no listener.
-func (c Config) bounds(least int64) error {
+// validateBounds reports bounds of a request below least, which is 0 where there is no listener.
+func (c Config) validateBounds(least int64) error {
 	return check.All(
 		check.OneOf("shaping", cmp.Or(c.Shaping, ShapingRefuse), ShapingRefuse, ShapingIgnore),
 		check.That(c.MaxBodyBytes >= least, "max_body_bytes", "%d: must be positive", c.MaxBodyBytes),

@@ -13,27 +13,27 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// answer is what has been sampled for a prompt.
+// answer has the tokens that were sampled for a prompt.
 type answer struct {
 	id       string
 	created  int64
 	tokens   []int32
 	logprobs []float32
 	versions []int32
-	text     string // of tokens, without a stop string; while it streams, without what may still change
+	text     string // of tokens, without a stop string; while it streams, without an end that may still change
 	finish   string // "" while it streams, then stop or length
 
-	// sent is text while it streams. The tokens from tail on are decoded with each chunk, those from fresh on are the last
-	// chunk's that ended with a whole character; told is what of the tail's text is in sent.
+	// sent is text while it streams. The tokens from tail on are decoded with each chunk, the tokens from fresh on are of the last
+	// chunk that ended with a whole character; told is the part of the tail's text that is in sent.
 	sent        strings.Builder
 	shown       string // text before the last chunk
 	tail, fresh int
 	told        string
 }
 
-// read adds to the text what the tokens since the last chunk say, as far as it is certain. It decodes the tokens of the last two
-// chunks alone: a token's text may depend on the one before it, and the bytes of a character may come in several tokens.
-func (a *answer) read(t Tokenizer) {
+// readText adds the text of the tokens since the last chunk, as far as it is certain. It decodes the tokens of the last two
+// chunks alone: a token's text may depend on the token before it, and the bytes of a character may come in several tokens.
+func (a *answer) readText(t Tokenizer) {
 	text := t.Decode(a.tokens[a.tail:])
 	certain := strings.TrimRight(text, "\uFFFD")
 	if !strings.HasPrefix(certain, a.told) {
@@ -47,7 +47,7 @@ func (a *answer) read(t Tokenizer) {
 	}
 }
 
-// piece is what one chunk added to an answer.
+// piece is the part of an answer that a chunk added.
 type piece struct {
 	from int    // the tokens from here on are new
 	text string // new text
@@ -59,15 +59,15 @@ func newAnswer(prefix string) *answer {
 	return &answer{id: prefix + hex.EncodeToString(id), created: time.Now().Unix()}
 }
 
-// generate fills a and gives each piece to emit.
-func (o *API) generate(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
+// generateAnswer fills a and gives each piece to emit.
+func (o *API) generateAnswer(ctx context.Context, p *prompt, a *answer, emit func(piece) error) error {
 	generate := o.generator.Generate
 	if each, ok := o.generator.(Streamer); ok && (p.stream || len(p.stops) > 0) {
 		generate = each.Stream
 	}
 	err := generate(ctx, p.req, func(c *schemas.GenerateChunk) error {
 		if c.Done && c.Stop == schemas.GenerateError {
-			return refusal(c)
+			return wordRefusal(c)
 		}
 		from, sent := len(a.tokens), len(a.text)
 		a.shown = a.text
@@ -75,17 +75,17 @@ func (o *API) generate(ctx context.Context, p *prompt, a *answer, emit func(piec
 		a.logprobs = append(a.logprobs, c.Logprobs...)
 		a.versions = append(a.versions, c.Versions...)
 		if !c.Done {
-			a.read(o.tokenizer)
+			a.readText(o.tokenizer)
 		} else {
 			shown := a.tokens
-			if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && p.ended(shown[n-1]) {
+			if n := len(shown); n > 0 && c.Stop == schemas.GenerateStopToken && p.isSilent(shown[n-1]) {
 				shown = shown[:n-1]
 			}
 			a.text = o.tokenizer.Decode(shown)
 			a.finish = map[schemas.GenerateStop]string{schemas.GenerateStopToken: "stop", schemas.GenerateLength: "length"}[c.Stop]
 		}
-		stopped := p.cut(a, c.Done)
-		if len(a.text) < sent { // what was sent stays sent
+		stopped := p.cutAtStop(a, c.Done)
+		if len(a.text) < sent { // sent text is not taken back
 			a.text = a.shown
 		}
 		if err := emit(piece{from: from, text: a.text[min(sent, len(a.text)):]}); err != nil {
@@ -102,8 +102,8 @@ func (o *API) generate(ctx context.Context, p *prompt, a *answer, emit func(piec
 	return err
 }
 
-// refusal words a Sampler's refusal for HTTP.
-func refusal(c *schemas.GenerateChunk) *api.Error {
+// wordRefusal words a Sampler's refusal for HTTP.
+func wordRefusal(c *schemas.GenerateChunk) *api.Error {
 	switch {
 	case c.Retry:
 		return api.Refusal(http.StatusServiceUnavailable, "server_error", "overloaded", "%s", c.Error)
@@ -113,17 +113,17 @@ func refusal(c *schemas.GenerateChunk) *api.Error {
 	return api.Refusal(http.StatusInternalServerError, "server_error", "generation_failed", "%s", c.Error)
 }
 
-// tokenIDs is what return_token_ids adds to a choice.
+// tokenIDs are the fields that return_token_ids adds to a choice.
 type tokenIDs struct {
 	PromptTokenIDs []int32 `json:"prompt_token_ids,omitempty"`
 	TokenIDs       []int32 `json:"token_ids,omitempty"`
-	// PolicyVersions and TokenLogprobs have one entry a token.
+	// PolicyVersions and TokenLogprobs have an entry for each token.
 	PolicyVersions []int32   `json:"policy_versions,omitempty"`
 	TokenLogprobs  []float32 `json:"token_logprobs,omitempty"`
 }
 
-// ids tells the tokens from index from on; the prompt's with the first.
-func (a *answer) ids(b *samplingBody, p *prompt, from int) tokenIDs {
+// idsFrom lists the tokens from index from on; the prompt's with the first.
+func (a *answer) idsFrom(b *samplingBody, p *prompt, from int) tokenIDs {
 	if !b.ReturnTokenIDs {
 		return tokenIDs{}
 	}

@@ -15,7 +15,7 @@ type Tokenizer interface {
 
 // Generator serves generate calls. A Generator that is a [Streamer] too streams each token when it is sampled.
 type Generator interface {
-	// Generate serves one call: it gives emit the chunks in order, the last with Done set. A request that is at fault gets one
+	// Generate serves a call: it gives emit the chunks in order, the last with Done set. A request that is at fault gets a
 	// chunk with Stop error, whose Error begins with [ErrBadRequest].
 	Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error
 	// Version is -1 until there are weights.

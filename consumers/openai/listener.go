@@ -25,8 +25,8 @@ func (o *API) Serve(ctx context.Context, drain time.Duration, listening func(add
 	return server.Run(ctx, drain)
 }
 
-// guarded holds requests to httpguard's rules where no key does: no page of another site knows a key.
-func (o *API) guarded() http.Handler {
+// guardedHandler holds requests to httpguard's rules where no key does: no page of another site knows a key.
+func (o *API) guardedHandler() http.Handler {
 	if o.cfg.APIKey != "" {
 		return o.Handler()
 	}
@@ -60,7 +60,7 @@ func (o *API) Listen() (*Listener, error) {
 		return nil, fmt.Errorf("listen for the OpenAI API on %s: %w; choose another openai.listen", cfg.Listen, err)
 	}
 	return &Listener{listener: l, keyed: cfg.APIKey != "", log: o.log, http: &http.Server{
-		Handler:           o.guarded(),
+		Handler:           o.guardedHandler(),
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      cfg.RequestTimeout + 30*time.Second,
 		IdleTimeout:       2 * time.Minute,

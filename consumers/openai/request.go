@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// samplingBody is what completions and chat completions have in common.
+// samplingBody has the settings of both completions and chat completions.
 type samplingBody struct {
 	Model         string             `json:"model"`
 	MaxTokens     *int               `json:"max_tokens"`
@@ -29,7 +29,7 @@ type samplingBody struct {
 	api.Neutral
 	api.Shaping
 
-	// What asks for what this server does not do is refused.
+	// Settings that this server does not have are refused.
 	N                 *int              `json:"n"`
 	BestOf            *int              `json:"best_of"`
 	Echo              bool              `json:"echo"`
@@ -47,14 +47,14 @@ const whyTools = "the policy calls tools by tags in its text, such as <search>; 
 // whyTraining is why a request is refused that would be ignored in part otherwise.
 const whyTraining = "return_token_ids asks for samples to train on, whose distribution must be the policy's"
 
-// ignores says whether a request's settings that shape the distribution are ignored.
-func (o *API) ignores(b *samplingBody) bool {
+// ignoresShaping reports whether a request's settings that shape the distribution are ignored.
+func (o *API) ignoresShaping(b *samplingBody) bool {
 	return o.cfg.Shaping == ShapingIgnore && !b.ReturnTokenIDs
 }
 
-// ignored names the settings of a request that do nothing.
-func (o *API) ignored(b *samplingBody) []string {
-	if !o.ignores(b) {
+// ignoredSettings names the settings of a request that do nothing.
+func (o *API) ignoredSettings(b *samplingBody) []string {
+	if !o.ignoresShaping(b) {
 		return nil
 	}
 	names := b.Names()
@@ -64,12 +64,12 @@ func (o *API) ignored(b *samplingBody) []string {
 	return names
 }
 
-// refused names the first setting that this server does not have, and why.
-func (o *API) refused(b *samplingBody) error {
+// refuseSettings names the first setting that this server does not have, and why.
+func (o *API) refuseSettings(b *samplingBody) error {
 	if names := b.Names(); len(names) > 0 && o.cfg.Shaping == ShapingIgnore && b.ReturnTokenIDs {
 		return api.BadRequest("unsupported_parameter", "%s is not supported: %s", names[0], whyTraining)
 	}
-	if err := b.Shaping.Refused(); err != nil && !o.ignores(b) {
+	if err := b.Shaping.Refused(); err != nil && !o.ignoresShaping(b) {
 		return err
 	}
 	if err := b.Media.Refused(); err != nil {
@@ -92,7 +92,7 @@ func (o *API) refused(b *samplingBody) error {
 	return nil
 }
 
-// prompt is one request made ready: what the Sampler is asked, and which stop tokens are left out of the text.
+// prompt is a request made ready: the Sampler's request, and the stop tokens that are left out of the text.
 type prompt struct {
 	req *schemas.GenerateRequest
 	// silent are the stop tokens that are left out of the text, stops the texts that end an answer and are left out.
@@ -102,12 +102,12 @@ type prompt struct {
 	stream bool
 }
 
-// prepare makes the Sampler's request of a context.
-func (o *API) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
+// makePrompt makes the Sampler's request of a context.
+func (o *API) makePrompt(b *samplingBody, tokens []int32, defaultMax int) (*prompt, error) {
 	if err := o.checkModel(b.Model); err != nil {
 		return nil, err
 	}
-	if err := o.refused(b); err != nil {
+	if err := o.refuseSettings(b); err != nil {
 		return nil, err
 	}
 	p := &prompt{stream: b.Stream, req: &schemas.GenerateRequest{
@@ -124,7 +124,7 @@ func (o *API) prepare(b *samplingBody, tokens []int32, defaultMax int) (*prompt,
 		p.req.Seed = uint64(*b.Seed)
 	}
 	for _, s := range b.Stop {
-		if err := o.stopAt(p, s); err != nil {
+		if err := o.addStop(p, s); err != nil {
 			return nil, err
 		}
 	}
@@ -147,7 +147,7 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	case len(raw) == 0 || string(raw) == "null":
 		return nil, api.BadRequest("missing_parameter", "prompt: is missing")
 	case json.Unmarshal(raw, &text) == nil:
-		return [][]int32{wrapped(t, t.Encode(text))}, nil
+		return [][]int32{wrapTokens(t, t.Encode(text))}, nil
 	case json.Unmarshal(raw, &ids) == nil:
 		return [][]int32{ids}, nil
 	case json.Unmarshal(raw, &list) == nil && !slices.ContainsFunc(list, func(x json.RawMessage) bool { return x[0] != '"' && x[0] != '[' }):
@@ -167,8 +167,8 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 	return nil, api.BadRequest("invalid_parameter", "prompt: want text or a list of token ids")
 }
 
-// wrapped are ids with what a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without that adds none.
-func wrapped(t Tokenizer, ids []int32) []int32 {
+// wrapTokens adds the tokens that a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without such tokens adds none.
+func wrapTokens(t Tokenizer, ids []int32) []int32 {
 	if w, ok := t.(interface{ Wrap(ids []int32) []int32 }); ok {
 		return w.Wrap(ids)
 	}

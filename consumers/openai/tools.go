@@ -16,12 +16,12 @@ func (o *API) WithChat(c *chat.Chat) *API {
 	return o
 }
 
-// context is a chat as token ids, and the tools that the answer may call. Without a template messages are joined as text.
-func (o *API) context(b *chatBody) (ids []int32, tools []chat.Tool, err error) {
+// encodeChat is a chat as token ids, and the tools that the answer may call. Without a template messages are joined as text.
+func (o *API) encodeChat(b *chatBody) (ids []int32, tools []chat.Tool, err error) {
 	if o.chat == nil {
-		return o.joined(b.Messages), nil, nil
+		return o.encodeJoined(b.Messages), nil, nil
 	}
-	tools, err = o.tools(b)
+	tools, err = o.readTools(b)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,8 +39,8 @@ func (o *API) context(b *chatBody) (ids []int32, tools []chat.Tool, err error) {
 	return ids, tools, nil
 }
 
-// joined is a chat as text. Without a way to write chats there is no control token in it, whatever messages spell.
-func (o *API) joined(messages []api.Message) []int32 {
+// encodeJoined is a chat as text. Without a way to write chats there is no control token in it, whatever messages spell.
+func (o *API) encodeJoined(messages []api.Message) []int32 {
 	if o.template != nil {
 		return o.tokenizer.Encode(o.template(messages))
 	}
@@ -54,9 +54,9 @@ func (o *API) joined(messages []api.Message) []int32 {
 	return o.tokenizer.Encode(text)
 }
 
-// tools takes the tools out of a request.
-func (o *API) tools(b *chatBody) ([]chat.Tool, error) {
-	if api.ForcesCall(b.ToolChoice) && !o.ignores(&b.samplingBody) {
+// readTools takes the tools out of a request.
+func (o *API) readTools(b *chatBody) ([]chat.Tool, error) {
+	if api.ForcesCall(b.ToolChoice) && !o.ignoresShaping(&b.samplingBody) {
 		return nil, api.RefuseForcedCall(b.ToolChoice)
 	}
 	out, err := api.ReadTools(b.Tools, b.ToolChoice)
@@ -70,18 +70,18 @@ func (o *API) tools(b *chatBody) ([]chat.Tool, error) {
 	return out, nil
 }
 
-// message is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes one at a time.
-func (o *API) message(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
+// makeMessage is an answer as a message; calls are read out of it where there are tools, the first alone for a client that takes a single call at a time.
+func (o *API) makeMessage(b *chatBody, a *answer, tools []chat.Tool) *chatMessage {
 	m := &chatMessage{Role: "assistant", Content: a.text}
 	if len(tools) == 0 || a.finish != "stop" {
 		return m
 	}
 	reply := o.chat.Parse(a.text, tools...)
 	if len(reply.Calls) == 0 || reply.Fault != "" {
-		return m // what is no call is text
+		return m // a text that is no call stays text
 	}
 	if b.ParallelToolCalls != nil && !*b.ParallelToolCalls {
-		reply.Calls = reply.Calls[:1] // the client takes one call at a time
+		reply.Calls = reply.Calls[:1] // the client takes a single call at a time
 	}
 	a.finish, m.Content = "tool_calls", reply.Content
 	m.ToolCalls = api.WriteCalls(reply.Calls, func(i int, _ chat.Call) string {

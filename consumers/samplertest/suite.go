@@ -1,4 +1,4 @@
-// Package samplertest is the contract that every [consumers.Sampler] keeps, as a test suite: the Batcher's, and those of
+// Package samplertest is the contract that every [consumers.Sampler] keeps, as a test suite: for the Batcher and for
 // inference servers, pass it.
 //
 //	func TestContract(t *testing.T) {
@@ -29,16 +29,16 @@ type Rig struct {
 	Config gpu.Config
 	// Snapshot is a version, with weights of its own; the weights are such that no token is sampled with certainty.
 	Snapshot func(version int64) consumers.Snapshot
-	// Logprobs are those of tokens[from:] under a version's weights, by another way of computing them.
+	// Logprobs are the log-probabilities of tokens[from:] under a version's weights, by another way of computing them.
 	Logprobs func(version int64, tokens []int32, from int, temperature float32) []float32
 	// Reserved is how many positions at the end of the longest context are never sampled.
 	Reserved int
-	// Reproduces says that a draw is fixed by the request's seed and the token's position.
+	// Reproduces reports that a draw is fixed by the request's seed and the token's position.
 	Reproduces bool
 }
 
-// positions is how long a context may become.
-func (r *Rig) positions() int { return r.Config.MaxPositions - r.Reserved }
+// mostPositions is how long a context may become.
+func (r *Rig) mostPositions() int { return r.Config.MaxPositions - r.Reserved }
 
 // tolerance, in nats, is for the arithmetic of two ways.
 const tolerance = 1e-3
@@ -47,7 +47,7 @@ const tolerance = 1e-3
 func Run(t *testing.T, open func(t *testing.T) *Rig) {
 	t.Helper()
 	for name, test := range map[string]func(*testing.T, *rig){
-		"nothing is sampled before the first weights":          testEarly,
+		"nothing is sampled before the first weights":          testCallsBeforeWeights,
 		"each token has its log-probability and its version":   testLogprobs,
 		"a call ends at a stop token or at its length":         testEnds,
 		"what no server can serve is refused":                  testRefusals,
@@ -90,7 +90,7 @@ type rig struct {
 	how     error
 }
 
-func (r *rig) swap(t *testing.T, version int64) {
+func (r *rig) swapTo(t *testing.T, version int64) {
 	t.Helper()
 	_, err := r.Sampler.Swap(t.Context(), r.Snapshot(version))
 	require.NoError(t, err)
@@ -106,8 +106,8 @@ type result struct {
 	chunks   int
 }
 
-// generate makes a call and checks that its chunks fit together.
-func (r *rig) generate(ctx context.Context, req *schemas.GenerateRequest) (*result, error) {
+// generateWhole makes a call and checks that its chunks fit together.
+func (r *rig) generateWhole(ctx context.Context, req *schemas.GenerateRequest) (*result, error) {
 	out := &result{}
 	err := r.Sampler.Generate(ctx, req, func(c *schemas.GenerateChunk) error {
 		if out.last.Done {
@@ -129,12 +129,12 @@ func (r *rig) generate(ctx context.Context, req *schemas.GenerateRequest) (*resu
 	return out, err
 }
 
-func ask(episode string, most int, seed uint64) *schemas.GenerateRequest {
+func newRequest(episode string, most int, seed uint64) *schemas.GenerateRequest {
 	return &schemas.GenerateRequest{Episode: episode, Tokens: schemas.Int32s{1, 2, 3}, MaxTokens: most, Temperature: 1, Seed: seed}
 }
 
-// right checks a call's numbers against the other way of computing them.
-func (r *rig) right(t *testing.T, req *schemas.GenerateRequest, got *result, version int64) {
+// checkNumbers checks a call's numbers against the other way of computing them.
+func (r *rig) checkNumbers(t *testing.T, req *schemas.GenerateRequest, got *result, version int64) {
 	t.Helper()
 	for _, v := range got.versions {
 		require.Equal(t, int32(version), v) //nolint:gosec // a test's version
@@ -151,9 +151,9 @@ func (r *rig) right(t *testing.T, req *schemas.GenerateRequest, got *result, ver
 	}
 }
 
-func testEarly(t *testing.T, r *rig) {
+func testCallsBeforeWeights(t *testing.T, r *rig) {
 	require.Equal(t, int64(-1), r.Sampler.Version())
-	got, err := r.generate(t.Context(), ask("a", 4, 1))
+	got, err := r.generateWhole(t.Context(), newRequest("a", 4, 1))
 	require.NoError(t, err)
 	require.Equal(t, schemas.GenerateError, got.last.Stop)
 	require.True(t, got.last.Retry && got.last.Busy, "%+v", got.last)
@@ -161,39 +161,39 @@ func testEarly(t *testing.T, r *rig) {
 }
 
 func testLogprobs(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	for i, temperature := range []float32{1, 0.5, 2, 0} {
-		req := ask(fmt.Sprint("t", i), 8, 7)
+		req := newRequest(fmt.Sprint("t", i), 8, 7)
 		req.Temperature = temperature
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, schemas.GenerateLength, got.last.Stop, "%+v", got.last)
 		require.Len(t, got.tokens, 8)
-		r.right(t, req, got, 0)
+		r.checkNumbers(t, req, got, 0)
 	}
 	// Version 1 has other weights.
-	r.swap(t, 1)
-	req := ask("later", 8, 7)
+	r.swapTo(t, 1)
+	req := newRequest("later", 8, 7)
 	req.MinVersion = 1
-	got, err := r.generate(t.Context(), req)
+	got, err := r.generateWhole(t.Context(), req)
 	require.NoError(t, err)
-	r.right(t, req, got, 1)
+	r.checkNumbers(t, req, got, 1)
 	require.NotEqual(t, r.Logprobs(0, slices.Concat([]int32(req.Tokens), got.tokens), 3, 1), got.logprobs)
 }
 
 func testEnds(t *testing.T, r *rig) {
-	r.swap(t, 0)
-	free, err := r.generate(t.Context(), ask("a", 12, 3))
+	r.swapTo(t, 0)
+	free, err := r.generateWhole(t.Context(), newRequest("a", 12, 3))
 	require.NoError(t, err)
 	require.Len(t, free.tokens, 12)
 	// Half of the vocabulary stops: few calls get far.
 	stopped := false
 	for i := range 8 {
-		req := ask(fmt.Sprint("s", i), 12, uint64(i)) //nolint:gosec // a small count
+		req := newRequest(fmt.Sprint("s", i), 12, uint64(i)) //nolint:gosec // a small count
 		for token := range r.Config.VocabSize / 2 {
 			req.StopTokens = append(req.StopTokens, int32(token)) //nolint:gosec // a vocabulary fits
 		}
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		require.NoError(t, err)
 		for j, token := range got.tokens {
 			stops := slices.Contains(req.StopTokens, token)
@@ -202,13 +202,13 @@ func testEnds(t *testing.T, r *rig) {
 		stopped = stopped || got.last.Stop == schemas.GenerateStopToken
 	}
 	require.True(t, stopped)
-	// A context that leaves room for one token, and one that leaves none.
+	// A context that leaves room for a token, and a context that leaves none.
 	for left, want := range []int{0, 1} {
-		req := ask("long", 50, 1)
-		for len(req.Tokens) < r.positions()-left {
+		req := newRequest("long", 50, 1)
+		for len(req.Tokens) < r.mostPositions()-left {
 			req.Tokens = append(req.Tokens, 1)
 		}
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, schemas.GenerateLength, got.last.Stop, "%+v", got.last)
 		require.Len(t, got.tokens, want)
@@ -216,7 +216,7 @@ func testEnds(t *testing.T, r *rig) {
 }
 
 func testRefusals(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	for name, change := range map[string]func(*schemas.GenerateRequest){
 		"no tokens":       func(q *schemas.GenerateRequest) { q.Tokens = nil },
 		"max_tokens is 0": func(q *schemas.GenerateRequest) { q.MaxTokens = 0 },
@@ -226,9 +226,9 @@ func testRefusals(t *testing.T, r *rig) {
 			q.Tokens[2] = int32(r.Config.VocabSize) //nolint:gosec // a vocabulary fits
 		},
 	} {
-		req := ask("a", 4, 1)
+		req := newRequest("a", 4, 1)
 		change(req)
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		require.NoError(t, err)
 		require.Equal(t, schemas.GenerateError, got.last.Stop)
 		require.False(t, got.last.Retry)
@@ -238,8 +238,8 @@ func testRefusals(t *testing.T, r *rig) {
 }
 
 func testMinVersion(t *testing.T, r *rig) {
-	r.swap(t, 0)
-	req := ask("a", 4, 1)
+	r.swapTo(t, 0)
+	req := newRequest("a", 4, 1)
 	req.MinVersion = 1
 	type answer struct {
 		got *result
@@ -247,24 +247,24 @@ func testMinVersion(t *testing.T, r *rig) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		done <- answer{got, err}
 	}()
 	// Calls that do not ask for it are served meanwhile.
-	other, err := r.generate(t.Context(), ask("b", 4, 1))
+	other, err := r.generateWhole(t.Context(), newRequest("b", 4, 1))
 	require.NoError(t, err)
-	r.right(t, ask("b", 4, 1), other, 0)
-	r.swap(t, 1)
+	r.checkNumbers(t, newRequest("b", 4, 1), other, 0)
+	r.swapTo(t, 1)
 	a := <-done
 	require.NoError(t, a.err)
 	require.Len(t, a.got.tokens, 4)
-	r.right(t, req, a.got, 1)
+	r.checkNumbers(t, req, a.got, 1)
 }
 
 func testSwap(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	const calls, versions = 6, 3
-	most := r.positions() - 8
+	most := r.mostPositions() - 8
 	var group errgroup.Group
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()
@@ -272,7 +272,7 @@ func testSwap(t *testing.T, r *rig) {
 	for i := range calls {
 		group.Go(func() error {
 			for n := 0; ctx.Err() == nil; n++ {
-				got, err := r.generate(t.Context(), ask(fmt.Sprintf("c%d-%d", i, n), most, uint64(n))) //nolint:gosec // a small count
+				got, err := r.generateWhole(t.Context(), newRequest(fmt.Sprintf("c%d-%d", i, n), most, uint64(n))) //nolint:gosec // a small count
 				if err != nil {
 					return err
 				}
@@ -285,7 +285,7 @@ func testSwap(t *testing.T, r *rig) {
 		})
 	}
 	for v := range int64(versions) {
-		r.swap(t, v+1)
+		r.swapTo(t, v+1)
 		<-results // something was sampled since
 	}
 	enough()
@@ -296,16 +296,16 @@ func testSwap(t *testing.T, r *rig) {
 		require.Len(t, got.tokens, most)
 		require.True(t, slices.IsSorted(got.versions), "%v", got.versions)
 	}
-	// What comes after is of the last version alone.
-	req := ask("after", 8, 1)
+	// The next call is of the last version alone.
+	req := newRequest("after", 8, 1)
 	req.MinVersion = versions
-	got, err := r.generate(t.Context(), req)
+	got, err := r.generateWhole(t.Context(), req)
 	require.NoError(t, err)
-	r.right(t, req, got, versions)
+	r.checkNumbers(t, req, got, versions)
 }
 
 func testBadSnapshot(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	other := r.Snapshot(1)
 	other.Config.NumLayers++
 	_, err := r.Sampler.Swap(t.Context(), other)
@@ -317,37 +317,37 @@ func testBadSnapshot(t *testing.T, r *rig) {
 	_, err = r.Sampler.Swap(t.Context(), negative)
 	require.ErrorIs(t, err, consumers.ErrBadWeights)
 	require.Equal(t, int64(0), r.Sampler.Version())
-	req := ask("a", 4, 1)
-	got, err := r.generate(t.Context(), req)
+	req := newRequest("a", 4, 1)
+	got, err := r.generateWhole(t.Context(), req)
 	require.NoError(t, err)
-	r.right(t, req, got, 0)
-	r.swap(t, 1)
+	r.checkNumbers(t, req, got, 0)
+	r.swapTo(t, 1)
 }
 
 func testCancel(t *testing.T, r *rig) {
-	r.swap(t, 0)
-	req := ask("a", 4, 1)
+	r.swapTo(t, 0)
+	req := newRequest("a", 4, 1)
 	req.MinVersion = 99 // it waits for ever
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.generate(ctx, req)
+		_, err := r.generateWhole(ctx, req)
 		done <- err
 	}()
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	// The end of who takes the chunks is the end of the call too.
+	// A reader that stops ends the call too.
 	full := errors.New("nobody takes it")
-	err := r.Sampler.Generate(t.Context(), ask("b", 4, 1), func(*schemas.GenerateChunk) error { return full })
+	err := r.Sampler.Generate(t.Context(), newRequest("b", 4, 1), func(*schemas.GenerateChunk) error { return full })
 	require.ErrorIs(t, err, full)
-	got, err := r.generate(t.Context(), ask("c", 4, 1))
+	got, err := r.generateWhole(t.Context(), newRequest("c", 4, 1))
 	require.NoError(t, err)
-	r.right(t, ask("c", 4, 1), got, 0)
+	r.checkNumbers(t, newRequest("c", 4, 1), got, 0)
 }
 
 func testStop(t *testing.T, r *rig) {
-	r.swap(t, 0)
-	req := ask("a", 4, 1)
+	r.swapTo(t, 0)
+	req := newRequest("a", 4, 1)
 	req.MinVersion = 99
 	type answer struct {
 		got *result
@@ -355,7 +355,7 @@ func testStop(t *testing.T, r *rig) {
 	}
 	done := make(chan answer, 1)
 	go func() {
-		got, err := r.generate(t.Context(), req)
+		got, err := r.generateWhole(t.Context(), req)
 		done <- answer{got, err}
 	}()
 	require.NoError(t, r.stop())
@@ -369,22 +369,22 @@ func testStop(t *testing.T, r *rig) {
 
 func testSeed(t *testing.T, r *rig) {
 	if !r.Reproduces {
-		return // an inference server does not: testDraws holds what it does promise
+		return // an inference server does not: testDraws holds its own promise
 	}
-	r.swap(t, 0)
-	whole, err := r.generate(t.Context(), ask("a", 12, 9))
+	r.swapTo(t, 0)
+	whole, err := r.generateWhole(t.Context(), newRequest("a", 12, 9))
 	require.NoError(t, err)
 	// A call that goes on elsewhere after five tokens.
-	rest := ask("b", 7, 9)
+	rest := newRequest("b", 7, 9)
 	rest.Tokens = append(rest.Tokens, whole.tokens[:5]...)
-	got, err := r.generate(t.Context(), rest)
+	got, err := r.generateWhole(t.Context(), rest)
 	require.NoError(t, err)
 	require.Equal(t, whole.tokens[5:], got.tokens)
 }
 
 // testDraws compares how often tokens are drawn with how likely they say they are.
 func testDraws(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	const n = 400
 	counts, probability := map[int32]float64{}, map[int32]float64{}
 	var group errgroup.Group
@@ -392,7 +392,7 @@ func testDraws(t *testing.T, r *rig) {
 	results := make([]*result, n)
 	for i := range n {
 		group.Go(func() (err error) {
-			results[i], err = r.generate(t.Context(), ask(fmt.Sprint("d", i), 1, uint64(i)*7919+1)) //nolint:gosec // a small count
+			results[i], err = r.generateWhole(t.Context(), newRequest(fmt.Sprint("d", i), 1, uint64(i)*7919+1)) //nolint:gosec // a small count
 			return err
 		})
 	}
@@ -405,17 +405,17 @@ func testDraws(t *testing.T, r *rig) {
 	require.Greater(t, len(counts), 1, "every seed draws the same token")
 	for token, count := range counts {
 		p := math.Exp(probability[token])
-		// Eight standard deviations, and one draw of a token that is all but never drawn.
+		// Eight standard deviations, and a single draw of a token that is hardly ever drawn.
 		require.InDelta(t, n*p, count, 8*math.Sqrt(n*p*(1-p))+1, "token %d of probability %.4f", token, p)
 	}
 }
 
 func testTogether(t *testing.T, r *rig) {
-	r.swap(t, 0)
+	r.swapTo(t, 0)
 	var group errgroup.Group
 	results := make([]*result, 16)
 	request := func(i int) *schemas.GenerateRequest {
-		req := ask(fmt.Sprint("e", i), 5+i%7, uint64(i)) //nolint:gosec // a small count
+		req := newRequest(fmt.Sprint("e", i), 5+i%7, uint64(i)) //nolint:gosec // a small count
 		for range i % 4 {
 			req.Tokens = append(req.Tokens, int32(i%5)) //nolint:gosec // a small count
 		}
@@ -423,38 +423,38 @@ func testTogether(t *testing.T, r *rig) {
 	}
 	for i := range results {
 		group.Go(func() (err error) {
-			results[i], err = r.generate(t.Context(), request(i))
+			results[i], err = r.generateWhole(t.Context(), request(i))
 			return err
 		})
 	}
 	require.NoError(t, group.Wait())
 	for i, got := range results {
 		require.Len(t, got.tokens, 5+i%7)
-		r.right(t, request(i), got, 0)
+		r.checkNumbers(t, request(i), got, 0)
 	}
 }
 
 func testLoad(t *testing.T, r *rig) {
-	r.swap(t, 0)
-	_, err := r.generate(t.Context(), ask("a", 4, 1))
+	r.swapTo(t, 0)
+	_, err := r.generateWhole(t.Context(), newRequest("a", 4, 1))
 	require.NoError(t, err)
 	if f, ok := r.Sampler.(consumers.Forgetter); ok {
 		f.Forget("a")
 	}
-	// A call for a version that is not there waits, and says so.
-	req := ask("b", 4, 1)
+	// A call for a version that is not there waits, and reports that.
+	req := newRequest("b", 4, 1)
 	req.MinVersion = 1
 	done := make(chan error, 1)
 	go func() {
-		_, err := r.generate(t.Context(), req)
+		_, err := r.generateWhole(t.Context(), req)
 		done <- err
 	}()
 	for r.Sampler.Load().Waiting == 0 {
-		got, err := r.generate(t.Context(), ask("c", 1, 1)) // something to do meanwhile
+		got, err := r.generateWhole(t.Context(), newRequest("c", 1, 1)) // something to do meanwhile
 		require.NoError(t, err)
 		require.Len(t, got.tokens, 1)
 	}
-	r.swap(t, 1)
+	r.swapTo(t, 1)
 	require.NoError(t, <-done)
 	require.Zero(t, r.Sampler.Load().Waiting)
 }

@@ -10,8 +10,8 @@ import (
 // maxLogprob is as far above 0 as a log-probability's rounding goes.
 const maxLogprob = 1e-3
 
-// whole refuses an answer that does not fit together, or is longer than was asked for.
-func (a *Answer) whole(most int) error {
+// checkShape refuses an answer that does not fit together, or is longer than was asked for.
+func (a *Answer) checkShape(most int) error {
 	switch {
 	case len(a.Logprobs) != len(a.Tokens):
 		return fmt.Errorf("%w: %d tokens with %d log-probabilities", ErrMalformed, len(a.Tokens), len(a.Logprobs))
@@ -26,8 +26,8 @@ func (a *Answer) whole(most int) error {
 	}
 }
 
-// sound refuses tokens outside the vocabulary and numbers that are no log-probabilities.
-func (a *Answer) sound(vocabulary int) error {
+// checkValues refuses tokens outside the vocabulary and numbers that are no log-probabilities.
+func (a *Answer) checkValues(vocabulary int) error {
 	for i, token := range a.Tokens {
 		if token < 0 || int(token) >= vocabulary {
 			return fmt.Errorf("%w: token %d is %d: the vocabulary has %d", ErrMalformed, i, token, vocabulary)
@@ -39,13 +39,13 @@ func (a *Answer) sound(vocabulary int) error {
 	return nil
 }
 
-// versions are those of the tokens, as the spans say: they cover all tokens in order, name versions of this Pool by their
+// tokenVersions are the versions of the tokens by the spans: they cover all tokens in order, name versions of this Pool by their
 // labels, and do not go back.
-func (a *Answer) versions(tag string, low, high int64) ([]int32, error) {
+func (a *Answer) tokenVersions(tag string, low, high int64) ([]int32, error) {
 	out := make([]int32, 0, len(a.Tokens))
 	last := low
 	for _, s := range a.Spans {
-		v, ok := versionOf(tag, s.Label)
+		v, ok := parseLabel(tag, s.Label)
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("%w: it samples with weights %q", errReplaced, s.Label)
@@ -65,15 +65,15 @@ func (a *Answer) versions(tag string, low, high int64) ([]int32, error) {
 	return out, nil
 }
 
-// versionOf reads a label of this Pool.
-func versionOf(tag, label string) (int64, bool) {
+// parseLabel reads a label of this Pool.
+func parseLabel(tag, label string) (int64, bool) {
 	number, ours := strings.CutPrefix(label, tag+"-v")
 	v, err := strconv.ParseInt(number, 10, 64)
 	return v, ours && err == nil && v >= 0
 }
 
-// vouched is how many tokens have a log-probability: the first without one, and what follows, are drawn again.
-func (a *Answer) vouched() int {
+// countVouched is how many tokens have a log-probability: the first without, and the tokens after it, are drawn again.
+func (a *Answer) countVouched() int {
 	for i, lp := range a.Logprobs {
 		if math.IsNaN(float64(lp)) {
 			return i

@@ -8,22 +8,22 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// lacks notes that the server's weights are unknown, and releases the folder of its last weights.
-func (s *server) lacks() {
+// forgetWeights notes that the server's weights are unknown, and releases the folder of its last weights.
+func (s *server) forgetWeights() {
 	if s.keeper.have = nil; s.keeper.letGo != nil {
 		s.keeper.letGo()
 		s.keeper.letGo = nil
 	}
 }
 
-// bring makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last one until it ends,
+// bringTo makes the server serve with a version, whatever state it is in. It holds the folders of the wanted version and of the last version until it ends,
 // and the folder that the server then serves with for as long as it does: other servers may take many versions while this server starts or loads.
-func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
+func (s *server) bringTo(ctx context.Context, want *consumers.Snapshot) error {
 	release, there := want.Hold()
 	if !there {
 		return fmt.Errorf("version %d is gone: newer ones have taken its place", want.Version)
 	}
-	err := s.brought(ctx, want)
+	err := s.bringHeld(ctx, want)
 	if s.keeper.have == want {
 		release, s.keeper.letGo = s.keeper.letGo, release
 	}
@@ -33,79 +33,79 @@ func (s *server) bring(ctx context.Context, want *consumers.Snapshot) error {
 	return err
 }
 
-// brought is bring while the version's folder is held.
-func (s *server) brought(ctx context.Context, want *consumers.Snapshot) error {
-	started, err := s.start(ctx, want)
+// bringHeld is bringTo while the version's folder is held.
+func (s *server) bringHeld(ctx context.Context, want *consumers.Snapshot) error {
+	started, err := s.startProcess(ctx, want)
 	if err != nil {
 		return err
 	}
-	if started || !s.serving() {
-		if err := s.healthy(ctx, !started); err != nil {
+	if started || !s.isServing() {
+		if err := s.awaitHealth(ctx, !started); err != nil {
 			return err
 		}
 	}
 	if !s.keeper.probed {
 		// A pause that another process left would keep the probe waiting for ever.
-		if err := s.control(ctx, s.speaker.Resume); err != nil {
+		if err := s.controlRequest(ctx, s.speaker.Resume); err != nil {
 			return fmt.Errorf("resume: %w", err)
 		}
-		if err := s.examine(ctx, want); err != nil {
+		if err := s.examineSettings(ctx, want); err != nil {
 			return err
 		}
 		s.keeper.probed = true
 	}
 	if started {
-		return s.name1(ctx, want)
+		return s.nameFirst(ctx, want)
 	}
-	return s.swap(ctx, want)
+	return s.swapWeights(ctx, want)
 }
 
-// serving says whether the server was fit when it was last seen.
-func (s *server) serving() bool {
+// isServing reports whether the server was fit when it was last seen.
+func (s *server) isServing() bool {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	return s.state.fit
 }
 
-// start starts the process on the wanted version's folder, where it is ours and does not run.
-func (s *server) start(ctx context.Context, want *consumers.Snapshot) (bool, error) {
-	if s.own == nil || s.own.running() {
+// startProcess starts the process on the wanted version's folder, where it is ours and does not run.
+func (s *server) startProcess(ctx context.Context, want *consumers.Snapshot) (bool, error) {
+	if s.own == nil || s.own.isRunning() {
 		return false, nil
 	}
 	s.keeper.probed = false
-	s.lacks()
-	s.dropEvidence() // a new process reads every tensor, and ends where one is missing
-	url, err := s.own.start(ctx, want.Dir)
+	s.forgetWeights()
+	s.dropEvidence() // a new process reads every tensor, and ends where a tensor is missing
+	url, err := s.own.startServer(ctx, want.Dir)
 	if err != nil {
 		return false, err
 	}
 	s.pool.mu.Lock()
-	s.reach(url)
+	s.setAddress(url)
 	s.pool.mu.Unlock()
 	return true, nil
 }
 
-// healthy waits until the server can serve. A server that ran before is told to resume, since another process may have left it paused: the health
+// awaitHealth waits until the server can serve. A server that ran before is asked to resume, since another process may have left it paused: the health
 // check of SGLang samples a token, and so does not answer during a pause.
-func (s *server) healthy(ctx context.Context, ran bool) error {
-	return within(ctx, s.pool.cfg.Server.StartTimeout, "start_timeout", func(ctx context.Context) error {
+func (s *server) awaitHealth(ctx context.Context, ran bool) error {
+	return limitTime(ctx, s.pool.cfg.Server.StartTimeout, "start_timeout", func(ctx context.Context) error {
 		tick := time.NewTicker(healthEvery)
 		defer tick.Stop()
 		var last error
 		for {
 			if ran {
-				_ = s.control(ctx, s.speaker.Resume) // a server that is not there yet is waited for
+				_ = s.controlRequest(ctx, s.speaker.Resume) // a server that is not there yet is waited for
 			}
-			if last = s.control(ctx, s.speaker.Health); last == nil {
+			if last = s.controlRequest(ctx, s.speaker.Health); last == nil {
 				return nil
 			}
 			var ended <-chan struct{}
 			if s.own != nil {
-				ended = s.own.ended()
+				ended = s.own.endedChannel()
 			}
 			select {
 			case <-ended:
-				return s.own.fault()
+				return s.own.exitFault()
 			case <-tick.C:
 			case <-ctx.Done():
 				return fmt.Errorf("not ready: %w: %w", context.Cause(ctx), last)
@@ -117,10 +117,10 @@ func (s *server) healthy(ctx context.Context, ran bool) error {
 // healthEvery is how often a server that starts is asked whether it is ready.
 const healthEvery = 200 * time.Millisecond
 
-// examine refuses a server of another model, or with settings that spoil what it samples.
-func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
+// examineSettings refuses a server of another model, or with settings that spoil its samples.
+func (s *server) examineSettings(ctx context.Context, want *consumers.Snapshot) error {
 	var m Model
-	err := s.control(ctx, func(ctx context.Context) (err error) {
+	err := s.controlRequest(ctx, func(ctx context.Context) (err error) {
 		m, err = s.speaker.Model(ctx)
 		return err
 	})
@@ -130,11 +130,11 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 		}
 		return fmt.Errorf("ask for its model: %w", err)
 	}
-	if err := sameModel(m.Path, want.Config); err != nil {
+	if err := checkSameModel(m.Path, want.Config); err != nil {
 		return err
 	}
 	p := s.pool
-	// An episode that meets what a server keeps ends there by its tokens, a few before its limit; no setting gives these positions.
+	// The positions that a server keeps end an episode a few tokens before its limit; no setting frees them.
 	if takes := m.MaxTokens + m.Kept; m.MaxTokens > 0 && takes < p.cfg.Longest {
 		return &SettingError{Setting: fmt.Sprintf("it takes sequences of %d tokens, and trainer.limits.max_tokens lets episodes grow to %d: "+
 			"start it with as many (--max-model-len, --context-length), or lower trainer.limits.max_tokens and the tasks' own", takes, p.cfg.Longest)}
@@ -144,8 +144,8 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 		longest = min(longest, m.MaxTokens)
 	}
 	spans, err := (&probe{
-		speaker: s.speaker, vocabulary: want.Config.VocabSize, longest: longest, id: p.nextID, salt: p.nextID() + "-probe", timeout: p.cfg.Server.StallTimeout, log: p.log,
-	}).run(ctx)
+		speaker: s.speaker, vocabulary: want.Config.VocabSize, longest: longest, id: p.nextRequestID, salt: p.nextRequestID() + "-probe", timeout: p.cfg.Server.StallTimeout, log: p.log,
+	}).runProbe(ctx)
 	if err != nil {
 		return err
 	}
@@ -156,21 +156,21 @@ func (s *server) examine(ctx context.Context, want *consumers.Snapshot) error {
 	return nil
 }
 
-// name1 names the weights that a process was started with, and admits calls.
-func (s *server) name1(ctx context.Context, want *consumers.Snapshot) error {
-	label := s.pool.label(want.Version)
-	if err := s.control(ctx, func(ctx context.Context) error { return s.speaker.SetLabel(ctx, label) }); err != nil {
+// nameFirst names the weights that a process was started with, and admits calls.
+func (s *server) nameFirst(ctx context.Context, want *consumers.Snapshot) error {
+	label := s.pool.labelOf(want.Version)
+	if err := s.controlRequest(ctx, func(ctx context.Context) error { return s.speaker.SetLabel(ctx, label) }); err != nil {
 		return fmt.Errorf("name the version: %w", err)
 	}
-	if err := s.has(ctx, label); err != nil {
+	if err := s.checkLabel(ctx, label); err != nil {
 		return err
 	}
-	s.admit(want, 0)
+	s.admitCalls(want, 0)
 	return nil
 }
 
-// admit takes calls for a version that the server has.
-func (s *server) admit(want *consumers.Snapshot, paused time.Duration) {
+// admitCalls takes calls for a version that the server has.
+func (s *server) admitCalls(want *consumers.Snapshot, paused time.Duration) {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,13 +179,13 @@ func (s *server) admit(want *consumers.Snapshot, paused time.Duration) {
 		return
 	}
 	if s.state.epoch != nil {
-		s.state.epoch.seal(true)
+		s.state.epoch.sealEpoch(true)
 	}
-	s.state.epoch = &epoch{version: want.Version, dir: want.Dir, label: p.label(want.Version), sealed: make(chan struct{})}
+	s.state.epoch = &epoch{version: want.Version, dir: want.Dir, label: p.labelOf(want.Version), sealed: make(chan struct{})}
 	s.state.fit, s.state.swapping, s.state.paused = true, false, paused
 	s.state.doubts, s.state.doubt, s.state.fault = 0, nil, nil
 	if p.want == want || want.Version > p.version {
 		p.version = want.Version
 	}
-	p.notify()
+	p.notifyWaiting()
 }

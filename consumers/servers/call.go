@@ -22,11 +22,11 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-// call is one generate request on its way through servers.
+// call is a generate request on its way through servers.
 type call struct {
 	pool *Pool
 	req  *schemas.GenerateRequest
-	// tokens are the context and what was sampled, limit the length at which generation ends.
+	// tokens are the context and the sampled tokens, limit the length at which generation ends.
 	tokens []int32
 	limit  int
 	// failures counts since a token was last gained; fault is the last.
@@ -35,29 +35,29 @@ type call struct {
 	// emit takes chunks. follows is whether they have tokens before anybody vouches for these.
 	emit    func(*schemas.GenerateChunk) error
 	follows bool
-	// told are the tokens of the answer under way that have gone out.
+	// told are the tokens of the answer under way that were emitted.
 	told []int32
 }
 
-// Generate serves one call: at one server, or at several after one another when servers end it. Each chunk is what one server
-// sampled, vouched for: when its answer is whole, and before that whenever the server was seen to have its weights still.
+// Generate serves a call: at a single server, or at several in turn when servers end it. Each chunk has the tokens of a single server,
+// vouched for: when its answer is whole, and before that whenever the server was seen to have its weights still.
 func (p *Pool) Generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return p.generate(ctx, req, emit, false)
+	return p.serveCall(ctx, req, emit, false)
 }
 
-// Stream is Generate for a reader that follows along: tokens go out as a server says them, before they are vouched for. They are
+// Stream is Generate for a reader that follows along: tokens go out as they come, before they are vouched for. They are
 // not for training.
 func (p *Pool) Stream(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
-	return p.generate(ctx, req, emit, true)
+	return p.serveCall(ctx, req, emit, true)
 }
 
-func (p *Pool) generate(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error, follows bool) error {
+func (p *Pool) serveCall(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error, follows bool) error {
 	c, refused := p.newCall(req)
 	if c != nil {
 		c.emit, c.follows = emit, follows
 	}
 	for refused == nil {
-		chunk, err := c.attempt(ctx)
+		chunk, err := c.attemptOnce(ctx)
 		if err != nil {
 			return fmt.Errorf("generate for episode %q: %w", req.Episode, err)
 		}
@@ -70,9 +70,9 @@ func (p *Pool) generate(ctx context.Context, req *schemas.GenerateRequest, emit 
 				return nil
 			}
 		case c.failures > maxFailures:
-			refused = refuse(fmt.Sprintf("%d servers in a row have failed the call: %v", c.failures, c.fault), true)
+			refused = refusalChunk(fmt.Sprintf("%d servers in a row have failed the call: %v", c.failures, c.fault), true)
 		default:
-			if err := c.pause(ctx); err != nil {
+			if err := c.pauseBeforeRetry(ctx); err != nil {
 				return fmt.Errorf("generate for episode %q: %w", req.Episode, err)
 			}
 		}
@@ -89,10 +89,10 @@ func (p *Pool) newCall(req *schemas.GenerateRequest) (*call, *schemas.GenerateCh
 	vocabulary, maxLen, version := p.config.VocabSize, p.maxLen, p.version
 	p.mu.Unlock()
 	bad := func(format string, args ...any) (*call, *schemas.GenerateChunk) {
-		return nil, refuse(fmt.Errorf("%w: "+format, append([]any{consumers.ErrBadRequest}, args...)...).Error(), false)
+		return nil, refusalChunk(fmt.Errorf("%w: "+format, append([]any{consumers.ErrBadRequest}, args...)...).Error(), false)
 	}
 	if version < 0 {
-		return nil, busy("no weights yet")
+		return nil, busyChunk("no weights yet")
 	}
 	switch t := req.Temperature; {
 	case len(req.Tokens) == 0:
@@ -117,9 +117,9 @@ func (p *Pool) newCall(req *schemas.GenerateRequest) (*call, *schemas.GenerateCh
 	return &call{pool: p, req: req, tokens: slices.Clone(req.Tokens), limit: limit}, nil
 }
 
-// attempt has one server go on with the call. The chunk is empty where nothing came of it; an error is the caller's end.
-func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
-	l, refused, err := c.pool.take(ctx, c.req)
+// attemptOnce has a server go on with the call. The chunk is empty where the attempt failed; an error is the caller's end.
+func (c *call) attemptOnce(ctx context.Context) (*schemas.GenerateChunk, error) {
+	l, refused, err := c.pool.takePlace(ctx, c.req)
 	if l == nil {
 		return refused, err
 	}
@@ -130,31 +130,31 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 	}
 	c.pool.mu.Unlock()
 	if len(c.tokens) >= limit {
-		c.pool.release(l, nil)
+		c.pool.releasePlace(l, nil)
 		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateLength}, nil
 	}
 	c.told = nil
-	answer, err := c.ask(l, limit-len(c.tokens))
+	answer, err := c.askServer(l, limit-len(c.tokens))
 	var chunk *schemas.GenerateChunk
 	if err == nil {
-		if chunk, err = c.accept(l, answer, limit); err == nil {
+		if chunk, err = c.acceptAnswer(l, answer, limit); err == nil {
 			l.server.countEnds(chunk.Tokens, answer.Likely, c.req.StopTokens)
 		}
 	}
 	if ctx.Err() != nil {
-		c.pool.release(l, nil)
+		c.pool.releasePlace(l, nil)
 		return nil, context.Cause(ctx)
 	}
 	if errors.Is(err, errRefused) {
-		c.pool.release(l, nil)
-		return refuse(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
+		c.pool.releasePlace(l, nil)
+		return refusalChunk(fmt.Sprintf("%v: %s: %v", consumers.ErrBadRequest, l.server.name, err), false), nil
 	}
-	c.pool.release(l, err)
+	c.pool.releasePlace(l, err)
 	if fault, is := errors.AsType[*emitError](err); is {
 		return nil, fault.err
 	}
 	if len(c.told) > 0 && (err != nil || len(chunk.Tokens) < len(c.told)) {
-		return c.goOnAfterTold(err), nil
+		return c.goOnAfterEmitted(err), nil
 	}
 	if err != nil {
 		c.failures++
@@ -182,8 +182,8 @@ func (c *call) attempt(ctx context.Context) (*schemas.GenerateChunk, error) {
 // errRefused is a request that the server holds to be wrong.
 var errRefused = errors.New("the server refuses the call")
 
-// ask sends the call to the server of a lease, and gives it up when the server is silent for too long.
-func (c *call) ask(l *lease, most int) (*Answer, error) {
+// askServer sends the call to the server of a lease, and gives it up when the server is silent for too long.
+func (c *call) askServer(l *lease, most int) (*Answer, error) {
 	p := c.pool
 	ctx, cancel := context.WithCancelCause(l.ctx)
 	defer cancel(nil)
@@ -211,7 +211,7 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 		top = Alternatives
 	}
 	a, err := l.server.speaker.Generate(ctx, &Query{
-		ID: p.nextID(), Top: top, Episode: c.req.Episode, Salt: l.epoch.label,
+		ID: p.nextRequestID(), Top: top, Episode: c.req.Episode, Salt: l.epoch.label,
 		Tokens: c.tokens, MaxTokens: most, Temperature: c.req.Temperature, Stop: c.req.StopTokens,
 		Each: c.emitArrived(l),
 	}, func() {
@@ -224,11 +224,11 @@ func (c *call) ask(l *lease, most int) (*Answer, error) {
 	return a, err
 }
 
-// accept is the chunk of an answer: of the tokens that are vouched for. It fails where there is a fault in the answer or the server
+// acceptAnswer is the chunk of an answer, with the tokens that are vouched for. It fails where there is a fault in the answer or the server
 // does not have the weights that it had.
-func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, error) {
+func (c *call) acceptAnswer(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, error) {
 	p := c.pool
-	if err := a.whole(limit - len(c.tokens)); err != nil {
+	if err := a.checkShape(limit - len(c.tokens)); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -238,14 +238,14 @@ func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, e
 	}
 	p.hits += a.Cached
 	p.mu.Unlock()
-	if err := a.sound(vocabulary); err != nil {
+	if err := a.checkValues(vocabulary); err != nil {
 		return nil, err
 	}
-	versions, err := c.vouch(l, a, high)
+	versions, err := c.vouchVersions(l, a, high)
 	if err != nil {
 		return nil, err
 	}
-	n := a.vouched()
+	n := a.countVouched()
 	chunk := &schemas.GenerateChunk{Tokens: a.Tokens[:n], Logprobs: a.Logprobs[:n], Versions: versions[:n]}
 	// Servers end a call for reasons of their own: the request's are looked for in the tokens.
 	for i, token := range chunk.Tokens {
@@ -273,14 +273,14 @@ func (c *call) accept(l *lease, a *Answer, limit int) (*schemas.GenerateChunk, e
 	return chunk, nil
 }
 
-// vouch is the version of each token of an answer. Without spans all are of the lease's epoch, which the server must still have
+// vouchVersions is the version of each token of an answer. Without spans all are of the lease's epoch, which the server must still have
 // had when the answer was whole.
-func (c *call) vouch(l *lease, a *Answer, high int64) ([]int32, error) {
+func (c *call) vouchVersions(l *lease, a *Answer, high int64) ([]int32, error) {
 	if len(a.Tokens) == 0 {
 		return nil, nil
 	}
 	if a.Spans != nil {
-		return a.versions(c.pool.tag, l.epoch.version, high)
+		return a.tokenVersions(c.pool.tag, l.epoch.version, high)
 	}
 	out := make([]int32, len(a.Tokens))
 	for i := range out {
@@ -292,12 +292,12 @@ func (c *call) vouch(l *lease, a *Answer, high int64) ([]int32, error) {
 		}
 		return out, nil
 	}
-	err := l.server.stillHas(l)
+	err := l.server.checkStillHas(l)
 	return out, err
 }
 
-// stillHas is nil when the server had the weights of a lease's epoch to the end of the call.
-func (s *server) stillHas(l *lease) error {
+// checkStillHas is nil when the server had the weights of a lease's epoch to the end of the call.
+func (s *server) checkStillHas(l *lease) error {
 	err := errors.New("the epoch is over")
 	select {
 	case <-l.epoch.sealed:
@@ -305,7 +305,7 @@ func (s *server) stillHas(l *lease) error {
 		ctx, cancel := context.WithCancelCause(context.WithoutCancel(l.ctx))
 		defer cancel(nil)
 		defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
-		if err = s.has(ctx, l.epoch.label); err == nil {
+		if err = s.checkLabel(ctx, l.epoch.label); err == nil {
 			return nil
 		}
 	}
@@ -322,8 +322,8 @@ func (s *server) stillHas(l *lease) error {
 	return err
 }
 
-// pause waits before the next attempt.
-func (c *call) pause(ctx context.Context) error {
+// pauseBeforeRetry waits before the next attempt.
+func (c *call) pauseBeforeRetry(ctx context.Context) error {
 	timer := time.NewTimer(min(firstPause<<min(c.failures, 10), lastPause))
 	defer timer.Stop()
 	select {
@@ -343,5 +343,5 @@ func (s *server) learnBound(most int) {
 	}
 }
 
-// nextID is the id of a request: no other of this Pool has it, so that a server never has two of one id under way.
-func (p *Pool) nextID() string { return fmt.Sprintf("%s-%d", p.tag, p.requests.Add(1)) }
+// nextRequestID is the id of a request: no other request of this Pool has it, so that a server never has two requests with the same id.
+func (p *Pool) nextRequestID() string { return fmt.Sprintf("%s-%d", p.tag, p.requests.Add(1)) }

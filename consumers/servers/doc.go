@@ -1,10 +1,10 @@
 // Package servers samples with inference servers: processes such as vLLM or SGLang, on this machine or on others, that Weir
-// starts or finds running. [Pool] is the [consumers.Sampler] over all of them; what one kind of server has for a wire format is
+// starts or finds running. [Pool] is the [consumers.Sampler] over all of them; the wire format of a sort of server is
 // a [Kind], in packages consumers/vllm and consumers/sglang.
 //
 // # The flow
 //
-//	follower ── lands DIR/vN, every byte verified ──► Pool.Swap ── what is wanted ──► a keeper for each server
+//	follower ── lands DIR/vN, every byte verified ──► Pool.Swap ── the wanted version ► a keeper for each server
 //	                                                                                     │
 //	            start, or wait for health; read which model it has; probe its sampling   │
 //	            pause; check that it still has vN-1; load vN; name it; read the name     │
@@ -14,25 +14,25 @@
 //	      ▲                                                                                             │
 //	      └── vouched tokens go out; a call that was cut goes on with the tokens so far ◄── check the answer
 //
-// A version has a name at a server, its label, which is made anew by each Pool. So the label that a server tells is proof of which
+// A version has a name at a server, its label, which is made anew by each Pool. So the label that a server answers with proves which
 // weights this Pool had it load; nobody else has the same. Tokens are given out when it is certain which version sampled them: the
-// answer says so by spans; or the label is the same before and after, and calls do not outlive a swap.
+// answer has spans; or the label is the same before and after, and calls do not outlive a swap.
 //
-// # What goes wrong, and what becomes of it
+// # Faults, and how each is handled
 //
 // The server's settings. Log-probabilities from before the temperature, or logits; sampling defaults from the model's
-// generation_config.json (top_p, top_k, temperature, penalties); top_p or top_k in spite of what is asked for; another vocabulary
-// or another model; no way to tell the version; a wrong key. [probe] finds each at the start and at every restart. The server
+// generation_config.json (top_p, top_k, temperature, penalties); top_p or top_k in spite of the call; another vocabulary
+// or another model; no way to read the version; a wrong key. [probe] finds each at the start and at every restart. The server
 // takes no call, and the error names the setting.
 //
-// The swap. A pause that never returns ends at control_timeout: the server is resumed, and the next try aborts what runs. A load that fails
+// The swap. A pause that never returns ends at control_timeout: the server is resumed, and the next try aborts the calls that run. A load that fails
 // or hangs: the version before is loaded again; where that fails too the server is unfit. A load that reports success under
-// another name, and a resume that is lost: the label is read back, and one token is sampled before calls are admitted. A folder
+// another name, and a resume that is lost: the label is read back, and a token is sampled before calls are admitted. A folder
 // stays while a server starts with it, loads it or serves with it, whichever versions the other servers have; a folder that vanishes all the
 // same is a failed load. A version that every server refuses is reported to the follower, which offers it again.
 //
 // The server's life. Dead, killed, frozen, out of memory, restarted by somebody else with other weights, replaced by another at the same
-// address, driven by another Weir: transport errors, stalls and a label that is not ours. What it said since it was last known to be
+// address, driven by another Weir: transport errors, stalls and a label that is not ours. Its answers since it was last known to be
 // ours is dropped, its calls go on at other servers, and it is brought up again: started anew if it is ours, probed and loaded if not.
 //
 // The answer. Cut by an abort, in the queue or in the middle; a reset connection; a stream without its end; fewer log-probabilities
@@ -43,7 +43,7 @@
 // The load. Every server full or away: calls wait, and keep their callers waiting, as long as the caller likes. A call for a version that
 // does not come waits a minute and goes elsewhere. Servers come and go by [Pool.Set] while calls run.
 //
-// # What it does not do
+// # Limits
 //
 // Neither server fixes a draw by the request's seed and the token's position, as [consumers.Sampler] asks: a call that is cut
 // goes on with other random numbers, and no seed is sent. Tokens go out when they are vouched for: when the

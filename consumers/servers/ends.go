@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ends holds how often answers of one server end at a stop token against the probability of that. At each token of a watched call the
-// server tells the probability of a stop; in answers that nobody selects by their ends, the sum of these probabilities and the number of
+// ends compares how often answers of a server end at a stop token with the probability of that. At each token of a watched call the
+// server sends the probability of a stop; in answers that nobody selects by their ends, the sum of these probabilities and the number of
 // sampled stops differ by no more than chance. A server that looks at no stop, or a client that keeps only answers of some sort, differs.
 type ends struct {
 	// sampled counts stops, expected is the sum of their probabilities, variance that of the difference.
@@ -22,9 +22,9 @@ const (
 	mostDeviation = 5
 )
 
-// add counts the tokens of an answer that was kept. likely has the most likely tokens for each. The last of a list is passed over, since a
-// server may put the sampled token in its place: which stops are counted must not depend on what was sampled.
-func (e *ends) add(tokens []int32, likely [][]Likely, stops []int32) (sampled, expected float64) {
+// addAnswer counts the tokens of an answer that was kept. likely has the most likely tokens for each. The last of a list is passed over, since a
+// server may put the sampled token in its place: which stops are counted must not depend on the sampled token.
+func (e *ends) addAnswer(tokens []int32, likely [][]Likely, stops []int32) (sampled, expected float64) {
 	for i, token := range tokens[:min(len(tokens), len(likely))] {
 		list := likely[i]
 		for _, l := range list[:max(min(len(list), Alternatives)-1, 0)] {
@@ -44,11 +44,11 @@ func (e *ends) add(tokens []int32, likely [][]Likely, stops []int32) (sampled, e
 	return sampled, expected
 }
 
-// deviation is how many standard deviations the sampled stops lie above those that were to be expected.
+// deviation is how many standard deviations the sampled stops lie above the expected stops.
 func (e *ends) deviation() float64 { return (e.sampled - e.expected) / math.Sqrt(e.variance+1) }
 
-// biased reports whether a bias is to be logged: when it is first seen, and whenever there are twice as many ends as then.
-func (e *ends) biased() bool {
+// isBiased reports whether a bias is to be logged: when it is first seen, and whenever there are twice as many ends as then.
+func (e *ends) isBiased() bool {
 	n := max(e.sampled, e.expected)
 	if n < max(e.next, firstEnds) || math.Abs(e.deviation()) <= mostDeviation {
 		return false
@@ -57,7 +57,7 @@ func (e *ends) biased() bool {
 	return true
 }
 
-// watchesEnds reports whether the ends of a call are watched: one call in inference.server.ends_every that has stops. At temperature 0
+// watchesEnds reports whether the ends of a call are watched: every inference.server.ends_every-th call that has stops. At temperature 0
 // nothing is drawn.
 func (c *call) watchesEnds() bool {
 	every := c.pool.cfg.Server.EndsEvery
@@ -71,8 +71,8 @@ func (s *server) countEnds(tokens []int32, likely [][]Likely, stops []int32) {
 	}
 	p := s.pool
 	p.mu.Lock()
-	sampled, expected := s.state.ends.add(tokens, likely, stops)
-	now, report := s.state.ends, s.state.ends.biased()
+	sampled, expected := s.state.ends.addAnswer(tokens, likely, stops)
+	now, report := s.state.ends, s.state.ends.isBiased()
 	p.mu.Unlock()
 	p.metrics.Ends.WithLabelValues(s.name).Add(sampled)
 	p.metrics.EndsExpected.WithLabelValues(s.name).Add(expected)

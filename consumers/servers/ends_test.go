@@ -23,8 +23,8 @@ func play(e *ends, answers int, p float64, keep func(stopped bool) bool) (report
 			tokens, likely = append(tokens, token), append(likely, lists)
 		}
 		if keep(tokens[len(tokens)-1] == 0) {
-			e.add(tokens, likely, []int32{0})
-			if e.biased() {
+			e.addAnswer(tokens, likely, []int32{0})
+			if e.isBiased() {
 				reports++
 			}
 		}
@@ -58,9 +58,9 @@ func TestOnlyListedStopsCount(t *testing.T) {
 	t.Parallel()
 	e := &ends{}
 	nan := float32(math.NaN())
-	sampled, expected := e.add([]int32{9}, [][]Likely{{{Token: 1, Logprob: -0.1}, {Token: 2, Logprob: nan}, {Token: 9, Logprob: -8}}}, []int32{9, 2})
+	sampled, expected := e.addAnswer([]int32{9}, [][]Likely{{{Token: 1, Logprob: -0.1}, {Token: 2, Logprob: nan}, {Token: 9, Logprob: -8}}}, []int32{9, 2})
 	require.Zero(t, sampled)
 	require.Zero(t, expected)
-	e.add([]int32{9, 9}, nil, []int32{9})
+	e.addAnswer([]int32{9, 9}, nil, []int32{9})
 	require.Zero(t, e.sampled)
 }

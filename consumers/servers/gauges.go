@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Gauges are what a server tells of itself, of all its users' calls.
+// Gauges are a server's own metrics, of all its users' calls.
 type Gauges struct {
 	// Running and Waiting count calls.
 	Running, Waiting int
@@ -29,10 +29,10 @@ type gauger interface {
 	Gauges(ctx context.Context) (Gauges, error)
 }
 
-// Gauges reads the server's own metrics. Engines of one server are added up.
+// Gauges reads the server's own metrics. Engines of a server are added up.
 func (r *Remote) Gauges(ctx context.Context, names GaugeNames) (g Gauges, err error) {
 	const path = "/metrics"
-	resp, err := r.send(ctx, r.control, http.MethodGet, path, r.key, nil)
+	resp, err := r.sendRequest(ctx, r.control, http.MethodGet, path, r.key, nil)
 	if err != nil {
 		return g, err
 	}
@@ -88,7 +88,7 @@ func (s *server) readGauges(ctx context.Context) {
 		return
 	}
 	var g Gauges
-	err := s.control(ctx, func(ctx context.Context) (err error) {
+	err := s.controlRequest(ctx, func(ctx context.Context) (err error) {
 		g, err = speaker.Gauges(ctx)
 		return err
 	})

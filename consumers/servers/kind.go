@@ -9,19 +9,19 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// Kind is one sort of inference server.
+// Kind is a sort of inference server.
 type Kind interface {
 	// Name is the value of inference.engine.
 	Name() string
-	// Command is the command line that serves a folder, and what it needs in its environment.
+	// Command is the command line that serves a folder, and the variables of its environment.
 	Command(o Start) (args, env []string)
-	// Mode is the pause that does at such a server what m means.
+	// Mode is the pause by which such a server does what m means.
 	Mode(m Mode) Mode
-	// Speak is the wire format for one server. It sends nothing.
+	// Speak is the wire format for a server at an address. It sends nothing.
 	Speak(r *Remote) Speaker
 }
 
-// Start is what a server is started with.
+// Start has the arguments of a server's start.
 type Start struct {
 	// Command and Args are inference.server.command and args.
 	Command, Args []string
@@ -34,9 +34,9 @@ type Start struct {
 	MaxTokens, Slots int
 	// Seed begins the server's random numbers.
 	Seed uint32
-	// Offers says whether the program knows an argument; nil is no.
+	// Offers reports whether the program knows an argument; nil is no.
 	Offers func(argument string) bool
-	// KeyFile has what Keys of a [Keyed] kind says; "" where there is none.
+	// KeyFile is the file with the Keys of a [Keyed] kind; "" where there is none.
 	KeyFile string
 }
 
@@ -46,7 +46,7 @@ type Keyed interface {
 	Keys(o Start) string
 }
 
-// Mode says what becomes of the calls that run when a server pauses.
+// Mode is how a pause of a server treats the calls that run.
 type Mode string
 
 // The modes of a pause.
@@ -59,14 +59,14 @@ const (
 	Abort Mode = "abort"
 )
 
-// Speaker asks one server. Its methods may be called from any goroutine. Errors are a [StatusError] where the server answered
-// with one, wrap [ErrMalformed] where the answer cannot be read, and are the transport's otherwise.
+// Speaker sends requests to a server. Its methods may be called from any goroutine. Errors are a [StatusError] where the server answered
+// with another status than 200, wrap [ErrMalformed] where the answer cannot be read, and are the transport's otherwise.
 type Speaker interface {
 	// Health is nil when the server can serve.
 	Health(ctx context.Context) error
-	// Model is what the server says it has, and settles how it is spoken to.
+	// Model is the server's model. It also finds out which routes the server has.
 	Model(ctx context.Context) (Model, error)
-	// Generate makes one call, and calls seen whenever something arrives. The answer is whole: it has a Finish.
+	// Generate makes a call, and calls seen whenever something arrives. The answer is whole: it has a Finish.
 	Generate(ctx context.Context, q *Query, seen func()) (*Answer, error)
 	// Pause returns when nothing is sampled any more.
 	Pause(ctx context.Context, m Mode) error
@@ -80,15 +80,15 @@ type Speaker interface {
 	Label(ctx context.Context) (string, error)
 }
 
-// Model is what a server says of its model.
+// Model describes a server's model.
 type Model struct {
 	// Path is the folder, or the name of a repository.
 	Path string
-	// MaxTokens bounds a sequence; 0 where the server does not say. Kept is how many positions of the server's own bound lie beyond.
+	// MaxTokens bounds a sequence; 0 where the server does not report it. Kept is how many positions of the server's own bound lie beyond.
 	MaxTokens, Kept int
 }
 
-// Query is one call to a server.
+// Query is a call to a server.
 type Query struct {
 	// ID is the call's own.
 	ID string
@@ -100,32 +100,32 @@ type Query struct {
 	MaxTokens   int
 	Temperature float32
 	Stop        []int32
-	// Top is how many of the most likely tokens are to be told for each sampled one; 0 is none.
+	// Top is how many of the most likely tokens are listed for each sampled token; 0 is none.
 	Top int
-	// Each is given the answer so far whenever something of it arrives, and may end the call; nil is for nobody.
+	// Each is given the answer so far whenever something of it arrives, and may end the call; nil is for no reader.
 	Each func(*Answer) error
 	// Bare leaves the sampling fields out, so that the server's defaults are in force. With Temperature above 0, that is sent.
 	Bare bool
 }
 
-// Answer is what a server sampled for a call.
+// Answer has the tokens that a server sampled for a call.
 type Answer struct {
 	Tokens []int32
-	// Logprobs has one entry a token; NaN where the server has none.
+	// Logprobs has an entry for each token; NaN where the server has none.
 	Logprobs []float32
-	// Likely has for each token the most likely ones, the likeliest first, where asked for. A server may leave the last one out
+	// Likely has the most likely tokens at each position, the likeliest first, where asked for. A server may leave out the last
 	// for the sampled token.
 	Likely [][]Likely
-	// Spans say which weights sampled which tokens; nil where the server does not say.
+	// Spans name the weights that sampled each token; nil where the server does not report them.
 	Spans []Span
-	// Label is that of the weights at the end; "" where the server does not say.
+	// Label is that of the weights at the end; "" where the server does not report it.
 	Label  string
 	Finish Finish
-	// Matched is the token that ended the answer, where the server says so; nil where it does not.
+	// Matched is the token that ended the answer; nil where the server does not report it.
 	Matched *int32
-	// Bound is how many tokens the server would have sampled at most, where it says so; 0 where it does not.
+	// Bound is how many tokens the server would have sampled at most; 0 where it does not report that.
 	Bound int
-	// Message is what the server says of an abort or an error.
+	// Message is the server's reason of an abort or an error.
 	Message string
 	// Cached counts the tokens of the context that were in a cache.
 	Cached int64
@@ -138,7 +138,7 @@ type Likely struct {
 	Logprob float32
 }
 
-// SortLikely puts what a server lists into order: the likeliest first, each token once.
+// SortLikely sorts the tokens that a server lists: the likeliest first, each token once.
 func SortLikely(list []Likely) []Likely {
 	slices.SortStableFunc(list, func(a, b Likely) int {
 		return cmp.Compare(b.Logprob, a.Logprob) // NaN is the least
@@ -168,7 +168,7 @@ const (
 	FinishError   Finish = "error"
 )
 
-// Logprob is a log-probability as servers write it: null, the sentinel -9999 and what is not finite are NaN.
+// Logprob is a log-probability as servers write it: null, the sentinel -9999 and infinities are NaN.
 func Logprob(x *float64) float32 {
 	if x == nil || *x <= sentinel || math.IsInf(*x, 0) {
 		return float32(math.NaN())
@@ -179,8 +179,8 @@ func Logprob(x *float64) float32 {
 // sentinel stands for a log-probability that is missing.
 const sentinel = -9999
 
-// modeOf is the pause that a swap mode asks for.
-func modeOf(m consumers.SwapMode) Mode {
+// pauseMode is the pause that a swap mode asks for.
+func pauseMode(m consumers.SwapMode) Mode {
 	switch m {
 	case consumers.SwapRecompute:
 		return Recompute

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// readList keeps the servers at what the file of their URLs says, until ctx ends.
+// readList keeps the servers at the URLs in their file, until ctx ends.
 func (p *Pool) readList(ctx context.Context) {
 	tick := time.NewTicker(p.cfg.Server.CheckEvery)
 	defer tick.Stop()
@@ -36,7 +36,7 @@ func (p *Pool) readList(ctx context.Context) {
 	}
 }
 
-// ReadList reads a file with the URL of a server in each line; lines that begin with # say nothing.
+// ReadList reads a file with the URL of a server in each line; lines that begin with # are comments.
 func ReadList(path string) ([]string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

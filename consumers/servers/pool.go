@@ -27,7 +27,7 @@ type Pool struct {
 	metrics *consumers.ServerMetrics
 	// tag begins the labels of this Pool's versions, and of no other's.
 	tag string
-	// fatal takes what ends Run: no server can ever serve. It holds one error.
+	// fatal takes the error that ends Run: no server can ever serve. Its capacity is 1.
 	fatal chan error
 	// versionWait is how long a call waits for newer weights before it is refused with Retry.
 	versionWait time.Duration
@@ -51,7 +51,7 @@ type Pool struct {
 	// leaving has the last keeper of each running server's URL that was taken out: it is closed when that keeper has ended.
 	leaving map[string]chan struct{}
 	closed  bool
-	// requests numbers the requests to servers, so that no two have one id.
+	// requests numbers the requests to servers, so that no two have the same id.
 	requests atomic.Int64
 	// watched counts the calls of which some are asked for the probability of their end.
 	watched atomic.Int64
@@ -62,13 +62,13 @@ var (
 	_ consumers.Forgetter = (*Pool)(nil)
 )
 
-// Options are what a Pool can do without.
+// Options are the optional parts of a Pool.
 type Options struct {
 	Metrics *consumers.Metrics
 	Log     *slog.Logger
 }
 
-// New makes a Pool of the servers that cfg names, or of as many as it says to start. cfg must be valid.
+// New makes a Pool of the servers that cfg names, or of the servers that it starts. cfg must be valid.
 func New(cfg consumers.Config, kind Kind, o Options) *Pool {
 	tag := make([]byte, 6)
 	_, _ = rand.Read(tag) // never fails
@@ -82,7 +82,7 @@ func New(cfg consumers.Config, kind Kind, o Options) *Pool {
 	switch {
 	case len(cfg.Servers) > 0:
 		for _, url := range cfg.Servers {
-			p.add(p.found(url))
+			p.addServer(p.newFoundServer(url))
 		}
 	case cfg.Server.List == "":
 		devices := cfg.Server.Devices
@@ -91,31 +91,31 @@ func New(cfg consumers.Config, kind Kind, o Options) *Pool {
 			if len(devices) > 0 {
 				own.devices = devices[i]
 			}
-			p.add(p.newServer(fmt.Sprintf("%s-%d", kind.Name(), i), own))
+			p.addServer(p.newServer(fmt.Sprintf("%s-%d", kind.Name(), i), own))
 		}
 	}
 	return p
 }
 
-// found is a server that runs already.
-func (p *Pool) found(url string) *server {
+// newFoundServer is a server that runs already.
+func (p *Pool) newFoundServer(url string) *server {
 	s := p.newServer(url, nil)
-	s.reach(url)
+	s.setAddress(url)
 	return s
 }
 
-// add takes a server in, and starts its keeper where the Pool runs.
-func (p *Pool) add(s *server) {
+// addServer takes a server in, and starts its keeper where the Pool runs.
+func (p *Pool) addServer(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.servers = append(p.servers, s)
 	if p.keep != nil {
 		p.keep(s)
 	}
-	p.notify()
+	p.notifyWaiting()
 }
 
-// Set makes the running servers those of the URLs: new ones are brought up beside those that serve, the calls of one that is
+// Set replaces the list of running servers: new servers are brought up beside the servers that serve, the calls of a server that is
 // gone go on at the others. It changes nothing about servers that the Pool has started. Any goroutine may call it.
 func (p *Pool) Set(urls []string) {
 	p.mu.Lock()
@@ -132,33 +132,33 @@ func (p *Pool) Set(urls []string) {
 	}
 	p.mu.Unlock()
 	for _, s := range gone {
-		p.remove(s)
+		p.removeServer(s)
 	}
 	for _, url := range urls {
 		if !have[url] {
 			have[url] = true
-			p.add(p.found(url))
+			p.addServer(p.newFoundServer(url))
 		}
 	}
 }
 
-// remove takes a server out and ends its calls here; they go on at other servers.
-func (p *Pool) remove(s *server) {
+// removeServer takes a server out and ends its calls here; they go on at other servers.
+func (p *Pool) removeServer(s *server) {
 	p.mu.Lock()
 	p.servers = slices.DeleteFunc(p.servers, func(have *server) bool { return have == s })
 	s.state.removed = true
-	s.downLocked(errRemoved)
+	s.takeDownLocked(errRemoved)
 	if s.state.leave != nil {
 		p.leaving[s.name] = s.ended
 		s.state.leave(errRemoved)
 	}
-	p.notify()
+	p.notifyWaiting()
 	p.mu.Unlock()
-	s.kick()
+	s.kickKeeper()
 }
 
-// left notes that a server's keeper has ended.
-func (p *Pool) left(s *server) {
+// noteKeeperEnd notes that a server's keeper has ended.
+func (p *Pool) noteKeeperEnd(s *server) {
 	close(s.ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,11 +185,11 @@ func (p *Pool) Run(ctx context.Context) error {
 		before := p.leaving[s.name]
 		delete(p.leaving, s.name)
 		keepers.Go(func() {
-			if before != nil { // one keeper at a time: what the other has under way must not land after this one's
+			if before != nil { // a single keeper at a time: a load of the other must not land after this keeper's
 				<-before
 			}
-			s.run(keep)
-			p.left(s)
+			s.runKeeper(keep)
+			p.noteKeeperEnd(s)
 		})
 	}
 	for _, s := range p.servers {
@@ -207,9 +207,9 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.mu.Lock()
 	p.keep, p.closed = nil, true
 	for _, s := range p.servers {
-		s.downLocked(errStopping)
+		s.takeDownLocked(errStopping)
 	}
-	p.notify()
+	p.notifyWaiting()
 	p.mu.Unlock()
 	cancel()
 	keepers.Wait()
@@ -228,13 +228,13 @@ func (p *Pool) Swap(ctx context.Context, s consumers.Snapshot) (consumers.Swappe
 	case s.Dir == "":
 		return fail(fmt.Errorf("%w: the snapshot has no folder", consumers.ErrBadWeights))
 	}
-	before, offer, err := p.offer(s)
+	before, offer, err := p.offerVersion(s)
 	if err != nil {
 		return fail(err)
 	}
 	for {
 		p.mu.Lock()
-		done, closed, pause, changed, fault := p.offered(s, offer)
+		done, closed, pause, changed, fault := p.offerResult(s, offer)
 		if fault != nil {
 			p.want = before
 			p.offers++
@@ -256,8 +256,8 @@ func (p *Pool) Swap(ctx context.Context, s consumers.Snapshot) (consumers.Swappe
 	}
 }
 
-// offer makes a version the wanted one.
-func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number int, err error) {
+// offerVersion makes a version the wanted version.
+func (p *Pool) offerVersion(s consumers.Snapshot) (before *consumers.Snapshot, number int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.want == nil {
@@ -275,13 +275,13 @@ func (p *Pool) offer(s consumers.Snapshot) (before *consumers.Snapshot, number i
 	p.offers++
 	for _, server := range p.servers {
 		server.state.fault = nil
-		server.kick()
+		server.kickKeeper()
 	}
 	return before, p.offers, nil
 }
 
-// offered says how far a version is: in use at a server, or failed at each.
-func (p *Pool) offered(want consumers.Snapshot, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
+// offerResult reports how far a version is: in use at a server, or failed at each.
+func (p *Pool) offerResult(want consumers.Snapshot, offer int) (done, closed bool, pause time.Duration, changed <-chan struct{}, fault error) {
 	failed := 0
 	for _, s := range p.servers {
 		if s.state.fit && s.state.epoch.version == want.Version && s.state.epoch.dir == want.Dir {
@@ -305,11 +305,11 @@ func (p *Pool) Version() int64 {
 	return p.version
 }
 
-// Load counts the calls at all servers, and those that wait for one.
+// Load counts the calls at all servers, and the calls that wait for a server.
 func (p *Pool) Load() consumers.Load {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := consumers.Load{Waiting: p.waiting, Idle: p.seats.idle(), PrefixHits: p.hits}
+	l := consumers.Load{Waiting: p.waiting, Idle: p.seats.countIdle(), PrefixHits: p.hits}
 	for _, s := range p.servers {
 		l.Running += len(s.state.leases)
 	}
@@ -320,11 +320,11 @@ func (p *Pool) Load() consumers.Load {
 func (p *Pool) Forget(episode string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seats.forget(episode)
+	p.seats.forgetEpisode(episode)
 }
 
-// notify wakes what waits for a change. The caller holds mu.
-func (p *Pool) notify() {
+// notifyWaiting wakes the calls that wait for a change. The caller holds mu.
+func (p *Pool) notifyWaiting() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	fit := 0
@@ -336,5 +336,5 @@ func (p *Pool) notify() {
 	p.metrics.Fit.Set(float64(fit))
 }
 
-// label is a version's name at every server.
-func (p *Pool) label(version int64) string { return fmt.Sprintf("%s-v%d", p.tag, version) }
+// labelOf is a version's name at every server.
+func (p *Pool) labelOf(version int64) string { return fmt.Sprintf("%s-v%d", p.tag, version) }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// SettingError is a server whose settings spoil what it samples: it is refused, and no retry helps.
+// SettingError is a server whose settings spoil its samples: it is refused, and no retry helps.
 type SettingError struct {
-	// Setting is what is wrong, and what to do.
+	// Setting names the fault and the remedy.
 	Setting string
 	Err     error
 }
@@ -24,17 +24,17 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Setting, e.Err)
 }
 
-// Unwrap is what showed it.
+// Unwrap is the error that showed it.
 func (e *SettingError) Unwrap() error { return e.Err }
 
-// probe finds out by a few calls whether a server samples from the whole softmax at the temperature that it is asked for, says that
+// probe finds out by a few calls whether a server samples from the whole softmax at the temperature of the call, sends that
 // distribution's log-probabilities, and ends an answer at a stop token.
 //
-// The same context is asked for one token at temperature 1 and at 2, each with the most likely tokens beside it: 2 is the highest that
+// The same context is asked for a token at temperature 1 and at 2, each with the most likely tokens beside it: 2 is the highest that
 // vLLM takes. The distance between two tokens' log-probabilities at 2 is half of that at 1, unless they are from before the
 // temperature. Under top_k or top_p the tokens that are left out have no log-probability, or the listed tokens have all of the
 // probability. The same is asked once with the sampling fields and once without: then the server's own defaults are in force, and
-// the same tokens have other numbers. A vocabulary that is smaller refuses the last token; one token beyond the vocabulary is not
+// the same tokens have other numbers. A vocabulary that is smaller refuses the last token; a token beyond the vocabulary is not
 // sent, since an SGLang that does not look at its input ends by it.
 type probe struct {
 	speaker    Speaker
@@ -48,18 +48,18 @@ type probe struct {
 }
 
 const (
-	// Alternatives is how many of the most likely tokens the probe asks for: as many as vLLM tells by default.
+	// Alternatives is how many of the most likely tokens the probe asks for: as many as vLLM sends by default.
 	Alternatives = 20
 	// hot is the higher of the two temperatures.
 	hot = 2
 	// probeRounds is how many contexts are compared; hotRounds of them at both temperatures.
 	probeRounds, hotRounds = 4, 2
-	// leastSpread, in nats, is a distance between two tokens that tells log-probabilities from before the temperature from others.
+	// leastSpread, in nats, is a distance between two tokens by which log-probabilities from before the temperature differ from others.
 	leastSpread = 0.2
-	// allMass is what the tokens under top_k or top_p add up to, and a few of a whole vocabulary at temperature 2 do not.
+	// allMass is the sum of the probabilities under top_k or top_p, which a few tokens of a whole vocabulary at temperature 2 do not reach.
 	allMass = 1 - 1e-4
 	// meanTolerance and hotTolerance, in nats, bound how far the numbers of the same tokens may lie from each other on average,
-	// oneTolerance for a single one: bfloat16 rounds a logit of 20 to an eighth.
+	// oneTolerance for a single token: bfloat16 rounds a logit of 20 to an eighth.
 	meanTolerance, hotTolerance, oneTolerance = 0.1, 0.04, 0.3
 	// stopTokens is how many tokens a call may have that is to end at its first.
 	stopTokens = 4
@@ -67,20 +67,20 @@ const (
 	saltContext = 64
 )
 
-// run returns whether answers name the weights of each token by spans, so that calls can go on through a swap. Its [SettingError] names the
+// runProbe returns whether answers name the weights of each token by spans, so that calls can go on through a swap. Its [SettingError] names the
 // wrong setting.
-func (p *probe) run(ctx context.Context) (spans bool, err error) {
+func (p *probe) runProbe(ctx context.Context) (spans bool, err error) {
 	context := []int32{0, int32(p.vocabulary / 2), int32(p.vocabulary - 1)} //nolint:gosec // a vocabulary fits
 	first := context
 	var stops []int32
 	full := 0
 	for round := range probeRounds {
-		warm, err := p.alike(ctx, context, 1)
+		warm, err := p.compareDefaults(ctx, context, 1)
 		if err != nil {
 			return false, err
 		}
 		if round < hotRounds {
-			other, err := p.alike(ctx, context, hot)
+			other, err := p.compareDefaults(ctx, context, hot)
 			if err != nil {
 				return false, err
 			}
@@ -102,18 +102,18 @@ func (p *probe) run(ctx context.Context) (spans bool, err error) {
 		return false, &SettingError{Setting: fmt.Sprintf("its %d most likely tokens have all of the probability at temperature %d, where the model has %d tokens: it applies top_k or top_p in spite of what the call asks for",
 			Alternatives, hot, p.vocabulary)}
 	}
-	if err := p.stop(ctx, first, stops); err != nil {
+	if err := p.probeStop(ctx, first, stops); err != nil {
 		return false, err
 	}
 	if p.spans {
-		p.spans, err = p.salted(ctx)
+		p.spans, err = p.probeSalt(ctx)
 	}
 	return p.spans, err
 }
 
-// alike are the most likely tokens after a context, which must be the same by default as they are asked for.
-func (p *probe) alike(ctx context.Context, context []int32, temperature float32) ([]Likely, error) {
-	asked, err := p.likely(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: temperature, Top: Alternatives})
+// compareDefaults are the most likely tokens after a context, which must be the same by default as they are asked for.
+func (p *probe) compareDefaults(ctx context.Context, context []int32, temperature float32) ([]Likely, error) {
+	asked, err := p.askLikely(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: temperature, Top: Alternatives})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (p *probe) alike(ctx context.Context, context []int32, temperature float32)
 	if temperature != 1 {
 		bare.Temperature, tolerance = temperature, hotTolerance
 	}
-	other, err := p.likely(ctx, bare)
+	other, err := p.askLikely(ctx, bare)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +132,16 @@ func (p *probe) alike(ctx context.Context, context []int32, temperature float32)
 				len(asked), i, p.vocabulary)}
 		}
 	}
-	if mean, most := apart(asked, other); !(mean <= tolerance && most <= oneTolerance) {
+	if mean, most := likelyDistance(asked, other); !(mean <= tolerance && most <= oneTolerance) {
 		return nil, &SettingError{Setting: fmt.Sprintf("it has sampling defaults of its own: after the same context the log-probabilities of the same tokens differ by %.3f, and by %.3f at most, where the call does not say how to sample; "+
 			"start it with --generation-config vllm, so that the model's generation_config.json sets nothing", mean, most)}
 	}
 	return asked, nil
 }
 
-// apart is how far the numbers of the tokens that two lists have in common lie from each other: on average, and at most. It is NaN
-// where one list cannot draw what the other can, and where they have nothing in common.
-func apart(a, b []Likely) (mean, most float64) {
+// likelyDistance is how far the numbers of the tokens that two lists have in common lie from each other: on average, and at most. It is NaN
+// where a token can be drawn by one list alone, and where the lists have nothing in common.
+func likelyDistance(a, b []Likely) (mean, most float64) {
 	n := 0.0
 	for _, x := range a {
 		for _, y := range b {
@@ -162,7 +162,7 @@ func sumProbabilities(list []Likely) (sum float64) {
 	return sum
 }
 
-// judgeTemperature refuses log-probabilities that are not those of the distribution which is sampled from: at temperature 2 two
+// judgeTemperature refuses log-probabilities of another distribution than the sampled distribution: at temperature 2 two
 // tokens are half as far apart as at 1.
 func judgeTemperature(warm, other []Likely) error {
 	var ones, twos []float64
@@ -191,9 +191,9 @@ func judgeTemperature(warm, other []Likely) error {
 	return nil
 }
 
-// stop refuses a server that goes on after a stop token, or leaves it out: the most likely token is drawn, and all that may be it are stops.
-func (p *probe) stop(ctx context.Context, context, stops []int32) error {
-	a, err := p.sample(ctx, &Query{Tokens: context, MaxTokens: stopTokens, Stop: stops})
+// probeStop refuses a server that goes on after a stop token, or leaves it out: the most likely token is drawn, and all that may be it are stops.
+func (p *probe) probeStop(ctx context.Context, context, stops []int32) error {
+	a, err := p.sampleOnce(ctx, &Query{Tokens: context, MaxTokens: stopTokens, Stop: stops})
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
@@ -204,15 +204,15 @@ func (p *probe) stop(ctx context.Context, context, stops []int32) error {
 	return nil
 }
 
-// salted says whether the server keeps contexts of different salts apart, without which a call after a swap could find keys and values
+// probeSalt reports whether the server keeps contexts of different salts apart, without which a call after a swap could find keys and values
 // of the weights before.
-func (p *probe) salted(ctx context.Context) (bool, error) {
+func (p *probe) probeSalt(ctx context.Context) (bool, error) {
 	context := make([]int32, max(min(saltContext, p.longest-stopTokens), 1))
 	for i := range context {
 		context[i] = int32((i*7 + 1) % p.vocabulary) //nolint:gosec // a vocabulary fits
 	}
 	for _, name := range []string{"-a", "-b"} {
-		a, err := p.sample(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: 1, Salt: p.salt + name})
+		a, err := p.sampleOnce(ctx, &Query{Tokens: context, MaxTokens: 1, Temperature: 1, Salt: p.salt + name})
 		if err != nil {
 			return false, fmt.Errorf("probe: %w", err)
 		}
@@ -224,9 +224,9 @@ func (p *probe) salted(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// likely asks for the most likely tokens.
-func (p *probe) likely(ctx context.Context, q *Query) ([]Likely, error) {
-	a, err := p.ask(ctx, q)
+// askLikely asks for the most likely tokens.
+func (p *probe) askLikely(ctx context.Context, q *Query) ([]Likely, error) {
+	a, err := p.askWhole(ctx, q)
 	if n := Status(err); n >= 400 && n < 500 && n != 408 && n != 429 {
 		return nil, &SettingError{Setting: fmt.Sprintf("a call with the last token of the vocabulary, %d, at temperature %g is refused: the server has another model, or does not know the call",
 			p.vocabulary-1, q.Temperature), Err: err}
@@ -248,9 +248,9 @@ func (p *probe) likely(ctx context.Context, q *Query) ([]Likely, error) {
 	return a.Likely[0], nil
 }
 
-// ask makes one call of the probe that nothing but its length ends.
-func (p *probe) ask(ctx context.Context, q *Query) (*Answer, error) {
-	a, err := p.sample(ctx, q)
+// askWhole makes a call of the probe that nothing but its length ends.
+func (p *probe) askWhole(ctx context.Context, q *Query) (*Answer, error) {
+	a, err := p.sampleOnce(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -261,18 +261,18 @@ func (p *probe) ask(ctx context.Context, q *Query) (*Answer, error) {
 	return a, nil
 }
 
-// sample makes one call of the probe.
-func (p *probe) sample(ctx context.Context, q *Query) (a *Answer, err error) {
+// sampleOnce makes a call of the probe.
+func (p *probe) sampleOnce(ctx context.Context, q *Query) (a *Answer, err error) {
 	q.ID = p.id()
 	if q.Salt == "" {
 		q.Salt = p.salt
 	}
-	err = within(ctx, p.timeout, "stall_timeout", func(ctx context.Context) (err error) {
+	err = limitTime(ctx, p.timeout, "stall_timeout", func(ctx context.Context) (err error) {
 		a, err = p.speaker.Generate(ctx, q, func() {})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return a, a.whole(q.MaxTokens)
+	return a, a.checkShape(q.MaxTokens)
 }

@@ -39,13 +39,13 @@ type process struct {
 // stopGrace is how long a server may take to end when it is asked to.
 const stopGrace = 10 * time.Second
 
-// logName is the file with what a server prints, in the folder of weights.
+// logName is the file with a server's output, in the folder of weights.
 func (p *process) logName() string {
 	return filepath.Join(p.cfg.Server.Dir, fmt.Sprintf("%s-%d.log", p.kind.Name(), p.index))
 }
 
-// start starts the server on a model folder and returns its URL. It does not wait until the server can serve.
-func (p *process) start(ctx context.Context, dir string) (url string, err error) {
+// startServer starts the server on a model folder and returns its URL. It does not wait until the server can serve.
+func (p *process) startServer(ctx context.Context, dir string) (url string, err error) {
 	port := p.cfg.Server.Port + p.index
 	if p.cfg.Server.Port == 0 {
 		if port, err = freePort(ctx); err != nil {
@@ -54,7 +54,7 @@ func (p *process) start(ctx context.Context, dir string) (url string, err error)
 	}
 	with := Start{
 		Command: p.cfg.Server.Command, Args: p.cfg.Server.Args, Dir: dir, Port: port, APIKey: p.cfg.Server.APIKey, AdminAPIKey: p.cfg.Server.AdminAPIKey,
-		MaxTokens: p.cfg.MaxTokens, Slots: p.cfg.Slots, Seed: randomSeed(), Offers: func(argument string) bool { return p.offers(ctx, argument) },
+		MaxTokens: p.cfg.MaxTokens, Slots: p.cfg.Slots, Seed: randomSeed(), Offers: func(argument string) bool { return p.knowsArgument(ctx, argument) },
 	}
 	if with.KeyFile, err = p.writeKeys(with); err != nil {
 		return "", err
@@ -96,12 +96,12 @@ func (p *process) start(ctx context.Context, dir string) (url string, err error)
 	if err := <-began; err != nil {
 		return "", errors.Join(fmt.Errorf("start %s: %w; name the command by inference.server.command", args[0], err), out.Close())
 	}
-	p.log.Info("started an inference server", "command", p.shown(args), "pid", c.Process.Pid, "log", p.logName())
+	p.log.Info("started an inference server", "command", p.hideKeys(args), "pid", c.Process.Pid, "log", p.logName())
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
 }
 
-// shown is a command line without the keys in it.
-func (p *process) shown(args []string) string {
+// hideKeys is a command line without the keys in it.
+func (p *process) hideKeys(args []string) string {
 	text := strings.Join(args, " ")
 	for _, key := range []string{p.cfg.Server.APIKey, p.cfg.Server.AdminAPIKey} {
 		if key != "" {
@@ -121,16 +121,16 @@ func freePort(ctx context.Context) (int, error) {
 	return port, l.Close()
 }
 
-// ended is closed when the process of now has ended; nil where none was started.
-func (p *process) ended() <-chan struct{} {
+// endedChannel is closed when the process of now has ended; nil where none was started.
+func (p *process) endedChannel() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gone
 }
 
-// running says whether there is a process.
-func (p *process) running() bool {
-	gone := p.ended()
+// isRunning reports whether there is a process.
+func (p *process) isRunning() bool {
+	gone := p.endedChannel()
 	if gone == nil {
 		return false
 	}
@@ -142,8 +142,8 @@ func (p *process) running() bool {
 	}
 }
 
-// fault says how the process ended, and what it said last.
-func (p *process) fault() error {
+// exitFault is how the process ended, with the end of its log.
+func (p *process) exitFault() error {
 	p.mu.Lock()
 	err := p.err
 	p.mu.Unlock()
@@ -151,14 +151,14 @@ func (p *process) fault() error {
 	if err != nil {
 		how = err.Error()
 	}
-	return fmt.Errorf("%w: %s; its log, %s, ends: %s", errEnded, how, p.logName(), p.lastWords())
+	return fmt.Errorf("%w: %s; its log, %s, ends: %s", errEnded, how, p.logName(), p.logTail())
 }
 
 // errEnded is a server whose process is gone.
 var errEnded = errors.New("the server's process has ended")
 
-// lastWords are the last lines of the log.
-func (p *process) lastWords() string {
+// logTail are the last lines of the log.
+func (p *process) logTail() string {
 	data, err := os.ReadFile(p.logName())
 	if err != nil {
 		return err.Error()
@@ -169,9 +169,9 @@ func (p *process) lastWords() string {
 
 const lastLines = 3
 
-// stop ends the process and all that it has started, and waits for its end.
-func (p *process) stop() {
-	if !p.running() {
+// stopServer ends the process and all that it has started, and waits for its end.
+func (p *process) stopServer() {
+	if !p.isRunning() {
 		return
 	}
 	p.mu.Lock()

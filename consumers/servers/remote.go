@@ -24,12 +24,12 @@ type StatusError struct {
 	Text   string
 }
 
-// Error names the path, the status and what the server says.
+// Error names the path, the status and the server's reason.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: status %d: %s", e.Path, e.Status, e.Text)
 }
 
-// Status is the status of an error, 0 of one that is no answer.
+// Status is the status of an error; 0 for an error that is no answer.
 func Status(err error) int {
 	if s, ok := errors.AsType[*StatusError](err); ok {
 		return s.Status
@@ -37,7 +37,7 @@ func Status(err error) int {
 	return 0
 }
 
-// Remote is one server's address. Calls and control have connections of their own, so that a pause never waits behind streams.
+// Remote is a server's address. Calls and control have connections of their own, so that a pause never waits behind streams.
 type Remote struct {
 	url        string
 	key, admin string
@@ -52,7 +52,7 @@ func NewRemote(url, key, admin string) *Remote {
 	}
 	return &Remote{
 		url: strings.TrimRight(url, "/"), key: key, admin: admin,
-		generate: client(0), control: client(adminConns),
+		generate: newClient(0), control: newClient(adminConns),
 	}
 }
 
@@ -69,7 +69,7 @@ const (
 	maxError = 4 << 10
 )
 
-func client(conns int) *http.Client {
+func newClient(conns int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, MaxConnsPerHost: conns, MaxIdleConnsPerHost: 256,
@@ -90,7 +90,7 @@ func (r *Remote) Close() {
 
 // Get reads a control path into out, which may be nil.
 func (r *Remote) Get(ctx context.Context, path string, out any) error {
-	return r.do(ctx, r.control, http.MethodGet, path, r.admin, nil, out)
+	return r.exchangeJSON(ctx, r.control, http.MethodGet, path, r.admin, nil, out)
 }
 
 // Post sends a body as JSON to a control path and reads the answer into out, which may be nil. A nil body is an empty object.
@@ -98,16 +98,16 @@ func (r *Remote) Post(ctx context.Context, path string, body, out any) error {
 	if body == nil {
 		body = struct{}{}
 	}
-	return r.do(ctx, r.control, http.MethodPost, path, r.admin, body, out)
+	return r.exchangeJSON(ctx, r.control, http.MethodPost, path, r.admin, body, out)
 }
 
 // GetOpen is Get of a path that callers may read.
 func (r *Remote) GetOpen(ctx context.Context, path string, out any) error {
-	return r.do(ctx, r.control, http.MethodGet, path, r.key, nil, out)
+	return r.exchangeJSON(ctx, r.control, http.MethodGet, path, r.key, nil, out)
 }
 
-func (r *Remote) do(ctx context.Context, c *http.Client, method, path, key string, body, out any) error {
-	resp, err := r.send(ctx, c, method, path, key, body)
+func (r *Remote) exchangeJSON(ctx context.Context, c *http.Client, method, path, key string, body, out any) error {
+	resp, err := r.sendRequest(ctx, c, method, path, key, body)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (r *Remote) do(ctx context.Context, c *http.Client, method, path, key strin
 	return nil
 }
 
-// send makes a request, and fails where the status is not 200.
-func (r *Remote) send(ctx context.Context, c *http.Client, method, path, key string, body any) (*http.Response, error) {
+// sendRequest makes a request, and fails where the status is not 200.
+func (r *Remote) sendRequest(ctx context.Context, c *http.Client, method, path, key string, body any) (*http.Response, error) {
 	var content io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -157,11 +157,11 @@ func (r *Remote) send(ctx context.Context, c *http.Client, method, path, key str
 	}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	_ = resp.Body.Close()
-	return nil, &StatusError{Path: path, Status: resp.StatusCode, Text: refusal(text)}
+	return nil, &StatusError{Path: path, Status: resp.StatusCode, Text: parseRefusal(text)}
 }
 
-// refusal is what a refused request's body says, in the forms that servers use.
-func refusal(body []byte) string {
+// parseRefusal reads the reason in a refused request's body, in the forms that servers use.
+func parseRefusal(body []byte) string {
 	var said struct {
 		Error   json.RawMessage `json:"error"`
 		Message string          `json:"message"`
@@ -182,10 +182,10 @@ func refusal(body []byte) string {
 	return strings.TrimSpace(string(body))
 }
 
-// Stream posts a generate call, and gives each event of the answer to event until the server says that there are no more. An
-// answer that is no stream is one event.
+// Stream posts a generate call, and gives each event of the answer to event until the server ends the stream. An
+// answer that is no stream is a single event.
 func (r *Remote) Stream(ctx context.Context, path string, body any, event func(data []byte) error) error {
-	resp, err := r.send(ctx, r.generate, http.MethodPost, path, r.key, body)
+	resp, err := r.sendRequest(ctx, r.generate, http.MethodPost, path, r.key, body)
 	if err != nil {
 		return err
 	}
@@ -221,8 +221,8 @@ func (r *Remote) Stream(ctx context.Context, path string, body any, event func(d
 	return fmt.Errorf("%s: the stream ended without its end: %w", path, err)
 }
 
-// Failed is a fault that a server tells within a stream.
+// Failed is a fault that a server reports within a stream.
 func Failed(message string) error { return fmt.Errorf("%w: %s", errTold, message) }
 
-// errTold is what Failed wraps.
+// errTold is wrapped by Failed.
 var errTold = errors.New("the server failed the call")

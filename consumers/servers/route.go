@@ -19,8 +19,8 @@ type lease struct {
 	cancel context.CancelCauseFunc
 	// began is whether anything has come from the server.
 	began atomic.Bool
-	// arrived counts the tokens of the answer that have come; vouched are those that came before the server was last seen to have the
-	// epoch's weights.
+	// arrived counts the tokens of the answer that have come; vouched counts the tokens that came before the server was last seen to have
+	// the epoch's weights.
 	arrived, vouched atomic.Int64
 }
 
@@ -30,29 +30,29 @@ const (
 	stickySlack  = 4
 )
 
-// take waits for a server that is fit for a call, and takes a place at it. late is set while no server has the version that the
+// takePlace waits for a server that is fit for a call, and takes a place at it. late is set while no server has the version that the
 // call asks for.
-func (p *Pool) take(ctx context.Context, req *schemas.GenerateRequest) (*lease, *schemas.GenerateChunk, error) {
+func (p *Pool) takePlace(ctx context.Context, req *schemas.GenerateRequest) (*lease, *schemas.GenerateChunk, error) {
 	var late <-chan time.Time
 	p.mu.Lock()
 	for {
 		switch {
 		case p.closed:
 			p.mu.Unlock()
-			return nil, refuse(errStopping.Error(), true), nil
+			return nil, refusalChunk(errStopping.Error(), true), nil
 		case p.version < 0:
 			p.mu.Unlock()
-			return nil, busy("no weights yet"), nil
+			return nil, busyChunk("no weights yet"), nil
 		}
-		if s := p.choose(req.Episode, req.MinVersion); s != nil {
-			l := s.lease(ctx)
-			p.seats.take(req.Episode, s, s.state.epoch)
+		if s := p.chooseServer(req.Episode, req.MinVersion); s != nil {
+			l := s.newLease(ctx)
+			p.seats.seatEpisode(req.Episode, s, s.state.epoch)
 			p.mu.Unlock()
 			return l, nil, nil
 		}
 		if p.waiting >= p.cfg.Queue {
 			p.mu.Unlock()
-			return nil, busy(fmt.Sprintf("%d calls are waiting already", p.cfg.Queue)), nil
+			return nil, busyChunk(fmt.Sprintf("%d calls are waiting already", p.cfg.Queue)), nil
 		}
 		if p.version < req.MinVersion && late == nil {
 			timer := time.NewTimer(p.versionWait)
@@ -80,24 +80,24 @@ func (p *Pool) take(ctx context.Context, req *schemas.GenerateRequest) (*lease, 
 			return nil, nil, end
 		case refused && v < req.MinVersion:
 			p.mu.Unlock()
-			return nil, refuse(fmt.Sprintf("has version %d and waited %s for version %d", v, p.versionWait, req.MinVersion), true), nil
+			return nil, refusalChunk(fmt.Sprintf("has version %d and waited %s for version %d", v, p.versionWait, req.MinVersion), true), nil
 		case refused:
 			late = nil
 		}
 	}
 }
 
-// lease gives a call a place. The caller holds mu.
-func (s *server) lease(ctx context.Context) *lease {
+// newLease gives a call a place. The caller holds mu.
+func (s *server) newLease(ctx context.Context) *lease {
 	l := &lease{server: s, epoch: s.state.epoch}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	s.state.leases[l] = struct{}{}
 	return l
 }
 
-// choose is the server for a call: where the episode's cache is, unless that is much busier than the least busy, or its weights
+// chooseServer is the server for a call: where the episode's cache is, unless that is much busier than the least busy, or its weights
 // have changed, so that the cache is of no use; nil where no server is fit. The caller holds mu.
-func (p *Pool) choose(episode string, minVersion int64) *server {
+func (p *Pool) chooseServer(episode string, minVersion int64) *server {
 	var least *server
 	most := p.cfg.MaxRunning
 	if most == 0 {
@@ -114,15 +114,15 @@ func (p *Pool) choose(episode string, minVersion int64) *server {
 	if least == nil {
 		return nil
 	}
-	if seat := p.seats.of(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.state.epoch &&
+	if seat := p.seats.seatOf(episode); seat != nil && room(seat.server) && seat.epoch == seat.server.state.epoch &&
 		seat.server.busyness() <= int(math.Ceil(stickyFactor*float64(least.busyness())))+stickySlack {
 		return seat.server
 	}
 	return least
 }
 
-// release gives a place back, and says how the call did there.
-func (p *Pool) release(l *lease, err error) {
+// releasePlace gives a place back, and notes how the call ended there.
+func (p *Pool) releasePlace(l *lease, err error) {
 	l.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,21 +136,21 @@ func (p *Pool) release(l *lease, err error) {
 	case l.epoch == s.state.epoch && s.state.fit && !s.state.swapping:
 		s.state.doubts++
 		s.state.doubt = err
-		s.kick()
+		s.kickKeeper()
 	}
 	if p.waiting > 0 || s.state.swapping {
-		p.notify()
+		p.notifyWaiting()
 	}
 }
 
-// refuse is the chunk that ends a call unserved.
-func refuse(reason string, retry bool) *schemas.GenerateChunk {
+// refusalChunk is the chunk that ends a call unserved.
+func refusalChunk(reason string, retry bool) *schemas.GenerateChunk {
 	return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateError, Error: reason, Retry: retry}
 }
 
-// busy is the chunk that ends a call for which there is no room yet.
-func busy(reason string) *schemas.GenerateChunk {
-	chunk := refuse(reason, true)
+// busyChunk is the chunk that ends a call for which there is no room yet.
+func busyChunk(reason string) *schemas.GenerateChunk {
+	chunk := refusalChunk(reason, true)
 	chunk.Busy = true
 	return chunk
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 )
 
-// sameModel refuses a server whose model folder can be read here and is another model's.
-func sameModel(path string, want gpu.Config) error {
+// checkSameModel refuses a server whose model folder can be read here and is another model's.
+func checkSameModel(path string, want gpu.Config) error {
 	if !filepath.IsAbs(path) {
 		return nil
 	}
 	have, err := hf.ReadConfig(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it lies on another machine, or is gone: the probe and the load tell
+		return nil // it lies on another machine, or is gone: the probe and the load find out
 	}
 	if err != nil {
 		return &SettingError{Setting: fmt.Sprintf("it serves another model, %s, which cannot be read: start it with the run's model", path), Err: err}

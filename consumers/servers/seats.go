@@ -12,7 +12,7 @@ type seats struct {
 	by    map[string]*list.Element
 }
 
-// seat is one episode's.
+// seat is where an episode's cache is.
 type seat struct {
 	episode string
 	server  *server
@@ -23,33 +23,33 @@ func newSeats(most int) seats {
 	return seats{most: most, order: list.New(), by: map[string]*list.Element{}}
 }
 
-// of is an episode's seat, nil if it has none.
-func (s *seats) of(episode string) *seat {
+// seatOf is an episode's seat, nil if it has none.
+func (s *seats) seatOf(episode string) *seat {
 	if e := s.by[episode]; e != nil {
 		return e.Value.(*seat) //nolint:forcetypeassert // the list holds nothing else
 	}
 	return nil
 }
 
-// take puts an episode at a server.
-func (s *seats) take(episode string, at *server, of *epoch) {
+// seatEpisode puts an episode at a server.
+func (s *seats) seatEpisode(episode string, at *server, of *epoch) {
 	if episode == "" {
 		return
 	}
-	s.forget(episode)
+	s.forgetEpisode(episode)
 	s.by[episode] = s.order.PushFront(&seat{episode, at, of})
 	if s.order.Len() > s.most {
-		s.forget(s.order.Back().Value.(*seat).episode) //nolint:forcetypeassert // the list holds nothing else
+		s.forgetEpisode(s.order.Back().Value.(*seat).episode) //nolint:forcetypeassert // the list holds nothing else
 	}
 }
 
-// forget takes an episode's seat away.
-func (s *seats) forget(episode string) {
+// forgetEpisode takes an episode's seat away.
+func (s *seats) forgetEpisode(episode string) {
 	if e := s.by[episode]; e != nil {
 		s.order.Remove(e)
 		delete(s.by, episode)
 	}
 }
 
-// idle counts the seats.
-func (s *seats) idle() int { return len(s.by) }
+// countIdle counts the seats.
+func (s *seats) countIdle() int { return len(s.by) }

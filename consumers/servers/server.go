@@ -9,13 +9,13 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// server is one inference server and the goroutine that keeps it at the wanted version, its keeper.
+// server is an inference server and the goroutine that keeps it at the wanted version, its keeper.
 type server struct {
 	pool *Pool
 	name string
 	// own is its process where the Pool starts it; nil where it runs already.
 	own *process
-	// kicked holds one item: there is something to look at.
+	// kicked, of capacity 1, has the keeper look.
 	kicked chan struct{}
 	// ended is closed when the keeper has ended.
 	ended chan struct{}
@@ -28,22 +28,22 @@ type server struct {
 	state  serverState
 }
 
-// keeperState is what a server's keeper alone reads and writes.
+// keeperState has the fields that a server's keeper alone reads and writes.
 type keeperState struct {
 	// probed is whether the server's settings were found right, spans whether its answers say which weights sampled which token.
 	probed, spans bool
 	// have is the version that the server has loaded; nil where that is not known. letGo releases its folder; nil where none is held.
 	have  *consumers.Snapshot
 	letGo func()
-	// tries counts failed attempts in a row, loads those that replaced a known version.
+	// tries counts failed attempts in a row, loads counts loads that replaced a known version.
 	tries, loads int
-	// doubted is what the server had before a load that failed its verification; nil where none did.
+	// doubted is the evidence from before a load that failed its verification; nil where none did.
 	doubted *evidence
 }
 
-// serverState is what a server is to the calls that are routed. Pool.mu guards it.
+// serverState has the fields that routing reads. Pool.mu guards it.
 type serverState struct {
-	// fit is whether calls are served with epoch's weights. While swapping no call is admitted, and those that run may stand still.
+	// fit is whether calls are served with epoch's weights. While swapping no call is admitted, and running calls may stand still.
 	fit, swapping, removed bool
 	// leave ends the keeper; nil before it began.
 	leave context.CancelCauseFunc
@@ -54,7 +54,7 @@ type serverState struct {
 	maxTokens int
 	// foreign counts calls of others, as the server's own metrics say.
 	foreign int
-	// ends are those of watched calls.
+	// ends are of watched calls.
 	ends ends
 	// doubts counts the calls that failed since the last that did not; doubt is why the last of them failed.
 	doubts int
@@ -70,18 +70,18 @@ func (p *Pool) newServer(name string, own *process) *server {
 	return &server{pool: p, name: name, own: own, kicked: make(chan struct{}, 1), ended: make(chan struct{}), state: serverState{leases: map[*lease]struct{}{}}}
 }
 
-// epoch is the time between two swaps of a server: its tokens are all of one version.
+// epoch is the time between two swaps of a server: all its tokens are of the same version.
 type epoch struct {
 	version int64
 	dir     string // of its weights
 	label   string
-	// sealed is closed when the epoch is over; held then says whether the server had its weights to the end.
+	// sealed is closed when the epoch is over; held then is whether the server had its weights to the end.
 	sealed chan struct{}
 	held   bool
 }
 
-// seal ends an epoch. The caller holds Pool.mu.
-func (e *epoch) seal(held bool) {
+// sealEpoch ends an epoch. The caller holds Pool.mu.
+func (e *epoch) sealEpoch(held bool) {
 	select {
 	case <-e.sealed:
 	default:
@@ -90,8 +90,8 @@ func (e *epoch) seal(held bool) {
 	}
 }
 
-// reach sets where the server is.
-func (s *server) reach(url string) {
+// setAddress sets where the server is.
+func (s *server) setAddress(url string) {
 	if s.remote != nil {
 		s.remote.Close()
 	}
@@ -100,8 +100,8 @@ func (s *server) reach(url string) {
 	s.speaker = s.pool.kind.Speak(s.remote)
 }
 
-// kick has the keeper look.
-func (s *server) kick() {
+// kickKeeper has the keeper look.
+func (s *server) kickKeeper() {
 	select {
 	case s.kicked <- struct{}{}:
 	default:
@@ -114,48 +114,48 @@ const (
 	lastTry  = 10 * time.Second
 )
 
-// run keeps the server at the wanted version until ctx ends or the server is taken out.
-func (s *server) run(ctx context.Context) {
-	defer s.end()
+// runKeeper keeps the server at the wanted version until ctx ends or the server is taken out.
+func (s *server) runKeeper(ctx context.Context) {
+	defer s.endKeeper()
 	tick := time.NewTicker(s.pool.cfg.Server.CheckEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		want, offer, served, removed := s.task()
+		want, offer, served, removed := s.nextTask()
 		switch {
 		case removed:
 			return
 		case want == nil:
-			s.wait(ctx, nil, 0)
+			s.waitForWork(ctx, nil, 0)
 		case served:
-			if s.wait(ctx, tick.C, 0); ctx.Err() != nil {
+			if s.waitForWork(ctx, tick.C, 0); ctx.Err() != nil {
 				return
 			}
-			if err := s.check(ctx); err != nil && ctx.Err() == nil {
-				s.down(err)
+			if err := s.checkServer(ctx); err != nil && ctx.Err() == nil {
+				s.takeDown(err)
 			}
 		default:
-			err := s.bring(ctx, want)
+			err := s.bringTo(ctx, want)
 			if ctx.Err() != nil {
 				return
 			}
-			s.tried(offer, want.Version, err)
+			s.noteAttempt(offer, want.Version, err)
 			if err != nil {
-				s.wait(ctx, nil, min(firstTry<<min(s.keeper.tries-1, 10), lastTry))
+				s.waitForWork(ctx, nil, min(firstTry<<min(s.keeper.tries-1, 10), lastTry))
 			}
 		}
 	}
 }
 
-// task is what the keeper has to do.
-func (s *server) task() (want *consumers.Snapshot, offer int, served, removed bool) {
+// nextTask is the keeper's next task.
+func (s *server) nextTask() (want *consumers.Snapshot, offer int, served, removed bool) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	want = s.pool.want
 	return want, s.pool.offers, want != nil && s.state.fit && s.state.epoch.version == want.Version && s.keeper.have != nil && s.keeper.have.Dir == want.Dir, s.state.removed
 }
 
-// wait waits for a kick, the end of the process, a tick, or some time, where there is one.
-func (s *server) wait(ctx context.Context, tick <-chan time.Time, longest time.Duration) {
+// waitForWork waits for a kick, the end of the process, a tick, or some time, where these are set.
+func (s *server) waitForWork(ctx context.Context, tick <-chan time.Time, longest time.Duration) {
 	var late <-chan time.Time
 	if longest > 0 {
 		timer := time.NewTimer(longest)
@@ -164,7 +164,7 @@ func (s *server) wait(ctx context.Context, tick <-chan time.Time, longest time.D
 	}
 	var ended <-chan struct{}
 	if s.own != nil && longest == 0 {
-		ended = s.own.ended()
+		ended = s.own.endedChannel()
 	}
 	select {
 	case <-ctx.Done():
@@ -175,8 +175,8 @@ func (s *server) wait(ctx context.Context, tick <-chan time.Time, longest time.D
 	}
 }
 
-// tried notes how an attempt ended. A server of ours that is not fit after it is started anew.
-func (s *server) tried(offer int, version int64, err error) {
+// noteAttempt notes how an attempt ended. A server of ours that is not fit after it is started anew.
+func (s *server) noteAttempt(offer int, version int64, err error) {
 	p := s.pool
 	if err == nil {
 		s.keeper.tries = 0
@@ -189,7 +189,7 @@ func (s *server) tried(offer int, version int64, err error) {
 	s.state.fault, s.state.faultOf = err, offer
 	fit := s.state.fit
 	first := p.version < 0
-	p.notify()
+	p.notifyWaiting()
 	p.mu.Unlock()
 	var wrong *SettingError
 	if first && errors.As(err, &wrong) {
@@ -199,52 +199,52 @@ func (s *server) tried(offer int, version int64, err error) {
 		}
 	}
 	if !fit && s.own != nil {
-		s.own.stop()
+		s.own.stopServer()
 	}
 }
 
-// down takes the server out of use until it is brought up again: what it said since it was last seen to be right is dropped.
-func (s *server) down(err error) {
+// takeDown takes the server out of use until it is brought up again: its answers since it was last seen to be right are dropped.
+func (s *server) takeDown(err error) {
 	s.pool.mu.Lock()
-	s.downLocked(err)
-	s.pool.notify()
+	s.takeDownLocked(err)
+	s.pool.notifyWaiting()
 	s.pool.mu.Unlock()
 	s.keeper.probed = false
-	s.lacks()
+	s.forgetWeights()
 	s.pool.log.Warn("an inference server is unfit", "server", s.name, "err", err)
 	if s.own != nil {
 		s.pool.metrics.Restarts.Inc()
-		s.own.stop()
+		s.own.stopServer()
 	}
 }
 
-// downLocked is down but for what is the keeper's.
-func (s *server) downLocked(err error) {
+// takeDownLocked is takeDown without the keeper's fields.
+func (s *server) takeDownLocked(err error) {
 	s.state.fit, s.state.swapping, s.state.doubts, s.state.doubt = false, false, 0, nil
 	s.state.foreign, s.state.ends = 0, ends{}
 	s.pool.metrics.Forget(s.name)
 	if s.state.epoch != nil {
-		s.state.epoch.seal(false)
+		s.state.epoch.sealEpoch(false)
 	}
 	for l := range s.state.leases {
 		l.cancel(err)
 	}
 }
 
-// end gives back what the server has here.
-func (s *server) end() {
+// endKeeper frees what the server holds in this process.
+func (s *server) endKeeper() {
 	if s.own != nil {
-		s.own.stop()
+		s.own.stopServer()
 	}
-	s.lacks()
+	s.forgetWeights()
 	s.dropEvidence()
 	if s.remote != nil {
 		s.remote.Close()
 	}
 }
 
-// check is nil when the server is well and has the weights of its epoch.
-func (s *server) check(ctx context.Context) error {
+// checkServer is nil when the server is well and has the weights of its epoch.
+func (s *server) checkServer(ctx context.Context) error {
 	p := s.pool
 	p.mu.Lock()
 	doubts, doubt, label := s.state.doubts, s.state.doubt, s.state.epoch.label
@@ -252,15 +252,15 @@ func (s *server) check(ctx context.Context) error {
 	if doubts >= maxDoubts {
 		return fmt.Errorf("%d calls in a row have failed: %w", doubts, doubt)
 	}
-	if s.own != nil && !s.own.running() {
-		return s.own.fault()
+	if s.own != nil && !s.own.isRunning() {
+		return s.own.exitFault()
 	}
-	if err := s.control(ctx, s.speaker.Health); err != nil {
+	if err := s.controlRequest(ctx, s.speaker.Health); err != nil {
 		return fmt.Errorf("its health: %w", err)
 	}
 	s.readGauges(ctx)
 	vouch := s.arrivedTokens()
-	if err := s.has(ctx, label); err != nil {
+	if err := s.checkLabel(ctx, label); err != nil {
 		return err
 	}
 	vouch()
@@ -285,13 +285,13 @@ func (s *server) arrivedTokens() (vouch func()) {
 	}
 }
 
-// maxDoubts is how many calls in a row may fail while the server says that it is well.
+// maxDoubts is how many calls in a row may fail while the server's health is good.
 const maxDoubts = 5
 
-// has is nil when the server's weights have a label.
-func (s *server) has(ctx context.Context, label string) error {
+// checkLabel is nil when the server's weights have a label.
+func (s *server) checkLabel(ctx context.Context, label string) error {
 	var got string
-	err := s.control(ctx, func(ctx context.Context) (err error) {
+	err := s.controlRequest(ctx, func(ctx context.Context) (err error) {
 		got, err = s.speaker.Label(ctx)
 		return err
 	})
@@ -304,16 +304,16 @@ func (s *server) has(ctx context.Context, label string) error {
 	return nil
 }
 
-// errReplaced is a server that is not the one whose weights were loaded.
+// errReplaced is a server that has other weights than were loaded.
 var errReplaced = errors.New("the server was restarted, or somebody else changes its weights")
 
-// control makes a short request.
-func (s *server) control(ctx context.Context, do func(context.Context) error) error {
-	return within(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", do)
+// controlRequest makes a short request.
+func (s *server) controlRequest(ctx context.Context, do func(context.Context) error) error {
+	return limitTime(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", do)
 }
 
-// within makes a request that may take some time, as a key of the configuration says.
-func within(ctx context.Context, limit time.Duration, key string, do func(context.Context) error) error {
+// limitTime makes a request within the time of a key of the configuration.
+func limitTime(ctx context.Context, limit time.Duration, key string, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within inference.server.%s, %s", key, limit))
 	defer cancel()
 	return do(ctx)

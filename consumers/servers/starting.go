@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// randomSeed begins one server's random numbers.
+// randomSeed begins a server's random numbers.
 func randomSeed() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -38,9 +38,9 @@ func (p *process) writeKeys(with Start) (string, error) {
 // helpTimeout bounds the question whether a program knows an argument: a server imports much before it answers.
 const helpTimeout = 2 * time.Minute
 
-// offers says whether the program's help names an argument: a program ends at an argument that it does not know.
+// knowsArgument reports whether the program's help names an argument: a program ends at an argument that it does not know.
 // It is asked once.
-func (p *process) offers(ctx context.Context, argument string) bool {
+func (p *process) knowsArgument(ctx context.Context, argument string) bool {
 	if known, asked := p.known[argument]; asked {
 		return known
 	}

@@ -16,8 +16,8 @@ type emitError struct{ err error }
 
 func (e *emitError) Error() string { return e.err.Error() }
 
-// emitArrived gives the caller tokens of an answer that is still under way: to a reader that follows along each as it comes, else those
-// that the keeper's last look at the server's version vouches for. So a caller whose time ends has what was sampled until then.
+// emitArrived gives the caller tokens of an answer that is still under way: to a reader that follows along each as it comes, else the tokens
+// that the keeper's last look at the server's version vouches for. So a caller whose time ends has the tokens until then.
 func (c *call) emitArrived(l *lease) func(*Answer) error {
 	c.pool.mu.Lock()
 	vocabulary := c.pool.config.VocabSize
@@ -29,10 +29,10 @@ func (c *call) emitArrived(l *lease) func(*Answer) error {
 			n = min(n, int(l.vouched.Load()))
 		}
 		var chunk schemas.GenerateChunk
-		for i := len(c.told); i < n && !c.stopped(); i++ {
+		for i := len(c.told); i < n && !c.endsAtStop(); i++ {
 			token, logprob := a.Tokens[i], a.Logprobs[i]
 			if token < 0 || int(token) >= vocabulary || math.IsNaN(float64(logprob)) || logprob > maxLogprob || len(c.tokens)+len(c.told) >= c.limit {
-				break // what becomes of it is decided when the answer is whole
+				break // it is judged when the answer is whole
 			}
 			c.told = append(c.told, token)
 			chunk.Tokens, chunk.Logprobs = append(chunk.Tokens, token), append(chunk.Logprobs, logprob)
@@ -48,13 +48,13 @@ func (c *call) emitArrived(l *lease) func(*Answer) error {
 	}
 }
 
-// stopped says whether the last token that went out ends the call.
-func (c *call) stopped() bool {
+// endsAtStop reports whether the last token that went out ends the call.
+func (c *call) endsAtStop() bool {
 	return len(c.told) > 0 && slices.Contains(c.req.StopTokens, c.told[len(c.told)-1])
 }
 
-// goOnAfterTold keeps the tokens that went out, where the answer that they were of broke off: the call goes on after them.
-func (c *call) goOnAfterTold(fault error) *schemas.GenerateChunk {
+// goOnAfterEmitted keeps the tokens that went out, where the answer that they were of broke off: the call goes on after them.
+func (c *call) goOnAfterEmitted(fault error) *schemas.GenerateChunk {
 	c.tokens = append(c.tokens, c.told...)
 	c.failures = 0
 	if fault != nil {
@@ -63,7 +63,7 @@ func (c *call) goOnAfterTold(fault error) *schemas.GenerateChunk {
 	} else {
 		c.pool.metrics.Cut.Inc()
 	}
-	if c.stopped() {
+	if c.endsAtStop() {
 		return &schemas.GenerateChunk{Done: true, Stop: schemas.GenerateStopToken}
 	}
 	return &schemas.GenerateChunk{}

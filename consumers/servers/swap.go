@@ -9,11 +9,11 @@ import (
 	"github.com/weir-rl/weir/consumers"
 )
 
-// swap replaces a running server's weights: it holds calls back, pauses, loads, names, reads the name back, resumes in any
-// case, sees one token sampled, verifies the weights where this load is one of those, and admits calls. Where the load fails the version
-// before is loaded again, so that the server is fit for what it had; where that fails too, or the server does not resume, it is unfit.
-func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
-	mode := s.pool.kind.Mode(modeOf(s.pool.cfg.Swap))
+// swapWeights replaces a running server's weights: it holds calls back, pauses, loads, names, reads the name back, resumes in any
+// case, sees a token sampled, verifies the weights where this load is to be verified, and admits calls. Where the load fails the version
+// before is loaded again, so that the server is fit for that version; where that fails too, or the server does not resume, it is unfit.
+func (s *server) swapWeights(ctx context.Context, want *consumers.Snapshot) error {
+	mode := s.pool.kind.Mode(pauseMode(s.pool.cfg.Swap))
 	if !s.keeper.spans || s.keeper.tries > 0 {
 		mode = Abort
 	}
@@ -23,115 +23,115 @@ func (s *server) swap(ctx context.Context, want *consumers.Snapshot) error {
 			evidence.release()
 		}
 	}()
-	s.hold()
+	s.holdCalls()
 	if s.pool.cfg.Swap == consumers.SwapDrain {
-		if err := s.drain(ctx, s.pool.cfg.Server.LoadTimeout); err != nil && ctx.Err() != nil {
+		if err := s.drainCalls(ctx, s.pool.cfg.Server.LoadTimeout); err != nil && ctx.Err() != nil {
 			return err
 		}
 	}
 	began := time.Now()
 	before := s.keeper.have
-	has, err := s.exchange(ctx, want, mode)
+	has, err := s.exchangeWeights(ctx, want, mode)
 	s.keeper.have = has
-	has, err = s.settle(ctx, has, err)
+	has, err = s.settleSwap(ctx, has, err)
 	paused := time.Since(began)
 	if has == want && evidence != nil {
-		if wrong := s.verify(ctx, evidence, want); wrong != nil {
+		if wrong := s.verifyWeights(ctx, evidence, want); wrong != nil {
 			has, err = nil, errors.Join(err, wrong)
 		}
 	}
 	switch {
-	case ctx.Err() != nil: // whoever waits for it is gone
+	case ctx.Err() != nil: // nobody waits for it any more
 	case has == nil:
-		s.down(err)
+		s.takeDown(err)
 	case err != nil && has == before, err == nil:
-		s.admit(has, paused)
+		s.admitCalls(has, paused)
 	}
 	return err
 }
 
-// settle ends the pause, and returns the version that the server samples with: nil where it does not resume or does not sample.
-func (s *server) settle(ctx context.Context, has *consumers.Snapshot, err error) (*consumers.Snapshot, error) {
-	if again := s.resume(ctx); again != nil {
+// settleSwap ends the pause, and returns the version that the server samples with: nil where it does not resume or does not sample.
+func (s *server) settleSwap(ctx context.Context, has *consumers.Snapshot, err error) (*consumers.Snapshot, error) {
+	if again := s.resumeSampling(ctx); again != nil {
 		return nil, errors.Join(err, again)
 	}
 	if has == nil {
 		return nil, err
 	}
-	if seen := s.see(ctx, s.pool.label(has.Version)); seen != nil {
+	if seen := s.seeSample(ctx, s.pool.labelOf(has.Version)); seen != nil {
 		return nil, errors.Join(err, seen)
 	}
 	return has, err
 }
 
-// hold admits no further call.
-func (s *server) hold() {
+// holdCalls admits no further call.
+func (s *server) holdCalls() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.state.swapping = true
 }
 
-// exchange loads a version while the server is paused, and returns which version it has then: nil where that is not certain.
-func (s *server) exchange(ctx context.Context, want *consumers.Snapshot, mode Mode) (has *consumers.Snapshot, err error) {
+// exchangeWeights loads a version while the server is paused, and returns which version it has then: nil where that is not certain.
+func (s *server) exchangeWeights(ctx context.Context, want *consumers.Snapshot, mode Mode) (has *consumers.Snapshot, err error) {
 	p, before := s.pool, s.keeper.have
-	if err := s.control(ctx, func(ctx context.Context) error { return s.speaker.Pause(ctx, mode) }); err != nil {
-		// Nothing is loaded yet: it is as it was, if it says so.
-		if before != nil && s.has(ctx, p.label(before.Version)) == nil {
+	if err := s.controlRequest(ctx, func(ctx context.Context) error { return s.speaker.Pause(ctx, mode) }); err != nil {
+		// Nothing is loaded yet: it is as it was, if it has the label of before.
+		if before != nil && s.checkLabel(ctx, p.labelOf(before.Version)) == nil {
 			has = before
 		}
 		return has, fmt.Errorf("pause: %w", err)
 	}
 	if mode == Abort {
-		s.cutUnbegun()
-		if err := s.drain(ctx, p.cfg.Server.ControlTimeout); err != nil {
-			s.cut(errCut)
+		s.cutUnbegunCalls()
+		if err := s.drainCalls(ctx, p.cfg.Server.ControlTimeout); err != nil {
+			s.cutCalls(errCut)
 		}
 	}
 	if before != nil {
-		if err := s.has(ctx, p.label(before.Version)); err != nil {
+		if err := s.checkLabel(ctx, p.labelOf(before.Version)); err != nil {
 			return nil, err
 		}
 	}
-	s.over()
-	err = s.load(ctx, want, mode)
+	s.sealCurrent()
+	err = s.loadVersion(ctx, want, mode)
 	if err == nil {
 		return want, nil
 	}
 	if before == nil || ctx.Err() != nil {
 		return nil, err
 	}
-	if again := s.load(ctx, before, mode); again != nil {
+	if again := s.loadVersion(ctx, before, mode); again != nil {
 		return nil, errors.Join(err, fmt.Errorf("load version %d again: %w", before.Version, again))
 	}
 	return before, err
 }
 
-// errCut ends a call that a server did not abort as it was told to.
+// errCut ends a call that a server did not abort with the others.
 var errCut = errors.New("the call was not aborted with the others")
 
-// over seals the epoch: what was sampled in it is vouched for, and what comes is not of it.
-func (s *server) over() {
+// sealCurrent seals the epoch: its tokens are vouched for, and later tokens are not of it.
+func (s *server) sealCurrent() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if s.state.epoch != nil {
-		s.state.epoch.seal(true)
+		s.state.epoch.sealEpoch(true)
 	}
 }
 
-// load has the server load a version, and reads back which it has.
-func (s *server) load(ctx context.Context, want *consumers.Snapshot, mode Mode) error {
-	label := s.pool.label(want.Version)
-	err := within(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
+// loadVersion has the server load a version, and reads back which it has.
+func (s *server) loadVersion(ctx context.Context, want *consumers.Snapshot, mode Mode) error {
+	label := s.pool.labelOf(want.Version)
+	err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) error {
 		return s.speaker.Load(ctx, want.Dir, label, mode)
 	})
 	if err != nil {
 		return fmt.Errorf("load %s: %w", want.Dir, err)
 	}
-	return s.has(ctx, label)
+	return s.checkLabel(ctx, label)
 }
 
-// drain waits until no call runs here.
-func (s *server) drain(ctx context.Context, longest time.Duration) error {
+// drainCalls waits until no call runs here.
+func (s *server) drainCalls(ctx context.Context, longest time.Duration) error {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	for {
@@ -151,8 +151,8 @@ func (s *server) drain(ctx context.Context, longest time.Duration) error {
 	}
 }
 
-// cut ends the calls that run here; they go on with what was vouched for.
-func (s *server) cut(cause error) {
+// cutCalls ends the calls that run here; they go on with the tokens that are vouched for.
+func (s *server) cutCalls(cause error) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	for l := range s.state.leases {
@@ -160,9 +160,9 @@ func (s *server) cut(cause error) {
 	}
 }
 
-// cutUnbegun ends the calls of which nothing has come: one that reached the server after the pause was not aborted with the
+// cutUnbegunCalls ends the calls of which nothing has come: a call that reached the server after the pause was not aborted with the
 // others, and would wait there for the next weights.
-func (s *server) cutUnbegun() {
+func (s *server) cutUnbegunCalls() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	for l := range s.state.leases {
@@ -172,55 +172,55 @@ func (s *server) cutUnbegun() {
 	}
 }
 
-// maxResumes is how often a server is told to resume before it is unfit.
+// maxResumes is how often a server is asked to resume before it is unfit.
 const maxResumes = 5
 
-// resume ends the pause, whatever became of the swap, and even when ctx has ended: a server that stays paused is of no use to
-// whoever comes next.
-func (s *server) resume(ctx context.Context) (err error) {
+// resumeSampling ends the pause, whatever became of the swap, and even when ctx has ended: a server that stays paused is of no use to
+// its next user.
+func (s *server) resumeSampling(ctx context.Context) (err error) {
 	own := context.WithoutCancel(ctx)
 	for i := range maxResumes {
 		if i > 0 {
-			s.wait(ctx, nil, firstTry<<i)
+			s.waitForWork(ctx, nil, firstTry<<i)
 			if ctx.Err() != nil {
 				break
 			}
 		}
-		if err = s.control(own, s.speaker.Resume); err == nil {
+		if err = s.controlRequest(own, s.speaker.Resume); err == nil {
 			return nil
 		}
-		if s.own != nil && !s.own.running() {
+		if s.own != nil && !s.own.isRunning() {
 			break
 		}
 	}
 	return fmt.Errorf("resume: %w", err)
 }
 
-// see is nil when the server samples again, with the weights of a label. A resume that was lost is repeated.
-func (s *server) see(ctx context.Context, label string) (err error) {
+// seeSample is nil when the server samples again, with the weights of a label. A resume that was lost is repeated.
+func (s *server) seeSample(ctx context.Context, label string) (err error) {
 	for range maxResumes {
 		var a *Answer
-		err = within(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
+		err = limitTime(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
 			a, err = s.speaker.Generate(ctx, &Query{
-				ID: s.pool.nextID(), Salt: label, Tokens: []int32{0}, MaxTokens: 1, Temperature: 1,
+				ID: s.pool.nextRequestID(), Salt: label, Tokens: []int32{0}, MaxTokens: 1, Temperature: 1,
 			}, func() {})
 			return err
 		})
 		if err == nil {
-			return saysLabel(a, label)
+			return checkAnswerLabel(a, label)
 		}
 		if ctx.Err() != nil {
 			return err
 		}
-		if again := s.control(ctx, s.speaker.Resume); again != nil {
+		if again := s.controlRequest(ctx, s.speaker.Resume); again != nil {
 			return errors.Join(err, again)
 		}
 	}
 	return fmt.Errorf("it does not generate after the swap: %w", err)
 }
 
-// saysLabel refuses an answer that names other weights. An answer that names none is no fault.
-func saysLabel(a *Answer, label string) error {
+// checkAnswerLabel refuses an answer that names other weights. An answer that names none is no fault.
+func checkAnswerLabel(a *Answer, label string) error {
 	for _, span := range a.Spans {
 		if span.Label != label {
 			return fmt.Errorf("%w: it samples with weights %q, and %q were loaded", errReplaced, span.Label, label)

@@ -15,7 +15,7 @@ import (
 
 // Checksummer is a [Speaker] of a server that can compute a checksum of each of its tensors.
 type Checksummer interface {
-	// Checksums has one entry for each tensor of each rank. A key is a prefix for the rank, a colon, and the tensor's name in the server's
+	// Checksums has an entry for each tensor of each rank. A key is a prefix for the rank, a colon, and the tensor's name in the server's
 	// model. It is nil, without an error, for a server that computes none.
 	Checksums(ctx context.Context) (map[string]string, error)
 }
@@ -30,8 +30,8 @@ const (
 // errStale is a server that reported a load as done and still runs on tensors of the version before.
 var errStale = errors.New("it runs on old tensors")
 
-// evidence is what a server had before a load: its checksums, or its log-probabilities where it has no checksums. It is compared with what
-// the server has after the load.
+// evidence has a server's checksums before a load, or its log-probabilities where it has no checksums. It is compared with the server's
+// checksums or log-probabilities after the load.
 type evidence struct {
 	// snapshot is the version that the server had; release lets go of its folder.
 	snapshot *consumers.Snapshot
@@ -41,8 +41,8 @@ type evidence struct {
 	likely    [][]Likely
 }
 
-// gatherEvidence looks at the server before a load that is to be verified: one load in inference.server.verify_every. It is nil for a
-// load that is not verified, and for the first, since nobody knows what the server had before. After a load that failed its verification
+// gatherEvidence looks at the server before a load that is to be verified: every inference.server.verify_every-th. It is nil for a
+// load that is not verified, and for the first, since nobody knows the weights before it. After a load that failed its verification
 // the evidence stays until a load passes.
 func (s *server) gatherEvidence(ctx context.Context) *evidence {
 	every := s.pool.cfg.Server.VerifyEvery
@@ -57,7 +57,7 @@ func (s *server) gatherEvidence(ctx context.Context) *evidence {
 		return nil
 	}
 	e := &evidence{snapshot: s.keeper.have, release: release}
-	err := s.observe(ctx, e)
+	err := s.observeWeights(ctx, e)
 	if err != nil {
 		s.pool.log.Debug("the weights of an inference server cannot be looked at", "server", s.name, "err", err)
 		s.pool.metrics.WeightChecks.WithLabelValues(checkUnknown).Inc()
@@ -67,10 +67,10 @@ func (s *server) gatherEvidence(ctx context.Context) *evidence {
 	return e
 }
 
-// observe fills evidence by what the server has now: checksums where it computes them, else log-probabilities.
-func (s *server) observe(ctx context.Context, e *evidence) error {
+// observeWeights fills evidence with the server's checksums where it computes them, else with its log-probabilities.
+func (s *server) observeWeights(ctx context.Context, e *evidence) error {
 	if c, is := s.speaker.(Checksummer); is && e.likely == nil {
-		err := within(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) (err error) {
+		err := limitTime(ctx, s.pool.cfg.Server.LoadTimeout, "load_timeout", func(ctx context.Context) (err error) {
 			e.checksums, err = c.Checksums(ctx)
 			return err
 		})
@@ -80,8 +80,8 @@ func (s *server) observe(ctx context.Context, e *evidence) error {
 	}
 	for _, tokens := range [][]int32{{0}, {1, 0}} {
 		var a *Answer
-		err := within(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
-			id := s.pool.nextID()
+		err := limitTime(ctx, s.pool.cfg.Server.ControlTimeout, "control_timeout", func(ctx context.Context) (err error) {
+			id := s.pool.nextRequestID()
 			a, err = s.speaker.Generate(ctx, &Query{ID: id, Salt: id, Tokens: tokens, MaxTokens: 1, Temperature: 1, Top: Alternatives}, func() {})
 			return err
 		})
@@ -93,11 +93,11 @@ func (s *server) observe(ctx context.Context, e *evidence) error {
 	return nil
 }
 
-// verify refuses a server that kept tensors of the version before through a load. It is called with the evidence from before the load, when
+// verifyWeights refuses a server that kept tensors of the version before through a load. It is called with the evidence from before the load, when
 // the server samples again and takes no calls yet. The evidence of a load that fails stays in doubted.
-func (s *server) verify(ctx context.Context, e *evidence, want *consumers.Snapshot) error {
+func (s *server) verifyWeights(ctx context.Context, e *evidence, want *consumers.Snapshot) error {
 	now := &evidence{likely: e.likely[:0:0]} // of the same sort
-	result, err := checkUnknown, s.observe(ctx, now)
+	result, err := checkUnknown, s.observeWeights(ctx, now)
 	if err == nil {
 		result, err = compareWeights(ctx, e, now, want)
 	}
@@ -124,7 +124,7 @@ func (s *server) dropEvidence() {
 	}
 }
 
-// compareWeights judges a load by what a server had before and has now. An error of [checkStale] names tensors.
+// compareWeights judges a load by the evidence from before and after it. An error of [checkStale] names tensors.
 func compareWeights(ctx context.Context, before, now *evidence, want *consumers.Snapshot) (result string, err error) {
 	changed, err := changedTensors(ctx, before.snapshot.Dir, want.Dir)
 	if err != nil {
@@ -154,7 +154,7 @@ func compareWeights(ctx context.Context, before, now *evidence, want *consumers.
 // shownTensors is how many tensors an error names.
 const shownTensors = 3
 
-// staleTensors are those of the changed tensors whose checksums are the same on every rank that has them. matched counts the changed
+// staleTensors are the changed tensors whose checksums are the same on every rank that has them. matched counts the changed
 // tensors that the server has.
 func staleTensors(changed []string, before, now map[string]string) (stale []string, matched int) {
 	moved := map[string]bool{} // by tensor, whether a rank has another checksum than before

@@ -52,5 +52,5 @@ func (Kind) Mode(m servers.Mode) servers.Mode {
 	return m
 }
 
-// Speak is SGLang's wire format for one server.
+// Speak is SGLang's wire format for a server.
 func (Kind) Speak(r *servers.Remote) servers.Speaker { return &speaker{remote: r} }

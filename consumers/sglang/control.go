@@ -8,29 +8,29 @@ import (
 	"github.com/weir-rl/weir/consumers/servers"
 )
 
-// speaker speaks to one server.
+// speaker sends requests to a server.
 type speaker struct{ remote *servers.Remote }
 
 // Health is nil when the server can serve.
 func (s *speaker) Health(ctx context.Context) error { return s.remote.GetOpen(ctx, "/health", nil) }
 
-// modelInfo is what a server says of its model.
+// modelInfo describes a server's model.
 type modelInfo struct {
 	Path    string  `json:"model_path"`
 	Version *string `json:"weight_version"`
 }
 
-// info reads the model's description, under its name of today or the one before.
-func (s *speaker) info(ctx context.Context) (m modelInfo, err error) {
+// readInfo reads the model's description, under its name of today or the name before.
+func (s *speaker) readInfo(ctx context.Context) (m modelInfo, err error) {
 	if err = s.remote.GetOpen(ctx, "/model_info", &m); servers.Status(err) == http.StatusNotFound {
 		err = s.remote.GetOpen(ctx, "/get_model_info", &m)
 	}
 	return m, err
 }
 
-// Model is the server's model. A server that does not tell its version is refused.
+// Model is the server's model. A server that does not report its version is refused.
 func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
-	m, err := s.info(ctx)
+	m, err := s.readInfo(ctx)
 	if err != nil {
 		return servers.Model{}, err
 	}
@@ -40,13 +40,13 @@ func (s *speaker) Model(ctx context.Context) (servers.Model, error) {
 		}
 		return servers.Model{}, err
 	}
-	length, err := s.length(ctx)
+	length, err := s.contextLength(ctx)
 	most := max(0, length-reserve)
 	return servers.Model{Path: m.Path, MaxTokens: most, Kept: length - most}, err
 }
 
-// length is the server's context; 0 where it does not say.
-func (s *speaker) length(ctx context.Context) (int, error) {
+// contextLength is the server's context; 0 where the server does not report it.
+func (s *speaker) contextLength(ctx context.Context) (int, error) {
 	var list struct {
 		Data []struct {
 			Length int `json:"max_model_len"`
@@ -64,7 +64,7 @@ func (s *speaker) length(ctx context.Context) (int, error) {
 	return max(0, list.Data[0].Length), nil
 }
 
-// reserve is how many positions of its context SGLang keeps free: max_req_len is one less than the context, and a context must be
+// reserve is how many positions of its context SGLang keeps free: max_req_len is 1 less than the context, and a context must be
 // shorter than max_req_input_len, which is five below that.
 const reserve = 6
 
@@ -111,7 +111,7 @@ func (s *speaker) SetLabel(ctx context.Context, label string) error {
 
 // Label is the name of the weights: of the model's description, or where an older server has it.
 func (s *speaker) Label(ctx context.Context) (string, error) {
-	m, err := s.info(ctx)
+	m, err := s.readInfo(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +126,7 @@ func (s *speaker) Label(ctx context.Context) (string, error) {
 	return *m.Version, nil
 }
 
-// Checksums are those of every parameter and buffer of every rank, by SGLang's names: from 0.5.17 at the latest on. A release before answers 400
+// Checksums are of every parameter and buffer of every rank, by SGLang's names: from 0.5.17 at the latest on. A release before answers 400
 // to this action (entrypoints/http_server.py:1599 of 0.5.23, utils/weight_checker.py of 0.5.10).
 func (s *speaker) Checksums(ctx context.Context) (map[string]string, error) {
 	var done struct {

@@ -23,7 +23,7 @@ type request struct {
 	Sampling   sampling `json:"sampling_params"`
 }
 
-// sampling has each field that changes what is sampled, so that no default of the server's is in force.
+// sampling has each field that changes the distribution, so that no default of the server's is in force.
 type sampling struct {
 	MaxTokens         int      `json:"max_new_tokens"`
 	Temperature       *float64 `json:"temperature,omitempty"`
@@ -40,7 +40,7 @@ type sampling struct {
 	Spaces            bool     `json:"spaces_between_special_tokens"`
 }
 
-func requestOf(q *servers.Query) *request {
+func newRequest(q *servers.Query) *request {
 	r := &request{
 		ID: q.ID, Tokens: q.Tokens, Logprob: true, From: -1, Stream: true, RoutingKey: q.Episode, Salt: q.Salt,
 		Top: q.Top,
@@ -62,14 +62,14 @@ func requestOf(q *servers.Query) *request {
 	return r
 }
 
-// event is one piece of an answer, or all of it so far.
+// event is a piece of an answer, or all of it so far.
 type event struct {
 	Error json.RawMessage `json:"error"`
 	IDs   []int32         `json:"output_ids"`
 	Meta  *meta           `json:"meta_info"`
 }
 
-// meta is what an event says of its tokens.
+// meta describes the tokens of an event.
 type meta struct {
 	Finish    json.RawMessage `json:"finish_reason"`
 	Completed *int            `json:"completion_tokens"`
@@ -107,10 +107,10 @@ func (l *logprob) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(parts[1], &l.token)
 }
 
-// Generate makes one call.
+// Generate makes a call.
 func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (*servers.Answer, error) {
 	a := &servers.Answer{}
-	err := s.remote.Stream(ctx, "/generate", requestOf(q), func(data []byte) error {
+	err := s.remote.Stream(ctx, "/generate", newRequest(q), func(data []byte) error {
 		seen()
 		var e event
 		if err := json.Unmarshal(data, &e); err != nil {
@@ -122,7 +122,7 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 		if e.Meta == nil {
 			return fmt.Errorf("%w: /generate: no meta_info", servers.ErrMalformed)
 		}
-		if err := read(a, &e, q.Top > 0); err != nil || q.Each == nil {
+		if err := readEvent(a, &e, q.Top > 0); err != nil || q.Each == nil {
 			return err
 		}
 		return q.Each(a)
@@ -136,13 +136,13 @@ func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (
 	return a, nil
 }
 
-// read adds a piece to an answer.
-func read(a *servers.Answer, e *event, top bool) error {
+// readEvent adds a piece to an answer.
+func readEvent(a *servers.Answer, e *event, top bool) error {
 	m := e.Meta
-	if err := finish(a, m.Finish); err != nil {
+	if err := readFinish(a, m.Finish); err != nil {
 		return err
 	}
-	// An answer that was aborted in the queue has no tokens, and an abort may leave out the log-probabilities of the last tokens: those are
+	// An answer that was aborted in the queue has no tokens, and an abort may leave out the log-probabilities of the last tokens: such tokens are
 	// not used.
 	cut := a.Finish == servers.FinishAborted && len(m.Logprobs) == 0
 	if !cut {
@@ -160,7 +160,7 @@ func read(a *servers.Answer, e *event, top bool) error {
 	if m.Versions != nil {
 		a.Spans = a.Spans[:0]
 		for _, v := range m.Versions {
-			if v.Start < len(a.Tokens) { // of a cut answer, what is left
+			if v.Start < len(a.Tokens) { // of a cut answer, the tokens that are left
 				a.Spans = append(a.Spans, servers.Span{Label: v.Version, Start: v.Start, End: min(v.End, len(a.Tokens))})
 			}
 		}
@@ -173,8 +173,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: /generate: "+format, append([]any{servers.ErrMalformed}, args...)...)
 }
 
-// alignPiece makes an answer ready for the tokens of a piece. A stream says either what came since the last piece or everything from the
-// start: the count of all tokens tells which. In the second case the answer's tokens are taken out, and must be those of the piece.
+// alignPiece makes an answer ready for the tokens of a piece. A stream sends either the tokens since the last piece or all tokens from the
+// start: the count of all tokens distinguishes the two. In the second case the answer's tokens are taken out, and must be those of the piece.
 func alignPiece(a *servers.Answer, m *meta) error {
 	n := len(a.Tokens)
 	total := n + len(m.Logprobs)
@@ -213,8 +213,8 @@ func appendTokens(a *servers.Answer, m *meta, top bool) {
 	}
 }
 
-// finish reads finish_reason: null, an object with a type, or the type alone.
-func finish(a *servers.Answer, raw json.RawMessage) error {
+// readFinish reads finish_reason: null, an object with a type, or the type alone.
+func readFinish(a *servers.Answer, raw json.RawMessage) error {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}

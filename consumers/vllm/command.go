@@ -13,7 +13,7 @@ type Kind struct{}
 // Name is the value of inference.engine.
 func (Kind) Name() string { return "vllm" }
 
-// Command is vllm serve with what training needs: log-probabilities of the distribution that is sampled from, no sampling defaults
+// Command is vllm serve with the settings that training needs: log-probabilities of the sampled distribution, no sampling defaults
 // of the model's own, random numbers of its own (vLLM's seed is 0 otherwise, and two servers draw alike), the route of tokens and the routes of control, on the loopback interface, since no key covers the last.
 func (Kind) Command(o servers.Start) (args, env []string) {
 	args = slices.Clone(o.Command)
@@ -43,5 +43,5 @@ const scaleOut = "--enable-scale-out"
 // Mode is m.
 func (Kind) Mode(m servers.Mode) servers.Mode { return m }
 
-// Speak is vLLM's wire format for one server.
+// Speak is vLLM's wire format for a server.
 func (Kind) Speak(r *servers.Remote) servers.Speaker { return &speaker{remote: r} }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/consumers/servers"
 )
 
-// speaker speaks to one server.
+// speaker sends requests to a server.
 type speaker struct {
 	remote *servers.Remote
 

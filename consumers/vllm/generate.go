@@ -28,7 +28,7 @@ type sampling struct {
 	SkipSpecial       bool     `json:"skip_special_tokens"`
 }
 
-func samplingOf(q *servers.Query) sampling {
+func newSampling(q *servers.Query) sampling {
 	s := sampling{MaxTokens: q.MaxTokens, N: 1, Logprobs: q.Top, StopTokens: q.Stop, IgnoreEOS: true}
 	if s.StopTokens == nil {
 		s.StopTokens = []int32{}
@@ -79,7 +79,7 @@ type textRequest struct {
 	sampling
 }
 
-// event is one piece of an answer, of either route. Tokens and log-probabilities are those that came since the last.
+// event is a piece of an answer, of either route. Tokens and log-probabilities are of the time since the last.
 type event struct {
 	Error   json.RawMessage `json:"error"`
 	Choices []choice        `json:"choices"`
@@ -101,34 +101,34 @@ type choice struct {
 	} `json:"weight_versions"`
 }
 
-// Generate makes one call at the route of tokens, or where the server has none at the route of text.
+// Generate makes a call at the route of tokens, or where the server has none at the route of text.
 func (s *speaker) Generate(ctx context.Context, q *servers.Query, seen func()) (*servers.Answer, error) {
 	s.mu.Lock()
 	model, completions := s.model, s.completions
 	s.mu.Unlock()
 	if !completions {
-		a, err := s.stream(ctx, "/inference/v1/generate", &tokenRequest{
-			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: samplingOf(q)}, Options: streamOptions{true},
+		a, err := s.streamAnswer(ctx, "/inference/v1/generate", &tokenRequest{
+			ID: q.ID, Model: model, Tokens: q.Tokens, Stream: true, Salt: q.Salt, Sampling: tokenSampling{sampling: newSampling(q)}, Options: streamOptions{true},
 		}, q, seen)
-		if !routeMissing(err) {
+		if !isRouteMissing(err) {
 			return a, err
 		}
 		s.mu.Lock()
 		s.completions = true
 		s.mu.Unlock()
 	}
-	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: samplingOf(q), Options: streamOptions{true}}
-	return s.stream(ctx, "/v1/completions", req, q, seen)
+	req := &textRequest{Model: model, Prompt: q.Tokens, Stream: true, Salt: q.Salt, IDs: true, AsIDs: true, sampling: newSampling(q), Options: streamOptions{true}}
+	return s.streamAnswer(ctx, "/v1/completions", req, q, seen)
 }
 
-// routeMissing says whether a server has no route of tokens: it does not know the path, or since 0.30.0 it answers 403 and names the
+// isRouteMissing reports whether a server has no route of tokens: it does not know the path, or since 0.30.0 it answers 403 and names the
 // argument that it was started without. Another 403 is a key's or a proxy's, and stays an error.
-func routeMissing(err error) bool {
+func isRouteMissing(err error) bool {
 	status := servers.Status(err)
 	return status == http.StatusNotFound || status == http.StatusForbidden && strings.Contains(err.Error(), scaleOut)
 }
 
-func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.Query, seen func()) (*servers.Answer, error) {
+func (s *speaker) streamAnswer(ctx context.Context, path string, body any, q *servers.Query, seen func()) (*servers.Answer, error) {
 	a := &servers.Answer{}
 	err := s.remote.Stream(ctx, path, body, func(data []byte) error {
 		seen()
@@ -145,7 +145,7 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 		if len(e.Choices) == 0 {
 			return nil // usage alone
 		}
-		if err := read(a, &e.Choices[0], q.Top > 0); err != nil || q.Each == nil {
+		if err := readChoice(a, &e.Choices[0], q.Top > 0); err != nil || q.Each == nil {
 			return err
 		}
 		return q.Each(a)
@@ -160,7 +160,7 @@ func (s *speaker) stream(ctx context.Context, path string, body any, q *servers.
 }
 
 // inferFinish is how an answer without a finish_reason ended. Before 0.32.0 the route of tokens leaves out a piece without tokens, and with it the end
-// of an aborted call: the answer's tokens are those that were sampled until then.
+// of an aborted call: the answer has the tokens that were sampled until then.
 func inferFinish(a *servers.Answer, q *servers.Query) servers.Finish {
 	n := len(a.Tokens)
 	switch {
@@ -172,12 +172,12 @@ func inferFinish(a *servers.Answer, q *servers.Query) servers.Finish {
 	return servers.FinishAborted
 }
 
-// read adds a piece to an answer.
-func read(a *servers.Answer, c *choice, top bool) error {
+// readChoice adds a piece to an answer.
+func readChoice(a *servers.Answer, c *choice, top bool) error {
 	if a.Finish != "" && len(c.Tokens) > 0 {
 		return fmt.Errorf("%w: tokens after finish_reason", servers.ErrMalformed)
 	}
-	entries, err := logprobs(c.Logprobs)
+	entries, err := readLogprobs(c.Logprobs)
 	if err != nil {
 		return err
 	}

@@ -9,32 +9,32 @@ import (
 	"github.com/weir-rl/weir/consumers/servers"
 )
 
-// entry is one token's log-probability. token is -1 where the server does not say whose it is.
+// entry is a token's log-probability. token is -1 where the server does not name the token.
 type entry struct {
 	token   int32
 	logprob float32
 	likely  []servers.Likely
 }
 
-// named is a token with its log-probability, in the form with token_id or the older one, "token_id:9707".
+// named is a token with its log-probability, in the form with token_id or the older form, "token_id:9707".
 type named struct {
 	ID      *int32   `json:"token_id"`
 	Token   *string  `json:"token"`
 	Logprob *float64 `json:"logprob"`
 }
 
-func (n named) id() (int32, error) {
+func (n named) tokenID() (int32, error) {
 	if n.ID != nil {
 		return *n.ID, nil
 	}
 	if n.Token == nil {
 		return 0, fmt.Errorf("%w: a log-probability has neither token_id nor token", servers.ErrMalformed)
 	}
-	return numbered(*n.Token)
+	return parseTokenID(*n.Token)
 }
 
-// numbered reads "token_id:9707".
-func numbered(text string) (int32, error) {
+// parseTokenID reads "token_id:9707".
+func parseTokenID(text string) (int32, error) {
 	digits, ok := strings.CutPrefix(text, "token_id:")
 	id, err := strconv.ParseInt(digits, 10, 32)
 	if !ok || err != nil {
@@ -43,8 +43,8 @@ func numbered(text string) (int32, error) {
 	return int32(id), nil
 }
 
-// logprobs reads the log-probabilities of a piece: {"content": [...]}, or the route of text's {"token_logprobs": [...]}.
-func logprobs(raw json.RawMessage) ([]entry, error) {
+// readLogprobs reads the log-probabilities of a piece: {"content": [...]}, or the route of text's {"token_logprobs": [...]}.
+func readLogprobs(raw json.RawMessage) ([]entry, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -73,13 +73,13 @@ type content struct {
 // readContent reads the log-probabilities of the route of tokens.
 func readContent(list []content) (out []entry, err error) {
 	for _, c := range list {
-		id, err := c.id()
+		id, err := c.tokenID()
 		if err != nil {
 			return nil, err
 		}
 		e := entry{token: id, logprob: servers.Logprob(c.Logprob)}
 		for _, t := range c.Top {
-			if err := e.list(t); err != nil {
+			if err := e.addLikely(t); err != nil {
 				return nil, err
 			}
 		}
@@ -94,13 +94,13 @@ type textLogprobs struct {
 	TopLogprobs   []map[string]*float64 `json:"top_logprobs"`
 }
 
-// entries are the log-probabilities, which do not say whose they are.
+// entries are the log-probabilities, without the ids of their tokens.
 func (l textLogprobs) entries() (out []entry, err error) {
 	for i, lp := range *l.TokenLogprobs {
 		e := entry{token: -1, logprob: servers.Logprob(lp)}
 		if i < len(l.TopLogprobs) {
 			for text, lp := range l.TopLogprobs[i] {
-				if err := e.list(named{Token: &text, Logprob: lp}); err != nil {
+				if err := e.addLikely(named{Token: &text, Logprob: lp}); err != nil {
 					return nil, err
 				}
 			}
@@ -110,9 +110,9 @@ func (l textLogprobs) entries() (out []entry, err error) {
 	return out, nil
 }
 
-// list notes a token that might have been sampled.
-func (e *entry) list(t named) error {
-	id, err := t.id()
+// addLikely notes a token that might have been sampled.
+func (e *entry) addLikely(t named) error {
+	id, err := t.tokenID()
 	if err != nil {
 		return err
 	}

@@ -13,12 +13,12 @@ type prefix struct {
 	slot   gpu.Slot
 }
 
-// open gives a call a slot: that of the longest context in the cache which its own begins with, under the same salt, or an empty one.
+// openSlot gives a call a slot: that of the longest context in the cache which its own begins with, under the same salt, or an empty one.
 // It is false where none is free. The caller holds mu.
-func (e *engine) open(s *sequence) bool {
+func (e *engine) openSlot(s *sequence) bool {
 	best, most := -1, 0
 	for i, p := range e.cached {
-		if n := common(p.tokens, s.tokens[:len(s.tokens)-1]); p.salt == s.p.salt && n > most {
+		if n := commonPrefix(p.tokens, s.tokens[:len(s.tokens)-1]); p.salt == s.p.salt && n > most {
 			best, most = i, n
 		}
 	}
@@ -41,8 +41,8 @@ func (e *engine) open(s *sequence) bool {
 	return true
 }
 
-// common is how many tokens two contexts begin with alike.
-func common(a, b []int32) int {
+// commonPrefix is how many tokens two contexts begin with alike.
+func commonPrefix(a, b []int32) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -50,8 +50,8 @@ func common(a, b []int32) int {
 	return n
 }
 
-// keep puts the context of a call that has ended into the cache. The caller holds mu.
-func (e *engine) keep(s *sequence) {
+// keepContext puts the context of a call that has ended into the cache. The caller holds mu.
+func (e *engine) keepContext(s *sequence) {
 	s.open = false
 	if s.filled == 0 {
 		e.dec.Close(s.slot)
@@ -60,29 +60,29 @@ func (e *engine) keep(s *sequence) {
 	e.cached = append(e.cached, &prefix{salt: s.p.salt, tokens: s.tokens[:s.filled:s.filled], slot: s.slot})
 }
 
-// flush empties the cache. The caller holds mu.
-func (e *engine) flush() {
+// flushCache empties the cache. The caller holds mu.
+func (e *engine) flushCache() {
 	for _, p := range e.cached {
 		e.dec.Close(p.slot)
 	}
 	e.cached = nil
 }
 
-// forget clears every cache, so that what runs is computed anew.
-func (e *engine) forget() {
+// forgetCaches clears every cache, so that what runs is computed anew.
+func (e *engine) forgetCaches() {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.flush()
+	e.flushCache()
 	for _, s := range e.running {
 		e.dec.Truncate(s.slot, 0)
 		s.filled = 0
 	}
 }
 
-// retract has what runs computed anew but for its own context, which is found in the cache again.
-func (e *engine) retract() {
+// retractRunning has what runs computed anew but for its own context, which is found in the cache again.
+func (e *engine) retractRunning() {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
 	e.mu.Lock()
@@ -93,8 +93,8 @@ func (e *engine) retract() {
 	}
 }
 
-// busy says whether calls are under way that came before the pause.
-func (e *engine) busy() bool {
+// hasEarlierCalls says whether calls are under way that came before the pause.
+func (e *engine) hasEarlierCalls() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range append(slices.Clip(e.running), e.queue...) {
@@ -105,8 +105,8 @@ func (e *engine) busy() bool {
 	return false
 }
 
-// has says whether a call of an id is under way.
-func (e *engine) has(id string) bool {
+// hasCall says whether a call of an id is under way.
+func (e *engine) hasCall(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range append(slices.Clip(e.running), e.queue...) {
@@ -117,15 +117,15 @@ func (e *engine) has(id string) bool {
 	return false
 }
 
-// counts are how many calls run and how many wait.
-func (e *engine) counts() (running, waiting int) {
+// countCalls are how many calls run and how many wait.
+func (e *engine) countCalls() (running, waiting int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.running), len(e.queue)
 }
 
-// hits are the tokens of a call's context that were in the cache.
-func (e *engine) hits(s *sequence) int {
+// countHits are the tokens of a call's context that were in the cache.
+func (e *engine) countHits(s *sequence) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.hit

@@ -59,8 +59,8 @@ type params struct {
 	salt                         string
 }
 
-// neutral says whether the whole softmax is sampled from, so that the decoder can do it.
-func (p params) neutral() bool {
+// isNeutral says whether the whole softmax is sampled from, so that the decoder can do it.
+func (p params) isNeutral() bool {
 	return p.topP >= 1 && p.topK <= 0 && p.minP == 0 && p.rep == 1 && !p.raw
 }
 
@@ -102,9 +102,9 @@ func newEngine(newDecoder NewDecoder, slots int, pace time.Duration, shy bool) *
 	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, shy: shy, work: make(chan struct{}, 1), label: "default"}
 }
 
-// load reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only says which tensors are taken; nil
+// loadFolder reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only says which tensors are taken; nil
 // takes all.
-func (e *engine) load(dir, label string, keepCache bool, only func(name string) bool) error {
+func (e *engine) loadFolder(dir, label string, keepCache bool, only func(name string) bool) error {
 	m, err := hf.Load(dir)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (e *engine) load(dir, label string, keepCache bool, only func(name string) 
 		e.label = label
 	}
 	if !keepCache {
-		e.flush()
+		e.flushCache()
 		for _, s := range e.running {
 			e.dec.Truncate(s.slot, 0)
 			s.filled = 0
@@ -145,8 +145,8 @@ func (e *engine) load(dir, label string, keepCache bool, only func(name string) 
 	return nil
 }
 
-// add queues a call.
-func (e *engine) add(id string, tokens []int32, p params) (*sequence, error) {
+// addCall queues a call.
+func (e *engine) addCall(id string, tokens []int32, p params) (*sequence, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, token := range tokens {
@@ -166,21 +166,21 @@ func (e *engine) add(id string, tokens []int32, p params) (*sequence, error) {
 		random: rand.New(rand.NewPCG(p.seed, 0x5eed)),
 	}
 	e.queue = append(e.queue, s)
-	e.wake()
+	e.wakeLoop()
 	return s, nil
 }
 
-func (e *engine) wake() {
+func (e *engine) wakeLoop() {
 	select {
 	case e.work <- struct{}{}:
 	default:
 	}
 }
 
-// run steps until ctx ends.
-func (e *engine) run(ctx context.Context) {
+// runSteps steps until ctx ends.
+func (e *engine) runSteps(ctx context.Context) {
 	for ctx.Err() == nil {
-		if !e.step(ctx) {
+		if !e.runStep(ctx) {
 			select {
 			case <-ctx.Done():
 			case <-e.work:
@@ -196,8 +196,8 @@ func (e *engine) run(ctx context.Context) {
 	}
 }
 
-// step samples a token for each call that runs; false where nothing can.
-func (e *engine) step(ctx context.Context) bool {
+// runStep samples a token for each call that runs; false where nothing can.
+func (e *engine) runStep(ctx context.Context) bool {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
 	e.mu.Lock()
@@ -205,7 +205,7 @@ func (e *engine) step(ctx context.Context) bool {
 		e.mu.Unlock()
 		return false
 	}
-	for len(e.queue) > 0 && e.open(e.queue[0]) {
+	for len(e.queue) > 0 && e.openSlot(e.queue[0]) {
 		e.running = append(e.running, e.queue[0])
 		e.queue = e.queue[1:]
 	}
@@ -228,11 +228,11 @@ func (e *engine) step(ctx context.Context) bool {
 			continue // it was ended meanwhile
 		}
 		if err != nil || out[i].Err != nil {
-			e.end(s, "error")
+			e.endCall(s, "error")
 			continue
 		}
 		s.filled += len(in[i].Tokens)
-		s.take(out[i], label)
+		s.takeToken(out[i], label)
 		if e.shy && slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]) && s.random.Uint64()%2 == 0 {
 			s.replaceStop(out[i].Top)
 		}
@@ -240,11 +240,11 @@ func (e *engine) step(ctx context.Context) bool {
 		switch {
 		case slices.Contains(s.p.stop, s.tokens[len(s.tokens)-1]):
 			s.matched = s.tokens[len(s.tokens)-1]
-			e.end(s, "stop")
+			e.endCall(s, "stop")
 		case len(s.out) >= s.p.maxTokens || len(s.tokens) >= e.config.MaxPositions:
-			e.end(s, "length")
+			e.endCall(s, "length")
 		default:
-			s.tell()
+			s.notifyWriter()
 		}
 	}
 	return true
@@ -257,17 +257,17 @@ func (s *sequence) extension(vocabulary int) gpu.Extension {
 	if s.shy {
 		x.TopLogprobs = vocabulary
 	}
-	if !s.p.neutral() {
+	if !s.p.isNeutral() {
 		x.Temperature, x.TopLogprobs = 1, vocabulary
 	}
 	return x
 }
 
-// take notes a token.
-func (s *sequence) take(r gpu.Sampled, label string) {
+// takeToken notes a token.
+func (s *sequence) takeToken(r gpu.Sampled, label string) {
 	t := sampled{token: r.Token, logprob: float64(r.Logprob), label: label}
-	if !s.p.neutral() {
-		t = s.draw(r.Top)
+	if !s.p.isNeutral() {
+		t = s.drawToken(r.Top)
 		t.label = label
 	} else {
 		for _, x := range r.Top[:min(s.p.top, len(r.Top))] {
@@ -310,8 +310,8 @@ func (e *engine) checksums() map[string]string {
 	return out
 }
 
-// draw samples as the servers do with top_k, top_p, min_p and penalties, from the log-probabilities of all tokens at temperature 1.
-func (s *sequence) draw(all []gpu.TokenLogprob) sampled {
+// drawToken samples as the servers do with top_k, top_p, min_p and penalties, from the log-probabilities of all tokens at temperature 1.
+func (s *sequence) drawToken(all []gpu.TokenLogprob) sampled {
 	type choice struct {
 		token       int32
 		raw, logit  float64
@@ -395,45 +395,45 @@ func (s *sequence) draw(all []gpu.TokenLogprob) sampled {
 	return out
 }
 
-// tell wakes who writes the answer.
-func (s *sequence) tell() {
+// notifyWriter wakes who writes the answer.
+func (s *sequence) notifyWriter() {
 	select {
 	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// end finishes a call. The caller holds mu.
-func (e *engine) end(s *sequence, finish string) {
+// endCall finishes a call. The caller holds mu.
+func (e *engine) endCall(s *sequence, finish string) {
 	if s.finish != "" {
 		return
 	}
 	s.finish = finish
 	if s.open {
-		e.keep(s)
+		e.keepContext(s)
 	}
 	same := func(have *sequence) bool { return have == s }
 	e.running = slices.DeleteFunc(e.running, same)
 	e.queue = slices.DeleteFunc(e.queue, same)
-	s.tell()
-	e.wake()
+	s.notifyWriter()
+	e.wakeLoop()
 }
 
-// abort ends calls between two steps: all, or those that which says.
-func (e *engine) abort(which func(*sequence) bool) {
+// abortCalls ends calls between two steps: all, or those that which says.
+func (e *engine) abortCalls(which func(*sequence) bool) {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range append(slices.Clone(e.running), e.queue...) {
 		if which == nil || which(s) {
-			e.end(s, "abort")
+			e.endCall(s, "abort")
 		}
 	}
 }
 
-// pause returns when no step runs.
-func (e *engine) pause() {
+// pauseSteps returns when no step runs.
+func (e *engine) pauseSteps() {
 	e.mu.Lock()
 	e.paused = true
 	e.mu.Unlock()
@@ -441,11 +441,11 @@ func (e *engine) pause() {
 	defer e.stepping.Unlock()
 }
 
-func (e *engine) resume() {
+func (e *engine) resumeSteps() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.paused = false
-	e.wake()
+	e.wakeLoop()
 }
 
 func (e *engine) isPaused() bool {

@@ -11,7 +11,7 @@ import (
 // Main is a fake as a program, with the command line of the server that the first argument names: vllm DIR ..., or sglang
 // --model-path DIR .... It returns the exit status.
 func Main(args []string, newDecoder NewDecoder) int {
-	if text, found, asked := help(args); asked {
+	if text, found, asked := answerHelp(args); asked {
 		fmt.Print(text)
 		if found {
 			return 0

@@ -131,8 +131,8 @@ func (o *Options) readConfig(path string) error {
 	return nil
 }
 
-// help answers vLLM's --help=WORD, and says whether an argument has the word (0.33.0, entrypoints/utils.py).
-func help(args []string) (text string, found, asked bool) {
+// answerHelp answers vLLM's --help=WORD, and says whether an argument has the word (0.33.0, entrypoints/utils.py).
+func answerHelp(args []string) (text string, found, asked bool) {
 	release, word := VLLM27, ""
 	for i, a := range args {
 		if a == "--release" && i+1 < len(args) {

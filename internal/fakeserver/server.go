@@ -129,8 +129,8 @@ func (s *Server) Inject(name string, n int) <-chan struct{} {
 	return f.hit
 }
 
-// take says whether a fault happens now.
-func (s *Server) take(name string) bool {
+// faultDue says whether a fault happens now.
+func (s *Server) faultDue(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if every := s.o.Faults[name]; every > 0 {
@@ -169,25 +169,25 @@ func (s *Server) Label() string { return s.engine.version() }
 // Replace has the server be another at the same address: all connections are reset, and it has the weights of a folder that nobody
 // named.
 func (s *Server) Replace(dir string) error {
-	s.engine.abort(nil)
-	err := s.engine.load(dir, "default", false, nil)
-	s.engine.resume()
+	s.engine.abortCalls(nil)
+	err := s.engine.loadFolder(dir, "default", false, nil)
+	s.engine.resumeSteps()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.live {
-		reset(c)
+		resetConn(c)
 	}
 	return err
 }
 
-// die has the server be gone without its port: every connection is reset from now on.
-func (s *Server) die() {
-	s.engine.abort(nil)
+// resetForGood has the server be gone without its port: every connection is reset from now on.
+func (s *Server) resetForGood() {
+	s.engine.abortCalls(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead = true
 	for c := range s.live {
-		reset(c)
+		resetConn(c)
 	}
 }
 
@@ -211,16 +211,16 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 		live: map[net.Conn]bool{}, done: make(chan struct{}),
 	}
 	if !o.NoDefaults {
-		if err := s.defaults.read(o.Dir); err != nil {
+		if err := s.defaults.readDefaults(o.Dir); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.engine.load(o.Dir, "", false, nil); err != nil {
+	if err := s.engine.loadFolder(o.Dir, "", false, nil); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	s.routes(mux)
-	s.http = &http.Server{Handler: s.guard(mux), ReadHeaderTimeout: time.Minute, ConnState: s.watch}
+	s.addRoutes(mux)
+	s.http = &http.Server{Handler: s.guardHandler(mux), ReadHeaderTimeout: time.Minute, ConnState: s.watchConn}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -235,13 +235,13 @@ func New(kind Kind, address string, o Options) (*Server, error) {
 
 // Run samples until ctx ends, and closes the server.
 func (s *Server) Run(ctx context.Context) {
-	s.engine.run(ctx)
-	s.engine.abort(nil)
+	s.engine.runSteps(ctx)
+	s.engine.abortCalls(nil)
 	_ = s.http.Close()
 	<-s.done
 }
 
-func (s *Server) watch(c net.Conn, state http.ConnState) {
+func (s *Server) watchConn(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch state {
@@ -253,16 +253,16 @@ func (s *Server) watch(c net.Conn, state http.ConnState) {
 	}
 }
 
-// reset ends a connection as a dead process does.
-func reset(c net.Conn) {
+// resetConn ends a connection as a dead process does.
+func resetConn(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()
 }
 
-// guard counts requests, asks for keys, and lets faults of a path happen.
-func (s *Server) guard(next http.Handler) http.Handler {
+// guardHandler counts requests, asks for keys, and lets faults of a path happen.
+func (s *Server) guardHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
 		s.mu.Lock()
@@ -270,26 +270,26 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		dead := s.dead
 		s.mu.Unlock()
 		if dead {
-			hijack(w)
+			resetRequest(w)
 			return
 		}
 		if key := s.keyFor(path); key != "" && r.Header.Get("Authorization") != "Bearer "+key {
-			refuse(w, http.StatusUnauthorized, "Unauthorized")
+			writeRefusal(w, http.StatusUnauthorized, "Unauthorized")
 			return
 		}
 		for _, code := range []int{400, 401, 404, 500, 503} {
-			if s.take(fmt.Sprintf("%d %s", code, path)) {
-				refuse(w, code, "injected")
+			if s.faultDue(fmt.Sprintf("%d %s", code, path)) {
+				writeRefusal(w, code, "injected")
 				return
 			}
 		}
-		if s.take("hang " + path) {
+		if s.faultDue("hang " + path) {
 			_, _ = io.Copy(io.Discard, r.Body) // until it is read whole the server does not see the client go
 			<-r.Context().Done()
 			return
 		}
-		if s.take("reset " + path) {
-			hijack(w)
+		if s.faultDue("reset " + path) {
+			resetRequest(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -310,16 +310,16 @@ func (s *Server) keyFor(path string) string {
 	return s.o.AdminAPIKey
 }
 
-// hijack resets the connection of a request.
-func hijack(w http.ResponseWriter) {
+// resetRequest resets the connection of a request.
+func resetRequest(w http.ResponseWriter) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
-		reset(c)
+		resetConn(c)
 	}
 }
 
-// wait waits for some time; false where ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
+// waitFor waits for some time; false where ctx ended first.
+func waitFor(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return ctx.Err() == nil
 	}
@@ -333,13 +333,13 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func refuse(w http.ResponseWriter, code int, message string) {
+func writeRefusal(w http.ResponseWriter, code int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": "BadRequestError", "param": nil, "code": code}})
 }
 
-func answer(w http.ResponseWriter, v any) {
+func writeAnswer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -353,7 +353,7 @@ type defaults struct {
 	Repetition  *float64 `json:"repetition_penalty"`
 }
 
-func (d *defaults) read(dir string) error {
+func (d *defaults) readDefaults(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, "generation_config.json"))
 	if os.IsNotExist(err) {
 		return nil
@@ -375,17 +375,17 @@ type asked struct {
 	IgnoreEOS   bool     `json:"ignore_eos"`
 }
 
-// whole has each field said: on vLLM's route of tokens generation_config.json fills max_tokens alone
+// fillNeutral has each field said: on vLLM's route of tokens generation_config.json fills max_tokens alone
 // (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:210).
-func (a asked) whole() asked {
+func (a asked) fillNeutral() asked {
 	one, zero, off := 1.0, 0.0, -1
 	a.Temperature, a.TopP, a.TopK = cmp.Or(a.Temperature, &one), cmp.Or(a.TopP, &one), cmp.Or(a.TopK, &off)
 	a.MinP, a.Repetition = cmp.Or(a.MinP, &zero), cmp.Or(a.Repetition, &one)
 	return a
 }
 
-// params fills what a call does not say.
-func (s *Server) params(a asked, maxTokens int, seed uint64, top int, salt string) params {
+// paramsOf fills what a call does not say.
+func (s *Server) paramsOf(a asked, maxTokens int, seed uint64, top int, salt string) params {
 	d := s.defaults
 	first := func(x, y *float64, otherwise float64) float64 {
 		switch {
@@ -409,13 +409,13 @@ func (s *Server) params(a asked, maxTokens int, seed uint64, top int, salt strin
 	case d.TopK != nil:
 		p.topK = *d.TopK
 	}
-	p.stop = s.stops(a)
+	p.stop = s.stopsOf(a)
 	return p
 }
 
-// stops are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (0.27.0, v1/core/sched/utils.py:104), and
+// stopsOf are the tokens that end a call. With ignore_eos vLLM looks at the call's stop tokens alone (0.27.0, v1/core/sched/utils.py:104), and
 // SGLang at none at all (0.5.10, managers/schedule_batch.py:1091; 0.5.23, :1857).
-func (s *Server) stops(a asked) []int32 {
+func (s *Server) stopsOf(a asked) []int32 {
 	if a.IgnoreEOS && s.kind == SGLang {
 		return nil
 	}

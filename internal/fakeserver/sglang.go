@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sglang are SGLang's routes.
-func (s *Server) sglang(mux *http.ServeMux) {
+// addSGLangRoutes are SGLang's routes.
+func (s *Server) addSGLangRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health", s.sglangHealth)
 	// 0.5.10, entrypoints/http_server.py:551; 0.5.23, :802.
 	info := func(w http.ResponseWriter, _ *http.Request) {
@@ -18,7 +18,7 @@ func (s *Server) sglang(mux *http.ServeMux) {
 		if !s.o.OldPaths && !s.o.NoWeightInfo {
 			m["weight_version"] = s.engine.version()
 		}
-		answer(w, m)
+		writeAnswer(w, m)
 	}
 	mux.HandleFunc("GET /get_model_info", info)
 	if !s.o.OldPaths {
@@ -26,7 +26,7 @@ func (s *Server) sglang(mux *http.ServeMux) {
 	}
 	if !s.is(SGLang, SGLang23) && !s.o.NoWeightInfo {
 		mux.HandleFunc("GET /get_weight_version", func(w http.ResponseWriter, _ *http.Request) {
-			answer(w, map[string]any{"weight_version": s.engine.version()})
+			writeAnswer(w, map[string]any{"weight_version": s.engine.version()})
 		})
 	}
 	mux.HandleFunc("POST /generate", s.sglangGenerate)
@@ -35,30 +35,30 @@ func (s *Server) sglang(mux *http.ServeMux) {
 			Mode string `json:"mode"`
 		}
 		_ = json.NewDecoder(r.Body).Decode(&body) // no body is the default mode
-		s.engine.pause()
+		s.engine.pauseSteps()
 		switch body.Mode {
 		case "", "abort":
-			s.engine.abort(nil)
-			wait(r.Context(), s.o.AbortRound)
+			s.engine.abortCalls(nil)
+			waitFor(r.Context(), s.o.AbortRound)
 		case "retract":
 			// What is retracted waits, and finds its own context in the tree when it comes again (0.5.18, managers/scheduler.py:4584).
-			s.engine.retract()
+			s.engine.retractRunning()
 		case "in_place":
 		default:
-			refuse(w, http.StatusBadRequest, "unknown mode")
+			writeRefusal(w, http.StatusBadRequest, "unknown mode")
 			return
 		}
-		answer(w, map[string]any{"message": "Generation paused successfully.", "status": "ok"})
+		writeAnswer(w, map[string]any{"message": "Generation paused successfully.", "status": "ok"})
 	})
 	mux.HandleFunc("POST /continue_generation", func(w http.ResponseWriter, r *http.Request) {
 		if json.NewDecoder(r.Body).Decode(&struct{}{}) != nil {
-			refuse(w, http.StatusUnprocessableEntity, "a body is needed")
+			writeRefusal(w, http.StatusUnprocessableEntity, "a body is needed")
 			return
 		}
-		if !s.take("lost") {
-			s.engine.resume()
+		if !s.faultDue("lost") {
+			s.engine.resumeSteps()
 		}
-		answer(w, map[string]any{"message": "Generation continued successfully.", "status": "ok"})
+		writeAnswer(w, map[string]any{"message": "Generation continued successfully.", "status": "ok"})
 	})
 	mux.HandleFunc("POST /update_weights_from_disk", func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -68,39 +68,39 @@ func (s *Server) sglang(mux *http.ServeMux) {
 			Flush   *bool  `json:"flush_cache"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
+			writeRefusal(w, http.StatusBadRequest, err.Error())
 			return
 		}
 		if body.Abort {
-			s.engine.abort(nil)
+			s.engine.abortCalls(nil)
 		}
 		keep := body.Flush != nil && !*body.Flush
-		if !keep && s.engine.busy() {
+		if !keep && s.engine.hasEarlierCalls() {
 			// Flushing needs an idle scheduler, retracted calls included, and is asserted to have succeeded
 			// (0.5.18, managers/scheduler_components/weight_updater.py:105). From 0.5.22 on the load is refused, when it is done
 			// (0.5.23, :119).
 			if !s.is(SGLang, SGLang23) {
-				s.die()
-				hijack(w)
+				s.resetForGood()
+				resetRequest(w)
 				return
 			}
-			_ = s.engine.load(body.Path, body.Version, true, nil)
+			_ = s.engine.loadFolder(body.Path, body.Version, true, nil)
 			refuseLoad(w, "Cache flush failed after updating weights")
 			return
 		}
-		err := s.reload(body.Path, body.Version, keep)
+		err := s.reloadFolder(body.Path, body.Version, keep)
 		if errors.Is(err, errBroken) {
 			// The weights of before are read from the path of the new ones, and nobody catches what that raises
 			// (0.5.23, model_executor/model_runner_components/weight_updater.py:193 and :236).
-			s.die()
-			hijack(w)
+			s.resetForGood()
+			resetRequest(w)
 			return
 		}
 		if err != nil {
 			refuseLoad(w, err.Error())
 			return
 		}
-		answer(w, map[string]any{"success": true, "message": "Succeeded to update model weights.", "num_paused_requests": 0})
+		writeAnswer(w, map[string]any{"success": true, "message": "Succeeded to update model weights.", "num_paused_requests": 0})
 	})
 	mux.HandleFunc("POST /update_weight_version", s.setVersion)
 	mux.HandleFunc("POST /weights_checker", s.sglangChecksums)
@@ -120,7 +120,7 @@ func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	rank := map[string]any{"checksums": s.engine.checksums(), "per_gpu_checksum": "", "parallelism_info": map[string]int{"tp_rank": 0, "tp_size": 1}}
-	answer(w, map[string]any{"success": true, "message": "Success.", "ranks": []any{rank}, "per_engine_checksum": ""})
+	writeAnswer(w, map[string]any{"success": true, "message": "Success.", "ranks": []any{rank}, "per_engine_checksum": ""})
 }
 
 // inputReserve is how many positions SGLang keeps free behind a prompt: max_req_input_len is 5 below max_req_len, which is 1 below
@@ -131,21 +131,21 @@ const inputReserve = 5
 // environ.py:319).
 func (s *Server) sglangHealth(w http.ResponseWriter, r *http.Request) {
 	for !s.o.NoHealthToken && s.engine.isPaused() {
-		if !wait(r.Context(), time.Millisecond) {
+		if !waitFor(r.Context(), time.Millisecond) {
 			return
 		}
 	}
 	w.WriteHeader(http.StatusOK)
 }
 
-// metrics are those of the queue, in Prometheus' text form (vLLM 0.33.0, v1/metrics/loggers.py:528; SGLang
+// serveMetrics are those of the queue, in Prometheus' text form (vLLM 0.33.0, v1/metrics/loggers.py:528; SGLang
 // 0.5.23 with --enable-metrics, observability/metrics_collector.py:365).
-func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	if s.o.NoMetrics {
-		refuse(w, http.StatusNotFound, "Not Found")
+		writeRefusal(w, http.StatusNotFound, "Not Found")
 		return
 	}
-	running, waiting := s.engine.counts()
+	running, waiting := s.engine.countCalls()
 	names := [4]string{"vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total"}
 	if s.kind == SGLang {
 		names = [4]string{"sglang:num_running_reqs", "sglang:num_queue_reqs", "sglang:token_usage", "sglang:num_retracted_requests_total"}
@@ -171,13 +171,13 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		} `json:"sampling_params"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeRefusal(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	x := body.Sampling
-	if s.engine.has(body.ID) {
+	if s.engine.hasCall(body.ID) {
 		// 0.5.18, managers/tokenizer_manager.py:3409.
-		refuse(w, http.StatusBadRequest, "Duplicate request ID detected: "+body.ID)
+		writeRefusal(w, http.StatusBadRequest, "Duplicate request ID detected: "+body.ID)
 		return
 	}
 	if !s.is(SGLang, SGLang18) || s.o.NoSalt {
@@ -186,10 +186,10 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 	longest := s.engine.config.MaxPositions
 	if len(body.Tokens)+x.MaxTokens > longest {
 		// 0.5.18, managers/tokenizer_manager.py:1222.
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("Requested token count exceeds the model's maximum context length of %d tokens.", longest))
+		writeRefusal(w, http.StatusBadRequest, fmt.Sprintf("Requested token count exceeds the model's maximum context length of %d tokens.", longest))
 		return
 	}
-	refused := len(body.Tokens) >= longest-1-inputReserve || s.take("refused")
+	refused := len(body.Tokens) >= longest-1-inputReserve || s.faultDue("refused")
 	// The bound that a call asks for is cut to what the context leaves (0.5.23, managers/scheduler.py:2693).
 	x.MaxTokens = min(x.MaxTokens, longest-2-len(body.Tokens))
 	form := func(p piece) any {
@@ -201,10 +201,10 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		for i := p.from; i < len(p.out); i++ {
 			t := p.out[i]
 			ids = append(ids, t.token)
-			logprobs = append(logprobs, []any{p.logprob(i), t.token, nil})
+			logprobs = append(logprobs, []any{p.logprobAt(i), t.token, nil})
 			most := []any{}
 			for _, l := range t.tops {
-				most = append(most, []any{finite(l.logprob), l.token, nil})
+				most = append(most, []any{finiteLogprob(l.logprob), l.token, nil})
 			}
 			tops = append(tops, most)
 		}
@@ -242,8 +242,8 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		return map[string]any{"text": "", "output_ids": ids, "meta_info": meta}
 	}
 	if refused {
-		s.write(w, []any{form(piece{finish: "abort", sentinel: -1})}, body.Stream && !s.o.Whole)
+		s.writeEvents(w, []any{form(piece{finish: "abort", sentinel: -1})}, body.Stream && !s.o.Whole)
 		return
 	}
-	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked, x.MaxTokens, 0, body.Top, body.Salt), body.Stream && !s.o.Whole, form)
+	s.serveCall(w, r, body.ID, body.Tokens, s.paramsOf(x.asked, x.MaxTokens, 0, body.Top, body.Salt), body.Stream && !s.o.Whole, form)
 }

@@ -21,8 +21,8 @@ type piece struct {
 	usage    bool // it is the one after the last, which has usage alone
 }
 
-// labels are the runs of weights of an answer.
-func labels(out []sampled) []map[string]any {
+// labelRuns are the runs of weights of an answer.
+func labelRuns(out []sampled) []map[string]any {
 	spans := []map[string]any{}
 	for i, t := range out {
 		if n := len(spans); n > 0 && spans[n-1]["version"] == t.label {
@@ -34,19 +34,19 @@ func labels(out []sampled) []map[string]any {
 	return spans
 }
 
-// logprob is a token's as the servers write it.
-func (p *piece) logprob(i int) any {
+// logprobAt is a token's as the servers write it.
+func (p *piece) logprobAt(i int) any {
 	switch {
 	case i == p.sentinel && p.null:
 		return nil
 	case i == p.sentinel:
 		return -9999.0
 	}
-	return finite(p.out[i].logprob)
+	return finiteLogprob(p.out[i].logprob)
 }
 
-// finite is a log-probability as JSON can have it.
-func finite(x float64) float64 {
+// finiteLogprob is a log-probability as JSON can have it.
+func finiteLogprob(x float64) float64 {
 	if math.IsInf(x, 0) {
 		return -9999
 	}
@@ -57,24 +57,24 @@ func finite(x float64) float64 {
 // it last could.
 var runs = []int{1, 3, 2}
 
-// serve writes the answer of a call, as a stream of events or whole, and lets faults of answers happen.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens []int32, p params, stream bool, form func(piece) any) {
-	if s.take("queue") {
+// serveCall writes the answer of a call, as a stream of events or whole, and lets faults of answers happen.
+func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, id string, tokens []int32, p params, stream bool, form func(piece) any) {
+	if s.faultDue("queue") {
 		var events []any
 		if !stream || s.tellsAborts() {
 			events = append(events, form(piece{finish: "abort", sentinel: -1}))
 		}
-		s.write(w, events, stream)
+		s.writeEvents(w, events, stream)
 		return
 	}
-	seq, err := s.engine.add(id, tokens, p)
+	seq, err := s.engine.addCall(id, tokens, p)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeRefusal(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	defer s.engine.abort(func(have *sequence) bool { return have == seq })
+	defer s.engine.abortCalls(func(have *sequence) bool { return have == seq })
 	sent, pieces := 0, 0
-	harm := s.harm(p.maxTokens)
+	harm := s.newHarm(p.maxTokens)
 	emit := func(v any) bool {
 		if v == nil {
 			return true
@@ -98,21 +98,21 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 			continue
 		}
 		pieces++
-		next := piece{out: out, from: sent, finish: finish, matched: matched, sentinel: -1, hit: s.engine.hits(seq)}
+		next := piece{out: out, from: sent, finish: finish, matched: matched, sentinel: -1, hit: s.engine.countHits(seq)}
 		harm(&next)
 		if !stream {
-			answer(w, form(next))
+			writeAnswer(w, form(next))
 			return
 		}
-		if len(out) > 0 && s.take("reset") {
-			hijack(w)
+		if len(out) > 0 && s.faultDue("reset") {
+			resetRequest(w)
 			return
 		}
-		if len(out) > 0 && s.take("error") {
+		if len(out) > 0 && s.faultDue("error") {
 			emit(map[string]any{"error": map[string]any{"message": "injected"}})
 			return
 		}
-		if finish != "" && s.take("cut") {
+		if finish != "" && s.faultDue("cut") {
 			return
 		}
 		silent := finish == "abort" && len(out) == sent && !s.tellsAborts()
@@ -131,17 +131,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, id string, tokens
 	}
 }
 
-// harm spoils the pieces of one answer as faults say.
-func (s *Server) harm(most int) func(*piece) {
-	sentinel, null := s.take("sentinel"), false
+// newHarm spoils the pieces of one answer as faults say.
+func (s *Server) newHarm(most int) func(*piece) {
+	sentinel, null := s.faultDue("sentinel"), false
 	if !sentinel {
-		sentinel = s.take("null")
+		sentinel = s.faultDue("null")
 		null = sentinel
 	}
 	at := most / 2
 	kinds := map[string]bool{}
 	for _, kind := range []string{"positive", "token", "fewer", "spans", "finish", "foreign"} {
-		kinds[kind] = s.take(kind)
+		kinds[kind] = s.faultDue(kind)
 	}
 	return func(p *piece) {
 		if sentinel && len(p.out) > 0 {
@@ -162,7 +162,7 @@ func (s *Server) harm(most int) func(*piece) {
 		}
 		p.fewer = kinds["fewer"]
 		if p.finish != "" {
-			p.spans = labels(p.out)
+			p.spans = labelRuns(p.out)
 			if kinds["spans"] && len(p.spans) > 0 {
 				p.spans[0]["start"] = 1
 			}
@@ -178,9 +178,9 @@ func (s *Server) harm(most int) func(*piece) {
 	}
 }
 
-func (s *Server) write(w http.ResponseWriter, events []any, stream bool) {
+func (s *Server) writeEvents(w http.ResponseWriter, events []any, stream bool) {
 	if !stream {
-		answer(w, events[0])
+		writeAnswer(w, events[0])
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// models is the route that both kinds have.
-func (s *Server) models(mux *http.ServeMux) {
-	mux.HandleFunc("GET /metrics", s.metrics)
+// addSharedRoutes is the route that both kinds have.
+func (s *Server) addSharedRoutes(mux *http.ServeMux) {
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"object": "list", "data": []any{map[string]any{
+		writeAnswer(w, map[string]any{"object": "list", "data": []any{map[string]any{
 			"id": s.o.Dir, "object": "model", "root": s.o.Dir, "max_model_len": s.engine.config.MaxPositions,
 		}}})
 	})
 }
 
-// routes are those of the kind.
-func (s *Server) routes(mux *http.ServeMux) {
-	s.models(mux)
+// addRoutes are those of the kind.
+func (s *Server) addRoutes(mux *http.ServeMux) {
+	s.addSharedRoutes(mux)
 	if s.kind == SGLang {
-		s.sglang(mux)
+		s.addSGLangRoutes(mux)
 		return
 	}
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -33,7 +33,7 @@ func (s *Server) routes(mux *http.ServeMux) {
 	} else if s.is(VLLM, VLLM30) {
 		// 0.33.0, entrypoints/scale_out/factories.py:97.
 		mux.HandleFunc("POST /inference/v1/generate", func(w http.ResponseWriter, _ *http.Request) {
-			refuse(w, http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with "+scaleOut+" to enable them.")
+			writeRefusal(w, http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with "+scaleOut+" to enable them.")
 		})
 	}
 	mux.HandleFunc("POST /v1/completions", s.vllmText)
@@ -41,32 +41,32 @@ func (s *Server) routes(mux *http.ServeMux) {
 		mode, clear := r.URL.Query().Get("mode"), r.URL.Query().Get("clear_cache") != "false"
 		switch mode {
 		case "", "abort":
-			s.engine.pause()
-			s.engine.abort(nil)
+			s.engine.pauseSteps()
+			s.engine.abortCalls(nil)
 			// What was sampled until now is on its way (0.27.0, v1/engine/async_llm.py:813).
-			wait(r.Context(), 20*time.Millisecond)
+			waitFor(r.Context(), 20*time.Millisecond)
 			if clear {
-				s.engine.forget()
+				s.engine.forgetCaches()
 			}
 		case "keep":
-			s.engine.pause()
+			s.engine.pauseSteps()
 			if clear {
-				s.engine.forget()
+				s.engine.forgetCaches()
 			}
 		default:
-			refuse(w, http.StatusBadRequest, "Invalid mode")
+			writeRefusal(w, http.StatusBadRequest, "Invalid mode")
 			return
 		}
-		answer(w, map[string]any{"status": "paused"})
+		writeAnswer(w, map[string]any{"status": "paused"})
 	})
 	mux.HandleFunc("POST /resume", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.take("lost") {
-			s.engine.resume()
+		if !s.faultDue("lost") {
+			s.engine.resumeSteps()
 		}
-		answer(w, map[string]any{"status": "resumed"})
+		writeAnswer(w, map[string]any{"status": "resumed"})
 	})
 	mux.HandleFunc("GET /is_paused", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"is_paused": s.engine.isPaused()})
+		writeAnswer(w, map[string]any{"is_paused": s.engine.isPaused()})
 	})
 	mux.HandleFunc("POST /collective_rpc", func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -76,14 +76,14 @@ func (s *Server) routes(mux *http.ServeMux) {
 			} `json:"kwargs"`
 		}
 		if json.NewDecoder(r.Body).Decode(&body) != nil || body.Method != "reload_weights" {
-			refuse(w, http.StatusBadRequest, "no such method")
+			writeRefusal(w, http.StatusBadRequest, "no such method")
 			return
 		}
-		if err := s.reload(body.Kwargs.Path, "", true); err != nil {
-			refuse(w, http.StatusInternalServerError, err.Error())
+		if err := s.reloadFolder(body.Kwargs.Path, "", true); err != nil {
+			writeRefusal(w, http.StatusInternalServerError, err.Error())
 			return
 		}
-		answer(w, map[string]any{"results": []any{nil}})
+		writeAnswer(w, map[string]any{"results": []any{nil}})
 	})
 	if s.o.NoWeightInfo || !s.is(VLLM, VLLM27) {
 		return
@@ -96,11 +96,11 @@ func (s *Server) routes(mux *http.ServeMux) {
 			for name, sum := range s.engine.checksums() {
 				sums["dp0:pp0:pcp0:tp0:"+name] = sum
 			}
-			answer(w, map[string]any{"checksums": sums})
+			writeAnswer(w, map[string]any{"checksums": sums})
 		})
 	}
 	mux.HandleFunc("GET /weight_info", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, map[string]any{"weight_version": s.engine.version()})
+		writeAnswer(w, map[string]any{"weight_version": s.engine.version()})
 	})
 }
 
@@ -110,57 +110,57 @@ func (s *Server) setVersion(w http.ResponseWriter, r *http.Request) {
 		Abort   *bool  `json:"abort_all_requests"`
 	}
 	if json.NewDecoder(r.Body).Decode(&body) != nil || body.Version == "" {
-		refuse(w, http.StatusBadRequest, "no new_version")
+		writeRefusal(w, http.StatusBadRequest, "no new_version")
 		return
 	}
-	if s.take("lie") {
+	if s.faultDue("lie") {
 		body.Version += "-not"
 	}
 	if s.kind == SGLang && (body.Abort == nil || *body.Abort) {
-		s.engine.abort(nil)
+		s.engine.abortCalls(nil)
 	}
 	s.engine.setVersion(body.Version)
-	answer(w, map[string]any{"success": true, "new_version": body.Version})
+	writeAnswer(w, map[string]any{"success": true, "new_version": body.Version})
 }
 
 // errBroken is a folder that cannot be loaded, now or later.
 var errBroken = errors.New("the weights cannot be loaded")
 
-// reload loads a folder as faults let it.
-func (s *Server) reload(dir, label string, keepCache bool) error {
+// reloadFolder loads a folder as faults let it.
+func (s *Server) reloadFolder(dir, label string, keepCache bool) error {
 	switch {
-	case s.take("unread"):
+	case s.faultDue("unread"):
 		return fmt.Errorf("injected: %s cannot be read", dir)
-	case s.take("broken"):
-		_ = s.engine.load(dir, "", keepCache, lower)
+	case s.faultDue("broken"):
+		_ = s.engine.loadFolder(dir, "", keepCache, outsideLastMLP)
 		return fmt.Errorf("injected: %w", errBroken)
-	case s.take("load"):
+	case s.faultDue("load"):
 		if s.kind == VLLM {
 			// Layers are loaded one by one (0.33.0, model_executor/model_loader/reload/inplace.py:95): a failure leaves those before it.
-			_ = s.engine.load(dir, "", keepCache, lower)
+			_ = s.engine.loadFolder(dir, "", keepCache, outsideLastMLP)
 		} else {
 			// The rollback reads the new path again (0.5.23, model_executor/model_runner_components/weight_updater.py:236).
-			_ = s.engine.load(dir, "", keepCache, nil)
+			_ = s.engine.loadFolder(dir, "", keepCache, nil)
 		}
 		return fmt.Errorf("injected: %s cannot be loaded", dir)
-	case s.take("stale"):
+	case s.faultDue("stale"):
 		if label != "" {
 			s.engine.setVersion(label)
 		}
 		return nil
 	}
-	if label != "" && s.take("lie") {
+	if label != "" && s.faultDue("lie") {
 		label += "-not"
 	}
-	if s.take("partial") {
+	if s.faultDue("partial") {
 		// A tensor that is not loaded is a warning (0.33.0, model_executor/model_loader/reload/inplace.py:119).
-		return s.engine.load(dir, label, keepCache, lower)
+		return s.engine.loadFolder(dir, label, keepCache, outsideLastMLP)
 	}
-	return s.engine.load(dir, label, keepCache, nil)
+	return s.engine.loadFolder(dir, label, keepCache, nil)
 }
 
-// lower are the tensors outside the last of the fake model's two layers.
-func lower(name string) bool { return !strings.Contains(name, "layers.1.mlp.") }
+// outsideLastMLP are the tensors outside the last of the fake model's two layers.
+func outsideLastMLP(name string) bool { return !strings.Contains(name, "layers.1.mlp.") }
 
 // vllmTokens is the route of tokens.
 func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
@@ -180,20 +180,20 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 		} `json:"sampling_params"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeRefusal(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	x := body.Sampling
 	top := numberOrZero(x.Logprobs)
-	if s.refuses(w, x.asked, top) {
+	if s.refusesSampling(w, x.asked, top) {
 		return
 	}
-	s.serve(w, r, body.ID, body.Tokens, s.params(x.asked.whole(), x.MaxTokens, x.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
+	s.serveCall(w, r, body.ID, body.Tokens, s.paramsOf(x.asked.fillNeutral(), x.MaxTokens, x.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
 		if p.usage {
 			if !body.Options.Usage {
 				return nil
 			}
-			return map[string]any{"request_id": "generate-tokens-" + body.ID, "choices": []any{}, "usage": s.usage(p, len(body.Tokens))}
+			return map[string]any{"request_id": "generate-tokens-" + body.ID, "choices": []any{}, "usage": s.usageOf(p, len(body.Tokens))}
 		}
 		choice := map[string]any{"index": 0, "finish_reason": nil, "stop_reason": nil, "routed_experts": nil}
 		s.finishVLLM(choice, p)
@@ -209,7 +209,7 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 			"request_id": "generate-tokens-" + body.ID, "output_mode": "tokens", "model": s.o.Dir, "prompt_logprobs": nil, "choices": []any{choice},
 		}
 		if !body.Stream || s.o.Whole {
-			out["usage"] = s.usage(p, len(body.Tokens))
+			out["usage"] = s.usageOf(p, len(body.Tokens))
 		}
 		return out
 	})
@@ -223,22 +223,22 @@ func numberOrZero(n *int) int {
 	return *n
 }
 
-// refuses answers a call that vLLM holds to be wrong: a temperature above 2 (0.24.0, sampling_params.py:529), or more
+// refusesSampling answers a call that vLLM holds to be wrong: a temperature above 2 (0.24.0, sampling_params.py:529), or more
 // alternatives than the server was started for.
-func (s *Server) refuses(w http.ResponseWriter, a asked, top int) bool {
+func (s *Server) refusesSampling(w http.ResponseWriter, a asked, top int) bool {
 	switch {
 	case a.Temperature != nil && *a.Temperature > 2:
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("temperature must be in [0, 2], got %g.", *a.Temperature))
+		writeRefusal(w, http.StatusBadRequest, fmt.Sprintf("temperature must be in [0, 2], got %g.", *a.Temperature))
 	case top > cmp.Or(s.o.MaxLogprobs, 20):
-		refuse(w, http.StatusBadRequest, fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d", top, cmp.Or(s.o.MaxLogprobs, 20)))
+		writeRefusal(w, http.StatusBadRequest, fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d", top, cmp.Or(s.o.MaxLogprobs, 20)))
 	default:
 		return false
 	}
 	return true
 }
 
-// usage has details only where the server was started for them (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:464).
-func (s *Server) usage(p piece, context int) map[string]any {
+// usageOf has details only where the server was started for them (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:464).
+func (s *Server) usageOf(p piece, context int) map[string]any {
 	out := map[string]any{"prompt_tokens": context, "completion_tokens": len(p.out)}
 	if s.o.PromptDetails {
 		out["prompt_tokens_details"] = map[string]any{"cached_tokens": p.hit}
@@ -275,11 +275,11 @@ func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
 		}
 		return map[string]any{"token_id": token, "logprob": logprob, "rank": 1}
 	}
-	c := of(t.token, p.logprob(i))
-	list := []any{of(t.token, p.logprob(i))}
+	c := of(t.token, p.logprobAt(i))
+	list := []any{of(t.token, p.logprobAt(i))}
 	for _, l := range t.tops {
 		if l.token != t.token && (s.is(VLLM, VLLM33) || len(list) < max(top, 1)) {
-			list = append(list, of(l.token, finite(l.logprob)))
+			list = append(list, of(l.token, finiteLogprob(l.logprob)))
 		}
 	}
 	c["top_logprobs"] = list
@@ -302,19 +302,19 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 		} `json:"stream_options"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		writeRefusal(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	top := numberOrZero(body.Logprobs)
-	if s.refuses(w, body.asked, top) {
+	if s.refusesSampling(w, body.asked, top) {
 		return
 	}
-	s.serve(w, r, "", body.Prompt, s.params(body.asked, body.MaxTokens, body.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
+	s.serveCall(w, r, "", body.Prompt, s.paramsOf(body.asked, body.MaxTokens, body.Seed, top, body.Salt), body.Stream && !s.o.Whole, func(p piece) any {
 		if p.usage {
 			if !body.Options.Usage {
 				return nil
 			}
-			return map[string]any{"id": "cmpl-1", "object": "text_completion", "choices": []any{}, "usage": s.usage(p, len(body.Prompt))}
+			return map[string]any{"id": "cmpl-1", "object": "text_completion", "choices": []any{}, "usage": s.usageOf(p, len(body.Prompt))}
 		}
 		choice := map[string]any{"index": 0, "text": "", "finish_reason": nil}
 		s.finishVLLM(choice, p)
@@ -325,10 +325,10 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 		tokens, logprobs, tops := []string{}, []any{}, []any{}
 		for i := p.from; i < len(p.out); i++ {
 			t := p.out[i]
-			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprob(i))
-			list := map[string]any{tokens[len(tokens)-1]: p.logprob(i)}
+			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprobAt(i))
+			list := map[string]any{tokens[len(tokens)-1]: p.logprobAt(i)}
 			for _, l := range t.tops { // one more than asked for, where the sampled token is none of them (0.27.0, entrypoints/openai/completion/serving.py:718)
-				list[fmt.Sprintf("token_id:%d", l.token)] = finite(l.logprob)
+				list[fmt.Sprintf("token_id:%d", l.token)] = finiteLogprob(l.logprob)
 			}
 			tops = append(tops, list)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/chat"
 )
 
-// Answer is the body of an answer of the completions and chat APIs, or an event of one. C is the API's choice.
+// Answer is the body of an answer of the completions and chat APIs, or an event of it. C is the API's choice.
 type Answer[C any] struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
@@ -28,7 +28,7 @@ func NewUsage(prompt, completion int) *Usage {
 	return &Usage{PromptTokens: prompt, CompletionTokens: completion, TotalTokens: prompt + completion}
 }
 
-// StreamOptions say what a stream has beside its answers.
+// StreamOptions ask for more in a stream than its answers.
 type StreamOptions struct {
 	IncludeUsage       bool            `json:"include_usage"`
 	IncludeObfuscation json.RawMessage `json:"include_obfuscation"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// PingEvery is how often a stream that has nothing to tell says that it is alive: below the shortest patience of clients and proxies that
+// PingEvery is how often a silent stream writes a comment: below the shortest patience of clients and proxies that
 // is usual.
 const PingEvery = 10 * time.Second
 
@@ -33,10 +33,10 @@ func (e *Events) SendNamed(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode an event: %w", err)
 	}
-	return e.write(name, data)
+	return e.writeEvent(name, data)
 }
 
-// Started says whether an event or a ping was written: what went wrong is told by an event then, and has no status.
+// Started reports whether an event or a ping was written: an error then is an event, and has no status.
 func (e *Events) Started() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -54,7 +54,7 @@ func (e *Events) KeepAlive(every time.Duration) (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				e.ping()
+				e.writePing()
 			case <-done:
 				return
 			}
@@ -66,28 +66,28 @@ func (e *Events) KeepAlive(every time.Duration) (stop func()) {
 	})
 }
 
-// ping writes a comment where nothing else was written since the last time. A client that is gone is found by the next event.
-func (e *Events) ping() {
+// writePing writes a comment where nothing else was written since the last time. A client that is gone is found by the next event.
+func (e *Events) writePing() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.quiet {
-		_ = e.flush(": ping\n\n")
+		_ = e.flushBlock(": ping\n\n")
 	}
 	e.quiet = true
 }
 
-func (e *Events) write(name string, data []byte) error {
+func (e *Events) writeEvent(name string, data []byte) error {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.quiet = false
-	return e.flush(name + "data: " + string(data) + "\n\n")
+	return e.flushBlock(name + "data: " + string(data) + "\n\n")
 }
 
-// flush sends a block of the stream. The lock is held.
-func (e *Events) flush(block string) error {
+// flushBlock sends a block of the stream. The lock is held.
+func (e *Events) flushBlock(block string) error {
 	if !e.started {
 		e.started = true
 		e.w.Header().Set("Content-Type", "text/event-stream")
@@ -99,14 +99,14 @@ func (e *Events) flush(block string) error {
 	return http.NewResponseController(e.w).Flush()
 }
 
-// End closes the stream of the chat API, telling in it what went wrong after it began; what went wrong before is returned.
+// End closes the stream of the chat API, with an error that came after its first event in it; an earlier error is returned.
 func (e *Events) End(err error) error {
 	if err == nil {
-		return e.write("", []byte("[DONE]"))
+		return e.writeEvent("", []byte("[DONE]"))
 	}
 	if !e.Started() {
 		return err
 	}
-	_ = e.Send(AsError(err).Body()) // the client may be what failed
+	_ = e.Send(AsError(err).Body()) // the client may be gone
 	return nil
 }

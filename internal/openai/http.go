@@ -26,7 +26,7 @@ const bodyTimeout = 30 * time.Second
 func (b *TimedBody) Read(p []byte) (int, error) {
 	if !b.started {
 		b.started = true
-		_ = b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has one
+		_ = b.conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter has a deadline
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
@@ -54,7 +54,7 @@ func Refusal(status int, kind, code, format string, args ...any) *Error {
 	return &Error{status, kind, code, fmt.Sprintf(format, args...)}
 }
 
-// AsError is an error as the API tells it; what is not an [Error] is the server's own.
+// AsError is an error in the API's form; an error that is no [Error] is the server's own.
 func AsError(err error) *Error {
 	if api, ok := errors.AsType[*Error](err); ok {
 		return api
@@ -75,7 +75,7 @@ type ErrorBody struct {
 	Error ErrorDetail `json:"error"`
 }
 
-// ErrorDetail says what was refused.
+// ErrorDetail is the reason of a refusal.
 type ErrorDetail struct {
 	Message string `json:"message"`
 	Type    string `json:"type"`
@@ -105,7 +105,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) {
 	fmt.Fprintf(w, "%s\n", data)
 }
 
-// PlainJSON encodes a value on one line. Its text stays readable: "<search>" and not its escapes, which are for JSON
+// PlainJSON encodes a value on a single line. Its text stays readable: "<search>" and not its escapes, which are for JSON
 // within HTML.
 func PlainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
@@ -117,7 +117,7 @@ func PlainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// ReadJSON reads one object and nothing after it.
+// ReadJSON reads an object and nothing after it.
 func ReadJSON(r *http.Request, v any) error {
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()

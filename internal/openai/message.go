@@ -20,7 +20,7 @@ func (t *TextList) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t))
 }
 
-// Message is one of a conversation.
+// Message is a message of a conversation.
 type Message struct {
 	Role    string      `json:"role"`
 	Content ContentText `json:"content"`
@@ -30,7 +30,7 @@ type Message struct {
 	ToolCalls  []ToolCall `json:"tool_calls"`
 }
 
-// UnmarshalJSON reads what a template can show; what else a message may have says nothing to the policy.
+// UnmarshalJSON reads the fields that a template can show; the policy sees no others.
 func (m *Message) UnmarshalJSON(data []byte) error {
 	type plain Message
 	return json.Unmarshal(data, (*plain)(m))
@@ -63,13 +63,13 @@ func (c *ContentText) UnmarshalJSON(data []byte) error {
 
 // ToolCall is a call of a tool, in a message that comes in or goes out.
 type ToolCall struct {
-	Index    *int     `json:"index,omitempty"` // in what is streamed
+	Index    *int     `json:"index,omitempty"` // in streams
 	ID       string   `json:"id"`
 	Type     string   `json:"type"`
 	Function Function `json:"function"`
 }
 
-// Function is what a call calls: its arguments are JSON as text.
+// Function is the function of a call: its arguments are JSON as text.
 type Function struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`

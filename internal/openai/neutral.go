@@ -2,8 +2,8 @@ package openai
 
 import "encoding/json"
 
-// Neutral are the settings of OpenAI's requests that change nothing of what is sampled here: whose the request is, what is kept of it,
-// what it costs, how fast it is. One list for all that speak the API: a client that works at one works at the others.
+// Neutral are the settings of OpenAI's requests that change nothing of the distribution here: user, storage,
+// price, speed. All servers of the API have the same list: a client that works at a server works at the others.
 type Neutral struct {
 	Metadata             json.RawMessage `json:"metadata"`
 	Moderation           json.RawMessage `json:"moderation"`
@@ -18,7 +18,7 @@ type Neutral struct {
 	User                 json.RawMessage `json:"user"`
 	Verbosity            json.RawMessage `json:"verbosity"`
 
-	// Media asks for what a policy of text does not have.
+	// Media asks for more than a policy of text has.
 	Media
 }
 
@@ -45,5 +45,5 @@ func (m *Media) Refused() error {
 	return nil
 }
 
-// Given says whether a field of a request is there and not null.
+// Given reports whether a field of a request is there and not null.
 func Given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }

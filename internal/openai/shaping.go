@@ -23,11 +23,11 @@ type ResponseFormat struct {
 // whySoftmax is why such a setting is refused.
 const whySoftmax = "tokens are drawn one at a time from the whole softmax, so that their log-probabilities are the policy's"
 
-// setting is one that is not neutral, and why it is refused.
+// setting is a setting that is not neutral, and why it is refused.
 type setting struct{ name, why string }
 
-// settings are those that are not neutral.
-func (s *Shaping) settings() (out []setting) {
+// shapingSettings are the settings that are not neutral.
+func (s *Shaping) shapingSettings() (out []setting) {
 	for _, f := range []struct {
 		name string
 		set  bool
@@ -54,7 +54,7 @@ func (s *Shaping) settings() (out []setting) {
 
 // Names are the settings that are not neutral; none where all are.
 func (s *Shaping) Names() (out []string) {
-	for _, f := range s.settings() {
+	for _, f := range s.shapingSettings() {
 		out = append(out, f.name)
 	}
 	return out
@@ -62,7 +62,7 @@ func (s *Shaping) Names() (out []string) {
 
 // Refused names the first setting that is not neutral, and why it is refused; nil where all are.
 func (s *Shaping) Refused() error {
-	for _, f := range s.settings() {
+	for _, f := range s.shapingSettings() {
 		return BadRequest("unsupported_parameter", "%s is not supported: %s", f.name, f.why)
 	}
 	return nil
