@@ -13,7 +13,7 @@ type prefix struct {
 	slot   gpu.Slot
 }
 
-// openSlot gives a call a slot: that of the longest context in the cache which its own begins with, under the same salt, or an empty one.
+// openSlot gives a call a slot: the slot of the longest cached context that its own begins with, under the same salt, or an empty slot.
 // It is false where none is free. The caller holds mu.
 func (e *engine) openSlot(s *sequence) bool {
 	best, most := -1, 0
@@ -68,7 +68,7 @@ func (e *engine) flushCache() {
 	e.cached = nil
 }
 
-// forgetCaches clears every cache, so that what runs is computed anew.
+// forgetCaches clears every cache, so that running calls are computed anew.
 func (e *engine) forgetCaches() {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
@@ -81,7 +81,7 @@ func (e *engine) forgetCaches() {
 	}
 }
 
-// retractRunning has what runs computed anew but for its own context, which is found in the cache again.
+// retractRunning has running calls computed anew but for their own contexts, which are found in the cache again.
 func (e *engine) retractRunning() {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
@@ -93,7 +93,7 @@ func (e *engine) retractRunning() {
 	}
 }
 
-// hasEarlierCalls says whether calls are under way that came before the pause.
+// hasEarlierCalls reports whether calls are under way that came before the pause.
 func (e *engine) hasEarlierCalls() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -105,7 +105,7 @@ func (e *engine) hasEarlierCalls() bool {
 	return false
 }
 
-// hasCall says whether a call of an id is under way.
+// hasCall reports whether a call of an id is under way.
 func (e *engine) hasCall(id string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

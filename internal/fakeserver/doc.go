@@ -1,8 +1,8 @@
 // Package fakeserver stands in for vLLM and SGLang in tests: servers with their routes and wire formats, old and new, whose tokens
-// and log-probabilities are a decoder's, so that a run can be trained through one of them. Faults are injected one by one.
+// and log-probabilities are a decoder's, so that a run can be trained through a fake. Faults are injected singly.
 //
-// What a fake knows of a real server was read in the published packages: [Release] lists the releases, and each behaviour names the release, the
-// file and the line. A test against a fake shows that Weir does what it means to, and not that a real server does what the fake does.
+// The behaviour of a fake was read in the published packages: [Release] lists the releases, and each behaviour names the release, the
+// file and the line. A test against a fake shows that Weir does as it means to, and not that a real server does as the fake.
 //
 // A [Server] listens for a test in its own process:
 //

@@ -29,9 +29,9 @@ type engine struct {
 	pace       time.Duration
 	shy        bool // half of the sampled stop tokens are drawn again
 
-	// stepping is held while a step runs, and by who changes the weights.
+	// stepping is held while a step runs, and while the weights change.
 	stepping sync.Mutex
-	work     chan struct{} // holds one item: there may be something to do
+	work     chan struct{} // of capacity 1: there may be something to do
 
 	mu      sync.Mutex
 	dec     gpu.Decoder
@@ -47,7 +47,7 @@ type engine struct {
 	cached []*prefix
 }
 
-// params are how one call samples.
+// params are the settings of a call.
 type params struct {
 	maxTokens                    int
 	temperature, topP, minP, rep float64
@@ -55,16 +55,16 @@ type params struct {
 	seed                         uint64
 	stop                         []int32
 	raw                          bool // log-probabilities are from before the temperature
-	top                          int  // how many of the most likely tokens are told
+	top                          int  // how many of the most likely tokens are sent
 	salt                         string
 }
 
-// isNeutral says whether the whole softmax is sampled from, so that the decoder can do it.
+// isNeutral reports whether the whole softmax is sampled from, so that the decoder can do it.
 func (p params) isNeutral() bool {
 	return p.topP >= 1 && p.topK <= 0 && p.minP == 0 && p.rep == 1 && !p.raw
 }
 
-// sampled is one token as the servers tell it.
+// sampled is a token as the servers send it.
 type sampled struct {
 	token   int32
 	logprob float64
@@ -79,10 +79,10 @@ type likely struct {
 	logprob float64
 }
 
-// sequence is one call.
+// sequence is a call.
 type sequence struct {
 	id      string
-	tokens  []int32 // context and what was sampled
+	tokens  []int32 // context and sampled tokens
 	context int
 	p       params
 	random  *rand.Rand
@@ -95,14 +95,14 @@ type sequence struct {
 	out     []sampled
 	finish  string // "" while it runs
 	matched int32
-	changed chan struct{} // holds one item: out or finish has changed
+	changed chan struct{} // of capacity 1: out or finish has changed
 }
 
 func newEngine(newDecoder NewDecoder, slots int, pace time.Duration, shy bool) *engine {
 	return &engine{newDecoder: newDecoder, slots: slots, pace: pace, shy: shy, work: make(chan struct{}, 1), label: "default"}
 }
 
-// loadFolder reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only says which tensors are taken; nil
+// loadFolder reads a folder and puts its weights to use between two steps. A label of "" leaves the label. only selects the tensors that are taken; nil
 // takes all.
 func (e *engine) loadFolder(dir, label string, keepCache bool, only func(name string) bool) error {
 	m, err := hf.Load(dir)
@@ -250,7 +250,7 @@ func (e *engine) runStep(ctx context.Context) bool {
 	return true
 }
 
-// extension is what the decoder is to do for a call.
+// extension is the decoder's next work for a call.
 func (s *sequence) extension(vocabulary int) gpu.Extension {
 	x := gpu.Extension{Slot: s.slot, Tokens: s.tokens[s.filled:], Sample: true, Temperature: float32(s.p.temperature), U: s.random.Float64()}
 	x.TopLogprobs = min(s.p.top, vocabulary)
@@ -278,7 +278,7 @@ func (s *sequence) takeToken(r gpu.Sampled, label string) {
 	s.out = append(s.out, t)
 }
 
-// replaceStop puts the likeliest token that is no stop in the place of the last one.
+// replaceStop puts the likeliest token that is no stop in the place of the last token.
 func (s *sequence) replaceStop(all []gpu.TokenLogprob) {
 	for _, x := range all {
 		if !slices.Contains(s.p.stop, x.Token) {
@@ -290,7 +290,7 @@ func (s *sequence) replaceStop(all []gpu.TokenLogprob) {
 	}
 }
 
-// checksums has one for each parameter, by the names of both servers' models: query, key and value are one parameter, gate and up too.
+// checksums has an entry for each parameter, by the names of both servers' models: query, key and value are a single parameter, gate and up too.
 func (e *engine) checksums() map[string]string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -382,7 +382,7 @@ func (s *sequence) drawToken(all []gpu.TokenLogprob) sampled {
 	for _, c := range choices[:min(s.p.top, len(choices))] {
 		out.tops = append(out.tops, likely{c.token, number(c)})
 	}
-	// What is cut off has no probability at all.
+	// Tokens that are cut off have no probability at all.
 	for _, x := range all {
 		if len(out.tops) < s.p.top && !slices.ContainsFunc(choices, func(c choice) bool { return c.token == x.Token }) {
 			n := math.Inf(-1)
@@ -395,7 +395,7 @@ func (s *sequence) drawToken(all []gpu.TokenLogprob) sampled {
 	return out
 }
 
-// notifyWriter wakes who writes the answer.
+// notifyWriter wakes the writer of the answer.
 func (s *sequence) notifyWriter() {
 	select {
 	case s.changed <- struct{}{}:
@@ -419,7 +419,7 @@ func (e *engine) endCall(s *sequence, finish string) {
 	e.wakeLoop()
 }
 
-// abortCalls ends calls between two steps: all, or those that which says.
+// abortCalls ends calls between two steps: all, or the calls that which selects.
 func (e *engine) abortCalls(which func(*sequence) bool) {
 	e.stepping.Lock()
 	defer e.stepping.Unlock()
@@ -466,7 +466,7 @@ func (e *engine) setVersion(label string) {
 	e.label = label
 }
 
-// progress is what a call has sampled, how it ended, and by which stop token or at which bound.
+// progress has a call's sampled tokens, how it ended, and by which stop token or at which bound.
 func (e *engine) progress(s *sequence) (out []sampled, finish string, matched int32) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Parse reads a command line: the kind, then what the real server's takes. Arguments that a fake has no use for are passed over,
+// Parse reads a command line: the kind, then the real server's arguments. Arguments that a fake has no use for are passed over,
 // but an unknown word is not.
 func Parse(args []string) (kind Kind, address string, o Options, err error) {
 	if len(args) == 0 || Kind(args[0]) != VLLM && Kind(args[0]) != SGLang {
@@ -131,7 +131,7 @@ func (o *Options) readConfig(path string) error {
 	return nil
 }
 
-// answerHelp answers vLLM's --help=WORD, and says whether an argument has the word (0.33.0, entrypoints/utils.py).
+// answerHelp answers vLLM's --help=WORD, and reports whether an argument has the word (0.33.0, entrypoints/utils.py).
 func answerHelp(args []string) (text string, found, asked bool) {
 	release, word := VLLM27, ""
 	for i, a := range args {

@@ -25,11 +25,11 @@ const (
 	SGLang Kind = "sglang"
 )
 
-// Options say what a server is like. Its zero value is a server of today, without the settings that training needs.
+// Options describe a server. The zero value is a server of today, without the settings that training needs.
 type Options struct {
 	// Pace is the least time between two tokens of a call; 0 is none.
 	Pace time.Duration
-	// NewDecoder makes what samples.
+	// NewDecoder makes the decoder that samples.
 	NewDecoder NewDecoder
 	// Dir is the model folder to begin with.
 	Dir string
@@ -44,16 +44,16 @@ type Options struct {
 	MaxLogprobs int
 	// PromptDetails has vLLM's usage say how much of a context was in the cache.
 	PromptDetails bool
-	// NoSalt has SGLang not know cache_salt, as one before 0.5.18 does not.
+	// NoSalt has SGLang not know cache_salt, as before 0.5.18.
 	NoSalt bool
 	// NoHealthToken has SGLang answer /health without sampling a token.
 	NoHealthToken bool
-	// Foreign is how many calls of somebody else the server's metrics tell.
+	// Foreign is how many calls of another user the server's metrics count.
 	Foreign int
 	// NoMetrics answers 404 at /metrics, as SGLang does unless it is started otherwise.
 	NoMetrics bool
 
-	// Processed makes log-probabilities those of the sampling distribution; vLLM's default is those from before the temperature.
+	// Processed makes log-probabilities of the sampling distribution; vLLM's default is from before the temperature.
 	Processed bool
 	// NoDefaults leaves generation_config.json unread.
 	NoDefaults bool
@@ -64,16 +64,16 @@ type Options struct {
 	NoSpans, NoLabel bool
 	// NoTokenRoute answers 404 at the route of tokens, 403 from 0.30.0 on.
 	NoTokenRoute bool
-	// NoWeightInfo answers 404 where the version is told.
+	// NoWeightInfo answers 404 at the routes of the version.
 	NoWeightInfo bool
 	// OldPaths has /get_model_info alone, as an SGLang before 0.5.10.
 	OldPaths bool
-	// AbortRound is how long SGLang takes at least to abort what runs: 1 s in the real server (0.5.23, managers/tokenizer_manager.py:2280); 0 is
+	// AbortRound is how long SGLang takes at least to abort running calls: 1 s in the real server (0.5.23, managers/tokenizer_manager.py:2280); 0 is
 	// none.
 	AbortRound time.Duration
-	// ShyEnds draws half of the sampled stop tokens again, and tells the same log-probabilities: its answers end too seldom.
+	// ShyEnds draws half of the sampled stop tokens again, and sends the same log-probabilities: its answers end too seldom.
 	ShyEnds bool
-	// Incremental streams tell what is new in each event.
+	// Incremental streams send only new tokens in each event.
 	Incremental bool
 	// Whole answers are no streams.
 	Whole bool
@@ -81,7 +81,7 @@ type Options struct {
 	Faults map[string]int
 }
 
-// Server is one fake. Its methods may be called from any goroutine.
+// Server is a fake. Its methods may be called from any goroutine.
 type Server struct {
 	kind   Kind
 	o      Options
@@ -105,7 +105,7 @@ type fault struct {
 	hit  chan struct{} // closed when the last is used up
 }
 
-// Inject has a fault happen n times, and returns what is closed when it has. These are known:
+// Inject has a fault happen n times, and returns a channel that is closed when it has. These are known:
 //
 //   - "503 /path", "400 /path", "401 /path": a request is refused;
 //   - "hang /path": a request is never answered;
@@ -115,7 +115,7 @@ type fault struct {
 //   - "sentinel": a log-probability is -9999; "null": it is null;
 //   - "positive", "token", "fewer", "spans", "finish", "foreign": an answer with a log-probability above 0, a token out of the
 //     vocabulary, a log-probability too few, spans that do not fit, a finish_reason that nobody knows, another's weights;
-//   - "error": a stream tells an error;
+//   - "error": a stream has an error;
 //   - "refused": SGLang aborts a call that it will never take, with a status_code;
 //   - "lost": a resume is answered and does nothing;
 //   - "load": loading fails half way, and leaves a part of the tensors new at vLLM, all at SGLang; "unread": it fails before anything is
@@ -129,7 +129,7 @@ func (s *Server) Inject(name string, n int) <-chan struct{} {
 	return f.hit
 }
 
-// faultDue says whether a fault happens now.
+// faultDue reports whether to inject a fault now.
 func (s *Server) faultDue(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +191,7 @@ func (s *Server) resetForGood() {
 	}
 }
 
-// Dead says whether the server has died of a request.
+// Dead reports whether the server has died of a request.
 func (s *Server) Dead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,7 +344,7 @@ func writeAnswer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// defaults are what generation_config.json sets where a call does not.
+// defaults are the settings of generation_config.json, for calls that leave them out.
 type defaults struct {
 	Temperature *float64 `json:"temperature"`
 	TopP        *float64 `json:"top_p"`
@@ -375,7 +375,7 @@ type asked struct {
 	IgnoreEOS   bool     `json:"ignore_eos"`
 }
 
-// fillNeutral has each field said: on vLLM's route of tokens generation_config.json fills max_tokens alone
+// fillNeutral has each field set: on vLLM's route of tokens generation_config.json fills max_tokens alone
 // (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:210).
 func (a asked) fillNeutral() asked {
 	one, zero, off := 1.0, 0.0, -1
@@ -384,7 +384,7 @@ func (a asked) fillNeutral() asked {
 	return a
 }
 
-// paramsOf fills what a call does not say.
+// paramsOf fills in the settings that a call leaves out.
 func (s *Server) paramsOf(a asked, maxTokens int, seed uint64, top int, salt string) params {
 	d := s.defaults
 	first := func(x, y *float64, otherwise float64) float64 {

@@ -41,7 +41,7 @@ func (s *Server) addSGLangRoutes(mux *http.ServeMux) {
 			s.engine.abortCalls(nil)
 			waitFor(r.Context(), s.o.AbortRound)
 		case "retract":
-			// What is retracted waits, and finds its own context in the tree when it comes again (0.5.18, managers/scheduler.py:4584).
+			// A retracted call waits, and finds its own context in the tree when it comes again (0.5.18, managers/scheduler.py:4584).
 			s.engine.retractRunning()
 		case "in_place":
 		default:
@@ -90,7 +90,7 @@ func (s *Server) addSGLangRoutes(mux *http.ServeMux) {
 		}
 		err := s.reloadFolder(body.Path, body.Version, keep)
 		if errors.Is(err, errBroken) {
-			// The weights of before are read from the path of the new ones, and nobody catches what that raises
+			// The weights of before are read from the path of the new weights, and nobody catches the exception
 			// (0.5.23, model_executor/model_runner_components/weight_updater.py:193 and :236).
 			s.resetForGood()
 			resetRequest(w)
@@ -113,7 +113,7 @@ func refuseLoad(w http.ResponseWriter, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"success": false, "message": message})
 }
 
-// sglangChecksums are those of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10, utils/weight_checker.py).
+// sglangChecksums are of every rank (0.5.17, entrypoints/http_server.py:1486); before, the action is refused (0.5.10, utils/weight_checker.py).
 func (s *Server) sglangChecksums(w http.ResponseWriter, _ *http.Request) {
 	if !s.is(SGLang, SGLang17) {
 		refuseLoad(w, "Unsupported action='checksum'")
@@ -138,7 +138,7 @@ func (s *Server) sglangHealth(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// serveMetrics are those of the queue, in Prometheus' text form (vLLM 0.33.0, v1/metrics/loggers.py:528; SGLang
+// serveMetrics are of the queue, in Prometheus' text form (vLLM 0.33.0, v1/metrics/loggers.py:528; SGLang
 // 0.5.23 with --enable-metrics, observability/metrics_collector.py:365).
 func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	if s.o.NoMetrics {
@@ -156,7 +156,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// sglangGenerate is the one route of calls. Streams are cumulative unless the server was started otherwise.
+// sglangGenerate is the only route of calls. Streams are cumulative unless the server was started otherwise.
 func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		ID       string  `json:"rid"`
@@ -190,7 +190,7 @@ func (s *Server) sglangGenerate(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	refused := len(body.Tokens) >= longest-1-inputReserve || s.faultDue("refused")
-	// The bound that a call asks for is cut to what the context leaves (0.5.23, managers/scheduler.py:2693).
+	// The bound that a call asks for is cut to the rest of the context (0.5.23, managers/scheduler.py:2693).
 	x.MaxTokens = min(x.MaxTokens, longest-2-len(body.Tokens))
 	form := func(p piece) any {
 		if !s.o.Incremental {

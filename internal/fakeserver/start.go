@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Start starts a server on a port of its own for a test, and ends it with the test. It is one that training can use: see
-// [Options] for what to take away.
+// Start starts a server on a port of its own for a test, and ends it with the test. Training can use it where the
+// [Options] say so.
 func Start(tb testing.TB, kind Kind, o Options) *Server {
 	tb.Helper()
 	s, err := New(kind, "127.0.0.1:0", o)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// piece is what one event of an answer tells: tokens [from, to) are new.
+// piece is an event of an answer: tokens [from, to) are new.
 type piece struct {
 	out      []sampled // all so far
 	from     int
@@ -18,7 +18,7 @@ type piece struct {
 	null     bool
 	fewer    bool
 	hit      int  // tokens of the context that were in the cache
-	usage    bool // it is the one after the last, which has usage alone
+	usage    bool // it is the event after the last, which has usage alone
 }
 
 // labelRuns are the runs of weights of an answer.
@@ -53,7 +53,7 @@ func finiteLogprob(x float64) float64 {
 	return x
 }
 
-// runs are how many tokens at least come together in the pieces of a stream, one after another: a server writes what has come since
+// runs are how many tokens at least come together in the pieces of a stream, in turn: a server writes the tokens that have come since
 // it last could.
 var runs = []int{1, 3, 2}
 
@@ -131,7 +131,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, id string, to
 	}
 }
 
-// newHarm spoils the pieces of one answer as faults say.
+// newHarm spoils the pieces of an answer by the faults that are due.
 func (s *Server) newHarm(most int) func(*piece) {
 	sentinel, null := s.faultDue("sentinel"), false
 	if !sentinel {

@@ -20,7 +20,7 @@ func (s *Server) addSharedRoutes(mux *http.ServeMux) {
 	})
 }
 
-// addRoutes are those of the kind.
+// addRoutes adds the routes of the kind.
 func (s *Server) addRoutes(mux *http.ServeMux) {
 	s.addSharedRoutes(mux)
 	if s.kind == SGLang {
@@ -43,7 +43,7 @@ func (s *Server) addRoutes(mux *http.ServeMux) {
 		case "", "abort":
 			s.engine.pauseSteps()
 			s.engine.abortCalls(nil)
-			// What was sampled until now is on its way (0.27.0, v1/engine/async_llm.py:813).
+			// The tokens until now are on their way (0.27.0, v1/engine/async_llm.py:813).
 			waitFor(r.Context(), 20*time.Millisecond)
 			if clear {
 				s.engine.forgetCaches()
@@ -136,7 +136,7 @@ func (s *Server) reloadFolder(dir, label string, keepCache bool) error {
 		return fmt.Errorf("injected: %w", errBroken)
 	case s.faultDue("load"):
 		if s.kind == VLLM {
-			// Layers are loaded one by one (0.33.0, model_executor/model_loader/reload/inplace.py:95): a failure leaves those before it.
+			// Layers are loaded in turn (0.33.0, model_executor/model_loader/reload/inplace.py:95): a failure leaves those before it.
 			_ = s.engine.loadFolder(dir, "", keepCache, outsideLastMLP)
 		} else {
 			// The rollback reads the new path again (0.5.23, model_executor/model_runner_components/weight_updater.py:236).
@@ -215,7 +215,7 @@ func (s *Server) vllmTokens(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// numberOrZero is what a field says, 0 where it is not there.
+// numberOrZero is a field's number; 0 where the field is missing.
 func numberOrZero(n *int) int {
 	if n == nil {
 		return 0
@@ -264,7 +264,7 @@ func (s *Server) finishVLLM(choice map[string]any, p piece) {
 	}
 }
 
-// contentVLLM is one token's log-probability: named by a text before 0.32.0 (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:479), by
+// contentVLLM is a token's log-probability: named by a text before 0.32.0 (0.27.0, entrypoints/scale_out/token_in_token_out/serving.py:479), by
 // an integer since (0.32.0, :800). Of the alternatives the sampled token stands first (0.27.0, v1/engine/logprobs.py:107), and as many
 // are kept as were asked for, the sampled token among them (0.27.0, :503; 0.32.0, :815), from 0.33.0 on all that the engine returned (:917).
 func (s *Server) contentVLLM(p piece, i, top int) map[string]any {
@@ -327,7 +327,7 @@ func (s *Server) vllmText(w http.ResponseWriter, r *http.Request) {
 			t := p.out[i]
 			tokens, logprobs = append(tokens, fmt.Sprintf("token_id:%d", t.token)), append(logprobs, p.logprobAt(i))
 			list := map[string]any{tokens[len(tokens)-1]: p.logprobAt(i)}
-			for _, l := range t.tops { // one more than asked for, where the sampled token is none of them (0.27.0, entrypoints/openai/completion/serving.py:718)
+			for _, l := range t.tops { // a token more than asked for, where the sampled token is none of them (0.27.0, entrypoints/openai/completion/serving.py:718)
 				list[fmt.Sprintf("token_id:%d", l.token)] = finiteLogprob(l.logprob)
 			}
 			tops = append(tops, list)

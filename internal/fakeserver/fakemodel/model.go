@@ -1,4 +1,4 @@
-// Package fakemodel is a small model with a version for every seed, for tests of what samples: its weights, its folder, and
+// Package fakemodel is a small model with a version for every seed, for tests of samplers: its weights, its folder, and
 // its log-probabilities by a way of their own.
 package fakemodel
 
@@ -49,13 +49,13 @@ type Oracle struct {
 	decoders map[int64]gpu.Decoder
 }
 
-// NewOracle makes one.
+// NewOracle makes an Oracle.
 func NewOracle(tb testing.TB) *Oracle {
 	tb.Helper()
 	return &Oracle{tb: tb, decoders: map[int64]gpu.Decoder{}}
 }
 
-// Logprobs are those of tokens[from:] under a version's weights.
+// Logprobs are the log-probabilities of tokens[from:] under a version's weights.
 func (o *Oracle) Logprobs(version int64, tokens []int32, from int, temperature float32) []float32 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
