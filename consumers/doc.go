@@ -9,10 +9,10 @@
 //	cfg := consumers.DefaultConfig()
 //	metrics, err := consumers.NewMetrics(prometheus.DefaultRegisterer)
 //	...
-//	weights, err := run.Weights(streams.DefaultWeightsConfig())
+//	loader, err := weights.NewLoader(run, weights.DefaultConfig())
 //	...
 //	err = consumers.Run(ctx, cfg, consumers.Deps{
-//		Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Metrics: metrics,
+//		Run: run.Name(), Stream: consumers.OnRun(run), Weights: loader, Metrics: metrics,
 //		Sampler: consumers.NewBatcher(cfg, native.Backend{}.NewDecoder, metrics),
 //	})
 //

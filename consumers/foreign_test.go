@@ -14,9 +14,9 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // counting is a Sampler of somebody else: it has no decoder and no batches, and says the number after the last one.
@@ -103,7 +103,9 @@ func (c *counting) Generate(ctx context.Context, req *schemas.GenerateRequest, e
 func TestASamplerOfSomebodyElseServesARun(t *testing.T) {
 	t.Parallel()
 	run := streamtest.Open(t, streamtest.Conn(t))
-	weights, err := run.Weights(streams.DefaultWeightsConfig())
+	publisher, err := weights.NewPublisher(run, weights.DefaultConfig())
+	require.NoError(t, err)
+	loader, err := weights.NewLoader(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
 	metrics, err := consumers.NewMetrics(registry)
@@ -115,11 +117,11 @@ func TestASamplerOfSomebodyElseServesARun(t *testing.T) {
 	sampler := newCounting()
 	go func() {
 		done <- consumers.Run(ctx, cfg, consumers.Deps{
-			Run: "test", Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Metrics: metrics,
+			Run: "test", Stream: consumers.OnRun(run), Weights: loader, Sampler: sampler, Metrics: metrics,
 			Ready: func(err error) { ready <- err },
 		})
 	}()
-	publishStep(t, weights, 0, 1)
+	publishStep(t, publisher, 0, 1)
 	require.NoError(t, <-ready)
 
 	client := generate.NewClient(run, generate.ClientOptions{})
@@ -133,8 +135,8 @@ func TestASamplerOfSomebodyElseServesARun(t *testing.T) {
 		return got
 	}
 	require.Equal(t, []int32{8, 9, 10}, ask(0).Tokens)
-	publishStep(t, weights, 1, -4) // refused: the version in use stays
-	publishStep(t, weights, 2, 10)
+	publishStep(t, publisher, 1, -4) // refused: the version in use stays
+	publishStep(t, publisher, 2, 10)
 	got := ask(2)
 	require.Equal(t, []int32{17, 27, 37}, got.Tokens)
 	require.Equal(t, []int32{2, 2, 2}, got.Versions)
@@ -152,7 +154,7 @@ func TestASamplerOfSomebodyElseServesARun(t *testing.T) {
 }
 
 // publishStep publishes a version whose one number is the step.
-func publishStep(t *testing.T, weights *streams.Weights, version int64, step float32) {
+func publishStep(t *testing.T, publisher *weights.Publisher, version int64, step float32) {
 	t.Helper()
 	data, err := safetensors.Encode(&gpu.Weights{Tensors: []gpu.Tensor{{Name: "step", Shape: []int{1}, Data: []float32{step}}}}, safetensors.F32)
 	require.NoError(t, err)
@@ -162,7 +164,7 @@ func publishStep(t *testing.T, weights *streams.Weights, version int64, step flo
 	})
 	require.NoError(t, err)
 	hash := schemas.ContentHash(data)
-	err = weights.Publish(t.Context(), &schemas.Manifest{
+	err = publisher.Publish(t.Context(), &schemas.Manifest{
 		Run: "test", Version: version, Base: schemas.NoBase, DType: "float32", Config: config, ConfigHash: schemas.ContentHash(config),
 		TokenizerHash: schemas.ContentHash(nil),
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},

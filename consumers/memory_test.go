@@ -23,6 +23,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // heavy is a model of 50 million weights: a copy in float32 takes 200 MB.
@@ -75,7 +76,7 @@ func publishHeavy(t *testing.T, run *streams.Run, home string) {
 	engine, err := native.New(heavy(), native.Options{Seed: 1})
 	require.NoError(t, err)
 	defer engine.Close()
-	weights, err := run.Weights(streams.DefaultWeightsConfig())
+	publisher, err := weights.NewPublisher(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	config, err := json.Marshal(heavy())
 	require.NoError(t, err)
@@ -98,7 +99,8 @@ func publishHeavy(t *testing.T, run *streams.Run, home string) {
 			m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
 			paths = append(paths, filepath.Join(dir, f.Name))
 		}
-		require.NoError(t, weights.PublishFrom(t.Context(), m, streams.FileSource(paths)))
+		_, err = publisher.PublishFrom(t.Context(), m, weights.FileSource(paths))
+		require.NoError(t, err)
 	}
 }
 
@@ -108,7 +110,7 @@ func swapAt(t *testing.T, broker string) {
 	home := os.Getenv("WEIR_TEST_HOME")
 	run, err := streamtest.Connect(t, streams.ConnectConfig{URL: broker}).Attach(t.Context(), "test")
 	require.NoError(t, err)
-	weights, err := run.Weights(streams.DefaultWeightsConfig())
+	loader, err := weights.NewLoader(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	folder, err := consumers.OpenFolder(filepath.Join(home, "folder"), func(dir string, c gpu.Config, dtype gpu.DType) error {
 		_, err := hf.WriteConfig(dir, c, dtype)
@@ -133,7 +135,7 @@ func swapAt(t *testing.T, broker string) {
 			m.Rest = memory.Settle()
 			watched = memory.Watch()
 		}
-		s, err := folder.Land(t.Context(), weights, manifest, "")
+		s, err := folder.Land(t.Context(), loader, manifest, "")
 		require.NoError(t, err)
 		_, err = batcher.Swap(t.Context(), s)
 		require.NoError(t, err)

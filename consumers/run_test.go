@@ -26,9 +26,10 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
-var _ WeightLoader = (*streams.Weights)(nil)
+var _ WeightLoader = (*weights.Loader)(nil)
 
 // numbers is a tokenizer whose words are their ids.
 type numbers struct{}
@@ -56,14 +57,14 @@ type completion struct {
 }
 
 // publish makes a version visible as the trainer does.
-func publish(t *testing.T, weights *streams.Weights, s Snapshot) {
+func publish(t *testing.T, publisher *weights.Publisher, s Snapshot) {
 	t.Helper()
 	data, err := safetensors.Encode(s.Weights, safetensors.F32)
 	require.NoError(t, err)
 	config, err := json.Marshal(s.Config)
 	require.NoError(t, err)
 	shard := schemas.Shard{Hash: schemas.ContentHash(data), FullHash: schemas.ContentHash(data), Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
-	require.NoError(t, weights.Publish(t.Context(), &schemas.Manifest{
+	require.NoError(t, publisher.Publish(t.Context(), &schemas.Manifest{
 		Run: "test", Version: s.Version, Base: schemas.NoBase, Shards: []schemas.Shard{shard}, Config: config,
 		ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(nil), DType: "float32", PublishedAt: time.Now(),
 	}, map[string][]byte{shard.Hash: data}))
@@ -90,7 +91,9 @@ func TestAnEventThatIsNotTakenIsAWarningUnlessTheRunEnds(t *testing.T) {
 func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	t.Parallel()
 	run := streamtest.Open(t, streamtest.Conn(t))
-	weights, err := run.Weights(streams.DefaultWeightsConfig())
+	publisher, err := weights.NewPublisher(run, weights.DefaultConfig())
+	require.NoError(t, err)
+	loader, err := weights.NewLoader(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	snapshots := map[int32]Snapshot{0: nativeSnapshot(t, 0), 1: nativeSnapshot(t, 1)}
 
@@ -104,7 +107,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, cfg, Deps{
-			Run: "test", Stream: OnRun(run), Weights: weights, Sampler: NewBatcher(cfg, native.Backend{}.NewDecoder, metrics),
+			Run: "test", Stream: OnRun(run), Weights: loader, Sampler: NewBatcher(cfg, native.Backend{}.NewDecoder, metrics),
 			Tokenizer: numbers{}, Metrics: metrics, Ready: func(err error) { ready <- err },
 		})
 	}()
@@ -118,7 +121,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 			}
 		})
 	}()
-	publish(t, weights, snapshots[0])
+	publish(t, publisher, snapshots[0])
 	require.NoError(t, <-ready)
 	require.Equal(t, int64(0), <-applied)
 
@@ -127,7 +130,7 @@ func TestRunServesTheStreamAndHTTPAndFollowsWeights(t *testing.T) {
 	tokens := []int32{1, 2, 3}
 	for turn := range 4 {
 		if turn == 2 {
-			publish(t, weights, snapshots[1])
+			publish(t, publisher, snapshots[1])
 			require.Equal(t, int64(1), <-applied)
 		}
 		req := &schemas.GenerateRequest{

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // accept turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
@@ -170,10 +171,10 @@ func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamM
 		if !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return m, err
 		}
-		if !held || try == maxShortReads { // purged, or removed by hand
+		if !held || try == seam.ShortReads { // purged, or removed by hand
 			return nil, nil
 		}
-		if err := wait(ctx, backoffMax); err != nil {
+		if err := seam.Wait(ctx, backoffMax); err != nil {
 			return nil, err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/ports"
-	"github.com/weir-rl/weir/schemas"
 )
 
 // viaTransports runs a test over the in-process connection and over TCP.
@@ -100,14 +99,4 @@ func (f *fixture) restart(t *testing.T) {
 	t.Helper()
 	f.broker.Shutdown()
 	f.broker = StartForTests(t, f.listen, f.store)
-}
-
-// publishWeights publishes whole shards, by hash, through the broker.
-func publishWeights(ctx context.Context, r *Run, m *schemas.Manifest, shards map[string][]byte) error {
-	return r.newWeights(DefaultWeightsConfig()).Publish(ctx, m, shards)
-}
-
-// shardOf reads the stored bytes of a shard from the broker.
-func shardOf(ctx context.Context, r *Run, shard schemas.Shard) ([]byte, error) {
-	return r.newWeights(DefaultWeightsConfig()).Shard(ctx, shard)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // entry is what a key of a bucket holds.
@@ -59,7 +61,7 @@ func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditi
 	err = r.call(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
 		ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, key), Header: nats.Header{}, Data: value}, options...)
 		// A replicated stream has an error code of its own for a failed condition.
-		if hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)) || hasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)) {
+		if seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)) || seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)) {
 			revision = 0
 			return nil
 		}

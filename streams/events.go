@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // emitTimeout bounds how long an event may hold up the work that emits it.
@@ -73,7 +74,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 			case ctx.Err() != nil:
 				return nil
 			case errors.Is(err, jetstream.ErrStreamNotFound):
-				if wait(ctx, followAbsent) != nil {
+				if seam.Wait(ctx, followAbsent) != nil {
 					return nil
 				}
 				continue
@@ -173,24 +174,24 @@ func (r *Run) readEvents(
 	ctx context.Context, next, until uint64, wanted func(stored time.Time) bool, fn func(e *schemas.Event, stored time.Time),
 ) (uint64, error) {
 	for more := true; more && next <= until; {
-		w := window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
+		w := seam.Window{Messages: int(min(256, until-next+1)), Bytes: 4 << 20}
 		var err error
-		next, more, err = r.readOn(ctx, r.names.events, r.names.eventSubject(), next, w, func(m storedMessage) error {
+		next, more, err = r.readOn(ctx, r.names.events, r.names.eventSubject(), next, w, func(m seam.Message) error {
 			event := new(schemas.Event)
-			if m.sequence > until || !wanted(m.at) {
+			if m.Sequence > until || !wanted(m.At) {
 				return nil
 			}
-			err := schemas.Unmarshal(m.data, event)
+			err := schemas.Unmarshal(m.Data, event)
 			if err == nil {
 				err = r.own(event.Run, event.Validate())
 			}
 			if err != nil {
-				r.log.Warn("unreadable event skipped", "sequence", m.sequence, "err", err)
+				r.log.Warn("unreadable event skipped", "sequence", m.Sequence, "err", err)
 				return nil
 			}
 			// A stranger's event may hold control characters for a terminal.
 			event.Worker, event.Message = cleanDetail(event.Worker), cleanDetail(event.Message)
-			fn(event, m.at)
+			fn(event, m.At)
 			return ctx.Err()
 		})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // Feed reads TRAJECTORIES in order for one reader. A sequence is returned once in the life of a feed, however often the broker sends
@@ -273,7 +274,7 @@ func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 		default:
 			f.run.log.Debug("feed interrupted; subscribing again", "err", err)
 			f.unsubscribe()
-			if err := wait(ctx, backoffMin); err != nil {
+			if err := seam.Wait(ctx, backoffMin); err != nil {
 				return nil, err
 			}
 		}
@@ -376,7 +377,7 @@ func (f *Feed) unsubscribe() {
 // eighth of ackWait for messages of which the broker has received no sign for half of it, so that a sign is sent before five
 // eighths have passed.
 func (f *Feed) renew(ctx context.Context, ackWait time.Duration) {
-	for wait(ctx, ackWait/8) == nil {
+	for seam.Wait(ctx, ackWait/8) == nil {
 		for _, reply := range f.book.due(time.Now().Add(-ackWait / 2)) {
 			_ = f.run.say(reply, wordWorking)
 		}

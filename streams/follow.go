@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 const (
@@ -34,7 +36,7 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, jetstream.ErrStreamNotFound):
-			if wait(ctx, followAbsent) != nil {
+			if seam.Wait(ctx, followAbsent) != nil {
 				return nil
 			}
 			continue
@@ -52,7 +54,7 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 		}
 		if e.revision < want && tries > 0 {
 			tries--
-			if wait(ctx, backoffMin) != nil {
+			if seam.Wait(ctx, backoffMin) != nil {
 				return nil
 			}
 			continue

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 const (
@@ -64,14 +65,14 @@ func (r *Run) Keeps(ctx context.Context, version int64) (bool, error) {
 func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
 	for next, more := uint64(1), true; more; {
 		next, more, err = r.readOn(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
-			window{Messages: weightsHistory, Bytes: 16 << 20}, func(e storedMessage) error {
-				if e.header.Get("KV-Operation") != "" { // deleted or purged
+			seam.Window{Messages: weightsHistory, Bytes: 16 << 20}, func(e seam.Message) error {
+				if e.Header.Get("KV-Operation") != "" { // deleted or purged
 					history = nil
 					return nil
 				}
-				m, err := r.readManifest(e.data)
+				m, err := r.readManifest(e.Data)
 				if err != nil {
-					r.log.Error("unreadable manifest skipped", "revision", e.sequence, "err", err)
+					r.log.Error("unreadable manifest skipped", "revision", e.Sequence, "err", err)
 					return nil
 				}
 				history = append(history, m)
@@ -126,36 +127,4 @@ func (r *Run) FollowWeights(ctx context.Context, fn func(*schemas.Manifest) erro
 		}
 		return err
 	})
-}
-
-// chain is m and its bases down to a whole version, newest first. It fails with [ErrNoWeights] where a base is not in history.
-func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifest, error) {
-	links := []*schemas.Manifest{m}
-	for m.Base != schemas.NoBase {
-		i := slices.IndexFunc(history, func(h *schemas.Manifest) bool { return h.Version == m.Base })
-		if i < 0 {
-			return nil, fmt.Errorf("version %d stands on version %d: %w", m.Version, m.Base, ErrNoWeights)
-		}
-		m = history[i]
-		links = append(links, m)
-	}
-	return links, nil
-}
-
-// needed are the hashes of the shards of the newest keep versions of history and of their bases. A version of which a base is gone
-// cannot be read, and needs no shard.
-func needed(history []*schemas.Manifest, keep int) map[string]bool {
-	hashes := make(map[string]bool)
-	for _, m := range history[:min(keep, len(history))] {
-		links, err := chain(m, history)
-		if err != nil {
-			continue
-		}
-		for _, link := range links {
-			for _, s := range link.AllShards() {
-				hashes[s.Hash] = true
-			}
-		}
-	}
-	return hashes
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // ErrNoMessage is returned when a stream holds no message at a sequence.
@@ -46,16 +47,16 @@ func (r *Run) StoredMessage(ctx context.Context, stream string, sequence uint64)
 		return nil, fmt.Errorf("read message %d of %s: %w", sequence, stream, err)
 	}
 	m := &StoredMessage{
-		Stream: strings.ToUpper(stream), Sequence: sequence, Subject: raw.header.Get("Nats-Subject"), At: raw.at,
-		Header: make(map[string][]string), Data: raw.data, Whole: raw.data,
+		Stream: strings.ToUpper(stream), Sequence: sequence, Subject: raw.Header.Get("Nats-Subject"), At: raw.At,
+		Header: make(map[string][]string), Data: raw.Data, Whole: raw.Data,
 	}
-	for key, values := range raw.header {
+	for key, values := range raw.Header {
 		m.Header[key] = values
 	}
 	for _, key := range fromBroker {
 		delete(m.Header, key)
 	}
-	if p, split, err := parsePart(raw.header); split && err == nil {
+	if p, split, err := parsePart(raw.Header); split && err == nil {
 		m.Whole = r.joinStored(ctx, name, p.first(sequence), p)
 	}
 	return m, nil
@@ -72,7 +73,7 @@ func (r *Run) joinStored(ctx context.Context, stream string, first uint64, p par
 		if err != nil {
 			return nil
 		}
-		parts = append(parts, m.data)
+		parts = append(parts, m.Data)
 	}
 	whole, err := join(p, parts)
 	if err != nil {
@@ -82,12 +83,12 @@ func (r *Run) joinStored(ctx context.Context, stream string, first uint64, p par
 }
 
 // messageAt reads the message at a sequence of a stream.
-func (r *Run) messageAt(ctx context.Context, stream string, sequence uint64) (found storedMessage, err error) {
-	_, _, err = r.readOn(ctx, stream, ">", sequence, window{Messages: 1, Bytes: math.MaxInt32}, func(m storedMessage) error {
+func (r *Run) messageAt(ctx context.Context, stream string, sequence uint64) (found seam.Message, err error) {
+	_, _, err = r.readOn(ctx, stream, ">", sequence, seam.Window{Messages: 1, Bytes: math.MaxInt32}, func(m seam.Message) error {
 		found = m
 		return nil
 	})
-	if err == nil && (found.sequence != sequence || sequence == 0) {
+	if err == nil && (found.Sequence != sequence || sequence == 0) {
 		err = ErrNoMessage
 	}
 	return found, err

@@ -8,6 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // Parts go several at once, in order, and the one that stores them all only when the broker has confirmed all others: here with a
@@ -65,7 +67,7 @@ func TestTheLastPartGoesWhenTheOthersAreConfirmed(t *testing.T) {
 				if code == codeBatchDuplicate {
 					require.NoError(rt, err, "it is stored already")
 				} else {
-					require.True(rt, hasCode(err, code), err)
+					require.True(rt, seam.HasCode(err, code), err)
 					require.ErrorContains(rt, err, "part "+strconv.Itoa(refused))
 				}
 				require.NoError(rt, f.run.nc.FlushWithContext(f.ctx))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // How long a request for tickets waits at the broker, and how often the broker confirms that it still waits. A request of which the
@@ -173,7 +175,7 @@ func (s *TicketSource) pull(ctx context.Context, n int) {
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("no ticket from the broker; asking again", "err", err)
 		s.doubt()
-		_ = wait(ctx, reconnectWait)
+		_ = seam.Wait(ctx, reconnectWait)
 	}
 	s.demand.answered(missing)
 }

@@ -9,33 +9,21 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // Streams are read by direct requests and not through consumers; the producers' consumer and the trainer's are the only two. The
 // server publishes the messages of a consumer to any subject that its maker names, with the server's own rights: a role that may
 // make a consumer may do whatever the server may.
 
-// window bounds the messages of one request.
-type window struct {
-	Messages int
-	Bytes    int
-}
-
 // readStall is how long a request waits for its next message before it is made again.
 const readStall = 30 * time.Second
-
-// storedMessage is a message as a stream holds it.
-type storedMessage struct {
-	sequence uint64
-	at       time.Time
-	header   nats.Header
-	data     []byte
-}
 
 // readOn calls see with the messages of a stream under a subject, from a sequence on, in their order, and at most a window of them. It
 // returns the sequence to go on from, and whether the stream holds more. After the connection was lost it goes on with the next
 // message. It also fails with the error of see.
-func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w window, see func(storedMessage) error) (next uint64, more bool, err error) {
+func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) error) (next uint64, more bool, err error) {
 	next = max(from, 1)
 	var seen error
 	messages, bytes := w.Messages, w.Bytes
@@ -43,9 +31,9 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 	// The time between two messages is bounded, not the time of all: a slow link is no failure while messages come.
 	err = retryWithin(ctx, r.log, what, 10*time.Minute, IsTransient, func(ctx context.Context) error {
 		return r.conn.guard(ctx, stream, func(ctx context.Context) (err error) {
-			more, err = r.ask(ctx, stream, subject, next, window{Messages: messages, Bytes: bytes}, func(m storedMessage) bool {
-				next = m.sequence + 1
-				messages, bytes = messages-1, max(bytes-len(m.data), 1)
+			more, err = r.ask(ctx, stream, subject, next, seam.Window{Messages: messages, Bytes: bytes}, func(m seam.Message) bool {
+				next = m.Sequence + 1
+				messages, bytes = messages-1, max(bytes-len(m.Data), 1)
 				seen = see(m)
 				return seen == nil && messages > 0
 			})
@@ -59,7 +47,7 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 }
 
 // ask makes one request and calls see until it returns false or the answer ends.
-func (r *Run) ask(ctx context.Context, stream, subject string, from uint64, w window, see func(storedMessage) bool) (more bool, err error) {
+func (r *Run) ask(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool) (more bool, err error) {
 	body, err := json.Marshal(struct {
 		From    uint64 `json:"seq"`
 		Subject string `json:"next_by_subj"`
@@ -105,7 +93,7 @@ func (r *Run) ask(ctx context.Context, stream, subject string, from uint64, w wi
 		if err != nil {
 			return false, fmt.Errorf("read the time of message %d: %w", sequence, err)
 		}
-		if !see(storedMessage{sequence: sequence, at: at, header: m.Header, data: m.Data}) {
+		if !see(seam.Message{Sequence: sequence, At: at, Header: m.Header, Data: m.Data}) {
 			return true, nil
 		}
 	}

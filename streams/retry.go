@@ -12,24 +12,26 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // The bounds on the time of an attempt and on the pause between two.
 const (
-	attemptTimeout = 5 * time.Second
+	attemptTimeout = seam.CallTimeout
 	backoffMin     = 10 * time.Millisecond
 	quietAttempts  = 8
-	backoffMax     = 500 * time.Millisecond
+	backoffMax     = seam.LongestPause
 )
 
 // JetStream error codes that the client library does not name.
 const (
-	codeStoreFailed       = 10077 // full, or the disk is
-	codeNoStorage         = 10047 // the broker cannot set the bytes of a new stream aside
-	codeNoSequence        = 10043 // a message to delete is gone
-	codeBatchDuplicate    = 10201 // the message id of a batch is stored already
-	codeBatchIncomplete   = 10176 // the batch was cut off
-	codeDuplicateInFlight = 10158 // the same message id is being stored
+	codeStoreFailed       = seam.CodeStoreFailed // full, or the disk is
+	codeNoStorage         = 10047                // the broker cannot set the bytes of a new stream aside
+	codeNoSequence        = 10043                // a message to delete is gone
+	codeBatchDuplicate    = 10201                // the message id of a batch is stored already
+	codeBatchIncomplete   = 10176                // the batch was cut off
+	codeDuplicateInFlight = 10158                // the same message id is being stored
 )
 
 // retry is retryWithin with the usual bound on an attempt.
@@ -75,7 +77,7 @@ func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout tim
 		if n >= quietAttempts && n&(n-1) == 0 {
 			log.Warn("broker did not take it; trying again", "what", what, "attempts", n, "err", err)
 		}
-		if err := wait(ctx, delay/2+rand.N(delay)); err != nil {
+		if err := seam.Wait(ctx, delay/2+rand.N(delay)); err != nil {
 			continue
 		}
 		longest := backoffMax
@@ -86,25 +88,13 @@ func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout tim
 	}
 }
 
-// wait returns after d, or with an error when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // IsTransient says whether a later attempt at the same call may succeed: the broker is away, restarting, full,
 // overrun or between leaders.
 func IsTransient(err error) bool {
 	if errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrMaxPayload) {
 		return false
 	}
-	if code := apiCode(err); code != nil {
+	if code := seam.Code(err); code != nil {
 		switch int(code.ErrorCode) {
 		case codeBatchIncomplete, codeDuplicateInFlight:
 			return true
@@ -126,20 +116,4 @@ func IsTransient(err error) bool {
 	// A write that failed at the end of the connection before the client noticed the end.
 	_, broken := errors.AsType[*net.OpError](err)
 	return broken
-}
-
-// apiCode is the broker's own error in err, nil if there is none.
-func apiCode(err error) *jetstream.APIError {
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok {
-		return api
-	}
-	if js, ok := errors.AsType[jetstream.JetStreamError](err); ok {
-		return js.APIError()
-	}
-	return nil
-}
-
-func hasCode(err error, code int) bool {
-	api := apiCode(err)
-	return api != nil && int(api.ErrorCode) == code
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,6 +17,8 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/weir-rl/weir/streams/internal/pipeline"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // A message larger than the broker's payload limit goes as parts in one atomic batch: the broker stores all parts, next to one
@@ -207,7 +208,7 @@ func (s splitMessage) awaitPart(ctx context.Context, parts *pipeline.Pipeline) (
 	if err == nil {
 		err = readBatchReply(reply, number == s.count)
 	}
-	if hasCode(err, codeBatchDuplicate) {
+	if seam.HasCode(err, codeBatchDuplicate) {
 		return true, nil
 	}
 	if err != nil {
@@ -221,20 +222,7 @@ func readBatchReply(data []byte, last bool) error {
 	if len(data) == 0 && !last {
 		return nil
 	}
-	var ack struct {
-		Error    *jetstream.APIError `json:"error"`
-		Sequence uint64              `json:"seq"`
-	}
-	if err := json.Unmarshal(data, &ack); err != nil {
-		return fmt.Errorf("read acknowledgement %.80q: %w", data, err)
-	}
-	if ack.Error != nil {
-		return ack.Error
-	}
-	if ack.Sequence == 0 {
-		return fmt.Errorf("read acknowledgement %.80q: no sequence", data)
-	}
-	return nil
+	return pipeline.ReadAck(data)
 }
 
 func copyHeader(h nats.Header) nats.Header {

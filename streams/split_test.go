@@ -11,6 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
@@ -70,7 +72,7 @@ func TestBatchReply(t *testing.T) {
 	require.Error(t, readBatchReply(nil, true))
 	require.ErrorContains(t, readBatchReply([]byte(`{"stream":"S"}`), true), "no sequence")
 	err := readBatchReply([]byte(`{"error":{"code":400,"err_code":10201,"description":"atomic publish batch contains duplicate message id"}}`), true)
-	require.True(t, hasCode(err, codeBatchDuplicate))
+	require.True(t, seam.HasCode(err, codeBatchDuplicate))
 }
 
 // lagging is a replica that does not have the first messages yet that it is asked for.

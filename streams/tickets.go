@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // issueInFlight bounds the publishes of one Issue that wait for their acknowledgement.
@@ -87,7 +88,7 @@ func (r *Run) issue(ctx context.Context, id string, m *nats.Msg) error {
 		err := r.conn.guard(ctx, m.Subject, func(ctx context.Context) error {
 			return r.publishWhole(ctx, r.names.tickets, m.Subject, id, nil, m.Data)
 		})
-		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "per subject") {
+		if seam.HasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "per subject") {
 			return nil // outstanding already
 		}
 		return err

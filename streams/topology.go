@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/internal/check"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // Topology bounds what the broker keeps for a run. Its limits may be changed by opening the run again.
@@ -202,7 +204,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error {
 	return r.call(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
 		err := r.conn.openStream(ctx, want)
-		if hasCode(err, codeNoStorage) {
+		if seam.HasCode(err, codeNoStorage) {
 			return fmt.Errorf("%w: lower max_trajectory_bytes, rejected_max_bytes and events_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
 		}
 		return err
@@ -248,7 +250,7 @@ func (r *Run) openRest(ctx context.Context) error {
 		_, err = r.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 			Bucket: r.names.shards, Storage: jetstream.FileStorage, Replicas: r.topology.Replicas, MaxBytes: r.topology.ShardsMaxBytes,
 		})
-		if hasCode(err, codeNoStorage) {
+		if seam.HasCode(err, codeNoStorage) {
 			return fmt.Errorf("%w: lower shards_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
 		}
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
 // A broker refuses what is sent to a full stream after it has received it: a producer that sends a trajectory of 128 KB again and
@@ -106,7 +108,7 @@ func (w *waiter) mayTry(ctx context.Context, v *vacancy, look func(context.Conte
 // note keeps what came of an attempt, and returns the error of it, with [errFull] where the next attempt is to look first.
 func (w *waiter) note(err error) error {
 	w.refusal = nil
-	if w.bytes < vacancyFrom || !hasCode(err, codeStoreFailed) {
+	if w.bytes < vacancyFrom || !seam.HasCode(err, codeStoreFailed) {
 		return err
 	}
 	w.refusal, w.sent = fmt.Errorf("%w: %w", errFull, err), time.Now()

@@ -7,22 +7,23 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
-// OverStreams is the Stream of a run's JetStream streams. Weights are published as weights is configured.
-func OverStreams(run *streams.Run, weights streams.WeightsConfig) (Stream, error) {
-	w, err := run.Weights(weights)
+// OverStreams is the Stream of a run's JetStream streams. Weights are published as configured.
+func OverStreams(run *streams.Run, config weights.Config) (Stream, error) {
+	p, err := weights.NewPublisher(run, config)
 	if err != nil {
 		return nil, err
 	}
-	return &overStreams{Run: run, weights: w, config: weights}, nil
+	return &overStreams{Run: run, weights: p, config: config}, nil
 }
 
 // overStreams works in the run as anybody until it has taken the run's seat, and then as its trainer.
 type overStreams struct {
 	*streams.Run
-	weights *streams.Weights
-	config  streams.WeightsConfig
+	weights *weights.Publisher
+	config  weights.Config
 	seat    *streams.Seat
 	spool   string
 }
@@ -38,11 +39,11 @@ func (s *overStreams) Take(ctx context.Context, from *streams.Position) error {
 	if err != nil {
 		return err
 	}
-	weights, err := seat.Run().Weights(s.config)
+	p, err := weights.NewPublisher(seat.Run(), s.config)
 	if err != nil {
 		return err
 	}
-	s.seat, s.Run, s.weights = seat, seat.Run(), weights
+	s.seat, s.Run, s.weights = seat, seat.Run(), p
 	return nil
 }
 
@@ -50,15 +51,13 @@ func (s *overStreams) Check(ctx context.Context) error { return s.seat.Check(ctx
 
 func (s *overStreams) Watch(ctx context.Context) error { return s.seat.Watch(ctx) }
 
-func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
+func (s *overStreams) PublishWeights(ctx context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error) {
 	s.weights.SpoolIn(s.spool)
 	return s.weights.PublishFrom(ctx, m, shards)
 }
 
-// SpoolIn names a folder for what lies on the disk while a version is published.
 func (s *overStreams) SpoolIn(dir string) { s.spool = dir }
 
-// Deltas says whether a version's shards are asked for again when the next one is published.
 func (s *overStreams) Deltas() bool { return s.config.BaseEvery > 1 }
 
 func (s *overStreams) Published(ctx context.Context) (int64, error) {

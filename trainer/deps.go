@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/learner"
 )
 
@@ -35,8 +36,14 @@ type Stream interface {
 	// Feed opens the trajectories from just after a position; nil is the beginning. The error is one that streams.IsLost
 	// knows when the stream is not that of the position, or has lost messages that it held: known is the last of them.
 	Feed(ctx context.Context, from *streams.Position, known streams.Mark, maxPending int) (Feed, error)
-	// PublishWeights publishes the whole shards of m, of which the encoding alone is set.
-	PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error
+	// PublishWeights publishes the whole shards of m, of which the encoding alone is set, and returns a copy of m that names them.
+	PublishWeights(ctx context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error)
+	// SpoolIn names a folder for what lies on the disk while a version is published.
+	SpoolIn(dir string)
+	// Deltas says whether a version's shards are asked for again when the next version is published.
+	Deltas() bool
+	// ManifestFits fails with streams.ErrTooLarge where a manifest is larger than a message may be.
+	ManifestFits(m *schemas.Manifest) error
 	// UpdateControl calls change with the control that holds, nil if there is none, and puts what it returns unless that
 	// is nil. It calls again where somebody else put one in between.
 	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error

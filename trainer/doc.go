@@ -3,7 +3,7 @@
 // Run is the loop, on one page: the next batch, what it teaches, a checkpoint, and only then the acks, the new version and
 // new tickets.
 //
-//	stream, err := trainer.OverStreams(run, streams.DefaultWeightsConfig()) // run is a *streams.Run
+//	stream, err := trainer.OverStreams(run, weights.DefaultConfig()) // run is a *streams.Run
 //	if err != nil {
 //		return err
 //	}

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
@@ -138,8 +139,14 @@ func (w *world) TicketCounts(context.Context) (streams.TicketCounts, error) {
 	return streams.TicketCounts{Waiting: len(w.tickets), Leased: w.hoarded}, nil
 }
 
-func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
-	return w.around("publish", func() error {
+func (w *world) SpoolIn(string) {}
+
+func (w *world) Deltas() bool { return false }
+
+func (w *world) ManifestFits(*schemas.Manifest) error { return nil }
+
+func (w *world) PublishWeights(_ context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error) {
+	return m, w.around("publish", func() error {
 		blob, err := shards(0)
 		if err != nil {
 			return err

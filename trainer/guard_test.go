@@ -13,6 +13,7 @@ import (
 	auditing "github.com/weir-rl/weir/internal/audit"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -36,7 +37,7 @@ func TestASuspendedTrainerFindsItsRunTakenOver(t *testing.T) {
 			rest := working(t, run)
 			cfg := takenOver(t)
 			suspended, resumed, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+			stream, err := OverStreams(run, weights.DefaultConfig())
 			require.NoError(t, err)
 			times := 0
 			go func() {
@@ -123,7 +124,7 @@ func TestATrainerThatFellBehindDoesNotTakeTheRun(t *testing.T) {
 	require.NoError(t, os.CopyFS(behind.Checkpoint.Dir, os.DirFS(cfg.Checkpoint.Dir)))
 	cfg.Steps = 6
 	trainOver(t, cfg, run)
-	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	stream, err := OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	err = Run(t.Context(), behind, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}})
 	require.ErrorIs(t, err, streams.ErrPurged)

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 	"github.com/weir-rl/weir/trainer/learner"
@@ -86,7 +87,7 @@ func produceIn(ctx context.Context, w *world, run *streams.Run, name string, eta
 func runOver(ctx context.Context, t *testing.T, cfg Config, run *streams.Run, observe func(schemas.Event)) ([]float32, error) {
 	t.Helper()
 	e := enginetest.NewBigram(vocab)
-	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	stream, err := OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	err = Run(ctx, cfg, Deps{
 		Engine: e, Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),

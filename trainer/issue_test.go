@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -44,7 +45,7 @@ func TestADrainEndsTheRunWhileTicketsAreFull(t *testing.T) {
 	conn := streamtest.Conn(t)
 	run := tight(t, conn, 3)
 	cfg := testConfig(t.TempDir())
-	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	stream, err := OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {

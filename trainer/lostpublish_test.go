@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -25,8 +26,8 @@ type storeless struct {
 	lost, made bool
 }
 
-func (l *storeless) PublishWeights(ctx context.Context, m *schemas.Manifest, shards streams.ShardSource) error {
-	return l.Stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) {
+func (l *storeless) PublishWeights(ctx context.Context, m *schemas.Manifest, shards weights.ShardSource) (*schemas.Manifest, error) {
+	return l.Stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) {
 		if m.Version == l.at && !l.lost {
 			l.lose()
 			l.lost = true
@@ -56,7 +57,7 @@ func TestATrainerGoesOnWhereTheStoreIsLostWhileAShardIsPut(t *testing.T) {
 	var group errgroup.Group
 	begin := func() { group.Go(func() error { return produce(producing, run, "p", cfg.Eta) }) }
 	begin()
-	over, err := OverStreams(run, streams.DefaultWeightsConfig())
+	over, err := OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	stream := &storeless{Stream: over, at: 3, lose: func() {
 		stop()

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -70,7 +71,7 @@ func measure(t *testing.T, broker string) {
 	defer engine.Close()
 	run, err := streamtest.Connect(t, streams.ConnectConfig{URL: broker}).Attach(t.Context(), "test")
 	require.NoError(t, err)
-	stream, err := OverStreams(run, streams.WeightsConfig{BaseEvery: 8})
+	stream, err := OverStreams(run, weights.Config{BaseEvery: 8})
 	require.NoError(t, err)
 	require.NoError(t, stream.Take(t.Context(), nil))
 	deps, err := Deps{Engine: engine, Stream: stream, Prompts: prompts{vocab}}.withDefaults()

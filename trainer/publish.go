@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/gpu"
-	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // publisher makes policy versions visible to the inference consumers: the engine writes each to a folder, whose files are
@@ -98,17 +98,14 @@ func (p *publisher) publish(ctx context.Context, v version) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := p.stream.(interface{ SpoolIn(dir string) }); ok {
-		s.SpoolIn(p.dir)
-	}
-	err = p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) { return streams.OpenBlob(e.path(i)) })
-	if errors.Is(err, streams.ErrFenced) && p.publishedOtherwise(ctx, v, e) {
-		err = nil
-	}
-	if err != nil {
+	p.stream.SpoolIn(p.dir)
+	published, err := p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(e.path(i)) })
+	switch {
+	case err == nil:
+		e.keepNames(published)
+	case !errors.Is(err, streams.ErrFenced) || !p.publishedOtherwise(ctx, v, e):
 		return err
 	}
-	e.stored(m)
 	return p.tidy(e)
 }
 
@@ -121,20 +118,24 @@ func (p *publisher) tidy(e *exported) error {
 			return err
 		}
 	}
-	if s, ok := p.stream.(interface{ Deltas() bool }); ok && s.Deltas() {
+	if p.stream.Deltas() {
 		return nil
 	}
 	p.made, p.published = nil, nil
 	return os.RemoveAll(e.dir)
 }
 
-// manifest is a version's, of which PublishWeights sets the hashes. Readers get no value head.
+// manifest is a version's, without the hashes, which PublishWeights finds. Readers get no value head.
 func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) {
 	model := p.engine.Config()
 	model.ValueHead = false
-	m, err := p.manifestOf(v, model)
+	config, err := json.Marshal(model)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode model configuration: %w", err)
+	}
+	m := &schemas.Manifest{
+		Run: p.stream.Name(), Version: v.number, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.at,
+		Config: config, ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(p.tokenizer),
 	}
 	for _, f := range e.shards {
 		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors, Size: f.Size})
@@ -145,26 +146,9 @@ func (p *publisher) manifest(v version, e *exported) (*schemas.Manifest, error) 
 	return m, nil
 }
 
-func (p *publisher) manifestOf(v version, model gpu.Config) (*schemas.Manifest, error) {
-	config, err := json.Marshal(model)
-	if err != nil {
-		return nil, fmt.Errorf("encode model configuration: %w", err)
-	}
-	return &schemas.Manifest{
-		Run: p.stream.Name(), Version: v.number, Base: schemas.NoBase, DType: p.cfg.DType, PublishedAt: v.at,
-		Config: config, ConfigHash: schemas.ContentHash(config), TokenizerHash: schemas.ContentHash(p.tokenizer),
-	}, nil
-}
-
 // fits fails where the stream takes no manifest of as many shards as the engine's weights make: better before they are
 // trained and kept than when they are to be published. The engine holds the version of that number.
 func (p *publisher) fits(ctx context.Context, number int64) error {
-	stream, ok := p.stream.(interface {
-		ManifestFits(m *schemas.Manifest) error
-	})
-	if !ok {
-		return nil
-	}
 	e, err := p.export(ctx, number)
 	if err != nil {
 		return err
@@ -182,7 +166,7 @@ func (p *publisher) fits(ctx context.Context, number int64) error {
 			m.Adapter.Frozen[i] = largest()
 		}
 	}
-	return stream.ManifestFits(m)
+	return p.stream.ManifestFits(m)
 }
 
 // largest is a shard as long on the wire as any.
@@ -191,46 +175,10 @@ func largest() schemas.Shard {
 	return schemas.Shard{Hash: hash, FullHash: hash, Size: math.MaxInt64, Encoding: schemas.EncodingSafetensors}
 }
 
-// publishedOtherwise is whether the version is published in another form: with its value head, by an older build, or as
-// adapters where it is to be merged weights, or the other way.
+// publishedOtherwise is whether the version is published in another form: as adapters where it is to be merged weights, or the other
+// way.
 func (p *publisher) publishedOtherwise(ctx context.Context, v version, e *exported) bool {
-	if p.engine.Config().ValueHead && e.adapter == nil && p.publishAsBefore(ctx, v, e) == nil {
-		return true
-	}
 	return p.adapts() && p.publishOtherForm(ctx, v, e) == nil
-}
-
-// publishAsBefore publishes a version as a build before 2026-11-22 did: with its value head, after the last tensor of the
-// policy. A run that goes on from such a build's checkpoint finds its version published in that form.
-func (p *publisher) publishAsBefore(ctx context.Context, v version, e *exported) error {
-	m, err := p.manifestOf(v, p.engine.Config())
-	if err != nil {
-		return err
-	}
-	dtype, err := safetensors.Of(gpu.DType(p.cfg.DType))
-	if err != nil {
-		return err
-	}
-	last := len(e.shards) - 1
-	tensors, err := safetensors.ReadFile(e.path(last))
-	if err != nil {
-		return err
-	}
-	head, err := safetensors.ReadFile(filepath.Join(e.dir, gpu.ValueHeadFile))
-	if err != nil {
-		return err
-	}
-	ends := safetensors.Deal(append(tensors.Tensors, head.Tensors...), dtype, p.cfg.ShardBytes)
-	for range last + len(ends) {
-		m.Shards = append(m.Shards, schemas.Shard{Encoding: schemas.EncodingSafetensors})
-	}
-	return p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) {
-		if i < last {
-			return streams.OpenBlob(e.path(i))
-		}
-		data, err := safetensors.Encode(&gpu.Weights{Tensors: ends[i-last]}, dtype)
-		return streams.Bytes(data), err
-	})
 }
 
 // close removes the folders.

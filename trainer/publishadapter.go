@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/schemas"
-	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // frozen are the weights that an engine's adapters are added to, as files.
@@ -28,8 +28,8 @@ func (f *frozen) manifest() *schemas.Adapter {
 	return &schemas.Adapter{Rank: f.rank, Alpha: f.alpha, Frozen: slices.Clone(f.shards)}
 }
 
-// stored notes the hashes under which frozen weights were stored.
-func (e *exported) stored(m *schemas.Manifest) {
+// keepNames keeps the hashes under which frozen weights were stored.
+func (e *exported) keepNames(m *schemas.Manifest) {
 	if e.adapter != nil && m.Adapter != nil {
 		e.adapter.shards = slices.Clone(m.Adapter.Frozen)
 	}
@@ -91,7 +91,7 @@ func (p *publisher) exportFrozen(ctx context.Context, f *frozen) error {
 }
 
 // publishOtherForm publishes a version as merged weights where e is an adapter, and as an adapter where e is merged weights: a run
-// that goes on under another trainer.publish.adapter, or from a build that published no adapters, finds its version in that form.
+// that goes on under another trainer.publish.adapter finds its version in that form.
 func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exported) (err error) {
 	other := &exported{version: e.version, dir: e.dir + "-otherwise"}
 	defer func() { _ = os.RemoveAll(other.dir) }() // with the folder of all versions at the latest
@@ -110,5 +110,6 @@ func (p *publisher) publishOtherForm(ctx context.Context, v version, e *exported
 	if err != nil {
 		return err
 	}
-	return p.stream.PublishWeights(ctx, m, func(i int) (streams.Blob, error) { return streams.OpenBlob(other.path(i)) })
+	_, err = p.stream.PublishWeights(ctx, m, func(i int) (weights.Blob, error) { return weights.OpenBlob(other.path(i)) })
+	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // adapting is an engine with adapters on weights that are bfloat16, as a published model's are.
@@ -73,11 +74,11 @@ func wholeFiles(t *testing.T, e gpu.Engine, cfg Publish) (out [][]byte) {
 }
 
 // readersGet has a reader take a version as a folder and in memory, and compares both with the trainer's own merged export.
-func readersGet(t *testing.T, run *streams.Run, cfg streams.WeightsConfig, m *schemas.Manifest, folder *consumers.Folder, want [][]byte) {
+func readersGet(t *testing.T, run *streams.Run, cfg weights.Config, m *schemas.Manifest, folder *consumers.Folder, want [][]byte) {
 	t.Helper()
-	weights, err := run.Weights(cfg)
+	loader, err := weights.NewLoader(run, cfg)
 	require.NoError(t, err)
-	landed, err := folder.Land(t.Context(), weights, m, "")
+	landed, err := folder.Land(t.Context(), loader, m, "")
 	require.NoError(t, err)
 	model, err := hf.Open(landed.Dir)
 	require.NoError(t, err)
@@ -92,7 +93,7 @@ func readersGet(t *testing.T, run *streams.Run, cfg streams.WeightsConfig, m *sc
 	for i := range want {
 		require.True(t, bytes.Equal(want[i], files[i]), "file %d of version %d", i, m.Version)
 	}
-	s, err := consumers.Fetch(t.Context(), weights, m, "")
+	s, err := consumers.Fetch(t.Context(), loader, m, "")
 	require.NoError(t, err)
 	whole, err := hf.Load(landed.Dir)
 	require.NoError(t, err)
@@ -106,7 +107,7 @@ func TestAdaptersArePublishedAloneAndMergeToTheTrainersOwnExport(t *testing.T) {
 			t.Parallel()
 			b := streamtest.Start(t)
 			run := streamtest.Open(t, streamtest.Connect(t, streams.ConnectConfig{URL: b.URL()}))
-			weights := streams.WeightsConfig{BaseEvery: every}
+			weights := weights.Config{BaseEvery: every}
 			cfg := Publish{DType: "bfloat16", ShardBytes: 20_000, Adapter: true}
 			begin := func(e gpu.Engine) *publisher {
 				stream, err := OverStreams(run, weights)

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -205,7 +206,7 @@ func TestUnreadableControlIsWrittenAnew(t *testing.T) {
 	spoil()
 	working(t, run)
 	cfg := takenOver(t)
-	stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+	stream, err := OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	require.NoError(t, Run(t.Context(), cfg, Deps{
 		Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),
@@ -221,7 +222,7 @@ func TestUnreadableControlIsWrittenAnew(t *testing.T) {
 
 	spoil()
 	cfg.Checkpoint.Dir = t.TempDir()
-	stream, err = OverStreams(run, streams.DefaultWeightsConfig())
+	stream, err = OverStreams(run, weights.DefaultConfig())
 	require.NoError(t, err)
 	err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}})
 	require.ErrorContains(t, err, "has published version 6", "a lost folder is not taken for a fresh run without control either")
@@ -245,7 +246,7 @@ func TestGoingBackWithAChangeSaysWhatToDo(t *testing.T) {
 	require.NoError(t, os.RemoveAll(checkpoint.StepDir(cfg.Checkpoint.Dir, 4)))
 	cfg.Steps, cfg.Optimizer.LearningRate = 6, 0.1
 	for range 2 {
-		stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+		stream, err := OverStreams(run, weights.DefaultConfig())
 		require.NoError(t, err)
 		err = Run(t.Context(), cfg, Deps{Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}})
 		require.ErrorIs(t, err, ErrAbandoned)

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/batch"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -50,7 +51,7 @@ func TestATrainerGoesOnWhereItsStreamLostMessages(t *testing.T) {
 			group.Go(func() error { return produce(producing, run, "p", cfg.Eta) })
 			for ended := false; !ended; {
 				ctx, end := context.WithCancel(t.Context())
-				stream, err := OverStreams(run, streams.DefaultWeightsConfig())
+				stream, err := OverStreams(run, weights.DefaultConfig())
 				require.NoError(t, err)
 				err = Run(ctx, cfg, Deps{
 					Engine: enginetest.NewBigram(vocab), Stream: stream, Prompts: prompts{vocab}, Log: streamtest.Log(t),

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-rl/weir/consumers/openai"
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // Inference is the inference consumer's role as a process of its own.
@@ -34,7 +35,7 @@ func (s *Run) infer(ctx context.Context, run *streams.Run, c *Course) error {
 	}
 	defer s.present(ctx, run, "inference", cfg.Name)()
 	cfg.OpenAI = s.OpenAIConfig(c)
-	weights, err := run.Weights(s.Config.Weights)
+	loader, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func (s *Run) infer(ctx context.Context, run *streams.Run, c *Course) error {
 	}
 	group.Go(func() error {
 		return consumers.Run(ctx, cfg, consumers.Deps{
-			Run: run.Name(), Stream: consumers.OnRun(run), Weights: weights, Sampler: sampler, Folder: folder,
+			Run: run.Name(), Stream: consumers.OnRun(run), Weights: loader, Sampler: sampler, Folder: folder,
 			Tokenizer: c.Tokenizer, ChatTemplate: c.ChatContext, Chat: c.ChatTemplate(), Metrics: metrics, Log: s.Log,
 			Ready: func(err error) { s.health.Set("weights", err) },
 		})

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // smallModel is a configuration of the easier task with a model that is made at once, and its weights.
@@ -79,7 +80,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 	t.Parallel()
 	cfg, c, model, w := smallModel(t)
 	run := streamtest.Open(t, streamtest.Conn(t))
-	source, err := run.Weights(cfg.Weights)
+	publisher, err := weights.NewPublisher(run, cfg.Weights)
 	require.NoError(t, err)
 	data, err := safetensors.Encode(w, safetensors.F32)
 	require.NoError(t, err)
@@ -91,7 +92,7 @@ func TestAVersionOfAnotherModelIsNotScored(t *testing.T) {
 		TokenizerHash: schemas.ContentHash(c.Tokenizer.JSON()),
 		Shards:        []schemas.Shard{{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}},
 	}
-	require.NoError(t, source.Publish(t.Context(), &good, map[string][]byte{hash: data}))
+	require.NoError(t, publisher.Publish(t.Context(), &good, map[string][]byte{hash: data}))
 	s := &Run{Config: cfg}
 	v, err := s.fetch(t.Context(), run, c, &good)
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // Sampler is what scores are sampled from. It is a private inference engine, a policy whose version changes only when its owner says
@@ -138,7 +139,7 @@ func (p *Sampler) snapshot(ctx context.Context, s *Run, run *streams.Run, c *Cou
 	if p.folder == nil {
 		return s.fetch(ctx, run, c, m)
 	}
-	source, err := run.Weights(s.Config.Weights)
+	source, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {
 		return consumers.Snapshot{}, err
 	}

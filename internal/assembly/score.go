@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -274,7 +275,7 @@ func firstAbandoned(samples []producers.EvalSample) string {
 
 // fetch reads a published version, which must be of the run's tokenizer.
 func (s *Run) fetch(ctx context.Context, run *streams.Run, c *Course, m *schemas.Manifest) (consumers.Snapshot, error) {
-	source, err := run.Weights(s.Config.Weights)
+	source, err := weights.NewLoader(run, s.Config.Weights)
 	if err != nil {
 		return consumers.Snapshot{}, err
 	}

@@ -21,19 +21,20 @@ import (
 	"github.com/weir-rl/weir/producers/toolworker"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer"
 )
 
 // Config is everything that can be chosen about a run. Every role reads the same one.
 type Config struct {
-	Run     Run                   `koanf:"run"`
-	Broker  Broker                `koanf:"broker"`
-	Streams streams.Topology      `koanf:"streams"`
-	Weights streams.WeightsConfig `koanf:"weights"`
-	Model   Model                 `koanf:"model"`
-	Native  native.Config         `koanf:"native"`
-	Torch   torch.Config          `koanf:"torch"`
-	Sandbox sandbox.Config        `koanf:"sandbox"`
+	Run     Run              `koanf:"run"`
+	Broker  Broker           `koanf:"broker"`
+	Streams streams.Topology `koanf:"streams"`
+	Weights weights.Config   `koanf:"weights"`
+	Model   Model            `koanf:"model"`
+	Native  native.Config    `koanf:"native"`
+	Torch   torch.Config     `koanf:"torch"`
+	Sandbox sandbox.Config   `koanf:"sandbox"`
 	// Tasks are what the run trains on, by name; Agents and Tools those that the tasks can name.
 	Tasks     map[string]*Task        `koanf:"tasks"`
 	Agents    map[string]*Agent       `koanf:"agents"`
@@ -179,7 +180,7 @@ func base(doors parts.Registry) *Config {
 		Native:  native.DefaultConfig(),
 		Torch:   torch.DefaultConfig(),
 		Sandbox: sandbox.Default(),
-		Streams: streams.DefaultTopology(), Weights: streams.DefaultWeightsConfig(),
+		Streams: streams.DefaultTopology(), Weights: weights.DefaultConfig(),
 		Producer: producers.DefaultConfig(), Inference: consumers.DefaultConfig(), Trainer: trainer.DefaultConfig(),
 		Toolworker: toolworker.DefaultConfig(),
 		Eval:       Eval{Every: 1, Questions: 160, TestQuestions: 240, Concurrency: 64, At: EvalAtTrainer, Show: 10},

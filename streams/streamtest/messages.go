@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // Ticket is a valid ticket of run "test".
@@ -62,7 +63,7 @@ func Weights(run string, version int64, data []byte) (*schemas.Manifest, map[str
 
 // PublishWeights publishes whole shards, by hash, through the broker.
 func PublishWeights(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
-	w, err := r.Weights(streams.DefaultWeightsConfig())
+	w, err := weights.NewPublisher(r, weights.DefaultConfig())
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func PublishWeights(ctx context.Context, r *streams.Run, m *schemas.Manifest, sh
 
 // Shard reads the stored bytes of a shard from the broker and verifies them.
 func Shard(ctx context.Context, r *streams.Run, shard schemas.Shard) ([]byte, error) {
-	w, err := r.Weights(streams.DefaultWeightsConfig())
+	w, err := weights.NewLoader(r, weights.DefaultConfig())
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-rl/weir/internal/lab/weightsbench"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // weightsBench measures how versions are sent and put to use.
@@ -187,7 +188,7 @@ func (b *weightsBench) run(ctx context.Context, start string, rate float64) (del
 	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
 	cfg.Trainer.Steps, cfg.Trainer.Optimizer.LearningRate = int64(b.steps), rate
 	cfg.Trainer.Checkpoint.Dir, cfg.Broker.StoreDir = "", ""
-	cfg.Weights = streams.WeightsConfig{BaseEvery: mostDeltas + 1}
+	cfg.Weights = weights.Config{BaseEvery: mostDeltas + 1}
 	cfg.Streams.WeightsKeep = mostDeltas + 1
 	if err := cfg.Finish(); err != nil {
 		return nil, nil, config.Invalid(fmt.Errorf("configuration:\n%w", err))

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // adapters are what the versions of an engine with adapters are published with.
@@ -77,8 +78,8 @@ func (s *scale) exportAdapters(ctx context.Context, engine gpu.Engine, versions 
 
 // sendAdapters takes the versions over a broker to a reader's folder, merged.
 func (s *scale) sendAdapters(ctx context.Context, run *streams.Run, model gpu.Config, versions []exported, a *adapters) (err error) {
-	weights, werr := run.Weights(streams.DefaultWeightsConfig())
-	reader, rerr := run.Weights(streams.DefaultWeightsConfig())
+	publisher, werr := weights.NewPublisher(run, weights.DefaultConfig())
+	reader, rerr := weights.NewLoader(run, weights.DefaultConfig())
 	folder, ferr := consumers.OpenFolder(filepath.Join(s.cfg.Dir, "merged"), func(dir string, c gpu.Config, dtype gpu.DType) error {
 		_, err := hf.WriteConfig(dir, c, dtype)
 		return err
@@ -100,7 +101,8 @@ func (s *scale) sendAdapters(ctx context.Context, run *streams.Run, model gpu.Co
 			if v == 0 {
 				n += a.frozen.size()
 			}
-			return n, weights.PublishFrom(ctx, m, streams.FileSource(append(e.paths(), a.frozen.paths()...)))
+			m, err = publisher.PublishFrom(ctx, m, weights.FileSource(append(e.paths(), a.frozen.paths()...)))
+			return n, err
 		})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // runName is the same on every lane's broker.
@@ -28,7 +29,7 @@ type lane struct {
 	broker    *broker.Broker
 	conns     []*streams.Conn
 	run       *streams.Run
-	weights   *streams.Weights
+	weights   *weights.Publisher
 	manifests jetstream.KeyValue
 	caller    *generate.Client
 	taps      []*tap
@@ -62,8 +63,8 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	if l.run, err = conn.Open(ctx, runName, streams.DefaultTopology()); err != nil {
 		return nil, err
 	}
-	config := streams.WeightsConfig{BaseEvery: cfg.BaseEvery}
-	if l.weights, err = l.run.Weights(config); err != nil {
+	config := weights.Config{BaseEvery: cfg.BaseEvery}
+	if l.weights, err = weights.NewPublisher(l.run, config); err != nil {
 		return nil, err
 	}
 	js, err := jetstream.New(conn.NATS())
@@ -86,7 +87,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 		if t.Run, err = conn.Attach(ctx, runName); err != nil {
 			return nil, err
 		}
-		if t.weights, err = t.Run.Weights(config); err != nil {
+		if t.weights, err = weights.NewLoader(t.Run, config); err != nil {
 			return nil, err
 		}
 		l.taps = append(l.taps, t)

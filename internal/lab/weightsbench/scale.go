@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
+	"github.com/weir-rl/weir/streams/weights"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -277,15 +278,15 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported,
 		if a != nil {
 			return s.sendAdapters(ctx, run, model, versions, a)
 		}
-		weights, err := run.Weights(streams.WeightsConfig{Dir: way.dir, BaseEvery: 8})
+		publisher, err := weights.NewPublisher(run, weights.Config{Dir: way.dir, BaseEvery: 8})
 		if err != nil {
 			return err
 		}
-		reader, err := run.Weights(streams.WeightsConfig{Dir: way.dir, BaseEvery: 8})
+		reader, err := weights.NewLoader(run, weights.Config{Dir: way.dir, BaseEvery: 8})
 		if err != nil {
 			return err
 		}
-		weights.SpoolIn(s.cfg.Dir)
+		publisher.SpoolIn(s.cfg.Dir)
 		to := filepath.Join(s.cfg.Dir, "reader")
 		for v, e := range versions {
 			as := []string{"whole", "as a delta"}[v]
@@ -294,7 +295,7 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported,
 				if err != nil {
 					return 0, err
 				}
-				if err := weights.PublishFrom(ctx, m, streams.FileSource(e.paths())); err != nil {
+				if _, err := publisher.PublishFrom(ctx, m, weights.FileSource(e.paths())); err != nil {
 					return 0, err
 				}
 				return stored(ctx, run)

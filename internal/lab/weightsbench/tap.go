@@ -9,13 +9,14 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // tap is a consumer's stream and its loader of weights, which notes when what passes through passed.
 type tap struct {
 	*streams.Run
 	name    string
-	weights *streams.Weights
+	weights *weights.Loader
 	applied chan parts // one for each version in use
 	tokens  atomic.Int64
 

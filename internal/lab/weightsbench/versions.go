@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // Deltas says what the versions of one run took as they were published: the first whole, the others as deltas.
@@ -72,9 +73,9 @@ var ErrNotBfloat16 = errors.New("not bfloat16")
 // took.
 func ReadRun(ctx context.Context, run *streams.Run, last int64) (deltas *Deltas, versions []Version, err error) {
 	// A reader of deltas keeps the version before; nothing is published.
-	config := streams.DefaultWeightsConfig()
+	config := weights.DefaultConfig()
 	config.BaseEvery = 2
-	reader, err := run.Weights(config)
+	reader, err := weights.NewLoader(run, config)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, streamtest.ClientLeak()) }
@@ -73,7 +74,7 @@ func TestARunIsReadBackAsItWasPublished(t *testing.T) {
 	topology.WeightsKeep = 8
 	run, err := conn.Open(t.Context(), "test", topology)
 	require.NoError(t, err)
-	weights, err := run.Weights(streams.WeightsConfig{BaseEvery: 8})
+	publisher, err := weights.NewPublisher(run, weights.Config{BaseEvery: 8})
 	require.NoError(t, err)
 	versions, err := MadeUp(t.Context(), tiny(), 4, 1e-5)
 	require.NoError(t, err)
@@ -89,7 +90,7 @@ func TestARunIsReadBackAsItWasPublished(t *testing.T) {
 				Hash: schemas.ContentHash(file), Size: int64(len(file)), Encoding: schemas.EncodingSafetensors, FullHash: schemas.ContentHash(file),
 			})
 		}
-		require.NoError(t, weights.Publish(t.Context(), m, shards))
+		require.NoError(t, publisher.Publish(t.Context(), m, shards))
 	}
 	for i, v := range versions {
 		publish(int64(i), "bfloat16", v)

@@ -9,11 +9,13 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Pipeline is not safe for concurrent use.
@@ -65,4 +67,22 @@ func (p *Pipeline) Next(ctx context.Context) (number int, data []byte, err error
 		return number, nil, nats.ErrNoResponders
 	}
 	return number, reply.Data, nil
+}
+
+// ReadAck reads a stream's acknowledgement of a message. It fails with the stream's error, a [*jetstream.APIError].
+func ReadAck(data []byte) error {
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return fmt.Errorf("read acknowledgement %.80q: %w", data, err)
+	}
+	if ack.Error != nil {
+		return ack.Error
+	}
+	if ack.Sequence == 0 {
+		return fmt.Errorf("read acknowledgement %.80q: no sequence", data)
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package streams_test
+package weights_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
+	"github.com/weir-rl/weir/streams/weights"
 )
 
 // cutting is a way to a broker whose connections each end after so many bytes to the client. cuts counts them.
@@ -91,12 +92,13 @@ func TestAnUnreadableManifestIsWrittenAnew(t *testing.T) {
 			return streamtest.PublishWeights(ctx, r, m, shards)
 		},
 		"shard by shard": func(ctx context.Context, r *streams.Run, m *schemas.Manifest, shards map[string][]byte) error {
-			w, err := r.Weights(streams.DefaultWeightsConfig())
+			w, err := weights.NewPublisher(r, weights.DefaultConfig())
 			if err != nil {
 				return err
 			}
 			data := shards[m.Shards[0].Hash]
-			return w.PublishFrom(ctx, m, func(int) (streams.Blob, error) { return streams.Bytes(data), nil })
+			_, err = w.PublishFrom(ctx, m, func(int) (weights.Blob, error) { return weights.Bytes(data), nil })
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testUnreadableManifest(t, publish) })

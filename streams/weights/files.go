@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // folderShards keeps shards as files named by their hash, in a folder that every reader of the run shares.
@@ -24,7 +25,7 @@ const tmpPrefix = "tmp-"
 // path is the file of a shard. It refuses a name that is no hash: names come from a manifest, and must not lead out of the folder.
 func (f folderShards) path(hash string) (string, error) {
 	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
-		return "", fmt.Errorf("%w: %.80q is no hash", ErrCorruptShard, hash)
+		return "", fmt.Errorf("%w: %.80q is no hash", streams.ErrCorruptShard, hash)
 	}
 	return filepath.Join(f.dir, hash), nil
 }
@@ -60,7 +61,7 @@ func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string
 	if hash == "" {
 		hash = found
 	}
-	if err := named(hash, found); err != nil {
+	if err := verifyHash(hash, found); err != nil {
 		return "", err
 	}
 	path, err := f.path(hash)
@@ -112,7 +113,7 @@ func hashLinked(ctx context.Context, path string, size int64) (hash string, err 
 		return "", err
 	}
 	if info.Size() != size {
-		return "", fmt.Errorf("%w: %d bytes, and %d before: it was changed while it was published", ErrCorruptShard, info.Size(), size)
+		return "", fmt.Errorf("%w: %d bytes, and %d before: it was changed while it was published", streams.ErrCorruptShard, info.Size(), size)
 	}
 	if err := errors.Join(f.Chmod(0o644), f.Sync()); err != nil {
 		return "", err
@@ -137,13 +138,13 @@ func (f folderShards) open(shard schemas.Shard) (Blob, error) {
 	}
 	blob, err := OpenBlob(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker", ErrNoShard, path)
+		return nil, fmt.Errorf("%w: %s; weights.dir must be as it was where the version was published, \"\" for the broker", streams.ErrNoShard, path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get shard: %w", err)
 	}
 	if blob.Size() != shard.Size {
-		return nil, errors.Join(fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, path, blob.Size(), shard.Size), blob.Close())
+		return nil, errors.Join(fmt.Errorf("%w: %s: %d bytes, the manifest says %d", streams.ErrCorruptShard, path, blob.Size(), shard.Size), blob.Close())
 	}
 	return blob, nil
 }

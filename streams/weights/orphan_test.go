@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -27,25 +27,18 @@ func (a aged) list(ctx context.Context) (map[string]time.Time, error) {
 
 // Defect S8: what a publisher left that died between the shards and the manifest stayed in the broker for ever.
 func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
-	conn, err := Connect(t.Context(), ConnectConfig{Broker: StartForTests(t, "", t.TempDir())}, nil)
-	require.NoError(t, err)
-	t.Cleanup(conn.Close)
-	topology := DefaultTopology()
-	topology.MaxTrajectoryBytes, topology.RejectedMaxBytes = 8<<20, 8<<20
-	r, err := conn.Open(t.Context(), "test", topology)
-	require.NoError(t, err)
-
-	store := objectShards{run: r}
+	f := newFixture(t, false)
+	store := f.objects()
 	old, fresh, used := []byte("left behind"), []byte("being published"), []byte("weights")
 	for _, data := range [][]byte{old, fresh, used} {
 		_, err := store.put(t.Context(), schemas.ContentHash(data), Bytes(data))
 		require.NoError(t, err)
 	}
-	w := r.newWeights(DefaultWeightsConfig())
+	w := newClient(t, f.run, DefaultConfig())
 	w.store = aged{shardStore: store, by: map[string]time.Duration{schemas.ContentHash(old): orphanAge, schemas.ContentHash(used): orphanAge}}
 	hash := strings.Repeat("0", 64)
 	m := &schemas.Manifest{
-		Run: "test", Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: hash, TokenizerHash: hash, DType: "float32",
+		Run: "run-1", Base: schemas.NoBase, Config: []byte("{}"), ConfigHash: hash, TokenizerHash: hash, DType: "float32",
 		Shards: []schemas.Shard{{Hash: schemas.ContentHash(used), FullHash: schemas.ContentHash(used), Size: int64(len(used)), Encoding: schemas.EncodingSafetensors}},
 	}
 	m.ConfigHash = schemas.ContentHash(m.Config)
@@ -58,7 +51,7 @@ func TestAShardThatNoManifestNamesGoesWhenItIsOld(t *testing.T) {
 
 	// Finding O5 of the second review of operating: what turned ten minutes old just after a look stayed for ten more.
 	w.store.(aged).by[schemas.ContentHash(fresh)] = orphanAge
-	w.swept = w.swept.Add(-sweepEvery)
+	w.publisher.swept = w.publisher.swept.Add(-sweepEvery)
 	next := *m
 	next.Version++
 	require.NoError(t, w.Publish(t.Context(), &next, map[string][]byte{schemas.ContentHash(used): used}))

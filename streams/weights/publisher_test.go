@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // weightsOf makes a version's whole shards: a few kilobytes that differ a little from version to version.
@@ -54,32 +55,25 @@ func wholeOf(version int64) [][]byte {
 }
 
 // stores runs a test with shards in the broker and in a folder.
-func stores(t *testing.T, test func(*fixture, WeightsConfig)) {
+func stores(t *testing.T, test func(*fixture, Config)) {
 	t.Helper()
-	t.Run("broker", func(t *testing.T) { test(newFixture(t, true), DefaultWeightsConfig()) })
+	t.Run("broker", func(t *testing.T) { test(newFixture(t, true), DefaultConfig()) })
 	t.Run("folder", func(t *testing.T) {
-		config := DefaultWeightsConfig()
+		config := DefaultConfig()
 		config.Dir = filepath.Join(t.TempDir(), "shards")
 		test(newFixture(t, false), config)
 	})
 }
 
-func weightsWith(t *testing.T, r *Run, config WeightsConfig) *Weights {
-	t.Helper()
-	w, err := r.Weights(config)
-	require.NoError(t, err)
-	return w
-}
-
 func TestPublishAndLoad(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		_, err := f.run.LatestManifest(f.ctx)
-		require.ErrorIs(t, err, ErrNoWeights)
+		require.ErrorIs(t, err, streams.ErrNoWeights)
 		_, err = f.run.Manifest(f.ctx, 0)
-		require.ErrorIs(t, err, ErrNoWeights)
+		require.ErrorIs(t, err, streams.ErrNoWeights)
 
-		w, reader := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		w, reader := newClient(t, f.run, config), newClient(t, f.attach(t), config)
 		for v := range int64(3) {
 			m, blobs := weightsOf(v, 2)
 			require.NoError(t, w.Publish(f.ctx, m, blobs))
@@ -94,24 +88,24 @@ func TestPublishAndLoad(t *testing.T) {
 		first, err := f.run.Manifest(f.ctx, 0)
 		require.NoError(t, err)
 		require.Equal(t, int64(0), first.Version)
-		history, err := f.run.manifests(f.ctx)
+		history, err := f.run.Seam().Manifests(f.ctx)
 		require.NoError(t, err)
 		require.Len(t, history, 3)
 	})
 }
 
 func TestWeightsOfAnotherFolderAreNamedAndPutBack(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		m, blobs := weightsOf(0, 2)
-		require.NoError(t, weightsWith(t, f.run, config).Publish(f.ctx, m, blobs))
-		other := DefaultWeightsConfig()
+		require.NoError(t, newClient(t, f.run, config).Publish(f.ctx, m, blobs))
+		other := DefaultConfig()
 		if config.Dir == "" {
 			other.Dir = t.TempDir()
 		}
-		moved := weightsWith(t, f.run, other)
+		moved := newClient(t, f.run, other)
 		_, err := moved.Load(f.ctx, m)
-		require.ErrorIs(t, err, ErrNoShard)
+		require.ErrorIs(t, err, streams.ErrNoShard)
 		require.ErrorContains(t, err, "weights.dir")
 		require.NoError(t, moved.Publish(f.ctx, m, blobs))
 		whole, err := moved.Load(f.ctx, m)
@@ -127,12 +121,12 @@ func TestPublishRefuses(t *testing.T) {
 	foreign.Run = "other"
 	require.ErrorIs(t, publishWeights(f.ctx, f.run, &foreign, blobs), schemas.ErrInvalid)
 	missing := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[0].Hash]}
-	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, missing), ErrCorruptShard)
+	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, missing), streams.ErrCorruptShard)
 	wrong := map[string][]byte{m.Shards[0].Hash: blobs[m.Shards[1].Hash], m.Shards[1].Hash: blobs[m.Shards[0].Hash]}
-	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, wrong), ErrCorruptShard)
+	require.ErrorIs(t, publishWeights(f.ctx, f.run, m, wrong), streams.ErrCorruptShard)
 	_, err := f.run.LatestManifest(f.ctx)
-	require.ErrorIs(t, err, ErrNoWeights)
-	_, err = f.run.Weights(WeightsConfig{})
+	require.ErrorIs(t, err, streams.ErrNoWeights)
+	_, err = NewPublisher(f.run, Config{})
 	require.ErrorContains(t, err, "base_every: 0: must be between 1 and 32")
 }
 
@@ -149,7 +143,7 @@ func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
 	for _, version := range []int64{0, 1, 2} {
 		other, blobs := weightsOf(9, 1)
 		other.Version = version
-		require.ErrorIs(t, publishWeights(f.ctx, zombie, other, blobs), ErrFenced)
+		require.ErrorIs(t, publishWeights(f.ctx, zombie, other, blobs), streams.ErrFenced)
 	}
 	latest, err := f.run.LatestManifest(f.ctx)
 	require.NoError(t, err)
@@ -157,19 +151,19 @@ func TestPublishedVersionsOnlyRiseWhoeverPublishes(t *testing.T) {
 
 	// Two trainers race with different weights for every version: one wins each, and history is in order.
 	var wg sync.WaitGroup
-	for i, run := range []*Run{f.run, zombie} {
+	for i, run := range []*streams.Run{f.run, zombie} {
 		wg.Go(func() {
 			for v := int64(3); v < 12; v++ {
 				m, blobs := weightsOf(v+int64(100*i), 1)
 				m.Version = v
-				if err := publishWeights(f.ctx, run, m, blobs); err != nil && !errors.Is(err, ErrFenced) {
+				if err := publishWeights(f.ctx, run, m, blobs); err != nil && !errors.Is(err, streams.ErrFenced) {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	history, err := f.run.manifests(f.ctx)
+	history, err := f.run.Seam().Manifests(f.ctx)
 	require.NoError(t, err)
 	require.Equal(t, int64(11), history[0].Version)
 	require.True(t, slices.IsSortedFunc(history, func(a, b *schemas.Manifest) int { return int(b.Version - a.Version) }))
@@ -271,33 +265,33 @@ func TestTooSlowForAVersionGoesOnToTheNewest(t *testing.T) {
 		_, err := shardOf(f.ctx, f.run, gone.Shards[0])
 		return err
 	})
-	require.ErrorIs(t, err, ErrNoShard, "no newer version: the shard is missing for good")
+	require.ErrorIs(t, err, streams.ErrNoShard, "no newer version: the shard is missing for good")
 }
 
 // Invariant: no shard that a kept version needs is removed.
 func TestNoShardThatAKeptVersionNeedsIsRemoved(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		for _, every := range []int{1, 5} {
 			t.Run(fmt.Sprint("base every ", every), func(t *testing.T) {
 				config.BaseEvery = every
-				w := weightsWith(t, f.run, config)
+				w := newClient(t, f.run, config)
 				from := int64(100 * every)
 				for v := from; v < from+13; v++ {
 					m, blobs := weightsOf(v, 2)
 					require.NoError(t, w.Publish(f.ctx, m, blobs))
 
-					history, err := f.run.manifests(f.ctx)
+					history, err := f.run.Seam().Manifests(f.ctx)
 					require.NoError(t, err)
-					kept := history[:min(len(history), f.run.topology.WeightsKeep)]
+					kept := history[:min(len(history), f.run.Topology().WeightsKeep)]
 					for _, m := range kept {
-						whole, err := weightsWith(t, f.run, config).Load(f.ctx, m)
+						whole, err := newClient(t, f.run, config).Load(f.ctx, m)
 						require.NoError(t, err, "version %d after version %d", m.Version, v)
 						require.Equal(t, wholeOf(m.Version), whole)
 					}
 					present, err := w.store.list(f.ctx)
 					require.NoError(t, err)
-					require.LessOrEqual(t, len(present), 2*(f.run.topology.WeightsKeep+every))
+					require.LessOrEqual(t, len(present), 2*(f.run.Topology().WeightsKeep+every))
 				}
 			})
 		}
@@ -305,10 +299,10 @@ func TestNoShardThatAKeptVersionNeedsIsRemoved(t *testing.T) {
 }
 
 func TestDeltas(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		config.BaseEvery = 4
-		w, follower := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		w, follower := newClient(t, f.run, config), newClient(t, f.attach(t), config)
 		var bases []int64
 		for v := range int64(9) {
 			m, blobs := weightsOf(v, 2)
@@ -321,7 +315,7 @@ func TestDeltas(t *testing.T) {
 					require.Less(t, s.Size, int64(200), "a delta of one byte is small")
 				}
 			}
-			for name, reader := range map[string]*Weights{"follower": follower, "late joiner": weightsWith(t, f.run, config)} {
+			for name, reader := range map[string]*client{"follower": follower, "late joiner": newClient(t, f.run, config)} {
 				whole, err := reader.Load(f.ctx, stored)
 				require.NoError(t, err, name)
 				require.Equal(t, wholeOf(v), whole, name)
@@ -332,7 +326,7 @@ func TestDeltas(t *testing.T) {
 
 		// A trainer that starts again does not hold the base, and begins with a whole one.
 		m, blobs := weightsOf(9, 2)
-		require.NoError(t, weightsWith(t, f.run, config).Publish(f.ctx, m, blobs))
+		require.NoError(t, newClient(t, f.run, config).Publish(f.ctx, m, blobs))
 		stored, err := f.run.LatestManifest(f.ctx)
 		require.NoError(t, err)
 		require.Equal(t, schemas.NoBase, stored.Base)
@@ -349,8 +343,8 @@ func TestDeltas(t *testing.T) {
 func TestEveryLoadedByteWasVerifiedAgainstTheManifest(t *testing.T) {
 	t.Run("folder", func(t *testing.T) {
 		f := newFixture(t, false)
-		config := WeightsConfig{Dir: t.TempDir(), BaseEvery: 1}
-		w := weightsWith(t, f.run, config)
+		config := Config{Dir: t.TempDir(), BaseEvery: 1}
+		w := newClient(t, f.run, config)
 		m, blobs := weightsOf(0, 1)
 		require.NoError(t, w.Publish(f.ctx, m, blobs))
 		path := filepath.Join(config.Dir, m.Shards[0].Hash)
@@ -358,39 +352,39 @@ func TestEveryLoadedByteWasVerifiedAgainstTheManifest(t *testing.T) {
 		bad[7]++
 		require.NoError(t, os.WriteFile(path, bad, 0o600))
 		_, err := w.Load(f.ctx, m)
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 		require.NoError(t, os.Truncate(path, 10))
 		_, err = w.Load(f.ctx, m)
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 		require.NoError(t, os.Remove(path))
 		_, err = w.Load(f.ctx, m)
-		require.ErrorIs(t, err, ErrNoShard)
+		require.ErrorIs(t, err, streams.ErrNoShard)
 
 		outside := m.Shards[0]
 		outside.Hash = "../" + filepath.Base(config.Dir)
 		_, err = w.Shard(f.ctx, outside)
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 	})
 	t.Run("broker", func(t *testing.T) {
 		f := newFixture(t, false)
 		m, blobs := weightsOf(0, 1)
 		require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
-		store, err := f.run.js.ObjectStore(f.ctx, f.run.names.shards)
+		store, err := f.js.ObjectStore(f.ctx, shardsBucket)
 		require.NoError(t, err)
 		bad := bytes.Clone(blobs[m.Shards[0].Hash])
 		bad[7]++
 		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad)
 		require.NoError(t, err)
 		_, err = shardOf(f.ctx, f.run, m.Shards[0])
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 		_, err = store.PutBytes(f.ctx, m.Shards[0].Hash, bad[:9])
 		require.NoError(t, err)
 		_, err = shardOf(f.ctx, f.run, m.Shards[0])
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 	})
 	t.Run("delta of other weights", func(t *testing.T) {
 		f := newFixture(t, false)
-		w := weightsWith(t, f.run, WeightsConfig{BaseEvery: 4})
+		w := newClient(t, f.run, Config{BaseEvery: 4})
 		for v := range int64(2) {
 			m, blobs := weightsOf(v, 1)
 			require.NoError(t, w.Publish(f.ctx, m, blobs))
@@ -399,8 +393,8 @@ func TestEveryLoadedByteWasVerifiedAgainstTheManifest(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, int64(0), m.Base)
 		m.Shards[0].FullHash = sha([]byte("other"))
-		_, err = weightsWith(t, f.run, WeightsConfig{BaseEvery: 4}).Load(f.ctx, m)
-		require.ErrorIs(t, err, ErrCorruptShard)
+		_, err = newClient(t, f.run, Config{BaseEvery: 4}).Load(f.ctx, m)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 	})
 }
 
@@ -434,7 +428,7 @@ func TestWeightsOutliveTheBroker(t *testing.T) {
 		})
 	}()
 	require.Equal(t, int64(0), <-versions)
-	f.restart(t)
+	f.restart()
 	m, blobs = weightsOf(1, 1)
 	require.NoError(t, publishWeights(f.ctx, f.run, m, blobs))
 	require.Equal(t, int64(1), <-versions)
@@ -443,21 +437,21 @@ func TestWeightsOutliveTheBroker(t *testing.T) {
 }
 
 func TestSweepRemovesWhatADeadPublisherLeft(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		m, blobs := weightsOf(0, 2)
 		require.NoError(t, w.Publish(f.ctx, m, blobs))
 		var left func() int
 		switch store := w.store.(type) {
 		case objectShards:
-			subject := "$O." + f.run.names.shards + ".C.ABANDONED"
+			subject := "$O." + shardsBucket + ".C.ABANDONED"
 			for range 3 {
-				_, err := f.run.js.Publish(f.ctx, subject, []byte("chunk"))
+				_, err := f.js.Publish(f.ctx, subject, []byte("chunk"))
 				require.NoError(t, err)
 			}
 			left = func() int {
-				stream, err := f.run.js.Stream(f.ctx, store.stream())
+				stream, err := f.js.Stream(f.ctx, store.stream())
 				require.NoError(t, err)
 				info, err := stream.Info(f.ctx, jetstream.WithSubjectFilter(subject))
 				require.NoError(t, err)
@@ -488,11 +482,11 @@ func TestObjectWithoutItsChunksIsCorrupt(t *testing.T) {
 	m, _ := weightsOf(0, 1)
 	m.Shards[0] = schemas.Shard{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
 	require.NoError(t, publishWeights(f.ctx, f.run, m, map[string][]byte{hash: data}))
-	stream, err := f.run.js.Stream(f.ctx, objectShards{run: f.run}.stream())
+	stream, err := f.js.Stream(f.ctx, f.objects().stream())
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(f.ctx, 2))
 	_, err = shardOf(f.ctx, f.run, m.Shards[0])
-	require.ErrorIs(t, err, ErrCorruptShard)
+	require.ErrorIs(t, err, streams.ErrCorruptShard)
 }
 
 // counted is a store that says how many shards were put.
@@ -508,7 +502,7 @@ func (c counted) put(ctx context.Context, hash string, data Blob) (string, error
 
 // Defect S2: all shards of a version were encoded at once, a whole copy of the weights.
 func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		const shards = 40
 		var mu sync.Mutex
@@ -519,7 +513,7 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 			alive += n
 			most = max(most, alive)
 		}
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		w.store = counted{w.store, func() { count(-1) }}
 		from := func(version int64) (*schemas.Manifest, ShardSource, *schemas.Manifest) {
 			whole, blobs := weightsOf(version, shards)
@@ -544,13 +538,13 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 		m, source, want := from(1)
 		require.NoError(t, w.store.remove(f.ctx, want.Shards[7].Hash))
 		require.NoError(t, w.PublishFrom(f.ctx, m, source))
-		whole, err := weightsWith(t, f.attach(t), config).Load(f.ctx, want)
+		whole, err := newClient(t, f.attach(t), config).Load(f.ctx, want)
 		require.NoError(t, err)
 		require.Len(t, whole, shards)
 
 		m, source, _ = from(0)
 		m.Shards = m.Shards[:3]
-		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), streams.ErrFenced)
 		broken := errors.New("cannot encode")
 		m, _, _ = from(2)
 		require.ErrorIs(t, w.PublishFrom(f.ctx, m, func(int) (Blob, error) { return nil, broken }), broken)
@@ -561,10 +555,10 @@ func TestPublishFromHoldsAFewShardsAtATime(t *testing.T) {
 }
 
 func TestPublishFromMakesDeltasToo(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		config.BaseEvery = 4
-		w, reader := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+		w, reader := newClient(t, f.run, config), newClient(t, f.attach(t), config)
 		deltas := 0
 		for v := range int64(6) {
 			whole, blobs := weightsOf(v, 2)
@@ -586,10 +580,10 @@ func TestPublishFromMakesDeltasToo(t *testing.T) {
 
 // The base of a delta is read again from its source: nothing of it is kept. What is gone, or another, is no base.
 func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		config.BaseEvery = 16
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		var bases []int64
 		for v := range int64(6) {
 			whole, blobs := weightsOf(v, 3)
@@ -613,7 +607,7 @@ func TestABaseThatIsGoneOrChangedMakesAWholeVersion(t *testing.T) {
 			got, err := f.run.LatestManifest(f.ctx)
 			require.NoError(t, err)
 			bases = append(bases, got.Base)
-			loaded, err := weightsWith(t, f.attach(t), config).Load(f.ctx, got)
+			loaded, err := newClient(t, f.attach(t), config).Load(f.ctx, got)
 			require.NoError(t, err)
 			for i, data := range loaded {
 				require.Equal(t, blobs[whole.Shards[i].Hash], data)

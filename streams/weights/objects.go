@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -13,46 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
-
-var (
-	// ErrCorruptShard is returned when the bytes of a shard do not have the hash that names the shard.
-	ErrCorruptShard = errors.New("corrupt shard")
-	// ErrNoShard is returned when no shard of that hash is stored; the version that named it is no longer kept.
-	ErrNoShard = errors.New("no such shard")
-	// ErrShardsFull is returned when the broker keeps as many bytes of weights as it may.
-	ErrShardsFull = errors.New("no room for shards")
-)
-
-// shardStore keeps shards under their hashes. Each call is idempotent.
-type shardStore interface {
-	// put stores a blob unless it is there, and fails with ErrCorruptShard where its bytes do not have the hash. Where the hash is
-	// "", it is found and returned.
-	put(ctx context.Context, hash string, blob Blob) (string, error)
-	// get reads a shard into a sink, and fails with ErrNoShard. It does not verify.
-	get(ctx context.Context, shard schemas.Shard, to sink) error
-	// list is the stored shards by hash, with the time since which each is stored.
-	list(ctx context.Context) (map[string]time.Time, error)
-	remove(ctx context.Context, hash string) error
-	// sweep removes what publishers left that died in the middle of a put, once it is older than age.
-	sweep(ctx context.Context, age time.Duration) error
-}
-
-// verify checks stored bytes against their name.
-func verify(shard schemas.Shard, size int64, hash string) error {
-	if size != shard.Size {
-		return fmt.Errorf("%w: %s: %d bytes, the manifest says %d", ErrCorruptShard, shard.Hash, size, shard.Size)
-	}
-	return named(shard.Hash, hash)
-}
-
-// named checks a hash that was found against the one in a name.
-func named(want, hash string) error {
-	if hash != want {
-		return fmt.Errorf("%w: %s: its bytes hash to %s", ErrCorruptShard, want, hash)
-	}
-	return nil
-}
 
 // objectChunk is the size of an object's messages, a whole number of pages, where the payload limit leaves
 // objectRoom beside it; else they are smaller.
@@ -61,25 +24,22 @@ const (
 	objectRoom  = 4096
 )
 
-// maxShortReads is how often an object may be read short of its size, as on a replica that lags behind, before it counts as damaged.
-const maxShortReads = 3
-
 // objectShards keeps shards in the broker.
-type objectShards struct{ run *Run }
+type objectShards struct {
+	run    seam.Run
+	bucket string
+}
 
 // transfer makes attempts whose bound on time grows with the size: the slowest broker measured moved 77 MB/s to each of four
 // readers.
 func (o objectShards) transfer(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
 	limit := 30*time.Second + time.Duration(size)*time.Second/(8<<20)
-	bucket := o.run.names.shards
-	return retryWithin(ctx, o.run.log, what, limit, IsTransient, func(ctx context.Context) error {
-		return o.run.conn.guard(ctx, bucket, func(ctx context.Context) error {
-			store, err := o.run.js.ObjectStore(ctx, bucket)
-			if err != nil {
-				return err
-			}
-			return attempt(ctx, store)
-		})
+	return o.run.Call(ctx, what, o.bucket, limit, func(ctx context.Context) error {
+		store, err := o.run.JetStream().ObjectStore(ctx, o.bucket)
+		if err != nil {
+			return err
+		}
+		return attempt(ctx, store)
 	})
 }
 
@@ -101,14 +61,16 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
 			return err
 		}
-		up.purge(ctx)
+		if err := up.purge(ctx); err != nil {
+			return err
+		}
 		err = up.send(ctx)
 		if err == nil && before != nil {
 			up.left = append(up.left, before.NUID) // an object of another size, which this object replaces
 		}
-		if hasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
+		if seam.HasCode(err, seam.CodeStoreFailed) && strings.Contains(err.Error(), "maximum bytes") {
 			// The error as text, since its type would have the call tried again: only a publish that succeeds makes room.
-			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", ErrShardsFull, err.Error())
+			return fmt.Errorf("%w: %s: raise streams.shards_max_bytes, or lower streams.weights_keep", streams.ErrShardsFull, err.Error())
 		}
 		return err
 	})
@@ -126,7 +88,7 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 			return err
 		}
 		if info.Size != uint64(shard.Size) {
-			return fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", ErrCorruptShard, shard.Hash, info.Size, shard.Size)
+			return fmt.Errorf("%w: %s: %d bytes are stored, the manifest says %d", streams.ErrCorruptShard, shard.Hash, info.Size, shard.Size)
 		}
 		if info.NUID != nuid { // the first look, or the object was put again
 			nuid, next, have = info.NUID, 1, 0
@@ -135,12 +97,12 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 			}
 		}
 		for more := true; more && have < shard.Size; {
-			next, more, err = o.run.readOn(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m storedMessage) error {
-				have += int64(len(m.data))
+			next, more, err = o.run.Read(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m seam.Message) error {
+				have += int64(len(m.Data))
 				if have > shard.Size {
-					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", ErrCorruptShard, shard.Hash, shard.Size)
+					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", streams.ErrCorruptShard, shard.Hash, shard.Size)
 				}
-				_, err := to.Write(m.data)
+				_, err := to.Write(m.Data)
 				return err
 			})
 			if err != nil {
@@ -150,11 +112,11 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 		if have == shard.Size {
 			return nil
 		}
-		if short++; short >= maxShortReads {
-			return fmt.Errorf("%w: %s: its chunks are not all there: %d bytes of %d", ErrCorruptShard, shard.Hash, have, shard.Size)
+		if short++; short >= seam.ShortReads {
+			return fmt.Errorf("%w: %s: its chunks are not all there: %d bytes of %d", streams.ErrCorruptShard, shard.Hash, have, shard.Size)
 		}
 		nuid = ""
-		if err := wait(ctx, backoffMax); err != nil {
+		if err := seam.Wait(ctx, seam.LongestPause); err != nil {
 			return err
 		}
 	}
@@ -164,32 +126,32 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 const shardsInFlight = 64 << 20
 
 // readWindow is one reader's part of shardsInFlight.
-func readWindow() window {
-	return window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
+func readWindow() seam.Window {
+	return seam.Window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
 }
 
 // chunks begins the subjects of the chunks of an object; its NUID follows.
-func (o objectShards) chunks() string { return "$O." + o.run.names.shards + ".C." }
+func (o objectShards) chunks() string { return "$O." + o.bucket + ".C." }
 
 // metas begins the subjects of the descriptions of objects; the encoded name follows.
-func (o objectShards) metas() string { return "$O." + o.run.names.shards + ".M." }
+func (o objectShards) metas() string { return "$O." + o.bucket + ".M." }
 
 func (o objectShards) meta(hash string) string {
 	return o.metas() + base64.URLEncoding.EncodeToString([]byte(hash))
 }
 
-// info is the description of an object; ErrNoShard if the object is not there.
+// info is the description of an object; streams.ErrNoShard if the object is not there.
 func (o objectShards) info(ctx context.Context, hash string) (info jetstream.ObjectInfo, err error) {
 	found := false
-	_, _, err = o.run.readOn(ctx, o.stream(), o.meta(hash), 1, window{Messages: 1, Bytes: objectChunk}, func(m storedMessage) error {
+	_, _, err = o.run.Read(ctx, o.stream(), o.meta(hash), 1, seam.Window{Messages: 1, Bytes: objectChunk}, func(m seam.Message) error {
 		found = true
-		return json.Unmarshal(m.data, &info)
+		return json.Unmarshal(m.Data, &info)
 	})
 	if err != nil {
 		return info, fmt.Errorf("read shard %s: %w", hash, err)
 	}
 	if !found || info.Deleted {
-		return info, fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", ErrNoShard, hash)
+		return info, fmt.Errorf("%w: %s is not in the broker; if the run keeps its weights in a folder, name that with weights.dir", streams.ErrNoShard, hash)
 	}
 	return info, nil
 }
@@ -197,12 +159,12 @@ func (o objectShards) info(ctx context.Context, hash string) (info jetstream.Obj
 // objects are the whole objects of the store.
 func (o objectShards) objects(ctx context.Context) (objects []jetstream.ObjectInfo, err error) {
 	for next, more := uint64(1), true; more; {
-		next, more, err = o.run.readOn(ctx, o.stream(), o.metas()+">", next, window{Messages: 1 << 10, Bytes: 4 << 20}, func(m storedMessage) error {
+		next, more, err = o.run.Read(ctx, o.stream(), o.metas()+">", next, seam.Window{Messages: 1 << 10, Bytes: 4 << 20}, func(m seam.Message) error {
 			var info jetstream.ObjectInfo
-			if err := json.Unmarshal(m.data, &info); err != nil {
-				return fmt.Errorf("list shards: message %d: %w", m.sequence, err)
+			if err := json.Unmarshal(m.Data, &info); err != nil {
+				return fmt.Errorf("list shards: message %d: %w", m.Sequence, err)
 			}
-			info.ModTime = m.at
+			info.ModTime = m.At
 			if !info.Deleted {
 				objects = append(objects, info)
 			}
@@ -238,7 +200,7 @@ func (o objectShards) drop(ctx context.Context, store jetstream.ObjectStore, has
 		return err
 	}
 	// Delete leaves a marker, which would make every later listing longer.
-	stream, err := o.run.js.Stream(ctx, o.stream())
+	stream, err := o.run.JetStream().Stream(ctx, o.stream())
 	if err != nil {
 		return err
 	}
@@ -246,13 +208,13 @@ func (o objectShards) drop(ctx context.Context, store jetstream.ObjectStore, has
 }
 
 // stream is the stream in which the object store keeps its objects.
-func (o objectShards) stream() string { return "OBJ_" + o.run.names.shards }
+func (o objectShards) stream() string { return "OBJ_" + o.bucket }
 
 func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
 	return o.transfer(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
 		// The chunks are read first: an object that is finished after that is in the list of objects, so its chunks are no orphans.
 		chunks := o.chunks()
-		stream, err := o.run.js.Stream(ctx, o.stream())
+		stream, err := o.run.JetStream().Stream(ctx, o.stream())
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (e *eventful) ReadAt(p []byte, at int64) (int, error) {
 // chunkSets are the objects of which the broker has chunks, with the number of chunks.
 func chunkSets(t *testing.T, o objectShards) map[string]uint64 {
 	t.Helper()
-	stream, err := o.run.js.Stream(t.Context(), o.stream())
+	stream, err := o.run.JetStream().Stream(t.Context(), o.stream())
 	require.NoError(t, err)
 	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(o.chunks()+">"))
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestAPutThatEndsInTheMiddleLeavesNoChunks(t *testing.T) {
 	for name, at := range map[string]int64{"in the middle": 4 << 20, "at the end": int64(len(data)) - 1} {
 		t.Run("context ends "+name, func(t *testing.T) {
 			f := newFixture(t, true)
-			store := objectShards{run: f.run}
+			store := f.objects()
 			ctx, stop := context.WithCancel(f.ctx)
 			_, err := store.put(ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: stop})
 			require.ErrorIs(t, err, context.Canceled)
@@ -53,10 +53,10 @@ func TestAPutThatEndsInTheMiddleLeavesNoChunks(t *testing.T) {
 		})
 		t.Run("connection is made again "+name, func(t *testing.T) {
 			f := newFixture(t, true)
-			store := objectShards{run: f.run}
+			store := f.objects()
 			again := func() {
-				require.NoError(t, f.run.nc.ForceReconnect())
-				require.Eventually(t, func() bool { return f.run.nc.Stats().Reconnects > 0 && f.run.nc.IsConnected() }, time.Minute, time.Millisecond)
+				require.NoError(t, f.run.NATS().ForceReconnect())
+				require.Eventually(t, func() bool { return f.run.NATS().Stats().Reconnects > 0 && f.run.NATS().IsConnected() }, time.Minute, time.Millisecond)
 			}
 			_, err := store.put(f.ctx, sha(data), &eventful{Blob: Bytes(data), from: at - objectChunk, do: again})
 			require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestAPutThatEndsInTheMiddleLeavesNoChunks(t *testing.T) {
 // A blob that fails leaves nothing either.
 func TestAShardThatCannotBeReadLeavesNoChunks(t *testing.T) {
 	f := newFixture(t, false)
-	store := objectShards{run: f.run}
+	store := f.objects()
 	fault := errors.New("the disk is gone")
 	_, err := store.put(f.ctx, sha([]byte("x")), failing{Bytes(make([]byte, 4<<20)), fault})
 	require.ErrorIs(t, err, fault)
@@ -95,7 +95,7 @@ func (f failing) ReadAt(p []byte, at int64) (int, error) {
 // Where the broker goes away in the middle and the publisher with it, a sweep removes what is left.
 func TestWhatAPutLeavesInALostBrokerIsSwept(t *testing.T) {
 	f := newFixture(t, true)
-	store := objectShards{run: f.run}
+	store := f.objects()
 	data := []byte(strings.Repeat("weights!", 1<<20))
 	ctx, stop := context.WithCancel(f.ctx)
 	_, err := store.put(ctx, sha(data), &eventful{Blob: Bytes(data), from: 6 << 20, do: func() {
@@ -104,8 +104,8 @@ func TestWhatAPutLeavesInALostBrokerIsSwept(t *testing.T) {
 		stop()
 	}})
 	require.ErrorIs(t, err, context.Canceled)
-	f.broker = StartForTests(t, f.listen, f.store)
-	later := objectShards{run: f.attach(t)}
+	f.startBroker()
+	later := objectShards{run: f.attach(t).Seam(), bucket: shardsBucket}
 	require.Len(t, chunkSets(t, later), 1)
 	require.NoError(t, later.sweep(f.ctx, time.Hour))
 	require.Len(t, chunkSets(t, later), 1, "another publisher's put may be under way")

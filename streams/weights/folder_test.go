@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // watched is a store that counts reads, and fails them where it is told to.
@@ -58,10 +59,10 @@ func listed(t *testing.T, dir string) []string {
 func TestFilesFollowVersionsWholeAndAsDeltas(t *testing.T) {
 	for name, every := range map[string]int{"whole": 1, "deltas": 4} {
 		t.Run(name, func(t *testing.T) {
-			stores(t, func(f *fixture, config WeightsConfig) {
+			stores(t, func(f *fixture, config Config) {
 				t := f.t
 				config.BaseEvery = every
-				w, follower := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+				w, follower := newClient(t, f.run, config), newClient(t, f.attach(t), config)
 				dir := filepath.Join(t.TempDir(), "files")
 				for v := range int64(7) {
 					m, blobs := weightsOf(v, 2)
@@ -72,7 +73,7 @@ func TestFilesFollowVersionsWholeAndAsDeltas(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, wholeOf(v), read(t, paths))
 					require.Len(t, listed(t, dir), 2, "nothing else is kept")
-					late, err := weightsWith(t, f.run, config).Files(f.ctx, stored, filepath.Join(t.TempDir(), "late"))
+					late, err := newClient(t, f.run, config).Files(f.ctx, stored, filepath.Join(t.TempDir(), "late"))
 					require.NoError(t, err)
 					require.Equal(t, wholeOf(v), read(t, late))
 				}
@@ -84,7 +85,7 @@ func TestFilesFollowVersionsWholeAndAsDeltas(t *testing.T) {
 // Invariant: every file was verified against the manifest.
 func TestEveryFileWasVerifiedAgainstTheManifest(t *testing.T) {
 	f := newFixture(t, true)
-	w := weightsWith(t, f.run, DefaultWeightsConfig())
+	w := newClient(t, f.run, DefaultConfig())
 	m, blobs := weightsOf(3, 3)
 	require.NoError(t, w.Publish(f.ctx, m, blobs))
 	reads := new(atomic.Int64)
@@ -100,7 +101,7 @@ func TestEveryFileWasVerifiedAgainstTheManifest(t *testing.T) {
 		_, err = w.Files(f.ctx, m, dir)
 		require.NoError(t, err)
 	}
-	w = weightsWith(t, f.attach(t), DefaultWeightsConfig())
+	w = newClient(t, f.attach(t), DefaultConfig())
 	w.store = watched{shardStore: w.store, reads: reads}
 	_, err = w.Files(f.ctx, m, dir)
 	require.NoError(t, err)
@@ -119,9 +120,9 @@ func TestEveryFileWasVerifiedAgainstTheManifest(t *testing.T) {
 
 // What cannot be brought leaves the version before as it is, and no file under a name that it does not deserve.
 func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		before, blobs := weightsOf(0, 2)
 		require.NoError(t, w.Publish(f.ctx, before, blobs))
 		dir := filepath.Join(t.TempDir(), "files")
@@ -144,8 +145,8 @@ func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
 			"another shard's bytes": {func(_ string, to sink) error {
 				_, err := to.Write([]byte("more"))
 				return err
-			}, ErrCorruptShard},
-			"the shard is gone": {func(string, sink) error { return ErrNoShard }, ErrNoShard},
+			}, streams.ErrCorruptShard},
+			"the shard is gone": {func(string, sink) error { return streams.ErrNoShard }, streams.ErrNoShard},
 		} {
 			store := watched{shardStore: appending{inner}, reads: reads}
 			store.fail = func(hash string, to sink) error {
@@ -168,7 +169,7 @@ func TestFilesThatCannotBeBroughtLeaveTheVersionBefore(t *testing.T) {
 
 		require.NoError(t, w.store.remove(f.ctx, before.Shards[0].Hash))
 		_, err = w.Files(f.ctx, before, filepath.Join(t.TempDir(), "elsewhere"))
-		require.ErrorIs(t, err, ErrNoShard)
+		require.ErrorIs(t, err, streams.ErrNoShard)
 	})
 }
 
@@ -186,9 +187,9 @@ func (noRestart) restart() error { return nil }
 // A delta whose base is not kept any more is still put on the base's files where they are there.
 func TestADeltaOnAFileNeedsNoKeptBase(t *testing.T) {
 	f := newFixture(t, true)
-	config := DefaultWeightsConfig()
+	config := DefaultConfig()
 	config.BaseEvery = 8
-	w, follower := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
+	w, follower := newClient(t, f.run, config), newClient(t, f.attach(t), config)
 	dir := filepath.Join(t.TempDir(), "files")
 	for v := range int64(3) {
 		m, blobs := weightsOf(v, 1)
@@ -210,7 +211,7 @@ func TestADeltaOnAFileNeedsNoKeptBase(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wholeOf(2)[:1], read(t, paths))
 	_, err = follower.Files(f.ctx, latest, filepath.Join(t.TempDir(), "late"))
-	require.ErrorIs(t, err, ErrNoShard)
+	require.ErrorIs(t, err, streams.ErrNoShard)
 }
 
 // changing is a file that somebody writes to: each time that it is read it holds something else.
@@ -229,29 +230,29 @@ func (c *changing) ReadAt(p []byte, at int64) (int, error) {
 
 // A shard that changes between its hash and its way to the store is never stored under that hash.
 func TestAShardThatChangesWhileItIsPublishedIsRefused(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		whole, blobs := weightsOf(0, 1)
 		m := *whole
 		m.Shards = []schemas.Shard{{Encoding: schemas.EncodingSafetensors}}
 		blob := &changing{Blob: Bytes(blobs[whole.Shards[0].Hash])}
 		err := w.PublishFrom(f.ctx, &m, func(int) (Blob, error) { return blob, nil })
 		if config.Dir == "" {
-			require.ErrorIs(t, err, ErrCorruptShard)
+			require.ErrorIs(t, err, streams.ErrCorruptShard)
 			present, err := w.store.list(f.ctx)
 			require.NoError(t, err)
 			require.Empty(t, present)
 			_, err = f.run.LatestManifest(f.ctx)
-			require.ErrorIs(t, err, ErrNoWeights)
+			require.ErrorIs(t, err, streams.ErrNoWeights)
 			return
 		}
 		// A folder's shard is named by what lies in it, whatever was read before.
 		require.NoError(t, err)
-		_, err = weightsWith(t, f.attach(t), config).Load(f.ctx, &m)
+		_, err = newClient(t, f.attach(t), config).Load(f.ctx, &m)
 		require.NoError(t, err)
 		_, err = w.store.put(f.ctx, schemas.ContentHash([]byte("another")), blob)
-		require.ErrorIs(t, err, ErrCorruptShard)
+		require.ErrorIs(t, err, streams.ErrCorruptShard)
 		require.Len(t, listed(t, config.Dir), 1)
 	})
 }
@@ -260,8 +261,8 @@ func TestAShardThatChangesWhileItIsPublishedIsRefused(t *testing.T) {
 func TestFilesOnOneDiskAreLinked(t *testing.T) {
 	f := newFixture(t, false)
 	home := t.TempDir()
-	config := WeightsConfig{Dir: filepath.Join(home, "shards"), BaseEvery: 1}
-	w := weightsWith(t, f.run, config)
+	config := Config{Dir: filepath.Join(home, "shards"), BaseEvery: 1}
+	w := newClient(t, f.run, config)
 	whole, blobs := weightsOf(0, 1)
 	exported := filepath.Join(home, "model.safetensors")
 	require.NoError(t, os.WriteFile(exported, blobs[whole.Shards[0].Hash], 0o600))
@@ -286,15 +287,15 @@ func TestFilesOnOneDiskAreLinked(t *testing.T) {
 // Deltas that find no room on the disk make a whole version.
 func TestNoRoomForDeltasMakesAWholeVersion(t *testing.T) {
 	f := newFixture(t, true)
-	config := DefaultWeightsConfig()
+	config := DefaultConfig()
 	config.BaseEvery = 8
-	w := weightsWith(t, f.run, config)
+	w := newClient(t, f.run, config)
 	spool := t.TempDir()
-	w.SpoolIn(spool)
+	w.publisher.SpoolIn(spool)
 	for v := range int64(3) {
 		m, blobs := weightsOf(v, 1)
 		if v == 2 {
-			w.SpoolIn(filepath.Join(spool, "not there"))
+			w.publisher.SpoolIn(filepath.Join(spool, "not there"))
 		}
 		require.NoError(t, w.Publish(f.ctx, m, blobs))
 		stored, err := f.run.LatestManifest(f.ctx)

@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -9,37 +9,50 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/delta"
+	"github.com/weir-rl/weir/streams/internal/seam"
 )
+
+// Folder brings the weights of policy versions into folders, as files. It is safe for concurrent use, one version at a time.
+type Folder struct {
+	run   seam.Run
+	store shardStore
+
+	mu sync.Mutex
+	// seen has the stamp of each file that was verified, by path.
+	seen sync.Map
+}
 
 // Files brings the whole shards of a version into a folder that nobody else writes to, as files named by their hashes, and
 // returns their paths in the order of m.AllShards(). A few shards are read side by side, each in pieces, so that some megabytes of
 // them are in memory. A file that is there already, as after a cut or from the version before, is verified and not read again; a
 // delta is put on its base's file, or the chain is read from its whole base. When all are there, everything else in the folder is
-// removed. Files fails with [ErrNoShard] or [ErrNoWeights] if the version, or a base of it, is no longer kept, and with
-// [ErrCorruptShard]; the shards that it has finished stay, and the next call finds them.
+// removed. Files fails with [streams.ErrNoShard] or [streams.ErrNoWeights] if the version, or a base of it, is no longer kept, and with
+// [streams.ErrCorruptShard]; the shards that it has finished stay, and the next call finds them.
 //
 // Invariant: every file was verified against the manifest.
-func (w *Weights) Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	paths, err := w.files(ctx, m, dir)
+func (d *Folder) Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	paths, err := d.bringVersion(ctx, m, dir)
 	if err != nil {
 		return nil, fmt.Errorf("load version %d: %w", m.Version, err)
 	}
 	return paths, nil
 }
 
-func (w *Weights) files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
+func (d *Folder) bringVersion(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
 	links := []*schemas.Manifest{m}
 	if m.Base != schemas.NoBase {
-		history, err := w.run.manifests(ctx)
+		history, err := d.run.Manifests(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -48,16 +61,16 @@ func (w *Weights) files(ctx context.Context, m *schemas.Manifest, dir string) ([
 	paths := make([]string, len(m.AllShards()))
 	err := parallel(ctx, len(paths), func(i int) (err error) {
 		if i < len(m.Shards) {
-			paths[i], err = w.file(ctx, links, i, folderShards{dir})
+			paths[i], err = d.bringShard(ctx, links, i, folderShards{dir})
 		} else {
-			paths[i], err = w.frozenFile(ctx, m.Adapter.Frozen[i-len(m.Shards)], folderShards{dir})
+			paths[i], err = d.bringFrozen(ctx, m.Adapter.Frozen[i-len(m.Shards)], folderShards{dir})
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return paths, w.keepOnly(dir, paths)
+	return paths, d.keepOnly(dir, paths)
 }
 
 // bases is m and its bases, newest first, as far down as history has them.
@@ -74,8 +87,8 @@ func bases(m *schemas.Manifest, history []*schemas.Manifest) []*schemas.Manifest
 	return links
 }
 
-// file brings shard i of the first of links into a folder: from the newest of links of which the shard is there, or is whole.
-func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in folderShards) (string, error) {
+// bringShard brings shard i of the first of links into a folder: from the newest of links of which the shard is there, or is whole.
+func (d *Folder) bringShard(ctx context.Context, links []*schemas.Manifest, i int, in folderShards) (string, error) {
 	var have string
 	first := -1
 	for at, link := range links {
@@ -84,7 +97,7 @@ func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in
 		if err != nil {
 			return "", err
 		}
-		there, err := w.there(ctx, path, s.FullHash)
+		there, err := d.isThere(ctx, path, s.FullHash)
 		if err != nil {
 			return "", err
 		}
@@ -93,7 +106,7 @@ func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in
 			break
 		}
 		if s.Encoding != schemas.EncodingDelta {
-			if have, err = w.whole(ctx, s, in); err != nil {
+			if have, err = d.bringWhole(ctx, s, in); err != nil {
 				return "", err
 			}
 			first = at
@@ -102,12 +115,12 @@ func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in
 	}
 	if first < 0 {
 		last := links[len(links)-1]
-		return "", fmt.Errorf("version %d stands on version %d: %w", last.Version, last.Base, ErrNoWeights)
+		return "", fmt.Errorf("version %d stands on version %d: %w", last.Version, last.Base, streams.ErrNoWeights)
 	}
 	for at := first - 1; at >= 0; at-- {
 		s := links[at].Shards[i]
-		next, err := w.bring(ctx, s, s.FullHash, in, func(ctx context.Context, s schemas.Shard, to *os.File) (string, error) {
-			return w.apply(ctx, s, have, in, to)
+		next, err := d.fillFile(ctx, s, s.FullHash, in, func(ctx context.Context, s schemas.Shard, to *os.File) (string, error) {
+			return d.applyStored(ctx, s, have, in, to)
 		})
 		if err != nil {
 			return "", fmt.Errorf("version %d: %w", links[at].Version, err)
@@ -117,17 +130,17 @@ func (w *Weights) file(ctx context.Context, links []*schemas.Manifest, i int, in
 	return have, nil
 }
 
-// frozenFile brings a whole shard into a folder, unless it is there.
-func (w *Weights) frozenFile(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
+// bringFrozen brings a whole shard into a folder, unless it is there.
+func (d *Folder) bringFrozen(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
 	path, err := in.path(s.FullHash)
 	if err != nil {
 		return "", err
 	}
-	there, err := w.there(ctx, path, s.FullHash)
+	there, err := d.isThere(ctx, path, s.FullHash)
 	if err != nil || there {
 		return path, err
 	}
-	return w.whole(ctx, s, in)
+	return d.bringWhole(ctx, s, in)
 }
 
 // stamp tells a file that was written to since from one that was not.
@@ -138,9 +151,9 @@ type stamp struct {
 
 func stampOf(info fs.FileInfo) stamp { return stamp{info.Size(), info.ModTime()} }
 
-// there says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
+// isThere says whether a file holds what its hash says; one that holds something else is removed. A file is hashed once, unless it
 // has changed.
-func (w *Weights) there(ctx context.Context, path, hash string) (bool, error) {
+func (d *Folder) isThere(ctx context.Context, path, hash string) (bool, error) {
 	blob, err := OpenBlob(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -153,7 +166,7 @@ func (w *Weights) there(ctx context.Context, path, hash string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if now, ok := w.seen.Load(path); ok && now == stampOf(info) {
+	if now, ok := d.seen.Load(path); ok && now == stampOf(info) {
 		return true, nil
 	}
 	found, err := hashOf(ctx, blob)
@@ -161,15 +174,15 @@ func (w *Weights) there(ctx context.Context, path, hash string) (bool, error) {
 		return false, err
 	}
 	if found != hash {
-		w.run.log.Warn("a file of weights has changed and is read again", "file", path, "hash", found)
+		d.run.Log().Warn("a file of weights has changed and is read again", "file", path, "hash", found)
 		return false, os.Remove(path)
 	}
-	w.seen.Store(path, stampOf(info))
+	d.seen.Store(path, stampOf(info))
 	return true, nil
 }
 
-// bring makes the file of a hash by a function that fills a new file and returns the hash of what it wrote.
-func (w *Weights) bring(ctx context.Context, s schemas.Shard, hash string, in folderShards,
+// fillFile makes the file of a hash by a function that fills a new file and returns the hash of what it wrote.
+func (d *Folder) fillFile(ctx context.Context, s schemas.Shard, hash string, in folderShards,
 	fill func(ctx context.Context, s schemas.Shard, to *os.File) (string, error),
 ) (_ string, err error) {
 	path, err := in.path(hash)
@@ -190,7 +203,7 @@ func (w *Weights) bring(ctx context.Context, s schemas.Shard, hash string, in fo
 	if err != nil {
 		return "", err
 	}
-	if err := named(hash, found); err != nil {
+	if err := verifyHash(hash, found); err != nil {
 		return "", err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
@@ -200,15 +213,15 @@ func (w *Weights) bring(ctx context.Context, s schemas.Shard, hash string, in fo
 	if err != nil {
 		return "", err
 	}
-	w.seen.Store(path, stampOf(info))
+	d.seen.Store(path, stampOf(info))
 	return path, nil
 }
 
-// whole makes the file of a whole shard: a link where it lies in a folder on the same disk, else a copy.
-func (w *Weights) whole(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
-	from, ok := w.store.(folderShards)
+// bringWhole makes the file of a whole shard: a link where it lies in a folder on the same disk, else a copy.
+func (d *Folder) bringWhole(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
+	from, ok := d.store.(folderShards)
 	if !ok {
-		return w.bring(ctx, s, s.FullHash, in, w.fetch)
+		return d.fillFile(ctx, s, s.FullHash, in, d.fetchShard)
 	}
 	stored, err := from.path(s.Hash)
 	if err != nil {
@@ -219,36 +232,36 @@ func (w *Weights) whole(ctx context.Context, s schemas.Shard, in folderShards) (
 		return "", err
 	}
 	if os.Link(stored, path) != nil {
-		return w.bring(ctx, s, s.FullHash, in, w.fetch)
+		return d.fillFile(ctx, s, s.FullHash, in, d.fetchShard)
 	}
-	there, err := w.there(ctx, path, s.FullHash)
+	there, err := d.isThere(ctx, path, s.FullHash)
 	if err == nil && !there {
-		err = fmt.Errorf("%w: %s: its bytes have another hash", ErrCorruptShard, stored)
+		err = fmt.Errorf("%w: %s: its bytes have another hash", streams.ErrCorruptShard, stored)
 	}
 	return path, err
 }
 
-// fetch reads a stored shard into a file.
-func (w *Weights) fetch(ctx context.Context, s schemas.Shard, f *os.File) (string, error) {
+// fetchShard reads a stored shard into a file.
+func (d *Folder) fetchShard(ctx context.Context, s schemas.Shard, f *os.File) (string, error) {
 	to := newInFile(f)
-	if err := w.store.get(ctx, s, to); err != nil {
+	if err := d.store.get(ctx, s, to); err != nil {
 		return "", err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return "", err
 	}
-	return s.Hash, verify(s, size, to.sum())
+	return s.Hash, verifyShard(s, size, to.sum())
 }
 
-// apply writes what the file of a base becomes by a stored delta.
-func (w *Weights) apply(ctx context.Context, s schemas.Shard, base string, in folderShards, f *os.File) (_ string, err error) {
+// applyStored writes what the file of a base becomes by a stored delta.
+func (d *Folder) applyStored(ctx context.Context, s schemas.Shard, base string, in folderShards, f *os.File) (_ string, err error) {
 	packed, err := os.CreateTemp(in.dir, tmpPrefix+"*")
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, packed.Close(), os.Remove(packed.Name())) }()
-	if _, err := w.fetch(ctx, s, packed); err != nil {
+	if _, err := d.fetchShard(ctx, s, packed); err != nil {
 		return "", err
 	}
 	if _, err := packed.Seek(0, io.SeekStart); err != nil {
@@ -262,7 +275,7 @@ func (w *Weights) apply(ctx context.Context, s schemas.Shard, base string, in fo
 	to := newInFile(f)
 	if err := delta.Apply(to, all(ctx, before), before.Size(), packed); err != nil {
 		if errors.Is(err, delta.ErrCorrupt) {
-			err = fmt.Errorf("%w: %s: %w", ErrCorruptShard, s.Hash, err)
+			err = fmt.Errorf("%w: %s: %w", streams.ErrCorruptShard, s.Hash, err)
 		}
 		return "", err
 	}
@@ -270,7 +283,7 @@ func (w *Weights) apply(ctx context.Context, s schemas.Shard, base string, in fo
 }
 
 // keepOnly removes everything in a folder but the files of a version.
-func (w *Weights) keepOnly(dir string, paths []string) error {
+func (d *Folder) keepOnly(dir string, paths []string) error {
 	keep := map[string]bool{}
 	for _, path := range paths {
 		keep[filepath.Base(path)] = true
@@ -282,7 +295,7 @@ func (w *Weights) keepOnly(dir string, paths []string) error {
 	for _, e := range entries {
 		if !keep[e.Name()] {
 			path := filepath.Join(dir, e.Name())
-			w.seen.Delete(path)
+			d.seen.Delete(path)
 			if err := os.RemoveAll(path); err != nil {
 				return err
 			}

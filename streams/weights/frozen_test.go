@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 )
 
 // frozenOf is what the adapters of a test are added to: two shards.
@@ -43,11 +44,11 @@ func adapterOf(version int64, seed byte, asked *atomic.Int64) (*schemas.Manifest
 func TestAdaptersAreReadWithWhatTheyAreAddedTo(t *testing.T) {
 	for name, every := range map[string]int{"whole": 1, "deltas": 4} {
 		t.Run(name, func(t *testing.T) {
-			stores(t, func(f *fixture, config WeightsConfig) {
+			stores(t, func(f *fixture, config Config) {
 				t := f.t
 				config.BaseEvery = every
-				w, reader := weightsWith(t, f.run, config), weightsWith(t, f.attach(t), config)
-				follower := weightsWith(t, f.attach(t), config)
+				w, reader := newClient(t, f.run, config), newClient(t, f.attach(t), config)
+				follower := newClient(t, f.attach(t), config)
 				var asked, loads, fetches atomic.Int64
 				reader.store = watched{shardStore: reader.store, reads: &loads}
 				follower.store = watched{shardStore: follower.store, reads: &fetches}
@@ -74,7 +75,7 @@ func TestAdaptersAreReadWithWhatTheyAreAddedTo(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, want, read(t, paths))
 					require.Len(t, listed(t, dir), 4)
-					late := weightsWith(t, f.run, config)
+					late := newClient(t, f.run, config)
 					got, err = late.Load(f.ctx, stored)
 					require.NoError(t, err)
 					require.Equal(t, want, got)
@@ -89,10 +90,10 @@ func TestAdaptersAreReadWithWhatTheyAreAddedTo(t *testing.T) {
 }
 
 func TestAnAdapterIsPublishedAgainAndOnOtherWeights(t *testing.T) {
-	stores(t, func(f *fixture, config WeightsConfig) {
+	stores(t, func(f *fixture, config Config) {
 		t := f.t
 		config.BaseEvery = 4
-		w := weightsWith(t, f.run, config)
+		w := newClient(t, f.run, config)
 		var asked atomic.Int64
 		m, source := adapterOf(0, 5, &asked)
 		require.NoError(t, w.PublishFrom(f.ctx, m, source))
@@ -100,17 +101,17 @@ func TestAnAdapterIsPublishedAgainAndOnOtherWeights(t *testing.T) {
 
 		// A trainer that begins again does not know the hashes.
 		m, source = adapterOf(0, 5, &asked)
-		require.NoError(t, weightsWith(t, f.run, config).PublishFrom(f.ctx, m, source))
+		require.NoError(t, newClient(t, f.run, config).PublishFrom(f.ctx, m, source))
 		require.Equal(t, first, m.Adapter.Frozen)
 		// The same adapter on other weights, of another scale, or as weights of their own, is another version.
 		m, source = adapterOf(0, 6, &asked)
-		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), streams.ErrFenced)
 		m, source = adapterOf(0, 5, &asked)
 		m.Adapter.Alpha = 1
-		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), streams.ErrFenced)
 		m, source = adapterOf(0, 5, &asked)
 		m.Adapter = nil
-		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), ErrFenced)
+		require.ErrorIs(t, w.PublishFrom(f.ctx, m, source), streams.ErrFenced)
 
 		// A shard that is gone from the store, as with a store that was lost, is stored again.
 		require.NoError(t, w.store.remove(f.ctx, first[1].Hash))
@@ -137,17 +138,17 @@ func TestAnAdapterIsPublishedAgainAndOnOtherWeights(t *testing.T) {
 		}
 		stored, err := f.run.LatestManifest(f.ctx)
 		require.NoError(t, err)
-		got, err := weightsWith(t, f.run, config).Load(f.ctx, stored)
+		got, err := newClient(t, f.run, config).Load(f.ctx, stored)
 		require.NoError(t, err)
 		require.Equal(t, append(wholeOf(39), frozenOf(6)...), got)
 		_, err = w.Shard(f.ctx, first[0])
-		require.ErrorIs(t, err, ErrNoShard)
+		require.ErrorIs(t, err, streams.ErrNoShard)
 	})
 }
 
 func TestWhatAnAdapterIsAddedToIsVerified(t *testing.T) {
 	f := newFixture(t, true)
-	w := weightsWith(t, f.run, DefaultWeightsConfig())
+	w := newClient(t, f.run, DefaultConfig())
 	var asked, reads atomic.Int64
 	m, source := adapterOf(0, 5, &asked)
 	broken := errors.New("the disk is gone")
@@ -159,21 +160,21 @@ func TestWhatAnAdapterIsAddedToIsVerified(t *testing.T) {
 	})
 	require.ErrorIs(t, err, broken)
 	_, err = f.run.LatestManifest(f.ctx)
-	require.ErrorIs(t, err, ErrNoWeights, "no manifest before all is stored")
+	require.ErrorIs(t, err, streams.ErrNoWeights, "no manifest before all is stored")
 
 	require.NoError(t, w.PublishFrom(f.ctx, m, source))
-	reader := weightsWith(t, f.attach(t), DefaultWeightsConfig())
+	reader := newClient(t, f.attach(t), DefaultConfig())
 	changed := m.Adapter.Frozen[0].Hash
 	reader.store = watched{shardStore: reader.store, reads: &reads, fail: func(hash string, _ sink) error {
 		if hash == changed {
-			return fmt.Errorf("%w: %s", ErrCorruptShard, hash)
+			return fmt.Errorf("%w: %s", streams.ErrCorruptShard, hash)
 		}
 		return nil
 	}}
 	_, err = reader.Load(f.ctx, m)
-	require.ErrorIs(t, err, ErrCorruptShard)
+	require.ErrorIs(t, err, streams.ErrCorruptShard)
 	_, err = reader.Files(f.ctx, m, filepath.Join(t.TempDir(), "files"))
-	require.ErrorIs(t, err, ErrCorruptShard)
+	require.ErrorIs(t, err, streams.ErrCorruptShard)
 
 	// By the bytes of each shard, as programs of others publish.
 	shards := map[string][]byte{}
@@ -188,5 +189,5 @@ func TestWhatAnAdapterIsAddedToIsVerified(t *testing.T) {
 	require.NoError(t, w.Publish(f.ctx, &again, shards))
 	delete(shards, changed)
 	again.Version = 2
-	require.ErrorIs(t, w.Publish(f.ctx, &again, shards), ErrCorruptShard)
+	require.ErrorIs(t, w.Publish(f.ctx, &again, shards), streams.ErrCorruptShard)
 }

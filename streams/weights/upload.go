@@ -1,4 +1,4 @@
-package streams
+package weights
 
 import (
 	"context"
@@ -39,10 +39,10 @@ type upload struct {
 
 // send makes one attempt.
 func (u *upload) send(ctx context.Context) error {
-	run := u.store.run
-	info := jetstream.ObjectInfo{Bucket: run.names.shards, NUID: nuid.Next()}
+	js := u.store.run.JetStream()
+	info := jetstream.ObjectInfo{Bucket: u.store.bucket, NUID: nuid.Next()}
 	info.Name = u.hash
-	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(objectChunk, max(run.nc.MaxPayload()-objectRoom, 1)))}
+	info.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(objectChunk, max(js.Conn().MaxPayload()-objectRoom, 1)))}
 	u.left = append(u.left, info.NUID)
 	if err := u.sendChunks(ctx, &info); err != nil {
 		return err
@@ -54,13 +54,13 @@ func (u *upload) send(ctx context.Context) error {
 	// From here on the object may be whole, also where no answer comes: a sweep finds out.
 	u.keep(info.NUID)
 	header := nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}
-	_, err = run.js.PublishMsg(ctx, &nats.Msg{Subject: u.store.meta(u.hash), Header: header, Data: data}, jetstream.WithRetryAttempts(0))
+	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: u.store.meta(u.hash), Header: header, Data: data}, jetstream.WithRetryAttempts(0))
 	return err
 }
 
 // sendChunks sends the bytes, and sets what info says of them. It returns nil when the broker has stored them all.
 func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) error {
-	chunks, err := pipeline.Open(u.store.run.nc)
+	chunks, err := pipeline.Open(u.store.run.JetStream().Conn())
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) err
 		}
 	}
 	if err == nil {
-		if err = named(u.hash, sum(h)); err != nil {
+		if err = verifyHash(u.hash, sum(h)); err != nil {
 			err = fmt.Errorf("%w; the shard was changed while it was sent", err)
 		}
 	}
@@ -102,14 +102,14 @@ func awaitChunk(ctx context.Context, chunks *pipeline.Pipeline) error {
 	if err != nil {
 		return err
 	}
-	return readBatchReply(data, true)
+	return pipeline.ReadAck(data)
 }
 
 // settle waits for the answers to the chunks that are on their way: chunks that come after they are removed would stay.
 func (u *upload) settle(ctx context.Context, chunks *pipeline.Pipeline) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	for chunks.Waiting() > 0 && u.store.run.nc.IsConnected() {
+	for chunks.Waiting() > 0 && u.store.run.JetStream().Conn().IsConnected() {
 		if _, _, err := chunks.Next(ctx); err != nil && !errors.Is(err, nats.ErrNoResponders) {
 			return
 		}
@@ -122,28 +122,26 @@ func (u *upload) keep(id string) {
 }
 
 // purge removes the chunks of the attempts that failed. What cannot be removed stays in the list.
-func (u *upload) purge(ctx context.Context) {
-	run := u.store.run
+func (u *upload) purge(ctx context.Context) error {
 	for _, id := range slices.Clone(u.left) {
-		stream, err := run.js.Stream(ctx, u.store.stream())
+		stream, err := u.store.run.JetStream().Stream(ctx, u.store.stream())
 		if err == nil {
 			err = stream.Purge(ctx, jetstream.WithPurgeSubject(u.store.chunks()+id))
 		}
 		if err != nil {
-			run.log.Debug("chunks of an unfinished shard not removed", "shard", u.hash, "err", err)
-			return
+			return err
 		}
 		u.keep(id)
 	}
+	return nil
 }
 
-// clean is purge at the end of the upload, also where the caller's context has ended. It does not wait for a broker that is away: a
-// later sweep removes what is left.
+// clean is purge at the end of the upload, also where the caller's context has ended. It does not wait for a broker that is away.
 func (u *upload) clean(ctx context.Context) {
-	if len(u.left) == 0 || !u.store.run.nc.IsConnected() {
+	if len(u.left) == 0 || !u.store.run.JetStream().Conn().IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
-	u.purge(ctx)
+	_ = u.purge(ctx) // a later sweep removes what is left
 }
