@@ -78,7 +78,7 @@ func (b *Batcher) prepareSwap(ctx context.Context, s Snapshot) (*swap, error) {
 		return nil, err
 	}
 	defer done()
-	// A value head is the trainer's. A build before 2026-11-22 published it with the policy.
+	// A value head is the trainer's; a model folder may have one.
 	s.Config, s.Weights = gpu.WithValueHead(s.Config, s.Weights, false)
 	sw := &swap{version: s.Version, done: make(chan error, 1)}
 	m := b.model.Load()

@@ -97,7 +97,7 @@ func TestBadWeightsLeaveTheOldInUse(t *testing.T) {
 	checkReplay(t, req, got, 64)
 }
 
-// A build before 2026-11-22 published a value head with the policy: versions with one and without are of the same model.
+// A value head is the trainer's: versions with a value head and without are of the same model.
 func TestAValueHeadIsNoPartOfWhatIsSampledFrom(t *testing.T) {
 	t.Parallel()
 	r := newReady(t, smallConfig(), false)

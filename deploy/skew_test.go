@@ -19,28 +19,27 @@ import (
 	"github.com/weir-rl/weir/internal/ports"
 )
 
-// The four roles of a run that trains are processes of the release before and are put in place one after another, in several orders:
-// whichever of them is old works beside those that are new. At the end the record of all of it is audited.
-func TestRolesOfTheReleaseBeforeWorkBesideThisOne(t *testing.T) {
+// The four roles of a run that trains are replaced one after another, in several orders, as at an upgrade: the run trains after each
+// step. At the end the record of all of it is audited. No release came before this one, so both builds are of this tree; once there
+// is a release, newMixture takes its binary.
+func TestRolesAreReplacedOneAfterAnotherWhileARunTrains(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		t.Skip("builds the release before and trains with it for minutes; schemas holds the bytes to that release's rules")
+		t.Skip("trains for minutes; schemas holds each message to its wire version")
 	}
 	dir := t.TempDir()
-	before, this := filepath.Join(dir, "before"), filepath.Join(dir, "this")
-	buildBefore(t, before)
+	this := filepath.Join(dir, "this")
 	build(t, "..", this)
 	// Three orders: each role is the first, each the last but the broker, and each pair stands in both orders but for the broker's.
 	for _, order := range []string{"producer inference trainer broker", "trainer inference producer broker", "broker inference producer trainer"} {
 		t.Run(order, func(t *testing.T) {
-			m := newMixture(t, before)
+			m := newMixture(t, this)
 			for _, role := range []string{"broker", "trainer", "inference", "producer"} {
 				m.start(role)
 			}
-			m.trains("the release before")
+			m.trains("the run")
 			for role := range strings.FieldsSeq(order) {
 				m.stop(role)
-				m.binary[role] = this
 				m.start(role)
 				m.trains("a new " + role)
 			}
@@ -56,22 +55,6 @@ func TestRolesOfTheReleaseBeforeWorkBesideThisOne(t *testing.T) {
 			require.Contains(t, m.command("inspect", "rejected", "--reason", "version"), "nothing was refused")
 		})
 	}
-}
-
-// buildBefore builds the last commit of wire version 1, from this repository's history.
-func buildBefore(t *testing.T, binary string) {
-	t.Helper()
-	source := t.TempDir()
-	tar := filepath.Join(source, "source.tar")
-	for _, args := range [][]string{
-		{"git", "-C", "..", "archive", "--output", tar, lastOfWireVersion1},
-		{"tar", "-C", source, "-xf", tar},
-	} {
-		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("the release before cannot be built: commit %s is not in this checkout: %s", lastOfWireVersion1, out)
-		}
-	}
-	build(t, source, binary)
 }
 
 func build(t *testing.T, source, binary string) {

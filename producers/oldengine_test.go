@@ -16,30 +16,21 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// serveAsVersion1 answers the run's generate calls as an engine of wire version 1 did: a call that it cannot read is refused for good, and
-// every other gets the first of its stop tokens. It leaves, for an upgrade, with the first refusal, and sends the call's version.
-func serveAsVersion1(t *testing.T, run *streams.Run) (refused <-chan int) {
+// serveAsAnotherVersion answers the run's generate calls as an engine of another wire version: it cannot read them and refuses them for
+// good, as [generate.Serve] does. It leaves, for an upgrade, with the first refusal.
+func serveAsAnotherVersion(t *testing.T, run *streams.Run) (refused <-chan struct{}) {
 	t.Helper()
-	upgraded := make(chan int, 1)
+	upgraded := make(chan struct{}, 1)
 	sub, err := run.NATS().QueueSubscribe(run.GenerateSubject(), "engines", func(m *nats.Msg) {
-		_, version, err := schemas.Peek(m.Data)
-		ask, chunk := new(schemas.GenerateRequest), new(schemas.GenerateChunk)
-		if err == nil && version == 1 {
-			err = schemas.Unmarshal(m.Data, ask)
-			*chunk = schemas.GenerateChunk{
-				Engine: "old", Episode: ask.Episode, Done: true, Stop: schemas.GenerateStopToken, Tokens: ask.StopTokens[:1], Logprobs: []float32{-1}, Versions: []int32{3},
-			}
-		} else {
-			*chunk = schemas.GenerateChunk{
-				Engine: "old", Episode: "?", Done: true, Stop: schemas.GenerateError, Error: fmt.Sprintf("wire version %d, this build reads 1", version),
-			}
-			err = errors.Join(err, m.Sub.Unsubscribe())
-			upgraded <- version
+		chunk := &schemas.GenerateChunk{
+			Engine: "old", Episode: "?", Done: true, Stop: schemas.GenerateError,
+			Error: fmt.Sprintf("wire version %d, this build reads %d", schemas.Version, schemas.Version-1),
 		}
-		data, fault := schemas.Marshal(chunk)
-		if err = errors.Join(err, fault); err == nil {
+		data, err := schemas.Marshal(chunk)
+		if err = errors.Join(err, m.Sub.Unsubscribe()); err == nil {
 			err = m.Respond(data)
 		}
+		upgraded <- struct{}{}
 		if err != nil {
 			t.Error(err)
 		}
@@ -50,11 +41,10 @@ func serveAsVersion1(t *testing.T, run *streams.Run) (refused <-chan int) {
 	return upgraded
 }
 
-// An episode that continues several contexts meets an engine of wire version 1, which cannot read such a call: the call fails, and the
-// ticket goes back. When the engine is upgraded the ticket is done, and its trajectory stored once.
+// An episode meets an engine of another wire version, which cannot read its call: the call fails, and the ticket goes back. When the engine is upgraded the ticket is done, and its trajectory stored once.
 func TestACallThatAnOlderEngineCannotReadSendsTheTicketBack(t *testing.T) {
 	o := newOutage(t)
-	refused := serveAsVersion1(t, o.run)
+	refused := serveAsAnotherVersion(t, o.run)
 	client := generate.NewClient(o.run, generate.ClientOptions{})
 	defer client.Close()
 	served := make(chan producers.Served, 100)
@@ -93,8 +83,8 @@ func TestACallThatAnOlderEngineCannotReadSendsTheTicketBack(t *testing.T) {
 	ids := o.issue(0)
 	first := <-served
 	require.ErrorIs(t, first.Err, generate.ErrFailed)
-	require.ErrorContains(t, first.Err, "wire version 2, this build reads 1")
-	require.Equal(t, 2, <-refused)
+	require.ErrorContains(t, first.Err, "wire version 3, this build reads 2")
+	<-refused
 
 	serving, stop := context.WithCancel(t.Context())
 	engine := make(chan error, 1)

@@ -14,8 +14,6 @@ import (
 type message interface {
 	object
 	kind() Kind
-	// wire is the oldest wire version that can say all that the message says.
-	wire() int
 	// wireSize is about how many bytes the message takes, so that the output grows once.
 	wireSize() int
 }
@@ -96,8 +94,7 @@ func asMessage(v any) (message, error) {
 	}
 }
 
-// Marshal is the wire form of v, a message of this package or a pointer to one, in the oldest wire version that can say what v says:
-// a role of the release before reads it unless v uses what that release did not have. It does not validate v.
+// Marshal is the wire form of v, a message of this package or a pointer to a message. It does not validate v.
 // Strings that are not UTF-8 are written with U+FFFD in place of the bytes that break it. Marshal fails only for other types.
 func Marshal(v any) ([]byte, error) { return Append(nil, v) }
 
@@ -117,7 +114,7 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	c.mode, c.wire, c.little, c.count, c.err = writing, m.wire(), nativeLittle(), 2, nil
+	c.mode, c.little, c.count, c.err = writing, nativeLittle(), 2, nil
 	c.out = slices.Grow(dst, m.wireSize())
 	c.enc = msgpack.GetEncoder()
 	c.enc.Reset(&c.out)
@@ -125,7 +122,7 @@ func (c *coder) encode(dst []byte, v any) ([]byte, error) {
 	// A map of 16-bit length, set when the fields have been counted.
 	c.out = append(c.out, msgpcode.Map16, 0, 0)
 	c.check(c.enc.EncodeString("schema"))
-	c.check(c.enc.EncodeInt(int64(c.wire)))
+	c.check(c.enc.EncodeInt(Version))
 	c.check(c.enc.EncodeString("kind"))
 	c.check(c.enc.EncodeString(string(m.kind())))
 	m.fields(c)
@@ -158,19 +155,15 @@ func (c *coder) decode(data []byte, v any) error {
 	}
 	c.begin(data)
 	defer c.end()
-	kind, version, n, err := c.header()
+	kind, _, n, err := c.header()
 	if err != nil {
 		return err
 	}
-	c.wire = version
 	if kind != m.kind() {
 		return fmt.Errorf("%w: %s instead of %s", ErrKind, kind, m.kind())
 	}
 	c.path = append(append(c.path, kind...), '.')
 	c.readObject(m, n)
-	if t, ok := m.(*Trajectory); ok && version < 2 {
-		t.upgrade()
-	}
 	if left := c.in.left(); c.err == nil && left > 0 {
 		c.err = fmt.Errorf("%w: %s: %d bytes after the message", ErrMalformed, kind, left)
 	}
@@ -223,8 +216,8 @@ func (c *coder) header() (kind Kind, version, n int, err error) {
 		return "", 0, 0, c.err
 	}
 	kind, known := kindOf(name)
-	if version < OldestVersion || version > Version {
-		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d to %d", ErrVersion, version, OldestVersion, Version)
+	if version != Version {
+		return kind, version, 0, fmt.Errorf("%w: %d; this build reads %d", ErrVersion, version, Version)
 	}
 	if !known {
 		return kind, version, 0, fmt.Errorf("%w: %.40q", ErrKind, string(kind))

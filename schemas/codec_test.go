@@ -116,7 +116,7 @@ func TestRoundTrip(t *testing.T) {
 			got, version, err := Peek(data)
 			require.NoError(t, err)
 			require.Equal(t, kind, got)
-			require.Equal(t, in.wire(), version)
+			require.Equal(t, Version, version)
 		}))
 	}
 }
@@ -245,14 +245,15 @@ func TestHeaderFaults(t *testing.T) {
 		{"nothing", nil, ErrMalformed, "cut short"},
 		{"not a map", []byte{0x01}, ErrMalformed, "not a map"},
 		{"no keys", wire(mapOf(0)), ErrMalformed, "no schema and kind"},
-		{"kind first", wire(mapOf(2), "kind", "control", "schema", 1), ErrMalformed, "schema: not the first key"},
-		{"schema alone", wire(mapOf(2), "schema", 1, "run", "x"), ErrMalformed, "kind: not the second key"},
+		{"kind first", wire(mapOf(2), "kind", "control", "schema", Version), ErrMalformed, "schema: not the first key"},
+		{"schema alone", wire(mapOf(2), "schema", Version, "run", "x"), ErrMalformed, "kind: not the second key"},
 		{"schema as text", wire(mapOf(2), "schema", "1", "kind", "control"), ErrMalformed, "schema: not an integer"},
 		{"version below 0", wire(mapOf(2), "schema", -1, "kind", "control"), ErrMalformed, "schema: integer out of range"},
-		{"later version", wire(mapOf(2), "schema", 4, "kind", "control"), ErrVersion, "4; this build reads 1 to 3"},
-		{"version before the first", wire(mapOf(2), "schema", 0, "kind", "control"), ErrVersion, "0; this build reads 1 to 3"},
-		{"foreign kind", wire(mapOf(2), "schema", 1, "kind", "weather"), ErrKind, `"weather"`},
-		{"other kind", wire(mapOf(2), "schema", 1, "kind", "ticket"), ErrKind, "ticket instead of control"},
+		{"later version", wire(mapOf(2), "schema", 4, "kind", "control"), ErrVersion, "4; this build reads 3"},
+		{"version 0", wire(mapOf(2), "schema", 0, "kind", "control"), ErrVersion, "0; this build reads 3"},
+		{"earlier version", wire(mapOf(2), "schema", 2, "kind", "control"), ErrVersion, "2; this build reads 3"},
+		{"foreign kind", wire(mapOf(2), "schema", Version, "kind", "weather"), ErrKind, `"weather"`},
+		{"other kind", wire(mapOf(2), "schema", Version, "kind", "ticket"), ErrKind, "ticket instead of control"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -322,7 +323,7 @@ func TestFieldFaultsAreNamed(t *testing.T) {
 }
 
 func TestKeysInAnyOrder(t *testing.T) {
-	data := wire(mapOf(10), "schema", 1, "kind", "control", "at", time.Unix(5, 0), "depth", 2, "eta", 4, "min_version", 1,
+	data := wire(mapOf(10), "schema", Version, "kind", "control", "at", time.Unix(5, 0), "depth", 2, "eta", 4, "min_version", 1,
 		"policy_version", 3, "draining", false, "paused", true, "run", "r")
 	var got Control
 	require.NoError(t, Unmarshal(data, &got))

@@ -44,15 +44,8 @@ type coder struct {
 	path  []byte           // reading: where the map at hand is, "segments[3]."
 	field string           // reading: the field at hand
 	adopt bool             // reading: arrays stay in the input
-	wire  int              // the wire version of the message
 	moved []moved          // reading: the arrays that were moved within the input
 }
-
-// second is whether the message has the fields of wire version 2.
-func (c *coder) second() bool { return c.wire >= 2 }
-
-// third says the same of version 3.
-func (c *coder) third() bool { return c.wire >= 3 }
 
 // output takes the bytes that the library writes, and the arrays, which are copied.
 type output []byte

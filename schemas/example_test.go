@@ -27,7 +27,7 @@ func Example() {
 	got.Group = ""
 	fmt.Println(got.Validate())
 	// Output:
-	// group_closed 1 <nil>
+	// group_closed 3 <nil>
 	// <nil> <nil> [3] too stale
 	// malformed message: group_closed.group: cut short
 	// invalid message: group_closed.group: must not be empty

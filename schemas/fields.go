@@ -19,11 +19,7 @@ func (t *Ticket) fields(c *coder) {
 	integer(c, "policy_version", &t.PolicyVersion, false)
 	integer(c, "min_version", &t.MinVersion, true)
 	c.time("issued_at", &t.IssuedAt)
-	if c.third() {
-		optional(c, "fork", &t.Fork)
-	} else if c.mode != writing {
-		t.Fork = nil
-	}
+	optional(c, "fork", &t.Fork)
 }
 
 func (f *Fork) fields(c *coder) {
@@ -39,12 +35,8 @@ func (p *Prompt) fields(c *coder) {
 	c.texts("answers", &p.Answers, false)
 	text(c, "source", &p.Source, false)
 	mapped(c, "meta", &p.Meta, true)
-	if c.second() {
-		octets(c, "world", &p.World, true)
-		octets(c, "hidden", &p.Hidden, true)
-	} else if c.mode != writing {
-		p.World, p.Hidden = p.World[:0], p.Hidden[:0]
-	}
+	octets(c, "world", &p.World, true)
+	octets(c, "hidden", &p.Hidden, true)
 }
 
 func (s *Sampling) fields(c *coder) {
@@ -56,12 +48,8 @@ func (l *Limits) fields(c *coder) {
 	integer(c, "max_turns", &l.MaxTurns, false)
 	integer(c, "max_tokens", &l.MaxTokens, false)
 	integer(c, "timeout", &l.Timeout, false)
-	if c.second() {
-		integer(c, "max_total_tokens", &l.MaxTotalTokens, true)
-		integer(c, "max_segments", &l.MaxSegments, true)
-	} else if c.mode != writing {
-		l.MaxTotalTokens, l.MaxSegments = 0, 0
-	}
+	integer(c, "max_total_tokens", &l.MaxTotalTokens, true)
+	integer(c, "max_segments", &l.MaxSegments, true)
 }
 
 func (g *GroupClosed) fields(c *coder) {
@@ -90,21 +78,13 @@ func (t *Trajectory) fields(c *coder) {
 	structures(c, "turns", &t.Turns, false)
 	c.float64("reward", &t.Reward, false)
 	mapped(c, "rewards", &t.Rewards, false)
-	if c.second() {
-		mapped(c, "agent_rewards", &t.AgentRewards, true)
-	} else if c.mode != writing {
-		clear(t.AgentRewards)
-	}
+	mapped(c, "agent_rewards", &t.AgentRewards, true)
 	text(c, "answer", &t.Answer, false)
 	text(c, "stop", &t.Stop, false)
 	text(c, "error", &t.Error, true)
 	c.time("started_at", &t.StartedAt)
 	c.time("finished_at", &t.FinishedAt)
-	if c.third() {
-		optional(c, "forked", &t.Forked)
-	} else if c.mode != writing {
-		t.Forked = nil
-	}
+	optional(c, "forked", &t.Forked)
 }
 
 func (f *Forked) fields(c *coder) {
@@ -119,58 +99,16 @@ func (s *Segment) fields(c *coder) {
 	words(c, "logprobs", &s.Logprobs)
 	c.runLengths("versions", &s.Versions, len(s.Tokens))
 	c.float32("temperature", &s.Temperature)
-	if c.second() {
-		text(c, "agent", &s.Agent, true)
-	} else if c.mode != writing {
-		s.Agent = ""
-	}
+	text(c, "agent", &s.Agent, true)
 }
 
 func (t *Turn) fields(c *coder) {
 	integer(c, "segment", &t.Segment, false)
 	integer(c, "start", &t.Start, false)
 	integer(c, "end", &t.End, false)
-	if !c.second() {
-		t.onlyCall(c)
-		return
-	}
 	structures(c, "calls", &t.Calls, true)
 	c.float64("process_reward", &t.ProcessReward, true)
 	c.float64("reward", &t.Reward, true)
-}
-
-// onlyCall is what version 1 had in place of the calls: the parts of the one call, all of them empty where there was none.
-func (t *Turn) onlyCall(c *coder) {
-	call := new(ToolCall)
-	if c.mode != writing && len(t.Calls) != 1 {
-		t.Calls = append(t.Calls[:0], ToolCall{})
-	}
-	if len(t.Calls) == 1 {
-		call = &t.Calls[0]
-	}
-	text(c, "tool", &call.Tool, true)
-	text(c, "arguments", &call.Arguments, true)
-	integer(c, "duration", &call.Duration, true)
-	text(c, "error", &call.Error, true)
-	c.float64("process_reward", &t.ProcessReward, true)
-	if c.mode != writing {
-		t.Reward, call.Failed = 0, call.Error != ""
-	}
-}
-
-// upgrade makes a trajectory that was read as version 1 one of this version: a turn whose call names no tool made none.
-func (t *Trajectory) upgrade() {
-	for i := range t.Turns {
-		turn := &t.Turns[i]
-		if len(turn.Calls) != 1 { // the message was cut short
-			continue
-		}
-		call := &turn.Calls[0]
-		if call.Tool == "" {
-			turn.Calls = nil
-		}
-		call.Tool, call.Arguments, call.Error = CallText(call.Tool), CallText(call.Arguments), CallText(call.Error)
-	}
 }
 
 func (t *ToolCall) fields(c *coder) {
@@ -191,11 +129,7 @@ func (m *Manifest) fields(c *coder) {
 	text(c, "tokenizer_hash", &m.TokenizerHash, false)
 	text(c, "dtype", &m.DType, false)
 	c.time("published_at", &m.PublishedAt)
-	if c.second() {
-		optional(c, "adapter", &m.Adapter)
-	} else if c.mode != writing {
-		m.Adapter = nil
-	}
+	optional(c, "adapter", &m.Adapter)
 }
 
 func (a *Adapter) fields(c *coder) {
@@ -221,11 +155,7 @@ func (k *Control) fields(c *coder) {
 	integer(c, "depth", &k.Depth, false)
 	c.texts("cancelled", &k.Cancelled, true)
 	c.time("at", &k.At)
-	if c.third() {
-		structures(c, "limits", &k.Limits, true)
-	} else if c.mode != writing {
-		k.Limits = k.Limits[:0]
-	}
+	structures(c, "limits", &k.Limits, true)
 }
 
 func (l *Limit) fields(c *coder) {
@@ -256,12 +186,8 @@ func (r *GenerateRequest) fields(c *coder) {
 	words(c, "stop_tokens", &r.StopTokens)
 	c.boolean("last", &r.Last, false)
 	integer(c, "min_version", &r.MinVersion, true)
-	if c.second() {
-		text(c, "context", &r.Context, true)
-		c.boolean("pinned", &r.Pinned, true)
-	} else if c.mode != writing {
-		r.Context, r.Pinned = "", false
-	}
+	text(c, "context", &r.Context, true)
+	c.boolean("pinned", &r.Pinned, true)
 }
 
 func (g *GenerateChunk) fields(c *coder) {

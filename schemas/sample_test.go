@@ -143,28 +143,3 @@ func samples() map[Kind]message {
 		KindToolRequest: sampleToolRequest(), KindToolReply: sampleToolReply(), KindEvaluation: sampleEvaluation(),
 	}
 }
-
-// samplesV2 are what the golden bytes of version 2 hold, of the kinds that say more in this version.
-func samplesV2() map[Kind]message {
-	ticket, trajectory := sampleTicket(), sampleTrajectory()
-	ticket.Fork, trajectory.Forked = nil, nil
-	return map[Kind]message{KindTicket: ticket, KindTrajectory: trajectory}
-}
-
-// samplesV1 are what the golden bytes of version 1 hold: of those of this version, what version 1 could say.
-func samplesV1() map[Kind]message {
-	ticket, trajectory, request := sampleTicket(), sampleTrajectory(), sampleGenerateRequest()
-	ticket.Prompt.World, ticket.Prompt.Hidden, ticket.Limits.MaxTotalTokens, ticket.Limits.MaxSegments = nil, nil, 0, 0
-	trajectory.AgentRewards, trajectory.Segments[1].Agent = nil, ""
-	ticket.Fork, trajectory.Forked = nil, nil
-	trajectory.Turns[0].Reward, trajectory.Turns[0].Calls = 0, trajectory.Turns[0].Calls[:1]
-	request.Context, request.Pinned = "", false
-	control := sampleControl()
-	control.Limits = nil
-	all := samples()
-	delete(all, KindToolRequest)
-	delete(all, KindToolReply)
-	delete(all, KindEvaluation)
-	all[KindTicket], all[KindTrajectory], all[KindGenerateRequest], all[KindControl] = ticket, trajectory, request, control
-	return all
-}

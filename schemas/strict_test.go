@@ -15,7 +15,7 @@ import (
 
 // requestWith is a request of which one value is by hand.
 func requestWith(key string, value []byte) []byte {
-	b := wire(mapOf(10), "schema", 1, "kind", "generate_request")
+	b := wire(mapOf(10), "schema", Version, "kind", "generate_request")
 	for _, f := range []struct {
 		key   string
 		value any
@@ -85,7 +85,7 @@ func TestWhatTheLibraryWouldTakeIsRefused(t *testing.T) {
 }
 
 func TestHostileLengthsTakeLittleMemory(t *testing.T) {
-	head := wire(mapOf(22), "schema", 1, "kind", "trajectory")
+	head := wire(mapOf(22), "schema", Version, "kind", "trajectory")
 	with := func(name string, value ...byte) []byte {
 		return slices.Concat(head, field(name, value...), make([]byte, 1000))
 	}

@@ -154,7 +154,7 @@ func TestOverJetStreamLostSamplesAreGivenUp(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				data = bytes.Replace(data, append([]byte("\xa6schema"), schemas.OldestVersion), []byte("\xa6schema\x63"), 1)
+				data = bytes.Replace(data, append([]byte("\xa6schema"), schemas.Version), []byte("\xa6schema\x63"), 1)
 				if _, err := js.Publish(ctx, "weir.test.trajectories.0.newer", data, jetstream.WithMsgID(tr.ID)); err != nil {
 					return err
 				}

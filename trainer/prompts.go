@@ -25,8 +25,7 @@ type Prompt struct {
 	Turns TurnSchedule
 }
 
-// Rollout are the bounds that a ticket carries. The bound on segments is not among them: it is of what is accepted, and producers of
-// the release before, which know no such bound, would refuse every ticket.
+// Rollout are the bounds that a ticket carries. The bound on segments is not among them: the trainer holds accepted trajectories to it.
 func (l Limits) Rollout() schemas.Limits {
 	return schemas.Limits{MaxTurns: l.MaxTurns, MaxTokens: l.MaxTokens, MaxTotalTokens: l.MaxTotalTokens, Timeout: l.Timeout}
 }

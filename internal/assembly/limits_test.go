@@ -27,7 +27,7 @@ type scripted func(ctx context.Context, e *producers.Episode) error
 
 func (s scripted) Run(ctx context.Context, e *producers.Episode) error { return s(ctx, e) }
 
-// A run that sets no limit of a trajectory issues tickets that producers of the release before take. The limits of the trainer, and
+// A run that sets no limit of a trajectory issues tickets without one. The limits of the trainer, and
 // those of a task over them, are on the tickets and end episodes; a section of tools bounds what its
 // observations keep.
 func TestLimitsAndCutsReachTheEpisodes(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 )
 
@@ -78,9 +77,8 @@ func Decode(base, encoded []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Apply is Decode of files: it writes to out what base, of size bytes, becomes by a delta, some megabytes at a time. A
-// delta of an earlier build, which is not in blocks, is held whole, and its base with it. Errors of base and out are
-// returned as they are.
+// Apply is Decode of files: it writes to out what base, of size bytes, becomes by a delta, some megabytes at a time. Errors of base and
+// out are returned as they are.
 func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 	in := bufio.NewReader(encoded)
 	head, err := in.Peek(2)
@@ -88,7 +86,7 @@ func Apply(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
 		return err
 	}
 	if len(head) < 2 || head[0] != inBlocks {
-		return applyWhole(out, base, size, in)
+		return applyBlock(out, base, size, in)
 	}
 	if _, err := in.Discard(2); err != nil {
 		return err
@@ -143,9 +141,9 @@ const (
 	mostOverhead = 1 << 12
 )
 
-// applyWhole undoes a delta of format 1.
-func applyWhole(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
-	if size > math.MaxInt/4 {
+// applyBlock undoes a delta of format 1, which is of a file of at most one block.
+func applyBlock(out io.Writer, base io.Reader, size int64, encoded io.Reader) error {
+	if size > blockBytes {
 		return fmt.Errorf("%w: not in blocks, of %d bytes", ErrCorrupt, size)
 	}
 	packed, err := io.ReadAll(io.LimitReader(encoded, 2*size+mostOverhead+1))

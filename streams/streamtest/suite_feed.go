@@ -258,7 +258,7 @@ func feedRejects(b *bench) {
 	broken := b.trajectory(1, 10)
 	broken.Segments[0].ActionMask[0] = 1
 	version := encode(good)
-	version = bytes.Replace(version, append([]byte("schema"), schemas.OldestVersion), []byte("schema\x09"), 1)
+	version = bytes.Replace(version, append([]byte("schema"), schemas.Version), []byte("schema\x09"), 1)
 	cases := []struct {
 		name, subject string
 		data          []byte
