@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// WeightLoader reads a version's bytes; streams.Weights does.
+// WeightLoader reads a version's bytes; a *weights.Loader does.
 type WeightLoader interface {
 	// Load reads the whole safetensors bytes of each of m.AllShards(), verified by their hashes.
 	Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error)

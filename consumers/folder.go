@@ -176,7 +176,7 @@ func (f *Folder) writeVersion(ctx context.Context, tmp string, at *landed, from 
 }
 
 // FileLoader is a WeightLoader that brings a version's shards as verified files of a folder, whose names and contents stay
-// while a later version has them too. a *weights.Loader is a FileLoader.
+// while a later version has them too. A *weights.Loader is a FileLoader.
 type FileLoader interface {
 	Files(ctx context.Context, m *schemas.Manifest, dir string) ([]string, error)
 }
