@@ -5,6 +5,13 @@
 //
 // Here sums is a [Task]: it makes questions, a tokenizer, and what else its episodes need. `go run . up` then trains an agent
 // on it, `go run . eval` scores it and `go run . chat` asks it; each of its keys is a line of a file, a variable and a flag.
+//
+// A program that is more than the command line has a run as a value, from [Open]:
+//
+//	run, err := weir.Open(ctx, weir.Config{Keys: map[string]any{"trainer.steps": 40}}, weir.Parts{Tasks: []weir.Task{sums{}}})
+//	if err == nil {
+//		err = run.Up(ctx)
+//	}
 package weir
 
 import (
@@ -54,9 +61,12 @@ type Engine = parts.Engine
 // EngineOpening is what an [Engine] is opened with.
 type EngineOpening = parts.EngineOpening
 
-// App is the command line with parts of the user's own beside the built-in ones. A part with the name of a built-in one takes
-// its place.
-type App struct {
+// App is the command line with parts of the user's own beside the built-in ones.
+type App Parts
+
+// Parts are parts of the user's own beside the built-in ones, for a run of [Open] or for the command line of an [App]. A part with the
+// name of a built-in one takes its place.
+type Parts struct {
 	// Tasks are named in the section tasks of a configuration. The first is what a run trains on whose configuration names no
 	// task; without any it is the built-in demonstration.
 	Tasks []Task
@@ -79,16 +89,19 @@ func Main(own ...Task) { App{Tasks: own}.Main() }
 func (a App) Main() { os.Exit(a.Run()) }
 
 // Run runs the command line of this process and returns its exit status.
-func (a App) Run() int {
-	doors := builtin.Doors()
-	if len(a.Tasks) > 0 {
-		doors.Default = a.Tasks[0].Name()
+func (a App) Run() int { return cli.Main(Parts(a).registry()) }
+
+// registry has the parts before the built-in ones.
+func (p Parts) registry() parts.Registry {
+	r := builtin.Doors()
+	if len(p.Tasks) > 0 {
+		r.Default = p.Tasks[0].Name()
 	}
-	doors.Tasks = append(a.Tasks, doors.Tasks...)
-	doors.Agents = append(a.Agents, doors.Agents...)
-	doors.Tools = append(a.Tools, doors.Tools...)
-	doors.Rewards = append(a.Rewards, doors.Rewards...)
-	doors.Estimators, doors.Losses = a.Estimators, a.Losses
-	doors.Engines = append(a.Engines, doors.Engines...)
-	return cli.Main(doors)
+	r.Tasks = append(p.Tasks, r.Tasks...)
+	r.Agents = append(p.Agents, r.Agents...)
+	r.Tools = append(p.Tools, r.Tools...)
+	r.Rewards = append(p.Rewards, r.Rewards...)
+	r.Estimators, r.Losses = p.Estimators, p.Losses
+	r.Engines = append(p.Engines, r.Engines...)
+	return r
 }

@@ -25,10 +25,21 @@ type FinalReport struct {
 	// HeldOut says what the questions were about, learntByHeart why far fewer of them than in training may be answered rightly; ""
 	// where they are not.
 	HeldOut, LearntByHeart string
+	// Record is the last of the run's numbers.
+	Record report.Record
 	// Curves are the scores over the versions. written and picture are the files of the numbers and of the curves; "" before they
 	// are written.
 	Curves           []report.Series
 	Written, Picture string
+}
+
+// lastRecord is the last record of a run's numbers.
+func (r *FinalReport) lastRecord() report.Record {
+	values := map[string]float64{metrics.TimeTotal.Name: r.Took.Seconds()}
+	for _, sc := range r.Scores {
+		values[sc.Key] = sc.Report.ExactMatch
+	}
+	return report.Record{At: time.Now().UTC(), Type: report.Tested, PolicyVersion: r.Version, Step: r.Version, Metrics: values}
 }
 
 // Report scores the last version on the test split, which nothing before has touched, with and without the tools, and draws the
@@ -63,7 +74,8 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	if len(out.Scores) > 0 {
 		out.LearntByHeart = learntByHeart(out.Scores[0].Report.ExactMatch, records)
 	}
-	if err := appendScores(written, out); err != nil {
+	out.Record = out.lastRecord()
+	if err := appendRecord(written, out.Record); err != nil {
 		return out, err
 	}
 	out.Written = written
@@ -80,18 +92,14 @@ func (r *LocalRun) Report(ctx context.Context, took time.Duration) (*FinalReport
 	return out, nil
 }
 
-// appendScores writes the last record of a run's numbers.
-func appendScores(file string, r *FinalReport) error {
-	values := map[string]float64{metrics.TimeTotal.Name: r.Took.Seconds()}
-	for _, sc := range r.Scores {
-		values[sc.Key] = sc.Report.ExactMatch
-	}
+// appendRecord writes a record behind those of a file.
+func appendRecord(file string, r report.Record) error {
 	book, err := report.NewRecorder(file)
 	if err != nil {
 		return err
 	}
 	defer book.Close()
-	return book.Append(report.Record{At: time.Now().UTC(), Type: report.Tested, PolicyVersion: r.Version, Step: r.Version, Metrics: values})
+	return book.Append(r)
 }
 
 // curveTitle says what run a picture is of.

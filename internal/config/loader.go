@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/v2"
 
+	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/internal/parts"
 )
 
@@ -31,6 +33,8 @@ type Sources struct {
 	// Flags are key=value as the user typed them. The key tasks, in a file too, is a list of names, each as if it began an
 	// empty section.
 	Flags map[string]string
+	// FlagOrigin names the place of Flags where they are no flags of a command line, "" where they are.
+	FlagOrigin string
 
 	// Tasks are the types of the tasks that there are when the sources name none; nil is the default one. Change sets other
 	// defaults than a run's; nil sets none. Both are for [Resolve] alone.
@@ -97,7 +101,12 @@ func Resolve(doors parts.Registry, src Sources) (cfg *Config, origins map[string
 	}
 	cfg.defaults = Values(cfg)
 	l.fill(cfg)
-	return cfg, l.origins, errors.Join(slices.Concat(preset.errs, l.errs)...)
+	faults := slices.Concat(preset.errs, l.errs)
+	if len(faults) > 0 && len(l.refused) == 0 {
+		// A user mends all faults at once. A key whose value cannot be read has its default here.
+		faults = append(faults, Trace(cfg.Finish(), l.origins))
+	}
+	return cfg, l.origins, check.All(faults...)
 }
 
 // loader reads the values of all sources, and then puts them into a configuration.
@@ -135,7 +144,7 @@ func gather(src Sources) *loader {
 	for key, v := range src.Flags {
 		flags[key] = v
 	}
-	l.layers = append(l.layers, layer{flags, func(key string) string { return "--" + key }})
+	l.layers = append(l.layers, layer{flags, func(key string) string { return cmp.Or(src.FlagOrigin, "--"+key) }})
 	return l
 }
 

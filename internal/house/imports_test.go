@@ -62,7 +62,7 @@ examples: . schemas producers consumers trainer gpu
 internal/lab: schemas streams consumers trainer gpu internal
 internal/assembly: schemas streams producers consumers trainer gpu internal
 internal/cli: schemas streams producers consumers trainer gpu internal
-.: producers trainer gpu internal/builtin internal/cli internal/parts
+.: producers trainer gpu internal/assembly internal/builtin internal/cli internal/config internal/machine internal/parts internal/report
 cmd: .
 deploy: cmd internal
 `)
