@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/check"
 )
 
@@ -102,7 +103,7 @@ func whole(text string) string { return strings.Trim(text, string(utf8.RuneError
 // Plain are the ids of a text that is not the caller's own, such as a tool's: the spelling of a control token in it is text like any
 // other. A tokenizer without EncodeText(string) []int32 has no such encoding, and its Encode is used.
 func Plain(tok Tokenizer, text string) []int32 {
-	if plain, ok := tok.(interface{ EncodeText(text string) []int32 }); ok {
+	if plain, ok := tok.(tokenizer.PlainEncoder); ok {
 		return plain.EncodeText(text)
 	}
 	return tok.Encode(text)

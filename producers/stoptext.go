@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
 // stopTokens finds the tokens at which a turn may end that is to end at a text. It is used by many episodes at once.
@@ -59,7 +61,7 @@ func (s *stopTokens) having(c byte) []int32 {
 	}
 	var ids []int32
 	text := func(id int32) string { return s.tok.Decode([]int32{id}) }
-	if t, ok := s.tok.(interface{ Token(id int32) string }); ok {
+	if t, ok := s.tok.(tokenizer.Speller); ok {
 		text = t.Token
 	}
 	for id := range int32(s.tok.Size()) {

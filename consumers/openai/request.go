@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	api "github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/schemas"
 )
@@ -169,7 +170,7 @@ func promptTokens(raw json.RawMessage, t Tokenizer) ([][]int32, error) {
 
 // wrapTokens adds the tokens that a tokenizer puts around a text, such as Llama 3's beginning; a tokenizer without such tokens adds none.
 func wrapTokens(t Tokenizer, ids []int32) []int32 {
-	if w, ok := t.(interface{ Wrap(ids []int32) []int32 }); ok {
+	if w, ok := t.(tokenizer.Wrapper); ok {
 		return w.Wrap(ids)
 	}
 	return ids

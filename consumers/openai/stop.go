@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	api "github.com/weir-rl/weir/internal/openai"
+
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
 // errStopText ends a generation whose text has come to a stop.
@@ -25,8 +27,8 @@ func (o *API) addStop(p *prompt, stop string) error {
 		return api.BadRequest("invalid_parameter", `stop: "" is in every text`)
 	}
 	ids := o.tokenizer.Encode(stop)
-	_, words := o.tokenizer.(interface{ Unknown() int32 })
-	spelt, knows := o.tokenizer.(interface{ Special(id int32) bool })
+	_, words := o.tokenizer.(tokenizer.WordLevel)
+	spelt, knows := o.tokenizer.(tokenizer.Marker)
 	if len(ids) == 1 && (words || !knows || spelt.Special(ids[0])) {
 		p.silent = append(p.silent, ids[0])
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-rl/weir/internal/fault"
 	"github.com/weir-rl/weir/internal/openai"
 	"github.com/weir-rl/weir/producers"
+	"github.com/weir-rl/weir/producers/agents"
 	"github.com/weir-rl/weir/producers/sandbox/workspace"
 	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/producers/toolworker"
@@ -199,7 +200,7 @@ func (c *Course) ChatContext(messages []openai.Message) string {
 // ChatTemplate is the chat template that an agent of the run speaks; nil where none does.
 func (c *Course) ChatTemplate() *chat.Chat {
 	for _, t := range c.Tasks {
-		if agent, ok := t.agent.(interface{ Chat() *chat.Chat }); ok {
+		if agent, ok := t.agent.(agents.ChatSpeaker); ok {
 			return agent.Chat()
 		}
 	}

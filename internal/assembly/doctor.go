@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 	"github.com/weir-rl/weir/internal/doctor"
 	"github.com/weir-rl/weir/producers/sandbox"
+	"github.com/weir-rl/weir/producers/tools"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -55,7 +56,7 @@ func ExamineSandbox(ctx context.Context, cfg *config.Config) doctor.Line {
 
 // sandboxed says whether the configuration of a tool or an agent starts a program of the operator's in a sandbox.
 func sandboxed(own any) bool {
-	by, ok := own.(interface{ Sandboxed() bool })
+	by, ok := own.(tools.Sandboxed)
 	return ok && by.Sandboxed()
 }
 

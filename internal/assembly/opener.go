@@ -172,15 +172,14 @@ func complete(s *tasks.Setup) error {
 
 // texts are what the agents and tools of the run may say.
 func (o *opener) texts() []string {
-	type speaker interface{ Texts() []string }
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
-		if s, ok := o.cfg.Agents[name].Own.(speaker); ok {
+		if s, ok := o.cfg.Agents[name].Own.(tasks.Speaker); ok {
 			out = append(out, s.Texts()...)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Tools)) {
-		if s, ok := o.cfg.Tools[name].Own.(speaker); ok {
+		if s, ok := o.cfg.Tools[name].Own.(tasks.Speaker); ok {
 			out = append(out, s.Texts()...)
 		}
 	}
@@ -191,7 +190,7 @@ func (o *opener) texts() []string {
 func (o *opener) tags() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Agents)) {
-		if a, ok := o.cfg.Agents[name].Own.(interface{ TagTokens() []string }); ok {
+		if a, ok := o.cfg.Agents[name].Own.(agents.Tagged); ok {
 			out = append(out, a.TagTokens()...)
 		}
 	}
@@ -229,56 +228,90 @@ func (o *opener) task(ctx context.Context, name string, setup *tasks.Setup, tok 
 		limits: limits.Rollout(), turns: o.cfg.TurnSchedule(name),
 	}
 	t.limits.MaxSegments = section.Limits.MaxSegments
-	var err error
+	if err := o.openTools(ctx, t); err != nil {
+		return nil, err
+	}
+	if err := o.openAgent(ctx, t, tok); err != nil {
+		return nil, err
+	}
+	if err := o.openReward(ctx, t); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// openTools opens the tools that a task names, else the task brings its own, and holds the task's questions against them.
+func (o *opener) openTools(ctx context.Context, t *Task) error {
+	section := o.cfg.Tasks[t.Name]
 	if len(section.Tools) > 0 {
 		t.tools, t.plain = nil, nil
 	}
 	for _, tool := range section.Tools {
 		if err := o.tool(ctx, t, tool); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := o.together(name, t); err != nil {
-		return nil, err
+	if err := o.together(t.Name, t); err != nil {
+		return err
 	}
 	if t.Check != nil {
 		if err := t.Check(t.brought()); err != nil {
-			return nil, fmt.Errorf("task %s: %w", name, err)
+			return fmt.Errorf("task %s: %w", t.Name, err)
 		}
 	}
 	if err := t.checkWorlds(); err != nil {
-		return nil, fmt.Errorf("task %s: %w", name, err)
+		return fmt.Errorf("task %s: %w", t.Name, err)
 	}
+	return nil
+}
+
+// openAgent opens the agent that a task names, else the task brings its own, and has the demonstrations as that agent speaks.
+func (o *opener) openAgent(ctx context.Context, t *Task, tok tasks.Tokenizer) (err error) {
+	section := o.cfg.Tasks[t.Name]
 	if o.noAgents {
-		own := *setup
+		own := *t.Setup
 		own.Demonstrations, t.Setup, t.agent = nil, &own, nil
-	} else if section.Agent != "" {
+		return nil
+	}
+	if section.Agent != "" {
 		if t.agent, err = o.agent(ctx, section.Agent, tok, t.specs()); err != nil {
-			return nil, err
+			return err
 		}
+	}
+	if t.agent == nil {
+		return fmt.Errorf("task %s brings no agent: name one in tasks.%s.agent", t.Name, t.Name)
 	}
 	if t.Setup, err = t.spoken(); err != nil {
-		return nil, fmt.Errorf("task %s: demonstrations: %w", name, err)
+		return fmt.Errorf("task %s: demonstrations: %w", t.Name, err)
 	}
+	return o.checkDemonstrations(t)
+}
+
+// checkDemonstrations refuses demonstrations that a cold start could not learn from whole.
+func (o *opener) checkDemonstrations(t *Task) error {
 	most, of := o.cfg.Positions()
-	if d, ok := t.Demonstrations.(interface{ Longest() int }); ok && o.cfg.Trainer.ColdStart.Steps > 0 && most > 0 && d.Longest() > most {
-		return nil, fmt.Errorf("task %s: a demonstration has %d tokens, and %s is %d: raise it, or leave the demonstration out",
-			name, d.Longest(), of, most)
+	measured, ok := t.Demonstrations.(tasks.Measured)
+	if !ok || o.cfg.Trainer.ColdStart.Steps == 0 || most == 0 || measured.Longest() <= most {
+		return nil
 	}
-	if section.Reward.Type != "" {
-		door, _ := o.doors.Reward(section.Reward.Type)
-		t.reward, err = door.Open(ctx, rewards.Opening{Task: name, Config: section.Reward.Own, Sources: t.sources(), Spaces: o.spaces, Log: o.log.With("task", name)})
+	return fmt.Errorf("task %s: a demonstration has %d tokens, and %s is %d: raise it, or leave the demonstration out",
+		t.Name, measured.Longest(), of, most)
+}
+
+// openReward opens the reward that a task names, else the task brings its own.
+func (o *opener) openReward(ctx context.Context, t *Task) (err error) {
+	section := o.cfg.Tasks[t.Name].Reward
+	if section.Type != "" {
+		door, _ := o.doors.Reward(section.Type)
+		t.reward, err = door.Open(ctx, rewards.Opening{Task: t.Name, Config: section.Own, Sources: t.sources(), Spaces: o.spaces, Log: o.log.With("task", t.Name)})
 		if err != nil {
-			return nil, fmt.Errorf("tasks.%s.reward: %w", name, err)
+			return fmt.Errorf("tasks.%s.reward: %w", t.Name, err)
 		}
 	}
-	switch {
-	case t.agent == nil && !o.noAgents:
-		return nil, fmt.Errorf("task %s brings no agent: name one in tasks.%s.agent", name, name)
-	case t.reward == nil:
-		return nil, fmt.Errorf("task %s brings no reward: name a type in tasks.%s.reward.type", name, name)
+	if t.reward == nil {
+		return fmt.Errorf("task %s brings no reward: name a type in tasks.%s.reward.type", t.Name, t.Name)
 	}
-	return t, nil
+	return nil
 }
 
 // specs are the tools that the task's episodes may call.

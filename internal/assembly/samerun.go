@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/producers/tasks"
 	"github.com/weir-rl/weir/trainer"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
@@ -26,7 +27,7 @@ func (s *Run) lasting(key string) bool {
 		return false
 	}
 	if section, name, rest := cutKey(key); section == sectionTasks && s.Config.Tasks[name] != nil {
-		own, ok := s.Config.Tasks[name].Own.(interface{ Lasting() []string })
+		own, ok := s.Config.Tasks[name].Own.(tasks.Lasting)
 		return rest == "type" || ok && slices.Contains(own.Lasting(), rest)
 	}
 	return strings.HasPrefix(key, "model.") || strings.HasPrefix(key, "trainer.cold_start.")

@@ -141,3 +141,8 @@ func (s *Run) loaded(ctx context.Context, c *Course, folder string, version int6
 	}
 	return &LoadedPolicy{s, c, policy, version, stop}, nil
 }
+
+// Score asks the policy questions, as [Sampler.Score] does.
+func (m *LoadedPolicy) Score(ctx context.Context, q Question) (*Score, error) {
+	return m.Sampler.Score(ctx, m.Run, m.Course, q)
+}

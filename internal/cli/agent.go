@@ -15,13 +15,13 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-func (a *app) agentCommand() *cobra.Command {
+func newAgentCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "agent", Short: "Run an agent by hand"}
-	cmd.AddCommand(a.agentRunCommand())
+	cmd.AddCommand(newAgentRunCommand(a))
 	return cmd
 }
 
-func (a *app) agentRunCommand() *cobra.Command {
+func newAgentRunCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run", Short: "Run one episode and show it as it goes on", Args: cobra.NoArgs,
 		Long: `Run has an agent answer one question of a task: with the newest checkpoint of the run, with another step or folder,
@@ -42,73 +42,94 @@ The exit status is 0 when the episode came to an end, whatever its reward.`,
 			"  weir agent run --replay g000012-a0-3\n" +
 			"  weir agent run --fork g000012-a0-3 --turn 2 --seed 7",
 	}
+	f := agentFlags{}
 	format := outputFlag(cmd)
-	ask := agentAsk{}
-	cmd.Flags().StringVar(&ask.split, "split", string(tasks.Validation), "the question's: train, validation or test")
-	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
-	cmd.Flags().IntVar(&ask.index, "index", 0, "which question of the split, in the order of weir eval")
-	cmd.Flags().StringVar(&ask.prompt, "prompt", "", "a question in place of one of the split")
-	cmd.Flags().StringArrayVar(&ask.answers, "answer", nil, "a right answer to --prompt, for the reward; may be repeated")
-	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the episode")
-	cmd.Flags().Float32Var(&ask.Temperature, "temperature", 0, "0 is greedy")
-	cmd.Flags().BoolVar(&ask.NoTool, "no-tool", false, "take the tools away")
-	cmd.Flags().DurationVar(&ask.Timeout, "timeout", 0, "bounds the episode; 0 takes the task's limit")
-	replay := cmd.Flags().String("replay", "", "run the episode of this trajectory again, with its prompt, seed and version")
-	fork := cmd.Flags().String("fork", "", "go on from a turn of this trajectory")
-	turn := cmd.Flags().Int("turn", 1, "how many turns of the trajectory --fork takes over")
-	asking := endpointFlags(cmd)
-	model, own := a.modelFlags(cmd), partFlags(cmd)
+	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := errors.Join(warmth(ask.Temperature), ask.check()); err != nil {
+		if err := errors.Join(checkTemperature(f.ask.Temperature), f.ask.check()); err != nil {
 			return err
 		}
-		s, err := own.session(cmd, a)
+		s, err := f.parts.session(cmd, a)
 		if err != nil {
 			return err
 		}
-		var again *replayed
-		switch {
-		case *fork != "":
-			again, err = forkOf(cmd, s, *fork, *turn)
-		case cmd.Flags().Changed("turn"):
-			return fault.Usage(errors.New("--turn is of --fork: give it too"))
-		case *replay != "":
-			again, err = replayOf(cmd, s, *replay, model)
-		}
-		if err != nil {
+		if f.ask.replay, err = f.findTrajectory(cmd, s); err != nil {
 			return err
 		}
-		if again != nil {
-			own.task = again.was.Task
-		}
-		var m *assembly.LoadedPolicy
-		if asking.cfg.URL != "" {
-			m, err = asking.open(cmd, s, &ask.Question)
-		} else {
-			m, err = model.Open(cmd.Context(), s)
-		}
+		m, err := f.openPolicy(cmd, s)
 		if err != nil {
 			return err
 		}
 		defer m.Close()
-		t, err := m.Course.FindTask(own.task)
+		t, err := m.Course.FindTask(f.parts.task)
 		if err != nil {
 			return err
 		}
 		tools := t.ToolNames()
-		if ask.NoTool || len(tools) == 0 {
+		if f.ask.NoTool || len(tools) == 0 {
 			tools = []string{"none"}
 		}
-		if again != nil {
-			ask.replay = again
-			if ask.NoTool {
-				return fault.Usage(errors.New("--replay and --no-tool: want either"))
-			}
+		if f.ask.replay != nil && f.ask.NoTool {
+			return fault.Usagef("--replay and --no-tool: want either")
 		}
-		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.Config.Run.Name, t.Name, asking.who(m), strings.Join(tools, ", "))
-		return a.runAgent(cmd.Context(), m, t, &ask, format.json())
+		fmt.Fprintf(a.err, "run %s, task %s, %s, tools: %s\n", s.Config.Run.Name, t.Name, f.endpoint.nameModel(m), strings.Join(tools, ", "))
+		return a.runAgent(cmd.Context(), m, t, &f.ask, format.json())
 	}
 	return cmd
+}
+
+// agentFlags say which episode is run, and with which model.
+type agentFlags struct {
+	ask agentAsk
+	// again names a trajectory whose episode is run again, fork one from whose turn an episode goes on.
+	again, fork string
+	turn        int
+	endpoint    *asked
+	model       *assembly.ModelChoice
+	parts       *chosenParts
+}
+
+// add adds the flags to a command.
+func (f *agentFlags) add(cmd *cobra.Command) {
+	flags, ask := cmd.Flags(), &f.ask
+	flags.StringVar(&ask.split, "split", string(tasks.Validation), "the question's: train, validation or test")
+	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
+	flags.IntVar(&ask.index, "index", 0, "which question of the split, in the order of weir eval")
+	flags.StringVar(&ask.prompt, "prompt", "", "a question in place of one of the split")
+	flags.StringArrayVar(&ask.answers, "answer", nil, "a right answer to --prompt, for the reward; may be repeated")
+	flags.Uint64Var(&ask.seed, "seed", 1, "of the episode")
+	flags.Float32Var(&ask.Temperature, "temperature", 0, "0 is greedy")
+	flags.BoolVar(&ask.NoTool, "no-tool", false, "take the tools away")
+	flags.DurationVar(&ask.Timeout, "timeout", 0, "bounds the episode; 0 takes the task's limit")
+	flags.StringVar(&f.again, "replay", "", "run the episode of this trajectory again, with its prompt, seed and version")
+	flags.StringVar(&f.fork, "fork", "", "go on from a turn of this trajectory")
+	flags.IntVar(&f.turn, "turn", 1, "how many turns of the trajectory --fork takes over")
+	f.endpoint = endpointFlags(cmd)
+	f.model, f.parts = modelFlags(cmd), partFlags(cmd)
+}
+
+// findTrajectory finds the trajectory whose episode is run again or forked, and takes over its task; nil where none is named.
+func (f *agentFlags) findTrajectory(cmd *cobra.Command, s *assembly.Run) (found *replayed, err error) {
+	switch {
+	case f.fork != "":
+		found, err = forkOf(cmd, s, f.fork, f.turn)
+	case cmd.Flags().Changed("turn"):
+		return nil, fault.Usagef("--turn is of --fork: give it too")
+	case f.again != "":
+		found, err = replayOf(cmd, s, f.again, f.model)
+	}
+	if found != nil {
+		f.parts.task = found.was.Task
+	}
+	return found, err
+}
+
+// openPolicy opens the model that the flags name.
+func (f *agentFlags) openPolicy(cmd *cobra.Command, s *assembly.Run) (*assembly.LoadedPolicy, error) {
+	if f.endpoint.cfg.URL != "" {
+		return f.endpoint.open(cmd, s, &f.ask.Question)
+	}
+	return f.model.Open(cmd.Context(), s)
 }
 
 // agentAsk says what an agent is asked.

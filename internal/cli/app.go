@@ -71,16 +71,44 @@ explain lists the keys; docs/configuration.md has them on one page.`,
 	root.SetFlagErrorFunc(a.mistyped)
 	root.PersistentFlags().StringArrayVar(&a.files, "config", nil, "a YAML file; may be given again, later ones win")
 	a.keyFlags(root)
-	root.AddCommand(
-		a.upCommand(), a.brokerCommand(), a.trainerCommand(), a.producerCommand(), a.inferenceCommand(),
-		a.toolsCommand(),
-		a.evalCommand(), a.dataCommand(), a.chatCommand(), a.agentCommand(), a.toolCommand(), a.toolserverCommand(), a.mcpCommand(), a.serveCommand(), a.trajectoryCommand(), a.viewCommand(), a.tokenizeCommand(), a.modelCommand(), a.logprobsCommand(), a.generateCommand(),
-		a.statusCommand(), a.streamsCommand(), a.workersCommand(), a.controlCommand(), a.seatCommand(), a.inspectCommand(), a.auditCommand(), a.healthcheckCommand(),
-		a.scaleCommand(), a.recordsCommand(), a.configCommand(), a.keysCommand(), a.torchWorkerCommand(), a.openCommand(), a.doctorCommand(), a.versionCommand(),
-	)
+	addCommands(a, root)
 	faultsOfUsage(root)
 	a.helpOfKeys(root)
 	return root
+}
+
+// addCommands adds every command in the group that the help lists it in.
+func addCommands(a *app, root *cobra.Command) {
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"run", "Train:", []*cobra.Command{
+			newUpCommand(a), newBrokerCommand(a), newTrainerCommand(a), newProducerCommand(a), newInferenceCommand(a), newToolsCommand(a),
+			newTorchWorkerCommand(a), newScaleCommand(a), newControlCommand(a),
+		}},
+		{"look", "Look at a run:", []*cobra.Command{
+			newStatusCommand(a), newViewCommand(a), newWorkersCommand(a), newStreamsCommand(a), newTrajectoryCommand(a), newInspectCommand(a),
+			newAuditCommand(a), newRecordsCommand(a),
+		}},
+		{"model", "Ask, score and serve a model:", []*cobra.Command{
+			newEvalCommand(a), newChatCommand(a), newAgentCommand(a), newServeCommand(a), newModelCommand(a), newGenerateCommand(a),
+			newLogprobsCommand(a), newTokenizeCommand(a),
+		}},
+		{"tools", "Try tools and data:", []*cobra.Command{newToolCommand(a), newToolserverCommand(a), newMcpCommand(a), newDataCommand(a)}},
+		{"maintain", "Set up and maintain:", []*cobra.Command{
+			newConfigCommand(a), newDoctorCommand(a), newKeysCommand(a), newOpenCommand(a), newSeatCommand(a), newHealthcheckCommand(a),
+			newVersionCommand(a),
+		}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.id
+			root.AddCommand(cmd)
+		}
+	}
+	root.SetHelpCommandGroupID("maintain")
+	root.SetCompletionCommandGroupID("maintain")
 }
 
 // faultsOfUsage gives wrong arguments, of each command below, the exit code of wrong usage.

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-func (a *app) auditCommand() *cobra.Command {
+func newAuditCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Prove from the record what became of every trajectory", Args: cobra.NoArgs,
 		Long: `Audit reads the record that the trainer writes with each checkpoint and checks that no trajectory entered two

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) brokerCommand() *cobra.Command {
+func newBrokerCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "broker", Short: "Run the message broker: NATS JetStream in this process", Args: cobra.NoArgs,
 		Example: "  weir broker --broker.listen 127.0.0.1:4222 --broker.monitor 127.0.0.1:8222",

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-func (a *app) chatCommand() *cobra.Command {
+func newChatCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "chat [question]", Short: "Ask the trained agent, and watch it use its tools",
 		Long: `Chat asks the newest checkpoint of a run, and shows what the policy says, its calls and what they bring as they
@@ -26,10 +26,10 @@ come. Without a question it reads them from standard input, a line each: on a te
 history. /help lists what else can be typed there. weir agent run is for the questions of a task.`,
 		Example: "  weir chat what is the number of sweden ?\n  weir chat --run.name mine --agent notebook --tools starlark",
 	}
-	model, own := a.modelFlags(cmd), partFlags(cmd)
+	model, own := modelFlags(cmd), partFlags(cmd)
 	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := warmth(*temperature); err != nil {
+		if err := checkTemperature(*temperature); err != nil {
 			return err
 		}
 		s, err := own.session(cmd, a)

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-rl/weir/internal/config"
 )
 
-func (a *app) configCommand() *cobra.Command {
+func newConfigCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Look at the configuration"}
-	cmd.AddCommand(a.showCommand(), a.explainCommand(), a.checkCommand())
+	cmd.AddCommand(newShowCommand(a), newExplainCommand(a), newCheckCommand(a))
 	return cmd
 }
 
@@ -27,7 +27,7 @@ type originOf struct {
 	From    string `json:"from"`
 }
 
-func (a *app) showCommand() *cobra.Command {
+func newShowCommand(a *app) *cobra.Command {
 	show := &cobra.Command{
 		Use: "show", Short: "Print the resolved configuration", Args: cobra.NoArgs,
 		Example: "  weir config show --trainer.eta 8\n  weir config show --origins\n  weir config show --changed --config run.yaml",
@@ -81,8 +81,8 @@ func (a *app) printOrigins(format *outputFormat, cfg *config.Config, values map[
 	return nil
 }
 
-// checkCommand says what is wrong with a configuration without running anything.
-func (a *app) checkCommand() *cobra.Command {
+// newCheckCommand says what is wrong with a configuration without running anything.
+func newCheckCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Say whether the configuration, and the data it names, is valid", Args: cobra.NoArgs,
 		Example: "  weir config check --config run.yaml",

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) controlCommand() *cobra.Command {
+func newControlCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "control pause|resume|drain|eta N|depth N|limits KEY=VALUE...", Short: "Pause or drain a live run, or change its bounds", Args: cobra.MinimumNArgs(1),
 		Long: `Control changes how a live run goes on. pause stops producers from taking tickets, and running rollouts go on; resume
@@ -64,42 +64,52 @@ On a broker with keys it needs the seed of the admin, or of another role that --
 		if err := s.KnownOf(s.Config.Folder()).Check(*act); err != nil {
 			return fault.Usage(err)
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
-		defer cancel()
-		if url := assembly.NotedBroker(s.Config.Folder()); url != "" && s.Config.Broker.URL == "" {
-			s.Config.Broker.URL = url
-		}
-		conn, err := s.ConnectSoon(ctx, as)
+		done, err := actOn(cmd.Context(), s, as, *act)
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
-		run, err := conn.Attach(ctx, s.Config.Run.Name)
-		if err != nil {
-			return assembly.ExplainAbsent(ctx, conn, s.BrokerURL(), err)
-		}
-		done, err := operate.Do(ctx, run, *act, operator(), time.Now())
-		if err != nil {
-			return err
-		}
-		if format.json() {
-			return a.printJSON(struct {
-				Changes []string `json:"changes"`
-				Paused  bool     `json:"paused"`
-				Drain   bool     `json:"draining"`
-				Eta     int      `json:"eta"`
-				Depth   int      `json:"depth"`
-				Limits  []string `json:"limits"`
-			}{done.Changes, done.Control.Paused, done.Control.Draining, done.Control.Eta, done.Control.Depth, limitTexts(done.Control.Limits)})
-		}
-		if len(done.Changes) == 0 {
-			fmt.Fprintln(a.out, "that is so already")
-			return nil
-		}
-		fmt.Fprintln(a.out, strings.Join(done.Changes, "\n"))
-		return nil
+		return a.printAct(done, format.json())
 	}
 	return cmd
+}
+
+// actOn has the run's broker take an act.
+func actOn(ctx context.Context, s *assembly.Run, as streams.Role, act operate.Act) (*operate.Done, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if url := assembly.NotedBroker(s.Config.Folder()); url != "" && s.Config.Broker.URL == "" {
+		s.Config.Broker.URL = url
+	}
+	conn, err := s.ConnectSoon(ctx, as)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	run, err := conn.Attach(ctx, s.Config.Run.Name)
+	if err != nil {
+		return nil, assembly.ExplainAbsent(ctx, conn, s.BrokerURL(), err)
+	}
+	return operate.Do(ctx, run, act, operator(), time.Now())
+}
+
+// printAct prints what an act has changed.
+func (a *app) printAct(done *operate.Done, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(struct {
+			Changes []string `json:"changes"`
+			Paused  bool     `json:"paused"`
+			Drain   bool     `json:"draining"`
+			Eta     int      `json:"eta"`
+			Depth   int      `json:"depth"`
+			Limits  []string `json:"limits"`
+		}{done.Changes, done.Control.Paused, done.Control.Draining, done.Control.Eta, done.Control.Depth, limitTexts(done.Control.Limits)})
+	}
+	if len(done.Changes) == 0 {
+		fmt.Fprintln(a.out, "that is so already")
+		return nil
+	}
+	fmt.Fprintln(a.out, strings.Join(done.Changes, "\n"))
+	return nil
 }
 
 // negativeBound is what is wrong with a number below 0 after the words of an act, which the flags' parser takes for a flag; nil where

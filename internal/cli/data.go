@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -20,7 +21,7 @@ import (
 // same writes rows as they are.
 const same = "same"
 
-func (a *app) dataCommand() *cobra.Command {
+func newDataCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "data FILE...", Short: "Say what data files hold, and convert them", Args: cobra.MinimumNArgs(1),
 		Long: `Data reads JSONL, JSON and Parquet files as the task type dataset does, and says what they hold: rows, columns,
@@ -59,8 +60,8 @@ or Parquet by the file's ending.`,
 		if format.json() {
 			err = a.printJSON(d)
 		} else {
-			a.printData(d)
-			a.printExamples(examples, *show)
+			printData(a.out, d)
+			printExamples(a.out, examples, *show)
 		}
 		if err != nil || *to == "" {
 			return err
@@ -101,28 +102,28 @@ func (a *app) measuring(cmd *cobra.Command) (func(string) int, error) {
 }
 
 // printData shows what files hold.
-func (a *app) printData(d *data.Description) {
+func printData(w io.Writer, d *data.Description) {
 	for _, f := range d.Files {
-		fmt.Fprintf(a.out, "%s: %d rows, columns %s\n", f.Path, f.Rows, strings.Join(f.Columns, ", "))
+		fmt.Fprintf(w, "%s: %d rows, columns %s\n", f.Path, f.Rows, strings.Join(f.Columns, ", "))
 	}
-	fmt.Fprintf(a.out, "schema      %s\n", counted(d.Schemas))
-	fmt.Fprintf(a.out, "sources     %s\n", counted(d.Sources))
+	fmt.Fprintf(w, "schema      %s\n", counted(d.Schemas))
+	fmt.Fprintf(w, "sources     %s\n", counted(d.Sources))
 	splits := map[string]int{}
 	for split, n := range d.Splits {
 		splits[cmp.Or(string(split), "not named")] = n
 	}
-	fmt.Fprintf(a.out, "splits      %s\n", counted(splits))
-	fmt.Fprintf(a.out, "characters  %s\n", spread(d.Characters))
+	fmt.Fprintf(w, "splits      %s\n", counted(splits))
+	fmt.Fprintf(w, "characters  %s\n", spread(d.Characters))
 	if d.Tokens != nil {
-		fmt.Fprintf(a.out, "tokens      %s\n", spread(*d.Tokens))
+		fmt.Fprintf(w, "tokens      %s\n", spread(*d.Tokens))
 	}
-	fmt.Fprintf(a.out, "duplicates  %d to the letter, %d but for case, punctuation and space\n", d.Duplicates.Exact, d.Duplicates.Normalized)
+	fmt.Fprintf(w, "duplicates  %d to the letter, %d but for case, punctuation and space\n", d.Duplicates.Exact, d.Duplicates.Normalized)
 	for _, of := range []struct {
 		name string
 		n    map[string]int
 	}{{"tools", d.Tools}, {"abilities", d.Abilities}} {
 		if len(of.n) > 0 {
-			fmt.Fprintf(a.out, "%-11s %s\n", of.name, counted(of.n))
+			fmt.Fprintf(w, "%-11s %s\n", of.name, counted(of.n))
 		}
 	}
 	var has []string
@@ -142,12 +143,12 @@ func (a *app) printData(d *data.Description) {
 		}
 	}
 	if len(has) > 0 {
-		fmt.Fprintf(a.out, "also        %s\n", strings.Join(has, ", "))
+		fmt.Fprintf(w, "also        %s\n", strings.Join(has, ", "))
 	}
 	if d.Faulty > 0 {
-		fmt.Fprintf(a.out, "faults      %d rows, the first:\n", d.Faulty)
+		fmt.Fprintf(w, "faults      %d rows, the first:\n", d.Faulty)
 		for _, f := range d.Faults {
-			fmt.Fprintf(a.out, "  %s\n", visible(f))
+			fmt.Fprintf(w, "  %s\n", visible(f))
 		}
 	}
 }
@@ -179,21 +180,21 @@ func spread(l data.Lengths) string {
 const shownChars = 400
 
 // printExamples shows the first prompts of each source.
-func (a *app) printExamples(examples []*data.Example, n int) {
+func printExamples(w io.Writer, examples []*data.Example, n int) {
 	shown := map[string]int{}
 	for _, e := range examples {
 		if shown[e.Source]++; shown[e.Source] > n {
 			continue
 		}
-		fmt.Fprintf(a.out, "\n%s   id %s, source %s\n  question  %s\n", visible(e.Where()), visible(e.ID), visible(e.Source), visible(cutText(e.Text)))
+		fmt.Fprintf(w, "\n%s   id %s, source %s\n  question  %s\n", visible(e.Where()), visible(e.ID), visible(e.Source), visible(cutText(e.Text)))
 		if len(e.Answers) > 0 {
-			fmt.Fprintf(a.out, "  answers   %s\n", visible(cutText(strings.Join(e.Answers, " | "))))
+			fmt.Fprintf(w, "  answers   %s\n", visible(cutText(strings.Join(e.Answers, " | "))))
 		}
 		if e.World != nil {
-			fmt.Fprintf(a.out, "  world     %s\n", visible(cutText(string(e.World))))
+			fmt.Fprintf(w, "  world     %s\n", visible(cutText(string(e.World))))
 		}
 		if e.Hidden != nil {
-			fmt.Fprintf(a.out, "  tests     %s\n", visible(cutText(string(e.Hidden))))
+			fmt.Fprintf(w, "  tests     %s\n", visible(cutText(string(e.Hidden))))
 		}
 	}
 }

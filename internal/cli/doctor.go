@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/internal/doctor"
 )
 
-func (a *app) doctorCommand() *cobra.Command {
+func newDoctorCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Look whether this machine has what the configuration needs", Args: cobra.NoArgs,
 		Long: `Doctor looks at Python, PyTorch, CUDA, its devices and NCCL, memory, vLLM, SGLang, the disk, shared memory, the sandbox,
@@ -32,7 +32,7 @@ arguments and with 3 on a configuration that is at fault.`,
 		if err != nil {
 			return err
 		}
-		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: a.getenv, Ask: s.AskBroker}, needs)
+		lines := doctor.Examine(cmd.Context(), doctor.Local{Environ: func(name string) string { return variable(a.environ, name) }, Ask: s.AskBroker}, needs)
 		for i := range lines {
 			if lines[i].Check == "sandbox" {
 				lines[i] = assembly.ExamineSandbox(cmd.Context(), s.Config)
@@ -66,14 +66,4 @@ func printLines(w io.Writer, lines []doctor.Line) error {
 	}
 	_, err := fmt.Fprint(w, out.String())
 	return err
-}
-
-// getenv is a variable of the environment that the command was given.
-func (a *app) getenv(key string) string {
-	for _, pair := range a.environ {
-		if value, ok := strings.CutPrefix(pair, key+"="); ok {
-			return value
-		}
-	}
-	return ""
 }

@@ -2,15 +2,18 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +23,7 @@ import (
 	"github.com/weir-rl/weir/producers/tasks"
 )
 
-func (a *app) evalCommand() *cobra.Command {
+func newEvalCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "eval", Short: "Score a checkpoint on held-out questions", Args: cobra.NoArgs,
 		Long: `Eval asks held-out questions and reports exact match and the parts of the reward, each with the interval that
@@ -29,96 +32,144 @@ pass@k (without bias) and maj@k. A tool or an engine that is away ends nothing: 
 what stays lost is counted and in no score.`,
 		Example: "  weir eval\n  weir eval --split test --questions 480 --temperature 1 --repeat 8 --samples samples.jsonl\n  weir eval --control\n  weir eval --endpoint http://host:8000/v1 --model-name NAME --config run.yaml",
 	}
-	split := cmd.Flags().String("split", string(tasks.Validation), "train, validation or test")
+	f := evalFlags{}
+	flags := cmd.Flags()
+	flags.StringVar(&f.split, "split", string(tasks.Validation), "train, validation or test")
 	completeWith(cmd, "split", string(tasks.Train), string(tasks.Validation), string(tasks.Test))
-	questions := cmd.Flags().Int("questions", 240, "how many are asked")
-	temperature := cmd.Flags().Float32("temperature", 0, "0 is greedy")
-	noTool := cmd.Flags().Bool("no-tool", false, "take the tools away: what the policy knows by itself")
-	control := cmd.Flags().Bool("control", false, "ask again without the tools, and show both")
-	repeat := cmd.Flags().Int("repeat", 1, "how often each is asked; more than once needs a temperature")
-	timeout := cmd.Flags().Duration("timeout", 0, "bounds each rollout; 0 takes the task's limit")
-	samples := cmd.Flags().String("samples", "", "a JSONL file to keep every rollout in; it must not be there")
-	asking := endpointFlags(cmd)
-	model := a.checkpointFlags(cmd)
+	flags.IntVar(&f.questions, "questions", 240, "how many are asked")
+	flags.Float32Var(&f.temperature, "temperature", 0, "0 is greedy")
+	flags.BoolVar(&f.noTool, "no-tool", false, "take the tools away: what the policy knows by itself")
+	flags.BoolVar(&f.control, "control", false, "ask again without the tools, and show both")
+	flags.IntVar(&f.repeat, "repeat", 1, "how often each is asked; more than once needs a temperature")
+	flags.DurationVar(&f.timeout, "timeout", 0, "bounds each rollout; 0 takes the task's limit")
+	samples := flags.String("samples", "", "a JSONL file to keep every rollout in; it must not be there")
+	f.endpoint = endpointFlags(cmd)
+	f.model = checkpointFlags(cmd)
 	format := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !slices.Contains(tasks.Splits(), tasks.Split(*split)) {
-			return fault.Usagef("--split %s: want train, validation or test", *split)
-		}
-		if *questions <= 0 {
-			return fault.Usagef("--questions %d: must be positive", *questions)
-		}
-		if err := warmth(*temperature); err != nil {
+		if err := f.validate(); err != nil {
 			return err
-		}
-		switch {
-		case *repeat < 1:
-			return fault.Usagef("--repeat %d: must be positive", *repeat)
-		case *repeat > 1 && *temperature == 0:
-			return fault.Usagef("--repeat %d: at temperature 0 every sample is the same: set --temperature", *repeat)
-		case *timeout < 0:
-			return fault.Usagef("--timeout %s: must not be negative", *timeout)
-		case *control && *noTool:
-			return fault.Usage(errors.New("--control and --no-tool: the control asks with the tools and without them"))
 		}
 		file, err := newSamplesFile(*samples)
 		if err != nil {
 			return err
 		}
 		defer file.drop()
-		q := assembly.Question{Split: tasks.Split(*split), N: *questions, Temperature: *temperature, NoTool: *noTool, Repeat: *repeat, Timeout: *timeout}
-		cfg, err := a.loadWritten(cmd)
-		if err != nil {
-			return err
-		}
-		s, err := a.sessionOf(cfg)
-		if err != nil {
-			return err
-		}
-		var m *assembly.LoadedPolicy
-		if asking.cfg.URL != "" {
-			m, err = asking.open(cmd, s, &q)
-		} else {
-			m, err = model.Open(cmd.Context(), s)
-		}
+		m, q, err := f.openPolicy(cmd, a)
 		if err != nil {
 			return err
 		}
 		defer m.Close()
-		r, err := m.Sampler.Score(cmd.Context(), m.Run, m.Course, q)
+		scored, without, err := f.scorePolicy(cmd.Context(), m, q, file)
 		if err != nil {
 			return err
 		}
-		if err := file.write(r.Samples); err != nil {
-			return err
-		}
-		var without *assembly.Score
-		if *control {
-			q.NoTool = true
-			if without, err = m.Sampler.Score(cmd.Context(), m.Run, m.Course, q); err != nil {
-				return fmt.Errorf("the control: %w", err)
-			}
-		}
-		asked := (r.N + r.Failed) / *repeat
-		if asked < *questions {
-			fmt.Fprintf(a.err, "--questions %d: the %s split has %d questions; all of them were asked\n", *questions, *split, asked)
-		}
-		if r.Failed > 0 {
-			fmt.Fprintf(a.err, "%d of %d rollouts failed, each %d times, and are in no score: %s\n", r.Failed, r.N+r.Failed, assembly.ScoreAttempts, firstError(r.Samples))
-		}
+		f.noteMissing(a.err, scored)
 		if format.json() {
-			return a.printJSON(evalAnswer{m.Config.Run.Name, *split, m.Version, *temperature, !*noTool, *repeat, r.StandardError(), asking.cfg.Model, r, without})
+			return a.printJSON(f.answer(m, scored, without))
 		}
-		fmt.Fprintf(a.out, "%s split, %s: exact match %.3f ± %.3f over %s, %.2f tool calls each   %s\n",
-			*split, asking.who(m), r.ExactMatch, r.StandardError(), over(r.N, *repeat), r.Turns, bySource(r))
-		a.printMeasures(r, without)
+		f.printScore(a.out, m, scored, without)
 		return nil
 	}
 	return cmd
 }
 
-// over says how many rollouts a score is of.
-func over(n, repeat int) string {
+// evalFlags say what is asked of which model.
+type evalFlags struct {
+	split             string
+	questions, repeat int
+	temperature       float32
+	noTool, control   bool
+	timeout           time.Duration
+	endpoint          *asked
+	model             *assembly.ModelChoice
+}
+
+// validate refuses the first flag that is wrong.
+func (f *evalFlags) validate() error {
+	if !slices.Contains(tasks.Splits(), tasks.Split(f.split)) {
+		return fault.Usagef("--split %s: want train, validation or test", f.split)
+	}
+	if f.questions <= 0 {
+		return fault.Usagef("--questions %d: must be positive", f.questions)
+	}
+	if err := checkTemperature(f.temperature); err != nil {
+		return err
+	}
+	switch {
+	case f.repeat < 1:
+		return fault.Usagef("--repeat %d: must be positive", f.repeat)
+	case f.repeat > 1 && f.temperature == 0:
+		return fault.Usagef("--repeat %d: at temperature 0 every sample is the same: set --temperature", f.repeat)
+	case f.timeout < 0:
+		return fault.Usagef("--timeout %s: must not be negative", f.timeout)
+	case f.control && f.noTool:
+		return fault.Usagef("--control and --no-tool: the control asks with the tools and without them")
+	}
+	return nil
+}
+
+// openPolicy opens the model that the flags name, and what it is asked.
+func (f *evalFlags) openPolicy(cmd *cobra.Command, a *app) (*assembly.LoadedPolicy, *assembly.Question, error) {
+	q := &assembly.Question{
+		Split: tasks.Split(f.split), N: f.questions, Temperature: f.temperature, NoTool: f.noTool, Repeat: f.repeat, Timeout: f.timeout,
+	}
+	cfg, err := a.loadWritten(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := a.sessionOf(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.endpoint.cfg.URL != "" {
+		m, err := f.endpoint.open(cmd, s, q)
+		return m, q, err
+	}
+	m, err := f.model.Open(cmd.Context(), s)
+	return m, q, err
+}
+
+// scorePolicy scores the policy, and where the control is asked for also without the tools. The rollouts go to file.
+func (f *evalFlags) scorePolicy(ctx context.Context, m *assembly.LoadedPolicy, q *assembly.Question, file *samplesFile) (scored, without *assembly.Score, err error) {
+	if scored, err = m.Score(ctx, *q); err != nil {
+		return nil, nil, err
+	}
+	if err := file.write(scored.Samples); err != nil || !f.control {
+		return scored, nil, err
+	}
+	bare := *q
+	bare.NoTool = true
+	if without, err = m.Score(ctx, bare); err != nil {
+		return nil, nil, fmt.Errorf("the control: %w", err)
+	}
+	return scored, without, nil
+}
+
+// noteMissing notes questions that the split lacks, and rollouts that are in no score.
+func (f *evalFlags) noteMissing(w io.Writer, r *assembly.Score) {
+	if n := (r.N + r.Failed) / f.repeat; n < f.questions {
+		fmt.Fprintf(w, "--questions %d: the %s split has %d questions; all of them were asked\n", f.questions, f.split, n)
+	}
+	if r.Failed > 0 {
+		fmt.Fprintf(w, "%d of %d rollouts failed, each %d times, and are in no score: %s\n", r.Failed, r.N+r.Failed, assembly.ScoreAttempts, firstError(r.Samples))
+	}
+}
+
+// answer is the score as JSON.
+func (f *evalFlags) answer(m *assembly.LoadedPolicy, r, without *assembly.Score) evalAnswer {
+	return evalAnswer{m.Config.Run.Name, f.split, m.Version, f.temperature, !f.noTool, f.repeat, r.StandardError(), f.endpoint.cfg.Model, r, without}
+}
+
+// printScore prints the score for people.
+func (f *evalFlags) printScore(w io.Writer, m *assembly.LoadedPolicy, r, without *assembly.Score) {
+	fmt.Fprintf(w, "%s split, %s: exact match %.3f ± %.3f over %s, %.2f tool calls each   %s\n",
+		f.split, f.endpoint.nameModel(m), r.ExactMatch, r.StandardError(), countRollouts(r.N, f.repeat), r.Turns, sourceScores(r))
+	printMeasures(w, r, without)
+}
+
+// countRollouts says how many rollouts a score is of.
+func countRollouts(n, repeat int) string {
 	if repeat == 1 {
 		return fmt.Sprintf("%d questions", n)
 	}
@@ -126,14 +177,14 @@ func over(n, repeat int) string {
 }
 
 // printMeasures shows each measure with its interval, and the control's beside it.
-func (a *app) printMeasures(r, without *assembly.Score) {
+func printMeasures(w io.Writer, r, without *assembly.Score) {
 	for _, name := range slices.Sorted(maps.Keys(r.Measures)) {
 		m := r.Measures[name]
-		fmt.Fprintf(a.out, "  %-16s %.3f   %.3f to %.3f over %d questions", strings.Replace(name, "_at_", "@", 1), m.Value, m.Low, m.High, m.Questions)
+		fmt.Fprintf(w, "  %-16s %.3f   %.3f to %.3f over %d questions", strings.Replace(name, "_at_", "@", 1), m.Value, m.Low, m.High, m.Questions)
 		if without != nil {
-			fmt.Fprintf(a.out, "   without tools %.3f", without.Measures[name].Value)
+			fmt.Fprintf(w, "   without tools %.3f", without.Measures[name].Value)
 		}
-		fmt.Fprintln(a.out)
+		fmt.Fprintln(w)
 	}
 }
 
@@ -197,8 +248,8 @@ func (f *samplesFile) drop() {
 	}
 }
 
-// warmth refuses what is no temperature.
-func warmth(temperature float32) error {
+// checkTemperature refuses what is no temperature.
+func checkTemperature(temperature float32) error {
 	if !(temperature >= 0) || math.IsInf(float64(temperature), 0) {
 		return fault.Usagef("--temperature %g: must be finite and not negative", temperature)
 	}
@@ -221,8 +272,8 @@ type evalAnswer struct {
 	Control *assembly.Score `json:"control,omitempty"`
 }
 
-// bySource lists the score of each kind of question.
-func bySource(r *assembly.Score) string {
+// sourceScores lists the score of each kind of question.
+func sourceScores(r *assembly.Score) string {
 	var parts []string
 	for _, source := range slices.Sorted(maps.Keys(r.BySource)) {
 		parts = append(parts, fmt.Sprintf("%s %.2f", source, r.BySource[source].ExactMatch))

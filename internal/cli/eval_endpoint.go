@@ -50,8 +50,8 @@ func (e *asked) open(cmd *cobra.Command, s *assembly.Run, q *assembly.Question) 
 	return &assembly.LoadedPolicy{Run: s, Course: c, Sampler: &assembly.Sampler{}, Close: end}, nil
 }
 
-// who is the model that is asked, for people.
-func (e *asked) who(m *assembly.LoadedPolicy) string {
+// nameModel names the model that is asked, for people.
+func (e *asked) nameModel(m *assembly.LoadedPolicy) string {
 	if e.cfg.URL != "" {
 		return fmt.Sprintf("%s at %s", e.cfg.Model, e.cfg.URL)
 	}

@@ -17,7 +17,7 @@ import (
 // page is the width that texts about the configuration are wrapped to.
 const page = 80
 
-func (a *app) explainCommand() *cobra.Command {
+func newExplainCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain [key or section]", Short: "Say what a key means, what it takes and what it is set to",
 		Long: `Explain says all of a configuration key: its meaning, type, default, the values it takes, its value here and where that

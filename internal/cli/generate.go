@@ -19,7 +19,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-func (a *app) generateCommand() *cobra.Command {
+func newGenerateCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate folder [prompt]", Short: "Go on with a text, or answer a chat, with a model folder", Args: cobra.MinimumNArgs(1),
 		Long: `Generate goes on with the prompt, or with what standard input has where there is none, and writes the text as it is
@@ -38,7 +38,7 @@ after --max-tokens; the exit status is 0 either way, and -o json says which it w
 	cmd.Flags().Float32Var(&ask.temperature, "temperature", 1, "0 is greedy")
 	cmd.Flags().Uint64Var(&ask.seed, "seed", 1, "of the random numbers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := errors.Join(warmth(ask.temperature), ask.check()); err != nil {
+		if err := errors.Join(checkTemperature(ask.temperature), ask.check()); err != nil {
 			return err
 		}
 		prompt := strings.Join(args[1:], " ")

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) inferenceCommand() *cobra.Command {
+func newInferenceCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "inference", Short: "Follow the policy's weights and sample from them", Args: cobra.NoArgs,
 		Example: "  weir inference --broker.url nats://broker:4222 --inference.openai.listen 127.0.0.1:8000",

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) inspectCommand() *cobra.Command {
+func newInspectCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "inspect", Short: "Look at what the broker holds"}
 	rejected := &cobra.Command{
 		Use: "rejected", Short: "List the messages that were refused, with the reason", Args: cobra.NoArgs,

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/streams/broker"
 )
 
-func (a *app) keysCommand() *cobra.Command {
+func newKeysCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "keys", Short: "Make the roles' keys; print their rights as NATS configuration", Args: cobra.NoArgs,
 		Long: `Keys makes a key for each role that has none in the folder: <role>.seed is private and goes to that role's processes

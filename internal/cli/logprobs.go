@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 )
 
-func (a *app) logprobsCommand() *cobra.Command {
+func newLogprobsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logprobs folder", Short: "Tell the log-probability of each token of a text under a model", Args: cobra.ExactArgs(1),
 		Long: `Logprobs reads a JSON array of token ids a line from standard input and writes a JSON array of as many numbers a line: 0

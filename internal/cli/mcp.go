@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/producers/toolserver/mcpserver"
 )
 
-func (a *app) mcpCommand() *cobra.Command {
+func newMcpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "mcp [tool...]", Short: "Serve tools as a server of the Model Context Protocol",
 		Long: `Mcp offers tools to any agent that speaks the Model Context Protocol: over standard input and output, or with --listen

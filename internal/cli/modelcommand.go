@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/internal/fault"
 )
 
-func (a *app) modelCommand() *cobra.Command {
+func newModelCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "model folder", Short: "Say what a model folder is, and what it needs of memory", Args: cobra.ExactArgs(1),
 		Long: `Model opens a folder in Hugging Face's layout as a run would, and says what is in it: the family, the shapes, how the
@@ -59,7 +59,7 @@ A folder that is called export needs a path: ./export.`,
 		}
 		return errors.Join(about.print(a), faults)
 	}
-	cmd.AddCommand(a.modelExportCommand())
+	cmd.AddCommand(newModelExportCommand(a))
 	return cmd
 }
 

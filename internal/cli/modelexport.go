@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/fault"
 )
 
-func (a *app) modelExportCommand() *cobra.Command {
+func newModelExportCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export run folder", Short: "Write a run's policy as a model folder like its first", Args: cobra.ExactArgs(2),
 		Long: `Export writes the newest checkpoint of a run, or the one of --step, into a folder that is empty or not there. A policy

@@ -7,13 +7,13 @@ import (
 )
 
 // modelFlags adds the flags that name a model to a command, that for what the run begins with among them.
-func (a *app) modelFlags(cmd *cobra.Command) *assembly.ModelChoice {
-	m := a.checkpointFlags(cmd)
+func modelFlags(cmd *cobra.Command) *assembly.ModelChoice {
+	m := checkpointFlags(cmd)
 	cmd.Flags().BoolVar(&m.Initial, "initial", false, "the model that the run begins with, untrained")
 	return m
 }
 
-func (a *app) checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
+func checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
 	m := &assembly.ModelChoice{}
 	cmd.Flags().Int64Var(&m.Step, "step", -1, "a step of the run; the newest by default")
 	cmd.Flags().StringVar(&m.Folder, "checkpoint", "", "a model folder in Hugging Face's layout, in place of the run's")
@@ -22,7 +22,7 @@ func (a *app) checkpointFlags(cmd *cobra.Command) *assembly.ModelChoice {
 
 // chosen adds the flags that name a model to a command; the function that it returns loads it.
 func (a *app) chosen(cmd *cobra.Command) func(*cobra.Command) (*assembly.LoadedPolicy, error) {
-	m := a.checkpointFlags(cmd)
+	m := checkpointFlags(cmd)
 	return func(cmd *cobra.Command) (*assembly.LoadedPolicy, error) {
 		cfg, err := a.loadWritten(cmd)
 		if err != nil {

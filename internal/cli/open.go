@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) openCommand() *cobra.Command {
+func newOpenCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "open", Short: "Make a run's streams on a broker that is there already", Args: cobra.NoArgs,
 		Long: `Open makes the run's streams, or brings their limits to the configured ones. weir broker and weir up do it by

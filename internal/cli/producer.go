@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) producerCommand() *cobra.Command {
+func newProducerCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "producer", Short: "Run agents on tickets and publish their trajectories", Args: cobra.NoArgs,
 		Example: "  weir producer --broker.url nats://broker:4222 --producer.concurrency 512",

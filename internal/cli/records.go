@@ -17,17 +17,17 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 )
 
-func (a *app) recordsCommand() *cobra.Command {
+func newRecordsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "records", Short: "Put a run's numbers into the forms that other tools read",
 		Long: `Records reads runs/<run>/metrics.jsonl, of a run that is up, has ended or has crashed, and slows none. For Weights &
 Biases and trackio see examples/follow_wandb.py.`,
 	}
-	cmd.AddCommand(a.tensorboardCommand(), a.csvCommand())
+	cmd.AddCommand(newTensorboardCommand(a), newCsvCommand(a))
 	return cmd
 }
 
-func (a *app) tensorboardCommand() *cobra.Command {
+func newTensorboardCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tensorboard", Short: "Write TensorBoard's event file of a run", Args: cobra.NoArgs,
 		Long: `Tensorboard writes one event file with every number of the run under the keys of docs/metrics.md, in a folder that
@@ -92,7 +92,7 @@ func writeEvents(ctx context.Context, f *os.File, source string, follow bool) (n
 	return n, nil
 }
 
-func (a *app) csvCommand() *cobra.Command {
+func newCsvCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "csv", Short: "Print a run's numbers as a table in CSV", Args: cobra.NoArgs,
 		Long:    "CSV prints a row for each record of the run and a column for each key that docs/metrics.md lists and the run has.",

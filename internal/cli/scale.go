@@ -56,7 +56,7 @@ type scaler struct {
 	pool    *pool
 }
 
-func (a *app) scaleCommand() *cobra.Command {
+func newScaleCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "scale", Short: "Keep as many producers and inference consumers as a run can use", Args: cobra.NoArgs,
 		Long: `Scale looks every few seconds at what waits for whom (weir status -o json shows it as "scale", docs/scaling.md has the rule)

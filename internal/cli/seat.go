@@ -11,14 +11,14 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) seatCommand() *cobra.Command {
+func newSeatCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "seat", Short: "Mend the seat of a run's trainer"}
-	cmd.AddCommand(a.seatResetCommand())
+	cmd.AddCommand(newSeatResetCommand(a))
 	return cmd
 }
 
-// seatResetCommand is for a run whose trainers end at once.
-func (a *app) seatResetCommand() *cobra.Command {
+// newSeatResetCommand is for a run whose trainers end at once.
+func newSeatResetCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "reset", Short: "Write a seat anew that cannot be read", Args: cobra.NoArgs,
 		Long: `A run has one trainer at a time: the one whose name stands in the seat, in the buckets CONTROL and WEIGHTS. Where something

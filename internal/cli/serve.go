@@ -15,7 +15,7 @@ import (
 // serveDrain is how long requests that run may go on when the process is asked to end.
 const serveDrain = 5 * time.Second
 
-func (a *app) serveCommand() *cobra.Command {
+func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve [run or folder]", Short: "Serve a checkpoint or a model folder over the OpenAI API", Args: cobra.MaximumNArgs(1),
 		Long: `Serve answers requests as the OpenAI API does, with the newest checkpoint of a run, or one that --step or --checkpoint

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+func newStatusCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show how a run stands, from its broker", Args: cobra.NoArgs,
 		Long: `Status shows how a run stands by what its streams hold. Refused are the messages in REJECTED, which weir inspect
@@ -70,7 +70,7 @@ were equal, say: weir audit counts them.`,
 	return cmd
 }
 
-func (a *app) healthcheckCommand() *cobra.Command {
+func newHealthcheckCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "healthcheck URL", Short: "Exit 0 if a role's /readyz answers 200: for images with no shell", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) streamsCommand() *cobra.Command {
+func newStreamsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "streams", Short: "Show what a run's streams hold: depth, bytes, bounds, tickets", Args: cobra.NoArgs,
 		Long: `Streams shows each stream of a run, of its broker or, where that has ended, of its store in the run's folder: messages
@@ -25,7 +25,7 @@ and bytes beside their bounds, how old the oldest message is, and where the tick
 it goes on, and says how many messages a second were stored since the table before.`,
 		Example: "  weir streams\n  weir streams --every 2s\n  weir streams --run.name mine --broker.url nats://broker:4222 -o json",
 	}
-	cmd.AddCommand(a.streamsMessageCommand())
+	cmd.AddCommand(newStreamsMessageCommand(a))
 	format := outputFlag(cmd)
 	every := everyFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) streamsMessageCommand() *cobra.Command {
+func newStreamsMessageCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "message STREAM SEQUENCE", Short: "Show one stored message of a stream", Args: cobra.ExactArgs(2),
 		Long: `Message shows the message at a sequence of a run's stream: TICKETS, TRAJECTORIES, REJECTED, EVENTS, CONTROL or WEIGHTS. It

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 )
 
-func (a *app) tokenizeCommand() *cobra.Command {
+func newTokenizeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tokenize folder", Short: "Turn text into a model folder's token ids, and back", Args: cobra.ExactArgs(1),
 		Long: `Tokenize reads a JSON string a line from standard input and writes a JSON array of token ids a line, as the

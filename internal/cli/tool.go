@@ -22,7 +22,7 @@ import (
 	"github.com/weir-rl/weir/producers/remote"
 )
 
-func (a *app) toolCommand() *cobra.Command {
+func newToolCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tool [name]", Short: "Call a tool by hand", Args: cobra.MaximumNArgs(1),
 		Long: `Tool calls a tool as an agent would: standard input is the arguments, free text or JSON as the tool takes them, and the

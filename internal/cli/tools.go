@@ -2,7 +2,7 @@ package cli
 
 import "github.com/spf13/cobra"
 
-func (a *app) toolsCommand() *cobra.Command {
+func newToolsCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "tools", Short: "Serve the tools that are placed on workers to the producers", Args: cobra.NoArgs,
 		Long: `Tools is the role that runs the tools with tools.NAME.on: workers, for the episodes of all producers. Start as many as

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-rl/weir/producers/toolserver"
 )
 
-func (a *app) toolserverCommand() *cobra.Command {
+func newToolserverCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "toolserver [tool...]", Short: "Serve tools to other trainers and agents",
 		Long: `Toolserver serves tools over HTTP as VerlTool's server does, POST /get_observation, with a session for each trajectory.

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
-func (a *app) torchWorkerCommand() *cobra.Command {
+func newTorchWorkerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "torch-worker", Short: "Lend this machine's GPUs to a trainer on another", Args: cobra.NoArgs,
 		Long: `Torch-worker starts a rank of PyTorch for each connection of a trainer that names this machine in torch.machines, and

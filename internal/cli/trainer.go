@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/internal/assembly"
 )
 
-func (a *app) trainerCommand() *cobra.Command {
+func newTrainerCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "trainer", Short: "Train the policy on trajectories and publish its versions", Args: cobra.NoArgs,
 		Example: "  weir trainer --broker.url nats://broker:4222 --trainer.eta 8",

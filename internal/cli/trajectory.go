@@ -23,7 +23,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-func (a *app) trajectoryCommand() *cobra.Command {
+func newTrajectoryCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "trajectory ID", Short: "Read a rollout as text, and what became of it", Args: cobra.ExactArgs(1),
 		Long: `Trajectory prints a rollout by its id, such as g000123-a0-5: the prompt, what the policy said, its calls, what they

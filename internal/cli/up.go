@@ -13,7 +13,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-func (a *app) upCommand() *cobra.Command {
+func newUpCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Run every role in this process: the whole training", Args: cobra.NoArgs,
 		Long: `Up trains an agent from nothing, in one process, over the same streams as the roles use when they run apart. It shows

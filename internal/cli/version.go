@@ -35,7 +35,7 @@ func build(info *debug.BuildInfo, ok bool) (v, c string) {
 	return v, c
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func newVersionCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		Long: "Version prints the build and the version of its messages; with -o json also the modules that it was built from.",

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/internal/view"
 )
 
-func (a *app) viewCommand() *cobra.Command {
+func newViewCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use: "view [run or folder]...", Short: "Look at runs on a web page: live, finished, several at once",
 		Long: `View serves a page about runs: how each goes and what holds it back, where every ticket went, and any trajectory down

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-func (a *app) workersCommand() *cobra.Command {
+func newWorkersCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "workers", Short: "Show who works on a run: roles, versions, how far behind", Args: cobra.NoArgs,
 		Long: `Workers shows the processes of a run by what they tell in its events: when each came or left, when it was last heard

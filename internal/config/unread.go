@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/producers/tools"
 )
 
 // Unread are the keys that somebody set, as origins has it, and that nothing in the run depends on: what the chosen
@@ -153,13 +154,13 @@ type unreader interface {
 // noProcessReward says whether every tool of the run is of a type that is known to give no process reward.
 func (c *Config) noProcessReward() bool {
 	return !slices.ContainsFunc(c.Active(), func(task string) bool {
-		tools := c.Tasks[task].Tools
-		return len(tools) == 0 || slices.ContainsFunc(tools, func(name string) bool {
+		named := c.Tasks[task].Tools
+		return len(named) == 0 || slices.ContainsFunc(named, func(name string) bool {
 			tool := c.Tools[name]
 			if tool == nil {
 				return true
 			}
-			_, gives := tool.Own.(interface{ NoProcessReward() })
+			_, gives := tool.Own.(tools.Unrewarded)
 			return !gives
 		})
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weir-rl/weir/gpu/hf/chat"
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 )
 
@@ -105,7 +106,7 @@ func (s running) Read(sampled []int32, _ []chat.Tool) (chat.Reply, bool) {
 
 // write encodes messages. What a tool said never becomes a control token; an agent that writes to such a model may use those.
 func (s running) write(messages []chat.Message) (ids []int32) {
-	plain, ok := s.tok.(interface{ EncodeText(text string) []int32 })
+	plain, ok := s.tok.(tokenizer.PlainEncoder)
 	for _, m := range messages {
 		if ok && m.Role == chat.ToolRole {
 			ids = append(ids, plain.EncodeText(m.Content)...)

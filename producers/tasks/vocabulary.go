@@ -97,14 +97,14 @@ func WordTokenizer(o Opening, d *Dataset, further ...string) (Tokenizer, error) 
 
 // OfWords says whether a tokenizer's vocabulary is of words, so that there are words which it cannot write.
 func OfWords(tok producers.Tokenizer) bool {
-	_, ok := tok.(interface{ Unknown() int32 })
+	_, ok := tok.(tokenizer.WordLevel)
 	return ok
 }
 
 // UnknownWords are the words of a text that a tokenizer has no token for, in their order; none for a tokenizer that can write
 // every text.
 func UnknownWords(tok producers.Tokenizer, text string) []string {
-	with, ok := tok.(interface{ Unknown() int32 })
+	with, ok := tok.(tokenizer.WordLevel)
 	if !ok {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
 )
@@ -65,7 +66,7 @@ func newTags(cfg Config, tok producers.Tokenizer) (*tags, error) {
 // its output, or like a cell.
 func (t *tags) text(text string) []int32 {
 	encode := t.tok.Encode
-	if plain, ok := t.tok.(interface{ EncodeText(text string) []int32 }); ok && !tasks.OfWords(t.tok) {
+	if plain, ok := t.tok.(tokenizer.PlainEncoder); ok && !tasks.OfWords(t.tok) {
 		encode = plain.EncodeText
 	}
 	return slices.DeleteFunc(encode(text), func(id int32) bool { return t.isTag(id) || slices.Contains(t.begin, id) })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weir-rl/weir/gpu/hf/tokenizer"
 	"github.com/weir-rl/weir/internal/check"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/tasks"
@@ -201,7 +202,7 @@ func whyInvalid(c *producers.Context) schemas.StopReason {
 
 // encode are the ids of a tool's text: of a vocabulary that writes every text, without control tokens, whatever the text spells.
 func (a *Agent) encode(text string) []int32 {
-	if t, ok := a.tok.(interface{ EncodeText(text string) []int32 }); ok && !tasks.OfWords(a.tok) {
+	if t, ok := a.tok.(tokenizer.PlainEncoder); ok && !tasks.OfWords(a.tok) {
 		return t.EncodeText(text)
 	}
 	return a.tok.Encode(text)

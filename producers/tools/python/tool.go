@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"sync"
@@ -91,7 +92,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0
 
 // add takes the functions and values of a world.
 func (s *session) add(functions tasks.Functions) error {
-	if closer, ok := functions.(interface{ Close() error }); ok {
+	if closer, ok := functions.(io.Closer); ok {
 		s.ends = append(s.ends, closer.Close)
 	}
 	taken := func(name string) error {

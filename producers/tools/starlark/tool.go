@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -85,7 +86,7 @@ func (t *Tool) Open(_ context.Context, s producers.Session) error {
 
 // add takes the functions and values of a world.
 func (s *session) add(functions tasks.Functions) error {
-	if closer, ok := functions.(interface{ Close() error }); ok {
+	if closer, ok := functions.(io.Closer); ok {
 		s.close = append(s.close, closer.Close)
 	}
 	taken := func(name string) error {

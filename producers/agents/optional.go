@@ -1,0 +1,16 @@
+package agents
+
+import "github.com/weir-rl/weir/gpu/hf/chat"
+
+// Tagged is the configuration of an agent whose policy writes tags, each a token of its own in a tokenizer of words.
+type Tagged interface {
+	// TagTokens lists the tags, such as "<code>".
+	TagTokens() []string
+}
+
+// ChatSpeaker is an agent that speaks a model's own chat template. What asks the run's policy without an agent, such as the OpenAI API,
+// writes its conversations by the same.
+type ChatSpeaker interface {
+	// Chat is the template, never nil.
+	Chat() *chat.Chat
+}

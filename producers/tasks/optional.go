@@ -1,0 +1,25 @@
+package tasks
+
+// What the parts of a run may say beside what they must. Each interface is asked for where it is met, and a part that is none has
+// nothing to say.
+
+// Lasting is the configuration of a task some of whose keys are what a run is: with another value its checkpoints, or its held-out
+// questions, mean something else. A run does not go on under another value of one.
+type Lasting interface {
+	// Lasting lists these keys, as they stand in the task's section.
+	Lasting() []string
+}
+
+// Speaker is the configuration of an agent or a tool that may show texts of its own to the policy. [Opening.Texts] has the texts of all
+// of a run, so that a tokenizer of words knows their words.
+type Speaker interface {
+	// Texts lists the texts, in any order.
+	Texts() []string
+}
+
+// Measured are demonstrations whose lengths are known: one that no model of the run could hold is refused before anything starts.
+type Measured interface {
+	Demonstrations
+	// Longest is the length of the longest demonstration, in tokens; 0 where there is none.
+	Longest() int
+}

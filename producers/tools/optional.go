@@ -1,0 +1,15 @@
+package tools
+
+// Sandboxed is the configuration of a tool or an agent that may start a program of the operator's in a sandbox. weir doctor looks whether
+// this machine can.
+type Sandboxed interface {
+	// Sandboxed reports whether the program is confined as it is configured.
+	Sandboxed() bool
+}
+
+// Unrewarded is the configuration of a tool whose calls bring no process reward, so that a key which weighs such rewards reads nothing
+// of it.
+type Unrewarded interface {
+	// NoProcessReward marks the type, and is never called.
+	NoProcessReward()
+}
