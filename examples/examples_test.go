@@ -30,11 +30,40 @@ func TestAModuleOfItsOwnTrains(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs a program")
 	}
+	program, run := buildOutside(t, "own-agent")
+	out := run(program, "up", "--run.dir", filepath.Join(filepath.Dir(program), "runs"), "--trainer.steps", "3", "--trainer.batch_groups", "4",
+		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0")
+	require.Contains(t, out, "step 3/3")
+	require.Regexp(t, `(?m)^ *boxes +\d`, out, "the score of the task's own questions")
+}
+
+// A module outside the tree trains an agent from its main, with a task, a reward and a loss of its own, and takes the error of a wrong
+// configuration apart.
+func TestAModuleOfItsOwnEmbedsARun(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds and runs a program")
+	}
+	program, run := buildOutside(t, "embed", "WEIR_TRAINER__STEPS=2", "WEIR_BROKER__LISTEN=127.0.0.1:0", "WEIR_VIEW__LISTEN=")
+	require.Regexp(t, `^version 2: [01]\.\d\d of the test questions are answered rightly\n$`, run(program))
+
+	wrong := exec.CommandContext(t.Context(), program)
+	wrong.Dir, wrong.Env = filepath.Dir(program), append(os.Environ(), "WEIR_TRAINER__ETA=-1", "WEIR_TRAINER__STEPS=x")
+	out, err := wrong.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "key trainer.eta, value -1: must not be negative\n")
+	require.Contains(t, string(out), "key trainer.steps, ")
+}
+
+// buildOutside builds an example that is a module of its own in a folder outside the tree. run runs a program there, with variables over
+// those of this process, and returns what it prints.
+func buildOutside(t *testing.T, example string, environ ...string) (program string, run func(name string, args ...string) string) {
+	t.Helper()
 	tree, err := filepath.Abs("..")
 	require.NoError(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{"main.go", "go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join("own-agent", name))
+		data, err := os.ReadFile(filepath.Join(example, name))
 		require.NoError(t, err)
 		text := string(data)
 		switch name {
@@ -47,21 +76,18 @@ func TestAModuleOfItsOwnTrains(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	run := func(name string, args ...string) string {
+	t.Cleanup(cancel)
+	run = func(name string, args ...string) string {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
+		cmd.Env = append(append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off"), environ...)
 		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s %v: %s\nWhere go.mod is stale: cd examples/own-agent && cp ../../go.sum . && GOFLAGS=-mod=mod go build -o /dev/null .", name, args, out)
+		require.NoError(t, err, "%s %v: %s\nWhere go.mod is stale: cd examples/%s && cp ../../go.sum . && GOFLAGS=-mod=mod go build -o /dev/null .", name, args, out, example)
 		return string(out)
 	}
 	run("go", "vet", ".")
-	run("go", "build", "-o", "own-agent", ".")
-	out := run(filepath.Join(dir, "own-agent"), "up", "--run.dir", filepath.Join(dir, "runs"), "--trainer.steps", "3", "--trainer.batch_groups", "4",
-		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0")
-	require.Contains(t, out, "step 3/3")
-	require.Regexp(t, `(?m)^ *boxes +\d`, out, "the score of the task's own questions")
+	run("go", "build", "-o", example, ".")
+	return filepath.Join(dir, example), run
 }
 
 // The service in Python answers as a tool and as a reward.

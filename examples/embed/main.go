@@ -1,5 +1,5 @@
-// Embed trains an agent from inside a program: no command line is in the way. Its task, its reward and its loss, with a key of the
-// loss's own, are in this file: go run .
+// Embed trains an agent from inside a program: no command line is in the way. Its task, its reward and its loss are in this
+// file: go run .
 //
 // A policy of random weights learns which digit comes after a digit.
 package main
@@ -29,7 +29,7 @@ func main() {
 	defer stop()
 	run, err := weir.Open(ctx, weir.Config{
 		Keys: map[string]any{
-			"run.name": "digits", "run.dir": "runs", "trainer.steps": 30, "trainer.loss.name": "wide", "trainer.loss.options.high": 0.4,
+			"run.name": "digits", "run.dir": "runs", "trainer.loss.name": "wide",
 		},
 		Environ: os.Environ(), // WEIR_TRAINER__STEPS=60 go run .
 		Observe: func(r weir.Record) {
@@ -69,8 +69,10 @@ func (digits) Config() any  { return &struct{}{} }
 // Preset holds what a run of this task is configured with.
 func (digits) Preset() tasks.Preset {
 	return tasks.Preset{Settings: map[string]any{
-		"model.layers": 1, "model.max_positions": 16, "trainer.limits.max_tokens": 16, "trainer.limits.max_turns": 0,
-		"trainer.batch_groups": 20, "trainer.minibatches": 2, "trainer.cold_start.steps": 0, "trainer.optimizer.learning_rate": 3e-3,
+		"model.layers": 1, "model.max_positions": 16, "model.embedding_std": 0.05, "model.output_from_value": 0,
+		"trainer.limits.max_tokens": 16, "trainer.limits.max_turns": 0, "trainer.batch_groups": 20, "trainer.minibatches": 2,
+		"trainer.selection.drop_zero_variance": false, "trainer.cold_start.steps": 0, "trainer.optimizer.learning_rate": 2e-3,
+		"trainer.loss.entropy_coef": 0.01, "trainer.steps": 30,
 	}}
 }
 
@@ -121,16 +123,11 @@ func (reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Tran
 }
 
 // [loss]
-// bounds are the loss's own keys: High is trainer.loss.options.high.
-type bounds struct {
-	High float64 `koanf:"high" above:"0" usage:"High is how far above 1 the ratio counts."`
-}
-
-// wide is PPO's loss of one token with a clip of its own upwards.
-var wide = loss.PerTokenWith("wide", bounds{High: 0.3}, loss.Facts{}, func(b bounds, t loss.Token) (value, slope float64) {
+// wide is PPO's loss of one token with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1.3) A).
+var wide = loss.PerToken("wide", loss.Facts{}, func(t loss.Token) (value, slope float64) {
 	ratio := math.Exp(t.Logprob - t.Old)
-	if t.Advantage > 0 && ratio > 1+b.High || t.Advantage < 0 && ratio < 0.8 {
-		return -max(0.8, min(1+b.High, ratio)) * t.Advantage, 0
+	if t.Advantage > 0 && ratio > 1.3 || t.Advantage < 0 && ratio < 0.8 {
+		return -max(0.8, min(1.3, ratio)) * t.Advantage, 0
 	}
 	return -ratio * t.Advantage, -ratio * t.Advantage
 })

@@ -39,7 +39,7 @@ func TestTheCodeOfExtendingIsTheFilesOwn(t *testing.T) {
 		require.Equal(t, strings.TrimSpace(text), strings.TrimSpace(m[3]), "docs/extending.md has another text than %s", m[2])
 		files[path] = true
 	}
-	for _, want := range []string{"examples/http-tool/service.py", "examples/own-agent/main.go"} {
+	for _, want := range []string{"examples/http-tool/service.py", "examples/own-agent/main.go", "examples/embed/main.go"} {
 		require.True(t, files[want], "docs/extending.md shows %s", want)
 	}
 }
