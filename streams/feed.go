@@ -26,6 +26,7 @@ type Feed struct {
 	interrupted bool
 	passed      uint64
 	refused     map[schemas.Reason]int
+	refusedBy   producerCounts
 	// unfiled says that Next has refused messages which may wait to be filed, ready is the delivery that it returns once they are.
 	unfiled bool
 	ready   *Delivery

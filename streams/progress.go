@@ -61,6 +61,10 @@ func (f *Feed) Refused() map[schemas.Reason]int {
 	return refused
 }
 
+// RefusedBy counts the messages that were refused, by the feed itself or by Reject and RejectSoon, since the last call of RefusedBy: by
+// the producer that a message's subject names, and under [OtherProducers] beyond the first 32 producers. Call it from Next's goroutine.
+func (f *Feed) RefusedBy() map[string]int { return f.refusedBy.take() }
+
 // SetMaxPending changes the bound on the messages returned and not acked. Call it from Next's goroutine.
 func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 	options := f.options

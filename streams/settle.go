@@ -40,6 +40,7 @@ func (f *Feed) queue(d *Delivery, reason schemas.Reason, detail string, data []b
 		return err
 	}
 	f.filing.add(m)
+	f.refusedBy.count(producerOf(d.subject))
 	return nil
 }
 

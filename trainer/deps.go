@@ -66,6 +66,8 @@ type Feed interface {
 	Behind(ctx context.Context) (bool, error)
 	// Refused counts the messages that the feed itself refused since it was asked last.
 	Refused() map[schemas.Reason]int
+	// RefusedBy counts all messages that were refused since it was asked last, by the producer that their subjects name.
+	RefusedBy() map[string]int
 	// Fullness is how full the stream is, or how near the feed is to its bound of pending messages, from 0 to 1.
 	Fullness(ctx context.Context) (float64, error)
 	// SetMaxPending changes the bound of pending messages that Stream.Feed was given.

@@ -260,6 +260,8 @@ func (f *worldFeed) Passed() uint64 { return f.next }
 
 func (f *worldFeed) Refused() map[schemas.Reason]int { return nil }
 
+func (f *worldFeed) RefusedBy() map[string]int { return nil }
+
 func (f *worldFeed) Fullness(context.Context) (float64, error) { return 0, nil }
 
 func (f *worldFeed) Behind(context.Context) (bool, error) {

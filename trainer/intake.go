@@ -221,6 +221,9 @@ func (i *intake) countRefused() {
 	for reason, n := range i.feed.Refused() {
 		i.refuse(reason, n)
 	}
+	for producer, n := range i.feed.RefusedBy() {
+		i.deps.Metrics.refusedBy(producer, n)
+	}
 }
 
 // Commit ends the batch in hand, which has been trained on, and goes on to the version that came of it: groups in hand may

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
@@ -15,7 +16,7 @@ type Metrics struct {
 	version                              prometheus.Gauge
 	steps, trajectories, tokens, skipped prometheus.Counter
 	deliveries, taken                    prometheus.Counter
-	rejected                             *prometheus.CounterVec
+	rejected, refusals                   *prometheus.CounterVec
 	staleness                            prometheus.Histogram
 	phases                               *prometheus.HistogramVec
 	// last show the last step's report, by its keys.
@@ -44,6 +45,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		rejected: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_trainer_rejected_total", Help: "Messages not trained on, by reason, counted when that is decided: refused as at fault themselves, or, with incomplete and zero_variance, dropped with their group.",
 		}, []string{"reason"}),
+		refusals: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_trainer_refused_by_producer_total", Help: "Messages refused as at fault themselves, by the producer that their subject names; producers beyond the first 32 of a process count as (others).",
+		}, []string{"producer"}),
 		staleness: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_trainer_batch_staleness_versions", Buckets: []float64{0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 32},
 			Help: "Mean staleness of each batch: versions between a trajectory's oldest token and the trainer.",
@@ -64,6 +68,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	for _, reason := range schemas.Reasons() {
 		m.rejected.WithLabelValues(string(reason))
 	}
+	m.refusals.WithLabelValues(streams.OtherProducers)
 	for _, phase := range []string{"wait", "old_policy", "update", "save", "publish"} {
 		m.phases.WithLabelValues(phase)
 	}
@@ -114,5 +119,12 @@ func (m *Metrics) takenUp() {
 func (m *Metrics) refused(reason schemas.Reason, n int) {
 	if m != nil {
 		m.rejected.WithLabelValues(string(reason)).Add(float64(n))
+	}
+}
+
+// refusedBy counts refused messages of a producer.
+func (m *Metrics) refusedBy(producer string, n int) {
+	if m != nil {
+		m.refusals.WithLabelValues(producer).Add(float64(n))
 	}
 }
