@@ -1,6 +1,6 @@
 # make help lists what there is. Nothing here is needed: go run ./cmd/weir up and the README's tests stand alone.
 .DEFAULT_GOAL := help
-.PHONY: help up test lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
+.PHONY: help up quick test test-full lab check page-check page-format generate binary image stack sandbox-image stop python python-torch release release-image gpu-check gpu-check-binaries
 
 # docs/releasing.md says how to install it; another program, or a container, in its place: make release GORELEASER=...
 GORELEASER ?= goreleaser
@@ -11,8 +11,18 @@ help: ## list the targets
 up: ## learn the demonstration in one process
 	go run ./cmd/weir up
 
-test: ## the tests
-	go test -timeout 25m ./...
+# The packages of make quick.
+PKG ?= ./...
+
+quick: ## the tests of PKG, such as make quick PKG=./trainer/..., until the first that fails
+	go test -failfast $(PKG)
+
+test: ## the tests, in under eight minutes on two cores
+	go test ./...
+
+test-full: ## every test, the laboratory's too: half an hour and more
+	WEIR_TEST=full go test -timeout 25m ./...
+	cd internal/lab && WEIR_TEST=full go test -timeout 25m ./...
 
 lab: ## weir-lab, the program that breaks and measures weir
 	go build -C internal/lab -o ../../weir-lab ./cmd/weir-lab

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -45,9 +46,7 @@ const swapVar = "WEIR_TEST_SWAP_MEMORY"
 // A consumer that takes a version from the broker by way of its files holds little beside its decoder, which has the version in
 // use and room for the next: a fifth, and what is on its way over the connection. A copy of the weights would be more.
 func TestTakingAVersionTakesLittleBesideTheDecoder(t *testing.T) {
-	if testing.Short() {
-		t.Skip("publishes 50 million weights three times")
-	}
+	fulltest.Need(t, "publishes 50 million weights three times")
 	if at := os.Getenv(swapVar); at != "" {
 		swapAt(t, at)
 		return

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // The stack is built from a binary of this machine, so that no image is pulled, and brought up under a name of its
@@ -27,7 +29,7 @@ func TestComposeStackTrains(t *testing.T) {
 	s.compose(t.Context(), "build", "broker")
 	out := s.docker(t.Context(), "run", "--rm", s.project, "version")
 	require.Regexp(t, `^weir \S+ \(\S+\)`, out)
-	if testing.Short() {
+	if !fulltest.Enabled() {
 		return // the image is built and its binary starts
 	}
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
@@ -51,9 +52,7 @@ var mayBeEmpty = regexp.MustCompile(`DCGM_|weir_producer_dropped_total|weir_prod
 // the alerts is evaluated too, and none of them holds.
 func TestDashboardsShowARun(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a run and a Prometheus beside it")
-	}
+	fulltest.Need(t, "a run and a Prometheus beside it")
 	prometheus, err := exec.LookPath("prometheus")
 	if err != nil {
 		t.Skip("no prometheus (Debian's package of that name): the dashboards' expressions were not evaluated")

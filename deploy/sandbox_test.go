@@ -15,6 +15,8 @@ import (
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 const profile = "seccomp=deploy/sandbox/seccomp.json"
@@ -167,9 +169,7 @@ func TestTheTiersThatContainersReach(t *testing.T) {
 func TestComposeStackTrainsWithSandboxes(t *testing.T) {
 	t.Parallel()
 	engineOrSkip(t)
-	if testing.Short() {
-		t.Skip("minutes of a stack of containers; TestTheTiersThatContainersReach runs its image")
-	}
+	fulltest.Need(t, "minutes of a stack of containers; TestTheTiersThatContainersReach runs its image")
 	buildBinary(t)
 	s := newStack(t, "deploy/compose.own.yaml", "deploy/compose.sandbox.yaml")
 	s.files = append(s.files, "deploy/testdata/sandbox.yml")

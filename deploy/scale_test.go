@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // weir scale on the host acts on the stack through compose, by what the stack itself tells of what waits for whom: the command of docs/scaling.md.
 func TestComposeStackIsScaledByWeirScale(t *testing.T) {
 	t.Parallel()
 	engineOrSkip(t)
-	if testing.Short() {
-		t.Skip("minutes of a stack of containers; internal/cli has scale by commands of a shell")
-	}
+	fulltest.Need(t, "minutes of a stack of containers; internal/cli has scale by commands of a shell")
 	buildBinary(t)
 	s := newStack(t)
 	// Calls wait for two slots, and the trainer for each of its batches.

@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
@@ -92,9 +93,7 @@ func TestTheSampleSitesAreClosed(t *testing.T) {
 // is cut off while the run trains, comes back, and the record says that nothing was lost, doubled or staler than the bound.
 func TestASiteBehindNATIsCutOffAndComesBack(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a minute and more of three brokers, a trainer and two sites")
-	}
+	fulltest.Need(t, "a minute and more of three brokers, a trainer and two sites")
 	cut := 5 * time.Second
 	if text := os.Getenv(siteCut); text != "" {
 		var err error

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/ports"
 )
 
@@ -24,9 +25,7 @@ import (
 // is a release, newMixture takes its binary.
 func TestRolesAreReplacedOneAfterAnotherWhileARunTrains(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("trains for minutes; schemas holds each message to its wire version")
-	}
+	fulltest.Need(t, "trains for minutes; schemas holds each message to its wire version")
 	dir := t.TempDir()
 	this := filepath.Join(dir, "this")
 	build(t, "..", this)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // All that an operator does to a stack while it trains: more and fewer producers and inference consumers, a container of each role
@@ -18,9 +20,7 @@ import (
 func TestComposeStackIsScaledKilledAndUpgradedWhileItTrains(t *testing.T) {
 	t.Parallel()
 	engineOrSkip(t)
-	if testing.Short() {
-		t.Skip("minutes of a stack of containers; TestComposeStackTrains builds the image and starts its binary")
-	}
+	fulltest.Need(t, "minutes of a stack of containers; TestComposeStackTrains builds the image and starts its binary")
 	buildBinary(t)
 	s := newStack(t)
 	s.compose(t.Context(), "build", "broker")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/producers"
 	"github.com/weir-rl/weir/producers/rewards/httpreward"
@@ -27,9 +28,7 @@ import (
 // no network, in a folder elsewhere, and trains.
 func TestAModuleOfItsOwnTrains(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and runs a program")
-	}
+	fulltest.Need(t, "builds and runs a program")
 	program, run := buildOutside(t, "own-agent")
 	out := run(program, "up", "--run.dir", filepath.Join(filepath.Dir(program), "runs"), "--trainer.steps", "3", "--trainer.batch_groups", "4",
 		"--eval.questions", "8", "--eval.test_questions", "8", "--telemetry.listen", "127.0.0.1:0", "--broker.listen", "127.0.0.1:0")
@@ -41,9 +40,7 @@ func TestAModuleOfItsOwnTrains(t *testing.T) {
 // configuration apart.
 func TestAModuleOfItsOwnEmbedsARun(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and runs a program")
-	}
+	fulltest.Need(t, "builds and runs a program")
 	program, run := buildOutside(t, "embed", "WEIR_TRAINER__STEPS=2", "WEIR_BROKER__LISTEN=127.0.0.1:0", "WEIR_VIEW__LISTEN=")
 	require.Regexp(t, `^version 2: [01]\.\d\d of the test questions are answered rightly\n$`, run(program))
 

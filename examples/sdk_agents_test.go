@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // Two agents written against OpenAI's and Anthropic's own SDKs are trained as they are, by each of three ways to ask a model.
 func TestAgentsOfPublicSDKsAreTrained(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds and runs programs")
-	}
+	fulltest.Need(t, "builds and runs programs")
 	tree, err := filepath.Abs("..")
 	require.NoError(t, err)
 	dir := t.TempDir()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -33,9 +34,7 @@ const measureVar = "WEIR_TEST_MEMORY"
 // from a checkpoint takes more than a fifth of the engine. A whole copy of the weights in float32 would be just that; what
 // there is are buffers, which do not grow with the model: two files are compared at a time.
 func TestSavingPublishingAndRestoringTakeLittleBesideTheEngine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("trains 25 million weights")
-	}
+	fulltest.Need(t, "trains 25 million weights")
 	if at := os.Getenv(measureVar); at != "" {
 		measure(t, at)
 		return

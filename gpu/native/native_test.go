@@ -9,6 +9,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/enginetest"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,9 +27,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestAgreesWithTheMachinesPyTorch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Python")
-	}
+	fulltest.Need(t, "starts Python")
 	b := native.Backend{Options: native.Options{Threads: 2}}
 	enginetest.RunTorch(t, func(t testing.TB, cfg gpu.Config) gpu.Engine {
 		e, err := b.New(cfg)

@@ -14,12 +14,11 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/torch"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 func TestDecoderKeepsTheContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the whole contract takes processes: the families are tested in TestDecodersAgreeOnEveryFamily")
-	}
+	fulltest.Need(t, "the whole contract takes processes: the families are tested in TestDecodersAgreeOnEveryFamily")
 	needPython(t)
 	enginetest.RunDecoder(t, func(cfg gpu.Config, w *gpu.Weights, o gpu.DecoderOptions) (gpu.Decoder, error) {
 		d, err := backend(1).NewDecoder(cfg, w, o)

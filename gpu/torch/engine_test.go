@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/gpu/torch"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // backend is one for tests: on the processor, with bits that do not depend on the packing. WEIR_TEST_TORCH_DEVICE puts single ranks
@@ -33,9 +34,7 @@ func engineOf(t testing.TB, b torch.Backend, cfg gpu.Config) gpu.Engine {
 }
 
 func TestEngineKeepsTheContract(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the whole contract takes processes: the families are tested in TestRanksAndEnginesAgreeOnEveryFamily")
-	}
+	fulltest.Need(t, "the whole contract takes processes: the families are tested in TestRanksAndEnginesAgreeOnEveryFamily")
 	needPython(t)
 	enginetest.Run(t, newPool(t, backend(1)).engine)
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/realpython"
 )
 
@@ -55,7 +56,5 @@ func needSharding(t testing.TB) string {
 // needTime skips a test in a short run: each starts several processes that import PyTorch.
 func needTime(t testing.TB) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it takes processes: a killed rank is tested in TestAKilledRankEndsTheGroup")
-	}
+	fulltest.Need(t, "it takes processes: a killed rank is tested in TestAKilledRankEndsTheGroup")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // families are models of the kinds that are published: Llama 3 with scaled angles, Qwen2 with biases, Qwen3 with norms of
@@ -32,7 +33,7 @@ func families() map[string]gpu.Config {
 // someFamilies are all of them, or, in a short run, the named one: each costs processes that import PyTorch.
 func someFamilies(one string) map[string]gpu.Config {
 	all := families()
-	if testing.Short() {
+	if !fulltest.Enabled() {
 		return map[string]gpu.Config{one: all[one]}
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/ports"
 	"github.com/weir-rl/weir/producers/sandbox"
 	"github.com/weir-rl/weir/producers/sandbox/workspace/workspacetest"
@@ -73,9 +74,7 @@ var runnables = map[string]runnable{
 // Each example trains two steps as its first lines start it, calls its tools, and accounts for every trajectory.
 func TestExamplesTrain(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("runs programs")
-	}
+	fulltest.Need(t, "runs programs")
 	for path, example := range runnables {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()

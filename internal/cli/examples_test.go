@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers/data"
 	"github.com/weir-rl/weir/trainer/metrics"
@@ -206,9 +207,7 @@ func TestCommandsInPagesExist(t *testing.T) {
 // and calls a tool in its format; what comes out is a folder of the same files.
 func TestOwnChatTrains(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("trains")
-	}
+	fulltest.Need(t, "trains")
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("there is no python3 on this machine: no model folder was made")

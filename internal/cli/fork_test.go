@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
 )
 
@@ -15,9 +16,7 @@ import (
 // what comes after depends on the seed.
 func TestAgentRunGoesOnFromATurnOfATrajectory(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a run of three steps: the second pass of CI has it")
-	}
+	fulltest.Need(t, "a run of three steps: the second pass of CI has it")
 	dir := t.TempDir()
 	weir(t, "up", "--run.dir", dir, "--broker.listen", "127.0.0.1:0", "--trainer.steps", "3", "--trainer.batch_groups", "4",
 		"--trainer.group_size", "4", "--trainer.minibatches", "2", "--trainer.max_dropped_groups", "8", "--trainer.cold_start.steps", "60",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/trainer/metrics"
@@ -27,9 +28,7 @@ const serverFaults = "cut:97+reset:131+queue:53+sentinel:61+load:7+lie:11+lost:9
 // a server killed now and then; its record is in order, and a server that was killed was started again.
 func TestARunTrainsThroughInferenceServers(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a whole training, twice")
-	}
+	fulltest.Need(t, "a whole training, twice")
 	for _, kind := range []string{"vllm", "sglang"} {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()

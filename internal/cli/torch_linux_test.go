@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // needTorch skips a test where Debian's Python has no PyTorch, and fails it in continuous integration or where WEIR_NEED_TORCH is
@@ -44,9 +46,7 @@ func torchRun(folder, questions, runs string, steps int) []string {
 // One command trains a folder of each family with two ranks of PyTorch, and samples with a third process.
 func TestPyTorchTrainsAndSamplesEachFamily(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts processes that import PyTorch")
-	}
+	fulltest.Need(t, "starts processes that import PyTorch")
 	needTorch(t)
 	questions := sums(t)
 	for family, dialect := range map[string]string{"llama": "5", "qwen2": "4", "qwen3": "5"} {
@@ -71,9 +71,7 @@ func TestPyTorchTrainsAndSamplesEachFamily(t *testing.T) {
 // Ranks and samplers are killed again and again while a run goes on: it ends with all its steps.
 func TestARunOutlivesItsPyTorchProcesses(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts processes that import PyTorch")
-	}
+	fulltest.Need(t, "starts processes that import PyTorch")
 	needTorch(t)
 	const steps = 6
 	runs := t.TempDir()

@@ -56,6 +56,7 @@ func TestNothingIsPutOffAndNothingSleeps(t *testing.T) {
 	// In two parts, so that this file does not name them either.
 	putOff := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`)
 	sleeps := "time.Sl" + "eep("
+	shortRun := "testing.Sh" + "ort()"
 	generated := regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 	for path, text := range texts(t) {
 		if found := putOff.FindString(text); found != "" {
@@ -63,6 +64,9 @@ func TestNothingIsPutOffAndNothingSleeps(t *testing.T) {
 		}
 		if filepath.Ext(path) != ".go" {
 			continue
+		}
+		if strings.Contains(text, shortRun) {
+			t.Errorf("%s asks for go test -short: which tests run is decided by internal/fulltest", path)
 		}
 		if strings.Contains(text, sleeps) {
 			t.Errorf("%s sleeps: wait for what happens", path)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
@@ -17,9 +18,7 @@ import (
 
 // The page Bias shows what was issued of each source beside what was trained on, and names the source that a filter starves.
 func TestThePageShowsASourceThatStarves(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser: the second pass of CI has it")
-	}
+	fulltest.Need(t, "a browser: the second pass of CI has it")
 	b := startBrowser(t)
 	dir := filepath.Join(t.TempDir(), "demo")
 	checkpoints := filepath.Join(dir, "checkpoints")

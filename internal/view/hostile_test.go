@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/hf/tokenizer"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/schemas"
@@ -102,9 +103,7 @@ func (hostileChat) Close() {}
 
 // Invariant: no text of a trajectory becomes markup.
 func TestInvariantNoTextOfATrajectoryBecomesMarkup(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser: the second pass of CI has it")
-	}
+	fulltest.Need(t, "a browser: the second pass of CI has it")
 	b := startBrowser(t)
 	dir, id := hostileRun(t)
 	page := serve(t, view.Run{Run: runfolder.Run{Name: "demo", Dir: dir}, Flags: "--run.dir '" + hostile[0] + "'", Chat: hostileChat{}})

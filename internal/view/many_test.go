@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/trainer/batch"
@@ -18,9 +19,7 @@ import (
 
 // A list of 100,000 trajectories has the rows in sight alone, at its beginning, in the middle and at its end.
 func TestAHundredThousandTrajectoriesScroll(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser: the second pass of CI has it")
-	}
+	fulltest.Need(t, "a browser: the second pass of CI has it")
 	b := startBrowser(t)
 	dir := t.TempDir()
 	checkpoints := filepath.Join(dir, "checkpoints")

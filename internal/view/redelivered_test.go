@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
 	"github.com/weir-rl/weir/streams"
@@ -15,9 +16,7 @@ import (
 
 // A ticket that came back and is leased again is counted by the broker, and shown with what it means.
 func TestARedeliveredTicketIsShown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a browser: the second pass of CI has it")
-	}
+	fulltest.Need(t, "a browser: the second pass of CI has it")
 	b := startBrowser(t)
 	run, err := streamtest.Conn(t).Open(t.Context(), "demo", streams.DefaultTopology())
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/internal/runfolder"
 	"github.com/weir-rl/weir/internal/view"
@@ -69,9 +70,7 @@ func serve(t *testing.T, runs ...view.Run) string {
 // The page is walked through on a run that is over: each view shows what it is there for, by clicks, by keys and by address, and
 // nothing is complained of, the content policy included.
 func TestThePageShowsARunThatIsOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a run and a browser: the second pass of CI has them")
-	}
+	fulltest.Need(t, "a run and a browser: the second pass of CI has them")
 	b := startBrowser(t)
 	dir := t.TempDir()
 	replayed := 0
@@ -287,9 +286,7 @@ func livePage(t *testing.T, args ...string) string {
 
 // A live run serves its own page, and the page follows the run.
 func TestThePageFollowsALiveRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a run and a browser: the second pass of CI has them")
-	}
+	fulltest.Need(t, "a run and a browser: the second pass of CI has them")
 	b := startBrowser(t)
 	dir := t.TempDir()
 	page := livePage(t, append([]string{"up", "--run.dir", dir, "--trainer.steps", "100000", "--view.listen", "127.0.0.1:0"}, small...)...)

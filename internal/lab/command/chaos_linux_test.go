@@ -7,14 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/lab/chaos"
 )
 
 // Ranks, samplers and servers are killed beside their roles: nothing is lost, and none is left.
 func TestChaosKillsRanksSamplersAndServers(t *testing.T) {
-	if testing.Short() {
-		t.Skip("three runs, one of which starts processes that import PyTorch")
-	}
+	fulltest.Need(t, "three runs, one of which starts processes that import PyTorch")
 	for _, of := range []struct {
 		engine, mode string
 		kills        []string

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-rl/weir/internal/builtin"
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/lab/chaos"
 	"github.com/weir-rl/weir/internal/report"
 	"github.com/weir-rl/weir/producers"
@@ -108,7 +109,7 @@ func TestChaosLosesNothingAndTrainsOnNothingTwice(t *testing.T) {
 			c := harnessed(t, mode, nil)
 			c.Duration, c.Every, c.Seed, c.Fill, c.Lose = 40*time.Second, 1500*time.Millisecond, 5, true, true
 			least := 5
-			if testing.Short() {
+			if !fulltest.Enabled() {
 				// How much fits into so short a time is the machine's affair.
 				c.Duration, c.Every, least = 12*time.Second, 700*time.Millisecond, 1
 			}

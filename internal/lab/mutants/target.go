@@ -109,7 +109,7 @@ func test(ctx context.Context, dir string, patience time.Duration, args ...strin
 	limited, cancel := context.WithTimeoutCause(ctx, patience+time.Minute, errTooSlow)
 	defer cancel()
 	c := exec.CommandContext(limited, "go", append([]string{
-		"test", "-count=1", "-failfast", "-short", "-vet=off", "-timeout=" + patience.String(),
+		"test", "-count=1", "-failfast", "-vet=off", "-timeout=" + patience.String(),
 	}, args...)...)
 	c.Dir = dir
 	var out bytes.Buffer

@@ -7,12 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/gpu/native"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 func TestMeasureScaleMeasuresEveryPart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 25 million weights through everything")
-	}
+	fulltest.Need(t, "takes 25 million weights through everything")
 	cfg := ScaleConfig{Shape: "25m", For: "qwen2.5-7b", Backend: native.Backend{}, Dir: t.TempDir(), ShardBytes: 16 << 20, Log: slog.New(slog.DiscardHandler)}
 	told := 0
 	cfg.Tell = func(Stage) { told++ }
@@ -33,9 +32,7 @@ func TestMeasureScaleMeasuresEveryPart(t *testing.T) {
 }
 
 func TestMeasureScaleOfAdapters(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 25 million weights through everything")
-	}
+	fulltest.Need(t, "takes 25 million weights through everything")
 	lora := native.DefaultLoRA()
 	lora.Rank = 4
 	cfg := ScaleConfig{
