@@ -9,10 +9,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
 // torment makes faults at random instants until the time is up. The seed fixes their order and distances.
-func (h *harness) torment(ctx context.Context) {
+func (h *experiment) torment(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.Duration)
 	defer cancel()
 	h.burst(ctx, rand.New(rand.NewPCG(h.cfg.Seed, 2)), len(forgeries())) // every kind once, at least
@@ -21,7 +23,7 @@ func (h *harness) torment(ctx context.Context) {
 		wait := time.Duration(h.rng.ExpFloat64() * float64(h.cfg.Every))
 		seed := h.rng.Uint64()
 		h.mu.Unlock()
-		if pause(ctx, min(wait, 4*h.cfg.Every)) != nil {
+		if harness.Wait(ctx, min(wait, 4*h.cfg.Every)) != nil {
 			return
 		}
 		h.fault(ctx, rand.New(rand.NewPCG(seed, 1)))
@@ -29,7 +31,7 @@ func (h *harness) torment(ctx context.Context) {
 }
 
 // fault makes one.
-func (h *harness) fault(ctx context.Context, rng *rand.Rand) {
+func (h *experiment) fault(ctx context.Context, rng *rand.Rand) {
 	if h.cfg.Engine != EngineNative && rng.IntN(3) == 0 && h.workerFault(ctx, rng) {
 		return
 	}
@@ -63,7 +65,7 @@ func (h *harness) fault(ctx context.Context, rng *rand.Rand) {
 }
 
 // fill fills the trajectory stream, and every other time the ticket stream at once with it.
-func (h *harness) fill(ctx context.Context, rng *rand.Rand) {
+func (h *experiment) fill(ctx context.Context, rng *rand.Rand) {
 	var tickets int
 	var both sync.WaitGroup
 	if rng.IntN(2) == 0 {
@@ -83,26 +85,26 @@ func (h *harness) fill(ctx context.Context, rng *rand.Rand) {
 }
 
 // outage takes the broker away for longer than a lease: it is killed, or stands still.
-func (h *harness) outage(ctx context.Context, rng *rand.Rand) {
+func (h *experiment) outage(ctx context.Context, rng *rand.Rand) {
 	away := h.cfg.Lease + time.Duration(rng.Int64N(int64(h.cfg.Lease)))
 	broker := h.roles[0]
 	h.count(h.report.Faults, "outage")
 	h.say("the broker is away for %s", away.Round(time.Second))
 	if rng.IntN(2) == 0 {
 		broker.signal(syscall.SIGSTOP)
-		_ = pause(ctx, away) // then it goes on sooner
+		_ = harness.Wait(ctx, away) // then it goes on sooner
 		broker.signal(syscall.SIGCONT)
 		return
 	}
 	if broker.kill() {
 		h.count(h.report.Kills, broker.name)
-		_ = pause(ctx, away) // then it is started sooner
+		_ = harness.Wait(ctx, away) // then it is started sooner
 		h.restart(broker)
 	}
 }
 
 // lose has the broker's store come back empty or shorter.
-func (h *harness) lose(ctx context.Context, rng *rand.Rand) {
+func (h *experiment) lose(ctx context.Context, rng *rand.Rand) {
 	lose := h.loseStore
 	if rng.IntN(2) == 0 {
 		lose = h.restoreStore
@@ -113,14 +115,14 @@ func (h *harness) lose(ctx context.Context, rng *rand.Rand) {
 }
 
 // burst sends strangers' messages of that number of kinds.
-func (h *harness) burst(ctx context.Context, rng *rand.Rand, kinds int) {
+func (h *experiment) burst(ctx context.Context, rng *rand.Rand, kinds int) {
 	h.stranger.send(ctx, rng, kinds)
 	h.stranger.shout(ctx, rng)
 	h.count(h.report.Faults, "hostile burst")
 }
 
 // killSome kills roles at once and starts them again after a while.
-func (h *harness) killSome(ctx context.Context, rng *rand.Rand, away time.Duration, roles ...*process) {
+func (h *experiment) killSome(ctx context.Context, rng *rand.Rand, away time.Duration, roles ...*process) {
 	roles = slices.Clone(roles)
 	rng.Shuffle(len(roles), func(i, j int) { roles[i], roles[j] = roles[j], roles[i] })
 	var dead []*process
@@ -132,7 +134,7 @@ func (h *harness) killSome(ctx context.Context, rng *rand.Rand, away time.Durati
 		}
 	}
 	for _, p := range dead {
-		_ = pause(ctx, time.Duration(rng.Int64N(int64(away)))) // then it is started sooner
+		_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(away)))) // then it is started sooner
 		h.restart(p)
 	}
 }
@@ -151,21 +153,21 @@ const (
 )
 
 // freeze stops a role in its tracks and lets it go on, as a machine that swaps or a VM that is moved.
-func (h *harness) freeze(ctx context.Context, rng *rand.Rand, p *process) {
+func (h *experiment) freeze(ctx context.Context, rng *rand.Rand, p *process) {
 	h.count(h.report.Faults, "freeze "+p.name)
 	p.signal(syscall.SIGSTOP)
-	_ = pause(ctx, time.Duration(rng.Int64N(int64(frozen)))) // then it goes on sooner
+	_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(frozen)))) // then it goes on sooner
 	p.signal(syscall.SIGCONT)
 }
 
 // stall holds a role's link back.
-func (h *harness) stall(ctx context.Context, rng *rand.Rand, longest time.Duration, p *process) {
+func (h *experiment) stall(ctx context.Context, rng *rand.Rand, longest time.Duration, p *process) {
 	h.count(h.report.Faults, "stall "+p.name)
 	h.links[p.name].stall(ctx, time.Duration(rng.Int64N(int64(longest))))
 }
 
 // killInTurn kills each named role once, with a step between.
-func (h *harness) killInTurn(ctx context.Context) {
+func (h *experiment) killInTurn(ctx context.Context) {
 	for _, kill := range h.cfg.Kills {
 		name, stage, _ := strings.Cut(kill, "@")
 		if strings.Contains(name, "/") {
@@ -199,7 +201,7 @@ func (h *harness) killInTurn(ctx context.Context) {
 }
 
 // killAt starts a role that ends itself after a stage, and waits for that end.
-func (h *harness) killAt(ctx context.Context, p *process, stage string) error {
+func (h *experiment) killAt(ctx context.Context, p *process, stage string) error {
 	if err := p.start(stage); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 const grace = 40 * time.Second
 
 // finish stops the roles in order and accounts for everything.
-func (h *harness) finish(ctx context.Context) error {
+func (h *experiment) finish(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
@@ -57,7 +57,7 @@ func (h *harness) finish(ctx context.Context) error {
 }
 
 // evidence gathers what the witness saw, what was refused, and what a trainer would read again.
-func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
+func (h *experiment) evidence(ctx context.Context) (*audit.Witness, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	info, err := h.witness.catchUp(ctx)
@@ -90,7 +90,7 @@ func (h *harness) evidence(ctx context.Context) (*audit.Witness, error) {
 	return w, nil
 }
 
-func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) ([]audit.Refused, error) {
+func (h *experiment) rejected(ctx context.Context, info *jetstream.StreamInfo) ([]audit.Refused, error) {
 	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: "nats://" + h.cfg.Broker, Name: "auditor"}, nil)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (h *harness) rejected(ctx context.Context, info *jetstream.StreamInfo) ([]a
 }
 
 // judgeStrangers finds strangers' messages among those trained on.
-func (h *harness) judgeStrangers() {
+func (h *experiment) judgeStrangers() {
 	s := h.stranger
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,12 +12,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 )
 
 // loseStore kills the broker and brings it back with an empty store.
-func (h *harness) loseStore(ctx context.Context, rng *rand.Rand) error {
+func (h *experiment) loseStore(ctx context.Context, rng *rand.Rand) error {
 	return h.withoutBroker(ctx, rng, "store lost", func() error {
 		if err := h.remember(ctx, 0); err != nil {
 			return err
@@ -28,7 +29,7 @@ func (h *harness) loseStore(ctx context.Context, rng *rand.Rand) error {
 
 // restoreStore kills the broker, copies its store, lets the run go on for a while, kills the broker again and brings it back
 // with the copy: every stream ends earlier than its readers have read.
-func (h *harness) restoreStore(ctx context.Context, rng *rand.Rand) error {
+func (h *experiment) restoreStore(ctx context.Context, rng *rand.Rand) error {
 	copied := filepath.Join(h.cfg.Dir, "copy-of-the-store")
 	if err := os.RemoveAll(copied); err != nil {
 		return err
@@ -37,7 +38,7 @@ func (h *harness) restoreStore(ctx context.Context, rng *rand.Rand) error {
 	if err != nil {
 		return err
 	}
-	_ = pause(ctx, h.cfg.Lease/2+time.Duration(rng.Int64N(int64(h.cfg.Lease)))) // then the copy is put back sooner
+	_ = harness.Wait(ctx, h.cfg.Lease/2+time.Duration(rng.Int64N(int64(h.cfg.Lease)))) // then the copy is put back sooner
 	return h.withoutBroker(ctx, rng, "store restored", func() error {
 		last, err := h.lastOf(ctx, copied)
 		if err != nil {
@@ -54,7 +55,7 @@ func (h *harness) restoreStore(ctx context.Context, rng *rand.Rand) error {
 }
 
 // withoutBroker kills the process that the broker is in, does something to its store, and starts the process again.
-func (h *harness) withoutBroker(ctx context.Context, rng *rand.Rand, fault string, do func() error) error {
+func (h *experiment) withoutBroker(ctx context.Context, rng *rand.Rand, fault string, do func() error) error {
 	broker := h.roles[0]
 	if !broker.kill() {
 		return nil // it has just ended by itself, and is being started
@@ -63,7 +64,7 @@ func (h *harness) withoutBroker(ctx context.Context, rng *rand.Rand, fault strin
 	h.count(h.report.Faults, fault)
 	h.say("%s, after kill -9 %s", fault, broker.name)
 	err := do()
-	_ = pause(ctx, time.Duration(rng.Int64N(int64(downtime)))) // then it is started sooner
+	_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(downtime)))) // then it is started sooner
 	h.restart(broker)
 	if err != nil {
 		return fmt.Errorf("%s: %w", fault, err)
@@ -73,7 +74,7 @@ func (h *harness) withoutBroker(ctx context.Context, rng *rand.Rand, fault strin
 
 // remember has the witness write down what the store holds before the store is lost. keeps is the sequence up to which the
 // trajectory stream will have its messages when it is back.
-func (h *harness) remember(ctx context.Context, keeps uint64) error {
+func (h *experiment) remember(ctx context.Context, keeps uint64) error {
 	return h.resting(ctx, h.cfg.Store, func(js jetstream.JetStream, run *streams.Run) error {
 		info, err := h.witness.readAll(ctx, js)
 		if err != nil {
@@ -90,7 +91,7 @@ func (h *harness) remember(ctx context.Context, keeps uint64) error {
 }
 
 // lastOf is where the trajectory stream of a store ends.
-func (h *harness) lastOf(ctx context.Context, store string) (last uint64, err error) {
+func (h *experiment) lastOf(ctx context.Context, store string) (last uint64, err error) {
 	err = h.resting(ctx, store, func(js jetstream.JetStream, _ *streams.Run) error {
 		stream, err := js.Stream(ctx, streamName(h.cfg.Run))
 		if err == nil {
@@ -102,7 +103,7 @@ func (h *harness) lastOf(ctx context.Context, store string) (last uint64, err er
 }
 
 // resting opens a store that no broker uses, for this process alone.
-func (h *harness) resting(ctx context.Context, store string, look func(jetstream.JetStream, *streams.Run) error) error {
+func (h *experiment) resting(ctx context.Context, store string, look func(jetstream.JetStream, *streams.Run) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	config := broker.DefaultConfig()
@@ -132,7 +133,7 @@ func (h *harness) resting(ctx context.Context, store string, look func(jetstream
 }
 
 // refusedOf lists what the rejected stream holds of the trajectory stream as it is.
-func (h *harness) refusedOf(ctx context.Context, run *streams.Run, info *jetstream.StreamInfo) (out []audit.Refused, err error) {
+func (h *experiment) refusedOf(ctx context.Context, run *streams.Run, info *jetstream.StreamInfo) (out []audit.Refused, err error) {
 	first := true
 	for m, err := range run.Rejected(ctx) {
 		if err != nil {

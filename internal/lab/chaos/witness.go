@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 )
 
@@ -75,7 +76,7 @@ func (w *witness) watch(ctx context.Context) {
 		w.mu.Unlock()
 		_ = w.read(reading) // the broker is away: that is what this is about
 		again()
-		_ = pause(ctx, 10*time.Millisecond)
+		_ = harness.Wait(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -276,20 +277,8 @@ func (w *witness) catchUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 		if err == nil && w.begun(stream.CachedInfo().Created) && w.reached() >= stream.CachedInfo().State.LastSeq {
 			return stream.CachedInfo(), nil
 		}
-		if wait := pause(ctx, 50*time.Millisecond); wait != nil {
+		if wait := harness.Wait(ctx, 50*time.Millisecond); wait != nil {
 			return nil, errors.Join(fmt.Errorf("the witness has come to sequence %d: %w", w.reached(), wait), err)
 		}
-	}
-}
-
-// pause waits, or returns why ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

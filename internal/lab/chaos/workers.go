@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/internal/config"
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
 // The engines: what trains and samples.
@@ -98,7 +99,7 @@ func kindOf(arguments []string) string {
 }
 
 // workers are the living workers of all roles, and are remembered.
-func (h *harness) workers() []worker {
+func (h *experiment) workers() []worker {
 	if h.cfg.Engine == EngineNative {
 		return nil
 	}
@@ -120,7 +121,7 @@ func (h *harness) workers() []worker {
 
 // workerFault kills a worker or freezes it; false where there is none. Ranks and samplers are killed once a step: an engine that is
 // lost again and again before a step is done, or a sampler before a batch is, does not work and ends its role.
-func (h *harness) workerFault(ctx context.Context, rng *rand.Rand) bool {
+func (h *experiment) workerFault(ctx context.Context, rng *rand.Rand) bool {
 	all := h.workers()
 	if len(all) == 0 {
 		return false
@@ -135,7 +136,7 @@ func (h *harness) workerFault(ctx context.Context, rng *rand.Rand) bool {
 	if rng.IntN(4) == 0 {
 		h.count(h.report.Faults, "freeze "+w.name())
 		_ = syscall.Kill(w.pid, syscall.SIGSTOP) // it may have ended
-		_ = pause(ctx, time.Duration(rng.Int64N(int64(frozen))))
+		_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(frozen))))
 		_ = syscall.Kill(w.pid, syscall.SIGCONT)
 		return true
 	}
@@ -143,7 +144,7 @@ func (h *harness) workerFault(ctx context.Context, rng *rand.Rand) bool {
 	return true
 }
 
-func (h *harness) killWorker(w worker) {
+func (h *experiment) killWorker(w worker) {
 	if syscall.Kill(w.pid, syscall.SIGKILL) == nil {
 		h.count(h.report.Kills, w.name())
 		h.say("kill -9 %s, process %d", w.name(), w.pid)
@@ -151,7 +152,7 @@ func (h *harness) killWorker(w worker) {
 }
 
 // killNamed kills a worker by its name as soon as there is one.
-func (h *harness) killNamed(ctx context.Context, name string) bool {
+func (h *experiment) killNamed(ctx context.Context, name string) bool {
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
 	for {
@@ -160,7 +161,7 @@ func (h *harness) killNamed(ctx context.Context, name string) bool {
 			h.killWorker(all[i])
 			return true
 		}
-		if pause(patience, 100*time.Millisecond) != nil {
+		if harness.Wait(patience, 100*time.Millisecond) != nil {
 			h.trouble("there was no %s to be killed", name)
 			return false
 		}
@@ -168,7 +169,7 @@ func (h *harness) killNamed(ctx context.Context, name string) bool {
 }
 
 // leftOver says which workers still run though their roles have ended.
-func (h *harness) leftOver(ctx context.Context) {
+func (h *experiment) leftOver(ctx context.Context) {
 	patience, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	for {
@@ -181,7 +182,7 @@ func (h *harness) leftOver(ctx context.Context) {
 		if len(left) == 0 {
 			return
 		}
-		if pause(patience, 100*time.Millisecond) != nil {
+		if harness.Wait(patience, 100*time.Millisecond) != nil {
 			slices.Sort(left)
 			h.trouble("processes %v are left of roles that have ended", left)
 			return

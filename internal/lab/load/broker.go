@@ -15,14 +15,15 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/streams/broker"
 )
 
 // Serve is a broker in a process of its own: its address and its page's are its first line. It ends with its standard input, so that it
 // is not left behind.
 func Serve(ctx context.Context, dir string, sync bool) error {
-	cfg := broker.DefaultConfig()
-	cfg.StoreDir, cfg.Listen, cfg.Monitor, cfg.SyncAlways = dir, "127.0.0.1:0", "127.0.0.1:0", sync
+	cfg := harness.BrokerConfig(dir)
+	cfg.Monitor, cfg.SyncAlways = "127.0.0.1:0", sync
 	b, err := broker.Start(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
@@ -39,7 +40,7 @@ func (e *engine) answer(ctx context.Context, req *schemas.GenerateRequest, emit 
 	for left := req.MaxTokens; left > 0; {
 		n := min(left, chunk)
 		left -= n
-		if err := wait(ctx, time.Duration(n)*e.config.Token); err != nil {
+		if err := harness.Wait(ctx, time.Duration(n)*e.config.Token); err != nil {
 			return err
 		}
 		c := &schemas.GenerateChunk{Tokens: make(schemas.Int32s, n), Logprobs: make(schemas.Float32s, n), Versions: make(schemas.Runs, n)}

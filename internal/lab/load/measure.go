@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/streams"
 )
 
@@ -37,7 +38,7 @@ func Measure(ctx context.Context, c Config, server []string) (r *Report, err err
 	w.start(within, work)
 	// The first episodes are not measured: their engines, leases and buffers are new.
 	warm := max(2*time.Second, c.sampling()+c.tools())
-	if err := wait(within, warm); err != nil {
+	if err := harness.Wait(within, warm); err != nil {
 		return nil, errors.Join(work.Wait(), err)
 	}
 	r, err = w.observe(within, child)
@@ -64,7 +65,7 @@ type world struct {
 const runName = "load"
 
 func (w *world) connect(ctx context.Context) (*streams.Conn, error) {
-	return streams.Connect(ctx, streams.ConnectConfig{URL: w.url, Name: "load"}, slog.New(slog.DiscardHandler))
+	return harness.Connect(ctx, w.url, slog.New(slog.DiscardHandler))
 }
 
 func (w *world) open(ctx context.Context) error {
@@ -131,12 +132,12 @@ func (w *world) observe(ctx context.Context, server *child) (*Report, error) {
 		return nil, err
 	}
 	pid := server.cmd.Process.Pid
-	begin, brokerCPU, ownCPU := time.Now(), cpuOf(pid), cpuOf(os.Getpid())
-	used, all := busy()
+	begin, brokerCPU, ownCPU := time.Now(), harness.ProcessCPUTime(pid), harness.ProcessCPUTime(os.Getpid())
+	used, all := harness.MachineCPUTime()
 	for _, t := range tallies {
 		t.measure(true)
 	}
-	if err := wait(ctx, w.config.For); err != nil {
+	if err := harness.Wait(ctx, w.config.For); err != nil {
 		return nil, err
 	}
 	for _, t := range tallies {
@@ -145,10 +146,10 @@ func (w *world) observe(ctx context.Context, server *child) (*Report, error) {
 	seconds := time.Since(begin).Seconds()
 	r := &Report{
 		Config: w.config, Seconds: seconds,
-		BrokerCores: (cpuOf(pid) - brokerCPU).Seconds() / seconds, ClientCores: (cpuOf(os.Getpid()) - ownCPU).Seconds() / seconds,
-		BrokerBytes: residentOf(pid),
+		BrokerCores: (harness.ProcessCPUTime(pid) - brokerCPU).Seconds() / seconds, ClientCores: (harness.ProcessCPUTime(os.Getpid()) - ownCPU).Seconds() / seconds,
+		BrokerBytes: harness.ResidentBytes(pid),
 	}
-	usedAfter, allAfter := busy()
+	usedAfter, allAfter := harness.MachineCPUTime()
 	if d := (allAfter - all).Seconds(); d > 0 {
 		r.MachineBusy = (usedAfter - used).Seconds() / d
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/weir-rl/weir/internal/lab/streambench"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
@@ -31,7 +31,7 @@ type producer struct {
 }
 
 func newProducer(c Config, n int, run *streams.Run, t *times) *producer {
-	p := &producer{config: c, name: fmt.Sprintf("p%d", n), run: run, times: t, template: streambench.Sample(run.Name(), 1000+9*c.Tokens)}
+	p := &producer{config: c, name: fmt.Sprintf("p%d", n), run: run, times: t, template: harness.Trajectory(run.Name(), 1000+harness.WireToken*c.Tokens)}
 	p.template.Producer = p.name
 	p.calls = generate.NewClient(run, generate.ClientOptions{Silence: time.Minute})
 	return p
@@ -76,7 +76,7 @@ func (p *producer) episode(ctx context.Context, source *streams.TicketSource) er
 			return err
 		}
 		lap(&p.times.generate)
-		if err := wait(ctx, p.config.Tool); err != nil {
+		if err := harness.Wait(ctx, p.config.Tool); err != nil {
 			return err
 		}
 		lap(&p.times.tool)
@@ -100,26 +100,11 @@ func (p *producer) episode(ctx context.Context, source *streams.TicketSource) er
 func (p *producer) sample(ctx context.Context, episode string, turn int) error {
 	c := p.config
 	if c.Engines == 0 {
-		return wait(ctx, time.Duration(c.TurnTokens)*c.Token)
+		return harness.Wait(ctx, time.Duration(c.TurnTokens)*c.Token)
 	}
 	tokens := p.template.Segments[0].Tokens
 	_, err := p.calls.Generate(ctx, &schemas.GenerateRequest{
 		Episode: episode, Tokens: tokens[:(turn+1)*len(tokens)/(c.Turns+1)], MaxTokens: c.TurnTokens, Temperature: 1, Last: turn == c.Turns-1,
 	})
 	return err
-}
-
-// wait is a clock.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -67,12 +68,12 @@ func issue(ctx context.Context, run *streams.Run, slots int) error {
 		var tickets []*schemas.Ticket
 		for ; outstanding < most && len(tickets) < 512; outstanding += group {
 			for sample := range group {
-				tickets = append(tickets, ticket(run.Name(), cursor, sample, group))
+				tickets = append(tickets, harness.Ticket(run.Name(), "load", cursor, sample, group, schemas.Limits{MaxTurns: 64, MaxTokens: 1 << 16}))
 			}
 			cursor++
 		}
 		if len(tickets) == 0 {
-			if err := wait(ctx, 50*time.Millisecond); err != nil {
+			if err := harness.Wait(ctx, 50*time.Millisecond); err != nil {
 				return err
 			}
 			continue
@@ -80,15 +81,5 @@ func issue(ctx context.Context, run *streams.Run, slots int) error {
 		if err := run.Issue(ctx, tickets...); err != nil {
 			return err
 		}
-	}
-}
-
-func ticket(run string, cursor uint64, sample, size int) *schemas.Ticket {
-	g := fmt.Sprintf("g%d-0", cursor)
-	return &schemas.Ticket{
-		Run: run, ID: fmt.Sprintf("%s-%d", g, sample), Group: g, Cursor: cursor, Sample: sample, GroupSize: size, Task: "load",
-		Prompt: schemas.Prompt{ID: "p", Text: "what is the capital of the country of the river", Answers: []string{"it"}, Source: "load"},
-		Seed:   1, Sampling: schemas.Sampling{Temperature: 1}, Limits: schemas.Limits{MaxTurns: 64, MaxTokens: 1 << 16},
-		IssuedAt: time.Now().UTC(),
 	}
 }

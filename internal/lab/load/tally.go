@@ -1,9 +1,10 @@
 package load
 
 import (
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
 // tally holds how long each of something took, of those that ended while it was measured. It is safe for concurrent use.
@@ -30,19 +31,13 @@ func (t *tally) measure(on bool) {
 
 // latency is a tally in milliseconds.
 type latency struct {
-	Count    int     `json:"count"`
-	P50      float64 `json:"p50_ms"`
-	P99      float64 `json:"p99_ms"`
+	Count int `json:"count"`
+	harness.Percentiles
 	TotalSec float64 `json:"total_seconds"`
 }
 
 func (t *tally) latency() latency {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.took) == 0 {
-		return latency{}
-	}
-	slices.Sort(t.took)
-	at := func(q float64) float64 { return t.took[int(q*float64(len(t.took)-1))].Seconds() * 1e3 }
-	return latency{Count: len(t.took), P50: at(0.5), P99: at(0.99), TotalSec: t.total.Seconds()}
+	return latency{Count: len(t.took), Percentiles: harness.PercentilesOf(t.took), TotalSec: t.total.Seconds()}
 }

@@ -71,7 +71,7 @@ func TestEveryTargetHasSources(t *testing.T) {
 	t.Parallel()
 	for _, target := range targets() {
 		for _, pattern := range target.files {
-			files, err := filepath.Glob(filepath.Join("..", "..", pattern))
+			files, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
 			require.NoError(t, err)
 			require.NotEmpty(t, files, "%s: %s", target.name, pattern)
 		}

@@ -4,15 +4,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 )
 
 // CodecReport is what encoding and decoding cost, in copies of the trajectory's arrays as they lie in memory.
 type CodecReport struct {
 	// EncodeReused and DecodeReused keep their buffers, DecodeFresh makes the trajectory anew.
-	EncodeReused Spread `json:"encode_reused"`
-	DecodeReused Spread `json:"decode_reused"`
-	DecodeFresh  Spread `json:"decode_fresh"`
+	EncodeReused harness.Spread `json:"encode_reused"`
+	DecodeReused harness.Spread `json:"decode_reused"`
+	DecodeFresh  harness.Spread `json:"decode_fresh"`
 }
 
 // codecBlock is the bytes of copies, and of the other, that follow one another in a turn.
@@ -53,7 +54,7 @@ func measureCodec(t *schemas.Trajectory, rounds int) (int, CodecReport, error) {
 			ratios[i] = append(ratios[i], time.Since(middle).Seconds()/middle.Sub(begin).Seconds())
 		}
 	}
-	return len(data), CodecReport{EncodeReused: spread(ratios[0]), DecodeReused: spread(ratios[1]), DecodeFresh: spread(ratios[2])}, nil
+	return len(data), CodecReport{EncodeReused: harness.SpreadOf(ratios[0]), DecodeReused: harness.SpreadOf(ratios[1]), DecodeFresh: harness.SpreadOf(ratios[2])}, nil
 }
 
 func clone(s schemas.Segment) schemas.Segment {

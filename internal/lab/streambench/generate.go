@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/generate"
@@ -17,8 +18,8 @@ import (
 type GenerateReport struct {
 	// Alone is the microseconds of one call at a time, the median of each round. Together is the calls a second of
 	// as many callers as there are producers.
-	Alone    Spread `json:"alone_microseconds"`
-	Together Spread `json:"together_per_second"`
+	Alone    harness.Spread `json:"alone_microseconds"`
+	Together harness.Spread `json:"together_per_second"`
 }
 
 // promptTokens is the context of a call.
@@ -54,7 +55,7 @@ func measureGenerate(ctx context.Context, config Config, run *streams.Run) (repo
 			}
 			micros[i] = time.Since(begin).Seconds() * 1e6
 		}
-		alone = append(alone, spread(micros).Median)
+		alone = append(alone, harness.SpreadOf(micros).Median)
 		begin := time.Now()
 		work, working := errgroup.WithContext(ctx)
 		for p := range config.Producers {
@@ -72,7 +73,7 @@ func measureGenerate(ctx context.Context, config Config, run *streams.Run) (repo
 		}
 		together = append(together, float64(config.Calls)/time.Since(begin).Seconds())
 	}
-	return GenerateReport{Alone: spread(alone), Together: spread(together)}, nil
+	return GenerateReport{Alone: harness.SpreadOf(alone), Together: harness.SpreadOf(together)}, nil
 }
 
 // answer is an engine that knows its token before it is asked.

@@ -6,41 +6,21 @@ import (
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
-
-// Spread is a figure of several rounds.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
-// spread of at least one value; it sorts them.
-func spread(values []float64) Spread {
-	slices.Sort(values)
-	middle := values[len(values)/2]
-	if len(values)%2 == 0 {
-		middle = (middle + values[len(values)/2-1]) / 2
-	}
-	return Spread{Median: middle, Min: values[0], Max: values[len(values)-1]}
-}
-
-// in formats it, with a number of decimals.
-func (s Spread) in(decimals int) string {
-	return fmt.Sprintf("%.*f  [%.*f .. %.*f]", decimals, s.Median, decimals, s.Min, decimals, s.Max)
-}
 
 // WayReport is one way for trajectories from producers to a batch.
 type WayReport struct {
 	Name string `json:"name"`
 	// Rate is in trajectories a second, CPU in microseconds of the processor for one, of this process: clients, and
 	// the broker where it is embedded. 0 where the system does not say.
-	Rate Spread `json:"trajectories_per_second"`
-	CPU  Spread `json:"cpu_microseconds"`
+	Rate harness.Spread `json:"trajectories_per_second"`
+	CPU  harness.Spread `json:"cpu_microseconds"`
 	// RateRatio is Weir's rate over this one's in the same round, CPURatio this one's processor time over Weir's:
 	// 1 is as good, less than 1 is what Weir costs.
-	RateRatio Spread `json:"weir_rate_ratio"`
-	CPURatio  Spread `json:"weir_cpu_ratio"`
+	RateRatio harness.Spread `json:"weir_rate_ratio"`
+	CPURatio  harness.Spread `json:"weir_cpu_ratio"`
 
 	rates, cpu []float64 // by round
 }
@@ -73,11 +53,11 @@ func (r *Report) compare() {
 				cpu[round] = w.cpu[round] / weir.cpu[round]
 			}
 		}
-		w.RateRatio, w.CPURatio = spread(rates), spread(cpu)
+		w.RateRatio, w.CPURatio = harness.SpreadOf(rates), harness.SpreadOf(cpu)
 	}
 	for i := range r.Ways {
 		w := &r.Ways[i]
-		w.Rate, w.CPU = spread(slices.Clone(w.rates)), spread(slices.Clone(w.cpu))
+		w.Rate, w.CPU = harness.SpreadOf(slices.Clone(w.rates)), harness.SpreadOf(slices.Clone(w.cpu))
 	}
 }
 
@@ -86,26 +66,21 @@ func (r *Report) Print(out io.Writer) {
 	c := r.Config
 	fmt.Fprintf(out, "%d bytes a trajectory, %d producers, batches of %d, %d rounds of %d batches; median [min .. max]\n",
 		r.Bytes, c.Producers, c.Batch, c.Rounds, c.Batches)
-	w := table.NewWriter()
-	w.SetOutputMirror(out)
-	w.SetStyle(table.StyleLight)
-	w.AppendHeader(table.Row{"publish to batch", "trajectories/s", "MB/s", "CPU us each", "weir's rate to it", "its CPU to weir's"})
+	w := harness.NewTable(out, "publish to batch", "trajectories/s", "MB/s", "CPU us each", "weir's rate to it", "its CPU to weir's")
 	for _, way := range r.Ways {
 		megabytes := way.Rate.Median * float64(r.Bytes) / 1e6
-		w.AppendRow(table.Row{way.Name, way.Rate.in(0), fmt.Sprintf("%.0f", megabytes), way.CPU.in(0), way.RateRatio.in(2), way.CPURatio.in(2)})
+		w.AppendRow(table.Row{way.Name, way.Rate.Format(0), fmt.Sprintf("%.0f", megabytes), way.CPU.Format(0), way.RateRatio.Format(2), way.CPURatio.Format(2)})
 	}
 	w.Render()
-	w = table.NewWriter()
-	w.SetOutputMirror(out)
-	w.SetStyle(table.StyleLight)
+	w = harness.NewTable(out)
 	w.AppendRows([]table.Row{
-		{"encode, buffers reused, in copies of the arrays", r.Codec.EncodeReused.in(2)},
-		{"decode, buffers reused", r.Codec.DecodeReused.in(2)},
-		{"decode into new memory", r.Codec.DecodeFresh.in(2)},
-		{"tickets issued a second", r.Tickets.Issue.in(0)},
-		{"tickets taken and done a second", r.Tickets.Done.in(0)},
-		{"generate call alone, us", r.Generate.Alone.in(0)},
-		{"generate calls together, a second", r.Generate.Together.in(0)},
+		{"encode, buffers reused, in copies of the arrays", r.Codec.EncodeReused.Format(2)},
+		{"decode, buffers reused", r.Codec.DecodeReused.Format(2)},
+		{"decode into new memory", r.Codec.DecodeFresh.Format(2)},
+		{"tickets issued a second", r.Tickets.Issue.Format(0)},
+		{"tickets taken and done a second", r.Tickets.Done.Format(0)},
+		{"generate call alone, us", r.Generate.Alone.Format(0)},
+		{"generate calls together, a second", r.Generate.Together.Format(0)},
 	})
 	w.Render()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-rl/weir/internal/check"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -83,7 +84,7 @@ func Run(ctx context.Context, config Config, dial Dial) (report *Report, err err
 		return nil, err
 	}
 	report = &Report{Config: config}
-	template := Sample(name, config.Size)
+	template := harness.Trajectory(name, config.Size)
 	if report.Bytes, report.Codec, err = measureCodec(template, config.Rounds); err != nil {
 		return nil, err
 	}
@@ -124,11 +125,11 @@ func moves(ctx context.Context, config Config, dial Dial, run *streams.Run, temp
 		for turn := range ways {
 			i := (turn + round) % len(ways)
 			runtime.GC() // nobody pays for what another left behind
-			begin, used := time.Now(), cpuTime()
+			begin, used := time.Now(), harness.CPUTime()
 			if err := move(ctx, config, ways[i].way, fmt.Sprintf("r%d", round)); err != nil {
 				return fmt.Errorf("%s: %w", ways[i].name, err)
 			}
-			wall, cpu := time.Since(begin).Seconds(), (cpuTime() - used).Seconds()
+			wall, cpu := time.Since(begin).Seconds(), (harness.CPUTime() - used).Seconds()
 			if round > 0 {
 				report.Ways[i].add(config.Batch*config.Batches, wall, cpu)
 			}

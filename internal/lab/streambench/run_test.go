@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
-	"github.com/weir-rl/weir/schemas"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
 	"github.com/weir-rl/weir/streams/streamtest"
@@ -44,13 +44,13 @@ func TestRunMeasuresAndLeavesNothingBehind(t *testing.T) {
 
 	require.InDelta(t, config.Size, report.Bytes, 1000)
 	require.Len(t, report.Ways, 3)
-	require.Equal(t, Spread{Median: 1, Min: 1, Max: 1}, report.Ways[0].RateRatio)
+	require.Equal(t, harness.Spread{Median: 1, Min: 1, Max: 1}, report.Ways[0].RateRatio)
 	for _, way := range report.Ways {
-		for _, figure := range []Spread{way.Rate, way.RateRatio} {
+		for _, figure := range []harness.Spread{way.Rate, way.RateRatio} {
 			requireSound(t, figure)
 		}
 	}
-	for _, figure := range []Spread{
+	for _, figure := range []harness.Spread{
 		report.Codec.EncodeReused, report.Codec.DecodeReused, report.Codec.DecodeFresh,
 		report.Tickets.Issue, report.Tickets.Done, report.Generate.Alone, report.Generate.Together,
 	} {
@@ -86,25 +86,7 @@ func TestConfigNamesItsFaults(t *testing.T) {
 	require.ErrorContains(t, err, "producers: 3: must be at most batch, which is 2")
 }
 
-func TestSpread(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, Spread{Median: 2, Min: 1, Max: 9}, spread([]float64{9, 1, 2}))
-	require.Equal(t, Spread{Median: 3, Min: 1, Max: 9}, spread([]float64{9, 1, 2, 4}))
-}
-
-// The trajectory that is moved is a sound one, of the size that was asked for.
-func TestTrajectory(t *testing.T) {
-	t.Parallel()
-	for _, size := range []int{minSize, 128_000, maxSize} {
-		traj := Sample("r", size)
-		require.NoError(t, traj.Validate())
-		data, err := schemas.Marshal(traj)
-		require.NoError(t, err)
-		require.InDelta(t, size, len(data), 600)
-	}
-}
-
-func requireSound(t *testing.T, s Spread) {
+func requireSound(t *testing.T, s harness.Spread) {
 	t.Helper()
 	require.Positive(t, s.Min)
 	require.LessOrEqual(t, s.Min, s.Median)
@@ -131,20 +113,20 @@ func BenchmarkWay(b *testing.B) {
 	b.Cleanup(conn.Close)
 	run, err := conn.Open(b.Context(), "test", topology(config))
 	require.NoError(b, err)
-	ways, closeAll, err := openWays(b.Context(), config, dial, run, Sample("test", config.Size))
+	ways, closeAll, err := openWays(b.Context(), config, dial, run, harness.Trajectory("test", config.Size))
 	require.NoError(b, err)
 	b.Cleanup(closeAll)
 	rounds := 0
 	for _, w := range ways {
 		b.Run(w.name, func(b *testing.B) {
 			b.ReportAllocs()
-			used := cpuTime()
+			used := harness.CPUTime()
 			for b.Loop() {
 				rounds++
 				require.NoError(b, move(b.Context(), config, w, fmt.Sprint("r", rounds)))
 			}
 			each := float64(b.N * config.Batch * config.Batches)
-			b.ReportMetric(float64((cpuTime()-used).Microseconds())/each, "cpu-us/trajectory")
+			b.ReportMetric(float64((harness.CPUTime()-used).Microseconds())/each, "cpu-us/trajectory")
 			b.ReportMetric(float64(b.Elapsed().Microseconds())/each, "us/trajectory")
 		})
 	}

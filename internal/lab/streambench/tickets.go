@@ -2,11 +2,11 @@ package streambench
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 )
@@ -15,8 +15,8 @@ import (
 type TicketReport struct {
 	// Issue stores tickets in order; Done takes one, ends it and waits for the broker's word, at as many producers as
 	// publish.
-	Issue Spread `json:"issue_per_second"`
-	Done  Spread `json:"take_done_per_second"`
+	Issue harness.Spread `json:"issue_per_second"`
+	Done  harness.Spread `json:"take_done_per_second"`
 }
 
 func measureTickets(ctx context.Context, config Config, run *streams.Run) (TicketReport, error) {
@@ -29,7 +29,7 @@ func measureTickets(ctx context.Context, config Config, run *streams.Run) (Ticke
 	for round := range config.Rounds {
 		tickets := make([]*schemas.Ticket, config.Calls)
 		for i := range tickets {
-			tickets[i] = ticket(run.Name(), round, i, config.Calls)
+			tickets[i] = harness.Ticket(run.Name(), "bench", uint64(round), i, config.Calls, schemas.Limits{MaxTurns: 8, MaxTokens: 256})
 		}
 		begin := time.Now()
 		if err := run.Issue(ctx, tickets...); err != nil {
@@ -57,15 +57,5 @@ func measureTickets(ctx context.Context, config Config, run *streams.Run) (Ticke
 		issued = append(issued, float64(config.Calls)/middle.Sub(begin).Seconds())
 		done = append(done, float64(config.Calls)/time.Since(middle).Seconds())
 	}
-	return TicketReport{Issue: spread(issued), Done: spread(done)}, nil
-}
-
-func ticket(run string, group, sample, size int) *schemas.Ticket {
-	g := fmt.Sprintf("g%d-0", group)
-	return &schemas.Ticket{
-		Run: run, ID: fmt.Sprintf("%s-%d", g, sample), Group: g, Cursor: uint64(group), Sample: sample, GroupSize: size, Task: "bench",
-		Prompt: schemas.Prompt{ID: "p", Text: "what is the capital of the country of the river", Answers: []string{"it"}, Source: "bench"},
-		Seed:   1, Sampling: schemas.Sampling{Temperature: 1}, Limits: schemas.Limits{MaxTurns: 8, MaxTokens: 256},
-		IssuedAt: time.Now().UTC(),
-	}
+	return TicketReport{Issue: harness.SpreadOf(issued), Done: harness.SpreadOf(done)}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/consumers"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
 	"github.com/weir-rl/weir/streams/broker"
@@ -51,9 +52,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	if l.model, err = json.Marshal(cfg.Model); err != nil {
 		return nil, fmt.Errorf("encode model configuration: %w", err)
 	}
-	b := broker.DefaultConfig()
-	b.StoreDir, b.Listen = cfg.Dir, "127.0.0.1:0"
-	if l.broker, err = broker.Start(ctx, b, cfg.Log); err != nil {
+	if l.broker, err = broker.Start(ctx, harness.BrokerConfig(cfg.Dir), cfg.Log); err != nil {
 		return nil, err
 	}
 	conn, err := l.connect(ctx)
@@ -97,7 +96,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 }
 
 func (l *lane) connect(ctx context.Context) (*streams.Conn, error) {
-	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: l.broker.URL(), Name: "bench"}, l.cfg.Log)
+	conn, err := harness.Connect(ctx, l.broker.URL(), l.cfg.Log)
 	if err == nil {
 		l.conns = append(l.conns, conn)
 	}

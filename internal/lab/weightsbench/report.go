@@ -5,9 +5,11 @@ import (
 	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// Report is what `weir bench weights` prints.
+// Report is what `weir-lab bench weights` prints.
 type Report struct {
 	// Runs are real runs, one for each learning rate.
 	Runs []*Deltas `json:"runs"`
@@ -19,7 +21,7 @@ type Report struct {
 func (r *Report) Print(out io.Writer) {
 	if len(r.Runs) > 0 {
 		fmt.Fprintln(out, "versions of real runs in bfloat16, each as its difference from the one before: shares of a whole version")
-		w := newTable(out, "learning rate", "optimizer steps", "whole, bytes", "versions", "mean", "largest", "mean of 2nd half", "numbers changed", "to a neighbour")
+		w := harness.NewTable(out, "learning rate", "optimizer steps", "whole, bytes", "versions", "mean", "largest", "mean of 2nd half", "numbers changed", "to a neighbour")
 		for _, d := range r.Runs {
 			changed, neighbours, n := 0.0, 0.0, float64(len(d.Versions))
 			for _, v := range d.Versions {
@@ -33,7 +35,7 @@ func (r *Report) Print(out io.Writer) {
 		w.Render()
 	}
 	fmt.Fprintln(out, "what was sent, and how fast each consumer had it in its hands, verified; times are p50 / p99 in ms")
-	w := newTable(out, "weights", "sent as", "bytes", "consumers", "callers", "publish", "load", "MB/s", "tokens/s meanwhile")
+	w := harness.NewTable(out, "weights", "sent as", "bytes", "consumers", "callers", "publish", "load", "MB/s", "tokens/s meanwhile")
 	for _, s := range r.Ways {
 		w.AppendRow(table.Row{
 			s.Name, s.as(), s.Stored, s.Consumers, s.Callers, s.Publish, s.Load, fmt.Sprintf("%.0f", s.Rate()/1e6),
@@ -42,7 +44,7 @@ func (r *Report) Print(out io.Writer) {
 	}
 	w.Render()
 	fmt.Fprintln(out, "from the broker's taking the manifest on: p50 / p99 in ms")
-	w = newTable(out, "weights", "sent as", "consumers", "notice", "load", "decode", "prepare", "wait", "pause", "first token", "total")
+	w = harness.NewTable(out, "weights", "sent as", "consumers", "notice", "load", "decode", "prepare", "wait", "pause", "first token", "total")
 	for _, s := range r.Ways {
 		w.AppendRow(table.Row{s.Name, s.as(), s.Consumers, s.Notice, s.Load, s.Decode, s.Prepare, s.Wait, s.Pause, s.FirstToken, s.Total})
 	}
@@ -56,24 +58,13 @@ func (s *Swaps) as() string {
 	return "whole"
 }
 
-func newTable(out io.Writer, header ...any) table.Writer {
-	w := table.NewWriter()
-	w.SetOutputMirror(out)
-	w.SetStyle(table.StyleLight)
-	w.AppendHeader(header)
-	return w
-}
-
 func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
-
-// String is "p50 / p99" in milliseconds.
-func (s Spread) String() string { return fmt.Sprintf("%.3g / %.3g", s.P50, s.P99) }
 
 // Print writes a table for people.
 func (s *Scale) Print(out io.Writer) {
 	fmt.Fprintf(out, "%s with random weights, %.0f million; the last column is the seconds of %s by the ratio of their weights, %.1f\n",
 		s.Shape, float64(s.Weights)/1e6, s.For, s.Ratio)
-	w := newTable(out, "part", "MB", "seconds", "MB/s", "process before, MB", "beside at most, MB", "seconds at "+s.For)
+	w := harness.NewTable(out, "part", "MB", "seconds", "MB/s", "process before, MB", "beside at most, MB", "seconds at "+s.For)
 	for _, st := range s.Stages {
 		rate := "-"
 		if st.Bytes > 0 && st.Seconds > 0 {

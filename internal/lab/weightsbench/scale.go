@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-rl/weir/gpu"
 	"github.com/weir-rl/weir/gpu/hf"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/internal/memory"
 	"github.com/weir-rl/weir/schemas"
 	"github.com/weir-rl/weir/streams"
@@ -254,14 +255,12 @@ const madeUpRate = 1e-6
 
 // send takes both versions over a broker and over a shared folder to readers' folders.
 func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported, a *adapters) (err error) {
-	b := broker.DefaultConfig()
-	b.StoreDir, b.Listen = filepath.Join(s.cfg.Dir, "broker"), "127.0.0.1:0"
-	server, err := broker.Start(ctx, b, s.cfg.Log)
+	server, err := broker.Start(ctx, harness.BrokerConfig(filepath.Join(s.cfg.Dir, "broker")), s.cfg.Log)
 	if err != nil {
 		return err
 	}
 	defer server.Shutdown()
-	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: server.URL(), Name: "bench"}, s.cfg.Log)
+	conn, err := harness.Connect(ctx, server.URL(), s.cfg.Log)
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/weir-rl/weir/consumers"
 	"github.com/weir-rl/weir/gpu"
+	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
 // SwapConfig is one way for versions to go: what is published, to whom.
@@ -69,42 +69,26 @@ type Swaps struct {
 	TokensPerSecond float64 `json:"tokens_per_second"`
 
 	// Publish is the whole call of the publisher: encode, store, set the manifest, remove what is old.
-	Publish Spread `json:"publish"`
+	Publish harness.Percentiles `json:"publish"`
 	// Notice is from the broker's taking the manifest to the consumer's seeing it.
-	Notice Spread `json:"notice"`
+	Notice harness.Percentiles `json:"notice"`
 	// Load is fetching, undoing the delta, and verifying every byte; Decode is from there to float32.
-	Load   Spread `json:"load"`
-	Decode Spread `json:"decode"`
+	Load   harness.Percentiles `json:"load"`
+	Decode harness.Percentiles `json:"decode"`
 	// Prepare lays the weights out for the decoder. Wait is for the step under way, and Pause is all that generation
 	// stood still.
-	Prepare Spread `json:"prepare"`
-	Wait    Spread `json:"wait"`
-	Pause   Spread `json:"pause"`
+	Prepare harness.Percentiles `json:"prepare"`
+	Wait    harness.Percentiles `json:"wait"`
+	Pause   harness.Percentiles `json:"pause"`
 	// FirstToken is from there to the first token of the version in the hands of a caller that waited for it. Without
 	// callers it is to the consumer's word that the version is in use.
-	FirstToken Spread `json:"first_token"`
+	FirstToken harness.Percentiles `json:"first_token"`
 	// Total is from the broker's taking the manifest to that.
-	Total Spread `json:"total"`
+	Total harness.Percentiles `json:"total"`
 }
 
 // Rate is how many bytes of whole weights each consumer has in its hands, verified, a second of Load.
 func (s *Swaps) Rate() float64 { return float64(s.Whole) / (s.Load.P50 / 1000) }
-
-// Spread is the median and the 99th percentile (nearest rank), in milliseconds.
-type Spread struct {
-	P50 float64 `json:"p50_ms"`
-	P99 float64 `json:"p99_ms"`
-}
-
-// spread sorts its values.
-func spread(of []time.Duration) Spread {
-	slices.Sort(of)
-	at := func(hundredths int) float64 {
-		rank := (len(of)*hundredths + 99) / 100
-		return float64(of[rank-1]) / float64(time.Millisecond)
-	}
-	return Spread{P50: at(50), P99: at(99)}
-}
 
 // samples are one way's measurements so far.
 type samples struct {
@@ -122,16 +106,16 @@ type parts struct {
 
 // swaps sums the samples up; there is at least one.
 func (m *samples) swaps(c SwapConfig) *Swaps {
-	of := func(part func(parts) time.Duration) Spread {
+	of := func(part func(parts) time.Duration) harness.Percentiles {
 		xs := make([]time.Duration, len(m.parts))
 		for i, p := range m.parts {
 			xs[i] = part(p)
 		}
-		return spread(xs)
+		return harness.PercentilesOf(xs)
 	}
 	s := &Swaps{
 		Name: c.Name, Deltas: c.BaseEvery > 1, Consumers: c.Consumers, Callers: c.Callers,
-		Whole: c.Versions[0].size(), Stored: m.stored / int64(len(m.publish)), Publish: spread(m.publish),
+		Whole: c.Versions[0].size(), Stored: m.stored / int64(len(m.publish)), Publish: harness.PercentilesOf(m.publish),
 		Notice:     of(func(p parts) time.Duration { return p.notice }),
 		Load:       of(func(p parts) time.Duration { return p.load }),
 		Decode:     of(func(p parts) time.Duration { return p.decode }),

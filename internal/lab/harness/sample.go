@@ -1,20 +1,21 @@
-package streambench
+package harness
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/weir-rl/weir/schemas"
 )
 
-// wireToken is what a token takes on the wire: its id, its log-probability and its mask.
-const wireToken = 9
+// WireToken is the bytes of a token on the wire: its id, its log-probability and its mask.
+const WireToken = 9
 
-// Sample is a rollout of eight turns with tool output between them, of about that many bytes on the wire; a
+// Trajectory is a rollout of eight turns with tool output between them, of about that many bytes on the wire; a
 // new policy version comes in the middle of every second turn.
-func Sample(run string, size int) *schemas.Trajectory {
+func Trajectory(run string, size int) *schemas.Trajectory {
 	const turns = 8
-	n := (size - 1000) / wireToken
+	n := (size - 1000) / WireToken
 	s := schemas.Segment{
 		Tokens: make(schemas.Int32s, n), ActionMask: make(schemas.Bytes, n),
 		Logprobs: make(schemas.Float32s, n), Versions: make(schemas.Runs, n), Temperature: 1,
@@ -39,4 +40,14 @@ func Sample(run string, size int) *schemas.Trajectory {
 	}
 	t.Segments = []schemas.Segment{s}
 	return t
+}
+
+// Ticket is a ticket for a sample of a group of that size, with those limits.
+func Ticket(run, task string, group uint64, sample, size int, limits schemas.Limits) *schemas.Ticket {
+	name := fmt.Sprintf("g%d-0", group)
+	return &schemas.Ticket{
+		Run: run, ID: fmt.Sprintf("%s-%d", name, sample), Group: name, Cursor: group, Sample: sample, GroupSize: size, Task: task,
+		Prompt: schemas.Prompt{ID: "p", Text: "what is the capital of the country of the river", Answers: []string{"it"}, Source: task},
+		Seed:   1, Sampling: schemas.Sampling{Temperature: 1}, Limits: limits, IssuedAt: time.Now().UTC(),
+	}
 }

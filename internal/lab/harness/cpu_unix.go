@@ -1,6 +1,6 @@
 //go:build unix
 
-package streambench
+package harness
 
 import (
 	"time"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is what this process has used so far.
-func cpuTime() time.Duration {
+// CPUTime is the processor time that this process has used so far.
+func CPUTime() time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return 0

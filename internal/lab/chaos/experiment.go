@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weir-rl/weir/internal/audit"
+	"github.com/weir-rl/weir/internal/lab/harness"
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
@@ -27,8 +28,8 @@ const (
 	roleUp        = "up"
 )
 
-// harness runs the roles and breaks them.
-type harness struct {
+// experiment runs the roles and breaks them.
+type experiment struct {
 	cfg      Config
 	roles    []*process // the broker, where it is one, is the first
 	links    map[string]*link
@@ -50,13 +51,13 @@ type harness struct {
 	killedAt map[string]int64
 }
 
-// Run runs a training run through its faults and reports how it came through. The error is of the harness itself;
+// Run runs a training run through its faults and reports how it came through. The error is of the experiment itself;
 // what the run did wrong is in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	h := &harness{
+	h := &experiment{
 		cfg: cfg, links: map[string]*link{}, known: map[int]string{}, killedAt: map[string]int64{}, rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
 		report: &Report{
 			Seed: cfg.Seed, Kills: map[string]int{}, Faults: map[string]int{},
@@ -82,7 +83,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 }
 
 // prepare opens the links and describes the processes.
-func (h *harness) prepare(ctx context.Context, group *errgroup.Group) error {
+func (h *experiment) prepare(ctx context.Context, group *errgroup.Group) error {
 	if err := os.MkdirAll(h.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the run: %w", err)
 	}
@@ -105,7 +106,7 @@ func (h *harness) prepare(ctx context.Context, group *errgroup.Group) error {
 	return nil
 }
 
-func (h *harness) process(name, command string, flags ...string) *process {
+func (h *experiment) process(name, command string, flags ...string) *process {
 	p := &process{
 		name: name, command: h.cfg.Program[0], args: slices.Concat(h.cfg.Program[1:], []string{command, "--config", h.cfg.File}, flags),
 		logPath: filepath.Join(h.cfg.Dir, name+".log"), exited: h.exited,
@@ -118,7 +119,7 @@ func (h *harness) process(name, command string, flags ...string) *process {
 	return p
 }
 
-func (h *harness) run(ctx context.Context) error {
+func (h *experiment) run(ctx context.Context) error {
 	for _, p := range h.roles {
 		if err := p.start(""); err != nil {
 			return err
@@ -154,14 +155,14 @@ func (h *harness) run(ctx context.Context) error {
 }
 
 // look connects those that look on, straight to the broker, and sooner back there than anybody else.
-func (h *harness) look(ctx context.Context) (err error) {
+func (h *experiment) look(ctx context.Context) (err error) {
 	for {
 		h.conn, err = nats.Connect("nats://"+h.cfg.Broker, nats.Name("witness"), nats.MaxReconnects(-1),
 			nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
 		if err == nil {
 			break
 		}
-		if wait := pause(ctx, 50*time.Millisecond); wait != nil {
+		if wait := harness.Wait(ctx, 50*time.Millisecond); wait != nil {
 			return fmt.Errorf("connect to the broker: %w", errors.Join(wait, err))
 		}
 	}
@@ -174,7 +175,7 @@ func (h *harness) look(ctx context.Context) (err error) {
 }
 
 // step is the last one that the record holds.
-func (h *harness) step() int64 {
+func (h *experiment) step() int64 {
 	records, err := checkpoint.ReadRecords(h.cfg.Checkpoints)
 	if err != nil || len(records) == 0 {
 		return -1
@@ -183,12 +184,12 @@ func (h *harness) step() int64 {
 }
 
 // advance waits until the run has done that number of further steps.
-func (h *harness) advance(ctx context.Context, when string, steps int64) bool {
+func (h *experiment) advance(ctx context.Context, when string, steps int64) bool {
 	from := max(h.step(), 0)
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
 	for h.step() < from+steps && !h.over() {
-		if err := pause(patience, 200*time.Millisecond); err != nil {
+		if err := harness.Wait(patience, 200*time.Millisecond); err != nil {
 			if ctx.Err() == nil {
 				h.trouble("%s the run did %d steps in %s, not %d", when, h.step()-from, h.cfg.Patience, steps)
 			}
@@ -199,11 +200,11 @@ func (h *harness) advance(ctx context.Context, when string, steps int64) bool {
 }
 
 // await waits for the end of the run.
-func (h *harness) await(ctx context.Context) {
+func (h *experiment) await(ctx context.Context) {
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
 	for !h.over() {
-		if err := pause(patience, 100*time.Millisecond); err != nil {
+		if err := harness.Wait(patience, 100*time.Millisecond); err != nil {
 			if ctx.Err() == nil {
 				h.trouble("the run did not come to its end in %s", h.cfg.Patience)
 			}
@@ -212,14 +213,14 @@ func (h *harness) await(ctx context.Context) {
 	}
 }
 
-func (h *harness) over() bool {
+func (h *experiment) over() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.done
 }
 
 // exited is told of a child that ended unasked. A trainer that was armed has done what it was told.
-func (h *harness) exited(p *process, err error) {
+func (h *experiment) exited(p *process, err error) {
 	if h.cfg.Ends && err == nil && trains(p) {
 		h.mu.Lock()
 		h.done = true
@@ -238,7 +239,7 @@ func (h *harness) exited(p *process, err error) {
 }
 
 // restart starts a role again, unless the run is over. A trainer may be armed.
-func (h *harness) restart(p *process) {
+func (h *experiment) restart(p *process) {
 	h.mu.Lock()
 	closing, armed := h.closing, ""
 	if !h.calm && len(h.cfg.Kills) == 0 && trains(p) && h.rng.IntN(2) == 0 {
@@ -260,19 +261,19 @@ func trains(p *process) bool { return p.name == roleTrainer || p.name == roleUp 
 // troubleBound is how often something may go wrong before roles are no longer started again.
 const troubleBound = 20
 
-func (h *harness) setCalm() {
+func (h *experiment) setCalm() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calm = true
 }
 
-func (h *harness) count(of map[string]int, what string) {
+func (h *experiment) count(of map[string]int, what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of[what]++
 }
 
-func (h *harness) trouble(format string, args ...any) {
+func (h *experiment) trouble(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	h.mu.Lock()
 	h.report.Trouble = append(h.report.Trouble, text)
@@ -280,14 +281,14 @@ func (h *harness) trouble(format string, args ...any) {
 	h.say("TROUBLE %s", text)
 }
 
-func (h *harness) say(format string, args ...any) {
+func (h *experiment) say(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	fmt.Fprintf(h.cfg.Out, "%s  step %-4d %s\n", time.Now().Format("15:04:05.0"), h.step(), fmt.Sprintf(format, args...))
 }
 
 // abandon ends whatever still runs.
-func (h *harness) abandon() {
+func (h *experiment) abandon() {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()

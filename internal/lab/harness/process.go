@@ -1,4 +1,4 @@
-package load
+package harness
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 // tick is the unit of processor time in /proc: 100 a second on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// cpuOf is the processor time that a process has used; 0 where the system has no /proc.
-func cpuOf(pid int) time.Duration {
+// ProcessCPUTime is the processor time that a process has used; 0 where the system has no /proc.
+func ProcessCPUTime(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
@@ -27,8 +27,8 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// residentOf is the memory of a process in bytes, at its highest; 0 where the system has no /proc.
-func residentOf(pid int) int64 {
+// ResidentBytes is the memory of a process in bytes, at its highest; 0 where the system has no /proc.
+func ResidentBytes(pid int) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
@@ -42,8 +42,8 @@ func residentOf(pid int) int64 {
 	return 0
 }
 
-// busy is the processor time that everybody on this machine has used, and how much there was.
-func busy() (used, all time.Duration) {
+// MachineCPUTime is the processor time that everybody on this machine has used, and how much there was.
+func MachineCPUTime() (used, all time.Duration) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0, 0
