@@ -63,7 +63,7 @@ func TestDashboardsShowARun(t *testing.T) {
 	shown, asked := reserved(t), reserved(t)
 	weir, err := filepath.Abs(filepath.Join("bin", "weir"))
 	require.NoError(t, err)
-	start(t, dir, nil, weir, "up", "--run.dir", dir, "--telemetry.listen", shown, "--broker.listen", "127.0.0.1:0",
+	start(t, dir, nil, weir, "up", "--run.dir", dir, "--telemetry.listen", shown, "--broker.listen", "127.0.0.1:0", "--view.listen", "127.0.0.1:0",
 		"--trainer.steps", "1000000", "--trainer.cold_start.steps", "200", "--trainer.batch_groups", "4", "--trainer.group_size", "4",
 		"--trainer.minibatches", "1", "--trainer.selection.drop_zero_variance=false", "--trainer.limits.max_tokens", "64",
 		"--eval.every", "0", "--producer.concurrency", "8", "--inference.slots", "32")

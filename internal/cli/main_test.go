@@ -23,8 +23,16 @@ import (
 	"github.com/weir-rl/weir/internal/ports"
 )
 
+// anyPort has the page and the broker of a run that a test starts listen on a free port, in place of the defaults.
+var anyPort = map[string]string{"WEIR_VIEW__LISTEN": "127.0.0.1:0", "WEIR_BROKER__LISTEN": "127.0.0.1:0"}
+
 // TestMain puts this program on the PATH, so that tests run its commands as processes.
 func TestMain(m *testing.M) {
+	for key, value := range anyPort {
+		if os.Getenv(key) == "" { // a script, and a test that needs an address, gives its own
+			_ = os.Setenv(key, value) // it is no wrong name
+		}
+	}
 	testscript.Main(m, map[string]func(){
 		"weir": func() { os.Exit(Main(builtin.Doors())) },
 		"fakeserver": func() {
@@ -45,6 +53,9 @@ func TestCommandLine(t *testing.T) {
 			}
 			env.Defer(func() { _ = port.Release() })
 			env.Setenv("ADDRESS", port.Address)
+			for key, value := range anyPort {
+				env.Setenv(key, value)
+			}
 			return nil
 		},
 	})
