@@ -12,6 +12,7 @@ import (
 	"github.com/weir-rl/weir/gpu/native"
 	"github.com/weir-rl/weir/gpu/safetensors"
 	"github.com/weir-rl/weir/gpu/torch"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 func someLoRA() native.LoRA {
@@ -32,6 +33,7 @@ func adapted(t testing.TB, ranks int, cfg gpu.Config) (torch.Backend, *native.En
 
 // Two steps of adapters, by one rank, by two ranks and by the engine in Go: outputs, the norm, the merged weights and the moments.
 func TestAdaptersAgreeOnEveryFamily(t *testing.T) {
+	fulltest.Need(t, "processes that import PyTorch for each family")
 	needPython(t)
 	for name, cfg := range someFamilies("qwen2") {
 		t.Run(name, func(t *testing.T) {

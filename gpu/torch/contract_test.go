@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-rl/weir/internal/fulltest"
 	"github.com/weir-rl/weir/internal/realpython"
 )
 
@@ -24,6 +25,7 @@ func holds(t *testing.T, python, name string, more ...string) {
 // What the worker's parts promise, each by itself. The numbers are those of the reviews' findings: Q1 and Q2 of the defects, P1, P5, P6,
 // P8 and P9 of the engines.
 func TestTheWorkersParts(t *testing.T) {
+	fulltest.Need(t, "a process that imports PyTorch for each part")
 	python := needPython(t)
 	for _, name := range []string{
 		"idle_rank",   // Finding Q1

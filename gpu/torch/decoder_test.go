@@ -121,6 +121,7 @@ func follow(t testing.TB, a, b gpu.Decoder, cfg gpu.Config, rounds int, between 
 
 // The process is killed in the midst of sequences, and again: nobody notices but the log.
 func TestAKilledSamplerIsReplaced(t *testing.T) {
+	fulltest.Need(t, "processes that import PyTorch, twice")
 	needPython(t)
 	cfg := families()["qwen3"]
 	d, inGo := decoders(t, cfg, written(t, cfg), 5)

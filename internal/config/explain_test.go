@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-rl/weir/internal/builtin"
+	"github.com/weir-rl/weir/internal/fulltest"
 )
 
 // reference has every key.
@@ -18,6 +19,7 @@ var reference = sync.OnceValue(func() *Config { return Reference(builtin.Doors()
 // Defect N10: each key can be read about in the binary: its meaning, type and default, and what it accepts.
 func TestEveryKeyIsExplained(t *testing.T) {
 	t.Parallel()
+	fulltest.Need(t, "explains every key")
 	all := map[string]string{}
 	require.NoError(t, json.Unmarshal(written, &all))
 	for _, key := range Keys(reference()) {
@@ -38,6 +40,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 // What a key is said to take, it takes, and nothing else.
 func TestChoicesAreWhatAKeyTakes(t *testing.T) {
 	t.Parallel()
+	fulltest.Need(t, "tries every value of every key")
 	listed := 0
 	for _, key := range Keys(reference()) {
 		if strings.HasSuffix(key, ".*") {
@@ -100,6 +103,7 @@ func TestEverySectionIsExplained(t *testing.T) {
 // Defect N16: every number has a bound, but for weights and offsets that make sense at any value.
 func TestEveryNumberHasABound(t *testing.T) {
 	t.Parallel()
+	fulltest.Need(t, "tries every key")
 	free := []string{
 		"model.output_from_value", "tasks.NAME.reward.weighted.answered", "tasks.NAME.reward.weighted.code_execution", "tasks.NAME.reward.weighted.exact_match", "tasks.NAME.reward.weighted.f1",
 		"tasks.NAME.reward.weighted.format", "tasks.NAME.reward.weighted.length", "tasks.NAME.reward.weighted.length_target.words", "tasks.NAME.reward.weighted.shape.bias", "tasks.NAME.reward.weighted.shape.scale",
