@@ -1,7 +1,7 @@
 // Own-agent trains a policy on a task, an agent, a tool, a reward and a loss that are all in this file: go run .
 //
 // Each of a thousand boxes holds a digit that nobody can guess. A policy of random weights has to find out that it should
-// look into the box with the tool, and then say what it saw.
+// look into the box with the tool, and then name the digit.
 package main
 
 import (
@@ -49,7 +49,7 @@ func (c config) Validate() error {
 func (boxes) Name() string { return "boxes" }
 func (boxes) Config() any  { return &config{Count: 1000, Look: 0.2} }
 
-// Preset holds what a run of this task is configured with.
+// Preset holds the configuration of a run of this task.
 func (boxes) Preset() tasks.Preset {
 	return tasks.Preset{Settings: map[string]any{
 		"model.layers": 1, "model.max_positions": 16, "model.embedding_std": 0.05, "model.output_from_value": 0,
@@ -84,7 +84,7 @@ func (boxes) Open(_ context.Context, o weir.Opening) (*weir.Setup, error) {
 func inside(box string) string { return fmt.Sprint(crc32.ChecksumIEEE([]byte(box)) / 7 % 10) }
 
 // [agent]
-// agent lets the policy say one token: a digit is its answer, <look> calls the tool and lets it say another.
+// agent lets the policy say a token: a digit is its answer, <look> calls the tool and lets it say another.
 type agent struct{ tok producers.Tokenizer }
 
 func (a agent) Run(ctx context.Context, e *producers.Episode) error {
@@ -140,7 +140,7 @@ func (r reward) Score(_ context.Context, ticket *schemas.Ticket, t *producers.Tr
 }
 
 // [loss]
-// clipped is PPO's loss of one token, with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1.3) A).
+// clipped is PPO's loss of a token, with a wider clip upwards: -min(ratio A, clip(ratio, 0.8, 1.3) A).
 var clipped = loss.PerToken("clipped", loss.Facts{}, func(t loss.Token) (value, slope float64) {
 	ratio := math.Exp(t.Logprob - t.Old)
 	if t.Advantage > 0 && ratio > 1.3 || t.Advantage < 0 && ratio < 0.8 {

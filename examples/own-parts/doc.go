@@ -1,2 +1,2 @@
-// Package parts holds an advantage, an engine and a sampler of one's own, as docs/extending.md shows them.
+// Package parts holds an advantage, an engine and a sampler of your own, as docs/extending.md shows them.
 package parts

@@ -1,11 +1,11 @@
 // Two agents that know nothing of Weir: each asks a model by a public SDK, as its makers document it, and finds its server by the variables
-// that the SDK reads (OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys). The one is written for OpenAI's chat completions and responses, the other for
+// that the SDK reads (OPENAI_BASE_URL, ANTHROPIC_BASE_URL and their keys). The first agent is written for OpenAI's chat completions and responses, the other for
 // Anthropic's messages.
 //
 //	go build . && ./sdk-agents chat "box 1 2 3 ?"
 //
-// A box holds a digit that no rule leads to. The agent asks the model what it wants to say of a box. When the model says "look", the agent opens the
-// box and shows the digit, and what the model says then is the answer. Without having looked the agent answers nothing.
+// A box holds a digit that no rule leads to. The agent asks the model about a box. When the model says "look", the agent opens the
+// box and shows the digit, and the model's next words are the answer. Without having looked the agent answers nothing.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 )
 
-// A talk asks the model one thing more and returns its answer.
+// A talk asks the model a further question and returns its answer.
 type talk func(ctx context.Context, said string) (string, error)
 
 // talks are the ways to ask a model.
@@ -52,7 +52,7 @@ func chatCompletions() talk {
 	}
 }
 
-// openaiResponses asks by OpenAI's responses, each of which goes on from the one before.
+// openaiResponses asks by OpenAI's responses, each of which goes on from the last.
 func openaiResponses() talk {
 	client := openai.NewClient()
 	var last string

@@ -14,7 +14,7 @@ import (
 // alertRules is the file of the alerts, below the module's folder.
 const alertRules = "deploy/prometheus/alerts.yml"
 
-// labelPattern is where a rule's text names a label of what it fires on.
+// labelPattern matches where a rule's text names a label of its series.
 var labelPattern = regexp.MustCompile(`\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}`)
 
 // writeAlerts writes a section of the alerts that Weir brings, with the advice that each carries itself.
@@ -53,6 +53,6 @@ func writeAlerts(b *strings.Builder, root string) error {
 		return fmt.Errorf("%s holds no alert", alertRules)
 	}
 	b.WriteString("## Alerts\n\nThose of `" + alertRules + "`, which `promtool` tries. *value* is that of the rule's expression, other words so set are labels.\n\n")
-	table(b, []string{"alert", "severity", "after", "what it says"}, rows)
+	writeTable(b, []string{"alert", "severity", "after", "what it says"}, rows)
 	return nil
 }

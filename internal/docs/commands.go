@@ -37,7 +37,7 @@ func Commands() ([]byte, error) {
 		for _, e := range list {
 			rows = append(rows, []string{e.Status, e.Meaning})
 		}
-		table(&b, []string{"status", "means"}, rows)
+		writeTable(&b, []string{"status", "means"}, rows)
 	}
 	exits(cli.Exits())
 	all := cli.Reference(builtin.Doors())
@@ -46,14 +46,14 @@ func Commands() ([]byte, error) {
 	for _, c := range all {
 		rows = append(rows, []string{fmt.Sprintf("[`%s`](#%s)", c.Path, strings.ReplaceAll(c.Path, " ", "-")), c.Short})
 	}
-	table(&b, []string{"command", "what it does"}, rows)
+	writeTable(&b, []string{"command", "what it does"}, rows)
 	for _, c := range all {
 		fmt.Fprintf(&b, "## %s\n\n", c.Path)
 		text := c.Long
 		if text == "" || strings.HasPrefix(c.Path, "weir completion ") {
 			text = c.Short + "."
 		}
-		fmt.Fprintf(&b, "```\n%s\n```\n\n%s\n\n", c.Use, escaped(text))
+		fmt.Fprintf(&b, "```\n%s\n```\n\n%s\n\n", c.Use, escapeMarkup(text))
 		if len(c.Flags) > 0 {
 			rows = rows[:0]
 			for _, f := range c.Flags {
@@ -64,9 +64,9 @@ func Commands() ([]byte, error) {
 				if f.Default != "" {
 					preset = "`" + f.Default + "`"
 				}
-				rows = append(rows, []string{"`" + name + "`", preset, escaped(f.Meaning)})
+				rows = append(rows, []string{"`" + name + "`", preset, escapeMarkup(f.Meaning)})
 			}
-			table(&b, []string{"flag", "default", "meaning"}, rows)
+			writeTable(&b, []string{"flag", "default", "meaning"}, rows)
 		}
 		if len(c.Exits) > 0 {
 			exits(c.Exits)
@@ -78,7 +78,7 @@ func Commands() ([]byte, error) {
 	return []byte(strings.TrimRight(b.String(), "\n") + "\n"), nil
 }
 
-// escaped keeps what help texts write in angle brackets from being read as markup.
-func escaped(text string) string {
+// escapeMarkup keeps angle brackets of help texts from being read as markup.
+func escapeMarkup(text string) string {
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;", "*", `\*`).Replace(text)
 }

@@ -38,16 +38,16 @@ are written with commas in a flag or a variable. Bytes are plain numbers.
 
 // Configuration writes the reference of every key.
 func Configuration(root string) ([]byte, error) {
-	w, err := written(root)
+	w, err := writeReference(root)
 	if err != nil {
 		return nil, err
 	}
 	return []byte(strings.TrimRight(w.out.String(), "\n") + "\n"), nil
 }
 
-// Meanings writes what the program itself says of every key and section: the same text, as JSON by key.
+// Meanings writes the texts of the program itself about every key and section: the same text, as JSON by key.
 func Meanings(root string) ([]byte, error) {
-	w, err := written(root)
+	w, err := writeReference(root)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func Meanings(root string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// written is the reference, and what went into it.
-func written(root string) (*configuration, error) {
+// writeReference writes the reference and returns it with its sources.
+func writeReference(root string) (*configuration, error) {
 	doors := builtin.Doors()
 	cfg := config.Default(doors)
 	if err := cfg.Finish(); err != nil {
@@ -72,16 +72,16 @@ func written(root string) (*configuration, error) {
 	maps.Copy(w.values, config.Values(cfg))
 	maps.Copy(w.values, config.Values(config.Named()))
 	w.out.WriteString(generated + configurationHead)
-	w.contents()
+	w.writeContents()
 	for f := range w.top.Fields() {
 		key := f.Tag.Get("koanf")
 		var err error
 		switch {
 		case key == "":
 		case f.Type.Kind() == reflect.Map:
-			err = w.named(key, f.Type.Elem().Elem(), doors)
+			err = w.writeNamedSections(key, f.Type.Elem().Elem(), doors)
 		default:
-			err = w.section(key, f.Type, "", w.top)
+			err = w.writeSection(key, f.Type, "", w.top)
 		}
 		if err != nil {
 			return nil, err
@@ -90,17 +90,17 @@ func written(root string) (*configuration, error) {
 	return w, nil
 }
 
-// named writes a section whose sections the user names: the keys that all of them have, then those of each type.
-func (w *configuration) named(key string, t reflect.Type, doors parts.Registry) error {
+// writeNamedSections writes a section whose sections the user names: the keys that all of them have, then the keys of each type.
+func (w *configuration) writeNamedSections(key string, t reflect.Type, doors parts.Registry) error {
 	fmt.Fprintf(&w.out, "## %s\n\n", key)
 	w.meanings[key] = "a section for each of the run's " + key + ", named by you"
-	if err := w.section(key+"."+config.AnyName, t, "", w.top); err != nil {
+	if err := w.writeSection(key+"."+config.AnyName, t, "", w.top); err != nil {
 		return err
 	}
 	for _, part := range doors.Parts(key) {
 		if own := reflect.TypeOf(part.Config()); own != nil {
 			name := key + "." + part.Name()
-			if err := w.section(name, own.Elem(), fmt.Sprintf("These are the keys of a section of `%s` whose type is %s.", key, part.Name()), w.top); err != nil {
+			if err := w.writeSection(name, own.Elem(), fmt.Sprintf("These are the keys of a section of `%s` whose type is %s.", key, part.Name()), w.top); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func (w *configuration) named(key string, t reflect.Type, doors parts.Registry) 
 		}
 		w.between = [2]string{name, part.Name()}
 		why := fmt.Sprintf("These are the keys of a reward whose type is %s.", part.Name())
-		err := w.section(name, reflect.TypeOf(own).Elem(), why, w.top)
+		err := w.writeSection(name, reflect.TypeOf(own).Elem(), why, w.top)
 		w.between = [2]string{}
 		if err != nil {
 			return err
@@ -140,8 +140,8 @@ type configuration struct {
 	between [2]string
 }
 
-// mean notes what a key or a section means.
-func (w *configuration) mean(key, text string) {
+// noteMeaning notes the meaning of a key or a section.
+func (w *configuration) noteMeaning(key, text string) {
 	if section, name := w.between[0], w.between[1]; section != "" {
 		rest, below := strings.CutPrefix(key, section+".")
 		if !below {
@@ -155,7 +155,7 @@ func (w *configuration) mean(key, text string) {
 
 var linked = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 
-func (w *configuration) contents() {
+func (w *configuration) writeContents() {
 	var links []string
 	for f := range w.top.Fields() {
 		key := f.Tag.Get("koanf")
@@ -167,34 +167,34 @@ func (w *configuration) contents() {
 	w.out.WriteString("Sections: " + strings.Join(links, ", ") + ".\n\n")
 }
 
-// section writes the table of one struct, then those of the structs in it. why is what the field that holds it, in
+// writeSection writes the table of a struct, then the tables of the structs in it. why is the comment of the field that holds it, in
 // the struct outer, says of it.
-func (w *configuration) section(key string, t reflect.Type, why string, outer reflect.Type) error {
-	doc, err := w.of(t)
+func (w *configuration) writeSection(key string, t reflect.Type, why string, outer reflect.Type) error {
+	doc, err := w.typeComments(t)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(&w.out, "%s %s\n\n", strings.Repeat("#", min(2+strings.Count(key, "."), 4)), key)
 	if doc.about != "" {
 		about := "`" + key + "` " + strings.TrimPrefix(doc.about, t.Name()+" ")
-		w.out.WriteString(w.clean(about, t) + "\n\n")
-		w.mean(key, w.clean(about, t))
+		w.out.WriteString(w.cleanComment(about, t) + "\n\n")
+		w.noteMeaning(key, w.cleanComment(about, t))
 	}
-	if why != "" && !repeats(doc.about, why) {
-		w.mean(key, w.clean(why, outer))
-		w.out.WriteString(w.clean(why, outer) + "\n\n")
+	if why != "" && !repeatsComment(doc.about, why) {
+		w.noteMeaning(key, w.cleanComment(why, outer))
+		w.out.WriteString(w.cleanComment(why, outer) + "\n\n")
 	}
 	var rows [][]string
 	var below []below
-	if err := w.fields(key, t, &rows, &below); err != nil {
+	if err := w.writeFields(key, t, &rows, &below); err != nil {
 		return err
 	}
 	if len(rows) > 0 {
-		table(&w.out, []string{"key", "type", "default", "what it means"}, rows)
+		writeTable(&w.out, []string{"key", "type", "default", "what it means"}, rows)
 	}
-	w.extra(key)
+	w.addChoices(key)
 	for _, b := range below {
-		if err := w.section(b.key, b.t, b.why, t); err != nil {
+		if err := w.writeSection(b.key, b.t, b.why, t); err != nil {
 			return err
 		}
 	}
@@ -208,8 +208,8 @@ type below struct {
 	why string
 }
 
-func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sections *[]below) error {
-	doc, err := w.of(t)
+func (w *configuration) writeFields(key string, t reflect.Type, rows *[][]string, sections *[]below) error {
+	doc, err := w.typeComments(t)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sec
 		switch {
 		case f.Type.Kind() == reflect.Interface: // the keys of a type, which come below
 		case options == "squash":
-			if err := w.fields(key, f.Type, rows, sections); err != nil {
+			if err := w.writeFields(key, f.Type, rows, sections); err != nil {
 				return err
 			}
 		case name == "" || name == "-" || !f.IsExported():
@@ -230,25 +230,25 @@ func (w *configuration) fields(key string, t reflect.Type, rows *[][]string, sec
 			return fmt.Errorf("%s.%s has no comment: say what %s.%s means", t, f.Name, key, name)
 		default:
 			full := key + "." + name
-			meaning, choices := w.clean(text, t), ""
+			meaning, choices := w.cleanComment(text, t), ""
 			for _, c := range w.choices[strings.TrimPrefix(f.Type.PkgPath(), module)+"."+f.Type.Name()] {
 				choices += " `" + c.value + "` " + c.about
 			}
-			w.mean(full, meaning+choices)
+			w.noteMeaning(full, meaning+choices)
 			if first, again := said[text]; again {
 				meaning = "See `" + first + "`."
 			} else {
 				said[text] = name
 			}
 			meaning += choices
-			*rows = append(*rows, []string{"`" + full + "`", config.TypeName(f.Type), w.value(full), meaning})
+			*rows = append(*rows, []string{"`" + full + "`", config.TypeName(f.Type), w.formatDefault(full), meaning})
 		}
 	}
 	return nil
 }
 
-// value is a key's default as a user would write it.
-func (w *configuration) value(key string) string {
+// formatDefault is a key's default as a user would write it.
+func (w *configuration) formatDefault(key string) string {
 	switch v := w.values[key].(type) {
 	case string:
 		if v == "" || strings.Trim(v, "0123456789smh.") != "" {
@@ -295,9 +295,9 @@ var (
 	algorithmPage = regexp.MustCompile(`\bdocs/(algorithms)\.md\b`)
 )
 
-// clean turns a Go comment into a user's sentence: keys for the names of fields, and no default, which has a
+// cleanComment turns a Go comment into a user's sentence: keys for the names of fields, and no default, which has a
 // column of its own.
-func (w *configuration) clean(text string, t reflect.Type) string {
+func (w *configuration) cleanComment(text string, t reflect.Type) string {
 	text = forGophers.ReplaceAllString(text, "")
 	text = listedBelow.ReplaceAllString(text, "one of those below")
 	text = tellingWhich.ReplaceAllString(text, "$1 ")
@@ -305,12 +305,12 @@ func (w *configuration) clean(text string, t reflect.Type) string {
 	text = tellingColon.ReplaceAllString(text, "$1: ")
 	text = plainDefault.ReplaceAllString(text, " ")
 	text = bracketed.ReplaceAllString(text, "$1")
-	text = dotted.ReplaceAllStringFunc(text, w.path)
-	// What stands in code marks is a formula or a value: it is left as it is.
+	text = dotted.ReplaceAllStringFunc(text, w.keyPath)
+	// Text in code marks is a formula or a value: it is left as it is.
 	parts := strings.Split(text, "`")
 	for i := 0; i < len(parts); i += 2 {
 		for f := range t.Fields() {
-			parts[i] = renamed(parts[i], f)
+			parts[i] = renameField(parts[i], f)
 		}
 		parts[i] = tag.ReplaceAllString(parts[i], "`$0`")
 	}
@@ -319,16 +319,16 @@ func (w *configuration) clean(text string, t reflect.Type) string {
 	return strings.TrimSpace(text)
 }
 
-// renamed writes a field's key for its name.
-func renamed(text string, f reflect.StructField) string {
+// renameField writes a field's key for its name.
+func renameField(text string, f reflect.StructField) string {
 	if f.Anonymous {
 		for inner := range f.Type.Fields() {
-			text = renamed(text, inner)
+			text = renameField(text, inner)
 		}
 		return text
 	}
 	name, _, _ := strings.Cut(f.Tag.Get("koanf"), ",")
-	if name == "" || name == "-" || !mentions(text, f.Name) {
+	if name == "" || name == "-" || !mentionsName(text, f.Name) {
 		return text
 	}
 	if f.Name == strings.ToUpper(f.Name) && len(f.Name) < 4 {
@@ -337,8 +337,8 @@ func renamed(text string, f reflect.StructField) string {
 	return regexp.MustCompile("(^|[^`A-Za-z0-9_.-])"+f.Name+"($|[^`A-Za-z0-9_])").ReplaceAllString(text, "${1}`"+name+"`${2}")
 }
 
-// path turns Run.Seed into run.seed where the configuration has such a key.
-func (w *configuration) path(name string) string {
+// keyPath turns Run.Seed into run.seed where the configuration has such a key.
+func (w *configuration) keyPath(name string) string {
 	first, second, _ := strings.Cut(name, ".")
 	f, ok := w.top.FieldByName(first)
 	if !ok || f.Tag.Get("koanf") == "" || f.Type.Kind() != reflect.Struct {
@@ -351,23 +351,23 @@ func (w *configuration) path(name string) string {
 	return "`" + f.Tag.Get("koanf") + "." + g.Tag.Get("koanf") + "`"
 }
 
-// repeats is true where a field's comment begins as its type's does.
-func repeats(about, why string) bool {
+// repeatsComment is true where a field's comment begins as its type's does.
+func repeatsComment(about, why string) bool {
 	_, about, _ = strings.Cut(about, " ")
 	_, why, _ = strings.Cut(strings.TrimSuffix(why, "."), " ")
 	return strings.HasPrefix(about, why)
 }
 
-// extra adds the names that a key takes where the code has a list of them.
-func (w *configuration) extra(key string) {
+// addChoices adds the names that a key takes where the code has a list of them.
+func (w *configuration) addChoices(key string) {
 	switch key {
 	case "trainer.advantage":
-		w.names("trainer.advantage.name", advantage.Names())
+		w.writeNames("trainer.advantage.name", advantage.Names())
 	case "trainer.loss":
-		w.names("trainer.loss.name", loss.Names())
+		w.writeNames("trainer.loss.name", loss.Names())
 	}
 }
 
-func (w *configuration) names(key string, names []string) {
+func (w *configuration) writeNames(key string, names []string) {
 	fmt.Fprintf(&w.out, "`%s` is one of: `%s`. [algorithms.md](algorithms.md) says what each does.\n\n", key, strings.Join(names, "`, `"))
 }

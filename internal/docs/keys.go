@@ -1,6 +1,6 @@
 package docs
 
-// Advice is what a number tells its reader to do.
+// Advice is what to do about a number.
 type Advice struct{ See, Means, Do string }
 
 // Advices are the first things to look at. A test checks that every metric they name exists.

@@ -19,9 +19,9 @@ import (
 	"github.com/weir-rl/weir/trainer/metrics"
 )
 
-// Metric is one Prometheus metric.
+// Metric is a Prometheus metric.
 type Metric struct {
-	// Role is the subcommand that shows it, "every role" for those that all show.
+	// Role is the subcommand that shows it, "every role" for metrics that all roles show.
 	Role string
 	// Name begins with weir_. Type is counter, gauge or histogram.
 	Name, Type, Help string
@@ -60,7 +60,7 @@ func Collectors() ([]Metric, error) {
 // constant is a collector that makes its values when it is asked, so that only their names tell their types.
 type constant struct{ prometheus.Collector }
 
-// recorder is a registerer that notes what is registered.
+// recorder is a registerer that notes the collectors.
 type recorder struct {
 	role    string
 	metrics []Metric
@@ -75,7 +75,7 @@ func (r *recorder) Register(c prometheus.Collector) error {
 		c.Describe(descriptions)
 	}()
 	for d := range descriptions {
-		m, err := described(d)
+		m, err := readDescription(d)
 		if err != nil {
 			r.err = err
 			continue
@@ -104,8 +104,8 @@ func (r *recorder) Unregister(prometheus.Collector) bool { return false }
 
 var descPattern = regexp.MustCompile(`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),(?: unit: "[^"]*",)? constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// described reads a description; the client library shows its parts as text only.
-func described(d *prometheus.Desc) (Metric, error) {
+// readDescription reads a description; the client library shows its parts as text only.
+func readDescription(d *prometheus.Desc) (Metric, error) {
 	parts := descPattern.FindStringSubmatch(d.String())
 	if parts == nil {
 		return Metric{}, fmt.Errorf("read the description of a metric: %s", d)
@@ -178,7 +178,7 @@ hold are left out. The types are ` + "`step_done`" + ` (a step of training), ` +
 
 `
 
-// Metrics writes the reference of what a run measures, and of the alerts of a module's folder.
+// Metrics writes the reference of a run's measurements, and of the alerts of a module's folder.
 func Metrics(root string) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(generated + metricsHead)
@@ -191,7 +191,7 @@ func Metrics(root string) ([]byte, error) {
 	for _, a := range Advices() {
 		rows = append(rows, []string{a.See, a.Means, a.Do})
 	}
-	table(&b, []string{"what you see", "what it means", "what to do"}, rows)
+	writeTable(&b, []string{"what you see", "what it means", "what to do"}, rows)
 	if err := writeAlerts(&b, root); err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func Metrics(root string) ([]byte, error) {
 		}
 		rows = append(rows, []string{"`" + m.Name + "`", m.Type, labels, m.Help})
 		if i+1 == len(all) || all[i+1].Role != role {
-			table(&b, []string{"metric", "type", "labels", "what it is"}, rows)
+			writeTable(&b, []string{"metric", "type", "labels", "what it is"}, rows)
 			rows = nil
 		}
 	}
@@ -219,7 +219,7 @@ func Metrics(root string) ([]byte, error) {
 		for _, k := range g.Keys {
 			rows = append(rows, []string{"`" + k.Name + "`", k.Unit, k.Help})
 		}
-		table(&b, []string{"key", "unit", "what it is"}, rows)
+		writeTable(&b, []string{"key", "unit", "what it is"}, rows)
 	}
 	return []byte(strings.TrimRight(b.String(), "\n") + "\n"), nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Pages maps the path of each generated file, from the module's folder root, to what writes it.
+// Pages maps the path of each generated file, from the module's folder root, to its writer.
 func Pages(root string) map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
 		"docs/configuration.md":         func() ([]byte, error) { return Configuration(root) },
@@ -21,7 +21,7 @@ func Pages(root string) map[string]func() ([]byte, error) {
 // generated heads each page.
 const generated = "<!-- Written by go generate ./internal/docs from the code. Change the comments there, not this page. -->\n\n"
 
-// Root is the module's folder: the nearest one above the working directory that holds go.mod.
+// Root is the module's folder: the nearest folder above the working directory that holds go.mod.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -39,8 +39,8 @@ func Root() (string, error) {
 	}
 }
 
-// table writes a Markdown table.
-func table(b *strings.Builder, head []string, rows [][]string) {
+// writeTable writes a Markdown table.
+func writeTable(b *strings.Builder, head []string, rows [][]string) {
 	line := func(cells []string) {
 		for _, c := range cells {
 			b.WriteString("| " + strings.ReplaceAll(c, "|", `\|`) + " ")

@@ -26,7 +26,7 @@ type source struct {
 	seen    []string
 }
 
-// choice is one constant of a string type.
+// choice is a constant of a string type.
 type choice struct{ value, about string }
 
 // newSource reads from the module in root.
@@ -34,24 +34,24 @@ func newSource(root string) source {
 	return source{root: root, types: map[string]*typeDoc{}, choices: map[string][]choice{}}
 }
 
-// typeDoc is what the source says of a struct.
+// typeDoc holds the comments of a struct.
 type typeDoc struct {
 	// about is the type's comment.
 	about string
-	// fields maps a field's name to its comment; fields that share one are named in it.
+	// fields maps a field's name to its comment; fields that share a comment are named in it.
 	fields map[string]string
 	// names are the fields' names in order.
 	names []string
 }
 
-// of returns the comments of a struct type of this module.
-func (s *source) of(t reflect.Type) (*typeDoc, error) {
+// typeComments returns the comments of a struct type of this module.
+func (s *source) typeComments(t reflect.Type) (*typeDoc, error) {
 	folder, ours := strings.CutPrefix(t.PkgPath(), module)
 	if !ours {
 		return nil, fmt.Errorf("%s is no type of this module", t)
 	}
 	if !slices.Contains(s.seen, folder) {
-		if err := s.read(folder); err != nil {
+		if err := s.readFolder(folder); err != nil {
 			return nil, err
 		}
 	}
@@ -62,8 +62,8 @@ func (s *source) of(t reflect.Type) (*typeDoc, error) {
 	return d, nil
 }
 
-// read parses one folder.
-func (s *source) read(folder string) error {
+// readFolder parses a folder.
+func (s *source) readFolder(folder string) error {
 	files, err := filepath.Glob(filepath.Join(s.root, filepath.FromSlash(folder), "*.go"))
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *source) addChoice(folder string, v *ast.ValueSpec) {
 	if err != nil {
 		return
 	}
-	about := strings.TrimPrefix(prose(v.Doc), v.Names[0].Name+" ")
+	about := strings.TrimPrefix(joinComment(v.Doc), v.Names[0].Name+" ")
 	s.choices[folder+"."+t.Name] = append(s.choices[folder+"."+t.Name], choice{text, about})
 }
 
@@ -122,15 +122,15 @@ func (s *source) addType(folder string, g *ast.GenDecl, t *ast.TypeSpec) {
 	if comment == nil {
 		comment = g.Doc
 	}
-	d := &typeDoc{about: prose(comment), fields: map[string]string{}}
+	d := &typeDoc{about: joinComment(comment), fields: map[string]string{}}
 	last := ""
 	for _, f := range body.Fields.List {
-		if text := prose(f.Doc); text != "" {
+		if text := joinComment(f.Doc); text != "" {
 			last = text
 		}
 		for _, name := range f.Names {
 			d.names = append(d.names, name.Name)
-			if f.Doc != nil || mentions(last, name.Name) {
+			if f.Doc != nil || mentionsName(last, name.Name) {
 				d.fields[name.Name] = last
 			}
 		}
@@ -138,8 +138,8 @@ func (s *source) addType(folder string, g *ast.GenDecl, t *ast.TypeSpec) {
 	s.types[folder+"."+t.Name.Name] = d
 }
 
-// prose is a comment without its line breaks; a paragraph that is indented, a formula, keeps its place in code marks.
-func prose(c *ast.CommentGroup) string {
+// joinComment is a comment without its line breaks; a paragraph that is indented, a formula, keeps its place in code marks.
+func joinComment(c *ast.CommentGroup) string {
 	if c == nil {
 		return ""
 	}
@@ -156,7 +156,7 @@ func prose(c *ast.CommentGroup) string {
 	return strings.Join(parts, " ")
 }
 
-func mentions(text, name string) bool {
+func mentionsName(text, name string) bool {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`).MatchString(text)
 }
 

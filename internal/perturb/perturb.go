@@ -1,4 +1,4 @@
-// Package perturb changes the options of an algorithm one at a time, so that a test can see which of them change what
+// Package perturb changes the options of an algorithm singly, so that a test can see which of them change what
 // the algorithm does.
 package perturb
 
@@ -11,27 +11,27 @@ import (
 // Keys are the keys of an options struct, as in a configuration file, in order.
 func Keys(options any) []string {
 	var keys []string
-	walk(reflect.ValueOf(options), "", func(key string, _ reflect.Value) { keys = append(keys, key) })
+	walkFields(reflect.ValueOf(options), "", func(key string, _ reflect.Value) { keys = append(keys, key) })
 	return keys
 }
 
 // Each calls use with options, a pointer to a struct, in which the value of one key has been replaced by each of a few
-// others, among them those given for texts; afterwards the value is as before.
+// others, among them the values given for texts; afterwards the value is as before.
 func Each(options any, key string, texts []string, use func()) {
-	walk(reflect.ValueOf(options).Elem(), "", func(at string, v reflect.Value) {
+	walkFields(reflect.ValueOf(options).Elem(), "", func(at string, v reflect.Value) {
 		if at != key {
 			return
 		}
 		was := reflect.ValueOf(v.Interface())
 		defer v.Set(was)
-		for _, value := range others(v, texts) {
+		for _, value := range otherValues(v, texts) {
 			v.Set(value)
 			use()
 		}
 	})
 }
 
-func walk(v reflect.Value, path string, leaf func(key string, v reflect.Value)) {
+func walkFields(v reflect.Value, path string, leaf func(key string, v reflect.Value)) {
 	for i := range v.NumField() {
 		name, rest, _ := strings.Cut(v.Type().Field(i).Tag.Get("koanf"), ",")
 		key := name
@@ -41,17 +41,17 @@ func walk(v reflect.Value, path string, leaf func(key string, v reflect.Value)) 
 		switch {
 		case name == "-": // no key
 		case rest == "squash":
-			walk(v.Field(i), path, leaf)
+			walkFields(v.Field(i), path, leaf)
 		case v.Field(i).Kind() == reflect.Struct:
-			walk(v.Field(i), key, leaf)
+			walkFields(v.Field(i), key, leaf)
 		default:
 			leaf(key, v.Field(i))
 		}
 	}
 }
 
-// others are values of v's type that are not v.
-func others(v reflect.Value, texts []string) []reflect.Value {
+// otherValues are values of v's type that are not v.
+func otherValues(v reflect.Value, texts []string) []reflect.Value {
 	var all []any
 	switch v.Kind() {
 	case reflect.Bool:

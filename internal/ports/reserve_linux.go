@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserve binds a socket that never listens. The option lets a server, whose listener has it too, bind the same port beside it;
-// the kernel gives a bound port to nobody who asks for any.
-func reserve() (*Port, error) {
+// reservePort binds a socket that never listens. The option lets a server, whose listener has it too, bind the same port beside it;
+// the kernel gives a bound port to no listener that asks for any port.
+func reservePort() (*Port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)

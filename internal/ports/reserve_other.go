@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-func reserve() (*Port, error) {
+func reservePort() (*Port, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a free port: %w", err)

@@ -15,7 +15,7 @@ const Variable = "WEIR_PYTHON"
 // Needed is the environment variable that, where it is not empty, has a test fail that would be skipped: for machines that have the packages.
 const Needed = "WEIR_NEED_PYTHON"
 
-// Interpreter is the path of the interpreter. The test is skipped, naming what is missing, where Variable names none or the interpreter cannot import one of
+// Interpreter is the path of the interpreter. The test is skipped, naming the missing package, where Variable names no interpreter or the interpreter cannot import a package of
 // the modules.
 func Interpreter(t testing.TB, modules ...string) string {
 	t.Helper()
@@ -34,7 +34,7 @@ func Interpreter(t testing.TB, modules ...string) string {
 	return path
 }
 
-// Run runs a program of the test's with the interpreter and returns what it printed. A program that fails, fails the test with its output.
+// Run runs a program of the test's with the interpreter and returns its output. A program that fails, fails the test with its output.
 func Run(t testing.TB, interpreter, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), interpreter, append([]string{program}, args...)...)

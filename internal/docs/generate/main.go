@@ -1,4 +1,4 @@
-// Command generate writes the generated pages of docs/, and what the program says of its keys.
+// Command generate writes the generated pages of docs/, and the program's own texts about its keys.
 package main
 
 import (
@@ -10,13 +10,13 @@ import (
 )
 
 func main() {
-	if err := write(); err != nil {
+	if err := writePages(); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func write() error {
+func writePages() error {
 	root, err := docs.Root()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-// Command notes draws the picture of what the task ledger learns to note, from rollouts that weir eval --samples kept:
+// Command notes draws the picture of the notes that the task ledger learns, from rollouts that weir eval --samples kept:
 //
 //	go run ./internal/docs/notes docs/benchmarks/notes.png samples-*.jsonl
 package main
@@ -18,14 +18,14 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
+	if err := writeShares(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "notes:", err)
 		os.Exit(1)
 	}
 }
 
-// run reads the files of samples after the picture's name, and writes the shares by version too.
-func run(args []string, out io.Writer) error {
+// writeShares reads the files of samples after the picture's name, and writes the shares by version too.
+func writeShares(args []string, out io.Writer) error {
 	if len(args) < 2 {
 		return errors.New("want the picture's name and the files that weir eval --samples wrote")
 	}
@@ -35,7 +35,7 @@ func run(args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		err = read(file, by)
+		err = readEpisodes(file, by)
 		_ = file.Close() // only read from
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -53,10 +53,10 @@ func run(args []string, out io.Writer) error {
 	return report.SaveCurve(args[0], "ledger: what is noted", "policy version", "share of held-out episodes", series...)
 }
 
-// tally counts episodes of one version.
+// tally counts episodes of a version.
 type tally struct{ episodes, noted, ruled, right int }
 
-// episode is what is read of a sample.
+// episode is the part of a sample that is read.
 type episode struct {
 	Version int     `json:"version"`
 	Right   float64 `json:"exact_match"`
@@ -71,8 +71,8 @@ var (
 	wrote = regexp.MustCompile(`notepad \. add_facts \( (\S+) \)`)
 )
 
-// read adds the episodes of a file.
-func read(r io.Reader, by map[int]*tally) error {
+// readEpisodes adds the episodes of a file.
+func readEpisodes(r io.Reader, by map[int]*tally) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -85,13 +85,13 @@ func read(r io.Reader, by map[int]*tally) error {
 			t = &tally{}
 			by[e.Version] = t
 		}
-		t.add(e)
+		t.addEpisode(e)
 	}
 	return lines.Err()
 }
 
-// add counts an episode. Its notes hold the rule where one of them names the colour that was said.
-func (t *tally) add(e episode) {
+// addEpisode counts an episode. Its notes hold the rule where a note names the colour that was said.
+func (t *tally) addEpisode(e episode) {
 	rule, noted, ruled := "", false, false
 	for _, turn := range e.Turns {
 		for _, note := range wrote.FindAllStringSubmatch(turn.Arguments, -1) {

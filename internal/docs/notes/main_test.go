@@ -21,10 +21,10 @@ func TestNotesAreCountedByVersion(t *testing.T) {
 	}, "\n")), 0o600))
 	picture := filepath.Join(t.TempDir(), "p.png")
 	var out strings.Builder
-	require.NoError(t, run([]string{picture, samples}, &out))
+	require.NoError(t, writeShares([]string{picture, samples}, &out))
 	require.Equal(t, "version 1: 1 of 3 episodes note the rule, 3 note anything, 1 answer right\n"+
 		"version 2: 0 of 1 episodes note the rule, 0 note anything, 0 answer right\n", out.String())
 	require.FileExists(t, picture)
-	require.ErrorContains(t, run([]string{picture}, &out), "want the picture's name")
-	require.ErrorContains(t, run([]string{picture, "nowhere.jsonl"}, &out), "nowhere.jsonl")
+	require.ErrorContains(t, writeShares([]string{picture}, &out), "want the picture's name")
+	require.ErrorContains(t, writeShares([]string{picture, "nowhere.jsonl"}, &out), "nowhere.jsonl")
 }

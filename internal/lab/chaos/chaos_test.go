@@ -93,10 +93,10 @@ func (s *station) watched() *witness {
 	nc := s.connect()
 	w, err := newWitness(nc, "r")
 	require.NoError(s.t, err)
-	nc.SetReconnectHandler(func(*nats.Conn) { w.reconnected() })
+	nc.SetReconnectHandler(func(*nats.Conn) { w.forgetRequests() })
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); w.watch(ctx) }()
+	go func() { defer close(done); w.watchStreams(ctx) }()
 	s.t.Cleanup(func() { cancel(); <-done })
 	return w
 }
@@ -124,7 +124,7 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	s.publish(2, 8)
 	info := s.caughtUp(w)
 
-	seen, _ := w.account()
+	seen, _ := w.copyRecords()
 	require.Equal(t, "g000000-a0-0", seen[0].ID)
 	require.EqualValues(t, 3, seen[0].Oldest)
 	require.EqualValues(t, 1, seen[0].Sequence)
@@ -145,11 +145,11 @@ func TestWitnessSeesEveryMessageOnceOverARestartOfTheBroker(t *testing.T) {
 	require.NotEmpty(t, long.ID)
 
 	// A purge that nobody may do is seen.
-	stream, err := w.find(t.Context())
+	stream, err := w.findStream(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, stream.Purge(t.Context()))
 	info = s.caughtUp(w)
-	seen, _ = w.account()
+	seen, _ = w.copyRecords()
 	r = audit.Check(nil, 0, &audit.Witness{Seen: seen, Created: info.Created, First: info.State.FirstSeq})
 	require.EqualValues(t, len(seen), r.Lost.Count)
 }
@@ -172,11 +172,11 @@ func TestStrangersMessagesAreRefused(t *testing.T) {
 	require.Equal(t, honest.ID, d.Trajectory.ID)
 
 	rng := rand.New(rand.NewPCG(1, 2))
-	said := slices.DeleteFunc(forgeries(), func(f forgery) bool { return f.lie })
+	said := slices.DeleteFunc(forgeryKinds(), func(f forgery) bool { return f.lie })
 	for _, f := range said {
 		stranger.sendOne(t.Context(), rng, f)
 	}
-	stranger.shout(t.Context(), rng)
+	stranger.breakProtocol(t.Context(), rng)
 	require.Equal(t, len(said)+1, Total(stranger.sent), "every kind was sent: %v", stranger.sent)
 	require.Equal(t, 1, stranger.known, "the copy with its id")
 	last := s.publish(1, 8)
@@ -213,7 +213,7 @@ func TestFillEndsWhenTheStreamIsFull(t *testing.T) {
 	w := s.watched()
 	stranger, err := newStranger(s.connect(), "r", s.config.Listen, w)
 	require.NoError(t, err)
-	n, full := stranger.fill(t.Context(), rand.New(rand.NewPCG(1, 1)))
+	n, full := stranger.fillTrajectories(t.Context(), rand.New(rand.NewPCG(1, 1)))
 	require.True(t, full)
 	require.Equal(t, 256, n)
 }
@@ -235,17 +235,17 @@ func TestStalledLinkLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)
-	go func() { ran <- l.run(ctx) }()
+	go func() { ran <- l.relayUntilEnd(ctx) }()
 
 	c, err := net.Dial("tcp", l.listener.Addr().String())
 	require.NoError(t, err)
 	sent := bytes.Repeat([]byte("weir"), 64<<10)
 	released := make(chan struct{})
 	stalled, release := context.WithCancel(t.Context())
-	go func() { defer close(released); l.stall(stalled, time.Hour) }()
+	go func() { defer close(released); l.stallFor(stalled, time.Hour) }()
 	for held := false; !held; { // until the gate is shut
 		select {
-		case <-l.flowing():
+		case <-l.openGate():
 		default:
 			held = true
 		}
@@ -275,26 +275,26 @@ func TestProcessTellsWhatWasAskedForFromWhatWasNot(t *testing.T) {
 		exited: func(_ *process, err error) { ended <- err },
 	}
 	p.args = []string{"-c", "echo one; exec sleep 600"}
-	require.NoError(t, p.start(""))
-	require.True(t, p.kill())
-	require.False(t, p.kill(), "it is dead")
+	require.NoError(t, p.startChild(""))
+	require.True(t, p.killChild())
+	require.False(t, p.killChild(), "it is dead")
 	require.Empty(t, ended, "nobody is told of what was asked for")
 
 	p.args = []string{"-c", "echo last words; exit 3"}
-	require.NoError(t, p.start(""))
+	require.NoError(t, p.startChild(""))
 	require.ErrorContains(t, <-ended, "exit status 3")
 	require.Contains(t, p.lastWords(), "last words")
 
 	p.args = []string{"-c", `test "$WEIR_CHAOS_KILL_AFTER" = ack:2 && kill -9 $$`}
-	require.NoError(t, p.start("ack:2"))
+	require.NoError(t, p.startChild("ack:2"))
 	require.True(t, killedItself(<-ended))
-	require.Equal(t, "ack:2", p.stage())
+	require.Equal(t, "ack:2", p.armedStage())
 
 	p.args = []string{"-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"}
-	require.NoError(t, p.start(""))
+	require.NoError(t, p.startChild(""))
 	require.Eventually(t, func() bool { return bytes.Contains([]byte(p.lastWords()), []byte("ready")) }, time.Minute, 5*time.Millisecond)
-	require.NoError(t, p.stop(t.Context(), time.Minute))
-	require.NoError(t, p.stop(t.Context(), time.Second), "it has ended")
+	require.NoError(t, p.stopChild(t.Context(), time.Minute))
+	require.NoError(t, p.stopChild(t.Context(), time.Second), "it has ended")
 }
 
 func TestReportSaysWhatWentWrong(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// children are the processes that a process has started and that have not ended.
-func children(pid int) (out []int) {
+// childProcesses are the processes that a process has started and that have not ended.
+func childProcesses(pid int) (out []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well formed
 	for _, path := range lists {
 		text, err := os.ReadFile(path)

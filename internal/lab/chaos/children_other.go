@@ -2,7 +2,7 @@
 
 package chaos
 
-// children are not known here: roles are killed, and no worker.
-func children(int) []int { return nil }
+// childProcesses are not known here: roles are killed, and no worker.
+func childProcesses(int) []int { return nil }
 
 func commandLine(int) []string { return nil }

@@ -15,7 +15,7 @@ import (
 const (
 	// ModeProcesses runs broker, trainer, inference and two producers as processes.
 	ModeProcesses = "processes"
-	// ModeEmbedded runs all roles in one process.
+	// ModeEmbedded runs all roles in a single process.
 	ModeEmbedded = "embedded"
 )
 
@@ -31,7 +31,7 @@ func Stages() []string {
 	}
 }
 
-// Config says what is run and how it is broken.
+// Config says how a run is made and broken.
 type Config struct {
 	// Program is the program whose commands are the roles, with its first arguments. Dir is the folder for logs and links' records.
 	Program []string
@@ -44,7 +44,7 @@ type Config struct {
 	Lease                                 time.Duration
 	// Mode is ModeProcesses or ModeEmbedded.
 	Mode string
-	// Engine is what trains and samples, as [WithEngine] has set it up: one of Engines.
+	// Engine trains and samples, as [WithEngine] has set it up: a value of Engines.
 	Engine string
 	// Seed fixes which faults come, in which order and how far apart.
 	Seed uint64
@@ -52,7 +52,7 @@ type Config struct {
 	Duration, Every time.Duration
 	// Steps is the least number of steps that the run must do before the faults begin and after they end.
 	Steps int64
-	// Patience is how long the run may take for those.
+	// Patience is how long the run may take for these steps.
 	Patience time.Duration
 	// Fill also fills the trajectory stream to its limits, and the ticket stream with it.
 	Fill bool
@@ -65,7 +65,7 @@ type Config struct {
 	// Ends says that the trainer comes to the end of its steps by itself; the run is then waited for, and left alone
 	// but for Kills.
 	Ends bool
-	// Out is told what happens, a line each.
+	// Out gets a line for each thing that happens.
 	Out io.Writer
 }
 
@@ -80,7 +80,7 @@ func (c *Config) Validate() error {
 	)
 	for _, kill := range c.Kills {
 		name, at, staged := strings.Cut(kill, "@")
-		all := append(roles(c.Mode), workerNames(c.Mode, c.Engine)...)
+		all := append(roleNames(c.Mode), workerNames(c.Mode, c.Engine)...)
 		if !slices.Contains(all, name) {
 			errs = append(errs, fmt.Errorf("kill: %q: no role is named so; there are %s", name, strings.Join(all, ", ")))
 		}
@@ -92,8 +92,8 @@ func (c *Config) Validate() error {
 	return check.All(errs...)
 }
 
-// roles are the names of the processes of a run.
-func roles(mode string) []string {
+// roleNames are the names of the processes of a run.
+func roleNames(mode string) []string {
 	if mode == ModeEmbedded {
 		return []string{roleUp}
 	}

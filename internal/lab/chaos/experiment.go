@@ -31,12 +31,12 @@ const (
 // experiment runs the roles and breaks them.
 type experiment struct {
 	cfg      Config
-	roles    []*process // the broker, where it is one, is the first
+	roles    []*process // a broker of its own is the first
 	links    map[string]*link
 	conn     *nats.Conn
 	witness  *witness
 	stranger *stranger
-	// refused is what the rejected stream held whenever it was lost with the broker's store.
+	// refused are the rejected stream's messages from each time that it was lost with the broker's store.
 	refused []audit.Refused
 
 	mu      sync.Mutex
@@ -52,7 +52,7 @@ type experiment struct {
 }
 
 // Run runs a training run through its faults and reports how it came through. The error is of the experiment itself;
-// what the run did wrong is in the report.
+// the run's faults are in the report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, ctx := errgroup.WithContext(ctx)
-	err := h.prepare(ctx, group)
+	err := h.prepareRoles(ctx, group)
 	if err == nil {
-		err = h.run(ctx)
+		err = h.runRoles(ctx)
 	}
-	h.abandon()
+	h.killRoles()
 	cancel()
 	if h.conn != nil {
 		h.conn.Close()
@@ -82,16 +82,16 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return h.report, err
 }
 
-// prepare opens the links and describes the processes.
-func (h *experiment) prepare(ctx context.Context, group *errgroup.Group) error {
+// prepareRoles opens the links and describes the processes.
+func (h *experiment) prepareRoles(ctx context.Context, group *errgroup.Group) error {
 	if err := os.MkdirAll(h.cfg.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the run: %w", err)
 	}
 	if h.cfg.Mode == ModeEmbedded {
-		h.roles = []*process{h.process(roleUp, "up", "--broker.listen="+h.cfg.Broker)}
+		h.roles = []*process{h.newProcess(roleUp, "up", "--broker.listen="+h.cfg.Broker)}
 		return nil
 	}
-	h.roles = []*process{h.process(roleBroker, "broker")}
+	h.roles = []*process{h.newProcess(roleBroker, "broker")}
 	for _, r := range []struct{ name, command string }{
 		{roleTrainer, "trainer"}, {roleInference, "inference"}, {"producer-1", "producer"}, {"producer-2", "producer"},
 	} {
@@ -100,62 +100,62 @@ func (h *experiment) prepare(ctx context.Context, group *errgroup.Group) error {
 			return err
 		}
 		h.links[r.name] = l
-		group.Go(func() error { return l.run(ctx) })
-		h.roles = append(h.roles, h.process(r.name, r.command, "--broker.url="+l.url()))
+		group.Go(func() error { return l.relayUntilEnd(ctx) })
+		h.roles = append(h.roles, h.newProcess(r.name, r.command, "--broker.url="+l.url()))
 	}
 	return nil
 }
 
-func (h *experiment) process(name, command string, flags ...string) *process {
+func (h *experiment) newProcess(name, command string, flags ...string) *process {
 	p := &process{
 		name: name, command: h.cfg.Program[0], args: slices.Concat(h.cfg.Program[1:], []string{command, "--config", h.cfg.File}, flags),
-		logPath: filepath.Join(h.cfg.Dir, name+".log"), exited: h.exited,
+		logPath: filepath.Join(h.cfg.Dir, name+".log"), exited: h.handleExit,
 	}
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WEIR_") { // what the environment says is in the file already
+		if !strings.HasPrefix(v, "WEIR_") { // the values of the environment are in the file already
 			p.env = append(p.env, v)
 		}
 	}
 	return p
 }
 
-func (h *experiment) run(ctx context.Context) error {
+func (h *experiment) runRoles(ctx context.Context) error {
 	for _, p := range h.roles {
-		if err := p.start(""); err != nil {
+		if err := p.startChild(""); err != nil {
 			return err
 		}
 	}
-	if err := h.look(ctx); err != nil {
+	if err := h.connectObservers(ctx); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var watch sync.WaitGroup
-	watch.Go(func() { h.witness.watch(watching) })
+	watch.Go(func() { h.witness.watchStreams(watching) })
 	defer func() { stop(); watch.Wait() }()
 
-	if !h.advance(ctx, "at the start", h.cfg.Steps) {
-		return h.finish(ctx)
+	if !h.awaitSteps(ctx, "at the start", h.cfg.Steps) {
+		return h.finishRun(ctx)
 	}
-	h.say("the run learns; faults begin")
+	h.printLine("the run learns; faults begin")
 	switch {
 	case len(h.cfg.Kills) > 0:
 		h.killInTurn(ctx)
 	case !h.cfg.Ends:
-		h.torment(ctx)
+		h.injectFaults(ctx)
 	}
 	h.setCalm()
-	h.say("faults end")
+	h.printLine("faults end")
 	if h.cfg.Ends {
-		h.await(ctx)
+		h.awaitEnd(ctx)
 	} else {
-		h.advance(ctx, "after the faults", h.cfg.Steps)
+		h.awaitSteps(ctx, "after the faults", h.cfg.Steps)
 	}
-	return h.finish(ctx)
+	return h.finishRun(ctx)
 }
 
-// look connects those that look on, straight to the broker, and sooner back there than anybody else.
-func (h *experiment) look(ctx context.Context) (err error) {
+// connectObservers connects the witness and the stranger, straight to the broker, and sooner back there than anybody else.
+func (h *experiment) connectObservers(ctx context.Context) (err error) {
 	for {
 		h.conn, err = nats.Connect("nats://"+h.cfg.Broker, nats.Name("witness"), nats.MaxReconnects(-1),
 			nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1))
@@ -169,13 +169,13 @@ func (h *experiment) look(ctx context.Context) (err error) {
 	if h.witness, err = newWitness(h.conn, h.cfg.Run); err != nil {
 		return err
 	}
-	h.conn.SetReconnectHandler(func(*nats.Conn) { h.witness.reconnected() })
+	h.conn.SetReconnectHandler(func(*nats.Conn) { h.witness.forgetRequests() })
 	h.stranger, err = newStranger(h.conn, h.cfg.Run, h.cfg.Broker, h.witness)
 	return err
 }
 
-// step is the last one that the record holds.
-func (h *experiment) step() int64 {
+// lastStep is the last step of the record.
+func (h *experiment) lastStep() int64 {
 	records, err := checkpoint.ReadRecords(h.cfg.Checkpoints)
 	if err != nil || len(records) == 0 {
 		return -1
@@ -183,15 +183,15 @@ func (h *experiment) step() int64 {
 	return records[len(records)-1].Step
 }
 
-// advance waits until the run has done that number of further steps.
-func (h *experiment) advance(ctx context.Context, when string, steps int64) bool {
-	from := max(h.step(), 0)
+// awaitSteps waits until the run has done that number of further steps.
+func (h *experiment) awaitSteps(ctx context.Context, when string, steps int64) bool {
+	from := max(h.lastStep(), 0)
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
-	for h.step() < from+steps && !h.over() {
+	for h.lastStep() < from+steps && !h.isDone() {
 		if err := harness.Wait(patience, 200*time.Millisecond); err != nil {
 			if ctx.Err() == nil {
-				h.trouble("%s the run did %d steps in %s, not %d", when, h.step()-from, h.cfg.Patience, steps)
+				h.reportTrouble("%s the run did %d steps in %s, not %d", when, h.lastStep()-from, h.cfg.Patience, steps)
 			}
 			return false
 		}
@@ -199,50 +199,50 @@ func (h *experiment) advance(ctx context.Context, when string, steps int64) bool
 	return true
 }
 
-// await waits for the end of the run.
-func (h *experiment) await(ctx context.Context) {
+// awaitEnd waits for the end of the run.
+func (h *experiment) awaitEnd(ctx context.Context) {
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
-	for !h.over() {
+	for !h.isDone() {
 		if err := harness.Wait(patience, 100*time.Millisecond); err != nil {
 			if ctx.Err() == nil {
-				h.trouble("the run did not come to its end in %s", h.cfg.Patience)
+				h.reportTrouble("the run did not come to its end in %s", h.cfg.Patience)
 			}
 			return
 		}
 	}
 }
 
-func (h *experiment) over() bool {
+func (h *experiment) isDone() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.done
 }
 
-// exited is told of a child that ended unasked. A trainer that was armed has done what it was told.
-func (h *experiment) exited(p *process, err error) {
-	if h.cfg.Ends && err == nil && trains(p) {
+// handleExit is called when a child ends unasked. An armed trainer has ended itself as ordered.
+func (h *experiment) handleExit(p *process, err error) {
+	if h.cfg.Ends && err == nil && trainsPolicy(p) {
 		h.mu.Lock()
 		h.done = true
 		h.mu.Unlock()
 		return
 	}
-	stage := p.stage()
+	stage := p.armedStage()
 	if stage != "" && killedItself(err) {
 		name, _, _ := strings.Cut(stage, ":")
-		h.count(h.report.Kills, "trainer after "+name)
-		h.say("%s ended itself after %s", p.name, stage)
+		h.countEvent(h.report.Kills, "trainer after "+name)
+		h.printLine("%s ended itself after %s", p.name, stage)
 	} else {
-		h.trouble("%s ended by itself: %v: %s", p.name, err, p.lastWords())
+		h.reportTrouble("%s ended by itself: %v: %s", p.name, err, p.lastWords())
 	}
-	h.restart(p)
+	h.restartRole(p)
 }
 
-// restart starts a role again, unless the run is over. A trainer may be armed.
-func (h *experiment) restart(p *process) {
+// restartRole starts a role again, unless the run is over. A trainer may be armed.
+func (h *experiment) restartRole(p *process) {
 	h.mu.Lock()
 	closing, armed := h.closing, ""
-	if !h.calm && len(h.cfg.Kills) == 0 && trains(p) && h.rng.IntN(2) == 0 {
+	if !h.calm && len(h.cfg.Kills) == 0 && trainsPolicy(p) && h.rng.IntN(2) == 0 {
 		stages := Stages()
 		armed = fmt.Sprintf("%s:%d", stages[h.rng.IntN(len(stages))], 1+h.rng.IntN(3))
 	}
@@ -251,12 +251,12 @@ func (h *experiment) restart(p *process) {
 	if closing || tooMany {
 		return
 	}
-	if err := p.start(armed); err != nil {
-		h.trouble("%v", err)
+	if err := p.startChild(armed); err != nil {
+		h.reportTrouble("%v", err)
 	}
 }
 
-func trains(p *process) bool { return p.name == roleTrainer || p.name == roleUp }
+func trainsPolicy(p *process) bool { return p.name == roleTrainer || p.name == roleUp }
 
 // troubleBound is how often something may go wrong before roles are no longer started again.
 const troubleBound = 20
@@ -267,32 +267,32 @@ func (h *experiment) setCalm() {
 	h.calm = true
 }
 
-func (h *experiment) count(of map[string]int, what string) {
+func (h *experiment) countEvent(of map[string]int, what string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of[what]++
 }
 
-func (h *experiment) trouble(format string, args ...any) {
+func (h *experiment) reportTrouble(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	h.mu.Lock()
 	h.report.Trouble = append(h.report.Trouble, text)
 	h.mu.Unlock()
-	h.say("TROUBLE %s", text)
+	h.printLine("TROUBLE %s", text)
 }
 
-func (h *experiment) say(format string, args ...any) {
+func (h *experiment) printLine(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	fmt.Fprintf(h.cfg.Out, "%s  step %-4d %s\n", time.Now().Format("15:04:05.0"), h.step(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(h.cfg.Out, "%s  step %-4d %s\n", time.Now().Format("15:04:05.0"), h.lastStep(), fmt.Sprintf(format, args...))
 }
 
-// abandon ends whatever still runs.
-func (h *experiment) abandon() {
+// killRoles ends whatever still runs.
+func (h *experiment) killRoles() {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
 	for _, p := range h.roles {
-		p.kill()
+		p.killChild()
 	}
 }

@@ -16,36 +16,36 @@ import (
 // grace is how long a role may take to end in order.
 const grace = 40 * time.Second
 
-// finish stops the roles in order and accounts for everything.
-func (h *experiment) finish(ctx context.Context) error {
+// finishRun stops the roles in order and accounts for everything.
+func (h *experiment) finishRun(ctx context.Context) error {
 	h.mu.Lock()
 	h.closing = true
 	h.mu.Unlock()
-	h.workers()
+	h.livingWorkers()
 	broker := h.roles[0]
 	for _, p := range slices.Backward(h.roles) {
 		if p.name == roleBroker {
 			break
 		}
-		if err := p.stop(ctx, grace); err != nil {
-			h.trouble("%v", err)
+		if err := p.stopChild(ctx, grace); err != nil {
+			h.reportTrouble("%v", err)
 		}
 	}
 	h.leftOver(ctx)
 	if h.cfg.Mode == ModeEmbedded {
 		// The streams are read through the same broker, alone.
-		broker = h.process(roleBroker, "broker")
+		broker = h.newProcess(roleBroker, "broker")
 		h.roles = append(h.roles, broker)
-		if err := broker.start(""); err != nil {
+		if err := broker.startChild(""); err != nil {
 			return err
 		}
 	}
-	evidence, err := h.evidence(ctx)
+	evidence, err := h.gatherEvidence(ctx)
 	if err != nil {
 		return err
 	}
-	if err := broker.stop(ctx, grace); err != nil {
-		h.trouble("%v", err)
+	if err := broker.stopChild(ctx, grace); err != nil {
+		h.reportTrouble("%v", err)
 	}
 	h.report.Audit, err = audit.Read(checkpoint.Records(h.cfg.Checkpoints), h.cfg.Eta, evidence)
 	if err != nil {
@@ -56,8 +56,8 @@ func (h *experiment) finish(ctx context.Context) error {
 	return nil
 }
 
-// evidence gathers what the witness saw, what was refused, and what a trainer would read again.
-func (h *experiment) evidence(ctx context.Context) (*audit.Witness, error) {
+// gatherEvidence gathers the messages that the witness saw, that were refused, and that a trainer would read again.
+func (h *experiment) gatherEvidence(ctx context.Context) (*audit.Witness, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	info, err := h.witness.catchUp(ctx)
@@ -65,8 +65,8 @@ func (h *experiment) evidence(ctx context.Context) (*audit.Witness, error) {
 		return nil, err
 	}
 	w := &audit.Witness{Created: info.Created, First: info.State.FirstSeq}
-	w.Seen, w.Gone = h.witness.account()
-	refused, err := h.rejected(ctx, info)
+	w.Seen, w.Gone = h.witness.copyRecords()
+	refused, err := h.readRejected(ctx, info)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (h *experiment) evidence(ctx context.Context) (*audit.Witness, error) {
 	for _, step := range steps {
 		c, err := checkpoint.Read(checkpoint.StepDir(h.cfg.Checkpoints, step), step)
 		if err != nil {
-			h.say("checkpoint of step %d is passed over: %v", step, err)
+			h.printLine("checkpoint of step %d is passed over: %v", step, err)
 			continue
 		}
 		if !c.State.Created.Equal(info.Created) {
@@ -90,7 +90,7 @@ func (h *experiment) evidence(ctx context.Context) (*audit.Witness, error) {
 	return w, nil
 }
 
-func (h *experiment) rejected(ctx context.Context, info *jetstream.StreamInfo) ([]audit.Refused, error) {
+func (h *experiment) readRejected(ctx context.Context, info *jetstream.StreamInfo) ([]audit.Refused, error) {
 	conn, err := streams.Connect(ctx, streams.ConnectConfig{URL: "nats://" + h.cfg.Broker, Name: "auditor"}, nil)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (h *experiment) rejected(ctx context.Context, info *jetstream.StreamInfo) (
 	return h.refusedOf(ctx, run, info)
 }
 
-// judgeStrangers finds strangers' messages among those trained on.
+// judgeStrangers finds strangers' messages that were trained on.
 func (h *experiment) judgeStrangers() {
 	s := h.stranger
 	s.mu.Lock()
@@ -112,13 +112,13 @@ func (h *experiment) judgeStrangers() {
 	h.report.BrokerRefused, h.report.BrokerKnew = s.refused, s.known
 	for r, err := range checkpoint.Records(h.cfg.Checkpoints) {
 		if r == nil {
-			h.say("not looked at for strangers' messages: %v", err)
+			h.printLine("not looked at for strangers' messages: %v", err)
 			continue
 		}
 		for _, g := range r.Groups {
 			for _, m := range g.Used() {
 				// A sequence may have been another message's, in a stream that was lost since.
-				if kind, hostile := s.stored[m.Sequence]; hostile && !h.witness.sent(r.Created, m.Sequence, m.ID) {
+				if kind, hostile := s.stored[m.Sequence]; hostile && !h.witness.wasSent(r.Created, m.Sequence, m.ID) {
 					h.report.HostileTrained = append(h.report.HostileTrained,
 						fmt.Sprintf("%s as %s, sequence %d, in step %d", kind, m.ID, m.Sequence, r.Step))
 				}

@@ -27,10 +27,10 @@ type stranger struct {
 	witness *witness
 
 	mu sync.Mutex
-	// sent counts the messages by kind, stored says of each that the broker stored what it was.
+	// sent counts the messages by kind, stored maps each that the broker stored to its kind.
 	sent   map[string]int
 	stored map[uint64]string
-	// refused counts those that the broker itself refused, known those that it knew by their id.
+	// refused counts the messages that the broker itself refused, known the messages that it knew by their id.
 	refused, known int
 }
 
@@ -42,7 +42,7 @@ func newStranger(nc *nats.Conn, run, address string, w *witness) (*stranger, err
 	return &stranger{js: js, run: run, address: address, witness: w, sent: map[string]int{}, stored: map[uint64]string{}}, nil
 }
 
-// forgery makes a message of one kind from a true one, which it must leave as it is.
+// forgery makes a message of a kind from a true message, which it must leave as it is.
 type forgery struct {
 	kind string
 	// lie says that the message is well formed and of a group that may be open: it is the trainer's to refuse.
@@ -50,42 +50,42 @@ type forgery struct {
 	make func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error)
 }
 
-func forgeries() []forgery {
+func forgeryKinds() []forgery {
 	return []forgery{
-		{"garbage", false, garbage},
-		{"empty", false, empty},
-		{"truncated", false, truncated},
-		{"flipped", false, flipped},
+		{"garbage", false, garbageMessage},
+		{"empty", false, emptyMessage},
+		{"truncated", false, truncatedMessage},
+		{"flipped", false, flippedMessage},
 		{"other_run", false, otherRun},
 		{"other_group", false, otherGroup},
 		{"other_producer", false, otherProducer},
 		{"other_kind", false, otherKind},
 		{"nan", false, notANumber},
-		{"duplicate", false, duplicate},
-		{"replay", false, replay},
+		{"duplicate", false, duplicateMessage},
+		{"replay", false, replayMessage},
 		{"replay_with_id", false, replayWithID},
 		{"lone_part", false, lonePart},
 		{"late_part", false, latePart},
-		{"oversized", false, oversized},
+		{"oversized", false, oversizedMessage},
 		{"bad_part", false, badPart},
 		{"ticket", false, badTicket},
 		{"marker", false, strangeMarker},
-		{"huge_reward", true, live(hugeReward)},
-		{"huge_process_rewards", true, live(hugeProcessRewards)},
-		{"hot", true, live(hot)},
-		{"cold", true, live(cold)},
-		{"other_task", true, live(otherTask)},
-		{"other_prompt", true, live(otherPrompt)},
-		{"prompt_as_action", true, live(promptAsAction)},
-		{"many_segments", true, live(manySegments)},
-		{"unlikely", true, live(unlikely)},
-		{"from_the_future", true, live(fromTheFuture)},
+		{"huge_reward", true, liveForgery(hugeReward)},
+		{"huge_process_rewards", true, liveForgery(hugeProcessRewards)},
+		{"hot", true, liveForgery(hotForgery)},
+		{"cold", true, liveForgery(coldForgery)},
+		{"other_task", true, liveForgery(otherTask)},
+		{"other_prompt", true, liveForgery(otherPrompt)},
+		{"prompt_as_action", true, liveForgery(promptAsAction)},
+		{"many_segments", true, liveForgery(manySegments)},
+		{"unlikely", true, liveForgery(unlikelyLogprobs)},
+		{"from_the_future", true, liveForgery(fromTheFuture)},
 	}
 }
 
-// send sends messages of n random kinds, which are different ones as far as there are so many.
-func (s *stranger) send(ctx context.Context, rng *rand.Rand, n int) {
-	kinds := forgeries()
+// sendKinds sends messages of n random kinds, which are different ones as far as there are so many.
+func (s *stranger) sendKinds(ctx context.Context, rng *rand.Rand, n int) {
+	kinds := forgeryKinds()
 	for i, k := range rng.Perm(len(kinds)) {
 		if i < n {
 			s.sendOne(ctx, rng, kinds[k])
@@ -94,7 +94,7 @@ func (s *stranger) send(ctx context.Context, rng *rand.Rand, n int) {
 }
 
 func (s *stranger) sendOne(ctx context.Context, rng *rand.Rand, f forgery) {
-	honest := s.witness.sampled(rng.IntN(samplesKept))
+	honest := s.witness.newestSample(rng.IntN(samplesKept))
 	if honest == nil {
 		return
 	}
@@ -123,8 +123,8 @@ func (s *stranger) sendOne(ctx context.Context, rng *rand.Rand, f forgery) {
 	s.sent[f.kind]++
 }
 
-// shout breaks the protocol itself on a connection of its own: the broker must end that connection and no other.
-func (s *stranger) shout(ctx context.Context, rng *rand.Rand) {
+// breakProtocol breaks the protocol itself on a connection of its own: the broker must end that connection and no other.
+func (s *stranger) breakProtocol(ctx context.Context, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var d net.Dialer
@@ -143,21 +143,21 @@ func (s *stranger) shout(ctx context.Context, rng *rand.Rand) {
 	if _, err := c.Write([]byte(text)); err != nil {
 		return
 	}
-	_, _ = c.Read(make([]byte, 4096)) // what it answers does not matter
+	_, _ = c.Read(make([]byte, 4096)) // the answer does not matter
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent["protocol"]++
 }
 
-// fill fills the stream with junk until the broker refuses more. It is the number of messages that went in.
-func (s *stranger) fill(ctx context.Context, rng *rand.Rand) (n int, full bool) {
+// fillTrajectories fills the stream with junk until the broker refuses more. It is the number of messages that went in.
+func (s *stranger) fillTrajectories(ctx context.Context, rng *rand.Rand) (n int, full bool) {
 	var group sync.WaitGroup
 	var in, refused atomic.Int64
 	for range fillers {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 3))
 		group.Go(func() {
 			for {
-				stored, no := s.junk(ctx, own)
+				stored, no := s.sendJunk(ctx, own)
 				if !stored {
 					refused.Add(int64(no))
 					return
@@ -173,8 +173,8 @@ func (s *stranger) fill(ctx context.Context, rng *rand.Rand) (n int, full bool) 
 // fillers send junk at once.
 const fillers = 16
 
-// junk sends one message of junk. refused is 1 where the broker has no room for it.
-func (s *stranger) junk(ctx context.Context, rng *rand.Rand) (stored bool, refused int) {
+// sendJunk sends a message of junk. refused is 1 where the broker has no room for it.
+func (s *stranger) sendJunk(ctx context.Context, rng *rand.Rand) (stored bool, refused int) {
 	junk := make([]byte, 16<<10)
 	for i := range junk {
 		junk[i] = byte(rng.Uint32())
@@ -194,49 +194,49 @@ func (s *stranger) junk(ctx context.Context, rng *rand.Rand) (stored bool, refus
 	return true, 0
 }
 
-func message(subject string, data []byte) *nats.Msg {
+func plainMessage(subject string, data []byte) *nats.Msg {
 	return &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 }
 
-func garbage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+func garbageMessage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
 	data := make([]byte, 1+rng.IntN(8<<10))
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
-	return message(honest.Subject, data), nil
+	return plainMessage(honest.Subject, data), nil
 }
 
-func empty(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return message(honest.Subject, nil), nil
+func emptyMessage(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return plainMessage(honest.Subject, nil), nil
 }
 
-func truncated(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return message(honest.Subject, honest.Data[:rng.IntN(len(honest.Data))]), nil
+func truncatedMessage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return plainMessage(honest.Subject, honest.Data[:rng.IntN(len(honest.Data))]), nil
 }
 
-func flipped(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+func flippedMessage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
 	data := slices.Clone(honest.Data)
 	data[rng.IntN(len(data))] ^= 1 << rng.IntN(8)
-	return message(honest.Subject, data), nil
+	return plainMessage(honest.Subject, data), nil
 }
 
-// rewrite makes a message that is well formed and says something else.
-func rewrite(honest *nats.Msg, change func(*schemas.Trajectory)) (*nats.Msg, error) {
+// rewriteMessage makes a message that is well formed and says something else.
+func rewriteMessage(honest *nats.Msg, change func(*schemas.Trajectory)) (*nats.Msg, error) {
 	t := new(schemas.Trajectory)
 	if err := schemas.Unmarshal(honest.Data, t); err != nil {
 		return nil, err
 	}
 	change(t)
 	data, err := schemas.Marshal(t)
-	return message(honest.Subject, data), err
+	return plainMessage(honest.Subject, data), err
 }
 
 func otherRun(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return rewrite(honest, func(t *schemas.Trajectory) { t.Run = "another" })
+	return rewriteMessage(honest, func(t *schemas.Trajectory) { t.Run = "another" })
 }
 
 func otherGroup(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return rewrite(honest, func(t *schemas.Trajectory) {
+	return rewriteMessage(honest, func(t *schemas.Trajectory) {
 		before := fmt.Sprintf("%06d", t.Cursor)
 		t.Cursor = 900000 + rng.Uint64N(1000)
 		after := fmt.Sprintf("%06d", t.Cursor)
@@ -245,19 +245,19 @@ func otherGroup(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error
 }
 
 func otherProducer(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	m := message(honest.Subject+"-not", honest.Data)
+	m := plainMessage(honest.Subject+"-not", honest.Data)
 	return m, nil
 }
 
 func otherKind(s *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
 	data, err := schemas.Marshal(&schemas.Control{Run: s.run, Eta: 1 << 20, Depth: 1 << 20})
-	return message(honest.Subject, data), err
+	return plainMessage(honest.Subject, data), err
 }
 
 func notANumber(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
 	nan := float32(0)
 	nan /= nan
-	return rewrite(honest, func(t *schemas.Trajectory) {
+	return rewriteMessage(honest, func(t *schemas.Trajectory) {
 		for i, m := range t.Segments[0].ActionMask {
 			if m == 1 {
 				t.Segments[0].Logprobs[i] = nan
@@ -266,18 +266,18 @@ func notANumber(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) 
 	})
 }
 
-// duplicate is the same trajectory by its id with other content and no message id.
-func duplicate(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return rewrite(honest, func(t *schemas.Trajectory) { t.Reward = rng.Float64() })
+// duplicateMessage is the same trajectory by its id with other content and no message id.
+func duplicateMessage(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return rewriteMessage(honest, func(t *schemas.Trajectory) { t.Reward = rng.Float64() })
 }
 
-// replay is an exact copy of an old message that the broker cannot know by its id.
-func replay(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return message(honest.Subject, bytes.Clone(honest.Data)), nil
+// replayMessage is an exact copy of an old message that the broker cannot know by its id.
+func replayMessage(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return plainMessage(honest.Subject, bytes.Clone(honest.Data)), nil
 }
 
 func replayWithID(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	m := message(honest.Subject, bytes.Clone(honest.Data))
+	m := plainMessage(honest.Subject, bytes.Clone(honest.Data))
 	id := honest.Header.Get(jetstream.MsgIDHeader)
 	if id == "" {
 		return nil, errors.New("it came without an id")
@@ -286,8 +286,8 @@ func replayWithID(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error
 	return m, nil
 }
 
-func parts(honest *nats.Msg, index string, size int) *nats.Msg {
-	m := message(honest.Subject, honest.Data)
+func partMessages(honest *nats.Msg, index string, size int) *nats.Msg {
+	m := plainMessage(honest.Subject, honest.Data)
 	m.Header.Set("Weir-Part", index)
 	m.Header.Set("Weir-Size", fmt.Sprint(size))
 	m.Header.Set("Weir-Hash", strings.Repeat("ab", 32))
@@ -296,26 +296,26 @@ func parts(honest *nats.Msg, index string, size int) *nats.Msg {
 
 // lonePart is the first part of a message whose other parts never come, latePart a part without the first.
 func lonePart(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return parts(honest, "1/3", 3*len(honest.Data)), nil
+	return partMessages(honest, "1/3", 3*len(honest.Data)), nil
 }
 
 func latePart(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return parts(honest, "2/2", 2*len(honest.Data)), nil
+	return partMessages(honest, "2/2", 2*len(honest.Data)), nil
 }
 
-// oversized says that it is more than a reader is ready to hold.
-func oversized(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return parts(honest, "1/900", 1<<40), nil
+// oversizedMessage says that it is more than a reader is ready to hold.
+func oversizedMessage(_ *stranger, _ *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
+	return partMessages(honest, "1/900", 1<<40), nil
 }
 
 func badPart(_ *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	m := parts(honest, []string{"0/0", "3/2", "x", "1/100000", "-1/4"}[rng.IntN(5)], len(honest.Data))
+	m := partMessages(honest, []string{"0/0", "3/2", "x", "1/100000", "-1/4"}[rng.IntN(5)], len(honest.Data))
 	return m, nil
 }
 
 // badTicket is work that cannot be read, of a group that was never issued.
 func badTicket(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-	return message(fmt.Sprintf("weir.%s.tickets.countries.g%06d-a0.0", s.run, 900000+rng.IntN(1000)), honest.Data), nil
+	return plainMessage(fmt.Sprintf("weir.%s.tickets.countries.g%06d-a0.0", s.run, 900000+rng.IntN(1000)), honest.Data), nil
 }
 
 // strangeMarker closes a group that was never issued.
@@ -324,5 +324,5 @@ func strangeMarker(s *stranger, rng *rand.Rand, _ *nats.Msg) (*nats.Msg, error) 
 		Run: s.run, Group: fmt.Sprintf("g%06d-a0", 900000+rng.IntN(1000)), Cancelled: []int{0, 1}, Producer: "stranger",
 		Why: "none", ClosedAt: time.Now().UTC(),
 	})
-	return message("weir."+s.run+".trajectories.none.stranger", data), err
+	return plainMessage("weir."+s.run+".trajectories.none.stranger", data), err
 }

@@ -34,8 +34,8 @@ func newLink(target string) (*link, error) {
 // url is where a role connects to instead of the broker.
 func (l *link) url() string { return "nats://" + l.listener.Addr().String() }
 
-// run relays until ctx ends.
-func (l *link) run(ctx context.Context) error {
+// relayUntilEnd relays until ctx ends.
+func (l *link) relayUntilEnd(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		_ = l.listener.Close() // it only ends Accept
 		l.mu.Lock()
@@ -54,11 +54,11 @@ func (l *link) run(ctx context.Context) error {
 			}
 			return fmt.Errorf("accept on a link: %w", err)
 		}
-		l.group.Go(func() { l.relay(ctx, near) })
+		l.group.Go(func() { l.relayConnection(ctx, near) })
 	}
 }
 
-func (l *link) relay(ctx context.Context, near net.Conn) {
+func (l *link) relayConnection(ctx context.Context, near net.Conn) {
 	defer near.Close()
 	var d net.Dialer
 	far, err := d.DialContext(ctx, "tcp", l.target)
@@ -72,7 +72,7 @@ func (l *link) relay(ctx context.Context, near net.Conn) {
 	var both sync.WaitGroup
 	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
 		both.Go(func() {
-			l.copy(ctx, way[0], way[1])
+			l.copyBytes(ctx, way[0], way[1])
 			_ = way[0].Close() // ends the other way too
 			_ = way[1].Close() // ends the other way too
 		})
@@ -84,7 +84,7 @@ func (l *link) relay(ctx context.Context, near net.Conn) {
 	l.mu.Unlock()
 }
 
-func (l *link) copy(ctx context.Context, from io.Reader, to io.Writer) {
+func (l *link) copyBytes(ctx context.Context, from io.Reader, to io.Writer) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buf)
@@ -92,7 +92,7 @@ func (l *link) copy(ctx context.Context, from io.Reader, to io.Writer) {
 			return
 		}
 		select {
-		case <-l.flowing():
+		case <-l.openGate():
 		case <-ctx.Done():
 			return
 		}
@@ -102,14 +102,14 @@ func (l *link) copy(ctx context.Context, from io.Reader, to io.Writer) {
 	}
 }
 
-func (l *link) flowing() <-chan struct{} {
+func (l *link) openGate() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open
 }
 
-// stall holds every byte back for a while; nothing is lost, as with a link that is down for less than TCP gives up.
-func (l *link) stall(ctx context.Context, d time.Duration) {
+// stallFor holds every byte back for a while; nothing is lost, as with a link that is down for less than TCP gives up.
+func (l *link) stallFor(ctx context.Context, d time.Duration) {
 	l.mu.Lock()
 	select {
 	case <-l.open:

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// process is one role as a child process.
+// process is a role as a child process.
 type process struct {
 	name    string
 	command string
@@ -30,8 +30,8 @@ type process struct {
 	asked bool          // whether it was asked to end
 }
 
-// start starts the child, which ends itself after a stage, "publish:3", unless that is "".
-func (p *process) start(armed string) error {
+// startChild starts the child, which ends itself after a stage, "publish:3", unless that is "".
+func (p *process) startChild(armed string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -52,7 +52,7 @@ func (p *process) start(armed string) error {
 	p.child, p.gone, p.asked, p.err, p.armed = c, gone, false, nil, armed
 	go func() {
 		err := c.Wait()
-		_ = out.Close() // the child has written what it had to
+		_ = out.Close() // the child has written its last
 		p.mu.Lock()
 		p.err = err
 		asked := p.asked
@@ -65,29 +65,29 @@ func (p *process) start(armed string) error {
 	return nil
 }
 
-// kill ends the child with SIGKILL and waits for its end. It is false when the child had ended by itself.
-func (p *process) kill() bool {
-	if !p.ask() {
+// killChild ends the child with SIGKILL and waits for its end. It is false when the child had ended by itself.
+func (p *process) killChild() bool {
+	if !p.markAsked() {
 		return false
 	}
-	p.signal(syscall.SIGKILL)
-	<-p.ended()
+	p.sendSignal(syscall.SIGKILL)
+	<-p.endedChannel()
 	return true
 }
 
-// stop asks the child to end and gives it some time. The error says how it ended, if not well.
-func (p *process) stop(ctx context.Context, grace time.Duration) error {
-	if !p.ask() {
+// stopChild asks the child to end and gives it some time. The error says how it ended, if not well.
+func (p *process) stopChild(ctx context.Context, grace time.Duration) error {
+	if !p.markAsked() {
 		return nil
 	}
-	p.signal(syscall.SIGTERM)
+	p.sendSignal(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case <-p.ended():
+	case <-p.endedChannel():
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		// One that has only just started does not handle it yet; weir up tells by its exit status that it was not done.
+		// A process that has only just started does not handle it yet; weir up tells by its exit status that it was not done.
 		if p.err != nil && !endedBy(p.err, syscall.SIGTERM) && exitCode(p.err) != 128+int(syscall.SIGTERM) {
 			return fmt.Errorf("%s after SIGTERM: %w: %s", p.name, p.err, p.lastWords())
 		}
@@ -95,23 +95,23 @@ func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	p.signal(syscall.SIGKILL)
-	<-p.ended()
+	p.sendSignal(syscall.SIGKILL)
+	<-p.endedChannel()
 	return fmt.Errorf("%s did not end within %s of SIGTERM", p.name, grace)
 }
 
-// ask notes that the child is about to be ended; false when it has ended.
-func (p *process) ask() bool {
+// markAsked notes that the child is about to be ended; false when it has ended.
+func (p *process) markAsked() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child == nil || p.over() {
+	if p.child == nil || p.hasEnded() {
 		return false
 	}
 	p.asked = true
 	return true
 }
 
-func (p *process) over() bool {
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.gone:
 		return true
@@ -120,33 +120,33 @@ func (p *process) over() bool {
 	}
 }
 
-func (p *process) signal(s syscall.Signal) {
+func (p *process) sendSignal(s syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child != nil && !p.over() {
+	if p.child != nil && !p.hasEnded() {
 		_ = p.child.Process.Signal(s) // it may have ended this moment
 	}
 }
 
-// pid is the child's, 0 where none runs.
-func (p *process) pid() int {
+// childPid is the child's, 0 where none runs.
+func (p *process) childPid() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child == nil || p.over() {
+	if p.child == nil || p.hasEnded() {
 		return 0
 	}
 	return p.child.Process.Pid
 }
 
-// ended is closed when the child of now has ended.
-func (p *process) ended() <-chan struct{} {
+// endedChannel is closed when the child of now has ended.
+func (p *process) endedChannel() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gone
 }
 
-// stage is the one after which the child of now ends itself.
-func (p *process) stage() string {
+// armedStage is the stage after which the present child ends itself.
+func (p *process) armedStage() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.armed

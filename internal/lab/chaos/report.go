@@ -15,18 +15,18 @@ import (
 type Report struct {
 	Seed  uint64 `json:"seed"`
 	Steps int64  `json:"steps"`
-	// Kills counts SIGKILLs by role, and those of a trainer by itself by "trainer after <stage>"; Faults the others.
+	// Kills counts SIGKILLs by role, and a trainer's own by "trainer after <stage>"; Faults counts the other faults.
 	Kills  map[string]int `json:"kills"`
 	Faults map[string]int `json:"faults"`
 	// Hostile counts the strangers' messages by kind. HostileStored is how many of them the trajectory stream took,
-	// HostileTrained lists those that were trained on. BrokerRefused is how many the broker refused, BrokerKnew how many it
+	// HostileTrained lists the messages that were trained on. BrokerRefused is how many the broker refused, BrokerKnew how many it
 	// knew by their id.
 	Hostile        map[string]int `json:"hostile"`
 	HostileStored  int            `json:"hostile_stored"`
 	HostileTrained []string       `json:"hostile_trained"`
 	BrokerRefused  int            `json:"broker_refused"`
 	BrokerKnew     int            `json:"broker_knew"`
-	// RejectedBy counts what the rejected stream holds by reason.
+	// RejectedBy counts the rejected stream's messages by reason.
 	RejectedBy map[string]int `json:"refused"`
 	Audit      *audit.Report  `json:"audit"`
 	// Trouble lists everything else that went wrong: roles that ended unasked, a run that did not go on.
@@ -61,12 +61,12 @@ func Total(m map[string]int) int {
 func (r *Report) Print(out io.Writer) {
 	line := func(title, text string) { fmt.Fprintf(out, "%-13s %s\n", title, text) }
 	line("seed", fmt.Sprint(r.Seed))
-	line("kills", listed(r.Kills))
-	line("faults", listed(r.Faults))
-	line("hostile", listed(r.Hostile))
+	line("kills", listCounts(r.Kills))
+	line("faults", listCounts(r.Faults))
+	line("hostile", listCounts(r.Hostile))
 	line("", fmt.Sprintf("stored %d, refused by the broker %d, known to it by their id %d, trained on %d",
 		r.HostileStored, r.BrokerRefused, r.BrokerKnew, len(r.HostileTrained)))
-	line("rejected", listed(r.RejectedBy))
+	line("rejected", listCounts(r.RejectedBy))
 	a := r.Audit
 	if a == nil {
 		a = &audit.Report{}
@@ -75,7 +75,7 @@ func (r *Report) Print(out io.Writer) {
 	for reason, n := range a.Rejected {
 		reasons[string(reason)] = n
 	}
-	line("trajectories", fmt.Sprintf("trained on %d, not trained on: %s", a.Trained, listed(reasons)))
+	line("trajectories", fmt.Sprintf("trained on %d, not trained on: %s", a.Trained, listCounts(reasons)))
 	line("witness", fmt.Sprintf("saw %d messages, %d of them pending, %d gone with a store; trained on unseen %d; most versions behind %d",
 		a.Witnessed, a.Pending, a.Gone, a.Unwitnessed, a.MaxStaleness))
 	for _, list := range []struct {
@@ -89,8 +89,8 @@ func (r *Report) Print(out io.Writer) {
 		{"SKIPPED", a.Skipped.Text("prompts skipped")},
 		{"MISSING", a.Gaps.Text("steps missing")},
 		{"CHANGED", a.Lines.Text("lines that changed")},
-		{"HOSTILE", short(r.HostileTrained)},
-		{"TROUBLE", short(r.Trouble)},
+		{"HOSTILE", cutLines(r.HostileTrained)},
+		{"TROUBLE", cutLines(r.Trouble)},
 	} {
 		for _, text := range list.lines {
 			line(list.title, text)
@@ -101,18 +101,18 @@ func (r *Report) Print(out io.Writer) {
 		len(r.HostileTrained), len(r.Trouble), r.Steps)
 }
 
-// linesShown bounds what is printed of a list of faults.
+// linesShown bounds the printed lines of a list of faults.
 const linesShown = 20
 
-// short cuts a list to what is printed of it.
-func short(lines []string) []string {
+// cutLines cuts a list to the lines that are printed.
+func cutLines(lines []string) []string {
 	if len(lines) <= linesShown {
 		return lines
 	}
 	return append(lines[:linesShown:linesShown], fmt.Sprintf("and %d more", len(lines)-linesShown))
 }
 
-func listed(m map[string]int) string {
+func listCounts(m map[string]int) string {
 	if len(m) == 0 {
 		return "none"
 	}

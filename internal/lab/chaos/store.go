@@ -20,7 +20,7 @@ import (
 // loseStore kills the broker and brings it back with an empty store.
 func (h *experiment) loseStore(ctx context.Context, rng *rand.Rand) error {
 	return h.withoutBroker(ctx, rng, "store lost", func() error {
-		if err := h.remember(ctx, 0); err != nil {
+		if err := h.rememberStore(ctx, 0); err != nil {
 			return err
 		}
 		return os.RemoveAll(h.cfg.Store)
@@ -44,7 +44,7 @@ func (h *experiment) restoreStore(ctx context.Context, rng *rand.Rand) error {
 		if err != nil {
 			return err
 		}
-		if err := h.remember(ctx, last); err != nil {
+		if err := h.rememberStore(ctx, last); err != nil {
 			return err
 		}
 		if err := os.RemoveAll(h.cfg.Store); err != nil {
@@ -57,25 +57,25 @@ func (h *experiment) restoreStore(ctx context.Context, rng *rand.Rand) error {
 // withoutBroker kills the process that the broker is in, does something to its store, and starts the process again.
 func (h *experiment) withoutBroker(ctx context.Context, rng *rand.Rand, fault string, do func() error) error {
 	broker := h.roles[0]
-	if !broker.kill() {
+	if !broker.killChild() {
 		return nil // it has just ended by itself, and is being started
 	}
-	h.count(h.report.Kills, broker.name)
-	h.count(h.report.Faults, fault)
-	h.say("%s, after kill -9 %s", fault, broker.name)
+	h.countEvent(h.report.Kills, broker.name)
+	h.countEvent(h.report.Faults, fault)
+	h.printLine("%s, after kill -9 %s", fault, broker.name)
 	err := do()
 	_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(downtime)))) // then it is started sooner
-	h.restart(broker)
+	h.restartRole(broker)
 	if err != nil {
 		return fmt.Errorf("%s: %w", fault, err)
 	}
 	return nil
 }
 
-// remember has the witness write down what the store holds before the store is lost. keeps is the sequence up to which the
+// rememberStore has the witness write down the store's messages before the store is lost. keeps is the sequence up to which the
 // trajectory stream will have its messages when it is back.
-func (h *experiment) remember(ctx context.Context, keeps uint64) error {
-	return h.resting(ctx, h.cfg.Store, func(js jetstream.JetStream, run *streams.Run) error {
+func (h *experiment) rememberStore(ctx context.Context, keeps uint64) error {
+	return h.openRestingStore(ctx, h.cfg.Store, func(js jetstream.JetStream, run *streams.Run) error {
 		info, err := h.witness.readAll(ctx, js)
 		if err != nil {
 			return err
@@ -85,14 +85,14 @@ func (h *experiment) remember(ctx context.Context, keeps uint64) error {
 			return err
 		}
 		h.refused = append(h.refused, refused...)
-		h.witness.lose(info, keeps)
+		h.witness.markLost(info, keeps)
 		return nil
 	})
 }
 
 // lastOf is where the trajectory stream of a store ends.
 func (h *experiment) lastOf(ctx context.Context, store string) (last uint64, err error) {
-	err = h.resting(ctx, store, func(js jetstream.JetStream, _ *streams.Run) error {
+	err = h.openRestingStore(ctx, store, func(js jetstream.JetStream, _ *streams.Run) error {
 		stream, err := js.Stream(ctx, streamName(h.cfg.Run))
 		if err == nil {
 			last = stream.CachedInfo().State.LastSeq
@@ -102,8 +102,8 @@ func (h *experiment) lastOf(ctx context.Context, store string) (last uint64, err
 	return last, err
 }
 
-// resting opens a store that no broker uses, for this process alone.
-func (h *experiment) resting(ctx context.Context, store string, look func(jetstream.JetStream, *streams.Run) error) error {
+// openRestingStore opens a store that no broker uses, for this process alone.
+func (h *experiment) openRestingStore(ctx context.Context, store string, look func(jetstream.JetStream, *streams.Run) error) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	config := broker.DefaultConfig()
@@ -132,7 +132,7 @@ func (h *experiment) resting(ctx context.Context, store string, look func(jetstr
 	return look(js, run)
 }
 
-// refusedOf lists what the rejected stream holds of the trajectory stream as it is.
+// refusedOf lists the rejected stream's messages of the present trajectory stream.
 func (h *experiment) refusedOf(ctx context.Context, run *streams.Run, info *jetstream.StreamInfo) (out []audit.Refused, err error) {
 	first := true
 	for m, err := range run.Rejected(ctx) {
@@ -143,7 +143,7 @@ func (h *experiment) refusedOf(ctx context.Context, run *streams.Run, info *jets
 			return nil, fmt.Errorf("%d refused messages have left the rejected stream, so they cannot be accounted for: raise streams.rejected_max_bytes", m.Sequence-1)
 		}
 		first = false
-		h.count(h.report.RejectedBy, string(m.Reason))
+		h.countEvent(h.report.RejectedBy, string(m.Reason))
 		if m.Stream == info.Config.Name {
 			out = append(out, audit.Refused{Sequence: m.Original, Created: info.Created, Reason: string(m.Reason)})
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// steal takes up to n tickets as a producer would and acknowledges them, as if their trajectories were published. It
+// stealTickets takes up to n tickets as a producer would and acknowledges them, as if their trajectories were published. It
 // returns how many it took.
-func (s *stranger) steal(ctx context.Context, n int) (taken int) {
+func (s *stranger) stealTickets(ctx context.Context, n int) (taken int) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	c, err := s.js.Consumer(ctx, "WEIR_"+s.run+"_TICKETS", "producers")
@@ -34,9 +34,9 @@ func (s *stranger) steal(ctx context.Context, n int) (taken int) {
 	return taken
 }
 
-// mark sends n markers of an open group that close none of its samples. It returns how many the broker took.
-func (s *stranger) mark(ctx context.Context, n int) (sent int) {
-	honest := s.witness.sampled(0)
+// sendMarkers sends n markers of an open group that close none of its samples. It returns how many the broker took.
+func (s *stranger) sendMarkers(ctx context.Context, n int) (sent int) {
+	honest := s.witness.newestSample(0)
 	if honest == nil {
 		return 0
 	}
@@ -53,7 +53,7 @@ func (s *stranger) mark(ctx context.Context, n int) (sent int) {
 		if err != nil {
 			return sent
 		}
-		if _, err := s.js.PublishMsg(ctx, message("weir."+s.run+".trajectories.none.stranger", data), jetstream.WithRetryAttempts(0)); err != nil {
+		if _, err := s.js.PublishMsg(ctx, plainMessage("weir."+s.run+".trajectories.none.stranger", data), jetstream.WithRetryAttempts(0)); err != nil {
 			return sent
 		}
 		sent++
@@ -71,7 +71,7 @@ func (s *stranger) fillTickets(ctx context.Context, rng *rand.Rand) int {
 		own := rand.New(rand.NewPCG(rng.Uint64(), 5))
 		group.Go(func() {
 			for ctx.Err() == nil {
-				m := message(fmt.Sprintf("weir.%s.tickets.countries.g%06d-a0.%d", s.run, 900000+own.IntN(100000), own.IntN(8)), []byte("junk"))
+				m := plainMessage(fmt.Sprintf("weir.%s.tickets.countries.g%06d-a0.%d", s.run, 900000+own.IntN(100000), own.IntN(8)), []byte("junk"))
 				if _, err := s.js.PublishMsg(ctx, m, jetstream.WithRetryAttempts(0)); err != nil {
 					return
 				}

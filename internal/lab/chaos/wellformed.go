@@ -15,15 +15,15 @@ import (
 // errNothingToForge says that a message has nothing that this kind of forgery changes.
 var errNothingToForge = errors.New("the message has nothing to forge")
 
-// live makes a well-formed trajectory that says of itself what change writes, for another sample of a group that is open as
+// liveForgery makes a well-formed trajectory that lies about itself as change says, for another sample of a group that is open as
 // likely as not: the group of a true message that has just come.
-func live(change func(rng *rand.Rand, t *schemas.Trajectory) error) func(*stranger, *rand.Rand, *nats.Msg) (*nats.Msg, error) {
+func liveForgery(change func(rng *rand.Rand, t *schemas.Trajectory) error) func(*stranger, *rand.Rand, *nats.Msg) (*nats.Msg, error) {
 	return func(s *stranger, rng *rand.Rand, honest *nats.Msg) (*nats.Msg, error) {
-		if newest := s.witness.sampled(0); newest != nil {
+		if newest := s.witness.newestSample(0); newest != nil {
 			honest = newest
 		}
 		var failed error
-		m, err := rewrite(honest, func(t *schemas.Trajectory) {
+		m, err := rewriteMessage(honest, func(t *schemas.Trajectory) {
 			suffix := fmt.Sprintf("-%d", t.Sample)
 			t.Sample = rng.IntN(t.GroupSize)
 			t.ID = strings.TrimSuffix(t.ID, suffix) + fmt.Sprintf("-%d", t.Sample)
@@ -50,14 +50,14 @@ func hugeProcessRewards(_ *rand.Rand, t *schemas.Trajectory) error {
 	return nil
 }
 
-// hot and cold say that the tokens were sampled at another temperature than the ticket's.
-func hot(_ *rand.Rand, t *schemas.Trajectory) error { return heat(t, 2e30) }
+// hotForgery and cold say that the tokens were sampled at another temperature than the ticket's.
+func hotForgery(_ *rand.Rand, t *schemas.Trajectory) error { return changeTemperature(t, 2e30) }
 
-func cold(rng *rand.Rand, t *schemas.Trajectory) error {
-	return heat(t, []float32{1e-42, 1e-20, 0.5}[rng.IntN(3)])
+func coldForgery(rng *rand.Rand, t *schemas.Trajectory) error {
+	return changeTemperature(t, []float32{1e-42, 1e-20, 0.5}[rng.IntN(3)])
 }
 
-func heat(t *schemas.Trajectory, temperature float32) error {
+func changeTemperature(t *schemas.Trajectory, temperature float32) error {
 	if t.Greedy() {
 		return errNothingToForge
 	}
@@ -91,13 +91,13 @@ func promptAsAction(_ *rand.Rand, t *schemas.Trajectory) error {
 	return nil
 }
 
-// manySegments repeats one segment until the trajectory is hundreds of times what the ticket allows.
+// manySegments repeats a segment until the trajectory is hundreds of times longer than the ticket allows.
 func manySegments(_ *rand.Rand, t *schemas.Trajectory) error {
 	t.Segments = slices.Repeat(t.Segments[:1], 400)
 	return nil
 }
 
-func unlikely(_ *rand.Rand, t *schemas.Trajectory) error {
+func unlikelyLogprobs(_ *rand.Rand, t *schemas.Trajectory) error {
 	s := &t.Segments[0]
 	for i, m := range s.ActionMask {
 		if m == 1 {

@@ -36,7 +36,7 @@ type witness struct {
 	gone    []audit.Gone
 	// honest are the trajectories that came with a message id, as producers send them.
 	honest map[standing]bool
-	// samples are copies of messages of the run, for those who play the stranger.
+	// samples are copies of messages of the run, for the stranger to forge from.
 	samples []*nats.Msg
 }
 
@@ -47,8 +47,8 @@ type standing struct {
 	id       string
 }
 
-// sent says whether a trajectory that a record names was a producer's.
-func (w *witness) sent(created time.Time, sequence uint64, id string) bool {
+// wasSent says whether a trajectory that a record names was a producer's.
+func (w *witness) wasSent(created time.Time, sequence uint64, id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.honest[standing{created.UnixNano(), sequence, id}]
@@ -67,21 +67,21 @@ func newWitness(nc *nats.Conn, run string) (*witness, error) {
 
 func streamName(run string) string { return "WEIR_" + run + "_TRAJECTORIES" }
 
-// watch reads until ctx ends. It begins again after the last message that it saw whenever the broker was away.
-func (w *witness) watch(ctx context.Context) {
+// watchStreams reads until ctx ends. It begins again after the last message that it saw whenever the broker was away.
+func (w *witness) watchStreams(ctx context.Context) {
 	for ctx.Err() == nil {
 		reading, again := context.WithCancel(ctx)
 		w.mu.Lock()
 		w.again = again
 		w.mu.Unlock()
-		_ = w.read(reading) // the broker is away: that is what this is about
+		_ = w.readStream(reading) // the broker is away, as it may be
 		again()
 		_ = harness.Wait(ctx, 10*time.Millisecond)
 	}
 }
 
-// reconnected says that the broker is back: what was asked of it before is forgotten.
-func (w *witness) reconnected() {
+// forgetRequests is called when the broker is back: requests from before are forgotten.
+func (w *witness) forgetRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.again != nil {
@@ -89,15 +89,15 @@ func (w *witness) reconnected() {
 	}
 }
 
-func (w *witness) read(ctx context.Context) error {
-	stream, err := w.find(ctx)
+func (w *witness) readStream(ctx context.Context) error {
+	stream, err := w.findStream(ctx)
 	if err != nil {
 		return err
 	}
 	created := stream.CachedInfo().Created
-	life := w.begin(created)
+	life := w.beginStream(created)
 	c, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.reached() + 1, MaxResetAttempts: 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.lastSequence() + 1, MaxResetAttempts: 1,
 	})
 	if err != nil {
 		return err
@@ -116,14 +116,14 @@ func (w *witness) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !w.note(meta.Sequence.Stream, life, msg) {
+		if !w.noteMessage(meta.Sequence.Stream, life, msg) {
 			return nil // the stream was lost meanwhile
 		}
 	}
 }
 
-// begin says that a stream is read. It is another stream than before where it was made at another time.
-func (w *witness) begin(created time.Time) (life int) {
+// beginStream says that a stream is read. It is another stream than before where it was made at another time.
+func (w *witness) beginStream(created time.Time) (life int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.created.Equal(created) {
@@ -133,8 +133,8 @@ func (w *witness) begin(created time.Time) (life int) {
 	return w.life
 }
 
-// lose says that the stream is about to be lost, but for its messages up to keeps, when all that it held was written down.
-func (w *witness) lose(info *jetstream.StreamInfo, keeps uint64) {
+// markLost says that the stream is about to be lost, but for its messages up to keeps, when all that it held was written down.
+func (w *witness) markLost(info *jetstream.StreamInfo, keeps uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone = append(w.gone, audit.Gone{Created: w.created, Life: w.life, From: max(info.State.FirstSeq, keeps+1)})
@@ -148,15 +148,15 @@ func (w *witness) lose(info *jetstream.StreamInfo, keeps uint64) {
 	}
 }
 
-// readAll writes down what the stream of a broker at rest holds beyond what the witness saw.
+// readAll writes down the messages of a stopped broker's stream that the witness did not see.
 func (w *witness) readAll(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamInfo, error) {
 	stream, err := js.Stream(ctx, w.stream)
 	if err != nil {
 		return nil, err
 	}
 	info := stream.CachedInfo()
-	life := w.begin(info.Created)
-	for sequence := max(w.reached()+1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
+	life := w.beginStream(info.Created)
+	for sequence := max(w.lastSequence()+1, info.State.FirstSeq); sequence <= info.State.LastSeq; sequence++ {
 		m, err := stream.GetMsg(ctx, sequence)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
@@ -164,7 +164,7 @@ func (w *witness) readAll(ctx context.Context, js jetstream.JetStream) (*jetstre
 		if err != nil {
 			return nil, err
 		}
-		w.note(sequence, life, &atRest{m})
+		w.noteMessage(sequence, life, &atRest{m})
 	}
 	return info, nil
 }
@@ -183,15 +183,15 @@ type storedMessage interface {
 	Headers() nats.Header
 }
 
-func (w *witness) find(ctx context.Context) (jetstream.Stream, error) {
+func (w *witness) findStream(ctx context.Context) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	return w.js.Stream(ctx, w.stream)
 }
 
-// note writes one message down. A well-formed group-closed marker of this run is passed over: a record says of
-// groups, not of markers, what became of them. It is false where the stream was lost since its reading began.
-func (w *witness) note(sequence uint64, life int, msg storedMessage) bool {
+// noteMessage writes a message down. A well-formed group-closed marker of this run is passed over: a record says of
+// groups, not of markers, how they ended. It is false where the stream was lost since its reading began.
+func (w *witness) noteMessage(sequence uint64, life int, msg storedMessage) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if life != w.life {
@@ -220,7 +220,7 @@ func (w *witness) note(sequence uint64, life int, msg storedMessage) bool {
 		t := new(schemas.Trajectory)
 		if schemas.Unmarshal(msg.Data(), t) == nil {
 			s.ID, s.Oldest = t.ID, t.OldestVersion()
-			w.sample(msg)
+			w.keepSample(msg)
 			if msg.Headers().Get(jetstream.MsgIDHeader) != "" {
 				w.honest[standing{w.created.UnixNano(), sequence, t.ID}] = true
 			}
@@ -230,8 +230,8 @@ func (w *witness) note(sequence uint64, life int, msg storedMessage) bool {
 	return true
 }
 
-// sample keeps a producer's message; strangers' have no id.
-func (w *witness) sample(msg storedMessage) {
+// keepSample keeps a producer's message; strangers' have no id.
+func (w *witness) keepSample(msg storedMessage) {
 	if msg.Headers().Get(jetstream.MsgIDHeader) == "" {
 		return
 	}
@@ -242,14 +242,14 @@ func (w *witness) sample(msg storedMessage) {
 	w.samples = append(w.samples, m)
 }
 
-func (w *witness) reached() uint64 {
+func (w *witness) lastSequence() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// sampled returns the i-th newest sample, nil where there is none.
-func (w *witness) sampled(i int) *nats.Msg {
+// newestSample returns the i-th newest sample, nil where there is none.
+func (w *witness) newestSample(i int) *nats.Msg {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.samples) == 0 {
@@ -258,13 +258,13 @@ func (w *witness) sampled(i int) *nats.Msg {
 	return w.samples[len(w.samples)-1-i%len(w.samples)]
 }
 
-func (w *witness) account() ([]audit.Seen, []audit.Gone) {
+func (w *witness) copyRecords() ([]audit.Seen, []audit.Gone) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.seen), slices.Clone(w.gone)
 }
 
-func (w *witness) begun(created time.Time) bool {
+func (w *witness) wasCreatedAt(created time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.created.Equal(created)
@@ -273,12 +273,12 @@ func (w *witness) begun(created time.Time) bool {
 // catchUp waits until everything that the stream holds is written down, and returns how the stream is.
 func (w *witness) catchUp(ctx context.Context) (*jetstream.StreamInfo, error) {
 	for {
-		stream, err := w.find(ctx)
-		if err == nil && w.begun(stream.CachedInfo().Created) && w.reached() >= stream.CachedInfo().State.LastSeq {
+		stream, err := w.findStream(ctx)
+		if err == nil && w.wasCreatedAt(stream.CachedInfo().Created) && w.lastSequence() >= stream.CachedInfo().State.LastSeq {
 			return stream.CachedInfo(), nil
 		}
 		if wait := harness.Wait(ctx, 50*time.Millisecond); wait != nil {
-			return nil, errors.Join(fmt.Errorf("the witness has come to sequence %d: %w", w.reached(), wait), err)
+			return nil, errors.Join(fmt.Errorf("the witness has come to sequence %d: %w", w.lastSequence(), wait), err)
 		}
 	}
 }

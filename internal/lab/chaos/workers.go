@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// The engines: what trains and samples.
+// The engines that train and sample.
 const (
 	// EngineNative is in the roles' own processes.
 	EngineNative = "native"
@@ -40,7 +40,7 @@ const serverFaults = "cut:97+reset:131+queue:53+sentinel:61+load:7+lie:11+lost:9
 // StandIn is the command of the program that stands in for inference servers.
 const StandIn = "fakeserver"
 
-// WithEngine changes a configuration that Small has changed to one of an engine. standIn is the program whose command StandIn is an
+// WithEngine changes a configuration that Small has changed to a configuration of an engine. standIn is the program whose command StandIn is an
 // inference server.
 func WithEngine(c *config.Config, engine, standIn string) {
 	switch engine {
@@ -98,14 +98,14 @@ func kindOf(arguments []string) string {
 	return ""
 }
 
-// workers are the living workers of all roles, and are remembered.
-func (h *experiment) workers() []worker {
+// livingWorkers are the living workers of all roles, and are remembered.
+func (h *experiment) livingWorkers() []worker {
 	if h.cfg.Engine == EngineNative {
 		return nil
 	}
 	var out []worker
 	for _, p := range h.roles {
-		for _, pid := range children(p.pid()) {
+		for _, pid := range childProcesses(p.childPid()) {
 			if kind := kindOf(commandLine(pid)); kind != "" {
 				out = append(out, worker{p, kind, pid})
 			}
@@ -122,19 +122,19 @@ func (h *experiment) workers() []worker {
 // workerFault kills a worker or freezes it; false where there is none. Ranks and samplers are killed once a step: an engine that is
 // lost again and again before a step is done, or a sampler before a batch is, does not work and ends its role.
 func (h *experiment) workerFault(ctx context.Context, rng *rand.Rand) bool {
-	all := h.workers()
+	all := h.livingWorkers()
 	if len(all) == 0 {
 		return false
 	}
 	w := all[rng.IntN(len(all))]
-	if step := h.step(); w.kind != kindServer {
+	if step := h.lastStep(); w.kind != kindServer {
 		if last, killed := h.killedAt[w.kind]; killed && step <= last {
 			return false
 		}
 		h.killedAt[w.kind] = step
 	}
 	if rng.IntN(4) == 0 {
-		h.count(h.report.Faults, "freeze "+w.name())
+		h.countEvent(h.report.Faults, "freeze "+w.name())
 		_ = syscall.Kill(w.pid, syscall.SIGSTOP) // it may have ended
 		_ = harness.Wait(ctx, time.Duration(rng.Int64N(int64(frozen))))
 		_ = syscall.Kill(w.pid, syscall.SIGCONT)
@@ -146,23 +146,23 @@ func (h *experiment) workerFault(ctx context.Context, rng *rand.Rand) bool {
 
 func (h *experiment) killWorker(w worker) {
 	if syscall.Kill(w.pid, syscall.SIGKILL) == nil {
-		h.count(h.report.Kills, w.name())
-		h.say("kill -9 %s, process %d", w.name(), w.pid)
+		h.countEvent(h.report.Kills, w.name())
+		h.printLine("kill -9 %s, process %d", w.name(), w.pid)
 	}
 }
 
-// killNamed kills a worker by its name as soon as there is one.
+// killNamed kills a worker by its name as soon as it is there.
 func (h *experiment) killNamed(ctx context.Context, name string) bool {
 	patience, cancel := context.WithTimeout(ctx, h.cfg.Patience)
 	defer cancel()
 	for {
-		all := h.workers()
+		all := h.livingWorkers()
 		if i := slices.IndexFunc(all, func(w worker) bool { return w.name() == name }); i >= 0 {
 			h.killWorker(all[i])
 			return true
 		}
 		if harness.Wait(patience, 100*time.Millisecond) != nil {
-			h.trouble("there was no %s to be killed", name)
+			h.reportTrouble("there was no %s to be killed", name)
 			return false
 		}
 	}
@@ -184,7 +184,7 @@ func (h *experiment) leftOver(ctx context.Context) {
 		}
 		if harness.Wait(patience, 100*time.Millisecond) != nil {
 			slices.Sort(left)
-			h.trouble("processes %v are left of roles that have ended", left)
+			h.reportTrouble("processes %v are left of roles that have ended", left)
 			return
 		}
 	}

@@ -16,7 +16,7 @@ type Spread struct {
 	Max    float64 `json:"max"`
 }
 
-// SpreadOf sums up at least one value; it sorts them.
+// SpreadOf sums up a value or more; it sorts them.
 func SpreadOf(values []float64) Spread {
 	slices.Sort(values)
 	middle := values[len(values)/2]

@@ -22,7 +22,7 @@ func ProcessCPUTime(pid int) time.Duration {
 	if len(f) < 13 {
 		return 0
 	}
-	user, _ := strconv.ParseInt(f[11], 10, 64) // what is no number counts as none
+	user, _ := strconv.ParseInt(f[11], 10, 64) // a field that is no number counts as 0
 	system, _ := strconv.ParseInt(f[12], 10, 64)
 	return time.Duration(user+system) * tick
 }

@@ -42,7 +42,7 @@ func Trajectory(run string, size int) *schemas.Trajectory {
 	return t
 }
 
-// Ticket is a ticket for a sample of a group of that size, with those limits.
+// Ticket is a ticket for a sample of a group of that size, with the given limits.
 func Ticket(run, task string, group uint64, sample, size int, limits schemas.Limits) *schemas.Ticket {
 	name := fmt.Sprintf("g%d-0", group)
 	return &schemas.Ticket{

@@ -66,12 +66,12 @@ func startChild(ctx context.Context, program []string, dir string, sync bool) (*
 	return c, nil
 }
 
-func (c *child) stop() error {
+func (c *child) stopBroker() error {
 	_ = c.in.Close()
 	return c.cmd.Wait()
 }
 
-// traffic is what the broker's server counts, of every client and of itself.
+// traffic are the counts of the broker's server, of every client and of itself.
 type traffic struct {
 	InMsgs   int64 `json:"in_msgs"`
 	OutMsgs  int64 `json:"out_msgs"`
@@ -79,7 +79,7 @@ type traffic struct {
 	OutBytes int64 `json:"out_bytes"`
 }
 
-func (c *child) traffic(ctx context.Context) (t traffic, err error) {
+func (c *child) readTraffic(ctx context.Context) (t traffic, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.monitor+"/varz", http.NoBody)
 	if err != nil {
 		return t, err

@@ -6,12 +6,12 @@ import (
 	"github.com/weir-rl/weir/internal/check"
 )
 
-// Config says what the load is.
+// Config describes the load.
 type Config struct {
 	// Producers have a connection each, and Slots episodes at once.
 	Producers int `json:"producers"`
 	Slots     int `json:"slots"`
-	// Tokens are those of a trajectory, and TurnTokens those sampled in each of its Turns.
+	// Tokens are the tokens of a trajectory, and TurnTokens are sampled in each of its Turns.
 	Tokens     int `json:"tokens"`
 	Turns      int `json:"turns"`
 	TurnTokens int `json:"turn_tokens"`
@@ -51,6 +51,8 @@ func (c Config) Validate() error {
 	)
 }
 
-// sampling is what the tokens of an episode take where no engine is full, tools what its tools take.
-func (c Config) sampling() time.Duration { return time.Duration(c.Turns*c.TurnTokens) * c.Token }
-func (c Config) tools() time.Duration    { return time.Duration(c.Turns) * c.Tool }
+// samplingTime is the time of an episode's tokens where no engine is full.
+func (c Config) samplingTime() time.Duration { return time.Duration(c.Turns*c.TurnTokens) * c.Token }
+
+// toolTime is the time of an episode's tools.
+func (c Config) toolTime() time.Duration { return time.Duration(c.Turns) * c.Tool }

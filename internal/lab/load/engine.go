@@ -21,12 +21,12 @@ type engine struct {
 	busy   *tally // time in slots
 }
 
-func (e *engine) serve(ctx context.Context, run *streams.Run, n int) error {
+func (e *engine) serveCalls(ctx context.Context, run *streams.Run, n int) error {
 	e.slots = make(chan struct{}, e.config.EngineSlots)
-	return generate.Serve(ctx, run, fmt.Sprintf("e%d", n), e.answer, generate.WithMaxCalls(4*e.config.EngineSlots))
+	return generate.Serve(ctx, run, fmt.Sprintf("e%d", n), e.answerCall, generate.WithMaxCalls(4*e.config.EngineSlots))
 }
 
-func (e *engine) answer(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+func (e *engine) answerCall(ctx context.Context, req *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 	select {
 	case e.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -34,7 +34,7 @@ func (e *engine) answer(ctx context.Context, req *schemas.GenerateRequest, emit 
 	}
 	begin := time.Now()
 	defer func() {
-		e.busy.add(time.Since(begin))
+		e.busy.addTime(time.Since(begin))
 		<-e.slots
 	}()
 	for left := req.MaxTokens; left > 0; {

@@ -66,7 +66,7 @@ func TestWhatWasFullIsTheLimit(t *testing.T) {
 		"broker":     base(func(r *Report) { r.Done.TotalSec = 30 }),
 		"tickets":    base(func(r *Report) { r.Lease.TotalSec = 50 }),
 	} {
-		require.Equal(t, want, r.limit())
+		require.Equal(t, want, r.findLimit())
 	}
 }
 

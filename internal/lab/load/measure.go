@@ -26,22 +26,22 @@ func Measure(ctx context.Context, c Config, server []string) (r *Report, err err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, child.stop()) }()
+	defer func() { err = errors.Join(err, child.stopBroker()) }()
 	w := &world{config: c, url: child.url}
-	defer w.close()
-	if err := w.open(ctx); err != nil {
+	defer w.closeClients()
+	if err := w.openClients(ctx); err != nil {
 		return nil, err
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	work, within := errgroup.WithContext(working)
-	w.start(within, work)
+	w.startWork(within, work)
 	// The first episodes are not measured: their engines, leases and buffers are new.
-	warm := max(2*time.Second, c.sampling()+c.tools())
+	warm := max(2*time.Second, c.samplingTime()+c.toolTime())
 	if err := harness.Wait(within, warm); err != nil {
 		return nil, errors.Join(work.Wait(), err)
 	}
-	r, err = w.observe(within, child)
+	r, err = w.measureWindow(within, child)
 	stop()
 	if fault := work.Wait(); fault != nil && !errors.Is(fault, context.Canceled) {
 		err = errors.Join(err, fault)
@@ -64,12 +64,12 @@ type world struct {
 
 const runName = "load"
 
-func (w *world) connect(ctx context.Context) (*streams.Conn, error) {
+func (w *world) connectClient(ctx context.Context) (*streams.Conn, error) {
 	return harness.Connect(ctx, w.url, slog.New(slog.DiscardHandler))
 }
 
-func (w *world) open(ctx context.Context) error {
-	conn, err := w.connect(ctx)
+func (w *world) openClients(ctx context.Context) error {
+	conn, err := w.connectClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (w *world) open(ctx context.Context) error {
 	connecting.SetLimit(16)
 	for i := range n {
 		connecting.Go(func() error {
-			conn, err := w.connect(within)
+			conn, err := w.connectClient(within)
 			if err != nil {
 				return fmt.Errorf("connection %d: %w", i, err)
 			}
@@ -102,7 +102,7 @@ func (w *world) open(ctx context.Context) error {
 	return connecting.Wait()
 }
 
-func (w *world) close() {
+func (w *world) closeClients() {
 	for _, c := range w.conns {
 		if c != nil {
 			c.Close()
@@ -110,24 +110,24 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) start(ctx context.Context, work *errgroup.Group) {
-	work.Go(func() error { return read(ctx, w.seat, &w.lag) })
-	work.Go(func() error { return issue(ctx, w.seat, w.config.Producers*w.config.Slots) })
+func (w *world) startWork(ctx context.Context, work *errgroup.Group) {
+	work.Go(func() error { return readTrajectories(ctx, w.seat, &w.lag) })
+	work.Go(func() error { return issueTickets(ctx, w.seat, w.config.Producers*w.config.Slots) })
 	for i := range w.config.Engines {
 		work.Go(func() error {
 			e := &engine{config: w.config, busy: &w.busy}
-			return e.serve(ctx, w.runs[w.config.Producers+i], i)
+			return e.serveCalls(ctx, w.runs[w.config.Producers+i], i)
 		})
 	}
 	for i := range w.config.Producers {
-		work.Go(func() error { return newProducer(w.config, i, w.runs[i], &w.times).work(ctx) })
+		work.Go(func() error { return newProducer(w.config, i, w.runs[i], &w.times).runEpisodes(ctx) })
 	}
 }
 
-// observe measures for as long as the configuration says.
-func (w *world) observe(ctx context.Context, server *child) (*Report, error) {
-	tallies := append(w.times.all(), &w.busy, &w.lag)
-	before, err := server.traffic(ctx)
+// measureWindow measures for as long as the configuration says.
+func (w *world) measureWindow(ctx context.Context, server *child) (*Report, error) {
+	tallies := append(w.times.allTallies(), &w.busy, &w.lag)
+	before, err := server.readTraffic(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,13 +135,13 @@ func (w *world) observe(ctx context.Context, server *child) (*Report, error) {
 	begin, brokerCPU, ownCPU := time.Now(), harness.ProcessCPUTime(pid), harness.ProcessCPUTime(os.Getpid())
 	used, all := harness.MachineCPUTime()
 	for _, t := range tallies {
-		t.measure(true)
+		t.setMeasuring(true)
 	}
 	if err := harness.Wait(ctx, w.config.For); err != nil {
 		return nil, err
 	}
 	for _, t := range tallies {
-		t.measure(false)
+		t.setMeasuring(false)
 	}
 	seconds := time.Since(begin).Seconds()
 	r := &Report{
@@ -153,17 +153,17 @@ func (w *world) observe(ctx context.Context, server *child) (*Report, error) {
 	if d := (allAfter - all).Seconds(); d > 0 {
 		r.MachineBusy = (usedAfter - used).Seconds() / d
 	}
-	after, err := server.traffic(ctx)
+	after, err := server.readTraffic(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r.MessagesIn, r.MessagesOut = float64(after.InMsgs-before.InMsgs)/seconds, float64(after.OutMsgs-before.OutMsgs)/seconds
 	r.BytesIn, r.BytesOut = float64(after.InBytes-before.InBytes)/seconds, float64(after.OutBytes-before.OutBytes)/seconds
-	r.Lease, r.Generate, r.Tool = w.times.lease.latency(), w.times.generate.latency(), w.times.tool.latency()
-	r.Publish, r.Done, r.Episode, r.Lag = w.times.publish.latency(), w.times.done.latency(), w.times.episode.latency(), w.lag.latency()
+	r.Lease, r.Generate, r.Tool = w.times.lease.sumUp(), w.times.generate.sumUp(), w.times.tool.sumUp()
+	r.Publish, r.Done, r.Episode, r.Lag = w.times.publish.sumUp(), w.times.done.sumUp(), w.times.episode.sumUp(), w.lag.sumUp()
 	if w.config.Engines > 0 {
-		r.EngineBusy = w.busy.latency().TotalSec / seconds / float64(w.config.Engines*w.config.EngineSlots)
+		r.EngineBusy = w.busy.sumUp().TotalSec / seconds / float64(w.config.Engines*w.config.EngineSlots)
 	}
-	r.Limit = r.limit()
+	r.Limit = r.findLimit()
 	return r, nil
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// times are those of all producers, by what an episode's slot does.
+// times are the times of all producers, by the work of an episode's slot.
 type times struct{ lease, generate, tool, publish, done, episode tally }
 
-func (t *times) all() []*tally {
+func (t *times) allTallies() []*tally {
 	return []*tally{&t.lease, &t.generate, &t.tool, &t.publish, &t.done, &t.episode}
 }
 
@@ -37,7 +37,7 @@ func newProducer(c Config, n int, run *streams.Run, t *times) *producer {
 	return p
 }
 
-func (p *producer) work(ctx context.Context) error {
+func (p *producer) runEpisodes(ctx context.Context) error {
 	defer p.calls.Close()
 	source, err := p.run.Tickets(ctx, streams.TicketOptions{Producer: p.name, MaxLeases: p.config.Slots})
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *producer) work(ctx context.Context) error {
 	for range p.config.Slots {
 		slots.Go(func() error {
 			for working.Err() == nil {
-				if err := p.episode(working, source); err != nil && working.Err() == nil {
+				if err := p.runEpisode(working, source); err != nil && working.Err() == nil {
 					return fmt.Errorf("producer %s: %w", p.name, err)
 				}
 			}
@@ -58,12 +58,12 @@ func (p *producer) work(ctx context.Context) error {
 	return slots.Wait()
 }
 
-func (p *producer) episode(ctx context.Context, source *streams.TicketSource) error {
+func (p *producer) runEpisode(ctx context.Context, source *streams.TicketSource) error {
 	begin := time.Now()
 	at := begin
 	lap := func(t *tally) {
 		now := time.Now()
-		t.add(now.Sub(at))
+		t.addTime(now.Sub(at))
 		at = now
 	}
 	lease, err := source.Take(ctx)
@@ -72,7 +72,7 @@ func (p *producer) episode(ctx context.Context, source *streams.TicketSource) er
 	}
 	lap(&p.times.lease)
 	for turn := range p.config.Turns {
-		if err := p.sample(ctx, lease.Ticket.ID, turn); err != nil {
+		if err := p.sampleTurn(ctx, lease.Ticket.ID, turn); err != nil {
 			return err
 		}
 		lap(&p.times.generate)
@@ -92,12 +92,12 @@ func (p *producer) episode(ctx context.Context, source *streams.TicketSource) er
 		return err
 	}
 	lap(&p.times.done)
-	p.times.episode.add(at.Sub(begin))
+	p.times.episode.addTime(at.Sub(begin))
 	return nil
 }
 
-// sample asks an engine for the tokens of a turn, with the whole context so far, or waits as long as they take where there is none.
-func (p *producer) sample(ctx context.Context, episode string, turn int) error {
+// sampleTurn asks an engine for the tokens of a turn, with the whole context so far, or waits as long as they take where there is none.
+func (p *producer) sampleTurn(ctx context.Context, episode string, turn int) error {
 	c := p.config
 	if c.Engines == 0 {
 		return harness.Wait(ctx, time.Duration(c.TurnTokens)*c.Token)

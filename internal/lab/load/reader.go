@@ -14,8 +14,8 @@ import (
 // batch is how many trajectories the reader acks and purges together.
 const batch = 64
 
-// read is what the trainer does with the stream: it takes every trajectory, decoded, acks a batch and purges below it.
-func read(ctx context.Context, run *streams.Run, lag *tally) error {
+// readTrajectories is the trainer's work on the stream: it takes every trajectory, decoded, acks a batch and purges below it.
+func readTrajectories(ctx context.Context, run *streams.Run, lag *tally) error {
 	feed, err := run.Feed(ctx, streams.FeedOptions{Durable: "load", MaxPending: 8 * batch, Idle: time.Second})
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func read(ctx context.Context, run *streams.Run, lag *tally) error {
 		if d.Trajectory == nil {
 			return fmt.Errorf("sequence %d is no trajectory: %+v", d.Sequence, d)
 		}
-		lag.add(time.Since(d.Trajectory.FinishedAt))
+		lag.addTime(time.Since(d.Trajectory.FinishedAt))
 		if held = append(held, d.Sequence); len(held) == batch {
 			if err := settle(); err != nil {
 				return err
@@ -56,8 +56,8 @@ func read(ctx context.Context, run *streams.Run, lag *tally) error {
 	}
 }
 
-// issue keeps as many tickets outstanding as all slots have work for twice.
-func issue(ctx context.Context, run *streams.Run, slots int) error {
+// issueTickets keeps as many tickets outstanding as all slots have work for twice.
+func issueTickets(ctx context.Context, run *streams.Run, slots int) error {
 	const group = 8
 	most := min(2*slots+group, run.Topology().MaxTickets)
 	for cursor := uint64(0); ; {

@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// Report is what was measured.
+// Report is a measurement.
 type Report struct {
 	Config  Config  `json:"config"`
 	Seconds float64 `json:"seconds"`
-	// Rates are a second; messages and bytes are those of the broker's server, of every client, both ways.
+	// Rates are a second; messages and bytes are counted by the broker's server, of every client, both ways.
 	MessagesIn  float64 `json:"messages_in"`
 	MessagesOut float64 `json:"messages_out"`
 	BytesIn     float64 `json:"bytes_in"`
@@ -32,8 +32,8 @@ type Report struct {
 	Limit      string  `json:"limit"`
 }
 
-// limit says what more of would help, by what was full.
-func (r *Report) limit() string {
+// findLimit names the part of which more would help, by which was full.
+func (r *Report) findLimit() string {
 	slots := float64(r.Config.Producers*r.Config.Slots) * r.Seconds
 	switch {
 	case r.EngineBusy >= 0.9:

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// tally holds how long each of something took, of those that ended while it was measured. It is safe for concurrent use.
+// tally holds durations of work that ended while the load was measured. It is safe for concurrent use.
 type tally struct {
 	mu    sync.Mutex
 	open  bool
@@ -15,7 +15,7 @@ type tally struct {
 	total time.Duration
 }
 
-func (t *tally) add(d time.Duration) {
+func (t *tally) addTime(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.open {
@@ -23,7 +23,7 @@ func (t *tally) add(d time.Duration) {
 	}
 }
 
-func (t *tally) measure(on bool) {
+func (t *tally) setMeasuring(on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open = on
@@ -36,7 +36,7 @@ type latency struct {
 	TotalSec float64 `json:"total_seconds"`
 }
 
-func (t *tally) latency() latency {
+func (t *tally) sumUp() latency {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return latency{Count: len(t.took), Percentiles: harness.PercentilesOf(t.took), TotalSec: t.total.Seconds()}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// mutant is one change of a file: the bytes from begin to end become text.
+// mutant is a change of a file: the bytes from begin to end become text.
 type mutant struct {
 	file       string
 	begin, end int
@@ -19,8 +19,8 @@ type mutant struct {
 	what       string
 }
 
-// apply is the file's source with the change made.
-func (m mutant) apply() ([]byte, error) {
+// changedSource is the file's source with the change made.
+func (m mutant) changedSource() ([]byte, error) {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func (m mutant) apply() ([]byte, error) {
 	return slices.Concat(source[:m.begin], []byte(m.text), source[m.end:]), nil
 }
 
-// swapped are the operators that take each other's place.
-func swapped() map[token.Token][]token.Token {
+// swappedOperators are the operators that take each other's place.
+func swappedOperators() map[token.Token][]token.Token {
 	return map[token.Token][]token.Token{
 		token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 		token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -39,7 +39,7 @@ func swapped() map[token.Token][]token.Token {
 	}
 }
 
-// finder gathers the mutants of one file.
+// finder gathers the mutants of a file.
 type finder struct {
 	file   string
 	set    *token.FileSet
@@ -67,47 +67,47 @@ func mutantsOf(file string) ([]mutant, error) {
 	f := &finder{file: file, set: set, source: source}
 	for _, d := range parsed.Decls {
 		if fn, is := d.(*ast.FuncDecl); is && fn.Body != nil {
-			ast.Inspect(fn.Body, f.visit)
+			ast.Inspect(fn.Body, f.visitNode)
 		}
 	}
 	return f.found, nil
 }
 
-// visit looks at one node. It does not go into what makes up a message, for no test should hold its words.
-func (f *finder) visit(n ast.Node) bool {
+// visitNode looks at one node. It does not go into the words of a message, for no test should hold its words.
+func (f *finder) visitNode(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.CallExpr:
-		return !speaks(n)
+		return !makesMessage(n)
 	case *ast.BinaryExpr:
-		for _, op := range swapped()[n.Op] {
-			f.add(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), op.String(), fmt.Sprintf("%s becomes %s", n.Op, op))
+		for _, op := range swappedOperators()[n.Op] {
+			f.addMutant(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), op.String(), fmt.Sprintf("%s becomes %s", n.Op, op))
 		}
 	case *ast.IfStmt:
-		f.add(n.Cond.Pos(), n.Cond.End(), "!("+f.text(n.Cond)+")", "the condition is negated")
+		f.addMutant(n.Cond.Pos(), n.Cond.End(), "!("+f.sourceText(n.Cond)+")", "the condition is negated")
 	case *ast.BlockStmt:
-		f.statements(n.List)
+		f.findStatements(n.List)
 	case *ast.CaseClause:
-		f.statements(n.Body)
+		f.findStatements(n.Body)
 	case *ast.CommClause:
-		f.statements(n.Body)
+		f.findStatements(n.Body)
 	case *ast.BasicLit:
 		if n.Kind == token.INT {
-			f.add(n.Pos(), n.End(), "("+n.Value+"+1)", n.Value+" becomes one more")
+			f.addMutant(n.Pos(), n.End(), "("+n.Value+"+1)", n.Value+" becomes one more")
 		}
 	case *ast.Ident:
 		if other := map[string]string{"true": "false", "false": "true"}[n.Name]; other != "" {
-			f.add(n.Pos(), n.End(), other, n.Name+" becomes "+other)
+			f.addMutant(n.Pos(), n.End(), other, n.Name+" becomes "+other)
 		}
 	}
 	return true
 }
 
-// statements lists the mutants that lack one statement, where the rest still compiles.
-func (f *finder) statements(list []ast.Stmt) {
+// findStatements lists the mutants that lack a statement, where the rest still compiles.
+func (f *finder) findStatements(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
 		case *ast.ExprStmt:
-			if call, is := s.X.(*ast.CallExpr); is && speaks(call) {
+			if call, is := s.X.(*ast.CallExpr); is && makesMessage(call) {
 				continue
 			}
 		case *ast.AssignStmt:
@@ -118,12 +118,12 @@ func (f *finder) statements(list []ast.Stmt) {
 		default:
 			continue
 		}
-		f.add(s.Pos(), s.End(), "", "is left out: "+f.text(s))
+		f.addMutant(s.Pos(), s.End(), "", "is left out: "+f.sourceText(s))
 	}
 }
 
-// speaks says that a call makes a message for people.
-func speaks(call *ast.CallExpr) bool {
+// makesMessage says that a call makes a message for people.
+func makesMessage(call *ast.CallExpr) bool {
 	selector, is := call.Fun.(*ast.SelectorExpr)
 	if !is {
 		return false
@@ -135,11 +135,11 @@ func speaks(call *ast.CallExpr) bool {
 	return false
 }
 
-func (f *finder) text(n ast.Node) string {
+func (f *finder) sourceText(n ast.Node) string {
 	return string(f.source[f.set.Position(n.Pos()).Offset:f.set.Position(n.End()).Offset])
 }
 
-func (f *finder) add(begin, end token.Pos, text, what string) {
+func (f *finder) addMutant(begin, end token.Pos, text, what string) {
 	from := f.set.Position(begin)
 	f.found = append(f.found, mutant{
 		file: f.file, begin: from.Offset, end: f.set.Position(end).Offset, text: text, line: from.Line,

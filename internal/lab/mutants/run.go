@@ -1,7 +1,7 @@
 // Package mutants changes the core of the program in small ways, a change at a time, and reports which changes no test
 // notices.
 //
-// A mutant is one changed operator, literal or condition, or one statement less. It is killed when a test fails or does not
+// A mutant is a changed operator, literal or condition, or a statement less. It is killed when a test fails or does not
 // end; it survives when all of the target's tests pass. The mutants are drawn by the seed, so that two trees of the same
 // sources get the same ones. Nothing is written into the tree: each mutant is compiled by an overlay.
 package mutants
@@ -23,14 +23,14 @@ type Config struct {
 	Dir string
 	// Target is the only target; empty means all of them.
 	Target string
-	// N is how many mutants of a target are tried; 0 means every one. Seed draws them.
+	// N is how many mutants of a target are tried; 0 means all. Seed draws them.
 	N    int
 	Seed uint64
-	// At tries only the mutants of these lines, every one: file:line, with commas between.
+	// At tries only the mutants of these lines, all of them: file:line, with commas between.
 	At string
 	// Patience is how long the tests of a mutant may take.
 	Patience time.Duration
-	// Out gets a line for each survivor, and one for each target.
+	// Out gets a line for each survivor, and a line for each target.
 	Out io.Writer
 }
 
@@ -52,7 +52,7 @@ func (c Config) drawMutants(all []mutant) (drawn []mutant, enough int) {
 
 // Run tries the mutants of each target and prints the survivors.
 func Run(ctx context.Context, c Config) error {
-	named := targets()
+	named := allTargets()
 	if c.Target != "" {
 		named = slices.DeleteFunc(named, func(t target) bool { return t.name != c.Target })
 	}
@@ -83,7 +83,7 @@ func (c Config) tryTarget(ctx context.Context, t target) error {
 			all = append(all, found...)
 		}
 	}
-	if err := t.passes(ctx, c.Dir, c.Patience); err != nil {
+	if err := t.checkTestsPass(ctx, c.Dir, c.Patience); err != nil {
 		return err
 	}
 	places := len(all)
@@ -93,7 +93,7 @@ func (c Config) tryTarget(ctx context.Context, t target) error {
 		if enough > 0 && tried == enough {
 			break
 		}
-		verdict, err := t.try(ctx, c.Dir, m, c.Patience)
+		verdict, err := t.tryMutant(ctx, c.Dir, m, c.Patience)
 		if err != nil {
 			return err
 		}

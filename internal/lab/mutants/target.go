@@ -22,8 +22,8 @@ type target struct {
 	tests [][]string
 }
 
-// targets are the parts that a user's trust rests on.
-func targets() []target {
+// allTargets are the parts that a user's trust rests on.
+func allTargets() []target {
 	return []target{
 		{"admission", []string{"trainer/admission/*.go"}, [][]string{{"./trainer/admission"}}},
 		{"batch", []string{"trainer/batch/*.go"}, [][]string{{"./trainer/batch"}}},
@@ -49,19 +49,19 @@ const (
 	survived
 )
 
-// passes fails unless the target's tests pass as the tree stands.
-func (t target) passes(ctx context.Context, dir string, patience time.Duration) error {
+// checkTestsPass fails unless the target's tests pass as the tree stands.
+func (t target) checkTestsPass(ctx context.Context, dir string, patience time.Duration) error {
 	for _, tests := range t.tests {
-		if out, err := test(ctx, dir, patience, tests...); err != nil {
+		if out, err := runTests(ctx, dir, patience, tests...); err != nil {
 			return fmt.Errorf("the tests fail before anything is changed: %w\n%s", err, out)
 		}
 	}
 	return nil
 }
 
-// try runs the target's tests on a mutant.
-func (t target) try(ctx context.Context, dir string, m mutant, patience time.Duration) (verdict, error) {
-	changed, err := m.apply()
+// tryMutant runs the target's tests on a mutant.
+func (t target) tryMutant(ctx context.Context, dir string, m mutant, patience time.Duration) (verdict, error) {
+	changed, err := m.changedSource()
 	if err != nil {
 		return 0, err
 	}
@@ -83,7 +83,7 @@ func (t target) try(ctx context.Context, dir string, m mutant, patience time.Dur
 		return 0, err
 	}
 	for _, tests := range t.tests {
-		out, err := test(ctx, dir, patience, append([]string{"-overlay", overlay}, tests...)...)
+		out, err := runTests(ctx, dir, patience, append([]string{"-overlay", overlay}, tests...)...)
 		var exit *exec.ExitError
 		switch {
 		case ctx.Err() != nil:
@@ -104,8 +104,8 @@ func (t target) try(ctx context.Context, dir string, m mutant, patience time.Dur
 
 var errTooSlow = errors.New("the tests did not end")
 
-// test runs go test in dir and returns what it printed.
-func test(ctx context.Context, dir string, patience time.Duration, args ...string) (string, error) {
+// runTests runs go test in dir and returns its output.
+func runTests(ctx context.Context, dir string, patience time.Duration, args ...string) (string, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, patience+time.Minute, errTooSlow)
 	defer cancel()
 	c := exec.CommandContext(limited, "go", append([]string{

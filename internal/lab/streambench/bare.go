@@ -60,7 +60,7 @@ func openBare(ctx context.Context, config Config, connect func() (*streams.Conn,
 	if err != nil {
 		return nil, nil, err
 	}
-	stream, consumer, err := settings(ctx, js, run.Name())
+	stream, consumer, err := bareSettings(ctx, js, run.Name())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,8 +79,8 @@ func openBare(ctx context.Context, config Config, connect func() (*streams.Conn,
 	return w, w.messages.Stop, nil
 }
 
-// settings are those of the run's trajectories and of their reader, as the broker has them.
-func settings(ctx context.Context, js jetstream.JetStream, run string) (s jetstream.StreamConfig, c jetstream.ConsumerConfig, err error) {
+// bareSettings are the settings of the run's trajectories and of their reader, as the broker has them.
+func bareSettings(ctx context.Context, js jetstream.JetStream, run string) (s jetstream.StreamConfig, c jetstream.ConsumerConfig, err error) {
 	stream, err := js.Stream(ctx, streamPrefix(run)+"TRAJECTORIES")
 	if err != nil {
 		return s, c, err
@@ -92,7 +92,7 @@ func settings(ctx context.Context, js jetstream.JetStream, run string) (s jetstr
 	return stream.CachedInfo().Config, consumer.CachedInfo().Config, nil
 }
 
-func (w *bareWay) publish(ctx context.Context, producer int, id string) error {
+func (w *bareWay) publishTrajectory(ctx context.Context, producer int, id string) error {
 	data := w.data
 	if data == nil {
 		t := &w.outgoing[producer]
@@ -106,7 +106,7 @@ func (w *bareWay) publish(ctx context.Context, producer int, id string) error {
 	return err
 }
 
-func (w *bareWay) next(ctx context.Context) error {
+func (w *bareWay) nextTrajectory(ctx context.Context) error {
 	m, err := w.messages.Next(jetstream.NextContext(ctx))
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (w *bareWay) next(ctx context.Context) error {
 	return nil
 }
 
-func (w *bareWay) settle(ctx context.Context) error {
+func (w *bareWay) settleBatch(ctx context.Context) error {
 	last := w.batch[len(w.batch)-1]
 	for _, m := range w.batch[:len(w.batch)-1] {
 		if err := m.Ack(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// CodecReport is what encoding and decoding cost, in copies of the trajectory's arrays as they lie in memory.
+// CodecReport is the cost of encoding and decoding, in copies of the trajectory's arrays as they lie in memory.
 type CodecReport struct {
 	// EncodeReused and DecodeReused keep their buffers, DecodeFresh makes the trajectory anew.
 	EncodeReused harness.Spread `json:"encode_reused"`
@@ -16,7 +16,7 @@ type CodecReport struct {
 	DecodeFresh  harness.Spread `json:"decode_fresh"`
 }
 
-// codecBlock is the bytes of copies, and of the other, that follow one another in a turn.
+// codecBlock is the bytes of copies, and of the other, that follow each other in a turn.
 const codecBlock = 8 << 20
 
 // measureCodec returns the trajectory's bytes on the wire too.
@@ -33,7 +33,7 @@ func measureCodec(t *schemas.Trajectory, rounds int) (int, CodecReport, error) {
 		func() error { return d.Decode(data, &into) },
 		func() error { return schemas.Unmarshal(data, new(schemas.Trajectory)) },
 	}
-	from, to := t.Segments[0], clone(t.Segments[0])
+	from, to := t.Segments[0], cloneSegment(t.Segments[0])
 	block := codecBlock/len(data) + 1
 	ratios := make([][]float64, len(ops))
 	for range 4 * rounds {
@@ -57,7 +57,7 @@ func measureCodec(t *schemas.Trajectory, rounds int) (int, CodecReport, error) {
 	return len(data), CodecReport{EncodeReused: harness.SpreadOf(ratios[0]), DecodeReused: harness.SpreadOf(ratios[1]), DecodeFresh: harness.SpreadOf(ratios[2])}, nil
 }
 
-func clone(s schemas.Segment) schemas.Segment {
+func cloneSegment(s schemas.Segment) schemas.Segment {
 	s.Tokens, s.ActionMask, s.Logprobs, s.Versions = slices.Clone(s.Tokens), slices.Clone(s.ActionMask), slices.Clone(s.Logprobs), slices.Clone(s.Versions)
 	return s
 }

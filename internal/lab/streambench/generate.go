@@ -14,9 +14,9 @@ import (
 	"github.com/weir-rl/weir/streams/generate"
 )
 
-// GenerateReport is what the wire adds to a generate call: the engine answers at once, with one token.
+// GenerateReport is the wire's cost of a generate call: the engine answers at once, with a single token.
 type GenerateReport struct {
-	// Alone is the microseconds of one call at a time, the median of each round. Together is the calls a second of
+	// Alone is the microseconds of a call alone, the median of each round. Together is the calls a second of
 	// as many callers as there are producers.
 	Alone    harness.Spread `json:"alone_microseconds"`
 	Together harness.Spread `json:"together_per_second"`
@@ -28,7 +28,7 @@ const promptTokens = 512
 func measureGenerate(ctx context.Context, config Config, run *streams.Run) (report GenerateReport, err error) {
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- generate.Serve(serving, run, "bench", answer) }()
+	go func() { served <- generate.Serve(serving, run, "bench", answerAtOnce) }()
 	defer func() {
 		stop()
 		err = errors.Join(err, <-served)
@@ -76,8 +76,8 @@ func measureGenerate(ctx context.Context, config Config, run *streams.Run) (repo
 	return GenerateReport{Alone: harness.SpreadOf(alone), Together: harness.SpreadOf(together)}, nil
 }
 
-// answer is an engine that knows its token before it is asked.
-func answer(_ context.Context, _ *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
+// answerAtOnce is an engine that knows its token before it is asked.
+func answerAtOnce(_ context.Context, _ *schemas.GenerateRequest, emit func(*schemas.GenerateChunk) error) error {
 	return emit(&schemas.GenerateChunk{
 		Tokens: schemas.Int32s{7}, Logprobs: schemas.Float32s{-1}, Versions: schemas.Runs{0}, Done: true, Stop: schemas.GenerateLength,
 	})

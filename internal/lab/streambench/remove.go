@@ -15,9 +15,9 @@ import (
 // streamPrefix begins the names of a run's streams.
 func streamPrefix(run string) string { return "WEIR_" + run + "_" }
 
-// remove takes a run that this package made off the broker: its streams, buckets and object store, and the bare
+// removeRun takes a run that this package made off the broker: its streams, buckets and object store, and the bare
 // streams beside them.
-func remove(ctx context.Context, conn *streams.Conn, run string) error {
+func removeRun(ctx context.Context, conn *streams.Conn, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	js, err := jetstream.New(conn.NATS())

@@ -10,39 +10,39 @@ import (
 	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// WayReport is one way for trajectories from producers to a batch.
+// WayReport is a way for trajectories from producers to a batch.
 type WayReport struct {
 	Name string `json:"name"`
-	// Rate is in trajectories a second, CPU in microseconds of the processor for one, of this process: clients, and
+	// Rate is in trajectories a second, CPU in microseconds of the processor for a trajectory, of this process: clients, and
 	// the broker where it is embedded. 0 where the system does not say.
 	Rate harness.Spread `json:"trajectories_per_second"`
 	CPU  harness.Spread `json:"cpu_microseconds"`
-	// RateRatio is Weir's rate over this one's in the same round, CPURatio this one's processor time over Weir's:
-	// 1 is as good, less than 1 is what Weir costs.
+	// RateRatio is Weir's rate over this way's in the same round, CPURatio this way's processor time over Weir's:
+	// 1 is as good, less than 1 is Weir's cost.
 	RateRatio harness.Spread `json:"weir_rate_ratio"`
 	CPURatio  harness.Spread `json:"weir_cpu_ratio"`
 
 	rates, cpu []float64 // by round
 }
 
-func (w *WayReport) add(n int, wall, cpu float64) {
+func (w *WayReport) addRound(n int, wall, cpu float64) {
 	w.rates, w.cpu = append(w.rates, float64(n)/wall), append(w.cpu, cpu/float64(n)*1e6)
 }
 
-// Report is what Run measured.
+// Report is the result of Run.
 type Report struct {
 	Config Config `json:"config"`
 	// Bytes of a trajectory on the wire.
 	Bytes int `json:"bytes"`
-	// Ways are Weir's first, then those that it is compared with.
+	// Ways are Weir's first, then the ways that it is compared with.
 	Ways     []WayReport    `json:"ways"`
 	Codec    CodecReport    `json:"codec"`
 	Tickets  TicketReport   `json:"tickets"`
 	Generate GenerateReport `json:"generate"`
 }
 
-// compare fills in what follows from the rounds.
-func (r *Report) compare() {
+// compareWays computes the ratios and spreads of the rounds.
+func (r *Report) compareWays() {
 	weir := r.Ways[0]
 	for i := range r.Ways {
 		w := &r.Ways[i]

@@ -23,7 +23,7 @@ type Config struct {
 	Batch int `json:"batch"`
 	// Producers publish at once, each over its own connection and awaiting each publish. Defaults to 4.
 	Producers int `json:"producers"`
-	// Rounds is how often each way takes its turn, Batches how much it moves in one. Default to 9 and 8.
+	// Rounds is how often each way takes its turn, Batches how much it moves in a turn. Default to 9 and 8.
 	Rounds  int `json:"rounds"`
 	Batches int `json:"batches"`
 	// Calls is how many tickets, and how many generate calls, go through in a round. Defaults to 512.
@@ -56,14 +56,14 @@ func (c Config) Validate() error {
 	)
 }
 
-// maxHeld bounds the bytes of one round, all of which the broker may hold at once.
+// maxHeld bounds the bytes of a round, all of which the broker may hold at once.
 const maxHeld = 4 << 30
 
 // Dial makes a connection of its own to the broker that is measured, with the right to make streams.
 type Dial func(ctx context.Context) (*streams.Conn, error)
 
 // Run measures the way of a trajectory from producers into a batch, beside bare JetStream with the same
-// settings, and the rest of what crosses the broker. It works in a run of its own, named after chance, and removes
+// settings, and the rest of the broker's traffic. It works in a run of its own, named after chance, and removes
 // it in the end.
 func Run(ctx context.Context, config Config, dial Dial) (report *Report, err error) {
 	if err := config.Validate(); err != nil {
@@ -74,12 +74,12 @@ func Run(ctx context.Context, config Config, dial Dial) (report *Report, err err
 		return nil, err
 	}
 	defer conn.Close()
-	name := "bench-" + hex.EncodeToString(random(6))
+	name := "bench-" + hex.EncodeToString(randomBytes(6))
 	if _, err := conn.Attach(ctx, name); !errors.Is(err, streams.ErrNoRun) {
 		return nil, errors.Join(fmt.Errorf("run %s is there already", name), err)
 	}
-	defer func() { err = errors.Join(err, remove(context.WithoutCancel(ctx), conn, name)) }()
-	run, err := conn.Open(ctx, name, topology(config))
+	defer func() { err = errors.Join(err, removeRun(context.WithoutCancel(ctx), conn, name)) }()
+	run, err := conn.Open(ctx, name, benchTopology(config))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func Run(ctx context.Context, config Config, dial Dial) (report *Report, err err
 	if report.Bytes, report.Codec, err = measureCodec(template, config.Rounds); err != nil {
 		return nil, err
 	}
-	if err := moves(ctx, config, dial, run, template, report); err != nil {
+	if err := measureMoves(ctx, config, dial, run, template, report); err != nil {
 		return nil, err
 	}
 	if report.Tickets, err = measureTickets(ctx, config, run); err != nil {
@@ -98,9 +98,9 @@ func Run(ctx context.Context, config Config, dial Dial) (report *Report, err err
 	return report, err
 }
 
-// topology holds a whole round, so that no publish ever waits for room: how a full stream slows its source is
+// benchTopology holds a whole round, so that no publish ever waits for room: how a full stream slows its source is
 // another matter.
-func topology(config Config) streams.Topology {
+func benchTopology(config Config) streams.Topology {
 	t := streams.DefaultTopology()
 	round := config.Batch * config.Batches
 	t.MaxTrajectories = 2 * round
@@ -109,8 +109,8 @@ func topology(config Config) streams.Topology {
 	return t
 }
 
-// moves lets the three ways take turns, in another order each round.
-func moves(ctx context.Context, config Config, dial Dial, run *streams.Run, template *schemas.Trajectory, report *Report) error {
+// measureMoves lets the three ways take turns, in another order each round.
+func measureMoves(ctx context.Context, config Config, dial Dial, run *streams.Run, template *schemas.Trajectory, report *Report) error {
 	ways, closeAll, err := openWays(ctx, config, dial, run, template)
 	if err != nil {
 		return err
@@ -124,22 +124,22 @@ func moves(ctx context.Context, config Config, dial Dial, run *streams.Run, temp
 	for round := range config.Rounds + 1 {
 		for turn := range ways {
 			i := (turn + round) % len(ways)
-			runtime.GC() // nobody pays for what another left behind
+			runtime.GC() // no way pays for the garbage of another
 			begin, used := time.Now(), harness.CPUTime()
-			if err := move(ctx, config, ways[i].way, fmt.Sprintf("r%d", round)); err != nil {
+			if err := moveRound(ctx, config, ways[i].way, fmt.Sprintf("r%d", round)); err != nil {
 				return fmt.Errorf("%s: %w", ways[i].name, err)
 			}
 			wall, cpu := time.Since(begin).Seconds(), (harness.CPUTime() - used).Seconds()
 			if round > 0 {
-				report.Ways[i].add(config.Batch*config.Batches, wall, cpu)
+				report.Ways[i].addRound(config.Batch*config.Batches, wall, cpu)
 			}
 		}
 	}
-	report.compare()
+	report.compareWays()
 	return nil
 }
 
-func random(n int) []byte {
+func randomBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // it never fails
 	return b

@@ -111,7 +111,7 @@ func BenchmarkWay(b *testing.B) {
 	conn, err := dial(b.Context())
 	require.NoError(b, err)
 	b.Cleanup(conn.Close)
-	run, err := conn.Open(b.Context(), "test", topology(config))
+	run, err := conn.Open(b.Context(), "test", benchTopology(config))
 	require.NoError(b, err)
 	ways, closeAll, err := openWays(b.Context(), config, dial, run, harness.Trajectory("test", config.Size))
 	require.NoError(b, err)
@@ -123,7 +123,7 @@ func BenchmarkWay(b *testing.B) {
 			used := harness.CPUTime()
 			for b.Loop() {
 				rounds++
-				require.NoError(b, move(b.Context(), config, w, fmt.Sprint("r", rounds)))
+				require.NoError(b, moveRound(b.Context(), config, w, fmt.Sprint("r", rounds)))
 			}
 			each := float64(b.N * config.Batch * config.Batches)
 			b.ReportMetric(float64((harness.CPUTime()-used).Microseconds())/each, "cpu-us/trajectory")

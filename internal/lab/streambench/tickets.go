@@ -13,7 +13,7 @@ import (
 
 // TicketReport is how fast prompts become work and are ended, in tickets a second.
 type TicketReport struct {
-	// Issue stores tickets in order; Done takes one, ends it and waits for the broker's word, at as many producers as
+	// Issue stores tickets in order; Done takes a ticket, ends it and waits for the broker's answer, at as many producers as
 	// publish.
 	Issue harness.Spread `json:"issue_per_second"`
 	Done  harness.Spread `json:"take_done_per_second"`

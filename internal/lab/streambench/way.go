@@ -11,24 +11,24 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// way is a way for trajectories from producers to one reader.
+// way is a way for trajectories from producers to a reader.
 type way interface {
-	// publish returns when the broker has stored a trajectory of that id. One goroutine a producer.
-	publish(ctx context.Context, producer int, id string) error
+	// publish returns when the broker has stored a trajectory of that id. Each producer has its own goroutine.
+	publishTrajectory(ctx context.Context, producer int, id string) error
 	// next waits for the next trajectory. settle acks all that came since the last time, waits for the broker to
 	// confirm it, and purges them. Both are of the reader's goroutine.
-	next(ctx context.Context) error
-	settle(ctx context.Context) error
+	nextTrajectory(ctx context.Context) error
+	settleBatch(ctx context.Context) error
 }
 
-// move moves a round: producers publish without waiting for the reader, which takes batch after batch.
-func move(ctx context.Context, config Config, w way, round string) error {
+// moveRound moves a round: producers publish without waiting for the reader, which takes batch after batch.
+func moveRound(ctx context.Context, config Config, w way, round string) error {
 	work, ctx := errgroup.WithContext(ctx)
 	total := config.Batch * config.Batches
 	for p := range config.Producers {
 		work.Go(func() error {
 			for i := p; i < total; i += config.Producers {
-				if err := w.publish(ctx, p, fmt.Sprintf("%s-%d", round, i)); err != nil {
+				if err := w.publishTrajectory(ctx, p, fmt.Sprintf("%s-%d", round, i)); err != nil {
 					return fmt.Errorf("publish: %w", err)
 				}
 			}
@@ -38,11 +38,11 @@ func move(ctx context.Context, config Config, w way, round string) error {
 	work.Go(func() error {
 		for range config.Batches {
 			for range config.Batch {
-				if err := w.next(ctx); err != nil {
+				if err := w.nextTrajectory(ctx); err != nil {
 					return fmt.Errorf("read: %w", err)
 				}
 			}
-			if err := w.settle(ctx); err != nil {
+			if err := w.settleBatch(ctx); err != nil {
 				return fmt.Errorf("settle a batch: %w", err)
 			}
 		}
@@ -51,7 +51,7 @@ func move(ctx context.Context, config Config, w way, round string) error {
 	return work.Wait()
 }
 
-// named is a way with what the report calls it.
+// named is a way with its name in the report.
 type named struct {
 	name string
 	way
@@ -64,7 +64,7 @@ const (
 	wayCoded = "bare JetStream, same codec"
 )
 
-// openWays makes the ways, Weir's first, and returns what closes them.
+// openWays makes the ways, Weir's first, and returns a function that closes them.
 func openWays(ctx context.Context, config Config, dial Dial, run *streams.Run, template *schemas.Trajectory) ([]named, func(), error) {
 	var closers []func()
 	closeAll := func() {

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// weirWay is what producers and the trainer do: the reader holds the run's seat.
+// weirWay is the work of producers and the trainer: the reader holds the run's seat.
 type weirWay struct {
 	runs     []*streams.Run
 	outgoing []schemas.Trajectory
@@ -48,18 +48,18 @@ func openWeir(ctx context.Context, config Config, connect func() (*streams.Conn,
 // reader names the durable of every way.
 const reader = "bench"
 
-// feedOptions let a batch wait for its ack while the next one comes.
+// feedOptions let a batch wait for its ack while the next batch comes.
 func feedOptions(config Config) streams.FeedOptions {
 	return streams.FeedOptions{Durable: reader, MaxPending: 4 * config.Batch}
 }
 
-func (w *weirWay) publish(ctx context.Context, producer int, id string) error {
+func (w *weirWay) publishTrajectory(ctx context.Context, producer int, id string) error {
 	t := &w.outgoing[producer]
 	t.ID = id
 	return w.runs[producer].Publish(ctx, t)
 }
 
-func (w *weirWay) next(ctx context.Context) error {
+func (w *weirWay) nextTrajectory(ctx context.Context) error {
 	d, err := w.feed.Next(ctx)
 	if err == nil {
 		w.batch = append(w.batch, d)
@@ -67,7 +67,7 @@ func (w *weirWay) next(ctx context.Context) error {
 	return err
 }
 
-func (w *weirWay) settle(ctx context.Context) error {
+func (w *weirWay) settleBatch(ctx context.Context) error {
 	sequences := make([]uint64, 0, len(w.batch))
 	for _, d := range w.batch {
 		sequences = append(sequences, d.Sequence)

@@ -16,13 +16,13 @@ import (
 	"github.com/weir-rl/weir/streams/weights"
 )
 
-// adapters are what the versions of an engine with adapters are published with.
+// adapters belong to the published versions of an engine with adapters.
 type adapters struct {
 	schemas.Adapter
 	frozen exported
 }
 
-// exportAdapters has an engine that trains adapters write them alone, and what they are added to. It gives nil for another engine.
+// exportAdapters has an engine that trains adapters write them alone, and the frozen weights. It gives nil for another engine.
 func (s *scale) exportAdapters(ctx context.Context, engine gpu.Engine, versions *[]exported) (*adapters, error) {
 	if a, ok := engine.(gpu.Adapting); !ok || !a.Adapts() {
 		return nil, nil
@@ -38,21 +38,21 @@ func (s *scale) exportAdapters(ctx context.Context, engine gpu.Engine, versions 
 		return out, err
 	}
 	out := &adapters{}
-	err := s.stage("export the frozen weights, once", func() (n int64, err error) {
+	err := s.measureStage("export the frozen weights, once", func() (n int64, err error) {
 		out.frozen, err = write("frozen", gpu.ExportOptions{Frozen: true})
-		return out.frozen.size(), err
+		return out.frozen.totalBytes(), err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for v := range 2 {
-		if err := step(ctx, engine); err != nil {
+		if err := stepOnce(ctx, engine); err != nil {
 			return nil, err
 		}
-		err := s.stage(fmt.Sprintf("export adapter %d", v), func() (int64, error) {
+		err := s.measureStage(fmt.Sprintf("export adapter %d", v), func() (int64, error) {
 			e, err := write(fmt.Sprintf("adapter%d", v), gpu.ExportOptions{Adapter: true})
 			(*versions)[v] = e
-			return e.size(), err
+			return e.totalBytes(), err
 		})
 		if err != nil {
 			return nil, err
@@ -89,19 +89,19 @@ func (s *scale) sendAdapters(ctx context.Context, run *streams.Run, model gpu.Co
 	}
 	defer func() { err = errors.Join(err, folder.Close()) }()
 	for v, e := range versions {
-		m, err := s.manifest(run, model, int64(v), e)
+		m, err := s.newManifest(run, model, int64(v), e)
 		if err != nil {
 			return err
 		}
 		adapter := a.Adapter
 		m.Adapter = &adapter
 		name := []string{"broker: publish an adapter and, once, the frozen weights", "broker: publish an adapter"}[v]
-		err = s.stage(name, func() (int64, error) {
-			n := e.size()
+		err = s.measureStage(name, func() (int64, error) {
+			n := e.totalBytes()
 			if v == 0 {
-				n += a.frozen.size()
+				n += a.frozen.totalBytes()
 			}
-			m, err = publisher.PublishFrom(ctx, m, weights.FileSource(append(e.paths(), a.frozen.paths()...)))
+			m, err = publisher.PublishFrom(ctx, m, weights.FileSource(append(e.filePaths(), a.frozen.filePaths()...)))
 			return n, err
 		})
 		if err != nil {
@@ -109,7 +109,7 @@ func (s *scale) sendAdapters(ctx context.Context, run *streams.Run, model gpu.Co
 		}
 		a.Adapter = *m.Adapter
 		name = []string{"broker: fetch both, verified, and merge to files", "broker: fetch an adapter, verified, and merge to files"}[v]
-		err = s.stage(name, func() (int64, error) {
+		err = s.measureStage(name, func() (int64, error) {
 			_, err := folder.Land(ctx, reader, m, "")
 			return 2 * s.out.Weights, err
 		})

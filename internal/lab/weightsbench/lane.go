@@ -46,7 +46,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	l := &lane{cfg: cfg, stop: func() {}, consuming: &errgroup.Group{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, l.close())
+			err = errors.Join(err, l.closeLane())
 		}
 	}()
 	if l.model, err = json.Marshal(cfg.Model); err != nil {
@@ -55,7 +55,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	if l.broker, err = broker.Start(ctx, harness.BrokerConfig(cfg.Dir), cfg.Log); err != nil {
 		return nil, err
 	}
-	conn, err := l.connect(ctx)
+	conn, err := l.connectClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 	l.consuming, running = errgroup.WithContext(running)
 	l.stop = stop
 	for i := range cfg.Consumers {
-		conn, err := l.connect(ctx)
+		conn, err := l.connectClient(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -90,12 +90,12 @@ func openLane(ctx context.Context, cfg SwapConfig) (_ *lane, err error) {
 			return nil, err
 		}
 		l.taps = append(l.taps, t)
-		l.consuming.Go(func() error { return l.consume(running, t) })
+		l.consuming.Go(func() error { return l.runConsumer(running, t) })
 	}
 	return l, nil
 }
 
-func (l *lane) connect(ctx context.Context) (*streams.Conn, error) {
+func (l *lane) connectClient(ctx context.Context) (*streams.Conn, error) {
 	conn, err := harness.Connect(ctx, l.broker.URL(), l.cfg.Log)
 	if err == nil {
 		l.conns = append(l.conns, conn)
@@ -103,8 +103,8 @@ func (l *lane) connect(ctx context.Context) (*streams.Conn, error) {
 	return conn, err
 }
 
-// close returns what a consumer failed with.
-func (l *lane) close() error {
+// closeLane returns the error of a consumer.
+func (l *lane) closeLane() error {
 	l.stop()
 	err := l.consuming.Wait()
 	for _, c := range l.conns {
@@ -116,7 +116,7 @@ func (l *lane) close() error {
 	return err
 }
 
-func (l *lane) consume(ctx context.Context, t *tap) error {
+func (l *lane) runConsumer(ctx context.Context, t *tap) error {
 	c := consumers.DefaultConfig()
 	c.Name, c.Slots, c.DrainTimeout = t.name, l.cfg.Callers+4, 0
 	return unlessEnded(ctx, consumers.Run(ctx, c, consumers.Deps{
@@ -124,7 +124,7 @@ func (l *lane) consume(ctx context.Context, t *tap) error {
 	}))
 }
 
-// unlessEnded forgets the error of what was told to stop.
+// unlessEnded forgets the error of work whose context has ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -132,19 +132,19 @@ func unlessEnded(ctx context.Context, err error) error {
 	return nil
 }
 
-// round publishes until n versions have been measured, each when the one before is in use everywhere.
-func (l *lane) round(ctx context.Context, n int, m *samples) error {
+// measureRound publishes until n versions have been measured, each when the version before is in use everywhere.
+func (l *lane) measureRound(ctx context.Context, n int, m *samples) error {
 	group, ctx := errgroup.WithContext(ctx)
 	calling, stop := context.WithCancel(ctx)
 	defer stop()
-	began, sampled := time.Now(), l.tokens()
+	began, sampled := time.Now(), l.sampledTokens()
 	for i := range l.cfg.Callers {
-		group.Go(func() error { return unlessEnded(calling, l.call(calling, i)) })
+		group.Go(func() error { return unlessEnded(calling, l.callUntilEnd(calling, i)) })
 	}
 	group.Go(func() error {
 		defer stop()
 		for n > 0 {
-			counts, err := l.measure(ctx, m)
+			counts, err := l.measureVersion(ctx, m)
 			if err != nil {
 				return fmt.Errorf("version %d: %w", l.version, err)
 			}
@@ -156,33 +156,33 @@ func (l *lane) round(ctx context.Context, n int, m *samples) error {
 		return nil
 	})
 	err := group.Wait()
-	m.tokens, m.calling = m.tokens+l.tokens()-sampled, m.calling+time.Since(began)
+	m.tokens, m.calling = m.tokens+l.sampledTokens()-sampled, m.calling+time.Since(began)
 	return err
 }
 
-// tokens are those sampled so far.
-func (l *lane) tokens() (n int64) {
+// sampledTokens are the tokens sampled so far.
+func (l *lane) sampledTokens() (n int64) {
 	for _, t := range l.taps {
 		n += t.tokens.Load()
 	}
 	return n
 }
 
-// measure publishes one version and waits until it is in use. It does not count where deltas are measured and this
-// was a whole one.
-func (l *lane) measure(ctx context.Context, m *samples) (counts bool, err error) {
+// measureVersion publishes a version and waits until it is in use. It does not count where deltas are measured and this
+// was a whole version.
+func (l *lane) measureVersion(ctx context.Context, m *samples) (counts bool, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	var answered, taken time.Time
 	var published time.Duration
 	if l.cfg.Callers > 0 {
 		group.Go(func() (err error) {
-			answered, err = l.ask(ctx)
+			answered, err = l.askForVersion(ctx)
 			return err
 		})
 	}
 	var stored *schemas.Manifest
 	group.Go(func() (err error) {
-		published, taken, stored, err = l.publish(ctx)
+		published, taken, stored, err = l.publishVersion(ctx)
 		return err
 	})
 	ended, got := make([]time.Time, len(l.taps)), make([]parts, len(l.taps))
@@ -219,8 +219,8 @@ func (l *lane) measure(ctx context.Context, m *samples) (counts bool, err error)
 	return true, nil
 }
 
-// publish returns how long it took, when the broker took the manifest, and the manifest as it was stored.
-func (l *lane) publish(ctx context.Context) (took time.Duration, taken time.Time, stored *schemas.Manifest, err error) {
+// publishVersion returns how long it took, when the broker took the manifest, and the manifest as it was stored.
+func (l *lane) publishVersion(ctx context.Context) (took time.Duration, taken time.Time, stored *schemas.Manifest, err error) {
 	// Forth and back: 0 1 2 1 0 1 2 ...
 	last := int64(len(l.cfg.Versions) - 1)
 	at := l.version % (2 * last)
@@ -231,7 +231,7 @@ func (l *lane) publish(ctx context.Context) (took time.Duration, taken time.Time
 	}
 	shards := map[string][]byte{}
 	for _, file := range version {
-		file = marked(file, l.version)
+		file = markVersion(file, l.version)
 		name := schemas.ContentHash(file)
 		shards[name] = file
 		m.Shards = append(m.Shards, schemas.Shard{
@@ -251,10 +251,10 @@ func (l *lane) publish(ctx context.Context) (took time.Duration, taken time.Time
 	return took, entry.Created(), stored, err
 }
 
-// ask waits for one token of the version that is about to be published.
-func (l *lane) ask(ctx context.Context) (time.Time, error) {
+// askForVersion waits for a token of the version that is about to be published.
+func (l *lane) askForVersion(ctx context.Context) (time.Time, error) {
 	got, err := l.caller.Generate(ctx, &schemas.GenerateRequest{
-		Episode: fmt.Sprintf("wants-%d", l.version), Tokens: l.prompt(int(l.version)), MaxTokens: 1, Temperature: 1,
+		Episode: fmt.Sprintf("wants-%d", l.version), Tokens: l.makePrompt(int(l.version)), MaxTokens: 1, Temperature: 1,
 		Last: true, MinVersion: l.version,
 	})
 	if err != nil {
@@ -267,11 +267,11 @@ func (l *lane) ask(ctx context.Context) (time.Time, error) {
 	return answered, nil
 }
 
-// call generates until ctx ends.
-func (l *lane) call(ctx context.Context, i int) error {
+// callUntilEnd generates until ctx ends.
+func (l *lane) callUntilEnd(ctx context.Context, i int) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		_, err := l.caller.Generate(ctx, &schemas.GenerateRequest{
-			Episode: fmt.Sprintf("call-%d", i), Tokens: l.prompt(i + n), MaxTokens: callTokens, Temperature: 1,
+			Episode: fmt.Sprintf("call-%d", i), Tokens: l.makePrompt(i + n), MaxTokens: callTokens, Temperature: 1,
 			Seed: uint64(n), Last: true,
 		})
 		if err != nil {
@@ -287,7 +287,7 @@ const (
 	callTokens   = 48
 )
 
-func (l *lane) prompt(seed int) []int32 {
+func (l *lane) makePrompt(seed int) []int32 {
 	out := make([]int32, promptTokens)
 	for i := range out {
 		out[i] = int32((seed*31 + i*17) % l.cfg.Model.VocabSize)
@@ -295,9 +295,9 @@ func (l *lane) prompt(seed int) []int32 {
 	return out
 }
 
-// marked is a file whose last numbers tell the version in their lowest bits: one that was published before is not
+// markVersion is a file whose last numbers tell the version in their lowest bits: a file that was published before is not
 // the same again, and so is stored.
-func marked(file []byte, version int64) []byte {
+func markVersion(file []byte, version int64) []byte {
 	out := slices.Clone(file)
 	for bit := range min(16, len(out)/2) {
 		low := &out[len(out)-2*(bit+1)]

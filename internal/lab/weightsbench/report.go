@@ -9,11 +9,11 @@ import (
 	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// Report is what `weir-lab bench weights` prints.
+// Report is the result of `weir-lab bench weights`.
 type Report struct {
-	// Runs are real runs, one for each learning rate.
+	// Runs are real runs, a run for each learning rate.
 	Runs []*Deltas `json:"runs"`
-	// Ways are those of versions to consumers.
+	// Ways are the ways of versions to consumers.
 	Ways []*Swaps `json:"ways"`
 }
 
@@ -29,7 +29,7 @@ func (r *Report) Print(out io.Writer) {
 			}
 			w.AppendRow(table.Row{
 				d.LearningRate, fmt.Sprintf("%d a version", d.StepsPerVersion), d.Whole, len(d.Versions),
-				percent(d.Mean(0)), percent(d.Largest()), percent(d.Mean(int64(len(d.Versions)/2 + 1))), percent(changed), percent(neighbours),
+				formatPercent(d.Mean(0)), formatPercent(d.Largest()), formatPercent(d.Mean(int64(len(d.Versions)/2 + 1))), formatPercent(changed), formatPercent(neighbours),
 			})
 		}
 		w.Render()
@@ -38,7 +38,7 @@ func (r *Report) Print(out io.Writer) {
 	w := harness.NewTable(out, "weights", "sent as", "bytes", "consumers", "callers", "publish", "load", "MB/s", "tokens/s meanwhile")
 	for _, s := range r.Ways {
 		w.AppendRow(table.Row{
-			s.Name, s.as(), s.Stored, s.Consumers, s.Callers, s.Publish, s.Load, fmt.Sprintf("%.0f", s.Rate()/1e6),
+			s.Name, s.sentAs(), s.Stored, s.Consumers, s.Callers, s.Publish, s.Load, fmt.Sprintf("%.0f", s.Rate()/1e6),
 			fmt.Sprintf("%.0f", s.TokensPerSecond),
 		})
 	}
@@ -46,19 +46,19 @@ func (r *Report) Print(out io.Writer) {
 	fmt.Fprintln(out, "from the broker's taking the manifest on: p50 / p99 in ms")
 	w = harness.NewTable(out, "weights", "sent as", "consumers", "notice", "load", "decode", "prepare", "wait", "pause", "first token", "total")
 	for _, s := range r.Ways {
-		w.AppendRow(table.Row{s.Name, s.as(), s.Consumers, s.Notice, s.Load, s.Decode, s.Prepare, s.Wait, s.Pause, s.FirstToken, s.Total})
+		w.AppendRow(table.Row{s.Name, s.sentAs(), s.Consumers, s.Notice, s.Load, s.Decode, s.Prepare, s.Wait, s.Pause, s.FirstToken, s.Total})
 	}
 	w.Render()
 }
 
-func (s *Swaps) as() string {
+func (s *Swaps) sentAs() string {
 	if s.Deltas {
 		return "delta"
 	}
 	return "whole"
 }
 
-func percent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
+func formatPercent(x float64) string { return fmt.Sprintf("%.2f%%", 100*x) }
 
 // Print writes a table for people.
 func (s *Scale) Print(out io.Writer) {

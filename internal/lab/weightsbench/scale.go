@@ -24,7 +24,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Shapes are models whose way is measured, and those for which it is computed, by name.
+// Shapes are models whose way is measured, or computed, by name.
 func Shapes() map[string]gpu.Config {
 	shape := func(vocab, hidden, intermediate, layers, heads, kvHeads int, tied bool) gpu.Config {
 		return gpu.Config{
@@ -40,11 +40,11 @@ func Shapes() map[string]gpu.Config {
 	}
 }
 
-// ShapeNames are those of Shapes, sorted.
+// ShapeNames are the names of Shapes, sorted.
 func ShapeNames() []string { return slices.Sorted(maps.Keys(Shapes())) }
 
-// numbers is how many weights a model has.
-func numbers(c gpu.Config) (n int64) {
+// countWeights is how many weights a model has.
+func countWeights(c gpu.Config) (n int64) {
 	for _, t := range c.Layout() {
 		n += int64(t.Elements())
 	}
@@ -79,7 +79,7 @@ func (c ScaleConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Scale is what each stage of a version's way takes at one size.
+// Scale is the cost of each stage of a version's way at a size.
 type Scale struct {
 	Shape   string `json:"shape"`
 	Weights int64  `json:"weights"`
@@ -89,15 +89,15 @@ type Scale struct {
 	Stages []Stage `json:"stages"`
 }
 
-// Stage is one part of the way.
+// Stage is a part of the way.
 type Stage struct {
 	Name string `json:"name"`
-	// Bytes are those that it makes, reads or sends.
+	// Bytes are the bytes that it makes, reads or sends.
 	Bytes   int64   `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 	// Computed is Seconds times the ratio: nothing here grows faster than the weights.
 	Computed float64 `json:"computed_seconds"`
-	// Rest is what the process held when the stage began, and Beside the most that it held beside that, in bytes. What it makes to
+	// Rest is the memory of the process when the stage began, and Beside the most that it held beside that, in bytes. Memory that it makes to
 	// keep, such as a decoder's weights, counts as held beside.
 	Rest   int64 `json:"rest_bytes"`
 	Beside int64 `json:"beside_bytes"`
@@ -109,8 +109,8 @@ type scale struct {
 	out *Scale
 }
 
-// stage measures one part; do returns its bytes.
-func (s *scale) stage(name string, do func() (int64, error)) error {
+// measureStage measures a part; do returns its bytes.
+func (s *scale) measureStage(name string, do func() (int64, error)) error {
 	st := Stage{Name: name, Rest: memory.Settle()}
 	stop := memory.Watch()
 	began := time.Now()
@@ -135,17 +135,17 @@ func MeasureScale(ctx context.Context, cfg ScaleConfig) (*Scale, error) {
 		return nil, fmt.Errorf("measure the way of a version: %w", err)
 	}
 	model := Shapes()[cfg.Shape]
-	s := &scale{cfg: cfg, out: &Scale{Shape: cfg.Shape, Weights: numbers(model), For: cfg.For}}
-	s.out.Ratio = float64(numbers(Shapes()[cfg.For])) / float64(s.out.Weights)
+	s := &scale{cfg: cfg, out: &Scale{Shape: cfg.Shape, Weights: countWeights(model), For: cfg.For}}
+	s.out.Ratio = float64(countWeights(Shapes()[cfg.For])) / float64(s.out.Weights)
 	defer memory.Bound(20 * s.out.Weights)()
-	versions, a, err := s.train(ctx, model)
+	versions, a, err := s.trainVersions(ctx, model)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.send(ctx, model, versions, a); err != nil || a != nil {
+	if err := s.sendVersions(ctx, model, versions, a); err != nil || a != nil {
 		return s.out, err // a merged folder is read as any
 	}
-	return s.out, s.swap(versions)
+	return s.out, s.swapVersions(versions)
 }
 
 // exported is a version's folder and its weight files.
@@ -154,34 +154,34 @@ type exported struct {
 	files []gpu.File
 }
 
-func (e exported) paths() (out []string) {
+func (e exported) filePaths() (out []string) {
 	for _, f := range e.files {
 		out = append(out, filepath.Join(e.dir, f.Name))
 	}
 	return out
 }
 
-func (e exported) size() (n int64) {
+func (e exported) totalBytes() (n int64) {
 	for _, f := range e.files {
 		n += f.Size
 	}
 	return n
 }
 
-// train makes two versions of an engine, and a checkpoint. Of an engine with adapters the versions are those.
-func (s *scale) train(ctx context.Context, model gpu.Config) (out []exported, a *adapters, err error) {
+// trainVersions makes two versions of an engine, and a checkpoint. Of an engine with adapters the versions are the adapters.
+func (s *scale) trainVersions(ctx context.Context, model gpu.Config) (out []exported, a *adapters, err error) {
 	engine, err := s.cfg.Backend.New(model)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	if err := step(ctx, engine); err != nil {
+	if err := stepOnce(ctx, engine); err != nil {
 		return nil, nil, err
 	}
 	for v := range 2 {
 		dir := filepath.Join(s.cfg.Dir, fmt.Sprintf("v%d", v))
 		if v == 1 {
-			if err := step(ctx, engine); err != nil {
+			if err := stepOnce(ctx, engine); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -192,26 +192,26 @@ func (s *scale) train(ctx context.Context, model gpu.Config) (out []exported, a 
 			}
 			files, err := pending.Wait(ctx)
 			out = append(out, exported{dir, gpu.PolicyFiles(files)})
-			return out[v].size(), err
+			return out[v].totalBytes(), err
 		}
 		if v == 0 {
 			_, err = export() // makes the engine's buffers
 		} else {
-			err = s.stage("export in bfloat16", export)
+			err = s.measureStage("export in bfloat16", export)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	if err := s.save(ctx, engine); err != nil {
+	if err := s.measureCheckpoint(ctx, engine); err != nil {
 		return nil, nil, err
 	}
 	a, err = s.exportAdapters(ctx, engine, &out)
 	return out, a, err
 }
 
-// save writes a checkpoint and goes back to it.
-func (s *scale) save(ctx context.Context, engine gpu.Engine) (err error) {
+// measureCheckpoint writes a checkpoint and goes back to it.
+func (s *scale) measureCheckpoint(ctx context.Context, engine gpu.Engine) (err error) {
 	dir := filepath.Join(s.cfg.Dir, "checkpoints")
 	store, err := checkpoint.Open(checkpoint.Config{Dir: dir, Keep: 1, Messages: 1})
 	if err != nil {
@@ -219,13 +219,13 @@ func (s *scale) save(ctx context.Context, engine gpu.Engine) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close(), os.RemoveAll(dir)) }()
 	size := 12 * s.out.Weights
-	err = s.stage("checkpoint: weights and moments in float32, hashed and synced", func() (int64, error) {
+	err = s.measureStage("checkpoint: weights and moments in float32, hashed and synced", func() (int64, error) {
 		return size, store.Save(ctx, &checkpoint.Checkpoint{Policy: engine})
 	})
 	if err != nil {
 		return err
 	}
-	return s.stage("restore: verify, check and read the checkpoint", func() (int64, error) {
+	return s.measureStage("restore: verify, check and read the checkpoint", func() (int64, error) {
 		c, _, err := store.Load()
 		if err != nil {
 			return 0, err
@@ -237,8 +237,8 @@ func (s *scale) save(ctx context.Context, engine gpu.Engine) (err error) {
 	})
 }
 
-// step trains on a few tokens: every weight that they use moves by about the learning rate.
-func step(ctx context.Context, engine gpu.Engine) error {
+// stepOnce trains on a few tokens: every weight that they use moves by about the learning rate.
+func stepOnce(ctx context.Context, engine gpu.Engine) error {
 	part := &gpu.Batch{Tokens: []int32{1, 2, 3, 4}, Offsets: []int{0, 4}, Mask: []uint8{0, 1, 1, 1}}
 	err := engine.Accumulate(ctx, []*gpu.Batch{part}, func(int, *gpu.Outputs) (*gpu.Gradients, error) {
 		return &gpu.Gradients{Logprobs: []float32{0, 1, 1, 1}}, nil
@@ -253,8 +253,8 @@ func step(ctx context.Context, engine gpu.Engine) error {
 // madeUpRate is the learning rate of steps that nobody learns from.
 const madeUpRate = 1e-6
 
-// send takes both versions over a broker and over a shared folder to readers' folders.
-func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported, a *adapters) (err error) {
+// sendVersions takes both versions over a broker and over a shared folder to readers' folders.
+func (s *scale) sendVersions(ctx context.Context, model gpu.Config, versions []exported, a *adapters) (err error) {
 	server, err := broker.Start(ctx, harness.BrokerConfig(filepath.Join(s.cfg.Dir, "broker")), s.cfg.Log)
 	if err != nil {
 		return err
@@ -290,31 +290,31 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported,
 		for v, e := range versions {
 			as := []string{"whole", "as a delta"}[v]
 			publish := func() (int64, error) {
-				m, err := s.manifest(run, model, int64(v), e)
+				m, err := s.newManifest(run, model, int64(v), e)
 				if err != nil {
 					return 0, err
 				}
-				if _, err := publisher.PublishFrom(ctx, m, weights.FileSource(e.paths())); err != nil {
+				if _, err := publisher.PublishFrom(ctx, m, weights.FileSource(e.filePaths())); err != nil {
 					return 0, err
 				}
-				return stored(ctx, run)
+				return storedBytes(ctx, run)
 			}
-			if err := s.stage(fmt.Sprintf("%s: publish %s", way.name, as), publish); err != nil {
+			if err := s.measureStage(fmt.Sprintf("%s: publish %s", way.name, as), publish); err != nil {
 				return err
 			}
 			if v == 0 && way.dir == "" {
-				err := s.stage("hash: publish what is published", func() (int64, error) { _, err := publish(); return e.size(), err })
+				err := s.measureStage("hash: publish what is published", func() (int64, error) { _, err := publish(); return e.totalBytes(), err })
 				if err != nil {
 					return err
 				}
 			}
-			err := s.stage(fmt.Sprintf("%s: fetch %s to files, verified", way.name, as), func() (int64, error) {
+			err := s.measureStage(fmt.Sprintf("%s: fetch %s to files, verified", way.name, as), func() (int64, error) {
 				m, err := run.LatestManifest(ctx)
 				if err != nil {
 					return 0, err
 				}
 				_, err = reader.Files(ctx, m, to)
-				return e.size(), err
+				return e.totalBytes(), err
 			})
 			if err != nil {
 				return err
@@ -327,8 +327,8 @@ func (s *scale) send(ctx context.Context, model gpu.Config, versions []exported,
 	return nil
 }
 
-// manifest is a version's, of which PublishFrom sets the hashes.
-func (s *scale) manifest(run *streams.Run, model gpu.Config, version int64, e exported) (*schemas.Manifest, error) {
+// newManifest is a version's, of which PublishFrom sets the hashes.
+func (s *scale) newManifest(run *streams.Run, model gpu.Config, version int64, e exported) (*schemas.Manifest, error) {
 	config, err := json.Marshal(model)
 	if err != nil {
 		return nil, err
@@ -343,8 +343,8 @@ func (s *scale) manifest(run *streams.Run, model gpu.Config, version int64, e ex
 	return m, nil
 }
 
-// stored is what the newest version took in the store.
-func stored(ctx context.Context, run *streams.Run) (n int64, err error) {
+// storedBytes is the size of the newest version in the store.
+func storedBytes(ctx context.Context, run *streams.Run) (n int64, err error) {
 	m, err := run.LatestManifest(ctx)
 	if err != nil {
 		return 0, err
@@ -355,8 +355,8 @@ func stored(ctx context.Context, run *streams.Run) (n int64, err error) {
 	return n, nil
 }
 
-// swap makes a decoder of the first version's folder and puts the second to use.
-func (s *scale) swap(versions []exported) error {
+// swapVersions makes a decoder of the first version's folder and puts the second to use.
+func (s *scale) swapVersions(versions []exported) error {
 	var decoder gpu.Decoder
 	lay := func(e exported, out func(*hf.Folder) error) func() (int64, error) {
 		return func() (n int64, err error) {
@@ -365,10 +365,10 @@ func (s *scale) swap(versions []exported) error {
 				return 0, err
 			}
 			defer func() { err = errors.Join(err, folder.Close()) }()
-			return e.size(), out(folder)
+			return e.totalBytes(), out(folder)
 		}
 	}
-	err := s.stage("make a decoder from the files", lay(versions[0], func(f *hf.Folder) (err error) {
+	err := s.measureStage("make a decoder from the files", lay(versions[0], func(f *hf.Folder) (err error) {
 		decoder, err = s.cfg.Backend.NewDecoder(f.Config, f.Weights(), gpu.DecoderOptions{Slots: 1, MaxTokens: 64})
 		return err
 	}))
@@ -376,12 +376,12 @@ func (s *scale) swap(versions []exported) error {
 		return err
 	}
 	var commit func()
-	err = s.stage("swap: lay the next version out", lay(versions[1], func(f *hf.Folder) (err error) {
+	err = s.measureStage("swap: lay the next version out", lay(versions[1], func(f *hf.Folder) (err error) {
 		commit, err = decoder.Prepare(f.Weights())
 		return err
 	}))
 	if err != nil {
 		return err
 	}
-	return s.stage("swap: pause", func() (int64, error) { commit(); return 0, nil })
+	return s.measureStage("swap: pause", func() (int64, error) { commit(); return 0, nil })
 }

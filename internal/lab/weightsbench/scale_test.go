@@ -17,8 +17,8 @@ func TestMeasureScaleMeasuresEveryPart(t *testing.T) {
 	cfg.Tell = func(Stage) { told++ }
 	s, err := MeasureScale(t.Context(), cfg)
 	require.NoError(t, err)
-	require.EqualValues(t, 7_615_616_512, numbers(Shapes()["qwen2.5-7b"]), "as the model's card says: 7.61 billion")
-	require.EqualValues(t, 494_032_768, numbers(Shapes()["qwen2.5-0.5b"]))
+	require.EqualValues(t, 7_615_616_512, countWeights(Shapes()["qwen2.5-7b"]), "as the model's card says: 7.61 billion")
+	require.EqualValues(t, 494_032_768, countWeights(Shapes()["qwen2.5-0.5b"]))
 	require.Len(t, s.Stages, 15)
 	require.Equal(t, 15, told)
 	sent := map[string]int64{}

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-rl/weir/internal/lab/harness"
 )
 
-// SwapConfig is one way for versions to go: what is published, to whom.
+// SwapConfig is a way for versions to go: from a publisher to consumers.
 type SwapConfig struct {
 	// Name says which, in words.
 	Name string
@@ -54,7 +54,7 @@ func (c SwapConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Swaps is how long versions took from their publisher to their use. The parts after Publish follow one another and
+// Swaps is how long versions took from their publisher to their use. The parts after Publish follow each other and
 // add up to Total, version by version.
 type Swaps struct {
 	Name string `json:"name"`
@@ -62,13 +62,13 @@ type Swaps struct {
 	Deltas    bool `json:"deltas"`
 	Consumers int  `json:"consumers"`
 	Callers   int  `json:"callers"`
-	// Whole is the size of a whole version, Stored the mean of what a measured one took in the broker, in bytes.
+	// Whole is the size of a whole version, Stored the mean size of a measured version in the broker, in bytes.
 	Whole  int64 `json:"whole_bytes"`
 	Stored int64 `json:"stored_bytes"`
 	// TokensPerSecond were sampled meanwhile, by all callers.
 	TokensPerSecond float64 `json:"tokens_per_second"`
 
-	// Publish is the whole call of the publisher: encode, store, set the manifest, remove what is old.
+	// Publish is the whole call of the publisher: encode, store, set the manifest, remove old versions.
 	Publish harness.Percentiles `json:"publish"`
 	// Notice is from the broker's taking the manifest to the consumer's seeing it.
 	Notice harness.Percentiles `json:"notice"`
@@ -90,7 +90,7 @@ type Swaps struct {
 // Rate is how many bytes of whole weights each consumer has in its hands, verified, a second of Load.
 func (s *Swaps) Rate() float64 { return float64(s.Whole) / (s.Load.P50 / 1000) }
 
-// samples are one way's measurements so far.
+// samples are a way's measurements so far.
 type samples struct {
 	publish []time.Duration
 	parts   []parts
@@ -99,13 +99,13 @@ type samples struct {
 	calling time.Duration
 }
 
-// parts are one version's at one consumer.
+// parts are the times of a version at a consumer.
 type parts struct {
 	notice, load, decode, prepare, wait, pause, first, total time.Duration
 }
 
-// swaps sums the samples up; there is at least one.
-func (m *samples) swaps(c SwapConfig) *Swaps {
+// sumUp sums the samples up; there is a sample at least.
+func (m *samples) sumUp(c SwapConfig) *Swaps {
 	of := func(part func(parts) time.Duration) harness.Percentiles {
 		xs := make([]time.Duration, len(m.parts))
 		for i, p := range m.parts {
@@ -115,7 +115,7 @@ func (m *samples) swaps(c SwapConfig) *Swaps {
 	}
 	s := &Swaps{
 		Name: c.Name, Deltas: c.BaseEvery > 1, Consumers: c.Consumers, Callers: c.Callers,
-		Whole: c.Versions[0].size(), Stored: m.stored / int64(len(m.publish)), Publish: harness.PercentilesOf(m.publish),
+		Whole: c.Versions[0].totalBytes(), Stored: m.stored / int64(len(m.publish)), Publish: harness.PercentilesOf(m.publish),
 		Notice:     of(func(p parts) time.Duration { return p.notice }),
 		Load:       of(func(p parts) time.Duration { return p.load }),
 		Decode:     of(func(p parts) time.Duration { return p.decode }),
@@ -131,14 +131,14 @@ func (m *samples) swaps(c SwapConfig) *Swaps {
 	return s
 }
 
-// MeasureSwaps publishes versions over a broker, one after another, to consumers that are the real role, and measures
-// what each part takes. The ways take turns, rounds each. Each has a broker of its own in this process, reached over
+// MeasureSwaps publishes versions over a broker, in turn, to consumers that are the real role, and measures
+// how long each part takes. The ways take turns, rounds each. Each has a broker of its own in this process, reached over
 // TCP, which syncs every message as by default.
 func MeasureSwaps(ctx context.Context, rounds int, ways ...SwapConfig) (out []*Swaps, err error) {
 	var lanes []*lane
 	defer func() {
 		for _, l := range lanes {
-			err = errors.Join(err, l.close())
+			err = errors.Join(err, l.closeLane())
 		}
 	}()
 	for _, c := range ways {
@@ -151,7 +151,7 @@ func MeasureSwaps(ctx context.Context, rounds int, ways ...SwapConfig) (out []*S
 		}
 		lanes = append(lanes, l)
 		// Not counted: the first version makes the decoder, the first of each makes room.
-		if err := l.round(ctx, len(c.Versions), new(samples)); err != nil {
+		if err := l.measureRound(ctx, len(c.Versions), new(samples)); err != nil {
 			return nil, err
 		}
 	}
@@ -160,13 +160,13 @@ func MeasureSwaps(ctx context.Context, rounds int, ways ...SwapConfig) (out []*S
 		for i, l := range lanes {
 			// In all as many as are asked for.
 			n := ways[i].Swaps*(round+1)/rounds - ways[i].Swaps*round/rounds
-			if err := l.round(ctx, n, &measured[i]); err != nil {
+			if err := l.measureRound(ctx, n, &measured[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", ways[i].Name, err)
 			}
 		}
 	}
 	for i := range ways {
-		out = append(out, measured[i].swaps(ways[i]))
+		out = append(out, measured[i].sumUp(ways[i]))
 	}
 	return out, nil
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-rl/weir/streams/weights"
 )
 
-// tap is a consumer's stream and its loader of weights, which notes when what passes through passed.
+// tap is a consumer's stream and its loader of weights, which notes when messages pass.
 type tap struct {
 	*streams.Run
 	name    string
 	weights *weights.Loader
-	applied chan parts // one for each version in use
+	applied chan parts // an item for each version in use
 	tokens  atomic.Int64
 
 	mu      sync.Mutex
@@ -51,7 +51,7 @@ func (t *tap) Load(ctx context.Context, m *schemas.Manifest) ([][]byte, error) {
 	return files, err
 }
 
-// Emit learns from the consumer's own event what it measured.
+// Emit takes the measurements from the consumer's own event.
 func (t *tap) Emit(ctx context.Context, e *schemas.Event) error {
 	if e.Type == schemas.EventVersionApplied {
 		seconds := func(key string) time.Duration { return time.Duration(e.Metrics[key] * float64(time.Second)) }

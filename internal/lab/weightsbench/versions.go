@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/streams/weights"
 )
 
-// Deltas says what the versions of one run took as they were published: the first whole, the others as deltas.
+// Deltas are the sizes of a run's published versions: the first whole, the others as deltas.
 type Deltas struct {
 	// LearningRate and StepsPerVersion are the run's: how far AdamW may move a weight from one version to the next.
 	LearningRate    float64 `json:"learning_rate"`
@@ -24,13 +24,13 @@ type Deltas struct {
 	Versions []Delta `json:"versions"`
 }
 
-// Delta is one version against the one before.
+// Delta is a version against the version before.
 type Delta struct {
 	Version int64 `json:"version"`
 	// Bytes were stored, the share Share of a whole version.
 	Bytes int64   `json:"bytes"`
 	Share float64 `json:"share_of_whole"`
-	// Changed is the share of the numbers that differ from those before, Neighbours the share of these that are now
+	// Changed is the share of the numbers that changed, Neighbours the share of these that are now
 	// the next representable number.
 	Changed    float64 `json:"changed"`
 	Neighbours float64 `json:"changed_to_a_neighbour"`
@@ -59,7 +59,7 @@ func (d *Deltas) Largest() float64 {
 // Version is a policy version as safetensors: its shards.
 type Version [][]byte
 
-func (v Version) size() (n int64) {
+func (v Version) totalBytes() (n int64) {
 	for _, shard := range v {
 		n += int64(len(shard))
 	}
@@ -69,7 +69,7 @@ func (v Version) size() (n int64) {
 // ErrNotBfloat16 is returned when a version was not published as bfloat16.
 var ErrNotBfloat16 = errors.New("not bfloat16")
 
-// ReadRun reads versions 0 to last of a run back, through the deltas and verified by their hashes, and says what each
+// ReadRun reads versions 0 to last of a run back, through the deltas and verified by their hashes, and measures each
 // took.
 func ReadRun(ctx context.Context, run *streams.Run, last int64) (deltas *Deltas, versions []Version, err error) {
 	// A reader of deltas keeps the version before; nothing is published.
@@ -94,7 +94,7 @@ func ReadRun(ctx context.Context, run *streams.Run, last int64) (deltas *Deltas,
 		}
 		versions = append(versions, v)
 		if version == 0 {
-			deltas.Whole = versions[0].size()
+			deltas.Whole = versions[0].totalBytes()
 			continue
 		}
 		d := Delta{Version: version}
@@ -102,14 +102,14 @@ func ReadRun(ctx context.Context, run *streams.Run, last int64) (deltas *Deltas,
 			d.Bytes += shard.Size
 		}
 		d.Share = float64(d.Bytes) / float64(deltas.Whole)
-		d.Changed, d.Neighbours = changed(versions[version-1], v)
+		d.Changed, d.Neighbours = compareVersions(versions[version-1], v)
 		deltas.Versions = append(deltas.Versions, d)
 	}
 	return deltas, versions, nil
 }
 
-// changed compares two versions of bfloat16 numbers.
-func changed(before, after Version) (share, neighbours float64) {
+// compareVersions compares two versions of bfloat16 numbers.
+func compareVersions(before, after Version) (share, neighbours float64) {
 	var differ, next int
 	for shard := range before {
 		for i := 0; i+1 < len(before[shard]); i += 2 {
@@ -123,7 +123,7 @@ func changed(before, after Version) (share, neighbours float64) {
 			}
 		}
 	}
-	return float64(differ) / float64(before.size()/2), float64(next) / float64(max(differ, 1))
+	return float64(differ) / float64(before.totalBytes()/2), float64(next) / float64(max(differ, 1))
 }
 
 // MadeUp makes versions of a model that was never trained: weights as they start, and then each moved by a normal
@@ -141,7 +141,7 @@ func MadeUp(ctx context.Context, model gpu.Config, versions int, rate float64) (
 	r := rand.New(rand.NewPCG(1, 2))
 	var out []Version
 	for range versions {
-		v, err := shards(w)
+		v, err := dealShards(w)
 		if err != nil {
 			return nil, err
 		}
@@ -155,8 +155,8 @@ func MadeUp(ctx context.Context, model gpu.Config, versions int, rate float64) (
 	return out, nil
 }
 
-// shards deals the tensors into about as many bytes each as the trainer does by default.
-func shards(w *gpu.Weights) (out Version, err error) {
+// dealShards deals the tensors into about as many bytes each as the trainer does by default.
+func dealShards(w *gpu.Weights) (out Version, err error) {
 	const limit = 16 << 20
 	for from, size := 0, 0; from < len(w.Tensors); {
 		to := from

@@ -45,7 +45,7 @@ func TestSwapsAreMeasuredToTheFirstToken(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	for _, s := range got {
-		require.Equal(t, versions[0].size(), s.Whole)
+		require.Equal(t, versions[0].totalBytes(), s.Whole)
 		require.Positive(t, s.Total.P50)
 		require.GreaterOrEqual(t, s.Total.P99, s.Total.P50)
 		require.GreaterOrEqual(t, s.Total.P99, s.Load.P50)
@@ -119,24 +119,24 @@ func TestMadeUpVersionsAreWholeModels(t *testing.T) {
 	for _, v := range versions {
 		var w gpu.Weights
 		for _, file := range v {
-			part, err := safetensors.Decode(marked(file, 1<<15+3))
+			part, err := safetensors.Decode(markVersion(file, 1<<15+3))
 			require.NoError(t, err, "a marked file is still one")
 			w.Tensors = append(w.Tensors, part.Tensors...)
 		}
 		_, err = newDecoder(tiny(), &w, gpu.DecoderOptions{Slots: 1, MaxTokens: 8})
 		require.NoError(t, err)
 	}
-	require.NotEqual(t, marked(versions[0][0], 1), marked(versions[0][0], 2))
+	require.NotEqual(t, markVersion(versions[0][0], 1), markVersion(versions[0][0], 2))
 }
 
 func TestChangedCountsNumbers(t *testing.T) {
 	t.Parallel()
 	before := Version{{1, 0, 2, 0, 3, 0}, {9, 9}}
 	after := Version{{1, 0, 3, 0, 9, 0}, {9, 9}}
-	share, neighbours := changed(before, after)
+	share, neighbours := compareVersions(before, after)
 	require.InDelta(t, 0.5, share, 1e-12)
 	require.InDelta(t, 0.5, neighbours, 1e-12)
-	share, neighbours = changed(before, slices.Clone(before))
+	share, neighbours = compareVersions(before, slices.Clone(before))
 	require.Zero(t, share)
 	require.Zero(t, neighbours)
 }
