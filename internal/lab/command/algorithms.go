@@ -21,8 +21,8 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// algorithms are what the bench compares, by name: the keys that make each of them out of the defaults.
-func algorithms() map[string]map[string]string {
+// algorithmKeys are the compared algorithms, by name: the keys that make each of them out of the defaults.
+func algorithmKeys() map[string]map[string]string {
 	return map[string]map[string]string{
 		"grpo":         {},
 		"dr_grpo":      {"trainer.advantage.name": "dr_grpo"},
@@ -43,7 +43,7 @@ type algorithmsBench struct {
 	from config.Sources
 }
 
-// learned is what one algorithm learned from the cold start of one seed.
+// learned is how an algorithm learned from the cold start of a seed.
 type learned struct {
 	Algorithm string `json:"algorithm"`
 	Seed      int    `json:"seed"`
@@ -62,20 +62,20 @@ otherwise, so the figures do not depend on the machine's speed. What is in --dir
 	}
 	cmd.Flags().StringVar(&b.home, "dir", "", "a folder for the runs; a temporary one by default")
 	cmd.Flags().IntVar(&b.seeds, "seeds", 3, "cold starts, with the seeds 1, 2, ...")
-	cmd.Flags().StringSliceVar(&b.names, "algorithms", slices.Sorted(maps.Keys(algorithms())), "which to compare")
+	cmd.Flags().StringSliceVar(&b.names, "algorithms", slices.Sorted(maps.Keys(algorithmKeys())), "which to compare")
 	l.addConfigFlags(cmd)
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := b.validate(); err != nil {
+		if err := b.validateFlags(); err != nil {
 			return fault.Usage(err)
 		}
-		b.from = l.sources(cmd)
+		b.from = l.configSources(cmd)
 		b.from.Change = func(c *config.Config) {
-			quiet(c)
+			makeQuiet(c)
 			c.Trainer.Steps, c.Trainer.Eta, c.Trainer.Deterministic = 40, 0, true
 			c.Eval.Every, c.Eval.Show = 2, 0
 		}
-		if _, err = b.config(nil); err != nil { // before anything is made
+		if _, err = b.resolveKeys(nil); err != nil { // before anything is made
 			return err
 		}
 		remove, err := b.openHome()
@@ -83,7 +83,7 @@ otherwise, so the figures do not depend on the machine's speed. What is in --dir
 			return err
 		}
 		defer func() { err = errors.Join(err, remove()) }()
-		all, err := b.measure(cmd.Context())
+		all, err := b.measureAll(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -95,29 +95,29 @@ otherwise, so the figures do not depend on the machine's speed. What is in --dir
 	return cmd
 }
 
-func (b *algorithmsBench) validate() error {
+func (b *algorithmsBench) validateFlags() error {
 	var errs []error
 	if b.seeds < 1 {
 		errs = append(errs, fmt.Errorf("--seeds %d: must be positive", b.seeds))
 	}
 	for _, name := range b.names {
-		if known := algorithms(); known[name] == nil {
+		if known := algorithmKeys(); known[name] == nil {
 			errs = append(errs, fmt.Errorf("--algorithms %q: want some of %s", name, strings.Join(slices.Sorted(maps.Keys(known)), ", ")))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (b *algorithmsBench) measure(ctx context.Context) ([]learned, error) {
+func (b *algorithmsBench) measureAll(ctx context.Context) ([]learned, error) {
 	var all []learned
 	for seed := 1; seed <= b.seeds; seed++ {
 		home := filepath.Join(b.home, "seed-"+strconv.Itoa(seed))
-		start, err := b.start(ctx, home, seed)
+		start, err := b.makeColdStart(ctx, home, seed)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range b.names {
-			l, err := b.run(ctx, home, start, name, seed)
+			l, err := b.trainAlgorithm(ctx, home, start, name, seed)
 			if err != nil {
 				return nil, fmt.Errorf("%s, seed %d: %w", name, seed, err)
 			}
@@ -127,14 +127,14 @@ func (b *algorithmsBench) measure(ctx context.Context) ([]learned, error) {
 	return all, nil
 }
 
-// start makes the cold start of a seed, unless it is there.
-func (b *algorithmsBench) start(ctx context.Context, home string, seed int) (string, error) {
+// makeColdStart makes the cold start of a seed, unless it is there.
+func (b *algorithmsBench) makeColdStart(ctx context.Context, home string, seed int) (string, error) {
 	start := filepath.Join(home, "start")
 	if _, err := os.Stat(start); err == nil {
 		return start, nil
 	}
 	making := filepath.Join(home, "making") // moved when it is whole
-	cfg, err := b.config(map[string]string{"run.seed": strconv.Itoa(seed), "run.dir": making})
+	cfg, err := b.resolveKeys(map[string]string{"run.seed": strconv.Itoa(seed), "run.dir": making})
 	if err != nil {
 		return "", err
 	}
@@ -148,29 +148,29 @@ func (b *algorithmsBench) start(ctx context.Context, home string, seed int) (str
 	return start, os.RemoveAll(making)
 }
 
-// config is a run's configuration, with some keys set over what the sources say.
-func (b *algorithmsBench) config(keys map[string]string) (*config.Config, error) {
+// resolveKeys returns a run's configuration, with some keys set over the sources.
+func (b *algorithmsBench) resolveKeys(keys map[string]string) (*config.Config, error) {
 	from := b.from
 	from.Flags = maps.Clone(from.Flags)
 	maps.Copy(from.Flags, keys)
-	return b.resolve(from)
+	return b.resolveConfig(from)
 }
 
-// run trains with one algorithm, or goes on where it was left, and says what was learned.
-func (b *algorithmsBench) run(ctx context.Context, home, start, name string, seed int) (report.Learning, error) {
+// trainAlgorithm trains with an algorithm, or goes on where it was left, and returns how it learned.
+func (b *algorithmsBench) trainAlgorithm(ctx context.Context, home, start, name string, seed int) (report.Learning, error) {
 	keys := map[string]string{
 		"run.dir": home, "run.name": name, "run.seed": strconv.Itoa(seed), "model.folder": start, "trainer.cold_start.steps": "0",
 		"trainer.checkpoint.dir": "", "broker.store_dir": "",
 	}
-	maps.Copy(keys, algorithms()[name])
-	cfg, err := b.config(keys)
+	maps.Copy(keys, algorithmKeys()[name])
+	cfg, err := b.resolveKeys(keys)
 	if err != nil {
 		return report.Learning{}, err
 	}
 	metrics := filepath.Join(cfg.Folder(), "metrics.jsonl")
 	records, err := report.ReadMetrics(metrics)
 	if err == nil && !trainedTo(records, cfg.Trainer.Steps) {
-		if err = b.train(ctx, cfg, fmt.Sprintf("%s, seed %d", name, seed)); err == nil {
+		if err = b.trainRun(ctx, cfg, fmt.Sprintf("%s, seed %d", name, seed)); err == nil {
 			records, err = report.ReadMetrics(metrics)
 		}
 	}
@@ -208,7 +208,7 @@ func printLearned(w io.Writer, names []string, all []learned) error {
 					less = append(less, fmt.Sprintf("%+.3f", l.Area-first.Area))
 				}
 			}
-			to80, to90 = append(to80, steps(l.To80)), append(to90, steps(l.To90))
+			to80, to90 = append(to80, formatSteps(l.To80)), append(to90, formatSteps(l.To90))
 			area, end = append(area, fmt.Sprintf("%.3f", l.Area)), append(end, fmt.Sprintf("%.3f", l.End))
 			sum, n = sum+l.Area, n+1
 		}
@@ -221,7 +221,7 @@ func printLearned(w io.Writer, names []string, all []learned) error {
 	return nil
 }
 
-func steps(n int64) string {
+func formatSteps(n int64) string {
 	if n < 0 {
 		return "-"
 	}

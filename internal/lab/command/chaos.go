@@ -93,15 +93,15 @@ the exit status says whether every promise held.`,
 	return cmd
 }
 
-// chaosRun resolves the configuration of the run, whose broker listens on an address unless the command names one, and writes it
+// chaosRun resolves the configuration of the run, whose broker listens on an address unless the command names another address, and writes it
 // where the roles read it.
 func (l *lab) chaosRun(cmd *cobra.Command, of *chaos.Config, home, listen string, minutes float64) (*config.Config, string, error) {
-	from := l.sources(cmd)
+	from := l.configSources(cmd)
 	from.Tasks = []string{l.doors.Quick}
 	from.Change = func(c *config.Config) {
 		chaos.Small(c)
 		chaos.WithEngine(c, of.Engine, of.Program[0])
-		// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. What
+		// The stream is filled with up to max_trajectory_bytes of junk about once a minute, and all of it is refused. Messages that
 		// has left REJECTED cannot be accounted for.
 		c.Streams.RejectedMaxBytes += int64(math.Ceil(minutes)) * 2 * c.Streams.MaxTrajectoryBytes
 		c.Run.Dir = home
@@ -109,7 +109,7 @@ func (l *lab) chaosRun(cmd *cobra.Command, of *chaos.Config, home, listen string
 			c.Broker.Listen = listen
 		}
 	}
-	cfg, err := l.resolve(from)
+	cfg, err := l.resolveConfig(from)
 	if err != nil {
 		return nil, "", err
 	}

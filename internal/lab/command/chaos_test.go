@@ -54,7 +54,7 @@ func harnessed(t *testing.T, mode string, change func(*config.Config)) chaos.Con
 	home := t.TempDir()
 	address := streamtest.FreeAddress(t)
 	l := &lab{doors: builtin.Doors(), out: io.Discard, err: io.Discard}
-	cfg, err := l.resolve(config.Sources{Tasks: []string{l.doors.Quick}, Change: func(c *config.Config) {
+	cfg, err := l.resolveConfig(config.Sources{Tasks: []string{l.doors.Quick}, Change: func(c *config.Config) {
 		chaos.Small(c)
 		c.Run.Dir, c.Broker.Listen = home, address
 		if change != nil {

@@ -37,8 +37,8 @@ func (l *lab) addConfigFlags(cmd *cobra.Command) {
 // configKey annotates the flag of a configuration key.
 const configKey = "weir-configuration-key"
 
-// sources are the places of the configuration that the command line names.
-func (l *lab) sources(cmd *cobra.Command) config.Sources {
+// configSources are the places of the configuration that the command line names.
+func (l *lab) configSources(cmd *cobra.Command) config.Sources {
 	keys := map[string]string{}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if _, isKey := f.Annotations[configKey]; isKey {
@@ -48,8 +48,8 @@ func (l *lab) sources(cmd *cobra.Command) config.Sources {
 	return config.Sources{Files: l.files, Environ: l.environ, Flags: keys}
 }
 
-// resolve reads the sources over the defaults and checks the result.
-func (l *lab) resolve(from config.Sources) (*config.Config, error) {
+// resolveConfig reads the sources over the defaults and checks the result.
+func (l *lab) resolveConfig(from config.Sources) (*config.Config, error) {
 	cfg, origins, err := config.Resolve(l.doors, from)
 	if err == nil {
 		err = config.Trace(cfg.Finish(), origins)

@@ -19,7 +19,7 @@ func (l *lab) loadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "load", Short: "Put the load of many producers on a broker", Args: cobra.NoArgs,
 		Long: `Load starts a broker and lets many producers, engines and a reader work through it: tickets, leases, trajectories and
-generate calls are the ones of a run. What costs a processor or a GPU elsewhere is a clock here: an engine has slots that are
+generate calls are the same as a run's. Work of a processor or a GPU elsewhere is a clock here: an engine has slots that are
 busy for a time a token, a tool waits. It prints what went through, how long each part took, and what was full.`,
 		Example: "  weir-lab load\n  weir-lab load --producers 1000 --slots 1 --engines 0 --for 10s",
 	}

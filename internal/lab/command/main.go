@@ -1,4 +1,4 @@
-// Package command is the command line of the laboratory: one file a command, and what the commands share.
+// Package command is the command line of the laboratory: a file for each command, and their shared parts.
 package command
 
 import (
@@ -61,7 +61,7 @@ func runWeir() int {
 	return cli.Main(doors)
 }
 
-// exitStatus prints an error, if there is one, and returns the exit status that goes with it.
+// exitStatus prints an error that is not nil, and returns its exit status.
 func exitStatus(err error, out io.Writer) int {
 	if err == nil {
 		return 0
@@ -76,7 +76,7 @@ func exitStatus(err error, out io.Writer) int {
 	return exitFailure
 }
 
-// lab is what every command starts from.
+// lab holds the start of every command.
 type lab struct {
 	// doors are the parts that a configuration can name.
 	doors    parts.Registry

@@ -19,7 +19,7 @@ notices. Nothing is written into the tree: each mutant is compiled by an overlay
 	flags.StringVar(&c.Dir, "dir", ".", "the module whose sources are changed")
 	flags.StringVar(&c.Target, "target", "", "the only target: admission, batch, checkpoint, loss, lease or feed; empty means all of them")
 	flags.IntVarP(&c.N, "mutants", "n", c.N, "mutants a target; 0 means every one")
-	flags.StringVar(&c.At, "at", "", "only the mutants of these lines, every one: file:line, with commas between")
+	flags.StringVar(&c.At, "at", "", "only the mutants of these lines, all of them: file:line, with commas between")
 	flags.Uint64Var(&c.Seed, "seed", c.Seed, "draws the mutants")
 	flags.DurationVar(&c.Patience, "timeout", c.Patience, "how long the tests of a mutant may take")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return mutants.Run(cmd.Context(), c) }

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-rl/weir/internal/lab/weightsbench"
 )
 
-// measureScale measures the parts of a version's way at one size.
+// measureScale measures the parts of a version's way at a size.
 func (b *weightsBench) measureScale(ctx context.Context, format *output) error {
 	engines, err := b.base.Backend()
 	if err != nil {

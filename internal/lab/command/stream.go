@@ -41,11 +41,11 @@ it works in a run of its own, which it removes in the end; it touches no other.`
 		if err := c.Validate(); err != nil {
 			return fault.Usage(err)
 		}
-		cfg, err := l.resolve(l.sources(cmd))
+		cfg, err := l.resolveConfig(l.configSources(cmd))
 		if err != nil {
 			return err
 		}
-		// Of the many connections that come and go only what goes wrong is logged.
+		// Of the many connections that come and go only warnings are logged.
 		log := telemetry.NewLogger(l.err, telemetry.LogConfig{Level: "warn", Format: cfg.Log.Format})
 		where, stop, err := startBenchBroker(cmd.Context(), cfg, log)
 		if err != nil {

@@ -19,7 +19,7 @@ type bench struct {
 	home string // the folder of the runs
 }
 
-// openHome makes a temporary folder for the runs unless one is named. The returned function removes a temporary folder.
+// openHome makes a temporary folder for the runs unless a folder is named. The returned function removes a temporary folder.
 func (b *bench) openHome() (remove func() error, err error) {
 	if b.home != "" {
 		return func() error { return nil }, nil
@@ -54,8 +54,8 @@ func (l *lab) runSelf(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// train runs every role of a run in one process until its training is done.
-func (b *bench) train(ctx context.Context, cfg *config.Config, title string) error {
+// trainRun runs every role of a run in a single process until its training is done.
+func (b *bench) trainRun(ctx context.Context, cfg *config.Config, title string) error {
 	fmt.Fprintln(b.err, title)
 	file, err := writeConfig(cfg)
 	if err != nil {
@@ -80,13 +80,13 @@ func writeConfig(cfg *config.Config) (string, error) {
 	return file, nil
 }
 
-// quiet changes a run to one that nobody looks at: no page, no port of its own, and as few scores as there can be.
-func quiet(c *config.Config) {
+// makeQuiet changes a run to one that nobody looks at: no page, no port of its own, and as few scores as there can be.
+func makeQuiet(c *config.Config) {
 	c.Telemetry.Listen, c.Broker.Listen, c.View.Listen = "", "127.0.0.1:0", ""
 	c.Eval.TestQuestions = 1
 }
 
-// coldStart makes the policy that runs start from, as a model folder. It is version 0 of a run of one step.
+// coldStart makes the policy that runs start from, as a model folder. It is version 0 of a run of a single step.
 func (b *bench) coldStart(ctx context.Context, cfg *config.Config, dir string) error {
 	start := *cfg
 	start.Run.Name, start.Trainer.Steps, start.Trainer.Checkpoint.Dir, start.Broker.StoreDir = "cold-start", 1, "", ""
@@ -95,7 +95,7 @@ func (b *bench) coldStart(ctx context.Context, cfg *config.Config, dir string) e
 		return config.Invalid(fmt.Errorf("configuration of the cold start:\n%w", err))
 	}
 	title := "cold start: " + strconv.FormatInt(start.Trainer.ColdStart.Steps, 10) + " steps"
-	if err := b.train(ctx, &start, title); err != nil {
+	if err := b.trainRun(ctx, &start, title); err != nil {
 		return err
 	}
 	file := filepath.Join(start.Run.Dir, start.Run.Name+".yaml")

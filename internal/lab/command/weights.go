@@ -60,7 +60,7 @@ seconds, bytes a second and memory, and computes the seconds of a larger model (
 	l.addConfigFlags(cmd)
 	format := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if err := b.validate(*rates); err != nil {
+		if err := b.validateFlags(*rates); err != nil {
 			return fault.Usage(err)
 		}
 		remove, err := b.openHome()
@@ -68,19 +68,19 @@ seconds, bytes a second and memory, and computes the seconds of a larger model (
 			return err
 		}
 		defer func() { err = errors.Join(err, remove()) }()
-		from := l.sources(cmd)
+		from := l.configSources(cmd)
 		from.Tasks = []string{l.doors.Quick}
 		from.Change = func(c *config.Config) {
-			quiet(c)
+			makeQuiet(c)
 			c.Run.Dir, c.Eval.Every, c.Trainer.Publish.DType = b.home, 0, "bfloat16"
 		}
-		if b.base, err = l.resolve(from); err != nil {
+		if b.base, err = l.resolveConfig(from); err != nil {
 			return err
 		}
 		if b.scale != "" {
 			return b.measureScale(cmd.Context(), format)
 		}
-		r, err := b.measure(cmd.Context())
+		r, err := b.measureAll(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ seconds, bytes a second and memory, and computes the seconds of a larger model (
 // mostDeltas is the longest chain of deltas.
 const mostDeltas = 31
 
-func (b *weightsBench) validate(rates []string) error {
+func (b *weightsBench) validateFlags(rates []string) error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if b.steps < 1 || b.steps > mostDeltas {
@@ -120,7 +120,7 @@ func (b *weightsBench) validate(rates []string) error {
 	return errors.Join(errs...)
 }
 
-func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error) {
+func (b *weightsBench) measureAll(ctx context.Context) (*weightsbench.Report, error) {
 	start := filepath.Join(b.home, "start")
 	model, err := b.startModel(ctx, start)
 	if err != nil {
@@ -129,7 +129,7 @@ func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error
 	r := &weightsbench.Report{}
 	var versions []weightsbench.Version
 	for _, rate := range b.rates {
-		deltas, trained, err := b.run(ctx, start, rate)
+		deltas, trained, err := b.trainAtRate(ctx, start, rate)
 		if err != nil {
 			return nil, err
 		}
@@ -143,7 +143,7 @@ func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error
 			return nil, err
 		}
 	}
-	if err := b.ways(ctx, r, "the run's", model, versions, b.swaps); err != nil {
+	if err := b.measureWays(ctx, r, "the run's", model, versions, b.swaps); err != nil {
 		return nil, err
 	}
 	if b.largeHidden == 0 {
@@ -155,7 +155,7 @@ func (b *weightsBench) measure(ctx context.Context) (*weightsbench.Report, error
 	if versions, err = weightsbench.MadeUp(ctx, large, madeUp, madeUpRate); err != nil {
 		return nil, err
 	}
-	return r, b.ways(ctx, r, fmt.Sprintf("%d x %d, made up", b.largeHidden, b.largeLayers), large, versions, max(b.swaps/10, 1))
+	return r, b.measureWays(ctx, r, fmt.Sprintf("%d x %d, made up", b.largeHidden, b.largeLayers), large, versions, max(b.swaps/10, 1))
 }
 
 // How many versions are made up, and how far each is from the last.
@@ -181,8 +181,8 @@ func (b *weightsBench) startModel(ctx context.Context, dir string) (model gpu.Co
 	return folder.Config, folder.Close()
 }
 
-// run trains from the start at one learning rate and reads its versions back.
-func (b *weightsBench) run(ctx context.Context, start string, rate float64) (deltas *weightsbench.Deltas, versions []weightsbench.Version, err error) {
+// trainAtRate trains from the start at a learning rate and reads its versions back.
+func (b *weightsBench) trainAtRate(ctx context.Context, start string, rate float64) (deltas *weightsbench.Deltas, versions []weightsbench.Version, err error) {
 	cfg := *b.base
 	cfg.Run.Name = "rate-" + strings.ReplaceAll(strconv.FormatFloat(rate, 'f', -1, 64), ".", "-")
 	cfg.Model.Folder, cfg.Trainer.ColdStart.Steps = start, 0
@@ -193,7 +193,7 @@ func (b *weightsBench) run(ctx context.Context, start string, rate float64) (del
 	if err := cfg.Finish(); err != nil {
 		return nil, nil, config.Invalid(fmt.Errorf("configuration:\n%w", err))
 	}
-	if err := b.train(ctx, &cfg, fmt.Sprintf("%d versions at learning rate %g", b.steps, rate)); err != nil {
+	if err := b.trainRun(ctx, &cfg, fmt.Sprintf("%d versions at learning rate %g", b.steps, rate)); err != nil {
 		return nil, nil, err
 	}
 	if deltas, versions, err = readVersions(ctx, &cfg); err != nil {
@@ -225,8 +225,8 @@ func readVersions(ctx context.Context, cfg *config.Config) (deltas *weightsbench
 	return weightsbench.ReadRun(ctx, run, cfg.Trainer.Steps)
 }
 
-// ways sends versions whole and as deltas, to one consumer that generates and to several that do not.
-func (b *weightsBench) ways(ctx context.Context, r *weightsbench.Report, name string, model gpu.Config, versions []weightsbench.Version, swaps int) error {
+// measureWays sends versions whole and as deltas, to a consumer that generates and to several that do not.
+func (b *weightsBench) measureWays(ctx context.Context, r *weightsbench.Report, name string, model gpu.Config, versions []weightsbench.Version, swaps int) error {
 	engines, err := b.base.Backend()
 	if err != nil {
 		return err
