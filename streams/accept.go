@@ -11,14 +11,14 @@ import (
 	"github.com/weir-rl/weir/streams/internal/seam"
 )
 
-// accept turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
+// acceptMessage turns a message into a delivery. It returns nil, nil where the message is no delivery: a part of a message that is not yet
 // whole, a message that came before, or a refused message.
-func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
+func (f *Feed) acceptMessage(ctx context.Context, msg jetstream.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("read metadata: %w", err)
 	}
-	f.book.saw(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
+	f.book.noteMessage(Mark{Sequence: meta.Sequence.Stream, Stored: meta.Timestamp})
 	d := &Delivery{
 		Delivery:  schemas.Delivery{Sequence: meta.Sequence.Stream},
 		Published: meta.Timestamp.UTC(), subject: msg.Subject(),
@@ -30,11 +30,11 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 		err = fmt.Errorf("header %s: part %d at sequence %d: the first would be before the stream began", headerPart, p.index, d.Sequence)
 	}
 	if err != nil {
-		switch f.book.meet(d.Sequence, 1, msg.Reply()) {
+		switch f.book.classifyMessage(d.Sequence, 1, msg.Reply()) {
 		case isNew:
-			return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
+			return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), msg.Reply())
 		case isFinished:
-			return nil, f.run.say(msg.Reply(), wordDone)
+			return nil, f.run.sendAck(msg.Reply(), ackDone)
 		}
 		return nil, nil
 	}
@@ -45,34 +45,34 @@ func (f *Feed) accept(ctx context.Context, msg jetstream.Msg) (*Delivery, error)
 	if err := f.refuseTorn(ctx, own.Sequence, d.Sequence); err != nil {
 		return nil, err
 	}
-	switch f.book.meet(d.Sequence, index, msg.Reply()) {
+	switch f.book.classifyMessage(d.Sequence, index, msg.Reply()) {
 	case isReturned:
 		return nil, nil
 	case isFinished:
 		if !f.book.isDone(own.Sequence) && index > 1 {
 			return nil, f.passTail(ctx, &own, d.Sequence, p, msg)
 		}
-		return nil, f.run.say(msg.Reply(), wordDone)
+		return nil, f.run.sendAck(msg.Reply(), ackDone)
 	case isForged:
-		return nil, f.refuse(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return nil, f.refuseMessage(ctx, &own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
 	if !split {
-		return f.judge(ctx, d, msg.Data(), msg.Reply())
+		return f.judgeMessage(ctx, d, msg.Data(), msg.Reply())
 	}
 	if p.size > maxJoined {
 		detail := fmt.Sprintf("%d bytes in %d parts, at most %d", p.size, p.count, maxJoined)
-		if err := f.refuse(ctx, d, schemas.ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
+		if err := f.refuseMessage(ctx, d, schemas.ReasonOversized, detail, msg.Data(), msg.Reply()); err != nil {
 			return nil, err
 		}
 		return f.inPlaceOf(d, schemas.ReasonOversized), nil
 	}
-	return f.assemble(ctx, d, p, msg)
+	return f.assembleParts(ctx, d, p, msg)
 }
 
 // passTail acks a later part of a message that is finished, as where a position lies within the message. A stranger's message that
 // only claims to be such a part is refused.
 func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part, msg jetstream.Msg) error {
-	stored, err := f.part(ctx, first)
+	stored, err := f.readStoredPart(ctx, first)
 	if err != nil {
 		return err
 	}
@@ -82,34 +82,34 @@ func (f *Feed) passTail(ctx context.Context, own *Delivery, first uint64, p part
 		genuine = err == nil && ok && q.hash == p.hash
 	} else {
 		// A message is purged whole: where the first part is gone and this part is not, this is no part of that message.
-		stored, err := f.part(ctx, own.Sequence)
+		stored, err := f.readStoredPart(ctx, own.Sequence)
 		if err != nil {
 			return err
 		}
 		genuine = stored == nil
 	}
 	if !genuine {
-		return f.refuse(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
+		return f.refuseMessage(ctx, own, schemas.ReasonMalformed, "it claims to be a part of a message that has no such part", msg.Data(), msg.Reply())
 	}
-	return f.run.say(msg.Reply(), wordDone)
+	return f.run.sendAck(msg.Reply(), ackDone)
 }
 
 // refuseTorn refuses the partial messages that can never be whole, since another message stands where their part should. The broker
 // stores the parts of a message together or not at all, so torn messages are a stranger's.
 func (f *Feed) refuseTorn(ctx context.Context, sequence, first uint64) error {
-	for _, s := range f.book.torn(sequence, first) {
-		replies, data, subject := f.book.take(s)
+	for _, s := range f.book.tornPartials(sequence, first) {
+		replies, data, subject := f.book.takePartial(s)
 		d := &Delivery{Delivery: schemas.Delivery{Sequence: s}, subject: subject}
-		if err := f.refuse(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
+		if err := f.refuseMessage(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("a part is missing: sequence %d is another message", sequence), data, replies...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// assemble keeps a part, and returns the delivery when all parts are there.
-func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
-	whole, missing, mismatch := f.book.collect(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
+// assembleParts keeps a part, and returns the delivery when all parts are there.
+func (f *Feed) assembleParts(ctx context.Context, d *Delivery, p part, msg jetstream.Msg) (*Delivery, error) {
+	whole, missing, mismatch := f.book.collectPart(p, d.Sequence, d.subject, msg.Data(), msg.Reply())
 	if mismatch {
 		alone := *d
 		alone.Sequence += uint64(p.index - 1)
@@ -117,17 +117,17 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 		if err := f.refuseTorn(ctx, alone.Sequence, alone.Sequence); err != nil {
 			return nil, err
 		}
-		return nil, f.refuse(ctx, &alone, schemas.ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
+		return nil, f.refuseMessage(ctx, &alone, schemas.ReasonMalformed, "part contradicts the other parts of its message", msg.Data(), msg.Reply())
 	}
 	// Parts come in order. Where the last part is there and an earlier part is not, an earlier feed acked that part; the stream
 	// still holds it, unless it was purged. And where the missing parts are more than MaxPending lets the broker send, they would
 	// never come.
-	stuck := f.book.pending()+len(missing) > f.options.MaxPending
+	stuck := f.book.pendingCount()+len(missing) > f.options.MaxPending
 	for _, index := range missing {
 		if p.index != p.count && !stuck {
 			return nil, nil
 		}
-		stored, err := f.part(ctx, d.Sequence+uint64(index-1))
+		stored, err := f.readStoredPart(ctx, d.Sequence+uint64(index-1))
 		if err != nil {
 			return nil, err
 		}
@@ -136,30 +136,30 @@ func (f *Feed) assemble(ctx context.Context, d *Delivery, p part, msg jetstream.
 			q, ok, err = parsePart(stored.Header)
 		}
 		if stored == nil || !ok || err != nil || q.index != index || q.hash != p.hash {
-			replies, data, _ := f.book.take(d.Sequence)
-			return nil, f.refuse(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
+			replies, data, _ := f.book.takePartial(d.Sequence)
+			return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, fmt.Sprintf("part %d of %d is not in the stream", index, p.count), data, replies...)
 		}
-		whole, _, _ = f.book.collect(q, d.Sequence, d.subject, stored.Data, "")
+		whole, _, _ = f.book.collectPart(q, d.Sequence, d.subject, stored.Data, "")
 	}
 	if whole == nil {
 		return nil, nil
 	}
-	replies, _, _ := f.book.take(d.Sequence)
-	data, err := join(p, whole.data)
+	replies, _, _ := f.book.takePartial(d.Sequence)
+	data, err := joinParts(p, whole.data)
 	if err != nil {
-		return nil, f.refuse(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), replies...)
+		return nil, f.refuseMessage(ctx, d, schemas.ReasonMalformed, err.Error(), msg.Data(), replies...)
 	}
-	return f.judge(ctx, d, data, replies...)
+	return f.judgeMessage(ctx, d, data, replies...)
 }
 
-// part reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that the
+// readStoredPart reads a stored message; nil if the stream does not hold it any more. A replica that lags behind may lack a message that the
 // stream holds, and is asked again.
-func (f *Feed) part(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
+func (f *Feed) readStoredPart(ctx context.Context, sequence uint64) (*jetstream.RawStreamMsg, error) {
 	name := f.run.names.trajectories
 	for try := 1; ; try++ {
 		var m *jetstream.RawStreamMsg
 		held := false
-		err := f.run.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
+		err := f.run.callBroker(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) error {
 			stream, err := f.run.js.Stream(ctx, name)
 			if err == nil {
 				state := stream.CachedInfo().State

@@ -51,8 +51,8 @@ func newBook(floor uint64) book {
 	}
 }
 
-// saw notes a message that came.
-func (b *book) saw(m Mark) {
+// noteMessage notes a message that came.
+func (b *book) noteMessage(m Mark) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m.Sequence > b.last.Sequence {
@@ -60,16 +60,16 @@ func (b *book) saw(m Mark) {
 	}
 }
 
-// known is the message of the highest sequence that ever came.
-func (b *book) known() Mark {
+// lastKnown is the message of the highest sequence that ever came.
+func (b *book) lastKnown() Mark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.last
 }
 
-// meet is what a message is, by its first sequence. Of a message in flight it keeps the new reply subject of the part at index,
+// classifyMessage is what a message is, by its first sequence. Of a message in flight it keeps the new reply subject of the part at index,
 // counted from 1.
-func (b *book) meet(first uint64, index int, reply string) verdict {
+func (b *book) classifyMessage(first uint64, index int, reply string) verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if parts, ok := b.finished[first]; ok && index > parts {
@@ -82,15 +82,15 @@ func (b *book) meet(first uint64, index int, reply string) verdict {
 			return isForged
 		}
 		replies[index-1] = reply
-		b.touch(first)
+		b.noteSign(first)
 		return isReturned
 	}
 	return isNew
 }
 
-// torn returns the first sequences of the partial messages that can never be whole: they need a part at sequence, where a part of
+// tornPartials returns the first sequences of the partial messages that can never be whole: they need a part at sequence, where a part of
 // the message at first came.
-func (b *book) torn(sequence, first uint64) (torn []uint64) {
+func (b *book) tornPartials(sequence, first uint64) (torn []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s, p := range b.partial {
@@ -115,18 +115,18 @@ func (b *book) isSingle(sequence uint64) bool {
 	return b.finished[sequence] == 1
 }
 
-// add notes a message as returned, with the reply subjects of its parts.
-func (b *book) add(first uint64, replies ...string) {
+// addInFlight notes a message as returned, with the reply subjects of its parts.
+func (b *book) addInFlight(first uint64, replies ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.partial, first)
 	b.inFlight[first] = replies
-	b.touch(first)
+	b.noteSign(first)
 }
 
-// collect keeps a part. It returns the message when all its parts are there, and else the indices of the missing parts; mismatch is
+// collectPart keeps a part. It returns the message when all its parts are there, and else the indices of the missing parts; mismatch is
 // true where the part contradicts the parts that came before.
-func (b *book) collect(p part, first uint64, subject string, data []byte, reply string) (whole *partial, missing []int, mismatch bool) {
+func (b *book) collectPart(p part, first uint64, subject string, data []byte, reply string) (whole *partial, missing []int, mismatch bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	have := b.partial[first]
@@ -137,7 +137,7 @@ func (b *book) collect(p part, first uint64, subject string, data []byte, reply 
 	if have.part.hash != p.hash || have.part.count != p.count || have.part.size != p.size {
 		return nil, nil, true
 	}
-	b.touch(first)
+	b.noteSign(first)
 	have.data[p.index-1] = data
 	if reply != "" {
 		have.replies[p.index-1] = reply
@@ -153,9 +153,9 @@ func (b *book) collect(p part, first uint64, subject string, data []byte, reply 
 	return nil, missing, false
 }
 
-// take drops a partial message and returns the reply subjects of its parts, "" for a part that the broker did not send, the first
+// takePartial drops a partial message and returns the reply subjects of its parts, "" for a part that the broker did not send, the first
 // part that came, and the message's subject.
-func (b *book) take(first uint64) (replies []string, data []byte, subject string) {
+func (b *book) takePartial(first uint64) (replies []string, data []byte, subject string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	have := b.partial[first]
@@ -170,9 +170,9 @@ func (b *book) take(first uint64) (replies []string, data []byte, subject string
 	return have.replies, data, have.subject
 }
 
-// lookup returns the reply subjects of those of the sequences that are in flight, lowest first, the highest sequence of their parts,
+// lookupReplies returns the reply subjects of those of the sequences that are in flight, lowest first, the highest sequence of their parts,
 // and the sequences that never were in flight. Finished sequences are in neither list.
-func (b *book) lookup(sequences []uint64) (replies []string, highest uint64, unknown []uint64) {
+func (b *book) lookupReplies(sequences []uint64) (replies []string, highest uint64, unknown []uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sequences = slices.Clone(sequences)
@@ -186,16 +186,16 @@ func (b *book) lookup(sequences []uint64) (replies []string, highest uint64, unk
 			unknown = append(unknown, s)
 		}
 	}
-	return sent(replies), highest, unknown
+	return sentReplies(replies), highest, unknown
 }
 
-// sent are the reply subjects of parts that the broker sent.
-func sent(replies []string) []string {
+// sentReplies are the reply subjects of parts that the broker sent.
+func sentReplies(replies []string) []string {
 	return slices.DeleteFunc(slices.Clone(replies), func(s string) bool { return s == "" })
 }
 
-// finish marks messages as finished. It ignores sequences that never were in flight.
-func (b *book) finish(sequences ...uint64) {
+// finishMessages marks messages as finished. It ignores sequences that never were in flight.
+func (b *book) finishMessages(sequences ...uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range sequences {
@@ -207,8 +207,8 @@ func (b *book) finish(sequences ...uint64) {
 	}
 }
 
-// raise sets the floor to that of the broker, up to which the sequences need not be kept one by one.
-func (b *book) raise(floor uint64) {
+// raiseFloor sets the floor to that of the broker, up to which the sequences need not be kept one by one.
+func (b *book) raiseFloor(floor uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for s := range b.inFlight {
@@ -232,23 +232,23 @@ func (b *book) raise(floor uint64) {
 	}
 }
 
-// resume is the sequence from which the broker must send again, when its own ack floor is at floor: never before the finished
+// resumeSequence is the sequence from which the broker must send again, when its own ack floor is at floor: never before the finished
 // messages, never after a message in flight.
-func (b *book) resume(floor uint64) uint64 {
+func (b *book) resumeSequence(floor uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(floor, b.floor) + 1
 }
 
-// remembered counts the finished sequences that are kept one by one.
-func (b *book) remembered() int {
+// rememberedCount counts the finished sequences that are kept one by one.
+func (b *book) rememberedCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.finished)
 }
 
-// lowest is the lowest sequence in flight, 0 if none is.
-func (b *book) lowest() uint64 {
+// lowestInFlight is the lowest sequence in flight, 0 if none is.
+func (b *book) lowestInFlight() uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	low := uint64(0)
@@ -260,8 +260,8 @@ func (b *book) lowest() uint64 {
 	return low
 }
 
-// pending counts the parts in flight, and the parts of partial messages that came.
-func (b *book) pending() int {
+// pendingCount counts the parts in flight, and the parts of partial messages that came.
+func (b *book) pendingCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
@@ -291,16 +291,16 @@ func (b *book) firstPartial() uint64 {
 	return first
 }
 
-// touch keeps when a part of a message came: of several parts the first, for its time passes first. The lock is held.
-func (b *book) touch(first uint64) {
+// noteSign keeps when a part of a message came: of several parts the first, for its time passes first. The lock is held.
+func (b *book) noteSign(first uint64) {
 	if _, ok := b.touched[first]; !ok {
 		b.touched[first] = time.Now()
 	}
 }
 
-// due are the reply subjects of the messages in flight or partial of which the broker received its last sign before a time. From
+// dueReplies are the reply subjects of the messages in flight or partial of which the broker received its last sign before a time. From
 // now on they count as touched.
-func (b *book) due(before time.Time) (replies []string) {
+func (b *book) dueReplies(before time.Time) (replies []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -314,7 +314,7 @@ func (b *book) due(before time.Time) (replies []string) {
 			replies = append(replies, p.replies...)
 		}
 	}
-	return sent(replies)
+	return sentReplies(replies)
 }
 
 // replies are the reply subjects of all messages in flight or partial.
@@ -328,5 +328,5 @@ func (b *book) replies() []string {
 	for _, p := range b.partial {
 		all = append(all, p.replies...)
 	}
-	return sent(all)
+	return sentReplies(all)
 }

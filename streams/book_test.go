@@ -47,7 +47,7 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 				case s <= naive.floor, naive.state[s] == "finished":
 					want = isFinished
 				}
-				require.Equal(t, want, b.meet(s, parts, reply))
+				require.Equal(t, want, b.classifyMessage(s, parts, reply))
 				if want != isNew {
 					return
 				}
@@ -55,19 +55,19 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 				for i := range replies {
 					replies[i] = reply
 				}
-				b.add(s, replies...)
+				b.addInFlight(s, replies...)
 				returned[s]++
 				naive.parts[s], naive.state[s] = parts, "in flight"
 			},
 			"forge a part": func(t *rapid.T) {
 				s := sequence.Draw(t, "sequence")
 				if parts, ok := naive.parts[s]; ok && s > naive.floor {
-					require.Equal(t, isForged, b.meet(s, parts+1, "reply.forged"))
+					require.Equal(t, isForged, b.classifyMessage(s, parts+1, "reply.forged"))
 				}
 			},
 			"ack": func(t *rapid.T) {
 				some := rapid.SliceOfN(sequence, 0, 4).Draw(t, "sequences")
-				replies, highest, unknown := b.lookup(some)
+				replies, highest, unknown := b.lookupReplies(some)
 				wantReplies, wantHighest := 0, uint64(0)
 				var wantUnknown []uint64
 				for s := uint64(1); s <= 12; s++ {
@@ -87,7 +87,7 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 				require.Len(t, replies, wantReplies)
 				require.Equal(t, wantHighest, highest)
 				require.Equal(t, wantUnknown, unknown)
-				b.finish(some...)
+				b.finishMessages(some...)
 				for _, s := range some {
 					if naive.state[s] == "in flight" {
 						naive.state[s] = "finished"
@@ -97,8 +97,8 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 			"refuse": func(t *rapid.T) {
 				s := sequence.Draw(t, "sequence")
 				if naive.state[s] == "" && s > naive.floor {
-					b.add(s, "refused")
-					b.finish(s)
+					b.addInFlight(s, "refused")
+					b.finishMessages(s)
 					naive.parts[s], naive.state[s] = 1, "finished"
 				}
 			},
@@ -109,7 +109,7 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 					floor++
 				}
 				floor = rapid.Uint64Range(0, floor).Draw(t, "floor")
-				b.raise(floor)
+				b.raiseFloor(floor)
 				naive.floor = max(naive.floor, floor)
 			},
 			"": func(t *rapid.T) {
@@ -123,12 +123,12 @@ func TestSequenceIsReturnedAtMostOnceInTheLifeOfABook(t *testing.T) {
 					if low == 0 || s < low {
 						low = s
 					}
-					require.Greater(t, s, b.resume(0)-1, "the broker is sent back to what is in flight")
+					require.Greater(t, s, b.resumeSequence(0)-1, "the broker is sent back to what is in flight")
 				}
-				require.Equal(t, low, b.lowest())
+				require.Equal(t, low, b.lowestInFlight())
 				require.Len(t, b.replies(), replies)
-				require.Equal(t, replies, b.pending())
-				require.Equal(t, naive.floor+1, b.resume(0))
+				require.Equal(t, replies, b.pendingCount())
+				require.Equal(t, naive.floor+1, b.resumeSequence(0))
 			},
 		})
 	})
@@ -150,7 +150,7 @@ func TestPartsAreCollectedInAnyOrder(t *testing.T) {
 		came := make(map[int]bool)
 		for _, index := range order {
 			p.index = index
-			whole, missing, mismatch := b.collect(p, 10, "s", chunk(index), fmt.Sprint("r", index))
+			whole, missing, mismatch := b.collectPart(p, 10, "s", chunk(index), fmt.Sprint("r", index))
 			came[index] = true
 			require.False(t, mismatch)
 			require.Len(t, missing, count-len(came))
@@ -162,18 +162,18 @@ func TestPartsAreCollectedInAnyOrder(t *testing.T) {
 				}
 				require.Equal(t, data, joined)
 			}
-			require.Equal(t, len(came), b.pending())
-			require.Empty(t, b.torn(10, 10), "the first part is its own")
+			require.Equal(t, len(came), b.pendingCount())
+			require.Empty(t, b.tornPartials(10, 10), "the first part is its own")
 			if count > 1 && len(came) < count {
-				require.Equal(t, []uint64{10}, b.torn(11, 11))
-				require.Empty(t, b.torn(10+uint64(count), 10+uint64(count)))
+				require.Equal(t, []uint64{10}, b.tornPartials(11, 11))
+				require.Empty(t, b.tornPartials(10+uint64(count), 10+uint64(count)))
 			}
 		}
 		stranger := p
 		stranger.hash = "other"
-		_, _, mismatch := b.collect(stranger, 10, "s", nil, "")
+		_, _, mismatch := b.collectPart(stranger, 10, "s", nil, "")
 		require.True(t, mismatch)
-		replies, _, subject := b.take(10)
+		replies, _, subject := b.takePartial(10)
 		require.Len(t, replies, count)
 		require.Equal(t, "s", subject)
 		require.Empty(t, b.replies())
@@ -192,21 +192,21 @@ func indices(n int) []int {
 // patience. It does for those that it has held for long, once, and for no others.
 func TestOnlyWhatWasHeldForLongIsSpokenUpFor(t *testing.T) {
 	b := newBook(0)
-	b.add(1, "one")
-	b.add(2, "two", "", "two.3")
-	b.collect(part{index: 2, count: 3, size: 9, hash: "x"}, 5, "subject", []byte("abc"), "five.2")
-	b.add(9, "nine")
-	b.finish(9)
+	b.addInFlight(1, "one")
+	b.addInFlight(2, "two", "", "two.3")
+	b.collectPart(part{index: 2, count: 3, size: 9, hash: "x"}, 5, "subject", []byte("abc"), "five.2")
+	b.addInFlight(9, "nine")
+	b.finishMessages(9)
 	soon, late := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	require.Empty(t, b.due(soon))
+	require.Empty(t, b.dueReplies(soon))
 	spoken := time.Now()
-	require.ElementsMatch(t, []string{"one", "two", "two.3", "five.2"}, b.due(late))
-	require.Empty(t, b.due(spoken))
-	require.Equal(t, isReturned, b.meet(1, 1, "one again"))
-	b.finish(2)
-	b.take(5)
-	require.Equal(t, []string{"one again"}, b.due(late))
-	b.finish(1)
-	require.Empty(t, b.due(late))
+	require.ElementsMatch(t, []string{"one", "two", "two.3", "five.2"}, b.dueReplies(late))
+	require.Empty(t, b.dueReplies(spoken))
+	require.Equal(t, isReturned, b.classifyMessage(1, 1, "one again"))
+	b.finishMessages(2)
+	b.takePartial(5)
+	require.Equal(t, []string{"one again"}, b.dueReplies(late))
+	b.finishMessages(1)
+	require.Empty(t, b.dueReplies(late))
 	require.Empty(t, b.touched)
 }

@@ -102,14 +102,14 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	lines := sparing.New(log.Handler())
 	c := &Conn{log: slog.New(lines), lines: lines, closed: make(chan struct{})}
 	c.encoders.New = func() any { return new(schemas.Encoder) }
-	options, err := c.options(config)
+	options, err := c.natsOptions(config)
 	if err != nil {
 		return nil, err
 	}
-	err = retry(ctx, c.log, "connect to "+config.where(), connectTransient, func(context.Context) error {
+	err = retryCall(ctx, c.log, "connect to "+config.brokerName(), connectTransient, func(context.Context) error {
 		c.nc, err = nats.Connect(config.URL, options...)
 		if errors.Is(err, nats.ErrAuthorization) {
-			return c.refused(err)
+			return c.explainRefusal(err)
 		}
 		return err
 	})
@@ -135,7 +135,7 @@ func Connect(ctx context.Context, config ConnectConfig, log *slog.Logger) (*Conn
 	return c, nil
 }
 
-func (c ConnectConfig) where() string {
+func (c ConnectConfig) brokerName() string {
 	if c.Broker != nil {
 		return "the broker in process"
 	}
@@ -150,7 +150,7 @@ func connectTransient(err error) bool {
 		!errors.Is(err, nats.ErrSecureConnRequired) && !errors.Is(err, nats.ErrNkeysNotSupported)
 }
 
-func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
+func (c *Conn) natsOptions(config ConnectConfig) ([]nats.Option, error) {
 	o := []nats.Option{
 		nats.Name(config.Name),
 		nats.Timeout(dialTimeout),
@@ -176,7 +176,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 			if err := c.checkServer(nc); err != nil {
 				c.log.Error("another server took the broker's place", "err", err)
 			}
-			c.returns.tell()
+			c.returns.notifyWatchers()
 		}),
 		nats.ClosedHandler(func(*nats.Conn) {
 			c.lines.Close()
@@ -194,7 +194,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 			o = append(o, nats.Nkey(public, sign))
 		}
 	}
-	c.where, c.seed, c.role = config.where(), config.SeedFile, config.Role
+	c.where, c.seed, c.role = config.brokerName(), config.SeedFile, config.Role
 	if c.now = config.Now; c.now == nil && config.Broker == nil {
 		c.now = time.Now
 	}
@@ -209,7 +209,7 @@ func (c *Conn) options(config ConnectConfig) ([]nats.Option, error) {
 		o = append(o, nkey)
 	}
 	if config.TLS.Enabled() && config.Broker == nil {
-		t, err := config.TLS.client()
+		t, err := config.TLS.clientConfig()
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func (c *Conn) ownKey(ctx context.Context) error {
 		return nil
 	}
 	inbox := c.nc.NewInbox()
-	err := retry(ctx, c.log, "check the key", IsTransient, func(ctx context.Context) error {
+	err := retryCall(ctx, c.log, "check the key", IsTransient, func(ctx context.Context) error {
 		replies, err := c.nc.SubscribeSync(inbox)
 		if err != nil {
 			return err
@@ -273,11 +273,11 @@ var deniedSubject = regexp.MustCompile(`(?i)permissions violation for (?:publish
 func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if m := deniedSubject.FindStringSubmatch(err.Error()); m != nil {
 		c.log.Error("broker denies this role a subject", "subject", m[1])
-		c.denials.tell(m[1])
+		c.denials.notifyDenied(m[1])
 		return
 	}
 	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
-		err = c.refused(err)
+		err = c.explainRefusal(err)
 		c.refusal.Store(&err)
 	}
 	attrs := []any{"err", err}
@@ -287,8 +287,8 @@ func (c *Conn) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	c.log.Warn("broker connection error", attrs...)
 }
 
-// refused names the key that the broker refuses, and what to do.
-func (c *Conn) refused(err error) error {
+// explainRefusal names the key that the broker refuses, and what to do.
+func (c *Conn) explainRefusal(err error) error {
 	if c.seed == "" {
 		return fmt.Errorf("the broker at %s refuses a connection without a key: %w; name the seed of role %s with seed_file", c.where, err, c.role)
 	}
@@ -296,14 +296,14 @@ func (c *Conn) refused(err error) error {
 		c.where, c.seed, err)
 }
 
-// guard runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies this connection a
+// guardCall runs call with a context that ends when there will be no answer: with [ErrDenied] when the broker denies this connection a
 // subject that contains needle, with errInterrupted when the connection was lost and made again. Without guard both would look like
 // a slow broker.
-func (c *Conn) guard(ctx context.Context, needle string, call func(context.Context) error) error {
+func (c *Conn) guardCall(ctx context.Context, needle string, call func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer c.denials.watch(needle, cancel)()
-	defer c.returns.watch(func() { cancel(errInterrupted) })()
+	defer c.denials.watchDenials(needle, cancel)()
+	defer c.returns.watchReturns(func() { cancel(errInterrupted) })()
 	err := call(ctx)
 	if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrDenied) || errors.Is(cause, errInterrupted)) {
 		return cause
@@ -321,7 +321,7 @@ type returns struct {
 	watchers map[int]func()
 }
 
-func (r *returns) watch(f func()) (stop func()) {
+func (r *returns) watchReturns(f func()) (stop func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.watchers == nil {
@@ -337,7 +337,7 @@ func (r *returns) watch(f func()) (stop func()) {
 	}
 }
 
-func (r *returns) tell() {
+func (r *returns) notifyWatchers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.watchers {
@@ -357,7 +357,7 @@ type denialWatcher struct {
 	cancel context.CancelCauseFunc
 }
 
-func (d *denials) watch(needle string, cancel context.CancelCauseFunc) (stop func()) {
+func (d *denials) watchDenials(needle string, cancel context.CancelCauseFunc) (stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.watchers == nil {
@@ -373,7 +373,7 @@ func (d *denials) watch(needle string, cancel context.CancelCauseFunc) (stop fun
 	}
 }
 
-func (d *denials) tell(subject string) {
+func (d *denials) notifyDenied(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.watchers {

@@ -19,7 +19,7 @@ var ErrNoControl = errors.New("no control written")
 // control: so the trainer and an operator never undo each other's changes, as long as each changes its own fields.
 func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error {
 	for {
-		e, err := r.entry(ctx, r.names.control, controlKey)
+		e, err := r.readEntry(ctx, r.names.control, controlKey)
 		if err != nil {
 			return err
 		}
@@ -34,14 +34,14 @@ func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Contro
 		if next == nil {
 			return nil
 		}
-		if err := r.own(next.Run, next.Validate()); err != nil {
+		if err := r.checkOwn(next.Run, next.Validate()); err != nil {
 			return fmt.Errorf("update control: %w", err)
 		}
 		data, err := schemas.Marshal(next)
 		if err != nil {
 			return fmt.Errorf("update control: %w", err)
 		}
-		if ok, err := r.replace(ctx, r.names.control, controlKey, data, e.revision); ok || err != nil {
+		if ok, err := r.replaceEntry(ctx, r.names.control, controlKey, data, e.revision); ok || err != nil {
 			return err
 		}
 	}
@@ -49,7 +49,7 @@ func (r *Run) UpdateControl(ctx context.Context, change func(now *schemas.Contro
 
 // Control is the control that was written last; [ErrNoControl] if there is none.
 func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
-	e, err := r.entry(ctx, r.names.control, controlKey)
+	e, err := r.readEntry(ctx, r.names.control, controlKey)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (r *Run) Control(ctx context.Context) (*schemas.Control, error) {
 // FollowControl calls fn with the control of now, if there is one, and with each newer control; of several that are written while fn
 // runs it calls fn with the newest alone. It returns nil when ctx ends. Control that cannot be read is logged and skipped.
 func (r *Run) FollowControl(ctx context.Context, fn func(*schemas.Control)) error {
-	return r.follow(ctx, r.names.control, controlKey, func(data []byte, revision uint64) error {
+	return r.followKey(ctx, r.names.control, controlKey, func(data []byte, revision uint64) error {
 		control, err := r.readControl(data)
 		if err != nil {
 			r.log.Error("unreadable control skipped", "revision", revision, "err", err)
@@ -78,11 +78,11 @@ func (r *Run) readControl(data []byte) (*schemas.Control, error) {
 	if err := schemas.Unmarshal(data, control); err != nil {
 		return nil, err
 	}
-	return control, r.own(control.Run, control.Validate())
+	return control, r.checkOwn(control.Run, control.Validate())
 }
 
-// own is fault, or an error where a message names another run.
-func (r *Run) own(run string, fault error) error {
+// checkOwn is fault, or an error where a message names another run.
+func (r *Run) checkOwn(run string, fault error) error {
 	if fault == nil && run != r.run {
 		return fmt.Errorf("%w: a message of run %q in run %q", schemas.ErrInvalid, run, r.run)
 	}

@@ -25,7 +25,7 @@ type TicketCounts struct {
 
 // TicketCounts reads them from the broker.
 func (r *Run) TicketCounts(ctx context.Context) (c TicketCounts, err error) {
-	err = r.call(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
+	err = r.callBroker(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
 		consumer, err := r.js.Consumer(ctx, r.names.tickets, durableProducers)
 		if err != nil {
 			return err
@@ -39,7 +39,7 @@ func (r *Run) TicketCounts(ctx context.Context) (c TicketCounts, err error) {
 
 // OldestTicket is when the oldest ticket that is not done was issued; the zero time where there is none.
 func (r *Run) OldestTicket(ctx context.Context) (at time.Time, err error) {
-	err = r.call(ctx, "look for the oldest ticket", r.names.tickets, func(ctx context.Context) error {
+	err = r.callBroker(ctx, "look for the oldest ticket", r.names.tickets, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, r.names.tickets)
 		if err == nil && s.CachedInfo().State.Msgs > 0 {
 			at = s.CachedInfo().State.FirstTime
@@ -55,7 +55,7 @@ func (r *Run) Counts(ctx context.Context) (Counts, error) {
 	for stream, n := range map[string]*int{
 		r.names.tickets: &c.Tickets, r.names.trajectories: &c.Trajectories, r.names.rejected: &c.Rejected,
 	} {
-		err := r.call(ctx, "count messages of "+stream, stream, func(ctx context.Context) error {
+		err := r.callBroker(ctx, "count messages of "+stream, stream, func(ctx context.Context) error {
 			s, err := r.js.Stream(ctx, stream)
 			if err == nil {
 				*n = int(s.CachedInfo().State.Msgs)

@@ -27,16 +27,16 @@ type Delivery struct {
 	id      string // the message id, "" where the message had none
 }
 
-// judge reads a whole message and returns it, or refuses it.
-func (f *Feed) judge(ctx context.Context, d *Delivery, data []byte, replies ...string) (*Delivery, error) {
+// judgeMessage reads a whole message and returns it, or refuses it.
+func (f *Feed) judgeMessage(ctx context.Context, d *Delivery, data []byte, replies ...string) (*Delivery, error) {
 	d.Bytes = len(data)
-	if reason, err := f.read(d, data); err != nil {
-		if err := f.refuse(ctx, d, reason, err.Error(), data, replies...); err != nil {
+	if reason, err := f.readMessage(d, data); err != nil {
+		if err := f.refuseMessage(ctx, d, reason, err.Error(), data, replies...); err != nil {
 			return nil, err
 		}
 		return f.inPlaceOf(d, reason), nil
 	}
-	f.book.add(d.Sequence, replies...)
+	f.book.addInFlight(d.Sequence, replies...)
 	return d, nil
 }
 
@@ -77,9 +77,9 @@ func samplesOf(id string) (group string, samples []int, ok bool) {
 	return fields[0][:at], []int{sample}, err == nil && sample >= 0
 }
 
-// read decodes a message into d and returns what is wrong with it. The memory of data becomes the trajectory's, since nobody else
+// readMessage decodes a message into d and returns what is wrong with it. The memory of data becomes the trajectory's, since nobody else
 // uses it; where the message is refused, data is as it came.
-func (f *Feed) read(d *Delivery, data []byte) (schemas.Reason, error) {
+func (f *Feed) readMessage(d *Delivery, data []byte) (schemas.Reason, error) {
 	kind, _, err := schemas.Peek(data)
 	if err != nil {
 		return decodeReason(err), err
@@ -91,7 +91,7 @@ func (f *Feed) read(d *Delivery, data []byte) (schemas.Reason, error) {
 		if err != nil {
 			return decodeReason(err), err
 		}
-		if reason, err := f.check(d, t.Validate(), t.Run, t.Producer, t.OldestVersion()); err != nil {
+		if reason, err := f.checkDelivery(d, t.Validate(), t.Run, t.Producer, t.OldestVersion()); err != nil {
 			undo()
 			return reason, err
 		}
@@ -101,7 +101,7 @@ func (f *Feed) read(d *Delivery, data []byte) (schemas.Reason, error) {
 		if err := schemas.Unmarshal(data, g); err != nil {
 			return decodeReason(err), err
 		}
-		if reason, err := f.check(d, g.Validate(), g.Run, g.Producer, int64(schemas.NoVersion)); err != nil {
+		if reason, err := f.checkDelivery(d, g.Validate(), g.Run, g.Producer, int64(schemas.NoVersion)); err != nil {
 			return reason, err
 		}
 		d.Closed = g
@@ -111,8 +111,8 @@ func (f *Feed) read(d *Delivery, data []byte) (schemas.Reason, error) {
 	return "", nil
 }
 
-// check is what is wrong with a message of that fault, run, producer and oldest version under the subject of d.
-func (f *Feed) check(d *Delivery, fault error, run, producer string, oldest int64) (schemas.Reason, error) {
+// checkDelivery is what is wrong with a message of that fault, run, producer and oldest version under the subject of d.
+func (f *Feed) checkDelivery(d *Delivery, fault error, run, producer string, oldest int64) (schemas.Reason, error) {
 	if fault != nil {
 		return schemas.ReasonMalformed, fault
 	}

@@ -21,18 +21,18 @@ type entry struct {
 	created, stored time.Time
 }
 
-// newer is whether e was written after another entry of its key. A bucket that came back as an older copy gives the revisions that it
+// isNewerThan is whether e was written after another entry of its key. A bucket that came back as an older copy gives the revisions that it
 // lost to other values; a replica that lags behind shows an earlier value, with its earlier time.
-func (e entry) newer(than entry) bool {
+func (e entry) isNewerThan(than entry) bool {
 	return !e.created.Equal(than.created) || e.revision > than.revision || e.stored.After(than.stored)
 }
 
 // keySubject is where a bucket keeps a key.
 func keySubject(bucket, key string) string { return "$KV." + bucket + "." + key }
 
-// entry reads a key.
-func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error) {
-	err = r.call(ctx, fmt.Sprintf("read %s of %s", key, bucket), bucket, func(ctx context.Context) error {
+// readEntry reads a key.
+func (r *Run) readEntry(ctx context.Context, bucket, key string) (e entry, err error) {
+	err = r.callBroker(ctx, fmt.Sprintf("read %s of %s", key, bucket), bucket, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, "KV_"+bucket)
 		if err != nil {
 			return err
@@ -54,11 +54,11 @@ func (r *Run) entry(ctx context.Context, bucket, key string) (e entry, err error
 	return e, err
 }
 
-// set writes a key if the conditions hold, and returns the key's revision: 0 if they do not. Where an attempt was carried out and its
+// writeEntry writes a key if the conditions hold, and returns the key's revision: 0 if they do not. Where an attempt was carried out and its
 // answer was lost, the next attempt may find that the conditions no longer hold.
-func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt) (revision uint64, err error) {
+func (r *Run) writeEntry(ctx context.Context, bucket, key string, value []byte, conditions ...jetstream.PublishOpt) (revision uint64, err error) {
 	options := append(conditions, jetstream.WithRetryAttempts(0))
-	err = r.call(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
+	err = r.callBroker(ctx, fmt.Sprintf("write %s of %s", key, bucket), bucket, func(ctx context.Context) error {
 		ack, err := r.js.PublishMsg(ctx, &nats.Msg{Subject: keySubject(bucket, key), Header: nats.Header{}, Data: value}, options...)
 		// A replicated stream has an error code of its own for a failed condition.
 		if seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequence)) || seam.HasCode(err, int(jetstream.JSErrCodeStreamWrongLastSequenceConstant)) {
@@ -73,18 +73,18 @@ func (r *Run) set(ctx context.Context, bucket, key string, value []byte, conditi
 	return revision, err
 }
 
-// at is the condition that the key is at a revision; 0 is that of a key that nobody ever wrote.
-func at(revision uint64) jetstream.PublishOpt {
+// atRevision is the condition that the key is at a revision; 0 is that of a key that nobody ever wrote.
+func atRevision(revision uint64) jetstream.PublishOpt {
 	return jetstream.WithExpectLastSequencePerSubject(revision)
 }
 
-// replace writes a key over a revision, and reports false where the key has a newer revision. Where this handle has a seat, it also
+// replaceEntry writes a key over a revision, and reports false where the key has a newer revision. Where this handle has a seat, it also
 // fails where another trainer has taken the seat.
-func (r *Run) replace(ctx context.Context, bucket, key string, value []byte, revision uint64) (ok bool, err error) {
+func (r *Run) replaceEntry(ctx context.Context, bucket, key string, value []byte, revision uint64) (ok bool, err error) {
 	if r.seat != nil {
-		revision, err = r.seat.set(ctx, bucket, key, value, revision)
+		revision, err = r.seat.setEntry(ctx, bucket, key, value, revision)
 	} else {
-		revision, err = r.set(ctx, bucket, key, value, at(revision))
+		revision, err = r.writeEntry(ctx, bucket, key, value, atRevision(revision))
 	}
 	return revision != 0, err
 }

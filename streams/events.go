@@ -19,7 +19,7 @@ const emitTimeout = time.Second
 // Emit stores an event. Nothing depends on events, so it tries once, for a second at most, and the caller may log the
 // error and go on.
 func (r *Run) Emit(ctx context.Context, event *schemas.Event) error {
-	if err := r.own(event.Run, event.Validate()); err != nil {
+	if err := r.checkOwn(event.Run, event.Validate()); err != nil {
 		return err
 	}
 	data, err := schemas.Marshal(event)
@@ -29,7 +29,7 @@ func (r *Run) Emit(ctx context.Context, event *schemas.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, emitTimeout)
 	defer cancel()
 	subject := r.names.eventSubject()
-	err = r.conn.guard(ctx, subject, func(ctx context.Context) error {
+	err = r.conn.guardCall(ctx, subject, func(ctx context.Context) error {
 		_, err := r.js.Publish(ctx, subject, data)
 		return err
 	})
@@ -51,11 +51,11 @@ const (
 // FollowEvents calls fn once with each event, in the order in which they were stored, also over a restart of the broker; a stream
 // that was made anew is read from its beginning. It returns nil when ctx ends. An event that cannot be read is logged and skipped.
 func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schemas.Event)) error {
-	told, err := r.listen("events")
+	told, err := r.listenStored("events")
 	if err != nil {
 		return err
 	}
-	defer told.close()
+	defer told.stopListening()
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	next, created := uint64(1), time.Time{}
@@ -109,7 +109,7 @@ func (r *Run) FollowEvents(ctx context.Context, from EventsFrom, fn func(*schema
 }
 
 func (r *Run) eventsInfo(ctx context.Context) (info *jetstream.StreamInfo, err error) {
-	err = r.call(ctx, "follow events", r.names.events, func(ctx context.Context) error {
+	err = r.callBroker(ctx, "follow events", r.names.events, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, r.names.events)
 		if err == nil {
 			info = s.CachedInfo()
@@ -183,7 +183,7 @@ func (r *Run) readEvents(
 			}
 			err := schemas.Unmarshal(m.Data, event)
 			if err == nil {
-				err = r.own(event.Run, event.Validate())
+				err = r.checkOwn(event.Run, event.Validate())
 			}
 			if err != nil {
 				r.log.Warn("unreadable event skipped", "sequence", m.Sequence, "err", err)

@@ -43,16 +43,16 @@ type Feed struct {
 func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 	options = options.withDefaults()
 	if options.Durable == "" {
-		options.Durable = readerOf(r.epoch())
+		options.Durable = readerOf(r.seatEpoch())
 	}
 	if err := options.validate(); err != nil {
 		return nil, fmt.Errorf("configure feed: %w", err)
 	}
-	if err := r.held(ctx); err != nil {
+	if err := r.checkSeat(ctx); err != nil {
 		return nil, fmt.Errorf("open feed: %w", err)
 	}
 	f := &Feed{run: r, options: options, refused: map[schemas.Reason]int{}}
-	state, err := f.identify(ctx)
+	state, err := f.identifyStream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,24 +63,24 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 		if from.Sequence > state.LastSeq {
 			return nil, fmt.Errorf("%w: stream %s ends at %d, the position is %d", ErrStreamTruncated, from.Stream, state.LastSeq, from.Sequence)
 		}
-		if err := f.intact(ctx, state, options.Known); err != nil {
+		if err := f.checkIntact(ctx, state, options.Known); err != nil {
 			return nil, err
 		}
 		if from.Sequence+1 < state.FirstSeq {
 			r.log.Warn("messages after the position are purged", "position", from.Sequence, "first", state.FirstSeq)
 		}
-		if err := f.reset(ctx, from.Sequence+1); err != nil {
+		if err := f.resetConsumer(ctx, from.Sequence+1); err != nil {
 			return nil, err
 		}
 		f.start.Sequence = from.Sequence
 	}
 	f.book, f.passed = newBook(f.start.Sequence), f.start.Sequence
 	if options.From != nil {
-		f.book.saw(options.Known)
+		f.book.noteMessage(options.Known)
 	}
 	life, cancel := context.WithCancel(ctx)
 	f.cancel = cancel
-	f.tasks.Go(func() { f.renew(life, options.AckWait) })
+	f.tasks.Go(func() { f.renewPending(life, options.AckWait) })
 	return f, nil
 }
 
@@ -88,7 +88,7 @@ func (r *Run) Feed(ctx context.Context, options FeedOptions) (*Feed, error) {
 func (f *Feed) Identity() Position { return f.start }
 
 // Known is the last message that the feed, or the reader that opened it, knows to have been in the stream.
-func (f *Feed) Known() Mark { return f.book.known() }
+func (f *Feed) Known() Mark { return f.book.lastKnown() }
 
 // Close ends the feed, once Next has returned for the last time. The broker sends the messages that were returned and not acked to
 // the next feed of the same name.
@@ -96,14 +96,14 @@ func (f *Feed) Close() {
 	f.close.Do(func() {
 		f.cancel()
 		f.tasks.Wait()
-		for _, reply := range append(f.drain(), f.book.replies()...) {
-			_ = f.run.say(reply, wordBack)
+		for _, reply := range append(f.drainMessages(), f.book.replies()...) {
+			_ = f.run.sendAck(reply, ackNak)
 		}
 	})
 }
 
-// drain empties the buffer of messages and returns their reply subjects.
-func (f *Feed) drain() (replies []string) {
+// drainMessages empties the buffer of messages and returns their reply subjects.
+func (f *Feed) drainMessages() (replies []string) {
 	if f.messages == nil {
 		return nil
 	}
@@ -118,11 +118,11 @@ func (f *Feed) drain() (replies []string) {
 	}
 }
 
-// identify finds the stream and compares it with the stream that the feed must read.
-func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
+// identifyStream finds the stream and compares it with the stream that the feed must read.
+func (f *Feed) identifyStream(ctx context.Context) (jetstream.StreamState, error) {
 	name := f.run.names.trajectories
 	var info *jetstream.StreamInfo
-	err := f.run.call(ctx, "read stream "+name, name, func(ctx context.Context) error {
+	err := f.run.callBroker(ctx, "read stream "+name, name, func(ctx context.Context) error {
 		s, err := f.run.js.Stream(ctx, name)
 		if err == nil {
 			info = s.CachedInfo()
@@ -143,10 +143,10 @@ func (f *Feed) identify(ctx context.Context) (jetstream.StreamState, error) {
 	return info.State, nil
 }
 
-// intact fails with [ErrStreamTruncated] where the stream has lost the message at a mark. A broker that comes back with an
+// checkIntact fails with [ErrStreamTruncated] where the stream has lost the message at a mark. A broker that comes back with an
 // older copy of its store has the same stream, by name and creation time, and gives the sequences that it lost to other messages;
 // once it has stored enough other messages, only the message at the mark shows the loss.
-func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Mark) error {
+func (f *Feed) checkIntact(ctx context.Context, state jetstream.StreamState, known Mark) error {
 	name := f.run.names.trajectories
 	switch {
 	case known.Sequence == 0:
@@ -156,7 +156,7 @@ func (f *Feed) intact(ctx context.Context, state jetstream.StreamState, known Ma
 	case known.Stored.IsZero() || known.Sequence < state.FirstSeq: // not known, or purged
 		return nil
 	}
-	stored, err := f.part(ctx, known.Sequence)
+	stored, err := f.readStoredPart(ctx, known.Sequence)
 	if err != nil || stored == nil { // removed by hand
 		return err
 	}
@@ -177,7 +177,7 @@ func (f *Feed) openConsumer(ctx context.Context) error {
 	if f.run.seat != nil {
 		unused = readerUnused
 	}
-	return f.run.call(ctx, "open consumer "+f.options.Durable, name, func(ctx context.Context) error {
+	return f.run.callBroker(ctx, "open consumer "+f.options.Durable, name, func(ctx context.Context) error {
 		_, err := f.run.js.CreateOrUpdateConsumer(ctx, name, jetstream.ConsumerConfig{
 			Durable:       f.options.Durable,
 			Description:   "reader of trajectories",
@@ -194,9 +194,9 @@ func (f *Feed) openConsumer(ctx context.Context) error {
 	})
 }
 
-func (f *Feed) reset(ctx context.Context, sequence uint64) error {
+func (f *Feed) resetConsumer(ctx context.Context, sequence uint64) error {
 	name := f.run.names.trajectories
-	return f.run.call(ctx, "reset consumer "+f.options.Durable, name, func(ctx context.Context) error {
+	return f.run.callBroker(ctx, "reset consumer "+f.options.Durable, name, func(ctx context.Context) error {
 		_, err := f.run.js.ResetConsumerToSequence(ctx, name, f.options.Durable, sequence)
 		return err
 	})
@@ -221,7 +221,7 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 			f.ready = nil
 			return d, nil
 		}
-		msg, err := f.pull(ctx)
+		msg, err := f.pullMessages(ctx)
 		if errors.Is(err, errLull) {
 			if err = f.File(ctx); err == nil {
 				f.unfiled = false
@@ -231,10 +231,10 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read trajectories: %w", err)
 		}
-		d, err := f.accept(ctx, msg)
+		d, err := f.acceptMessage(ctx, msg)
 		if err != nil {
 			// The message is neither returned nor refused: have it sent again, before the messages after it.
-			f.unsubscribe()
+			f.unsubscribeConsumer()
 			return nil, fmt.Errorf("read trajectories: %w", err)
 		}
 		if meta, err := msg.Metadata(); err == nil {
@@ -251,18 +251,18 @@ func (f *Feed) Next(ctx context.Context) (*Delivery, error) {
 	}
 }
 
-// pull is the next message from the broker, unread.
-func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
+// pullMessages is the next message from the broker, unread.
+func (f *Feed) pullMessages(ctx context.Context) (jetstream.Msg, error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 		if f.messages == nil || f.reconnects != f.run.nc.Stats().Reconnects {
-			if err := f.subscribe(ctx); err != nil {
+			if err := f.subscribeConsumer(ctx); err != nil {
 				return nil, err
 			}
 		}
-		msg, err := f.await(ctx)
+		msg, err := f.awaitMessage(ctx)
 		switch {
 		case err == nil:
 			return msg, nil
@@ -274,7 +274,7 @@ func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 			return nil, fmt.Errorf("connection: %w", ErrClosed)
 		default:
 			f.run.log.Debug("feed interrupted; subscribing again", "err", err)
-			f.unsubscribe()
+			f.unsubscribeConsumer()
 			if err := seam.Wait(ctx, backoffMin); err != nil {
 				return nil, err
 			}
@@ -285,11 +285,11 @@ func (f *Feed) pull(ctx context.Context) (jetstream.Msg, error) {
 // errLull says that no message is there already, while refused ones wait to be filed.
 var errLull = errors.New("no message is there yet")
 
-// await waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for long.
-func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
+// awaitMessage waits until there is a message, ctx ends, or the connection is made again; with messages that wait to be filed, not for long.
+func (f *Feed) awaitMessage(ctx context.Context) (jetstream.Msg, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer f.run.conn.returns.watch(cancel)()
+	defer f.run.conn.returns.watchReturns(cancel)()
 	if f.reconnects != f.run.nc.Stats().Reconnects {
 		return nil, context.Canceled
 	}
@@ -314,33 +314,33 @@ func (f *Feed) await(ctx context.Context) (jetstream.Msg, error) {
 	return msg, err
 }
 
-// subscribe asks for messages, for the first time or again. After an interruption the broker counts messages as delivered that were
+// subscribeConsumer asks for messages, for the first time or again. After an interruption the broker counts messages as delivered that were
 // lost on the way; resetting the consumer to the acked messages has the broker send the lost messages again at once, and not after
 // AckWait. The book keeps a message from being returned twice.
-func (f *Feed) subscribe(ctx context.Context) error {
-	f.unsubscribe()
-	if err := f.run.held(ctx); err != nil {
+func (f *Feed) subscribeConsumer(ctx context.Context) error {
+	f.unsubscribeConsumer()
+	if err := f.run.checkSeat(ctx); err != nil {
 		return err
 	}
 	f.reconnects = f.run.nc.Stats().Reconnects
-	state, err := f.identify(ctx)
+	state, err := f.identifyStream(ctx)
 	if err != nil {
 		return err
 	}
-	if err := f.intact(ctx, state, f.book.known()); err != nil {
+	if err := f.checkIntact(ctx, state, f.book.lastKnown()); err != nil {
 		return err
 	}
 	if err := f.openConsumer(ctx); err != nil {
 		return err
 	}
 	name := f.run.names.trajectories
-	err = f.run.call(ctx, "subscribe to "+name, name, func(ctx context.Context) error {
+	err = f.run.callBroker(ctx, "subscribe to "+name, name, func(ctx context.Context) error {
 		c, err := f.run.js.Consumer(ctx, name, f.options.Durable)
 		if err != nil {
 			return err
 		}
 		if f.interrupted {
-			if _, err := f.run.js.ResetConsumerToSequence(ctx, name, f.options.Durable, f.book.resume(c.CachedInfo().AckFloor.Stream)); err != nil {
+			if _, err := f.run.js.ResetConsumerToSequence(ctx, name, f.options.Durable, f.book.resumeSequence(c.CachedInfo().AckFloor.Stream)); err != nil {
 				return err
 			}
 		}
@@ -367,20 +367,20 @@ const (
 	feedHeartbeat     = time.Second
 )
 
-func (f *Feed) unsubscribe() {
+func (f *Feed) unsubscribeConsumer() {
 	if f.messages != nil {
 		f.messages.Stop()
 		f.messages = nil
 	}
 }
 
-// renew keeps the broker from sending messages in flight again: it tells the broker that they are being worked on. It looks every
+// renewPending keeps the broker from sending messages in flight again: it tells the broker that they are being worked on. It looks every
 // eighth of ackWait for messages of which the broker has received no sign for half of it, so that a sign is sent before five
 // eighths have passed.
-func (f *Feed) renew(ctx context.Context, ackWait time.Duration) {
+func (f *Feed) renewPending(ctx context.Context, ackWait time.Duration) {
 	for seam.Wait(ctx, ackWait/8) == nil {
-		for _, reply := range f.book.due(time.Now().Add(-ackWait / 2)) {
-			_ = f.run.say(reply, wordWorking)
+		for _, reply := range f.book.dueReplies(time.Now().Add(-ackWait / 2)) {
+			_ = f.run.sendAck(reply, ackWorking)
 		}
 	}
 }

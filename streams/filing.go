@@ -43,22 +43,22 @@ type filing struct {
 	turn sync.Mutex
 }
 
-func (q *filing) add(m rejection) {
+func (q *filing) addRejection(m rejection) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.queue = append(q.queue, m)
 	q.bytes += len(m.data)
 }
 
-// first are the oldest, at most so many as are filed together.
-func (q *filing) first() []rejection {
+// oldestRejections are the oldest, at most so many as are filed together.
+func (q *filing) oldestRejections() []rejection {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clone(q.queue[:min(filedTogether, len(q.queue))])
 }
 
-// drop takes the oldest out.
-func (q *filing) drop(n int) {
+// dropOldest takes the oldest out.
+func (q *filing) dropOldest(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range q.queue[:n] {
@@ -79,15 +79,15 @@ func (q *filing) isFull() bool {
 	return len(q.queue) >= filedTogether || q.bytes >= filedBytes
 }
 
-// holds is whether the message at a sequence waits to be filed.
-func (q *filing) holds(sequence uint64) bool {
+// holdsSequence is whether the message at a sequence waits to be filed.
+func (q *filing) holdsSequence(sequence uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.ContainsFunc(q.queue, func(m rejection) bool { return m.from.sequence == sequence })
 }
 
-// lowest is the lowest sequence that waits to be filed, 0 if none does.
-func (q *filing) lowest() (low uint64) {
+// lowestSequence is the lowest sequence that waits to be filed, 0 if none does.
+func (q *filing) lowestSequence() (low uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, m := range q.queue {
@@ -105,40 +105,40 @@ func (f *Feed) File(ctx context.Context) error {
 	f.filing.turn.Lock()
 	defer f.filing.turn.Unlock()
 	for {
-		some := f.filing.first()
+		some := f.filing.oldestRejections()
 		if len(some) == 0 {
 			return nil
 		}
 		if err := f.run.rejectTogether(ctx, some); err != nil {
 			return err
 		}
-		if err := f.dismiss(ctx, some); err != nil {
+		if err := f.dismissFiled(ctx, some); err != nil {
 			return err
 		}
-		f.filing.drop(len(some))
+		f.filing.dropOldest(len(some))
 	}
 }
 
-// dismiss acks messages that are in REJECTED.
-func (f *Feed) dismiss(ctx context.Context, filed []rejection) error {
+// dismissFiled acks messages that are in REJECTED.
+func (f *Feed) dismissFiled(ctx context.Context, filed []rejection) error {
 	filed = slices.SortedFunc(slices.Values(filed), func(a, b rejection) int { return cmp.Compare(a.from.sequence, b.from.sequence) })
 	var answers []answer
 	var highest uint64
 	sequences := make([]uint64, len(filed))
 	for i, m := range filed {
 		sequences[i] = m.from.sequence
-		replies, last, _ := f.book.lookup(sequences[i : i+1])
+		replies, last, _ := f.book.lookupReplies(sequences[i : i+1])
 		for _, reply := range replies {
-			answers = append(answers, answer{reply, wordRefused(m.reason)})
+			answers = append(answers, answer{reply, ackTerm(m.reason)})
 		}
 		highest = max(highest, last)
 	}
-	if err := f.acknowledge(ctx, answers, highest); err != nil {
+	if err := f.sendAnswers(ctx, answers, highest); err != nil {
 		return err
 	}
-	f.book.finish(sequences...)
-	if f.book.remembered() > finishedKept {
-		f.forget(ctx)
+	f.book.finishMessages(sequences...)
+	if f.book.rememberedCount() > finishedKept {
+		f.forgetFinished(ctx)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (f *Feed) dismiss(ctx context.Context, filed []rejection) error {
 func (r *Run) rejectTogether(ctx context.Context, messages []rejection) error {
 	room := int(r.nc.MaxPayload()) - headerRoom
 	stored := make([]bool, len(messages))
-	_ = r.conn.guard(ctx, r.names.prefix()+"rejected.", func(ctx context.Context) error {
+	_ = r.conn.guardCall(ctx, r.names.prefix()+"rejected.", func(ctx context.Context) error {
 		sent := make([]jetstream.PubAckFuture, len(messages))
 		for i, m := range messages {
 			if len(m.data) <= room {
@@ -174,7 +174,7 @@ func (r *Run) rejectTogether(ctx context.Context, messages []rejection) error {
 		if stored[i] {
 			continue
 		}
-		if err := r.reject(ctx, m); err != nil {
+		if err := r.storeRejection(ctx, m); err != nil {
 			return err
 		}
 	}

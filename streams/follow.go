@@ -17,21 +17,21 @@ const (
 	followAbsent = 500 * time.Millisecond
 )
 
-// follow calls fn with the newest value of a key and with each newer value; of several that are written while fn runs it calls fn
+// followKey calls fn with the newest value of a key and with each newer value; of several that are written while fn runs it calls fn
 // with the newest alone. The values of a bucket that was made anew, or came back as an older copy, count as new at any revision.
 // follow returns fn's error, or nil when ctx ends.
-func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []byte, revision uint64) error) error {
-	told, err := r.listen(bucket + "." + key)
+func (r *Run) followKey(ctx context.Context, bucket, key string, fn func(value []byte, revision uint64) error) error {
+	told, err := r.listenStored(bucket + "." + key)
 	if err != nil {
 		return err
 	}
-	defer told.close()
+	defer told.stopListening()
 	poll := time.NewTicker(followPoll)
 	defer poll.Stop()
 	var last entry
 	want, tries := uint64(0), 0 // a replica that lags behind may lack the revision of the notice
 	for ctx.Err() == nil {
-		e, err := r.entry(ctx, bucket, key)
+		e, err := r.readEntry(ctx, bucket, key)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -43,7 +43,7 @@ func (r *Run) follow(ctx context.Context, bucket, key string, fn func(value []by
 		case err != nil:
 			return err
 		}
-		if e.newer(last) {
+		if e.isNewerThan(last) {
 			last = entry{revision: e.revision, created: e.created, stored: e.stored}
 			if e.value != nil {
 				if err := fn(e.value, e.revision); err != nil {

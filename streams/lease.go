@@ -42,7 +42,7 @@ func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
 // Done ends the ticket: its trajectory, or a group-closed marker in its place, is published. It returns when the broker has confirmed
 // that no other producer will get the ticket. It works after Lost too, since a published trajectory stays published.
-func (l *Lease) Done(ctx context.Context) error { return l.end(ctx, wordDone) }
+func (l *Lease) Done(ctx context.Context) error { return l.endLease(ctx, ackDone) }
 
 // Return gives the ticket back, to be delivered again after delay. After Lost it does nothing: the ticket may be another producer's.
 func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
@@ -51,7 +51,7 @@ func (l *Lease) Return(ctx context.Context, delay time.Duration) error {
 		return l.open()
 	default:
 	}
-	return l.end(ctx, wordBackAfter(delay))
+	return l.endLease(ctx, ackNakAfter(delay))
 }
 
 // Release gives the ticket back like Return, and its delivery is not counted: nothing was wrong with the ticket. The count is
@@ -65,7 +65,7 @@ func (l *Lease) Release(ctx context.Context, delay time.Duration) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	if err := l.source.run.release(ctx, l.from.subject, l.sent-l.Delivery+1); err != nil {
+	if err := l.source.run.storeReleased(ctx, l.from.subject, l.sent-l.Delivery+1); err != nil {
 		l.source.log.Warn("a ticket given back unworked counts as a delivery", "ticket", l.Ticket.ID, "err", err)
 	}
 	return l.Return(ctx, delay)
@@ -80,13 +80,13 @@ func (l *Lease) open() error {
 	return nil
 }
 
-func (l *Lease) end(ctx context.Context, w word) error {
+func (l *Lease) endLease(ctx context.Context, w ackKind) error {
 	if err := l.open(); err != nil {
 		return err
 	}
-	err := l.source.end(ctx, l.msg.Reply, l.from.sequence, l.created, w)
+	err := l.source.endTicket(ctx, l.msg.Reply, l.from.sequence, l.created, w)
 	if err == nil || ctx.Err() == nil {
-		l.close()
+		l.closeLease()
 	}
 	if err != nil {
 		return fmt.Errorf("end lease of %s: %w", l.Ticket.ID, err)
@@ -94,8 +94,8 @@ func (l *Lease) end(ctx context.Context, w word) error {
 	return nil
 }
 
-// close ends the lease on this side: it is no longer renewed.
-func (l *Lease) close() {
+// closeLease ends the lease on this side: it is no longer renewed.
+func (l *Lease) closeLease() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
@@ -105,8 +105,8 @@ func (l *Lease) close() {
 	}
 }
 
-// lose gives the lease up. Its slot is free at once, since nobody need end a lost lease.
-func (l *Lease) lose(why string) {
+// loseLease gives the lease up. Its slot is free at once, since nobody need end a lost lease.
+func (l *Lease) loseLease(why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -117,9 +117,9 @@ func (l *Lease) lose(why string) {
 	l.free()
 }
 
-// keep renews the lease, every third of its length, until the lease ends. The broker counts from when it receives a renewal, which
+// keepLease renews the lease, every third of its length, until the lease ends. The broker counts from when it receives a renewal, which
 // is after the renewal was sent: so the lease has not lapsed before sent + length.
-func (l *Lease) keep(deadline time.Time) {
+func (l *Lease) keepLease(deadline time.Time) {
 	renewed := true
 	for {
 		length := l.source.length()
@@ -131,18 +131,18 @@ func (l *Lease) keep(deadline time.Time) {
 		case <-l.ended:
 			return
 		case <-l.source.life.Done():
-			l.lose("the source has ended")
+			l.loseLease("the source has ended")
 			return
 		case <-time.After(min(next, time.Until(deadline))):
 		}
 		sent := time.Now()
 		if !sent.Before(deadline) {
-			l.lose("the broker answered no renewal")
+			l.loseLease("the broker answered no renewal")
 			return
 		}
-		err := l.renew(min(length/3, deadline.Sub(sent)))
+		err := l.renewLease(min(length/3, deadline.Sub(sent)))
 		if errors.Is(err, ErrStreamRecreated) {
-			l.lose("the broker's tickets were made anew")
+			l.loseLease("the broker's tickets were made anew")
 			return
 		}
 		if renewed = err == nil; renewed {
@@ -151,12 +151,12 @@ func (l *Lease) keep(deadline time.Time) {
 	}
 }
 
-func (l *Lease) renew(timeout time.Duration) error {
+func (l *Lease) renewLease(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(l.source.life, timeout)
 	defer cancel()
 	if err := l.source.same(ctx, l.created); err != nil {
 		return err
 	}
-	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply, []byte(wordWorking))
+	_, err := l.source.run.nc.RequestWithContext(ctx, l.msg.Reply, []byte(ackWorking))
 	return err
 }

@@ -26,7 +26,7 @@ func (r *Run) LatestManifest(ctx context.Context) (*schemas.Manifest, error) {
 
 // latestManifest also returns the revision that a newer manifest must name, which is set with ErrNoWeights too.
 func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, error) {
-	e, err := r.entry(ctx, r.names.weights, manifestKey)
+	e, err := r.readEntry(ctx, r.names.weights, manifestKey)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -39,7 +39,7 @@ func (r *Run) latestManifest(ctx context.Context) (*schemas.Manifest, uint64, er
 
 // Manifest is the manifest of a version; [ErrNoWeights] if the version was never published or is no longer kept.
 func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, error) {
-	history, err := r.manifests(ctx)
+	history, err := r.readManifests(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (r *Run) Manifest(ctx context.Context, version int64) (*schemas.Manifest, e
 
 // Keeps says whether the broker still keeps a version's weights: the newest [Topology.WeightsKeep] versions are kept.
 func (r *Run) Keeps(ctx context.Context, version int64) (bool, error) {
-	history, err := r.manifests(ctx)
+	history, err := r.readManifests(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -61,8 +61,8 @@ func (r *Run) Keeps(ctx context.Context, version int64) (bool, error) {
 	return slices.ContainsFunc(newest, func(m *schemas.Manifest) bool { return m.Version == version }), nil
 }
 
-// manifests are the manifests that the bucket still holds, newest first.
-func (r *Run) manifests(ctx context.Context) (history []*schemas.Manifest, err error) {
+// readManifests are the manifests that the bucket still holds, newest first.
+func (r *Run) readManifests(ctx context.Context) (history []*schemas.Manifest, err error) {
 	for next, more := uint64(1), true; more; {
 		next, more, err = r.readOn(ctx, "KV_"+r.names.weights, keySubject(r.names.weights, manifestKey), next,
 			seam.Window{Messages: weightsHistory, Bytes: 16 << 20}, func(e seam.Message) error {
@@ -91,7 +91,7 @@ func (r *Run) readManifest(data []byte) (*schemas.Manifest, error) {
 	if err := schemas.Unmarshal(data, m); err != nil {
 		return nil, err
 	}
-	return m, r.own(m.Run, m.Validate())
+	return m, r.checkOwn(m.Run, m.Validate())
 }
 
 // ManifestFits fails with [ErrTooLarge] where the broker takes no message as large as a manifest.
@@ -113,7 +113,7 @@ func (r *Run) ManifestFits(m *schemas.Manifest) error {
 //
 // Invariant: the versions that fn sees only rise.
 func (r *Run) FollowWeights(ctx context.Context, fn func(*schemas.Manifest) error) error {
-	return r.follow(ctx, r.names.weights, manifestKey, func(data []byte, revision uint64) error {
+	return r.followKey(ctx, r.names.weights, manifestKey, func(data []byte, revision uint64) error {
 		m, err := r.readManifest(data)
 		if err != nil {
 			return fmt.Errorf("manifest of revision %d: %w", revision, err)

@@ -38,7 +38,7 @@ var fromBroker = []string{"Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-
 // StoredMessage reads one message. stream is a name of [Run.StreamInfos]. It fails with [ErrNoMessage] where the stream holds no
 // message at the sequence, and with [ErrDenied] where the role may not read the stream.
 func (r *Run) StoredMessage(ctx context.Context, stream string, sequence uint64) (*StoredMessage, error) {
-	name, err := r.names.stream(stream)
+	name, err := r.names.streamNamed(stream)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (r *Run) joinStored(ctx context.Context, stream string, first uint64, p par
 		}
 		parts = append(parts, m.Data)
 	}
-	whole, err := join(p, parts)
+	whole, err := joinParts(p, parts)
 	if err != nil {
 		return nil
 	}

@@ -52,7 +52,7 @@ type Permissions struct {
 func PermissionsOf(role Role, runs ...string) Permissions {
 	p := Permissions{Subscribe: []string{role.inboxPrefix() + ".>"}}
 	for _, run := range runs {
-		p.allow(role, namesOf(run))
+		p.allowRole(role, namesOf(run))
 	}
 	for _, list := range []*[]string{&p.Requests, &p.Calls, &p.Replies, &p.Subscribe} {
 		slices.Sort(*list)
@@ -106,10 +106,10 @@ func AnswerTo(subject string) Answer {
 	return Answer{Within: attemptTimeout}
 }
 
-func (p *Permissions) publish(subjects ...string) { p.Requests = append(p.Requests, subjects...) }
+func (p *Permissions) allowPublish(subjects ...string) { p.Requests = append(p.Requests, subjects...) }
 
-// call lets a role call the engines and the tool workers.
-func (p *Permissions) call(n names) {
+// allowCalls lets a role call the engines and the tool workers.
+func (p *Permissions) allowCalls(n names) {
 	p.Calls = append(p.Calls, n.generateSubject(), n.generateSubjects(), n.toolsSubject(), n.toolsSubjects())
 }
 
@@ -129,31 +129,31 @@ func ServedBy(subject string) Role {
 	return RoleAdmin
 }
 
-// look lets a role read how a stream is configured and how many messages and bytes it holds.
-func (p *Permissions) look(streams ...string) {
+// allowInfo lets a role read how a stream is configured and how many messages and bytes it holds.
+func (p *Permissions) allowInfo(streams ...string) {
 	for _, s := range streams {
-		p.publish("$JS.API.STREAM.INFO." + s)
+		p.allowPublish("$JS.API.STREAM.INFO." + s)
 	}
 }
 
-// read lets a role read a stream's messages by sequence or subject.
-func (p *Permissions) read(streams ...string) {
-	p.look(streams...)
+// allowRead lets a role read a stream's messages by sequence or subject.
+func (p *Permissions) allowRead(streams ...string) {
+	p.allowInfo(streams...)
 	for _, s := range streams {
-		p.publish("$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>")
+		p.allowPublish("$JS.API.DIRECT.GET."+s, "$JS.API.DIRECT.GET."+s+".>")
 	}
 }
 
-func (p *Permissions) allow(role Role, n names) {
+func (p *Permissions) allowRole(role Role, n names) {
 	weights, control, shards := "KV_"+n.weights, "KV_"+n.control, "OBJ_"+n.shards
-	p.look(n.tickets, n.trajectories, n.rejected, n.events, "KV_"+n.released)
-	p.publish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
-	p.read(control)
+	p.allowInfo(n.tickets, n.trajectories, n.rejected, n.events, "KV_"+n.released)
+	p.allowPublish("$JS.API.CONSUMER.INFO." + n.tickets + "." + durableProducers) // how many tickets wait, and how many are leased
+	p.allowRead(control)
 	p.Subscribe = append(p.Subscribe, n.storedSubject(">"))
 	switch role {
 	case RoleTrainer:
-		p.read(n.trajectories, n.rejected, n.events, weights, shards)
-		p.publish(
+		p.allowRead(n.trajectories, n.rejected, n.events, weights, shards)
+		p.allowPublish(
 			n.ticketSubjects(), n.trajectorySubjects(), n.rejectedSubjects(), n.eventSubject(),
 			// The one right to make consumers: docs/guarantees.md says what a thief could do with it.
 			"$JS.API.CONSUMER.CREATE."+n.trajectories+".*", "$JS.API.CONSUMER.INFO."+n.trajectories+".*",
@@ -164,10 +164,10 @@ func (p *Permissions) allow(role Role, n names) {
 			"$KV."+n.weights+".>", "$KV."+n.control+".>", "$O."+n.shards+".>",
 			"$JS.API.STREAM.PURGE."+shards, "$JS.API.STREAM.MSG.DELETE."+shards,
 		)
-		p.call(n)
+		p.allowCalls(n)
 		p.Calls = append(p.Calls, n.evaluationsSubject(), n.evaluationsSubjects())
 	case RoleProducer:
-		p.publish(
+		p.allowPublish(
 			"$JS.API.CONSUMER.MSG.NEXT."+n.tickets+"."+durableProducers,
 			"$JS.ACK."+n.tickets+"."+durableProducers+".>",
 			// To end a ticket of whose delivery a killed broker has lost the record.
@@ -176,21 +176,21 @@ func (p *Permissions) allow(role Role, n names) {
 			// To count the tickets that are given back unworked.
 			"$JS.API.DIRECT.GET.KV_"+n.released+".>", "$KV."+n.released+".>",
 		)
-		p.call(n)
+		p.allowCalls(n)
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.evaluationsSubject(), n.evaluationsSubjects())
 	case RoleInference:
-		p.read(weights, shards)
-		p.publish(n.eventSubject())
+		p.allowRead(weights, shards)
+		p.allowPublish(n.eventSubject())
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.generateSubject(), n.generateSubjects())
 	case RoleTools:
-		p.publish(n.eventSubject())
+		p.allowPublish(n.eventSubject())
 		p.Replies = append(p.Replies, ReplyPrefix+">")
 		p.Subscribe = append(p.Subscribe, n.toolsSubject(), n.toolsSubjects())
 	case RoleViewer:
-		p.read(n.rejected, n.events, weights)
-		p.look(shards)
-		p.publish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)
+		p.allowRead(n.rejected, n.events, weights)
+		p.allowInfo(shards)
+		p.allowPublish("$JS.API.DIRECT.GET."+n.trajectories, "$JS.API.DIRECT.GET."+n.tickets)
 	}
 }

@@ -16,7 +16,7 @@ func (f *Feed) Passed() uint64 {
 	if first := f.book.firstPartial(); first != 0 {
 		passed = min(passed, first-1)
 	}
-	if low := f.filing.lowest(); low != 0 {
+	if low := f.filing.lowestSequence(); low != 0 {
 		passed = min(passed, low-1)
 	}
 	return passed
@@ -26,7 +26,7 @@ func (f *Feed) Passed() uint64 {
 func (f *Feed) Behind(ctx context.Context) (bool, error) {
 	name := f.run.names.trajectories
 	behind := false
-	err := f.run.call(ctx, "look whether "+name+" holds more", name, func(ctx context.Context) error {
+	err := f.run.callBroker(ctx, "look whether "+name+" holds more", name, func(ctx context.Context) error {
 		s, err := f.run.js.Stream(ctx, name)
 		if err != nil {
 			return err
@@ -63,7 +63,7 @@ func (f *Feed) Refused() map[schemas.Reason]int {
 
 // RefusedBy counts the messages that were refused, by the feed itself or by Reject and RejectSoon, since the last call of RefusedBy: by
 // the producer that a message's subject names, and under [OtherProducers] beyond the first 32 producers. Call it from Next's goroutine.
-func (f *Feed) RefusedBy() map[string]int { return f.refusedBy.take() }
+func (f *Feed) RefusedBy() map[string]int { return f.refusedBy.takeCounts() }
 
 // SetMaxPending changes the bound on the messages returned and not acked. Call it from Next's goroutine.
 func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
@@ -81,13 +81,13 @@ func (f *Feed) SetMaxPending(ctx context.Context, n int) error {
 func (f *Feed) Fullness(ctx context.Context) (float64, error) {
 	name := f.run.names.trajectories
 	var full float64
-	err := f.run.call(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
+	err := f.run.callBroker(ctx, "read how full "+name+" is", name, func(ctx context.Context) error {
 		s, err := f.run.js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}
 		have, limits := s.CachedInfo().State, s.CachedInfo().Config
-		full = float64(f.book.pending()) / float64(f.options.MaxPending)
+		full = float64(f.book.pendingCount()) / float64(f.options.MaxPending)
 		if limits.MaxMsgs > 0 {
 			full = max(full, float64(have.Msgs)/float64(limits.MaxMsgs))
 		}

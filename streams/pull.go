@@ -154,9 +154,9 @@ func (s *TicketSource) next(ctx context.Context) (taken, error) {
 	return taken{}, err
 }
 
-// pump asks the broker for tickets while takers wait. A ticket is handed on as it comes, or given back: a ticket in a buffer is a
+// pumpTickets asks the broker for tickets while takers wait. A ticket is handed on as it comes, or given back: a ticket in a buffer is a
 // lease that runs for nobody.
-func (s *TicketSource) pump() {
+func (s *TicketSource) pumpTickets() {
 	for {
 		select {
 		case <-s.demand.again:
@@ -164,14 +164,14 @@ func (s *TicketSource) pump() {
 			return
 		}
 		if ctx, n := s.demand.ask(s.life); n > 0 {
-			s.tasks.Go(func() { s.pull(ctx, n) })
+			s.tasks.Go(func() { s.pullTickets(ctx, n) })
 		}
 	}
 }
 
-// pull asks for n tickets and hands them on.
-func (s *TicketSource) pull(ctx context.Context, n int) {
-	missing, err := s.fetch(ctx, n)
+// pullTickets asks for n tickets and hands them on.
+func (s *TicketSource) pullTickets(ctx context.Context, n int) {
+	missing, err := s.fetchTickets(ctx, n)
 	if err != nil && ctx.Err() == nil {
 		s.log.Debug("no ticket from the broker; asking again", "err", err)
 		s.doubt()
@@ -180,10 +180,10 @@ func (s *TicketSource) pull(ctx context.Context, n int) {
 	s.demand.answered(missing)
 }
 
-// fetch makes one request for n tickets, hands each on as it comes, and returns how many did not come. It returns when all have
+// fetchTickets makes one request for n tickets, hands each on as it comes, and returns how many did not come. It returns when all have
 // come, when the request has expired at the broker, and when ctx ends. The client library's own Fetch drops what comes after the
 // end of its context: such tickets would be leased to nobody, and each would count as a delivery that failed.
-func (s *TicketSource) fetch(ctx context.Context, n int) (missing int, err error) {
+func (s *TicketSource) fetchTickets(ctx context.Context, n int) (missing int, err error) {
 	soon, cancel := context.WithTimeout(ctx, pullExpiry)
 	defer cancel()
 	now, err := s.current(soon)
@@ -192,7 +192,7 @@ func (s *TicketSource) fetch(ctx context.Context, n int) (missing int, err error
 	}
 	nc := s.run.nc
 	back := make(chan struct{})
-	defer s.run.conn.returns.watch(sync.OnceFunc(func() { close(back) }))()
+	defer s.run.conn.returns.watchReturns(sync.OnceFunc(func() { close(back) }))()
 	if now.reconnects != nc.Stats().Reconnects {
 		return n, errInterrupted
 	}
@@ -220,7 +220,7 @@ func (s *TicketSource) fetch(ctx context.Context, n int) (missing int, err error
 			}
 			if ticket {
 				missing--
-				s.deliver(taken{msg: m, at: time.Now(), created: now.created})
+				s.deliverTicket(taken{msg: m, at: time.Now(), created: now.created})
 			}
 			continue
 		case <-ctx.Done():
@@ -235,10 +235,10 @@ func (s *TicketSource) fetch(ctx context.Context, n int) (missing int, err error
 		return 0, nil
 	}
 	// What the broker has sent already is handed on or given back, too.
-	for _, m := range s.drain(replies, messages) {
+	for _, m := range s.drainTickets(replies, messages) {
 		if ticket, _, _ := pullReply(m); ticket && missing > 0 {
 			missing--
-			s.deliver(taken{msg: m, at: time.Now(), created: now.created})
+			s.deliverTicket(taken{msg: m, at: time.Now(), created: now.created})
 		}
 	}
 	return missing, err
@@ -268,8 +268,8 @@ func pullReply(m *nats.Msg) (ticket, ended bool, err error) {
 	}
 }
 
-// drain ends a subscription and returns what the broker had sent by then.
-func (s *TicketSource) drain(replies *nats.Subscription, messages <-chan *nats.Msg) (came []*nats.Msg) {
+// drainTickets ends a subscription and returns what the broker had sent by then.
+func (s *TicketSource) drainTickets(replies *nats.Subscription, messages <-chan *nats.Msg) (came []*nats.Msg) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), ackTimeout)
 	defer cancel()
 	// The broker answers in order: what it sent before it knew of the end comes before the answer to the flush.
@@ -289,8 +289,8 @@ func (s *TicketSource) drain(replies *nats.Subscription, messages <-chan *nats.M
 	}
 }
 
-// deliver gives a ticket that was asked for to a waiting taker, or back to the broker where no taker waits any more.
-func (s *TicketSource) deliver(t taken) {
+// deliverTicket gives a ticket that was asked for to a waiting taker, or back to the broker where no taker waits any more.
+func (s *TicketSource) deliverTicket(t taken) {
 	if !s.demand.hand(t, 1) {
 		s.tasks.Go(func() { s.putBack(t) }) // each by itself: together they take one round trip
 	}
@@ -307,15 +307,15 @@ func (s *TicketSource) putBack(t taken) {
 	released := 0
 	meta, err := t.msg.Metadata()
 	if err == nil {
-		released, err = s.run.released(ctx, t.msg.Subject, int(meta.NumDelivered))
+		released, err = s.run.readReleased(ctx, t.msg.Subject, int(meta.NumDelivered))
 	}
 	if err == nil {
-		err = s.run.release(ctx, t.msg.Subject, released+1)
+		err = s.run.storeReleased(ctx, t.msg.Subject, released+1)
 	}
 	if err != nil {
 		s.log.Debug("a ticket given back unworked counts as a delivery", "err", err)
 	}
-	if err := s.run.say(t.msg.Reply, wordBack); err != nil {
+	if err := s.run.sendAck(t.msg.Reply, ackNak); err != nil {
 		s.log.Debug("ticket not returned; its lease will lapse", "err", err)
 	}
 }

@@ -30,8 +30,8 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 	what := fmt.Sprintf("read %s of %s", subject, stream)
 	// The time between two messages is bounded, not the time of all: a slow link is no failure while messages come.
 	err = retryWithin(ctx, r.log, what, 10*time.Minute, IsTransient, func(ctx context.Context) error {
-		return r.conn.guard(ctx, stream, func(ctx context.Context) (err error) {
-			more, err = r.ask(ctx, stream, subject, next, seam.Window{Messages: messages, Bytes: bytes}, func(m seam.Message) bool {
+		return r.conn.guardCall(ctx, stream, func(ctx context.Context) (err error) {
+			more, err = r.requestMessages(ctx, stream, subject, next, seam.Window{Messages: messages, Bytes: bytes}, func(m seam.Message) bool {
 				next = m.Sequence + 1
 				messages, bytes = messages-1, max(bytes-len(m.Data), 1)
 				seen = see(m)
@@ -46,8 +46,8 @@ func (r *Run) readOn(ctx context.Context, stream, subject string, from uint64, w
 	return next, more, err
 }
 
-// ask makes one request and calls see until it returns false or the answer ends.
-func (r *Run) ask(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool) (more bool, err error) {
+// requestMessages makes one request and calls see until it returns false or the answer ends.
+func (r *Run) requestMessages(ctx context.Context, stream, subject string, from uint64, w seam.Window, see func(seam.Message) bool) (more bool, err error) {
 	body, err := json.Marshal(struct {
 		From    uint64 `json:"seq"`
 		Subject string `json:"next_by_subj"`
@@ -116,25 +116,25 @@ type told struct {
 	back atomic.Bool
 }
 
-// listen subscribes to the notices of a stream. what is "events", or a bucket and a key with a dot between.
-func (r *Run) listen(what string) (*told, error) {
+// listenStored subscribes to the notices of a stream. what is "events", or a bucket and a key with a dot between.
+func (r *Run) listenStored(what string) (*told, error) {
 	t := &told{again: make(chan uint64, 1)}
 	var err error
 	t.sub, err = r.nc.Subscribe(r.names.storedSubject(what), func(m *nats.Msg) {
 		sequence, _ := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64) // 0 is not known
-		t.tell(sequence)
+		t.noteSequence(sequence)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to %s: %w", r.names.storedSubject(what), err)
 	}
-	t.stop = r.conn.returns.watch(func() {
+	t.stop = r.conn.returns.watchReturns(func() {
 		t.back.Store(true)
-		t.tell(0)
+		t.noteSequence(0)
 	})
 	return t, nil
 }
 
-func (t *told) tell(sequence uint64) {
+func (t *told) noteSequence(sequence uint64) {
 	for {
 		select {
 		case t.again <- sequence:
@@ -145,7 +145,7 @@ func (t *told) tell(sequence uint64) {
 	}
 }
 
-func (t *told) close() {
+func (t *told) stopListening() {
 	t.stop()
 	_ = t.sub.Unsubscribe() // fails only when the connection is gone, and the subscription with it
 }

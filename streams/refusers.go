@@ -17,7 +17,7 @@ type producerCounts struct {
 	named map[string]bool
 }
 
-func (c *producerCounts) count(producer string) {
+func (c *producerCounts) countMessage(producer string) {
 	if c.named == nil {
 		c.named = make(map[string]bool)
 	}
@@ -32,8 +32,8 @@ func (c *producerCounts) count(producer string) {
 	c.counts[producer]++
 }
 
-// take returns the counts, and begins anew.
-func (c *producerCounts) take() map[string]int {
+// takeCounts returns the counts, and begins anew.
+func (c *producerCounts) takeCounts() map[string]int {
 	counts := c.counts
 	c.counts = nil
 	return counts

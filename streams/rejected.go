@@ -49,8 +49,8 @@ type origin struct {
 	sequence        uint64
 }
 
-// rejection is a message as REJECTED keeps it. The log tells of it.
-func (r *Run) rejection(from origin, reason schemas.Reason, detail string, data []byte) (rejection, error) {
+// newRejection is a message as REJECTED keeps it. The log tells of it.
+func (r *Run) newRejection(from origin, reason schemas.Reason, detail string, data []byte) (rejection, error) {
 	if err := CheckName("reason", string(reason)); err != nil {
 		return rejection{}, err
 	}
@@ -68,9 +68,9 @@ func (r *Run) rejection(from origin, reason schemas.Reason, detail string, data 
 	}, nil
 }
 
-// reject copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
-func (r *Run) reject(ctx context.Context, m rejection) error {
-	return r.publish(ctx, r.names.rejected, m.subject, m.id, m.header, m.data)
+// storeRejection copies a message to REJECTED. It is idempotent: a message is kept once for each reason.
+func (r *Run) storeRejection(ctx context.Context, m rejection) error {
+	return r.publishOnce(ctx, r.names.rejected, m.subject, m.id, m.header, m.data)
 }
 
 // cleanDetail makes a detail fit for a header: one line, bounded.
@@ -93,7 +93,7 @@ func (r *Run) Rejected(ctx context.Context) iter.Seq2[*RejectedMessage, error] {
 	return func(yield func(*RejectedMessage, error) bool) {
 		name := r.names.rejected
 		var stream jetstream.Stream
-		err := r.call(ctx, "read stream "+name, name, func(ctx context.Context) (err error) {
+		err := r.callBroker(ctx, "read stream "+name, name, func(ctx context.Context) (err error) {
 			stream, err = r.js.Stream(ctx, name)
 			return err
 		})
@@ -120,7 +120,7 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 	var parts [][]byte
 	var whole part
 	for {
-		raw, err := r.message(ctx, stream, sequence, r.names.rejectedSubjects())
+		raw, err := r.readMessageAt(ctx, stream, sequence, r.names.rejectedSubjects())
 		if err != nil {
 			return nil, 0, err
 		}
@@ -147,7 +147,7 @@ func (r *Run) rejectedAt(ctx context.Context, stream jetstream.Stream, sequence 
 		whole, parts = p, append(parts, raw.Data)
 		if p.index == p.count {
 			m.Sequence = p.first(raw.Sequence)
-			if data, err := join(p, parts); err == nil {
+			if data, err := joinParts(p, parts); err == nil {
 				m.Data = data
 			}
 			return m, raw.Sequence + 1, nil
@@ -162,16 +162,16 @@ func rejectedPart(h nats.Header) (part, bool) {
 	return p, ok && err == nil
 }
 
-// message reads a stored message: the first at or after sequence under subject, or, with subject "", the message at sequence. It fails
+// readMessageAt reads a stored message: the first at or after sequence under subject, or, with subject "", the message at sequence. It fails
 // with jetstream.ErrMsgNotFound if there is none.
-func (r *Run) message(ctx context.Context, stream jetstream.Stream, sequence uint64, subject string) (*jetstream.RawStreamMsg, error) {
+func (r *Run) readMessageAt(ctx context.Context, stream jetstream.Stream, sequence uint64, subject string) (*jetstream.RawStreamMsg, error) {
 	var options []jetstream.GetMsgOpt
 	if subject != "" {
 		options = append(options, jetstream.WithGetMsgSubject(subject))
 	}
 	name := stream.CachedInfo().Config.Name
 	var m *jetstream.RawStreamMsg
-	err := r.call(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) (err error) {
+	err := r.callBroker(ctx, fmt.Sprintf("read message %d of %s", sequence, name), name, func(ctx context.Context) (err error) {
 		m, err = stream.GetMsg(ctx, sequence, options...)
 		return err
 	})
@@ -193,5 +193,5 @@ func (r *Run) Replay(ctx context.Context, m *RejectedMessage) error {
 	default:
 		return fmt.Errorf("replay rejected message %d: it is a %s, only trajectories can be replayed", m.Sequence, kind)
 	}
-	return r.publish(ctx, r.names.trajectories, m.Subject, fmt.Sprintf("replay/%d", m.Sequence), nil, m.Data)
+	return r.publishOnce(ctx, r.names.trajectories, m.Subject, fmt.Sprintf("replay/%d", m.Sequence), nil, m.Data)
 }

@@ -17,13 +17,13 @@ const (
 	releasedBytes = 8 << 20
 )
 
-// released is the number of a ticket's deliveries that are not to be counted, less than that of all deliveries.
-func (r *Run) released(ctx context.Context, ticket string, sent int) (int, error) {
+// readReleased is the number of a ticket's deliveries that are not to be counted, less than that of all deliveries.
+func (r *Run) readReleased(ctx context.Context, ticket string, sent int) (int, error) {
 	key := r.names.releasedKey(ticket)
 	if sent <= 1 || key == "" {
 		return 0, nil
 	}
-	e, err := r.entry(ctx, r.names.released, key)
+	e, err := r.readEntry(ctx, r.names.released, key)
 	if err != nil && ctx.Err() == nil { // the bucket is not there, or the role may not read it
 		r.log.Debug("every delivery counts", "ticket", ticket, "err", err)
 		return 0, nil
@@ -38,14 +38,14 @@ func (r *Run) released(ctx context.Context, ticket string, sent int) (int, error
 	return min(max(n, 0), sent-1), nil
 }
 
-// release stores the number of a ticket's deliveries that are not to be counted.
-func (r *Run) release(ctx context.Context, ticket string, n int) error {
+// storeReleased stores the number of a ticket's deliveries that are not to be counted.
+func (r *Run) storeReleased(ctx context.Context, ticket string, n int) error {
 	key := r.names.releasedKey(ticket)
 	if key == "" {
 		return fmt.Errorf("%w: %s is no ticket's subject", ErrName, ticket)
 	}
 	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
 	defer cancel()
-	_, err := r.set(ctx, r.names.released, key, []byte(strconv.Itoa(n)))
+	_, err := r.writeEntry(ctx, r.names.released, key, []byte(strconv.Itoa(n)))
 	return err
 }

@@ -34,8 +34,8 @@ const (
 	codeDuplicateInFlight = 10158                // the same message id is being stored
 )
 
-// retry is retryWithin with the usual bound on an attempt.
-func retry(ctx context.Context, log *slog.Logger, what string, transient func(error) bool, attempt func(context.Context) error) error {
+// retryCall is retryWithin with the usual bound on an attempt.
+func retryCall(ctx context.Context, log *slog.Logger, what string, transient func(error) bool, attempt func(context.Context) error) error {
 	return retryWithin(ctx, log, what, attemptTimeout, transient, attempt)
 }
 
@@ -82,7 +82,7 @@ func retryWithin(ctx context.Context, log *slog.Logger, what string, timeout tim
 		}
 		longest := backoffMax
 		if errors.Is(err, errFull) {
-			longest = vacancyPause
+			longest = freeSpacePause
 		}
 		delay = min(2*delay, longest)
 	}

@@ -19,7 +19,7 @@ type Run struct {
 	topology Topology
 	log      *slog.Logger
 	// vacancy is what this process knows of the space in TRAJECTORIES.
-	vacancy *vacancy
+	vacancy *freeSpace
 	// seat is that of the run's trainer, nil for every other handle.
 	seat *Seat
 }
@@ -29,7 +29,7 @@ func (c *Conn) newRun(run string, topology Topology) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newVacancy()}, nil
+	return &Run{conn: c, nc: c.nc, js: c.js, run: run, names: n, topology: topology, log: c.log, vacancy: newFreeSpace()}, nil
 }
 
 // Name is the run's name.
@@ -53,16 +53,16 @@ func (r *Run) Log() *slog.Logger { return r.log }
 // Topology is the topology that the run was last opened with.
 func (r *Run) Topology() Topology { return r.topology }
 
-// held fails with [ErrFenced] where this handle has a seat that another trainer has taken.
-func (r *Run) held(ctx context.Context) error {
+// checkSeat fails with [ErrFenced] where this handle has a seat that another trainer has taken.
+func (r *Run) checkSeat(ctx context.Context) error {
 	if r.seat == nil {
 		return nil
 	}
 	return r.seat.Check(ctx)
 }
 
-// epoch is that of the seat, 0 without a seat.
-func (r *Run) epoch() uint64 {
+// seatEpoch is that of the seat, 0 without a seat.
+func (r *Run) seatEpoch() uint64 {
 	if r.seat == nil {
 		return 0
 	}
@@ -77,8 +77,8 @@ func (r *Run) Await(ctx context.Context) error {
 		r.names.tickets, r.names.trajectories, r.names.rejected, r.names.events,
 		"KV_" + r.names.control, "KV_" + r.names.weights, "OBJ_" + r.names.shards,
 	} {
-		err := retry(ctx, r.log, "wait for stream "+name, absent, func(ctx context.Context) error {
-			return r.conn.guard(ctx, name, func(ctx context.Context) error {
+		err := retryCall(ctx, r.log, "wait for stream "+name, absent, func(ctx context.Context) error {
+			return r.conn.guardCall(ctx, name, func(ctx context.Context) error {
 				_, err := r.js.Stream(ctx, name)
 				return err
 			})
@@ -90,10 +90,10 @@ func (r *Run) Await(ctx context.Context) error {
 	return nil
 }
 
-// call makes attempts at a call to the broker until an attempt succeeds or fails for good, or ctx ends: see retry. The denial of a
+// callBroker makes attempts at a call to the broker until an attempt succeeds or fails for good, or ctx ends: see retry. The denial of a
 // subject that contains needle is a failure for good.
-func (r *Run) call(ctx context.Context, what, needle string, attempt func(context.Context) error) error {
-	return retry(ctx, r.log, what, IsTransient, func(ctx context.Context) error {
-		return r.conn.guard(ctx, needle, attempt)
+func (r *Run) callBroker(ctx context.Context, what, needle string, attempt func(context.Context) error) error {
+	return retryCall(ctx, r.log, what, IsTransient, func(ctx context.Context) error {
+		return r.conn.guardCall(ctx, needle, attempt)
 	})
 }

@@ -14,9 +14,9 @@ func (c *Conn) Runs(ctx context.Context) (runs []string, err error) {
 		return nil, fmt.Errorf("list the runs: %w: role %s", ErrDenied, c.role)
 	}
 	const needle = ".STREAM.NAMES"
-	err = retry(ctx, c.log, "list the runs", IsTransient, func(ctx context.Context) error {
+	err = retryCall(ctx, c.log, "list the runs", IsTransient, func(ctx context.Context) error {
 		runs = nil
-		return c.guard(ctx, needle, func(ctx context.Context) error {
+		return c.guardCall(ctx, needle, func(ctx context.Context) error {
 			names := c.js.StreamNames(ctx)
 			for name := range names.Name() {
 				if run, ok := runOf(name); ok {

@@ -20,7 +20,7 @@ type seamRun struct{ run *Run }
 
 func (s seamRun) Call(ctx context.Context, what, needle string, limit time.Duration, attempt func(context.Context) error) error {
 	return retryWithin(ctx, s.run.log, what, limit, IsTransient, func(ctx context.Context) error {
-		return s.run.conn.guard(ctx, needle, attempt)
+		return s.run.conn.guardCall(ctx, needle, attempt)
 	})
 }
 
@@ -29,7 +29,7 @@ func (s seamRun) Read(ctx context.Context, stream, subject string, from uint64, 
 }
 
 func (s seamRun) Manifests(ctx context.Context) ([]*schemas.Manifest, error) {
-	return s.run.manifests(ctx)
+	return s.run.readManifests(ctx)
 }
 
 func (s seamRun) NewestManifest(ctx context.Context) (*schemas.Manifest, uint64, error) {
@@ -41,17 +41,17 @@ func (s seamRun) SetManifest(ctx context.Context, m *schemas.Manifest, revision 
 	if err != nil {
 		return false, err
 	}
-	return s.run.replace(ctx, s.run.names.weights, manifestKey, data, revision)
+	return s.run.replaceEntry(ctx, s.run.names.weights, manifestKey, data, revision)
 }
 
 func (s seamRun) CheckManifest(m *schemas.Manifest) error {
-	if err := s.run.own(m.Run, m.Validate()); err != nil {
+	if err := s.run.checkOwn(m.Run, m.Validate()); err != nil {
 		return err
 	}
 	return s.run.ManifestFits(m)
 }
 
-func (s seamRun) CheckSeat(ctx context.Context) error { return s.run.held(ctx) }
+func (s seamRun) CheckSeat(ctx context.Context) error { return s.run.checkSeat(ctx) }
 
 func (s seamRun) ShardsBucket() string { return s.run.names.shards }
 

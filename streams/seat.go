@@ -67,11 +67,11 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 	s := &Seat{run: &bound, owner: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), nuid.Next()), taken: time.Now().UTC()}
 	bound.seat = s
 	for taken := uint64(0); taken == 0; {
-		fence, _, err := s.read(ctx, r.names.weights)
+		fence, _, err := s.readSeat(ctx, r.names.weights)
 		if err != nil {
 			return nil, fmt.Errorf("take run %s: %w", r.run, err)
 		}
-		before, revision, err := s.read(ctx, r.names.control)
+		before, revision, err := s.readSeat(ctx, r.names.control)
 		if err != nil {
 			return nil, err
 		}
@@ -83,11 +83,11 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 				r.run, ErrPurged, from.Sequence+1, before.Owner, p.Sequence)
 		}
 		s.epoch = max(before.Epoch, fence.Epoch) + 1
-		if taken, err = s.write(ctx, r.names.control, before.Purged, revision); err != nil {
+		if taken, err = s.writeSeat(ctx, r.names.control, before.Purged, revision); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.settleSeat(ctx); err != nil {
 		return nil, fmt.Errorf("take run %s: %w", r.run, err)
 	}
 	r.log.Info("this trainer has the run", "epoch", s.epoch, "owner", s.owner)
@@ -97,20 +97,20 @@ func (r *Run) TakeSeat(ctx context.Context, from *Position) (*Seat, error) {
 // Renew writes the seat again after [ErrStreamRecreated] and [ErrStreamTruncated]: the broker may have lost the holder's name, and
 // the purged sequences are used again. It fails with [ErrFenced] when another trainer holds the seat.
 func (s *Seat) Renew(ctx context.Context) error {
-	if _, err := s.mark(ctx, s.run.names.control, new(Position)); err != nil {
+	if _, err := s.markBucket(ctx, s.run.names.control, new(Position)); err != nil {
 		return err
 	}
-	return s.settle(ctx)
+	return s.settleSeat(ctx)
 }
 
-// settle shuts earlier holders out of WEIGHTS, and removes the consumer of the holder before. If that trainer still runs and makes
+// settleSeat shuts earlier holders out of WEIGHTS, and removes the consumer of the holder before. If that trainer still runs and makes
 // its consumer again, the consumer has no effect on the new trainer, and the broker removes it when it is unused.
-func (s *Seat) settle(ctx context.Context) error {
-	if _, err := s.mark(ctx, s.run.names.weights, nil); err != nil {
+func (s *Seat) settleSeat(ctx context.Context) error {
+	if _, err := s.markBucket(ctx, s.run.names.weights, nil); err != nil {
 		return err
 	}
 	name := readerOf(s.epoch - 1)
-	return s.run.call(ctx, "remove consumer "+name, s.run.names.trajectories, func(ctx context.Context) error {
+	return s.run.callBroker(ctx, "remove consumer "+name, s.run.names.trajectories, func(ctx context.Context) error {
 		err := s.run.js.DeleteConsumer(ctx, s.run.names.trajectories, name)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil
@@ -127,7 +127,7 @@ func (s *Seat) Epoch() uint64 { return s.epoch }
 
 // Check fails with [ErrFenced] when another trainer holds the seat.
 func (s *Seat) Check(ctx context.Context) error {
-	now, _, err := s.read(ctx, s.run.names.control)
+	now, _, err := s.readSeat(ctx, s.run.names.control)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Seat) Check(ctx context.Context) error {
 
 // Watch returns [ErrFenced] as soon as another trainer holds the seat, and nil when ctx ends.
 func (s *Seat) Watch(ctx context.Context) error {
-	return s.run.follow(ctx, s.run.names.control, seatKey, func(data []byte, _ uint64) error {
+	return s.run.followKey(ctx, s.run.names.control, seatKey, func(data []byte, _ uint64) error {
 		now, err := readHolder(s.run.names.control, data)
 		if err != nil {
 			return err
@@ -155,9 +155,9 @@ func (s *Seat) overtaken(now holder) error {
 		ErrFenced, s.run.run, now.Owner, now.Taken.Format(time.RFC3339), now.Epoch, s.owner, s.epoch)
 }
 
-// read is the holder of the seat as a bucket names it; the zero holder is nobody.
-func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision uint64, err error) {
-	e, err := s.run.entry(ctx, bucket, seatKey)
+// readSeat is the holder of the seat as a bucket names it; the zero holder is nobody.
+func (s *Seat) readSeat(ctx context.Context, bucket string) (now holder, revision uint64, err error) {
+	e, err := s.run.readEntry(ctx, bucket, seatKey)
 	if err != nil || e.value == nil {
 		return holder{}, e.revision, err
 	}
@@ -165,20 +165,20 @@ func (s *Seat) read(ctx context.Context, bucket string) (now holder, revision ui
 	return now, e.revision, err
 }
 
-// write writes this holder over a revision and returns the new revision; 0 where the bucket has a newer revision.
-func (s *Seat) write(ctx context.Context, bucket string, purged *Position, revision uint64) (uint64, error) {
+// writeSeat writes this holder over a revision and returns the new revision; 0 where the bucket has a newer revision.
+func (s *Seat) writeSeat(ctx context.Context, bucket string, purged *Position, revision uint64) (uint64, error) {
 	data, err := json.Marshal(holder{Epoch: s.epoch, Owner: s.owner, Taken: s.taken, Purged: purged})
 	if err != nil {
 		return 0, err
 	}
-	return s.run.set(ctx, bucket, seatKey, data, at(revision))
+	return s.run.writeEntry(ctx, bucket, seatKey, data, atRevision(revision))
 }
 
-// mark writes this holder into a bucket again and returns the revision. purge, where it is not nil, is how far the holder will
+// markBucket writes this holder into a bucket again and returns the revision. purge, where it is not nil, is how far the holder will
 // purge; the zero position takes back an earlier announcement.
-func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64, error) {
+func (s *Seat) markBucket(ctx context.Context, bucket string, purge *Position) (uint64, error) {
 	for {
-		now, revision, err := s.read(ctx, bucket)
+		now, revision, err := s.readSeat(ctx, bucket)
 		if err == nil {
 			err = s.overtaken(now)
 		}
@@ -191,20 +191,20 @@ func (s *Seat) mark(ctx context.Context, bucket string, purge *Position) (uint64
 		} else if purge != nil && (purged == nil || !purged.of(*purge) || purged.Sequence < purge.Sequence) {
 			purged = purge
 		}
-		if revision, err = s.write(ctx, bucket, purged, revision); revision != 0 || err != nil {
+		if revision, err = s.writeSeat(ctx, bucket, purged, revision); revision != 0 || err != nil {
 			return revision, err
 		}
 	}
 }
 
-// set writes a key over a revision, on the condition that this holder still has the seat. It returns 0 where the key has a newer
+// setEntry writes a key over a revision, on the condition that this holder still has the seat. It returns 0 where the key has a newer
 // revision: read the key again.
-func (s *Seat) set(ctx context.Context, bucket, key string, value []byte, revision uint64) (uint64, error) {
-	mine, err := s.mark(ctx, bucket, nil)
+func (s *Seat) setEntry(ctx context.Context, bucket, key string, value []byte, revision uint64) (uint64, error) {
+	mine, err := s.markBucket(ctx, bucket, nil)
 	if err != nil {
 		return 0, err
 	}
-	return s.run.set(ctx, bucket, key, value, at(revision), jetstream.WithExpectLastSequence(mine))
+	return s.run.writeEntry(ctx, bucket, key, value, atRevision(revision), jetstream.WithExpectLastSequence(mine))
 }
 
 // readerOf names the consumer of an epoch; epoch 0 is that of readers without a seat.

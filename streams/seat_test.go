@@ -26,24 +26,24 @@ func TestOnceASeatIsTakenWhatWasUnderWayIsRefused(t *testing.T) {
 	}
 	var underWay []write
 	for _, w := range []write{{bucket: f.run.names.control, key: controlKey}, {bucket: f.run.names.weights, key: manifestKey}} {
-		e, err := f.run.entry(f.ctx, w.bucket, w.key)
+		e, err := f.run.readEntry(f.ctx, w.bucket, w.key)
 		require.NoError(t, err)
 		w.revision = e.revision
-		w.mine, err = zombie.mark(f.ctx, w.bucket, nil)
+		w.mine, err = zombie.markBucket(f.ctx, w.bucket, nil)
 		require.NoError(t, err)
 		underWay = append(underWay, w)
 	}
-	_, seen, err := zombie.read(f.ctx, f.run.names.control)
+	_, seen, err := zombie.readSeat(f.ctx, f.run.names.control)
 	require.NoError(t, err)
 
 	heir, err := f.attach(t).TakeSeat(f.ctx, nil)
 	require.NoError(t, err)
 	for _, w := range underWay {
-		revision, err := zombie.run.set(f.ctx, w.bucket, w.key, []byte("late"), at(w.revision), jetstream.WithExpectLastSequence(w.mine))
+		revision, err := zombie.run.writeEntry(f.ctx, w.bucket, w.key, []byte("late"), atRevision(w.revision), jetstream.WithExpectLastSequence(w.mine))
 		require.NoError(t, err)
 		require.Zero(t, revision, "%s", w.key)
 	}
-	revision, err := zombie.write(f.ctx, f.run.names.control, &Position{Stream: "s", Sequence: 7}, seen)
+	revision, err := zombie.writeSeat(f.ctx, f.run.names.control, &Position{Stream: "s", Sequence: 7}, seen)
 	require.NoError(t, err)
 	require.Zero(t, revision, "how far it purges")
 	require.NoError(t, put(f.ctx, heir.Run(), controlAt(2)))

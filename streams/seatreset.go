@@ -33,7 +33,7 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 	s := &Seat{run: r, owner: by, taken: time.Now().UTC()}
 	broken := map[string]uint64{}
 	for _, bucket := range []string{r.names.control, r.names.weights} {
-		e, err := r.entry(ctx, bucket, seatKey)
+		e, err := r.readEntry(ctx, bucket, seatKey)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +59,7 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 		if !is {
 			continue
 		}
-		written, err := s.write(ctx, bucket, purged, revision)
+		written, err := s.writeSeat(ctx, bucket, purged, revision)
 		if err == nil && written == 0 {
 			err = fmt.Errorf("%s of %s was written meanwhile: look whether a trainer runs, and try again", seatKey, bucket)
 		}
@@ -74,7 +74,7 @@ func (r *Run) ResetSeat(ctx context.Context, by string) (reset []string, err err
 // traces are what earlier holders of the seat have left in TRAJECTORIES: the latest epoch of which there is a reader, and how far
 // messages are gone.
 func (r *Run) traces(ctx context.Context) (epoch uint64, purged *Position, err error) {
-	err = r.call(ctx, "look for earlier trainers", r.names.trajectories, func(ctx context.Context) error {
+	err = r.callBroker(ctx, "look for earlier trainers", r.names.trajectories, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, r.names.trajectories)
 		if err != nil {
 			return err

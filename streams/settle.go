@@ -16,14 +16,14 @@ import (
 // ack floor.
 const finishedKept = 4096
 
-// refuse has a message that was never returned filed in REJECTED: one in parts at once, for a stranger's messages may stand in the
+// refuseMessage has a message that was never returned filed in REJECTED: one in parts at once, for a stranger's messages may stand in the
 // place of parts that are missing, and are to be refused themselves.
-func (f *Feed) refuse(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
-	if err := f.queue(d, reason, detail, data); err != nil {
+func (f *Feed) refuseMessage(ctx context.Context, d *Delivery, reason schemas.Reason, detail string, data []byte, replies ...string) error {
+	if err := f.queueRejection(d, reason, detail, data); err != nil {
 		return err
 	}
 	// It is in flight until it is filed: sent again, it is known.
-	f.book.add(d.Sequence, replies...)
+	f.book.addInFlight(d.Sequence, replies...)
 	f.refused[reason]++
 	f.unfiled = true
 	if len(replies) > 1 {
@@ -32,15 +32,15 @@ func (f *Feed) refuse(ctx context.Context, d *Delivery, reason schemas.Reason, d
 	return nil
 }
 
-// queue has a message filed in REJECTED with the others that wait.
-func (f *Feed) queue(d *Delivery, reason schemas.Reason, detail string, data []byte) error {
+// queueRejection has a message filed in REJECTED with the others that wait.
+func (f *Feed) queueRejection(d *Delivery, reason schemas.Reason, detail string, data []byte) error {
 	from := origin{stream: f.run.names.trajectories, subject: d.subject, sequence: d.Sequence}
-	m, err := f.run.rejection(from, reason, detail, data)
+	m, err := f.run.newRejection(from, reason, detail, data)
 	if err != nil {
 		return err
 	}
-	f.filing.add(m)
-	f.refusedBy.count(producerOf(d.subject))
+	f.filing.addRejection(m)
+	f.refusedBy.countMessage(producerOf(d.subject))
 	return nil
 }
 
@@ -56,11 +56,11 @@ func (f *Feed) Reject(ctx context.Context, d *Delivery, reason schemas.Reason, d
 // RejectSoon is Reject, but that the message is filed together with others: when some have gathered, when Next finds no message
 // that is there already, or by File. Until then the message counts as in flight, and Ack passes it over.
 func (f *Feed) RejectSoon(ctx context.Context, d *Delivery, reason schemas.Reason, detail string) error {
-	replies, _, unknown := f.book.lookup([]uint64{d.Sequence})
+	replies, _, unknown := f.book.lookupReplies([]uint64{d.Sequence})
 	if len(unknown) > 0 {
 		return fmt.Errorf("reject sequence %d: %w", d.Sequence, ErrNotInFlight)
 	}
-	if len(replies) == 0 || f.filing.holds(d.Sequence) {
+	if len(replies) == 0 || f.filing.holdsSequence(d.Sequence) {
 		return nil // finished, or about to be
 	}
 	var message any = d.Trajectory
@@ -71,7 +71,7 @@ func (f *Feed) RejectSoon(ctx context.Context, d *Delivery, reason schemas.Reaso
 	if err != nil {
 		return fmt.Errorf("reject sequence %d: encode: %w", d.Sequence, err)
 	}
-	if err := f.queue(d, reason, detail, data); err != nil {
+	if err := f.queueRejection(d, reason, detail, data); err != nil {
 		return err
 	}
 	if f.filing.isFull() {
@@ -89,29 +89,29 @@ func (f *Feed) RejectCarried(ctx context.Context, sequence uint64, t *schemas.Tr
 	}
 	names := f.run.names
 	from := origin{stream: names.trajectories, subject: names.trajectorySubject(t.OldestVersion(), t.Producer), sequence: sequence}
-	m, err := f.run.rejection(from, reason, detail, data)
+	m, err := f.run.newRejection(from, reason, detail, data)
 	if err != nil {
 		return err
 	}
-	return f.run.reject(ctx, m)
+	return f.run.storeRejection(ctx, m)
 }
 
 // Ack marks messages as done: their effect is in a checkpoint. It returns when the broker has confirmed it, or has lost in a crash
 // the record that it sent the messages: it will send them again, and this feed will not return them again. Sequences that were
 // acked before are ignored, and so are those that wait to be filed in REJECTED, which are acked then. Where a sequence was never returned, Ack fails with [ErrNotInFlight] after it has acked the others.
 func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
-	sequences = slices.DeleteFunc(slices.Clone(sequences), f.filing.holds)
-	replies, highest, unknown := f.book.lookup(sequences)
+	sequences = slices.DeleteFunc(slices.Clone(sequences), f.filing.holdsSequence)
+	replies, highest, unknown := f.book.lookupReplies(sequences)
 	said := make([]answer, len(replies))
 	for i, reply := range replies {
-		said[i] = answer{reply, wordDone}
+		said[i] = answer{reply, ackDone}
 	}
-	if err := f.acknowledge(ctx, said, highest); err != nil {
+	if err := f.sendAnswers(ctx, said, highest); err != nil {
 		return err
 	}
-	f.book.finish(sequences...)
-	if f.book.remembered() > finishedKept {
-		f.forget(ctx)
+	f.book.finishMessages(sequences...)
+	if f.book.rememberedCount() > finishedKept {
+		f.forgetFinished(ctx)
 	}
 	if len(unknown) > 0 {
 		return fmt.Errorf("ack sequences %v: %w", unknown, ErrNotInFlight)
@@ -119,8 +119,8 @@ func (f *Feed) Ack(ctx context.Context, sequences ...uint64) error {
 	return nil
 }
 
-// forget drops from memory the sequences up to the broker's own ack floor. Where that fails, the next Ack tries again.
-func (f *Feed) forget(ctx context.Context) {
+// forgetFinished drops from memory the sequences up to the broker's own ack floor. Where that fails, the next Ack tries again.
+func (f *Feed) forgetFinished(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	c, err := f.run.js.Consumer(ctx, f.run.names.trajectories, f.options.Durable)
@@ -128,39 +128,39 @@ func (f *Feed) forget(ctx context.Context) {
 		f.run.log.Debug("ack floor not read", "err", err)
 		return
 	}
-	f.book.raise(c.CachedInfo().AckFloor.Stream)
+	f.book.raiseFloor(c.CachedInfo().AckFloor.Stream)
 }
 
 // answer is what is said about a message at its reply subject.
 type answer struct {
 	reply string
-	word  word
+	kind  ackKind
 }
 
-// acknowledge gives answers, lowest sequence first, and waits for the broker to confirm the last: it
+// sendAnswers gives answers, lowest sequence first, and waits for the broker to confirm the last: it
 // handles the acknowledgements of a connection in order. After a reconnection in between it begins again.
 //
 // A broker that was killed may have lost the record that it sent the last messages. It then ignores their acknowledgement, without
 // an answer, and will send the messages again; the feed, whose book has them as finished, acks them then. So that is success too.
-func (f *Feed) acknowledge(ctx context.Context, answers []answer, highest uint64) error {
+func (f *Feed) sendAnswers(ctx context.Context, answers []answer, highest uint64) error {
 	if len(answers) == 0 {
 		return nil
 	}
 	name, last := f.run.names.trajectories, len(answers)-1
-	return f.run.call(ctx, "acknowledge messages", name, func(ctx context.Context) error {
+	return f.run.callBroker(ctx, "acknowledge messages", name, func(ctx context.Context) error {
 		before := f.run.nc.Stats().Reconnects
 		for _, a := range answers[:last] {
-			if err := f.run.say(a.reply, a.word); err != nil {
+			if err := f.run.sendAck(a.reply, a.kind); err != nil {
 				return err
 			}
 		}
-		err := f.run.ack(ctx, answers[last].reply, answers[last].word)
+		err := f.run.confirmAck(ctx, answers[last].reply, answers[last].kind)
 		if silent := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders); silent && ctx.Err() == nil {
 			c, lookup := f.run.js.Consumer(ctx, name, f.options.Durable)
 			switch {
 			case errors.Is(lookup, jetstream.ErrConsumerNotFound):
 				// The next subscription makes the consumer again, unless another trainer has taken the seat.
-				return f.run.held(ctx)
+				return f.run.checkSeat(ctx)
 			case lookup == nil && c.CachedInfo().Delivered.Stream < highest:
 				return nil
 			}

@@ -90,15 +90,15 @@ func (r *Run) Tickets(ctx context.Context, options TicketOptions) (*TicketSource
 	if options.MaxLeases > 0 {
 		s.slots = make(chan struct{}, options.MaxLeases)
 	}
-	err := r.call(ctx, "take tickets", r.names.tickets, func(ctx context.Context) error {
-		_, err := s.identify(ctx)
+	err := r.callBroker(ctx, "take tickets", r.names.tickets, func(ctx context.Context) error {
+		_, err := s.identifyStream(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.life, s.cancel = context.WithCancel(ctx)
-	s.tasks.Go(s.pump)
+	s.tasks.Go(s.pumpTickets)
 	return s, nil
 }
 
@@ -111,8 +111,8 @@ func (s *TicketSource) Close() {
 	s.tasks.Wait()
 }
 
-// start runs a goroutine of the source, and reports false where the source is closed.
-func (s *TicketSource) start(task func()) bool {
+// startPulling runs a goroutine of the source, and reports false where the source is closed.
+func (s *TicketSource) startPulling(task func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -146,8 +146,8 @@ func (s *TicketSource) freeSlot() {
 	}
 }
 
-// identify asks the broker which stream the tickets come from, and how they are leased.
-func (s *TicketSource) identify(ctx context.Context) (identity, error) {
+// identifyStream asks the broker which stream the tickets come from, and how they are leased.
+func (s *TicketSource) identifyStream(ctx context.Context) (identity, error) {
 	now := identity{at: time.Now(), reconnects: s.run.nc.Stats().Reconnects}
 	stream, err := s.run.js.Stream(ctx, s.run.names.tickets)
 	if err != nil {
@@ -181,7 +181,7 @@ func (s *TicketSource) current(ctx context.Context) (identity, error) {
 	if known, ok := s.fresh(); ok {
 		return known, nil
 	}
-	return s.identify(ctx)
+	return s.identifyStream(ctx)
 }
 
 // fresh is what the source last read, and whether that is to be relied on.
@@ -221,7 +221,7 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 		if err != nil {
 			return nil, err
 		}
-		l, err := s.admit(ctx, t)
+		l, err := s.admitTicket(ctx, t)
 		if err != nil { // as when ctx has ended: the next taker need not wait until this lease lapses
 			s.putBack(t)
 		}
@@ -231,25 +231,25 @@ func (s *TicketSource) take(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// admit turns a message into a lease. It returns nil, nil where the message was refused.
-func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
+// admitTicket turns a message into a lease. It returns nil, nil where the message was refused.
+func (s *TicketSource) admitTicket(ctx context.Context, t taken) (*Lease, error) {
 	meta, err := t.msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("take ticket: read metadata: %w", err)
 	}
 	from := origin{stream: s.run.names.tickets, subject: t.msg.Subject, sequence: meta.Sequence.Stream}
 	ticket := new(schemas.Ticket)
-	if reason, err := s.judge(t.msg, ticket); err != nil {
-		return nil, s.refuse(ctx, t, from, reason, err.Error())
+	if reason, err := s.judgeTicket(t.msg, ticket); err != nil {
+		return nil, s.refuseTicket(ctx, t, from, reason, err.Error())
 	}
 	sent := int(meta.NumDelivered)
-	released, err := s.run.released(ctx, t.msg.Subject, sent)
+	released, err := s.run.readReleased(ctx, t.msg.Subject, sent)
 	if err != nil {
 		return nil, err
 	}
 	delivery := sent - released
 	if limit := s.run.topology.MaxDeliver; limit > 0 && delivery > limit {
-		return nil, s.refuse(ctx, t, from, schemas.ReasonPoisoned, fmt.Sprintf("delivered %d times", limit))
+		return nil, s.refuseTicket(ctx, t, from, schemas.ReasonPoisoned, fmt.Sprintf("delivered %d times", limit))
 	}
 	l := &Lease{
 		Ticket: ticket, Delivery: delivery, sent: sent,
@@ -257,14 +257,14 @@ func (s *TicketSource) admit(ctx context.Context, t taken) (*Lease, error) {
 		free: sync.OnceFunc(s.freeSlot),
 	}
 	deadline := t.at.Add(s.length())
-	if !s.start(func() { l.keep(deadline) }) {
+	if !s.startPulling(func() { l.keepLease(deadline) }) {
 		return nil, fmt.Errorf("take ticket: source: %w", ErrClosed)
 	}
 	return l, nil
 }
 
-// judge decodes a ticket and returns what is wrong with it.
-func (s *TicketSource) judge(msg *nats.Msg, ticket *schemas.Ticket) (schemas.Reason, error) {
+// judgeTicket decodes a ticket and returns what is wrong with it.
+func (s *TicketSource) judgeTicket(msg *nats.Msg, ticket *schemas.Ticket) (schemas.Reason, error) {
 	if err := schemas.Unmarshal(msg.Data, ticket); err != nil {
 		return decodeReason(err), err
 	}
@@ -291,14 +291,14 @@ func decodeReason(err error) schemas.Reason {
 	return schemas.ReasonMalformed
 }
 
-// refuse moves a ticket to REJECTED and closes its sample, so that the trainer does not wait for it. The subject names the sample,
+// refuseTicket moves a ticket to REJECTED and closes its sample, so that the trainer does not wait for it. The subject names the sample,
 // even where the ticket cannot be read.
-func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason schemas.Reason, detail string) error {
-	m, err := s.run.rejection(from, reason, detail, t.msg.Data)
+func (s *TicketSource) refuseTicket(ctx context.Context, t taken, from origin, reason schemas.Reason, detail string) error {
+	m, err := s.run.newRejection(from, reason, detail, t.msg.Data)
 	if err != nil {
 		return err
 	}
-	if err := s.run.reject(ctx, m); err != nil {
+	if err := s.run.storeRejection(ctx, m); err != nil {
 		return err
 	}
 	if group, sample, ok := sampleOf(from.subject); ok {
@@ -310,23 +310,23 @@ func (s *TicketSource) refuse(ctx context.Context, t taken, from origin, reason 
 			return err
 		}
 	}
-	err = s.end(ctx, t.msg.Reply, from.sequence, t.created, wordRefused(reason))
+	err = s.endTicket(ctx, t.msg.Reply, from.sequence, t.created, ackTerm(reason))
 	if errors.Is(err, ErrStreamRecreated) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil // it went with its stream
 	}
 	return err
 }
 
-// end acknowledges a ticket for good and waits until the broker has confirmed it. A broker that was killed may have lost the record
+// endTicket acknowledges a ticket for good and waits until the broker has confirmed it. A broker that was killed may have lost the record
 // that it delivered the ticket. It then ignores the acknowledgement, without an answer, and will deliver the ticket again: so a
 // ticket that is done is removed from the stream where no answer comes.
-func (s *TicketSource) end(ctx context.Context, reply string, sequence uint64, created time.Time, w word) error {
+func (s *TicketSource) endTicket(ctx context.Context, reply string, sequence uint64, created time.Time, w ackKind) error {
 	name := s.run.names.tickets
-	return s.run.call(ctx, "end a ticket", name, func(ctx context.Context) error {
+	return s.run.callBroker(ctx, "end a ticket", name, func(ctx context.Context) error {
 		if err := s.same(ctx, created); err != nil {
 			return err
 		}
-		err := s.run.ack(ctx, reply, w)
+		err := s.run.confirmAck(ctx, reply, w)
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || w.goesBack() {
 			return err
 		}

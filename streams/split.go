@@ -82,8 +82,8 @@ func parsePart(h nats.Header) (p part, ok bool, err error) {
 	return p, true, nil
 }
 
-// join puts parts together and checks the whole against the headers of its parts.
-func join(p part, parts [][]byte) ([]byte, error) {
+// joinParts puts parts together and checks the whole against the headers of its parts.
+func joinParts(p part, parts [][]byte) ([]byte, error) {
 	whole := make([]byte, 0, p.size)
 	for _, b := range parts {
 		if len(whole)+len(b) > p.size {
@@ -107,10 +107,10 @@ func messageID(id string, data []byte) string {
 	return id + "/" + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, xxhash.Sum64(data)))
 }
 
-// publish stores data in stream under subject exactly once, whatever the retries, and in parts where data is too large for one
+// publishOnce stores data in stream under subject exactly once, whatever the retries, and in parts where data is too large for one
 // message: data that was published under id before is not stored again within the dedupe window. It waits while the stream is full
 // or the broker away, until ctx ends.
-func (r *Run) publish(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
+func (r *Run) publishOnce(ctx context.Context, stream, subject, id string, header nats.Header, data []byte) error {
 	what := fmt.Sprintf("publish %s to %s", id, stream)
 	room := int(r.nc.MaxPayload()) - headerRoom
 	if room <= 0 {
@@ -126,14 +126,14 @@ func (r *Run) publish(ctx context.Context, stream, subject, id string, header na
 		w.bytes = len(data)
 	}
 	return retryWithin(ctx, r.log, what, timeout, IsTransient, func(ctx context.Context) error {
-		return r.conn.guard(ctx, subject, func(ctx context.Context) error {
-			if err := w.mayTry(ctx, r.vacancy, r.left(stream)); err != nil {
+		return r.conn.guardCall(ctx, subject, func(ctx context.Context) error {
+			if err := w.mayTry(ctx, r.vacancy, r.spaceLeft(stream)); err != nil {
 				return err
 			}
 			if len(data) <= room {
-				return w.note(r.publishWhole(ctx, stream, subject, id, header, data))
+				return w.noteAttempt(r.publishWhole(ctx, stream, subject, id, header, data))
 			}
-			return w.note(r.publishParts(ctx, splitMessage{stream: stream, subject: subject, id: id, header: header, data: data, room: room}))
+			return w.noteAttempt(r.publishParts(ctx, splitMessage{stream: stream, subject: subject, id: id, header: header, data: data, room: room}))
 		})
 	})
 }

@@ -18,7 +18,7 @@ import (
 func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
 	sum := sha256.Sum256([]byte("hello world"))
 	p := part{index: 2, count: 2, size: 11, hash: hex.EncodeToString(sum[:])}
-	whole, err := join(p, [][]byte{[]byte("hello "), []byte("world")})
+	whole, err := joinParts(p, [][]byte{[]byte("hello "), []byte("world")})
 	require.NoError(t, err)
 	require.Equal(t, "hello world", string(whole))
 	for want, parts := range map[string][][]byte{
@@ -26,7 +26,7 @@ func TestJoinWantsWhatTheHeadersSay(t *testing.T) {
 		"10 bytes of 11":         {[]byte("hello "), []byte("worl")},
 		"have hash":              {[]byte("world "), []byte("hello")},
 	} {
-		_, err := join(p, parts)
+		_, err := joinParts(p, parts)
 		require.ErrorContains(t, err, want)
 	}
 	require.Equal(t, uint64(41), p.first(42))
@@ -109,11 +109,11 @@ func TestAPartThatAReplicaLacksIsAskedForAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer feed.Close()
 	f.run.js = &lagging{JetStream: f.run.js, behind: 2}
-	m, err := feed.part(f.ctx, 1)
+	m, err := feed.readStoredPart(f.ctx, 1)
 	require.NoError(t, err)
 	require.NotNil(t, m, "the stream holds it")
 	require.Equal(t, "part", string(m.Data))
-	m, err = feed.part(f.ctx, 2)
+	m, err = feed.readStoredPart(f.ctx, 2)
 	require.NoError(t, err)
 	require.Nil(t, m)
 }

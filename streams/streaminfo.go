@@ -29,8 +29,8 @@ type StreamInfo struct {
 // namedStream is a stream and its name without the run.
 type namedStream struct{ name, stream string }
 
-// streams are the streams of a run that have a name for people.
-func (n names) streams() []namedStream {
+// namedStreams are the streams of a run that have a name for people.
+func (n names) namedStreams() []namedStream {
 	return []namedStream{
 		{"TICKETS", n.tickets},
 		{"TRAJECTORIES", n.trajectories},
@@ -42,9 +42,9 @@ func (n names) streams() []namedStream {
 	}
 }
 
-// stream is the stream of a name for people, in letters of either case. It fails with [ErrName] where there is none.
-func (n names) stream(name string) (string, error) {
-	all := n.streams()
+// streamNamed is the stream of a name for people, in letters of either case. It fails with [ErrName] where there is none.
+func (n names) streamNamed(name string) (string, error) {
+	all := n.namedStreams()
 	i := slices.IndexFunc(all, func(s namedStream) bool { return strings.EqualFold(s.name, name) })
 	if i < 0 {
 		var known []string
@@ -59,7 +59,7 @@ func (n names) stream(name string) (string, error) {
 // StreamInfos are what the streams of a run hold, without the streams that the role of the connection may not look at.
 func (r *Run) StreamInfos(ctx context.Context) ([]StreamInfo, error) {
 	var infos []StreamInfo
-	for _, s := range r.names.streams() {
+	for _, s := range r.names.namedStreams() {
 		info, err := r.streamInfo(ctx, s)
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, jetstream.ErrStreamNotFound):
@@ -73,7 +73,7 @@ func (r *Run) StreamInfos(ctx context.Context) ([]StreamInfo, error) {
 }
 
 func (r *Run) streamInfo(ctx context.Context, s namedStream) (out StreamInfo, err error) {
-	err = r.call(ctx, "look at stream "+s.stream, s.stream, func(ctx context.Context) error {
+	err = r.callBroker(ctx, "look at stream "+s.stream, s.stream, func(ctx context.Context) error {
 		stream, err := r.js.Stream(ctx, s.stream)
 		if err != nil {
 			return err

@@ -31,7 +31,7 @@ func (r *Run) Issue(ctx context.Context, tickets ...*schemas.Ticket) error {
 			return fmt.Errorf("issue ticket %s: %w", t.ID, err)
 		}
 	}
-	if err := r.held(ctx); err != nil {
+	if err := r.checkSeat(ctx); err != nil {
 		return fmt.Errorf("issue tickets: %w", err)
 	}
 	for some := range slices.Chunk(tickets, issueInFlight) {
@@ -54,7 +54,7 @@ func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) erro
 		}
 		messages[i] = &nats.Msg{Subject: r.names.ticketSubject(t.Task, t.Group, t.Sample), Data: data}
 	}
-	_ = r.conn.guard(ctx, r.names.prefix()+"tickets.", func(ctx context.Context) error {
+	_ = r.conn.guardCall(ctx, r.names.prefix()+"tickets.", func(ctx context.Context) error {
 		for i, t := range tickets {
 			sent[i], _ = r.js.PublishMsgAsync(copyMessage(messages[i]), jetstream.WithMsgID(t.ID), jetstream.WithExpectStream(r.names.tickets))
 		}
@@ -76,16 +76,16 @@ func (r *Run) issueTogether(ctx context.Context, tickets []*schemas.Ticket) erro
 		if m == nil {
 			continue
 		}
-		if err := r.issue(ctx, tickets[i].ID, m); err != nil {
+		if err := r.issueTicket(ctx, tickets[i].ID, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Run) issue(ctx context.Context, id string, m *nats.Msg) error {
-	return retry(ctx, r.log, "issue ticket "+id, IsTransient, func(ctx context.Context) error {
-		err := r.conn.guard(ctx, m.Subject, func(ctx context.Context) error {
+func (r *Run) issueTicket(ctx context.Context, id string, m *nats.Msg) error {
+	return retryCall(ctx, r.log, "issue ticket "+id, IsTransient, func(ctx context.Context) error {
+		err := r.conn.guardCall(ctx, m.Subject, func(ctx context.Context) error {
 			return r.publishWhole(ctx, r.names.tickets, m.Subject, id, nil, m.Data)
 		})
 		if seam.HasCode(err, codeStoreFailed) && strings.Contains(err.Error(), "per subject") {
@@ -116,7 +116,7 @@ func (r *Run) checkTicket(t *schemas.Ticket) error {
 // OutstandingTickets counts the tickets that are issued and not done, leased ones included.
 func (r *Run) OutstandingTickets(ctx context.Context) (int, error) {
 	var n int
-	err := r.call(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
+	err := r.callBroker(ctx, "count tickets", r.names.tickets, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, r.names.tickets)
 		if err == nil {
 			n = int(s.CachedInfo().State.Msgs)

@@ -38,7 +38,7 @@ func (c TLSConfig) Server() (*tls.Config, error) {
 	if c.Cert == "" {
 		return nil, errors.New("configure TLS: tls.cert and tls.key must be set")
 	}
-	t, err := c.client()
+	t, err := c.clientConfig()
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (c TLSConfig) Server() (*tls.Config, error) {
 	return t, nil
 }
 
-func (c TLSConfig) client() (*tls.Config, error) {
+func (c TLSConfig) clientConfig() (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)

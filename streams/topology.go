@@ -91,8 +91,8 @@ const maxEvent = 256 << 10
 // topologyKey is where the topology stands in the metadata of TICKETS, so that Attach knows it.
 const topologyKey = "weir_topology"
 
-// streams are the stream configurations of a run.
-func (t Topology) streams(n names) []jetstream.StreamConfig {
+// streamConfigs are the stream configurations of a run.
+func (t Topology) streamConfigs(n names) []jetstream.StreamConfig {
 	note, err := json.Marshal(t)
 	if err != nil {
 		panic(fmt.Sprintf("encode topology: %v", err)) // numbers only: cannot fail
@@ -157,8 +157,8 @@ func (t Topology) streams(n names) []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{tickets, trajectories, rejected, events}
 }
 
-// producers is the consumer that all producers share.
-func (t Topology) producers() jetstream.ConsumerConfig {
+// producersConfig is the consumer that all producers share.
+func (t Topology) producersConfig() jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:     durableProducers,
 		Description: "producers taking tickets",
@@ -184,7 +184,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 		return nil, err
 	}
 	// One stream comes last: who attaches finds everything once all streams are there.
-	streams := topology.streams(r.names)
+	streams := topology.streamConfigs(r.names)
 	last := len(streams) - 1
 	for _, want := range streams[:last] {
 		if err := r.openStream(ctx, want); err != nil {
@@ -202,7 +202,7 @@ func (c *Conn) Open(ctx context.Context, run string, topology Topology) (*Run, e
 }
 
 func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error {
-	return r.call(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
+	return r.callBroker(ctx, "open stream "+want.Name, want.Name, func(ctx context.Context) error {
 		err := r.conn.openStream(ctx, want)
 		if seam.HasCode(err, codeNoStorage) {
 			return fmt.Errorf("%w: lower max_trajectory_bytes, rejected_max_bytes and events_max_bytes, remove old runs, or give the broker more disk (max_store_bytes)", err)
@@ -213,8 +213,8 @@ func (r *Run) openStream(ctx context.Context, want jetstream.StreamConfig) error
 
 // openRest opens what is not a stream of messages: the producers' consumer, the buckets and the object store.
 func (r *Run) openRest(ctx context.Context) error {
-	err := r.call(ctx, "open consumer of "+r.names.tickets, r.names.tickets, func(ctx context.Context) error {
-		want := r.topology.producers()
+	err := r.callBroker(ctx, "open consumer of "+r.names.tickets, r.names.tickets, func(ctx context.Context) error {
+		want := r.topology.producersConfig()
 		if c, err := r.js.Consumer(ctx, r.names.tickets, want.Durable); err == nil && sameProducers(c.CachedInfo().Config, want) {
 			return nil
 		}
@@ -239,7 +239,7 @@ func (r *Run) openRest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.call(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
+	return r.callBroker(ctx, "open object store "+r.names.shards, r.names.shards, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, "OBJ_"+r.names.shards)
 		if err == nil {
 			have := s.CachedInfo().Config
@@ -261,7 +261,7 @@ func (r *Run) openRest(ctx context.Context) error {
 // the server writes the description of a stream, or of a consumer, and its checksum one after the other, and a server that was
 // killed between the two ignores the stream at every later start.
 func (r *Run) openBucket(ctx context.Context, want jetstream.KeyValueConfig) error {
-	return r.call(ctx, "open bucket "+want.Bucket, want.Bucket, func(ctx context.Context) error {
+	return r.callBroker(ctx, "open bucket "+want.Bucket, want.Bucket, func(ctx context.Context) error {
 		s, err := r.js.Stream(ctx, "KV_"+want.Bucket)
 		if err == nil {
 			have := s.CachedInfo().Config
@@ -291,7 +291,7 @@ func (c *Conn) openStream(ctx context.Context, want jetstream.StreamConfig) erro
 		return err
 	}
 	have := s.CachedInfo().Config
-	if err := compatible(have, want); err != nil {
+	if err := checkCompatible(have, want); err != nil {
 		return err
 	}
 	if sameLimits(have, want) {
@@ -310,7 +310,7 @@ func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	}
 	infos := make(map[string]*jetstream.StreamInfo)
 	for _, name := range []string{r.names.tickets, r.names.trajectories, r.names.rejected, r.names.events} {
-		err := r.call(ctx, "attach to stream "+name, name, func(ctx context.Context) error {
+		err := r.callBroker(ctx, "attach to stream "+name, name, func(ctx context.Context) error {
 			s, err := c.js.Stream(ctx, name)
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				return fmt.Errorf("%w: %s: the broker has no stream %s", ErrNoRun, run, name)
@@ -328,8 +328,8 @@ func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	if err := json.Unmarshal([]byte(note), &r.topology); err != nil {
 		return nil, fmt.Errorf("%w: stream %s: metadata %s: have %q, want a topology", ErrIncompatible, r.names.tickets, topologyKey, note)
 	}
-	for _, want := range r.topology.streams(r.names) {
-		if err := compatible(infos[want.Name].Config, want); err != nil {
+	for _, want := range r.topology.streamConfigs(r.names) {
+		if err := checkCompatible(infos[want.Name].Config, want); err != nil {
 			return nil, err
 		}
 	}
@@ -337,8 +337,8 @@ func (c *Conn) Attach(ctx context.Context, run string) (*Run, error) {
 	return r, nil
 }
 
-// compatible names the first field in which have differs from want and which no change of limits can mend.
-func compatible(have, want jetstream.StreamConfig) error {
+// checkCompatible names the first field in which have differs from want and which no change of limits can mend.
+func checkCompatible(have, want jetstream.StreamConfig) error {
 	for _, f := range []struct {
 		name       string
 		have, want any

@@ -31,7 +31,7 @@ func (r *Run) Publish(ctx context.Context, t *schemas.Trajectory) error {
 	if err != nil {
 		return fmt.Errorf("encode trajectory %s: %w", t.ID, err)
 	}
-	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(t.OldestVersion(), t.Producer), t.ID+"/"+t.Producer, nil, data)
+	return r.publishOnce(ctx, r.names.trajectories, r.names.trajectorySubject(t.OldestVersion(), t.Producer), t.ID+"/"+t.Producer, nil, data)
 }
 
 // CloseGroup publishes a marker that samples of a group will not come. Within the dedupe window the same marker is stored once.
@@ -49,7 +49,7 @@ func (r *Run) CloseGroup(ctx context.Context, g *schemas.GroupClosed) error {
 	if err != nil {
 		return fmt.Errorf("encode group-closed marker of %s: %w", g.Group, err)
 	}
-	return r.publish(ctx, r.names.trajectories, r.names.trajectorySubject(int64(schemas.NoVersion), g.Producer), closedID(g), nil, data)
+	return r.publishOnce(ctx, r.names.trajectories, r.names.trajectorySubject(int64(schemas.NoVersion), g.Producer), closedID(g), nil, data)
 }
 
 // closedID begins the message id of a marker.

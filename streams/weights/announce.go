@@ -7,18 +7,18 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// announce publishes the manifest of a stored version. It also reports false where an earlier attempt was carried out and its answer
+// announceVersion publishes the manifest of a stored version. It also reports false where an earlier attempt was carried out and its answer
 // was lost; the caller then finds its own version.
-func (p *Publisher) announce(ctx context.Context, plan versionPlan, stored storedVersion) (bool, error) {
+func (p *Publisher) announceVersion(ctx context.Context, plan versionPlan, stored storedVersion) (bool, error) {
 	if err := p.run.CheckManifest(stored.announced); err != nil {
 		return false, err
 	}
 	return p.run.SetManifest(ctx, stored.announced, plan.revision)
 }
 
-// tidy removes the shards that no kept version needs, and stores the shards of the announced version again that another publisher's
+// tidyStore removes the shards that no kept version needs, and stores the shards of the announced version again that another publisher's
 // tidy has removed meanwhile. The next publish does what fails here.
-func (p *Publisher) tidy(ctx context.Context, plan versionPlan, stored storedVersion, whole ShardSource) {
+func (p *Publisher) tidyStore(ctx context.Context, plan versionPlan, stored storedVersion, whole ShardSource) {
 	m := stored.announced
 	log := p.run.Log().With("version", m.Version)
 	present, err := p.store.list(ctx)
@@ -61,7 +61,7 @@ func (p *Publisher) unneededShards(history []*schemas.Manifest, present map[stri
 	// A shard that no manifest names may be another publisher's, whose manifest is about to follow. After orphanAge it was left by
 	// a publisher that died between the two; in a folder, it may be another run's.
 	sweep = sweep && p.config.Dir == ""
-	keep, named := needed(history, p.keep), map[string]bool{}
+	keep, named := neededHashes(history, p.keep), map[string]bool{}
 	for _, h := range history {
 		for _, s := range h.AllShards() {
 			named[s.Hash] = true

@@ -60,8 +60,8 @@ func FileSource(paths []string) ShardSource {
 // pieceBytes is how much of a shard is in memory at once where it is read or written on its own.
 const pieceBytes = 1 << 18
 
-// all reads a blob from its beginning until ctx ends.
-func all(ctx context.Context, b Blob) io.Reader {
+// readAll reads a blob from its beginning until ctx ends.
+func readAll(ctx context.Context, b Blob) io.Reader {
 	return withContext(ctx, io.NewSectionReader(b, 0, b.Size()))
 }
 
@@ -90,17 +90,17 @@ type writeOnly struct{ io.Writer }
 // hashOf is a blob's content hash, as schemas.ContentHash gives it.
 func hashOf(ctx context.Context, b Blob) (string, error) {
 	h := sha256.New()
-	n, err := copyAll(h, all(ctx, b))
+	n, err := copyAll(h, readAll(ctx, b))
 	if err != nil {
 		return "", err
 	}
 	if n != b.Size() {
 		return "", io.ErrUnexpectedEOF // it was cut while it was read
 	}
-	return sum(h), nil
+	return hexSum(h), nil
 }
 
-func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // bytesOf is a blob's bytes, which may be shared with it.
 func bytesOf(ctx context.Context, b Blob) ([]byte, error) {
@@ -108,7 +108,7 @@ func bytesOf(ctx context.Context, b Blob) ([]byte, error) {
 		return m.data, nil
 	}
 	data := make([]byte, b.Size())
-	_, err := io.ReadFull(all(ctx, b), data)
+	_, err := io.ReadFull(readAll(ctx, b), data)
 	return data, err
 }
 
@@ -158,4 +158,4 @@ func (t *inFile) restart() error {
 	return errors.Join(err, t.f.Truncate(0))
 }
 
-func (t *inFile) sum() string { return sum(t.h) }
+func (t *inFile) sum() string { return hexSum(t.h) }

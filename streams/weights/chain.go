@@ -8,8 +8,8 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// chain is m and its bases down to a whole version, newest first. It fails with [streams.ErrNoWeights] where a base is not in history.
-func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifest, error) {
+// chainOf is m and its bases down to a whole version, newest first. It fails with [streams.ErrNoWeights] where a base is not in history.
+func chainOf(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifest, error) {
 	links := []*schemas.Manifest{m}
 	for m.Base != schemas.NoBase {
 		i := slices.IndexFunc(history, func(h *schemas.Manifest) bool { return h.Version == m.Base })
@@ -22,12 +22,12 @@ func chain(m *schemas.Manifest, history []*schemas.Manifest) ([]*schemas.Manifes
 	return links, nil
 }
 
-// needed are the hashes of the shards of the newest keep versions of history and of their bases. A version of which a base is gone
+// neededHashes are the hashes of the shards of the newest keep versions of history and of their bases. A version of which a base is gone
 // cannot be read, and needs no shard.
-func needed(history []*schemas.Manifest, keep int) map[string]bool {
+func neededHashes(history []*schemas.Manifest, keep int) map[string]bool {
 	hashes := make(map[string]bool)
 	for _, m := range history[:min(keep, len(history))] {
-		links, err := chain(m, history)
+		links, err := chainOf(m, history)
 		if err != nil {
 			continue
 		}

@@ -66,7 +66,7 @@ func (p *Publisher) spoolDeltas(ctx context.Context, plan versionPlan, whole who
 			d.spool.remove()
 		}
 	}()
-	err = parallel(ctx, len(m.Shards), func(i int) error {
+	err = eachShard(ctx, len(m.Shards), func(i int) error {
 		next, err := whole.open(i)
 		if err != nil {
 			return err
@@ -105,15 +105,15 @@ func writeDelta(ctx context.Context, held *heldVersion, next Blob, i, width int,
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	was, is, to := sha256.New(), sha256.New(), newInFile(f)
-	err = delta.Write(most.bound(to), io.TeeReader(all(ctx, base), was), io.TeeReader(all(ctx, next), is), next.Size(), width)
+	err = delta.Write(most.boundWriter(to), io.TeeReader(readAll(ctx, base), was), io.TeeReader(readAll(ctx, next), is), next.Size(), width)
 	if err != nil {
 		return s, err
 	}
-	if !held.whole.stable && sum(was) != held.manifest.Shards[i].FullHash {
+	if !held.whole.stable && hexSum(was) != held.manifest.Shards[i].FullHash {
 		return s, fmt.Errorf("shard %d of version %d has changed since it was published", i, held.manifest.Version)
 	}
 	size, err := f.Seek(0, io.SeekCurrent)
-	return schemas.Shard{Hash: to.sum(), Size: size, Encoding: schemas.EncodingDelta, FullHash: sum(is)}, err
+	return schemas.Shard{Hash: to.sum(), Size: size, Encoding: schemas.EncodingDelta, FullHash: hexSum(is)}, err
 }
 
 // elementSize is the size of the numbers in a version's shards; an adapter's are float32.
@@ -132,8 +132,8 @@ type room struct {
 
 func newRoom(most int64) *room { return &room{most: most} }
 
-// bound is a writer that counts.
-func (r *room) bound(w io.Writer) io.Writer { return &bounded{r, w} }
+// boundWriter is a writer that counts.
+func (r *room) boundWriter(w io.Writer) io.Writer { return &bounded{r, w} }
 
 type bounded struct {
 	room *room

@@ -22,8 +22,8 @@ type folderShards struct{ dir string }
 // tmpPrefix begins the names of files that are being written.
 const tmpPrefix = "tmp-"
 
-// path is the file of a shard. It refuses a name that is no hash: names come from a manifest, and must not lead out of the folder.
-func (f folderShards) path(hash string) (string, error) {
+// shardPath is the file of a shard. It refuses a name that is no hash: names come from a manifest, and must not lead out of the folder.
+func (f folderShards) shardPath(hash string) (string, error) {
 	if raw, err := hex.DecodeString(hash); err != nil || len(raw) != sha256.Size {
 		return "", fmt.Errorf("%w: %.80q is no hash", streams.ErrCorruptShard, hash)
 	}
@@ -33,7 +33,7 @@ func (f folderShards) path(hash string) (string, error) {
 // put links the blob where it is a file on the same disk, else it copies it; either way it hashes what then lies in the folder.
 func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string, err error) {
 	if hash != "" {
-		path, err := f.path(hash)
+		path, err := f.shardPath(hash)
 		if err != nil {
 			return "", err
 		}
@@ -49,7 +49,7 @@ func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string
 	if err := os.MkdirAll(f.dir, 0o755); err != nil {
 		return "", err
 	}
-	tmp, found, err := f.bring(ctx, blob)
+	tmp, found, err := f.bringBlob(ctx, blob)
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +64,7 @@ func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string
 	if err := verifyHash(hash, found); err != nil {
 		return "", err
 	}
-	path, err := f.path(hash)
+	path, err := f.shardPath(hash)
 	if err != nil {
 		return "", err
 	}
@@ -75,8 +75,8 @@ func (f folderShards) put(ctx context.Context, hash string, blob Blob) (_ string
 	return hash, syncFolder(f.dir)
 }
 
-// bring makes a file of the folder that holds a blob's bytes and is synced, and hashes them.
-func (f folderShards) bring(ctx context.Context, blob Blob) (tmp, hash string, err error) {
+// bringBlob makes a file of the folder that holds a blob's bytes and is synced, and hashes them.
+func (f folderShards) bringBlob(ctx context.Context, blob Blob) (tmp, hash string, err error) {
 	if from, ok := blob.(*file); ok {
 		tmp = filepath.Join(f.dir, tmpPrefix+rand.Text())
 		if os.Link(from.Name(), tmp) == nil {
@@ -92,7 +92,7 @@ func (f folderShards) bring(ctx context.Context, blob Blob) (tmp, hash string, e
 		return "", "", err
 	}
 	to := newInFile(out)
-	_, err = copyAll(to, all(ctx, blob))
+	_, err = copyAll(to, readAll(ctx, blob))
 	err = errors.Join(err, out.Chmod(0o644), out.Sync(), out.Close())
 	if err != nil {
 		_ = os.Remove(out.Name())
@@ -130,9 +130,9 @@ func syncFolder(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// open is a stored shard of the size in the manifest.
-func (f folderShards) open(shard schemas.Shard) (Blob, error) {
-	path, err := f.path(shard.Hash)
+// openShard is a stored shard of the size in the manifest.
+func (f folderShards) openShard(shard schemas.Shard) (Blob, error) {
+	path, err := f.shardPath(shard.Hash)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (f folderShards) open(shard schemas.Shard) (Blob, error) {
 }
 
 func (f folderShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
-	blob, err := f.open(shard)
+	blob, err := f.openShard(shard)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (f folderShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 	if err := to.restart(); err != nil {
 		return err
 	}
-	if _, err := copyAll(to, all(ctx, blob)); err != nil {
+	if _, err := copyAll(to, readAll(ctx, blob)); err != nil {
 		return fmt.Errorf("get shard %s: %w", shard.Hash, err)
 	}
 	return nil
@@ -171,7 +171,7 @@ func (f folderShards) list(context.Context) (map[string]time.Time, error) {
 	}
 	hashes := make(map[string]time.Time, len(entries))
 	for _, e := range entries {
-		if _, err := f.path(e.Name()); err != nil {
+		if _, err := f.shardPath(e.Name()); err != nil {
 			continue
 		}
 		info, err := e.Info()
@@ -187,7 +187,7 @@ func (f folderShards) list(context.Context) (map[string]time.Time, error) {
 }
 
 func (f folderShards) remove(_ context.Context, hash string) error {
-	path, err := f.path(hash)
+	path, err := f.shardPath(hash)
 	if err != nil {
 		return err
 	}

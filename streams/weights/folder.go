@@ -56,10 +56,10 @@ func (d *Folder) bringVersion(ctx context.Context, m *schemas.Manifest, dir stri
 		if err != nil {
 			return nil, err
 		}
-		links = bases(m, history)
+		links = basesOf(m, history)
 	}
 	paths := make([]string, len(m.AllShards()))
-	err := parallel(ctx, len(paths), func(i int) (err error) {
+	err := eachShard(ctx, len(paths), func(i int) (err error) {
 		if i < len(m.Shards) {
 			paths[i], err = d.bringShard(ctx, links, i, folderShards{dir})
 		} else {
@@ -73,8 +73,8 @@ func (d *Folder) bringVersion(ctx context.Context, m *schemas.Manifest, dir stri
 	return paths, d.keepOnly(dir, paths)
 }
 
-// bases is m and its bases, newest first, as far down as history has them.
-func bases(m *schemas.Manifest, history []*schemas.Manifest) []*schemas.Manifest {
+// basesOf is m and its bases, newest first, as far down as history has them.
+func basesOf(m *schemas.Manifest, history []*schemas.Manifest) []*schemas.Manifest {
 	links := []*schemas.Manifest{m}
 	for m.Base != schemas.NoBase {
 		i := slices.IndexFunc(history, func(h *schemas.Manifest) bool { return h.Version == m.Base })
@@ -93,7 +93,7 @@ func (d *Folder) bringShard(ctx context.Context, links []*schemas.Manifest, i in
 	first := -1
 	for at, link := range links {
 		s := link.Shards[i]
-		path, err := in.path(s.FullHash)
+		path, err := in.shardPath(s.FullHash)
 		if err != nil {
 			return "", err
 		}
@@ -132,7 +132,7 @@ func (d *Folder) bringShard(ctx context.Context, links []*schemas.Manifest, i in
 
 // bringFrozen brings a whole shard into a folder, unless it is there.
 func (d *Folder) bringFrozen(ctx context.Context, s schemas.Shard, in folderShards) (string, error) {
-	path, err := in.path(s.FullHash)
+	path, err := in.shardPath(s.FullHash)
 	if err != nil {
 		return "", err
 	}
@@ -185,7 +185,7 @@ func (d *Folder) isThere(ctx context.Context, path, hash string) (bool, error) {
 func (d *Folder) fillFile(ctx context.Context, s schemas.Shard, hash string, in folderShards,
 	fill func(ctx context.Context, s schemas.Shard, to *os.File) (string, error),
 ) (_ string, err error) {
-	path, err := in.path(hash)
+	path, err := in.shardPath(hash)
 	if err != nil {
 		return "", err
 	}
@@ -223,11 +223,11 @@ func (d *Folder) bringWhole(ctx context.Context, s schemas.Shard, in folderShard
 	if !ok {
 		return d.fillFile(ctx, s, s.FullHash, in, d.fetchShard)
 	}
-	stored, err := from.path(s.Hash)
+	stored, err := from.shardPath(s.Hash)
 	if err != nil {
 		return "", err
 	}
-	path, err := in.path(s.FullHash)
+	path, err := in.shardPath(s.FullHash)
 	if err != nil {
 		return "", err
 	}
@@ -273,7 +273,7 @@ func (d *Folder) applyStored(ctx context.Context, s schemas.Shard, base string, 
 	}
 	defer func() { _ = before.Close() }() // read only
 	to := newInFile(f)
-	if err := delta.Apply(to, all(ctx, before), before.Size(), packed); err != nil {
+	if err := delta.Apply(to, readAll(ctx, before), before.Size(), packed); err != nil {
 		if errors.Is(err, delta.ErrCorrupt) {
 			err = fmt.Errorf("%w: %s: %w", streams.ErrCorruptShard, s.Hash, err)
 		}

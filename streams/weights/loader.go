@@ -82,7 +82,7 @@ func (l *Loader) loadOwn(ctx context.Context, m *schemas.Manifest) ([][]byte, er
 		if err != nil {
 			return nil, err
 		}
-		if links, err = chain(m, history); err != nil {
+		if links, err = chainOf(m, history); err != nil {
 			return nil, fmt.Errorf("load version %d: %w", m.Version, err)
 		}
 	}
@@ -106,7 +106,7 @@ func (l *Loader) frozenShards(ctx context.Context, m *schemas.Manifest) ([][]byt
 	}
 	have := map[string][]byte{}
 	out := make([][]byte, len(m.Adapter.Frozen))
-	err := parallel(ctx, len(out), func(i int) (err error) {
+	err := eachShard(ctx, len(out), func(i int) (err error) {
 		s := m.Adapter.Frozen[i]
 		if out[i] = l.frozen[s.Hash]; out[i] == nil {
 			out[i], err = l.Shard(ctx, s)

@@ -30,9 +30,9 @@ type objectShards struct {
 	bucket string
 }
 
-// transfer makes attempts whose bound on time grows with the size: the slowest broker measured moved 77 MB/s to each of four
+// transferObject makes attempts whose bound on time grows with the size: the slowest broker measured moved 77 MB/s to each of four
 // readers.
-func (o objectShards) transfer(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
+func (o objectShards) transferObject(ctx context.Context, what string, size int64, attempt func(context.Context, jetstream.ObjectStore) error) error {
 	limit := 30*time.Second + time.Duration(size)*time.Second/(8<<20)
 	return o.run.Call(ctx, what, o.bucket, limit, func(ctx context.Context) error {
 		store, err := o.run.JetStream().ObjectStore(ctx, o.bucket)
@@ -52,19 +52,19 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 		}
 	}
 	up := &upload{store: o, hash: hash, blob: blob}
-	err := o.transfer(ctx, "put shard "+hash, blob.Size(), func(ctx context.Context, store jetstream.ObjectStore) error {
+	err := o.transferObject(ctx, "put shard "+hash, blob.Size(), func(ctx context.Context, store jetstream.ObjectStore) error {
 		before, err := store.GetInfo(ctx, hash)
 		switch {
 		case err == nil && before.Size == uint64(blob.Size()):
-			up.keep(before.NUID)
+			up.keepChunks(before.NUID)
 			return nil
 		case err != nil && !errors.Is(err, jetstream.ErrObjectNotFound):
 			return err
 		}
-		if err := up.purge(ctx); err != nil {
+		if err := up.purgeLeft(ctx); err != nil {
 			return err
 		}
-		err = up.send(ctx)
+		err = up.sendObject(ctx)
 		if err == nil && before != nil {
 			up.left = append(up.left, before.NUID) // an object of another size, which this object replaces
 		}
@@ -74,7 +74,7 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 		}
 		return err
 	})
-	up.clean(ctx)
+	up.cleanUp(ctx)
 	return hash, err
 }
 
@@ -83,7 +83,7 @@ func (o objectShards) put(ctx context.Context, hash string, blob Blob) (string, 
 func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) error {
 	nuid, next, have := "", uint64(1), int64(0)
 	for short := 0; ; {
-		info, err := o.info(ctx, shard.Hash)
+		info, err := o.readInfo(ctx, shard.Hash)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (o objectShards) get(ctx context.Context, shard schemas.Shard, to sink) err
 			}
 		}
 		for more := true; more && have < shard.Size; {
-			next, more, err = o.run.Read(ctx, o.stream(), o.chunks()+nuid, next, readWindow(), func(m seam.Message) error {
+			next, more, err = o.run.Read(ctx, o.streamName(), o.chunkPrefix()+nuid, next, readWindow(), func(m seam.Message) error {
 				have += int64(len(m.Data))
 				if have > shard.Size {
 					return fmt.Errorf("%w: %s: its chunks hold more than the %d bytes of the manifest", streams.ErrCorruptShard, shard.Hash, shard.Size)
@@ -130,20 +130,20 @@ func readWindow() seam.Window {
 	return seam.Window{Messages: 1 << 10, Bytes: max(shardsInFlight/runtime.GOMAXPROCS(0), objectChunk)}
 }
 
-// chunks begins the subjects of the chunks of an object; its NUID follows.
-func (o objectShards) chunks() string { return "$O." + o.bucket + ".C." }
+// chunkPrefix begins the subjects of the chunks of an object; its NUID follows.
+func (o objectShards) chunkPrefix() string { return "$O." + o.bucket + ".C." }
 
-// metas begins the subjects of the descriptions of objects; the encoded name follows.
-func (o objectShards) metas() string { return "$O." + o.bucket + ".M." }
+// metaPrefix begins the subjects of the descriptions of objects; the encoded name follows.
+func (o objectShards) metaPrefix() string { return "$O." + o.bucket + ".M." }
 
-func (o objectShards) meta(hash string) string {
-	return o.metas() + base64.URLEncoding.EncodeToString([]byte(hash))
+func (o objectShards) metaSubject(hash string) string {
+	return o.metaPrefix() + base64.URLEncoding.EncodeToString([]byte(hash))
 }
 
-// info is the description of an object; streams.ErrNoShard if the object is not there.
-func (o objectShards) info(ctx context.Context, hash string) (info jetstream.ObjectInfo, err error) {
+// readInfo is the description of an object; streams.ErrNoShard if the object is not there.
+func (o objectShards) readInfo(ctx context.Context, hash string) (info jetstream.ObjectInfo, err error) {
 	found := false
-	_, _, err = o.run.Read(ctx, o.stream(), o.meta(hash), 1, seam.Window{Messages: 1, Bytes: objectChunk}, func(m seam.Message) error {
+	_, _, err = o.run.Read(ctx, o.streamName(), o.metaSubject(hash), 1, seam.Window{Messages: 1, Bytes: objectChunk}, func(m seam.Message) error {
 		found = true
 		return json.Unmarshal(m.Data, &info)
 	})
@@ -156,10 +156,10 @@ func (o objectShards) info(ctx context.Context, hash string) (info jetstream.Obj
 	return info, nil
 }
 
-// objects are the whole objects of the store.
-func (o objectShards) objects(ctx context.Context) (objects []jetstream.ObjectInfo, err error) {
+// listObjects are the whole objects of the store.
+func (o objectShards) listObjects(ctx context.Context) (objects []jetstream.ObjectInfo, err error) {
 	for next, more := uint64(1), true; more; {
-		next, more, err = o.run.Read(ctx, o.stream(), o.metas()+">", next, seam.Window{Messages: 1 << 10, Bytes: 4 << 20}, func(m seam.Message) error {
+		next, more, err = o.run.Read(ctx, o.streamName(), o.metaPrefix()+">", next, seam.Window{Messages: 1 << 10, Bytes: 4 << 20}, func(m seam.Message) error {
 			var info jetstream.ObjectInfo
 			if err := json.Unmarshal(m.Data, &info); err != nil {
 				return fmt.Errorf("list shards: message %d: %w", m.Sequence, err)
@@ -178,7 +178,7 @@ func (o objectShards) objects(ctx context.Context) (objects []jetstream.ObjectIn
 }
 
 func (o objectShards) list(ctx context.Context) (map[string]time.Time, error) {
-	objects, err := o.objects(ctx)
+	objects, err := o.listObjects(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -190,31 +190,31 @@ func (o objectShards) list(ctx context.Context) (map[string]time.Time, error) {
 }
 
 func (o objectShards) remove(ctx context.Context, hash string) error {
-	return o.transfer(ctx, "remove shard "+hash, 0, func(ctx context.Context, store jetstream.ObjectStore) error {
-		return o.drop(ctx, store, hash)
+	return o.transferObject(ctx, "remove shard "+hash, 0, func(ctx context.Context, store jetstream.ObjectStore) error {
+		return o.dropObject(ctx, store, hash)
 	})
 }
 
-func (o objectShards) drop(ctx context.Context, store jetstream.ObjectStore, hash string) error {
+func (o objectShards) dropObject(ctx context.Context, store jetstream.ObjectStore, hash string) error {
 	if err := store.Delete(ctx, hash); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return err
 	}
 	// Delete leaves a marker, which would make every later listing longer.
-	stream, err := o.run.JetStream().Stream(ctx, o.stream())
+	stream, err := o.run.JetStream().Stream(ctx, o.streamName())
 	if err != nil {
 		return err
 	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(o.meta(hash)))
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(o.metaSubject(hash)))
 }
 
-// stream is the stream in which the object store keeps its objects.
-func (o objectShards) stream() string { return "OBJ_" + o.bucket }
+// streamName is the stream in which the object store keeps its objects.
+func (o objectShards) streamName() string { return "OBJ_" + o.bucket }
 
 func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
-	return o.transfer(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
+	return o.transferObject(ctx, "sweep shards", 0, func(ctx context.Context, _ jetstream.ObjectStore) error {
 		// The chunks are read first: an object that is finished after that is in the list of objects, so its chunks are no orphans.
-		chunks := o.chunks()
-		stream, err := o.run.JetStream().Stream(ctx, o.stream())
+		chunks := o.chunkPrefix()
+		stream, err := o.run.JetStream().Stream(ctx, o.streamName())
 		if err != nil {
 			return err
 		}
@@ -222,7 +222,7 @@ func (o objectShards) sweep(ctx context.Context, age time.Duration) error {
 		if err != nil {
 			return err
 		}
-		objects, err := o.objects(ctx)
+		objects, err := o.listObjects(ctx)
 		if err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func (p *Publisher) Publish(ctx context.Context, m *schemas.Manifest, shards map
 			whole[i] = slices.Clone(whole[i]) // the base of the next delta, while the caller may write to its own copy
 		}
 	}
-	_, err := p.publish(ctx, m, wholeShards{open: func(i int) (Blob, error) { return Bytes(whole[i]), nil }, stable: true})
+	_, err := p.publishVersion(ctx, m, wholeShards{open: func(i int) (Blob, error) { return Bytes(whole[i]), nil }, stable: true})
 	return err
 }
 
@@ -111,10 +111,10 @@ func (p *Publisher) Publish(ctx context.Context, m *schemas.Manifest, shards map
 // With deltas the source is called again when the next version is published: its shards are the base of those deltas. Where the
 // source then fails, or gives other bytes, the next version is published whole.
 func (p *Publisher) PublishFrom(ctx context.Context, m *schemas.Manifest, source ShardSource) (*schemas.Manifest, error) {
-	return p.publish(ctx, m, wholeShards{open: source})
+	return p.publishVersion(ctx, m, wholeShards{open: source})
 }
 
-func (p *Publisher) publish(ctx context.Context, m *schemas.Manifest, whole wholeShards) (*schemas.Manifest, error) {
+func (p *Publisher) publishVersion(ctx context.Context, m *schemas.Manifest, whole wholeShards) (*schemas.Manifest, error) {
 	if m.Base != schemas.NoBase {
 		return nil, fmt.Errorf("%w: manifest.base: %d: whole weights are published; deltas are made here", schemas.ErrInvalid, m.Base)
 	}
@@ -144,13 +144,13 @@ func (p *Publisher) publishOnce(ctx context.Context, m *schemas.Manifest, whole 
 	if err != nil {
 		return nil, err
 	}
-	defer stored.release()
-	if ok, err := p.announce(ctx, plan, stored); err != nil || !ok {
+	defer stored.removeSpool()
+	if ok, err := p.announceVersion(ctx, plan, stored); err != nil || !ok {
 		return nil, err
 	}
 	if p.config.BaseEvery > 1 {
 		p.held = &heldVersion{manifest: stored.announced, whole: whole, length: stored.length}
 	}
-	p.tidy(ctx, plan, stored, whole.open)
+	p.tidyStore(ctx, plan, stored, whole.open)
 	return stored.whole, nil
 }

@@ -451,7 +451,7 @@ func TestSweepRemovesWhatADeadPublisherLeft(t *testing.T) {
 				require.NoError(t, err)
 			}
 			left = func() int {
-				stream, err := f.js.Stream(f.ctx, store.stream())
+				stream, err := f.js.Stream(f.ctx, store.streamName())
 				require.NoError(t, err)
 				info, err := stream.Info(f.ctx, jetstream.WithSubjectFilter(subject))
 				require.NoError(t, err)
@@ -482,7 +482,7 @@ func TestObjectWithoutItsChunksIsCorrupt(t *testing.T) {
 	m, _ := weightsOf(0, 1)
 	m.Shards[0] = schemas.Shard{Hash: hash, FullHash: hash, Size: int64(len(data)), Encoding: schemas.EncodingSafetensors}
 	require.NoError(t, publishWeights(f.ctx, f.run, m, map[string][]byte{hash: data}))
-	stream, err := f.js.Stream(f.ctx, f.objects().stream())
+	stream, err := f.js.Stream(f.ctx, f.objects().streamName())
 	require.NoError(t, err)
 	require.NoError(t, stream.DeleteMsg(f.ctx, 2))
 	_, err = shardOf(f.ctx, f.run, m.Shards[0])

@@ -21,7 +21,7 @@ type storedVersion struct {
 	spooled *spool
 }
 
-func (s storedVersion) release() { s.spooled.remove() }
+func (s storedVersion) removeSpool() { s.spooled.remove() }
 
 // storeVersion stores the shards of a version: deltas where the plan has a base and they are worth it, and whole shards else.
 func (p *Publisher) storeVersion(ctx context.Context, plan versionPlan, whole wholeShards) (stored storedVersion, err error) {
@@ -44,7 +44,7 @@ func (p *Publisher) storeVersion(ctx context.Context, plan versionPlan, whole wh
 	for i, s := range deltas.shards {
 		nameShard(&named.Shards[i], s.FullHash, deltas.sizes[i])
 	}
-	err = parallel(ctx, len(announced.Shards), func(i int) error {
+	err = eachShard(ctx, len(announced.Shards), func(i int) error {
 		_, err := p.storeShard(ctx, announced.Shards[i].Hash, deltas.spool.open, i)
 		return err
 	})
@@ -57,7 +57,7 @@ func (p *Publisher) storeVersion(ctx context.Context, plan versionPlan, whole wh
 
 // storeWhole stores the whole shards of m, and names them in m.
 func (p *Publisher) storeWhole(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
-	return parallel(ctx, len(m.Shards), func(i int) error {
+	return eachShard(ctx, len(m.Shards), func(i int) error {
 		s, err := p.storeShard(ctx, m.Shards[i].Hash, source, i)
 		if err == nil {
 			nameShard(&m.Shards[i], s.Hash, s.Size)
@@ -68,7 +68,7 @@ func (p *Publisher) storeWhole(ctx context.Context, m *schemas.Manifest, source 
 
 // storeFrozen stores the frozen shards of an adapter, and names them in m.
 func (p *Publisher) storeFrozen(ctx context.Context, m *schemas.Manifest, source ShardSource) error {
-	return parallel(ctx, len(m.Adapter.Frozen), func(i int) error {
+	return eachShard(ctx, len(m.Adapter.Frozen), func(i int) error {
 		s, err := p.storeShard(ctx, m.Adapter.Frozen[i].Hash, source, len(m.Shards)+i)
 		if err == nil {
 			m.Adapter.Frozen[i] = s
@@ -93,7 +93,7 @@ func (p *Publisher) storeAgain(ctx context.Context, plan versionPlan, source Sha
 			return nil, fmt.Errorf("store what the adapter is added to: %w", err)
 		}
 	}
-	err = parallel(ctx, len(named.Shards), func(i int) error {
+	err = eachShard(ctx, len(named.Shards), func(i int) error {
 		if published.Shards[i].Hash != named.Shards[i].Hash {
 			return nil // stored as a delta
 		}
@@ -106,7 +106,7 @@ func (p *Publisher) storeAgain(ctx context.Context, plan versionPlan, source Sha
 // nameAll is a copy of m that names all shards. It stores nothing.
 func (p *Publisher) nameAll(ctx context.Context, m *schemas.Manifest, source ShardSource) (*schemas.Manifest, error) {
 	named := copyManifest(m)
-	err := parallel(ctx, len(m.AllShards()), func(i int) error {
+	err := eachShard(ctx, len(m.AllShards()), func(i int) error {
 		s := shardAt(named, i)
 		if s.Hash != "" {
 			return nil
@@ -154,8 +154,8 @@ func (p *Publisher) storeShard(ctx context.Context, hash string, source ShardSou
 // shardsAlive bounds how many shards are asked for and not yet stored.
 func shardsAlive() int { return min(runtime.GOMAXPROCS(0), 4) }
 
-// parallel calls do for each of n shards, a few at a time, until one fails or ctx ends.
-func parallel(ctx context.Context, n int, do func(i int) error) error {
+// eachShard calls do for each of n shards, a few at a time, until one fails or ctx ends.
+func eachShard(ctx context.Context, n int, do func(i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(shardsAlive())
 	for i := range n {

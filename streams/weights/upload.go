@@ -37,8 +37,8 @@ type upload struct {
 	left []string
 }
 
-// send makes one attempt.
-func (u *upload) send(ctx context.Context) error {
+// sendObject makes one attempt.
+func (u *upload) sendObject(ctx context.Context) error {
 	js := u.store.run.JetStream()
 	info := jetstream.ObjectInfo{Bucket: u.store.bucket, NUID: nuid.Next()}
 	info.Name = u.hash
@@ -52,9 +52,9 @@ func (u *upload) send(ctx context.Context) error {
 		return fmt.Errorf("encode the description of shard %s: %w", u.hash, err)
 	}
 	// From here on the object may be whole, also where no answer comes: a sweep finds out.
-	u.keep(info.NUID)
+	u.keepChunks(info.NUID)
 	header := nats.Header{jetstream.MsgRollup: {jetstream.MsgRollupSubject}}
-	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: u.store.meta(u.hash), Header: header, Data: data}, jetstream.WithRetryAttempts(0))
+	_, err = js.PublishMsg(ctx, &nats.Msg{Subject: u.store.metaSubject(u.hash), Header: header, Data: data}, jetstream.WithRetryAttempts(0))
 	return err
 }
 
@@ -65,7 +65,7 @@ func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) err
 		return err
 	}
 	defer chunks.Close()
-	subject, from, h := u.store.chunks()+info.NUID, all(ctx, u.blob), sha256.New()
+	subject, from, h := u.store.chunkPrefix()+info.NUID, readAll(ctx, u.blob), sha256.New()
 	for buffer := make([]byte, info.Opts.ChunkSize); err == nil; {
 		n, readErr := io.ReadFull(from, buffer)
 		h.Write(buffer[:n])
@@ -85,12 +85,12 @@ func (u *upload) sendChunks(ctx context.Context, info *jetstream.ObjectInfo) err
 		}
 	}
 	if err == nil {
-		if err = verifyHash(u.hash, sum(h)); err != nil {
+		if err = verifyHash(u.hash, hexSum(h)); err != nil {
 			err = fmt.Errorf("%w; the shard was changed while it was sent", err)
 		}
 	}
 	if err != nil {
-		u.settle(ctx, chunks)
+		u.awaitOutstanding(ctx, chunks)
 	}
 	info.Digest = jetstream.GetObjectDigestValue(h)
 	return err
@@ -105,8 +105,8 @@ func awaitChunk(ctx context.Context, chunks *pipeline.Pipeline) error {
 	return pipeline.ReadAck(data)
 }
 
-// settle waits for the answers to the chunks that are on their way: chunks that come after they are removed would stay.
-func (u *upload) settle(ctx context.Context, chunks *pipeline.Pipeline) {
+// awaitOutstanding waits for the answers to the chunks that are on their way: chunks that come after they are removed would stay.
+func (u *upload) awaitOutstanding(ctx context.Context, chunks *pipeline.Pipeline) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	for chunks.Waiting() > 0 && u.store.run.JetStream().Conn().IsConnected() {
@@ -116,32 +116,32 @@ func (u *upload) settle(ctx context.Context, chunks *pipeline.Pipeline) {
 	}
 }
 
-// keep takes an object out of those whose chunks are to be removed.
-func (u *upload) keep(id string) {
+// keepChunks takes an object out of those whose chunks are to be removed.
+func (u *upload) keepChunks(id string) {
 	u.left = slices.DeleteFunc(u.left, func(s string) bool { return s == id })
 }
 
-// purge removes the chunks of the attempts that failed. What cannot be removed stays in the list.
-func (u *upload) purge(ctx context.Context) error {
+// purgeLeft removes the chunks of the attempts that failed. What cannot be removed stays in the list.
+func (u *upload) purgeLeft(ctx context.Context) error {
 	for _, id := range slices.Clone(u.left) {
-		stream, err := u.store.run.JetStream().Stream(ctx, u.store.stream())
+		stream, err := u.store.run.JetStream().Stream(ctx, u.store.streamName())
 		if err == nil {
-			err = stream.Purge(ctx, jetstream.WithPurgeSubject(u.store.chunks()+id))
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(u.store.chunkPrefix()+id))
 		}
 		if err != nil {
 			return err
 		}
-		u.keep(id)
+		u.keepChunks(id)
 	}
 	return nil
 }
 
-// clean is purge at the end of the upload, also where the caller's context has ended. It does not wait for a broker that is away.
-func (u *upload) clean(ctx context.Context) {
+// cleanUp is purge at the end of the upload, also where the caller's context has ended. It does not wait for a broker that is away.
+func (u *upload) cleanUp(ctx context.Context) {
 	if len(u.left) == 0 || !u.store.run.JetStream().Conn().IsConnected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
-	_ = u.purge(ctx) // a later sweep removes what is left
+	_ = u.purgeLeft(ctx) // a later sweep removes what is left
 }

@@ -30,9 +30,9 @@ func (e *eventful) ReadAt(p []byte, at int64) (int, error) {
 // chunkSets are the objects of which the broker has chunks, with the number of chunks.
 func chunkSets(t *testing.T, o objectShards) map[string]uint64 {
 	t.Helper()
-	stream, err := o.run.JetStream().Stream(t.Context(), o.stream())
+	stream, err := o.run.JetStream().Stream(t.Context(), o.streamName())
 	require.NoError(t, err)
-	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(o.chunks()+">"))
+	info, err := stream.Info(t.Context(), jetstream.WithSubjectFilter(o.chunkPrefix()+">"))
 	require.NoError(t, err)
 	return info.State.Subjects
 }

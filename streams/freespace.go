@@ -14,24 +14,24 @@ import (
 // again sends some 256 KB/s for nothing, as long as the trainer does not purge. So after a refusal a large message is sent again
 // only when the stream's state, some 1 KB, says that there is room for it.
 const (
-	// vacancyFrom is the least size, in bytes, for which the state is asked for: a smaller message is as cheap as the question.
-	vacancyFrom = 8 << 10
-	// vacancyAge is how long one answer holds for all publishers of a process.
-	vacancyAge = 200 * time.Millisecond
-	// vacancyPause bounds the pause between two looks of a publisher, but for the jitter of half of it.
-	vacancyPause = time.Second
-	// vacancyUnasked is how long a publisher goes by the state before it sends all the same: the broker has the last word on what fits.
-	vacancyUnasked = 30 * time.Second
-	// vacancyOverhead is what the broker counts for a message besides its data, in bytes: subject, headers and framing. It is some
+	// freeSpaceFrom is the least size, in bytes, for which the state is asked for: a smaller message is as cheap as the question.
+	freeSpaceFrom = 8 << 10
+	// freeSpaceAge is how long one answer holds for all publishers of a process.
+	freeSpaceAge = 200 * time.Millisecond
+	// freeSpacePause bounds the pause between two looks of a publisher, but for the jitter of half of it.
+	freeSpacePause = time.Second
+	// freeSpaceUnasked is how long a publisher goes by the state before it sends all the same: the broker has the last word on what fits.
+	freeSpaceUnasked = 30 * time.Second
+	// freeSpaceOverhead is what the broker counts for a message besides its data, in bytes: subject, headers and framing. It is some
 	// 400 at most.
-	vacancyOverhead = 1 << 10
+	freeSpaceOverhead = 1 << 10
 )
 
 // errFull marks a refusal that holds until the stream has room.
 var errFull = errors.New("the stream is full")
 
-// vacancy is what a process knows of the space that is left in TRAJECTORIES.
-type vacancy struct {
+// freeSpace is what a process knows of the space that is left in TRAJECTORIES.
+type freeSpace struct {
 	// turn has room for the one publisher that looks; the fields below are its.
 	turn chan struct{}
 	at   time.Time
@@ -39,25 +39,25 @@ type vacancy struct {
 	messages, bytes int64
 }
 
-func newVacancy() *vacancy { return &vacancy{turn: make(chan struct{}, 1)} }
+func newFreeSpace() *freeSpace { return &freeSpace{turn: make(chan struct{}, 1)} }
 
-// take sets space aside for a message of so many parts and bytes, and reports whether there was enough. look asks the broker how
+// reserveSpace sets space aside for a message of so many parts and bytes, and reports whether there was enough. look asks the broker how
 // much is left.
-func (v *vacancy) take(ctx context.Context, parts, bytes int, look func(context.Context) (messages, bytes int64, err error)) (bool, error) {
+func (v *freeSpace) reserveSpace(ctx context.Context, parts, bytes int, look func(context.Context) (messages, bytes int64, err error)) (bool, error) {
 	select {
 	case v.turn <- struct{}{}:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
 	defer func() { <-v.turn }()
-	if time.Since(v.at) > vacancyAge {
+	if time.Since(v.at) > freeSpaceAge {
 		var err error
 		if v.messages, v.bytes, err = look(ctx); err != nil {
 			return false, err
 		}
 		v.at = time.Now()
 	}
-	needed := int64(bytes) + int64(parts)*vacancyOverhead
+	needed := int64(bytes) + int64(parts)*freeSpaceOverhead
 	if v.messages < int64(parts) || v.bytes < needed {
 		return false, nil
 	}
@@ -66,8 +66,8 @@ func (v *vacancy) take(ctx context.Context, parts, bytes int, look func(context.
 	return true, nil
 }
 
-// left is the space left in a stream, in messages and in bytes; the greatest number where nothing bounds it.
-func (r *Run) left(stream string) func(context.Context) (messages, bytes int64, err error) {
+// spaceLeft is the space left in a stream, in messages and in bytes; the greatest number where nothing bounds it.
+func (r *Run) spaceLeft(stream string) func(context.Context) (messages, bytes int64, err error) {
 	return func(ctx context.Context) (messages, bytes int64, err error) {
 		s, err := r.js.Stream(ctx, stream)
 		if err != nil {
@@ -95,20 +95,20 @@ type waiter struct {
 
 // mayTry is nil where the message may be sent, and otherwise the last refusal: the stream has no room yet. Where the state cannot be
 // read the message is sent.
-func (w *waiter) mayTry(ctx context.Context, v *vacancy, look func(context.Context) (messages, bytes int64, err error)) error {
-	if w.refusal == nil || time.Since(w.sent) > vacancyUnasked {
+func (w *waiter) mayTry(ctx context.Context, v *freeSpace, look func(context.Context) (messages, bytes int64, err error)) error {
+	if w.refusal == nil || time.Since(w.sent) > freeSpaceUnasked {
 		return nil
 	}
-	if fits, err := v.take(ctx, w.parts, w.bytes, look); fits || err != nil && ctx.Err() == nil {
+	if fits, err := v.reserveSpace(ctx, w.parts, w.bytes, look); fits || err != nil && ctx.Err() == nil {
 		return nil
 	}
 	return w.refusal
 }
 
-// note keeps what came of an attempt, and returns the error of it, with [errFull] where the next attempt is to look first.
-func (w *waiter) note(err error) error {
+// noteAttempt keeps what came of an attempt, and returns the error of it, with [errFull] where the next attempt is to look first.
+func (w *waiter) noteAttempt(err error) error {
 	w.refusal = nil
-	if w.bytes < vacancyFrom || !seam.HasCode(err, codeStoreFailed) {
+	if w.bytes < freeSpaceFrom || !seam.HasCode(err, codeStoreFailed) {
 		return err
 	}
 	w.refusal, w.sent = fmt.Errorf("%w: %w", errFull, err), time.Now()

@@ -19,7 +19,7 @@ func TestSpaceIsSetAsideForWhoGoesFirst(t *testing.T) {
 		looks++
 		return 3, 100_000, nil
 	}
-	v := newVacancy()
+	v := newFreeSpace()
 	for _, c := range []struct {
 		parts, bytes int
 		want         bool
@@ -30,13 +30,13 @@ func TestSpaceIsSetAsideForWhoGoesFirst(t *testing.T) {
 		{1, 10_000, true},
 		{1, 10, false},
 	} {
-		fits, err := v.take(ctx, c.parts, c.bytes, look)
+		fits, err := v.reserveSpace(ctx, c.parts, c.bytes, look)
 		require.NoError(t, err)
 		require.Equal(t, c.want, fits, c)
 	}
 	require.Equal(t, 1, looks, "one answer for all")
-	v.at = v.at.Add(-vacancyAge)
-	fits, err := v.take(ctx, 1, 10, look)
+	v.at = v.at.Add(-freeSpaceAge)
+	fits, err := v.reserveSpace(ctx, 1, 10, look)
 	require.NoError(t, err)
 	require.True(t, fits)
 	require.Equal(t, 2, looks)
@@ -46,10 +46,10 @@ func TestWhoWasRefusedLooksBeforeItSendsAgain(t *testing.T) {
 	full := &jetstream.APIError{Code: 503, ErrorCode: codeStoreFailed, Description: "maximum messages exceeded"}
 	space, fault := int64(0), error(nil)
 	look := func(context.Context) (int64, int64, error) { return space, 1 << 30, fault }
-	try := func(w *waiter) error { return w.mayTry(t.Context(), newVacancy(), look) }
-	w := &waiter{parts: 1, bytes: vacancyFrom}
+	try := func(w *waiter) error { return w.mayTry(t.Context(), newFreeSpace(), look) }
+	w := &waiter{parts: 1, bytes: freeSpaceFrom}
 	require.NoError(t, try(w), "the first time")
-	refusal := w.note(full)
+	refusal := w.noteAttempt(full)
 	require.ErrorIs(t, refusal, errFull)
 	require.True(t, IsTransient(refusal))
 	require.ErrorIs(t, try(w), errFull)
@@ -58,14 +58,14 @@ func TestWhoWasRefusedLooksBeforeItSendsAgain(t *testing.T) {
 	space, fault = 0, errors.New("the state cannot be read")
 	require.NoError(t, try(w), "then it is sent")
 	fault = nil
-	w.sent = time.Now().Add(-vacancyUnasked - time.Second)
+	w.sent = time.Now().Add(-freeSpaceUnasked - time.Second)
 	require.NoError(t, try(w), "the broker has the last word")
 	// An attempt of which it is not known what came is made again at once: the message may be stored.
 	lost := errors.New("lost")
-	require.Equal(t, lost, w.note(lost))
+	require.Equal(t, lost, w.noteAttempt(lost))
 	require.NoError(t, try(w))
-	small := &waiter{parts: 1, bytes: vacancyFrom - 1}
-	require.NotErrorIs(t, small.note(full), errFull)
+	small := &waiter{parts: 1, bytes: freeSpaceFrom - 1}
+	require.NotErrorIs(t, small.noteAttempt(full), errFull)
 	require.NoError(t, try(small))
 }
 
@@ -82,7 +82,7 @@ func TestAFullStreamIsSentNoTrajectoryAgainBeforeItHasRoom(t *testing.T) {
 	require.NoError(t, f.run.nc.Flush())
 	const publishers, size = 6, 64 << 10
 	publish := func(i int) error {
-		return run.publish(f.ctx, run.names.trajectories, run.names.trajectorySubject(1, "p"), fmt.Sprint(i), nil, make([]byte, size))
+		return run.publishOnce(f.ctx, run.names.trajectories, run.names.trajectorySubject(1, "p"), fmt.Sprint(i), nil, make([]byte, size))
 	}
 	require.NoError(t, publish(-1))
 	require.NoError(t, publish(-2))
@@ -120,7 +120,7 @@ func BenchmarkFullStream(b *testing.B) {
 	run, err := f.connect(b).Open(f.ctx, "narrow", topology)
 	require.NoError(b, err)
 	publish := func(ctx context.Context, i int) error {
-		return run.publish(ctx, run.names.trajectories, run.names.trajectorySubject(1, "p"), fmt.Sprint(i), nil, make([]byte, 128<<10))
+		return run.publishOnce(ctx, run.names.trajectories, run.names.trajectorySubject(1, "p"), fmt.Sprint(i), nil, make([]byte, 128<<10))
 	}
 	require.NoError(b, publish(f.ctx, -1))
 	before := run.nc.Stats()
