@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,8 +56,8 @@ func TestCurves(t *testing.T) {
 	other := Series{Name: "training", X: s.X, Y: []float64{0, 0, 0}}
 	require.Contains(t, Chart(40, 6, true, s, other), asciigraph.Blue.String()+"─ training", "a line and its name have one colour")
 	path := filepath.Join(t.TempDir(), "curve.png")
-	require.True(t, low([]Series{{Y: []float64{0.9, 0.1}}, {}}), "the legend goes where the lines end not")
-	require.False(t, low([]Series{s}))
+	require.True(t, endLow([]Series{{Y: []float64{0.9, 0.1}}, {}}), "the legend goes where the lines end not")
+	require.False(t, endLow([]Series{s}))
 	mark := Series{Name: "test", X: []float64{20}, Y: []float64{0.5}, Mark: true}
 	require.NoError(t, SaveCurve(path, "t", "version", "exact match", s, Series{Name: "empty"}, mark))
 	f, err := os.Open(path)
@@ -91,8 +92,8 @@ func TestVersionsAreMarkedByWholeNumbers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, tick := range (whole{}).Ticks(c.from, c.to) {
-				got = append(got, tick.Label)
+			for _, version := range wholeTicks(c.from, c.to) {
+				got = append(got, strconv.FormatFloat(version, 'f', 0, 64))
 			}
 			require.Equal(t, c.want, strings.Join(got, " "))
 		})
