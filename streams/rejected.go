@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -87,9 +88,26 @@ func cleanDetail(detail string) string {
 	return strings.TrimSpace(detail)
 }
 
+// Producer is the name of the producer in the message's subject; "" where the subject is not that of a trajectory. With keys a producer
+// can choose the name, but not hide that the message came under it.
+func (m *RejectedMessage) Producer() string {
+	_, of, found := strings.Cut(m.Subject, ".trajectories.")
+	_, producer, named := strings.Cut(of, ".")
+	if !found || !named {
+		return ""
+	}
+	return producer
+}
+
 // Rejected are the messages of REJECTED, oldest first, as far as the stream reached when the walk began. The walk ends after the
 // first error.
 func (r *Run) Rejected(ctx context.Context) iter.Seq2[*RejectedMessage, error] {
+	return r.RejectedAfter(ctx, 0, math.MaxInt64)
+}
+
+// RejectedAfter is [Run.Rejected] of the messages after a sequence of REJECTED; of more than most it leaves out the oldest. A sequence that
+// the stream has not reached is of another stream, and counts as 0.
+func (r *Run) RejectedAfter(ctx context.Context, after, most uint64) iter.Seq2[*RejectedMessage, error] {
 	return func(yield func(*RejectedMessage, error) bool) {
 		name := r.names.rejected
 		var stream jetstream.Stream
@@ -101,8 +119,14 @@ func (r *Run) Rejected(ctx context.Context) iter.Seq2[*RejectedMessage, error] {
 			yield(nil, err)
 			return
 		}
-		last := stream.CachedInfo().State.LastSeq
-		for next := stream.CachedInfo().State.FirstSeq; next <= last; {
+		first, last := stream.CachedInfo().State.FirstSeq, stream.CachedInfo().State.LastSeq
+		if after <= last {
+			first = max(first, after+1)
+		}
+		if last >= most {
+			first = max(first, last-most+1)
+		}
+		for next := first; next <= last; {
 			m, after, err := r.rejectedAt(ctx, stream, next)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				return

@@ -44,6 +44,8 @@ type standing struct {
 	Trajectories int      `json:"trajectories"`
 	// Refused counts the messages in REJECTED.
 	Refused int `json:"refused"`
+	// RefusedByProducer counts the newest of them by the producer under whose name they came.
+	RefusedByProducer []runfolder.ProducerRefusals `json:"refused_by_producer"`
 	// LastStep and LastScore are nil before the first.
 	LastStep  *eventAnswer `json:"last_step,omitempty"`
 	LastScore *eventAnswer `json:"last_score,omitempty"`
@@ -72,7 +74,7 @@ func readStatus(ctx context.Context, s *assembly.Run, run *streams.Run, up bool)
 func newStanding(run string, up bool, read *runfolder.Standing) *standing {
 	out := &standing{
 		Run: run, State: read.State, Detail: read.Detail, Up: up, Trainer: read.Trainer.String(), Limits: []string{},
-		Tickets: read.Counts.Tickets, Trajectories: read.Counts.Trajectories, Refused: read.Counts.Rejected,
+		Tickets: read.Counts.Tickets, Trajectories: read.Counts.Trajectories, Refused: read.Counts.Rejected, RefusedByProducer: read.Refused,
 	}
 	if heard := read.History.LastHeard; !heard.IsZero() {
 		out.TrainerHeardAt = &heard
@@ -129,7 +131,23 @@ func (o *standing) print(w io.Writer, width int) {
 		{"trajectories waiting", o.Trajectories},
 		{"refused, in REJECTED", o.Refused},
 	})
+	if len(o.RefusedByProducer) > 0 {
+		t.AppendRow(table.Row{fmt.Sprintf("of the newest %d", runfolder.MostRefusals), report.Plain(o.refusedTexts())})
+	}
 	t.Render()
+}
+
+// refusedTexts names the producers of refused messages, those with the most first.
+func (o *standing) refusedTexts() string {
+	const most = 4
+	var texts []string
+	for _, p := range o.RefusedByProducer[:min(most, len(o.RefusedByProducer))] {
+		texts = append(texts, p.String())
+	}
+	if more := len(o.RefusedByProducer) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more producers", more))
+	}
+	return strings.Join(texts, "; ")
 }
 
 // tickets says where the outstanding tickets are.

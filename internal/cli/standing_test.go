@@ -20,6 +20,7 @@ func TestTheStatusFitsATerminal(t *testing.T) {
 	var told runfolder.History
 	told.Add(&schemas.Event{Type: schemas.EventStepDone, Role: "trainer", At: at, Step: 6, Metrics: map[string]float64{"reward/mean": 0.152}})
 	o := newStanding("small", true, &runfolder.Standing{Status: told.Status(at), History: told, Control: &schemas.Control{}})
+	o.RefusedByProducer = []runfolder.ProducerRefusals{{Producer: "flooder", Messages: 3, Reasons: map[schemas.Reason]int{schemas.ReasonDuplicate: 3}}}
 	var narrow, plain strings.Builder
 	o.print(&narrow, 80)
 	o.print(&plain, 0)
@@ -30,6 +31,7 @@ func TestTheStatusFitsATerminal(t *testing.T) {
 		require.Contains(t, narrow.String(), word)
 	}
 	require.Contains(t, plain.String(), "│ "+o.LastStep.text()+" │")
+	require.Contains(t, plain.String(), "flooder 3 (duplicate 3)")
 }
 
 // Events are told with their numbers.

@@ -36,6 +36,7 @@ type Folder struct {
 	batches  batchCache
 	link     link
 	crew     crew
+	refusals refusals
 
 	mu    sync.Mutex
 	codec tokenizer.Codec

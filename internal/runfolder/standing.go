@@ -19,6 +19,8 @@ type Standing struct {
 	Control  *schemas.Control
 	Manifest *schemas.Manifest
 	Counts   streams.Counts
+	// Refused counts the newest messages of REJECTED by producer.
+	Refused []ProducerRefusals
 }
 
 // standingEvents is how many of the newest events are read to know how a run stands.
@@ -35,6 +37,9 @@ func ReadStanding(ctx context.Context, run *streams.Run, up bool, now time.Time)
 		return nil, err
 	}
 	if out.Counts, err = run.Counts(ctx); err != nil {
+		return nil, err
+	}
+	if out.Refused, err = CountRefusals(ctx, run); err != nil && !errors.Is(err, streams.ErrDenied) {
 		return nil, err
 	}
 	if err := run.PastEvents(ctx, standingEvents, out.History.Add); err != nil {

@@ -25,6 +25,9 @@ type Streams struct {
 	Acts   []EventNow     `json:"acts"`
 	Counts map[string]int `json:"event_counts"`
 
+	// Refused counts the newest refused messages by producer.
+	Refused []ProducerRefusals `json:"refused"`
+
 	// Clock is the broker's time when the events were read. Done reports whether the last trainer came to the run's end.
 	Clock time.Time `json:"-"`
 	Done  bool      `json:"-"`
@@ -95,12 +98,14 @@ func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 	if err := out.readBroker(ctx, run, now); err != nil {
 		f.DropBroker(run, err)
 		out.Down = err.Error()
+		return out
 	}
+	out.Refused, _ = f.refusals.read(ctx, run) // where the page's role may not read REJECTED, its number of messages is what there is
 	return out
 }
 
 func newStreams(now time.Time) *Streams {
-	return &Streams{At: now.UTC(), Streams: []StreamNow{}, Workers: []Worker{}, Events: []EventNow{}, Acts: []EventNow{}, Counts: map[string]int{}}
+	return &Streams{At: now.UTC(), Streams: []StreamNow{}, Workers: []Worker{}, Events: []EventNow{}, Acts: []EventNow{}, Refused: []ProducerRefusals{}, Counts: map[string]int{}}
 }
 
 // ReadStreams asks the broker of a run what its streams hold and who is at work. What the connection's role may not see is left out.

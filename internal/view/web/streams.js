@@ -30,7 +30,7 @@ export async function show({ main, run, signal, every }) {
       counts(now),
       streamsTable(now, before),
     );
-    body.append(workersTable(now), ...actsTable(now), eventsTable(now));
+    body.append(workersTable(now), ...refusedTable(now), ...actsTable(now), eventsTable(now));
     before = now;
   };
   await draw();
@@ -39,7 +39,7 @@ export async function show({ main, run, signal, every }) {
 
 // hintsOf are sentences about what holds the run up.
 function hintsOf(s) {
-  const hints = [];
+  const hints = floodsOf(s);
   const t = s.tickets;
   if (t.waiting > 0 && t.takers === 0 && t.leased === 0) {
     hints.push('tickets wait and no producer asks for one: start producers');
@@ -53,6 +53,20 @@ function hintsOf(s) {
   const old = s.workers.filter((w) => samplesOldVersion(w, s.newest_version));
   if (old.length) hints.push(`${old.map((w) => w.name).join(', ')} samples from an old version`);
   return hints;
+}
+
+// A producer floods a run when so many of its messages were refused within a minute.
+const floodMessages = 128;
+
+function floodsOf(s) {
+  const floods = s.refused.filter((p) => p.messages >= floodMessages && secondsBetween(p.first, p.last) < 60);
+  return floods
+    .filter((p) => secondsBetween(p.last, s.at) < 60)
+    .map(
+      (p) =>
+        `${p.messages} messages under the name of producer ${p.producer || '(none)'} were refused within a minute: ` +
+        'weir inspect rejected says why, and docs/operate.md how to bar whoever has a key',
+    );
 }
 
 function samplesOldVersion(worker, newest) {
@@ -116,6 +130,24 @@ function workersTable(s) {
     ),
   );
   return widePart('Workers', ['role', 'name', '', 'since', 'last event', 'version', 'applied after'], rows);
+}
+
+// refusedTable names who sent what was refused, the most first.
+function refusedTable(s) {
+  if (!s.refused.length) return [];
+  const reasons = (p) => Object.entries(p.reasons).sort();
+  const rows = s.refused.map((p) =>
+    row([
+      cell(p.producer || 'no producer', 'mono'),
+      round(p.messages),
+      reasons(p)
+        .map(([reason, n]) => `${reason} ${n}`)
+        .join(', '),
+      ago(p.first),
+      ago(p.last),
+    ]),
+  );
+  return [widePart('The newest refused messages', ['under the name of', 'messages', 'as', 'from', 'to'], rows)];
 }
 
 function actsTable(s) {

@@ -253,6 +253,14 @@ export interface Page {
   generation: number;
 }
 
+export interface ProducerRefusals {
+  producer: string;
+  messages: number;
+  reasons: Record<string, number>;
+  first: string;
+  last: string;
+}
+
 export interface Rollout {
   task: string;
   prompt_id: string;
@@ -319,6 +327,7 @@ export interface Streams {
   events: EventNow[];
   acts: EventNow[];
   event_counts: Record<string, number>;
+  refused: ProducerRefusals[];
 }
 
 export interface Summary {
