@@ -66,10 +66,10 @@ type List struct {
 	More  int64    `json:"more"`
 }
 
-func (l *List) add(format string, args ...any) { l.addMany(1, format, args...) }
+func (l *List) addLine(format string, args ...any) { l.addCounted(1, format, args...) }
 
-// addMany takes a line that stands for n of what is listed.
-func (l *List) addMany(n int64, format string, args ...any) {
+// addCounted takes a line that stands for n of what is listed.
+func (l *List) addCounted(n int64, format string, args ...any) {
 	l.Count += n
 	if len(l.First) == shown {
 		l.More += n
@@ -119,9 +119,9 @@ func (r *Report) Faults() []string {
 func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
 	a := newAuditor(eta, witness != nil)
 	for i := range records {
-		a.add(&records[i])
+		a.addRecord(&records[i])
 	}
-	return a.report(witness)
+	return a.finishReport(witness)
 }
 
 // Read audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
@@ -131,15 +131,15 @@ func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witnes
 	a := newAuditor(eta, witness != nil)
 	for rec, err := range records {
 		if damage := (*checkpoint.Damage)(nil); errors.As(err, &damage) {
-			a.r.Lines.add("%s: want %s, have %s", damage.File, damage.Want, damage.Have)
+			a.r.Lines.addLine("%s: want %s, have %s", damage.File, damage.Want, damage.Have)
 		} else if err != nil {
 			return nil, err
 		}
 		if rec != nil {
-			a.add(rec)
+			a.addRecord(rec)
 		}
 	}
-	return a.report(witness), nil
+	return a.finishReport(witness), nil
 }
 
 // auditor is what an audit holds of the records so far.
@@ -178,15 +178,15 @@ func newAuditor(eta int, witnessed bool) *auditor {
 	return a
 }
 
-// add takes the next record.
-func (a *auditor) add(rec *checkpoint.Record) {
+// addRecord takes the next record.
+func (a *auditor) addRecord(rec *checkpoint.Record) {
 	switch {
 	case rec.Step == a.next+1:
-		a.r.Gaps.add("step %d: the record misses it", a.next)
+		a.r.Gaps.addLine("step %d: the record misses it", a.next)
 	case rec.Step > a.next:
-		a.r.Gaps.addMany(rec.Step-a.next, "steps %d to %d: the record misses them", a.next, rec.Step-1)
+		a.r.Gaps.addCounted(rec.Step-a.next, "steps %d to %d: the record misses them", a.next, rec.Step-1)
 	case rec.Step < a.next:
-		a.r.Lines.add("step %d: its line stands after that of step %d", rec.Step, a.next-1)
+		a.r.Lines.addLine("step %d: its line stands after that of step %d", rec.Step, a.next-1)
 	}
 	a.next = max(a.next, rec.Step+1)
 	if len(rec.Changed) > 0 {
@@ -194,27 +194,27 @@ func (a *auditor) add(rec *checkpoint.Record) {
 		for _, c := range rec.Changed {
 			changes = append(changes, c.String())
 		}
-		a.r.Settings.add("settings changed at step %d: %s", rec.Step, strings.Join(changes, "; "))
+		a.r.Settings.addLine("settings changed at step %d: %s", rec.Step, strings.Join(changes, "; "))
 	}
 	for i := range rec.Groups {
-		a.group(rec, &rec.Groups[i])
+		a.auditGroup(rec, &rec.Groups[i])
 	}
-	a.rejected(rec)
+	a.auditRejected(rec)
 	for _, d := range rec.Dropped {
-		if !d.Reissue && a.prompts.at(d.Cursor) == 0 {
-			a.prompts.put(d.Cursor, 1)
+		if !d.Reissue && a.prompts.numberAt(d.Cursor) == 0 {
+			a.prompts.putNumber(d.Cursor, 1)
 		}
 	}
 	a.last = checkpoint.Record{Step: rec.Step, NextCursor: rec.NextCursor, Open: rec.Open, Again: rec.Again}
 }
 
-// group takes a group that a step used.
-func (a *auditor) group(rec *checkpoint.Record, g *checkpoint.RecordGroup) {
+// auditGroup takes a group that a step used.
+func (a *auditor) auditGroup(rec *checkpoint.Record, g *checkpoint.RecordGroup) {
 	if c, attempt, ok := batch.ParseGroupID(g.Group); ok {
-		if before := a.prompts.at(c); before > 1 {
-			a.r.Twice.add("prompt %d by groups %s and %s", c, batch.GroupID(c, int(before-2)), g.Group)
+		if before := a.prompts.numberAt(c); before > 1 {
+			a.r.Twice.addLine("prompt %d by groups %s and %s", c, batch.GroupID(c, int(before-2)), g.Group)
 		}
-		a.prompts.put(c, uint32(attempt)+2)
+		a.prompts.putNumber(c, uint32(attempt)+2)
 	}
 	for _, m := range g.Members {
 		if m.PassedOver {
@@ -227,48 +227,48 @@ func (a *auditor) group(rec *checkpoint.Record, g *checkpoint.RecordGroup) {
 		a.r.Baselines++
 	}
 	for _, m := range g.Used() {
-		if step, twice := a.use(m.ID, rec.Step); twice {
-			a.r.Twice.add("%s in steps %d and %d", m.ID, step, rec.Step)
+		if step, twice := a.noteUse(m.ID, rec.Step); twice {
+			a.r.Twice.addLine("%s in steps %d and %d", m.ID, step, rec.Step)
 		}
-		places := a.place(rec.Created, rec.Losses)
-		if before := places.at(m.Sequence); before != 0 {
-			step, _ := sequenceEnd(before)
-			a.r.Twice.add("sequence %d by step %d and, as %s, by step %d", m.Sequence, step, m.ID, rec.Step)
+		places := a.messagesOf(rec.Created, rec.Losses)
+		if before := places.numberAt(m.Sequence); before != 0 {
+			step, _ := decodeEnd(before)
+			a.r.Twice.addLine("sequence %d by step %d and, as %s, by step %d", m.Sequence, step, m.ID, rec.Step)
 		}
-		places.put(m.Sequence, endOf(rec.Step, true))
+		places.putNumber(m.Sequence, encodeEnd(rec.Step, true))
 		if a.fates != nil {
-			a.fates.put(place{rec.Created.UnixNano(), m.Sequence}, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
+			a.fates.putFate(place{rec.Created.UnixNano(), m.Sequence}, rec.Losses, fate{trained: true, id: m.ID, oldest: m.Oldest})
 		}
 		stale := rec.Step - 1 - m.Oldest
 		a.r.MaxStaleness = max(a.r.MaxStaleness, stale)
 		if stale > a.eta {
-			a.r.Stale.add("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, a.eta)
+			a.r.Stale.addLine("%s in step %d: %d versions behind, bound %d", m.ID, rec.Step, stale, a.eta)
 		}
 	}
 }
 
-// rejected takes the trajectories of a record that no step used.
-func (a *auditor) rejected(rec *checkpoint.Record) {
+// auditRejected takes the trajectories of a record that no step used.
+func (a *auditor) auditRejected(rec *checkpoint.Record) {
 	for _, m := range rec.Rejected {
 		created, losses := rec.Created, rec.Losses
 		if m.Created != nil && m.Losses != nil {
 			created, losses = *m.Created, *m.Losses
 		}
-		places := a.place(created, losses)
-		if _, trained := sequenceEnd(places.at(m.Sequence)); trained {
-			a.r.Contradicted.add("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason)
+		places := a.messagesOf(created, losses)
+		if _, trained := decodeEnd(places.numberAt(m.Sequence)); trained {
+			a.r.Contradicted.addLine("sequence %d was trained on and then refused as %s", m.Sequence, m.Reason)
 		} else {
-			places.put(m.Sequence, endOf(rec.Step, false))
+			places.putNumber(m.Sequence, encodeEnd(rec.Step, false))
 			if a.fates != nil {
-				a.fates.put(place{created.UnixNano(), m.Sequence}, losses, fate{id: m.ID})
+				a.fates.putFate(place{created.UnixNano(), m.Sequence}, losses, fate{id: m.ID})
 			}
 		}
 		a.r.Rejected[m.Reason]++
 	}
 }
 
-// use notes that a step used a trajectory, and says which step had used it before.
-func (a *auditor) use(id string, step int64) (before int64, twice bool) {
+// noteUse notes that a step used a trajectory, and says which step had used it before.
+func (a *auditor) noteUse(id string, step int64) (before int64, twice bool) {
 	cursor, attempt, sample, ok := batch.ParseTicketID(id)
 	if !ok {
 		before, twice = a.others[id]
@@ -280,13 +280,13 @@ func (a *auditor) use(id string, step int64) (before int64, twice bool) {
 		t = &table{}
 		a.samples[[2]int{attempt, sample}] = t
 	}
-	was := t.at(cursor)
-	t.put(cursor, uint32(step)+1)
+	was := t.numberAt(cursor)
+	t.putNumber(cursor, uint32(step)+1)
 	return int64(was) - 1, was != 0
 }
 
-// place is the table of the messages of a stream.
-func (a *auditor) place(created time.Time, losses int64) *table {
+// messagesOf is the table of the messages of a stream.
+func (a *auditor) messagesOf(created time.Time, losses int64) *table {
 	l := life{created.UnixNano(), losses}
 	if a.places[l] == nil {
 		a.places[l] = &table{}
@@ -294,8 +294,8 @@ func (a *auditor) place(created time.Time, losses int64) *table {
 	return a.places[l]
 }
 
-// endOf is what a table holds of a message that ended with a step: that it did, and whether the step used it.
-func endOf(step int64, trained bool) uint32 {
+// encodeEnd is what a table holds of a message that ended with a step: that it did, and whether the step used it.
+func encodeEnd(step int64, trained bool) uint32 {
 	end := uint32(step+1) << 1
 	if trained {
 		end |= 1
@@ -303,30 +303,30 @@ func endOf(step int64, trained bool) uint32 {
 	return end
 }
 
-func sequenceEnd(end uint32) (step int64, trained bool) { return int64(end>>1) - 1, end&1 != 0 }
+func decodeEnd(end uint32) (step int64, trained bool) { return int64(end>>1) - 1, end&1 != 0 }
 
-// report ends the audit.
-func (a *auditor) report(witness *Witness) *Report {
+// finishReport ends the audit.
+func (a *auditor) finishReport(witness *Witness) *Report {
 	a.r.Steps = a.last.Step
 	for _, g := range a.last.Open {
-		if c, _, ok := batch.ParseGroupID(g); ok && a.prompts.at(c) == 0 {
-			a.prompts.put(c, 1)
+		if c, _, ok := batch.ParseGroupID(g); ok && a.prompts.numberAt(c) == 0 {
+			a.prompts.putNumber(c, 1)
 		}
 	}
 	for _, again := range a.last.Again {
-		if a.prompts.at(again.Cursor) == 0 {
-			a.prompts.put(again.Cursor, 1)
+		if a.prompts.numberAt(again.Cursor) == 0 {
+			a.prompts.putNumber(again.Cursor, 1)
 		}
 	}
-	for from, end := range a.prompts.zeros(a.last.NextCursor) {
+	for from, end := range a.prompts.zeroRanges(a.last.NextCursor) {
 		if end-from == 1 {
-			a.r.Skipped.add("prompt %d: its group neither ended nor is open", from)
+			a.r.Skipped.addLine("prompt %d: its group neither ended nor is open", from)
 		} else {
-			a.r.Skipped.addMany(int64(end-from), "prompts %d to %d: their groups neither ended nor are open", from, end-1)
+			a.r.Skipped.addCounted(int64(end-from), "prompts %d to %d: their groups neither ended nor are open", from, end-1)
 		}
 	}
 	if witness != nil {
-		a.r.witnessed(witness, a.fates)
+		a.r.compareWitness(witness, a.fates)
 	}
 	return a.r
 }

@@ -56,10 +56,10 @@ func held(t *testing.T, steps int64) float64 {
 	before := live()
 	a := newAuditor(0, false)
 	for step := range steps + 1 {
-		a.add(stepOf(step))
+		a.addRecord(stepOf(step))
 	}
 	bytes := live() - before
-	r := a.report(nil)
+	r := a.finishReport(nil)
 	require.NoError(t, r.Err())
 	require.EqualValues(t, steps*perStep*perGroup, r.Trained)
 	return float64(bytes)
@@ -154,17 +154,17 @@ func TestATableIsAsAMap(t *testing.T) {
 		key := rapid.OneOf(rapid.Uint64Range(0, 200), rapid.Uint64())
 		for _, k := range rapid.SliceOf(key).Draw(t, "keys") {
 			n := rapid.Uint32Range(0, 3).Draw(t, "number")
-			have.put(k, n)
+			have.putNumber(k, n)
 			want[k] = n
 		}
 		for k := range want {
-			require.Equal(t, want[k], have.at(k))
-			require.Equal(t, want[k+1], have.at(k+1))
+			require.Equal(t, want[k], have.numberAt(k))
+			require.Equal(t, want[k+1], have.numberAt(k+1))
 		}
 		end := rapid.Uint64Range(0, 300).Draw(t, "end")
 		var zeros, naive []uint64
 		last := uint64(0)
-		for from, to := range have.zeros(end) {
+		for from, to := range have.zeroRanges(end) {
 			require.Less(t, from, to)
 			require.True(t, len(zeros) == 0 || from > last, "ranges are as long as can be")
 			for k := from; k < to; k++ {

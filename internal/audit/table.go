@@ -15,14 +15,14 @@ type table struct {
 // page holds the numbers of neighbouring keys.
 type page [64]uint32
 
-func (t *table) at(key uint64) uint32 {
+func (t *table) numberAt(key uint64) uint32 {
 	if p := t.pages[key/uint64(len(page{}))]; p != nil {
 		return p[key%uint64(len(p))]
 	}
 	return 0
 }
 
-func (t *table) put(key uint64, n uint32) {
+func (t *table) putNumber(key uint64, n uint32) {
 	number := key / uint64(len(page{}))
 	p := t.pages[number]
 	if p == nil {
@@ -35,9 +35,9 @@ func (t *table) put(key uint64, n uint32) {
 	p[key%uint64(len(p))] = n
 }
 
-// zeros are the longest ranges of keys below an end whose number is 0, in order: each from its first key up to, and without,
+// zeroRanges are the longest ranges of keys below an end whose number is 0, in order: each from its first key up to, and without,
 // its second. A range that no page is of costs nothing.
-func (t *table) zeros(end uint64) iter.Seq2[uint64, uint64] {
+func (t *table) zeroRanges(end uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(uint64, uint64) bool) {
 		from := uint64(0)
 		for _, number := range slices.Sorted(maps.Keys(t.pages)) {

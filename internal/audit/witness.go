@@ -51,7 +51,7 @@ type Witness struct {
 	Ledger  batch.Ledger
 }
 
-func (w *Witness) pending(s Seen) bool {
+func (w *Witness) isPending(s Seen) bool {
 	first := s.Sequence
 	if s.First != 0 {
 		first = s.First
@@ -63,16 +63,16 @@ func (w *Witness) pending(s Seen) bool {
 	return s.Created.Equal(w.Created) && first >= w.First && first > w.Ledger.Low && !above
 }
 
-// gone says that a message was lost with the store that held it.
-func (w *Witness) gone(s Seen) bool {
+// isGone says that a message was lost with the store that held it.
+func (w *Witness) isGone(s Seen) bool {
 	return slices.ContainsFunc(w.Gone, func(g Gone) bool {
 		return g.Created.Equal(s.Created) && g.Life == s.Life && s.Sequence >= g.From
 	})
 }
 
-// usedAgain says that two messages may have stood at one place of a stream, because it was cut short. Of a refused message it is
+// usedSequencesAgain says that two messages may have stood at one place of a stream, because it was cut short. Of a refused message it is
 // not known then which of the two it was.
-func (w *Witness) usedAgain(created time.Time) bool {
+func (w *Witness) usedSequencesAgain(created time.Time) bool {
 	return slices.ContainsFunc(w.Gone, func(g Gone) bool { return g.Created.Equal(created) })
 }
 
@@ -93,16 +93,16 @@ type fate struct {
 // most where it never did.
 type fates map[place]map[int64]fate
 
-func (f fates) put(at place, losses int64, end fate) {
+func (f fates) putFate(at place, losses int64, end fate) {
 	if f[at] == nil {
 		f[at] = map[int64]fate{}
 	}
 	f[at][losses] = end
 }
 
-// of is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
+// fateOf is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
 // stood there it is the one with that id.
-func (f fates) of(at place, id string) (fate, bool) {
+func (f fates) fateOf(at place, id string) (fate, bool) {
 	for _, end := range f[at] {
 		if len(f[at]) == 1 || end.id == id {
 			return end, true
@@ -111,8 +111,8 @@ func (f fates) of(at place, id string) (fate, bool) {
 	return fate{}, false
 }
 
-// trained says whether any message that has stood at a place was used by a step.
-func (f fates) trained(at place) bool {
+// anyTrained says whether any message that has stood at a place was used by a step.
+func (f fates) anyTrained(at place) bool {
 	for _, end := range f[at] {
 		if end.trained {
 			return true
@@ -121,14 +121,14 @@ func (f fates) trained(at place) bool {
 	return false
 }
 
-// witnessed accounts for every message that a witness saw.
-func (r *Report) witnessed(w *Witness, ended fates) {
+// compareWitness accounts for every message that a witness saw.
+func (r *Report) compareWitness(w *Witness, ended fates) {
 	refused := map[place]bool{}
 	for _, m := range w.Refused {
 		at := place{m.Created.UnixNano(), m.Sequence}
 		refused[at] = true
-		if ended.trained(at) && !w.usedAgain(m.Created) {
-			r.Contradicted.add("sequence %d was refused (%s) and trained on", m.Sequence, m.Reason)
+		if ended.anyTrained(at) && !w.usedSequencesAgain(m.Created) {
+			r.Contradicted.addLine("sequence %d was refused (%s) and trained on", m.Sequence, m.Reason)
 		}
 	}
 	type life struct {
@@ -146,26 +146,26 @@ func (r *Report) witnessed(w *Witness, ended fates) {
 		if s.First == 0 || s.First == s.Sequence {
 			r.Witnessed++
 		}
-		end, is := ended.of(own, s.ID)
+		end, is := ended.fateOf(own, s.ID)
 		if !is && s.First != 0 {
-			end, is = ended.of(whole, s.ID)
+			end, is = ended.fateOf(whole, s.ID)
 		}
-		if is && (end.id != s.ID || end.trained && s.Oldest >= 0 && end.oldest != s.Oldest) && w.usedAgain(s.Created) {
+		if is && (end.id != s.ID || end.trained && s.Oldest >= 0 && end.oldest != s.Oldest) && w.usedSequencesAgain(s.Created) {
 			is = false // it is of another message that has stood there
 		}
 		switch {
 		case is:
 			if end.trained && s.ID != "" && (end.id != s.ID || s.Oldest >= 0 && end.oldest != s.Oldest) {
-				r.Contradicted.add("sequence %d is %s of version %d; the record says %s of version %d",
+				r.Contradicted.addLine("sequence %d is %s of version %d; the record says %s of version %d",
 					s.Sequence, s.ID, s.Oldest, end.id, end.oldest)
 			}
 		case refused[own] || s.First != 0 && refused[whole]:
-		case w.gone(s):
+		case w.isGone(s):
 			r.Gone++
-		case w.pending(s):
+		case w.isPending(s):
 			r.Pending++
 		default:
-			r.Lost.add("%s, sequence %d", s.ID, s.Sequence)
+			r.Lost.addLine("%s, sequence %d", s.ID, s.Sequence)
 		}
 	}
 	for at, here := range ended {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// rate is a counter's rate, summed over what is not named.
-func rate(metric string, by ...string) string {
+// rateQuery is a counter's rate, summed over what is not named.
+func rateQuery(metric string, by ...string) string {
 	if len(by) == 0 {
 		return fmt.Sprintf("sum(rate(%s[$__rate_interval]))", metric)
 	}
 	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", strings.Join(by, ", "), metric)
 }
 
-// quantiles are the median and the 95th percentile of a histogram, under a name.
-func quantiles(metric, name string) []Line {
+// quantileLines are the median and the 95th percentile of a histogram, under a name.
+func quantileLines(metric, name string) []Line {
 	var out []Line
 	for _, q := range []struct{ at, name string }{{"0.5", "p50"}, {"0.95", "p95"}} {
 		out = append(out, Line{fmt.Sprintf("histogram_quantile(%s, sum by (le) (rate(%s_bucket[$__rate_interval])))", q.at, metric), name + " " + q.name})
@@ -22,12 +22,12 @@ func quantiles(metric, name string) []Line {
 	return out
 }
 
-// mean is the mean of a histogram's observations, by a label.
-func mean(metric, by string) string {
+// meanQuery is the mean of a histogram's observations, by a label.
+func meanQuery(metric, by string) string {
 	return fmt.Sprintf("sum by (%[2]s) (rate(%[1]s_sum[$__rate_interval])) / sum by (%[2]s) (rate(%[1]s_count[$__rate_interval]))", metric, by)
 }
 
-func lines(lists ...[]Line) (out []Line) {
+func linesByLabel(lists ...[]Line) (out []Line) {
 	for _, l := range lists {
 		out = append(out, l...)
 	}
@@ -36,10 +36,10 @@ func lines(lists ...[]Line) (out []Line) {
 
 // Boards are all dashboards, the overview first.
 func Boards() []Board {
-	return []Board{overview(), streamsBoard(), learning(), agents(), inference(), gpuBoard()}
+	return []Board{overviewBoard(), streamsBoard(), learningBoard(), agentsBoard(), inferenceBoard(), gpuBoard()}
 }
 
-func overview() Board {
+func overviewBoard() Board {
 	return Board{"weir", "Weir", []Row{
 		{"Is it learning", []Panel{
 			{Title: "Policy version", Tells: "Newest version saved and published.", Stat: true, Unit: "none", Lines: []Line{{"max(weir_trainer_policy_version)", ""}}},
@@ -52,14 +52,14 @@ func overview() Board {
 		{"What becomes of the work", []Panel{
 			{Title: "Reward", Lines: []Line{{"weir_trainer_reward_mean", "batch"}}},
 			{Title: "Trajectories", Tells: "Published by producers, trained on, and not trained on.", Lines: []Line{
-				{rate("weir_producer_episodes_total"), "published a second"},
-				{rate("weir_trainer_trajectories_total"), "trained on a second"},
-				{rate("weir_trainer_rejected_total"), "not trained on a second"},
+				{rateQuery("weir_producer_episodes_total"), "published a second"},
+				{rateQuery("weir_trainer_trajectories_total"), "trained on a second"},
+				{rateQuery("weir_trainer_rejected_total"), "not trained on a second"},
 			}},
-			{Title: "Not trained on", Tells: "By reason; docs/metrics.md says what to do about each.", Lines: []Line{{rate("weir_trainer_rejected_total", "reason"), "{{reason}}"}}},
+			{Title: "Not trained on", Tells: "By reason; docs/metrics.md says what to do about each.", Lines: []Line{{rateQuery("weir_trainer_rejected_total", "reason"), "{{reason}}"}}},
 		}},
 		{"Who waits for whom", []Panel{
-			{Title: "Time of a step", Unit: "s", Lines: []Line{{mean("weir_trainer_phase_seconds", "phase"), "{{phase}}"}}},
+			{Title: "Time of a step", Unit: "s", Lines: []Line{{meanQuery("weir_trainer_phase_seconds", "phase"), "{{phase}}"}}},
 			{Title: "Tickets", Tells: "Not taken: add producers. All taken while the trainer waits: episodes or engines are slow.", Lines: []Line{
 				{`sum(weir_broker_consumer_pending{consumer="producers"})`, "not taken"}, {`sum(weir_broker_consumer_unacked{consumer="producers"})`, "leased"},
 			}},
@@ -93,8 +93,8 @@ func streamsBoard() Board {
 			}},
 		}},
 		{"Flow", []Panel{
-			{Title: "Messages a second", Lines: []Line{{rate("weir_broker_received_messages_total"), "received"}, {rate("weir_broker_sent_messages_total"), "sent"}}},
-			{Title: "Bytes a second", Unit: "Bps", Lines: []Line{{rate("weir_broker_received_bytes_total"), "received"}, {rate("weir_broker_sent_bytes_total"), "sent"}}},
+			{Title: "Messages a second", Lines: []Line{{rateQuery("weir_broker_received_messages_total"), "received"}, {rateQuery("weir_broker_sent_messages_total"), "sent"}}},
+			{Title: "Bytes a second", Unit: "Bps", Lines: []Line{{rateQuery("weir_broker_received_bytes_total"), "received"}, {rateQuery("weir_broker_sent_bytes_total"), "sent"}}},
 			{Title: "Written to each stream", Unit: "wps", Lines: []Line{{"sum by (stream) (rate(weir_broker_stream_last_sequence[$__rate_interval]))", "{{stream}}"}}},
 			{Title: "Oldest message", Unit: "s", Lines: []Line{{"max by (stream) (weir_broker_stream_oldest_seconds)", "{{stream}}"}}},
 			{Title: "Held back to", Tells: "Messages between a stream's oldest and newest.", Lines: []Line{
@@ -108,17 +108,17 @@ func streamsBoard() Board {
 			{Title: "Pulls that wait", Tells: "Of tickets: producers with nothing to do.", Lines: []Line{{"sum by (stream, consumer) (weir_broker_consumer_waiting_pulls)", "{{stream}} {{consumer}}"}}},
 		}},
 		{"Publishing", []Panel{
-			{Title: "Publishing a trajectory", Tells: "Long: the stream is full, and the trainer the slow part.", Unit: "s", Lines: quantiles("weir_producer_publish_seconds", "publish")},
-			{Title: "Read by the trainer", Lines: []Line{{rate("weir_trainer_deliveries_total"), "messages a second"}}},
+			{Title: "Publishing a trajectory", Tells: "Long: the stream is full, and the trainer the slow part.", Unit: "s", Lines: quantileLines("weir_producer_publish_seconds", "publish")},
+			{Title: "Read by the trainer", Lines: []Line{{rateQuery("weir_trainer_deliveries_total"), "messages a second"}}},
 		}},
 	}}
 }
 
-func learning() Board {
+func learningBoard() Board {
 	return Board{"weir-learning", "Weir: learning", []Row{
 		{"Reward", []Panel{
 			{Title: "Batch", Lines: []Line{{"weir_trainer_reward_mean", "mean reward"}}},
-			{Title: "Rewards published", Tells: "Before selection.", Lines: quantiles("weir_producer_reward", "reward")},
+			{Title: "Rewards published", Tells: "Before selection.", Lines: quantileLines("weir_producer_reward", "reward")},
 		}},
 		{"Policy", []Panel{
 			{Title: "Entropy", Tells: "Falling to 0: the policy no longer explores.", Lines: []Line{{"weir_trainer_entropy_nats", "nats"}}},
@@ -133,7 +133,7 @@ func learning() Board {
 			{Title: "Loss", Lines: []Line{{"weir_trainer_policy_loss", "policy"}}},
 			{Title: "Gradient norm", Lines: []Line{{"weir_trainer_grad_norm", "before clipping"}}},
 			{Title: "Clipped", Unit: "percentunit", Lines: []Line{{"weir_trainer_clip_ratio", "share of tokens"}}},
-			{Title: "Learning rate", Lines: []Line{{"weir_trainer_learning_rate", "rate"}, {rate("weir_trainer_optimizer_steps_skipped_total"), "skipped steps a second"}}},
+			{Title: "Learning rate", Lines: []Line{{"weir_trainer_learning_rate", "rate"}, {rateQuery("weir_trainer_optimizer_steps_skipped_total"), "skipped steps a second"}}},
 		}},
 		{"Staleness", []Panel{
 			{Title: "Versions", Lines: []Line{
@@ -143,27 +143,27 @@ func learning() Board {
 				{"weir_trainer_eta_versions", "bound"},
 				{"weir_trainer_depth_versions", "depth"},
 			}},
-			{Title: "Of batches", Lines: quantiles("weir_trainer_batch_staleness_versions", "mean staleness")},
+			{Title: "Of batches", Lines: quantileLines("weir_trainer_batch_staleness_versions", "mean staleness")},
 			{Title: "Groups", Lines: []Line{{"weir_trainer_groups_waiting", "waiting"}, {"weir_trainer_groups_ready", "ready"}}},
 		}},
 		{"Pace", []Panel{
 			{Title: "Steps", Lines: []Line{{"sum(rate(weir_trainer_steps_total[$__rate_interval])) * 60", "a minute"}}},
-			{Title: "Tokens", Lines: []Line{{rate("weir_trainer_tokens_total"), "trained on a second"}, {"weir_trainer_tokens_per_second", "of the last step"}}},
+			{Title: "Tokens", Lines: []Line{{rateQuery("weir_trainer_tokens_total"), "trained on a second"}, {"weir_trainer_tokens_per_second", "of the last step"}}},
 			{Title: "Waiting", Unit: "percentunit", Lines: []Line{{"weir_trainer_idle_ratio", "share of a step"}}},
 		}},
 	}}
 }
 
-func agents() Board {
+func agentsBoard() Board {
 	return Board{"weir-agents", "Weir: agents", []Row{
 		{"Episodes", []Panel{
-			{Title: "Ended", Tells: "A second, by stop reason.", Lines: []Line{{rate("weir_producer_episodes_total", "stop"), "{{stop}}"}}},
-			{Title: "Dropped", Tells: "By why and the cause; the producers' logs have the errors.", Lines: []Line{{rate("weir_producer_dropped_total", "why", "cause"), "{{why}} {{cause}}"}}},
+			{Title: "Ended", Tells: "A second, by stop reason.", Lines: []Line{{rateQuery("weir_producer_episodes_total", "stop"), "{{stop}}"}}},
+			{Title: "Dropped", Tells: "By why and the cause; the producers' logs have the errors.", Lines: []Line{{rateQuery("weir_producer_dropped_total", "why", "cause"), "{{why}} {{cause}}"}}},
 			{Title: "Running", Lines: []Line{{"sum(weir_producer_episodes_running)", "now"}}},
 		}},
 		{"Where an episode's time goes", []Panel{
-			{Title: "Episode", Unit: "s", Lines: quantiles("weir_producer_episode_seconds", "episode")},
-			{Title: "Calls to the policy", Unit: "s", Lines: quantiles("weir_producer_generate_seconds", "generate")},
+			{Title: "Episode", Unit: "s", Lines: quantileLines("weir_producer_episode_seconds", "episode")},
+			{Title: "Calls to the policy", Unit: "s", Lines: quantileLines("weir_producer_generate_seconds", "generate")},
 			{Title: "Tools", Unit: "s", Lines: []Line{
 				{"histogram_quantile(0.5, sum by (le, tool) (rate(weir_producer_tool_seconds_bucket[$__rate_interval])))", "{{tool}} p50"},
 				{"histogram_quantile(0.95, sum by (le, tool) (rate(weir_producer_tool_seconds_bucket[$__rate_interval])))", "{{tool}} p95"},
@@ -171,51 +171,51 @@ func agents() Board {
 		}},
 		{"Tools and contexts", []Panel{
 			{Title: "Calls of tools", Tells: "By tool and outcome.", Lines: []Line{{"sum by (tool, outcome) (rate(weir_producer_tool_seconds_count[$__rate_interval]))", "{{tool}} {{outcome}}"}}},
-			{Title: "Sessions that did not close", Lines: []Line{{rate("weir_producer_sessions_unclosed_total", "tool"), "{{tool}}"}}},
-			{Title: "Contexts begun anew", Lines: []Line{{rate("weir_producer_contexts_begun_anew_total"), "a second"}}},
-			{Title: "Forks", Tells: "Trajectories that begin with turns of another one, and those whose tools answered otherwise.", Lines: []Line{{rate("weir_producer_forks_total", "outcome"), "{{outcome}}"}}},
-			{Title: "Tokens", Tells: "Of published trajectories, by who wrote them.", Lines: []Line{{rate("weir_producer_tokens_total", "by"), "{{by}}"}}},
+			{Title: "Sessions that did not close", Lines: []Line{{rateQuery("weir_producer_sessions_unclosed_total", "tool"), "{{tool}}"}}},
+			{Title: "Contexts begun anew", Lines: []Line{{rateQuery("weir_producer_contexts_begun_anew_total"), "a second"}}},
+			{Title: "Forks", Tells: "Trajectories that begin with turns of another one, and those whose tools answered otherwise.", Lines: []Line{{rateQuery("weir_producer_forks_total", "outcome"), "{{outcome}}"}}},
+			{Title: "Tokens", Tells: "Of published trajectories, by who wrote them.", Lines: []Line{{rateQuery("weir_producer_tokens_total", "by"), "{{by}}"}}},
 		}},
 		{"Tool workers", []Panel{
 			{Title: "Sessions", Tells: "Open at the workers of weir tools, and calls that wait there: add workers.", Lines: []Line{
 				{"sum(weir_tool_sessions)", "open"}, {"sum(weir_tool_calls_waiting)", "calls waiting"},
 			}},
 			{Title: "Calls at workers", Tells: "By tool and outcome; repeats were answered without being made again.", Lines: []Line{
-				{rate("weir_tool_calls_total", "tool, outcome"), "{{tool}} {{outcome}}"}, {rate("weir_tool_repeats_total"), "repeats"},
+				{rateQuery("weir_tool_calls_total", "tool, outcome"), "{{tool}} {{outcome}}"}, {rateQuery("weir_tool_repeats_total"), "repeats"},
 			}},
 			{Title: "Refused, ended", Tells: "sessions and queue: workers are full. expired, drained: episodes were given back.", Lines: []Line{
-				{rate("weir_tool_refusals_total", "why"), "refused: {{why}}"}, {rate("weir_tool_sessions_ended_total", "why"), "ended: {{why}}"},
+				{rateQuery("weir_tool_refusals_total", "why"), "refused: {{why}}"}, {rateQuery("weir_tool_sessions_ended_total", "why"), "ended: {{why}}"},
 			}},
-			{Title: "A call at a worker", Unit: "s", Lines: quantiles("weir_tool_call_seconds", "call")},
+			{Title: "A call at a worker", Unit: "s", Lines: quantileLines("weir_tool_call_seconds", "call")},
 		}},
 	}}
 }
 
-func inference() Board {
+func inferenceBoard() Board {
 	return Board{"weir-inference", "Weir: inference", []Row{
 		{"Tokens and calls", []Panel{
 			{Title: "Tokens", Tells: "A second.", Lines: []Line{
-				{rate("weir_inference_tokens_total"), "sampled"}, {rate("weir_inference_prefill_tokens_total"), "read"}, {rate("weir_inference_cache_hit_tokens_total"), "found in a cache"},
+				{rateQuery("weir_inference_tokens_total"), "sampled"}, {rateQuery("weir_inference_prefill_tokens_total"), "read"}, {rateQuery("weir_inference_cache_hit_tokens_total"), "found in a cache"},
 			}},
 			{Title: "Calls", Lines: []Line{{"sum(weir_inference_running)", "running"}, {"sum(weir_inference_waiting)", "waiting"}, {"sum(weir_inference_idle_slots)", "idle caches"}}},
-			{Title: "Ended", Lines: []Line{{rate("weir_inference_calls_total", "stop"), "{{stop}}"}}},
+			{Title: "Ended", Lines: []Line{{rateQuery("weir_inference_calls_total", "stop"), "{{stop}}"}}},
 		}},
 		{"Steps", []Panel{
-			{Title: "Duration", Unit: "s", Lines: quantiles("weir_inference_step_seconds", "step")},
-			{Title: "Sequences in a step", Lines: quantiles("weir_inference_batch_size", "sequences")},
-			{Title: "Tokens in a step", Lines: quantiles("weir_inference_batch_tokens", "tokens")},
-			{Title: "Caches lost", Lines: []Line{{rate("weir_inference_cache_evictions_total"), "given to another"}, {rate("weir_inference_recomputed_tokens_total"), "tokens cleared by a swap"}}},
+			{Title: "Duration", Unit: "s", Lines: quantileLines("weir_inference_step_seconds", "step")},
+			{Title: "Sequences in a step", Lines: quantileLines("weir_inference_batch_size", "sequences")},
+			{Title: "Tokens in a step", Lines: quantileLines("weir_inference_batch_tokens", "tokens")},
+			{Title: "Caches lost", Lines: []Line{{rateQuery("weir_inference_cache_evictions_total"), "given to another"}, {rateQuery("weir_inference_recomputed_tokens_total"), "tokens cleared by a swap"}}},
 		}},
 		{"Weights", []Panel{
 			{Title: "Version in use", Unit: "none", Lines: []Line{{"weir_inference_applied_version", "{{instance}}"}, {"max(weir_trainer_policy_version)", "trainer"}}},
-			{Title: "Fetched and laid out", Unit: "s", Lines: lines(quantiles("weir_inference_weights_fetch_seconds", "fetch"), quantiles("weir_inference_weights_prepare_seconds", "prepare"))},
-			{Title: "Pause of a swap", Unit: "s", Lines: quantiles("weir_inference_swap_seconds", "pause")},
-			{Title: "Swaps", Lines: []Line{{rate("weir_inference_swaps_total"), "a second"}, {rate("weir_inference_weights_refused_total"), "refused a second"}}},
+			{Title: "Fetched and laid out", Unit: "s", Lines: linesByLabel(quantileLines("weir_inference_weights_fetch_seconds", "fetch"), quantileLines("weir_inference_weights_prepare_seconds", "prepare"))},
+			{Title: "Pause of a swap", Unit: "s", Lines: quantileLines("weir_inference_swap_seconds", "pause")},
+			{Title: "Swaps", Lines: []Line{{rateQuery("weir_inference_swaps_total"), "a second"}, {rateQuery("weir_inference_weights_refused_total"), "refused a second"}}},
 		}},
 		{"Servers", []Panel{
 			{Title: "Servers that take calls", Unit: "none", Lines: []Line{{"sum(weir_inference_servers)", "servers"}}},
-			{Title: "Started again", Lines: []Line{{rate("weir_inference_server_restarts_total"), "a second"}}},
-			{Title: "Calls that moved", Lines: []Line{{rate("weir_inference_cut_calls_total"), "cut"}, {rate("weir_inference_failed_calls_total"), "failed"}}},
+			{Title: "Started again", Lines: []Line{{rateQuery("weir_inference_server_restarts_total"), "a second"}}},
+			{Title: "Calls that moved", Lines: []Line{{rateQuery("weir_inference_cut_calls_total"), "cut"}, {rateQuery("weir_inference_failed_calls_total"), "failed"}}},
 			{Title: "Calls at each server, as it tells", Unit: "none", Lines: []Line{{"weir_inference_server_calls", "{{server}} {{state}}"}}},
 			{Title: "Cache of each server, as it tells", Unit: "percentunit", Lines: []Line{{"weir_inference_server_cache_use", "{{server}}"}}},
 			{Title: "Calls that a server put back", Unit: "none", Lines: []Line{{"weir_inference_server_preemptions", "{{server}}"}}},
@@ -238,8 +238,8 @@ func gpuBoard() Board {
 			{Title: "Temperature", Unit: "celsius", Lines: []Line{{"DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}"}}},
 		}},
 		{"What is done on them", []Panel{
-			{Title: "Trained", Lines: []Line{{rate("weir_trainer_tokens_total"), "tokens a second"}}},
-			{Title: "Sampled", Lines: []Line{{rate("weir_inference_tokens_total"), "tokens a second"}}},
+			{Title: "Trained", Lines: []Line{{rateQuery("weir_trainer_tokens_total"), "tokens a second"}}},
+			{Title: "Sampled", Lines: []Line{{rateQuery("weir_inference_tokens_total"), "tokens a second"}}},
 			{Title: "Memory of processes", Unit: "bytes", Lines: []Line{{`process_resident_memory_bytes{job="weir"}`, "{{role}} {{instance}}"}}},
 		}},
 	}}

@@ -58,7 +58,7 @@ func (b Board) JSON() ([]byte, error) {
 		}
 		width := 24 / len(row.Panels)
 		for i, p := range row.Panels {
-			add(p.object(place(i*width, width, height)))
+			add(p.panelObject(place(i*width, width, height)))
 		}
 		y += height
 	}
@@ -75,7 +75,7 @@ func (b Board) JSON() ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-func (p Panel) object(place object) object {
+func (p Panel) panelObject(place object) object {
 	source := object{"type": "prometheus", "uid": Source}
 	var targets []object
 	for i, l := range p.Lines {

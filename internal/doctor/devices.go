@@ -5,26 +5,26 @@ import (
 	"strings"
 )
 
-// devices looks for CUDA and its devices, and for NCCL between them.
-func (e *examination) devices() {
-	driver, cards := e.driver()
+// examineDevices looks for CUDA and its devices, and for NCCL between them.
+func (e *examination) examineDevices() {
+	driver, cards := e.examineDriver()
 	s := e.stack
 	needed := e.n.CUDA
 	switch {
 	case s != nil && s.Available:
-		e.ok("cuda", "%s, driver %s", s.CUDA, orUnknown(driver))
+		e.addGood("cuda", "%s, driver %s", s.CUDA, orUnknown(driver))
 	case len(cards) == 0:
-		e.lack("cuda", needed, "install NVIDIA's driver, so that nvidia-smi lists the devices; in a container start it with --gpus all", "no device is seen")
+		e.addLack("cuda", needed, "install NVIDIA's driver, so that nvidia-smi lists the devices; in a container start it with --gpus all", "no device is seen")
 	case s == nil || s.Torch == "":
-		e.lack("cuda", needed, "see torch", "driver %s, and no PyTorch to use it", driver)
+		e.addLack("cuda", needed, "see torch", "driver %s, and no PyTorch to use it", driver)
 	case s.CUDA == "":
-		e.lack("cuda", needed, "pip install torch from the index for CUDA of https://pytorch.org/get-started/locally", "PyTorch is built for the CPU")
+		e.addLack("cuda", needed, "pip install torch from the index for CUDA of https://pytorch.org/get-started/locally", "PyTorch is built for the CPU")
 	default:
 		why := s.Unavailable
 		if why == "" {
 			why = "it does not say why"
 		}
-		e.lack("cuda", needed, "update the driver to one for CUDA "+s.CUDA+", or install a PyTorch that is built for the driver's CUDA; look at CUDA_VISIBLE_DEVICES",
+		e.addLack("cuda", needed, "update the driver to one for CUDA "+s.CUDA+", or install a PyTorch that is built for the driver's CUDA; look at CUDA_VISIBLE_DEVICES",
 			"PyTorch is built for CUDA %s and cannot use the device, driver %s: %s", s.CUDA, driver, why)
 	}
 	switch {
@@ -32,33 +32,33 @@ func (e *examination) devices() {
 		var names []string
 		busy := false
 		for i, d := range s.Devices {
-			names = append(names, fmt.Sprintf("%d: %s, %s free of %s, capability %s", i, d.Name, size(d.Free), size(d.Total), d.Capability))
+			names = append(names, fmt.Sprintf("%d: %s, %s free of %s, capability %s", i, d.Name, formatBytes(d.Free), formatBytes(d.Total), d.Capability))
 			busy = busy || d.Free < d.Total*9/10
 		}
 		if busy && needed {
-			e.add("devices", Warn, "nvidia-smi names the processes that hold the rest: end them, or leave the device out with CUDA_VISIBLE_DEVICES", "%s", strings.Join(names, "; "))
+			e.addFinding("devices", Warn, "nvidia-smi names the processes that hold the rest: end them, or leave the device out with CUDA_VISIBLE_DEVICES", "%s", strings.Join(names, "; "))
 		} else {
-			e.ok("devices", "%s", strings.Join(names, "; "))
+			e.addGood("devices", "%s", strings.Join(names, "; "))
 		}
 	case len(cards) > 0:
-		e.lack("devices", needed, "see cuda", "%s", strings.Join(cards, "; "))
+		e.addLack("devices", needed, "see cuda", "%s", strings.Join(cards, "; "))
 	default:
-		e.lack("devices", needed, "see cuda", "none")
+		e.addLack("devices", needed, "see cuda", "none")
 	}
 	switch {
 	case s != nil && s.NCCL != "":
-		e.ok("nccl", "%s", s.NCCL)
+		e.addGood("nccl", "%s", s.NCCL)
 	case s != nil && len(s.Devices) > 1:
-		e.lack("nccl", needed, "pip install torch for CUDA, which brings NCCL", "this PyTorch has none, for %d devices", len(s.Devices))
+		e.addLack("nccl", needed, "pip install torch for CUDA, which brings NCCL", "this PyTorch has none, for %d devices", len(s.Devices))
 	case s != nil && s.Gloo:
-		e.add("nccl", Unused, "", "none; ranks on processors use gloo")
+		e.addFinding("nccl", Unused, "", "none; ranks on processors use gloo")
 	default:
-		e.add("nccl", Unused, "", "none")
+		e.addFinding("nccl", Unused, "", "none")
 	}
 }
 
-// driver is what nvidia-smi says: the driver's version and the cards.
-func (e *examination) driver() (version string, cards []string) {
+// examineDriver is what nvidia-smi says: the driver's version and the cards.
+func (e *examination) examineDriver() (version string, cards []string) {
 	path, err := e.m.LookPath("nvidia-smi")
 	if err != nil {
 		return "", nil
@@ -83,8 +83,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// servers looks for vLLM and SGLang, which are found where PyTorch is.
-func (e *examination) servers() {
+// examineServers looks for vLLM and SGLang, which are found where PyTorch is.
+func (e *examination) examineServers() {
 	for _, server := range []struct {
 		check   string
 		needed  bool
@@ -94,9 +94,9 @@ func (e *examination) servers() {
 		{"sglang", e.n.SGLang, func(s *stack) string { return s.SGLang }},
 	} {
 		if e.stack != nil && server.version(e.stack) != "" {
-			e.ok(server.check, "%s", server.version(e.stack))
+			e.addGood(server.check, "%s", server.version(e.stack))
 			continue
 		}
-		e.lack(server.check, server.needed, "pip install "+server.check+" into that Python, or name servers that run with --inference.servers", "not installed")
+		e.addLack(server.check, server.needed, "pip install "+server.check+" into that Python, or name servers that run with --inference.servers", "not installed")
 	}
 }

@@ -4,8 +4,8 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// disk is what this user can still write on the disk of a path that is there, and the disk's size.
-func disk(path string) (free, size int64, err error) {
+// freeDisk is what this user can still write on the disk of a path that is there, and the disk's size.
+func freeDisk(path string) (free, size int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, 0, err

@@ -85,15 +85,15 @@ type Broker struct {
 // Examine makes all checks, in an order that does not change.
 func Examine(ctx context.Context, m Machine, n Needs) []Line {
 	e := &examination{ctx: ctx, m: m, n: n}
-	e.python()
-	e.devices()
-	e.memory()
-	e.servers()
-	e.disk()
-	e.sharedMemory()
-	e.sandbox()
-	e.broker()
-	e.clock()
+	e.examinePython()
+	e.examineDevices()
+	e.examineMemory()
+	e.examineServers()
+	e.examineDisk()
+	e.examineSharedMemory()
+	e.examineSandbox()
+	e.examineBroker()
+	e.examineClock()
 	return e.lines
 }
 
@@ -116,23 +116,25 @@ type examination struct {
 	stack *stack
 }
 
-func (e *examination) add(check string, v Verdict, remedy, format string, args ...any) {
+func (e *examination) addFinding(check string, v Verdict, remedy, format string, args ...any) {
 	e.lines = append(e.lines, Line{Check: check, Verdict: v, Detail: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-func (e *examination) ok(check, format string, args ...any) { e.add(check, OK, "", format, args...) }
-
-// lack is a Fail of what is needed, and Unused of what is not: then nothing is to be done.
-func (e *examination) lack(check string, needed bool, remedy, format string, args ...any) {
-	if needed {
-		e.add(check, Fail, remedy, format, args...)
-		return
-	}
-	e.add(check, Unused, "", format, args...)
+func (e *examination) addGood(check, format string, args ...any) {
+	e.addFinding(check, OK, "", format, args...)
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
+// addLack is a Fail of what is needed, and Unused of what is not: then nothing is to be done.
+func (e *examination) addLack(check string, needed bool, remedy, format string, args ...any) {
+	if needed {
+		e.addFinding(check, Fail, remedy, format, args...)
+		return
+	}
+	e.addFinding(check, Unused, "", format, args...)
+}
+
+// formatBytes is a number of bytes for people.
+func formatBytes(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))

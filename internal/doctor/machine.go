@@ -62,7 +62,7 @@ func (Local) ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
 func (Local) Disk(path string) (free, size int64, err error) {
 	path, err = filepath.Abs(path)
 	for err == nil {
-		free, size, err = disk(path)
+		free, size, err = freeDisk(path)
 		if !errors.Is(err, os.ErrNotExist) || path == filepath.Dir(path) {
 			return free, size, err
 		}
@@ -75,7 +75,7 @@ func (Local) Disk(path string) (free, size int64, err error) {
 func (Local) User() int { return os.Geteuid() }
 
 // Clock asks the kernel.
-func (Local) Clock() (synchronized, known bool) { return clock() }
+func (Local) Clock() (synchronized, known bool) { return kernelClock() }
 
 // Broker asks a broker.
 func (l Local) Broker(ctx context.Context, address string) (Broker, error) {

@@ -2,8 +2,8 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// clock reads the state of the kernel's clock, without changing it.
-func clock() (synchronized, known bool) {
+// kernelClock reads the state of the kernel's clock, without changing it.
+func kernelClock() (synchronized, known bool) {
 	state, err := unix.Adjtimex(&unix.Timex{})
 	if err != nil {
 		return false, false

@@ -2,5 +2,5 @@
 
 package doctor
 
-// clock is not known here.
-func clock() (synchronized, known bool) { return false, false }
+// kernelClock is not known here.
+func kernelClock() (synchronized, known bool) { return false, false }

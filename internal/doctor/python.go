@@ -76,8 +76,8 @@ const (
 	oldestPython = "3.9"
 )
 
-// python looks for the interpreter and its PyTorch, as the engine torch does.
-func (e *examination) python() {
+// examinePython looks for the interpreter and its PyTorch, as the engine torch does.
+func (e *examination) examinePython() {
 	needed := e.n.Torch || e.n.VLLM || e.n.SGLang
 	const check = "python"
 	var found []string
@@ -96,7 +96,7 @@ func (e *examination) python() {
 		if err != nil {
 			continue
 		}
-		s, err := e.ask(path)
+		s, err := e.askPython(path)
 		if err != nil {
 			broken = err
 			continue
@@ -113,22 +113,22 @@ func (e *examination) python() {
 	const install = "install Python 3 and PyTorch in a virtual environment, and name it with --torch.python"
 	switch {
 	case first == nil && broken != nil:
-		e.lack(check, needed, install, "it does not run: %v", broken)
+		e.addLack(check, needed, install, "it does not run: %v", broken)
 	case first == nil && e.n.Python != "":
-		e.lack(check, needed, "name a Python that has PyTorch with --torch.python, or \"\" for the first that has it", "%s is not there", e.n.Python)
+		e.addLack(check, needed, "name a Python that has PyTorch with --torch.python, or \"\" for the first that has it", "%s is not there", e.n.Python)
 	case first == nil:
-		e.lack(check, needed, install, "there is none on the path")
-	case older(first.Python, oldestPython):
-		e.lack(check, needed, install, "%s is Python %s: %s or newer is needed", found[0], first.Python, oldestPython)
+		e.addLack(check, needed, install, "there is none on the path")
+	case isOlderThan(first.Python, oldestPython):
+		e.addLack(check, needed, install, "%s is Python %s: %s or newer is needed", found[0], first.Python, oldestPython)
 	default:
-		e.ok(check, "%s, %s", first.Python, found[0])
+		e.addGood(check, "%s, %s", first.Python, found[0])
 	}
 	e.stack = first
-	e.torch()
+	e.examineTorch()
 }
 
-// ask runs the probe.
-func (e *examination) ask(path string) (*stack, error) {
+// askPython runs the probe.
+func (e *examination) askPython(path string) (*stack, error) {
 	out, err := e.m.Run(e.ctx, path, "-c", probe)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -141,19 +141,19 @@ func (e *examination) ask(path string) (*stack, error) {
 	return s, nil
 }
 
-func (e *examination) torch() {
+func (e *examination) examineTorch() {
 	needed := e.n.Torch
 	const check = "torch"
 	s := e.stack
 	switch {
 	case s == nil:
-		e.lack(check, needed, "see python", "no Python")
+		e.addLack(check, needed, "see python", "no Python")
 	case s.Torch == "" && s.TorchError != "" && !strings.Contains(s.TorchError, "No module named"):
-		e.lack(check, needed, "install PyTorch again: pip install --force-reinstall torch", "it cannot be imported: %s", s.TorchError)
+		e.addLack(check, needed, "install PyTorch again: pip install --force-reinstall torch", "it cannot be imported: %s", s.TorchError)
 	case s.Torch == "":
-		e.lack(check, needed, "pip install torch, or apt install python3-torch", "not installed")
-	case older(s.Torch, oldestTorch):
-		e.lack(check, needed, "pip install --upgrade torch", "%s: %s or newer is needed", s.Torch, oldestTorch)
+		e.addLack(check, needed, "pip install torch, or apt install python3-torch", "not installed")
+	case isOlderThan(s.Torch, oldestTorch):
+		e.addLack(check, needed, "pip install --upgrade torch", "%s: %s or newer is needed", s.Torch, oldestTorch)
 	default:
 		detail := s.Torch
 		if s.CUDA != "" {
@@ -164,12 +164,12 @@ func (e *examination) torch() {
 		if s.Transformers != "" {
 			detail += ", transformers " + s.Transformers
 		}
-		e.ok(check, "%s", detail)
+		e.addGood(check, "%s", detail)
 	}
 }
 
-// older compares the first two numbers of versions.
-func older(have, want string) bool {
+// isOlderThan compares the first two numbers of versions.
+func isOlderThan(have, want string) bool {
 	number := func(v string) (n [2]int) {
 		_, _ = fmt.Sscanf(v, "%d.%d", &n[0], &n[1]) // what is not there is 0
 		return n

@@ -29,7 +29,7 @@ func (g Rules) Wrap(next http.Handler) http.Handler {
 			writeRefusal(w, http.StatusMisdirectedRequest, fmt.Sprintf("nothing is served under the name %.200q: %s", r.Host, g.Remedy))
 		case Foreign(r):
 			writeRefusal(w, http.StatusForbidden, "the request comes from another site's page")
-		case r.Method == http.MethodPost && formed(r):
+		case r.Method == http.MethodPost && isFormRequest(r):
 			writeRefusal(w, http.StatusUnsupportedMediaType, "want Content-Type: application/json")
 		default:
 			next.ServeHTTP(w, r)
@@ -81,9 +81,9 @@ func Direct(r *http.Request) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// formed says whether a body is said to be something else than JSON, as every form says. A body of which nothing is said is no form's; a page
+// isFormRequest says whether a body is said to be something else than JSON, as every form says. A body of which nothing is said is no form's; a page
 // that sends one is known by its Origin.
-func formed(r *http.Request) bool {
+func isFormRequest(r *http.Request) bool {
 	given := r.Header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)
 	return given != "" && (err != nil || kind != "application/json")

@@ -3,4 +3,4 @@ package machine
 import "os"
 
 // Limit is how much memory this process can have.
-func Limit() Memory { return memory(os.DirFS("/")) }
+func Limit() Memory { return machineMemory(os.DirFS("/")) }

@@ -25,12 +25,12 @@ const (
 	fromGroup   = "that this process's control group (its container) may use"
 )
 
-// memory reads the bound from a Linux machine's files: the least of what the machine has and of the limits of the control groups
+// machineMemory reads the bound from a Linux machine's files: the least of what the machine has and of the limits of the control groups
 // that the process is in.
-func memory(root fs.FS) Memory {
+func machineMemory(root fs.FS) Memory {
 	out := Memory{From: fromMachine}
 	if b, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
-		out.Bytes = total(b)
+		out.Bytes = readTotal(b)
 	}
 	for _, file := range groupFiles(root) {
 		b, err := fs.ReadFile(root, file)
@@ -45,8 +45,8 @@ func memory(root fs.FS) Memory {
 	return out
 }
 
-// total is MemTotal of /proc/meminfo.
-func total(meminfo []byte) int64 {
+// readTotal is MemTotal of /proc/meminfo.
+func readTotal(meminfo []byte) int64 {
 	lines := bufio.NewScanner(bytes.NewReader(meminfo))
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())

@@ -35,7 +35,7 @@ func TestTheLeastBoundHolds(t *testing.T) {
 		for path, text := range c.files {
 			files[path] = &fstest.MapFile{Data: []byte(text)}
 		}
-		require.Equal(t, c.want, memory(files), name)
+		require.Equal(t, c.want, machineMemory(files), name)
 	}
 	require.GreaterOrEqual(t, Limit().Bytes, int64(0))
 }

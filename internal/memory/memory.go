@@ -47,7 +47,7 @@ func Bound(live int64) (undo func()) {
 func Resident() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {
-		if n, ok := anonymous(status); ok {
+		if n, ok := anonymousMemory(status); ok {
 			return n
 		}
 	}
@@ -56,8 +56,8 @@ func Resident() int64 {
 	return int64(m.Sys - m.HeapReleased)
 }
 
-// anonymous reads the kilobytes of RssAnon and RssShmem.
-func anonymous(status []byte) (n int64, found bool) {
+// anonymousMemory reads the kilobytes of RssAnon and RssShmem.
+func anonymousMemory(status []byte) (n int64, found bool) {
 	for lines := bufio.NewScanner(bytes.NewReader(status)); lines.Scan(); {
 		key, value, _ := strings.Cut(lines.Text(), ":")
 		if key != "RssAnon" && key != "RssShmem" {

@@ -35,12 +35,12 @@ func TestBoundLeavesWhatTheUserHasSet(t *testing.T) {
 }
 
 func TestAnonymous(t *testing.T) {
-	n, found := anonymous([]byte("VmRSS:\t   9000 kB\nRssAnon:\t    4000 kB\nRssFile:\t  5000 kB\nRssShmem:\t     96 kB\n"))
+	n, found := anonymousMemory([]byte("VmRSS:\t   9000 kB\nRssAnon:\t    4000 kB\nRssFile:\t  5000 kB\nRssShmem:\t     96 kB\n"))
 	require.True(t, found)
 	require.EqualValues(t, 4096<<10, n)
-	_, found = anonymous([]byte("VmRSS:\t   9000 kB\n"))
+	_, found = anonymousMemory([]byte("VmRSS:\t   9000 kB\n"))
 	require.False(t, found)
-	_, found = anonymous([]byte("RssAnon:\tmany kB\n"))
+	_, found = anonymousMemory([]byte("RssAnon:\tmany kB\n"))
 	require.False(t, found)
 }
 

@@ -71,9 +71,9 @@ func ParseLimits(task string, words []string) (*Limits, error) {
 // mostLimit bounds a number, so that every role's own integers hold it.
 const mostLimit = 1 << 31
 
-// validate reports every fault.
-func (l *Limits) validate() error {
-	set, faults := l.set()
+// validateValues reports every fault.
+func (l *Limits) validateValues() error {
+	set, faults := l.changedLimits()
 	for _, one := range set {
 		least := int64(0)
 		if one.Key == schemas.LimitMaxTokens {
@@ -88,11 +88,11 @@ func (l *Limits) validate() error {
 	return check.All(faults...)
 }
 
-// empty is whether nothing is to change.
-func (l *Limits) empty() bool { return *l == Limits{Task: l.Task} }
+// isEmpty is whether nothing is to change.
+func (l *Limits) isEmpty() bool { return *l == Limits{Task: l.Task} }
 
-// set are the limits that are to change, sorted by key.
-func (l *Limits) set() (out []schemas.Limit, faults []error) {
+// changedLimits are the limits that are to change, sorted by key.
+func (l *Limits) changedLimits() (out []schemas.Limit, faults []error) {
 	for key, value := range map[string]*int64{
 		schemas.LimitMaxTurns: l.MaxTurns, schemas.LimitMaxTokens: l.MaxTokens,
 		schemas.LimitMaxTotalTokens: l.MaxTotalTokens, schemas.LimitMaxSegments: l.MaxSegments,
@@ -113,9 +113,9 @@ func (l *Limits) set() (out []schemas.Limit, faults []error) {
 	return out, faults
 }
 
-// apply changes a control's limits.
-func (l *Limits) apply(c *schemas.Control, done *Done) {
-	set, _ := l.set()
+// applyLimits changes a control's limits.
+func (l *Limits) applyLimits(c *schemas.Control, done *Done) {
+	set, _ := l.changedLimits()
 	was := c.Limits
 	next := slices.DeleteFunc(slices.Clone(was), func(one schemas.Limit) bool {
 		every := l.Task == ""

@@ -49,8 +49,8 @@ func (a Act) Validate() error {
 		faults = append(faults, check.Between("depth", *a.Depth, 0, mostEta))
 	}
 	if a.Limits != nil {
-		faults = append(faults, check.That(!a.Limits.empty(), "limits", "nothing is to be changed: want %s, or configured", limitKeys))
-		faults = append(faults, check.Section("limits", a.Limits.validate()))
+		faults = append(faults, check.That(!a.Limits.isEmpty(), "limits", "nothing is to be changed: want %s, or configured", limitKeys))
+		faults = append(faults, check.Section("limits", a.Limits.validateValues()))
 	}
 	return check.All(faults...)
 }
@@ -88,7 +88,7 @@ func Do(ctx context.Context, run Run, a Act, by string, now time.Time) (*Done, e
 			return nil
 		}
 		next := *c
-		if fault = a.apply(&next, done); fault != nil {
+		if fault = a.applyAct(&next, done); fault != nil {
 			return nil
 		}
 		done.Control = &next
@@ -111,25 +111,25 @@ func Do(ctx context.Context, run Run, a Act, by string, now time.Time) (*Done, e
 	return done, nil
 }
 
-// apply changes a control.
-func (a Act) apply(c *schemas.Control, done *Done) error {
-	change(done, "paused", &c.Paused, a.Paused)
-	change(done, "draining", &c.Draining, a.Draining)
-	change(done, "eta", &c.Eta, a.Eta)
+// applyAct changes a control.
+func (a Act) applyAct(c *schemas.Control, done *Done) error {
+	changeValue(done, "paused", &c.Paused, a.Paused)
+	changeValue(done, "draining", &c.Draining, a.Draining)
+	changeValue(done, "eta", &c.Eta, a.Eta)
 	if a.Eta != nil && a.Depth == nil {
 		a.Depth = new(min(c.Depth, c.Eta)) // a depth beyond eta means nothing
 	}
 	if a.Depth != nil && *a.Depth > c.Eta {
 		return fmt.Errorf("depth: %d: must not exceed eta, which is %d", *a.Depth, c.Eta)
 	}
-	change(done, "depth", &c.Depth, a.Depth)
+	changeValue(done, "depth", &c.Depth, a.Depth)
 	if a.Limits != nil {
-		a.Limits.apply(c, done)
+		a.Limits.applyLimits(c, done)
 	}
 	return nil
 }
 
-func change[T comparable](done *Done, name string, at, to *T) {
+func changeValue[T comparable](done *Done, name string, at, to *T) {
 	if to == nil || *at == *to {
 		return
 	}

@@ -25,7 +25,7 @@ func Follow(ctx context.Context, path string, each func(report.Record) error) er
 	defer tick.Stop()
 	lines := grown{path: path}
 	for {
-		over, err := lines.next(each)
+		over, err := lines.readNext(each)
 		if over || err != nil {
 			return err
 		}
@@ -44,8 +44,8 @@ type grown struct {
 	rest []byte // of a line that is not whole yet
 }
 
-// next calls each with every record that has come since, and says whether the run's last is among them.
-func (g *grown) next(each func(report.Record) error) (over bool, err error) {
+// readNext calls each with every record that has come since, and says whether the run's last is among them.
+func (g *grown) readNext(each func(report.Record) error) (over bool, err error) {
 	more, err := readFrom(g.path, g.at)
 	if err != nil {
 		return false, err

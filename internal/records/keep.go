@@ -31,7 +31,7 @@ func KeepEvents(ctx context.Context, metrics, path string) (err error) {
 	lines := grown{path: metrics}
 	for last := false; ; {
 		for more := true; more; { // a run that goes on has the end of an earlier one in the middle
-			if more, err = lines.next(func(rec report.Record) error { return events.Add(rec) }); err != nil {
+			if more, err = lines.readNext(func(rec report.Record) error { return events.Add(rec) }); err != nil {
 				return err
 			}
 		}

@@ -40,10 +40,10 @@ type EventWriter struct{ w io.Writer }
 func NewEventWriter(w io.Writer, at time.Time) (*EventWriter, error) {
 	out := &EventWriter{w}
 	var event []byte
-	event = appendDouble(event, eventWallTime, seconds(at))
+	event = appendDouble(event, eventWallTime, unixSeconds(at))
 	event = protowire.AppendTag(event, eventFileVersion, protowire.BytesType)
 	event = protowire.AppendString(event, fileVersion)
-	return out, out.record(event)
+	return out, out.writeFramed(event)
 }
 
 // Add writes one record of a run: each metric is a scalar under its own key. Its step is the run's step; a score's is the policy
@@ -63,31 +63,31 @@ func (e *EventWriter) Add(rec report.Record) error {
 		summary = protowire.AppendBytes(summary, value)
 	}
 	var event []byte
-	event = appendDouble(event, eventWallTime, seconds(rec.At))
+	event = appendDouble(event, eventWallTime, unixSeconds(rec.At))
 	event = protowire.AppendTag(event, eventStep, protowire.VarintType)
 	event = protowire.AppendVarint(event, uint64(StepOf(rec)))
 	event = protowire.AppendTag(event, eventSummary, protowire.BytesType)
 	event = protowire.AppendBytes(event, summary)
-	return e.record(event)
+	return e.writeFramed(event)
 }
 
 // StepOf is where a record stands on the axis of steps: a score at the version that it is of, anything else at its step.
 func StepOf(rec report.Record) int64 { return max(rec.Step, rec.PolicyVersion, 0) }
 
-// record frames one message: its length, a checksum of that, the message and a checksum of it.
-func (e *EventWriter) record(message []byte) error {
+// writeFramed frames one message: its length, a checksum of that, the message and a checksum of it.
+func (e *EventWriter) writeFramed(message []byte) error {
 	frame := binary.LittleEndian.AppendUint64(nil, uint64(len(message)))
-	frame = binary.LittleEndian.AppendUint32(frame, masked(frame))
+	frame = binary.LittleEndian.AppendUint32(frame, maskChecksum(frame))
 	frame = append(frame, message...)
-	frame = binary.LittleEndian.AppendUint32(frame, masked(message))
+	frame = binary.LittleEndian.AppendUint32(frame, maskChecksum(message))
 	if _, err := e.w.Write(frame); err != nil {
 		return fmt.Errorf("write an event file: %w", err)
 	}
 	return nil
 }
 
-// masked is TFRecord's checksum: CRC-32C, rotated and moved, so that a checksum of data that holds checksums is no weaker.
-func masked(data []byte) uint32 {
+// maskChecksum is TFRecord's checksum: CRC-32C, rotated and moved, so that a checksum of data that holds checksums is no weaker.
+func maskChecksum(data []byte) uint32 {
 	sum := crc32.Checksum(data, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
@@ -97,4 +97,4 @@ func appendDouble(b []byte, field protowire.Number, x float64) []byte {
 	return protowire.AppendFixed64(b, math.Float64bits(x))
 }
 
-func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
+func unixSeconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

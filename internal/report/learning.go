@@ -27,15 +27,15 @@ func ReadLearning(records []Record) (Learning, bool) {
 	if n < 2 || s.X[n-1] <= s.X[0] {
 		return Learning{}, false
 	}
-	l := Learning{Start: s.Y[0], End: s.Y[n-1], Best: slices.Max(s.Y), To80: reached(s, 0.8), To90: reached(s, 0.9)}
+	l := Learning{Start: s.Y[0], End: s.Y[n-1], Best: slices.Max(s.Y), To80: versionReaching(s, 0.8), To90: versionReaching(s, 0.9)}
 	for i := 1; i < n; i++ {
 		l.Area += (s.X[i] - s.X[i-1]) * (s.Y[i] + s.Y[i-1]) / 2 / (s.X[n-1] - s.X[0])
 	}
 	return l, true
 }
 
-// reached is the first version with at least a score, -1 without any.
-func reached(s Series, score float64) int64 {
+// versionReaching is the first version with at least a score, -1 without any.
+func versionReaching(s Series, score float64) int64 {
 	for i, y := range s.Y {
 		if y >= score {
 			return int64(s.X[i])

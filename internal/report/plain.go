@@ -9,12 +9,12 @@ import (
 
 // Plain makes text of any origin fit for one line on a terminal: what is not a graphic character, such as a line break, the
 // start of an escape sequence or a change of direction, is shown as its number.
-func Plain(text string) string { return escape(text, false) }
+func Plain(text string) string { return escapeControls(text, false) }
 
 // plainLines is Plain for text of several lines.
-func plainLines(text string) []string { return strings.Split(escape(text, true), "\n") }
+func plainLines(text string) []string { return strings.Split(escapeControls(text, true), "\n") }
 
-func escape(text string, breaks bool) string {
+func escapeControls(text string, breaks bool) string {
 	graphic := func(r rune) bool { return unicode.IsGraphic(r) || breaks && r == '\n' }
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !graphic(r) }) < 0 {
 		return text

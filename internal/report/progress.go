@@ -63,7 +63,7 @@ func (p *Progress) Phase(name, note string) {
 	}
 	p.phase = name
 	if p.live {
-		p.draw()
+		p.drawLive()
 		return
 	}
 	fmt.Fprintln(p.out, name)
@@ -84,19 +84,19 @@ func (p *Progress) Add(r Record) {
 			p.started, p.first = p.now(), r.Step
 		}
 		p.last, p.gathered, p.trouble = r, "", ""
-		p.reward(r)
+		p.addReward(r)
 		p.recent = append(p.recent[max(0, len(p.recent)-limitSteps+1):], r)
 		if alarm := metrics.Mismatch(r.Metrics); alarm != "" {
 			p.trouble = alarm
 		}
 		if !p.live {
-			fmt.Fprintln(p.out, p.line())
+			fmt.Fprintln(p.out, p.stepText())
 		}
 	default:
 		return
 	}
 	if p.live {
-		p.draw()
+		p.drawLive()
 	}
 }
 
@@ -109,13 +109,13 @@ func (p *Progress) History(records []Record) {
 		case "evaluated":
 			p.scored = r
 		case "step_done":
-			p.reward(r)
+			p.addReward(r)
 		}
 	}
 }
 
-// reward notes a step's. A run that went back does later steps again: they count once.
-func (p *Progress) reward(r Record) {
+// addReward notes a step's. A run that went back does later steps again: they count once.
+func (p *Progress) addReward(r Record) {
 	p.rewards = slices.DeleteFunc(p.rewards, func(e rewardOf) bool { return e.step >= r.Step })
 	p.rewards = append(p.rewards, rewardOf{r.Step, r.Metrics[metrics.RewardMean.Name]})
 }
@@ -134,8 +134,8 @@ func (p *Progress) Rollout(version int64, r *Rollout) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version %d on a held-out question%s: reward %.3f, stopped by %s\n",
 		version, Plain(sourceNote(r.Source)), r.Reward, Plain(string(r.Stop)))
-	r.talk(&b, p.Colour)
-	p.above(b.String())
+	r.writeParts(&b, p.Colour)
+	p.printAbove(b.String())
 }
 
 // Note prints lines for people to read, above the live view where there is one. The last line ends whether or not the text ends it.
@@ -145,18 +145,18 @@ func (p *Progress) Note(text string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.above(text)
+	p.printAbove(text)
 }
 
-// above prints lines where the live view was, and the view below them.
-func (p *Progress) above(text string) {
-	if up := p.up(); up != "" {
+// printAbove prints lines where the live view was, and the view below them.
+func (p *Progress) printAbove(text string) {
+	if up := p.cursorUp(); up != "" {
 		fmt.Fprint(p.out, up+"\x1b[J")
 		p.drawn = nil
 	}
 	fmt.Fprint(p.out, text)
 	if p.live {
-		p.draw()
+		p.drawLive()
 	}
 }
 
@@ -185,7 +185,7 @@ func (p *Progress) Dropped(step int64, dropped, kept int, trouble string) {
 	if trouble != "" {
 		p.trouble = trouble
 	}
-	p.draw()
+	p.drawLive()
 }
 
 // Close leaves the last view on the screen.
@@ -195,16 +195,16 @@ func (p *Progress) Close() {
 	p.drawn = nil
 }
 
-func (p *Progress) line() string {
+func (p *Progress) stepText() string {
 	m := p.last.Metrics
 	dropped, refused := Untrained(m)
 	return fmt.Sprintf("step %d/%d v=%d reward %.3f exact match %s stale %.2f/%.0f traj/s %.0f tok/s %.0f idle %.2f dropped %.0f refused %.0f mismatch %s left %s",
-		p.last.Step, p.Steps, p.last.PolicyVersion, m[metrics.RewardMean.Name], p.score(), m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name],
-		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, mismatch(m), p.left())
+		p.last.Step, p.Steps, p.last.PolicyVersion, m[metrics.RewardMean.Name], p.scoreText(), m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name],
+		m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], m[metrics.TimeIdleRatio.Name], dropped, refused, mismatchText(m), p.timeLeft())
 }
 
-// mismatch is how far sampler and trainer were apart in a step; "-" where no token of the trainer's own version was in it.
-func mismatch(m map[string]float64) string {
+// mismatchText is how far sampler and trainer were apart in a step; "-" where no token of the trainer's own version was in it.
+func mismatchText(m map[string]float64) string {
 	if metrics.MismatchTokens.In(m) == 0 {
 		return "-"
 	}
@@ -226,15 +226,15 @@ func Untrained(m map[string]float64) (dropped, refused float64) {
 	return dropped, refused
 }
 
-func (p *Progress) score() string {
+func (p *Progress) scoreText() string {
 	if p.scored.Metrics == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%.3f (version %d)", p.scored.Metrics[metrics.EvalExactMatch.Name], p.scored.PolicyVersion)
 }
 
-// left is the time the remaining steps take at the pace so far.
-func (p *Progress) left() string {
+// timeLeft is the time the remaining steps take at the pace so far.
+func (p *Progress) timeLeft() string {
 	done := p.last.Step - p.first
 	if done <= 0 || p.Steps <= 0 {
 		return "?"
@@ -243,38 +243,38 @@ func (p *Progress) left() string {
 	return (pace * time.Duration(max(0, p.Steps-p.last.Step))).Round(time.Second).String()
 }
 
-func (p *Progress) draw() {
+func (p *Progress) drawLive() {
 	var b strings.Builder
-	b.WriteString(p.up())
-	m, width := p.last.Metrics, p.width()
+	b.WriteString(p.cursorUp())
+	m, width := p.last.Metrics, p.lineWidth()
 	dropped, refused := Untrained(m)
 	lines := []string{p.phase}
 	if m != nil {
 		lines = append(lines,
-			fmt.Sprintf("  step         %d/%d  %s  %s left", p.last.Step, p.Steps, bar(p.last.Step, p.Steps, 30), p.left()),
-			fmt.Sprintf("  reward       %.3f  %s", m[metrics.RewardMean.Name], spark(p.rewards, max(1, min(40, width-22)))),
-			fmt.Sprintf("  exact match  %s  held out, greedy", p.score()),
+			fmt.Sprintf("  step         %d/%d  %s  %s left", p.last.Step, p.Steps, progressBar(p.last.Step, p.Steps, 30), p.timeLeft()),
+			fmt.Sprintf("  reward       %.3f  %s", m[metrics.RewardMean.Name], sparkline(p.rewards, max(1, min(40, width-22)))),
+			fmt.Sprintf("  exact match  %s  held out, greedy", p.scoreText()),
 			fmt.Sprintf("  staleness    %.2f mean, %.0f max, bound %d", m[metrics.StalenessMean.Name], m[metrics.StalenessMax.Name], p.Eta),
 			fmt.Sprintf("  rates        %.0f trajectories/s  %.0f tokens/s  trainer idle %.0f %%",
 				m[metrics.RateTrajectories.Name], m[metrics.RateTokens.Name], 100*m[metrics.TimeIdleRatio.Name]),
-			fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatch(m), metrics.MismatchESS.In(m)),
+			fmt.Sprintf("  mismatch     %s nats between sampler and trainer, effective sample size %.2f", mismatchText(m), metrics.MismatchESS.In(m)),
 			fmt.Sprintf("  not trained  %.0f trajectories of the step dropped with their group, %.0f refused", dropped, refused))
 		if limits := Limits(p.recent); limits != "" {
-			lines = append(lines, wrapped("  limit        "+limits, width)...)
+			lines = append(lines, wrapLine("  limit        "+limits, width)...)
 		}
 	}
 	if m == nil && p.scored.Metrics != nil {
-		lines = append(lines, fmt.Sprintf("  exact match  %s  held out, greedy", p.score()))
+		lines = append(lines, fmt.Sprintf("  exact match  %s  held out, greedy", p.scoreText()))
 	}
 	if p.gathered != "" {
 		lines = append(lines, p.gathered)
 	}
 	if p.trouble != "" {
-		lines = append(lines, wrapped("  ! "+p.trouble, width)...)
+		lines = append(lines, wrapLine("  ! "+p.trouble, width)...)
 	}
 	p.drawn = p.drawn[:0]
 	for _, l := range lines {
-		l = cut(l, width)
+		l = cutText(l, width)
 		fmt.Fprintf(&b, "\x1b[2K%s\n", l)
 		p.drawn = append(p.drawn, l)
 	}
@@ -283,8 +283,8 @@ func (p *Progress) draw() {
 	fmt.Fprint(p.out, b.String())
 }
 
-// wrapped breaks text between words into lines of a width.
-func wrapped(text string, width int) []string {
+// wrapLine breaks text between words into lines of a width.
+func wrapLine(text string, width int) []string {
 	lines := []string{""}
 	for i, word := range strings.Split(text, " ") {
 		last := &lines[len(lines)-1]
@@ -300,10 +300,10 @@ func wrapped(text string, width int) []string {
 	return lines
 }
 
-// up moves the cursor to the first line of the live view. A terminal that has become narrower since shows a line of it as
+// cursorUp moves the cursor to the first line of the live view. A terminal that has become narrower since shows a line of it as
 // several.
-func (p *Progress) up() string {
-	rows, width := 0, p.width()
+func (p *Progress) cursorUp() string {
+	rows, width := 0, p.lineWidth()
 	for _, l := range p.drawn {
 		rows += max(1, (utf8.RuneCountInString(l)-1)/width+1)
 	}
@@ -313,7 +313,7 @@ func (p *Progress) up() string {
 	return fmt.Sprintf("\x1b[%dA", rows)
 }
 
-func (p *Progress) width() int {
+func (p *Progress) lineWidth() int {
 	if p.Width != nil {
 		if columns := p.Width(); columns > 0 {
 			return columns
@@ -322,15 +322,15 @@ func (p *Progress) width() int {
 	return math.MaxInt
 }
 
-// cut is the beginning of a line of one-column characters.
-func cut(line string, width int) string {
+// cutText is the beginning of a line of one-column characters.
+func cutText(line string, width int) string {
 	if runes := []rune(line); len(runes) > width {
 		return string(runes[:width])
 	}
 	return line
 }
 
-func bar(done, total int64, width int) string {
+func progressBar(done, total int64, width int) string {
 	filled := 0
 	if total > 0 {
 		filled = int(min(total, done) * int64(width) / total)
@@ -338,8 +338,8 @@ func bar(done, total int64, width int) string {
 	return "[" + strings.Repeat("=", filled) + strings.Repeat(".", width-filled) + "]"
 }
 
-// spark draws the last values between 0 and the greatest as a row of blocks.
-func spark(steps []rewardOf, width int) string {
+// sparkline draws the last values between 0 and the greatest as a row of blocks.
+func sparkline(steps []rewardOf, width int) string {
 	values := make([]float64, len(steps))
 	for i, s := range steps {
 		values[i] = s.reward

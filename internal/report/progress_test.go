@@ -45,7 +45,7 @@ func TestProgressRedrawsInPlaceOnATerminal(t *testing.T) {
 	p.Add(Record{Type: "step_done", Step: 1, Metrics: map[string]float64{metrics.RewardMean.Name: 1.1}})
 	require.Contains(t, out.String(), "\x1b[1A")
 	require.Contains(t, out.String(), "[===============...............]")
-	require.Equal(t, "▁▅█", spark([]rewardOf{{1, 0}, {2, 0.5}, {3, 1}}, 5))
+	require.Equal(t, "▁▅█", sparkline([]rewardOf{{1, 0}, {2, 0.5}, {3, 1}}, 5))
 }
 
 func TestProgressIsNoWiderThanTheTerminal(t *testing.T) {

@@ -108,13 +108,13 @@ func NewRollout(t *schemas.Trajectory, decode func([]int32) string) *Rollout {
 			mask[k] = int(on)
 		}
 		r.Segments = append(r.Segments, RolloutSegment{s.Tokens, mask, s.Logprobs, s.Versions, s.Temperature})
-		r.read(t, i, decode)
+		r.cutSegment(t, i, decode)
 	}
 	return r
 }
 
-// read cuts a segment where the speaker or the turn changes.
-func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) string) {
+// cutSegment cuts a segment where the speaker or the turn changes.
+func (r *Rollout) cutSegment(t *schemas.Trajectory, segment int, decode func([]int32) string) {
 	s := &t.Segments[segment]
 	turnAt := func(token int) int {
 		return slices.IndexFunc(t.Turns, func(u schemas.Turn) bool {
@@ -156,32 +156,32 @@ func (r *Rollout) read(t *schemas.Trajectory, segment int, decode func([]int32) 
 // of the rollout reaches the terminal that is not a graphic character.
 func (r *Rollout) Print(w io.Writer, colour bool) error {
 	var b strings.Builder
-	r.head(&b)
-	r.talk(&b, colour)
+	r.writeHead(&b)
+	r.writeParts(&b, colour)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// talk writes who says what.
-func (r *Rollout) talk(b *strings.Builder, colour bool) {
+// writeParts writes who says what.
+func (r *Rollout) writeParts(b *strings.Builder, colour bool) {
 	for _, p := range r.Parts {
-		p.say(b, colour)
+		p.writePart(b, colour)
 	}
-	r.answered(b)
+	r.writeAnswer(b)
 }
 
-// answered writes the answer, where there is one.
-func (r *Rollout) answered(b *strings.Builder) {
+// writeAnswer writes the answer, where there is one.
+func (r *Rollout) writeAnswer(b *strings.Builder) {
 	if r.Stop == schemas.StopAnswer {
-		said(b, "answer", r.Answer, false)
+		writeSpoken(b, "answer", r.Answer, false)
 	}
 }
 
 // PrintEnd writes what a rollout came to, for those who have read its parts: the answer, the reward, why it stopped.
 func (r *Rollout) PrintEnd(w io.Writer) error {
 	var b strings.Builder
-	r.answered(&b)
-	r.outcome(&b)
+	r.writeAnswer(&b)
+	r.writeOutcome(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -189,13 +189,13 @@ func (r *Rollout) PrintEnd(w io.Writer) error {
 // Print writes the part, as [Rollout.Print] does.
 func (p RolloutPart) Print(w io.Writer, colour bool) error {
 	var b strings.Builder
-	p.say(&b, colour)
+	p.writePart(&b, colour)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// say writes who says what in a part.
-func (p RolloutPart) say(b *strings.Builder, colour bool) {
+// writePart writes who says what in a part.
+func (p RolloutPart) writePart(b *strings.Builder, colour bool) {
 	text := p.Text
 	switch {
 	case p.Role == RoleTool:
@@ -220,16 +220,16 @@ func (p RolloutPart) say(b *strings.Builder, colour bool) {
 	if p.Role == RolePolicy {
 		who = cmp.Or(Plain(p.Agent), who)
 	}
-	said(b, who, text, colour && p.Role == RolePolicy)
+	writeSpoken(b, who, text, colour && p.Role == RolePolicy)
 }
 
-func (r *Rollout) head(b *strings.Builder) {
-	said(b, "prompt id", cmp.Or(r.PromptID, "none")+sourceNote(r.Source)+fmt.Sprintf(", sample %d of %d", r.Sample, r.Samples), false)
-	r.outcome(b)
+func (r *Rollout) writeHead(b *strings.Builder) {
+	writeSpoken(b, "prompt id", cmp.Or(r.PromptID, "none")+sourceNote(r.Source)+fmt.Sprintf(", sample %d of %d", r.Sample, r.Samples), false)
+	r.writeOutcome(b)
 }
 
-// outcome writes the reward, why the rollout stopped, and how many tokens it has.
-func (r *Rollout) outcome(b *strings.Builder) {
+// writeOutcome writes the reward, why the rollout stopped, and how many tokens it has.
+func (r *Rollout) writeOutcome(b *strings.Builder) {
 	reward := []string{fmt.Sprintf("%.3f", r.Reward)}
 	for _, name := range slices.Sorted(maps.Keys(r.Rewards)) {
 		reward = append(reward, fmt.Sprintf("%s %.3g", name, r.Rewards[name]))
@@ -237,12 +237,12 @@ func (r *Rollout) outcome(b *strings.Builder) {
 	for _, name := range slices.Sorted(maps.Keys(r.AgentRewards)) {
 		reward = append(reward, fmt.Sprintf("agent %s %.3g", name, r.AgentRewards[name]))
 	}
-	said(b, "reward", strings.Join(reward, "   "), false)
+	writeSpoken(b, "reward", strings.Join(reward, "   "), false)
 	stop := string(r.Stop)
 	if r.Error != "" {
 		stop += ": " + r.Error
 	}
-	said(b, "stopped by", stop, false)
+	writeSpoken(b, "stopped by", stop, false)
 	if r.Tokens == 0 {
 		return // a model that gives no token ids
 	}
@@ -250,13 +250,13 @@ func (r *Rollout) outcome(b *strings.Builder) {
 	if r.NewestVersion != r.OldestVersion {
 		versions += fmt.Sprintf(" to %d", r.NewestVersion)
 	}
-	said(b, "tokens", versions, false)
+	writeSpoken(b, "tokens", versions, false)
 	if f := r.Forked; f != nil {
 		from := fmt.Sprintf("its first %d turns are those of %s", f.Turns, f.Parent)
 		if f.Diverged != "" {
 			from += "; " + f.Diverged
 		}
-		said(b, "forked", from, false)
+		writeSpoken(b, "forked", from, false)
 	}
 }
 
@@ -270,8 +270,8 @@ func sourceNote(source string) string {
 // roleWidth is the column of who speaks.
 const roleWidth = 13
 
-// said writes text beside who says it, further lines below it.
-func said(b *strings.Builder, who, text string, bright bool) {
+// writeSpoken writes text beside who says it, further lines below it.
+func writeSpoken(b *strings.Builder, who, text string, bright bool) {
 	for i, line := range plainLines(text) {
 		if i > 0 {
 			who = ""

@@ -31,8 +31,8 @@ const (
 // errNoBroker says that a run has no broker to ask.
 var errNoBroker = errors.New("no broker is named for this run")
 
-// open returns the run's streams, or why there are none.
-func (l *link) open(ctx context.Context) (*streams.Run, error) {
+// openRun returns the run's streams, or why there are none.
+func (l *link) openRun(ctx context.Context) (*streams.Run, error) {
 	if l.connect == nil {
 		return nil, errNoBroker
 	}
@@ -57,8 +57,8 @@ func (l *link) open(ctx context.Context) (*streams.Run, error) {
 	return run, nil
 }
 
-// drop forgets a connection that does not answer: the next question connects again.
-func (l *link) drop(run *streams.Run, err error) {
+// dropRun forgets a connection that does not answer: the next question connects again.
+func (l *link) dropRun(run *streams.Run, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != run || run == nil {
@@ -81,7 +81,7 @@ func (l *link) close() {
 }
 
 // Broker returns the run's streams, connecting where that is needed, or why there are none.
-func (f *Folder) Broker(ctx context.Context) (*streams.Run, error) { return f.link.open(ctx) }
+func (f *Folder) Broker(ctx context.Context) (*streams.Run, error) { return f.link.openRun(ctx) }
 
 // DropBroker forgets a connection that did not answer: the next call of Broker connects again.
-func (f *Folder) DropBroker(run *streams.Run, err error) { f.link.drop(run, err) }
+func (f *Folder) DropBroker(run *streams.Run, err error) { f.link.dropRun(run, err) }

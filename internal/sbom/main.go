@@ -19,13 +19,13 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := writeList(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func writeList(args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%d arguments: want a program, its version and the document to write", len(args))
 	}
@@ -33,38 +33,38 @@ func run(args []string) error {
 	if err != nil {
 		return fmt.Errorf("read the parts of %s: %w", args[0], err)
 	}
-	document, err := encode(list(info, args[1]))
+	document, err := encodeList(listModules(info, args[1]))
 	if err != nil {
 		return fmt.Errorf("write the parts of %s: %w", args[0], err)
 	}
 	return os.WriteFile(args[2], document, 0o644)
 }
 
-func encode(list *cdx.BOM) ([]byte, error) {
+func encodeList(list *cdx.BOM) ([]byte, error) {
 	var out bytes.Buffer
 	err := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(list, cdx.SpecVersion1_6)
 	return out.Bytes(), err
 }
 
-// list is the program with its modules and the standard library. It has neither a time nor a serial number: the same program gives the same
+// listModules is the program with its modules and the standard library. It has neither a time nor a serial number: the same program gives the same
 // document.
-func list(info *debug.BuildInfo, version string) *cdx.BOM {
+func listModules(info *debug.BuildInfo, version string) *cdx.BOM {
 	out := cdx.NewBOM()
-	main := module(&debug.Module{Path: info.Main.Path, Version: version})
+	main := moduleEntry(&debug.Module{Path: info.Main.Path, Version: version})
 	main.Type = cdx.ComponentTypeApplication
 	out.Metadata = &cdx.Metadata{Component: &main, Properties: &[]cdx.Property{
 		{Name: "cdx:golang:go", Value: info.GoVersion},
-		{Name: "cdx:golang:goos", Value: setting(info, "GOOS")},
-		{Name: "cdx:golang:goarch", Value: setting(info, "GOARCH")},
+		{Name: "cdx:golang:goos", Value: buildSetting(info, "GOOS")},
+		{Name: "cdx:golang:goarch", Value: buildSetting(info, "GOARCH")},
 	}}
-	standard := module(&debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")})
+	standard := moduleEntry(&debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")})
 	components := []cdx.Component{standard}
 	needs := []string{standard.BOMRef}
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
 		}
-		c := module(m)
+		c := moduleEntry(m)
 		components = append(components, c)
 		needs = append(needs, c.BOMRef)
 	}
@@ -73,8 +73,8 @@ func list(info *debug.BuildInfo, version string) *cdx.BOM {
 	return out
 }
 
-// module is a module as a part, named as package URLs name those of Go.
-func module(m *debug.Module) cdx.Component {
+// moduleEntry is a module as a part, named as package URLs name those of Go.
+func moduleEntry(m *debug.Module) cdx.Component {
 	url := "pkg:golang/" + m.Path
 	if m.Version != "" && m.Version != "(devel)" {
 		url += "@" + m.Version
@@ -87,7 +87,7 @@ func module(m *debug.Module) cdx.Component {
 	return c
 }
 
-func setting(info *debug.BuildInfo, key string) string {
+func buildSetting(info *debug.BuildInfo, key string) string {
 	for _, s := range info.Settings {
 		if s.Key == key {
 			return s.Value

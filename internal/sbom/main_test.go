@@ -17,8 +17,8 @@ func TestTheListIsOfWhatIsLinkedIn(t *testing.T) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	first, second := filepath.Join(t.TempDir(), "a.json"), filepath.Join(t.TempDir(), "b.json")
-	require.NoError(t, run([]string{program, "v1.2.3", first}))
-	require.NoError(t, run([]string{program, "v1.2.3", second}))
+	require.NoError(t, writeList([]string{program, "v1.2.3", first}))
+	require.NoError(t, writeList([]string{program, "v1.2.3", second}))
 	a, err := os.ReadFile(first)
 	require.NoError(t, err)
 	b, err := os.ReadFile(second)
@@ -46,7 +46,7 @@ func TestTheListIsOfWhatIsLinkedIn(t *testing.T) {
 
 func TestAModuleThatIsReplacedIsListedAsWhatReplacesIt(t *testing.T) {
 	t.Parallel()
-	got := list(&debug.BuildInfo{GoVersion: "go1.26.8", Deps: []*debug.Module{
+	got := listModules(&debug.BuildInfo{GoVersion: "go1.26.8", Deps: []*debug.Module{
 		{Path: "example.org/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.org/b", Version: "v2.0.0"}},
 	}}, "v1.2.3")
 	require.Equal(t, "pkg:golang/example.org/b@v2.0.0", (*got.Components)[1].PackageURL)
@@ -56,7 +56,7 @@ func TestAFileThatIsNoProgramIsNamed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(path, []byte("text"), 0o600))
-	require.ErrorContains(t, run([]string{path, "v1.2.3", path + ".json"}), path)
+	require.ErrorContains(t, writeList([]string{path, "v1.2.3", path + ".json"}), path)
 	require.NoFileExists(t, path+".json")
-	require.ErrorContains(t, run(nil), "0 arguments: want a program, its version and the document to write")
+	require.ErrorContains(t, writeList(nil), "0 arguments: want a program, its version and the document to write")
 }

@@ -87,13 +87,13 @@ func Listen(c ServerConfig, reg *prometheus.Registry, health *Health) (*Server, 
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
 	return &Server{listener: l, http: &http.Server{
-		Handler: guarded(mux, l.Addr()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: guardHandler(mux, l.Addr()), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}}, nil
 }
 
-// guarded refuses what another site's page asks. On loopback it also refuses names that a stranger could have lead here by DNS; beyond it, whoever
+// guardHandler refuses what another site's page asks. On loopback it also refuses names that a stranger could have lead here by DNS; beyond it, whoever
 // scrapes has names for the process that nobody told it.
-func guarded(next http.Handler, at net.Addr) http.Handler {
+func guardHandler(next http.Handler, at net.Addr) http.Handler {
 	tcp, ok := at.(*net.TCPAddr)
 	if ok && tcp.IP.IsLoopback() {
 		return httpguard.Rules{Remedy: "ask for an address or localhost"}.Wrap(next)

@@ -78,13 +78,13 @@ func Counted(from prometheus.Gatherer, names ...string) float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			sum += value(m)
+			sum += metricValue(m)
 		}
 	}
 	return sum
 }
 
-func value(m *dto.Metric) float64 {
+func metricValue(m *dto.Metric) float64 {
 	switch {
 	case m.GetCounter() != nil:
 		return m.GetCounter().GetValue()

@@ -9,27 +9,29 @@ import (
 )
 
 // TicketTrace is the id of the trace of a ticket, as the same 32 hexadecimal digits in every role.
-func TicketTrace(run, ticket string) string { return named("ticket", run, ticket).TraceID().String() }
-
-// StepTrace is the id of the trace of a step.
-func StepTrace(run string, step int64) string { return stepOf(run, step).TraceID().String() }
-
-func ticketOf(run, ticket string) trace.SpanContext { return named("ticket", run, ticket) }
-
-func stepOf(run string, step int64) trace.SpanContext {
-	return named("step", run, fmt.Sprint(step))
+func TicketTrace(run, ticket string) string {
+	return rootSpan("ticket", run, ticket).TraceID().String()
 }
 
-// named is the span that begins the trace of what has a name.
-func named(kind, run, name string) trace.SpanContext {
+// StepTrace is the id of the trace of a step.
+func StepTrace(run string, step int64) string { return stepSpan(run, step).TraceID().String() }
+
+func ticketSpan(run, ticket string) trace.SpanContext { return rootSpan("ticket", run, ticket) }
+
+func stepSpan(run string, step int64) trace.SpanContext {
+	return rootSpan("step", run, fmt.Sprint(step))
+}
+
+// rootSpan is the span that begins the trace of what has a name.
+func rootSpan(kind, run, name string) trace.SpanContext {
 	sum := sha256.Sum256([]byte("weir\x00" + kind + "\x00" + run + "\x00" + name))
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(sum[:16]), SpanID: trace.SpanID(sum[16:24]), TraceFlags: trace.FlagsSampled, Remote: true,
 	})
 }
 
-// below is a span of the same trace, by its parent and a name that is unique below it.
-func below(parent trace.SpanContext, name string) trace.SpanContext {
+// childSpan is a span of the same trace, by its parent and a name that is unique below it.
+func childSpan(parent trace.SpanContext, name string) trace.SpanContext {
 	id := parent.SpanID()
 	sum := sha256.Sum256(append(id[:], name...))
 	return parent.WithSpanID(trace.SpanID(sum[:8]))

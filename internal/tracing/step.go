@@ -17,11 +17,11 @@ func (t *Tracer) Step(step int64, ended time.Time, took time.Duration, stages ..
 	if t == nil {
 		return
 	}
-	id, at := stepOf(t.run, step), ended.Add(-took)
+	id, at := stepSpan(t.run, step), ended.Add(-took)
 	for _, s := range stages {
 		next := at.Add(s.Took)
-		t.send(span{id: below(id, s.Name), parent: id, name: s.Name, from: at, to: next, notes: []attribute.KeyValue{attribute.Int64("weir.step", step)}})
+		t.sendSpans(span{id: childSpan(id, s.Name), parent: id, name: s.Name, from: at, to: next, notes: []attribute.KeyValue{attribute.Int64("weir.step", step)}})
 		at = next
 	}
-	t.send(span{id: id, name: "training step", from: ended.Add(-took), to: ended, notes: []attribute.KeyValue{attribute.Int64("weir.step", step)}})
+	t.sendSpans(span{id: id, name: "training step", from: ended.Add(-took), to: ended, notes: []attribute.KeyValue{attribute.Int64("weir.step", step)}})
 }

@@ -43,17 +43,17 @@ func (t *Tracer) Rollout(r Rollout) {
 	if t == nil {
 		return
 	}
-	root := ticketOf(t.run, r.Ticket.ID)
-	lease := below(root, fmt.Sprintf("lease %d", r.Delivery))
+	root := ticketSpan(t.run, r.Ticket.ID)
+	lease := childSpan(root, fmt.Sprintf("lease %d", r.Delivery))
 	ticket := attribute.String("weir.ticket", r.Ticket.ID)
 	if r.Delivery <= 1 {
-		t.send(span{id: below(root, "queue"), parent: root, name: "queue", from: r.Ticket.IssuedAt, to: r.Leased, notes: []attribute.KeyValue{ticket}})
+		t.sendSpans(span{id: childSpan(root, "queue"), parent: root, name: "queue", from: r.Ticket.IssuedAt, to: r.Leased, notes: []attribute.KeyValue{ticket}})
 	}
-	t.send(span{
+	t.sendSpans(span{
 		id: lease, parent: root, name: "lease", from: r.Leased, to: r.Ended, failed: r.Failed,
 		notes: []attribute.KeyValue{ticket, attribute.Int("weir.delivery", r.Delivery), attribute.String("weir.producer", r.Producer)},
 	})
-	rollout := below(lease, "rollout")
+	rollout := childSpan(lease, "rollout")
 	notes := []attribute.KeyValue{ticket, attribute.String("weir.task", r.Ticket.Task), attribute.String("weir.source", r.Ticket.Prompt.Source), attribute.Int("weir.turns", len(r.Turns))}
 	ended := r.Ended
 	if !r.Publishing.IsZero() {
@@ -65,15 +65,15 @@ func (t *Tracer) Rollout(r Rollout) {
 			attribute.String("weir.stop", string(done.Stop)), attribute.Float64("weir.reward", done.Reward),
 		)
 	}
-	t.send(span{id: rollout, parent: lease, name: "rollout", from: r.Leased, to: ended, failed: r.Failed, notes: notes})
+	t.sendSpans(span{id: rollout, parent: lease, name: "rollout", from: r.Leased, to: ended, failed: r.Failed, notes: notes})
 	for i, turn := range r.Turns {
-		t.turn(rollout, i, turn)
+		t.traceTurn(rollout, i, turn)
 	}
-	t.send(span{id: below(lease, "publish"), parent: lease, name: "publish", from: r.Publishing, to: r.Stored, notes: []attribute.KeyValue{ticket}})
+	t.sendSpans(span{id: childSpan(lease, "publish"), parent: lease, name: "publish", from: r.Publishing, to: r.Stored, notes: []attribute.KeyValue{ticket}})
 }
 
-func (t *Tracer) turn(rollout trace.SpanContext, i int, turn Turn) {
-	id, ended := below(rollout, fmt.Sprintf("turn %d", i)), turn.Sampled
+func (t *Tracer) traceTurn(rollout trace.SpanContext, i int, turn Turn) {
+	id, ended := childSpan(rollout, fmt.Sprintf("turn %d", i)), turn.Sampled
 	for n, c := range turn.Calls {
 		to := c.Began.Add(c.Took)
 		if to.After(ended) {
@@ -83,13 +83,13 @@ func (t *Tracer) turn(rollout trace.SpanContext, i int, turn Turn) {
 		if c.Failed {
 			failed = "the call came to nothing"
 		}
-		t.send(span{
-			id: below(id, fmt.Sprintf("call %d", n)), parent: id, name: "tool " + c.Tool, from: c.Began, to: to, failed: failed,
+		t.sendSpans(span{
+			id: childSpan(id, fmt.Sprintf("call %d", n)), parent: id, name: "tool " + c.Tool, from: c.Began, to: to, failed: failed,
 			notes: []attribute.KeyValue{attribute.String("weir.tool", c.Tool)},
 		})
 	}
-	t.send(span{id: below(id, "generate"), parent: id, name: "generate", from: turn.Began, to: turn.Sampled, notes: []attribute.KeyValue{attribute.Int("weir.sampled_tokens", turn.Tokens)}})
-	t.send(span{id: id, parent: rollout, name: "turn", from: turn.Began, to: ended, notes: []attribute.KeyValue{attribute.Int("weir.turn", i)}})
+	t.sendSpans(span{id: childSpan(id, "generate"), parent: id, name: "generate", from: turn.Began, to: turn.Sampled, notes: []attribute.KeyValue{attribute.Int("weir.sampled_tokens", turn.Tokens)}})
+	t.sendSpans(span{id: id, parent: rollout, name: "turn", from: turn.Began, to: ended, notes: []attribute.KeyValue{attribute.Int("weir.turn", i)}})
 }
 
 // Ending is what the trainer made of a trajectory.
@@ -107,7 +107,7 @@ func (t *Tracer) Ending(e Ending) {
 	if t == nil {
 		return
 	}
-	root, ticket := ticketOf(t.run, e.Trajectory.ID), attribute.String("weir.ticket", e.Trajectory.ID)
+	root, ticket := ticketSpan(t.run, e.Trajectory.ID), attribute.String("weir.ticket", e.Trajectory.ID)
 	issued, fate := e.Issued, "used"
 	if issued.IsZero() {
 		issued = e.Trajectory.StartedAt
@@ -121,13 +121,13 @@ func (t *Tracer) Ending(e Ending) {
 		if admitted.Before(e.Came) {
 			admitted = e.Came
 		}
-		t.send(span{
-			id: below(root, "step"), parent: root, name: "step", from: admitted, to: e.Ended, links: []trace.SpanContext{stepOf(t.run, e.Step)},
+		t.sendSpans(span{
+			id: childSpan(root, "step"), parent: root, name: "step", from: admitted, to: e.Ended, links: []trace.SpanContext{stepSpan(t.run, e.Step)},
 			notes: []attribute.KeyValue{ticket, attribute.Int64("weir.step", e.Step)},
 		})
 	}
-	t.send(span{id: below(root, "admit"), parent: root, name: "admit", from: e.Came, to: admitted, notes: []attribute.KeyValue{ticket, attribute.String("weir.fate", fate)}})
-	t.send(span{
+	t.sendSpans(span{id: childSpan(root, "admit"), parent: root, name: "admit", from: e.Came, to: admitted, notes: []attribute.KeyValue{ticket, attribute.String("weir.fate", fate)}})
+	t.sendSpans(span{
 		id: root, name: "ticket", from: issued, to: e.Ended,
 		notes: []attribute.KeyValue{
 			ticket, attribute.String("weir.group", e.Trajectory.Group), attribute.String("weir.task", e.Trajectory.Task), attribute.String("weir.source", e.Trajectory.Source),

@@ -48,7 +48,7 @@ func Open(ctx context.Context, cfg telemetry.TracingConfig, role Role, log *slog
 	if u.Path == "" || u.Path == "/" {
 		u.Path = "/v1/traces"
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithProxy(onlyTo(u)))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithProxy(proxyOnlyTo(u)))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint %s: %w", cfg.Endpoint, err)
 	}
@@ -65,10 +65,10 @@ func Open(ctx context.Context, cfg telemetry.TracingConfig, role Role, log *slog
 	return &Tracer{run: role.Run, provider: provider, tracer: provider.Tracer("github.com/weir-rl/weir")}, nil
 }
 
-// onlyTo is the environment's choice of a proxy for requests to the receiver, and refuses all others: the headers of OTEL_EXPORTER_OTLP_HEADERS may
+// proxyOnlyTo is the environment's choice of a proxy for requests to the receiver, and refuses all others: the headers of OTEL_EXPORTER_OTLP_HEADERS may
 // hold keys, and net/http sends those that it does not know as secrets along with a redirect. A client of its own would take away
 // the certificates and times that the environment sets.
-func onlyTo(receiver *url.URL) func(*http.Request) (*url.URL, error) {
+func proxyOnlyTo(receiver *url.URL) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme != receiver.Scheme || r.URL.Host != receiver.Host {
 			return nil, fmt.Errorf("a redirect is not followed to another host, %s://%s: set tracing.endpoint to where the receiver is", r.URL.Scheme, r.URL.Host)
@@ -101,7 +101,7 @@ type span struct {
 	notes  []attribute.KeyValue
 }
 
-func (t *Tracer) send(s span) {
+func (t *Tracer) sendSpans(s span) {
 	if s.from.IsZero() || s.to.IsZero() {
 		return // an end that nobody knows, as after a restart
 	}

@@ -33,8 +33,8 @@ const (
 // window is how many steps back an alarm looks.
 const window = 32
 
-// alarms judges the newest steps, oldest first.
-func alarms(steps []report.Record, scores []report.Record) []Alarm {
+// judgeSteps judges the newest steps, oldest first.
+func judgeSteps(steps []report.Record, scores []report.Record) []Alarm {
 	out := []Alarm{}
 	if len(steps) == 0 {
 		return out
@@ -47,7 +47,7 @@ func alarms(steps []report.Record, scores []report.Record) []Alarm {
 	if said := metrics.Mismatch(last); said != "" {
 		add("sampler and trainer disagree", "Mend the setting that is named; until then the ratios are wrong, and what is learnt with them.", "overview", "%s", said)
 	}
-	if was, now, jumped := jump(before, metrics.PolicyEntropy.Name, last); jumped && now < was {
+	if was, now, jumped := findJump(before, metrics.PolicyEntropy.Name, last); jumped && now < was {
 		add("entropy collapsed",
 			"The policy stops exploring. Lower trainer.optimizer.learning_rate, add an entropy bonus (trainer.loss.entropy_coef), or go back to a checkpoint from before the fall.",
 			"overview", "policy/entropy is %.3g nats, its median over the %d steps before was %.3g", now, len(before), was)
@@ -56,7 +56,7 @@ func alarms(steps []report.Record, scores []report.Record) []Alarm {
 			"trajectories", "policy/entropy is %.3g nats, its median over the %d steps before was %.3g", now, len(before), was)
 	}
 	for _, name := range []string{metrics.PolicyMismatchKL.Name, metrics.Loss("approx_kl")} {
-		if was, now, jumped := jump(before, name, last); jumped && now > was && now > 0.01 {
+		if was, now, jumped := findJump(before, name, last); jumped && now > was && now > 0.01 {
 			add("KL jumped", "One step moved the policy further than those before: lower the learning rate or trainer.loss.clip_high, and look at the step's trajectories.",
 				"trajectories", "%s is %.3g, its median over the %d steps before was %.3g", name, now, len(before), was)
 		}
@@ -64,19 +64,19 @@ func alarms(steps []report.Record, scores []report.Record) []Alarm {
 	if skipped := last[metrics.OptimizerSkipped.Name]; skipped > 0 {
 		add("the gradient is not finite", "Look at the step's rewards and log-probabilities; lower the learning rate.", "trajectories", "%.0f optimizer steps were skipped in the last step", skipped)
 	}
-	out = append(out, wastes(steps)...)
-	if a, starved := starving(steps); starved {
+	out = append(out, findWaste(steps)...)
+	if a, starved := findStarvedSource(steps); starved {
 		out = append(out, a)
 	}
-	if a, learnt := byHeart(steps, scores); learnt {
+	if a, learnt := findMemorization(steps, scores); learnt {
 		out = append(out, a)
 	}
 	slices.SortStableFunc(out, func(a, b Alarm) int { return strings.Compare(a.Level, b.Level) })
 	return out
 }
 
-// jump says whether a number is far from its median over the steps before: three times as much, or a third.
-func jump(before []report.Record, name string, last map[string]float64) (was, now float64, jumped bool) {
+// findJump says whether a number is far from its median over the steps before: three times as much, or a third.
+func findJump(before []report.Record, name string, last map[string]float64) (was, now float64, jumped bool) {
 	now, ok := last[name]
 	var values []float64
 	for _, r := range before {
@@ -92,8 +92,8 @@ func jump(before []report.Record, name string, last map[string]float64) (was, no
 	return was, now, was > 1e-6 && (now > 3*was || now < was/3)
 }
 
-// wastes are the alarms about work that comes to nothing.
-func wastes(steps []report.Record) []Alarm {
+// findWaste are the alarms about work that comes to nothing.
+func findWaste(steps []report.Record) []Alarm {
 	var out []Alarm
 	recent := steps[max(0, len(steps)-8):]
 	var trained, flat, stale, all, idle float64
@@ -134,8 +134,8 @@ func wastes(steps []report.Record) []Alarm {
 	return out
 }
 
-// starving finds a source of questions that was trained on and is not any more.
-func starving(steps []report.Record) (Alarm, bool) {
+// findStarvedSource finds a source of questions that was trained on and is not any more.
+func findStarvedSource(steps []report.Record) (Alarm, bool) {
 	if len(steps) < 16 {
 		return Alarm{}, false
 	}
@@ -165,8 +165,8 @@ func starving(steps []report.Record) (Alarm, bool) {
 	}, true
 }
 
-// byHeart finds that the reward rises while held-out answers do not.
-func byHeart(steps, scores []report.Record) (Alarm, bool) {
+// findMemorization finds that the reward rises while held-out answers do not.
+func findMemorization(steps, scores []report.Record) (Alarm, bool) {
 	if len(steps) < 8 || len(scores) == 0 {
 		return Alarm{}, false
 	}
@@ -182,9 +182,9 @@ func byHeart(steps, scores []report.Record) (Alarm, bool) {
 	}, true
 }
 
-// repeated finds that one answer is given to more and more questions while the reward rises: the reward may be won without the
+// findRepeatedAnswer finds that one answer is given to more and more questions while the reward rises: the reward may be won without the
 // question.
-func repeated(before, now runfolder.Answers, steps []report.Record) (Alarm, bool) {
+func findRepeatedAnswer(before, now runfolder.Answers, steps []report.Record) (Alarm, bool) {
 	if len(steps) < 2 || now.Trajectories < 32 || now.Prompts < 8 || before.Prompts == 0 {
 		return Alarm{}, false
 	}
@@ -200,8 +200,8 @@ func repeated(before, now runfolder.Answers, steps []report.Record) (Alarm, bool
 	}, true
 }
 
-// quiet finds that nothing has happened for long in a run that is not at its end.
-func quiet(last *report.Record, step, steps int64, now time.Time) (Alarm, bool) {
+// findQuietTrainer finds that nothing has happened for long in a run that is not at its end.
+func findQuietTrainer(last *report.Record, step, steps int64, now time.Time) (Alarm, bool) {
 	if last == nil || step >= steps {
 		return Alarm{}, false
 	}

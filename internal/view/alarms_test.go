@@ -31,8 +31,8 @@ func steps(n int, with func(i int, m map[string]float64)) []report.Record {
 
 func TestEachAlarmIsRaisedByItsCauseAndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, alarms(steps(20, nil), nil), "a sound run")
-	require.Empty(t, alarms(nil, nil))
+	require.Empty(t, judgeSteps(steps(20, nil), nil), "a sound run")
+	require.Empty(t, judgeSteps(nil, nil))
 	last := func(name string, x float64) func(int, map[string]float64) {
 		return func(i int, m map[string]float64) {
 			if i == 19 {
@@ -60,14 +60,14 @@ func TestEachAlarmIsRaisedByItsCauseAndSaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			got := alarms(steps(20, with), nil)
+			got := judgeSteps(steps(20, with), nil)
 			require.Len(t, got, 1, "%+v", got)
 			require.Contains(t, got[0].Title, title)
 			require.NotEmpty(t, got[0].What)
 			require.NotEmpty(t, got[0].Do)
 		})
 	}
-	byHeart := alarms(steps(20, always("reward/component/exact_match", 0.9)), []report.Record{{Metrics: map[string]float64{"eval/exact_match": 0.1}}})
+	byHeart := judgeSteps(steps(20, always("reward/component/exact_match", 0.9)), []report.Record{{Metrics: map[string]float64{"eval/exact_match": 0.1}}})
 	require.Len(t, byHeart, 1)
 	require.Contains(t, byHeart[0].Title, "by heart")
 }
@@ -76,12 +76,12 @@ func TestARunThatStandsStillAlarms(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	last := report.Record{At: now.Add(-time.Minute), Step: 5, Metrics: map[string]float64{"time/step": 1}}
-	_, is := quiet(&last, 5, 10, now)
+	_, is := findQuietTrainer(&last, 5, 10, now)
 	require.True(t, is)
-	_, is = quiet(&last, 10, 10, now)
+	_, is = findQuietTrainer(&last, 10, 10, now)
 	require.False(t, is, "it is over")
 	last.Metrics["time/step"] = 60
-	_, is = quiet(&last, 5, 10, now)
+	_, is = findQuietTrainer(&last, 5, 10, now)
 	require.False(t, is, "its steps take a minute")
 }
 
@@ -103,14 +103,14 @@ func TestOneAnswerForManyQuestionsAlarms(t *testing.T) {
 		}
 		return fmt.Sprint(i)
 	})
-	a, is := repeated(before, now, rising)
+	a, is := findRepeatedAnswer(before, now, rising)
 	require.True(t, is)
 	require.Contains(t, a.What, `"yes"`)
-	_, is = repeated(before, now, falling)
+	_, is = findRepeatedAnswer(before, now, falling)
 	require.False(t, is)
-	_, is = repeated(now, now, rising)
+	_, is = findRepeatedAnswer(now, now, rising)
 	require.False(t, is, "it was always so: a kind of question with one answer")
 	before, now = run(func(i int) string { return fmt.Sprint(i) })
-	_, is = repeated(before, now, rising)
+	_, is = findRepeatedAnswer(before, now, rising)
 	require.False(t, is)
 }

@@ -58,69 +58,69 @@ type usageError struct{ error }
 // routes are the API's addresses, and the page itself.
 func (a *api) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", pages())
-	mux.HandleFunc("GET /api/runs", func(w http.ResponseWriter, r *http.Request) { answer(w, a.list(r.Context())) })
+	mux.Handle("/", servePages())
+	mux.HandleFunc("GET /api/runs", func(w http.ResponseWriter, r *http.Request) { writeAnswer(w, a.listRuns(r.Context())) })
 	for path, handle := range map[string]func(asked) (any, error){
 		"GET /api/runs/{run}/overview":          a.overview,
 		"GET /api/runs/{run}/series":            a.series,
 		"GET /api/runs/{run}/accounting":        a.accounting,
 		"GET /api/runs/{run}/trajectories":      a.trajectories,
 		"GET /api/runs/{run}/trajectories/{id}": a.trajectory,
-		"GET /api/runs/{run}/groups/{id}":       a.group,
+		"GET /api/runs/{run}/groups/{id}":       a.groupMembers,
 		"GET /api/runs/{run}/lanes":             a.lanes,
 		"GET /api/runs/{run}/bias":              a.bias,
-		"GET /api/runs/{run}/streams":           a.streams,
-		"POST /api/runs/{run}/control":          a.control,
+		"GET /api/runs/{run}/streams":           a.runStreams,
+		"POST /api/runs/{run}/control":          a.doAct,
 		"GET /api/runs/{run}/chat":              a.chatOffer,
 		"POST /api/runs/{run}/chat/tasks":       a.chatTasks,
 	} {
-		mux.HandleFunc(path, a.about(handle))
+		mux.HandleFunc(path, a.answerAbout(handle))
 	}
-	mux.HandleFunc("POST /api/runs/{run}/chat", a.within(a.chat))
+	mux.HandleFunc("POST /api/runs/{run}/chat", a.withinRun(a.answerChat))
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("no such address: %s %s", r.Method, r.URL.Path))
+		writeError(w, http.StatusNotFound, fmt.Sprintf("no such address: %s %s", r.Method, r.URL.Path))
 	})
 	return mux
 }
 
-// within finds the run that a question is about.
-func (a *api) within(handle func(http.ResponseWriter, *http.Request, *shownRun)) http.HandlerFunc {
+// withinRun finds the run that a question is about.
+func (a *api) withinRun(handle func(http.ResponseWriter, *http.Request, *shownRun)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("run")
 		at := slices.IndexFunc(a.runs, func(f *shownRun) bool { return f.Name == name })
 		if at < 0 {
-			fail(w, http.StatusNotFound, fmt.Sprintf("no run %q is shown here", name))
+			writeError(w, http.StatusNotFound, fmt.Sprintf("no run %q is shown here", name))
 			return
 		}
 		handle(w, r, a.runs[at])
 	}
 }
 
-// about reads what is new of the run that a question is about, and writes what comes of it.
-func (a *api) about(handle func(asked) (any, error)) http.HandlerFunc {
-	return a.within(func(w http.ResponseWriter, r *http.Request, f *shownRun) {
+// answerAbout reads what is new of the run that a question is about, and writes what comes of it.
+func (a *api) answerAbout(handle func(asked) (any, error)) http.HandlerFunc {
+	return a.withinRun(func(w http.ResponseWriter, r *http.Request, f *shownRun) {
 		if err := f.folder.Refresh(); err != nil {
-			fail(w, http.StatusInternalServerError, err.Error())
+			writeError(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 		v, err := handle(asked{r, f})
 		switch {
 		case err == nil:
-			answer(w, v)
+			writeAnswer(w, v)
 		case errors.Is(err, runfolder.ErrUnknown):
-			fail(w, http.StatusNotFound, err.Error())
+			writeError(w, http.StatusNotFound, err.Error())
 		case errors.As(err, new(usageError)):
-			fail(w, http.StatusBadRequest, err.Error())
+			writeError(w, http.StatusBadRequest, err.Error())
 		case r.Context().Err() != nil: // whoever asked is gone
 		default:
 			a.log.Warn("the page's question failed", "path", r.URL.Path, "err", err)
-			fail(w, http.StatusInternalServerError, err.Error())
+			writeError(w, http.StatusInternalServerError, err.Error())
 		}
 	})
 }
 
-// decode reads one JSON value and nothing else.
-func decode(from io.Reader, to any) error {
+// decodeJSON reads one JSON value and nothing else.
+func decodeJSON(from io.Reader, to any) error {
 	d := json.NewDecoder(from)
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
@@ -132,8 +132,8 @@ func decode(from io.Reader, to any) error {
 	return nil
 }
 
-// list are the runs in a line each.
-func (a *api) list(ctx context.Context) any {
+// listRuns are the runs in a line each.
+func (a *api) listRuns(ctx context.Context) any {
 	out := struct {
 		Runs []Summary `json:"runs"`
 	}{[]Summary{}}
@@ -142,12 +142,12 @@ func (a *api) list(ctx context.Context) any {
 			out.Runs = append(out.Runs, Summary{Name: f.Name, Folder: f.Dir, State: runfolder.StateBroken, Detail: err.Error()})
 			continue
 		}
-		out.Runs = append(out.Runs, f.overview(ctx, a.now()).Summary)
+		out.Runs = append(out.Runs, f.readOverview(ctx, a.now()).Summary)
 	}
 	return out
 }
 
-func (a *api) overview(q asked) (any, error) { return q.run.overview(q.Context(), a.now()), nil }
+func (a *api) overview(q asked) (any, error) { return q.run.readOverview(q.Context(), a.now()), nil }
 
 // series are the numbers under ?keys=, comma between, thinned to ?points=.
 func (a *api) series(q asked) (any, error) {
@@ -180,10 +180,12 @@ func (a *api) trajectories(q asked) (any, error) {
 	return page, nil
 }
 
-func (a *api) trajectory(q asked) (any, error) { return q.run.detail(q.Context(), q.PathValue("id")) }
+func (a *api) trajectory(q asked) (any, error) {
+	return q.run.readDetail(q.Context(), q.PathValue("id"))
+}
 
-// group are the members of a group.
-func (a *api) group(q asked) (any, error) {
+// groupMembers are the members of a group.
+func (a *api) groupMembers(q asked) (any, error) {
 	id := q.PathValue("id")
 	if _, _, ok := batch.ParseGroupID(id); !ok {
 		return nil, usageError{fmt.Errorf("%q is not the id of a group, such as g000012-a0", id)}

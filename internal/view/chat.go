@@ -157,10 +157,10 @@ type chatLine struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// chat answers a question by a line of JSON for each move. The episode ends when whoever asked is gone, or when the server stops.
-func (a *api) chat(w http.ResponseWriter, r *http.Request, f *shownRun) {
+// answerChat answers a question by a line of JSON for each move. The episode ends when whoever asked is gone, or when the server stops.
+func (a *api) answerChat(w http.ResponseWriter, r *http.Request, f *shownRun) {
 	var q ChatQuestion
-	err := readJSON(r, &q)
+	err := readRequest(r, &q)
 	if err == nil {
 		err = q.Validate()
 	}
@@ -168,14 +168,14 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *shownRun) {
 		err = errNoChat
 	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		writeError(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	select {
 	case f.chatting <- struct{}{}:
 		defer func() { <-f.chatting }()
 	default:
-		fail(w, http.StatusTooManyRequests, ErrChatBusy.Error())
+		writeError(w, http.StatusTooManyRequests, ErrChatBusy.Error())
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -185,15 +185,15 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *shownRun) {
 	// An episode may take longer than a question may take to come.
 	_ = out.control.SetReadDeadline(time.Time{}) // a connection without deadlines needs none taken away
 	run, _ := f.folder.Broker(ctx)
-	end, err := f.Chat.Ask(ctx, run, q, func(m ChatMove) { out.line(chatLine{Move: &m}) })
+	end, err := f.Chat.Ask(ctx, run, q, func(m ChatMove) { out.writeLine(chatLine{Move: &m}) })
 	switch {
 	case ctx.Err() != nil && r.Context().Err() != nil: // whoever asked is gone
 	case err != nil && !out.begun:
-		fail(w, http.StatusBadRequest, err.Error())
+		writeError(w, http.StatusBadRequest, err.Error())
 	case err != nil:
-		out.line(chatLine{Error: err.Error()})
+		out.writeLine(chatLine{Error: err.Error()})
 	default:
-		out.line(chatLine{End: end})
+		out.writeLine(chatLine{End: end})
 	}
 }
 
@@ -209,7 +209,7 @@ type chatWriter struct {
 // chatWrite bounds how long whoever asked may take to read a line: the episode is not held up for longer.
 const chatWrite = 10 * time.Second
 
-func (c *chatWriter) line(l chatLine) {
+func (c *chatWriter) writeLine(l chatLine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.begun {

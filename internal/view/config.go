@@ -26,8 +26,8 @@ type Config struct {
 	Published string `koanf:"published"`
 }
 
-// published are the parts of Published. The port is "" where it is not known; the host is "" where none, or every one, is named.
-func (c Config) published() (host, port string, err error) {
+// publishedAt are the parts of Published. The port is "" where it is not known; the host is "" where none, or every one, is named.
+func (c Config) publishedAt() (host, port string, err error) {
 	port = c.Published
 	if strings.Contains(port, ":") {
 		if host, port, err = net.SplitHostPort(port); err != nil {
@@ -61,7 +61,7 @@ func DefaultConfig() Config { return Config{Listen: DefaultListen} }
 func (c Config) Validate() error {
 	_, _, err := net.SplitHostPort(c.Listen)
 	faults := []error{check.That(c.Listen == "" || err == nil, "listen", "%q: want host:port such as 127.0.0.1:8686", c.Listen)}
-	_, _, err = c.published()
+	_, _, err = c.publishedAt()
 	faults = append(faults, check.That(err == nil, "published", "%q: want a port, or host:port such as 127.0.0.1:8687", c.Published))
 	for _, h := range c.Hosts {
 		faults = append(faults, check.That(h != "" && !strings.ContainsAny(h, "/: \t"), "hosts", "%q: want the name of a host, without a port", h))

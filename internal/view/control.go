@@ -11,25 +11,25 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// streams asks the run's broker.
-func (a *api) streams(q asked) (any, error) {
+// runStreams asks the run's broker.
+func (a *api) runStreams(q asked) (any, error) {
 	out := q.run.folder.Streams(q.Context(), a.now())
-	if known := q.run.known(); known != nil {
+	if known := q.run.knownSettings(); known != nil {
 		out.Tasks = known.Tasks
 	}
 	return out, nil
 }
 
-// control does an act.
-func (a *api) control(q asked) (any, error) {
+// doAct does an act.
+func (a *api) doAct(q asked) (any, error) {
 	var act operate.Act
-	if err := readJSON(q.Request, &act); err != nil {
+	if err := readRequest(q.Request, &act); err != nil {
 		return nil, usageError{err}
 	}
 	if err := act.Validate(); err != nil {
 		return nil, usageError{err}
 	}
-	if err := q.run.known().Check(act); err != nil {
+	if err := q.run.knownSettings().Check(act); err != nil {
 		return nil, usageError{err}
 	}
 	run, err := q.run.folder.Broker(q.Context())
@@ -52,7 +52,7 @@ func (a *api) control(q asked) (any, error) {
 // maxBody bounds what is sent to the page's server.
 const maxBody = 1 << 16
 
-// readJSON reads what was sent.
-func readJSON(r *http.Request, to any) error {
-	return decode(http.MaxBytesReader(nil, r.Body, maxBody), to)
+// readRequest reads what was sent.
+func readRequest(r *http.Request, to any) error {
+	return decodeJSON(http.MaxBytesReader(nil, r.Body, maxBody), to)
 }

@@ -47,8 +47,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// wrap puts the guard before a handler.
-func (g *guard) wrap(next http.Handler) http.Handler {
+// wrapHandler puts the guard before a handler.
+func (g *guard) wrapHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -57,34 +57,34 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !g.known(r.Host) {
-			fail(w, http.StatusMisdirectedRequest, fmt.Sprintf("the page is not served under the name %q: ask for an address or localhost, or name the host in view.hosts", r.Host))
+		if !g.isKnownHost(r.Host) {
+			writeError(w, http.StatusMisdirectedRequest, fmt.Sprintf("the page is not served under the name %q: ask for an address or localhost, or name the host in view.hosts", r.Host))
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			h.Set("Cache-Control", "no-store")
-			if status, why := g.judge(r); status != 0 {
-				fail(w, status, why)
+			if status, why := g.judgeRequest(r); status != 0 {
+				writeError(w, status, why)
 				return
 			}
 		} else if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			fail(w, http.StatusMethodNotAllowed, "want GET")
+			writeError(w, http.StatusMethodNotAllowed, "want GET")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// known says whether a name is one that the page is served under. A page elsewhere can have a name of its own lead here, but not an
+// isKnownHost says whether a name is one that the page is served under. A page elsewhere can have a name of its own lead here, but not an
 // address.
-func (g *guard) known(hostport string) bool {
+func (g *guard) isKnownHost(hostport string) bool {
 	host := httpguard.HostName(hostport)
 	return host == "localhost" || net.ParseIP(host) != nil || slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
-// judge refuses a request to the API with a status; 0 lets it through. Another site's page is refused, whatever it asks. What changes
+// judgeRequest refuses a request to the API with a status; 0 lets it through. Another site's page is refused, whatever it asks. What changes
 // something needs the token always, and comes from this page alone.
-func (g *guard) judge(r *http.Request) (status int, why string) {
+func (g *guard) judgeRequest(r *http.Request) (status int, why string) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if httpguard.Foreign(r) {
 		return http.StatusForbidden, "the request comes from another site's page"

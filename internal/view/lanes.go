@@ -91,8 +91,8 @@ func parseStretch(v url.Values) (from, to int64, err error) {
 	return from, to, errors.Join(faults...)
 }
 
-// lanes lays out a stretch of time; without one, the newest.
-func (f *shownRun) lanes(from, to int64) *Lanes {
+// layOutLanes lays out a stretch of time; without one, the newest.
+func (f *shownRun) layOutLanes(from, to int64) *Lanes {
 	l := &Lanes{Producers: []LaneProducer{}, Bars: []LaneBar{}, Swaps: []Swap{}}
 	l.First, l.Last = f.folder.Archive.Span()
 	if to == 0 {
@@ -106,7 +106,7 @@ func (f *shownRun) lanes(from, to int64) *Lanes {
 	if l.More = len(found) > maxBars; l.More {
 		found = found[1:]
 	}
-	l.place(found)
+	l.placeBars(found)
 	for _, r := range f.folder.Metrics.All(schemas.EventStepDone) {
 		if at := r.At.UnixMilli(); at >= from && at <= to {
 			l.Swaps = append(l.Swaps, Swap{r.PolicyVersion, at})
@@ -115,8 +115,8 @@ func (f *shownRun) lanes(from, to int64) *Lanes {
 	return l
 }
 
-// place gives each rollout a lane of its producer's: the first that is free when it starts.
-func (l *Lanes) place(found []archive.Entry) {
+// placeBars gives each rollout a lane of its producer's: the first that is free when it starts.
+func (l *Lanes) placeBars(found []archive.Entry) {
 	byProducer := map[string][]archive.Entry{}
 	for _, e := range found {
 		byProducer[e.Producer] = append(byProducer[e.Producer], e)
@@ -143,23 +143,23 @@ func (l *Lanes) place(found []archive.Entry) {
 			}
 			ends[lane] = max(e.Finished, e.Started+1)
 			busy += max(0, min(e.Finished, l.To)-max(e.Started, l.From))
-			l.Bars = append(l.Bars, LaneBar{e.ID, base + lane, fateWord(e), e.Issued, e.Started, e.Finished, e.Ended, e.Spans})
-			l.Ages.add(e)
+			l.Bars = append(l.Bars, LaneBar{e.ID, base + lane, fateOfEntry(e), e.Issued, e.Started, e.Finished, e.Ended, e.Spans})
+			l.Ages.addEntry(e)
 		}
 		l.Producers = append(l.Producers, LaneProducer{name, len(ends), float64(busy) / float64(max(1, int64(len(ends))*(l.To-l.From)))})
 		base += len(ends)
 	}
 }
 
-// fateWord is an entry's fate, the reason's where it was not used.
-func fateWord(e *archive.Entry) string {
+// fateOfEntry is an entry's fate, the reason's where it was not used.
+func fateOfEntry(e *archive.Entry) string {
 	if e.Reason != "" {
 		return runfolder.FateOf(e.Reason).String()
 	}
 	return e.Fate
 }
 
-func (a *Ages) add(e *archive.Entry) {
+func (a *Ages) addEntry(e *archive.Entry) {
 	tools := int64(0)
 	for i := 0; i+1 < len(e.Spans); i += 2 {
 		if e.Spans[i] < 0 {
@@ -179,5 +179,5 @@ func (a *api) lanes(q asked) (any, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return q.run.lanes(from, to), nil
+	return q.run.layOutLanes(from, to), nil
 }

@@ -52,7 +52,7 @@ func TestInvariantRolloutsOfOneLaneDoNotOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries := drawEntries(t)
 		n++
-		l := withArchive(t, filepath.Join(dir, strconv.Itoa(n)), entries).lanes(0, 0)
+		l := withArchive(t, filepath.Join(dir, strconv.Itoa(n)), entries).layOutLanes(0, 0)
 		require.False(t, l.More)
 		lanes := map[int][]LaneBar{}
 		owner := map[int]string{}
@@ -94,7 +94,7 @@ func TestAStretchIsCutAtTheNewest(t *testing.T) {
 	for i := range maxBars + 10 {
 		entries = append(entries, archive.Entry{ID: batch.TicketID(uint64(i), 0, 0), Started: 1, Finished: 2, Ended: int64(i + 2)})
 	}
-	l := withArchive(t, t.TempDir(), entries).lanes(0, 0)
+	l := withArchive(t, t.TempDir(), entries).layOutLanes(0, 0)
 	require.True(t, l.More)
 	require.Len(t, l.Bars, maxBars)
 }

@@ -46,10 +46,10 @@ type Overview struct {
 	Unread int `json:"unread"`
 }
 
-// overview is how the run goes.
-func (f *shownRun) overview(ctx context.Context, now time.Time) *Overview {
+// readOverview is how the run goes.
+func (f *shownRun) readOverview(ctx context.Context, now time.Time) *Overview {
 	steps, scores := f.folder.Metrics.Newest(schemas.EventStepDone, window), f.folder.Metrics.Newest(schemas.EventEvaluated, window)
-	o := &Overview{Alarms: alarms(steps, scores), Last: map[string]float64{}, Score: map[string]float64{}, Changed: f.folder.Steps.Changes()}
+	o := &Overview{Alarms: judgeSteps(steps, scores), Last: map[string]float64{}, Score: map[string]float64{}, Changed: f.folder.Steps.Changes()}
 	s := &o.Summary
 	s.Name, s.Folder, s.Steps = f.Name, f.Dir, int64(f.folder.Int(0, "trainer", "steps"))
 	var last *report.Record
@@ -67,18 +67,18 @@ func (f *shownRun) overview(ctx context.Context, now time.Time) *Overview {
 		s.Score, s.Scored, o.Score = &score, newest.PolicyVersion, newest.Metrics
 	}
 	before, of := f.folder.Archive.Answers()
-	if a, is := repeated(before, of, steps); is {
+	if a, is := findRepeatedAnswer(before, of, steps); is {
 		o.Alarms = append(o.Alarms, a)
 	}
 	status, seen, up := f.folder.Status(ctx, now)
 	s.State, s.Detail, s.Up = status.State, status.Detail, up
-	if a, is := quiet(last, s.Step, s.Steps, now); is && (s.State == runfolder.StateRunning || s.State == runfolder.StateWaiting) {
+	if a, is := findQuietTrainer(last, s.Step, s.Steps, now); is && (s.State == runfolder.StateRunning || s.State == runfolder.StateWaiting) {
 		o.Alarms = append([]Alarm{a}, o.Alarms...)
 	}
 	if seen != nil {
 		o.Alarms = slices.Insert(o.Alarms, 0, f.roleAlarms(ctx, seen, s.State)...)
 	}
-	if a, is := killed(s, f.notedBroker()); is {
+	if a, is := findKilled(s, f.notedBroker()); is {
 		o.Alarms = append([]Alarm{a}, o.Alarms...)
 	}
 	if o.Unread = f.folder.Steps.Unread(); o.Unread > 0 {

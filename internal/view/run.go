@@ -33,8 +33,8 @@ func openRun(r Run) *shownRun {
 	return &shownRun{Run: r, folder: folder, chatting: make(chan struct{}, 1)}
 }
 
-// known returns what is known of the run; nil where nothing is.
-func (r *shownRun) known() *operate.Known {
+// knownSettings returns what is known of the run; nil where nothing is.
+func (r *shownRun) knownSettings() *operate.Known {
 	if r.Known == nil {
 		return nil
 	}

@@ -72,9 +72,9 @@ func Listen(c Config, deps Deps, anyPort bool) (*Server, error) {
 	// Names are given where a proxy stands before the page, and not every proxy says for whom it asks.
 	open := Loopback(l.Addr().String()) && len(c.Hosts) == 0
 	g := &guard{token: sha256.Sum256([]byte(token)), open: open, hosts: c.Hosts}
-	s := &Server{listener: l, published: c.published, token: token, guard: g, api: newAPI(deps), log: deps.Log}
+	s := &Server{listener: l, published: c.publishedAt, token: token, guard: g, api: newAPI(deps), log: deps.Log}
 	s.http = &http.Server{
-		Handler: g.wrap(s.api.routes()), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
+		Handler: g.wrapHandler(s.api.routes()), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 1 << 16,
 	}
 	return s, nil
@@ -126,8 +126,8 @@ func (s *Server) Close() error {
 	return s.listener.Close()
 }
 
-// pages serves the embedded files.
-func pages() http.Handler {
+// servePages serves the embedded files.
+func servePages() http.Handler {
 	sub, err := fs.Sub(web, "web")
 	if err != nil {
 		panic(err) // the folder is embedded
@@ -143,19 +143,19 @@ func pages() http.Handler {
 	})
 }
 
-// answer writes a value as JSON.
-func answer(w http.ResponseWriter, v any) {
+// writeAnswer writes a value as JSON.
+func writeAnswer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	data, err := json.Marshal(v)
 	if err != nil {
-		fail(w, http.StatusInternalServerError, "encode the answer: "+err.Error())
+		writeError(w, http.StatusInternalServerError, "encode the answer: "+err.Error())
 		return
 	}
 	_, _ = w.Write(data) // whoever asked is gone
 }
 
-// fail writes an error as JSON.
-func fail(w http.ResponseWriter, status int, why string) {
+// writeError writes an error as JSON.
+func writeError(w http.ResponseWriter, status int, why string) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
 	data, _ := json.Marshal(map[string]string{"error": why}) // a string is JSON

@@ -43,8 +43,8 @@ var holdings = []holding{
 	}, "the sessions that it had are lost, and the others open new ones"},
 }
 
-// command starts a worker of a role.
-func (h holding) command() string { return "weir " + h.role }
+// startCommand starts a worker of a role.
+func (h holding) startCommand() string { return "weir " + h.role }
 
 // roleAlarms are the alarms about workers that stopped, of a run whose broker answers.
 func (f *shownRun) roleAlarms(ctx context.Context, seen *runfolder.Streams, state runfolder.State) []Alarm {
@@ -57,12 +57,12 @@ func (f *shownRun) roleAlarms(ctx context.Context, seen *runfolder.Streams, stat
 	if tickets, err := run.TicketCounts(ctx); err == nil {
 		seen.Tickets = &runfolder.TicketsNow{Waiting: tickets.Waiting, Leased: tickets.Leased, Takers: tickets.Takers, Redelivered: tickets.Redelivered}
 	}
-	return stopped(seen, state)
+	return findStoppedRoles(seen, state)
 }
 
-// stopped finds the roles of a run that goes on of which no worker is there any more, and the workers that stopped without a goodbye. A
+// findStoppedRoles finds the roles of a run that goes on of which no worker is there any more, and the workers that stopped without a goodbye. A
 // worker in whose place another has come is not told of.
-func stopped(s *runfolder.Streams, state runfolder.State) []Alarm {
+func findStoppedRoles(s *runfolder.Streams, state runfolder.State) []Alarm {
 	switch {
 	case s.Down != "", s.Done, state == runfolder.StateFinished, state == runfolder.StateDraining:
 		return nil
@@ -72,16 +72,16 @@ func stopped(s *runfolder.Streams, state runfolder.State) []Alarm {
 		return w.Role == runfolder.RoleTrainer && w.State == runfolder.WorkerHere
 	})
 	for _, h := range holdings {
-		here, lost, left := h.count(s)
+		here, lost, left := h.countWorkers(s)
 		switch {
 		case here > 0 && len(lost) > 0:
-			out = append(out, h.few(s, here, lost))
+			out = append(out, h.alarmFew(s, here, lost))
 		case here > 0:
 		case len(lost) > 0:
-			out = append(out, h.none(s, names(lost, s.Clock), fmt.Sprintf("Look at its machine and at the end of its log, and start one again: %s, with the run's configuration and broker.", h.command())))
+			out = append(out, h.alarmNone(s, describeLost(lost, s.Clock), fmt.Sprintf("Look at its machine and at the end of its log, and start one again: %s, with the run's configuration and broker.", h.startCommand())))
 		case left == nil || s.Clock.Sub(left.Since) < goneFor:
 		case h.role == runfolder.RoleTrainer || trainer && state != runfolder.StatePaused:
-			out = append(out, h.none(s, fmt.Sprintf("the last one, %s, left %s, and the run is not at its end", left.Name, runfolder.Ago(left.Since, s.Clock)), fmt.Sprintf("Start one: %s, with the run's configuration and broker. A run that is to rest is paused or drained: weir control.", h.command())))
+			out = append(out, h.alarmNone(s, fmt.Sprintf("the last one, %s, left %s, and the run is not at its end", left.Name, runfolder.Ago(left.Since, s.Clock)), fmt.Sprintf("Start one: %s, with the run's configuration and broker. A run that is to rest is paused or drained: weir control.", h.startCommand())))
 		}
 	}
 	return out
@@ -89,7 +89,7 @@ func stopped(s *runfolder.Streams, state runfolder.State) []Alarm {
 
 // stand counts the workers of a role that are here, and gives those that were lost and not replaced, the newest first, and the last that
 // left, nil where none has.
-func (h holding) count(s *runfolder.Streams) (here int, lost []runfolder.Worker, left *runfolder.Worker) {
+func (h holding) countWorkers(s *runfolder.Streams) (here int, lost []runfolder.Worker, left *runfolder.Worker) {
 	var came []time.Time
 	for i := range s.Workers {
 		w := &s.Workers[i]
@@ -117,26 +117,26 @@ func (h holding) count(s *runfolder.Streams) (here int, lost []runfolder.Worker,
 	return here, lost, left
 }
 
-// none is the alarm that no worker of a role is there.
-func (h holding) none(s *runfolder.Streams, why, do string) Alarm {
+// alarmNone is the alarm that no worker of a role is there.
+func (h holding) alarmNone(s *runfolder.Streams, why, do string) Alarm {
 	return Alarm{levelAlarm, "no " + h.name + " is there", fmt.Sprintf("%s: %s", why, h.whole(s)), do, "streams"}
 }
 
-// few tells that a role has lost workers.
-func (h holding) few(s *runfolder.Streams, here int, lost []runfolder.Worker) Alarm {
+// alarmFew tells that a role has lost workers.
+func (h holding) alarmFew(s *runfolder.Streams, here int, lost []runfolder.Worker) Alarm {
 	title := "a " + h.name + " stopped"
 	if h.role == runfolder.RoleInference {
 		title = "an " + h.name + " stopped"
 	}
 	return Alarm{
 		levelWarn, title,
-		fmt.Sprintf("%s; %d of this role are there: %s", names(lost, s.Clock), here, h.part),
-		fmt.Sprintf("Look at its machine and at the end of its log, and start it again: %s. To have fewer, stop one by SIGTERM: that one says goodbye.", h.command()), "streams",
+		fmt.Sprintf("%s; %d of this role are there: %s", describeLost(lost, s.Clock), here, h.part),
+		fmt.Sprintf("Look at its machine and at the end of its log, and start it again: %s. To have fewer, stop one by SIGTERM: that one says goodbye.", h.startCommand()), "streams",
 	}
 }
 
-// names says of lost workers, the newest first, who they are and when the newest was last heard of.
-func names(lost []runfolder.Worker, now time.Time) string {
+// describeLost says of lost workers, the newest first, who they are and when the newest was last heard of.
+func describeLost(lost []runfolder.Worker, now time.Time) string {
 	const most = 3
 	var all []string
 	for _, w := range lost[:min(most, len(lost))] {
@@ -149,9 +149,9 @@ func names(lost []runfolder.Worker, now time.Time) string {
 	return fmt.Sprintf("%s stopped without a goodbye, last heard of %s", text, runfolder.Ago(lost[0].Heard, now))
 }
 
-// killed finds that the process that had the run's broker, and with it every role of weir up, ended without taking back its note of where
+// findKilled finds that the process that had the run's broker, and with it every role of weir up, ended without taking back its note of where
 // the broker is.
-func killed(s *Summary, noted string) (Alarm, bool) {
+func findKilled(s *Summary, noted string) (Alarm, bool) {
 	if s.State != runfolder.StateStopped && s.State != runfolder.StateEmpty || s.Up || noted == "" {
 		return Alarm{}, false
 	}

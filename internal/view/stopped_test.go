@@ -101,7 +101,7 @@ func TestARoleThatStoppedAlarms(t *testing.T) {
 			}
 			s := events.Streams(clock)
 			s.Tickets = &runfolder.TicketsNow{Waiting: 5, Leased: 7}
-			got := stopped(s, c.state)
+			got := findStoppedRoles(s, c.state)
 			if c.want == nil {
 				require.Empty(t, got)
 				return
@@ -161,7 +161,7 @@ func TestAKilledRunsFolderAlarms(t *testing.T) {
 		"finished":            {Summary{State: runfolder.StateFinished}, "nats://127.0.0.1:4222", false},
 		"up, and not started": {Summary{State: runfolder.StateEmpty, Up: true}, "nats://127.0.0.1:4222", false},
 	} {
-		a, is := killed(&c.s, c.noted)
+		a, is := findKilled(&c.s, c.noted)
 		require.Equal(t, c.want, is, name)
 		if is {
 			require.Contains(t, a.What, c.noted)

@@ -89,11 +89,11 @@ type Tokens struct {
 	Last  []float32 `json:"last,omitempty"`
 }
 
-// detail tells of a trajectory.
-func (f *shownRun) detail(ctx context.Context, id string) (*Detail, error) {
+// readDetail tells of a trajectory.
+func (f *shownRun) readDetail(ctx context.Context, id string) (*Detail, error) {
 	d := &Detail{ID: id, Entries: f.folder.Steps.Find(id)}
 	t, why := f.folder.FindTrajectory(ctx, d.Entries, id)
-	d.Commands = f.commands(id, t)
+	d.Commands = f.commandLines(id, t)
 	if t == nil && len(d.Entries) == 0 && errors.Is(why, runfolder.ErrUnknown) {
 		if !f.folder.Steps.Issued(id, f.folder.GroupSize()) {
 			return nil, why
@@ -101,23 +101,23 @@ func (f *shownRun) detail(ctx context.Context, id string) (*Detail, error) {
 		why = nil
 	}
 	d.Words = runfolder.DescribeTicket(d.Entries, t != nil)
-	d.Group = groupOf(d.Entries, t, id)
+	d.Group = groupOfTrajectory(d.Entries, t, id)
 	if t == nil {
-		d.Missing = missing(why)
+		d.Missing = explainMissing(why)
 		return d, nil
 	}
 	codec, err := f.folder.Tokenizer()
 	if err != nil {
 		return nil, fmt.Errorf("read the tokenizer: %w", err)
 	}
-	d.Trajectory = rollout(t, codec)
+	d.Trajectory = newRollout(t, codec)
 	numbers, err := f.folder.Archive.Numbers(id)
 	d.Trajectory.addNumbers(numbers)
 	return d, err
 }
 
-// missing says why a trajectory's text is not at hand.
-func missing(why error) string {
+// explainMissing says why a trajectory's text is not at hand.
+func explainMissing(why error) string {
 	switch {
 	case why == nil:
 		return "No trajectory has come of this ticket, or its producer closed it without one."
@@ -127,7 +127,7 @@ func missing(why error) string {
 	return why.Error()
 }
 
-func groupOf(entries []runfolder.Listed, t *schemas.Trajectory, id string) string {
+func groupOfTrajectory(entries []runfolder.Listed, t *schemas.Trajectory, id string) string {
 	switch {
 	case t != nil:
 		return t.Group
@@ -137,15 +137,15 @@ func groupOf(entries []runfolder.Listed, t *schemas.Trajectory, id string) strin
 	return runfolder.GroupOfTicket(id)
 }
 
-// rollout reads a trajectory; codec may be nil, and then tokens are shown by their ids.
-func rollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
+// newRollout reads a trajectory; codec may be nil, and then tokens are shown by their ids.
+func newRollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
 	r := &Rollout{
 		Task: t.Task, PromptID: t.PromptID, Source: t.Source, Producer: t.Producer, Sample: t.Sample, Samples: t.GroupSize, Cursor: t.Cursor,
-		Attempt: t.Attempt, Reward: finite(t.Reward), Rewards: map[string]float64{}, Answer: t.Answer, Stop: string(t.Stop), Error: t.Error,
-		Started: t.StartedAt, Finished: t.FinishedAt, Turns: moves(t),
+		Attempt: t.Attempt, Reward: finiteOr0(t.Reward), Rewards: map[string]float64{}, Answer: t.Answer, Stop: string(t.Stop), Error: t.Error,
+		Started: t.StartedAt, Finished: t.FinishedAt, Turns: turnsOf(t),
 	}
 	for name, x := range t.Rewards {
-		r.Rewards[name] = finite(x)
+		r.Rewards[name] = finiteOr0(x)
 	}
 	for i := range t.Segments {
 		s := &t.Segments[i]
@@ -154,7 +154,7 @@ func rollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
 			mask[k] = int(on)
 		}
 		r.Segments = append(r.Segments, Tokens{
-			Agent: s.Agent, Temperature: s.Temperature, IDs: s.Tokens, Text: texts(s.Tokens, codec), Mask: mask, Versions: s.Versions, Logprobs: finites(s.Logprobs),
+			Agent: s.Agent, Temperature: s.Temperature, IDs: s.Tokens, Text: tokenTexts(s.Tokens, codec), Mask: mask, Versions: s.Versions, Logprobs: finitesOr0(s.Logprobs),
 		})
 	}
 	return r
@@ -171,12 +171,12 @@ func (r *Rollout) addNumbers(all []archive.Numbers) {
 	}
 }
 
-// moves are a trajectory's turns.
-func moves(t *schemas.Trajectory) []Move {
+// turnsOf are a trajectory's turns.
+func turnsOf(t *schemas.Trajectory) []Move {
 	out := make([]Move, 0, len(t.Turns))
 	for i := range t.Turns {
 		u := &t.Turns[i]
-		m := Move{Segment: u.Segment, Start: u.Start, End: u.End, Reward: finite(u.Credit()), Calls: []Call{}}
+		m := Move{Segment: u.Segment, Start: u.Start, End: u.End, Reward: finiteOr0(u.Credit()), Calls: []Call{}}
 		for _, call := range u.Calls {
 			m.Calls = append(m.Calls, Call{call.Tool, call.Arguments, call.Duration.Seconds(), call.Error})
 		}
@@ -185,9 +185,9 @@ func moves(t *schemas.Trajectory) []Move {
 	return out
 }
 
-// texts are the texts of tokens: joined, they are what Decode returns. A character whose bytes several tokens share stands with
+// tokenTexts are the texts of tokens: joined, they are what Decode returns. A character whose bytes several tokens share stands with
 // the last of them.
-func texts(ids []int32, codec tokenizer.Codec) []string {
+func tokenTexts(ids []int32, codec tokenizer.Codec) []string {
 	out := make([]string, len(ids))
 	if codec == nil {
 		for i, id := range ids {
@@ -205,20 +205,20 @@ func texts(ids []int32, codec tokenizer.Codec) []string {
 	return out
 }
 
-// finite is x, 0 where JSON has no number for it.
-func finite(x float64) float64 {
+// finiteOr0 is x, 0 where JSON has no number for it.
+func finiteOr0(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
 	}
 	return x
 }
 
-func finites(x []float32) []float32 {
+func finitesOr0(x []float32) []float32 {
 	for _, v := range x {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			out := make([]float32, len(x))
 			for i := range x {
-				out[i] = float32(finite(float64(x[i])))
+				out[i] = float32(finiteOr0(float64(x[i])))
 			}
 			return out
 		}
@@ -226,8 +226,8 @@ func finites(x []float32) []float32 {
 	return x
 }
 
-// commands are command lines about a trajectory, nil where it is not kept.
-func (f *shownRun) commands(id string, t *schemas.Trajectory) []Command {
+// commandLines are command lines about a trajectory, nil where it is not kept.
+func (f *shownRun) commandLines(id string, t *schemas.Trajectory) []Command {
 	flags := f.Flags
 	if flags != "" {
 		flags = " " + flags
