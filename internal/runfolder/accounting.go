@@ -8,16 +8,16 @@ import (
 )
 
 // Accounting is where every ticket of a run went, as its record of steps has it. Issued is the sum of all bars that are not
-// Sum bars, and each Sum bar is what is left of it.
+// Sum bars, and each Sum bar is the rest below it.
 type Accounting struct {
 	// Step is the step whose record is the newest; -1 where there is none.
 	Step   int64 `json:"step"`
 	Issued int   `json:"issued"`
 	Bars   []Bar `json:"bars"`
-	// Groups counts the groups of those tickets by what became of them, Again the prompts that wait to be issued again.
+	// Groups counts the groups of the tickets by their fate, Again the prompts that wait to be issued again.
 	Groups map[string]int `json:"groups"`
 	Again  int            `json:"again"`
-	// Further counts messages beyond one for each ticket, by reason: the second copy of a trajectory, or a trajectory of a group
+	// Further counts the messages after the first for a ticket, by reason: the second copy of a trajectory, or a trajectory of a group
 	// that was never issued.
 	Further map[string]int `json:"further"`
 	// Unsure counts the groups whose size the record does not say, so that the size of their neighbours was taken.
@@ -38,7 +38,7 @@ type Bar struct {
 	What string `json:"what"`
 }
 
-// sums are what the accounting counts.
+// sums are the counts behind an Accounting.
 type sums struct {
 	issued, underway, lost, closed int
 	refused, dropped               map[uint8]int
@@ -66,7 +66,7 @@ type ended struct {
 	reason uint8
 }
 
-// rank orders what a record may say several times of one ticket: what a step used counts before all, and a message that is
+// rank orders the ends that a record may have for a ticket: an end that a step used counts before all, and a message that is
 // refused as a copy counts last.
 func (e ended) rank() int {
 	switch {
@@ -84,7 +84,7 @@ func (e ended) rank() int {
 	return 0
 }
 
-// countTickets returns the sums of what the record holds. The caller holds the lock.
+// countTickets returns the sums of the record. The caller holds the lock.
 func (x *Steps) countTickets(usual int32) *sums {
 	if x.sums != nil {
 		return x.sums
@@ -136,7 +136,7 @@ func (x *Steps) issuedGroups(usual int32, s *sums) map[key]samples {
 		}
 		return max(g.size, 0)
 	}
-	most := map[key]int32{} // of the groups whose size is not told: what came of them
+	most := map[key]int32{} // of the groups whose size is not recorded: the samples that ended
 	for i := range x.groups {
 		g := &x.groups[i]
 		if g.size == 0 {
@@ -170,7 +170,7 @@ func (x *Steps) issuedGroups(usual int32, s *sums) map[key]samples {
 	return all
 }
 
-// countTicket counts one ticket.
+// countTicket counts a ticket.
 func (s *sums) countTicket(e ended, open bool) {
 	switch {
 	case e.rank() == 0 && open:

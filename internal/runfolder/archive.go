@@ -22,7 +22,7 @@ type Archive struct {
 	all     []archived
 	// at is the newest entry of a ticket.
 	at map[sampleKey]int32
-	// texts holds one copy of each text that many entries share.
+	// texts holds a single copy of each text that many entries share.
 	texts map[string]string
 }
 
@@ -36,7 +36,7 @@ func newArchive(checkpoints string) *Archive {
 	return &Archive{dir: filepath.Join(checkpoints, archive.Folder), offsets: map[int]int64{}, at: map[sampleKey]int32{}, texts: map[string]string{}}
 }
 
-// refresh reads what is new. What was removed from the disk to make room stays known until the page's server ends.
+// refresh reads the new entries. Entries that were removed from the disk to make room stay in memory until the page's server ends.
 func (f *Archive) refresh() error {
 	segments, err := archive.Segments(f.dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func (f *Archive) trajectory(id string) (*schemas.Trajectory, error) {
 	return archive.ReadTrajectory(f.dir, e.segment, &e.Entry)
 }
 
-// Numbers returns what the step computed for each token of a trajectory that was trained on; nil where that was not kept.
+// Numbers returns the numbers that the step computed for each token of a trajectory; nil where they were not kept.
 func (f *Archive) Numbers(id string) ([]archive.Numbers, error) {
 	e := f.entryOf(id)
 	if e == nil || e.Fate != archive.FateTrained {
@@ -173,7 +173,7 @@ const lately = 256
 
 // Answers counts the answers of trajectories that were trained on.
 type Answers struct {
-	// Trajectories and Prompts count what was looked at.
+	// Trajectories and Prompts count the trajectories that were looked at, and their prompts.
 	Trajectories, Prompts int
 	// Commonest is the answer that was given to most prompts, and Given the number of them.
 	Commonest string

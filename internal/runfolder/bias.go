@@ -8,9 +8,10 @@ import (
 	"github.com/weir-rl/weir/trainer/archive"
 )
 
-// Bias compares what came of the issued tickets with what was trained on: a run that refuses what is late trains less on what is slow.
+// Bias compares the trajectories that came with the trajectories that were trained on: a run that refuses late trajectories trains less on
+// slow prompts.
 type Bias struct {
-	// Came and Trained count the trajectories that are compared, those of the archive.
+	// Came and Trained count the trajectories of the archive that are compared.
 	Came    int          `json:"came"`
 	Trained int          `json:"trained"`
 	Of      []BiasMetric `json:"of"`
@@ -19,11 +20,11 @@ type Bias struct {
 	// issued.
 	Issued  []SourceIssued `json:"issued"`
 	Starved []string       `json:"starved"`
-	// Alarm says in words what is biased; "" where nothing is.
+	// Alarm is a sentence about the bias; "" where there is none.
 	Alarm string `json:"alarm"`
 }
 
-// BiasMetric is one distribution, twice.
+// BiasMetric is a distribution of the trajectories that came, and of the trajectories that were trained on.
 type BiasMetric struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
@@ -31,7 +32,7 @@ type BiasMetric struct {
 	Quantiles []float64 `json:"quantiles"`
 	Came      []float64 `json:"came"`
 	Trained   []float64 `json:"trained"`
-	// KS is the Kolmogorov-Smirnov distance of those trained on from all that came in time or late, Bound the distance that chance
+	// KS is the Kolmogorov-Smirnov distance of the trained trajectories from all that came in time or late, Bound the distance that chance
 	// stays below 99 times in 100.
 	KS    float64 `json:"ks"`
 	Bound float64 `json:"bound"`

@@ -13,14 +13,14 @@ import (
 const (
 	// pastEvents is how many of the newest events the page reads.
 	pastEvents = 3000
-	// shownEvents is how many of them it shows, shownActs how many of those by operators.
+	// shownEvents is how many of them it shows, shownActs how many events by operators it shows.
 	shownEvents = 60
 	shownActs   = 10
 )
 
-// Events are a run's newest events, and who works on the run by them.
+// Events are a run's newest events, and the run's workers by them.
 type Events struct {
-	// History is what those of trainers say.
+	// History is the trainer's part of the events.
 	History History
 
 	all     *Streams // Events, Acts and Counts, the oldest first, and Done
@@ -62,7 +62,7 @@ func appendEvent(events []EventNow, e EventNow, most int) []EventNow {
 	return append(events, e)
 }
 
-// Streams returns what the events say at an instant of the broker's clock.
+// Streams returns the workers and the newest events at an instant of the broker's clock.
 func (v *Events) Streams(clock time.Time) *Streams {
 	out := *v.all
 	out.Clock, out.Workers = clock, v.workers.list(clock)
@@ -79,7 +79,7 @@ type crew struct {
 	events *Events // nil before the first reading
 }
 
-// read reads the events that came since the reading before, and returns who works on the run and what the trainer's events say.
+// read reads the events that came since the reading before, and returns the workers and the trainer's history.
 func (c *crew) read(ctx context.Context, run *streams.Run, now time.Time) (*Streams, History, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Fate is what became of a ticket, and of the trajectory that came of it.
+// Fate is the end of a ticket, and of the trajectory that came of it.
 type Fate uint8
 
 // The fates. A ticket of an open group is underway until its own trajectory is refused, or its group ends.
@@ -50,7 +50,7 @@ func FateOf(reason schemas.Reason) Fate {
 	return FateDropped
 }
 
-// Verdict is what the record of steps, or REJECTED, has about one trajectory.
+// Verdict is the entry of the record of steps, or of REJECTED, about a trajectory.
 type Verdict struct {
 	ID string
 	// Group is "" where the id is not a ticket's.
@@ -116,5 +116,5 @@ var reasonTexts = map[schemas.Reason]string{
 	otherReason:                "a reason that this build does not know",
 }
 
-// ExplainReason returns what a reason means; "" where this package has no text for it.
+// ExplainReason returns the meaning of a reason; "" where this package has no text for it.
 func ExplainReason(reason schemas.Reason) string { return reasonTexts[reason] }

@@ -57,7 +57,7 @@ func Open(r Run) *Folder {
 	}
 }
 
-// Refresh reads what was written to the folder since the Refresh before.
+// Refresh reads the lines that were written to the folder since the Refresh before.
 func (f *Folder) Refresh() error {
 	if f.Dir == "" {
 		return nil
@@ -68,7 +68,7 @@ func (f *Folder) Refresh() error {
 // Close leaves the broker.
 func (f *Folder) Close() { f.link.close() }
 
-// Tokenizer returns the tokenizer of the newest checkpoint that has one; nil where no checkpoint has.
+// Tokenizer returns the tokenizer of the newest checkpoint with a tokenizer; nil where no checkpoint has it.
 func (f *Folder) Tokenizer() (tokenizer.Codec, error) {
 	steps, err := checkpoint.Steps(f.Checkpoints)
 	if err != nil || len(steps) == 0 {

@@ -11,7 +11,7 @@ import (
 
 // Query chooses trajectories.
 type Query struct {
-	// Fate and Reason are those of a Bar; "" is any.
+	// Fate and Reason are a Bar's; "" is any.
 	Fate, Reason string
 	// Step is the step that used the trajectory, or that noted its end; -1 is any.
 	Step int64
@@ -34,7 +34,7 @@ type Listed struct {
 	Reason string  `json:"reason,omitempty"`
 	Step   int32   `json:"step"`
 	Reward float32 `json:"reward"`
-	// Rewarded says that the record has the reward: it has none of what was not trained on.
+	// Rewarded reports whether the record has the reward: it has none of trajectories that no step used.
 	Rewarded bool   `json:"rewarded"`
 	Oldest   int32  `json:"oldest"`
 	Newest   int32  `json:"newest"`
@@ -42,7 +42,7 @@ type Listed struct {
 	Facts    *Facts `json:"facts,omitempty"`
 }
 
-// Facts are what the run's archive has of a trajectory beside the record of steps.
+// Facts are the numbers and texts of a trajectory in the archive.
 type Facts struct {
 	Task     string `json:"task,omitempty"`
 	Source   string `json:"source,omitempty"`

@@ -30,7 +30,7 @@ type Metrics struct {
 
 func newMetrics(path string) *Metrics { return &Metrics{path: path, place: map[string]int{}} }
 
-// refresh reads what is new.
+// refresh reads the new lines.
 func (n *Metrics) refresh() error {
 	f, err := os.Open(n.path)
 	if errors.Is(err, fs.ErrNotExist) {

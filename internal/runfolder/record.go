@@ -11,7 +11,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Verdicts are those of all trajectories of a step's record: first those that the step used up, then the others.
+// Verdicts are the verdicts on all trajectories of a step's record: first the trajectories that the step used up, then the others.
 func Verdicts(rec *checkpoint.Record) iter.Seq[Verdict] {
 	return func(yield func(Verdict) bool) {
 		for g := range rec.Groups {
@@ -53,7 +53,7 @@ func GroupOfTicket(id string) string {
 	return batch.GroupID(cursor, attempt)
 }
 
-// Record reads the record of steps from its beginning and checks its chain of hashes, for one question. Steps follows the same file for a
+// Record reads the record of steps from its beginning and checks its chain of hashes, for a single question. Steps follows the same file for a
 // page that asks again and again.
 type Record struct {
 	// Dir is the folder of the checkpoints.
@@ -124,7 +124,7 @@ func (r Record) Step(step int64) (*checkpoint.Record, error) {
 	return found, err
 }
 
-// Find returns the verdict on a trajectory, else those on all trajectories whose ids begin with id.
+// Find returns the verdict on a trajectory, else the verdicts on all trajectories whose ids begin with id.
 func (r Record) Find(id string) ([]Verdict, error) {
 	var exact, begin []Verdict
 	err := r.Each(func(rec *checkpoint.Record) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// ProducerRefusals counts refused messages that came under one producer's name.
+// ProducerRefusals counts the refused messages that came under a producer's name.
 type ProducerRefusals struct {
 	// Producer is "" of messages without a producer's name, such as tickets.
 	Producer string                 `json:"producer"`
@@ -44,15 +44,15 @@ type refusals struct {
 	newest []refusal
 }
 
-// refusal is what is counted of a message.
+// refusal is the part of a message that is counted.
 type refusal struct {
 	producer string
 	reason   schemas.Reason
 	at       time.Time
 }
 
-// read reads what was refused since the reading before, and counts the newest MostRefusals messages. An error leaves the counts of what
-// was read.
+// read reads the messages that were refused since the reading before, and counts the newest MostRefusals messages. With an error it returns
+// the counts of the messages that were read.
 func (f *refusals) read(ctx context.Context, run *streams.Run) ([]ProducerRefusals, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,7 +13,7 @@ type key struct {
 
 func (k key) id() string { return batch.GroupID(k.cursor, int(k.attempt)) }
 
-// row is one trajectory that the record of steps tells of.
+// row is a trajectory of the record of steps.
 type row struct {
 	key
 	sample int32
@@ -22,14 +22,14 @@ type row struct {
 	reward float32
 	// oldest and newest are the policy versions of its tokens; -1 where the record does not say.
 	oldest, newest int32
-	// step used it up, or is the one whose record notes its end.
+	// step used it up, or is the step whose record notes its end.
 	step     int32
 	sequence uint64
-	// odd is the id of a message whose id is not a ticket's, as an index of oddities less one.
+	// odd is the id of a message whose id is not a ticket's, as an index of oddities, from 1 on.
 	odd int32
 }
 
-// group is one that has ended or is open.
+// group is a group that has ended or is open.
 type group struct {
 	key
 	step   int32
@@ -37,7 +37,7 @@ type group struct {
 	fate   Fate  // trained, dropped or underway
 	reason uint8
 	again  bool // its prompt is issued again
-	// source is what its prompt is of; "" where the record does not say.
+	// source is the source of its prompt; "" where the record has none.
 	source string
 }
 
@@ -52,7 +52,7 @@ var reasonIndex = func() map[schemas.Reason]uint8 {
 	return out
 }()
 
-// reasonOf is a reason's index; one that this build does not know is told apart from none by reasonName.
+// reasonOf returns a reason's index; reasonName tells a reason that this build does not know from no reason.
 func reasonOf(r schemas.Reason) uint8 {
 	if i, known := reasonIndex[r]; known {
 		return i

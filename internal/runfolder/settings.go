@@ -19,7 +19,7 @@ const (
 	CheckpointsFolder = "checkpoints"
 )
 
-// Is reports whether a folder is a run's: it has one of the files of a run.
+// Is reports whether a folder is a run's: it has a file or folder of a run.
 func Is(dir string) bool {
 	for _, name := range []string{ConfigFile, MetricsFile, CheckpointsFolder} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// SourceIssued is what became of the tickets of a source, by the record of steps: every ticket that was issued counts, and Issued is the
+// SourceIssued has the fates of the tickets of a source, by the record of steps: every ticket that was issued counts, and Issued is the
 // sum of Underway, Lost, Refused, Dropped, Others and Trained.
 type SourceIssued struct {
-	// Name is the source, "" of prompts without one and of records that did not note it.
+	// Name is the source, "" of prompts without a source and of records that did not note it.
 	Name   string `json:"name"`
 	Issued int    `json:"issued"`
 	// Underway have not ended. Lost never came, or were closed by a producer.
@@ -25,7 +25,7 @@ type SourceIssued struct {
 	// Others are baselines, and samples that the selection passed over.
 	Others  int `json:"others"`
 	Trained int `json:"trained"`
-	// Share is the source's part of the tickets that have ended, TrainedShare its part of those trained on, both 0 to 1. Ratio is the
+	// Share is the source's part of the tickets that have ended, TrainedShare its part of the trained tickets, both 0 to 1. Ratio is the
 	// second by the first: 1 where the filters treat every source alike; 0 where none has ended.
 	Share        float64 `json:"share"`
 	TrainedShare float64 `json:"trained_share"`
@@ -44,7 +44,7 @@ const (
 // ended are the tickets that are not underway.
 func (s *SourceIssued) ended() int { return s.Issued - s.Underway }
 
-// most is the largest part that was taken away, and by what.
+// most is a sentence about the largest part that was taken away.
 func (s *SourceIssued) most() string {
 	parts := []struct {
 		n    int

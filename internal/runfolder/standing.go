@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Standing is how a run stands by what its streams hold.
+// Standing is how a run stands by its streams.
 type Standing struct {
 	Status
 	// Trainer is the status by the trainer's events alone, also of a run that is paused or not up.

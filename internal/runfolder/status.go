@@ -111,7 +111,7 @@ func (f *Folder) numbersStatus(now time.Time) Status {
 // brokerPatience bounds how long a broker is asked for a status.
 const brokerPatience = 5 * time.Second
 
-// History is what the events of a run's trainer say, in their order. The zero value has no events.
+// History is the course of a run by its trainer's events, in their order. The zero value has no events.
 type History struct {
 	// LastHeard is the time of the newest event of a trainer; the zero time where there is none.
 	LastHeard time.Time
@@ -130,7 +130,7 @@ func (h *History) Add(e *schemas.Event) {
 		return
 	}
 	if e.Type == schemas.EventWorkerHere {
-		if h.state == "" { // the events before it are no longer among those that are read
+		if h.state == "" { // the events before it are too old to be read
 			h.state, h.LastHeard = StateStarting, e.At
 		}
 		return
@@ -177,7 +177,7 @@ func (h *History) Status(now time.Time) Status {
 	return Status{h.state, heard}
 }
 
-// runningStatus tells a trainer that steps from a trainer that waits.
+// runningStatus is the status of a trainer that has begun: it steps, or it waits.
 func (h *History) runningStatus(now time.Time) Status {
 	seconds := 0.0
 	if h.LastStep != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Steps is the record of a run's steps, laid out for looking things up. It follows the file as it grows: a refresh reads what was written
+// Steps is the record of a run's steps, laid out for looking things up. It follows the file as it grows: a refresh reads the lines that were written
 // since the refresh before, and the last line again, which the trainer may write anew.
 type Steps struct {
 	path string
@@ -27,7 +27,7 @@ type Steps struct {
 	// generation grows whenever something has changed.
 	generation uint64
 	info       fileState
-	// offset is where the last line begins; last is that line, marks are what the index held before it.
+	// offset is where the last line begins; last is that line, marks are the lengths before it.
 	offset int64
 	last   []byte
 	marks  marks
@@ -36,7 +36,7 @@ type Steps struct {
 	groups   []group
 	steps    []stepLine
 	oddities []string
-	// texts holds one copy of each source's name.
+	// texts holds a single copy of each source's name.
 	texts map[string]string
 	// unread counts lines that are no record.
 	unread int
@@ -49,7 +49,7 @@ type openGroup struct {
 	source string
 }
 
-// fileState tells a file from what it was.
+// fileState is a file's size and time: another state is another file, or a longer one.
 type fileState struct {
 	size int64
 	at   time.Time
@@ -58,7 +58,7 @@ type fileState struct {
 // marks are lengths to cut back to.
 type marks struct{ rows, groups, steps, oddities, unread int }
 
-// stepLine is what is kept of a step's record beside its trajectories.
+// stepLine is the part of a step's record that is kept beside its trajectories.
 type stepLine struct {
 	step     int64
 	settings string
@@ -75,7 +75,7 @@ func newSteps(checkpoints string) *Steps {
 	return &Steps{path: filepath.Join(checkpoints, checkpoint.RecordFile), texts: map[string]string{}}
 }
 
-// refresh reads what is new. A file that is not there is an empty record.
+// refresh reads the new lines. A file that is not there is an empty record.
 func (x *Steps) refresh() error {
 	info, err := os.Stat(x.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +103,7 @@ func (x *Steps) refresh() error {
 	return nil
 }
 
-// readLines reads from the last line on, or all where the file is not the one that was read.
+// readLines reads from the last line on, or all where the file is not the file that was read.
 func (x *Steps) readLines() error {
 	f, err := os.Open(x.path)
 	if err != nil {
@@ -155,7 +155,7 @@ func (x *Steps) readAnew(f *os.File) error {
 	return x.readLines()
 }
 
-// sameStep says that two lines are of one step.
+// sameStep reports whether two lines are of the same step.
 func sameStep(a, b []byte) bool {
 	var x, y struct {
 		Step int64 `json:"step"`
@@ -206,7 +206,7 @@ func (x *Steps) addLine(line []byte) {
 	x.steps = append(x.steps, at)
 }
 
-// sharedText returns the one copy of a source's name.
+// sharedText returns the shared copy of a source's name.
 func (x *Steps) sharedText(s string) string {
 	same, seen := x.texts[s]
 	if !seen {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-rl/weir/streams"
 )
 
-// Streams is what a run's broker tells.
+// Streams is the state of a run's streams and workers, by its broker.
 type Streams struct {
 	// Down says why the broker does not answer; "" where it does.
 	Down    string      `json:"down,omitempty"`
@@ -21,7 +21,7 @@ type Streams struct {
 	Newest  *int64     `json:"newest_version,omitempty"`
 	Workers []Worker   `json:"workers"`
 	Events  []EventNow `json:"events"`
-	// Acts are what operators changed, newest first: events too, which a fast run's own soon push off the list.
+	// Acts are the changes by operators, newest first: events too, which a fast run's own soon push off the list.
 	Acts   []EventNow     `json:"acts"`
 	Counts map[string]int `json:"event_counts"`
 
@@ -51,7 +51,7 @@ type TicketsNow struct {
 	Waiting int `json:"waiting"`
 	Leased  int `json:"leased"`
 	Takers  int `json:"takers"`
-	// Redelivered are leased tickets that another producer, or the same one, had before.
+	// Redelivered are leased tickets that a producer had before.
 	Redelivered int `json:"redelivered"`
 }
 
@@ -63,7 +63,7 @@ type ControlNow struct {
 	MinVersion int64 `json:"min_version"`
 	Eta        int   `json:"eta"`
 	Depth      int   `json:"depth"`
-	// Limits are what operators have set of the limits of episodes, in words.
+	// Limits are the limits of episodes that operators have set, in words.
 	Limits []LimitNow `json:"limits"`
 }
 
@@ -85,7 +85,7 @@ type EventNow struct {
 	Message string    `json:"message"`
 }
 
-// Streams asks the run's broker what its streams hold.
+// Streams asks the run's broker about its streams and workers.
 func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 	out := newStreams(now)
 	run, err := f.Broker(ctx)
@@ -100,7 +100,7 @@ func (f *Folder) Streams(ctx context.Context, now time.Time) *Streams {
 		out.Down = err.Error()
 		return out
 	}
-	out.Refused, _ = f.refusals.read(ctx, run) // where the page's role may not read REJECTED, its number of messages is what there is
+	out.Refused, _ = f.refusals.read(ctx, run) // where the page's role may not read REJECTED, only its number of messages is known
 	return out
 }
 
@@ -108,7 +108,7 @@ func newStreams(now time.Time) *Streams {
 	return &Streams{At: now.UTC(), Streams: []StreamNow{}, Workers: []Worker{}, Events: []EventNow{}, Acts: []EventNow{}, Refused: []ProducerRefusals{}, Counts: map[string]int{}}
 }
 
-// ReadStreams asks the broker of a run what its streams hold and who is at work. What the connection's role may not see is left out.
+// ReadStreams asks the broker of a run about its streams and workers. Parts that the connection's role may not see are left out.
 func ReadStreams(ctx context.Context, run *streams.Run, now time.Time) (*Streams, error) {
 	out := newStreams(now)
 	if err := out.readBroker(ctx, run, now); err != nil {

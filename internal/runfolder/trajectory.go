@@ -35,7 +35,7 @@ func (f *Folder) Trajectory(ctx context.Context, id string) (*schemas.Trajectory
 	return nil, fmt.Errorf("trajectory %s: %w", id, err)
 }
 
-// FindTrajectory is Trajectory of what was read by the newest Refresh; entries are what Steps.Find has of the id. The error is ErrNotKept
+// FindTrajectory is Trajectory by the files as of the newest Refresh; entries are the rows that Steps.Find has of the id. The error is ErrNotKept
 // when the record knows the id and no token is kept, and ErrUnknown when the record does not know it.
 func (f *Folder) FindTrajectory(ctx context.Context, entries []Listed, id string) (*schemas.Trajectory, error) {
 	why := ErrUnknown
@@ -73,7 +73,7 @@ func (f *Folder) Archived(id string) (*schemas.Trajectory, error) {
 	return t, err
 }
 
-// mostRejected bounds how many messages of REJECTED are looked through for one trajectory.
+// mostRejected bounds how many messages of REJECTED are looked through for a trajectory.
 const mostRejected = 4096
 
 // fromRejected looks for a trajectory in REJECTED; nil where it is not there, and where no broker answers.
@@ -96,7 +96,8 @@ func (f *Folder) fromRejected(ctx context.Context, id string) *schemas.Trajector
 	return nil
 }
 
-// DescribeTicket returns in words what became of a ticket: entries are what Steps.Find has of it, arrived says that its trajectory is at hand.
+// DescribeTicket returns the end of a ticket in words: entries are the rows that Steps.Find has of it, arrived reports whether its trajectory
+// is at hand.
 func DescribeTicket(entries []Listed, arrived bool) string {
 	text := Verdict{}.String()
 	if arrived {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-rl/weir/schemas"
 )
 
-// Worker is a process of the run, as the events tell of it. The times are those at which the broker stored the events.
+// Worker is a process of the run, by its events. The times are the broker's, when it stored the events.
 type Worker struct {
 	Role   string    `json:"role"`
 	Name   string    `json:"name"`
@@ -51,7 +51,7 @@ const (
 	RoleOperator = "operator"
 )
 
-// workers are those that events tell of, by role and name.
+// workers are the workers of the events, by role and name.
 type workers map[string]*Worker
 
 // addEvent takes in an event that the broker stored at a time.
@@ -84,7 +84,7 @@ func (all workers) addEvent(e *schemas.Event, stored time.Time) {
 // states are in the order of a list.
 var states = []string{WorkerSilent, WorkerHere, WorkerLeft}
 
-// list are the workers as they stand at an instant of the broker's clock: the silent first, then those that are here, by role and name.
+// list returns the workers as they stand at an instant of the broker's clock: the silent first, then the present, by role and name.
 func (all workers) list(now time.Time) []Worker {
 	out := make([]Worker, 0, len(all))
 	for _, w := range all {

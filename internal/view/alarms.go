@@ -14,10 +14,10 @@ import (
 
 // Alarm is something about a run that somebody should look at.
 type Alarm struct {
-	// Level is "alarm" for what spoils the run, "warn" for what wastes it.
+	// Level is "alarm" where the run is spoiled, "warn" where work is wasted.
 	Level string `json:"level"`
 	Title string `json:"title"`
-	// What says what was seen, Do what to do about it.
+	// What is the observation, Do the remedy.
 	What string `json:"what"`
 	Do   string `json:"do"`
 	// Link is the page that shows it, as a part of the page's own address.
@@ -182,7 +182,7 @@ func findMemorization(steps, scores []report.Record) (Alarm, bool) {
 	}, true
 }
 
-// findRepeatedAnswer finds that one answer is given to more and more questions while the reward rises: the reward may be won without the
+// findRepeatedAnswer finds that the same answer is given to more and more questions while the reward rises: the reward may be won without the
 // question.
 func findRepeatedAnswer(before, now runfolder.Answers, steps []report.Record) (Alarm, bool) {
 	if len(steps) < 2 || now.Trajectories < 32 || now.Prompts < 8 || before.Prompts == 0 {

@@ -22,7 +22,7 @@ type api struct {
 	runs []*shownRun
 	log  *slog.Logger
 	now  func() time.Time
-	// life ends when the server stops, by end; what answers for long ends with it.
+	// life ends when the server stops, by end; long answers end with it.
 	life context.Context //nolint:containedctx // it is the server's, and requests bring their own
 	end  context.CancelFunc
 }
@@ -46,7 +46,7 @@ func (a *api) close() {
 	}
 }
 
-// asked is a question about one run.
+// asked is a question about a run.
 type asked struct {
 	*http.Request
 	run *shownRun
@@ -96,7 +96,7 @@ func (a *api) withinRun(handle func(http.ResponseWriter, *http.Request, *shownRu
 	}
 }
 
-// answerAbout reads what is new of the run that a question is about, and writes what comes of it.
+// answerAbout refreshes the run that a question is about, and writes the answer.
 func (a *api) answerAbout(handle func(asked) (any, error)) http.HandlerFunc {
 	return a.withinRun(func(w http.ResponseWriter, r *http.Request, f *shownRun) {
 		if err := f.folder.Refresh(); err != nil {
@@ -119,7 +119,7 @@ func (a *api) answerAbout(handle func(asked) (any, error)) http.HandlerFunc {
 	})
 }
 
-// decodeJSON reads one JSON value and nothing else.
+// decodeJSON reads a single JSON value and nothing else.
 func decodeJSON(from io.Reader, to any) error {
 	d := json.NewDecoder(from)
 	d.DisallowUnknownFields()

@@ -14,14 +14,14 @@ import (
 
 // Chat asks versions of a run's policy questions, each in an episode of its own. It is safe for concurrent use.
 type Chat interface {
-	// Offer is what there is to ask, by names alone: whoever may look has it, so it starts and opens nothing. run are the run's streams, nil
+	// Offer returns the versions, tasks and tools by their names alone: every viewer gets it, so it starts and opens nothing. run are the run's streams, nil
 	// where no broker is up.
 	Offer(ctx context.Context, run *streams.Run) (*ChatOffer, error)
-	// Tasks opens the run's tasks with their tools, and has questions of each. Only who has the token has it called.
+	// Tasks opens the run's tasks with their tools, and has questions of each. It is called only with the token.
 	Tasks(ctx context.Context) ([]ChatTask, error)
-	// Ask runs one episode and tells each of its moves as it comes. It ends early when ctx does.
+	// Ask runs an episode and calls tell with each of its moves as it comes. It ends early when ctx does.
 	Ask(ctx context.Context, run *streams.Run, q ChatQuestion, tell func(ChatMove)) (*ChatEnd, error)
-	// Close frees what answers; nothing is asked after it.
+	// Close frees the models and tools; no other method is called after it.
 	Close()
 }
 
@@ -33,7 +33,7 @@ const (
 	ChatNewest = "newest"
 )
 
-// ChatOffer is what a run's policy can be asked, and with what.
+// ChatOffer lists the versions, tasks, agents and tools of a question.
 type ChatOffer struct {
 	// Versions that can be asked, the best choice first; empty where none can.
 	Versions []ChatVersion `json:"versions"`
@@ -50,14 +50,14 @@ type ChatVersion struct {
 	// Key names it in a question: ChatEngines, ChatNewest, or the number of a version whose checkpoint is kept.
 	Key  string `json:"key"`
 	Name string `json:"name"`
-	// Cost says what asking it takes, and of whom.
+	// Cost is a sentence about the cost of a question, and about the machine that pays it.
 	Cost string `json:"cost"`
 }
 
 // ChatTask is a task of the run, with questions as it asks them, where it was opened.
 type ChatTask struct {
 	Name string `json:"name"`
-	// Agent is the section of agents that the task names, "" where it brings its own; Tools are what its episodes call.
+	// Agent is the section of agents that the task names, "" where it brings its own; Tools are the tools of its episodes.
 	Agent    string   `json:"agent"`
 	Tools    []string `json:"tools"`
 	Examples []string `json:"examples"`
@@ -66,7 +66,7 @@ type ChatTask struct {
 // ChatQuestion is a question to a version.
 type ChatQuestion struct {
 	Version string `json:"version"`
-	// Task may be empty where the run has one; Agent and Tools leave those of the task where they are empty.
+	// Task may be empty where the run has one; where Agent or Tools are empty, the task's own are used.
 	Task  string   `json:"task"`
 	Agent string   `json:"agent"`
 	Tools []string `json:"tools"`
@@ -95,7 +95,7 @@ func (q *ChatQuestion) Validate() error {
 	return errors.Join(faults...)
 }
 
-// ChatMove is something that happens in an episode; the fields are those of a producers.Move.
+// ChatMove is something that happens in an episode; the fields are a producers.Move's.
 type ChatMove struct {
 	Kind    string  `json:"kind"`
 	Agent   string  `json:"agent,omitempty"`
@@ -107,9 +107,9 @@ type ChatMove struct {
 	Failed  bool    `json:"failed,omitempty"`
 }
 
-// ChatEnd is what an episode came to.
+// ChatEnd is the end of an episode.
 type ChatEnd struct {
-	// Notes are what whoever asks should know, such as words that the policy has never seen.
+	// Notes are warnings about the answer, such as words that the policy has never seen.
 	Notes []string `json:"notes"`
 	// Answer is "" where there is none; Stop says why the episode ended.
 	Answer string `json:"answer"`

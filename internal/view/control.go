@@ -49,10 +49,10 @@ func (a *api) doAct(q asked) (any, error) {
 	return map[string]any{"changes": done.Changes, "told": done.Told}, nil
 }
 
-// maxBody bounds what is sent to the page's server.
+// maxBody bounds the body of a request, in bytes.
 const maxBody = 1 << 16
 
-// readRequest reads what was sent.
+// readRequest reads the body of a request as JSON.
 func readRequest(r *http.Request, to any) error {
 	return decodeJSON(http.MaxBytesReader(nil, r.Body, maxBody), to)
 }

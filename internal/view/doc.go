@@ -1,5 +1,5 @@
-// Package view is the web page of a run: what was issued and what became of it, any trajectory down to its tokens, how the
-// run goes and what holds it back, and the few things that an operator changes while it runs. It reads the run's folder, and
+// Package view is the web page of a run: its tickets and their fates, any trajectory down to its tokens, the state
+// of the run and its bottleneck, and the few things that an operator changes while it runs. It reads the run's folder, and
 // its broker where that is up, so that it works on a run that goes on, on a finished run, on a run that was killed, and on
 // several at once.
 //

@@ -18,7 +18,7 @@ import (
 // policy is the page's Content-Security-Policy: its own files, and nothing in line. Canvas pictures need no more.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard lets through who may.
+// guard lets through permitted requests.
 type guard struct {
 	token [sha256.Size]byte
 	// open lets whoever is on the machine read without the token: see httpguard.Direct.
@@ -75,7 +75,7 @@ func (g *guard) wrapHandler(next http.Handler) http.Handler {
 	})
 }
 
-// isKnownHost says whether a name is one that the page is served under. A page elsewhere can have a name of its own lead here, but not an
+// isKnownHost reports whether the page is served under a name. A page elsewhere can have a name of its own lead here, but not an
 // address.
 func (g *guard) isKnownHost(hostport string) bool {
 	host := httpguard.HostName(hostport)

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-rl/weir/trainer/archive"
 )
 
-// Lanes are the rollouts of a stretch of time, laid out so that no two of a lane overlap: a lane is one of a producer's places.
+// Lanes are the rollouts of a stretch of time, laid out so that no two of a lane overlap: a lane is a place of a producer.
 type Lanes struct {
-	// From and To bound what is shown, First and Last all that the archive has, in milliseconds.
+	// From and To bound the stretch that is shown, First and Last the whole archive, in milliseconds.
 	From  int64 `json:"from"`
 	To    int64 `json:"to"`
 	First int64 `json:"first"`
@@ -25,7 +25,7 @@ type Lanes struct {
 	Bars      []LaneBar      `json:"bars"`
 	// Swaps are when versions were done, by the steps' own times.
 	Swaps []Swap `json:"swaps"`
-	// More says that there are rollouts beyond those that are shown.
+	// More reports whether some rollouts of the stretch are not shown.
 	More bool `json:"more"`
 	// Ages are sums over the bars, in milliseconds.
 	Ages Ages `json:"ages"`
@@ -91,7 +91,7 @@ func parseStretch(v url.Values) (from, to int64, err error) {
 	return from, to, errors.Join(faults...)
 }
 
-// layOutLanes lays out a stretch of time; without one, the newest.
+// layOutLanes lays out a stretch of time; zeros are the newest stretch.
 func (f *shownRun) layOutLanes(from, to int64) *Lanes {
 	l := &Lanes{Producers: []LaneProducer{}, Bars: []LaneBar{}, Swaps: []Swap{}}
 	l.First, l.Last = f.folder.Archive.Span()

@@ -15,12 +15,12 @@ import (
 type Summary struct {
 	Name   string `json:"name"`
 	Folder string `json:"folder"`
-	// State and Detail are those of a runfolder.Status.
+	// State and Detail are a runfolder.Status.
 	State  runfolder.State `json:"state"`
 	Detail string          `json:"detail"`
 	// Up says that the run's broker answers.
 	Up bool `json:"up"`
-	// Step counts the steps done, Steps those that the run is configured for, 0 where that is not known.
+	// Step counts the steps done, Steps is the configured number of steps, 0 where it is not known.
 	Step   int64    `json:"step"`
 	Steps  int64    `json:"steps"`
 	Reward *float64 `json:"reward"`
@@ -35,10 +35,10 @@ type Summary struct {
 type Overview struct {
 	Summary Summary `json:"summary"`
 	Alarms  []Alarm `json:"alarms"`
-	// Last are all numbers of the newest step, Score those of the newest score.
+	// Last are all numbers of the newest step, Score all numbers of the newest score.
 	Last  map[string]float64 `json:"last"`
 	Score map[string]float64 `json:"score"`
-	// Limits says in words who waits for whom.
+	// Limits is a sentence about the role that the others wait for.
 	Limits string `json:"limits"`
 	// Changed are the settings that changed between steps.
 	Changed []runfolder.Change `json:"changed"`

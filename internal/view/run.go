@@ -5,7 +5,7 @@ import (
 	"github.com/weir-rl/weir/internal/runfolder"
 )
 
-// Run is a run to be shown. Its Dir is "" where the folder is not on this machine: then the page shows what the broker has.
+// Run is a run to be shown. Its Dir is "" where the folder is not on this machine: then the page shows the broker's part alone.
 type Run struct {
 	runfolder.Run
 	// Noted returns the address of the broker that the process with the run's broker noted in the folder, and has not taken back; "" where
@@ -13,9 +13,9 @@ type Run struct {
 	Noted func() string
 	// Chat asks versions of the run; nil where the page cannot.
 	Chat Chat
-	// Known returns what the run's configuration says that acts are held against; nil, and nil as the answer, where nothing is known.
+	// Known returns the settings that acts are checked against; a nil function, and a nil answer, are no settings.
 	Known func() *operate.Known
-	// Flags are what a command line needs to name the run, such as "--run.name mine".
+	// Flags name the run on a command line, such as "--run.name mine".
 	Flags string
 }
 
@@ -23,17 +23,17 @@ type Run struct {
 type shownRun struct {
 	Run
 	folder *runfolder.Folder
-	// chatting has room for one question at a time, so that chats cost a run one sequence at most.
+	// chatting has room for a single question, so that chats cost a run a single sequence.
 	chatting chan struct{}
 }
 
 func openRun(r Run) *shownRun {
 	folder := runfolder.Open(r.Run)
-	r.Run = folder.Run // with what was left to it
+	r.Run = folder.Run // with its defaults
 	return &shownRun{Run: r, folder: folder, chatting: make(chan struct{}, 1)}
 }
 
-// knownSettings returns what is known of the run; nil where nothing is.
+// knownSettings returns the settings that acts are checked against; nil where none are known.
 func (r *shownRun) knownSettings() *operate.Known {
 	if r.Known == nil {
 		return nil
@@ -41,7 +41,7 @@ func (r *shownRun) knownSettings() *operate.Known {
 	return r.Known()
 }
 
-// notedBroker returns where the run's folder says that its broker is; "" where it says nothing.
+// notedBroker returns the address of the broker that the run's folder notes; "" where it notes none.
 func (r *shownRun) notedBroker() string {
 	if r.Noted == nil {
 		return ""

@@ -20,9 +20,9 @@ import (
 //go:embed web
 var web embed.FS
 
-// Deps are what a Server works with.
+// Deps are the dependencies of a Server.
 type Deps struct {
-	// Runs are those that the page shows, at least one, each under a name of its own.
+	// Runs are the runs that the page shows, at least one, each under a name of its own.
 	Runs []Run
 	// Log defaults to none.
 	Log *slog.Logger
@@ -43,7 +43,7 @@ type Server struct {
 }
 
 // Listen opens the address, so that a port in use is known before the work begins. anyPort lets it take any free port where the
-// one that is named is in use. An empty address serves nothing.
+// named port is in use. An empty address serves nothing.
 func Listen(c Config, deps Deps, anyPort bool) (*Server, error) {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
@@ -103,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	defer s.api.close()
 	stop := context.AfterFunc(ctx, func() {
-		s.api.end() // what answers for long ends first
+		s.api.end() // long answers end first
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		if err := s.http.Shutdown(grace); err != nil {

@@ -2,7 +2,7 @@ package view
 
 import "strings"
 
-// Quote makes a text one word for a POSIX shell.
+// Quote makes a text a single word for a POSIX shell.
 func Quote(text string) string {
 	plain := text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		switch {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// goneFor is how long no worker of a role is there before that alarms where the last one left in order: a restart takes a while.
+	// goneFor is how long a role may have no worker before it alarms, where its last worker left in order: a restart takes a while.
 	goneFor = time.Minute
-	// lostFor is how long one worker of several is told of after it was last heard of.
+	// lostFor is how long a lost worker alarms while others of its role are there.
 	lostFor = 24 * time.Hour
 )
 
-// holding says what a role that is gone holds back, of a run whose streams hold so much, and what is lost with one worker of several.
+// holding describes the loss of a role: whole is the loss with its last worker, part the loss with a worker of several.
 type holding struct {
 	role, name string
 	whole      func(s *runfolder.Streams) string
@@ -61,7 +61,7 @@ func (f *shownRun) roleAlarms(ctx context.Context, seen *runfolder.Streams, stat
 }
 
 // findStoppedRoles finds the roles of a run that goes on of which no worker is there any more, and the workers that stopped without a goodbye. A
-// worker in whose place another has come is not told of.
+// worker that was replaced does not alarm.
 func findStoppedRoles(s *runfolder.Streams, state runfolder.State) []Alarm {
 	switch {
 	case s.Down != "", s.Done, state == runfolder.StateFinished, state == runfolder.StateDraining:
@@ -87,7 +87,7 @@ func findStoppedRoles(s *runfolder.Streams, state runfolder.State) []Alarm {
 	return out
 }
 
-// stand counts the workers of a role that are here, and gives those that were lost and not replaced, the newest first, and the last that
+// countWorkers counts the workers of a role that are here, and returns the workers that were lost and not replaced, the newest first, and the last that
 // left, nil where none has.
 func (h holding) countWorkers(s *runfolder.Streams) (here int, lost []runfolder.Worker, left *runfolder.Worker) {
 	var came []time.Time
@@ -135,7 +135,7 @@ func (h holding) alarmFew(s *runfolder.Streams, here int, lost []runfolder.Worke
 	}
 }
 
-// describeLost says of lost workers, the newest first, who they are and when the newest was last heard of.
+// describeLost names lost workers, the newest first, and when the newest was last heard of.
 func describeLost(lost []runfolder.Worker, now time.Time) string {
 	const most = 3
 	var all []string

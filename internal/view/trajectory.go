@@ -19,9 +19,9 @@ import (
 type Detail struct {
 	ID    string `json:"id"`
 	Group string `json:"group"`
-	// Entries are what the record of steps says of the id, the oldest first; the last decides unless a step used another.
+	// Entries are the rows of the record of steps with the id, the oldest first; the last decides unless a step used another.
 	Entries []runfolder.Listed `json:"entries"`
-	// Words say what became of it.
+	// Words describe its end.
 	Words string `json:"words"`
 	// Missing says why the trajectory itself is not here; "" where it is.
 	Missing    string   `json:"missing,omitempty"`
@@ -30,7 +30,7 @@ type Detail struct {
 	Commands []Command `json:"commands"`
 }
 
-// Command is a command line and what it does.
+// Command is a command line and its effect.
 type Command struct {
 	What string `json:"what"`
 	Line string `json:"line"`
@@ -74,7 +74,7 @@ type Call struct {
 	Error     string  `json:"error,omitempty"`
 }
 
-// Tokens are a segment, one entry a token in each array. Numbers that were not recorded are nil arrays.
+// Tokens are a segment, an entry for each token in each array. Numbers that were not recorded are nil arrays.
 type Tokens struct {
 	Agent       string    `json:"agent,omitempty"`
 	Temperature float32   `json:"temperature"`
@@ -84,7 +84,7 @@ type Tokens struct {
 	Versions    []int32   `json:"versions"`
 	Logprobs    []float32 `json:"logprobs"`
 	Advantages  []float32 `json:"advantages,omitempty"`
-	// Start are the log-probabilities under the policy at the step's start, Last those when the token was last trained on.
+	// Start are the log-probabilities under the policy at the step's start, Last are the log-probabilities when the token was last trained on.
 	Start []float32 `json:"start,omitempty"`
 	Last  []float32 `json:"last,omitempty"`
 }
@@ -160,7 +160,7 @@ func newRollout(t *schemas.Trajectory, codec tokenizer.Codec) *Rollout {
 	return r
 }
 
-// addNumbers puts what the step computed beside the tokens.
+// addNumbers puts the step's numbers beside the tokens.
 func (r *Rollout) addNumbers(all []archive.Numbers) {
 	for _, n := range all {
 		if n.Segment < 0 || n.Segment >= len(r.Segments) || len(n.Advantages) != len(r.Segments[n.Segment].IDs) {
@@ -185,7 +185,7 @@ func turnsOf(t *schemas.Trajectory) []Move {
 	return out
 }
 
-// tokenTexts are the texts of tokens: joined, they are what Decode returns. A character whose bytes several tokens share stands with
+// tokenTexts are the texts of tokens: joined, they are the text that Decode returns. A character whose bytes several tokens share stands with
 // the last of them.
 func tokenTexts(ids []int32, codec tokenizer.Codec) []string {
 	out := make([]string, len(ids))
