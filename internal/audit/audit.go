@@ -1,4 +1,4 @@
-// Package audit proves, from the record of a run's steps, what became of every trajectory: which step used it,
+// Package audit proves, from the record of a run's steps, the fate of every trajectory: which step used it,
 // none twice, none missing, none staler than the bound. It reads the record a line at a time and holds some ten bytes of
 // each trajectory.
 package audit
@@ -16,17 +16,17 @@ import (
 	"github.com/weir-rl/weir/trainer/checkpoint"
 )
 
-// Report is what an audit found. The lists of faults are empty when every promise held.
+// Report is the result of an audit. The lists of faults are empty when every promise held.
 type Report struct {
-	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that those
-	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected those
+	// Steps counts the optimizer's batches, Trained the trajectories in them, Baselines the greedy rollouts that they
+	// were compared with, PassedOver the samples that the selection used up without training on them, Rejected the trajectories
 	// refused or dropped.
 	Steps      int64                  `json:"steps"`
 	Trained    int                    `json:"trained"`
 	Baselines  int                    `json:"baselines"`
 	PassedOver int                    `json:"passed_over"`
 	Rejected   map[schemas.Reason]int `json:"not_trained_on"`
-	// Witnessed counts the messages that the witness saw, Pending those among them that a trainer would read again,
+	// Witnessed counts the messages that the witness saw, Pending the messages among them that a trainer would read again,
 	// Unwitnessed the trajectories used that it did not see: they were purged before it came to them.
 	Witnessed   int `json:"witnessed"`
 	Pending     int `json:"pending"`
@@ -36,7 +36,7 @@ type Report struct {
 	Gone int `json:"gone"`
 	// Settings are the settings that changed between two steps: no faults.
 	Settings List `json:"settings_changed"`
-	// Twice are trajectories that entered two steps, or one step twice, and prompts of which two groups did.
+	// Twice are trajectories that entered two steps, or a step twice, and prompts of which two groups did.
 	Twice List `json:"twice"`
 	// Lost are messages that a witness saw stored and that neither a step nor a refusal accounts for, and that
 	// nobody will read again.
@@ -68,7 +68,7 @@ type List struct {
 
 func (l *List) addLine(format string, args ...any) { l.addCounted(1, format, args...) }
 
-// addCounted takes a line that stands for n of what is listed.
+// addCounted takes a line that stands for n items of the list.
 func (l *List) addCounted(n int64, format string, args ...any) {
 	l.Count += n
 	if len(l.First) == shown {
@@ -78,7 +78,7 @@ func (l *List) addCounted(n int64, format string, args ...any) {
 	l.First = append(l.First, fmt.Sprintf(format, args...))
 }
 
-// Text are the lines of a list for people, and how many more there are of what.
+// Text are the lines of a list for people, and how many more items there are.
 func (l *List) Text(what string) []string {
 	if l.More == 0 {
 		return l.First
@@ -86,7 +86,7 @@ func (l *List) Text(what string) []string {
 	return append(slices.Clip(l.First), fmt.Sprintf("and %d more %s", l.More, what))
 }
 
-// Err is nil when every promise held, else an error that counts what did not.
+// Err is nil when every promise held, else an error that counts the broken promises.
 func (r *Report) Err() error {
 	if r.Twice.Count+r.Lost.Count+r.Stale.Count+r.Skipped.Count+r.Gaps.Count+r.Contradicted.Count+r.Lines.Count == 0 {
 		return nil
@@ -95,7 +95,7 @@ func (r *Report) Err() error {
 		r.Lost.Count, r.Twice.Count, r.Stale.Count, r.Skipped.Count, r.Gaps.Count, r.Contradicted.Count, r.Lines.Count)
 }
 
-// Faults are the promises that did not hold, for people: the first of each kind one by one.
+// Faults are the promises that did not hold, for people: the first of each kind in a line each.
 func (r *Report) Faults() []string {
 	var out []string
 	for _, kind := range []struct {
@@ -125,7 +125,7 @@ func Check(records []checkpoint.Record, eta int, witness *Witness) *Report {
 }
 
 // Read audits the records of a run, in order. eta is the greatest staleness bound that was in force; witness,
-// which may be nil, is what somebody else saw in the stream. A record that comes with a *checkpoint.Damage is audited, and
+// which may be nil, is the account of an observer of the stream. A record that comes with a *checkpoint.Damage is audited, and
 // the damage listed; any other error ends the audit.
 func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witness) (*Report, error) {
 	a := newAuditor(eta, witness != nil)
@@ -142,7 +142,7 @@ func Read(records iter.Seq2[*checkpoint.Record, error], eta int, witness *Witnes
 	return a.finishReport(witness), nil
 }
 
-// auditor is what an audit holds of the records so far.
+// auditor is the state of an audit of the records so far.
 type auditor struct {
 	r   *Report
 	eta int64
@@ -150,15 +150,15 @@ type auditor struct {
 	next int64
 	// prompts says of each prompt whose group ended for good how: 1 untrained, else 2 more than the attempt that was trained on.
 	prompts table
-	// samples says, by attempt and sample and then by prompt, in which step a trajectory was used, plus one; others is that of
+	// samples says, by attempt and sample and then by prompt, in which step a trajectory was used, plus one; others is the step of
 	// trajectories whose id is not that of a ticket.
 	samples map[[2]int]*table
 	others  map[string]int64
-	// places says of each message of a stream what ended it: sequenceEnd.
+	// places has the end of each message of a stream: see encodeEnd.
 	places map[life]*table
 	// fates is nil without a witness.
 	fates fates
-	// last tells what stood open when the newest record was written.
+	// last has the groups that were open when the newest record was written.
 	last checkpoint.Record
 }
 
@@ -294,7 +294,7 @@ func (a *auditor) messagesOf(created time.Time, losses int64) *table {
 	return a.places[l]
 }
 
-// encodeEnd is what a table holds of a message that ended with a step: that it did, and whether the step used it.
+// encodeEnd is a table's number for a message that ended with a step: the step, and whether it used the message.
 func encodeEnd(step int64, trained bool) uint32 {
 	end := uint32(step+1) << 1
 	if trained {

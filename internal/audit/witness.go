@@ -7,9 +7,9 @@ import (
 	"github.com/weir-rl/weir/trainer/batch"
 )
 
-// Seen is one message that a witness saw stored in the trajectory stream.
+// Seen is a message that a witness saw stored in the trajectory stream.
 type Seen struct {
-	// ID is the trajectory's; "" where the witness could not read one.
+	// ID is the trajectory's; "" where the witness could not read it.
 	ID string
 	// Sequence is the message's, First that of the first part of the message that it is a part of; 0 where it is
 	// whole.
@@ -22,7 +22,7 @@ type Seen struct {
 	Oldest int64
 }
 
-// Refused is one message that the rejected stream holds.
+// Refused is a message that the rejected stream holds.
 type Refused struct {
 	Sequence uint64
 	// Created is when the stream that it came from was.
@@ -38,7 +38,7 @@ type Gone struct {
 	From    uint64
 }
 
-// Witness is what somebody beside the trainer knows of the trajectory stream when the run has stopped.
+// Witness is the account of an observer of the trajectory stream, taken when the run has stopped.
 type Witness struct {
 	Seen    []Seen
 	Refused []Refused
@@ -70,26 +70,26 @@ func (w *Witness) isGone(s Seen) bool {
 	})
 }
 
-// usedSequencesAgain says that two messages may have stood at one place of a stream, because it was cut short. Of a refused message it is
+// usedSequencesAgain reports whether two messages may have stood at the same place of a stream, because it was cut short. Of a refused message it is
 // not known then which of the two it was.
 func (w *Witness) usedSequencesAgain(created time.Time) bool {
 	return slices.ContainsFunc(w.Gone, func(g Gone) bool { return g.Created.Equal(created) })
 }
 
-// place identifies one message.
+// place identifies a message.
 type place struct {
 	created  int64
 	sequence uint64
 }
 
-// fate is what a record says of a message. A baseline is trained too, as is what was passed over: its step used it up.
+// fate is a record's entry about a message. Baselines and samples that were passed over count as trained: their step used them up.
 type fate struct {
 	trained bool
 	id      string
 	oldest  int64
 }
 
-// fates are what became of the messages that have stood at a place, by how often the stream had lost messages by then: one at
+// fates are the fates of the messages that have stood at a place, by how often the stream had lost messages by then: a single fate at
 // most where it never did.
 type fates map[place]map[int64]fate
 
@@ -100,8 +100,8 @@ func (f fates) putFate(at place, losses int64, end fate) {
 	f[at][losses] = end
 }
 
-// fateOf is what became of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
-// stood there it is the one with that id.
+// fateOf returns the fate of the trajectory id at a place; id is "" where nobody could read it. Of several messages that have
+// stood there it is the fate of the message with that id.
 func (f fates) fateOf(at place, id string) (fate, bool) {
 	for _, end := range f[at] {
 		if len(f[at]) == 1 || end.id == id {

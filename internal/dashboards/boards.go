@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// rateQuery is a counter's rate, summed over what is not named.
+// rateQuery is a counter's rate, summed over the labels that are not named.
 func rateQuery(metric string, by ...string) string {
 	if len(by) == 0 {
 		return fmt.Sprintf("sum(rate(%s[$__rate_interval]))", metric)
@@ -228,7 +228,7 @@ func inferenceBoard() Board {
 	}}
 }
 
-// gpuBoard reads what NVIDIA's dcgm-exporter shows of the machines' GPUs, beside what Weir does on them.
+// gpuBoard shows the machines' GPUs by NVIDIA's dcgm-exporter, beside Weir's work on them.
 func gpuBoard() Board {
 	return Board{"weir-gpu", "Weir: GPUs", []Row{
 		{"GPUs, by dcgm-exporter", []Panel{

@@ -1,5 +1,5 @@
-// Package dashboards makes Grafana's dashboards of deploy/grafana from a list of panels. Each is a question that somebody who watches a
-// run has, and the expressions that answer it; deploy's tests evaluate every one by a Prometheus that scraped a run.
+// Package dashboards makes Grafana's dashboards of deploy/grafana from a list of panels. Each is a question about a
+// run, and the expressions that answer it; deploy's tests evaluate each expression by a Prometheus that scraped a run.
 package dashboards
 
 import (
@@ -10,9 +10,9 @@ import (
 // Source is the uid of the data source of deploy/grafana.
 const Source = "weir-prometheus"
 
-// Board is one dashboard.
+// Board is a dashboard.
 type Board struct {
-	// UID is its name in links, Title what people see.
+	// UID is its name in links, Title its heading.
 	UID, Title string
 	Rows       []Row
 }
@@ -23,9 +23,9 @@ type Row struct {
 	Panels []Panel
 }
 
-// Panel is one question.
+// Panel is a question.
 type Panel struct {
-	// Title is the question in short, Tells what the answer means and what to do.
+	// Title is the question in short, Tells the meaning of the answer and the cure.
 	Title, Tells string
 	// Unit is Grafana's; "" is a plain number.
 	Unit string
@@ -34,7 +34,7 @@ type Panel struct {
 	Lines []Line
 }
 
-// Line is one expression and how it is called.
+// Line is an expression and its name.
 type Line struct{ Expr, Name string }
 
 type object = map[string]any

@@ -57,7 +57,7 @@ func (e *examination) examineDevices() {
 	}
 }
 
-// examineDriver is what nvidia-smi says: the driver's version and the cards.
+// examineDriver reads the driver's version and the cards from nvidia-smi.
 func (e *examination) examineDriver() (version string, cards []string) {
 	path, err := e.m.LookPath("nvidia-smi")
 	if err != nil {

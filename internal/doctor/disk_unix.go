@@ -4,7 +4,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// freeDisk is what this user can still write on the disk of a path that is there, and the disk's size.
+// freeDisk returns the bytes that this user can still write on the disk of an existing path, and the disk's size.
 func freeDisk(path string) (free, size int64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// Verdict is what a check came to.
+// Verdict is the result of a check.
 type Verdict string
 
 // The verdicts, from best to worst.
 const (
 	// OK is as it should be.
 	OK Verdict = "ok"
-	// Unused is what is not there, or not right, and not needed by the configuration.
+	// Unused is a lack that the configuration does not need.
 	Unused Verdict = "unused"
-	// Warn is what a run works with, and badly.
+	// Warn is a lack that a run works with, and badly.
 	Warn Verdict = "warn"
-	// Fail is what the configuration needs and has not.
+	// Fail is a lack of something that the configuration needs.
 	Fail Verdict = "fail"
 )
 
-// Line is one check.
+// Line is a check.
 type Line struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
-	// Detail is what was found.
+	// Detail is the finding.
 	Detail string `json:"detail"`
-	// Remedy is what to do; "" where there is nothing to do.
+	// Remedy is the cure; "" where none is needed.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Needs are what a configuration asks of the machine.
+// Needs are the needs of a configuration.
 type Needs struct {
 	// Python is the interpreter that is configured; "" is the first that has PyTorch.
 	Python string
 	// Torch, CUDA, VLLM and SGLang are whether the run uses them.
 	Torch, CUDA, VLLM, SGLang bool
-	// Sandbox is whether tools run code in one.
+	// Sandbox is whether tools run code in a sandbox.
 	Sandbox bool
-	// Broker is the address of a broker; "" is one in the process of the run.
+	// Broker is the address of a broker; "" is a broker in the process of the run.
 	Broker string
-	// Memory and Disk are what the model takes, in bytes; 0 where that is not known.
+	// Memory and Disk are the model's needs, in bytes; 0 where they are not known.
 	Memory, Disk int64
 	// Dir is the run's folder.
 	Dir string
 }
 
-// Machine is what the checks see.
+// Machine is the machine as the checks see it.
 type Machine interface {
 	// Getenv is a variable of the environment.
 	Getenv(key string) string
@@ -65,11 +65,11 @@ type Machine interface {
 	User() int
 	// Clock says whether the system's clock is kept right by another; known is false where the system does not say.
 	Clock() (synchronized, known bool)
-	// Broker asks a broker who it is.
+	// Broker asks a broker for its name and version.
 	Broker(ctx context.Context, address string) (Broker, error)
 }
 
-// Broker is what a broker says of itself.
+// Broker is a broker by its own account.
 type Broker struct {
 	// Version is the server's, OldestVersion the least that Weir works with.
 	Version, OldestVersion string
@@ -112,7 +112,7 @@ type examination struct {
 	m     Machine
 	n     Needs
 	lines []Line
-	// stack is what the Python that was found has; nil where there is none.
+	// stack has the packages of the Python that was found; nil where there is no Python.
 	stack *stack
 }
 
@@ -124,7 +124,7 @@ func (e *examination) addGood(check, format string, args ...any) {
 	e.addFinding(check, OK, "", format, args...)
 }
 
-// addLack is a Fail of what is needed, and Unused of what is not: then nothing is to be done.
+// addLack adds a Fail where the configuration needs the lacking thing, and Unused elsewhere.
 func (e *examination) addLack(check string, needed bool, remedy, format string, args ...any) {
 	if needed {
 		e.addFinding(check, Fail, remedy, format, args...)

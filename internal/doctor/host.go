@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// examineMemory compares what is free with what the model takes. A container's bound counts where it is lower.
+// examineMemory compares the free memory with the model's need. A container's bound counts where it is lower.
 func (e *examination) examineMemory() {
 	const check = "memory"
 	free, total, ok := e.readMeminfo()
@@ -34,7 +34,7 @@ func (e *examination) examineMemory() {
 	}
 }
 
-// readMeminfo is what Linux says of its memory, in bytes.
+// readMeminfo reads Linux's account of its memory, in bytes.
 func (e *examination) readMeminfo() (free, total int64, ok bool) {
 	data, err := e.m.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *examination) memoryLimit() (int64, bool) {
 	return 0, false
 }
 
-// leastDisk is what a run of any size wants free: streams, checkpoints and kept batches.
+// leastDisk is the free disk that a run of any size needs: streams, checkpoints and kept batches.
 const leastDisk = 1 << 30
 
 func (e *examination) examineDisk() {
@@ -91,7 +91,7 @@ func (e *examination) examineDisk() {
 	}
 }
 
-// leastShared is what ranks on one machine and inference servers want of shared memory; containers have 64 MiB by default.
+// leastShared is the shared memory that ranks on a machine and inference servers need; containers have 64 MiB by default.
 const leastShared = 1 << 30
 
 func (e *examination) examineSharedMemory() {
@@ -108,7 +108,7 @@ func (e *examination) examineSharedMemory() {
 	}
 }
 
-// examineSandbox starts a program in one as tools do: without a network, in an empty environment.
+// examineSandbox starts a program in a sandbox as tools do: without a network, in an empty environment.
 func (e *examination) examineSandbox() {
 	const check = "sandbox"
 	path, err := e.m.LookPath("bwrap")
@@ -132,7 +132,7 @@ func (e *examination) examineSandbox() {
 	}
 }
 
-// examineNamespaces is what to do where the system has user namespaces turned off.
+// examineNamespaces returns the cure where the system has user namespaces turned off.
 func (e *examination) examineNamespaces() string {
 	for _, s := range []struct{ file, off, set string }{
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "sysctl -w kernel.unprivileged_userns_clone=1"},
@@ -150,7 +150,7 @@ func (e *examination) examineNamespaces() string {
 // leastPayload is the broker's bound on a message below which large trajectories go in very many parts.
 const leastPayload = 1 << 20
 
-// examineBroker asks the configured broker who it is.
+// examineBroker asks the configured broker for its name and version.
 func (e *examination) examineBroker() {
 	const check = "broker"
 	if e.n.Broker == "" {

@@ -16,7 +16,7 @@ import (
 type Local struct {
 	// Environ has the variables that Getenv knows.
 	Environ func(key string) string
-	// Ask asks a broker who it is.
+	// Ask asks a broker for its name and version.
 	Ask func(ctx context.Context, address string) (Broker, error)
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// stack is what a Python has.
+// stack has the packages of a Python.
 type stack struct {
 	Python       string   `json:"python"`
 	Torch        string   `json:"torch"`
@@ -30,7 +30,7 @@ type device struct {
 	Capability string `json:"capability"`
 }
 
-// probe prints a stack. Servers are asked for their versions alone: to import one takes a minute.
+// probe prints a stack. Servers are asked for their versions alone: to import a server takes a minute.
 const probe = `
 import json, platform, sys
 out = {"python": platform.python_version()}
@@ -171,7 +171,7 @@ func (e *examination) examineTorch() {
 // isOlderThan compares the first two numbers of versions.
 func isOlderThan(have, want string) bool {
 	number := func(v string) (n [2]int) {
-		_, _ = fmt.Sscanf(v, "%d.%d", &n[0], &n[1]) // what is not there is 0
+		_, _ = fmt.Sscanf(v, "%d.%d", &n[0], &n[1]) // a missing number is 0
 		return n
 	}
 	a, b := number(have), number(want)

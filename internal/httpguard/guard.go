@@ -1,5 +1,5 @@
-// Package httpguard keeps pages of other sites away from what Weir serves by HTTP: a browser on the machine asks for them, and loopback alone
-// does not say who wants to know. Every listener of Weir's that takes no key holds its requests to these rules.
+// Package httpguard keeps pages of other sites away from Weir's HTTP servers: a browser on the machine sends their requests, so that loopback
+// alone does not prove the sender. Every listener of Weir's that takes no key holds its requests to these rules.
 package httpguard
 
 import (
@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// Rules say what a listener takes.
+// Rules choose the requests that a listener takes.
 type Rules struct {
-	// Hosts are the names, beside addresses and those that public DNS cannot hold, under which the listener may be asked.
+	// Hosts are the names, beside addresses and names that public DNS cannot hold, under which the listener may be asked.
 	Hosts []string
-	// Remedy says to whoever asks under another name what to do.
+	// Remedy is the cure in the refusal of another name.
 	Remedy string
 }
 
-// Wrap puts the rules before a handler. It refuses what another site's page asks (403), a Host that a stranger could have lead here by DNS (421), and a
+// Wrap puts the rules before a handler. It refuses requests of another site's page (403), a Host that a stranger could have lead here by DNS (421), and a
 // body that a form could send (415).
 func (g Rules) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func (g Rules) Wrap(next http.Handler) http.Handler {
 // private are endings of names that public DNS does not hold.
 var private = []string{".localhost", ".local", ".internal", ".svc", ".lan", ".home.arpa", ".test"}
 
-// Known says whether a Host is one that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of Hosts.
+// Known reports whether a Host is a name that nobody elsewhere can have lead here: an address, a name without a dot, a private name, or one of Hosts.
 func (g Rules) Known(hostport string) bool {
 	host := HostName(hostport)
 	return host != "" && !strings.Contains(host, ".") || net.ParseIP(host) != nil ||
@@ -82,7 +82,7 @@ func Direct(r *http.Request) bool {
 }
 
 // isFormRequest says whether a body is said to be something else than JSON, as every form says. A body of which nothing is said is no form's; a page
-// that sends one is known by its Origin.
+// that sends such a body is known by its Origin.
 func isFormRequest(r *http.Request) bool {
 	given := r.Header.Get("Content-Type")
 	kind, _, err := mime.ParseMediaType(given)

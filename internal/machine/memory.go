@@ -1,4 +1,4 @@
-// Package machine says what the machine gives to this process.
+// Package machine measures the part of the machine that this process may use.
 package machine
 
 import (
@@ -15,7 +15,7 @@ import (
 type Memory struct {
 	// Bytes is the bound; 0 where it is not known.
 	Bytes int64
-	// From says what sets it: the machine, or the limit of a control group.
+	// From names the source of the bound: the machine, or the limit of a control group.
 	From string
 }
 
@@ -25,7 +25,7 @@ const (
 	fromGroup   = "that this process's control group (its container) may use"
 )
 
-// machineMemory reads the bound from a Linux machine's files: the least of what the machine has and of the limits of the control groups
+// machineMemory reads the bound from a Linux machine's files: the least of the memory of the machine and of the limits of the control groups
 // that the process is in.
 func machineMemory(root fs.FS) Memory {
 	out := Memory{From: fromMachine}

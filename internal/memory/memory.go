@@ -1,4 +1,4 @@
-// Package memory says how much memory this process holds, and keeps what the garbage collector leaves lying small beside
+// Package memory says how much memory this process holds, and keeps the garbage that is not collected yet small beside
 // large weights.
 package memory
 
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// headroom is how much garbage may lie beside what is alive before it is collected, where that is less than the Go runtime's own
+// headroom is how much garbage may lie beside live memory before it is collected, where that is less than the Go runtime's own
 // bound, which is as much again.
 const headroom = 256 << 20
 
-// Percent is the GOGC of a process that holds so many bytes of weights: at least 10, as what refers to nothing costs little to
+// Percent is the GOGC of a process that holds so many bytes of weights: at least 10, as memory without pointers costs little to
 // collect, and at most Go's default of 100.
 func Percent(live int64) int {
 	if live <= headroom {
@@ -26,7 +26,7 @@ func Percent(live int64) int {
 	return max(int(100*headroom/live), 10)
 }
 
-// Bound lowers the process's GOGC for so many bytes of weights and returns what puts it back. Where the user has set GOGC or
+// Bound lowers the process's GOGC for so many bytes of weights and returns a function that puts it back. Where the user has set GOGC or
 // GOMEMLIMIT, or it is lower already, it changes nothing.
 func Bound(live int64) (undo func()) {
 	for _, set := range []string{"GOGC", "GOMEMLIMIT"} {
@@ -42,8 +42,8 @@ func Bound(live int64) (undo func()) {
 	return func() { debug.SetGCPercent(before) }
 }
 
-// Resident is how many bytes of memory of its own the process has: what it has mapped of files, which the system takes back as
-// it needs, does not count. Where the system does not say it is what the Go runtime has taken.
+// Resident is how many bytes of memory of its own the process has: files that it has mapped, which the system takes back as
+// it needs, do not count. Where the system does not tell the number, it is the Go runtime's.
 func Resident() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {
@@ -72,7 +72,7 @@ func anonymousMemory(status []byte) (n int64, found bool) {
 	return n, found
 }
 
-// Settle collects garbage, gives it back to the system, and is what is then resident.
+// Settle collects garbage, gives it back to the system, and returns the memory that is then resident.
 func Settle() int64 {
 	debug.FreeOSMemory()
 	return Resident()
@@ -81,7 +81,7 @@ func Settle() int64 {
 // interval is how often Watch looks.
 const interval = 2 * time.Millisecond
 
-// Watch looks at what is resident all the while until the function that it returns is called, which returns the most.
+// Watch measures the resident memory until the function that it returns is called, which returns the most.
 func Watch() (stop func() int64) {
 	end, most := make(chan struct{}), make(chan int64)
 	go func() {

@@ -131,7 +131,7 @@ func (l *Limits) applyLimits(c *schemas.Control, done *Done) {
 	}
 }
 
-// Known is what is known of a run where an act is asked for: an act that the trainer would refuse is refused at once. The trainer holds
+// Known has the settings of a run that acts are checked against: an act that the trainer would refuse is refused at once. The trainer holds
 // every act against the run itself, whatever is known elsewhere.
 type Known struct {
 	// Tasks are the run's.

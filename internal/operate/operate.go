@@ -1,4 +1,4 @@
-// Package operate is what an operator does to a run while it goes on: pause it, drain it, move the bounds of its staleness, and
+// Package operate has the acts of an operator on a run that goes on: pause it, drain it, move the bounds of its staleness, and
 // set the limits of its episodes. Each act
 // changes the run's control, and is told as an event; what the trainer adopts stands in the record of its next step.
 package operate
@@ -55,7 +55,7 @@ func (a Act) Validate() error {
 	return check.All(faults...)
 }
 
-// Run is what an act needs of a run's streams; a *streams.Run is one.
+// Run is the part of a *streams.Run that an act needs.
 type Run interface {
 	Name() string
 	UpdateControl(ctx context.Context, change func(now *schemas.Control) *schemas.Control) error
@@ -65,7 +65,7 @@ type Run interface {
 // ErrNotBegun is returned where no trainer has told the run's bounds yet.
 var ErrNotBegun = errors.New("no trainer has begun the run yet: nothing can be changed")
 
-// Done is what an act came to.
+// Done is the result of an act.
 type Done struct {
 	// Changes say each change in words, none where everything was so already.
 	Changes []string `json:"changes"`
@@ -74,7 +74,7 @@ type Done struct {
 	Control *schemas.Control `json:"control"`
 }
 
-// Do changes the run's control and tells of it. by names who acts, for the event.
+// Do changes the run's control and tells of it. by names the operator, for the event.
 func Do(ctx context.Context, run Run, a Act, by string, now time.Time) (*Done, error) {
 	if err := a.Validate(); err != nil {
 		return nil, err

@@ -1,3 +1,3 @@
 // Package records puts the numbers of a run into the forms that other tools read: TensorBoard's event files and CSV. It
-// reads what the run wrote down, so that it works on a run that is up, has ended or has crashed, and slows none.
+// reads the files of a run, so that it works on a run that is up, has ended or has crashed, and slows none.
 package records

@@ -17,7 +17,7 @@ import (
 // followEvery is how often a file that grows is looked at.
 const followEvery = time.Second
 
-// Follow calls each with every record of a metrics file, in its order, those that are there and those that come, until ctx ends or
+// Follow calls each with every record of a metrics file, in its order, the records that are there and the records that come, until ctx ends or
 // the run is done (a record of type tested, which is its last). A file that is not there yet is waited for; a line that a crash cut
 // short is passed over. A step that a crash made happen twice is given twice: the later counts.
 func Follow(ctx context.Context, path string, each func(report.Record) error) error {
@@ -68,7 +68,7 @@ func (g *grown) readNext(each func(report.Record) error) (over bool, err error) 
 	}
 }
 
-// readFrom reads what a file holds from a place on. A missing file holds nothing.
+// readFrom reads a file from a place on. A missing file holds nothing.
 func readFrom(path string, at int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-rl/weir/internal/report"
 )
 
-// KeepEvents writes TensorBoard's event file of a metrics file anew, with its folder, and goes on with what comes until ctx ends;
-// what has come by then is written too. It returns the first error of writing.
+// KeepEvents writes TensorBoard's event file of a metrics file anew, with its folder, and goes on with the records that come until ctx ends;
+// all records that have come by then are written. It returns the first error of writing.
 func KeepEvents(ctx context.Context, metrics, path string) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the folder of event files: %w", err)
@@ -30,7 +30,7 @@ func KeepEvents(ctx context.Context, metrics, path string) (err error) {
 	defer tick.Stop()
 	lines := grown{path: metrics}
 	for last := false; ; {
-		for more := true; more; { // a run that goes on has the end of an earlier one in the middle
+		for more := true; more; { // a run that goes on has the end of an earlier process in the middle
 			if more, err = lines.readNext(func(rec report.Record) error { return events.Add(rec) }); err != nil {
 				return err
 			}

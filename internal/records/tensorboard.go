@@ -26,13 +26,13 @@ const (
 	valueSimple      protowire.Number = 2
 )
 
-// fileVersion is what the first event of a file says.
+// fileVersion is the text of the first event of a file.
 const fileVersion = "brain.Event:2"
 
 // castagnoli is the polynomial of the format's checksums.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// EventWriter writes TensorBoard's event file: TFRecords, each an Event with the numbers of one step. Its zero value is of no
+// EventWriter writes TensorBoard's event file: TFRecords, each an Event with the numbers of a step. Its zero value is of no
 // use; see [NewEventWriter].
 type EventWriter struct{ w io.Writer }
 
@@ -46,7 +46,7 @@ func NewEventWriter(w io.Writer, at time.Time) (*EventWriter, error) {
 	return out, out.writeFramed(event)
 }
 
-// Add writes one record of a run: each metric is a scalar under its own key. Its step is the run's step; a score's is the policy
+// Add writes a record of a run: each metric is a scalar under its own key. Its step is the run's step; a score's is the policy
 // version that was scored. Numbers are stored in single precision, as TensorBoard's own scalars are.
 func (e *EventWriter) Add(rec report.Record) error {
 	if len(rec.Metrics) == 0 {
@@ -74,7 +74,7 @@ func (e *EventWriter) Add(rec report.Record) error {
 // StepOf is where a record stands on the axis of steps: a score at the version that it is of, anything else at its step.
 func StepOf(rec report.Record) int64 { return max(rec.Step, rec.PolicyVersion, 0) }
 
-// writeFramed frames one message: its length, a checksum of that, the message and a checksum of it.
+// writeFramed frames a message: its length, a checksum of that, the message and a checksum of it.
 func (e *EventWriter) writeFramed(message []byte) error {
 	frame := binary.LittleEndian.AppendUint64(nil, uint64(len(message)))
 	frame = binary.LittleEndian.AppendUint32(frame, maskChecksum(frame))

@@ -8,7 +8,7 @@ import (
 	"github.com/guptarohit/asciigraph"
 )
 
-// Series is one line of a chart.
+// Series is a line of a chart.
 type Series struct {
 	Name string
 	// X and Y have the same length.
@@ -17,7 +17,7 @@ type Series struct {
 	Mark bool
 }
 
-// Collect reads one metric over the records of one type, against the policy version.
+// Collect reads a metric over the records of a type, against the policy version.
 func Collect(records []Record, kind, metric, name string) Series {
 	s := Series{Name: name}
 	for _, r := range records {
@@ -30,7 +30,7 @@ func Collect(records []Record, kind, metric, name string) Series {
 }
 
 // Chart draws the series in text, height rows by about width columns, scaled between 0 and 1. Without colour,
-// which alone tells lines apart, it draws the first one only.
+// which alone tells lines apart, it draws only the first.
 func Chart(width, height int, colour bool, series ...Series) string {
 	if !colour {
 		series = series[:min(1, len(series))]

@@ -13,7 +13,7 @@ func EventLine(e *schemas.Event) string {
 	return Plain(fmt.Sprintf("%s %-18s %-10s %s", e.At.Local().Format(time.TimeOnly), e.Type, e.Role, EventText(e)))
 }
 
-// EventText is what happened, with its numbers.
+// EventText is an event in words, with its numbers.
 func EventText(e *schemas.Event) string {
 	m := e.Metrics
 	switch e.Type {

@@ -2,10 +2,10 @@ package report
 
 import "github.com/weir-rl/weir/trainer/metrics"
 
-// limitSteps is how many of the newest steps say what limits a run.
+// limitSteps is how many of the newest steps decide about the bottleneck.
 const limitSteps = 8
 
-// Limits says in words who waits for whom in a run, by the newest of its steps, and what would make it faster. It is ""
+// Limits is a sentence about the bottleneck of a run, by the newest of its steps, and about its cure. It is ""
 // before the first step.
 func Limits(steps []Record) string {
 	recent := steps[max(0, len(steps)-limitSteps):]

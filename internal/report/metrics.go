@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Record is one line of metrics.jsonl.
+// Record is a line of metrics.jsonl.
 type Record struct {
 	At time.Time `json:"at"`
 	// Type is that of the event: step_done, evaluated, run_done.
@@ -60,7 +60,7 @@ func endLine(f *os.File) error {
 	return err
 }
 
-// Append writes one record. Values that JSON cannot hold are left out.
+// Append writes a record. Values that JSON cannot hold are left out.
 func (r *Recorder) Append(rec Record) error {
 	clean := make(map[string]float64, len(rec.Metrics))
 	for k, v := range rec.Metrics {
@@ -84,7 +84,7 @@ func (r *Recorder) Append(rec Record) error {
 // Close closes the file.
 func (r *Recorder) Close() error { return r.file.Close() }
 
-// ReadMetrics reads the records of a run, each step's last one where a crash made it happen twice. Lines cut
+// ReadMetrics reads the records of a run, each step's last record where a crash made it happen twice. Lines cut
 // short by a crash are passed over. A missing file is an empty run.
 func ReadMetrics(path string) ([]Record, error) {
 	f, err := os.Open(path)

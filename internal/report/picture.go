@@ -88,7 +88,7 @@ func newPicture(series []Series) (*picture, error) {
 			p.from, p.to = min(p.from, x), max(p.to, x)
 		}
 	}
-	if p.from >= p.to { // no point, or points at one version
+	if p.from >= p.to { // no point, or all points at the same version
 		middle := p.from
 		if math.IsInf(middle, 0) {
 			middle = 0
@@ -126,7 +126,7 @@ func (p *picture) drawAxes(title, xLabel, yLabel string) {
 	p.drawText(12, edgeTop-12, yLabel, alignLeft)
 }
 
-// wholeTicks are whole numbers from one policy version to another, ten at most beside the first.
+// wholeTicks are whole numbers between two policy versions, ten at most beside the first.
 func wholeTicks(from, to float64) []float64 {
 	step, wider := 1.0, []float64{2, 2.5, 2} // 1, 2, 5, 10, 20, 50
 	for i := 0; (to-from)/step > 10; i++ {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes text of any origin fit for one line on a terminal: what is not a graphic character, such as a line break, the
+// Plain makes text of any origin fit for a line on a terminal: a character that is not graphic, such as a line break, the
 // start of an escape sequence or a change of direction, is shown as its number.
 func Plain(text string) string { return escapeControls(text, false) }
 

@@ -34,7 +34,7 @@ type Progress struct {
 	first   int64
 	last    Record
 	scored  Record
-	recent  []Record   // the newest steps of this process, which say what limits the run
+	recent  []Record   // the newest steps of this process, for Limits
 	rewards []rewardOf // by step
 	cold    int64      // tenths of the cold start that were printed, from 1 on; only where there is no terminal
 	// gathered says how the next batch comes about while groups are dropped for it, trouble why that leads nowhere; "" from
@@ -54,7 +54,7 @@ func NewProgress(out io.Writer, live bool, steps int64, eta int, now func() time
 	return &Progress{Steps: steps, Eta: eta, out: out, live: live, now: now}
 }
 
-// Phase names what the run does now, "cold start" say, with a note of how far it is.
+// Phase names the phase of the run, such as "cold start", with a note of its progress.
 func (p *Progress) Phase(name, note string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *Progress) Phase(name, note string) {
 	fmt.Fprintln(p.out, name)
 }
 
-// Add takes one record.
+// Add takes a record.
 func (p *Progress) Add(r Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *Progress) Add(r Record) {
 	}
 }
 
-// History takes what earlier processes of the run have done: its rewards and its last score are shown with those to come.
+// History takes the records of earlier processes of the run: their rewards and the last score are shown with the coming ones.
 func (p *Progress) History(records []Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *Progress) Title(title string) {
 	fmt.Fprintln(p.out, title)
 }
 
-// Rollout prints a rollout on a held-out question to be read, above the live view where there is one.
+// Rollout prints a rollout on a held-out question, above the live view where it is drawn.
 func (p *Progress) Rollout(version int64, r *Rollout) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,10 +138,10 @@ func (p *Progress) Rollout(version int64, r *Rollout) {
 	p.printAbove(b.String())
 }
 
-// Note prints lines for people to read, above the live view where there is one. The last line ends whether or not the text ends it.
+// Note prints lines, above the live view where it is drawn. The last line ends whether or not the text ends it.
 func (p *Progress) Note(text string) {
 	if !strings.HasSuffix(text, "\n") {
-		text += "\n" // what is printed next begins a line
+		text += "\n" // the next output begins a line
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,8 +211,8 @@ func mismatchText(m map[string]float64) string {
 	return fmt.Sprintf("%.4f", metrics.MismatchMean.In(m))
 }
 
-// Untrained counts the trajectories that ended during a step without being trained on, by the step's metrics: those in
-// order whose group could not be used, and those at fault themselves.
+// Untrained counts the trajectories that ended during a step without being trained on, by the step's metrics: dropped were in
+// order in a group that could not be used, and refused were at fault themselves.
 func Untrained(m map[string]float64) (dropped, refused float64) {
 	for name, n := range m {
 		switch reason, ok := strings.CutPrefix(name, metrics.Rejected.Prefix()); {
@@ -322,7 +322,7 @@ func (p *Progress) lineWidth() int {
 	return math.MaxInt
 }
 
-// cutText is the beginning of a line of one-column characters.
+// cutText is the beginning of a line of characters of a column each.
 func cutText(line string, width int) string {
 	if runes := []rune(line); len(runes) > width {
 		return string(runes[:width])

@@ -48,32 +48,32 @@ type Rollout struct {
 const (
 	RolePrompt      = "prompt"      // the context that the episode began with
 	RoleContext     = "context"     // the beginning of a later segment: the context as the agent wrote it anew
-	RolePolicy      = "policy"      // what the policy sampled, and is trained on
+	RolePolicy      = "policy"      // sampled by the policy, and trained on
 	RoleTool        = "tool"        // a call
-	RoleObservation = "observation" // what the agent was shown
+	RoleObservation = "observation" // shown to the agent
 )
 
-// RolloutPart is a stretch of a rollout by one speaker.
+// RolloutPart is a stretch of a rollout by the same speaker.
 type RolloutPart struct {
 	Role string `json:"role"`
-	// Segment is the segment that the text is of; Turn counts the agent's moves from 0, -1 for what is none.
+	// Segment is the segment of the text; Turn counts the agent's moves from 0, and is -1 of other parts.
 	Segment int    `json:"segment"`
 	Turn    int    `json:"turn"`
 	Text    string `json:"text"`
-	// Tool is the tool that a call named, Text its arguments, Seconds its time, negative while it goes on, and Error what it came to.
+	// Tool is the tool that a call named, Text its arguments, Seconds its time, negative while it goes on, and Error its error.
 	Tool    string  `json:"tool,omitempty"`
 	Seconds float64 `json:"seconds,omitempty"`
 	Error   string  `json:"error,omitempty"`
 	// Failed is whether the call came to nothing: the tool failed, or code that it ran did.
 	Failed bool `json:"failed,omitempty"`
-	// ProcessReward is what the tools of the turn gave it, Reward what the scorer did.
+	// ProcessReward is the turn's reward by its tools, Reward its reward by the scorer.
 	ProcessReward float64 `json:"process_reward,omitempty"`
 	Reward        float64 `json:"reward,omitempty"`
-	// Agent names who acts in the segment, where several agents take part.
+	// Agent names the agent of the segment, where several agents take part.
 	Agent string `json:"agent,omitempty"`
 }
 
-// RolloutForked is the part of a rollout that another one played before.
+// RolloutForked is the part of a rollout that another rollout played before.
 type RolloutForked struct {
 	// Parent is that other's id, Turns counts the turns that are its own, Diverged is why they are fewer than were to be.
 	Parent   string `json:"parent"`
@@ -152,7 +152,7 @@ func (r *Rollout) cutSegment(t *schemas.Trajectory, segment int, decode func([]i
 	}
 }
 
-// Print writes the rollout as text: who says what, a line for each. With colour the policy's own words stand out. Nothing
+// Print writes the rollout as text: a line for each part, with its speaker. With colour the policy's own words stand out. Nothing
 // of the rollout reaches the terminal that is not a graphic character.
 func (r *Rollout) Print(w io.Writer, colour bool) error {
 	var b strings.Builder
@@ -162,7 +162,7 @@ func (r *Rollout) Print(w io.Writer, colour bool) error {
 	return err
 }
 
-// writeParts writes who says what.
+// writeParts writes the parts with their speakers.
 func (r *Rollout) writeParts(b *strings.Builder, colour bool) {
 	for _, p := range r.Parts {
 		p.writePart(b, colour)
@@ -170,14 +170,14 @@ func (r *Rollout) writeParts(b *strings.Builder, colour bool) {
 	r.writeAnswer(b)
 }
 
-// writeAnswer writes the answer, where there is one.
+// writeAnswer writes the answer, where the rollout has an answer.
 func (r *Rollout) writeAnswer(b *strings.Builder) {
 	if r.Stop == schemas.StopAnswer {
 		writeSpoken(b, "answer", r.Answer, false)
 	}
 }
 
-// PrintEnd writes what a rollout came to, for those who have read its parts: the answer, the reward, why it stopped.
+// PrintEnd writes the end of a rollout whose parts were printed: the answer, the reward, why it stopped.
 func (r *Rollout) PrintEnd(w io.Writer) error {
 	var b strings.Builder
 	r.writeAnswer(&b)
@@ -194,7 +194,7 @@ func (p RolloutPart) Print(w io.Writer, colour bool) error {
 	return err
 }
 
-// writePart writes who says what in a part.
+// writePart writes a part with its speaker.
 func (p RolloutPart) writePart(b *strings.Builder, colour bool) {
 	text := p.Text
 	switch {
@@ -267,10 +267,10 @@ func sourceNote(source string) string {
 	return ", source " + source
 }
 
-// roleWidth is the column of who speaks.
+// roleWidth is the width of the column of speakers.
 const roleWidth = 13
 
-// writeSpoken writes text beside who says it, further lines below it.
+// writeSpoken writes text beside its speaker, further lines below it.
 func writeSpoken(b *strings.Builder, who, text string, bright bool) {
 	for i, line := range plainLines(text) {
 		if i > 0 {

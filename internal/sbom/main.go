@@ -2,7 +2,7 @@
 //
 //	go run ./internal/sbom PROGRAM VERSION DOCUMENT
 //
-// It reads what the linker has written into the program, so the list is of what is linked in, for that platform, and not of what go.mod names.
+// It reads the linker's list in the program, so that it has the modules that are linked in for that platform, and not all that go.mod names.
 package main
 
 import (
@@ -73,7 +73,7 @@ func listModules(info *debug.BuildInfo, version string) *cdx.BOM {
 	return out
 }
 
-// moduleEntry is a module as a part, named as package URLs name those of Go.
+// moduleEntry is a module as a part, named as package URLs name modules of Go.
 func moduleEntry(m *debug.Module) cdx.Component {
 	url := "pkg:golang/" + m.Path
 	if m.Version != "" && m.Version != "(devel)" {

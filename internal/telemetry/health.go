@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Health gathers what a process waits for. A part is not ready until it says so; a process with no parts is
+// Health gathers the parts that a process waits for. A part is not ready until it says so; a process with no parts is
 // ready. It is safe for concurrent use.
 type Health struct {
 	mu     sync.Mutex

@@ -56,7 +56,7 @@ func NewRegistry(version, commit string) *prometheus.Registry {
 	return reg
 }
 
-// Server shows one process.
+// Server shows a process.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -91,7 +91,7 @@ func Listen(c ServerConfig, reg *prometheus.Registry, health *Health) (*Server, 
 	}}, nil
 }
 
-// guardHandler refuses what another site's page asks. On loopback it also refuses names that a stranger could have lead here by DNS; beyond it, whoever
+// guardHandler refuses requests of another site's page. On loopback it also refuses names that a stranger could have lead here by DNS; beyond it, whoever
 // scrapes has names for the process that nobody told it.
 func guardHandler(next http.Handler, at net.Addr) http.Handler {
 	tcp, ok := at.(*net.TCPAddr)

@@ -11,7 +11,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Work is what a role is there for: it gets done, or waits.
+// Work is the work of a role: it gets done, or waits.
 type Work struct {
 	// Part is the name under which Health tells of it.
 	Part string
@@ -65,7 +65,7 @@ func (h *Health) Watch(ctx context.Context, w Work, after time.Duration, log *sl
 	}
 }
 
-// Counted is the sum of what the named metrics of a registry say, over all their labels: the values of counters and
+// Counted is the sum of the named metrics of a registry, over all their labels: the values of counters and
 // gauges, the counts of histograms. A metric that is not there counts as 0.
 func Counted(from prometheus.Gatherer, names ...string) float64 {
 	families, err := from.Gather()

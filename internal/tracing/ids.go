@@ -22,7 +22,7 @@ func stepSpan(run string, step int64) trace.SpanContext {
 	return rootSpan("step", run, fmt.Sprint(step))
 }
 
-// rootSpan is the span that begins the trace of what has a name.
+// rootSpan is the span that begins the trace of a ticket or a step.
 func rootSpan(kind, run, name string) trace.SpanContext {
 	sum := sha256.Sum256([]byte("weir\x00" + kind + "\x00" + run + "\x00" + name))
 	return trace.NewSpanContext(trace.SpanContextConfig{
@@ -43,13 +43,13 @@ type givenIDs struct{}
 // idKey is where a context has them.
 type idKey struct{}
 
-// NewIDs are those of a span without a parent.
+// NewIDs are the ids of a span without a parent.
 func (givenIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	id, _ := ctx.Value(idKey{}).(trace.SpanContext)
 	return id.TraceID(), id.SpanID()
 }
 
-// NewSpanID is that of a span with one.
+// NewSpanID is the id of a span with a parent.
 func (givenIDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	id, _ := ctx.Value(idKey{}).(trace.SpanContext)
 	return id.SpanID()

@@ -12,7 +12,7 @@ type Stage struct {
 	Took time.Duration
 }
 
-// Step sends the spans of a step that ended at an instant: the whole, and its stages one after the other from its beginning.
+// Step sends the spans of a step that ended at an instant: the whole, and its stages in sequence from its beginning.
 func (t *Tracer) Step(step int64, ended time.Time, took time.Duration, stages ...Stage) {
 	if t == nil {
 		return

@@ -92,7 +92,7 @@ func (t *Tracer) traceTurn(rollout trace.SpanContext, i int, turn Turn) {
 	t.sendSpans(span{id: id, parent: rollout, name: "turn", from: turn.Began, to: ended, notes: []attribute.KeyValue{attribute.Int("weir.turn", i)}})
 }
 
-// Ending is what the trainer made of a trajectory.
+// Ending is a trajectory's end at the trainer.
 type Ending struct {
 	Trajectory *schemas.Trajectory
 	// Issued and Came are zero where nobody knows, Batched where no batch took it.

@@ -19,15 +19,15 @@ import (
 	"github.com/weir-rl/weir/internal/telemetry"
 )
 
-// Tracer sends the spans of one role. A nil Tracer sends none. It is safe for concurrent use and never waits for the receiver:
-// a queue of bounded length holds what is not sent yet, and what does not fit is left out.
+// Tracer sends the spans of a role. A nil Tracer sends none. It is safe for concurrent use and never waits for the receiver:
+// a queue of bounded length holds the spans that are not sent yet, and spans that do not fit are left out.
 type Tracer struct {
 	run      string
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// Role is who traces.
+// Role is the role that traces.
 type Role struct {
 	// Name is the role's, Worker the process's.
 	Name, Worker string
@@ -66,7 +66,7 @@ func Open(ctx context.Context, cfg telemetry.TracingConfig, role Role, log *slog
 }
 
 // proxyOnlyTo is the environment's choice of a proxy for requests to the receiver, and refuses all others: the headers of OTEL_EXPORTER_OTLP_HEADERS may
-// hold keys, and net/http sends those that it does not know as secrets along with a redirect. A client of its own would take away
+// hold keys, and net/http sends headers that it does not know as secrets along with a redirect. A client of its own would take away
 // the certificates and times that the environment sets.
 func proxyOnlyTo(receiver *url.URL) func(*http.Request) (*url.URL, error) {
 	return func(r *http.Request) (*url.URL, error) {
@@ -77,7 +77,7 @@ func proxyOnlyTo(receiver *url.URL) func(*http.Request) (*url.URL, error) {
 	}
 }
 
-// Close sends what is left, as long as ctx lets it.
+// Close sends the spans that are left, as long as ctx lets it.
 func (t *Tracer) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -88,7 +88,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// span is one that has ended.
+// span is a span that has ended.
 type span struct {
 	id     trace.SpanContext
 	parent trace.SpanContext // the zero value begins a trace

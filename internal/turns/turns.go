@@ -1,7 +1,7 @@
-// Package turns puts several endless orders into one, each with its share.
+// Package turns interleaves several endless orders, each with its share.
 package turns
 
-// Turn is one place of a period.
+// Turn is a place of a period.
 type Turn struct {
 	// Of is the index of the weight whose turn it is, Before how many places of the period before this one are its too.
 	Of     int
