@@ -105,12 +105,12 @@ func (s *server) verifyWeights(ctx context.Context, e *evidence, want *consumers
 		return context.Cause(ctx)
 	}
 	s.pool.metrics.WeightChecks.WithLabelValues(result).Inc()
-	s.keeper.doubted = nil
-	switch {
-	case result == checkStale:
-		s.keeper.doubted = e
+	if result == checkStale || result == checkUnknown && s.keeper.doubted != nil {
+		s.keeper.doubted = e // a look that fails says nothing for a server that was seen on old tensors
 		return err
-	case err != nil:
+	}
+	s.keeper.doubted = nil
+	if err != nil {
 		s.pool.log.Warn("the weights of an inference server cannot be verified", "server", s.name, "policy_version", want.Version, "err", err)
 	}
 	return nil

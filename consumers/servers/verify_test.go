@@ -55,6 +55,27 @@ func TestAServerOnOldTensorsIsTakenOut(t *testing.T) {
 	})
 }
 
+// A server that was seen on old tensors is not admitted by a look that fails: it serves when a load was seen to be right.
+func TestALookThatFailsDoesNotClearAServer(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, kind fakeserver.Kind) {
+		o := good()
+		o.Release = newest[kind]
+		path := map[fakeserver.Kind]string{fakeserver.VLLM: "/weight_checker", fakeserver.SGLang: "/weights_checker"}[kind]
+		doubtful := o
+		doubtful.Faults = map[string]int{"503 " + path: 3} // the look after the second load
+		w := newWorld(t, kind, nil, doubtful, o)
+		w.run()
+		w.swapSoon(0)
+		until(t, "both serve", func() bool { return testutil.ToFloat64(w.metrics.ForServers().Fit) == 2 })
+		w.fakes[0].Inject("stale", 2)
+		w.swapSoon(1)
+		until(t, "the third load is seen to be right", func() bool { return w.checks("right") == 2 })
+		require.InDelta(t, 1, w.checks("stale"), 0)
+		require.InDelta(t, 1, w.checks("unknown"), 0)
+	})
+}
+
 // A version that changed nothing is right, and loads between two verified ones are not looked at.
 func TestWhichLoadsAreVerified(t *testing.T) {
 	t.Parallel()
