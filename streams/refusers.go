@@ -1,6 +1,9 @@
 package streams
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 const (
 	// maxRefusers bounds the producers whose refused messages are counted under their own names: a producer chooses its name, and a
@@ -10,14 +13,17 @@ const (
 	OtherProducers = "(others)"
 )
 
-// producerCounts count messages by producer. The zero value is ready.
+// producerCounts count messages by producer. The zero value is ready. Any goroutine may call its methods.
 type producerCounts struct {
+	mu     sync.Mutex
 	counts map[string]int
 	// named are the producers that have a count of their own, for as long as the feed lives.
 	named map[string]bool
 }
 
 func (c *producerCounts) countMessage(producer string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.named == nil {
 		c.named = make(map[string]bool)
 	}
@@ -34,6 +40,8 @@ func (c *producerCounts) countMessage(producer string) {
 
 // takeCounts returns the counts, and begins anew.
 func (c *producerCounts) takeCounts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	counts := c.counts
 	c.counts = nil
 	return counts
